@@ -1,0 +1,3 @@
+"""Tawa: sequential tile kernels in Python, compiled to warp-specialised GPU code."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""What every level shares: errors, spans, element types, layouts, targets and options."""
