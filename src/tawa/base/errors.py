@@ -19,10 +19,10 @@ these.
 
 from __future__ import annotations
 
-import os
 import unicodedata
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 
 if TYPE_CHECKING:
@@ -152,8 +152,8 @@ def _columns(char: str) -> int:
 
 def _shown_path(file: str) -> str:
     """A path relative to the working directory where that is shorter and goes down only."""
-    here = os.getcwd() + os.sep
-    return file.removeprefix(here)
+    path = Path(file)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else file
 
 
 def _labelled(label: str, text: str) -> str:
