@@ -1,0 +1,53 @@
+# Every target makes what it needs: a machine with Python 3.11 or later and make is enough.
+
+VENV   ?= .venv
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
+	command -v $$p >/dev/null 2>&1 && \
+	$$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && \
+	{ echo $$p; break; }; done)
+BIN    := $(VENV)/bin
+PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+TESTS  ?= tests
+
+.PHONY: help demo test lint format docs clean
+.DEFAULT_GOAL := help
+
+help:            ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## */\t/' | expand -t 14
+
+demo: $(VENV)/.run    ## compile a GEMM, run it in the simulator (and on the GPU where there is one)
+	@$(BIN)/python examples/demo.py
+
+test: lint       ## lint, type-check and test
+	@$(BIN)/python -m pytest -n auto --dist loadfile -q $(TESTS)
+
+lint: $(VENV)/.dev    ## ruff and pyright
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/pyright --pythonpath $(BIN)/python
+
+format: $(VENV)/.dev  ## let ruff rewrite what it can
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+docs: $(VENV)/.dev    ## rewrite the outputs shown in the documentation from what the code prints now
+	@$(BIN)/python -m pytest -q tests/meta/test_documents.py --update
+
+clean:           ## remove the virtual environment and caches
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(VENV)/bin/python:
+	@test -n "$(PYTHON)" || { echo "Tawa needs Python 3.11 or later; set PYTHON=/path/to/python" >&2; exit 1; }
+	@echo "making $(VENV) with $(PYTHON)"
+	@$(PYTHON) -m venv $(VENV) || { echo "Python's venv module is missing (Debian, Ubuntu: apt install python3-venv)" >&2; rm -rf $(VENV); exit 1; }
+
+$(VENV)/.run: pyproject.toml | $(VENV)/bin/python
+	@echo "installing Tawa and what it runs on"
+	@$(PIP) --editable .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
+	@echo "installing Tawa with its test and lint tools"
+	@$(PIP) --editable '.[dev]'
+	@touch $@ $(VENV)/.run
