@@ -38,7 +38,7 @@ def reference(expr: Expr) -> int:
     if expr[0] == "arg":
         return (7, 12)[expr[1]]
     if expr[0] in ("dim", "stride"):
-        return {("dim", 0): 128, ("dim", 1): 64, ("stride", 0): 72}[expr[0], expr[2]]
+        return {("dim", 2, 0): 128, ("dim", 2, 1): 64, ("stride", 2, 0): 72}[expr]
     a, b = reference(expr[1]), reference(expr[2])
     match expr[0]:
         case "add":

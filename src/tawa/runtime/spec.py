@@ -8,7 +8,8 @@ are compiled in and have no number), in the order of the kernel's signature.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias, cast
 
@@ -85,9 +86,9 @@ def expr_text(expr: Expr, argument: str = "a{}") -> str:
             return f"{argument.format(index)}.shape[{axis}]"
         case ("stride", int(index), int(axis)):
             return f"{argument.format(index)}.strides[{axis}]"
-        case (str(operator), lhs, rhs) if operator in BINARY_TEXT:
+        case (str(name), lhs, rhs) if name in BINARY_TEXT:
             operands = expr_text(cast(Expr, lhs), argument), expr_text(cast(Expr, rhs), argument)
-            return BINARY_TEXT[operator].format(*operands)
+            return BINARY_TEXT[name].format(*operands)
         case _:
             raise InvalidSpec(f"not an expression over the arguments: {expr!r}")
 
@@ -103,17 +104,17 @@ def evaluate(expr: Expr, arguments: Sequence[Any]) -> int:
             return int(arguments[index].shape[axis])
         case ("stride", int(index), int(axis)):
             return int(arguments[index].strides[axis])
-        case (operator, lhs, rhs):
+        case (name, lhs, rhs):
             a, b = evaluate(cast(Expr, lhs), arguments), evaluate(cast(Expr, rhs), arguments)
-            return _OPERATIONS[operator](a, b)
+            return _OPERATIONS[name](a, b)
         case _:
             raise InvalidSpec(f"not an expression over the arguments: {expr!r}")
 
 
-_OPERATIONS = {
-    "add": lambda a, b: a + b,
-    "sub": lambda a, b: a - b,
-    "mul": lambda a, b: a * b,
+_OPERATIONS: dict[str, Callable[[int, int], int]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
     "floordiv": lambda a, b: a // b,
     "cdiv": lambda a, b: -(-a // b),
     "min": min,
@@ -140,7 +141,8 @@ class ScalarParam:
 
     def __post_init__(self) -> None:
         if self.type not in SCALAR_CODES:
-            raise InvalidSpec(f"scalar type {self.type!r}: expected one of {', '.join(SCALAR_CODES)}")
+            known = ", ".join(SCALAR_CODES)
+            raise InvalidSpec(f"scalar type {self.type!r}", expected=f"one of {known}")
 
 
 @dataclass(frozen=True)
@@ -184,8 +186,9 @@ class TensorMapParam:
             raise InvalidSpec(f"a tensor map has 1 to 5 dimensions, this box has {len(self.box)}")
         if (self.shape is None) != (self.strides is None):
             raise InvalidSpec("give both shape and strides of a tensor map, or neither")
-        if self.shape is not None and not len(self.shape) == len(self.strides or ()) == len(self.box):
-            raise InvalidSpec("shape, strides and box of a tensor map differ in length")
+        for sizes in (self.shape, self.strides):
+            if sizes is not None and len(sizes) != len(self.box):
+                raise InvalidSpec("shape, strides and box of a tensor map differ in length")
         if self.swizzle not in SWIZZLES or self.l2_promotion not in L2_PROMOTIONS:
             raise InvalidSpec(f"swizzle is one of {SWIZZLES}, L2 promotion one of {L2_PROMOTIONS}")
         if self.fill not in ("zero", "nan"):
