@@ -1,0 +1,246 @@
+"""The layout algebra: which element of a tile each thread holds in which register.
+
+A layout maps (register, lane, warp) to tile coordinates. Each of the three indices is written in mixed
+radix, least significant mode first; a mode of extent `e` along dimension `d` with stride `s` adds
+`digit * s` to coordinate `d`. A mode along dimension `REPLICA` adds nothing: the threads that differ
+in it hold copies. Extents need not be powers of two, so accumulators of 192 or 200 columns fit.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+import numpy as np
+
+REPLICA = -1
+LANES = 32
+
+
+@dataclass(frozen=True)
+class Mode:
+    """One digit of a mixed-radix index."""
+
+    extent: int
+    dim: int
+    stride: int
+
+    def __str__(self) -> str:
+        return f"{self.extent}*" if self.dim == REPLICA else f"{self.extent}@{self.dim}*{self.stride}"
+
+
+Modes = tuple[Mode, ...]
+
+
+def _total(modes: Modes) -> int:
+    return math.prod(m.extent for m in modes)
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A distributed tile of `shape`: `registers` elements in each of `threads` threads."""
+
+    shape: tuple[int, ...]
+    reg: Modes
+    lane: Modes
+    warp: Modes
+
+    @property
+    def registers(self) -> int:
+        """Elements each thread holds."""
+        return _total(self.reg)
+
+    @property
+    def warps(self) -> int:
+        """Warps that the tile is spread over."""
+        return _total(self.warp)
+
+    @property
+    def threads(self) -> int:
+        """Threads that the tile is spread over."""
+        return LANES * self.warps
+
+    def offsets(self, modes: Modes) -> np.ndarray:
+        """Coordinates that each value of an index adds: `[extent product, rank]`."""
+        out = np.zeros((_total(modes), len(self.shape)), np.int64)
+        index = np.arange(len(out))
+        for m in modes:
+            if m.dim != REPLICA:
+                out[:, m.dim] += index % m.extent * m.stride
+            index = index // m.extent
+        return out
+
+    @cached_property
+    def coordinates(self) -> np.ndarray:
+        """Tile coordinates of every element: `[threads, registers, rank]`."""
+        lane, warp, reg = (self.offsets(m) for m in (self.lane, self.warp, self.reg))
+        thread = (warp[:, None, :] + lane[None, :, :]).reshape(-1, 1, len(self.shape))
+        return thread + reg[None, :, :]
+
+    def verify(self) -> str | None:
+        """Why this is not a layout of its shape, or None: every element is held, none outside."""
+        if _total(self.lane) != LANES:
+            return f"lane modes cover {_total(self.lane)} lanes, not {LANES}"
+        held = np.zeros(self.shape, bool)
+        where = self.coordinates.reshape(-1, len(self.shape))
+        if (where < 0).any() or (where >= np.array(self.shape)).any():
+            return f"a coordinate lies outside the shape {self.shape}"
+        held[tuple(where.T)] = True
+        return None if held.all() else "an element is held by no thread"
+
+    def __str__(self) -> str:
+        parts = (" ".join(map(str, m)) for m in (self.reg, self.lane, self.warp))
+        return "x".join(map(str, self.shape)) + ": " + " | ".join(parts)
+
+    def without(self, dim: int) -> Layout:
+        """The layout of the tile reduced along `dim`, that dimension removed."""
+        flat = self.flattened(dim)
+        shape = flat.shape[:dim] + flat.shape[dim + 1 :]
+
+        def shift(modes: Modes) -> Modes:
+            return tuple(Mode(m.extent, m.dim - (m.dim > dim), m.stride) for m in modes)
+
+        return Layout(shape, shift(flat.reg), shift(flat.lane), shift(flat.warp))
+
+    def flattened(self, dim: int) -> Layout:
+        """The layout of the tile with `dim` shrunk to 1: threads along it hold copies."""
+
+        def copies(modes: Modes) -> Modes:
+            return tuple(Mode(m.extent, REPLICA, 0) if m.dim == dim else m for m in modes)
+
+        shape = self.shape[:dim] + (1,) + self.shape[dim + 1 :]
+        reg = tuple(m for m in self.reg if m.dim != dim)
+        return Layout(shape, reg, copies(self.lane), copies(self.warp))
+
+    def expanded(self, dim: int) -> Layout:
+        """The layout of the tile with a dimension of extent 1 inserted at `dim`."""
+
+        def shift(modes: Modes) -> Modes:
+            return tuple(Mode(m.extent, m.dim + (m.dim >= dim), m.stride) for m in modes)
+
+        shape = self.shape[:dim] + (1,) + self.shape[dim:]
+        return Layout(shape, shift(self.reg), shift(self.lane), shift(self.warp))
+
+    def permuted(self, order: tuple[int, ...]) -> Layout:
+        """The layout of the transposed tile: new dimension `i` is old dimension `order[i]`."""
+        new = {old: i for i, old in enumerate(order)} | {REPLICA: REPLICA}
+
+        def move(modes: Modes) -> Modes:
+            return tuple(Mode(m.extent, new[m.dim], m.stride) for m in modes)
+
+        shape = tuple(self.shape[d] for d in order)
+        return Layout(shape, move(self.reg), move(self.lane), move(self.warp))
+
+    def owners(self) -> np.ndarray:
+        """`[threads]`: True for the first thread of each set of copies."""
+        owner = np.ones(1, bool)
+        for m in (*self.lane, *self.warp):
+            digit = np.arange(m.extent) == 0 if m.dim == REPLICA else np.ones(m.extent, bool)
+            owner = (digit[:, None] & owner[None, :]).reshape(-1)
+        return owner
+
+    def vector(self, dim: int) -> int:
+        """Consecutive registers that hold consecutive elements along `dim`."""
+        first = self.reg[0] if self.reg else None
+        return first.extent if first and first.dim == dim and first.stride == 1 else 1
+
+
+def parse_layout(text: str) -> Layout:
+    """The layout that `str` wrote; raises ValueError for other text."""
+    shape, _, rest = text.partition(":")
+    groups = rest.split("|")
+    if len(groups) != 3:
+        raise ValueError(f"a layout has three mode lists, found {len(groups)}: {text!r}")
+
+    def modes(part: str) -> Modes:
+        found: list[Mode] = []
+        for word in part.split():
+            match = re.fullmatch(r"(\d+)(?:@(\d+))?\*(\d*)", word)
+            if not match:
+                raise ValueError(f"not a layout mode: {word!r}")
+            extent, dim, stride = match.groups()
+            found.append(Mode(int(extent), *((int(dim), int(stride)) if dim else (REPLICA, 0))))
+        return tuple(found)
+
+    reg, lane, warp = (modes(g) for g in groups)
+    return Layout(tuple(int(s) for s in shape.split("x") if s), reg, lane, warp)
+
+
+def accumulator(shape: tuple[int, int], warps: int, split_columns: bool = False) -> Layout:
+    """wgmma's accumulator layout of a tile over `warps` warps (PTX ISA, wgmma register fragments).
+
+    Groups of four warps stack along the rows (or the columns); a group's rows repeat in blocks of 64.
+    """
+    rows, columns = shape
+    groups = warps // 4
+    own_rows = rows if split_columns else rows // groups
+    own_columns = columns // groups if split_columns else columns
+    reg = [Mode(2, 1, 1), Mode(2, 0, 8), Mode(own_columns // 8, 1, 8), Mode(own_rows // 64, 0, 64)]
+    warp = [Mode(4, 0, 16)]
+    if groups > 1:
+        warp.append(Mode(groups, 1, own_columns) if split_columns else Mode(groups, 0, own_rows))
+    return Layout(
+        shape,
+        tuple(m for m in reg if m.extent > 1),
+        (Mode(4, 1, 2), Mode(8, 0, 1)),
+        tuple(warp),
+    )
+
+
+@lru_cache(maxsize=1024)
+def blocked(shape: tuple[int, ...], warps: int, vector: int, order: tuple[int, ...] | None = None) -> Layout:
+    """A layout for coalesced access: `vector` elements a thread along the fastest dimension.
+
+    `order` lists the dimensions, fastest first (default: last dimension fastest). Lanes, then warps,
+    then repetitions cover the tile; threads left over hold copies.
+    """
+    order = order or tuple(reversed(range(len(shape))))
+    left = list(shape)
+    stride = [1] * len(shape)
+    reg: list[Mode] = []
+
+    def take(dim: int, extent: int, modes: list[Mode]) -> None:
+        if extent > 1:
+            modes.append(Mode(extent, dim, stride[dim]))
+            stride[dim] *= extent
+            left[dim] //= extent
+
+    if order:
+        take(order[0], math.gcd(vector, left[order[0]]), reg)
+    spread: list[list[Mode]] = []
+    for count in (LANES, warps):
+        modes: list[Mode] = []
+        for dim in order:
+            part = math.gcd(count, left[dim])
+            take(dim, part, modes)
+            count //= part
+        if count > 1:
+            modes.append(Mode(count, REPLICA, 0))
+        spread.append(modes)
+    for dim in order:
+        take(dim, left[dim], reg)
+    return Layout(shape, tuple(reg), tuple(spread[0]), tuple(spread[1]))
+
+
+def register_map(source: Layout, result: Layout, dims: tuple[int | None, ...]) -> list[int] | None:
+    """For each register of `result`, the register of `source` with the same element, or None.
+
+    `dims[d]` is the result's dimension that source dimension `d` equals, or None where it has extent 1.
+    None is returned when a thread does not hold all it needs.
+    """
+    if source.threads != result.threads:
+        return None
+    want = np.zeros(result.coordinates.shape[:2] + (len(source.shape),), np.int64)
+    for d, r in enumerate(dims):
+        if r is not None:
+            want[:, :, d] = result.coordinates[:, :, r]
+    have = source.coordinates
+    scale = np.array([math.prod(source.shape[d + 1 :]) for d in range(len(source.shape))], np.int64)
+    have_key, want_key = have @ scale, want @ scale
+    position = {int(k): i for i, k in enumerate(have_key[0])}
+    found = [position.get(int(k), -1) for k in want_key[0]]
+    if -1 in found or not (have_key[:, found] == want_key).all():
+        return None
+    return found
