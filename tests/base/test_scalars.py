@@ -1,0 +1,81 @@
+"""Every scalar function compiles for sm_90a for every legal type, and means what it says."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from cuda.core import Program, ProgramOptions
+
+from tawa.base.prelude import ELEMENT_TYPES, PRELUDE, prelude
+from tawa.base.scalars import FUNCTIONS, cases, cpp_constant, cpp_type
+from tawa.base.types import NAMES
+
+
+def compile_cuda(source: str) -> bytes:
+    options = ProgramOptions(arch="sm_90a", std="c++17", device_as_default_execution_space=True)
+    return Program(source, "c++", options).compile("cubin").code
+
+
+def program(selected: list[str]) -> str:
+    functions: list[str] = []
+    for number, (function, operands, result) in enumerate(cases()):
+        if function.name not in selected:
+            continue
+        names = [f"x{i}" for i in range(len(operands))]
+        parameters = ", ".join(f"{cpp_type(t)}* p{i}" for i, t in enumerate(operands))
+        loads = " ".join(f"{cpp_type(t)} x{i} = p{i}[0];" for i, t in enumerate(operands))
+        text = function.cuda(operands, result).format(*names)
+        functions.append(
+            f"// {function.name}\n"
+            f'extern "C" __global__ void k{number}({parameters}, {cpp_type(result)}* out) {{\n'
+            f"  {loads}\n"
+            f"  static_assert(same<decltype({text}), {cpp_type(result)}>::value, "
+            f'"{function.name}: {cpp_type(operands[0])}");\n'
+            f"  out[0] = {text};\n}}\n"
+        )
+    same = (
+        "template <class T> struct bare { using type = T; };\n"
+        "template <class T> struct bare<T&> { using type = T; };\n"
+        "template <class T, class U> struct equal { static const bool value = false; };\n"
+        "template <class T> struct equal<T, T> { static const bool value = true; };\n"
+        "template <class T, class U> struct same : equal<typename bare<T>::type, U> {};\n"
+    )
+    return ELEMENT_TYPES + prelude(functions) + same + "".join(functions)
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_every_text_compiles_and_has_its_type(part: int) -> None:
+    """NVRTC accepts each function for each legal combination; the text has the result's type."""
+    assert compile_cuda(program(sorted(FUNCTIONS)[part::4]))
+
+
+def test_prelude_prints_each_definition_once_after_what_it_needs() -> None:
+    text = prelude(["sigmoid(x) + sigmoid(y)"])
+    assert text.count("f32 sigmoid") == 1
+    assert text.index("ex2_approx(f32") < text.index("exp_approx(f32") < text.index("f32 sigmoid")
+    assert "from_float" not in text
+    assert prelude(["a + b"]) == ""
+    assert set(PRELUDE) >= {"to_float", "from_float", "bit_cast"}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_constants_compile(name: str) -> None:
+    values = {"i1": [0, 1], "i8": [-128, 127]}.get(name, [0, 1, 100])
+    if name in ("i32", "i64"):
+        values += [-(2 ** (int(name[1:]) - 1)), 2 ** (int(name[1:]) - 1) - 1]
+    if name[0] in "fbe":
+        values = [0.0, -1.5, float("inf"), float("-inf"), float("nan"), 1e-3, 100.0]
+    texts = [cpp_constant(value, NAMES[name]) for value in values]
+    body = "".join(f"  out[{i}] = {text};\n" for i, text in enumerate(texts))
+    kernel = f'extern "C" __global__ void k({name}* out) {{\n{body}}}\n'
+    assert compile_cuda(ELEMENT_TYPES + prelude(texts) + kernel)
+
+
+def test_integer_division_truncates() -> None:
+    i32 = NAMES["i32"]
+    x = np.array([-7, 7, -7, 7, 5], dtype=np.int32)
+    y = np.array([2, -2, -2, 2, 0], dtype=np.int32)
+    quotient = FUNCTIONS["divsi"].evaluate([i32, i32], i32, x, y)
+    remainder = FUNCTIONS["remsi"].evaluate([i32, i32], i32, x, y)
+    assert quotient.tolist() == [-3, -3, 3, 3, -1]
+    assert remainder.tolist() == [-1, 1, -1, 1, 5]
