@@ -23,7 +23,7 @@ def context() -> Context:
 
 
 numbers = st.integers(0, 2**31)
-files = st.text(st.characters(codec="ascii"), min_size=1)
+files = st.text(st.characters(codec="utf-8"), min_size=1)
 spans = st.builds(Span, files, numbers, numbers, numbers, numbers)
 
 

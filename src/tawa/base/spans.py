@@ -130,12 +130,13 @@ class SpanAttr(ParametrizedAttribute):
     def parse_parameters(cls, parser: AttrParser) -> list[Attribute]:
         """Parse `<"file", line, column, end_line, end_column>`."""
         with parser.in_angle_brackets():
-            file = StringAttr(parser.parse_str_literal())
+            encoded = parser.parse_optional_bytes_literal()  # what non-ASCII strings lex as
+            file = parser.parse_str_literal() if encoded is None else encoded.decode()
             numbers: list[Attribute] = []
             for _ in range(4):
                 parser.parse_punctuation(",")
                 numbers.append(IntAttr(parser.parse_integer(allow_boolean=False)))
-        return [file, *numbers]
+        return [StringAttr(file), *numbers]
 
     def print_parameters(self, printer: Printer) -> None:
         """Print `<"file", line, column, end_line, end_column>`."""
