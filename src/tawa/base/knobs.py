@@ -80,7 +80,7 @@ CACHE_DIR = Knob[Path](
     "TAWA_CACHE_DIR",
     Path,
     _default_cache,
-    "Where compiled kernels are kept, by content. Default: `~/.cache/tawa`.",
+    "Where compiled kernels are kept, by content",
     "a directory",
 )
 
@@ -88,7 +88,7 @@ DUMP_DIR = Knob[Path | None](
     "TAWA_DUMP_DIR",
     _optional_path,
     lambda: None,
-    "Writes every stage of every kernel that is compiled into this directory. Default: off.",
+    "If set, every stage of every kernel that is compiled is written there",
     "a directory",
 )
 
@@ -96,7 +96,7 @@ TRACEBACK = Knob[bool](
     "TAWA_TRACEBACK",
     _flag,
     lambda: False,
-    "Shows the compiler's own Python frames below an error. Default: 0.",
+    "Whether an error shows the compiler's own Python frames",
     "0 or 1",
 )
 

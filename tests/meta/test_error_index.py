@@ -1,0 +1,101 @@
+"""The error index lists every message, with what its example prints today.
+
+`docs/errors.md` is written by this test (`--update`) from the classes themselves.
+"""
+
+import os
+import runpy
+from pathlib import Path
+from unittest import mock
+
+import pytest
+
+from tawa.base.errors import TawaError, explain
+from tawa.cli.explain import error_classes
+
+INDEX = Path(__file__).parents[2] / "docs" / "errors.md"
+
+# Messages whose class has no example, and why none can be given.
+WITHOUT_EXAMPLE: dict[str, str] = {}
+
+HEADER = """\
+# Error index
+
+Every message of Tawa, what it means and what to do about it. `tawa explain NAME` prints an entry.
+This file is written from the error classes; its examples are run, and their output is compared, by
+`tests/meta/test_error_index.py`.
+"""
+
+Classes = dict[str, type[TawaError]]
+
+
+@pytest.fixture(scope="module")
+def classes() -> Classes:
+    return error_classes()
+
+
+def output_of(cls: type[TawaError], folder: Path) -> str:
+    """What the class's example, as the file `example.py` in `folder`, makes Tawa print."""
+    path = folder / "example.py"
+    path.write_text(cls.example.lstrip("\n"))
+    with mock.patch.dict(os.environ), pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        with pytest.raises(cls) as raised:
+            runpy.run_path(str(path), run_name="__main__")
+        return raised.value.render()
+
+
+def entry(cls: type[TawaError], recorded: str, folder: Path) -> str:
+    """The index's entry of one class; an output that can't be had here is taken over."""
+    text = (explain(cls.__name__) or "") + "\n"
+    if not cls.example:
+        return text
+    if cls.example_needs:
+        at = recorded.find(text)
+        return text if at < 0 else recorded[at : at + len(text)] + _output_after(recorded, at, text)
+    return f"{text}\n```text\n{output_of(cls, folder)}\n```\n"
+
+
+def _output_after(recorded: str, at: int, text: str) -> str:
+    rest = recorded[at + len(text) :]
+    return rest.split("\n## ")[0] if rest.startswith("\n```text") else ""
+
+
+def test_every_class_explains_itself(classes: Classes):
+    silent = [name for name, cls in classes.items() if not cls.explanation.strip()]
+    undocumented = [name for name, cls in classes.items() if not (cls.__doc__ or "").strip()]
+    assert silent == []
+    assert undocumented == []
+
+
+def test_every_class_has_an_example_or_a_reason(classes: Classes):
+    assert {name for name, cls in classes.items() if not cls.example} == set(WITHOUT_EXAMPLE)
+
+
+def test_index(classes: Classes, tmp_path: Path, request: pytest.FixtureRequest):
+    recorded = INDEX.read_text() if INDEX.exists() else ""
+    entries = [entry(classes[name], recorded, tmp_path) for name in sorted(classes)]
+    text = "\n".join([HEADER, *entries])
+    if request.config.getoption("--update"):
+        INDEX.write_text(text)
+    assert text == recorded, "docs/errors.md is not what the classes say: see `make docs`"
+
+
+def test_an_example_that_raises_nothing_is_caught(tmp_path: Path):
+    class Quiet(TawaError, group=True):
+        """Never raised."""
+
+        example = "x = 1\n"
+
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+        output_of(Quiet, tmp_path)
+
+
+def test_an_example_that_raises_another_error_is_caught(tmp_path: Path):
+    class Expected(TawaError, group=True):
+        """Not what the example raises."""
+
+        example = "from tawa.base.errors import TawaError\nraise TawaError('other')\n"
+
+    with pytest.raises(TawaError, match="other"):
+        output_of(Expected, tmp_path)
