@@ -1,0 +1,1 @@
+"""The hopper level: every decision visible, one op a line or a few of CUDA C++."""

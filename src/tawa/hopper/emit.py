@@ -1,0 +1,238 @@
+"""Hopper IR -> CUDA C++: a table from op to text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+
+from xdsl.dialects import arith, func, scf
+from xdsl.dialects.builtin import (
+    DenseIntOrFPElementsAttr,
+    FloatAttr,
+    IntegerAttr,
+    ModuleOp,
+    StringAttr,
+)
+from xdsl.ir import Block, Operation, Region, SSAValue
+
+from tawa.base.elementwise import Map
+from tawa.base.prelude import ELEMENT_TYPES, PRELUDE
+from tawa.base.scalar_function import cpp_constant
+from tawa.base.types import bf16, f16, f32
+from tawa.hopper.ops import HopperOp
+from tawa.hopper.prelude import HOPPER_PRELUDE
+from tawa.hopper.text import Writer, c_type
+from tawa.hopper.types import FragType, TensorMapType
+
+
+class KernelWriter(Writer):
+    """A writer that knows how to write regions of ops."""
+
+    def region(self, region: Region) -> None:
+        """Write the ops of a region's only block."""
+        for op in region.block.ops:
+            write_op(self, op)
+
+
+def _constant(w: Writer, op: arith.ConstantOp) -> None:
+    value = op.value
+    if isinstance(value, DenseIntOrFPElementsAttr):
+        raise ValueError("a constant of the hopper level is a scalar")
+    assert isinstance(value, IntegerAttr | FloatAttr)
+    w.bind(op.result, cpp_constant(value.value.data, op.result.type))
+
+
+def _map(w: Writer, op: Map) -> None:
+    operands, element = op.element_types
+    text = op.scalar_function.cuda(operands, element)
+    result = op.result.type
+    names = [w.name(v) for v in op.arguments]
+    if not isinstance(result, FragType):
+        w.let(op.result, text.format(*(_atom(n) for n in names)))
+        return
+    name = w.declare(op.result)
+    if op.function.data == "truncf" and operands == [f32] and element in (f16, bf16):
+        if result.layout.registers % 2 == 0:
+            w.line("#pragma unroll")
+            head = f"for (int i = 0; i < {result.layout.registers}; i += 2)"
+            pairs = f"{name}[i], {name}[i + 1], {names[0]}[i], {names[0]}[i + 1]"
+            w.line(f"{head} round_pair({pairs});")
+            return
+    w.line(f"{w.registers(result.layout)} {name}[i] = {text.format(*(f'{n}[i]' for n in names))};")
+
+
+def _atom(name: str) -> str:
+    """An operand that binds as tightly as a name does."""
+    return name if re.fullmatch(r"[\w.]+", name) else f"({name})"
+
+
+def _copies(w: Writer, pairs: Sequence[tuple[str, SSAValue]]) -> None:
+    """Assign values to variables at once, as an SSA yield does."""
+    moving = [(target, v) for target, v in pairs if target != w.name(v)]
+    targets = {target for target, _ in moving}
+    sources: list[str] = []
+    for _, value in moving:
+        source = w.name(value)
+        words = set(re.findall(r"\w+", source))
+        if words & targets and not isinstance(value.type, FragType) and len(moving) > 1:
+            name = w.fresh("next")
+            w.line(f"const {c_type(value.type)} {name} = {source};")
+            source = name
+        elif words & targets and len(moving) > 1:
+            name = w.fresh("next")
+            assert isinstance(value.type, FragType)
+            w.line(f"{c_type(value.type)} {name}[{value.type.layout.registers}];")
+            w.assign(name, source, value.type)
+            source = name
+        sources.append(source)
+    for (target, value), source in zip(moving, sources, strict=True):
+        w.assign(target, source, value.type)
+
+
+def _carry(w: KernelWriter, arguments: Sequence[SSAValue], values: Sequence[SSAValue]) -> list[str]:
+    """Declare loop-carried variables and set them."""
+    names: list[str] = []
+    for argument, value in zip(arguments, values, strict=True):
+        if argument.name_hint is None:
+            argument.name_hint = value.name_hint
+        name = w.declare(argument)
+        w.assign(name, w.name(value), value.type)
+        names.append(name)
+    return names
+
+
+def _for(w: KernelWriter, op: scf.ForOp) -> None:
+    index, *arguments = op.body.block.args
+    names = _carry(w, arguments, op.iter_args)
+    for result, name in zip(op.results, names, strict=True):
+        w.bind(result, name)
+    i, type_ = w.define(index), c_type(index.type)
+    lb, ub, step = (_atom(w.name(v)) for v in (op.lb, op.ub, op.step))
+    advance = f"++{i}" if step == "1" else f"{i} += {step}"
+    w.line("#pragma unroll 1")
+    with w.block(f"for ({type_} {i} = {lb}; {i} < {ub}; {advance})"):
+        w.region(op.body)
+        _copies(w, list(zip(names, _terminator(op.body.block).operands, strict=True)))
+
+
+def _terminator(block: Block) -> Operation:
+    assert block.last_op is not None
+    return block.last_op
+
+
+def _if(w: KernelWriter, op: scf.IfOp) -> None:
+    names = [w.declare(result) for result in op.results]
+    for head, region in ((f"if ({w.name(op.cond)})", op.true_region), ("else", op.false_region)):
+        if not region.blocks:
+            continue
+        last = region.block.last_op
+        if head == "else" and len(region.block.ops) == 1 and last is not None and not last.operands:
+            continue
+        with w.block(head):
+            w.region(region)
+            if last is not None and names:
+                _copies(w, list(zip(names, last.operands, strict=True)))
+
+
+def _while(w: KernelWriter, op: scf.WhileOp) -> None:
+    before, after = op.before_region.block, op.after_region.block
+    names = _carry(w, before.args, op.arguments)
+    results = [w.declare(result) for result in op.results]
+    with w.block("while (true)"):
+        w.region(op.before_region)
+        condition, *passed = _terminator(before).operands
+        for name, value in zip(results, passed, strict=True):
+            w.assign(name, w.name(value), value.type)
+        w.line(f"if (!{_atom(w.name(condition))}) break;")
+        for argument, name in zip(after.args, results, strict=True):
+            w.bind(argument, name)
+        w.region(op.after_region)
+        _copies(w, list(zip(names, _terminator(after).operands, strict=True)))
+
+
+def _nothing(_w: Writer, _op: Operation) -> None:
+    """Terminators are written by the op they end."""
+
+
+TABLE: dict[type[Operation], Callable[..., None]] = {
+    arith.ConstantOp: _constant,
+    Map: _map,
+    scf.ForOp: _for,
+    scf.IfOp: _if,
+    scf.WhileOp: _while,
+    scf.YieldOp: _nothing,
+    scf.ConditionOp: _nothing,
+    func.ReturnOp: _nothing,
+}
+"""Text of the builtin ops; Hopper's own ops carry theirs."""
+
+
+def write_op(w: KernelWriter, op: Operation) -> None:
+    """Write one op."""
+    if isinstance(op, HopperOp):
+        op.cuda(w)
+    else:
+        TABLE[type(op)](w, op)
+
+
+def _parameters(w: KernelWriter, kernel: func.FuncOp) -> str:
+    parts: list[str] = []
+    for value in kernel.args:
+        name = w.define(value)
+        if isinstance(value.type, TensorMapType):
+            parts.append(f"const __grid_constant__ TensorMap {name}")
+            w.bind(value, f"&{name}")
+        else:
+            parts.append(f"{c_type(value.type)} {name}")
+    return ", ".join(parts)
+
+
+def _integer(kernel: func.FuncOp, key: str) -> int:
+    value = kernel.attributes[f"hopper.{key}"]
+    assert isinstance(value, IntegerAttr)
+    return value.value.data
+
+
+def definitions(body: str) -> str:
+    """The prelude functions that a program text needs, dependencies first."""
+    table = {**PRELUDE, **HOPPER_PRELUDE}
+    printed: dict[str, None] = {}
+    seen: set[str] = set()
+
+    def visit(text: str) -> None:
+        for name in re.findall(r"\b[A-Za-z_]\w*\b(?=\s*[(<])", text):
+            if name in table and name not in seen:
+                seen.add(name)
+                visit(table[name])
+                printed.setdefault(table[name])
+
+    visit(body)
+    return "\n".join(printed)
+
+
+def emit(module: ModuleOp) -> str:
+    """The CUDA C++ program of a hopper module with one kernel."""
+    kernel = next(op for op in module.ops if isinstance(op, func.FuncOp))
+    w = KernelWriter()
+    parameters = _parameters(w, kernel)
+    threads = _integer(kernel, "threads")
+    w.depth = 1
+    w.line("extern __shared__ __align__(1024) unsigned char shared_memory[];")
+    w.line("const u32 smem = shared_address(shared_memory);")
+    w.line("const int warp_id = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0), lane = threadIdx.x % 32;")
+    w.line("(void)smem; (void)warp_id; (void)lane;")
+    w.region(kernel.body)
+    body = "\n".join(w.lines)
+    wrappers = "\n".join(w.functions.values())
+    cluster = _integer(kernel, "cluster")
+    attributes = f"__launch_bounds__({threads}, 1)"
+    if cluster > 1:
+        attributes += f" __cluster_dims__({cluster}, 1, 1)"
+    header = "struct alignas(64) TensorMap { char bytes[128]; };\n"
+    source = kernel.attributes.get("tawa.source")
+    title = f"// {source.data}\n" if isinstance(source, StringAttr) else ""
+    return (
+        f"{title}{ELEMENT_TYPES}{header}\n{definitions(body + wrappers)}\n{wrappers}\n"
+        f'extern "C" __global__ void {attributes}\n'
+        f"{kernel.sym_name.data}({parameters}) {{\n{body}\n}}\n"
+    )

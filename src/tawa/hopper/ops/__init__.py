@@ -1,0 +1,25 @@
+"""The vocabulary of the hopper level: every decision is visible, every op is a line or a few of C++.
+
+What can no longer appear here: tile and aref ops, tensors, descriptors without a box.
+"""
+
+from xdsl.ir import Dialect
+
+from tawa.hopper.ops.core import HopperOp
+from tawa.hopper.ops.fragment import FRAGMENT
+from tawa.hopper.ops.matrix import MATRIX
+from tawa.hopper.ops.memory import MEMORY
+from tawa.hopper.ops.structure import STRUCTURE
+from tawa.hopper.ops.sync import SYNC
+from tawa.hopper.types import (
+    BarrierType,
+    FragType,
+    MatrixDescType,
+    RingType,
+    TensorMapType,
+    TileType,
+)
+
+OPS: tuple[type[HopperOp], ...] = (*STRUCTURE, *SYNC, *MEMORY, *MATRIX, *FRAGMENT)
+TYPES = (FragType, TileType, RingType, BarrierType, TensorMapType, MatrixDescType)
+HOPPER = Dialect("hopper", list(OPS), list(TYPES))

@@ -1,0 +1,23 @@
+"""What every op of the hopper level has: a target text."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from xdsl.dialects.builtin import IntegerAttr, i64
+from xdsl.irdl import IRDLOperation
+
+from tawa.hopper.text import Writer
+
+
+def number(value: int) -> IntegerAttr:
+    """An integer attribute; the level's numbers are all plain 64-bit ones."""
+    return IntegerAttr(value, i64)
+
+
+class HopperOp(IRDLOperation, ABC):
+    """An op whose every decision is made: it writes itself as a line or a few of CUDA C++."""
+
+    @abstractmethod
+    def cuda(self, w: Writer) -> None:
+        """Write the op."""

@@ -1,0 +1,296 @@
+"""Fragments: tiles spread over the registers of a team of warps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, StringAttr, i32, i64
+from xdsl.ir import SSAValue
+from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, traits_def
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from tawa.base.scalars import FUNCTIONS
+from tawa.base.layout import LANES, Layout
+from tawa.hopper.ops.core import HopperOp, number
+from tawa.hopper.text import Writer, c_type, register_coordinate, thread_coordinate
+from tawa.hopper.types import FragType
+
+
+def layout_of(value: SSAValue) -> Layout:
+    """The layout of a fragment."""
+    assert isinstance(value.type, FragType)
+    return value.type.layout
+
+
+@irdl_op_definition
+class Fill(HopperOp):
+    """Every element is the scalar."""
+
+    name: ClassVar[str] = "hopper.fill"
+    scalar: SSAValue = operand_def()
+    value: SSAValue = result_def(FragType)
+    traits = traits_def(Pure())
+    assembly_format = "$scalar attr-dict `:` type($scalar) `->` type($value)"
+
+    def __init__(self, scalar: SSAValue, type_: FragType):
+        super().__init__(operands=[scalar], result_types=[type_])
+
+    def cuda(self, w: Writer) -> None:
+        """A loop over registers."""
+        name = w.declare(self.value)
+        w.line(f"{w.registers(layout_of(self.value))} {name}[i] = {w.name(self.scalar)};")
+
+
+@irdl_op_definition
+class Coordinate(HopperOp):
+    """Every element is its own coordinate along `dim`, plus `start`."""
+
+    name: ClassVar[str] = "hopper.coordinate"
+    dim: IntegerAttr = prop_def(IntegerAttr)
+    start: IntegerAttr = prop_def(IntegerAttr)
+    value: SSAValue = result_def(FragType)
+    traits = traits_def(Pure())
+    assembly_format = "$dim `from` $start attr-dict `:` type($value)"
+
+    def __init__(self, dim: int, start: int, layout: Layout):
+        super().__init__(
+            properties={"dim": number(dim), "start": number(start)},
+            result_types=[FragType.of(i32, layout)],
+        )
+
+    def cuda(self, w: Writer) -> None:
+        """A loop over registers."""
+        layout, name, dim = layout_of(self.value), w.declare(self.value), self.dim.value.data
+        own = f"{thread_coordinate(layout, dim)} + {register_coordinate(layout, dim)}"
+        w.line(f"{w.registers(layout)} {name}[i] = {self.start.value.data} + {own};")
+
+
+@irdl_op_definition
+class Rearrange(HopperOp):
+    """Register `i` of the result is register `source[i]` of the operand: no data leaves a thread.
+
+    Broadcasts, inserted dimensions, transposes and layout changes inside a thread are all this.
+    """
+
+    name: ClassVar[str] = "hopper.rearrange"
+    operand: SSAValue = operand_def(FragType)
+    source = prop_def(DenseArrayBase)
+    value: SSAValue = result_def(FragType)
+    traits = traits_def(Pure())
+
+    def __init__(self, operand: SSAValue, source: Sequence[int], layout: Layout):
+        assert isinstance(operand.type, FragType)
+        super().__init__(
+            operands=[operand],
+            properties={"source": DenseArrayBase.from_list(i64, list(source))},
+            result_types=[FragType.of(operand.type.element_type, layout)],
+        )
+
+    def verify_(self) -> None:
+        """Every register has a source."""
+        source, layout = self.source.get_values(), layout_of(self.value)
+        if len(source) != layout.registers or max(source) >= layout_of(self.operand).registers:
+            raise VerifyException("one source register for each register of the result")
+
+    def cuda(self, w: Writer) -> None:
+        """A loop over registers with the map as a table, or a plain alias."""
+        source = [int(s) for s in self.source.get_values()]
+        operand = w.name(self.operand)
+        if source == list(range(layout_of(self.operand).registers)):
+            w.bind(self.value, operand)
+            return
+        name = w.declare(self.value)
+        index = _closed_form(source)
+        if index is None:
+            table = ", ".join(map(str, source))
+            w.line(f"constexpr int {name}_source[] = {{{table}}};")
+            index = f"{name}_source[i]"
+        w.line(f"{w.registers(layout_of(self.value))} {name}[i] = {operand}[{index}];")
+
+
+def _closed_form(source: list[int]) -> str | None:
+    """`i / a % b` if that is what the map is: what broadcasting along one dimension gives."""
+    if len(set(source)) == 1:
+        return str(source[0])
+    count = max(source) + 1
+    repeat = next((i for i, s in enumerate(source) if s != source[0]), len(source))
+    if all(s == i // repeat % count for i, s in enumerate(source)):
+        index = f"i / {repeat}" if repeat > 1 else "i"
+        return f"{index} % {count}" if repeat * count < len(source) else index
+    return None
+
+
+@irdl_op_definition
+class Relabel(HopperOp):
+    """The same registers, read as another layout with as many registers."""
+
+    name: ClassVar[str] = "hopper.relabel"
+    operand: SSAValue = operand_def(FragType)
+    value: SSAValue = result_def(FragType)
+    traits = traits_def(Pure())
+    assembly_format = "$operand attr-dict `:` type($operand) `->` type($value)"
+
+    def __init__(self, operand: SSAValue, layout: Layout):
+        assert isinstance(operand.type, FragType)
+        super().__init__(
+            operands=[operand], result_types=[FragType.of(operand.type.element_type, layout)]
+        )
+
+    def verify_(self) -> None:
+        """The register counts agree."""
+        if layout_of(self.operand).registers != layout_of(self.value).registers:
+            raise VerifyException("a relabelled fragment keeps its registers")
+
+    def cuda(self, w: Writer) -> None:
+        """Nothing."""
+        w.bind(self.value, w.name(self.operand))
+
+
+@irdl_op_definition
+class Copy(HopperOp):
+    """A copy in registers of its own, for an accumulator that is changed in place."""
+
+    name: ClassVar[str] = "hopper.copy"
+    operand: SSAValue = operand_def(FragType)
+    value: SSAValue = result_def(FragType)
+    assembly_format = "$operand attr-dict `:` type($operand) `->` type($value)"
+
+    def __init__(self, operand: SSAValue):
+        super().__init__(operands=[operand], result_types=[operand.type])
+
+    def cuda(self, w: Writer) -> None:
+        """A loop over registers."""
+        w.assign(w.declare(self.value), w.name(self.operand), self.operand.type)
+
+
+@irdl_op_definition
+class ReduceRegisters(HopperOp):
+    """Combine the registers of each thread along a dimension; the other threads' are left out."""
+
+    name: ClassVar[str] = "hopper.reduce_registers"
+    operand: SSAValue = operand_def(FragType)
+    axis: IntegerAttr = prop_def(IntegerAttr)
+    kind: StringAttr = prop_def(StringAttr)
+    value: SSAValue = result_def(FragType)
+    traits = traits_def(Pure())
+    assembly_format = "$kind $operand `axis` $axis attr-dict `:` type($operand) `->` type($value)"
+
+    def __init__(self, operand: SSAValue, axis: int, kind: str):
+        frag = operand.type
+        assert isinstance(frag, FragType)
+        result = FragType.of(frag.element_type, frag.layout.without(axis))
+        super().__init__(
+            operands=[operand],
+            properties={"axis": number(axis), "kind": StringAttr(kind)},
+            result_types=[result],
+        )
+
+    def sources(self) -> list[list[int]]:
+        """For each register of the result, the operand's registers that it combines."""
+        layout, axis = layout_of(self.operand), self.axis.value.data
+        place = layout.offsets(layout.reg)
+        kept = [tuple(p[:axis]) + tuple(p[axis + 1 :]) for p in place.tolist()]
+        result = layout_of(self.value)
+        own = [tuple(p) for p in result.offsets(result.reg).tolist()]
+        return [[i for i, k in enumerate(kept) if k == p] for p in own]
+
+    def cuda(self, w: Writer) -> None:
+        """Four chains a register where there are enough terms, else one."""
+        name, source = w.declare(self.value), w.name(self.operand)
+        element = c_type(self.value.type)
+        for r, terms in enumerate(self.sources()):
+            stride = terms[1] - terms[0] if len(terms) > 1 else 1
+            regular = terms == list(range(terms[0], terms[0] + stride * len(terms), stride))
+            if not regular or len(terms) <= 8:
+                text = f"{source}[{terms[0]}]"
+                for t in terms[1:]:
+                    text = self._combine([text, f"{source}[{t}]"])
+                w.line(f"{name}[{r}] = {text};")
+                continue
+            chains = 4 if len(terms) % 4 == 0 else 2 if len(terms) % 2 == 0 else 1
+            self._chains(w, (name, source, element), r, (terms[0], stride, len(terms)), chains)
+
+    def _combine(self, terms: Sequence[str]) -> str:
+        frag = self.value.type
+        assert isinstance(frag, FragType)
+        element = frag.element_type
+        return FUNCTIONS[self.kind.data].cuda((element, element), element).format(*terms)
+
+    def _chains(
+        self,
+        w: Writer,
+        names: tuple[str, str, str],
+        register: int,
+        run: tuple[int, int, int],
+        chains: int,
+    ) -> None:
+        """A loop that combines `chains` interleaved runs, then the runs themselves."""
+        name, source, element = names
+        first, stride, count = run
+        with w.block(""):
+            at = [f"{source}[{first + c * stride}]" for c in range(chains)]
+            w.line(f"{element} part[{chains}] = {{{', '.join(at)}}};")
+            w.line("#pragma unroll")
+            with w.block(f"for (int i = {chains}; i < {count}; i += {chains})"):
+                for c in range(chains):
+                    term = f"{source}[{first} + (i + {c}) * {stride}]"
+                    text = self._combine([f"part[{c}]", term])
+                    w.line(f"part[{c}] = {text};")
+            text = "part[0]"
+            for c in range(1, chains):
+                text = self._combine([text, f"part[{c}]"])
+            w.line(f"{name}[{register}] = {text};")
+
+
+@irdl_op_definition
+class ShuffleXor(HopperOp):
+    """Each thread gets the registers of the lane whose index differs in the bits of `mask`."""
+
+    name: ClassVar[str] = "hopper.shuffle_xor"
+    operand: SSAValue = operand_def(FragType)
+    mask: IntegerAttr = prop_def(IntegerAttr)
+    value: SSAValue = result_def(FragType)
+    traits = traits_def(Pure())
+    assembly_format = "$operand `,` $mask attr-dict `:` type($operand) `->` type($value)"
+
+    def __init__(self, operand: SSAValue, mask: int):
+        super().__init__(
+            operands=[operand], properties={"mask": number(mask)}, result_types=[operand.type]
+        )
+
+    def verify_(self) -> None:
+        """The mask is a lane mask."""
+        if not 0 < self.mask.value.data < LANES:
+            raise VerifyException(f"a lane mask is from 1 to {LANES - 1}")
+
+    def cuda(self, w: Writer) -> None:
+        """A loop over registers."""
+        name, source, mask = w.declare(self.value), w.name(self.operand), self.mask.value.data
+        head = w.registers(layout_of(self.value))
+        w.line(f"{head} {name}[i] = shuffle_xor({source}[i], {mask});")
+
+
+@irdl_op_definition
+class Extract(HopperOp):
+    """The one element of a fragment of rank 0, which every thread holds."""
+
+    name: ClassVar[str] = "hopper.extract"
+    operand: SSAValue = operand_def(FragType)
+    value: SSAValue = result_def()
+    traits = traits_def(Pure())
+    assembly_format = "$operand attr-dict `:` type($operand) `->` type($value)"
+
+    def __init__(self, operand: SSAValue):
+        assert isinstance(operand.type, FragType)
+        super().__init__(operands=[operand], result_types=[operand.type.element_type])
+
+    def cuda(self, w: Writer) -> None:
+        """Register 0."""
+        w.let(self.value, f"{w.name(self.operand)}[0]")
+
+
+FRAGMENT: Sequence[type[HopperOp]] = (
+    Fill, Coordinate, Rearrange, Relabel, Copy, ReduceRegisters, ShuffleXor, Extract,
+)  # fmt: skip

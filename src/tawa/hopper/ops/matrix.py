@@ -1,0 +1,237 @@
+"""Asynchronous warp-group matrix instructions (PTX ISA: wgmma)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import IntegerAttr, UnitAttr, i1
+from xdsl.ir import SSAValue
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    irdl_op_definition,
+    operand_def,
+    opt_operand_def,
+    opt_prop_def,
+    prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+    var_result_def,
+)
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from tawa.base.types import byte_size, short_name
+from tawa.hopper.ops.core import HopperOp, number
+from tawa.hopper.text import Writer
+from tawa.hopper.types import FragType, MatrixDescType, TileType
+
+SWIZZLE_CODES = {0: 0, 128: 1, 64: 2, 32: 3}
+"""Layout field of the matrix descriptor for each swizzle width in bytes."""
+
+_PTX_TYPES = {"f32": "f32", "f16": "f16", "bf16": "bf16", "e4m3": "e4m3", "e5m2": "e5m2", "i8": "s8", "i32": "s32"}  # fmt: skip
+
+
+@irdl_op_definition
+class MatrixDesc(HopperOp):
+    """The descriptor of a tile: its address, swizzle and the strides between 8-row groups.
+
+    `lbo` is the distance of swizzle-wide panels along the contiguous dimension (used when that is
+    M or N), `sbo` that of groups of 8 rows; both in bytes.
+    """
+
+    name: ClassVar[str] = "hopper.matrix_desc"
+    tile: SSAValue = operand_def(TileType)
+    lbo: IntegerAttr = prop_def(IntegerAttr)
+    sbo: IntegerAttr = prop_def(IntegerAttr)
+    desc: SSAValue = result_def(MatrixDescType)
+    traits = traits_def(Pure())
+    assembly_format = "$tile `lbo` $lbo `sbo` $sbo attr-dict `:` type($tile)"
+
+    def __init__(self, tile: SSAValue, lbo: int, sbo: int):
+        super().__init__(
+            operands=[tile],
+            properties={"lbo": number(lbo), "sbo": number(sbo)},
+            result_types=[MatrixDescType()],
+        )
+
+    def cuda(self, w: Writer) -> None:
+        """Four fields of 64 bits."""
+        tile = self.tile.type
+        assert isinstance(tile, TileType)
+        code = SWIZZLE_CODES[tile.swizzle.data]
+        lbo, sbo = self.lbo.value.data, self.sbo.value.data
+        w.let(self.desc, f"matrix_desc({w.name(self.tile)}, {lbo}, {sbo}, {code})")
+
+
+class _Bare(HopperOp):
+    """An instruction without operands."""
+
+    TEXT: ClassVar[str] = ""
+    assembly_format = "attr-dict"
+
+    def cuda(self, w: Writer) -> None:
+        """One instruction."""
+        w.line(self.TEXT)
+
+
+@irdl_op_definition
+class WgmmaFence(HopperOp):
+    """Order earlier register writes of these accumulators (and A fragments) before wgmma."""
+
+    name: ClassVar[str] = "hopper.wgmma_fence"
+    values: Sequence[SSAValue] = var_operand_def(FragType)
+    assembly_format = "$values attr-dict (`:` type($values)^)?"
+
+    def __init__(self, values: Sequence[SSAValue] = ()):
+        super().__init__(operands=[values])
+
+    def cuda(self, w: Writer) -> None:
+        """Pins, so that the compiler moves no register write below, then the fence."""
+        for value in self.values:
+            w.line(f"pin({w.name(value)});")
+        w.line("wgmma_fence();")
+
+
+@irdl_op_definition
+class WgmmaCommit(_Bare):
+    """Close the group of matrix instructions issued so far."""
+
+    name: ClassVar[str] = "hopper.wgmma_commit"
+    TEXT: ClassVar[str] = "wgmma_commit();"
+
+
+@irdl_op_definition
+class WgmmaWait(HopperOp):
+    """Wait until at most `pending` groups are in flight; the results may be read after it."""
+
+    name: ClassVar[str] = "hopper.wgmma_wait"
+    pending: IntegerAttr = prop_def(IntegerAttr)
+    values: Sequence[SSAValue] = var_operand_def(FragType)
+    results_: Sequence[SSAValue] = var_result_def(FragType)
+    assembly_format = "$pending `,` $values attr-dict `:` type($values) `->` type($results_)"
+
+    def __init__(self, pending: int, values: Sequence[SSAValue] = ()):
+        super().__init__(
+            operands=[values],
+            properties={"pending": number(pending)},
+            result_types=[[v.type for v in values]],
+        )
+
+    def cuda(self, w: Writer) -> None:
+        """The wait, then pins: no read of the accumulators may move above it."""
+        w.line(f"wgmma_wait<{self.pending.value.data}>();")
+        for value, result in zip(self.values, self.results_, strict=True):
+            w.bind(result, w.name(value))
+            w.line(f"pin({w.name(value)});")
+
+
+@irdl_op_definition
+class Wgmma(HopperOp):
+    """One m64nNk instruction: 64 rows of the accumulator += A times B.
+
+    A comes from a descriptor or from a fragment; `a_offset` and `b_offset` move the descriptors (in
+    16-byte units), `first_register` picks the block of 64 rows. `accumulate` false starts from zero.
+    """
+
+    name: ClassVar[str] = "hopper.wgmma"
+    accumulator: SSAValue = operand_def(FragType)
+    a: SSAValue = operand_def()
+    b: SSAValue = operand_def(MatrixDescType)
+    accumulate: SSAValue | None = opt_operand_def(i1)
+    n: IntegerAttr = prop_def(IntegerAttr)
+    first_register: IntegerAttr = prop_def(IntegerAttr)
+    a_offset: IntegerAttr = prop_def(IntegerAttr)
+    b_offset: IntegerAttr = prop_def(IntegerAttr)
+    a_type = prop_def()
+    b_type = prop_def()
+    transpose_a: UnitAttr | None = opt_prop_def(UnitAttr)
+    transpose_b: UnitAttr | None = opt_prop_def(UnitAttr)
+    result: SSAValue = result_def(FragType)
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    assembly_format = (
+        "$accumulator `from` $first_register `+` `` `=` $a `+` $a_offset `*` $b `+` $b_offset `n` $n "
+        "(`if` $accumulate^)? `types` $a_type `,` $b_type (`ta` $transpose_a^)? "
+        "(`tb` $transpose_b^)? attr-dict `:` type($accumulator) `,` type($a) `->` type($result)"
+    )
+
+    def verify_(self) -> None:
+        """N and the operand types are those of an instruction."""
+        n = self.n.value.data
+        if n % 8 or not 8 <= n <= 256:
+            raise VerifyException(f"n of wgmma is a multiple of 8 from 8 to 256, not {n}")
+        if (self.transpose_a or self.transpose_b) and byte_size(self.a_type) != 2:
+            raise VerifyException("only 16-bit operands may be transposed")
+
+    def cuda(self, w: Writer) -> None:
+        """A call of the wrapper of that one instruction."""
+        name = w.name(self.accumulator)
+        w.bind(self.result, name)
+        function = self._function(w)
+        first = self.first_register.value.data
+        scale = w.name(self.accumulate) if self.accumulate else "true"
+        a = w.name(self.a)
+        a = f"{a} + {self.a_offset.value.data}"
+        b = f"{w.name(self.b)} + {self.b_offset.value.data}"
+        w.line(f"{function}({name} + {first}, {a}, {b}, {scale});")
+
+    def _function(self, w: Writer) -> str:
+        """The wrapper's name; its text is added to the program."""
+        from_registers = isinstance(self.a.type, FragType)
+        a, b = short_name(self.a_type), short_name(self.b_type)
+        accumulator = self.accumulator.type
+        assert isinstance(accumulator, FragType)
+        d = short_name(accumulator.element_type)
+        n, k = self.n.value.data, 32 // byte_size(self.a_type)
+        ta, tb = int(self.transpose_a is not None), int(self.transpose_b is not None)
+        name = f"wgmma_m64n{n}k{k}_{d}_{a}_{b}{'_rs' if from_registers else ''}"
+        name += f"_{'t' if ta else 'n'}{'t' if tb else 'n'}"
+        if name not in w.functions:
+            w.functions[name] = _wrapper(name, (n, k), (d, a, b), (ta, tb), from_registers)
+        return name
+
+
+def _wrapper(
+    name: str,
+    shape: tuple[int, int],
+    types: tuple[str, str, str],
+    transposed: tuple[int, int],
+    from_registers: bool,
+) -> str:
+    """The C++ function around one wgmma instruction."""
+    n, k = shape
+    d, a, b = types
+    count = n // 2
+    registers = ", ".join(f"%{i}" for i in range(count))
+    outputs = ", ".join(f'"+{"f" if d == "f32" else "r"}"(d[{i}])' for i in range(count))
+    at = count
+    if from_registers:
+        a_text = "{" + ", ".join(f"%{at + i}" for i in range(4)) + "}"
+        per = 32 // {"f16": 16, "bf16": 16}.get(a, 8)
+        pack = "pair(a[{0}], a[{1}])" if per == 2 else "quad(a + {0})"
+        words = [pack.format(i * per, i * per + 1) for i in range(4)]
+        inputs = ", ".join(f'"r"({word})' for word in words)
+        at += 4
+        a_parameter = f"const {a}* a"
+    else:
+        a_text, inputs, a_parameter = f"%{at}", '"l"(a)', "u64 a"
+        at += 1
+    immediates = ["p"]
+    if d == "f32":
+        immediates += ["1", "1"]
+    if a in ("f16", "bf16"):
+        immediates += ([] if from_registers else [str(transposed[0])]) + [str(transposed[1])]
+    ptx = (
+        f"wgmma.mma_async.sync.aligned.m64n{n}k{k}.{_PTX_TYPES[d]}.{_PTX_TYPES[a]}.{_PTX_TYPES[b]} "
+        f"{{{registers}}}, {a_text}, %{at}, {', '.join(immediates)};"
+    )
+    return (
+        f"__device__ __forceinline__ void {name}({d}* d, {a_parameter}, u64 b, bool accumulate) {{\n"
+        f'  asm volatile("{{.reg .pred p; setp.ne.b32 p, %{at + 1}, 0;\\n"\n'
+        f'    "{ptx}}}"\n'
+        f'    : {outputs}\n    : {inputs}, "l"(b), "r"(int(accumulate)));\n}}\n'
+    )
+
+
+MATRIX: Sequence[type[HopperOp]] = (MatrixDesc, WgmmaFence, Wgmma, WgmmaCommit, WgmmaWait)

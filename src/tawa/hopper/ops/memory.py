@@ -1,0 +1,457 @@
+"""Tiles in shared memory, the TMA engine, and global memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import IntegerAttr, UnitAttr, i32
+from xdsl.ir import SSAValue
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    irdl_op_definition,
+    operand_def,
+    opt_operand_def,
+    opt_prop_def,
+    prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+)
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from tawa.base.types import PtrType, byte_size
+from tawa.hopper.ops.core import HopperOp, number
+from tawa.hopper.text import (
+    Writer,
+    c_type,
+    owner_condition,
+    register_coordinate,
+    thread_coordinate,
+    tile_address,
+)
+from tawa.hopper.types import BarrierType, FragType, RingType, TensorMapType, TileType
+
+
+@irdl_op_definition
+class Slot(HopperOp):
+    """One tile of a ring."""
+
+    name: ClassVar[str] = "hopper.slot"
+    ring: SSAValue = operand_def(RingType)
+    index: SSAValue = operand_def(i32)
+    tile: SSAValue = result_def(TileType)
+    traits = traits_def(Pure())
+    assembly_format = "$ring `[` $index `]` attr-dict `:` type($ring) `->` type($tile)"
+
+    def __init__(self, ring: SSAValue, index: SSAValue):
+        assert isinstance(ring.type, RingType)
+        super().__init__(operands=[ring, index], result_types=[ring.type.tile])
+
+    def cuda(self, w: Writer) -> None:
+        """The tile's address."""
+        assert isinstance(self.ring.type, RingType)
+        size = self.ring.type.tile.bytes
+        w.let(self.tile, f"{w.name(self.ring)} + {w.name(self.index)} * {size}")
+
+
+@irdl_op_definition
+class Subtile(HopperOp):
+    """A window of a tile: from a row (a multiple of 8 at run time) and a column (a whole panel)."""
+
+    name: ClassVar[str] = "hopper.subtile"
+    source: SSAValue = operand_def(TileType)
+    row: SSAValue = operand_def(i32)
+    column: IntegerAttr = prop_def(IntegerAttr)
+    tile: SSAValue = result_def(TileType)
+    traits = traits_def(Pure())
+    assembly_format = (
+        "$source `[` $row `,` $column `]` attr-dict `:` type($source) `->` type($tile)"
+    )
+
+    def __init__(self, source: SSAValue, row: SSAValue, column: int, rows: int, columns: int):
+        t = source.type
+        assert isinstance(t, TileType)
+        window = TileType.of(rows, columns, t.element_type, t.swizzle.data, t.panel_rows.data)
+        super().__init__(
+            operands=[source, row], properties={"column": number(column)}, result_types=[window]
+        )
+
+    def verify_(self) -> None:
+        """A window starts at a panel and at a swizzle atom."""
+        t, part = self.source.type, self.tile.type
+        assert isinstance(t, TileType) and isinstance(part, TileType)
+        if self.column.value.data % t.panel_columns:
+            raise VerifyException(f"column {self.column.value.data} is not the start of a panel")
+        if part.panel_bytes != t.panel_bytes or part.panel_rows != t.panel_rows:
+            raise VerifyException("a window keeps its tile's panels")
+
+    def cuda(self, w: Writer) -> None:
+        """The window's address."""
+        t = self.source.type
+        assert isinstance(t, TileType)
+        panel = self.column.value.data // t.panel_columns * t.panel_stride
+        text = f"{w.name(self.source)} + {w.name(self.row)} * {t.panel_bytes}"
+        w.let(self.tile, f"{text} + {panel}" if panel else text)
+
+
+@irdl_op_definition
+class SubtileColumn(HopperOp):
+    """A window that starts at a panel chosen at run time (`panel` counts panels)."""
+
+    name: ClassVar[str] = "hopper.subtile_panel"
+    source: SSAValue = operand_def(TileType)
+    panel: SSAValue = operand_def(i32)
+    tile: SSAValue = result_def(TileType)
+    traits = traits_def(Pure())
+    assembly_format = "$source `[` $panel `]` attr-dict `:` type($source) `->` type($tile)"
+
+    def __init__(self, source: SSAValue, panel: SSAValue, columns: int):
+        t = source.type
+        assert isinstance(t, TileType)
+        window = TileType.of(t.rows.data, columns, t.element_type, t.swizzle.data, t.panel_rows.data)
+        super().__init__(operands=[source, panel], result_types=[window])
+
+    def cuda(self, w: Writer) -> None:
+        """The window's address."""
+        t = self.source.type
+        assert isinstance(t, TileType)
+        w.let(self.tile, f"{w.name(self.source)} + {w.name(self.panel)} * {t.panel_stride}")
+
+
+@irdl_op_definition
+class TmaLoad(HopperOp):
+    """The TMA engine copies one box into a tile and counts its bytes at a barrier's slot.
+
+    With `ctas` (an i32 bit mask), the box lands at the same address of each of those CTAs and
+    counts at each one's barrier.
+    """
+
+    name: ClassVar[str] = "hopper.tma_load"
+    map: SSAValue = operand_def(TensorMapType)
+    coordinates: Sequence[SSAValue] = var_operand_def(i32)
+    tile: SSAValue = operand_def(TileType)
+    barrier: SSAValue = operand_def(BarrierType)
+    slot: SSAValue = operand_def(i32)
+    ctas: SSAValue | None = opt_operand_def(i32)
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    assembly_format = (
+        "$map `[` $coordinates `]` `into` $tile `signal` $barrier `[` $slot `]` "
+        "(`ctas` $ctas^)? attr-dict `:` type($map) `,` type($tile) `,` type($barrier)"
+    )
+
+    def __init__(
+        self,
+        map_: SSAValue,
+        coordinates: Sequence[SSAValue],
+        tile: SSAValue,
+        barrier: SSAValue,
+        slot: SSAValue,
+        ctas: SSAValue | None = None,
+    ):
+        super().__init__(operands=[map_, coordinates, tile, barrier, slot, ctas])
+
+    def cuda(self, w: Writer) -> None:
+        """One instruction."""
+        at = f"{w.name(self.barrier)} + {w.name(self.slot)} * 8"
+        where = ", ".join(w.name(c) for c in reversed(self.coordinates))
+        head = f"({w.name(self.tile)}, {w.name(self.map)}, {at}, {where}"
+        if self.ctas is None:
+            w.line(f"tma_load{head});")
+        else:
+            w.line(f"tma_load_multicast{head}, u16({w.name(self.ctas)}));")
+
+
+@irdl_op_definition
+class TmaStore(HopperOp):
+    """The TMA engine copies a tile to one box of global memory, asynchronously."""
+
+    name: ClassVar[str] = "hopper.tma_store"
+    map: SSAValue = operand_def(TensorMapType)
+    coordinates: Sequence[SSAValue] = var_operand_def(i32)
+    tile: SSAValue = operand_def(TileType)
+    evict_first: UnitAttr | None = opt_prop_def(UnitAttr)
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    assembly_format = (
+        "$map `[` $coordinates `]` `from` $tile (`evict_first` $evict_first^)? "
+        "attr-dict `:` type($map) `,` type($tile)"
+    )
+
+    def __init__(
+        self, map_: SSAValue, coordinates: Sequence[SSAValue], tile: SSAValue, evict_first: bool
+    ):
+        super().__init__(
+            operands=[map_, coordinates, tile],
+            properties={"evict_first": UnitAttr() if evict_first else None},
+        )
+
+    def cuda(self, w: Writer) -> None:
+        """One instruction."""
+        where = ", ".join(w.name(c) for c in reversed(self.coordinates))
+        hint = "_evict_first" if self.evict_first else ""
+        w.line(f"tma_store{hint}({w.name(self.map)}, {w.name(self.tile)}, {where});")
+
+
+@irdl_op_definition
+class BulkCommit(HopperOp):
+    """Close this thread's group of TMA stores."""
+
+    name: ClassVar[str] = "hopper.bulk_commit"
+    assembly_format = "attr-dict"
+
+    def cuda(self, w: Writer) -> None:
+        """One instruction."""
+        w.line("bulk_commit();")
+
+
+@irdl_op_definition
+class BulkWaitRead(HopperOp):
+    """Wait until all but the newest `pending` groups of this thread have read their tiles."""
+
+    name: ClassVar[str] = "hopper.bulk_wait_read"
+    pending: IntegerAttr = prop_def(IntegerAttr)
+    assembly_format = "$pending attr-dict"
+
+    def __init__(self, pending: int):
+        super().__init__(properties={"pending": number(pending)})
+
+    def cuda(self, w: Writer) -> None:
+        """One instruction."""
+        w.line(f"bulk_wait_read<{self.pending.value.data}>();")
+
+
+def _places(w: Writer, frag: FragType, tile: TileType, base: str) -> str:
+    """The address expression of register `i` of a fragment in a tile."""
+    layout = frag.layout
+    rank = len(layout.shape)
+    parts = [
+        f"{thread_coordinate(layout, d)} + {register_coordinate(layout, d)}" for d in range(rank)
+    ]
+    row, column = (["0", "0"] + parts)[-2:]
+    return tile_address(tile, base, row, column)
+
+
+def _vector(frag: FragType, tile: TileType) -> int:
+    """Registers that one shared-memory access moves (at most 16 bytes, inside a swizzle chunk)."""
+    layout = frag.layout
+    count = layout.vector(len(layout.shape) - 1) if layout.shape else 1
+    size = byte_size(frag.element_type)
+    while count > 1 and (count * size > 16 or layout.registers % count or count & (count - 1)):
+        count //= 2
+    return count if tile.panel_bytes % (count * size) == 0 else 1
+
+
+@irdl_op_definition
+class SharedStore(HopperOp):
+    """Every thread writes the elements it holds into a tile (the first holder, of copies)."""
+
+    name: ClassVar[str] = "hopper.shared_store"
+    value: SSAValue = operand_def(FragType)
+    tile: SSAValue = operand_def(TileType)
+    assembly_format = "$value `,` $tile attr-dict `:` type($value) `,` type($tile)"
+
+    def __init__(self, value: SSAValue, tile: SSAValue):
+        super().__init__(operands=[value, tile])
+
+    def cuda(self, w: Writer) -> None:
+        """A loop over registers, as wide as the layout allows."""
+        frag, tile = self.value.type, self.tile.type
+        assert isinstance(frag, FragType) and isinstance(tile, TileType)
+        owner, count = owner_condition(frag.layout), _vector(frag, tile)
+        with w.block(f"if ({owner})" if owner else ""):
+            w.line("#pragma unroll")
+            with w.block(f"for (int i = 0; i < {frag.layout.registers}; i += {count})"):
+                values = ", ".join(f"{w.name(self.value)}[i + {j}]" for j in range(count))
+                type_ = f"Vector<{c_type(frag)}, {count}>"
+                address = _places(w, frag, tile, w.name(self.tile))
+                w.line(f"shared_store({address}, {type_}{{{{{values}}}}});")
+
+
+@irdl_op_definition
+class SharedLoad(HopperOp):
+    """Every thread reads the elements of its layout from a tile."""
+
+    name: ClassVar[str] = "hopper.shared_load"
+    tile: SSAValue = operand_def(TileType)
+    value: SSAValue = result_def(FragType)
+    assembly_format = "$tile attr-dict `:` type($tile) `->` type($value)"
+
+    def __init__(self, tile: SSAValue, type_: FragType):
+        super().__init__(operands=[tile], result_types=[type_])
+
+    def cuda(self, w: Writer) -> None:
+        """A loop over registers, as wide as the layout allows."""
+        frag, tile = self.value.type, self.tile.type
+        assert isinstance(frag, FragType) and isinstance(tile, TileType)
+        count, name = _vector(frag, tile), w.declare(self.value)
+        w.line("#pragma unroll")
+        with w.block(f"for (int i = 0; i < {frag.layout.registers}; i += {count})"):
+            type_ = f"Vector<{c_type(frag)}, {count}>"
+            address = _places(w, frag, tile, w.name(self.tile))
+            w.line(f"const auto part = shared_load<{type_}>({address});")
+            for j in range(count):
+                w.line(f"{name}[i + {j}] = part.values[{j}];")
+
+
+@irdl_op_definition
+class Stmatrix(HopperOp):
+    """Store 64 rows and the tile's columns of an accumulator of 16-bit elements, 8x8 at a time.
+
+    `block` counts blocks of 64 rows and `column` is the first column of the window. Lane `l`
+    addresses row `l % 16` of its warp's 16 and the 8-column chunk `l / 16` of each pair.
+    """
+
+    name: ClassVar[str] = "hopper.stmatrix"
+    value: SSAValue = operand_def(FragType)
+    tile: SSAValue = operand_def(TileType)
+    first_register: IntegerAttr = prop_def(IntegerAttr)
+    assembly_format = (
+        "$value `from` $first_register `,` $tile attr-dict `:` type($value) `,` type($tile)"
+    )
+
+    def __init__(self, value: SSAValue, first_register: int, tile: SSAValue):
+        super().__init__(
+            operands=[value, tile], properties={"first_register": number(first_register)}
+        )
+
+    def verify_(self) -> None:
+        """stmatrix moves 16-bit elements; four 8x8 matrices at a time."""
+        frag, tile = self.value.type, self.tile.type
+        assert isinstance(frag, FragType) and isinstance(tile, TileType)
+        if byte_size(frag.element_type) != 2:
+            raise VerifyException("stmatrix moves 16-bit elements")
+        if tile.columns.data % 16 or tile.rows.data != 64:
+            raise VerifyException("the window of stmatrix is 64 rows by a multiple of 16 columns")
+
+    def cuda(self, w: Writer) -> None:
+        """One instruction for each 16 columns."""
+        tile = self.tile.type
+        assert isinstance(tile, TileType)
+        first, name = self.first_register.value.data, w.name(self.value)
+        w.line("#pragma unroll")
+        with w.block(f"for (int j = 0; j < {tile.columns.data // 16}; ++j)"):
+            row, column = "warp % 4 * 16 + lane % 16", "j * 16 + lane / 16 * 8"
+            address = tile_address(tile, w.name(self.tile), row, column)
+            at = f"{name}[{first} + j * 8 + "
+            pairs = ", ".join(f"pair({at}{k}], {at}{k + 1}])" for k in (0, 2, 4, 6))
+            w.line(f"stmatrix({address}, {pairs});")
+
+
+@irdl_op_definition
+class GlobalLoad(HopperOp):
+    """Each thread loads the elements its pointers name; masked-off addresses are not touched.
+
+    `vector` consecutive registers name consecutive, aligned elements with one mask value.
+    """
+
+    name: ClassVar[str] = "hopper.global_load"
+    pointers: SSAValue = operand_def(FragType)
+    mask: SSAValue | None = opt_operand_def(FragType)
+    other: SSAValue | None = opt_operand_def(FragType)
+    vector: IntegerAttr = prop_def(IntegerAttr)
+    value: SSAValue = result_def(FragType)
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+
+    def __init__(
+        self, pointers: SSAValue, mask: SSAValue | None, other: SSAValue | None, vector: int
+    ):
+        frag = pointers.type
+        assert isinstance(frag, FragType) and isinstance(frag.element_type, PtrType)
+        super().__init__(
+            operands=[pointers, mask, other],
+            properties={"vector": number(vector)},
+            result_types=[frag.with_element_type(frag.element_type.pointee)],
+        )
+
+    def cuda(self, w: Writer) -> None:
+        """A loop over registers, `vector` at a time."""
+        frag = self.value.type
+        assert isinstance(frag, FragType)
+        count, name = self.vector.value.data, w.declare(self.value)
+        element = c_type(frag)
+        w.line("#pragma unroll")
+        with w.block(f"for (int i = 0; i < {frag.layout.registers}; i += {count})"):
+            for j in range(count):
+                other = f"{w.name(self.other)}[i + {j}]" if self.other else f"{element}{{}}"
+                w.line(f"{name}[i + {j}] = {other};")
+            with w.block(f"if ({w.name(self.mask)}[i])" if self.mask else ""):
+                type_ = f"Vector<{element}, {count}>"
+                at = f"{w.name(self.pointers)}[i]"
+                w.line(f"const auto part = *reinterpret_cast<const {type_}*>({at});")
+                for j in range(count):
+                    w.line(f"{name}[i + {j}] = part.values[{j}];")
+
+
+@irdl_op_definition
+class GlobalStore(HopperOp):
+    """Each thread stores the elements it holds (the first holder, of copies)."""
+
+    name: ClassVar[str] = "hopper.global_store"
+    pointers: SSAValue = operand_def(FragType)
+    value: SSAValue = operand_def(FragType)
+    mask: SSAValue | None = opt_operand_def(FragType)
+    vector: IntegerAttr = prop_def(IntegerAttr)
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+
+    def __init__(self, pointers: SSAValue, value: SSAValue, mask: SSAValue | None, vector: int):
+        super().__init__(
+            operands=[pointers, value, mask], properties={"vector": number(vector)}
+        )
+
+    def cuda(self, w: Writer) -> None:
+        """A loop over registers, `vector` at a time."""
+        frag = self.value.type
+        assert isinstance(frag, FragType)
+        count, owner = self.vector.value.data, owner_condition(frag.layout)
+        with w.block(f"if ({owner})" if owner else ""):
+            w.line("#pragma unroll")
+            with w.block(f"for (int i = 0; i < {frag.layout.registers}; i += {count})"):
+                with w.block(f"if ({w.name(self.mask)}[i])" if self.mask else ""):
+                    values = ", ".join(f"{w.name(self.value)}[i + {j}]" for j in range(count))
+                    type_ = f"Vector<{c_type(frag)}, {count}>"
+                    at = f"{w.name(self.pointers)}[i]"
+                    w.line(f"*reinterpret_cast<{type_}*>({at}) = {type_}{{{{{values}}}}};")
+
+
+
+
+@irdl_op_definition
+class ScalarLoad(HopperOp):
+    """Load one element; every thread that runs the op gets it."""
+
+    name: ClassVar[str] = "hopper.scalar_load"
+    pointer: SSAValue = operand_def(PtrType)
+    value: SSAValue = result_def()
+    assembly_format = "$pointer attr-dict `:` type($pointer) `->` type($value)"
+
+    def __init__(self, pointer: SSAValue):
+        assert isinstance(pointer.type, PtrType)
+        super().__init__(operands=[pointer], result_types=[pointer.type.pointee])
+
+    def cuda(self, w: Writer) -> None:
+        """A dereference."""
+        w.let(self.value, f"*{w.name(self.pointer)}")
+
+
+@irdl_op_definition
+class ScalarStore(HopperOp):
+    """Store one element; run it in one thread."""
+
+    name: ClassVar[str] = "hopper.scalar_store"
+    pointer: SSAValue = operand_def(PtrType)
+    value: SSAValue = operand_def()
+    assembly_format = "$pointer `,` $value attr-dict `:` type($pointer) `,` type($value)"
+
+    def __init__(self, pointer: SSAValue, value: SSAValue):
+        super().__init__(operands=[pointer, value])
+
+    def cuda(self, w: Writer) -> None:
+        """An assignment."""
+        w.line(f"*{w.name(self.pointer)} = {w.name(self.value)};")
+
+
+MEMORY: Sequence[type[HopperOp]] = (
+    Slot, Subtile, SubtileColumn, TmaLoad, TmaStore, BulkCommit, BulkWaitRead, SharedStore, SharedLoad,
+    Stmatrix, GlobalLoad, GlobalStore, ScalarLoad, ScalarStore,
+)  # fmt: skip

@@ -1,0 +1,251 @@
+"""Roles, threads and places: who runs what, and where buffers lie."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import IntAttr, IntegerAttr, StringAttr, i32
+from xdsl.ir import Block, Region, SSAValue
+from xdsl.irdl import (
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    region_def,
+    result_def,
+    traits_def,
+)
+from xdsl.traits import NoTerminator, Pure
+from xdsl.utils.exceptions import VerifyException
+
+from tawa.hopper.ops.core import HopperOp, number
+from tawa.hopper.text import Writer
+from tawa.hopper.types import BarrierType, RingType, TensorMapType
+
+
+@irdl_op_definition
+class Role(HopperOp):
+    """`teams` teams of `warps` warps run the region; with `single`, one thread of them does."""
+
+    name: ClassVar[str] = "hopper.role"
+    role: StringAttr = prop_def(StringAttr)
+    first_warp: IntegerAttr = prop_def(IntegerAttr)
+    warps: IntegerAttr = prop_def(IntegerAttr)
+    teams: IntegerAttr = prop_def(IntegerAttr)
+    single: StringAttr | None = opt_prop_def(StringAttr)
+    registers: IntegerAttr | None = opt_prop_def(IntegerAttr)
+    body: Region = region_def("single_block")
+    traits = traits_def(NoTerminator())
+
+    def __init__(
+        self,
+        role: str,
+        first_warp: int,
+        warps: int,
+        teams: int,
+        body: Region | None = None,
+        *,
+        single: bool = False,
+        registers: int | None = None,
+    ):
+        super().__init__(
+            properties={
+                "role": StringAttr(role),
+                "first_warp": number(first_warp),
+                "warps": number(warps),
+                "teams": number(teams),
+                "single": StringAttr("one thread") if single else None,
+                "registers": None if registers is None else number(registers),
+            },
+            regions=[body or Region(Block())],
+        )
+
+    @property
+    def threads(self) -> int:
+        """Threads of one team."""
+        return 32 * self.warps.value.data
+
+    def verify_(self) -> None:
+        """Register counts are what `setmaxnreg` takes."""
+        if self.registers and (self.registers.value.data % 8 or not 24 <= self.registers.value.data <= 256):
+            raise VerifyException("registers of a role are a multiple of 8 from 24 to 256")
+
+    def cuda(self, w: Writer) -> None:
+        """One branch of the kernel's if-else over warps."""
+        first, warps, teams = (
+            p.value.data for p in (self.first_warp, self.warps, self.teams)
+        )
+        last = first + warps * teams
+        with w.block(f"if (warp_id >= {first} && warp_id < {last})  // role {self.role.data}"):
+            if self.registers:
+                entry = self.registers.value.data
+                w.line(f"set_registers_{'down' if self.single else 'up'}<{entry}>();")
+            w.line(f"const int team = (warp_id - {first}) / {warps};")
+            w.line(f"const int warp = (warp_id - {first}) % {warps};")
+            w.line("const int thread = warp * 32 + lane;")
+            w.line("(void)team; (void)warp; (void)thread;")
+            with w.block(f"if (threadIdx.x == {first * 32})" if self.single else ""):
+                w.region(self.body)
+
+
+@irdl_op_definition
+class OneThread(HopperOp):
+    """One thread of the CTA, of each team or of each warp group runs the region."""
+
+    name: ClassVar[str] = "hopper.one_thread"
+    scope: StringAttr = prop_def(StringAttr)
+    body: Region = region_def("single_block")
+    traits = traits_def(NoTerminator())
+    CONDITIONS: ClassVar[dict[str, str]] = {
+        "cta": "threadIdx.x == 0",
+        "team": "thread == 0",
+        "group": "threadIdx.x % 128 == 0",
+    }
+
+    def __init__(self, scope: str, body: Region | None = None):
+        super().__init__(properties={"scope": StringAttr(scope)}, regions=[body or Region(Block())])
+
+    def verify_(self) -> None:
+        """The scope is one that has a first thread."""
+        if self.scope.data not in self.CONDITIONS:
+            raise VerifyException(f"scope is one of {', '.join(self.CONDITIONS)}")
+
+    def cuda(self, w: Writer) -> None:
+        """`if (first thread) { ... }`."""
+        with w.block(f"if ({self.CONDITIONS[self.scope.data]})"):
+            w.region(self.body)
+
+
+@irdl_op_definition
+class Ring(HopperOp):
+    """Equal tiles at a byte offset of the CTA's shared memory."""
+
+    name: ClassVar[str] = "hopper.smem"
+    offset: IntegerAttr = prop_def(IntegerAttr)
+    ring: SSAValue = result_def(RingType)
+    traits = traits_def(Pure())
+    assembly_format = "`at` $offset attr-dict `:` type($ring)"
+
+    def __init__(self, offset: int, ring: RingType):
+        super().__init__(properties={"offset": number(offset)}, result_types=[ring])
+
+    def cuda(self, w: Writer) -> None:
+        """The address of the first tile."""
+        w.let(self.ring, f"smem + {self.offset.value.data}")
+
+
+@irdl_op_definition
+class Barriers(HopperOp):
+    """A row of mbarriers at a byte offset; each phase completes after `arrivals` arrivals."""
+
+    name: ClassVar[str] = "hopper.mbarrier"
+    offset: IntegerAttr = prop_def(IntegerAttr)
+    arrivals: IntegerAttr = prop_def(IntegerAttr)
+    barrier: SSAValue = result_def(BarrierType)
+    traits = traits_def(Pure())
+    assembly_format = "`at` $offset `arrivals` $arrivals attr-dict `:` type($barrier)"
+
+    def __init__(self, offset: int, arrivals: int, slots: int):
+        super().__init__(
+            properties={"offset": number(offset), "arrivals": number(arrivals)},
+            result_types=[BarrierType(IntAttr(slots))],
+        )
+
+    def cuda(self, w: Writer) -> None:
+        """The address of the first barrier."""
+        w.let(self.barrier, f"smem + {self.offset.value.data}")
+
+
+class _Place(HopperOp):
+    """An i32 that says where the thread is."""
+
+    TEXT: ClassVar[str] = ""
+    result: SSAValue = result_def(i32)
+    traits = traits_def(Pure())
+    assembly_format = "attr-dict"
+
+    def __init__(self) -> None:
+        super().__init__(result_types=[i32])
+
+    def cuda(self, w: Writer) -> None:
+        """A named constant."""
+        w.let(self.result, self.TEXT)
+
+
+@irdl_op_definition
+class TeamIndex(_Place):
+    """Which team of the role this is."""
+
+    name: ClassVar[str] = "hopper.team_index"
+    TEXT: ClassVar[str] = "team"
+
+
+@irdl_op_definition
+class GroupIndex(_Place):
+    """Which warp group of the team this is."""
+
+    name: ClassVar[str] = "hopper.group_index"
+    TEXT: ClassVar[str] = "warp / 4"
+
+
+@irdl_op_definition
+class ClusterRank(_Place):
+    """Which CTA of the cluster this is."""
+
+    name: ClassVar[str] = "hopper.cluster_rank"
+    TEXT: ClassVar[str] = "cluster_rank()"
+
+
+class _Axis(HopperOp):
+    """An i32 of the launch grid along one axis."""
+
+    TEXT: ClassVar[str] = ""
+    axis: IntegerAttr = prop_def(IntegerAttr)
+    result: SSAValue = result_def(i32)
+    traits = traits_def(Pure())
+    assembly_format = "$axis attr-dict"
+
+    def __init__(self, axis: int):
+        super().__init__(properties={"axis": number(axis)}, result_types=[i32])
+
+    def cuda(self, w: Writer) -> None:
+        """`blockIdx.x` or its like."""
+        w.let(self.result, f"{self.TEXT}.{'xyz'[self.axis.value.data]}")
+
+
+@irdl_op_definition
+class BlockId(_Axis):
+    """The CTA's index in the launch grid."""
+
+    name: ClassVar[str] = "hopper.block_id"
+    TEXT: ClassVar[str] = "blockIdx"
+
+
+@irdl_op_definition
+class NumBlocks(_Axis):
+    """CTAs of the launch grid."""
+
+    name: ClassVar[str] = "hopper.num_blocks"
+    TEXT: ClassVar[str] = "gridDim"
+
+
+@irdl_op_definition
+class PrefetchTensorMap(HopperOp):
+    """Bring a tensor map into the descriptor cache."""
+
+    name: ClassVar[str] = "hopper.prefetch_tensormap"
+    map: SSAValue = operand_def(TensorMapType)
+    assembly_format = "$map attr-dict `:` type($map)"
+
+    def __init__(self, map_: SSAValue):
+        super().__init__(operands=[map_])
+
+    def cuda(self, w: Writer) -> None:
+        """One instruction."""
+        w.line(f"prefetch_tensormap({w.name(self.map)});")
+
+
+STRUCTURE: Sequence[type[HopperOp]] = (
+    Role, OneThread, Ring, Barriers, TeamIndex, GroupIndex, ClusterRank, BlockId, NumBlocks, PrefetchTensorMap,
+)  # fmt: skip

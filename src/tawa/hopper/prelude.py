@@ -1,0 +1,237 @@
+"""CUDA C++ definitions of Hopper's instructions, printed only when a kernel uses them.
+
+One function an instruction (PTX ISA 9.0); none of them decides anything.
+"""
+
+from __future__ import annotations
+
+def _asm(signature: str, text: str, constraints: str) -> str:
+    return (
+        f"__device__ __forceinline__ void {signature} {{\n"
+        f'  asm volatile("{text}"{constraints});\n}}\n'
+    )
+
+
+def _tma_load(rank: int, multicast: bool) -> str:
+    coordinates = ", ".join(f"int c{i}" for i in range(rank))
+    places = ", ".join(f"%{i + 3}" for i in range(rank))
+    values = ", ".join(f'"r"(c{i})' for i in range(rank))
+    name, mask, suffix, extra = "tma_load", "", "", ""
+    if multicast:
+        name, mask, suffix = "tma_load_multicast", ", u16 ctas", ".multicast::cluster"
+        values, extra = values + ', "h"(ctas)', f", %{rank + 3}"
+    return _asm(
+        f"{name}(u32 tile, const TensorMap* map, u32 barrier, {coordinates}{mask})",
+        f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes{suffix} "
+        f"[%0], [%1, {{{places}}}], [%2]{extra};",
+        f' :: "r"(tile), "l"(map), "r"(barrier), {values} : "memory"',
+    )
+
+
+def _tma_store(rank: int, hint: bool) -> str:
+    coordinates = ", ".join(f"int c{i}" for i in range(rank))
+    places = ", ".join(f"%{i + 2}" for i in range(rank))
+    values = ", ".join(f'"r"(c{i})' for i in range(rank))
+    name, suffix, extra = "tma_store", "", ""
+    if hint:
+        name, suffix, extra = "tma_store_evict_first", ".L2::cache_hint", f", %{rank + 2}"
+        values += ', "l"(0x12F0000000000000ull)'
+    return _asm(
+        f"{name}(const TensorMap* map, u32 tile, {coordinates})",
+        f"cp.async.bulk.tensor.{rank}d.global.shared::cta.bulk_group{suffix} "
+        f"[%0, {{{places}}}], [%1]{extra};",
+        f' :: "l"(map), "r"(tile), {values} : "memory"',
+    )
+
+
+def _tma(make: object, flag: bool) -> str:
+    assert callable(make)
+    return "".join(make(rank, flag) for rank in range(1, 6))
+
+
+HOPPER_PRELUDE: dict[str, str] = {
+    "shared_address": """\
+__device__ __forceinline__ u32 shared_address(const void* p) {
+  return u32(__cvta_generic_to_shared(p));
+}
+""",
+    "mbarrier_init": _asm(
+        "mbarrier_init(u32 barrier, u32 arrivals)",
+        "mbarrier.init.shared::cta.b64 [%0], %1;",
+        ' :: "r"(barrier), "r"(arrivals) : "memory"',
+    ),
+    "fence_barrier_init": _asm(
+        "fence_barrier_init()", "fence.mbarrier_init.release.cluster;", ' ::: "memory"'
+    ),
+    "mbarrier_expect": _asm(
+        "mbarrier_expect(u32 barrier, u32 bytes)",
+        "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;",
+        ' :: "r"(barrier), "r"(bytes) : "memory"',
+    ),
+    "mbarrier_arrive": _asm(
+        "mbarrier_arrive(u32 barrier)",
+        "mbarrier.arrive.shared::cta.b64 _, [%0];",
+        ' :: "r"(barrier) : "memory"',
+    ),
+    "mbarrier_arrive_remote": """\
+__device__ __forceinline__ void mbarrier_arrive_remote(u32 barrier, u32 cta) {
+  asm volatile("{.reg .b32 remote; mapa.shared::cluster.u32 remote, %0, %1; "
+               "mbarrier.arrive.shared::cluster.b64 _, [remote];}"
+               :: "r"(barrier), "r"(cta) : "memory");
+}
+""",
+    "mbarrier_wait": """\
+__device__ __forceinline__ void mbarrier_wait(u32 barrier, u32 parity) {
+  asm volatile("{\\n.reg .pred done;\\n"
+               "AGAIN: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\\n"
+               "@done bra DONE;\\nbra AGAIN;\\nDONE:\\n}" :: "r"(barrier), "r"(parity) : "memory");
+}
+""",
+    "tma_load": _tma(_tma_load, False),
+    "tma_load_multicast": _tma(_tma_load, True),
+    "tma_store": _tma(_tma_store, False),
+    "tma_store_evict_first": _tma(_tma_store, True),
+    "prefetch_tensormap": _asm(
+        "prefetch_tensormap(const TensorMap* map)",
+        "prefetch.tensormap [%0];",
+        ' :: "l"(map) : "memory"',
+    ),
+    "bulk_commit": _asm("bulk_commit()", "cp.async.bulk.commit_group;", ' ::: "memory"'),
+    "bulk_wait_read": "template <int pending> "
+    + _asm(
+        "bulk_wait_read()",
+        "cp.async.bulk.wait_group.read %0;",
+        ' :: "n"(pending) : "memory"',
+    ),
+    "fence_proxy_async": _asm(
+        "fence_proxy_async()", "fence.proxy.async.shared::cta;", ' ::: "memory"'
+    ),
+    "named_barrier_sync": _asm(
+        "named_barrier_sync(int id, int threads)",
+        "bar.sync %0, %1;",
+        ' :: "r"(id), "r"(threads) : "memory"',
+    ),
+    "named_barrier_arrive": _asm(
+        "named_barrier_arrive(int id, int threads)",
+        "bar.arrive %0, %1;",
+        ' :: "r"(id), "r"(threads) : "memory"',
+    ),
+    "cluster_sync": _asm(
+        "cluster_sync()",
+        "barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;",
+        ' ::: "memory"',
+    ),
+    "cluster_rank": """\
+__device__ __forceinline__ i32 cluster_rank() {
+  i32 rank;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return rank;
+}
+""",
+    "set_registers_down": "template <int count> "
+    + _asm(
+        "set_registers_down()",
+        "setmaxnreg.dec.sync.aligned.u32 %0;",
+        ' :: "n"(count)',
+    ),
+    "set_registers_up": "template <int count> "
+    + _asm(
+        "set_registers_up()",
+        "setmaxnreg.inc.sync.aligned.u32 %0;",
+        ' :: "n"(count)',
+    ),
+    "wgmma_fence": _asm("wgmma_fence()", "wgmma.fence.sync.aligned;", ' ::: "memory"'),
+    "wgmma_commit": _asm("wgmma_commit()", "wgmma.commit_group.sync.aligned;", ' ::: "memory"'),
+    "wgmma_wait": "template <int pending> "
+    + _asm(
+        "wgmma_wait()", "wgmma.wait_group.sync.aligned %0;", ' :: "n"(pending) : "memory"'
+    ),
+    "pin": """\
+template <int count> __device__ __forceinline__ void pin(f32 (&registers)[count]) {
+#pragma unroll
+  for (int i = 0; i < count; ++i) asm volatile("" : "+f"(registers[i]) :: "memory");
+}
+template <int count> __device__ __forceinline__ void pin(i32 (&registers)[count]) {
+#pragma unroll
+  for (int i = 0; i < count; ++i) asm volatile("" : "+r"(registers[i]) :: "memory");
+}
+template <int count> __device__ __forceinline__ void pin(u32 (&registers)[count]) {
+#pragma unroll
+  for (int i = 0; i < count; ++i) asm volatile("" : "+r"(registers[i]) :: "memory");
+}
+""",
+    "matrix_desc": """\
+__device__ __forceinline__ u64 matrix_desc(u32 tile, u32 lbo, u32 sbo, u32 swizzle) {
+  return u64((tile & 0x3FFFF) >> 4) | u64(lbo >> 4) << 16 | u64(sbo >> 4) << 32 | u64(swizzle) << 62;
+}
+""",
+    "tile_address": """\
+template <int swizzle, int panel_bytes, int panel_stride>
+__device__ __forceinline__ u32 tile_address(u32 tile, int row, int byte) {
+  u32 offset = row * panel_bytes + byte % panel_bytes;
+  if (swizzle > 16) offset ^= ((offset >> 7) & (swizzle / 16 - 1)) << 4;
+  return tile + byte / panel_bytes * panel_stride + offset;
+}
+""",
+    "stmatrix": """\
+__device__ __forceinline__ void stmatrix(u32 address, u32 a, u32 b, u32 c, u32 d) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
+               :: "r"(address), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+}
+""",
+    "stmatrix_transposed": """\
+__device__ __forceinline__ void stmatrix_transposed(u32 address, u32 a, u32 b, u32 c, u32 d) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
+               :: "r"(address), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+}
+""",
+    "pair": """\
+template <class T> __device__ __forceinline__ u32 pair(T low, T high) {
+  return u32(low.bits) | u32(high.bits) << 16;
+}
+""",
+    "round_pair": """\
+__device__ __forceinline__ void round_pair(f16& low, f16& high, f32 a, f32 b) {
+  asm("{.reg .b32 t; cvt.rn.f16x2.f32 t, %3, %2; mov.b32 {%0, %1}, t;}"
+      : "=h"(low.bits), "=h"(high.bits) : "f"(a), "f"(b));
+}
+__device__ __forceinline__ void round_pair(bf16& low, bf16& high, f32 a, f32 b) {
+  asm("{.reg .b32 t; cvt.rn.bf16x2.f32 t, %3, %2; mov.b32 {%0, %1}, t;}"
+      : "=h"(low.bits), "=h"(high.bits) : "f"(a), "f"(b));
+}
+""",
+    "shared_store": """\
+template <class T> __device__ __forceinline__ void shared_store(u32 address, T value) {
+  *reinterpret_cast<T*>(__cvta_shared_to_generic(address)) = value;
+}
+""",
+    "shared_load": """\
+template <class T> __device__ __forceinline__ T shared_load(u32 address) {
+  return *reinterpret_cast<const T*>(__cvta_shared_to_generic(address));
+}
+""",
+    "shuffle_xor": """\
+template <class T> __device__ __forceinline__ T shuffle_xor(T value, int mask) {
+  if constexpr (sizeof(T) >= 4) {
+    return __shfl_xor_sync(0xffffffffu, value, mask);
+  } else {
+    union { T small; u32 word; } both;
+    both.word = 0;
+    both.small = value;
+    both.word = __shfl_xor_sync(0xffffffffu, both.word, mask);
+    return both.small;
+  }
+}
+""",
+    "quad": """\
+template <class T> __device__ __forceinline__ u32 quad(const T* bytes) {
+  union { T small; unsigned char byte; } both[4];
+  for (int i = 0; i < 4; ++i) both[i].small = bytes[i];
+  return both[0].byte | both[1].byte << 8 | both[2].byte << 16 | u32(both[3].byte) << 24;
+}
+""",
+    "Vector": """\
+template <class T, int count> struct alignas(sizeof(T) * count) Vector { T values[count]; };
+""",
+}
+"""Name of each function -> its definitions."""

@@ -1,0 +1,217 @@
+"""Types of the hopper level: fragments in registers, tiles in shared memory, barriers, tensor maps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import IntAttr, StringAttr
+from xdsl.ir import Attribute, ParametrizedAttribute, TypeAttribute
+from xdsl.irdl import irdl_attr_definition
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+from xdsl.utils.exceptions import VerifyException
+
+from tawa.base.layout import Layout, parse_layout
+from tawa.base.types import byte_size
+
+
+@irdl_attr_definition
+class FragType(ParametrizedAttribute, TypeAttribute):
+    """`!hopper.frag<f32, "64x64: ...">`: a tile spread over the registers of a team of warps."""
+
+    name: ClassVar[str] = "hopper.frag"
+    element_type: Attribute
+    text: StringAttr
+
+    @staticmethod
+    def of(element: Attribute, layout: Layout) -> FragType:
+        """The fragment type of one element type in one layout."""
+        return FragType(element, StringAttr(str(layout)))
+
+    @property
+    def layout(self) -> Layout:
+        """The layout that the type's text names."""
+        return _layout(self.text.data)
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        """The tile's shape."""
+        return self.layout.shape
+
+    def with_element_type(self, element: Attribute) -> FragType:
+        """The same layout with another element type."""
+        return FragType(element, self.text)
+
+    def verify(self) -> None:
+        """Reject text that is no layout of its shape."""
+        try:
+            why = self.layout.verify()
+        except ValueError as error:
+            raise VerifyException(str(error)) from None
+        if why:
+            raise VerifyException(f"{self.text.data!r} is not a layout: {why}")
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        """Parse `<T, "layout">`."""
+        with parser.in_angle_brackets():
+            element = parser.parse_type()
+            parser.parse_punctuation(",")
+            return [element, StringAttr(parser.parse_str_literal())]
+
+    def print_parameters(self, printer: Printer) -> None:
+        """Print `<T, "layout">`."""
+        with printer.in_angle_brackets():
+            printer.print_attribute(self.element_type)
+            printer.print_string(f', "{self.text.data}"')
+
+
+_LAYOUTS: dict[str, Layout] = {}
+
+
+def _layout(text: str) -> Layout:
+    found = _LAYOUTS.get(text)
+    if found is None:
+        found = _LAYOUTS[text] = parse_layout(text)
+    return found
+
+
+@irdl_attr_definition
+class TileType(ParametrizedAttribute, TypeAttribute):
+    """`!hopper.tile<128x64xf16, swizzle 128, panel_rows 128>`: a tile in shared memory.
+
+    The tile is cut into panels as wide as the swizzle (the whole row if there is none); a panel is
+    `panel_rows` rows of that many bytes, and panels follow each other. Within a panel, the 16-byte
+    chunk index is xor-ed with address bits 7..9 (8 rows of 128 bytes), as the TMA engine does.
+    """
+
+    name: ClassVar[str] = "hopper.tile"
+    rows: IntAttr
+    columns: IntAttr
+    element_type: Attribute
+    swizzle: IntAttr
+    panel_rows: IntAttr
+
+    @staticmethod
+    def of(rows: int, columns: int, element: Attribute, swizzle: int, panel_rows: int | None = None) -> TileType:
+        """A tile type from plain numbers; `panel_rows` defaults to the tile's own rows."""
+        numbers = (IntAttr(n) for n in (swizzle, panel_rows or rows))
+        return TileType(IntAttr(rows), IntAttr(columns), element, *numbers)
+
+    @property
+    def extents(self) -> tuple[int, int]:
+        """Rows and columns."""
+        return self.rows.data, self.columns.data
+
+    @property
+    def panel_bytes(self) -> int:
+        """Bytes of one row of a panel."""
+        return self.swizzle.data or self.columns.data * byte_size(self.element_type)
+
+    @property
+    def panel_columns(self) -> int:
+        """Columns of one panel."""
+        return self.panel_bytes // byte_size(self.element_type)
+
+    @property
+    def panels(self) -> int:
+        """Panels of the tile; the last may be partly unused."""
+        return -(-self.columns.data // self.panel_columns)
+
+    @property
+    def panel_stride(self) -> int:
+        """Bytes from one panel to the next."""
+        return self.panel_rows.data * self.panel_bytes
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of the whole tile."""
+        return self.panels * self.panel_stride
+
+    def verify(self) -> None:
+        """Reject swizzles that do not exist."""
+        if self.swizzle.data not in (0, 32, 64, 128):
+            raise VerifyException(f"swizzle is 0, 32, 64 or 128 bytes, not {self.swizzle.data}")
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        """Parse `<RxCxT, swizzle S, panel_rows P>`."""
+        with parser.in_angle_brackets():
+            shape, element = parser.parse_dimension_list(), parser.parse_type()
+            rows, columns = shape
+            parser.parse_punctuation(",")
+            parser.parse_keyword("swizzle")
+            swizzle = parser.parse_integer()
+            parser.parse_punctuation(",")
+            parser.parse_keyword("panel_rows")
+            panel_rows = parser.parse_integer()
+        return [IntAttr(rows), IntAttr(columns), element, IntAttr(swizzle), IntAttr(panel_rows)]
+
+    def print_parameters(self, printer: Printer) -> None:
+        """Print `<RxCxT, swizzle S, panel_rows P>`."""
+        with printer.in_angle_brackets():
+            printer.print_string(f"{self.rows.data}x{self.columns.data}x")
+            printer.print_attribute(self.element_type)
+            printer.print_string(f", swizzle {self.swizzle.data}, panel_rows {self.panel_rows.data}")
+
+
+@irdl_attr_definition
+class BarrierType(ParametrizedAttribute, TypeAttribute):
+    """`!hopper.mbarrier<4>`: a row of mbarriers in shared memory, one a slot."""
+
+    name: ClassVar[str] = "hopper.mbarrier"
+    slots: IntAttr
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        """Parse `<slots>`."""
+        with parser.in_angle_brackets():
+            return [IntAttr(parser.parse_integer())]
+
+    def print_parameters(self, printer: Printer) -> None:
+        """Print `<slots>`."""
+        with printer.in_angle_brackets():
+            printer.print_string(str(self.slots.data))
+
+
+@irdl_attr_definition
+class RingType(ParametrizedAttribute, TypeAttribute):
+    """`!hopper.ring<4, !hopper.tile<...>>`: equal tiles in shared memory, one a slot."""
+
+    name: ClassVar[str] = "hopper.ring"
+    slots: IntAttr
+    tile: TileType
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all slots."""
+        return self.slots.data * self.tile.bytes
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        """Parse `<slots, tile>`."""
+        with parser.in_angle_brackets():
+            slots = parser.parse_integer()
+            parser.parse_punctuation(",")
+            return [IntAttr(slots), parser.parse_type()]
+
+    def print_parameters(self, printer: Printer) -> None:
+        """Print `<slots, tile>`."""
+        with printer.in_angle_brackets():
+            printer.print_string(f"{self.slots.data}, ")
+            printer.print_attribute(self.tile)
+
+
+@irdl_attr_definition
+class TensorMapType(ParametrizedAttribute, TypeAttribute):
+    """`!hopper.tensormap`: a tensor map, a kernel parameter that the TMA engine reads."""
+
+    name: ClassVar[str] = "hopper.tensormap"
+
+
+@irdl_attr_definition
+class MatrixDescType(ParametrizedAttribute, TypeAttribute):
+    """`!hopper.matrix_desc`: the 64-bit descriptor of a wgmma operand (PTX ISA, matrix descriptor)."""
+
+    name: ClassVar[str] = "hopper.matrix_desc"
