@@ -50,6 +50,14 @@ PARTS: dict[str, set[str]] = {
     "__main__": {"cli"},
 }
 
+# Modules that belong to another part than their folder's: a vocabulary may take several files.
+BELONGS_TO: dict[str, str] = {
+    "hopper.prelude": "hopper.ops",
+    "hopper.text": "hopper.ops",
+    "hopper.types": "hopper.ops",
+    "tile.arithmetic": "tile.ops",
+}
+
 # Who may import which package of others, wherever it matters. A part that is not named may not.
 FOREIGN: dict[str, set[str]] = {
     "cuda": {"runtime"},  # compiling touches no device
@@ -96,7 +104,8 @@ def module_names(root: Path) -> dict[str, Path]:
 def imports_of(root: Path) -> list[Import]:
     """Every import in the modules below `root`."""
     modules = module_names(root)
-    return [edge for name, path in modules.items() for edge in _imports(name, path, modules)]
+    edges = [edge for name, path in modules.items() for edge in _imports(name, path, modules)]
+    return list(dict.fromkeys(edges))
 
 
 def _imports(name: str, path: Path, modules: dict[str, Path]) -> Iterator[Import]:
@@ -122,8 +131,8 @@ def part_of(module: str) -> str | None:
     if not rest:
         return "."
     while rest:
-        if rest in PARTS:
-            return rest
+        if rest in PARTS or rest in BELONGS_TO:
+            return BELONGS_TO.get(rest, rest)
         rest = rest.rpartition(".")[0]
     return None
 
