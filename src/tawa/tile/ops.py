@@ -1,0 +1,81 @@
+"""The vocabulary of the tile level: everything of `value_ops` and `memory_ops` as one dialect.
+
+A tile module holds one `func.func` whose body uses these ops, `ew.map`, `arith.constant` (scalars
+only: a tensor constant is a `tile.splat` of one) and `scf`.
+"""
+
+from __future__ import annotations
+
+from xdsl.context import Context
+from xdsl.dialects.arith import Arith
+from xdsl.dialects.builtin import Builtin
+from xdsl.dialects.func import Func
+from xdsl.dialects.scf import Scf
+from xdsl.ir import Dialect
+
+from tawa.base.elementwise import EW, Map
+from tawa.base.spans import SpanAttr
+from tawa.base.types import DescType, PtrType
+from tawa.tile.memory_ops import (
+    ATOMIC_KINDS,
+    CACHE_MODIFIERS,
+    EVICTION_POLICIES,
+    MEMORY_OPS,
+    MEMORY_ORDERS,
+    SCOPES,
+    Assert,
+    AtomicCas,
+    AtomicRmw,
+    Barrier,
+    DescLoad,
+    DescStore,
+    Load,
+    MakeDesc,
+    Print,
+    Store,
+    pointee,
+)
+from tawa.tile.value_ops import (
+    PRECISIONS,
+    REDUCTION_KINDS,
+    VALUE_OPS,
+    Arange,
+    ArgReduce,
+    Broadcast,
+    Cat,
+    Dot,
+    ExpandDims,
+    Join,
+    NumPrograms,
+    ProgramId,
+    Reduce,
+    Reshape,
+    Scan,
+    Splat,
+    Split,
+    TileOp,
+    Trans,
+    tensor_type,
+)
+
+__all__ = [
+    "ATOMIC_KINDS", "CACHE_MODIFIERS", "EVICTION_POLICIES", "MEMORY_ORDERS", "PRECISIONS",
+    "REDUCTION_KINDS", "SCOPES", "TILE", "Arange", "ArgReduce", "Assert", "AtomicCas", "AtomicRmw",
+    "Barrier", "Broadcast", "Cat", "DescLoad", "DescStore", "Dot", "ExpandDims", "Join", "Load",
+    "MakeDesc", "Map", "NumPrograms", "Print", "ProgramId", "Reduce", "Reshape", "Scan", "Splat",
+    "Split", "Store", "TileOp", "Trans", "pointee", "tensor_type", "tile_context",
+]  # fmt: skip
+
+TILE = Dialect("tile", [*VALUE_OPS, *MEMORY_OPS])
+"""The dialect."""
+
+TAWA_TYPES = Dialect("tawa", [], [PtrType, DescType, SpanAttr])
+"""The types that all levels share, for parsing."""
+
+
+def tile_context() -> Context:
+    """A context that parses tile modules."""
+    context = Context()
+    for dialect in (Builtin, Func, Scf, Arith, EW, TAWA_TYPES, TILE):
+        context.load_dialect(dialect)
+    return context
