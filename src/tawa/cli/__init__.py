@@ -11,10 +11,12 @@ def main() -> None:
     from tawa.base.knobs import TRACEBACK
     from tawa.cli.app import command_line
 
+    show_frames = False
     try:
+        show_frames = TRACEBACK.get()
         command_line(sys.argv[1:])()
     except TawaError as error:
-        if TRACEBACK.get():
+        if show_frames:
             raise
         print(error.render(), file=sys.stderr)
         sys.exit(1)

@@ -28,7 +28,7 @@ def command_line(arguments: Sequence[str]) -> typer.Typer:
         add_completion=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.callback()(version_option)
+    app.callback()(options_of_all)
     app.command("explain")(explain)
     app.command("doctor")(doctor)
     for name, text in LANGUAGES.items():
@@ -49,15 +49,24 @@ def _named() -> typer.Typer:
     return stand_in
 
 
-def version_option(
-    version: bool = typer.Option(False, "--version", help="Print the version and end."),
-) -> None:
-    """Compile sequential tile kernels to warp-specialised GPU code."""
-    if version:
+def _print_version(wanted: bool) -> None:
+    if wanted:
         from tawa import __version__
 
         typer.echo(f"tawa {__version__}")
         raise typer.Exit
+
+
+def options_of_all(
+    version: bool = typer.Option(
+        False,
+        "--version",
+        callback=_print_version,
+        is_eager=True,
+        help="Print the version.",
+    ),
+) -> None:
+    """Compile sequential tile kernels to warp-specialised GPU code."""
 
 
 def explain(
