@@ -31,7 +31,7 @@ format: $(VENV)/.dev  ## let ruff rewrite what it can
 	@$(BIN)/ruff format .
 
 docs: $(VENV)/.dev    ## rewrite the outputs shown in the documentation from what the code prints now
-	@$(BIN)/python -m pytest -q tests/meta/test_documents.py --update
+	@$(BIN)/python -m pytest -q tests/meta/test_documents.py tests/meta/test_error_index.py --update
 
 clean:           ## remove the virtual environment and caches
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis

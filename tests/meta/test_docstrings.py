@@ -6,6 +6,9 @@ from pathlib import Path
 
 SOURCE = Path(__file__).parents[2] / "src" / "tawa"
 
+# Files whose classes have a method for each rule of a grammar: the grammar is their documentation.
+GRAMMAR_FILES = {"parser.py"}
+
 Definition = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -15,7 +18,10 @@ def undocumented(root: Path) -> list[str]:
     for path in sorted(root.rglob("*.py")):
         name = path.relative_to(root).as_posix()
         tree = ast.parse(path.read_text(), str(path))
-        found += [f"{name}:{line} {what}" for line, what in _missing(tree, "")]
+        rules = path.name in GRAMMAR_FILES
+        for line, what in _missing(tree, ""):
+            if not (rules and "." in what):
+                found.append(f"{name}:{line} {what}")
     return found
 
 
@@ -53,4 +59,5 @@ def test_catches_what_is_undocumented(tmp_path: Path):
         "    @override\n    def o(self): pass\n"
     )
     (tmp_path / "b.py").write_text("")
-    assert undocumented(tmp_path) == ["a.py:2 f", "a.py:8 C.m", "b.py:1 module"]
+    (tmp_path / "parser.py").write_text('"""P."""\nclass C:\n    def rule(self): pass\n')
+    assert undocumented(tmp_path) == ["a.py:2 f", "a.py:8 C.m", "b.py:1 module", "parser.py:2 C"]

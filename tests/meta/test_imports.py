@@ -56,6 +56,8 @@ BELONGS_TO: dict[str, str] = {
     "hopper.text": "hopper.ops",
     "hopper.types": "hopper.ops",
     "tile.arithmetic": "tile.ops",
+    "tile.memory_ops": "tile.ops",
+    "tile.value_ops": "tile.ops",
 }
 
 # Who may import which package of others, wherever it matters. A part that is not named may not.
