@@ -1,0 +1,1 @@
+"""The aref level: warp groups that exchange tiles only through asynchronous references."""

@@ -1,0 +1,466 @@
+"""The vocabulary of the aref level: tile's ops in warp-group regions that talk through arefs.
+
+An aref is a one-slot channel for a tuple of tiles (DESIGN: asynchronous references); `depth` of them in
+a ring are one aref here. A *cursor* counts puts (or gets) of one warp group; slot and phase follow
+from it. A *token* is what `put_enter` and `get_enter` return: the slot that is being filled or read.
+A *view* is a tile in a slot; it may be transposed or reshaped before it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    IntAttr,
+    IntegerAttr,
+    StringAttr,
+    TensorType,
+    UnitAttr,
+    i32,
+    i64,
+)
+from xdsl.ir import Attribute, Block, Dialect, ParametrizedAttribute, Region, SSAValue, TypeAttribute
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    IRDLOperation,
+    base,
+    irdl_attr_definition,
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    region_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+    var_result_def,
+)
+from xdsl.parser import AttrParser
+from xdsl.printer import Printer
+from xdsl.traits import NoTerminator, Pure
+from xdsl.utils.exceptions import VerifyException
+
+from tawa.base.types import DescType
+
+TensorAttr = TensorType[Attribute]
+
+
+@irdl_attr_definition
+class RefType(ParametrizedAttribute, TypeAttribute):
+    """`!aref.ref<3, tensor<128x64xf16>, tensor<256x64xf16>>`: a ring of arefs for a tuple of tiles."""
+
+    name: ClassVar[str] = "aref.ref"
+    depth: IntAttr
+    tiles: ArrayAttr[TensorAttr]
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        """Parse `<depth, tile, ...>`."""
+        with parser.in_angle_brackets():
+            depth = parser.parse_integer()
+            tiles: list[Attribute] = []
+            while parser.parse_optional_punctuation(","):
+                tiles.append(parser.parse_type())
+        return [IntAttr(depth), ArrayAttr(tiles)]
+
+    def print_parameters(self, printer: Printer) -> None:
+        """Print `<depth, tile, ...>`."""
+        with printer.in_angle_brackets():
+            printer.print_string(str(self.depth.data))
+            for tile in self.tiles:
+                printer.print_string(", ")
+                printer.print_attribute(tile)
+
+
+@irdl_attr_definition
+class ViewType(ParametrizedAttribute, TypeAttribute):
+    """`!aref.view<tensor<64x128xf16>>`: a tile in a slot, perhaps transposed or reshaped."""
+
+    name: ClassVar[str] = "aref.view"
+    tile: TensorAttr
+
+    @classmethod
+    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
+        """Parse `<tile>`."""
+        with parser.in_angle_brackets():
+            return [parser.parse_type()]
+
+    def print_parameters(self, printer: Printer) -> None:
+        """Print `<tile>`."""
+        with printer.in_angle_brackets():
+            printer.print_attribute(self.tile)
+
+
+@irdl_attr_definition
+class CursorType(ParametrizedAttribute, TypeAttribute):
+    """`!aref.cursor`: how many slots of one ring a warp group has used."""
+
+    name: ClassVar[str] = "aref.cursor"
+
+
+@irdl_attr_definition
+class TokenType(ParametrizedAttribute, TypeAttribute):
+    """`!aref.token`: a slot that is being filled or read, or none."""
+
+    name: ClassVar[str] = "aref.token"
+
+
+COMPLETIONS = ("none", "tma", "wgmma")
+"""What the ops inside a critical region may leave unfinished when it ends."""
+
+
+class ArefOp(IRDLOperation):
+    """Base of the aref level's ops."""
+
+
+@irdl_op_definition
+class Create(ArefOp):
+    """A ring of arefs, all empty."""
+
+    name: ClassVar[str] = "aref.create"
+    ref: SSAValue = result_def(RefType)
+    assembly_format = "attr-dict `:` type($ref)"
+
+    def __init__(self, depth: int, tiles: Sequence[TensorAttr]):
+        super().__init__(result_types=[RefType(IntAttr(depth), ArrayAttr(tiles))])
+
+    def verify_(self) -> None:
+        """A ring has a slot."""
+        assert isinstance(self.ref.type, RefType)
+        if self.ref.type.depth.data < 1:
+            raise VerifyException("a ring has at least one slot")
+
+
+@irdl_op_definition
+class WarpGroup(ArefOp):
+    """`teams` teams of `warps` warps run the region concurrently with the other regions.
+
+    `single`: one thread of it suffices. `rows` and `columns` say how the warp groups of a team
+    share a tile of a matrix product.
+    """
+
+    name: ClassVar[str] = "aref.warp_group"
+    role: StringAttr = prop_def(StringAttr)
+    warps: IntegerAttr = prop_def(IntegerAttr)
+    teams: IntegerAttr = prop_def(IntegerAttr)
+    single: UnitAttr | None = opt_prop_def(UnitAttr)
+    split_columns: UnitAttr | None = opt_prop_def(UnitAttr)
+    body: Region = region_def("single_block")
+    traits = traits_def(NoTerminator())
+
+    def __init__(
+        self,
+        role: str,
+        warps: int,
+        teams: int,
+        body: Region | None = None,
+        *,
+        single: bool = False,
+        split_columns: bool = False,
+    ):
+        super().__init__(
+            properties={
+                "role": StringAttr(role),
+                "warps": IntegerAttr(warps, i64),
+                "teams": IntegerAttr(teams, i64),
+                "single": UnitAttr() if single else None,
+                "split_columns": UnitAttr() if split_columns else None,
+            },
+            regions=[body or Region(Block())],
+        )
+
+
+@irdl_op_definition
+class TeamIndex(ArefOp):
+    """Which team of the warp group's region this is."""
+
+    name: ClassVar[str] = "aref.team_index"
+    result: SSAValue = result_def(i32)
+    traits = traits_def(Pure())
+    assembly_format = "attr-dict"
+
+    def __init__(self) -> None:
+        super().__init__(result_types=[i32])
+
+
+@irdl_op_definition
+class Start(ArefOp):
+    """A cursor at the first slot."""
+
+    name: ClassVar[str] = "aref.start"
+    cursor: SSAValue = result_def(CursorType)
+    traits = traits_def(Pure())
+    assembly_format = "attr-dict"
+
+    def __init__(self) -> None:
+        super().__init__(result_types=[CursorType()])
+
+
+@irdl_op_definition
+class Advance(ArefOp):
+    """Move a cursor of a ring on by `count` slots."""
+
+    name: ClassVar[str] = "aref.advance"
+    ref: SSAValue = operand_def(RefType)
+    cursor: SSAValue = operand_def(CursorType)
+    count: SSAValue = operand_def(i32)
+    result: SSAValue = result_def(CursorType)
+    traits = traits_def(Pure())
+    assembly_format = "$ref `,` $cursor `by` $count attr-dict `:` type($ref)"
+
+    def __init__(self, ref: SSAValue, cursor: SSAValue, count: SSAValue):
+        super().__init__(operands=[ref, cursor, count], result_types=[CursorType()])
+
+
+class _Enter(ArefOp):
+    """Wait for a slot's state and give its views and its token."""
+
+    ref: SSAValue = operand_def(RefType)
+    cursor: Sequence[SSAValue] = var_operand_def(CursorType)
+    token: SSAValue = result_def(TokenType)
+    views: Sequence[SSAValue] = var_result_def(ViewType)
+    assembly_format = "$ref (`at` $cursor^)? attr-dict `:` type($ref) `->` type($views)"
+
+    def __init__(self, ref: SSAValue, cursor: SSAValue | None = None):
+        assert isinstance(ref.type, RefType)
+        views = [ViewType(tile) for tile in ref.type.tiles]
+        cursors = [] if cursor is None else [cursor]
+        super().__init__(operands=[ref, cursors], result_types=[TokenType(), views])
+
+    def verify_(self) -> None:
+        """One view for each tile of the tuple, one cursor at most."""
+        assert isinstance(self.ref.type, RefType)
+        if [v.type for v in self.views] != [ViewType(t) for t in self.ref.type.tiles]:
+            raise VerifyException("one view for each tile of the aref")
+        if len(self.cursor) > 1:
+            raise VerifyException("one cursor")
+
+
+@irdl_op_definition
+class PutEnter(_Enter):
+    """Wait until the slot is empty; its views may be filled until `put_exit`."""
+
+    name: ClassVar[str] = "aref.put_enter"
+
+
+@irdl_op_definition
+class GetEnter(_Enter):
+    """Wait until the slot is full; its views may be read until `consumed`."""
+
+    name: ClassVar[str] = "aref.get_enter"
+
+
+class _Exit(ArefOp):
+    """Give a slot on, once what `completion` names has finished."""
+
+    ref: SSAValue = operand_def(RefType)
+    token: SSAValue = operand_def(TokenType)
+    completion: StringAttr = prop_def(StringAttr)
+    assembly_format = "$ref `,` $token `after` $completion attr-dict `:` type($ref)"
+
+    def __init__(self, ref: SSAValue, token: SSAValue, completion: str):
+        super().__init__(
+            operands=[ref, token], properties={"completion": StringAttr(completion)}
+        )
+
+    def verify_(self) -> None:
+        """The completion kind exists."""
+        if self.completion.data not in COMPLETIONS:
+            raise VerifyException(f"completion is one of {', '.join(COMPLETIONS)}")
+
+
+@irdl_op_definition
+class PutExit(_Exit):
+    """The slot becomes full when the copies into it have finished."""
+
+    name: ClassVar[str] = "aref.put_exit"
+
+
+@irdl_op_definition
+class Consumed(_Exit):
+    """The slot becomes empty; the reads it names have finished before. Nothing for `no_token`."""
+
+    name: ClassVar[str] = "aref.consumed"
+
+
+@irdl_op_definition
+class NoToken(ArefOp):
+    """The token of no slot."""
+
+    name: ClassVar[str] = "aref.no_token"
+    token: SSAValue = result_def(TokenType)
+    traits = traits_def(Pure())
+    assembly_format = "attr-dict"
+
+    def __init__(self) -> None:
+        super().__init__(result_types=[TokenType()])
+
+
+@irdl_op_definition
+class LoadInto(ArefOp):
+    """Copy a block of a tensor into a view, asynchronously; done before the slot becomes full."""
+
+    name: ClassVar[str] = "aref.load_into"
+    desc: SSAValue = operand_def(DescType)
+    coordinates: Sequence[SSAValue] = var_operand_def(i32)
+    view: SSAValue = operand_def(ViewType)
+    ref: SSAValue = operand_def(RefType)
+    token: SSAValue = operand_def(TokenType)
+    assembly_format = (
+        "$desc `[` $coordinates `]` `into` $view `of` $ref `,` $token attr-dict "
+        "`:` type($desc) `,` type($view) `,` type($ref)"
+    )
+
+    def __init__(
+        self,
+        desc: SSAValue,
+        coordinates: Sequence[SSAValue],
+        view: SSAValue,
+        ref: SSAValue,
+        token: SSAValue,
+    ):
+        super().__init__(operands=[desc, coordinates, view, ref, token])
+
+
+@irdl_op_definition
+class ViewTrans(ArefOp):
+    """The view with its two dimensions exchanged; no data moves."""
+
+    name: ClassVar[str] = "aref.view_trans"
+    view: SSAValue = operand_def(ViewType)
+    result: SSAValue = result_def(ViewType)
+    traits = traits_def(Pure())
+    assembly_format = "$view attr-dict `:` type($view) `->` type($result)"
+
+    def __init__(self, view: SSAValue):
+        assert isinstance(view.type, ViewType)
+        tile = view.type.tile
+        shape = list(tile.get_shape())[::-1]
+        super().__init__(
+            operands=[view], result_types=[ViewType(TensorType(tile.element_type, shape))]
+        )
+
+
+@irdl_op_definition
+class ViewReshape(ArefOp):
+    """The view with dimensions of extent 1 removed; no data moves."""
+
+    name: ClassVar[str] = "aref.view_reshape"
+    view: SSAValue = operand_def(ViewType)
+    result: SSAValue = result_def(ViewType)
+    traits = traits_def(Pure())
+    assembly_format = "$view attr-dict `:` type($view) `->` type($result)"
+
+    def __init__(self, view: SSAValue, tile: TensorAttr):
+        super().__init__(operands=[view], result_types=[ViewType(tile)])
+
+    def verify_(self) -> None:
+        """Only extents of 1 differ."""
+        assert isinstance(self.view.type, ViewType) and isinstance(self.result.type, ViewType)
+        old, new = (
+            [e for e in t.tile.get_shape() if e != 1] for t in (self.view.type, self.result.type)
+        )
+        if old != new:
+            raise VerifyException("a view's reshape only removes or adds extents of 1")
+
+
+@irdl_op_definition
+class ViewRead(ArefOp):
+    """The tile as a value: it is copied out of the slot."""
+
+    name: ClassVar[str] = "aref.view_read"
+    view: SSAValue = operand_def(ViewType)
+    result: SSAValue = result_def(base(TensorType))
+    assembly_format = "$view attr-dict `:` type($view) `->` type($result)"
+
+    def __init__(self, view: SSAValue):
+        assert isinstance(view.type, ViewType)
+        super().__init__(operands=[view], result_types=[view.type.tile])
+
+
+@irdl_op_definition
+class DotIssue(ArefOp):
+    """Start `accumulator + a @ b`; the result may be read after `dot_wait`, or be accumulated into.
+
+    `a` is a view or a tensor value, `b` a view. `accumulate` false: the accumulator's old value
+    is ignored (zero).
+    """
+
+    name: ClassVar[str] = "aref.dot_issue"
+    a: SSAValue = operand_def()
+    b: SSAValue = operand_def()
+    accumulator: SSAValue = operand_def(base(TensorType))
+    accumulate: Sequence[SSAValue] = var_operand_def()
+    precision: StringAttr | None = opt_prop_def(StringAttr)
+    result: SSAValue = result_def(base(TensorType))
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    assembly_format = (
+        "$a `,` $b `,` $accumulator (`if` $accumulate^)? (`precision` $precision^)? attr-dict "
+        "`:` type($a) `,` type($b) (`,` type($accumulate)^)? `->` type($result)"
+    )
+
+    def __init__(
+        self,
+        operands: tuple[SSAValue, SSAValue, SSAValue],
+        accumulate: SSAValue | None = None,
+        precision: StringAttr | None = None,
+    ):
+        a, b, accumulator = operands
+        flags = [] if accumulate is None else [accumulate]
+        super().__init__(
+            operands=[a, b, accumulator, flags],
+            properties={"precision": precision},
+            result_types=[accumulator.type],
+        )
+
+    def verify_(self) -> None:
+        """The accumulator and the result have one type."""
+        if self.accumulator.type != self.result.type:
+            raise VerifyException("a dot's result has its accumulator's type")
+
+
+@irdl_op_definition
+class DotWait(ArefOp):
+    """Wait until at most `pending` dots are unfinished; the results are the finished values."""
+
+    name: ClassVar[str] = "aref.dot_wait"
+    pending: IntegerAttr = prop_def(IntegerAttr)
+    values: Sequence[SSAValue] = var_operand_def(base(TensorType))
+    results_: Sequence[SSAValue] = var_result_def(base(TensorType))
+    assembly_format = "$pending (`,` $values^ `:` type($values) `->` type($results_))? attr-dict"
+
+    def __init__(self, pending: int, values: Sequence[SSAValue] = ()):
+        super().__init__(
+            operands=[values],
+            properties={"pending": IntegerAttr(pending, i64)},
+            result_types=[[v.type for v in values]],
+        )
+
+
+class _Turn(ArefOp):
+    """Teams of a warp group that take turns."""
+
+    assembly_format = "attr-dict"
+
+
+@irdl_op_definition
+class TurnWait(_Turn):
+    """Wait until it is this team's turn."""
+
+    name: ClassVar[str] = "aref.turn_wait"
+
+
+@irdl_op_definition
+class TurnPass(_Turn):
+    """Give the turn to the next team."""
+
+    name: ClassVar[str] = "aref.turn_pass"
+
+
+OPS: tuple[type[ArefOp], ...] = (
+    Create, WarpGroup, TeamIndex, Start, Advance, PutEnter, PutExit, GetEnter, Consumed, NoToken,
+    LoadInto, ViewTrans, ViewReshape, ViewRead, DotIssue, DotWait, TurnWait, TurnPass,
+)  # fmt: skip
+AREF = Dialect("aref", list(OPS), [RefType, ViewType, CursorType, TokenType])
