@@ -18,6 +18,7 @@ from xdsl.dialects.builtin import (
     StringAttr,
     TensorType,
     UnitAttr,
+    i1,
     i32,
     i64,
 )
@@ -29,6 +30,7 @@ from xdsl.irdl import (
     irdl_attr_definition,
     irdl_op_definition,
     operand_def,
+    opt_operand_def,
     opt_prop_def,
     prop_def,
     region_def,
@@ -218,7 +220,7 @@ class _Enter(ArefOp):
     """Wait for a slot's state and give its views and its token."""
 
     ref: SSAValue = operand_def(RefType)
-    cursor: Sequence[SSAValue] = var_operand_def(CursorType)
+    cursor: SSAValue | None = opt_operand_def(CursorType)
     token: SSAValue = result_def(TokenType)
     views: Sequence[SSAValue] = var_result_def(ViewType)
     assembly_format = "$ref (`at` $cursor^)? attr-dict `:` type($ref) `->` type($views)"
@@ -226,16 +228,13 @@ class _Enter(ArefOp):
     def __init__(self, ref: SSAValue, cursor: SSAValue | None = None):
         assert isinstance(ref.type, RefType)
         views = [ViewType(tile) for tile in ref.type.tiles]
-        cursors = [] if cursor is None else [cursor]
-        super().__init__(operands=[ref, cursors], result_types=[TokenType(), views])
+        super().__init__(operands=[ref, cursor], result_types=[TokenType(), views])
 
     def verify_(self) -> None:
-        """One view for each tile of the tuple, one cursor at most."""
+        """One view for each tile of the tuple."""
         assert isinstance(self.ref.type, RefType)
         if [v.type for v in self.views] != [ViewType(t) for t in self.ref.type.tiles]:
             raise VerifyException("one view for each tile of the aref")
-        if len(self.cursor) > 1:
-            raise VerifyException("one cursor")
 
 
 @irdl_op_definition
@@ -392,13 +391,13 @@ class DotIssue(ArefOp):
     a: SSAValue = operand_def()
     b: SSAValue = operand_def()
     accumulator: SSAValue = operand_def(base(TensorType))
-    accumulate: Sequence[SSAValue] = var_operand_def()
+    accumulate: SSAValue | None = opt_operand_def(i1)
     precision: StringAttr | None = opt_prop_def(StringAttr)
     result: SSAValue = result_def(base(TensorType))
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     assembly_format = (
         "$a `,` $b `,` $accumulator (`if` $accumulate^)? (`precision` $precision^)? attr-dict "
-        "`:` type($a) `,` type($b) (`,` type($accumulate)^)? `->` type($result)"
+        "`:` type($a) `,` type($b) `,` type($accumulator) `->` type($result)"
     )
 
     def __init__(
@@ -408,9 +407,8 @@ class DotIssue(ArefOp):
         precision: StringAttr | None = None,
     ):
         a, b, accumulator = operands
-        flags = [] if accumulate is None else [accumulate]
         super().__init__(
-            operands=[a, b, accumulator, flags],
+            operands=[a, b, accumulator, accumulate],
             properties={"precision": precision},
             result_types=[accumulator.type],
         )
