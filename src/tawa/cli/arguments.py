@@ -1,0 +1,191 @@
+"""Argument types, constants and launch options as they are written on the command line.
+
+--arg a=desc:f16[128,64]   a tensor descriptor of f16 with blocks of 128 x 64
+--arg x=ptr:f32            a pointer to f32 (Triton's `*fp32` is understood too)
+--arg n=i32                a number
+--const BLOCK=128          a constexpr parameter: a Python literal
+--option num_stages=4      a launch option: a field of `tawa.base.options.Options`
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import typing
+from collections.abc import Iterable
+from dataclasses import fields
+from difflib import get_close_matches
+from types import NoneType
+from typing import Any
+
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute
+
+from tawa.base.errors import TawaError
+from tawa.base.options import Options
+from tawa.base.types import NAMES, DescType, PtrType
+
+ALIASES = {
+    "fp16": "f16",
+    "fp32": "f32",
+    "fp64": "f64",
+    "fp8e4nv": "e4m3",
+    "fp8e5": "e5m2",
+    "int1": "i1",
+    "int8": "i8",
+    "int16": "i16",
+    "int32": "i32",
+    "int64": "i64",
+}
+"""Triton's names of element types, by the names used here."""
+
+FORMS = "`desc:f16[128,64]`, `ptr:f32` or `i32`"
+
+
+class NotAnAssignment(TawaError):
+    """An option of the command line that takes NAME=VALUE has no `=`."""
+
+    explanation = (
+        "`--arg`, `--const` and `--option` each take a name and a value, joined by `=`: "
+        "`--const BLOCK=128`."
+    )
+    example = """
+from tawa.cli.arguments import assignments
+
+assignments("--const", ["BLOCK"])
+"""
+
+
+class BadArgumentType(TawaError):
+    """The type of a kernel argument on the command line can't be read."""
+
+    explanation = (
+        "A kernel argument is a tensor descriptor (`desc:f16[128,64]`, with the shape of its "
+        "blocks), a pointer (`ptr:f32`) or a number (`i32`). Element types are "
+        f"{', '.join(f'`{name}`' for name in NAMES)}."
+    )
+    example = """
+from tawa.cli.arguments import argument_type
+
+argument_type("a", "tensor:half")
+"""
+
+
+class BadConstant(TawaError):
+    """The value of a constexpr parameter on the command line is not a Python literal."""
+
+    explanation = (
+        "`--const NAME=VALUE` takes a number, `True`, `False`, `None`, a quoted string, or a tuple "
+        "of these."
+    )
+    example = """
+from tawa.cli.arguments import constant
+
+constant("BLOCK", "4 * 32")
+"""
+
+
+class UnknownOption(TawaError):
+    """There is no launch option of this name."""
+
+    explanation = (
+        "`--option NAME=VALUE` sets a launch option: a field of `tawa.Options`, such as "
+        "`num_stages`, `consumers` or `persistent`."
+    )
+    example = """
+from tawa.cli.arguments import parse_options
+
+parse_options({"num_stage": "4"})
+"""
+
+
+class BadOptionValue(TawaError):
+    """The value of a launch option has the wrong type."""
+
+    explanation = (
+        "Launch options are whole numbers, `True` or `False`, or names; many also take `None`, "
+        "which leaves the choice to the compiler."
+    )
+    example = """
+from tawa.cli.arguments import parse_options
+
+parse_options({"num_stages": "many"})
+"""
+
+
+def assignments(option: str, texts: Iterable[str]) -> dict[str, str]:
+    """The names and values of `NAME=VALUE` texts given to `option`."""
+    found: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise NotAnAssignment(
+                f"{option} needs a name and a value",
+                expected=f"{option} NAME=VALUE",
+                found=f"{option} {text}",
+            )
+        found[name.strip()] = value.strip()
+    return found
+
+
+def argument_type(name: str, text: str) -> Attribute:
+    """The IR type that `text` names, for the argument `name`. Raises `BadArgumentType`."""
+    match = re.fullmatch(r"(?:(desc|ptr):|(\*))?(\w+)(?:\[([\d, x]+)\])?", text.replace(" ", ""))
+    if match is not None:
+        kind = match[1] or ("ptr" if match[2] else "")
+        element = NAMES.get(ALIASES.get(match[3], match[3]))
+        extents = [int(extent) for extent in re.findall(r"\d+", match[4] or "")]
+        if element is not None and bool(extents) == (kind == "desc"):
+            if kind == "desc":
+                return DescType(TensorType(element, extents))
+            return PtrType(element) if kind == "ptr" else element
+    raise BadArgumentType(
+        f"the type of argument `{name}` can't be read",
+        expected=FORMS,
+        found=f"`{text}`",
+        hint=f"element types are {', '.join(NAMES)}",
+    )
+
+
+def constant(name: str, text: str) -> Any:
+    """The value of the constexpr parameter `name`. Raises `BadConstant`."""
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError) as error:
+        raise BadConstant(
+            f"the value of `{name}` is not a Python literal",
+            expected="a number, True, False, None, a quoted string, or a tuple of these",
+            found=f"`{text}`",
+        ) from error
+
+
+def parse_options(values: dict[str, str], base: Options | None = None) -> Options:
+    """`base` (or the defaults) with the fields in `values`, given as text, replaced."""
+    hints = typing.get_type_hints(Options)
+    known = {field.name: hints[field.name] for field in fields(Options)}
+    changes = {name: _option_value(name, text, known) for name, text in values.items()}
+    start = base if base is not None else Options()
+    return Options(**{name: changes.get(name, getattr(start, name)) for name in known})
+
+
+def _option_value(name: str, text: str, known: dict[str, Any]) -> Any:
+    if name not in known:
+        close = get_close_matches(name, known, n=1)
+        raise UnknownOption(
+            f"there is no launch option `{name}`",
+            expected=f"one of {', '.join(known)}",
+            hint=f"did you mean `{close[0]}`?" if close else None,
+        )
+    types = typing.get_args(known[name]) or (known[name],)
+    value = text if types == (str,) else _literal(text)
+    if type(value) not in types:
+        wanted = " or ".join("None" if kind is NoneType else kind.__name__ for kind in types)
+        raise BadOptionValue(f"launch option `{name}`", expected=wanted, found=f"`{text}`")
+    return value
+
+
+def _literal(text: str) -> Any:
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
