@@ -1,0 +1,134 @@
+"""A language: its grammar, its built-ins, its inference, and how its modules are found.
+
+`core()` is the bare language of this package, with integer arithmetic, for tests and documents.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tawa.base.spans import Span
+from tawa.functional import syntax as s
+from tawa.functional.builder import CoreBuilder, TreeBuilder
+from tawa.functional.errors import ImportCycle, ImportNotFound
+from tawa.functional.infer import Inference
+from tawa.functional.parser import Parser
+from tawa.functional.solver import Solver
+from tawa.functional.terms import Scheme
+
+CORE_PRELUDE = """
+val (+) : int -> int -> int
+val (-) : int -> int -> int
+val (*) : int -> int -> int
+val (==) : 'a -> 'a -> bool
+val (<) : int -> int -> bool
+val negate : int -> int
+val not : bool -> bool
+"""
+
+
+@dataclass(frozen=True)
+class CheckedModule:
+    """A module whose types are known, with those that it imports."""
+
+    syntax: s.Module
+    schemes: dict[str, Scheme]
+    """What the module defines."""
+    inference: Inference
+    """The types of its expressions, and how its names were instantiated."""
+    imports: dict[str, CheckedModule]
+
+
+class Language:
+    """What the parts of a language are; derive from it and set the class attributes."""
+
+    name = "core"
+    extension = ".ml"
+    """Of the files that `import` looks for."""
+
+    additions = ""
+    """Grammar added to the base grammar."""
+
+    builder: type[TreeBuilder] = CoreBuilder
+    inference: type[Inference] = Inference
+    solver: type[Solver] = Solver
+    prelude = CORE_PRELUDE
+    """Signatures (`val`) of the built-ins, in the language itself."""
+
+    def __init__(self) -> None:
+        self.parser = Parser(self.additions, self.builder)
+        module = self.parser.module(self.prelude, f"<{self.name} prelude>")
+        self.prelude_module = module
+        self.built_ins = self.inference(self.solver(), {}).module(module)
+
+    def parse(self, text: str, file: str = "<string>") -> s.Module:
+        """The tree of a module. Raises ProgramSyntaxError."""
+        return self.parser.module(text, file)
+
+    def check(self, text: str, file: str = "<string>") -> CheckedModule:
+        """Parse and infer a module and what it imports. Raises FunctionalError."""
+        return self._check(self.parse(text, file), Path(file).parent, ())
+
+    def check_file(self, path: Path) -> CheckedModule:
+        """Parse and infer the module in a file and what it imports. Raises FunctionalError."""
+        return self.check(path.read_text(), str(path))
+
+    def check_module(self, module: s.Module) -> CheckedModule:
+        """Infer a module that is already parsed. Raises FunctionalError."""
+        return self._check(module, Path(module.file).parent, ())
+
+    def _check(self, module: s.Module, folder: Path, inside: tuple[Path, ...]) -> CheckedModule:
+        environment = dict(self.built_ins)
+        imports: dict[str, CheckedModule] = {}
+        for declaration in module.declarations:
+            if isinstance(declaration, s.Import):
+                imported = self._import(declaration, folder, inside)
+                imports[declaration.module] = imported
+                environment.update(_imported_names(declaration, imported))
+        inference = self.inference(self.solver(), environment)
+        for imported in imports.values():
+            for datatype in imported.inference.datatypes.values():
+                inference.include_datatype(datatype)
+        schemes = inference.module(module)
+        return CheckedModule(module, schemes, inference, imports)
+
+    def _import(
+        self, declaration: s.Import, folder: Path, inside: tuple[Path, ...]
+    ) -> CheckedModule:
+        path = (folder / declaration.module).with_suffix(self.extension)
+        if path in inside:
+            names = " -> ".join(p.stem for p in (*inside[inside.index(path) :], path))
+            raise ImportCycle(f"modules import each other: {names}", span=declaration.span)
+        if not path.is_file():
+            raise ImportNotFound(
+                f"there is no module `{declaration.module}`", span=declaration.span,
+                expected=f"a file {path}",
+            )  # fmt: skip
+        module = self.parse(path.read_text(), str(path))
+        return self._check(module, folder, (*inside, path))
+
+
+def _imported_names(declaration: s.Import, imported: CheckedModule) -> dict[str, Scheme]:
+    schemes = imported.schemes
+    if declaration.names is None:
+        constructors = imported.inference.constructors
+        qualified = {f"{declaration.module}.{n}": scheme for n, scheme in schemes.items()}
+        return qualified | {n: schemes[n] for n in constructors if n in schemes}
+    for name in declaration.names:
+        if name not in schemes:
+            raise ImportNotFound(
+                f"`{declaration.module}` defines no `{name}`", span=_span(declaration)
+            )
+    return {name: schemes[name] for name in declaration.names}
+
+
+def _span(declaration: s.Import) -> Span:
+    return declaration.span
+
+
+@cache
+def core() -> Language:
+    """The bare language."""
+    return Language()
