@@ -9,7 +9,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 TESTS  ?= tests
 
-.PHONY: help demo test lint format docs clean
+.PHONY: help demo test gpu-test lint format docs clean
 .DEFAULT_GOAL := help
 
 help:            ## list the targets
@@ -20,6 +20,9 @@ demo: $(VENV)/.run    ## compile a GEMM, run it in the simulator (and on the GPU
 
 test: lint       ## lint, type-check and test
 	@$(BIN)/python -m pytest -n auto --dist loadfile -q $(TESTS)
+
+gpu-test: $(VENV)/.dev ## run the tests that need an H100
+	@$(BIN)/python -m pytest -q -m gpu $(TESTS)
 
 lint: $(VENV)/.dev    ## ruff and pyright
 	@$(BIN)/ruff check .

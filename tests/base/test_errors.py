@@ -126,8 +126,11 @@ def test_explain():
 
 
 def test_a_name_stands_for_one_message():
+    same_package = TiltedTile.__module__.partition(".")[0] + ".elsewhere"
     with pytest.raises(TypeError, match="both define TiltedTile"):
-        type("TiltedTile", (TawaError,), {"__module__": "elsewhere"})
+        type("TiltedTile", (TawaError,), {"__module__": same_package})
+    type("TiltedTile", (TawaError,), {"__module__": "a_users_own"})
+    assert TawaError.registry["TiltedTile"] is TiltedTile
 
 
 def test_groups_are_not_messages():

@@ -62,10 +62,11 @@ class TawaError(Exception):
         super().__init_subclass__()
         if group:
             return
-        known = TawaError.registry.get(cls.__name__)
-        if known is not None and known.__module__ != cls.__module__:
+        known = TawaError.registry.setdefault(cls.__name__, cls)
+        if known.__module__ == cls.__module__:
+            TawaError.registry[cls.__name__] = cls  # its module was imported again
+        elif _package(known) == _package(cls):
             raise TypeError(f"{cls.__module__} and {known.__module__} both define {cls.__name__}")
-        TawaError.registry[cls.__name__] = cls
 
     def __init__(
         self,
@@ -111,6 +112,10 @@ class TawaError(Exception):
             yield _labelled("note", note.text)
             if note.span is not None:
                 yield from excerpt(note.span)
+
+
+def _package(cls: type) -> str:
+    return cls.__module__.partition(".")[0]
 
 
 def excerpt(span: Span) -> list[str]:
