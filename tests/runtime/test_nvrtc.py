@@ -58,7 +58,9 @@ def matrix_kernel(body: str) -> str:
     )
     body = body.replace("WGMMA", wgmma)
     for name in ("fence", "commit_group"):
-        body = body.replace(name.upper(), f'asm volatile("wgmma.{name}.sync.aligned;" ::: "memory");')
+        body = body.replace(
+            name.upper(), f'asm volatile("wgmma.{name}.sync.aligned;" ::: "memory");'
+        )
     body = re.sub(
         r"WAIT(\d)", r'asm volatile("wgmma.wait_group.sync.aligned \1;" ::: "memory");', body
     )
@@ -132,7 +134,9 @@ def test_an_ignored_setmaxnreg_is_reported() -> None:
 
 
 @pytest.mark.parametrize(("inside", "expected"), [(False, 0), (True, 1)])
-def test_a_device_wide_fence_in_a_loop_is_told_from_one_outside(inside: bool, expected: int) -> None:
+def test_a_device_wide_fence_in_a_loop_is_told_from_one_outside(
+    inside: bool, expected: int
+) -> None:
     texts = ("", "__threadfence();") if inside else ("__threadfence();", "")
     code = sass.disassemble(compile_cuda(FENCE % texts, TARGET, options=("-DN",)).cubin)["fence"]
     assert code.count("MEMBAR") >= 1

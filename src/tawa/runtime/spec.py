@@ -158,7 +158,9 @@ class TensorMapParam:
 
     Dimensions are listed as in Python, the innermost (contiguous) last.
 
-    - `arg`: a descriptor argument, or an array argument when `shape` and `strides` are given.
+    - `arg`: the argument that the map's memory belongs to.
+    - `source`: whether that argument is a `descriptor` or an `array`; the latter needs `shape`
+      and `strides`.
     - `element_type`: `f16`, `bf16`, `f32`, `f64`, `i8` ... as in `runtime.arrays.ELEMENT_TYPES`.
     - `shape`, `strides`: expressions in elements; `None` takes both from the descriptor argument.
       The last stride is 1.
@@ -180,12 +182,17 @@ class TensorMapParam:
     swizzle: int = 0
     fill: Literal["zero", "nan"] = "zero"
     l2_promotion: int = 0
+    source: Literal["descriptor", "array"] = "descriptor"
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.box) <= 5:
             raise InvalidSpec(f"a tensor map has 1 to 5 dimensions, this box has {len(self.box)}")
         if (self.shape is None) != (self.strides is None):
             raise InvalidSpec("give both shape and strides of a tensor map, or neither")
+        if self.source not in ("descriptor", "array"):
+            raise InvalidSpec(f"source is 'descriptor' or 'array', not {self.source!r}")
+        if self.source == "array" and self.shape is None:
+            raise InvalidSpec("a tensor map of an array needs shape and strides")
         for sizes in (self.shape, self.strides):
             if sizes is not None and len(sizes) != len(self.box):
                 raise InvalidSpec("shape, strides and box of a tensor map differ in length")

@@ -1,0 +1,194 @@
+"""Launch arguments, classified: what compiling depends on, apart from what it does not.
+
+A kernel is compiled once for each tuple of `Kind`s. Kinds are unique objects, compared by
+identity, so that looking a launch up costs little.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, TypeAlias, cast
+
+from tawa.base.errors import TawaError
+from tawa.runtime.arrays import HOST, is_array, view
+from tawa.runtime.descriptor import ALIGNMENT, TensorDescriptor, descriptor_of
+
+
+class UnsupportedArgument(TawaError):
+    """A kernel was called with a value that it can't take."""
+
+    explanation = (
+        "Kernels take arrays, tensor descriptors, integers, floats, bools and None; anything else "
+        "has to be a `constexpr` parameter."
+    )
+    example = """
+from tawa.runtime.arguments import classify
+
+classify("text")
+"""
+
+
+class IntegerOutOfRange(TawaError):
+    """An integer argument doesn't fit 64 bits."""
+
+    explanation = "Integer arguments are passed as 32 or 64 bits, signed, or unsigned from 2^63 up."
+    example = """
+from tawa.runtime.arguments import classify
+
+classify(2**64)
+"""
+
+
+@dataclass(frozen=True, eq=False)
+class Kind:
+    """What compiling needs to know of one argument.
+
+    - `type`: `*f16` (array), `desc<f16,128x64>`, `i32`, `i64`, `u64`, `f32`, `i1`, or `none`.
+    - `divisible`: an address or integer that is a multiple of 16.
+    - `one`: an integer that is 1.
+    - `device`: where an array or descriptor lies (`HOST` for the CPU); None for scalars.
+    - `library`: whose current stream a launch uses: `torch`, `cupy`, or none.
+    """
+
+    type: str
+    divisible: bool = False
+    one: bool = False
+    device: int | None = None
+    library: str = ""
+
+    @property
+    def text(self) -> str:
+        """The kind as the compiler's cache key shows it, without its place."""
+        return self.type + (":16" if self.divisible else "") + (":1" if self.one else "")
+
+
+@cache
+def kind_of(
+    type: str,
+    divisible: bool = False,
+    one: bool = False,
+    device: int | None = None,
+    library: str = "",
+) -> Kind:
+    """The one `Kind` with these properties."""
+    return Kind(type, divisible, one, device, library)
+
+
+Classified: TypeAlias = tuple[Kind, Any]
+"""A kind, and what a launch passes: an address, a number, a `TensorDescriptor` or None."""
+
+Classifier: TypeAlias = Callable[[Any], Classified]
+
+
+def classify(value: Any) -> Classified:
+    """The kind of an argument and what a launch passes for it.
+
+    Raises `UnsupportedArgument`, `IntegerOutOfRange`, or the errors of arrays and descriptors.
+    """
+    kind = cast("type[Any]", type(value))
+    classifier = _CLASSIFIERS.get(kind)
+    if classifier is None:
+        classifier = _CLASSIFIERS[kind] = _classifier_for(value)
+    return classifier(value)
+
+
+def classify_unspecialized(value: Any) -> Classified:
+    """As `classify`, but an integer's or address's value does not matter (only its width)."""
+    kind, passed = classify(value)
+    if kind.one and kind.type == "i1":
+        return kind, passed
+    return kind_of(kind.type, False, False, kind.device, kind.library), passed
+
+
+_ONE = kind_of("i32", one=True)
+_I32, _I32_DIVISIBLE = kind_of("i32"), kind_of("i32", divisible=True)
+_I64, _I64_DIVISIBLE = kind_of("i64"), kind_of("i64", divisible=True)
+_U64, _U64_DIVISIBLE = kind_of("u64"), kind_of("u64", divisible=True)
+_F32, _BOOL, _NONE = kind_of("f32"), kind_of("i1"), kind_of("none")
+
+
+def _integer(value: int) -> Classified:
+    if value == 1:
+        return _ONE, value
+    divisible = value % ALIGNMENT == 0
+    if -0x80000000 <= value <= 0x7FFFFFFF:
+        return (_I32_DIVISIBLE if divisible else _I32), value
+    if -(2**63) <= value < 2**63:
+        return (_I64_DIVISIBLE if divisible else _I64), value
+    if 0 <= value < 2**64:
+        return (_U64_DIVISIBLE if divisible else _U64), value
+    raise IntegerOutOfRange(
+        "an integer argument is out of range", expected="-2^63 to 2^64 - 1", found=str(value)
+    )
+
+
+def _torch(tensor: Any) -> Classified:
+    address: int = tensor.data_ptr()
+    key = tensor.dtype, not address & 15, tensor.get_device()
+    kind = _TORCH.get(key)
+    if kind is None:
+        seen = view(tensor)
+        kind = _TORCH[key] = kind_of(f"*{seen.element_type}", key[1], False, seen.device, "torch")
+    return kind, address
+
+
+_TORCH: dict[tuple[Any, bool, int], Kind] = {}
+
+
+def _array(value: Any) -> Classified:
+    seen = view(value)
+    library = type(value).__module__.partition(".")[0]
+    divisible = seen.device == HOST or not seen.pointer % ALIGNMENT
+    passed = value if seen.device == HOST else seen.pointer
+    return kind_of(f"*{seen.element_type}", divisible, False, seen.device, library), passed
+
+
+def _descriptor(value: TensorDescriptor) -> Classified:
+    kind = value.kind
+    if kind is None:
+        block = "x".join(str(size) for size in value.block_shape)
+        name = type(value.base).__module__.partition(".")[0]
+        kind = kind_of(f"desc<{value.element_type},{block}>", True, False, value.device, name)
+        value.kind = kind
+    return kind, value
+
+
+def _foreign_descriptor(value: Any) -> Classified:
+    """A descriptor of Triton's; ours is made once and kept with it until a field changes."""
+    fields = value.base, tuple(value.shape), tuple(value.strides), tuple(value.block_shape)
+    memo = value.__dict__.get("_tawa")
+    if memo is None or memo[0][0] is not fields[0] or memo[0][1:] != fields[1:]:
+        memo = value.__dict__["_tawa"] = (fields, descriptor_of(value))
+    return _descriptor(cast(TensorDescriptor, memo[1]))
+
+
+_CLASSIFIERS: dict[type, Classifier] = {
+    int: _integer,
+    bool: lambda value: (_BOOL, value),
+    float: lambda value: (_F32, value),
+    type(None): lambda value: (_NONE, value),
+    TensorDescriptor: _descriptor,
+}
+"""How to classify each type of argument seen so far; one entry a type."""
+
+
+def _classifier_for(value: Any) -> Classifier:
+    if isinstance(value, TensorDescriptor):
+        return _descriptor
+    if all(hasattr(value, field) for field in ("base", "shape", "strides", "block_shape")):
+        return _foreign_descriptor
+    if hasattr(value, "data_ptr"):
+        return _torch
+    if hasattr(value, "__index__") and not is_array(value):
+        return lambda number: _integer(int(number))
+    if type(value).__module__ == "numpy" and getattr(value, "shape", None) == ():
+        return lambda number: classify(number.item())
+    if is_array(value):
+        return _array
+    raise UnsupportedArgument(
+        "a kernel can't take this argument",
+        expected="an array, a tensor descriptor, a number or None",
+        found=f"a value of type {type(value).__name__}: {value!r:.60}",
+    )

@@ -1,0 +1,215 @@
+"""Arrays of other libraries, seen as a pointer, an element type, a shape and strides.
+
+PyTorch tensors are recognised by their methods, everything else by `__cuda_array_interface__`,
+NumPy's interface or DLPack. No library is imported: none of them is a dependency.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+from tawa.base.errors import TawaError
+from tawa.runtime import dlpack
+
+HOST = -1
+"""The device number of memory that belongs to the CPU."""
+
+ELEMENT_BYTES: dict[str, int] = {
+    "i1": 1,
+    "i8": 1,
+    "i16": 2,
+    "i32": 4,
+    "i64": 8,
+    "u8": 1,
+    "u16": 2,
+    "u32": 4,
+    "u64": 8,
+    "f16": 2,
+    "bf16": 2,
+    "f32": 4,
+    "f64": 8,
+    "e4m3": 1,
+    "e5m2": 1,
+}
+"""Element types that kernels can read and write, and their size in bytes. `i1` is a bool."""
+
+DTYPE_NAMES: dict[str, str] = {
+    "bool": "i1",
+    "int8": "i8",
+    "int16": "i16",
+    "int32": "i32",
+    "int64": "i64",
+    "uint8": "u8",
+    "uint16": "u16",
+    "uint32": "u32",
+    "uint64": "u64",
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "float32": "f32",
+    "float64": "f64",
+    "float8_e4m3fn": "e4m3",
+    "float8_e5m2": "e5m2",
+}
+"""Element type of each dtype name that PyTorch, NumPy, ml_dtypes, CuPy and JAX use."""
+
+
+class NotAnArray(TawaError):
+    """A value was passed where a kernel takes an array, and it isn't one."""
+
+    explanation = (
+        "Kernels take PyTorch, CuPy and JAX arrays on the GPU, NumPy arrays in the simulator, and "
+        "anything else that offers `__cuda_array_interface__` or DLPack."
+    )
+    example = """
+from tawa.runtime.arrays import view
+
+view([1.0, 2.0])
+"""
+
+
+class UnsupportedElementType(TawaError):
+    """An array's element type is one that kernels can't compute with."""
+
+    explanation = "Convert the array to one of the element types that the message lists."
+    example = """
+import numpy as np
+
+from tawa.runtime.arrays import view
+
+view(np.zeros(4, np.complex64))
+"""
+
+
+class StrideNotWhole(TawaError):
+    """An array's stride is not a whole number of elements."""
+
+    explanation = (
+        "Kernels count strides in elements. An array whose stride is no multiple of its element "
+        "size (a field of a structured array, say) has to be copied first."
+    )
+    example = """
+import numpy as np
+
+from tawa.runtime.arrays import view
+
+view(np.zeros(4, np.dtype([("x", "f4"), ("y", "u1")]))["x"])
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayView:
+    """What a kernel needs to know of an array.
+
+    `pointer` is the address of its first element, `strides` count elements, `device` is the CUDA
+    device's number or `HOST`.
+    """
+
+    pointer: int
+    element_type: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    device: int
+
+
+def is_array(value: object) -> bool:
+    """Whether `value` can be passed as an array."""
+    return any(
+        hasattr(value, name)
+        for name in ("data_ptr", "__cuda_array_interface__", "__array_interface__", "__dlpack__")
+    )
+
+
+def view(value: Any, name: str = "the argument") -> ArrayView:
+    """Look at an array; `name` is used in errors.
+
+    Raises `NotAnArray`, `UnsupportedElementType` or `StrideNotWhole`.
+    """
+    found = _describe(value, name)
+    if found.element_type not in ELEMENT_BYTES:
+        raise UnsupportedElementType(
+            f"{name} has an element type that kernels can't compute with",
+            expected="one of " + ", ".join(ELEMENT_BYTES),
+            found=found.element_type,
+        )
+    return found
+
+
+def pointer_of(value: Any) -> int:
+    """The address of an array's first element, by the fastest way its type offers."""
+    kind = cast("type[Any]", type(value))
+    reader = _POINTERS.get(kind)
+    if reader is None:
+        reader = _POINTERS[kind] = _pointer_reader(value)
+    return reader(value)
+
+
+_POINTERS: dict[type, Callable[[Any], int]] = {}
+"""How to read the pointer of each array type seen so far; one entry a type."""
+
+
+def _pointer_reader(value: Any) -> Callable[[Any], int]:
+    if hasattr(value, "data_ptr"):
+        return lambda array: array.data_ptr()
+    if hasattr(value, "__cuda_array_interface__"):
+        return lambda array: array.__cuda_array_interface__["data"][0]
+    return lambda array: view(array).pointer
+
+
+def _describe(value: Any, name: str) -> ArrayView:
+    if hasattr(value, "data_ptr"):
+        return _torch(value)
+    interface = getattr(value, "__cuda_array_interface__", None)
+    if interface is not None:
+        return _from_interface(value, interface, _cuda_device(value), name)
+    interface = getattr(value, "__array_interface__", None)
+    if interface is not None:
+        return _from_interface(value, interface, HOST, name)
+    if hasattr(value, "__dlpack__"):
+        return ArrayView(*dlpack.describe(value))
+    raise NotAnArray(
+        f"{name} is not an array",
+        expected="an array of PyTorch, CuPy, JAX or NumPy",
+        found=f"a value of type {type(value).__name__}",
+    )
+
+
+def _torch(tensor: Any) -> ArrayView:
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    return ArrayView(
+        tensor.data_ptr(),
+        DTYPE_NAMES.get(dtype, dtype),
+        tuple(tensor.shape),
+        tuple(tensor.stride()),
+        tensor.get_device(),
+    )
+
+
+def _from_interface(array: Any, interface: dict[str, Any], device: int, name: str) -> ArrayView:
+    """Read version 3 of the (CUDA) array interface; its strides count bytes."""
+    dtype = str(getattr(getattr(array, "dtype", None), "name", interface["typestr"]))
+    element_type = DTYPE_NAMES.get(dtype, dtype)
+    shape: tuple[int, ...] = tuple(interface["shape"])
+    size = ELEMENT_BYTES.get(element_type, 1)
+    byte_strides: tuple[int, ...] | None = interface.get("strides")
+    if byte_strides is None:
+        strides = dlpack.contiguous_strides(shape)
+    else:
+        if any(stride % size for stride in byte_strides):
+            raise StrideNotWhole(
+                f"a stride of {name} is not a whole number of elements",
+                expected=f"multiples of {size} bytes",
+                found=f"{byte_strides} bytes",
+                hint="pass a copy",
+            )
+        strides = tuple(stride // size for stride in byte_strides)
+    return ArrayView(interface["data"][0], element_type, shape, strides, device)
+
+
+def _cuda_device(array: Any) -> int:
+    """The device's number; an array that only has the interface is taken to be on device 0."""
+    if hasattr(array, "__dlpack_device__"):
+        return int(array.__dlpack_device__()[1])
+    device = getattr(array, "device", None)
+    return int(getattr(device, "id", 0))

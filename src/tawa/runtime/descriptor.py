@@ -1,0 +1,302 @@
+"""Host tensor descriptors: a tensor in memory that a kernel reads and writes block by block."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tawa.base.errors import TawaError
+from tawa.runtime.arrays import ELEMENT_BYTES, HOST, ArrayView, pointer_of, view
+
+MAX_RANK = 5
+MAX_SIZE = 2**32
+MAX_STRIDE_BYTES = 2**40
+ALIGNMENT = 16
+"""Bytes that the base address and every stride but the last are a multiple of."""
+
+_RULES = (
+    "The hardware copies blocks of a tensor by itself (TMA) when the tensor has 1 to 5 dimensions, "
+    "the last of them contiguous, and its base address and other strides are multiples of 16 "
+    "bytes. (CUDA driver API, tensor map object management.) "
+)
+
+
+class DescriptorMismatch(TawaError):
+    """Shape, strides and block shape of a tensor descriptor don't fit each other."""
+
+    explanation = (
+        "`TensorDescriptor(base, shape, strides, block_shape)` takes three sequences of one "
+        "length, 1 to 5 numbers each: a size, a stride in elements and a block size a dimension."
+    )
+    example = """
+import numpy as np
+
+from tawa.runtime.descriptor import TensorDescriptor
+
+TensorDescriptor(np.zeros((8, 8), np.float32), [8, 8], [8, 1], [8])
+"""
+
+
+class InnerStrideNotOne(TawaError):
+    """The last dimension of a tensor descriptor is not contiguous."""
+
+    explanation = _RULES + (
+        "For a transposed matrix, describe the matrix as it lies in memory and transpose the "
+        "loaded block in the kernel, which costs nothing; else pass a contiguous copy."
+    )
+    example = """
+import numpy as np
+
+from tawa.runtime.descriptor import TensorDescriptor
+
+TensorDescriptor.from_tensor(np.zeros((64, 64), np.float16).T, [16, 16])
+"""
+
+
+class StrideNotAligned(TawaError):
+    """A stride of a tensor descriptor is not a multiple of 16 bytes."""
+
+    explanation = _RULES + (
+        "Allocate the tensor with padded rows (and describe the part that is used), or load it "
+        "through pointers instead of a descriptor."
+    )
+    example = """
+import numpy as np
+
+from tawa.runtime.descriptor import TensorDescriptor
+
+TensorDescriptor.from_tensor(np.zeros((64, 63), np.float16), [16, 16])
+"""
+
+
+class BaseNotAligned(TawaError):
+    """The base address of a tensor descriptor is not a multiple of 16 bytes."""
+
+    explanation = _RULES + (
+        "A slice that starts inside a row often isn't aligned: describe the whole tensor and give "
+        "the kernel an offset, or pass a copy."
+    )
+
+
+class SizeOutOfRange(TawaError):
+    """A size, stride or block size of a tensor descriptor is out of the hardware's range."""
+
+    explanation = _RULES + (
+        "Sizes are 0 to 2^32 elements, strides 0 to 2^40 bytes, block sizes at least 1, and the "
+        "innermost block is a multiple of 16 bytes."
+    )
+    example = """
+import numpy as np
+
+from tawa.runtime.descriptor import TensorDescriptor
+
+TensorDescriptor.from_tensor(np.zeros((64, 64), np.float16), [16, 4])
+"""
+
+
+class TensorDescriptor:
+    """A tensor in memory, with the block shape in which a kernel reads and writes it.
+
+    The names are those of Triton's host API, and a kernel takes Triton's own descriptor objects
+    as well. `base` is an array (it is kept alive); sizes and strides count elements. Reads outside
+    `shape` give zero (`padding="nan"`: NaN), writes there are dropped.
+
+    `shape`, `strides`, `block_shape` and `base` can be assigned; each assignment checks the whole.
+
+    Raises `DescriptorMismatch`, `InnerStrideNotOne`, `StrideNotAligned`, `BaseNotAligned`,
+    `SizeOutOfRange`, and for `base` the errors of `tawa.runtime.arrays.view`.
+    """
+
+    __slots__ = (
+        "_base",
+        "_block_shape",
+        "_padding",
+        "_shape",
+        "_strides",
+        "device",
+        "element_type",
+        "kind",
+        "pointer",
+    )
+
+    device: int
+    """Number of the CUDA device that holds the tensor, or `HOST`."""
+    element_type: str
+    pointer: Callable[[], int]
+    """Reads the address of the first element now."""
+    kind: Any
+    """What compiling needs to know of it (`tawa.runtime.arguments.Kind`), once that was asked."""
+
+    def __init__(
+        self,
+        base: Any,
+        shape: Sequence[int],
+        strides: Sequence[int],
+        block_shape: Sequence[int],
+        padding: str = "zero",
+    ) -> None:
+        self._set(base, shape, strides, block_shape, padding)
+
+    @staticmethod
+    def from_tensor(
+        tensor: Any, block_shape: Sequence[int], padding: str = "zero"
+    ) -> TensorDescriptor:
+        """Describe a whole array, with its own shape and strides."""
+        seen = view(tensor, "the tensor")
+        return TensorDescriptor(tensor, seen.shape, seen.strides, block_shape, padding)
+
+    @property
+    def base(self) -> Any:
+        """The array that holds the tensor."""
+        return self._base
+
+    @base.setter
+    def base(self, base: Any) -> None:
+        self._set(base, self._shape, self._strides, self._block_shape, self._padding)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes, in elements."""
+        return self._shape
+
+    @shape.setter
+    def shape(self, shape: Sequence[int]) -> None:
+        self._set(self._base, shape, self._strides, self._block_shape, self._padding)
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Strides, in elements."""
+        return self._strides
+
+    @strides.setter
+    def strides(self, strides: Sequence[int]) -> None:
+        self._set(self._base, self._shape, strides, self._block_shape, self._padding)
+
+    @property
+    def block_shape(self) -> tuple[int, ...]:
+        """Sizes of the block that one load or store moves, in elements."""
+        return self._block_shape
+
+    @block_shape.setter
+    def block_shape(self, block_shape: Sequence[int]) -> None:
+        self._set(self._base, self._shape, self._strides, block_shape, self._padding)
+
+    @property
+    def padding(self) -> str:
+        """What reads outside the tensor give: `zero` or `nan`."""
+        return self._padding
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype of the array."""
+        return self._base.dtype
+
+    def __repr__(self) -> str:
+        return (
+            f"TensorDescriptor({self.element_type}, shape={self._shape}, "
+            f"strides={self._strides}, block_shape={self._block_shape})"
+        )
+
+    def _set(
+        self,
+        base: Any,
+        shape: Sequence[int],
+        strides: Sequence[int],
+        block_shape: Sequence[int],
+        padding: str,
+    ) -> None:
+        seen = view(base, "the descriptor's base")
+        geometry = (tuple(shape), tuple(strides), tuple(block_shape))
+        check(seen, *geometry)
+        if padding not in ("zero", "nan"):
+            raise DescriptorMismatch("padding", expected="'zero' or 'nan'", found=repr(padding))
+        self._base = base
+        self._shape, self._strides, self._block_shape = geometry
+        self._padding = padding
+        self.device = seen.device
+        self.element_type = seen.element_type
+        reader = getattr(base, "data_ptr", None)
+        self.pointer = reader if reader is not None else lambda: pointer_of(base)
+        self.kind = None
+
+
+def descriptor_of(value: Any) -> TensorDescriptor | None:
+    """`value` as a descriptor, if it is one of ours or has the fields of Triton's; else None."""
+    if isinstance(value, TensorDescriptor):
+        return value
+    if all(hasattr(value, field) for field in ("base", "shape", "strides", "block_shape")):
+        padding = getattr(value, "padding", "zero")
+        return TensorDescriptor(
+            value.base, value.shape, value.strides, value.block_shape, str(padding)
+        )
+    return None
+
+
+def check(
+    array: ArrayView,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    block_shape: tuple[int, ...],
+    name: str = "the descriptor",
+) -> None:
+    """Raise the error that says why no tensor map can describe this tensor, if none can.
+
+    The base address of an array in the host's memory is free: nothing copies it by hardware.
+    """
+    if not len(shape) == len(strides) == len(block_shape) or not 1 <= len(shape) <= MAX_RANK:
+        raise DescriptorMismatch(
+            f"shape, strides and block shape of {name} don't fit each other",
+            expected=f"three sequences of one length, 1 to {MAX_RANK}",
+            found=f"shape {shape}, strides {strides}, block shape {block_shape}",
+        )
+    size = ELEMENT_BYTES[array.element_type]
+    _check_strides(name, array.element_type, size, shape, strides)
+    _check_sizes(name, size, shape, block_shape)
+    if array.device != HOST and array.pointer % ALIGNMENT:
+        raise BaseNotAligned(
+            f"the base address of {name} is not aligned",
+            expected=f"a multiple of {ALIGNMENT} bytes",
+            found=f"{array.pointer:#x}",
+            hint="describe the whole tensor and pass an offset, or pass a copy",
+        )
+
+
+def _check_strides(
+    name: str, element_type: str, size: int, shape: tuple[int, ...], strides: tuple[int, ...]
+) -> None:
+    if strides[-1] != 1 and shape[-1] > 1:
+        raise InnerStrideNotOne(
+            f"the last dimension of {name} is not contiguous",
+            expected="a stride of 1 in the last dimension",
+            found=f"shape {shape}, strides {strides}",
+            hint="describe the tensor as it lies in memory and transpose the block in the kernel",
+        )
+    for axis, stride in enumerate(strides[:-1]):
+        if shape[axis] > 1 and (stride * size) % ALIGNMENT:
+            raise StrideNotAligned(
+                f"stride {axis} of {name} is not aligned",
+                expected=f"a multiple of {ALIGNMENT} bytes",
+                found=f"{stride} elements of {element_type}, {stride * size} bytes",
+                hint="pad the rows, or load through pointers instead of a descriptor",
+            )
+        if not 0 <= stride * size < MAX_STRIDE_BYTES:
+            raise SizeOutOfRange(
+                f"stride {axis} of {name} is out of range",
+                expected="0 to 2^40 bytes",
+                found=f"{stride * size} bytes",
+            )
+
+
+def _check_sizes(
+    name: str, size: int, shape: tuple[int, ...], block_shape: tuple[int, ...]
+) -> None:
+    if any(not 0 <= extent <= MAX_SIZE for extent in shape):
+        raise SizeOutOfRange(
+            f"a size of {name} is out of range", expected="0 to 2^32", found=f"shape {shape}"
+        )
+    if any(extent < 1 for extent in block_shape) or block_shape[-1] * size % ALIGNMENT:
+        raise SizeOutOfRange(
+            f"the block shape of {name} is out of range",
+            expected=f"sizes of at least 1, the innermost a multiple of {ALIGNMENT} bytes",
+            found=f"block shape {block_shape} of {size}-byte elements",
+        )

@@ -1,0 +1,375 @@
+"""Launches a compiled kernel: packs its parameters and calls the driver.
+
+A launch that was seen before allocates nothing on the device, waits for nothing and touches no
+global state, so it can be captured in a CUDA graph. Parameters lie in one buffer whose layout is
+fixed when the kernel is loaded; a small Python function, written for the kernel's spec, fills it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
+
+from tawa.base.errors import TawaError
+from tawa.runtime import driver, tensormap
+from tawa.runtime.arguments import classify
+from tawa.runtime.arrays import ELEMENT_BYTES, HOST
+from tawa.runtime.spec import (
+    SCALAR_CODES,
+    Expr,
+    GridParam,
+    KernelSpec,
+    PointerParam,
+    ScalarParam,
+    TensorMapParam,
+    expr_text,
+)
+from tawa.runtime.streams import current_stream, stream_address
+
+MAX_GRID = (2**31 - 1, 65535, 65535)
+CLUSTER_DIMENSION = 4
+"""`CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION`."""
+
+
+class BadGrid(TawaError):
+    """The grid of a launch is not one that the kernel can be launched with."""
+
+    explanation = (
+        "A grid is one to three sizes, `kernel[(x, y, z)]`, or a function of the arguments that "
+        "gives them: x up to 2^31 - 1, y and z up to 65535, and each a multiple of the kernel's "
+        "cluster along that axis."
+    )
+
+
+class LaunchFailed(TawaError):
+    """The driver refuses to launch a kernel."""
+
+    explanation = (
+        "The message has the driver's error and the launch's numbers. An asynchronous error of an "
+        "earlier kernel also shows here."
+    )
+
+
+class WrongDevice(TawaError):
+    """The arguments of a launch don't lie together on one CUDA device."""
+
+    explanation = (
+        "All arrays and descriptors of a launch lie on one CUDA device; or all in the host's "
+        "memory as NumPy arrays, and then the kernel runs in the simulator. Move the one that the "
+        "message names."
+    )
+
+
+class ScalarOutOfRange(TawaError):
+    """A scalar parameter's value doesn't fit the type it is passed as."""
+
+    explanation = (
+        "Sizes that a kernel computes with are 32 bits wide where the arguments they come from "
+        "are. Pass larger arguments, or fewer elements."
+    )
+
+
+_NOT_SET = object()
+"""A grid that equals none."""
+
+
+class LaunchAttribute(ctypes.Structure):
+    """`CUlaunchAttribute`, with the one value used here: the cluster's dimensions."""
+
+    _fields_ = (
+        ("id", ctypes.c_int),
+        ("_padding", ctypes.c_int),
+        ("cluster", ctypes.c_uint * 3),
+        ("_rest", ctypes.c_uint * 13),
+    )
+
+
+class LaunchConfig(ctypes.Structure):
+    """`CUlaunchConfig`."""
+
+    _fields_ = (
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared_bytes", ctypes.c_uint),
+        ("stream", ctypes.c_uint64),
+        ("attributes", ctypes.POINTER(LaunchAttribute)),
+        ("attribute_count", ctypes.c_uint),
+    )
+
+
+@dataclass(frozen=True)
+class EntryPoints:
+    """The driver's functions that a launch calls, and what it needs to know of the device."""
+
+    launch: Callable[..., int]
+    encode: Callable[..., int]
+    placeholder: Callable[[], int]
+    resident_ctas: int
+    """CTAs of this kernel that the device runs at once, whole clusters only."""
+
+
+class Launcher:
+    """One kernel, loaded on one device.
+
+    Calling it with a grid and the arguments' launch values (`arguments.classify`) launches it on
+    a stream; `launch` takes the arguments themselves. Safe to call from several threads.
+    """
+
+    def __init__(
+        self,
+        spec: KernelSpec,
+        kernel: int,
+        device: int,
+        points: EntryPoints,
+        library: object = None,
+    ) -> None:
+        self.spec = spec
+        self._library = library  # the code stays loaded as long as the launcher lives
+        self.device = device
+        self._points = points
+        self._call = points.launch
+        self._lock = threading.Lock()
+        self._layout = ParameterLayout(spec, points)
+        self._grid: Any = _NOT_SET
+        self._programs = (0, 0, 0)
+        self._config = _config(spec)
+        self._kernel = ctypes.c_void_p(kernel)
+        self._config_pointer = ctypes.byref(self._config)
+        self._single_device = driver.device_count() <= 1
+
+    def __call__(self, grid: Any, values: Sequence[Any], stream: int) -> None:
+        """Launch; `grid` is a tuple of one to three sizes, or one size."""
+        with self._lock:
+            if grid != self._grid:
+                self._set_grid(grid)
+            if not self._programs[0]:
+                return
+            try:
+                self._layout.fill(values, self._programs)
+            except struct.error as error:
+                raise ScalarOutOfRange(
+                    f"a scalar parameter of {self.spec.entry} is out of range", found=str(error)
+                ) from error
+            self._config.stream = stream
+            if not self._single_device:
+                self._select_device()
+            status = self._call(self._config_pointer, self._kernel, self._layout.pointers, None)
+            if status:
+                self._recover(status)
+
+    def launch(self, grid: Any, *arguments: Any, stream: Any = None) -> None:
+        """Launch with arrays, descriptors and numbers, on `stream` or their library's current one.
+
+        Raises `WrongDevice`, `BadGrid`, `LaunchFailed`, or an error about an argument.
+        """
+        classified = [classify(argument) for argument in arguments]
+        library = ""
+        for number, (kind, _) in enumerate(classified):
+            if kind.device is not None:
+                require_device(self.spec.arguments, number, kind.device, self.device)
+                library = library or kind.library
+        if stream is None:
+            address = current_stream(library, self.device)()
+        else:
+            address = stream_address(stream)
+        self(grid, [value for _, value in classified], address)
+
+    def _set_grid(self, grid: Any) -> None:
+        self._grid = _NOT_SET
+        sizes = grid_sizes(grid)
+        programs = sizes[0] * sizes[1] * sizes[2]
+        cluster = self.spec.cluster
+        if self.spec.grid == "persistent":
+            whole = -(-programs // cluster[0]) * cluster[0]
+            ctas = (min(self._points.resident_ctas, whole), 1, 1)
+        else:
+            ctas = sizes
+        for size, limit, step in zip(ctas, MAX_GRID, cluster, strict=True):
+            if size > limit or size % step:
+                raise BadGrid(
+                    f"{self.spec.entry} can't be launched with this grid",
+                    expected=f"sizes up to {MAX_GRID}, multiples of the cluster {cluster}",
+                    found=str(ctas),
+                )
+        self._config.grid[:] = ctas
+        self._programs = sizes if programs else (0, 0, 0)
+        self._grid = grid if isinstance(grid, (tuple, int)) else _NOT_SET
+
+    def _select_device(self) -> None:
+        if driver.current_device() != self.device:
+            driver.make_current(self.device)
+
+    def _recover(self, status: int) -> None:
+        """Retry a launch that failed for want of a context in this thread; else raise."""
+        if status in driver.INVALID_CONTEXT:
+            driver.make_current(self.device)
+            status = self._call(self._config_pointer, self._kernel, self._layout.pointers, None)
+        if status:
+            spec = self.spec
+            raise LaunchFailed(
+                f"{spec.entry} can't be launched: {driver.describe_status(status)}",
+                found=f"grid {tuple(self._config.grid)}, {spec.threads} threads, "
+                f"{spec.shared_bytes} bytes of shared memory, cluster {spec.cluster}",
+            )
+
+
+def load(spec: KernelSpec, cubin: bytes, device: int = 0) -> Launcher:
+    """Load a cubin on a device. Raises `NoDevice`, `DriverFailure`."""
+    driver.device(device)
+    if driver.current_device() is None:
+        driver.make_current(device)
+    library, kernel = driver.load(cubin, spec.entry)
+    if spec.shared_bytes:
+        driver.allow_shared_bytes(kernel, spec.shared_bytes, device)
+    points = EntryPoints(
+        launch=driver.entry_points().cuLaunchKernelEx,
+        encode=tensormap.driver_encode(),
+        placeholder=lambda: driver.placeholder(device),
+        resident_ctas=_resident_ctas(spec, kernel, device),
+    )
+    return Launcher(spec, int(kernel), device, points, library)
+
+
+def require_device(names: Sequence[str], number: int, found: int, expected: int) -> None:
+    """Raise `WrongDevice` unless argument `number` lies on device `expected`."""
+    if found == expected:
+        return
+    name = names[number] if number < len(names) else str(number)
+    where = "the host's memory" if found == HOST else f"CUDA device {found}"
+    raise WrongDevice(
+        f"argument `{name}` lies on another device than the launch",
+        expected=f"CUDA device {expected}" if expected != HOST else "the host's memory",
+        found=where,
+        hint="move the array, for example with `.to('cuda')`",
+    )
+
+
+def grid_sizes(grid: Any) -> tuple[int, int, int]:
+    """A grid as three sizes. Raises `BadGrid`."""
+    sizes: tuple[Any, ...] = (
+        tuple(cast("Any", grid)) if isinstance(grid, (tuple, list)) else (grid,)
+    )
+    try:
+        whole = [int(size) for size in sizes]
+    except (TypeError, ValueError):
+        whole = []
+    if not 1 <= len(whole) <= 3 or any(size < 0 for size in whole):
+        raise BadGrid(
+            "a grid is one to three sizes, each at least 0",
+            expected="for example (128,) or (16, 4, 2)",
+            found=repr(sizes),
+        )
+    x, y, z = (*whole, 1, 1)[:3]
+    return x, y, z
+
+
+def _config(spec: KernelSpec) -> LaunchConfig:
+    config = LaunchConfig(
+        block=(ctypes.c_uint * 3)(spec.threads, 1, 1), shared_bytes=spec.shared_bytes
+    )
+    if spec.cluster != (1, 1, 1):
+        attribute = LaunchAttribute(
+            id=CLUSTER_DIMENSION, cluster=(ctypes.c_uint * 3)(*spec.cluster)
+        )
+        config.attributes = ctypes.pointer(attribute)
+        config.attribute_count = 1
+    return config
+
+
+def _resident_ctas(spec: KernelSpec, kernel: Any, device: int) -> int:
+    """CTAs that the device runs at once; the driver knows where clusters fit."""
+    size = spec.cluster[0] * spec.cluster[1] * spec.cluster[2]
+    if size == 1:
+        return driver.device(device).multiprocessors * spec.ctas_per_sm
+    return driver.max_clusters(kernel, spec.cluster, spec.threads, spec.shared_bytes) * size
+
+
+class ParameterLayout:
+    """The buffer that a kernel's parameters lie in, and the function that fills it.
+
+    Tensor maps come first, 128 bytes each; every other parameter has a slot of 8 bytes.
+    `pointers` is the array of parameter addresses, in C order, that the driver takes.
+    """
+
+    def __init__(self, spec: KernelSpec, points: EntryPoints) -> None:
+        maps = [p for p in spec.parameters if isinstance(p, TensorMapParam)]
+        others = [p for p in spec.parameters if not isinstance(p, TensorMapParam)]
+        start = tensormap.BYTES * len(maps)
+        self._storage = (ctypes.c_uint8 * (start + 8 * len(others) + tensormap.MAP_ALIGNMENT))()
+        base = -(-ctypes.addressof(self._storage) // tensormap.MAP_ALIGNMENT)
+        base *= tensormap.MAP_ALIGNMENT
+        offset = base - ctypes.addressof(self._storage)
+        buffer = memoryview(self._storage).cast("B")[offset:]
+        places = iter(range(base, base + start, tensormap.BYTES))
+        slots = iter(range(base + start, base + start + 8 * len(others), 8))
+        addresses = [
+            next(places if isinstance(p, TensorMapParam) else slots) for p in spec.parameters
+        ]
+        self.pointers = (ctypes.c_void_p * max(1, len(addresses)))(*addresses)
+        self.fill = _compile_fill(spec, points, buffer)
+
+
+def _compile_fill(
+    spec: KernelSpec, points: EntryPoints, buffer: memoryview
+) -> Callable[[Sequence[Any], tuple[int, int, int]], None]:
+    """Write and compile the Python function that packs one launch's parameters."""
+    maps = [p for p in spec.parameters if isinstance(p, TensorMapParam)]
+    others = [p for p in spec.parameters if not isinstance(p, TensorMapParam)]
+    names = "".join(f"a{number}, " for number in range(len(spec.arguments)))
+    lines = ["def fill(values, grid):", f"    {names}= values" if names else "    pass"]
+    for number, parameter in enumerate(maps):
+        place = f"buffer[{tensormap.BYTES * number}:{tensormap.BYTES * (number + 1)}]"
+        lines.append(f"    {place} = map{number}({_map_arguments(parameter)})")
+    if others:
+        texts = ", ".join(_slot_text(parameter) for parameter in others)
+        lines.append(f"    pack_into(buffer, {tensormap.BYTES * len(maps)}, {texts})")
+    code = "<" + "".join(_slot_code(parameter) for parameter in others)
+    scope: dict[str, Any] = {"buffer": buffer, "pack_into": struct.Struct(code).pack_into}
+    for number, parameter in enumerate(maps):
+        scope[f"map{number}"] = tensormap.encoder(
+            parameter, spec.arguments[parameter.arg], points.encode, points.placeholder
+        )
+    exec("\n".join(lines), scope)
+    return scope["fill"]
+
+
+def _map_arguments(parameter: TensorMapParam) -> str:
+    """Python text of a tensor map's address, shape and strides."""
+    name = f"a{parameter.arg}"
+    address = f"{name}.pointer()" if parameter.source == "descriptor" else name
+    if parameter.offset != 0:
+        address += f" + {ELEMENT_BYTES[parameter.element_type]} * {expr_text(parameter.offset)}"
+    if parameter.shape is None or parameter.strides is None:
+        return f"{address}, {name}.shape, {name}.strides"
+    return f"{address}, {_tuple_text(parameter.shape)}, {_tuple_text(parameter.strides)}"
+
+
+def _tuple_text(exprs: tuple[Expr, ...]) -> str:
+    return f"({', '.join(expr_text(e) for e in exprs)},)"
+
+
+def _slot_text(parameter: PointerParam | ScalarParam | GridParam) -> str:
+    match parameter:
+        case PointerParam(arg):
+            return f"a{arg}"
+        case ScalarParam(value):
+            return expr_text(value)
+        case GridParam(axis):
+            return f"grid[{axis}]"
+
+
+def _slot_code(parameter: PointerParam | ScalarParam | GridParam) -> str:
+    """`struct` code of an 8-byte slot."""
+    match parameter:
+        case PointerParam():
+            code = "Q"
+        case ScalarParam(_, type):
+            code = SCALAR_CODES[type]
+        case GridParam():
+            code = "i"
+    padding = 8 - struct.calcsize("<" + code)
+    return f"{code}{padding}x" if padding else code
