@@ -1,0 +1,346 @@
+"""Distributions on booleans and integers.
+
+Those with a finite support also say where it starts and how many values it has, which is what
+exact enumeration goes through.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ..native import native
+from ..numeric.elementary import exp, log, log1p
+from ..numeric.philox import next_bits, next_uniform
+from ..numeric.primitives import Context, FloatVector, floor, shru, sqrt
+from ..numeric.special import lbeta, lchoose, lgamma, xlog1py, xlogy
+from .positive import sample_beta, sample_gamma
+
+INF = math.inf
+
+
+@native
+def valid_probability(p: float) -> bool:
+    """Between 0 and 1."""
+    return p >= 0.0 and p <= 1.0
+
+
+@native
+def sample_bernoulli(ctx: Context, p: float) -> bool:
+    """True with probability p."""
+    return next_uniform(ctx) < p
+
+
+@native
+def logpdf_bernoulli(x: bool, p: float) -> float:
+    """Log probability of x."""
+    return log(p) if x else log1p(-p)
+
+
+@native
+def valid_binomial(n: int, p: float) -> bool:
+    """At least 0 trials and a probability."""
+    return n >= 0 and p >= 0.0 and p <= 1.0
+
+
+@native
+def binomial_inversion(ctx: Context, n: int, p: float) -> int:
+    """Sequential search; n * p is below 10 and p at most 1/2."""
+    q = 1.0 - p
+    ratio = p / q
+    mass = exp(float(n) * log1p(-p))
+    u = next_uniform(ctx)
+    k = 0
+    while u > mass and k < n:
+        u = u - mass
+        k = k + 1
+        mass = mass * ratio * float(n - k + 1) / float(k)
+    return k
+
+
+@native
+def binomial_rejection(ctx: Context, n: int, p: float) -> int:
+    """Transformed rejection, algorithm BTRS (Hormann 1993)."""
+    count = float(n)
+    q = 1.0 - p
+    spread = sqrt(count * p * q)
+    b = 1.15 + 2.53 * spread
+    a = -0.0873 + 0.0248 * b + 0.01 * p
+    c = count * p + 0.5
+    vr = 0.92 - 4.2 / b
+    alpha = (2.83 + 5.1 / b) * spread
+    mode = floor((count + 1.0) * p)
+    h = lgamma(mode + 1.0) + lgamma(count - mode + 1.0)
+    odds = log(p / q)
+    while True:
+        u = next_uniform(ctx) - 0.5
+        v = next_uniform(ctx)
+        us = 0.5 - abs(u)
+        k = floor((2.0 * a / us + b) * u + c)
+        if us >= 0.07 and v <= vr:
+            return int(k)
+        if k >= 0.0 and k <= count:
+            v = log(v * alpha / (a / (us * us) + b))
+            if v <= h - lgamma(k + 1.0) - lgamma(count - k + 1.0) + (k - mode) * odds:
+                return int(k)
+    return 0
+
+
+@native
+def sample_binomial(ctx: Context, n: int, p: float) -> int:
+    """Successes in n trials."""
+    small = min(p, 1.0 - p)
+    if float(n) * small < 10.0:
+        k = binomial_inversion(ctx, n, small)
+    else:
+        k = binomial_rejection(ctx, n, small)
+    return n - k if p > 0.5 else k
+
+
+@native
+def logpdf_binomial(x: int, n: int, p: float) -> float:
+    """Log probability of x."""
+    if x < 0 or x > n:
+        return -INF
+    k = float(x)
+    count = float(n)
+    return lchoose(count, k) + xlogy(k, p) + xlog1py(count - k, -p)
+
+
+@native
+def count_binomial(n: int, p: float) -> int:
+    """Size of the support 0..n."""
+    return n + 1
+
+
+@native
+def valid_rate(rate: float) -> bool:
+    """Non-negative and finite."""
+    return rate >= 0.0 and rate < INF
+
+
+@native
+def poisson_rejection(ctx: Context, rate: float) -> int:
+    """Transformed rejection, algorithm PTRS (Hormann 1993); rate at least 10."""
+    b = 0.931 + 2.53 * sqrt(rate)
+    a = -0.059 + 0.02483 * b
+    inverse_alpha = log(1.1239 + 1.1328 / (b - 3.4))
+    vr = 0.9277 - 3.6224 / (b - 2.0)
+    log_rate = log(rate)
+    while True:
+        u = next_uniform(ctx) - 0.5
+        v = next_uniform(ctx)
+        us = 0.5 - abs(u)
+        k = floor((2.0 * a / us + b) * u + rate + 0.43)
+        if us >= 0.07 and v <= vr:
+            return int(k)
+        if k >= 0.0 and (us >= 0.013 or v <= us):
+            left = log(v) + inverse_alpha - log(a / (us * us) + b)
+            if left <= k * log_rate - rate - lgamma(k + 1.0):
+                return int(k)
+    return 0
+
+
+@native
+def sample_poisson(ctx: Context, rate: float) -> int:
+    """Inversion below rate 10, transformed rejection above."""
+    if rate >= 10.0:
+        return poisson_rejection(ctx, rate)
+    mass = exp(-rate)
+    u = next_uniform(ctx)
+    k = 0
+    while u > mass and k < 200:
+        u = u - mass
+        k = k + 1
+        mass = mass * rate / float(k)
+    return k
+
+
+@native
+def logpdf_poisson(x: int, rate: float) -> float:
+    """Log probability of x."""
+    if x < 0:
+        return -INF
+    k = float(x)
+    return xlogy(k, rate) - rate - lgamma(k + 1.0)
+
+
+@native
+def valid_success(p: float) -> bool:
+    """Above 0 and at most 1."""
+    return p > 0.0 and p <= 1.0
+
+
+@native
+def sample_geometric(ctx: Context, p: float) -> int:
+    """Failures before the first success."""
+    u = next_uniform(ctx)
+    return 0 if p >= 1.0 else int(floor(log(u) / log1p(-p)))
+
+
+@native
+def logpdf_geometric(x: int, p: float) -> float:
+    """Log probability of x."""
+    return log(p) + xlog1py(float(x), -p) if x >= 0 else -INF
+
+
+@native
+def valid_negative_binomial(successes: float, p: float) -> bool:
+    """A positive number of successes (real) and a probability above 0."""
+    return successes > 0.0 and successes < INF and p > 0.0 and p <= 1.0
+
+
+@native
+def sample_negative_binomial(ctx: Context, successes: float, p: float) -> int:
+    """Poisson with a gamma rate."""
+    if p >= 1.0:
+        return 0
+    return sample_poisson(ctx, sample_gamma(ctx, successes, (1.0 - p) / p))
+
+
+@native
+def logpdf_negative_binomial(x: int, successes: float, p: float) -> float:
+    """Log probability of x failures before the given number of successes."""
+    if x < 0:
+        return -INF
+    k = float(x)
+    head = lgamma(k + successes) - lgamma(successes) - lgamma(k + 1.0)
+    return head + successes * log(p) + xlog1py(k, -p)
+
+
+@native
+def valid_uniform_int(low: int, high: int) -> bool:
+    """low <= high."""
+    return low <= high
+
+
+@native
+def sample_uniform_int(ctx: Context, low: int, high: int) -> int:
+    """A multiple of the range is kept, the rest rejected: exactly uniform."""
+    size = high - low + 1
+    if size <= 4503599627370496:
+        limit = 4503599627370496 - 4503599627370496 % size
+        bits = shru(next_bits(ctx), 12)
+        while bits >= limit:
+            bits = shru(next_bits(ctx), 12)
+        return low + bits % size
+    return low + shru(next_bits(ctx), 1) % size
+
+
+@native
+def logpdf_uniform_int(x: int, low: int, high: int) -> float:
+    """Log probability of x."""
+    return -log(float(high - low + 1)) if x >= low and x <= high else -INF
+
+
+@native
+def count_uniform_int(low: int, high: int) -> int:
+    """Size of the support."""
+    return high - low + 1
+
+
+@native
+def valid_beta_binomial(n: int, a: float, b: float) -> bool:
+    """At least 0 trials, positive shapes."""
+    return n >= 0 and a > 0.0 and b > 0.0 and a < INF and b < INF
+
+
+@native
+def sample_beta_binomial(ctx: Context, n: int, a: float, b: float) -> int:
+    """Binomial with a beta probability."""
+    return sample_binomial(ctx, n, sample_beta(ctx, a, b))
+
+
+@native
+def logpdf_beta_binomial(x: int, n: int, a: float, b: float) -> float:
+    """Log probability of x."""
+    if x < 0 or x > n:
+        return -INF
+    k = float(x)
+    count = float(n)
+    return lchoose(count, k) + lbeta(k + a, count - k + b) - lbeta(a, b)
+
+
+@native
+def count_beta_binomial(n: int, a: float, b: float) -> int:
+    """Size of the support 0..n."""
+    return n + 1
+
+
+@native
+def valid_hypergeometric(total: int, good: int, draws: int) -> bool:
+    """0 <= good, draws <= total."""
+    return good >= 0 and draws >= 0 and good <= total and draws <= total
+
+
+@native
+def sample_hypergeometric(ctx: Context, total: int, good: int, draws: int) -> int:
+    """Draws one by one without replacement."""
+    found = 0
+    for drawn in range(draws):
+        if next_uniform(ctx) * float(total - drawn) < float(good - found):
+            found = found + 1
+    return found
+
+
+@native
+def logpdf_hypergeometric(x: int, total: int, good: int, draws: int) -> float:
+    """Log probability of x good ones."""
+    if x < 0 or x > good or draws - x < 0 or draws - x > total - good:
+        return -INF
+    inside = lchoose(float(good), float(x))
+    outside = lchoose(float(total - good), float(draws - x))
+    return inside + outside - lchoose(float(total), float(draws))
+
+
+@native
+def count_hypergeometric(total: int, good: int, draws: int) -> int:
+    """Size of 0..draws, which holds the support."""
+    return draws + 1
+
+
+@native
+def valid_weights(weights: FloatVector) -> bool:
+    """Non-negative finite weights, not all 0."""
+    total = 0.0
+    for i in range(len(weights)):
+        if not weights[i] >= 0.0:
+            return False
+        total = total + weights[i]
+    return total > 0.0 and total < INF
+
+
+@native
+def sum_weights(weights: FloatVector) -> float:
+    """Sum, left to right."""
+    total = 0.0
+    for i in range(len(weights)):
+        total = total + weights[i]
+    return total
+
+
+@native
+def sample_categorical(ctx: Context, weights: FloatVector) -> int:
+    """Index with probability proportional to its weight."""
+    u = next_uniform(ctx) * sum_weights(weights)
+    last = 0
+    for i in range(len(weights)):
+        if weights[i] > 0.0:
+            if u < weights[i]:
+                return i
+            u = u - weights[i]
+            last = i
+    return last
+
+
+@native
+def logpdf_categorical(x: int, weights: FloatVector) -> float:
+    """Log probability of index x."""
+    if x < 0 or x >= len(weights):
+        return -INF
+    return log(weights[x]) - log(sum_weights(weights))
+
+
+@native
+def count_categorical(weights: FloatVector) -> int:
+    """Number of indices."""
+    return len(weights)

@@ -1,0 +1,306 @@
+"""The first-order core: what both back ends read.
+
+A program is a set of functions over four register types. Functions are cut into basic blocks;
+registers are mutable, so no phi is needed (LLVM promotes them, C++ has them anyway). Everything
+that the language has beyond this (closures, data types, suspension, frames) has been turned into
+plain loads, stores and branches before it gets here, so that a back end is a table from
+instruction to text.
+
+Every function also receives the *context* of the running particle (random-number counters,
+weight, heap limits, failure status); instructions `Get` and `Set` read and write its fields.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+__all__ = [
+    "CONTEXT_FIELDS",
+    "Alloc",
+    "Block",
+    "Branch",
+    "Call",
+    "Const",
+    "Copy",
+    "Fail",
+    "Function",
+    "Get",
+    "Instruction",
+    "Jump",
+    "Load",
+    "Op",
+    "Operand",
+    "Program",
+    "Reg",
+    "Return",
+    "Set",
+    "Store",
+    "Switch",
+    "Terminator",
+    "Type",
+]
+
+
+class Type(Enum):
+    """Type of a register: each is one 8-byte word in memory."""
+
+    F64 = "f64"
+    I64 = "i64"
+    BOOL = "bool"
+    REF = "ref"
+    """Address of a heap object, or a small immediate (a constructor without fields)."""
+
+
+CONTEXT_FIELDS: dict[str, Type] = {
+    "key0": Type.I64,  # Philox key: the seed's low and high 32 bits
+    "key1": Type.I64,
+    "particle": Type.I64,  # Philox counter words 1 to 3; word 0 is the block of the draw
+    "step": Type.I64,
+    "stream": Type.I64,
+    "draw": Type.I64,  # 64-bit draws made so far in this step
+    "spare": Type.I64,  # second half of the last Philox block
+    "weight": Type.F64,  # log weight
+    "status": Type.I64,  # 0, or the code of a failure
+    "site": Type.I64,  # where it failed: index into the program's table of spans
+    "heap": Type.I64,  # next free word of this thread's region (address)
+    "heap_end": Type.I64,
+    "depth": Type.I64,  # nesting of recursive native calls
+    "depth_limit": Type.I64,
+    "memo": Type.REF,  # table of memoised calls
+    "memo_count": Type.I64,  # memoised functions made so far
+    "trace": Type.I64,  # address of the record of random choices (trace methods only)
+    "address": Type.I64,  # hash of the call path (trace methods only)
+    "fuel": Type.I64,  # calls left before a run counts as non-terminating
+}
+"""Name and type of each word of a particle's context, in memory order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reg:
+    """A register: unique by name within its function."""
+
+    name: str
+    type: Type
+
+
+Operand = Reg | float | int | bool
+
+
+@dataclass(slots=True)
+class Const:
+    """`dst = value`."""
+
+    dst: Reg
+    value: float | int | bool
+
+
+@dataclass(slots=True)
+class Copy:
+    """`dst = src` (same type, or REF and I64 either way)."""
+
+    dst: Reg
+    src: Reg
+
+
+@dataclass(slots=True)
+class Op:
+    """`dst = name(args)`, a scalar operation of `scalars.py`."""
+
+    dst: Reg
+    name: str
+    args: tuple[Reg, ...]
+
+
+@dataclass(slots=True)
+class Call:
+    """`dsts = function(args)`. If the callee fails, control goes to `on_fail`.
+
+    Without `on_fail` the caller fails too and passes the status on.
+    """
+
+    dsts: tuple[Reg, ...]
+    function: str
+    args: tuple[Reg, ...]
+    on_fail: str | None = None
+
+
+@dataclass(slots=True)
+class Load:
+    """`dst = memory[base + 8 * (index + offset)]`."""
+
+    dst: Reg
+    base: Reg
+    index: Reg | None = None
+    offset: int = 0
+
+
+@dataclass(slots=True)
+class Store:
+    """`memory[base + 8 * (index + offset)] = src`."""
+
+    base: Reg
+    src: Reg
+    index: Reg | None = None
+    offset: int = 0
+
+
+@dataclass(slots=True)
+class Get:
+    """`dst = context.field`."""
+
+    dst: Reg
+    field: str
+
+
+@dataclass(slots=True)
+class Set:
+    """`context.field = src`."""
+
+    field: str
+    src: Reg
+
+
+@dataclass(slots=True)
+class Alloc:
+    """`dst` = address of `words` fresh heap words; fails with HEAP_FULL if there are none."""
+
+    dst: Reg
+    words: Reg | int
+
+
+Instruction = Const | Copy | Op | Call | Load | Store | Get | Set | Alloc
+
+
+@dataclass(slots=True)
+class Jump:
+    """Go to a block."""
+
+    target: str
+
+
+@dataclass(slots=True)
+class Branch:
+    """Go to `then` if `condition`, else to `other`."""
+
+    condition: Reg
+    then: str
+    other: str
+
+
+@dataclass(slots=True)
+class Switch:
+    """Go to the block of the integer `value`, or to `default`."""
+
+    value: Reg
+    cases: dict[int, str]
+    default: str
+
+
+@dataclass(slots=True)
+class Return:
+    """Leave the function with results."""
+
+    values: tuple[Reg, ...]
+
+
+@dataclass(slots=True)
+class Fail:
+    """Leave the function and its callers with a status code and a site (index of a span)."""
+
+    code: int
+    site: int
+
+
+Terminator = Jump | Branch | Switch | Return | Fail
+
+
+@dataclass(slots=True)
+class Block:
+    """Straight-line instructions and one terminator."""
+
+    name: str
+    instructions: list[Instruction] = field(default_factory=list[Instruction])
+    terminator: Terminator | None = None
+
+
+@dataclass(slots=True)
+class Function:
+    """A function; the first block is its entry.
+
+    `inline` asks the back ends to inline it; `may_fail` is set by `finish`; `recursive` functions
+    count their depth against the context's limit.
+    """
+
+    name: str
+    params: tuple[Reg, ...]
+    results: tuple[Type, ...]
+    blocks: dict[str, Block] = field(default_factory=dict[str, Block])
+    inline: bool = False
+    may_fail: bool = False
+    recursive: bool = False
+    site: int = 0
+
+    def callees(self) -> set[str]:
+        """Names of the functions called directly."""
+        return {
+            i.function for b in self.blocks.values() for i in b.instructions if isinstance(i, Call)
+        }
+
+
+@dataclass(slots=True)
+class Program:
+    """Functions by name, in no particular order."""
+
+    functions: dict[str, Function] = field(default_factory=dict[str, Function])
+
+    def add(self, function: Function) -> Function:
+        """Add a function; its name must be new."""
+        if function.name in self.functions:
+            raise ValueError(f"function {function.name} is defined twice")
+        self.functions[function.name] = function
+        return function
+
+    def reachable(self, roots: list[str]) -> Program:
+        """The part of the program that the roots call, callees first where there is no cycle."""
+        order: list[str] = []
+        seen: set[str] = set()
+        stack = [(name, False) for name in reversed(roots)]
+        while stack:
+            name, leaving = stack.pop()
+            if leaving:
+                order.append(name)
+            elif name not in seen:
+                seen.add(name)
+                stack.append((name, True))
+                stack.extend((c, False) for c in sorted(self.functions[name].callees()))
+        return Program({name: self.functions[name] for name in order})
+
+
+def print_function(function: Function) -> str:
+    """Text form of a function, for dumps and tests."""
+    params = ", ".join(f"{p.name}: {p.type.value}" for p in function.params)
+    results = ", ".join(t.value for t in function.results)
+    lines = [f"{function.name}({params}) -> ({results})"]
+    for block in function.blocks.values():
+        lines.append(f"{block.name}:")
+        lines.extend(f"  {_show(i)}" for i in block.instructions)
+        lines.append(f"  {_show(block.terminator)}")
+    return "\n".join(lines)
+
+
+def _show(item: Instruction | Terminator | None) -> str:
+    if item is None:
+        return "<open>"
+    parts: list[str] = []
+    for name in item.__dataclass_fields__:
+        value: object = getattr(item, name)
+        if isinstance(value, Reg):
+            parts.append(f"%{value.name}")
+        elif isinstance(value, tuple):
+            regs: tuple[object, ...] = value  # pyright: ignore[reportUnknownVariableType]
+            shown = [f"%{r.name}" if isinstance(r, Reg) else str(r) for r in regs]
+            parts.append("(" + ", ".join(shown) + ")")
+        elif value is not None:
+            parts.append(str(value))
+    return f"{type(item).__name__.lower()} {' '.join(parts)}"

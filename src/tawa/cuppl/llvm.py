@@ -1,0 +1,369 @@
+"""Core to LLVM IR text: one function a function, one alloca a register, one line or a few an op.
+
+The only target of this file is text; `engine.py` compiles and runs it. A function that may fail
+returns its status as the first member of its result.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from .ir import (
+    CONTEXT_FIELDS,
+    Alloc,
+    Block,
+    Branch,
+    Call,
+    Const,
+    Copy,
+    Fail,
+    Function,
+    Get,
+    Instruction,
+    Jump,
+    Load,
+    Op,
+    Program,
+    Reg,
+    Return,
+    Set,
+    Store,
+    Switch,
+    Terminator,
+    Type,
+)
+from .scalars import SCALARS
+
+__all__ = ["emit_llvm"]
+
+_TYPES = {Type.F64: "double", Type.I64: "i64", Type.BOOL: "i1", Type.REF: "i64"}
+_FIELD = {name: index for index, name in enumerate(CONTEXT_FIELDS)}
+HEAP_FULL = 1
+"""Status of an allocation that found no room."""
+
+_INTRINSICS = """
+declare double @llvm.sqrt.f64(double)
+declare double @llvm.floor.f64(double)
+declare double @llvm.fabs.f64(double)
+declare i64 @llvm.fptosi.sat.i64.f64(double)
+"""
+
+
+def emit_llvm(program: Program, exported: dict[str, str] | None = None, parallel: str = "") -> str:
+    """LLVM IR of a program.
+
+    `exported` maps function names to the symbol they get with the C calling convention
+    (`void symbol(i64* context, i64* arguments, i64* results)`: words in, words out; the status
+    is in the context). `parallel` is text to append: primitives that only this target has.
+    """
+    parts = [_INTRINSICS, parallel]
+    parts.extend(_FunctionEmitter(f, program).text() for f in program.functions.values())
+    for name, symbol in (exported or {}).items():
+        parts.append(_export(program.functions[name], symbol))
+    return "\n".join(parts)
+
+
+def result_type(function: Function) -> str:
+    """LLVM type of a function's result: nothing, one value, or a struct."""
+    types = [_TYPES[t] for t in function.results]
+    if function.may_fail:
+        types.insert(0, "i64")
+    if not types:
+        return "void"
+    return types[0] if len(types) == 1 else "{ " + ", ".join(types) + " }"
+
+
+def _signature(function: Function) -> str:
+    params = ["ptr noalias nocapture %ctx"]
+    params += [f"{_TYPES[p.type]} %{_name(p)}.in" for p in function.params]
+    return f"{result_type(function)} @{_symbol(function.name)}({', '.join(params)})"
+
+
+def _symbol(name: str) -> str:
+    return f'"cuppl.{name}"'
+
+
+def _name(reg: Reg) -> str:
+    return f'"{reg.name}"'.replace('"', "") if reg.name.isidentifier() else f'"{reg.name}"'
+
+
+def float_text(value: float) -> str:
+    """A double in LLVM's exact hexadecimal form."""
+    return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
+
+
+class _FunctionEmitter:
+    """Text of one function."""
+
+    def __init__(self, function: Function, program: Program) -> None:
+        self.function = function
+        self.program = program
+        self.lines: list[str] = []
+        self.count = 0
+
+    def text(self) -> str:
+        function = self.function
+        attributes = "alwaysinline nounwind" if function.inline else "nounwind"
+        self.lines.append(f"define internal {_signature(function)} {attributes} {{")
+        self.lines.append("entry.allocas:")
+        for reg in _registers(function):
+            self.lines.append(f"  %r.{_plain(reg)} = alloca {_TYPES[reg.type]}")
+        for reg in function.params:
+            self._write(reg, f"%{_name(reg)}.in")
+        first = next(iter(function.blocks))
+        self.lines.append(f"  br label %b.{first}")
+        for block in function.blocks.values():
+            self._block(block)
+        self.lines.append("}")
+        return "\n".join(self.lines)
+
+    def _fresh(self) -> str:
+        self.count += 1
+        return f"%t{self.count}"
+
+    def _emit(self, text: str) -> None:
+        self.lines.append("  " + text)
+
+    def _read(self, reg: Reg) -> str:
+        value = self._fresh()
+        self._emit(f"{value} = load {_TYPES[reg.type]}, ptr %r.{_plain(reg)}")
+        return value
+
+    def _write(self, reg: Reg, value: str) -> None:
+        self._emit(f"store {_TYPES[reg.type]} {value}, ptr %r.{_plain(reg)}")
+
+    def _block(self, block: Block) -> None:
+        self.lines.append(f"b.{block.name}:")
+        for instruction in block.instructions:
+            self._instruction(instruction)
+        if block.terminator is None:
+            raise ValueError(f"block {block.name} of {self.function.name} has no terminator")
+        self._terminator(block.terminator)
+
+    def _instruction(self, item: Instruction) -> None:
+        match item:
+            case Const(dst, value):
+                self._write(dst, _literal(value, dst.type))
+            case Copy(dst, src):
+                self._write(dst, self._read(src))
+            case Op(dst, name, args):
+                self._op(dst, name, args)
+            case Call():
+                self._call(item)
+            case Load(dst, base, index, offset):
+                self._load(dst, self._address(base, index, offset))
+            case Store(base, src, index, offset):
+                self._store(src, self._address(base, index, offset))
+            case Get(dst, name):
+                self._load(dst, self._field(name))
+            case Set(name, src):
+                self._store(src, self._field(name))
+            case Alloc(dst, words):
+                self._alloc(dst, words)
+
+    def _op(self, dst: Reg, name: str, args: tuple[Reg, ...]) -> None:
+        values = [self._read(a) for a in args]
+        result = self._fresh()
+        for line in SCALARS[name].llvm.format(*values, d=result).splitlines():
+            self._emit(line)
+        self._write(dst, result)
+
+    def _address(self, base: Reg, index: Reg | None, offset: int) -> str:
+        address = self._fresh()
+        self._emit(f"{address} = inttoptr i64 {self._read(base)} to ptr")
+        if index is not None:
+            moved = self._fresh()
+            self._emit(f"{moved} = getelementptr i64, ptr {address}, i64 {self._read(index)}")
+            address = moved
+        if offset:
+            moved = self._fresh()
+            self._emit(f"{moved} = getelementptr i64, ptr {address}, i64 {offset}")
+            address = moved
+        return address
+
+    def _field(self, name: str) -> str:
+        address = self._fresh()
+        self._emit(f"{address} = getelementptr i64, ptr %ctx, i64 {_FIELD[name]}")
+        return address
+
+    def _load(self, dst: Reg, address: str) -> None:
+        value = self._fresh()
+        if dst.type is Type.BOOL:
+            wide = self._fresh()
+            self._emit(f"{wide} = load i64, ptr {address}")
+            self._emit(f"{value} = trunc i64 {wide} to i1")
+        else:
+            self._emit(f"{value} = load {_TYPES[dst.type]}, ptr {address}")
+        self._write(dst, value)
+
+    def _store(self, src: Reg, address: str) -> None:
+        value = self._read(src)
+        if src.type is Type.BOOL:
+            wide = self._fresh()
+            self._emit(f"{wide} = zext i1 {value} to i64")
+            self._emit(f"store i64 {wide}, ptr {address}")
+        else:
+            self._emit(f"store {_TYPES[src.type]} {value}, ptr {address}")
+
+    def _alloc(self, dst: Reg, words: Reg | int) -> None:
+        self.count += 1
+        n = self.count
+        size = str(8 * words) if isinstance(words, int) else self._scaled(words)
+        self._emit(f"%h{n}.p = getelementptr i64, ptr %ctx, i64 {_FIELD['heap']}")
+        self._emit(f"%h{n}.e = getelementptr i64, ptr %ctx, i64 {_FIELD['heap_end']}")
+        self._emit(f"%h{n}.now = load i64, ptr %h{n}.p")
+        self._emit(f"%h{n}.end = load i64, ptr %h{n}.e")
+        self._emit(f"%h{n}.next = add i64 %h{n}.now, {size}")
+        self._emit(f"%h{n}.full = icmp ugt i64 %h{n}.next, %h{n}.end")
+        self._emit(f"br i1 %h{n}.full, label %h{n}.fail, label %h{n}.room")
+        self.lines.append(f"h{n}.fail:")
+        self._set_status(HEAP_FULL, self.function.site)
+        self._leave(str(HEAP_FULL))
+        self.lines.append(f"h{n}.room:")
+        self._emit(f"store i64 %h{n}.next, ptr %h{n}.p")
+        self._write(dst, f"%h{n}.now")
+
+    def _scaled(self, words: Reg) -> str:
+        size = self._fresh()
+        self._emit(f"{size} = shl i64 {self._read(words)}, 3")
+        return size
+
+    def _call(self, call: Call) -> None:
+        callee = self.program.functions[call.function]
+        args = ["ptr %ctx"] + [f"{_TYPES[a.type]} {self._read(a)}" for a in call.args]
+        kind = result_type(callee)
+        text = f"call {kind} @{_symbol(callee.name)}({', '.join(args)})"
+        if kind == "void":
+            self._emit(text)
+            return
+        result = self._fresh()
+        self._emit(f"{result} = {text}")
+        members = self._members(result, kind, len(callee.results) + callee.may_fail)
+        if callee.may_fail:
+            self._check(members[0], call.on_fail)
+            members = members[1:]
+        for dst, member in zip(call.dsts, members, strict=True):
+            self._write(dst, member)
+
+    def _members(self, result: str, kind: str, count: int) -> list[str]:
+        if count == 1:
+            return [result]
+        names = [self._fresh() for _ in range(count)]
+        for index, name in enumerate(names):
+            self._emit(f"{name} = extractvalue {kind} {result}, {index}")
+        return names
+
+    def _check(self, status: str, on_fail: str | None) -> None:
+        self.count += 1
+        n = self.count
+        self._emit(f"%c{n} = icmp ne i64 {status}, 0")
+        if on_fail is not None:
+            self._emit(f"br i1 %c{n}, label %b.{on_fail}, label %c{n}.ok")
+        else:
+            self._emit(f"br i1 %c{n}, label %c{n}.fail, label %c{n}.ok")
+            self.lines.append(f"c{n}.fail:")
+            self._leave(status)
+        self.lines.append(f"c{n}.ok:")
+
+    def _set_status(self, code: int, site: int) -> None:
+        for name, value in (("status", code), ("site", site)):
+            self._emit(f"store i64 {value}, ptr {self._field(name)}")
+
+    def _leave(self, status: str) -> None:
+        """Return `status` with undefined results."""
+        kind = result_type(self.function)
+        if not self.function.results:
+            self._emit(f"ret i64 {status}")
+            return
+        value = self._fresh()
+        self._emit(f"{value} = insertvalue {kind} poison, i64 {status}, 0")
+        self._emit(f"ret {kind} {value}")
+
+    def _terminator(self, item: Terminator) -> None:
+        match item:
+            case Jump(target):
+                self._emit(f"br label %b.{target}")
+            case Branch(condition, then, other):
+                value = self._read(condition)
+                self._emit(f"br i1 {value}, label %b.{then}, label %b.{other}")
+            case Switch(value, cases, default):
+                arms = " ".join(f"i64 {k}, label %b.{v}" for k, v in cases.items())
+                self._emit(f"switch i64 {self._read(value)}, label %b.{default} [{arms}]")
+            case Return(values):
+                self._return(values)
+            case Fail(code, site):
+                self._set_status(code, site)
+                self._leave(str(code))
+
+    def _return(self, values: tuple[Reg, ...]) -> None:
+        kind = result_type(self.function)
+        texts = [(_TYPES[v.type], self._read(v)) for v in values]
+        if self.function.may_fail:
+            texts.insert(0, ("i64", "0"))
+        if not texts:
+            self._emit("ret void")
+        elif len(texts) == 1:
+            self._emit(f"ret {texts[0][0]} {texts[0][1]}")
+        else:
+            whole = "poison"
+            for index, (kind_, value) in enumerate(texts):
+                new = self._fresh()
+                self._emit(f"{new} = insertvalue {kind} {whole}, {kind_} {value}, {index}")
+                whole = new
+            self._emit(f"ret {kind} {whole}")
+
+
+def _plain(reg: Reg) -> str:
+    return _name(reg)
+
+
+def _registers(function: Function) -> list[Reg]:
+    """Every register of a function, each once."""
+    seen: dict[str, Reg] = {p.name: p for p in function.params}
+    for block in function.blocks.values():
+        for item in block.instructions:
+            if isinstance(item, Call):
+                for reg in item.dsts:
+                    seen.setdefault(reg.name, reg)
+            elif isinstance(item, Const | Copy | Op | Load | Get | Alloc):
+                seen.setdefault(item.dst.name, item.dst)
+    return list(seen.values())
+
+
+def _literal(value: float | int | bool, type_: Type) -> str:
+    if type_ is Type.F64:
+        return float_text(float(value))
+    if type_ is Type.BOOL:
+        return "true" if value else "false"
+    wrapped = int(value) & 0xFFFFFFFFFFFFFFFF
+    return str(wrapped - (1 << 64) if wrapped >> 63 else wrapped)
+
+
+def _export(function: Function, symbol: str) -> str:
+    """A C function that unpacks words, calls and packs words."""
+    lines = [f'define void @"{symbol}"(ptr %ctx, ptr %in, ptr %out) {{']
+    args = ["ptr %ctx"]
+    for index, param in enumerate(function.params):
+        lines.append(f"  %p{index} = getelementptr i64, ptr %in, i64 {index}")
+        wide = "double" if param.type is Type.F64 else "i64"
+        lines.append(f"  %w{index} = load {wide}, ptr %p{index}")
+        if param.type is Type.BOOL:
+            lines.append(f"  %a{index} = trunc i64 %w{index} to i1")
+        args.append(f"{_TYPES[param.type]} %{'a' if param.type is Type.BOOL else 'w'}{index}")
+    kind = result_type(function)
+    call = f"call {kind} @{_symbol(function.name)}({', '.join(args)})"
+    lines.append(f"  {call}" if kind == "void" else f"  %all = {call}")
+    offset = int(function.may_fail)
+    single = len(function.results) + offset == 1
+    for index, type_ in enumerate(function.results):
+        value = "%all" if single else f"%m{index}"
+        if not single:
+            lines.append(f"  {value} = extractvalue {kind} %all, {index + offset}")
+        if type_ is Type.BOOL:
+            lines.append(f"  %x{index} = zext i1 {value} to i64")
+            value = f"%x{index}"
+        wide = "double" if type_ is Type.F64 else "i64"
+        lines.append(f"  %o{index} = getelementptr i64, ptr %out, i64 {index}")
+        lines.append(f"  store {wide} {value}, ptr %o{index}")
+    lines += ["  ret void", "}"]
+    return "\n".join(lines)

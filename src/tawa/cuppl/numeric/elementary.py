@@ -1,0 +1,248 @@
+"""Elementary functions on top of correctly rounded arithmetic, so that every machine agrees.
+
+Accuracy is 1 to 2 units in the last place (`power` loses the size of its exponent). Polynomial
+coefficients are minimax fits made for these intervals.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ..native import native
+from .primitives import bits_of, float_of_bits, floor, horner, shru, sqrt
+
+__all__ = ["cos", "exp", "expm1", "log", "log1p", "logaddexp", "power", "sin", "tan", "tanh"]
+
+INF = math.inf
+NAN = math.nan
+LN2 = math.log(2.0)
+LN2_HIGH = 0.6931471803691238  # the first 32 bits of ln 2
+LN2_LOW = 1.9082149292705877e-10
+HALF_PI_HIGH = 1.5707963267341256
+HALF_PI_MIDDLE = 6.077100506303966e-11
+HALF_PI_LOW = 2.0222662487959506e-21
+SQRT2 = math.sqrt(2.0)
+LOG_SERIES = (
+    0.13086767009948175,
+    0.13268759668560612,
+    0.15386240205813478,
+    0.18181795630884753,
+    0.2222222239180047,
+    0.2857142857080323,
+    0.4000000000000088,
+    0.6666666666666666,
+)
+SIN_SERIES = (
+    -7.586685070091267e-13,
+    1.605853141458901e-10,
+    -2.5052106231157904e-08,
+    2.7557319219335453e-06,
+    -0.0001984126984126506,
+    0.008333333333333331,
+    -0.16666666666666666,
+)
+COS_SERIES = (
+    4.7458652037874553e-14,
+    -1.1470460773969325e-11,
+    2.0876755790363397e-09,
+    -2.755731922140076e-07,
+    2.4801587301584645e-05,
+    -0.0013888888888888887,
+    0.041666666666666664,
+)
+
+
+@native
+def log(x: float) -> float:
+    """Natural logarithm; -inf at 0, NaN below."""
+    if not x > 0.0:
+        return -INF if x == 0.0 else NAN
+    if x == INF:
+        return INF
+    scale = 0
+    if x < 2.2250738585072014e-308:
+        x = x * 18014398509481984.0
+        scale = -54
+    bits = bits_of(x)
+    exponent = (bits >> 52) - 1023
+    m = float_of_bits((bits & 0xFFFFFFFFFFFFF) | 0x3FF0000000000000)
+    if m > SQRT2:
+        m = m * 0.5
+        exponent = exponent + 1
+    k = float(exponent + scale)
+    f = m - 1.0
+    s = f / (2.0 + f)
+    z = s * s
+    half = 0.5 * f * f
+    return k * LN2_HIGH - ((half - (s * (half + z * horner(z, LOG_SERIES)) + k * LN2_LOW)) - f)
+
+
+@native
+def exp(x: float) -> float:
+    """Exponential; infinity above 709.78, 0 below -745.13."""
+    if x != x:
+        return x
+    if x > 709.782712893384:
+        return INF
+    if x < -745.1332191019412:
+        return 0.0
+    k = floor(x * 1.4426950408889634 + 0.5)
+    r = (x - k * LN2_HIGH) - k * LN2_LOW
+    z = r * r
+    # Pairs of terms first: the chain of dependent operations is half as long as Horner's.
+    p0 = 0.5 + r * 0.1666666666666667
+    p1 = 0.04166666666666667 + r * 0.008333333333326136
+    p2 = 0.0013888888888883748 + r * 0.00019841269874820627
+    p3 = 2.4801587325547743e-05 + r * 2.7557255400206422e-06
+    p4 = 2.75572736431103e-07 + r * 2.5105217004720745e-08
+    z2 = z * z
+    tail = (p0 + z * p1) + z2 * ((p2 + z * p3) + z2 * (p4 + z * 2.0914686968086876e-09))
+    y = 1.0 + (r + z * tail)
+    n = int(k)
+    if n > 1020 or n < -1020:
+        half = n >> 1
+        y = y * float_of_bits((half + 1023) << 52)
+        n = n - half
+    return y * float_of_bits((n + 1023) << 52)
+
+
+@native
+def log1p(x: float) -> float:
+    """log(1 + x), accurate near 0."""
+    u = 1.0 + x
+    if u == 1.0:
+        return x
+    if u == INF:
+        return INF
+    return log(u) * (x / (u - 1.0)) if u > 0.0 else log(u)
+
+
+@native
+def expm1(x: float) -> float:
+    """exp(x) - 1, accurate near 0."""
+    if x > 40.0 or x < -40.0:
+        return exp(x) - 1.0
+    u = exp(x)
+    if u == 1.0:
+        return x
+    d = u - 1.0
+    return d * (x / log(u))
+
+
+@native
+def power(x: float, y: float) -> float:
+    """x to the power y; a negative base needs an integer exponent (else NaN)."""
+    if y == 0.0 or x == 1.0:
+        return 1.0
+    if x > 0.0:
+        if y == 2.0:
+            return x * x
+        return exp(y * log(x))
+    if x == 0.0:
+        return 0.0 if y > 0.0 else INF
+    if floor(y) != y:
+        return NAN
+    size = exp(y * log(-x))
+    return -size if floor(y * 0.5) != y * 0.5 else size
+
+
+@native
+def quadrant(x: float) -> tuple[int, float]:
+    """x = quadrant * pi/2 + remainder; accurate for |x| up to about 1e9."""
+    k = floor(x * 0.6366197723675814 + 0.5)
+    r = ((x - k * HALF_PI_HIGH) - k * HALF_PI_MIDDLE) - k * HALF_PI_LOW
+    return int(k) & 3, r
+
+
+@native
+def sin_reduced(r: float) -> float:
+    """Sine on [-pi/4, pi/4]."""
+    z = r * r
+    return r + r * z * horner(z, SIN_SERIES)
+
+
+@native
+def cos_reduced(r: float) -> float:
+    """Cosine on [-pi/4, pi/4]."""
+    z = r * r
+    return (1.0 - 0.5 * z) + z * z * horner(z, COS_SERIES)
+
+
+@native
+def sin(x: float) -> float:
+    """Sine."""
+    q, r = quadrant(x)
+    y = cos_reduced(r) if q & 1 == 1 else sin_reduced(r)
+    return -y if q >= 2 else y
+
+
+@native
+def cos(x: float) -> float:
+    """Cosine."""
+    q, r = quadrant(x)
+    y = sin_reduced(r) if q & 1 == 1 else cos_reduced(r)
+    return -y if q == 1 or q == 2 else y
+
+
+@native
+def tan(x: float) -> float:
+    """Tangent."""
+    return sin(x) / cos(x)
+
+
+@native
+def tanh(x: float) -> float:
+    """Hyperbolic tangent."""
+    if x > 20.0:
+        return 1.0
+    if x < -20.0:
+        return -1.0
+    e = expm1(2.0 * x)
+    return e / (e + 2.0)
+
+
+@native
+def atan(x: float) -> float:
+    """Arc tangent: two half-angle reductions, then the alternating series."""
+    a = abs(x)
+    inverted = a > 1.0
+    if inverted:
+        a = 1.0 / a
+    a = a / (1.0 + sqrt(1.0 + a * a))
+    a = a / (1.0 + sqrt(1.0 + a * a))
+    z = a * a
+    total = 0.0
+    for k in range(14, -1, -1):
+        total = 1.0 / float(2 * k + 1) - z * total
+    y = 4.0 * a * total
+    if inverted:
+        y = (HALF_PI_HIGH - y) + HALF_PI_MIDDLE
+    return -y if x < 0.0 else y
+
+
+@native
+def logaddexp(a: float, b: float) -> float:
+    """log(exp(a) + exp(b)) without overflow."""
+    high = max(a, b)
+    low = min(a, b)
+    if low == -INF or high == INF:
+        return high
+    return high + log1p(exp(low - high))
+
+
+@native
+def sigmoid(x: float) -> float:
+    """1 / (1 + exp(-x))."""
+    if x >= 0.0:
+        return 1.0 / (1.0 + exp(-x))
+    e = exp(x)
+    return e / (1.0 + e)
+
+
+@native
+def hash_mix(a: int, b: int) -> int:
+    """Mix two integers to 62 well-spread bits (used for addresses of random choices)."""
+    h = (a ^ (b + 0x1E3779B97F4A7C15)) & 0x3FFFFFFFFFFFFFFF
+    h = ((h ^ shru(h, 30)) * 0x3F58476D1CE4E5B9) & 0x3FFFFFFFFFFFFFFF
+    h = ((h ^ shru(h, 27)) * 0x14D049BB133111EB) & 0x3FFFFFFFFFFFFFFF
+    return h ^ shru(h, 31)

@@ -1,0 +1,63 @@
+"""Counter-based random numbers: Philox4x32-10 (Salmon et al., SC 2011).
+
+The key is the seed; the counter is (block of the draw, particle, step, stream). A draw is a pure
+function of the five, so any particle's step can be replayed alone, on any machine.
+"""
+
+from __future__ import annotations
+
+from ..native import native
+from .primitives import Context, shru
+
+__all__ = ["next_bits", "next_uniform", "philox"]
+
+MASK = 0xFFFFFFFF
+MULTIPLIER_0 = 0xD2511F53
+MULTIPLIER_1 = 0xCD9E8D57
+WEYL_0 = 0x9E3779B9
+WEYL_1 = 0xBB67AE85
+UNIFORM_STEP = 2.0**-52
+
+
+@native
+def philox(
+    c0: int, c1: int, c2: int, c3: int, k0: int, k1: int
+) -> tuple[int, int, int, int]:
+    """Ten rounds on four counter words and two key words (each in 0..2^32-1)."""
+    for _round in range(10):
+        p0 = MULTIPLIER_0 * c0
+        p1 = MULTIPLIER_1 * c2
+        c0 = ((p1 >> 32) & MASK) ^ c1 ^ k0
+        c2 = ((p0 >> 32) & MASK) ^ c3 ^ k1
+        c1 = p1 & MASK
+        c3 = p0 & MASK
+        k0 = (k0 + WEYL_0) & MASK
+        k1 = (k1 + WEYL_1) & MASK
+    return c0, c1, c2, c3
+
+
+@native
+def philox_block(ctx: Context, block: int) -> tuple[int, int]:
+    """The two 64-bit draws of one block of the current particle, step and stream."""
+    low0, high0, low1, high1 = philox(
+        block & MASK, ctx.particle, ctx.step, ctx.stream, ctx.key0, ctx.key1
+    )
+    return low0 | (high0 << 32), low1 | (high1 << 32)
+
+
+@native
+def next_bits(ctx: Context) -> int:
+    """The next 64 random bits of this particle's step."""
+    draw = ctx.draw
+    ctx.draw = draw + 1
+    if draw & 1 == 1:
+        return ctx.spare
+    first, second = philox_block(ctx, draw >> 1)
+    ctx.spare = second
+    return first
+
+
+@native
+def next_uniform(ctx: Context) -> float:
+    """Uniform on the open interval (0, 1): the middles of 2^52 equal cells, all exact."""
+    return (float(shru(next_bits(ctx), 12)) + 0.5) * UNIFORM_STEP

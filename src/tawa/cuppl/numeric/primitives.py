@@ -1,0 +1,97 @@
+"""What a native function may call besides other natives, as it runs in plain Python.
+
+The translator knows these names (see `native.py`); here is their reference meaning.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "Context",
+    "FloatVector",
+    "Floats",
+    "IntVector",
+    "Ints",
+    "bits_of",
+    "float_of_bits",
+    "floor",
+    "horner",
+    "new_floats",
+    "new_ints",
+    "shru",
+    "sqrt",
+]
+
+FloatVector = npt.NDArray[np.float64]
+IntVector = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Context:
+    """The part of a particle's context that natives use (see `ir.CONTEXT_FIELDS`)."""
+
+    key0: int = 0
+    key1: int = 0
+    particle: int = 0
+    step: int = 0
+    stream: int = 0
+    draw: int = 0
+    spare: int = 0
+    weight: float = 0.0
+    status: int = 0
+    site: int = 0
+    fuel: int = field(default=1 << 62)
+
+
+def sqrt(x: float) -> float:
+    """Correctly rounded square root; NaN below zero."""
+    return math.sqrt(x) if x >= 0.0 else math.nan
+
+
+def floor(x: float) -> float:
+    """Largest integer not above x, as a float."""
+    return float(np.floor(x))
+
+
+def bits_of(x: float) -> int:
+    """The 64 bits of a float as a signed integer."""
+    return int(struct.unpack("<q", struct.pack("<d", x))[0])
+
+
+def float_of_bits(bits: int) -> float:
+    """The float with these 64 bits."""
+    return float(struct.unpack("<d", struct.pack("<Q", bits & 0xFFFFFFFFFFFFFFFF))[0])
+
+
+def shru(x: int, count: int) -> int:
+    """Logical shift right of 64 bits."""
+    return (x & 0xFFFFFFFFFFFFFFFF) >> count
+
+
+def horner(x: float, coefficients: Sequence[float]) -> float:
+    """Polynomial with the highest power first, by Horner's rule."""
+    total = coefficients[0]
+    for c in coefficients[1:]:
+        total = total * x + c
+    return total
+
+
+def new_floats(ctx: Context, length: int) -> FloatVector:
+    """A fresh vector of floats."""
+    del ctx
+    return np.zeros(length, dtype=np.float64)
+
+
+def new_ints(ctx: Context, length: int) -> IntVector:
+    """A fresh vector of integers."""
+    del ctx
+    return np.zeros(length, dtype=np.int64)
