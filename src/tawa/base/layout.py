@@ -1,9 +1,10 @@
 """The layout algebra: which element of a tile each thread holds in which register.
 
-A layout maps (register, lane, warp) to tile coordinates. Each of the three indices is written in mixed
-radix, least significant mode first; a mode of extent `e` along dimension `d` with stride `s` adds
-`digit * s` to coordinate `d`. A mode along dimension `REPLICA` adds nothing: the threads that differ
-in it hold copies. Extents need not be powers of two, so accumulators of 192 or 200 columns fit.
+A layout maps (register, lane, warp) to tile coordinates. Each of the three indices is written in
+mixed radix, least significant mode first; a mode of extent `e` along dimension `d` with stride `s`
+adds `digit * s` to coordinate `d`. A mode along dimension `REPLICA` adds nothing: the threads that
+differ in it hold copies. Extents need not be powers of two, so accumulators of 192 or 200 columns
+fit.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ class Mode:
     stride: int
 
     def __str__(self) -> str:
-        return f"{self.extent}*" if self.dim == REPLICA else f"{self.extent}@{self.dim}*{self.stride}"
+        if self.dim == REPLICA:
+            return f"{self.extent}*"
+        return f"{self.extent}@{self.dim}*{self.stride}"
 
 
 Modes = tuple[Mode, ...]
@@ -171,7 +174,8 @@ def parse_layout(text: str) -> Layout:
 def accumulator(shape: tuple[int, int], warps: int, split_columns: bool = False) -> Layout:
     """wgmma's accumulator layout of a tile over `warps` warps (PTX ISA, wgmma register fragments).
 
-    Groups of four warps stack along the rows (or the columns); a group's rows repeat in blocks of 64.
+    Groups of four warps stack along the rows (or the columns); a group's rows repeat in blocks of
+    64.
     """
     rows, columns = shape
     groups = warps // 4
@@ -190,11 +194,13 @@ def accumulator(shape: tuple[int, int], warps: int, split_columns: bool = False)
 
 
 @lru_cache(maxsize=1024)
-def blocked(shape: tuple[int, ...], warps: int, vector: int, order: tuple[int, ...] | None = None) -> Layout:
+def blocked(
+    shape: tuple[int, ...], warps: int, vector: int, order: tuple[int, ...] | None = None
+) -> Layout:
     """A layout for coalesced access: `vector` elements a thread along the fastest dimension.
 
-    `order` lists the dimensions, fastest first (default: last dimension fastest). Lanes, then warps,
-    then repetitions cover the tile; threads left over hold copies.
+    `order` lists the dimensions, fastest first (default: last dimension fastest). Lanes, then
+    warps, then repetitions cover the tile; threads left over hold copies.
     """
     order = order or tuple(reversed(range(len(shape))))
     left = list(shape)
@@ -227,8 +233,8 @@ def blocked(shape: tuple[int, ...], warps: int, vector: int, order: tuple[int, .
 def register_map(source: Layout, result: Layout, dims: tuple[int | None, ...]) -> list[int] | None:
     """For each register of `result`, the register of `source` with the same element, or None.
 
-    `dims[d]` is the result's dimension that source dimension `d` equals, or None where it has extent 1.
-    None is returned when a thread does not hold all it needs.
+    `dims[d]` is the result's dimension that source dimension `d` equals, or None where it has
+    extent 1. None is returned when a thread does not hold all it needs.
     """
     if source.threads != result.threads:
         return None

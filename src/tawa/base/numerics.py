@@ -89,8 +89,9 @@ def is_fp8(element_type: Attribute) -> bool:
 
 def value_dtype(element_type: Attribute) -> np.dtype[Any]:
     """The NumPy type that evaluators hold values of `element_type` in."""
+    width = bits(element_type)
     if isinstance(element_type, IntegerType):
-        return np.dtype(_SIGNED[element_type.width.data])
+        return np.dtype(_SIGNED[width])
     if isinstance(element_type, PtrType):
         return np.dtype(np.int64)
     return np.dtype(_FLOAT_VALUES[type(element_type)])

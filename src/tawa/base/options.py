@@ -1,4 +1,4 @@
-"""The launch options of a kernel: the only knobs that compiling reads, and so part of the cache key."""
+"""The launch options of a kernel: the only knobs that compiling reads, part of the cache key."""
 
 from __future__ import annotations
 
@@ -32,4 +32,4 @@ class Options:
     staging: int | None = None
     """Buffers of 64 columns each consumer has to stage descriptor stores in."""
     stream_stores: bool = False
-    """Give written lines back to memory first (L2 evict-first), for outputs larger than the cache."""
+    """Give written lines back to memory first (L2 evict-first): for outputs larger than the L2."""

@@ -58,13 +58,21 @@ def define(
     commutative: bool = False,
 ) -> None:
     """Add an entry; a plain `text` holds for all its types."""
-    chosen = (lambda _o, _r: text) if isinstance(text, str) else text
+    chosen = _same_for_all(text) if isinstance(text, str) else text
     FUNCTIONS[name] = ScalarFunction(name, signature, numpy, chosen, commutative)
+
+
+def _same_for_all(text: str) -> Callable[[Types, Attribute], str]:
+    return lambda _operands, _result: text
 
 
 def values_only(function: Callable[..., Any]) -> Callable[..., Array]:
     """A NumPy meaning that needs no types."""
-    return lambda _operands, _result, *values: function(*values)
+
+    def numpy(_operands: Types, _result: Attribute, *values: Array) -> Array:
+        return function(*values)
+
+    return numpy
 
 
 def unsigned(function: Callable[..., Any]) -> Callable[..., Array]:
@@ -228,6 +236,19 @@ def _signed_zero_aware(pick: Callable[..., Array], largest: bool) -> Callable[..
 _erf = np.frompyfunc(math.erf, 1, 1)
 
 
+def _reciprocal_root(x: Array) -> Array:
+    return np.asarray(1 / np.sqrt(x))
+
+
+def _sigmoid(x: Array) -> Array:
+    return np.asarray(1 / (1 + np.exp(-x)))
+
+
+def _round_half_away(x: Array) -> Array:
+    # The largest number below one half: adding a half itself could round up to the next integer.
+    return np.trunc(x + np.copysign(np.nextafter(x.dtype.type(0.5), 0), x))
+
+
 def _erf_array(x: Array) -> Array:
     return np.asarray(_erf(x.astype(np.float64))).astype(np.float64)
 
@@ -257,8 +278,8 @@ _float("exp", 1, np.exp, "exp_approx({0})", "exp({0})")
 _float("exp2", 1, np.exp2, "ex2_approx({0})", "exp2({0})")
 _float("sqrt", 1, np.sqrt, "sqrt_approx({0})", "sqrt({0})")
 _float("sqrt_rn", 1, np.sqrt, "__fsqrt_rn({0})", "__dsqrt_rn({0})")
-_float("rsqrt", 1, lambda x: 1 / np.sqrt(x), "rsqrt_approx({0})", "rsqrt({0})")
-_float("sigmoid", 1, lambda x: 1 / (1 + np.exp(-x)), "sigmoid({0})")
+_float("rsqrt", 1, _reciprocal_root, "rsqrt_approx({0})", "rsqrt({0})")
+_float("sigmoid", 1, _sigmoid, "sigmoid({0})")
 _float("tanh_approx", 1, np.tanh, "tanh_approx({0})", "tanh({0})")
 _float("erf", 1, _erf_array, "erff({0})", "erf({0})")
 
@@ -268,7 +289,7 @@ _LIBM: Mapping[str, Callable[..., Any]] = {
     "acos": np.arccos, "atan": np.arctan, "sinh": np.sinh, "cosh": np.cosh, "tanh": np.tanh,
     "asinh": np.arcsinh, "acosh": np.arccosh, "atanh": np.arctanh, "cbrt": np.cbrt,
     "floor": np.floor, "ceil": np.ceil, "trunc": np.trunc, "rint": np.rint,
-    "round": lambda x: np.trunc(x + np.copysign(np.nextafter(x.dtype.type(0.5), 0), x)),
+    "round": _round_half_away,
 }  # fmt: skip
 for _name, _function in _LIBM.items():
     _float(_name, 1, _function, f"{_name}f({{0}})", f"{_name}({{0}})")
@@ -308,7 +329,10 @@ def _ordered_not_equal(x: Array, y: Array) -> Array:
 
 
 def _not(function: Callable[..., Any]) -> Callable[..., Array]:
-    return lambda x, y: ~np.asarray(function(x, y))
+    def opposite(x: Array, y: Array) -> Array:
+        return ~np.asarray(function(x, y))
+
+    return opposite
 
 
 _compare("oeq", np.equal, "{0} == {1}", commutative=True)

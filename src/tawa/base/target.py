@@ -1,4 +1,7 @@
-"""The hardware table: limits and costs. Sources: CUDA C++ Programming Guide, PTX ISA 9.0, measurements."""
+"""The hardware table: limits and costs.
+
+Sources: CUDA C++ Programming Guide, PTX ISA 9.0, measurements.
+"""
 
 from __future__ import annotations
 

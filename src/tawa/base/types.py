@@ -106,7 +106,7 @@ class PtrType(ParametrizedAttribute, TypeAttribute):
 
 @irdl_attr_definition
 class DescType(ParametrizedAttribute, TypeAttribute):
-    """`!tawa.desc<tensor<128x64xf16>>`: a tensor in global memory, addressed by blocks of a shape."""
+    """`!tawa.desc<tensor<128x64xf16>>`: a tensor in global memory, addressed by blocks."""
 
     name: ClassVar[str] = "tawa.desc"
     block: TensorType[Attribute]
