@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+import numpy as np
 from xdsl.dialects.builtin import IntAttr, StringAttr
 from xdsl.ir import Attribute, ParametrizedAttribute, TypeAttribute
 from xdsl.irdl import irdl_attr_definition
@@ -128,6 +129,14 @@ class TileType(ParametrizedAttribute, TypeAttribute):
     def bytes(self) -> int:
         """Bytes of the whole tile."""
         return self.panels * self.panel_stride
+
+    def offsets(self, row: np.ndarray, column: np.ndarray) -> np.ndarray:
+        """Byte offsets of elements from the tile's address (`tile_address` of the prelude)."""
+        byte = column * byte_size(self.element_type)
+        offset = row * self.panel_bytes + byte % self.panel_bytes
+        if self.swizzle.data > 16:
+            offset = offset ^ (((offset >> 7) & (self.swizzle.data // 16 - 1)) << 4)
+        return byte // self.panel_bytes * self.panel_stride + offset
 
     def verify(self) -> None:
         """Reject swizzles that do not exist."""

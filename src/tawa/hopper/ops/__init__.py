@@ -7,6 +7,7 @@ from xdsl.ir import Dialect
 
 from tawa.hopper.ops.core import HopperOp
 from tawa.hopper.ops.fragment import FRAGMENT
+from tawa.hopper.ops.global_memory import GLOBAL_MEMORY
 from tawa.hopper.ops.matrix import MATRIX
 from tawa.hopper.ops.memory import MEMORY
 from tawa.hopper.ops.structure import STRUCTURE
@@ -20,6 +21,6 @@ from tawa.hopper.types import (
     TileType,
 )
 
-OPS: tuple[type[HopperOp], ...] = (*STRUCTURE, *SYNC, *MEMORY, *MATRIX, *FRAGMENT)
+OPS: tuple[type[HopperOp], ...] = (*STRUCTURE, *SYNC, *MEMORY, *GLOBAL_MEMORY, *MATRIX, *FRAGMENT)
 TYPES = (FragType, TileType, RingType, BarrierType, TensorMapType, MatrixDescType)
 HOPPER = Dialect("hopper", list(OPS), list(TYPES))

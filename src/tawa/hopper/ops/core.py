@@ -1,4 +1,4 @@
-"""What every op of the hopper level has: a target text."""
+"""What every op of the hopper level has: a target text and an executable meaning."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from xdsl.dialects.builtin import IntegerAttr, i64
 from xdsl.irdl import IRDLOperation
 
+from tawa.hopper.ops.machine import Actor, Steps
 from tawa.hopper.text import Writer
 
 
@@ -21,3 +22,7 @@ class HopperOp(IRDLOperation, ABC):
     @abstractmethod
     def cuda(self, w: Writer) -> None:
         """Write the op."""
+
+    def run(self, m: Actor) -> Steps | None:
+        """Execute the op in one actor; an op that may block yields what it waits for."""
+        raise NotImplementedError(f"{self.name} has no executable meaning")

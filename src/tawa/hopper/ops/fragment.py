@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+import numpy as np
 from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, StringAttr, i32, i64
 from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, traits_def
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from tawa.base.scalars import FUNCTIONS
 from tawa.base.layout import LANES, Layout
+from tawa.base.numerics import value_dtype
+from tawa.base.scalars import FUNCTIONS
 from tawa.hopper.ops.core import HopperOp, number
+from tawa.hopper.ops.machine import Actor
 from tawa.hopper.text import Writer, c_type, register_coordinate, thread_coordinate
 from tawa.hopper.types import FragType
 
@@ -42,6 +45,11 @@ class Fill(HopperOp):
         name = w.declare(self.value)
         w.line(f"{w.registers(layout_of(self.value))} {name}[i] = {w.name(self.scalar)};")
 
+    def run(self, m: Actor) -> None:
+        """The scalar in every register."""
+        shape = (m.threads, layout_of(self.value).registers)
+        m.new_fragment(self.value, np.full(shape, m.value(self.scalar)))
+
 
 @irdl_op_definition
 class Coordinate(HopperOp):
@@ -65,6 +73,11 @@ class Coordinate(HopperOp):
         layout, name, dim = layout_of(self.value), w.declare(self.value), self.dim.value.data
         own = f"{thread_coordinate(layout, dim)} + {register_coordinate(layout, dim)}"
         w.line(f"{w.registers(layout)} {name}[i] = {self.start.value.data} + {own};")
+
+    def run(self, m: Actor) -> None:
+        """The layout's own coordinates."""
+        own = m.coordinates(layout_of(self.value))[:, :, self.dim.value.data]
+        m.new_fragment(self.value, (own + self.start.value.data).astype(np.int32))
 
 
 @irdl_op_definition
@@ -109,6 +122,14 @@ class Rearrange(HopperOp):
             index = f"{name}_source[i]"
         w.line(f"{w.registers(layout_of(self.value))} {name}[i] = {operand}[{index}];")
 
+    def run(self, m: Actor) -> None:
+        """Registers picked by number; the identity is the same registers."""
+        source = [int(s) for s in self.source.get_values()]
+        if source == list(range(layout_of(self.operand).registers)):
+            m.alias(self.value, self.operand)
+        else:
+            m.new_fragment(self.value, m.fragment(self.operand)[:, source])
+
 
 def _closed_form(source: list[int]) -> str | None:
     """`i / a % b` if that is what the map is: what broadcasting along one dimension gives."""
@@ -147,6 +168,10 @@ class Relabel(HopperOp):
         """Nothing."""
         w.bind(self.value, w.name(self.operand))
 
+    def run(self, m: Actor) -> None:
+        """The same registers."""
+        m.alias(self.value, self.operand)
+
 
 @irdl_op_definition
 class Copy(HopperOp):
@@ -163,6 +188,10 @@ class Copy(HopperOp):
     def cuda(self, w: Writer) -> None:
         """A loop over registers."""
         w.assign(w.declare(self.value), w.name(self.operand), self.operand.type)
+
+    def run(self, m: Actor) -> None:
+        """The registers' values."""
+        m.new_fragment(self.value, m.fragment(self.operand).copy())
 
 
 @irdl_op_definition
@@ -243,6 +272,20 @@ class ReduceRegisters(HopperOp):
                 text = self._combine([text, f"part[{c}]"])
             w.line(f"{name}[{register}] = {text};")
 
+    def run(self, m: Actor) -> None:
+        """Left to right (the C++ text may take several chains: float sums differ in rounding)."""
+        frag = self.value.type
+        assert isinstance(frag, FragType)
+        function, element = FUNCTIONS[self.kind.data], frag.element_type
+        registers = m.fragment(self.operand)
+        columns: list[np.ndarray] = []
+        for terms in self.sources():
+            column = registers[:, terms[0]]
+            for t in terms[1:]:
+                column = function.evaluate((element, element), element, column, registers[:, t])
+            columns.append(column)
+        m.new_fragment(self.value, np.stack(columns, axis=1).astype(value_dtype(element)))
+
 
 @irdl_op_definition
 class ShuffleXor(HopperOp):
@@ -271,6 +314,10 @@ class ShuffleXor(HopperOp):
         head = w.registers(layout_of(self.value))
         w.line(f"{head} {name}[i] = shuffle_xor({source}[i], {mask});")
 
+    def run(self, m: Actor) -> None:
+        """The other lane's registers."""
+        m.new_fragment(self.value, m.from_lane(m.fragment(self.operand), self.mask.value.data))
+
 
 @irdl_op_definition
 class Extract(HopperOp):
@@ -289,6 +336,10 @@ class Extract(HopperOp):
     def cuda(self, w: Writer) -> None:
         """Register 0."""
         w.let(self.value, f"{w.name(self.operand)}[0]")
+
+    def run(self, m: Actor) -> None:
+        """Register 0 of the actor's first thread."""
+        m.bind(self.value, m.fragment(self.operand)[0, 0])
 
 
 FRAGMENT: Sequence[type[HopperOp]] = (

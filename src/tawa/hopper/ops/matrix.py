@@ -24,6 +24,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from tawa.base.types import byte_size, short_name
 from tawa.hopper.ops.core import HopperOp, number
+from tawa.hopper.ops.machine import Actor, Steps
 from tawa.hopper.text import Writer
 from tawa.hopper.types import FragType, MatrixDescType, TileType
 
@@ -64,6 +65,15 @@ class MatrixDesc(HopperOp):
         lbo, sbo = self.lbo.value.data, self.sbo.value.data
         w.let(self.desc, f"matrix_desc({w.name(self.tile)}, {lbo}, {sbo}, {code})")
 
+    def run(self, m: Actor) -> None:
+        """Four fields of 64 bits."""
+        tile = self.tile.type
+        assert isinstance(tile, TileType)
+        code = SWIZZLE_CODES[tile.swizzle.data]
+        lbo, sbo = self.lbo.value.data, self.sbo.value.data
+        start = (m.integer(self.tile) & 0x3FFFF) >> 4
+        m.bind(self.desc, start | lbo >> 4 << 16 | sbo >> 4 << 32 | code << 62)
+
 
 class _Bare(HopperOp):
     """An instruction without operands."""
@@ -93,6 +103,10 @@ class WgmmaFence(HopperOp):
             w.line(f"pin({w.name(value)});")
         w.line("wgmma_fence();")
 
+    def run(self, m: Actor) -> None:
+        """The instruction."""
+        m.wgmma_fence()
+
 
 @irdl_op_definition
 class WgmmaCommit(_Bare):
@@ -100,6 +114,10 @@ class WgmmaCommit(_Bare):
 
     name: ClassVar[str] = "hopper.wgmma_commit"
     TEXT: ClassVar[str] = "wgmma_commit();"
+
+    def run(self, m: Actor) -> None:
+        """The instruction."""
+        m.wgmma_commit()
 
 
 @irdl_op_definition
@@ -125,6 +143,12 @@ class WgmmaWait(HopperOp):
         for value, result in zip(self.values, self.results_, strict=True):
             w.bind(result, w.name(value))
             w.line(f"pin({w.name(value)});")
+
+    def run(self, m: Actor) -> Steps:
+        """The instruction; the results are the operands' registers."""
+        yield from m.wgmma_wait(self.pending.value.data)
+        for value, result in zip(self.values, self.results_, strict=True):
+            m.alias(result, value)
 
 
 @irdl_op_definition
@@ -190,6 +214,10 @@ class Wgmma(HopperOp):
         if name not in w.functions:
             w.functions[name] = _wrapper(name, (n, k), (d, a, b), (ta, tb), from_registers)
         return name
+
+    def run(self, m: Actor) -> Steps:
+        """The instruction, on the accumulator's own registers."""
+        return m.wgmma(self)
 
 
 def _wrapper(

@@ -1,10 +1,11 @@
-"""Tiles in shared memory, the TMA engine, and global memory."""
+"""Tiles in shared memory and the TMA engine."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import ClassVar
 
+import numpy as np
 from xdsl.dialects.builtin import IntegerAttr, UnitAttr, i32
 from xdsl.ir import SSAValue
 from xdsl.irdl import (
@@ -21,8 +22,10 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from tawa.base.types import PtrType, byte_size
+from tawa.base.numerics import Array
+from tawa.base.types import byte_size
 from tawa.hopper.ops.core import HopperOp, number
+from tawa.hopper.ops.machine import Actor, Steps
 from tawa.hopper.text import (
     Writer,
     c_type,
@@ -54,6 +57,12 @@ class Slot(HopperOp):
         assert isinstance(self.ring.type, RingType)
         size = self.ring.type.tile.bytes
         w.let(self.tile, f"{w.name(self.ring)} + {w.name(self.index)} * {size}")
+
+    def run(self, m: Actor) -> None:
+        """The tile's address."""
+        assert isinstance(self.ring.type, RingType)
+        size = self.ring.type.tile.bytes
+        m.bind(self.tile, m.integer(self.ring) + m.integer(self.index) * size)
 
 
 @irdl_op_definition
@@ -95,6 +104,13 @@ class Subtile(HopperOp):
         text = f"{w.name(self.source)} + {w.name(self.row)} * {t.panel_bytes}"
         w.let(self.tile, f"{text} + {panel}" if panel else text)
 
+    def run(self, m: Actor) -> None:
+        """The window's address."""
+        t = self.source.type
+        assert isinstance(t, TileType)
+        panel = self.column.value.data // t.panel_columns * t.panel_stride
+        m.bind(self.tile, m.integer(self.source) + m.integer(self.row) * t.panel_bytes + panel)
+
 
 @irdl_op_definition
 class SubtileColumn(HopperOp):
@@ -118,6 +134,12 @@ class SubtileColumn(HopperOp):
         t = self.source.type
         assert isinstance(t, TileType)
         w.let(self.tile, f"{w.name(self.source)} + {w.name(self.panel)} * {t.panel_stride}")
+
+    def run(self, m: Actor) -> None:
+        """The window's address."""
+        t = self.source.type
+        assert isinstance(t, TileType)
+        m.bind(self.tile, m.integer(self.source) + m.integer(self.panel) * t.panel_stride)
 
 
 @irdl_op_definition
@@ -162,6 +184,13 @@ class TmaLoad(HopperOp):
         else:
             w.line(f"tma_load_multicast{head}, u16({w.name(self.ctas)}));")
 
+    def run(self, m: Actor) -> Steps:
+        """The instruction."""
+        barrier = m.integer(self.barrier) + m.integer(self.slot) * 8
+        where = [m.integer(c) for c in self.coordinates]
+        ctas = None if self.ctas is None else m.integer(self.ctas)
+        return m.tma_load(m.value(self.map), where, m.integer(self.tile), barrier, ctas)
+
 
 @irdl_op_definition
 class TmaStore(HopperOp):
@@ -192,6 +221,11 @@ class TmaStore(HopperOp):
         hint = "_evict_first" if self.evict_first else ""
         w.line(f"tma_store{hint}({w.name(self.map)}, {w.name(self.tile)}, {where});")
 
+    def run(self, m: Actor) -> Steps:
+        """The instruction."""
+        where = [m.integer(c) for c in self.coordinates]
+        return m.tma_store(m.value(self.map), where, m.integer(self.tile))
+
 
 @irdl_op_definition
 class BulkCommit(HopperOp):
@@ -203,6 +237,10 @@ class BulkCommit(HopperOp):
     def cuda(self, w: Writer) -> None:
         """One instruction."""
         w.line("bulk_commit();")
+
+    def run(self, m: Actor) -> None:
+        """The instruction."""
+        m.bulk_commit()
 
 
 @irdl_op_definition
@@ -220,6 +258,10 @@ class BulkWaitRead(HopperOp):
         """One instruction."""
         w.line(f"bulk_wait_read<{self.pending.value.data}>();")
 
+    def run(self, m: Actor) -> Steps:
+        """The instruction."""
+        return m.bulk_wait_read(self.pending.value.data)
+
 
 def _places(w: Writer, frag: FragType, tile: TileType, base: str) -> str:
     """The address expression of register `i` of a fragment in a tile."""
@@ -230,6 +272,17 @@ def _places(w: Writer, frag: FragType, tile: TileType, base: str) -> str:
     ]
     row, column = (["0", "0"] + parts)[-2:]
     return tile_address(tile, base, row, column)
+
+
+def _addresses(m: Actor, frag: FragType, tile: TileType, base: int) -> Array:
+    """The address of each register's element; registers of one access follow the first's."""
+    where = m.coordinates(frag.layout)
+    rank, count, size = where.shape[-1], _vector(frag, tile), byte_size(frag.element_type)
+    zero = np.zeros(where.shape[:2], np.int64)
+    row = where[..., rank - 2] if rank > 1 else zero
+    column = where[..., rank - 1] if rank else zero
+    first = base + tile.offsets(row, column)[:, ::count]
+    return (first[:, :, None] + np.arange(count) * size).reshape(zero.shape)
 
 
 def _vector(frag: FragType, tile: TileType) -> int:
@@ -267,6 +320,13 @@ class SharedStore(HopperOp):
                 address = _places(w, frag, tile, w.name(self.tile))
                 w.line(f"shared_store({address}, {type_}{{{{{values}}}}});")
 
+    def run(self, m: Actor) -> None:
+        """Each thread's registers, as wide as the C++ text writes them."""
+        frag, tile = self.value.type, self.tile.type
+        assert isinstance(frag, FragType) and isinstance(tile, TileType)
+        at = _addresses(m, frag, tile, m.integer(self.tile))
+        m.shared_store(at, m.fragment(self.value), frag.element_type, m.owners(frag.layout))
+
 
 @irdl_op_definition
 class SharedLoad(HopperOp):
@@ -292,6 +352,13 @@ class SharedLoad(HopperOp):
             w.line(f"const auto part = shared_load<{type_}>({address});")
             for j in range(count):
                 w.line(f"{name}[i + {j}] = part.values[{j}];")
+
+    def run(self, m: Actor) -> None:
+        """Each thread's registers, as wide as the C++ text reads them."""
+        frag, tile = self.value.type, self.tile.type
+        assert isinstance(frag, FragType) and isinstance(tile, TileType)
+        at = _addresses(m, frag, tile, m.integer(self.tile))
+        m.new_fragment(self.value, m.shared_load(at, frag.element_type))
 
 
 @irdl_op_definition
@@ -337,121 +404,24 @@ class Stmatrix(HopperOp):
             pairs = ", ".join(f"pair({at}{k}], {at}{k + 1}])" for k in (0, 2, 4, 6))
             w.line(f"stmatrix({address}, {pairs});")
 
-
-@irdl_op_definition
-class GlobalLoad(HopperOp):
-    """Each thread loads the elements its pointers name; masked-off addresses are not touched.
-
-    `vector` consecutive registers name consecutive, aligned elements with one mask value.
-    """
-
-    name: ClassVar[str] = "hopper.global_load"
-    pointers: SSAValue = operand_def(FragType)
-    mask: SSAValue | None = opt_operand_def(FragType)
-    other: SSAValue | None = opt_operand_def(FragType)
-    vector: IntegerAttr = prop_def(IntegerAttr)
-    value: SSAValue = result_def(FragType)
-    irdl_options = (AttrSizedOperandSegments(as_property=True),)
-
-    def __init__(
-        self, pointers: SSAValue, mask: SSAValue | None, other: SSAValue | None, vector: int
-    ):
-        frag = pointers.type
-        assert isinstance(frag, FragType) and isinstance(frag.element_type, PtrType)
-        super().__init__(
-            operands=[pointers, mask, other],
-            properties={"vector": number(vector)},
-            result_types=[frag.with_element_type(frag.element_type.pointee)],
-        )
-
-    def cuda(self, w: Writer) -> None:
-        """A loop over registers, `vector` at a time."""
-        frag = self.value.type
-        assert isinstance(frag, FragType)
-        count, name = self.vector.value.data, w.declare(self.value)
-        element = c_type(frag)
-        w.line("#pragma unroll")
-        with w.block(f"for (int i = 0; i < {frag.layout.registers}; i += {count})"):
-            for j in range(count):
-                other = f"{w.name(self.other)}[i + {j}]" if self.other else f"{element}{{}}"
-                w.line(f"{name}[i + {j}] = {other};")
-            with w.block(f"if ({w.name(self.mask)}[i])" if self.mask else ""):
-                type_ = f"Vector<{element}, {count}>"
-                at = f"{w.name(self.pointers)}[i]"
-                w.line(f"const auto part = *reinterpret_cast<const {type_}*>({at});")
-                for j in range(count):
-                    w.line(f"{name}[i + {j}] = part.values[{j}];")
-
-
-@irdl_op_definition
-class GlobalStore(HopperOp):
-    """Each thread stores the elements it holds (the first holder, of copies)."""
-
-    name: ClassVar[str] = "hopper.global_store"
-    pointers: SSAValue = operand_def(FragType)
-    value: SSAValue = operand_def(FragType)
-    mask: SSAValue | None = opt_operand_def(FragType)
-    vector: IntegerAttr = prop_def(IntegerAttr)
-    irdl_options = (AttrSizedOperandSegments(as_property=True),)
-
-    def __init__(self, pointers: SSAValue, value: SSAValue, mask: SSAValue | None, vector: int):
-        super().__init__(
-            operands=[pointers, value, mask], properties={"vector": number(vector)}
-        )
-
-    def cuda(self, w: Writer) -> None:
-        """A loop over registers, `vector` at a time."""
-        frag = self.value.type
-        assert isinstance(frag, FragType)
-        count, owner = self.vector.value.data, owner_condition(frag.layout)
-        with w.block(f"if ({owner})" if owner else ""):
-            w.line("#pragma unroll")
-            with w.block(f"for (int i = 0; i < {frag.layout.registers}; i += {count})"):
-                with w.block(f"if ({w.name(self.mask)}[i])" if self.mask else ""):
-                    values = ", ".join(f"{w.name(self.value)}[i + {j}]" for j in range(count))
-                    type_ = f"Vector<{c_type(frag)}, {count}>"
-                    at = f"{w.name(self.pointers)}[i]"
-                    w.line(f"*reinterpret_cast<{type_}*>({at}) = {type_}{{{{{values}}}}};")
-
-
-
-
-@irdl_op_definition
-class ScalarLoad(HopperOp):
-    """Load one element; every thread that runs the op gets it."""
-
-    name: ClassVar[str] = "hopper.scalar_load"
-    pointer: SSAValue = operand_def(PtrType)
-    value: SSAValue = result_def()
-    assembly_format = "$pointer attr-dict `:` type($pointer) `->` type($value)"
-
-    def __init__(self, pointer: SSAValue):
-        assert isinstance(pointer.type, PtrType)
-        super().__init__(operands=[pointer], result_types=[pointer.type.pointee])
-
-    def cuda(self, w: Writer) -> None:
-        """A dereference."""
-        w.let(self.value, f"*{w.name(self.pointer)}")
-
-
-@irdl_op_definition
-class ScalarStore(HopperOp):
-    """Store one element; run it in one thread."""
-
-    name: ClassVar[str] = "hopper.scalar_store"
-    pointer: SSAValue = operand_def(PtrType)
-    value: SSAValue = operand_def()
-    assembly_format = "$pointer `,` $value attr-dict `:` type($pointer) `,` type($value)"
-
-    def __init__(self, pointer: SSAValue, value: SSAValue):
-        super().__init__(operands=[pointer, value])
-
-    def cuda(self, w: Writer) -> None:
-        """An assignment."""
-        w.line(f"*{w.name(self.pointer)} = {w.name(self.value)};")
+    def run(self, m: Actor) -> None:
+        """Row `i` of matrix `k` goes where lane `8 k + i` says; lane `t` holds 2 of its row `t / 4`."""
+        frag, tile = self.value.type, self.tile.type
+        assert isinstance(frag, FragType) and isinstance(tile, TileType)
+        count, first = tile.columns.data // 16, self.first_register.value.data
+        values = m.fragment(self.value)[:, first : first + 8 * count]
+        lane, warp = np.arange(m.threads) % 32, np.arange(m.threads) // 32 + m.first_thread // 32
+        k, i = np.arange(4), lane // 4
+        source = (8 * k[None, :] + i[:, None])[:, None, :]
+        row = (warp % 4 * 16)[:, None, None] + source % 16
+        column = np.arange(count)[None, :, None] * 16 + source // 16 * 8
+        rows = m.integer(self.tile) + tile.offsets(row, column)
+        pair = rows[..., None] + lane[:, None, None, None] % 4 * 4 + np.array([0, 2])
+        everyone = np.ones(m.threads, bool)
+        m.shared_store(pair.reshape(values.shape), values, frag.element_type, everyone)
 
 
 MEMORY: Sequence[type[HopperOp]] = (
     Slot, Subtile, SubtileColumn, TmaLoad, TmaStore, BulkCommit, BulkWaitRead, SharedStore, SharedLoad,
-    Stmatrix, GlobalLoad, GlobalStore, ScalarLoad, ScalarStore,
+    Stmatrix,
 )  # fmt: skip

@@ -20,6 +20,7 @@ from xdsl.traits import NoTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from tawa.hopper.ops.core import HopperOp, number
+from tawa.hopper.ops.machine import Actor, Steps
 from tawa.hopper.text import Writer
 from tawa.hopper.types import BarrierType, RingType, TensorMapType
 
@@ -88,6 +89,10 @@ class Role(HopperOp):
             with w.block(f"if (threadIdx.x == {first * 32})" if self.single else ""):
                 w.region(self.body)
 
+    def run(self, m: Actor) -> Steps:
+        """The actors of its warps run the region."""
+        return m.role(self)
+
 
 @irdl_op_definition
 class OneThread(HopperOp):
@@ -116,6 +121,10 @@ class OneThread(HopperOp):
         with w.block(f"if ({self.CONDITIONS[self.scope.data]})"):
             w.region(self.body)
 
+    def run(self, m: Actor) -> Steps:
+        """The region, in the actor that holds the thread."""
+        return m.one_thread(self.scope.data, self.body)
+
 
 @irdl_op_definition
 class Ring(HopperOp):
@@ -133,6 +142,10 @@ class Ring(HopperOp):
     def cuda(self, w: Writer) -> None:
         """The address of the first tile."""
         w.let(self.ring, f"smem + {self.offset.value.data}")
+
+    def run(self, m: Actor) -> None:
+        """The offset: shared memory starts at address 0."""
+        m.bind(self.ring, self.offset.value.data)
 
 
 @irdl_op_definition
@@ -155,6 +168,10 @@ class Barriers(HopperOp):
     def cuda(self, w: Writer) -> None:
         """The address of the first barrier."""
         w.let(self.barrier, f"smem + {self.offset.value.data}")
+
+    def run(self, m: Actor) -> None:
+        """The offset: shared memory starts at address 0."""
+        m.bind(self.barrier, self.offset.value.data)
 
 
 class _Place(HopperOp):
@@ -180,6 +197,10 @@ class TeamIndex(_Place):
     name: ClassVar[str] = "hopper.team_index"
     TEXT: ClassVar[str] = "team"
 
+    def run(self, m: Actor) -> None:
+        """The actor's team."""
+        m.bind(self.result, m.team)
+
 
 @irdl_op_definition
 class GroupIndex(_Place):
@@ -188,6 +209,10 @@ class GroupIndex(_Place):
     name: ClassVar[str] = "hopper.group_index"
     TEXT: ClassVar[str] = "warp / 4"
 
+    def run(self, m: Actor) -> None:
+        """Groups of 128 threads before the actor's."""
+        m.bind(self.result, m.first_thread // 128)
+
 
 @irdl_op_definition
 class ClusterRank(_Place):
@@ -195,6 +220,10 @@ class ClusterRank(_Place):
 
     name: ClassVar[str] = "hopper.cluster_rank"
     TEXT: ClassVar[str] = "cluster_rank()"
+
+    def run(self, m: Actor) -> None:
+        """The CTA's rank."""
+        m.bind(self.result, m.rank)
 
 
 class _Axis(HopperOp):
@@ -221,6 +250,10 @@ class BlockId(_Axis):
     name: ClassVar[str] = "hopper.block_id"
     TEXT: ClassVar[str] = "blockIdx"
 
+    def run(self, m: Actor) -> None:
+        """The CTA's index."""
+        m.bind(self.result, m.block[self.axis.value.data])
+
 
 @irdl_op_definition
 class NumBlocks(_Axis):
@@ -228,6 +261,10 @@ class NumBlocks(_Axis):
 
     name: ClassVar[str] = "hopper.num_blocks"
     TEXT: ClassVar[str] = "gridDim"
+
+    def run(self, m: Actor) -> None:
+        """The grid's size."""
+        m.bind(self.result, m.grid[self.axis.value.data])
 
 
 @irdl_op_definition
@@ -244,6 +281,9 @@ class PrefetchTensorMap(HopperOp):
     def cuda(self, w: Writer) -> None:
         """One instruction."""
         w.line(f"prefetch_tensormap({w.name(self.map)});")
+
+    def run(self, m: Actor) -> None:
+        """Nothing: a hint."""
 
 
 STRUCTURE: Sequence[type[HopperOp]] = (

@@ -16,6 +16,7 @@ from xdsl.irdl import (
 )
 
 from tawa.hopper.ops.core import HopperOp, number
+from tawa.hopper.ops.machine import Actor, Steps
 from tawa.hopper.text import Writer
 from tawa.hopper.types import BarrierType
 
@@ -23,6 +24,11 @@ from tawa.hopper.types import BarrierType
 def barrier_at(w: Writer, barrier: SSAValue, slot: SSAValue) -> str:
     """The address of one slot's mbarrier."""
     return f"{w.name(barrier)} + {w.name(slot)} * 8"
+
+
+def barrier_address(m: Actor, barrier: SSAValue, slot: SSAValue) -> int:
+    """The address of one slot's mbarrier, of an actor."""
+    return m.integer(barrier) + m.integer(slot) * 8
 
 
 @irdl_op_definition
@@ -44,6 +50,13 @@ class MbarrierInit(HopperOp):
         name = w.name(self.barrier)
         w.line(f"for (int s = 0; s < {slots}; ++s) mbarrier_init({name} + s * 8, {count});")
 
+    def run(self, m: Actor) -> None:
+        """Each slot's mbarrier."""
+        assert isinstance(self.barrier.type, BarrierType)
+        first = m.integer(self.barrier)
+        for slot in range(self.barrier.type.slots.data):
+            m.mbarrier_init(first + slot * 8, self.arrivals.value.data)
+
 
 class _Plain(HopperOp):
     """An instruction without operands."""
@@ -63,6 +76,10 @@ class FenceBarrierInit(_Plain):
     name: ClassVar[str] = "hopper.fence_barrier_init"
     TEXT: ClassVar[str] = "fence_barrier_init();"
 
+    def run(self, m: Actor) -> None:
+        """The instruction."""
+        m.fence_barrier_init()
+
 
 @irdl_op_definition
 class FenceProxyAsync(_Plain):
@@ -70,6 +87,10 @@ class FenceProxyAsync(_Plain):
 
     name: ClassVar[str] = "hopper.fence_proxy_async"
     TEXT: ClassVar[str] = "fence_proxy_async();"
+
+    def run(self, m: Actor) -> None:
+        """The instruction."""
+        m.fence_proxy_async()
 
 
 @irdl_op_definition
@@ -79,6 +100,10 @@ class CtaSync(_Plain):
     name: ClassVar[str] = "hopper.cta_sync"
     TEXT: ClassVar[str] = "__syncthreads();"
 
+    def run(self, m: Actor) -> Steps:
+        """The instruction."""
+        return m.cta_sync()
+
 
 @irdl_op_definition
 class ClusterSync(_Plain):
@@ -86,6 +111,10 @@ class ClusterSync(_Plain):
 
     name: ClassVar[str] = "hopper.cluster_sync"
     TEXT: ClassVar[str] = "cluster_sync();"
+
+    def run(self, m: Actor) -> Steps:
+        """The instruction."""
+        return m.cluster_sync()
 
 
 @irdl_op_definition
@@ -106,6 +135,11 @@ class MbarrierExpect(HopperOp):
         at = barrier_at(w, self.barrier, self.slot)
         w.line(f"mbarrier_expect({at}, {self.bytes.value.data});")
 
+    def run(self, m: Actor) -> Steps:
+        """The instruction."""
+        at = barrier_address(m, self.barrier, self.slot)
+        return m.mbarrier_expect(at, self.bytes.value.data)
+
 
 @irdl_op_definition
 class MbarrierWait(HopperOp):
@@ -124,6 +158,11 @@ class MbarrierWait(HopperOp):
         """A loop around try_wait."""
         at = barrier_at(w, self.barrier, self.slot)
         w.line(f"mbarrier_wait({at}, {w.name(self.parity)});")
+
+    def run(self, m: Actor) -> Steps:
+        """The instruction."""
+        at = barrier_address(m, self.barrier, self.slot)
+        return m.mbarrier_wait(at, m.integer(self.parity))
 
 
 @irdl_op_definition
@@ -147,6 +186,11 @@ class MbarrierArrive(HopperOp):
             w.line(f"mbarrier_arrive({at});")
         else:
             w.line(f"mbarrier_arrive_remote({at}, {w.name(self.cta)});")
+
+    def run(self, m: Actor) -> Steps:
+        """The instruction."""
+        at = barrier_address(m, self.barrier, self.slot)
+        return m.mbarrier_arrive(at, None if self.cta is None else m.integer(self.cta))
 
 
 class _Named(HopperOp):
@@ -172,6 +216,10 @@ class NamedBarrierSync(_Named):
     name: ClassVar[str] = "hopper.named_barrier_sync"
     TEXT: ClassVar[str] = "named_barrier_sync"
 
+    def run(self, m: Actor) -> Steps:
+        """The instruction."""
+        return m.named_barrier(m.integer(self.barrier), self.threads.value.data, wait=True)
+
 
 @irdl_op_definition
 class NamedBarrierArrive(_Named):
@@ -179,6 +227,10 @@ class NamedBarrierArrive(_Named):
 
     name: ClassVar[str] = "hopper.named_barrier_arrive"
     TEXT: ClassVar[str] = "named_barrier_arrive"
+
+    def run(self, m: Actor) -> Steps:
+        """The instruction."""
+        return m.named_barrier(m.integer(self.barrier), self.threads.value.data, wait=False)
 
 
 SYNC: Sequence[type[HopperOp]] = (
