@@ -171,6 +171,20 @@ def test_links_lead_somewhere():
     assert broken == []
 
 
+def test_make_targets_exist():
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.M))
+    named = {
+        target for path in DOCUMENTS for target in re.findall(r"\bmake ([a-z-]+)", _code(path))
+    }
+    assert {"demo", "test"} <= named <= targets
+
+
+def _code(path: Path) -> str:
+    """What stands in code blocks and between backquotes in a document."""
+    text = path.read_text()
+    return "\n".join([block.text for block in blocks(text)] + re.findall(r"`([^`\n]+)`", text))
+
+
 # The check is seen to fail.
 
 
