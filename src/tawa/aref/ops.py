@@ -187,6 +187,58 @@ class TeamIndex(ArefOp):
         super().__init__(result_types=[i32])
 
 
+class _Cta(ArefOp):
+    """An i32 about the launch's CTAs."""
+
+    result: SSAValue = result_def(i32)
+    traits = traits_def(Pure())
+    assembly_format = "attr-dict"
+
+    def __init__(self) -> None:
+        super().__init__(result_types=[i32])
+
+
+@irdl_op_definition
+class CtaIndex(_Cta):
+    """The CTA's index along x: where a persistent kernel's loop over programs starts."""
+
+    name: ClassVar[str] = "aref.cta_index"
+
+
+@irdl_op_definition
+class CtaCount(_Cta):
+    """CTAs along x: the step of a persistent kernel's loop over programs."""
+
+    name: ClassVar[str] = "aref.cta_count"
+
+
+@irdl_op_definition
+class ZeroUnless(ArefOp):
+    """The accumulator if the condition holds, else zeros: it may never have been written."""
+
+    name: ClassVar[str] = "aref.zero_unless"
+    condition: SSAValue = operand_def(i1)
+    value: SSAValue = operand_def(base(TensorType))
+    result: SSAValue = result_def(base(TensorType))
+    assembly_format = "$condition `,` $value attr-dict `:` type($value) `->` type($result)"
+
+    def __init__(self, condition: SSAValue, value: SSAValue):
+        super().__init__(operands=[condition, value], result_types=[value.type])
+
+
+@irdl_op_definition
+class Unset(ArefOp):
+    """A tile that has no value yet; only a dot that does not accumulate may take it."""
+
+    name: ClassVar[str] = "aref.unset"
+    result: SSAValue = result_def(base(TensorType))
+    traits = traits_def(Pure())
+    assembly_format = "attr-dict `:` type($result)"
+
+    def __init__(self, type_: Attribute):
+        super().__init__(result_types=[type_])
+
+
 @irdl_op_definition
 class Start(ArefOp):
     """A cursor at the first slot."""
@@ -202,18 +254,17 @@ class Start(ArefOp):
 
 @irdl_op_definition
 class Advance(ArefOp):
-    """Move a cursor of a ring on by `count` slots."""
+    """Move a cursor of a ring on by `count` slots (0 or more)."""
 
     name: ClassVar[str] = "aref.advance"
     ref: SSAValue = operand_def(RefType)
-    cursor: SSAValue = operand_def(CursorType)
     count: SSAValue = operand_def(i32)
+    cursor: SSAValue | None = opt_operand_def(CursorType)
     result: SSAValue = result_def(CursorType)
-    traits = traits_def(Pure())
-    assembly_format = "$ref `,` $cursor `by` $count attr-dict `:` type($ref)"
+    assembly_format = "$ref `by` $count (`at` $cursor^)? attr-dict `:` type($ref)"
 
-    def __init__(self, ref: SSAValue, cursor: SSAValue, count: SSAValue):
-        super().__init__(operands=[ref, cursor, count], result_types=[CursorType()])
+    def __init__(self, ref: SSAValue, count: SSAValue, cursor: SSAValue | None = None):
+        super().__init__(operands=[ref, count, cursor], result_types=[CursorType()])
 
 
 class _Enter(ArefOp):
@@ -380,6 +431,20 @@ class ViewRead(ArefOp):
 
 
 @irdl_op_definition
+class Stage(ArefOp):
+    """Copy a computed tile to shared memory, where a matrix instruction can read it."""
+
+    name: ClassVar[str] = "aref.stage"
+    value: SSAValue = operand_def(base(TensorType))
+    view: SSAValue = result_def(ViewType)
+    assembly_format = "$value attr-dict `:` type($value) `->` type($view)"
+
+    def __init__(self, value: SSAValue):
+        assert isinstance(value.type, TensorType)
+        super().__init__(operands=[value], result_types=[ViewType(value.type)])
+
+
+@irdl_op_definition
 class DotIssue(ArefOp):
     """Start `accumulator + a @ b`; the result may be read after `dot_wait`, or be accumulated into.
 
@@ -458,7 +523,7 @@ class TurnPass(_Turn):
 
 
 OPS: tuple[type[ArefOp], ...] = (
-    Create, WarpGroup, TeamIndex, Start, Advance, PutEnter, PutExit, GetEnter, Consumed, NoToken,
-    LoadInto, ViewTrans, ViewReshape, ViewRead, DotIssue, DotWait, TurnWait, TurnPass,
+    Create, WarpGroup, TeamIndex, CtaIndex, CtaCount, ZeroUnless, Unset, Start, Advance, PutEnter, PutExit, GetEnter, Consumed, NoToken,
+    LoadInto, ViewTrans, ViewReshape, ViewRead, Stage, DotIssue, DotWait, TurnWait, TurnPass,
 )  # fmt: skip
 AREF = Dialect("aref", list(OPS), [RefType, ViewType, CursorType, TokenType])

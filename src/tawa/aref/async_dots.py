@@ -1,0 +1,359 @@
+"""Matrix products become asynchronous: issued, waited for, and their slots returned afterwards.
+
+A product whose accumulator is only carried round its loop stays in flight over the back-edge: `depth`
+iterations' products remain unfinished (P), and iteration k returns the slot of iteration k - P, whose
+reader has then completed. Every other product is waited for before its value is used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from xdsl.dialects import arith, scf
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, ModuleOp, i1
+from xdsl.ir import Block, Operation, OpResult, SSAValue
+
+from tawa.aref.ops import (
+    Consumed,
+    DotIssue,
+    DotWait,
+    GetEnter,
+    NoToken,
+    Stage,
+    Unset,
+    ViewRead,
+    ViewReshape,
+    ViewTrans,
+    WarpGroup,
+    ZeroUnless,
+)
+from tawa.base.elementwise import Map
+from tawa.base.loops import carry, extend_yield, terminator
+from tawa.base.options import Options
+from tawa.base.remarks import Remarks
+from tawa.base.spans import copy_span, span_of
+from tawa.base.types import byte_size, element_of, shape_of
+from tawa.tile.ops import Dot, Reshape, Splat, Trans
+
+
+def view_of(value: SSAValue, before: Operation) -> SSAValue | None:
+    """The view that a tile is read from, transposed and reshaped as the value is; None if none."""
+    owner = value.owner
+    if isinstance(owner, ViewRead):
+        return owner.view
+    block = before.parent
+    if isinstance(owner, Trans) and owner.permutation == (1, 0):
+        source = view_of(owner.value, before)
+        new = ViewTrans(source) if source else None
+    elif isinstance(owner, Reshape) and _only_units(owner):
+        source = view_of(owner.value, before)
+        new = ViewReshape(source, owner.result.type) if source else None  # pyright: ignore[reportArgumentType]
+    else:
+        return None
+    if new is None or block is None:
+        return None
+    block.insert_op_before(new, before)
+    new.result.name_hint = value.name_hint
+    return new.result
+
+
+def _only_units(op: Reshape) -> bool:
+    old, new = ([e for e in shape_of(v.type) if e != 1] for v in (op.value, op.result))
+    return old == new
+
+
+def is_zero(value: SSAValue) -> bool:
+    """Whether a tile is a splat of the constant zero."""
+    owner = value.owner
+    scalar = owner.value.owner if isinstance(owner, Splat) else None
+    if not isinstance(scalar, arith.ConstantOp):
+        return False
+    constant = scalar.value
+    return isinstance(constant, IntegerAttr | FloatAttr) and constant.value.data == 0
+
+
+def from_products(value: SSAValue) -> bool:
+    """Whether a computed tile already lies in registers as matrix products leave them."""
+    seen: set[SSAValue] = set()
+    work = [value]
+    while work:
+        v = work.pop()
+        if v in seen or not shape_of(v.type):
+            continue
+        seen.add(v)
+        if isinstance(v, OpResult):
+            if isinstance(v.op, Dot | DotIssue | DotWait):
+                return True
+            if not v.op.regions:
+                work += v.op.operands
+    return False
+
+
+@dataclass
+class Chain:
+    """Products of one loop body that accumulate into one carried value, one after the other."""
+
+    index: int
+    dots: list[Dot] = field(default_factory=list[Dot])
+
+
+def find_chains(block: Block) -> list[Chain] | None:
+    """The chains of a loop body if they hold all of its products, else None."""
+    loop = block.parent_op()
+    if not isinstance(loop, scf.ForOp):
+        return None
+    chains: list[Chain] = []
+    last = terminator(block)
+    for i, argument in enumerate(block.args[1:]):
+        chain, value = Chain(i), argument
+        while value.has_one_use():
+            use = next(iter(value.uses))
+            if not (isinstance(use.operation, Dot) and use.index == 2 and use.operation.parent is block):
+                break
+            chain.dots.append(use.operation)
+            value = use.operation.result
+        if chain.dots and value is last.operands[i] and value.has_one_use():
+            chains.append(chain)
+    inside = [op for op in block.walk() if isinstance(op, Dot)]
+    return chains if inside and len(inside) == sum(len(c.dots) for c in chains) else None
+
+
+@dataclass(frozen=True)
+class AsyncDots:
+    """`tile.dot` -> `aref.dot_issue` and `aref.dot_wait`."""
+
+    options: Options
+    remarks: Remarks
+    name: ClassVar[str] = "async-dots"
+
+    def apply(self, module: ModuleOp) -> None:
+        """Rewrite every warp group of the module."""
+        for group in [op for op in module.walk() if isinstance(op, WarpGroup)]:
+            blocks = {op.parent: None for op in group.walk() if isinstance(op, Dot)}
+            for block in blocks:
+                assert block is not None
+                chains = find_chains(block)
+                if chains:
+                    self._in_flight(block, chains)
+                else:
+                    self._waited(block)
+            _drop_unread(group)
+
+    def _issue(self, dot: Dot, accumulate: SSAValue | None) -> DotIssue:
+        block = dot.parent
+        assert block is not None
+        a = view_of(dot.a, dot)
+        if a is None:
+            a = dot.a
+            keep = byte_size(element_of(a.type)) == 2 and from_products(a)
+            a = a if keep else self._stage(a, dot)
+        b = view_of(dot.b, dot) or self._stage(dot.b, dot)
+        new = DotIssue((a, b, dot.acc), accumulate, dot.precision)
+        new.result.name_hint = dot.result.name_hint
+        copy_span(dot, [new])
+        block.insert_op_before(new, dot)
+        dot.result.replace_all_uses_with(new.result)
+        dot.detach()
+        dot.erase()
+        return new
+
+    def _stage(self, value: SSAValue, before: Operation) -> SSAValue:
+        block = before.parent
+        assert block is not None
+        owner = value.owner
+        if isinstance(owner, Trans) and owner.permutation == (1, 0):
+            turned = ViewTrans(self._stage(owner.value, before))
+            block.insert_op_before(turned, before)
+            return turned.result
+        new = Stage(value)
+        copy_span(before, [new])
+        new.view.name_hint = value.name_hint
+        block.insert_op_before(new, before)
+        return new.view
+
+    def _in_flight(self, block: Block, chains: list[Chain]) -> None:
+        loop = block.parent_op()
+        assert isinstance(loop, scf.ForOp)
+        depth = 1 if self.options.mma_depth is None else self.options.mma_depth
+        first = {chain.dots[0] for chain in chains}
+        started = Map("cmpi_ne", [block.args[0], loop.lb])
+        started.result.name_hint = "accumulate"
+        inits = {c.index: _unset(loop, c.index) for c in chains}
+        assert block.first_op is not None
+        block.insert_op_before(started, block.first_op)
+        issued: list[DotIssue] = []
+        for op in list(block.ops):
+            if isinstance(op, Dot):
+                flag = op in first and inits[next(c.index for c in chains if op in c.dots)]
+                issued.append(self._issue(op, started.result if flag else None))
+        gets = _slots_of(issued)
+        end = issued[-1]
+        if depth == 0:
+            self._drain_inside(block, end, gets)
+        else:
+            loop = self._lag(loop, end, gets, depth, len(issued))
+        where = span_of(issued[0])
+        self.remarks.say(
+            self.name, f"{depth} iteration(s) of matrix products in flight ({where or 'loop'})"
+        )
+        _after_loop(loop, [c.index for c in chains], inits, depth)
+
+    def _drain_inside(self, block: Block, end: Operation, gets: list[GetEnter]) -> None:
+        last = terminator(block)
+        values = [v for v in last.operands if isinstance(v.owner, DotIssue)]
+        wait = DotWait(0, values)
+        block.insert_op_after(wait, end)
+        for old, new in zip(values, wait.results_, strict=True):
+            new.name_hint = old.name_hint
+            for i, operand in enumerate(last.operands):
+                if operand is old:
+                    last.operands[i] = new
+        _move_consumed(gets, wait)
+
+    def _lag(
+        self, loop: scf.ForOp, end: Operation, gets: list[GetEnter], depth: int, products: int
+    ) -> scf.ForOp:
+        block = loop.body.block
+        outer = loop.parent
+        assert outer is not None
+        none = NoToken()
+        outer.insert_op_before(none, loop)
+        none.token.name_hint = "previous"
+        new, arguments, results = carry(loop, [none.token] * (depth * len(gets)))
+        wait = DotWait(depth * products)
+        tail: list[Operation] = [wait]
+        passed: list[SSAValue] = []
+        after: list[Operation] = [DotWait(0)]
+        for g, get in enumerate(gets):
+            _erase_consumed(get)
+            old = arguments[g * depth : (g + 1) * depth]
+            tail.append(Consumed(get.ref, old[0], "wgmma"))
+            passed += [*old[1:], get.token]
+            left = results[g * depth : (g + 1) * depth]
+            after += [Consumed(get.ref, token, "wgmma") for token in left]
+        block.insert_ops_after(tail, end)
+        extend_yield(block, passed)
+        outer.insert_ops_after(after, new)
+        return new
+
+    def _waited(self, block: Block) -> None:
+        """Issue and wait: the value is used in the same iteration."""
+        loop = block.parent_op()
+        if isinstance(loop, scf.ForOp) and loop.parent is not None:
+            # A fill before a loop that also touches the accumulator by ordinary code must be closed
+            # by a wait, or ptxas takes the registers for those of an open group (C7517).
+            loop.parent.insert_op_before(DotWait(0), loop)
+        for op in list(block.ops):
+            if not isinstance(op, Dot):
+                continue
+            flag: SSAValue | None = None
+            if is_zero(op.acc):
+                false = arith.ConstantOp(IntegerAttr(0, i1))
+                unset = Unset(op.acc.type)
+                block.insert_ops_before([false, unset], op)
+                op.operands[2] = unset.result
+                flag = false.result
+            issue = self._issue(op, flag)
+            uses = list(issue.result.uses)
+            wait = DotWait(0, [issue.result])
+            block.insert_op_after(wait, issue)
+            wait.results_[0].name_hint = issue.result.name_hint
+            for use in uses:
+                use.operation.operands[use.index] = wait.results_[0]
+            _move_consumed(_slots_of([issue]), wait)
+
+
+def _unset(loop: scf.ForOp, index: int) -> bool:
+    """Replace a zero start value by an unset one; returns whether it was zero."""
+    init = loop.iter_args[index]
+    if not is_zero(init):
+        return False
+    unset = Unset(init.type)
+    unset.result.name_hint = init.name_hint
+    assert loop.parent is not None
+    loop.parent.insert_op_before(unset, loop)
+    loop.operands[3 + index] = unset.result
+    return True
+
+
+def _slots_of(issued: list[DotIssue]) -> list[GetEnter]:
+    """The gets, in the dots' own block, whose slots only the dots read."""
+    found: dict[GetEnter, None] = {}
+    for dot in issued:
+        for operand in (dot.a, dot.b):
+            value = operand
+            while isinstance(value.owner, ViewTrans | ViewReshape):
+                value = value.owner.view
+            get = value.owner
+            if isinstance(get, GetEnter) and get.parent is dot.parent:
+                found[get] = None
+    return list(found)
+
+
+def _consumed_of(get: GetEnter) -> list[Consumed]:
+    return [use.operation for use in get.token.uses if isinstance(use.operation, Consumed)]
+
+
+def _erase_consumed(get: GetEnter) -> None:
+    for op in _consumed_of(get):
+        op.detach()
+        op.erase()
+
+
+def _move_consumed(gets: list[GetEnter], wait: DotWait) -> None:
+    """Return slots only after the wait, naming wgmma, where nothing reads them later."""
+    block = wait.parent
+    assert block is not None
+    place: Operation = wait
+    for get in gets:
+        for op in _consumed_of(get):
+            if op.parent is block:
+                later = block.get_operation_index(op) > block.get_operation_index(wait)
+                new = Consumed(get.ref, get.token, "wgmma")
+                copy_span(op, [new])
+                if later:
+                    block.insert_op_before(new, op)
+                else:
+                    block.insert_op_after(new, place)
+                    place = new
+                op.detach()
+                op.erase()
+
+
+def _after_loop(loop: scf.ForOp, indices: list[int], inits: dict[int, bool], depth: int) -> None:
+    """Give the loop's results out only after the last wait, and zeros if it never ran."""
+    outer = loop.parent
+    assert outer is not None
+    place: Operation = loop
+    following = loop.next_op
+    results = [loop.results[i] for i in indices]
+    uses = [list(r.uses) for r in results]
+    if depth and isinstance(following, DotWait):
+        following.detach()
+        following.erase()
+    wait = DotWait(0, results) if depth else None
+    if wait is not None:
+        outer.insert_op_after(wait, loop)
+        place = wait
+    for n, index in enumerate(indices):
+        value: SSAValue = wait.results_[n] if wait is not None else results[n]
+        if inits[index]:
+            ran = Map("cmpi_slt", [loop.lb, loop.ub])
+            ran.result.name_hint = "ran"
+            final = ZeroUnless(ran.result, value)
+            outer.insert_ops_after([ran, final], place)
+            place, value = final, final.result
+        value.name_hint = results[n].name_hint
+        for use in uses[n]:
+            use.operation.operands[use.index] = value
+
+
+def _drop_unread(group: WarpGroup) -> None:
+    """Remove reads, transposes and reshapes that nothing uses any more."""
+    for op in reversed([op for op in group.walk() if isinstance(op, ViewRead | Trans | Reshape | Splat)]):
+        if not any(True for _ in op.results[0].uses):
+            op.detach()
+            op.erase()
+
+

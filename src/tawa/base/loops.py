@@ -1,0 +1,237 @@
+"""Structured control flow: values carried through loops and branches, and removal of what is not needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from xdsl.dialects import scf
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, Region, SSAValue
+
+
+def terminator(block: Block) -> Operation:
+    """The last op of a block that has one."""
+    assert block.last_op is not None
+    return block.last_op
+
+
+def _replace(old: Operation, new: Operation) -> None:
+    """Put `new` in the place of `old`, whose results are the first of `new`'s."""
+    block = old.parent
+    assert block is not None
+    new.attributes |= old.attributes
+    block.insert_op_before(new, old)
+    for before, after in zip(old.results, new.results, strict=False):
+        after.name_hint = before.name_hint
+        before.replace_all_uses_with(after)
+    old.detach()
+    old.erase()
+
+
+def extend_yield(block: Block, values: Sequence[SSAValue]) -> None:
+    """Let the block's `scf.yield` pass on more values."""
+    old = terminator(block)
+    new = scf.YieldOp(*old.operands, *values)
+    block.insert_op_before(new, old)
+    old.detach()
+    old.erase()
+
+
+def carry(
+    loop: scf.ForOp, inits: Sequence[SSAValue]
+) -> tuple[scf.ForOp, list[BlockArgument], list[OpResult]]:
+    """Carry more values through a loop; the caller extends its yield by the new values.
+
+    Returns the loop that replaces `loop`, its new block arguments and its new results.
+    """
+    region = loop.detach_region(loop.body)
+    block = region.block
+    arguments = [block.insert_arg(v.type, len(block.args)) for v in inits]
+    for argument, init in zip(arguments, inits, strict=True):
+        argument.name_hint = init.name_hint
+    count = len(loop.results)
+    new = scf.ForOp(loop.lb, loop.ub, loop.step, [*loop.iter_args, *inits], region)
+    _replace(loop, new)
+    return new, arguments, list(new.results[count:])
+
+
+def carry_if(branch: scf.IfOp, types: Sequence[Attribute]) -> tuple[scf.IfOp, list[OpResult]]:
+    """Give a branch more results; the caller extends the yields of both its regions."""
+    regions = [branch.detach_region(r) for r in list(branch.regions)]
+    if not regions[1].blocks:
+        regions[1].add_block(Block([scf.YieldOp()]))
+    count = len(branch.results)
+    old = [r.type for r in branch.results]
+    new = scf.IfOp(branch.cond, [*old, *types], regions[0], regions[1])
+    _replace(branch, new)
+    return new, list(new.results[count:])
+
+
+def carry_while(
+    loop: scf.WhileOp, inits: Sequence[SSAValue]
+) -> tuple[scf.WhileOp, list[BlockArgument], list[BlockArgument], list[OpResult]]:
+    """Carry more values through a `while`; the caller extends the condition's and the yield's operands.
+
+    Returns the new loop, its new arguments before and after the condition, and its new results.
+    """
+    before, after = (loop.detach_region(r) for r in list(loop.regions))
+    types = [v.type for v in inits]
+    first = [before.block.insert_arg(t, len(before.block.args)) for t in types]
+    second = [after.block.insert_arg(t, len(after.block.args)) for t in types]
+    count = len(loop.results)
+    old = [r.type for r in loop.results]
+    new = scf.WhileOp([*loop.arguments, *inits], [*old, *types], before, after)
+    _replace(loop, new)
+    return new, first, second, list(new.results[count:])
+
+
+def extend_condition(block: Block, values: Sequence[SSAValue]) -> None:
+    """Let the block's `scf.condition` pass on more values."""
+    old = terminator(block)
+    new = scf.ConditionOp(old.operands[0], *old.operands[1:], *values)
+    block.insert_op_before(new, old)
+    old.detach()
+    old.erase()
+
+
+class _Marks:
+    """What the roots need: ops, and which values of loops and branches."""
+
+    def __init__(self, top: Block) -> None:
+        self.top = top
+        self.ops: set[Operation] = set()
+        self.values: set[SSAValue] = set()
+        self.work: list[SSAValue] = []
+
+    def op(self, op: Operation) -> None:
+        """An op is needed, and so are the ops around it and its operands."""
+        if op in self.ops:
+            return
+        self.ops.add(op)
+        parent = op.parent_op()
+        if parent is not None and op.parent is not self.top:
+            self.op(parent)
+        if isinstance(op, scf.ForOp):
+            self.work += [op.lb, op.ub, op.step]
+        elif isinstance(op, scf.IfOp):
+            self.work.append(op.cond)
+        elif isinstance(op, scf.WhileOp):
+            self.work += [*op.arguments, *terminator(op.before_region.block).operands]
+            self.work += [*terminator(op.after_region.block).operands, *op.results]
+        else:
+            self.work += op.operands
+
+    def value(self, value: SSAValue) -> None:
+        """A value is needed: its op, or its way through a loop or branch."""
+        if value in self.values:
+            return
+        self.values.add(value)
+        if isinstance(value, BlockArgument):
+            parent = value.block.parent_op()
+            if isinstance(parent, scf.ForOp) and value.index > 0:
+                self._carried(parent, value.index - 1)
+            return
+        owner = value.owner
+        assert isinstance(owner, Operation)
+        self.op(owner)
+        assert isinstance(value, OpResult)
+        if isinstance(owner, scf.ForOp):
+            self._carried(owner, value.index)
+        elif isinstance(owner, scf.IfOp):
+            for region in owner.regions:
+                self.work.append(terminator(region.block).operands[value.index])
+
+    def _carried(self, loop: scf.ForOp, index: int) -> None:
+        block = loop.body.block
+        self.work += [loop.iter_args[index], terminator(block).operands[index]]
+        self.work += [block.args[index + 1], loop.results[index]]
+
+    def run(self) -> None:
+        """Follow values until nothing new is needed."""
+        while self.work:
+            self.value(self.work.pop())
+
+
+def prune(top: Block, is_root: Callable[[Operation], bool]) -> None:
+    """Erase every op of a block (nested ones too) that no root needs."""
+    marks = _Marks(top)
+    for op in top.walk():
+        if is_root(op):
+            marks.op(op)
+    marks.run()
+    _sweep(top, marks)
+
+
+def _sweep(block: Block, marks: _Marks) -> None:
+    for op in reversed(list(block.ops)):
+        if isinstance(op, scf.YieldOp | scf.ConditionOp):
+            continue
+        if op not in marks.ops:
+            _erase(op)
+            continue
+        if isinstance(op, scf.ForOp):
+            op = _sweep_for(op, marks)
+        elif isinstance(op, scf.IfOp):
+            op = _sweep_if(op, marks)
+        for region in op.regions:
+            for inner in region.blocks:
+                _sweep(inner, marks)
+
+
+def _erase(op: Operation) -> None:
+    op.detach()
+    op.drop_all_references()
+    op.erase(safe_erase=False)
+
+
+def _keep_operands(block: Block, keep: Iterable[int]) -> None:
+    old = terminator(block)
+    new = scf.YieldOp(*(old.operands[i] for i in keep))
+    block.insert_op_before(new, old)
+    _erase(old)
+
+
+def _swap(old: Operation, new: Operation, keep: Sequence[int], marks: _Marks) -> None:
+    block = old.parent
+    assert block is not None
+    new.attributes |= old.attributes
+    block.insert_op_before(new, old)
+    for index, result in zip(keep, new.results, strict=True):
+        result.name_hint = old.results[index].name_hint
+        old.results[index].replace_all_uses_with(result)
+        marks.values.add(result)
+    marks.ops.add(new)
+    _erase(old)
+
+
+def _sweep_for(loop: scf.ForOp, marks: _Marks) -> scf.ForOp:
+    block = loop.body.block
+    keep = [i for i, a in enumerate(block.args[1:]) if a in marks.values]
+    if len(keep) == len(loop.results):
+        return loop
+    inits = [loop.iter_args[i] for i in keep]
+    _keep_operands(block, keep)
+    for i in reversed(range(len(loop.results))):
+        if i not in keep:
+            block.erase_arg(block.args[i + 1], safe_erase=False)
+    region = loop.detach_region(loop.body)
+    new = scf.ForOp(loop.lb, loop.ub, loop.step, inits, region)
+    _swap(loop, new, keep, marks)
+    return new
+
+
+def _sweep_if(branch: scf.IfOp, marks: _Marks) -> scf.IfOp:
+    keep = [i for i, r in enumerate(branch.results) if r in marks.values]
+    if len(keep) == len(branch.results):
+        return branch
+    for region in branch.regions:
+        _keep_operands(region.block, keep)
+    regions = [branch.detach_region(r) for r in list(branch.regions)]
+    types = [branch.results[i].type for i in keep]
+    new = scf.IfOp(branch.cond, types, *regions)
+    _swap(branch, new, keep, marks)
+    return new
+
+
+def empty_region() -> Region:
+    """A region with one empty block."""
+    return Region(Block())

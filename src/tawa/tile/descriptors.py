@@ -1,0 +1,133 @@
+"""Descriptors made in the kernel become arguments: the host makes them from the launch's arguments.
+
+A descriptor that the kernel computes from its arguments is the same in every program, so its tensor
+map can be encoded once, on the host. Nothing is written to global memory for it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.dialects import arith, func
+from xdsl.dialects.builtin import ArrayAttr, FunctionType, IntegerAttr, ModuleOp, StringAttr
+from xdsl.ir import BlockArgument, Operation, SSAValue
+
+from tawa.base.elementwise import Map
+from tawa.base.errors import TawaError
+from tawa.base.spans import span_of
+from tawa.tile.ops import MakeDesc
+
+HOST = {
+    "addi": "add",
+    "subi": "sub",
+    "muli": "mul",
+    "divsi": "floordiv",
+    "divui": "floordiv",
+    "minsi": "min",
+    "maxsi": "max",
+}
+"""Scalar functions that the host can compute, and the name of each in a kernel spec."""
+
+
+class DescriptorNotUniform(TawaError):
+    """A descriptor made in a kernel depends on more than the kernel's arguments."""
+
+    explanation = (
+        "`tl.make_tensor_descriptor` is evaluated on the host, once a launch, so its base, shape and "
+        "strides may only use the kernel's arguments, constants and integer arithmetic on them. Put "
+        "what differs from program to program into the coordinates of `load` and `store`, or add a "
+        "dimension to the descriptor."
+    )
+
+
+Expression = int | tuple["str | int | Expression", ...]
+
+
+def host_expression(value: SSAValue) -> Expression | None:
+    """The value as an expression over the kernel's arguments (see `runtime.spec`), or None."""
+    if isinstance(value, BlockArgument):
+        return ("arg", value.index) if isinstance(value.owner.parent_op(), func.FuncOp) else None
+    owner = value.owner
+    if isinstance(owner, arith.ConstantOp) and isinstance(owner.value, IntegerAttr):
+        return owner.value.value.data
+    if not isinstance(owner, Map):
+        return None
+    operands = [host_expression(v) for v in owner.arguments]
+    if any(o is None for o in operands):
+        return None
+    name = owner.function.data
+    if name in ("extsi", "extui", "trunci"):
+        return operands[0]
+    if name in HOST:
+        a, b = (o for o in operands if o is not None)
+        return (HOST[name], a, b)
+    return None
+
+
+def _base(value: SSAValue) -> tuple[int, Expression] | None:
+    """The argument that a pointer starts from, and the offset in elements."""
+    if isinstance(value, BlockArgument) and isinstance(value.owner.parent_op(), func.FuncOp):
+        return value.index, 0
+    owner = value.owner
+    if isinstance(owner, Map) and owner.function.data == "addptr":
+        start, offset = _base(owner.arguments[0]), host_expression(owner.arguments[1])
+        if start is not None and offset is not None:
+            return start[0], ("add", start[1], offset) if start[1] else offset
+    return None
+
+
+def _recipe(op: MakeDesc) -> str:
+    base = _base(op.base)
+    shape = [host_expression(v) for v in op.shape]
+    strides = [host_expression(v) for v in op.strides]
+    if base is None or None in shape or None in strides:
+        part = "base" if base is None else "shape" if None in shape else "strides"
+        raise DescriptorNotUniform(
+            f"the {part} of this descriptor is not computed from the kernel's arguments alone",
+            span=span_of(op),
+            expected="arguments, constants and integer arithmetic on them",
+            found="a value that depends on the program or on loaded data",
+            hint="move what varies into the coordinates of load and store",
+        )
+    padding = op.padding.data if op.padding else "zero"
+    record = {"arg": base[0], "offset": base[1], "shape": shape, "strides": strides, "fill": padding}
+    return json.dumps(record)
+
+
+@dataclass(frozen=True)
+class HoistDescriptors:
+    """Turn every `tile.make_desc` into a descriptor argument with a recipe for the host."""
+
+    name: ClassVar[str] = "hoist-descriptors"
+
+    def apply(self, module: ModuleOp) -> None:
+        """Rewrite the module's kernel; its attribute `tawa.made` lists the recipes in order."""
+        for kernel in module.ops:
+            if isinstance(kernel, func.FuncOp):
+                self._kernel(kernel)
+
+    def _kernel(self, kernel: func.FuncOp) -> None:
+        made: dict[tuple[str, str], SSAValue] = {}
+        block = kernel.body.block
+        for op in [op for op in kernel.walk() if isinstance(op, MakeDesc)]:
+            key = (_recipe(op), str(op.result.type))
+            if key not in made:
+                made[key] = block.insert_arg(op.result.type, len(block.args))
+                made[key].name_hint = op.result.name_hint
+            op.result.replace_all_uses_with(made[key])
+            _erase(op)
+        inputs = [a.type for a in block.args]
+        kernel.properties["function_type"] = FunctionType.from_lists(inputs, [])
+        if kernel.arg_attrs is not None and made:
+            from xdsl.dialects.builtin import DictionaryAttr
+
+            extra = [DictionaryAttr({})] * len(made)
+            kernel.properties["arg_attrs"] = ArrayAttr([*kernel.arg_attrs, *extra])
+        kernel.attributes["tawa.made"] = ArrayAttr([StringAttr(recipe) for recipe, _ in made])
+
+
+def _erase(op: Operation) -> None:
+    op.detach()
+    op.erase()

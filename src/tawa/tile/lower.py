@@ -1,0 +1,383 @@
+"""Partition (tile -> aref): who loads, who computes, and the arefs between them.
+
+After the paper's task-aware partition: every role gets a copy of the whole program in which only what its
+own effects need survives. The loading role's effects are descriptor loads into arefs, the computing role's
+are everything else; address arithmetic and control flow that both need are thereby duplicated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from xdsl.dialects import func, scf
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, TensorType, i32
+from xdsl.ir import Block, Operation, Region, SSAValue
+
+from tawa.aref import ops as aref
+from tawa.base.elementwise import Map
+from tawa.base.errors import TawaError
+from tawa.base.loops import prune
+from tawa.base.options import Options
+from tawa.base.remarks import Remarks
+from tawa.base.spans import copy_span, span_of
+from tawa.base.types import element_of, shape_of
+from tawa.tile.ops import DescLoad, DescStore, Dot, NumPrograms, ProgramId, Reshape, Trans
+from tawa.tile.ops import AtomicCas, AtomicRmw, Assert, Barrier, Print, Store
+
+EFFECTS = (Store, DescStore, AtomicRmw, AtomicCas, Barrier, Assert, Print)
+"""Ops that the computing role does for their effect."""
+
+
+class NotSpecialisable(TawaError):
+    """Specialisation was asked for, and this kernel cannot be split into roles."""
+
+    explanation = (
+        "`specialize=True` asks for a warp group that loads and others that compute. That needs tiles "
+        "loaded through tensor descriptors at coordinates that do not depend on the tiles themselves. "
+        "Load through descriptors, or leave `specialize` unset."
+    )
+
+
+class ConsumersNotPossible(TawaError):
+    """The consumer warp groups asked for cannot share this kernel's tiles."""
+
+    explanation = (
+        "Consumers that share a tile take rows (or columns) of it in blocks of 64 (or 8), so the first "
+        "dimension of every matrix product must be a multiple of 64 times the number of consumers. "
+        "Ping-pong consumers need a loop over tiles: the kernel's own, or `persistent=True`."
+    )
+
+
+@dataclass
+class RingPlan:
+    """Descriptor loads that share one ring of arefs; `block` is where they are."""
+
+    loads: list[DescLoad] = field(default_factory=list[DescLoad])
+
+    @property
+    def tiles(self) -> list[TensorType]:
+        """The tuple of tiles of one slot."""
+        return [load.result.type for load in self.loads]  # pyright: ignore[reportReturnType]
+
+
+def dot_uses(value: SSAValue) -> list[Dot]:
+    """The dots that take the value as an operand, directly or transposed or reshaped."""
+    found: list[Dot] = []
+    for use in value.uses:
+        op = use.operation
+        if isinstance(op, Dot) and use.index < 2:
+            found.append(op)
+        elif isinstance(op, Trans | Reshape):
+            found += dot_uses(op.result)
+    return found
+
+
+def plan_rings(block_ops: Iterable[Operation]) -> list[RingPlan]:
+    """Loads of one block that serve one dot share a ring; every other load has its own."""
+    loads = [op for op in block_ops if isinstance(op, DescLoad)]
+    rings: list[RingPlan] = []
+    of_dot: dict[tuple[Dot, Block | None], RingPlan] = {}
+    for load in loads:
+        keys = [(dot, load.parent) for dot in dot_uses(load.result)]
+        joined = {id(r): r for r in (of_dot.get(key) for key in keys) if r is not None}
+        ring, *others = list(joined.values()) or [RingPlan()]
+        if ring not in rings:
+            rings.append(ring)
+        for other in others:
+            ring.loads += other.loads
+            rings.remove(other)
+            of_dot |= {key: ring for key, r in of_dot.items() if r is other}
+        ring.loads.append(load)
+        of_dot |= {key: ring for key in keys}
+    return rings
+
+
+def _label(rings: Sequence[RingPlan]) -> None:
+    for r, ring in enumerate(rings):
+        for t, load in enumerate(ring.loads):
+            load.attributes["aref.ring"] = IntegerAttr(r, i32)
+            load.attributes["aref.tile"] = IntegerAttr(t, i32)
+
+
+def _labelled(block: Block) -> dict[int, list[DescLoad]]:
+    """The loads of a copy of the program by ring, in the ring's order of tiles."""
+    found: dict[int, list[tuple[int, DescLoad]]] = {}
+    for op in block.walk():
+        if isinstance(op, DescLoad):
+            ring, tile = (op.attributes[f"aref.{k}"] for k in ("ring", "tile"))
+            assert isinstance(ring, IntegerAttr) and isinstance(tile, IntegerAttr)
+            found.setdefault(ring.value.data, []).append((tile.value.data, op))
+    return {r: [op for _, op in sorted(loads, key=lambda x: x[0])] for r, loads in found.items()}
+
+
+def _latest(ops: Sequence[Operation]) -> Operation:
+    block = ops[0].parent
+    assert block is not None
+    return max(ops, key=lambda op: block.get_operation_index(op))
+
+
+def _first(ops: Sequence[Operation]) -> Operation:
+    block = ops[0].parent
+    assert block is not None
+    return min(ops, key=lambda op: block.get_operation_index(op))
+
+
+def _put_all(block: Block, refs: Sequence[SSAValue]) -> None:
+    """Replace loads by puts; the loads stay for whoever still needs their value."""
+    for ring, loads in _labelled(block).items():
+        last, ref = _latest(loads), refs[ring]
+        home = last.parent
+        assert home is not None
+        enter = aref.PutEnter(ref)
+        enter.token.name_hint = "slot"
+        new: list[Operation] = [enter]
+        for load, view in zip(loads, enter.views, strict=True):
+            view.name_hint = load.result.name_hint
+            new.append(aref.LoadInto(load.desc, load.coordinates, view, ref, enter.token))
+            copy_span(load, new[-1:])
+        new.append(aref.PutExit(ref, enter.token, "tma"))
+        copy_span(last, [enter, new[-1]])
+        home.insert_ops_before(new, last)
+
+
+def _last_user(values: Iterable[SSAValue], home: Block) -> Operation:
+    """The last op of `home` that uses any of the values (through views of them, or nested)."""
+    users: list[Operation] = []
+    work = list(values)
+    while work:
+        for use in work.pop().uses:
+            op: Operation | None = use.operation
+            if isinstance(op, Trans | Reshape):
+                work.append(op.result)
+            while op is not None and op.parent is not home:
+                op = op.parent_op()
+            if op is not None:
+                users.append(op)
+    return _latest(users)
+
+
+def _get_all(block: Block, refs: Sequence[SSAValue]) -> None:
+    """Replace loads by gets; a slot is returned after the last use of its tiles."""
+    for ring, loads in _labelled(block).items():
+        first, ref = _first(loads), refs[ring]
+        home = first.parent
+        assert home is not None
+        enter = aref.GetEnter(ref)
+        enter.token.name_hint = "slot"
+        copy_span(first, [enter])
+        home.insert_op_before(enter, first)
+        values: list[SSAValue] = []
+        for load, view in zip(loads, enter.views, strict=True):
+            view.name_hint = load.result.name_hint
+            read = aref.ViewRead(view)
+            read.result.name_hint = load.result.name_hint
+            copy_span(load, [read])
+            home.insert_op_before(read, load)
+            load.result.replace_all_uses_with(read.result)
+            values.append(read.result)
+            load.detach()
+            load.erase()
+        done = aref.Consumed(ref, enter.token, "none")
+        copy_span(first, [done])
+        used = [v for v in values if any(True for _ in v.uses)]
+        home.insert_op_after(done, _last_user(used, home) if used else enter)
+
+
+def copy_body(kernel: func.FuncOp, arguments: Sequence[SSAValue]) -> Region:
+    """A copy of a kernel's body as a region without arguments or terminator."""
+    body = kernel.body.clone()
+    block = body.block
+    for old, new in zip(list(block.args), arguments, strict=True):
+        old.replace_all_uses_with(new)
+    for old in reversed(list(block.args)):
+        block.erase_arg(old)
+    last = block.last_op
+    if isinstance(last, func.ReturnOp):
+        last.detach()
+        last.erase()
+    return body
+
+
+def producer_obstacle(body: Block) -> tuple[str, Operation] | None:
+    """Why one thread cannot run the loading role, and where; None if it can."""
+    for op in body.walk():
+        if isinstance(op, DescLoad):
+            return "the coordinates of a load depend on a tile that is loaded", op
+        if any(isinstance(r.type, TensorType) for r in op.results):
+            return "the coordinates of a load depend on a computed tile", op
+    return None
+
+
+def make_persistent(kernel: func.FuncOp) -> None:
+    """Wrap a plain grid's program into a loop over the programs of one CTA.
+
+    The logical grid's sizes become three new arguments; `program_id` is computed from the loop's
+    counter, which starts at the CTA's index and steps by the number of CTAs.
+    """
+    block = kernel.body.block
+    sizes = [block.insert_arg(i32, len(block.args)) for _ in range(3)]
+    for axis, size in enumerate(sizes):
+        size.name_hint = f"grid_{'xyz'[axis]}"
+    inner = [op for op in block.ops if not isinstance(op, func.ReturnOp)]
+    start, count = aref.CtaIndex(), aref.CtaCount()
+    area = Map("muli", [sizes[0], sizes[1]])
+    total = Map("muli", [area.result, sizes[2]])
+    body = Block(arg_types=[i32])
+    program = body.args[0]
+    program.name_hint = "program"
+    for op in inner:
+        op.detach()
+    x = Map("remsi", [program, sizes[0]])
+    rest = Map("divsi", [program, sizes[0]])
+    y, z = Map("remsi", [rest.result, sizes[1]]), Map("divsi", [rest.result, sizes[1]])
+    body.add_ops([x, rest, y, z, *inner, scf.YieldOp()])
+    loop = scf.ForOp(start.result, total.result, count.result, [], body)
+    loop.attributes["tawa.tile_loop"] = IntegerAttr(1, i32)
+    last = block.last_op
+    assert last is not None
+    block.insert_ops_before([start, count, area, total, loop], last)
+    for op in list(body.walk()):
+        if isinstance(op, ProgramId | NumPrograms):
+            axis = op.axis.value.data
+            new = (x, y, z)[axis].result if isinstance(op, ProgramId) else sizes[axis]
+            op.result.replace_all_uses_with(new)
+            op.detach()
+            op.erase()
+    inputs = [a.type for a in block.args]
+    kernel.properties["function_type"] = func.FunctionType.from_lists(inputs, [])
+    kernel.attributes["tawa.persistent"] = IntegerAttr(1, i32)
+
+
+@dataclass(frozen=True)
+class Partition:
+    """tile -> aref."""
+
+    options: Options
+    remarks: Remarks
+    name: ClassVar[str] = "partition"
+
+    def apply(self, module: ModuleOp) -> ModuleOp:
+        """The aref module of a tile module with one kernel."""
+        kernel = next(op for op in module.ops if isinstance(op, func.FuncOp))
+        if self.options.persistent:
+            make_persistent(kernel)
+        rings = plan_rings(kernel.walk())
+        _label(rings)
+        new = func.FuncOp(kernel.sym_name.data, kernel.function_type, Region(Block(arg_types=kernel.function_type.inputs.data)))
+        new.attributes |= kernel.attributes
+        if kernel.arg_attrs is not None:
+            new.properties["arg_attrs"] = kernel.arg_attrs
+        block = new.body.block
+        for old, argument in zip(kernel.args, block.args, strict=True):
+            argument.name_hint = old.name_hint
+        refs: list[SSAValue] = []
+        for ring in rings:
+            create = aref.Create(1, ring.tiles)
+            create.ref.name_hint = "_".join(load.result.name_hint or "tile" for load in ring.loads)
+            copy_span(ring.loads[0], [create])
+            block.add_op(create)
+            refs.append(create.ref)
+        producer = self._producer(kernel, block.args, refs) if rings else None
+        if producer is None:
+            block.add_op(self._one_role(kernel, block.args, refs))
+        else:
+            block.add_op(producer)
+            block.add_op(self._consumers(kernel, block.args, refs))
+        block.add_op(func.ReturnOp())
+        return ModuleOp([new])
+
+    def _producer(
+        self, kernel: func.FuncOp, arguments: Sequence[SSAValue], refs: Sequence[SSAValue]
+    ) -> aref.WarpGroup | None:
+        """The loading role; None, with a remark, where there is to be none."""
+        if self.options.specialize is False:
+            self.remarks.say(self.name, "one role, as the option `specialize=False` asks")
+            return None
+        body = copy_body(kernel, arguments)
+        _put_all(body.block, refs)
+        kept = (aref.PutEnter, aref.LoadInto, aref.PutExit)
+        prune(body.block, lambda op: isinstance(op, kept))
+        obstacle = producer_obstacle(body.block)
+        if obstacle is None:
+            return aref.WarpGroup("load", 4, 1, body, single=True)
+        self._decline(*obstacle)
+        return None
+
+    def _decline(self, why: str, op: Operation) -> None:
+        if self.options.specialize:
+            raise NotSpecialisable(
+                f"this kernel cannot be specialised: {why}",
+                span=span_of(op),
+                expected="coordinates computed from program ids, arguments and loop counters",
+                found="coordinates that need a tile",
+                hint="leave `specialize` unset to run it in one role",
+            )
+        self.remarks.say(self.name, f"not specialised: {why} ({span_of(op) or op.name})")
+
+    def _one_role(
+        self, kernel: func.FuncOp, arguments: Sequence[SSAValue], refs: Sequence[SSAValue]
+    ) -> aref.WarpGroup:
+        """One warp group region that does everything, loads included."""
+        if not refs:
+            if self.options.specialize:
+                raise NotSpecialisable(
+                    "this kernel cannot be specialised: it loads nothing through a descriptor",
+                    span=span_of(kernel),
+                    expected="loads through tensor descriptors",
+                    found="pointer loads only",
+                    hint="make a descriptor with tl.make_tensor_descriptor, or leave `specialize` unset",
+                )
+            self.remarks.say(self.name, "not specialised: nothing is loaded through a descriptor")
+        body = copy_body(kernel, arguments)
+        _put_all(body.block, refs)
+        _get_all(body.block, refs)
+        effects = (*EFFECTS, aref.PutEnter, aref.LoadInto, aref.PutExit, aref.GetEnter, aref.Consumed)
+        prune(body.block, lambda op: isinstance(op, effects))
+        return aref.WarpGroup("main", self.options.num_warps, 1, body)
+
+    def _consumers(
+        self, kernel: func.FuncOp, arguments: Sequence[SSAValue], refs: Sequence[SSAValue]
+    ) -> aref.WarpGroup:
+        """The computing role, its teams and warps chosen."""
+        body = copy_body(kernel, arguments)
+        _get_all(body.block, refs)
+        effects = (*EFFECTS, aref.GetEnter, aref.Consumed)
+        prune(body.block, lambda op: isinstance(op, effects))
+        warps, teams = self._shape(kernel)
+        self.remarks.say(
+            self.name,
+            f"one loading thread and {teams} team{'s' if teams > 1 else ''} of {warps // 4} consumer "
+            f"warp group{'s' if warps > 4 else ''}",
+        )
+        return aref.WarpGroup("math", warps, teams, body)
+
+    def _shape(self, kernel: func.FuncOp) -> tuple[int, int]:
+        """Warps of a team and number of teams."""
+        dots = [op for op in kernel.walk() if isinstance(op, Dot)]
+        asked = self.options.consumers
+        if not dots:
+            return 4 * (asked or max(1, self.options.num_warps // 4)), 1
+        rows = min(shape_of(d.result.type)[-2] for d in dots)
+        if self.options.ping_pong:
+            self._require_rows(dots, rows, 1)
+            return 4, asked or 2
+        groups = asked or (2 if rows % 128 == 0 else 1)
+        self._require_rows(dots, rows, groups)
+        return 4 * groups, 1
+
+    def _require_rows(self, dots: Sequence[Dot], rows: int, groups: int) -> None:
+        for dot in dots:
+            found = shape_of(dot.result.type)[-2]
+            if found % (64 * groups):
+                raise ConsumersNotPossible(
+                    f"{groups} consumer warp group{'s' if groups > 1 else ''} cannot share this product",
+                    span=span_of(dot),
+                    expected=f"rows in a multiple of {64 * groups}",
+                    found=f"{found} rows of {element_of(dot.result.type)}",
+                    hint="change the block size or the option `consumers`",
+                )
+
+
+__all__ = ["ConsumersNotPossible", "NotSpecialisable", "Partition", "make_persistent"]
