@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, StringAttr, i32, i64
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, StringAttr, i1, i32, i64
 from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, traits_def
 from xdsl.traits import Pure
@@ -171,6 +171,78 @@ class Relabel(HopperOp):
     def run(self, m: Actor) -> None:
         """The same registers."""
         m.alias(self.value, self.operand)
+
+
+@irdl_op_definition
+class Window(HopperOp):
+    """Consecutive registers of a fragment, read as a smaller tile's layout."""
+
+    name: ClassVar[str] = "hopper.window"
+    operand: SSAValue = operand_def(FragType)
+    first_register: IntegerAttr = prop_def(IntegerAttr)
+    value: SSAValue = result_def(FragType)
+    traits = traits_def(Pure())
+    assembly_format = (
+        "$operand `from` $first_register attr-dict `:` type($operand) `->` type($value)"
+    )
+
+    def __init__(self, operand: SSAValue, first_register: int, layout: Layout):
+        assert isinstance(operand.type, FragType)
+        super().__init__(
+            operands=[operand],
+            properties={"first_register": number(first_register)},
+            result_types=[FragType.of(operand.type.element_type, layout)],
+        )
+
+    def verify_(self) -> None:
+        """The window lies inside the fragment."""
+        end = self.first_register.value.data + layout_of(self.value).registers
+        if end > layout_of(self.operand).registers:
+            raise VerifyException("the window ends outside the fragment")
+
+    def cuda(self, w: Writer) -> None:
+        """A pointer to the first register."""
+        name = w.define(self.value)
+        element, first = c_type(self.value.type), self.first_register.value.data
+        w.line(f"{element}* const {name} = {w.name(self.operand)} + {first};")
+
+
+@irdl_op_definition
+class Undefined(HopperOp):
+    """Registers without a value yet."""
+
+    name: ClassVar[str] = "hopper.undefined"
+    value: SSAValue = result_def(FragType)
+    traits = traits_def(Pure())
+    assembly_format = "attr-dict `:` type($value)"
+
+    def __init__(self, type_: FragType):
+        super().__init__(result_types=[type_])
+
+    def cuda(self, w: Writer) -> None:
+        """A declaration."""
+        w.declare(self.value)
+
+
+@irdl_op_definition
+class ZeroUnless(HopperOp):
+    """In place: zeros, unless the condition holds."""
+
+    name: ClassVar[str] = "hopper.zero_unless"
+    condition: SSAValue = operand_def(i1)
+    operand: SSAValue = operand_def(FragType)
+    value: SSAValue = result_def(FragType)
+    assembly_format = "$condition `,` $operand attr-dict `:` type($operand) `->` type($value)"
+
+    def __init__(self, condition: SSAValue, operand: SSAValue):
+        super().__init__(operands=[condition, operand], result_types=[operand.type])
+
+    def cuda(self, w: Writer) -> None:
+        """A branch around a loop over registers."""
+        name = w.name(self.operand)
+        w.bind(self.value, name)
+        with w.block(f"if (!{w.name(self.condition)})"):
+            w.line(f"{w.registers(layout_of(self.value))} {name}[i] = {c_type(self.value.type)}{{}};")
 
 
 @irdl_op_definition
@@ -343,5 +415,5 @@ class Extract(HopperOp):
 
 
 FRAGMENT: Sequence[type[HopperOp]] = (
-    Fill, Coordinate, Rearrange, Relabel, Copy, ReduceRegisters, ShuffleXor, Extract,
+    Fill, Coordinate, Rearrange, Relabel, Window, Undefined, ZeroUnless, Copy, ReduceRegisters, ShuffleXor, Extract,
 )  # fmt: skip

@@ -128,7 +128,7 @@ class WgmmaWait(HopperOp):
     pending: IntegerAttr = prop_def(IntegerAttr)
     values: Sequence[SSAValue] = var_operand_def(FragType)
     results_: Sequence[SSAValue] = var_result_def(FragType)
-    assembly_format = "$pending `,` $values attr-dict `:` type($values) `->` type($results_)"
+    assembly_format = "$pending (`,` $values^ `:` type($values) `->` type($results_))? attr-dict"
 
     def __init__(self, pending: int, values: Sequence[SSAValue] = ()):
         super().__init__(

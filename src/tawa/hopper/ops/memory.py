@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -266,12 +267,15 @@ class BulkWaitRead(HopperOp):
 def _places(w: Writer, frag: FragType, tile: TileType, base: str) -> str:
     """The address expression of register `i` of a fragment in a tile."""
     layout = frag.layout
-    rank = len(layout.shape)
     parts = [
-        f"{thread_coordinate(layout, d)} + {register_coordinate(layout, d)}" for d in range(rank)
+        f"{thread_coordinate(layout, d)} + {register_coordinate(layout, d)}"
+        for d in range(len(layout.shape))
     ]
-    row, column = (["0", "0"] + parts)[-2:]
-    return tile_address(tile, base, row, column)
+    *outer, column = parts or ["0"]
+    row = " + ".join(
+        f"({part}) * {math.prod(layout.shape[d + 1 : -1])}" for d, part in enumerate(outer)
+    )
+    return tile_address(tile, base, row or "0", column)
 
 
 def _addresses(m: Actor, frag: FragType, tile: TileType, base: int) -> Array:

@@ -1,0 +1,183 @@
+"""What is known of integer and pointer tiles along each dimension: runs, multiples, constants.
+
+After Triton's axis analysis (public documentation): `contiguous[d]` elements in a row along `d` grow by
+one, the first of them a multiple of `multiple[d]`; `constant[d]` elements in a row are equal.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from xdsl.dialects import arith, func
+from xdsl.dialects.builtin import IntegerAttr
+from xdsl.ir import BlockArgument, SSAValue
+
+from tawa.base.elementwise import Map
+from tawa.base.types import PtrType, byte_size, element_of, shape_of
+from tawa.tile.ops import Arange, Broadcast, ExpandDims, Splat
+
+LARGE = 1 << 30
+
+
+@dataclass(frozen=True)
+class AxisInfo:
+    """Facts of one tile, a number a dimension; a scalar has rank 0 and only `whole`."""
+
+    contiguous: tuple[int, ...]
+    multiple: tuple[int, ...]
+    constant: tuple[int, ...]
+    whole: int = 1
+    """A scalar's known divisor (a pointer's: of its address, in elements)."""
+
+
+def _power(value: int) -> int:
+    return LARGE if value == 0 else value & -value
+
+
+def unknown(shape: Sequence[int]) -> AxisInfo:
+    """Nothing is known."""
+    ones = (1,) * len(shape)
+    return AxisInfo(ones, ones, ones)
+
+
+class AxisAnalysis:
+    """Answers for one kernel; nothing is assumed of values that loops carry."""
+
+    def __init__(self) -> None:
+        self._known: dict[SSAValue, AxisInfo] = {}
+
+    def of(self, value: SSAValue) -> AxisInfo:
+        """The facts of a value."""
+        if value not in self._known:
+            self._known[value] = unknown(shape_of(value.type))
+            self._known[value] = self._find(value)
+        return self._known[value]
+
+    def _find(self, value: SSAValue) -> AxisInfo:
+        shape = shape_of(value.type)
+        if isinstance(value, BlockArgument):
+            return self._argument(value, shape)
+        op = value.owner
+        if isinstance(op, arith.ConstantOp) and isinstance(op.value, IntegerAttr):
+            return AxisInfo((), (), (), _power(op.value.value.data))
+        if isinstance(op, Arange):
+            return AxisInfo((shape[0],), (_power(op.start.value.data),), (1,))
+        if isinstance(op, Splat):
+            whole = self.of(op.value).whole
+            return AxisInfo((1,) * len(shape), (whole,) * len(shape), shape)
+        if isinstance(op, ExpandDims):
+            return self._expanded(self.of(op.value), op.axis.value.data)
+        if isinstance(op, Broadcast):
+            return self._broadcast(self.of(op.value), shape_of(op.value.type), shape)
+        if isinstance(op, Map):
+            return self._map(op, shape)
+        return unknown(shape)
+
+    def _argument(self, value: BlockArgument, shape: tuple[int, ...]) -> AxisInfo:
+        kernel = value.owner.parent_op()
+        if not isinstance(kernel, func.FuncOp):
+            return unknown(shape)
+        whole = 1
+        if kernel.arg_attrs is not None:
+            facts = kernel.arg_attrs.data[value.index].data
+            divisor = facts.get("tawa.divisible")
+            if isinstance(divisor, IntegerAttr):
+                whole = divisor.value.data
+        if isinstance(value.type, PtrType):
+            whole = max(1, whole // byte_size(value.type.pointee))
+        return AxisInfo((), (), (), whole)
+
+    @staticmethod
+    def _expanded(info: AxisInfo, axis: int) -> AxisInfo:
+        def insert(numbers: tuple[int, ...], new: int) -> tuple[int, ...]:
+            return (*numbers[:axis], new, *numbers[axis:])
+
+        first = info.multiple[0] if len(info.multiple) == 1 else 1
+        return AxisInfo(
+            insert(info.contiguous, 1), insert(info.multiple, first), insert(info.constant, 1)
+        )
+
+    @staticmethod
+    def _broadcast(info: AxisInfo, old: tuple[int, ...], new: tuple[int, ...]) -> AxisInfo:
+        grown = [o == 1 and n > 1 for o, n in zip(old, new, strict=True)]
+        constant = tuple(n if g else c for g, n, c in zip(grown, new, info.constant, strict=True))
+        return AxisInfo(info.contiguous, info.multiple, constant)
+
+    def _map(self, op: Map, shape: tuple[int, ...]) -> AxisInfo:
+        infos = [self.of(v) for v in op.arguments]
+        name = op.function.data
+        if name in ("extsi", "extui", "trunci"):
+            return infos[0]
+        if not shape:
+            return AxisInfo((), (), (), _scalar(name, [i.whole for i in infos]))
+        if name in ("addi", "addptr", "subi"):
+            return _sum(infos[0], infos[1], name == "subi")
+        if name == "muli":
+            return _product(infos[0], infos[1])
+        if name.startswith("cmpi_"):
+            return _comparison(infos[0], infos[1])
+        constant = tuple(min(i.constant[d] for i in infos) for d in range(len(shape)))
+        ones = (1,) * len(shape)
+        return AxisInfo(ones, ones, constant)
+
+
+def _scalar(name: str, wholes: list[int]) -> int:
+    if name in ("addi", "subi", "addptr"):
+        return math.gcd(*wholes)
+    if name == "muli":
+        return min(LARGE, wholes[0] * wholes[1])
+    return 1
+
+
+def _each(a: AxisInfo, b: AxisInfo, rule: Callable[[int], int]) -> tuple[int, ...]:
+    return tuple(rule(d) for d in range(len(a.contiguous)))
+
+
+def _sum(a: AxisInfo, b: AxisInfo, difference: bool) -> AxisInfo:
+    def contiguous(d: int) -> int:
+        left = math.gcd(a.contiguous[d], b.constant[d])
+        return left if difference else max(left, math.gcd(a.constant[d], b.contiguous[d]))
+
+    return AxisInfo(
+        _each(a, b, contiguous),
+        _each(a, b, lambda d: math.gcd(a.multiple[d], b.multiple[d])),
+        _each(a, b, lambda d: math.gcd(a.constant[d], b.constant[d])),
+    )
+
+
+def _product(a: AxisInfo, b: AxisInfo) -> AxisInfo:
+    # `multiple` speaks of the first element of a run; a product has runs of one element, so a factor
+    # that runs counts with 1.
+    def multiple(d: int) -> int:
+        factors = (i.multiple[d] if i.contiguous[d] == 1 else 1 for i in (a, b))
+        return min(LARGE, math.prod(factors))
+
+    return AxisInfo(
+        (1,) * len(a.contiguous),
+        _each(a, b, multiple),
+        _each(a, b, lambda d: math.gcd(a.constant[d], b.constant[d])),
+    )
+
+
+def _comparison(a: AxisInfo, b: AxisInfo) -> AxisInfo:
+    def constant(d: int) -> int:
+        equal = math.gcd(a.constant[d], b.constant[d])
+        run = math.gcd(a.contiguous[d], math.gcd(a.multiple[d], b.multiple[d]))
+        return max(equal, math.gcd(run, b.constant[d]))
+
+    ones = (1,) * len(a.contiguous)
+    return AxisInfo(ones, ones, _each(a, b, constant))
+
+
+def fastest(analysis: AxisAnalysis, pointers: SSAValue) -> tuple[int, int]:
+    """The dimension along which addresses run, and how many elements one access may move there."""
+    info, shape = analysis.of(pointers), shape_of(pointers.type)
+    if not shape:
+        return 0, 1
+    d = max(range(len(shape)), key=lambda i: (info.contiguous[i], i))
+    element = element_of(pointers.type)
+    assert isinstance(element, PtrType)
+    limit = max(1, 16 // byte_size(element.pointee))
+    return d, max(1, min(limit, math.gcd(info.contiguous[d], info.multiple[d])))
