@@ -47,12 +47,13 @@ class Stopwatch:
     """Times executions on one stream of one device.
 
     `flush` writes `FLUSH_BYTES` before each execution; without it, repeated executions find their
-    data in the cache.
+    data in the cache. `before` is called, untimed, before each execution.
     """
 
     device: int = 0
     stream: int = 0
     flush: bool = True
+    before: Work | None = None
     _events: list[tuple[Any, Any]] = field(default_factory=list[tuple[Any, Any]])
 
     def times(self, work: Work, count: int) -> list[float]:
@@ -73,9 +74,13 @@ class Stopwatch:
 
     def _batch(self, work: Work, count: int) -> list[float]:
         module = driver.bindings()
+        if driver.current_device() != self.device:
+            driver.make_current(self.device)
         events = self._event_pairs(count)
         buffer = _flush_buffer(self.device) if self.flush else None
         for start, end in events:
+            if self.before is not None:
+                self.before()
             if buffer is not None:
                 module.cuMemsetD8Async(buffer, 0, FLUSH_BYTES, self.stream)
             module.cuEventRecord(start, self.stream)

@@ -1,0 +1,333 @@
+"""Chooses among configurations of a kernel by measuring them: Triton's `autotune`, `heuristics`.
+
+The decorators wrap anything that has `run(*args, grid=..., **kwargs)` and `arg_names`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, cast
+
+from tawa.base.errors import TawaError
+from tawa.runtime.arguments import classify
+from tawa.runtime.arrays import HOST, is_array
+from tawa.runtime.streams import current_stream
+from tawa.runtime.timing import Stopwatch, Timing, Work
+
+WARMUP, REP = 25.0, 100.0
+"""Milliseconds that each configuration runs unmeasured and measured."""
+
+Hook = Callable[[dict[str, Any]], Any]
+
+
+class NoConfiguration(TawaError):
+    """None of an autotuned kernel's configurations can be compiled or launched."""
+
+    explanation = (
+        "Every configuration failed, or pruning left none. The message lists each one's own error; "
+        "add a smaller configuration."
+    )
+    example = """
+import numpy as np
+import tawa
+
+
+@tawa.autotune(configs=[], key=[])
+@tawa.jit
+def nothing(x):
+    pass
+
+
+nothing[(1,)](np.zeros(4, np.float32))
+"""
+
+
+class UnknownKey(TawaError):
+    """An autotuned kernel's `key`, `reset_to_zero` or `restore_value` names no parameter."""
+
+    explanation = "The lists of names that `autotune` takes name parameters of the kernel."
+    example = """
+import tawa
+
+
+@tawa.autotune(configs=[tawa.Config({})], key=["m"])
+@tawa.jit
+def nothing(x):
+    pass
+"""
+
+
+class Config:
+    """One configuration: values for `constexpr` parameters, launch options, and a hook.
+
+    `pre_hook` is called with all arguments by name before each run with this configuration.
+    Options that are left out (or None) are the compiler's choice.
+    """
+
+    def __init__(
+        self,
+        kwargs: Mapping[str, Any],
+        num_warps: int | None = None,
+        num_stages: int | None = None,
+        pre_hook: Hook | None = None,
+        **options: Any,
+    ) -> None:
+        self.kwargs = dict(kwargs)
+        self.num_warps = num_warps
+        self.num_stages = num_stages
+        self.pre_hook = pre_hook
+        self.options = options
+
+    def all_kwargs(self) -> dict[str, Any]:
+        """The keywords of a launch with this configuration."""
+        chosen = {"num_warps": self.num_warps, "num_stages": self.num_stages, **self.options}
+        return {**self.kwargs, **{k: v for k, v in chosen.items() if v is not None}}
+
+    def __repr__(self) -> str:
+        return f"Config({', '.join(f'{k}={v!r}' for k, v in self.all_kwargs().items())})"
+
+
+class Autotuner:
+    """A kernel that is measured with each of its configurations for each new key.
+
+    - `cache`: the chosen configuration of each key.
+    - `timings`: milliseconds of each configuration that was measured, of each key.
+    - `failures`: the error of each configuration that could not be run, of each key.
+    """
+
+    def __init__(
+        self,
+        fn: Any,
+        configs: Sequence[Config],
+        key: Sequence[str],
+        *,
+        prune_configs_by: Mapping[str, Any] | None = None,
+        reset_to_zero: Sequence[str] | None = None,
+        restore_value: Sequence[str] | None = None,
+        pre_hook: Hook | None = None,
+        post_hook: Hook | None = None,
+        warmup: float | None = None,
+        rep: float | None = None,
+        do_bench: Callable[..., Any] | None = None,
+    ) -> None:
+        self.fn = fn
+        self.arg_names: list[str] = list(fn.arg_names)
+        self.configs = list(configs)
+        self.cache: dict[tuple[Any, ...], Config] = {}
+        self.timings: dict[tuple[Any, ...], dict[Config, float]] = {}
+        self.failures: dict[tuple[Any, ...], dict[Config, TawaError]] = {}
+        self._prune = dict(prune_configs_by or {})
+        self._reset, self._restore = list(reset_to_zero or ()), list(restore_value or ())
+        self._hooks = pre_hook, post_hook
+        self._milliseconds = warmup or WARMUP, rep or REP
+        self._do_bench = do_bench
+        for name in (*key, *self._reset, *self._restore):
+            if name not in self.arg_names:
+                raise UnknownKey(
+                    f"`{name}` is no parameter of the autotuned kernel",
+                    expected=f"one of {', '.join(self.arg_names)}",
+                )
+        self._key = [(self.arg_names.index(name), name) for name in key]
+
+    def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        """The kernel with its grid, ready to be called."""
+        return partial(self.run, grid=grid)
+
+    def run(self, *args: Any, grid: Any, **kwargs: Any) -> Any:
+        """Launch with the best configuration for these arguments, measuring if they are new."""
+        best = self.best_config(*args, grid=grid, **kwargs)
+        if best.pre_hook is not None:
+            best.pre_hook(self._named(args, kwargs, best))
+        return self.fn.run(*args, grid=grid, **kwargs, **best.all_kwargs())
+
+    def warmup(self, *args: Any, **kwargs: Any) -> list[Any]:
+        """Compile every configuration, without launching."""
+        return [
+            self.fn.warmup(*args, **kwargs, **config.all_kwargs())
+            for config in self._pruned(args, kwargs)
+        ]
+
+    def best_config(self, *args: Any, grid: Any, **kwargs: Any) -> Config:
+        """The configuration for these arguments, measuring if they are new."""
+        key = self._key_of(args, kwargs)
+        best = self.cache.get(key)
+        if best is None:
+            best = self.cache[key] = self._choose(key, args, kwargs, grid)
+        return best
+
+    def _key_of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+        count = len(args)
+        values = [args[at] if at < count else kwargs.get(name) for at, name in self._key]
+        arrays = [getattr(value, "dtype", None) for value in (*args, *kwargs.values())]
+        return (*values, *arrays)
+
+    def _named(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], config: Config | None = None
+    ) -> dict[str, Any]:
+        named = {**dict(zip(self.arg_names, args, strict=False)), **kwargs}
+        return named if config is None else {**named, **config.all_kwargs()}
+
+    def _pruned(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Config]:
+        """The configurations left by `early_config_prune`, then `perf_model` and `top_k`."""
+        configs = self.configs
+        named = self._named(args, kwargs)
+        early = self._prune.get("early_config_prune")
+        if early is not None:
+            configs = list(early(configs, named, **kwargs))
+        model, top = self._prune.get("perf_model"), self._prune.get("top_k", 1.0)
+        if model is not None:
+            count = int(len(configs) * top) if isinstance(top, float) and top <= 1 else int(top)
+            costs = {c: model(**{**named, **c.all_kwargs()}) for c in configs}
+            configs = sorted(configs, key=costs.__getitem__)[: max(1, count)]
+        return configs
+
+    def _choose(
+        self, key: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any
+    ) -> Config:
+        configs = self._pruned(args, kwargs)
+        if len(configs) == 1:
+            return configs[0]
+        timings = self.timings.setdefault(key, {})
+        failures = self.failures.setdefault(key, {})
+        watch = self._watch(args, kwargs)
+        for config in configs:
+            try:
+                timings[config] = self._measure(config, args, kwargs, grid, watch)
+            except TawaError as error:
+                failures[config] = error
+                continue
+            if watch is None and self._do_bench is None:
+                return config
+        if not timings:
+            raise NoConfiguration(
+                "no configuration of the autotuned kernel can be run",
+                found=f"{len(configs)} configurations",
+                notes=[f"{config}: {error}" for config, error in failures.items()],
+            )
+        return min(timings, key=timings.__getitem__)
+
+    def _watch(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Stopwatch | None:
+        """A stopwatch on the stream that launches go to; None where nothing is on a device.
+
+        The simulator's own time says nothing about a configuration: there the first one that
+        runs is taken.
+        """
+        for value in (*args, *kwargs.values()):
+            if is_array(value) or hasattr(value, "block_shape"):
+                kind, _ = classify(value)
+                if kind.device is None or kind.device == HOST:
+                    return None
+                return Stopwatch(kind.device, current_stream(kind.library, kind.device)())
+        return Stopwatch()
+
+    def _measure(
+        self,
+        config: Config,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        grid: Any,
+        watch: Stopwatch | None,
+    ) -> float:
+        """Median milliseconds of one configuration (0 where nothing can be timed)."""
+        named = self._named(args, kwargs, config)
+        kept = {name: _copy(named[name]) for name in self._restore}
+        options = {**kwargs, **config.all_kwargs()}
+        before, after = self._hooks
+
+        def prepare() -> None:
+            for name, value in kept.items():
+                _assign(named[name], value)
+            for name in self._reset:
+                _fill_zero(named[name])
+            for hook in (before, config.pre_hook):
+                if hook is not None:
+                    hook(named)
+
+        def work() -> None:
+            self.fn.run(*args, grid=grid, **options)
+
+        try:
+            return self._time(prepare, work, watch)
+        finally:
+            for name, value in kept.items():
+                _assign(named[name], value)
+            if after is not None:
+                after(named)
+
+    def _time(self, prepare: Work, work: Work, watch: Stopwatch | None) -> float:
+        """Median milliseconds of `work`, with `prepare` called before each run, untimed."""
+        if self._do_bench is not None:
+            result = self._do_bench(lambda: (prepare(), work()), quantiles=(0.5, 0.2, 0.8))
+            return float(cast("Any", result)[0] if isinstance(result, (list, tuple)) else result)
+        if watch is None:
+            prepare()
+            work()
+            return 0.0
+        watch.before = prepare
+        warmup, rep = self._milliseconds
+        watch.times_for(work, warmup / 1e3)
+        return Timing(tuple(watch.times_for(work, rep / 1e3))).median
+
+
+class Heuristics:
+    """A kernel some of whose parameters are computed from the others."""
+
+    def __init__(self, fn: Any, values: Mapping[str, Callable[[dict[str, Any]], Any]]) -> None:
+        self.fn = fn
+        self.arg_names: list[str] = list(fn.arg_names)
+        self.values = dict(values)
+
+    def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        """The kernel with its grid, ready to be called."""
+        return partial(self.run, grid=grid)
+
+    def run(self, *args: Any, grid: Any, **kwargs: Any) -> Any:
+        """Launch with the computed values added."""
+        return self.fn.run(*args, grid=grid, **self._with_values(args, kwargs))
+
+    def warmup(self, *args: Any, **kwargs: Any) -> Any:
+        """Compile with the computed values added, without launching."""
+        return self.fn.warmup(*args, **self._with_values(args, kwargs))
+
+    def _with_values(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        named = {**dict(zip(self.arg_names, args, strict=False)), **kwargs}
+        return {**kwargs, **{name: compute(named) for name, compute in self.values.items()}}
+
+
+def autotune(
+    configs: Sequence[Config], key: Sequence[str], **options: Any
+) -> Callable[[Any], Autotuner]:
+    """Measure `configs` whenever an argument in `key` (or a dtype) changes, and use the best.
+
+    Keywords: `prune_configs_by` (a dict with `early_config_prune`, `perf_model`, `top_k`),
+    `reset_to_zero` and `restore_value` (names of arguments), `pre_hook`, `post_hook`, `warmup` and
+    `rep` (milliseconds), `do_bench`. With NumPy arrays (the simulator) the first configuration
+    that runs is used.
+    """
+    return lambda fn: Autotuner(fn, configs, key, **options)
+
+
+def heuristics(
+    values: Mapping[str, Callable[[dict[str, Any]], Any]],
+) -> Callable[[Any], Heuristics]:
+    """Compute parameters of a kernel from its other arguments, given as a dict."""
+    return lambda fn: Heuristics(fn, values)
+
+
+def _copy(array: Any) -> Any:
+    return array.clone() if hasattr(array, "clone") else array.copy()
+
+
+def _assign(array: Any, value: Any) -> None:
+    if hasattr(array, "copy_"):
+        array.copy_(value)
+    else:
+        array[...] = value
+
+
+def _fill_zero(array: Any) -> None:
+    if hasattr(array, "zero_"):
+        array.zero_()
+    else:
+        array[...] = 0

@@ -1,0 +1,105 @@
+"""Binds the arguments of a call to a kernel's parameters, and names what was called.
+
+Python itself binds arguments best: for each kernel a function with the kernel's own parameter
+list is written, whose body classifies the arguments. It costs a few hundred nanoseconds a call.
+"""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from tawa.runtime.arguments import classify, classify_unspecialized
+
+RESERVED = ("stream", "device")
+"""Keyword arguments of a launch that are neither parameters nor compile options."""
+
+
+@dataclass(frozen=True)
+class BoundParameter:
+    """One parameter of a kernel, as far as a call is concerned."""
+
+    name: str
+    constexpr: bool = False
+    specialize: bool = True
+    has_default: bool = False
+    default: Any = None
+
+
+Call: TypeAlias = tuple[tuple[Any, ...], tuple[Any, ...], Any]
+"""The call's key (hashable), the launch values of its run-time parameters, and its stream."""
+
+Binder: TypeAlias = Callable[..., Call]
+
+
+def compile_binder(parameters: Sequence[BoundParameter], name: str) -> Binder:
+    """A function with the kernel's parameters that gives the `Call` of its arguments.
+
+    It also takes `stream`, `device`, and any other keyword as a compile option, unless the kernel
+    has a parameter of that name. Raises Python's own `TypeError` for arguments that don't fit.
+    """
+    own = {parameter.name for parameter in parameters}
+    reserved = [f"{word}=None" for word in RESERVED if word not in own]
+    signature = [_parameter_text(number, p) for number, p in enumerate(parameters)]
+    signature += ["*", *reserved] if reserved else []
+    lines = [f"def {_function_name(name)}({', '.join(signature)}, **_options):"]
+    key: list[str] = []
+    values: list[str] = []
+    for number, parameter in enumerate(parameters):
+        if parameter.constexpr:
+            key += [f"{parameter.name}.__class__", parameter.name]
+            continue
+        function = "_classify" if parameter.specialize else "_classify_unspecialized"
+        lines.append(f"    _k{number}, _v{number} = {function}({parameter.name})")
+        key.append(f"_k{number}")
+        values.append(f"_v{number}")
+    key += ["device"] if "device" not in own else []
+    key += ["*_options.items()"]
+    stream = "stream" if "stream" not in own else "None"
+    lines.append(f"    return ({', '.join(key)},), ({_listed(values)}), {stream}")
+    return _define("\n".join(lines), name, parameters)
+
+
+def compile_namer(parameters: Sequence[BoundParameter], name: str) -> Callable[..., dict[str, Any]]:
+    """A function with the kernel's parameters that gives all arguments by name, in order."""
+    own = {parameter.name for parameter in parameters}
+    signature = [_parameter_text(number, p) for number, p in enumerate(parameters)]
+    pairs = ", ".join(f"{p.name!r}: {p.name}" for p in parameters)
+    text = (
+        f"def {_function_name(name)}({', '.join([*signature, '**_options'])}):\n"
+        f"    return {{{pairs}{', ' if pairs else ''}**_options}}"
+    )
+    namer = _define(text, name, parameters)
+    drop = [word for word in RESERVED if word not in own]
+
+    def named(*args: Any, **kwargs: Any) -> dict[str, Any]:
+        for word in drop:
+            kwargs.pop(word, None)
+        return namer(*args, **kwargs)
+
+    return named
+
+
+def _parameter_text(number: int, parameter: BoundParameter) -> str:
+    return parameter.name + (f"=_default{number}" if parameter.has_default else "")
+
+
+def _function_name(name: str) -> str:
+    """The kernel's name, which Python's messages about wrong arguments then show."""
+    return name if name.isidentifier() and not keyword.iskeyword(name) else "kernel"
+
+
+def _listed(values: Sequence[str]) -> str:
+    return "".join(f"{value}, " for value in values)
+
+
+def _define(text: str, name: str, parameters: Sequence[BoundParameter]) -> Any:
+    scope: dict[str, Any] = {
+        "_classify": classify,
+        "_classify_unspecialized": classify_unspecialized,
+    }
+    scope.update({f"_default{number}": p.default for number, p in enumerate(parameters)})
+    exec(compile(text, f"<binder of {name}>", "exec"), scope)
+    return scope[_function_name(name)]

@@ -1,0 +1,156 @@
+"""Binding calls to parameters, and the kinds of arguments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tawa.runtime.arguments import (
+    IntegerOutOfRange,
+    UnsupportedArgument,
+    classify,
+    classify_unspecialized,
+)
+from tawa.runtime.arrays import HOST, NotAnArray, StrideNotWhole, UnsupportedElementType, view
+from tawa.runtime.binding import BoundParameter, compile_binder, compile_namer
+
+PARAMETERS = (
+    BoundParameter("x"),
+    BoundParameter("n"),
+    BoundParameter("step", specialize=False, has_default=True, default=1),
+    BoundParameter("BLOCK", constexpr=True, has_default=True, default=64),
+)
+bind = compile_binder(PARAMETERS, "add")
+X = np.zeros(4, np.float32)
+
+
+def key(*args: Any, **kwargs: Any) -> tuple[Any, ...]:
+    return bind(*args, **kwargs)[0]
+
+
+def test_the_same_kinds_have_the_same_key() -> None:
+    same = [key(X, 32), key(X, 48), key(n=160, x=np.ones(7, np.float32)), key(X, 32, 7, BLOCK=64)]
+    assert len(set(same)) == 1
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        ((X, 33), {}),
+        ((X, 1), {}),
+        ((X, True), {}),
+        ((X, 2**40), {}),
+        ((X, 2.0), {}),
+        ((X, None), {}),
+        ((X.astype(np.float16), 32), {}),
+        ((X, 32), {"BLOCK": 128}),
+        ((X, 32), {"BLOCK": 64.0}),
+        ((X, 32), {"num_stages": 3}),
+        ((X, 32), {"device": "simulator"}),
+    ],
+)
+def test_another_kind_constant_or_option_is_another_key(other: Any) -> None:
+    args, kwargs = other
+    assert key(*args, **kwargs) != key(X, 32)
+
+
+def test_unspecialised_parameters_only_count_by_type() -> None:
+    assert key(X, 32, 1) == key(X, 32, 16) == key(X, 32, 5)
+    assert key(X, 32, 5) != key(X, 32, 2**40)
+
+
+def test_a_stream_is_no_part_of_the_key() -> None:
+    assert bind(X, 32, stream=5) == (key(X, 32), (X, 32, 1), 5)
+
+
+def test_a_parameter_may_have_a_reserved_name() -> None:
+    own = compile_binder([BoundParameter("stream"), BoundParameter("device")], "k")
+    assert own(3, 4)[1:] == ((3, 4), None)
+
+
+@pytest.mark.parametrize("call", [((), {}), ((X,), {}), ((X, 1, 2, 3, 4), {}), ((X, 1), {"x": X})])
+def test_python_s_own_message_for_wrong_arguments(call: Any) -> None:
+    args, kwargs = call
+    with pytest.raises(TypeError, match=r"add\(\)"):
+        bind(*args, **kwargs)
+
+
+def test_arguments_by_name() -> None:
+    named = compile_namer(PARAMETERS, "add")
+    found = named(X, n=2, num_stages=4, stream=1, device=None)
+    assert found == {"x": X, "n": 2, "step": 1, "BLOCK": 64, "num_stages": 4}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (16, "i32:16"),
+        (0, "i32:16"),
+        (17, "i32"),
+        (1, "i32:1"),
+        (-(2**31), "i32:16"),
+        (2**31, "i64:16"),
+        (2**31 + 1, "i64"),
+        (2**63 + 1, "u64"),
+        (True, "i1"),
+        (0.5, "f32"),
+        (None, "none"),
+        (np.int64(7), "i32"),
+        (np.float32(0.5), "f32"),
+        (np.bool_(True), "i1"),
+        (np.zeros(3, np.int8), "*i8:16"),
+        (np.zeros(3, bool), "*i1:16"),
+    ],
+)
+def test_kinds(value: Any, text: str) -> None:
+    assert classify(value)[0].text == text
+    assert classify(value)[0] is classify(value)[0]
+    assert classify_unspecialized(value)[0].text == text.partition(":")[0]
+
+
+def test_what_kernels_can_t_take() -> None:
+    with pytest.raises(UnsupportedArgument, match="str"):
+        classify("text")
+    with pytest.raises(IntegerOutOfRange):
+        classify(2**64)
+    with pytest.raises(UnsupportedElementType, match="complex64"):
+        view(np.zeros(3, np.complex64))
+    with pytest.raises(NotAnArray):
+        view(3.0)
+
+
+class OnlyDLPack:
+    """Hides everything of a NumPy array but DLPack."""
+
+    def __init__(self, array: np.ndarray[Any, Any]) -> None:
+        self.array = array
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return self.array.__dlpack_device__()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "int8", "uint16", "int64", "bool"])
+def test_all_protocols_describe_an_array_alike(dtype: str) -> None:
+    array = np.zeros((6, 8, 4), dtype)[1:, ::2, :3]
+    seen = view(array)
+    assert seen == view(OnlyDLPack(array))
+    assert seen.pointer == array.ctypes.data
+    assert seen.shape == (5, 4, 3)
+    assert seen.strides == (32, 8, 1)
+    assert seen.device == HOST
+
+
+def test_bfloat16_and_float8_arrays() -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    for name, short in (("bfloat16", "bf16"), ("float8_e4m3fn", "e4m3"), ("float8_e5m2", "e5m2")):
+        assert view(np.zeros(4, getattr(ml_dtypes, name))).element_type == short
+
+
+def test_a_stride_that_is_no_whole_element_is_refused() -> None:
+    with pytest.raises(StrideNotWhole):
+        view(np.zeros(4, np.dtype([("x", "f4"), ("y", "u1")]))["x"])
