@@ -16,7 +16,15 @@ from tawa.cli.explain import error_classes
 INDEX = Path(__file__).parents[2] / "docs" / "errors.md"
 
 # Messages whose class has no example, and why none can be given.
-WITHOUT_EXAMPLE: dict[str, str] = {}
+WITHOUT_EXAMPLE: dict[str, str] = {
+    "DisassemblerMissing": "needs a machine without nvdisasm",
+    "DriverFailure": "needs a GPU, and an error that would end the process's use of it",
+    "LaunchFailed": "needs a GPU, and an error that would end the process's use of it",
+    "NoDevice": "needs a machine without a GPU",
+    "NvrtcMissing": "needs a machine without NVRTC",
+    "ScalarOutOfRange": "needs a kernel that is loaded on a GPU",
+    "TensorMapRejected": "the rules that are checked before leave nothing to reject",
+}
 
 HEADER = """\
 # Error index

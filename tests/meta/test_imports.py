@@ -68,7 +68,7 @@ FOREIGN: dict[str, set[str]] = {
     "lark": {"functional", "axon", "cuppl", "tasks"},
     "onnx": {"axon"},
     "onnxruntime": {"axon"},
-    "rich": {"cli", "axon", "cuppl"},
+    "rich": {"cli", "axon", "cuppl", "jit"},
     "typer": {"cli", "axon", "cuppl"},
     "torch": set(),  # arrays come in through DLPack
     "cupy": set(),

@@ -76,6 +76,13 @@ class BaseNotAligned(TawaError):
         "A slice that starts inside a row often isn't aligned: describe the whole tensor and give "
         "the kernel an offset, or pass a copy."
     )
+    example = """
+from tawa.runtime.arrays import ArrayView
+from tawa.runtime.descriptor import check
+
+array = ArrayView(0x7F0000000008, "f16", (64, 64), (64, 1), device=0)
+check(array, array.shape, array.strides, (16, 16))
+"""
 
 
 class SizeOutOfRange(TawaError):

@@ -42,6 +42,11 @@ class WrongArchitecture(TawaError):
     """A kernel was compiled for another GPU architecture than the device's."""
 
     explanation = "A cubin runs on one architecture only: `sm_90a` is Hopper (H100, H200, H800)."
+    example = """
+from tawa.runtime.driver import Device
+
+Device(0, "NVIDIA A100", (8, 0), multiprocessors=108, context=0).require("sm_90a")
+"""
 
 
 @dataclass(frozen=True)

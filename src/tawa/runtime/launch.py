@@ -43,6 +43,11 @@ class BadGrid(TawaError):
         "gives them: x up to 2^31 - 1, y and z up to 65535, and each a multiple of the kernel's "
         "cluster along that axis."
     )
+    example = """
+from tawa.runtime.launch import grid_sizes
+
+grid_sizes((16, 4, 2, 2))
+"""
 
 
 class LaunchFailed(TawaError):
@@ -62,6 +67,11 @@ class WrongDevice(TawaError):
         "memory as NumPy arrays, and then the kernel runs in the simulator. Move the one that the "
         "message names."
     )
+    example = """
+from tawa.runtime.launch import require_device
+
+require_device(["x", "y"], number=1, found=-1, expected=0)
+"""
 
 
 class ScalarOutOfRange(TawaError):

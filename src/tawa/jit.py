@@ -1,0 +1,414 @@
+"""`@tawa.jit`: a Python function that runs as a kernel.
+
+A call classifies its arguments and looks the result up; what is found is a compiled kernel, loaded
+on the device where the arrays lie (or, for NumPy arrays, the simulator). Only a call that is seen
+for the first time compiles.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from functools import cached_property, partial
+from operator import itemgetter
+from typing import Any, overload
+
+from tawa.base.errors import TawaError
+from tawa.base.options import Options
+from tawa.compiler import Compiled, compile_kernel
+from tawa.frontend.function import JITFunction
+from tawa.runtime import launch
+from tawa.runtime.arguments import Kind, classify, kind_of
+from tawa.runtime.arrays import HOST
+from tawa.runtime.binding import RESERVED, BoundParameter, compile_binder, compile_namer
+from tawa.runtime.launch import WrongDevice
+from tawa.runtime.streams import current_stream, stream_address
+
+PROGRESS_SECONDS = 1.0
+"""A compilation that takes longer shows that it runs, if someone is watching."""
+
+NEUTRAL_OPTIONS: dict[str, tuple[Any, ...]] = {"num_ctas": (1,), "maxnreg": (None,)}
+"""Options of Triton that mean nothing here, and the values with which they may be given."""
+
+SIMULATOR = "simulator"
+
+
+class UnknownLaunchOption(TawaError):
+    """A launch has a keyword that is neither a parameter of the kernel nor an option."""
+
+    explanation = (
+        "Keywords of a launch are the kernel's parameters, the fields of `tawa.Options` "
+        "(`num_stages`, `consumers`, `persistent`, ...), `stream` and `device`."
+    )
+    example = """
+import numpy as np
+import tawa
+
+
+@tawa.jit
+def nothing(x):
+    pass
+
+
+nothing[(1,)](np.zeros(4, np.float32), num_stage=3)
+"""
+
+
+class ConstantNotHashable(TawaError):
+    """The value of a constexpr parameter can't be part of a key."""
+
+    explanation = (
+        "A kernel is compiled once for each value of its constexpr parameters, so these have to be "
+        "hashable: numbers, strings, tuples, dtypes, functions. Pass a tuple instead of a list."
+    )
+    example = """
+import numpy as np
+import tawa
+import tawa.language as tl
+
+
+@tawa.jit
+def nothing(x, SHAPE: tl.constexpr):
+    pass
+
+
+nothing[(1,)](np.zeros(4, np.float32), SHAPE=[4, 4])
+"""
+
+
+class BadTypeText(TawaError):
+    """The type of a kernel's argument can't be read."""
+
+    explanation = (
+        "`kernel.compile` takes, for each run-time parameter, an example value or the text of a "
+        "type: `*f16` (an array), `desc<f16,128x64>` (a tensor descriptor with its block shape), "
+        "or a scalar type such as `i32` or `f32`. `:16` after it says that the address or integer "
+        "is a multiple of 16."
+    )
+    example = """
+import tawa
+
+
+@tawa.jit
+def nothing(x):
+    pass
+
+
+nothing.compile("pointer")
+"""
+
+
+Launch = Callable[[Any, Sequence[Any], Any], None]
+"""Runs a compiled kernel for a grid, the launch values of all run-time parameters, and a stream."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a call's key leads to: the compiled kernel, and how to launch it."""
+
+    compiled: Compiled
+    launch: Launch
+
+
+class Kernel(JITFunction):
+    """A kernel: `kernel[grid](*arguments, **options)` runs it.
+
+    - `grid`: one to three sizes, or a function that gives them, called with a dict of the call's
+      arguments by name.
+    - Arguments are arrays, tensor descriptors, numbers, and values for `constexpr` parameters.
+    - Options are the fields of `tawa.Options`; `stream` is the stream to launch on (by default
+      the current one of the library that the arrays belong to); `device="simulator"` runs NumPy
+      arrays in the simulator, as does leaving it out.
+
+    A call returns the compiled kernel.
+    """
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        *,
+        do_not_specialize: tuple[str | int, ...] = (),
+        do_not_specialize_on_alignment: tuple[str | int, ...] = (),
+    ) -> None:
+        super().__init__(
+            fn,
+            do_not_specialize=do_not_specialize,
+            do_not_specialize_on_alignment=do_not_specialize_on_alignment,
+        )
+        self._entries: dict[tuple[Any, ...], Entry] = {}
+        self._compiled: dict[tuple[Any, ...], Compiled] = {}
+        self._lock = threading.RLock()
+
+    def __getitem__(self, grid: Any) -> Callable[..., Compiled]:
+        """The kernel with its grid, ready to be called."""
+        return partial(self._launch, grid)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """A kernel is launched with a grid: `kernel[grid](...)`."""
+        raise TypeError(f"launch {self.__name__} with a grid: {self.__name__}[grid](...)")
+
+    def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Compiled:
+        """`kernel[grid](*args, **kwargs)`, or, for a warm-up, only its compilation."""
+        if warmup:
+            return self.warmup(*args, grid=grid, **kwargs)
+        return self._launch(grid, *args, **kwargs)
+
+    def warmup(self, *args: Any, grid: Any = None, **kwargs: Any) -> Compiled:
+        """Compile for these arguments without launching; needs no device. See `compile`."""
+        return self.compile(*args, **kwargs)
+
+    def compile(self, *args: Any, **kwargs: Any) -> Compiled:
+        """Compile for these arguments; needs no device.
+
+        A run-time argument is an example value, or the text of its type: `*f16`, `*f16:16`,
+        `desc<f16,128x64>`, `i32`. Keywords are those of a launch.
+        """
+        texts = self._named(*args, **kwargs)
+        own = {p.name: p for p in self._bound_parameters}
+        kinds = {
+            name: type_kind(name, value) if isinstance(value, str) else self._kind(p, value)
+            for name, p in own.items()
+            if not p.constexpr
+            for value in (texts[name],)
+        }
+        constants = {name: texts[name] for name, p in own.items() if p.constexpr}
+        options = {name: value for name, value in texts.items() if name not in own}
+        return self._compile(kinds, constants, texts, options)
+
+    @cached_property
+    def _bound_parameters(self) -> tuple[BoundParameter, ...]:
+        never = self.do_not_specialize
+        return tuple(
+            BoundParameter(
+                p.name,
+                p.is_constexpr,
+                specialize=number not in never and p.name not in never,
+                has_default=p.has_default,
+                default=p.default,
+            )
+            for number, p in enumerate(self.parameters)
+        )
+
+    @cached_property
+    def _bind(self) -> Callable[..., Any]:
+        return compile_binder(self._bound_parameters, self.__name__)
+
+    @cached_property
+    def _named(self) -> Callable[..., dict[str, Any]]:
+        return compile_namer(self._bound_parameters, self.__name__)
+
+    def _launch(self, grid: Any, /, *args: Any, **kwargs: Any) -> Compiled:
+        key, values, stream = self._bind(*args, **kwargs)
+        try:
+            entry = self._entries.get(key)
+        except TypeError as error:
+            raise self._not_hashable(self._named(*args, **kwargs)) from error
+        if entry is None:
+            entry = self._prepare(key, self._named(*args, **kwargs), kwargs.get("device"))
+        if callable(grid):
+            grid = grid(self._named(*args, **kwargs))
+        entry.launch(grid, values, stream)
+        return entry.compiled
+
+    def _prepare(self, key: tuple[Any, ...], named: dict[str, Any], device: Any) -> Entry:
+        """Compile and load for a key that was not seen before."""
+        own = self._bound_parameters
+        kinds = {p.name: self._kind(p, named[p.name]) for p in own if not p.constexpr}
+        constants = {p.name: named[p.name] for p in own if p.constexpr}
+        names = {p.name for p in own}
+        options = {name: value for name, value in named.items() if name not in names}
+        with self._lock:
+            place = place_of(kinds, device)
+            compiled = self._compile(kinds, constants, named, options)
+            entry = self._entries[key] = make_entry(compiled, kinds, place)
+        return entry
+
+    def _compile(
+        self,
+        kinds: Mapping[str, Kind],
+        constants: Mapping[str, Any],
+        named: Mapping[str, Any],
+        options: Mapping[str, Any],
+    ) -> Compiled:
+        """The compiled kernel for these kinds, constants and options; compiles it if new."""
+        fixed = dict(constants)
+        for name, kind in kinds.items():
+            if kind.one or kind.type == "none":
+                fixed[name] = 1 if kind.one else None
+        types = {name: kind.text for name, kind in kinds.items() if name not in fixed}
+        chosen = launch_options(self.__name__, options)
+        key = (*types.items(), *((n, type(v), v) for n, v in fixed.items()), chosen)
+        with self._lock:
+            compiled = self._compiled.get(key)
+            if compiled is None:
+                with progress(f"compiling {self.__name__}"):
+                    compiled = compile_kernel(self, types, fixed, chosen)
+                self._compiled[key] = compiled
+        return compiled
+
+    def _kind(self, parameter: BoundParameter, value: Any) -> Kind:
+        kind, _ = classify(value)
+        if not parameter.specialize and kind.type != "none":
+            kind = kind_of(kind.type, False, False, kind.device, kind.library)
+        return kind
+
+    def _not_hashable(self, named: Mapping[str, Any]) -> TawaError:
+        for parameter in self._bound_parameters:
+            value = named.get(parameter.name)
+            if parameter.constexpr and getattr(value, "__hash__", None) is None:
+                return ConstantNotHashable(
+                    f"constexpr `{parameter.name}` of {self.__name__} is not hashable",
+                    found=f"a value of type {type(value).__name__}",
+                    hint="pass a tuple" if isinstance(value, list) else None,
+                )
+        return ConstantNotHashable(f"an argument of {self.__name__} is not hashable")
+
+
+@overload
+def jit(fn: Callable[..., Any]) -> Kernel: ...
+@overload
+def jit(
+    *,
+    do_not_specialize: tuple[str | int, ...] = (),
+    do_not_specialize_on_alignment: tuple[str | int, ...] = (),
+    **ignored: Any,
+) -> Callable[[Callable[..., Any]], Kernel]: ...
+def jit(
+    fn: Callable[..., Any] | None = None,
+    *,
+    do_not_specialize: tuple[str | int, ...] = (),
+    do_not_specialize_on_alignment: tuple[str | int, ...] = (),
+    **ignored: Any,
+) -> Kernel | Callable[[Callable[..., Any]], Kernel]:
+    """Make a kernel of a function in the tile language (or of one of Triton's kernels).
+
+    Parameters in `do_not_specialize` (names or positions) don't cause a compilation of their own
+    for 1 and for multiples of 16. Further keywords of `triton.jit` (`debug`, `noinline`, ...) are
+    accepted and have no effect.
+    """
+    make = partial(
+        Kernel,
+        do_not_specialize=tuple(do_not_specialize),
+        do_not_specialize_on_alignment=tuple(do_not_specialize_on_alignment),
+    )
+    return make if fn is None else make(fn)
+
+
+def type_kind(name: str, text: str) -> Kind:
+    """The kind that a type's text names. Raises `BadTypeText`."""
+    type_, _, rest = text.partition(":")
+    known = type_.startswith(("*", "desc<")) or type_.lstrip("iuf").isdigit()
+    if not known or rest not in ("", "16", "1"):
+        raise BadTypeText(
+            f"the type of argument `{name}` can't be read",
+            expected="`*f16`, `desc<f16,128x64>`, `i32` or `f32`",
+            found=repr(text),
+        )
+    return kind_of(type_, divisible=rest == "16", one=rest == "1")
+
+
+def launch_options(name: str, given: Mapping[str, Any]) -> Options:
+    """The options among a launch's keywords. Raises `UnknownLaunchOption`."""
+    known = {field.name for field in fields(Options)}
+    chosen: dict[str, Any] = {}
+    for option, value in given.items():
+        if option in known:
+            chosen[option] = value
+        elif option not in RESERVED and value not in NEUTRAL_OPTIONS.get(option, ()):
+            close = get_close_matches(option, known, n=1)
+            raise UnknownLaunchOption(
+                f"{name} has no parameter `{option}`, and there is no such option",
+                expected=f"one of {', '.join(sorted(known))}",
+                found=f"{option}={value!r}",
+                hint=f"did you mean `{close[0]}`?" if close else None,
+            )
+    return Options(**chosen)
+
+
+def place_of(kinds: Mapping[str, Kind], device: Any) -> int:
+    """The device that a launch's arrays lie on, or `HOST`. Raises `WrongDevice`."""
+    names = list(kinds)
+    devices = [kind.device for kind in kinds.values()]
+    found = [number for number, place in enumerate(devices) if place is not None]
+    if device == SIMULATOR or not found:
+        expected = HOST if device == SIMULATOR else 0
+    else:
+        expected = devices[found[0]]
+    assert expected is not None
+    for number in found:
+        place = devices[number]
+        assert place is not None
+        launch.require_device(names, number, place, expected)
+    libraries = {kinds[names[number]].library for number in found}
+    if expected == HOST and "torch" in libraries:
+        raise WrongDevice(
+            "tensors of PyTorch in the host's memory can't be used by a launch",
+            expected="tensors on a CUDA device, or NumPy arrays for the simulator",
+            hint="move them with `.to('cuda')`, or pass `tensor.numpy()`",
+        )
+    return expected
+
+
+def make_entry(compiled: Compiled, kinds: Mapping[str, Kind], place: int) -> Entry:
+    """Load a compiled kernel on a device (or for the simulator) and say how to launch it."""
+    names = list(kinds)
+    select = selector([names.index(name) for name in compiled.spec.arguments], len(names))
+    if place == HOST:
+        return Entry(compiled, simulation(compiled, select))
+    launcher = launch.load(compiled.spec, compiled.cubin, place)
+    library = next((kind.library for kind in kinds.values() if kind.device is not None), "")
+    current = current_stream(library, place)
+
+    def start(grid: Any, values: Sequence[Any], stream: Any) -> None:
+        address = current() if stream is None else stream_address(stream)
+        launcher(grid, values if select is None else select(values), address)
+
+    return Entry(compiled, start)
+
+
+def selector(
+    numbers: Sequence[int], count: int
+) -> Callable[[Sequence[Any]], tuple[Any, ...]] | None:
+    """A function that picks these of `count` values; None if that is all of them in order."""
+    if list(numbers) == list(range(count)):
+        return None
+    if len(numbers) == 1:
+        only = numbers[0]
+        return lambda values: (values[only],)
+    return itemgetter(*numbers) if numbers else lambda values: ()
+
+
+def simulation(
+    compiled: Compiled, select: Callable[[Sequence[Any]], tuple[Any, ...]] | None
+) -> Launch:
+    """How to run a compiled kernel in the simulator."""
+    from tawa.simulate import run
+
+    def start(grid: Any, values: Sequence[Any], stream: Any) -> None:
+        sizes = launch.grid_sizes(grid)
+        run(compiled, "tile", sizes, values if select is None else select(values))
+
+    return start
+
+
+@contextmanager
+def progress(text: str) -> Generator[None]:
+    """Show on a terminal that something takes longer than `PROGRESS_SECONDS`."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+
+    status = Console(stderr=True).status(text)
+    timer = threading.Timer(PROGRESS_SECONDS, status.start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        status.stop()
