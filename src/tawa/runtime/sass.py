@@ -38,6 +38,11 @@ class NotACubin(TawaError):
     explanation = (
         "The bytes are not a cubin, or one for an architecture that nvdisasm is too old for."
     )
+    example = """
+from tawa.runtime.sass import disassemble
+
+disassemble(b"text")
+"""
 
 
 @dataclass(frozen=True)
@@ -103,7 +108,7 @@ def sass_text(cubin: bytes) -> str:
         command = [nvdisasm(), "-c", str(path)]
         run = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False)
     if run.returncode != 0:
-        raise NotACubin("nvdisasm can't read the machine code", found=run.stderr.strip())
+        raise NotACubin("nvdisasm can't read the machine code", found=run.stderr.strip().replace(str(path), path.name))
     return run.stdout
 
 
