@@ -15,11 +15,10 @@ from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from functools import cached_property, partial
 from operator import itemgetter
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 from tawa.base.errors import TawaError
 from tawa.base.options import Options
-from tawa.compiler import Compiled, compile_kernel
 from tawa.frontend.function import JITFunction
 from tawa.runtime import launch
 from tawa.runtime.arguments import Kind, classify, kind_of
@@ -27,6 +26,9 @@ from tawa.runtime.arrays import HOST
 from tawa.runtime.binding import RESERVED, BoundParameter, compile_binder, compile_namer
 from tawa.runtime.launch import WrongDevice
 from tawa.runtime.streams import current_stream, stream_address
+
+if TYPE_CHECKING:
+    from tawa.compiler import Compiled  # loaded by the first compilation: `import tawa` is quick
 
 PROGRESS_SECONDS = 1.0
 """A compilation that takes longer shows that it runs, if someone is watching."""
@@ -240,6 +242,8 @@ class Kernel(JITFunction):
             if kind.one or kind.type == "none":
                 fixed[name] = 1 if kind.one else None
         types = {name: kind.text for name, kind in kinds.items() if name not in fixed}
+        from tawa.compiler import compile_kernel
+
         chosen = launch_options(self.__name__, options)
         key = (*types.items(), *((n, type(v), v) for n, v in fixed.items()), chosen)
         with self._lock:
