@@ -41,6 +41,9 @@ class ExpressionInference:
     printer = TypePrinter
     """How types look in messages."""
 
+    boolean: Term = BOOL
+    """The type of conditions."""
+
     type_arity: dict[str, int] = {"int": 0, "float": 0, "bool": 0, "string": 0, "vector": 1}
     """The language's type constructors, with their numbers of arguments."""
 
@@ -140,8 +143,11 @@ class ExpressionInference:
 
     def _apply(self, expression: s.Apply) -> Term:
         function, arguments = s.spine(expression)
-        called = f"`{function.name}`" if isinstance(function, s.Name) else "the function"
-        return self.call(self.infer(function), called, arguments)
+        return self.call(self.infer(function), self.called(function), arguments)
+
+    def called(self, function: s.Expression) -> str:
+        """What a function is called in messages."""
+        return f"`{function.name}`" if isinstance(function, s.Name) else "the function"
 
     def call(self, function: Term, called: str, arguments: Sequence[s.Expression]) -> Term:
         """The type of a function's result for `arguments`."""
@@ -162,20 +168,20 @@ class ExpressionInference:
         match expression:
             case s.Binary(operator, left, right) if operator.name in ("&&", "||"):
                 for side in (left, right):
-                    self.agree(BOOL, self.infer(side), side.span, f"operand of `{operator.name}`")
-                return BOOL
+                    self.agree(self.boolean, self.infer(side), side.span, f"operand of `{operator.name}`")
+                return self.boolean
             case s.Binary(operator, left, right):
                 return self.call(self.infer(operator), f"`{operator.name}`", (left, right))
             case s.Unary(operator, operand):
                 return self.call(self.infer(operator), f"`{operator.name}`", (operand,))
             case s.Pipe(argument, function):
-                return self.call(self.infer(function), "the function", (argument,))
+                return self.call(self.infer(function), self.called(function), (argument,))
 
     def _choice(self, expression: s.If | s.Match) -> Term:
         result = self.solver.fresh()
         if isinstance(expression, s.If):
             condition = expression.condition
-            self.agree(BOOL, self.infer(condition), condition.span, "condition")
+            self.agree(self.boolean, self.infer(condition), condition.span, "condition")
             for branch in (expression.yes, expression.no):
                 self.agree(result, self.infer(branch), branch.span, "branch of this `if`")
             return result

@@ -39,10 +39,14 @@ class Inference(ExpressionInference):
         self._named = {}
         mark = self.solver.mark
         with self.deeper():
-            type_ = self.read_type(signature.type)
+            type_ = self.signature_type(signature)
             for condition in signature.conditions:
                 self.condition(condition)
         return self.solver.generalise(type_, mark)
+
+    def signature_type(self, signature: s.Signature) -> Term:
+        """The type that a signature states, before it is generalised."""
+        return self.read_type(signature.type)
 
     def condition(self, condition: s.Condition) -> None:
         """Demand what a signature's `where` says. The base knows no classes."""

@@ -284,9 +284,13 @@ class Solver:
             groups = rest
         return reached
 
+    def successor(self) -> Solver:
+        """A new solver that starts as this one did."""
+        return type(self)()
+
     def replayed(self, entries: Iterable[Entry]) -> Clash | None:
         """What goes wrong when a new solver of this class is asked `entries`, if anything."""
-        solver = type(self)()
+        solver = self.successor()
         try:
             for entry in entries:
                 if isinstance(entry, Constraint):

@@ -1,0 +1,5 @@
+"""Axon: a tensor language whose types, ranks and shapes are inferred.
+
+After the abstract of A. Collins and V. Grover, "Axon: A Language for Dynamic Shapes in Deep
+Learning Graphs" (arXiv 2210.02374). `docs/axon.md` is the guide.
+"""

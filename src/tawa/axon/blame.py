@@ -1,0 +1,44 @@
+"""From a clash of shapes to an error that names both, and all places that are to blame."""
+
+from __future__ import annotations
+
+from tawa.axon.dims import Dim
+from tawa.axon.errors import ShapeMismatch
+from tawa.axon.shapes import Shape, tensor_parts
+from tawa.axon.show import AxonPrinter
+from tawa.axon.solver import AxonSolver
+from tawa.functional.mismatch import conflict_origins, explain_clash
+from tawa.functional.show import TypePrinter
+from tawa.functional.solver import Clash, Cycle, Violation
+from tawa.functional.terms import Con, Term, Variable
+
+
+def shape_error(clash: Clash, solver: AxonSolver, printer: TypePrinter) -> Exception:
+    """The error for a clash: of shapes or sizes here, of types as in every language."""
+    if isinstance(clash, (Cycle, Violation)) or not isinstance(printer, AxonPrinter):
+        return explain_clash(clash, solver, printer)
+    left, right = solver.resolve(clash.left), solver.resolve(clash.right)
+    if not all(_is_measure(side) for side in (left, right)):
+        return explain_clash(clash, solver, printer)
+    origin = clash.origin
+    expected, found = (printer.type(solver.resolve(side)) for side in clash.whole)
+    inner = [printer.term(side) for side in (left, right)]
+    reason = f": {clash.reason}" if clash.reason else ""
+    error = ShapeMismatch(
+        f"{origin.what}: {inner[0]} does not fit {inner[1]}{reason}",
+        span=origin.span,
+        expected=expected if expected != inner[0] else None,
+        found=found if found != inner[1] else None,
+    )
+    if origin.cause is not None:
+        error.with_note(f"because of the {origin.cause.what} there", origin.cause.span)
+    for other in conflict_origins(solver):
+        if other.span != origin.span:
+            error.with_note(f"fixed by {other.what}", other.span)
+    return error
+
+
+def _is_measure(term: Term) -> bool:
+    if isinstance(term, Con):
+        return tensor_parts(term) is not None
+    return isinstance(term, (Dim, Shape)) or (isinstance(term, Variable) and term.kind != "type")

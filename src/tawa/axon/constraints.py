@@ -1,0 +1,98 @@
+"""What can be demanded of dimensions and shapes, besides being equal at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
+
+from tawa.axon.dims import Dim
+from tawa.axon.shapes import Shape
+from tawa.functional.terms import Constraint, Origin, Term, Variable
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeConstraint(Constraint):
+    """Base of the constraints whose fields, but for the origin, are dimensions and shapes."""
+
+    def variables(self) -> Iterator[Variable]:
+        """Those of all the fields."""
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Term):
+                yield from value.variables()
+
+    def substitute(
+        self, replace_variable: Callable[[Variable], Term | None], origin: Origin
+    ) -> Constraint:
+        """The same demand on other terms, made at another place."""
+        changes: dict[str, object] = {"origin": origin}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Term):
+                changes[field.name] = value.substitute(replace_variable)
+        return replace(self, **changes)
+
+
+@dataclass(frozen=True, slots=True)
+class Equal(ShapeConstraint):
+    """`left = right`, two dimensions."""
+
+    left: Dim
+    right: Dim
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class SameShape(ShapeConstraint):
+    """`left = right`, two shapes."""
+
+    left: Shape
+    right: Shape
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Broadcast(ShapeConstraint):
+    """`result` is the shape of a pointwise operation on `left` and `right`, by NumPy's rules."""
+
+    left: Shape
+    right: Shape
+    result: Shape
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Compatible(ShapeConstraint):
+    """Two dimensions are equal, or one of them is 1."""
+
+    left: Dim
+    right: Dim
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Divides(ShapeConstraint):
+    """`divisor` divides `dividend` without a rest."""
+
+    divisor: Dim
+    dividend: Dim
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class AtLeast(ShapeConstraint):
+    """`dim >= bound`."""
+
+    dim: Dim
+    bound: int
+    origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class Position(ShapeConstraint):
+    """`axis` of a tensor of shape `before + [n] + after`: counted from the end if negative."""
+
+    axis: Dim
+    before: Shape
+    after: Shape
+    origin: Origin

@@ -1,0 +1,538 @@
+"""Dimensions as canonical polynomials with integer coefficients.
+
+A `Dim` is a sum of monomials; a monomial is a product of powers of atoms. Atoms are variables and
+what polynomials can't express: floor quotients, maxima, and the size (`Size`) and number of
+dimensions (`Rank`) of a shape variable. Two dimensions that polynomial arithmetic can prove equal
+are the same object by value.
+
+Variables of kind `"dim"` stand for integers of at least 1, those of kind `"integer"` for any.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from math import gcd
+
+from tawa.functional.terms import Term, Variable
+
+Replace = Callable[[Variable], Term | None]
+
+
+class Atom:
+    """An indivisible factor that isn't a variable."""
+
+    __slots__ = ()
+    key: tuple[object, ...]
+
+    def variables(self) -> Iterator[Variable]:
+        """The variables inside."""
+        raise NotImplementedError
+
+    def substitute(self, replace: Replace) -> Dim:
+        """The atom's value with variables replaced."""
+        raise NotImplementedError
+
+    def least(self) -> int | None:
+        """A number that the atom is provably not below, if any."""
+        raise NotImplementedError
+
+
+Factor = Variable | Atom
+Monomial = tuple[tuple[Factor, int], ...]
+
+
+def factor_key(factor: Factor) -> tuple[object, ...]:
+    """Orders the factors of a monomial."""
+    return (0, factor.id) if isinstance(factor, Variable) else factor.key
+
+
+def monomial_key(monomial: Monomial) -> tuple[object, ...]:
+    """Orders the monomials of a polynomial: by degree, then by factors."""
+    degree = sum(power for _, power in monomial)
+    return (-degree, *((factor_key(factor), power) for factor, power in monomial))
+
+
+@dataclass(frozen=True, slots=False)
+class Dim(Term):
+    """A polynomial; `terms` are its monomials with coefficients other than 0, in order."""
+
+    terms: tuple[tuple[Monomial, int], ...]
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(self.terms)
+
+    @cached_property
+    def key(self) -> tuple[object, ...]:
+        """Orders dimensions."""
+        return tuple((monomial_key(monomial), c) for monomial, c in self.terms)
+
+    @staticmethod
+    def of(value: int | Factor | Dim) -> Dim:
+        """A number, a variable or an atom as a dimension."""
+        if isinstance(value, Dim):
+            return value
+        if isinstance(value, int):
+            return Dim((((), value),) if value else ())
+        return Dim(((((value, 1),), 1),))
+
+    @property
+    def constant(self) -> int | None:
+        """The number that this is, or None."""
+        if not self.terms:
+            return 0
+        monomial, coefficient = self.terms[0]
+        return coefficient if not monomial and len(self.terms) == 1 else None
+
+    @property
+    def offset(self) -> int:
+        """The constant term."""
+        return self.terms[-1][1] if self.terms and not self.terms[-1][0] else 0
+
+    @property
+    def sole_variable(self) -> Variable | None:
+        """The variable that this is, or None."""
+        if len(self.terms) != 1:
+            return None
+        monomial, coefficient = self.terms[0]
+        if coefficient != 1 or len(monomial) != 1:
+            return None
+        factor, power = monomial[0]
+        return factor if power == 1 and isinstance(factor, Variable) else None
+
+    def factors(self) -> dict[Factor, None]:
+        """The factors that occur, not looking inside atoms."""
+        return {factor: None for monomial, _ in self.terms for factor, _ in monomial}
+
+    def variables(self) -> Iterator[Variable]:
+        """The variables, those inside atoms too."""
+        for monomial, _ in self.terms:
+            for factor, _ in monomial:
+                yield from factor.variables()
+
+    def substitute(self, replace: Replace) -> Dim:
+        """The dimension with variables replaced by dimensions (shape variables by shapes)."""
+        if not self.terms:
+            return self
+        replaced = {f: substitute_factor(f, replace) for f in self.factors()}
+        if all(value is None for value in replaced.values()):
+            return self
+        return total(
+            times([c, *((replaced[f] or Dim.of(f), power) for f, power in monomial)])
+            for monomial, c in self.terms
+        )
+
+    def __add__(self, other: Dim | int) -> Dim:
+        return total([self, Dim.of(other)])
+
+    def __sub__(self, other: Dim | int) -> Dim:
+        return total([self, -Dim.of(other)])
+
+    def __neg__(self) -> Dim:
+        return Dim(tuple((monomial, -c) for monomial, c in self.terms))
+
+    def __mul__(self, other: Dim | int) -> Dim:
+        other = Dim.of(other)
+        found: dict[Monomial, int] = {}
+        for mine, c in self.terms:
+            for theirs, d in other.terms:
+                monomial = join(mine, theirs)
+                found[monomial] = found.get(monomial, 0) + c * d
+        return collected(found)
+
+    def __floordiv__(self, other: Dim | int) -> Dim:
+        return floor_quotient(self, Dim.of(other))
+
+    def __mod__(self, other: Dim | int) -> Dim:
+        return self - floor_quotient(self, Dim.of(other)) * other
+
+    def least(self) -> int | None:
+        """A number that this is provably not below, if one is known."""
+        bound = 0
+        for monomial, c in self.terms:
+            low = 1
+            for factor, power in monomial:
+                inner = factor_least(factor)
+                if inner is None or inner < 0:
+                    return None
+                low *= inner**power
+            if c < 0 and monomial:
+                return None
+            bound += c * low
+        return bound
+
+    def linear_in(self, variable: Factor) -> tuple[Dim, Dim] | None:
+        """`(a, b)` with this equal to `a * variable + b` and neither mentioning `variable`."""
+        slope: dict[Monomial, int] = {}
+        rest: dict[Monomial, int] = {}
+        for monomial, c in self.terms:
+            powers = dict(monomial)
+            power = powers.pop(variable, 0)
+            if power > 1:
+                return None
+            (slope if power else rest)[tuple(powers.items())] = c
+        inside = variable.variables() if isinstance(variable, Variable) else ()
+        hidden = {v for m in (*slope, *rest) for f, _ in m for v in f.variables()}
+        if any(v in hidden for v in inside):
+            return None
+        return collected(slope), collected(rest)
+
+    def __repr__(self) -> str:
+        return " + ".join(f"{c}*{m}" for m, c in self.terms) or "0"
+
+
+class Measured(Term):
+    """What a shape variable may be replaced by."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def size(self) -> Dim:
+        """The product of all dimensions."""
+
+    @abstractmethod
+    def rank(self) -> Dim:
+        """The number of dimensions."""
+
+
+def factor_least(factor: Factor) -> int | None:
+    """A number that the factor is provably not below."""
+    if isinstance(factor, Variable):
+        return 1 if factor.kind == "dim" else None
+    return factor.least()
+
+
+def substitute_factor(factor: Factor, replace: Replace) -> Dim | None:
+    """The factor's value after replacement; None if nothing changes."""
+    if isinstance(factor, Variable):
+        found = replace(factor)
+        if found is None:
+            return None
+        return found if isinstance(found, Dim) else Dim.of(as_variable(found))
+    value = factor.substitute(replace)
+    return None if value.terms == (((((factor, 1),)), 1),) else value
+
+
+def as_variable(term: Term) -> Variable:
+    """The term, which must be a variable."""
+    if not isinstance(term, Variable):
+        raise TypeError(f"{term} is no dimension")
+    return term
+
+
+def join(left: Monomial, right: Monomial) -> Monomial:
+    """The product of two monomials."""
+    if not left or not right:
+        return left or right
+    powers = dict(left)
+    for factor, power in right:
+        powers[factor] = powers.get(factor, 0) + power
+    return tuple(sorted(powers.items(), key=lambda item: factor_key(item[0])))
+
+
+def collected(terms: dict[Monomial, int]) -> Dim:
+    """The polynomial with these coefficients."""
+    kept = [(monomial, c) for monomial, c in terms.items() if c]
+    if len(kept) > 1:
+        kept.sort(key=lambda item: monomial_key(item[0]))
+    return Dim(tuple(kept))
+
+
+def total(dims: Iterable[Dim]) -> Dim:
+    """The sum."""
+    found: dict[Monomial, int] = {}
+    for dim in dims:
+        for monomial, c in dim.terms:
+            found[monomial] = found.get(monomial, 0) + c
+    return collected(found)
+
+
+def times(factors: Iterable[int | Dim | tuple[Dim, int]]) -> Dim:
+    """The product of numbers, dimensions, and powers of dimensions."""
+    result = ONE
+    for factor in factors:
+        base, power = factor if isinstance(factor, tuple) else (Dim.of(factor), 1)
+        for _ in range(power):
+            result = result * base
+    return result
+
+
+ZERO = Dim(())
+ONE = Dim.of(1)
+
+
+@dataclass(frozen=True)
+class Floor(Atom):
+    """`numerator // denominator`, rounded down."""
+
+    numerator: Dim
+    denominator: Dim
+
+    @cached_property
+    def key(self) -> tuple[object, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Orders factors."""
+        return (2, self.numerator.key, self.denominator.key)
+
+    def variables(self) -> Iterator[Variable]:
+        """Those of both parts."""
+        yield from self.numerator.variables()
+        yield from self.denominator.variables()
+
+    def substitute(self, replace: Replace) -> Dim:
+        """The quotient of the substituted parts."""
+        top = self.numerator.substitute(replace)
+        bottom = self.denominator.substitute(replace)
+        if top is self.numerator and bottom is self.denominator:
+            return Dim.of(self)
+        return floor_quotient(top, bottom)
+
+    def least(self) -> int | None:
+        """The bound of a quotient by a number."""
+        low, divisor = self.numerator.least(), self.denominator.constant
+        if low is None:
+            return None
+        if divisor is None:
+            return 0 if low >= 0 else None
+        return low // divisor
+
+
+@dataclass(frozen=True)
+class Largest(Atom):
+    """The largest of several dimensions, of which no two can be compared."""
+
+    options: tuple[Dim, ...]
+
+    @cached_property
+    def key(self) -> tuple[object, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Orders factors."""
+        return (3, *(option.key for option in self.options))
+
+    def variables(self) -> Iterator[Variable]:
+        """Those of the options."""
+        for option in self.options:
+            yield from option.variables()
+
+    def substitute(self, replace: Replace) -> Dim:
+        """The largest of the substituted options."""
+        options = [option.substitute(replace) for option in self.options]
+        if all(new is old for new, old in zip(options, self.options, strict=True)):
+            return Dim.of(self)
+        return largest(options)
+
+    def least(self) -> int | None:
+        """The best bound of an option."""
+        bounds = [b for b in (option.least() for option in self.options) if b is not None]
+        return max(bounds, default=None)
+
+
+@dataclass(frozen=True)
+class Size(Atom):
+    """The product of a shape variable's dimensions."""
+
+    shape: Variable
+
+    @cached_property
+    def key(self) -> tuple[object, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Orders factors."""
+        return (1, 0, self.shape.id)
+
+    def variables(self) -> Iterator[Variable]:
+        """The shape variable."""
+        yield self.shape
+
+    def substitute(self, replace: Replace) -> Dim:
+        """The product of what replaces the shape variable."""
+        found = replace(self.shape)
+        if isinstance(found, Measured):
+            return found.size()
+        return Dim.of(self if found is None else Size(as_variable(found)))
+
+    def least(self) -> int | None:
+        """Sizes are at least 1."""
+        return 1
+
+
+@dataclass(frozen=True)
+class Rank(Atom):
+    """The number of a shape variable's dimensions."""
+
+    shape: Variable
+
+    @cached_property
+    def key(self) -> tuple[object, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Orders factors."""
+        return (1, 1, self.shape.id)
+
+    def variables(self) -> Iterator[Variable]:
+        """The shape variable."""
+        yield self.shape
+
+    def substitute(self, replace: Replace) -> Dim:
+        """The rank of what replaces the shape variable."""
+        found = replace(self.shape)
+        if isinstance(found, Measured):
+            return found.rank()
+        return Dim.of(self if found is None else Rank(as_variable(found)))
+
+    def least(self) -> int | None:
+        """Ranks are at least 0."""
+        return 0
+
+
+def content(dim: Dim) -> int:
+    """The greatest common divisor of the coefficients, the constant term's not counted."""
+    return gcd(*(c for monomial, c in dim.terms if monomial))
+
+
+def floor_quotient(top: Dim, bottom: Dim) -> Dim:
+    """`top // bottom` in canonical form. Raises ZeroDivisionError."""
+    divisor = bottom.constant
+    if divisor == 0:
+        raise ZeroDivisionError("a dimension is divided by 0")
+    if divisor is not None:
+        return _quotient_by_number(top, divisor)
+    exact = exact_quotient(top, bottom)
+    if exact is not None:
+        return exact
+    common = common_monomial(top, bottom)
+    if common:
+        top, bottom = divide_monomial(top, common), divide_monomial(bottom, common)
+        return floor_quotient(top, bottom)
+    whole, rest = _multiples(top, bottom)
+    return whole + (Dim.of(Floor(rest, bottom)) if rest.terms else ZERO)
+
+
+def _quotient_by_number(top: Dim, divisor: int) -> Dim:
+    if divisor < 0:
+        top, divisor = -top, -divisor
+    whole = collected({monomial: c // divisor for monomial, c in top.terms})
+    rest = collected({monomial: c % divisor for monomial, c in top.terms})
+    if rest.constant is not None:
+        return whole
+    shared = gcd(content(rest), divisor)
+    if shared > 1:
+        rest = collected({monomial: c // shared for monomial, c in rest.terms})
+        divisor //= shared
+    if divisor == 1:
+        return whole + rest
+    inner = _lone_floor(rest)
+    if inner is not None:
+        floor, by = inner
+        top = floor.numerator + by * rest.offset
+        return whole + _quotient_by_number(top, by * divisor)
+    return whole + Dim.of(Floor(rest, Dim.of(divisor)))
+
+
+def _lone_floor(dim: Dim) -> tuple[Floor, int] | None:
+    """`x // n` and n, if `dim` is that plus a number."""
+    symbolic = [(monomial, c) for monomial, c in dim.terms if monomial]
+    if len(symbolic) != 1 or symbolic[0][1] != 1 or len(symbolic[0][0]) != 1:
+        return None
+    factor, power = symbolic[0][0][0]
+    if not isinstance(factor, Floor) or power != 1:
+        return None
+    by = factor.denominator.constant
+    return None if by is None else (factor, by)
+
+
+def _multiples(top: Dim, bottom: Dim) -> tuple[Dim, Dim]:
+    """`(q, r)` with top = q * bottom + r, where bottom is one monomial; else q is 0."""
+    if len(bottom.terms) != 1:
+        return ZERO, top
+    monomial, c = bottom.terms[0]
+    whole: dict[Monomial, int] = {}
+    rest: dict[Monomial, int] = {}
+    for mine, d in top.terms:
+        quotient = quotient_monomial(mine, monomial)
+        if quotient is not None and d % c == 0:
+            whole[quotient] = d // c
+        else:
+            rest[mine] = d
+    return collected(whole), collected(rest)
+
+
+def quotient_monomial(top: Monomial, bottom: Monomial) -> Monomial | None:
+    """`top / bottom`, or None if that isn't a monomial."""
+    powers = dict(top)
+    for factor, power in bottom:
+        left = powers.get(factor, 0) - power
+        if left < 0:
+            return None
+        if left:
+            powers[factor] = left
+        else:
+            del powers[factor]
+    return tuple(powers.items())
+
+
+def exact_quotient(top: Dim, bottom: Dim) -> Dim | None:
+    """`top / bottom` if that is a polynomial, by division with the leading monomials."""
+    quotient: dict[Monomial, int] = {}
+    lead, c = bottom.terms[0]
+    for _ in range(64):
+        if not top.terms:
+            return collected(quotient)
+        mine, d = top.terms[0]
+        part = quotient_monomial(mine, lead)
+        if part is None or d % c:
+            return None
+        quotient[part] = quotient.get(part, 0) + d // c
+        top = top - Dim(((part, d // c),)) * bottom
+    return None
+
+
+def common_monomial(*dims: Dim) -> Monomial:
+    """The largest monomial that divides all monomials of all the dimensions."""
+    shared: dict[Factor, int] | None = None
+    for dim in dims:
+        for monomial, _ in dim.terms:
+            powers = dict(monomial)
+            if shared is None:
+                shared = powers
+            else:
+                shared = {f: min(p, powers[f]) for f, p in shared.items() if f in powers}
+    return tuple((shared or {}).items())
+
+
+def divide_monomial(dim: Dim, monomial: Monomial) -> Dim:
+    """The dimension with a monomial, which divides it, taken out."""
+    found: dict[Monomial, int] = {}
+    for mine, c in dim.terms:
+        quotient = quotient_monomial(mine, monomial)
+        if quotient is None:
+            raise ValueError("the monomial doesn't divide the dimension")
+        found[quotient] = c
+    return collected(found)
+
+
+def largest(options: Iterable[Dim]) -> Dim:
+    """The largest of several dimensions; those that provably aren't are left out."""
+    kept: list[Dim] = []
+    for option in options:
+        lone = option.factors() if len(option.terms) == 1 and option.terms[0][1] == 1 else {}
+        inner = next(iter(lone), None)
+        parts = inner.options if len(lone) == 1 and isinstance(inner, Largest) else (option,)
+        for part in parts:
+            if any(_not_below(other, part) for other in kept):
+                continue
+            kept = [other for other in kept if not _not_below(part, other)]
+            kept.append(part)
+    if len(kept) == 1:
+        return kept[0]
+    return Dim.of(Largest(tuple(sorted(kept, key=lambda dim: dim.key))))
+
+
+def smallest(options: Iterable[Dim]) -> Dim:
+    """The smallest of several dimensions."""
+    return -largest([-option for option in options])
+
+
+def _not_below(left: Dim, right: Dim) -> bool:
+    low = (left - right).least()
+    return low is not None and low >= 0

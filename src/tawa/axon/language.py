@@ -1,0 +1,31 @@
+"""Axon as a language: the parts put together."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from tawa.axon.builder import AxonBuilder
+from tawa.axon.infer import AxonInference
+from tawa.axon.solver import AxonSolver
+from tawa.functional.language import Language
+
+FOLDER = Path(__file__).parent
+
+
+class Axon(Language):
+    """The Axon language."""
+
+    name = "axon"
+    extension = ".ax"
+    additions = (FOLDER / "grammar.lark").read_text()
+    builder = AxonBuilder
+    inference = AxonInference
+    solver = AxonSolver
+    prelude = (FOLDER / "prelude.ax").read_text()
+
+
+@cache
+def axon() -> Axon:
+    """The language; built once."""
+    return Axon()
