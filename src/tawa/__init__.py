@@ -14,6 +14,7 @@ Importing this package loads neither the compiler nor a device.
 from tawa.base.errors import TawaError
 from tawa.base.options import Options
 from tawa.jit import Kernel, jit
+from tawa.language.host import cdiv, next_power_of_2
 from tawa.runtime.autotune import Autotuner, Config, Heuristics, autotune, heuristics
 from tawa.runtime.descriptor import TensorDescriptor
 
@@ -28,6 +29,8 @@ __all__ = [
     "TawaError",
     "TensorDescriptor",
     "autotune",
+    "cdiv",
     "heuristics",
     "jit",
+    "next_power_of_2",
 ]
