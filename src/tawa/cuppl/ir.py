@@ -23,6 +23,11 @@ __all__ = [
     "Call",
     "Const",
     "Copy",
+    "Draw",
+    "Factor",
+    "Reset",
+    "Resume",
+    "Shift",
     "Fail",
     "Function",
     "Get",
@@ -72,6 +77,7 @@ CONTEXT_FIELDS: dict[str, Type] = {
     "trace": Type.I64,  # address of the record of random choices (trace methods only)
     "address": Type.I64,  # hash of the call path (trace methods only)
     "fuel": Type.I64,  # calls left before a run counts as non-terminating
+    "inputs": Type.I64,  # address of the words of the program's inputs and constants
 }
 """Name and type of each word of a particle's context, in memory order."""
 
@@ -116,13 +122,16 @@ class Op:
 class Call:
     """`dsts = function(args)`. If the callee fails, control goes to `on_fail`.
 
-    Without `on_fail` the caller fails too and passes the status on.
+    Without `on_fail` the caller fails too and passes the status on. `suspending` names the
+    function to call instead where `function` would have to be suspended inside a loop that fills
+    a vector: frames may be copied, so nothing that they refer to may be changed after a resume.
     """
 
     dsts: tuple[Reg, ...]
     function: str
     args: tuple[Reg, ...]
     on_fail: str | None = None
+    suspending: str | None = None
 
 
 @dataclass(slots=True)
@@ -169,7 +178,73 @@ class Alloc:
     words: Reg | int
 
 
-Instruction = Const | Copy | Op | Call | Load | Store | Get | Set | Alloc
+@dataclass(slots=True)
+class Draw:
+    """`dsts` = a draw from a built-in distribution. Each inference method says what it does."""
+
+    dsts: tuple[Reg, ...]
+    family: str
+    args: tuple[Reg, ...]
+    site: int
+
+
+@dataclass(slots=True)
+class Factor:
+    """Add `weight` to the log weight. Each inference method says what else it does."""
+
+    weight: Reg
+    site: int
+
+
+@dataclass(slots=True)
+class Reset:
+    """`dsts = function(args)`, with a mark for `prompt` below it."""
+
+    dsts: tuple[Reg, ...]
+    prompt: Reg
+    function: str
+    args: tuple[Reg, ...]
+
+
+@dataclass(slots=True)
+class Shift:
+    """Capture the frames up to the mark of `prompt`, drop them, and call `function(k, args)`.
+
+    What the function returns is the result of the `Reset`; `dsts` get what `k` is called with.
+    """
+
+    dsts: tuple[Reg, ...]
+    prompt: Reg
+    function: str
+    args: tuple[Reg, ...]
+    site: int
+
+
+@dataclass(slots=True)
+class Resume:
+    """`dsts` = what the captured frames of `continuation` return when they are given `args`."""
+
+    dsts: tuple[Reg, ...]
+    continuation: Reg
+    args: tuple[Reg, ...]
+
+
+Instruction = (
+    Const
+    | Copy
+    | Op
+    | Call
+    | Load
+    | Store
+    | Get
+    | Set
+    | Alloc
+    | Draw
+    | Factor
+    | Reset
+    | Shift
+    | Resume
+)
 
 
 @dataclass(slots=True)
@@ -243,9 +318,14 @@ class Function:
 
     def callees(self) -> set[str]:
         """Names of the functions called directly."""
-        return {
-            i.function for b in self.blocks.values() for i in b.instructions if isinstance(i, Call)
-        }
+        found: set[str] = set()
+        for block in self.blocks.values():
+            for item in block.instructions:
+                if isinstance(item, Call | Reset | Shift):
+                    found.add(item.function)
+                if isinstance(item, Call) and item.suspending is not None:
+                    found.add(item.suspending)
+        return found
 
 
 @dataclass(slots=True)

@@ -53,8 +53,8 @@ NATIVES: dict[str, Callable[..., object]] = {}
 VECTOR_OFFSET = 2
 """Words before the elements of a vector: header and length."""
 
-WORDS_HEADER = 2
-"""Header of a vector whose elements are plain words (layout 1, see `layout.py`)."""
+WORDS_HEADER = 2  # header(layout=0, tag=VECTOR_TAG)
+"""Header of a vector whose elements are plain words (layout 0, see `layout.py`)."""
 
 _ANNOTATIONS = {
     "float": Type.F64,
@@ -461,7 +461,9 @@ class _Translator:
     def _call_value(self, node: ast.Call) -> _Value:
         assert isinstance(node.func, ast.Name)
         name = node.func.id
-        kind = {"new_floats": "FloatVector", "new_ints": "IntVector"}.get(name, "")
+        kind = {
+            "new_floats": "FloatVector", "new_ints": "IntVector", "new_object": "Ints"
+        }.get(name, "")  # fmt: skip
         return _Value(self._call(node)[0], kind)
 
     def _call(self, node: ast.Call) -> list[Reg]:
@@ -473,6 +475,8 @@ class _Translator:
         regs = [a.reg for a in args]
         if name in ("new_floats", "new_ints"):
             return [self._new_vector(regs[0])]
+        if name == "new_object":
+            return [self._new_object(node, regs)]
         if name == "len":
             length = self._temp(Type.I64)
             self._put(Load(length, regs[0], None, 1))
@@ -538,6 +542,16 @@ class _Translator:
         self._put(Alloc(out, words))
         self._put(Store(out, self._const(WORDS_HEADER, Type.I64)))
         self._put(Store(out, length, None, 1))
+        return out
+
+    def _new_object(self, node: ast.Call, regs: list[Reg]) -> Reg:
+        """`new_object(ctx, header, words)`: the header first; the other words are not set."""
+        out = self._temp(Type.I64)
+        size = node.args[2]
+        words = size.value if isinstance(size, ast.Constant) else regs[1]
+        assert isinstance(words, int | Reg)
+        self._put(Alloc(out, words))
+        self._put(Store(out, regs[0]))
         return out
 
     def _is_context(self, node: ast.expr) -> bool:

@@ -25,6 +25,7 @@ __all__ = [
     "horner",
     "new_floats",
     "new_ints",
+    "new_object",
     "shru",
     "sqrt",
 ]
@@ -95,3 +96,11 @@ def new_ints(ctx: Context, length: int) -> IntVector:
     """A fresh vector of integers."""
     del ctx
     return np.zeros(length, dtype=np.int64)
+
+
+def new_object(ctx: Context, header: int, words: int) -> Ints:
+    """A fresh heap object of some words, the header first."""
+    del ctx
+    out = np.zeros(words, dtype=np.int64)
+    out[0] = header
+    return out

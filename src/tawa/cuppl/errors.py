@@ -1,0 +1,64 @@
+"""Errors of CuPPL programs that are found before they run."""
+
+from __future__ import annotations
+
+from tawa.functional.errors import FunctionalError
+
+__all__ = ["EffectInConstant", "InputMismatch", "NoMain", "UnsupportedMethod", "UnsupportedValue"]
+
+
+class NoMain(FunctionalError):
+    """A program has no `main`."""
+
+    explanation = "Inference runs `main`: `def main () = ...`."
+    example = "from tawa import cuppl\ncuppl.model('def f x = x').importance(particles=1)"
+
+
+class EffectInConstant(FunctionalError):
+    """A top-level constant would draw, condition or memoise."""
+
+    explanation = (
+        "A `def` without parameters is a constant, whose value must not depend on chance. "
+        "Make it a function, or bind it with `let` inside `main`."
+    )
+    example = (
+        "from tawa import cuppl\n"
+        "cuppl.model('def x = flip 0.5 def main () = x').importance(particles=1)"
+    )
+
+
+class UnsupportedValue(FunctionalError):
+    """A value is used in a way that its type has no meaning for."""
+
+    explanation = "For example, functions and distributions can't be compared with `==`."
+    example = (
+        "from tawa import cuppl\n"
+        "cuppl.model('def main () = (fn x -> x + 1) == (fn x -> x)').importance(particles=1)"
+    )
+
+
+class InputMismatch(FunctionalError):
+    """The data given for an input doesn't have the input's type."""
+
+    explanation = (
+        "`input name : type` is given by name when the program is run. Vectors come from lists and "
+        "NumPy arrays, tuples from lists and tuples, and values of a datatype from "
+        '`{"Constructor": [fields]}` or, without fields, from `"Constructor"`.'
+    )
+    example = (
+        "from tawa import cuppl\n"
+        "cuppl.model('input x : float def main () = x').importance(particles=1, data={'x': 'a'})"
+    )
+
+
+class UnsupportedMethod(FunctionalError):
+    """An inference method can't run this program."""
+
+    explanation = (
+        "HMC and NUTS need choices that are continuous and always the same in number; enumeration "
+        "needs finite ones; re-execution methods need a program that does not use `shift` itself."
+    )
+    example = (
+        "from tawa import cuppl\n"
+        "cuppl.model('def main () = flip 0.5').nuts(draws=10)"
+    )

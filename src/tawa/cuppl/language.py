@@ -1,0 +1,159 @@
+"""CuPPL as a language on the shared functional core: syntax, type classes, built-ins, library."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from lark.tree import Meta
+
+from tawa.functional import syntax as s
+from tawa.functional.builder import CoreBuilder
+from tawa.functional.infer import Inference
+from tawa.functional.language import CheckedModule, Language
+from tawa.functional.solver import Solver
+from tawa.functional.terms import Among, Con, Constraint, Origin, Term
+
+from .prelude import PRELUDE
+
+__all__ = ["Cuppl", "Input", "cuppl_language"]
+
+LIBRARY = Path(__file__).with_name("library.ppl")
+NUMBERS = ("int", "float")
+BOOL = Con("bool")
+
+
+class Input(s.Signature):
+    """`input name : type`: a value that is given when the program is run."""
+
+    __slots__ = ()
+
+
+class Builder(CoreBuilder):
+    """The tree of CuPPL's own rules."""
+
+    def input_(self, meta: Meta, children: list[Any]) -> Input:
+        """`input name : type`."""
+        name, type_ = children
+        return Input(str(name), type_, span=self.span(meta))
+
+    def sequence(self, meta: Meta, children: list[Any]) -> s.Let:
+        """`first; rest`, which is `let () = first in rest`."""
+        first, rest = children
+        unit = s.TuplePattern((), span=first.span)
+        binding = s.Binding(unit, (), None, first, span=first.span)
+        return s.Let((binding,), rest, False, span=self.span(meta))
+
+
+class NumberSolver(Solver):
+    """A number that nothing determines is an `int`."""
+
+    def default(self, constraint: Constraint) -> bool:
+        """Decide an undetermined `num`."""
+        if isinstance(constraint, Among) and constraint.label == "num":
+            self.equate(constraint.term, Con("int"), constraint.origin)
+            return True
+        return False
+
+
+class ProbabilisticInference(Inference):
+    """Inference with `num` literals and the types of distributions and prompts."""
+
+    type_arity = {
+        "int": 0,
+        "float": 0,
+        "bool": 0,
+        "string": 0,
+        "vector": 1,
+        "dist": 1,
+        "prompt": 1,
+    }
+
+    def condition(self, condition: s.Condition) -> None:
+        """`where num 'a`."""
+        if not (isinstance(condition, s.ClassCondition) and condition.name == "num"):
+            super().condition(condition)
+            return
+        self._number(self.read_type(condition.type), Origin(condition.span, "num"))
+
+    def literal(self, literal: s.Literal) -> Term:
+        """An integer literal is any number; other literals have one type."""
+        if isinstance(literal.value, bool):
+            return BOOL
+        if isinstance(literal.value, int):
+            term = self.solver.fresh()
+            self._number(term, Origin(literal.span, "number"))
+            return term
+        return super().literal(literal)
+
+    def _number(self, term: Term, origin: Origin) -> None:
+        with self.explained():
+            self.solver.require(Among(term, "num", NUMBERS, origin))
+
+
+class Cuppl(Language):
+    """The language."""
+
+    name = "cuppl"
+    extension = ".ppl"
+    additions = """
+%extend declaration: "input" NAME ":" type -> input_
+%extend expression: pipe ";" expression -> sequence
+%override POWER.2: "**"
+"""
+    builder = Builder
+    inference = ProbabilisticInference
+    solver = NumberSolver
+    prelude = PRELUDE
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.library = self.parse(LIBRARY.read_text(), str(LIBRARY))
+
+    def check_program(self, text: str, file: str = "<string>") -> CheckedModule:
+        """Parse and infer a program together with what it uses of the library."""
+        module = self.parse(text, file)
+        needed = self._needed(module)
+        return self.check_module(s.Module(file, (*needed, *module.declarations), module.comments))
+
+    def _needed(self, module: s.Module) -> list[s.Declaration]:
+        """The library's declarations that a module uses and does not make itself."""
+        own = {getattr(d, "name", "") for d in module.declarations}
+        available: dict[str, s.Declaration] = {}
+        for declaration in self.library.declarations:
+            if isinstance(declaration, s.Datatype):
+                available[declaration.name] = declaration
+                available.update((c.name, declaration) for c in declaration.constructors)
+            elif isinstance(declaration, s.Definition):
+                available[declaration.name] = declaration
+        taken: dict[int, s.Declaration] = {}
+        pending: list[s.Node] = list(module.declarations)
+        for declaration in module.declarations:
+            if isinstance(declaration, s.Datatype):
+                own.update(c.name for c in declaration.constructors)
+        while pending:
+            for name in _mentioned(pending.pop()):
+                found = available.get(name)
+                if found is not None and name not in own and id(found) not in taken:
+                    taken[id(found)] = found
+                    pending.append(found)
+        return [d for d in self.library.declarations if id(d) in taken]
+
+
+def _mentioned(node: s.Node) -> set[str]:
+    """Names of values, constructors and types in a tree."""
+    names: set[str] = set()
+    stack: list[s.Node] = [node]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, s.Name | s.ConstructorPattern | s.NamedType):
+            names.add(item.name)
+        stack.extend(s.children(item))
+    return names
+
+
+@cache
+def cuppl_language() -> Cuppl:
+    """The language, built once a process."""
+    return Cuppl()
