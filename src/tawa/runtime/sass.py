@@ -108,7 +108,10 @@ def sass_text(cubin: bytes) -> str:
         command = [nvdisasm(), "-c", str(path)]
         run = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False)
     if run.returncode != 0:
-        raise NotACubin("nvdisasm can't read the machine code", found=run.stderr.strip().replace(str(path), path.name))
+        raise NotACubin(
+            "nvdisasm can't read the machine code",
+            found=run.stderr.strip().replace(str(path), path.name),
+        )
     return run.stdout
 
 

@@ -115,16 +115,20 @@ def interleaved(
     soak: float = 0.3,
     window: float = 0.3,
     watch: Stopwatch | None = None,
+    on_turn: Callable[[str], None] | None = None,
 ) -> dict[str, Timing]:
     """Time contenders in turn, forward and backward: each soaks, then is measured.
 
-    `soak` and `window` are seconds for each contender and round.
+    `soak` and `window` are seconds for each contender and round; `on_turn` is told whose turn it
+    is when its measurement starts.
     """
     watch = watch or Stopwatch()
     times: dict[str, list[float]] = {name: [] for name in contenders}
     for name in _turns(list(contenders), rounds):
         if soak:
             watch.times_for(contenders[name], soak)
+        if on_turn is not None:
+            on_turn(name)
         times[name].extend(watch.times_for(contenders[name], window))
     return {name: Timing(tuple(found)) for name, found in times.items()}
 

@@ -1,0 +1,194 @@
+"""GEMM contenders: cuBLAS, Triton and Tawa, each a function that enqueues one multiplication."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import kernels
+import torch
+
+import tawa
+from tawa.runtime import driver
+
+Work = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """C[M, N] = A[M, K] B[N, K]^T with random normal inputs; C starts as NaN."""
+
+    a: torch.Tensor
+    b: torch.Tensor
+    c: torch.Tensor
+
+    @staticmethod
+    def random(m: int, n: int, k: int, dtype: torch.dtype) -> Problem:
+        """A problem of this size."""
+        a, b = (torch.randn(size, k, device="cuda", dtype=dtype) for size in (m, n))
+        return Problem(a, b, torch.full((m, n), float("nan"), device="cuda", dtype=dtype))
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """M, N and K."""
+        return self.a.shape[0], self.b.shape[0], self.a.shape[1]
+
+    @property
+    def flops(self) -> int:
+        """Floating-point operations of the multiplication."""
+        m, n, k = self.shape
+        return 2 * m * n * k
+
+    def error(self, work: Work, rows: int = 1024) -> float:
+        """Relative Frobenius error of what `work` writes to C, against float64; inf for NaN."""
+        self.c.fill_(float("nan"))
+        work()
+        difference = norm = 0.0
+        b = self.b.double().T
+        for start in range(0, self.c.shape[0], rows):
+            exact = self.a[start : start + rows].double() @ b
+            found = self.c[start : start + rows].double()
+            difference += float((found - exact).square().sum())
+            norm += float(exact.square().sum())
+        error = (difference / norm) ** 0.5 if norm else difference**0.5
+        return error if error == error else float("inf")
+
+
+@dataclass(frozen=True)
+class Tile:
+    """A configuration: block sizes and how many rows of tiles form a group, and options."""
+
+    m: int
+    n: int
+    k: int = 64
+    group: int = 8
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        options = ",".join(f"{key}={value}" for key, value in self.options.items())
+        return f"{self.m}x{self.n}x{self.k} g{self.group} {options}".strip()
+
+    @property
+    def constants(self) -> dict[str, int]:
+        """The kernel's constexpr arguments."""
+        return {"BLOCK_M": self.m, "BLOCK_N": self.n, "BLOCK_K": self.k, "GROUP_M": self.group}
+
+    def programs(self, problem: Problem) -> int:
+        """Tiles of C."""
+        m, n, _ = problem.shape
+        return -(-m // self.m) * -(-n // self.n)
+
+
+def cublas(problem: Problem) -> Work:
+    """`torch.matmul` into C."""
+    return lambda: torch.matmul(problem.a, problem.b.T, out=problem.c)
+
+
+TRITON_PLAIN = (
+    Tile(128, 256, options={"num_warps": 8, "num_stages": 3}),
+    Tile(128, 256, options={"num_warps": 8, "num_stages": 4}),
+    Tile(256, 128, options={"num_warps": 8, "num_stages": 3}),
+    Tile(128, 128, options={"num_warps": 4, "num_stages": 4}),
+    Tile(128, 128, options={"num_warps": 8, "num_stages": 4}),
+)
+TRITON_PERSISTENT = (
+    Tile(128, 256, options={"num_warps": 8, "num_stages": 3}),
+    Tile(128, 128, options={"num_warps": 8, "num_stages": 4}),
+    Tile(128, 128, options={"num_warps": 4, "num_stages": 4}),
+)
+
+
+def triton_contenders(problem: Problem) -> Iterator[tuple[str, Work]]:
+    """Triton with each of its configurations: plain grids, and a persistent tile loop."""
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    plain, persistent = _triton_kernels()
+    for tile in TRITON_PLAIN:
+        args = _arguments(problem, tile, TensorDescriptor)
+        yield f"plain {tile}", _triton_work(plain, (tile.programs(problem),), args, tile, {})
+    sms = driver.device().multiprocessors
+    for tile in TRITON_PERSISTENT:
+        args = _arguments(problem, tile, TensorDescriptor)
+        grid = (min(sms, tile.programs(problem)),)
+        for flatten in (True, False):
+            more = {"PROGRAMS": grid[0], "FLATTEN": flatten}
+            name = f"persistent {tile} flatten={flatten}"
+            yield name, _triton_work(persistent, grid, args, tile, more)
+
+
+def _triton_work(kernel: Any, grid: Any, args: Any, tile: Tile, more: dict[str, Any]) -> Work:
+    return lambda: kernel[grid](*args, **tile.constants, **more, **tile.options)
+
+
+@cache
+def _triton_kernels() -> tuple[Any, Any]:
+    import triton
+
+    return triton.jit(kernels.gemm), triton.jit(kernels.gemm_persistent)
+
+
+TAWA_TILES: tuple[Tile, ...] = (
+    Tile(128, 256, options={"persistent": True, "consumers": 2, "num_stages": 4, "mma_depth": 1}),
+    Tile(
+        *(128, 192),
+        options={
+            "persistent": True,
+            "consumers": 2,
+            "ping_pong": True,
+            "num_stages": 4,
+            "staging": 4,
+            "stream_stores": True,
+        },
+    ),
+    Tile(
+        *(128, 192),
+        options={
+            "persistent": True,
+            "consumers": 2,
+            "ping_pong": True,
+            "num_stages": 5,
+            "staging": 1,
+        },
+    ),
+    Tile(
+        *(128, 192),
+        options={
+            "persistent": True,
+            "consumers": 2,
+            "ping_pong": True,
+            "num_stages": 5,
+            "staging": 1,
+            "cluster": 2,
+        },
+    ),
+    Tile(256, 200, options={"persistent": True, "consumers": 2, "num_stages": 3}),
+)
+"""Tawa's tuned configurations; block sizes need not be powers of two."""
+
+
+def tawa_contenders(problem: Problem) -> Iterator[tuple[str, Work]]:
+    """Tawa with each of its configurations, from the plain kernel."""
+    for tile in TAWA_TILES:
+        yield str(tile), tawa_work(problem, tile)
+
+
+def tawa_work(problem: Problem, tile: Tile) -> Work:
+    """Tawa with one configuration."""
+    kernel, grid = tawa_kernel(), (tile.programs(problem),)
+    args = _arguments(problem, tile, tawa.TensorDescriptor)
+    return lambda: kernel[grid](*args, **tile.constants, **tile.options)
+
+
+@cache
+def tawa_kernel() -> Any:
+    """The plain kernel, compiled by Tawa."""
+    return tawa.jit(kernels.gemm)
+
+
+def _arguments(problem: Problem, tile: Tile, descriptor: Any) -> tuple[Any, ...]:
+    a = descriptor.from_tensor(problem.a, [tile.m, tile.k])
+    b = descriptor.from_tensor(problem.b, [tile.n, tile.k])
+    c = descriptor.from_tensor(problem.c, [tile.m, tile.n])
+    return (a, b, c, *problem.shape)
