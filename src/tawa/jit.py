@@ -109,6 +109,25 @@ Launch = Callable[[Any, Sequence[Any], Any], None]
 
 
 @dataclass(frozen=True)
+class Request:
+    """What a compilation depends on besides the kernel itself.
+
+    `types` has the type of each run-time argument by name, in order; `constants` the values of
+    constexpr parameters and of arguments that are compiled in (1 and None).
+    """
+
+    types: dict[str, str]
+    constants: dict[str, Any]
+    options: Options
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """A hashable form."""
+        constants = ((name, type(value), value) for name, value in self.constants.items())
+        return (*self.types.items(), *constants, self.options)
+
+
+@dataclass(frozen=True)
 class Entry:
     """What a call's key leads to: the compiled kernel, and how to launch it."""
 
@@ -169,6 +188,10 @@ class Kernel(JITFunction):
         A run-time argument is an example value, or the text of its type: `*f16`, `*f16:16`,
         `desc<f16,128x64>`, `i32`. Keywords are those of a launch.
         """
+        return self._compile(self.request(*args, **kwargs))
+
+    def request(self, *args: Any, **kwargs: Any) -> Request:
+        """What `compile` compiles for these arguments."""
         texts = self._named(*args, **kwargs)
         own = {p.name: p for p in self._bound_parameters}
         kinds = {
@@ -179,7 +202,7 @@ class Kernel(JITFunction):
         }
         constants = {name: texts[name] for name, p in own.items() if p.constexpr}
         options = {name: value for name, value in texts.items() if name not in own}
-        return self._compile(kinds, constants, texts, options)
+        return self._request(kinds, constants, options)
 
     @cached_property
     def _bound_parameters(self) -> tuple[BoundParameter, ...]:
@@ -225,32 +248,35 @@ class Kernel(JITFunction):
         options = {name: value for name, value in named.items() if name not in names}
         with self._lock:
             place = place_of(kinds, device)
-            compiled = self._compile(kinds, constants, named, options)
+            compiled = self._compile(self._request(kinds, constants, options))
             entry = self._entries[key] = make_entry(compiled, kinds, place)
         return entry
 
-    def _compile(
+    def _request(
         self,
         kinds: Mapping[str, Kind],
         constants: Mapping[str, Any],
-        named: Mapping[str, Any],
         options: Mapping[str, Any],
-    ) -> Compiled:
-        """The compiled kernel for these kinds, constants and options; compiles it if new."""
+    ) -> Request:
         fixed = dict(constants)
         for name, kind in kinds.items():
             if kind.one or kind.type == "none":
                 fixed[name] = 1 if kind.one else None
         types = {name: kind.text for name, kind in kinds.items() if name not in fixed}
+        return Request(types, fixed, launch_options(self.__name__, options))
+
+    def _compile(self, request: Request) -> Compiled:
+        """The compiled kernel for a request; compiles it if new."""
         from tawa.compiler import compile_kernel
 
-        chosen = launch_options(self.__name__, options)
-        key = (*types.items(), *((n, type(v), v) for n, v in fixed.items()), chosen)
+        key = request.key
         with self._lock:
             compiled = self._compiled.get(key)
             if compiled is None:
                 with progress(f"compiling {self.__name__}"):
-                    compiled = compile_kernel(self, types, fixed, chosen)
+                    compiled = compile_kernel(
+                        self, request.types, request.constants, request.options
+                    )
                 self._compiled[key] = compiled
         return compiled
 
