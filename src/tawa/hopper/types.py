@@ -44,6 +44,10 @@ class FragType(ParametrizedAttribute, TypeAttribute):
         """The same layout with another element type."""
         return FragType(element, self.text)
 
+    def with_layout(self, layout: Layout) -> FragType:
+        """The same element type in another layout."""
+        return FragType.of(self.element_type, layout)
+
     def verify(self) -> None:
         """Reject text that is no layout of its shape."""
         try:
@@ -147,8 +151,8 @@ class TileType(ParametrizedAttribute, TypeAttribute):
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
         """Parse `<RxCxT, swizzle S, panel_rows P>`."""
         with parser.in_angle_brackets():
-            shape, element = parser.parse_dimension_list(), parser.parse_type()
-            rows, columns = shape
+            shape, element = parser.parse_shape()
+            rows, columns = shape or ()
             parser.parse_punctuation(",")
             parser.parse_keyword("swizzle")
             swizzle = parser.parse_integer()

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 
-from xdsl.dialects.builtin import IntegerAttr, i64
+from typing import TypeAlias
+
+from xdsl.dialects.builtin import I64, IntegerAttr, i64
 from xdsl.irdl import IRDLOperation
 
 from tawa.hopper.ops.machine import Actor, Steps
 from tawa.hopper.text import Writer
 
 
-def number(value: int) -> IntegerAttr:
+Number: TypeAlias = IntegerAttr[I64]
+
+
+def number(value: int) -> Number:
     """An integer attribute; the level's numbers are all plain 64-bit ones."""
     return IntegerAttr(value, i64)
 

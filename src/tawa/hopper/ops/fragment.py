@@ -15,7 +15,7 @@ from xdsl.utils.exceptions import VerifyException
 from tawa.base.layout import LANES, Layout
 from tawa.base.numerics import value_dtype
 from tawa.base.scalars import FUNCTIONS
-from tawa.hopper.ops.core import HopperOp, number
+from tawa.hopper.ops.core import HopperOp, Number, number
 from tawa.hopper.ops.machine import Actor
 from tawa.hopper.text import Writer, c_type, register_coordinate, thread_coordinate
 from tawa.hopper.types import FragType
@@ -56,8 +56,8 @@ class Coordinate(HopperOp):
     """Every element is its own coordinate along `dim`, plus `start`."""
 
     name: ClassVar[str] = "hopper.coordinate"
-    dim: IntegerAttr = prop_def(IntegerAttr)
-    start: IntegerAttr = prop_def(IntegerAttr)
+    dim: IntegerAttr = prop_def(Number)
+    start: IntegerAttr = prop_def(Number)
     value: SSAValue = result_def(FragType)
     traits = traits_def(Pure())
     assembly_format = "$dim `from` $start attr-dict `:` type($value)"
@@ -179,7 +179,7 @@ class Window(HopperOp):
 
     name: ClassVar[str] = "hopper.window"
     operand: SSAValue = operand_def(FragType)
-    first_register: IntegerAttr = prop_def(IntegerAttr)
+    first_register: IntegerAttr = prop_def(Number)
     value: SSAValue = result_def(FragType)
     traits = traits_def(Pure())
     assembly_format = (
@@ -272,7 +272,7 @@ class ReduceRegisters(HopperOp):
 
     name: ClassVar[str] = "hopper.reduce_registers"
     operand: SSAValue = operand_def(FragType)
-    axis: IntegerAttr = prop_def(IntegerAttr)
+    axis: IntegerAttr = prop_def(Number)
     kind: StringAttr = prop_def(StringAttr)
     value: SSAValue = result_def(FragType)
     traits = traits_def(Pure())
@@ -365,7 +365,7 @@ class ShuffleXor(HopperOp):
 
     name: ClassVar[str] = "hopper.shuffle_xor"
     operand: SSAValue = operand_def(FragType)
-    mask: IntegerAttr = prop_def(IntegerAttr)
+    mask: IntegerAttr = prop_def(Number)
     value: SSAValue = result_def(FragType)
     traits = traits_def(Pure())
     assembly_format = "$operand `,` $mask attr-dict `:` type($operand) `->` type($value)"

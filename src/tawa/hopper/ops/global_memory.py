@@ -19,7 +19,7 @@ from xdsl.irdl import (
 
 from tawa.base.numerics import value_dtype
 from tawa.base.types import PtrType
-from tawa.hopper.ops.core import HopperOp, number
+from tawa.hopper.ops.core import HopperOp, Number, number
 from tawa.hopper.ops.machine import Actor
 from tawa.hopper.text import Writer, c_type, owner_condition
 from tawa.hopper.types import FragType
@@ -36,7 +36,7 @@ class GlobalLoad(HopperOp):
     pointers: SSAValue = operand_def(FragType)
     mask: SSAValue | None = opt_operand_def(FragType)
     other: SSAValue | None = opt_operand_def(FragType)
-    vector: IntegerAttr = prop_def(IntegerAttr)
+    vector: IntegerAttr = prop_def(Number)
     value: SSAValue = result_def(FragType)
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
 
@@ -91,7 +91,7 @@ class GlobalStore(HopperOp):
     pointers: SSAValue = operand_def(FragType)
     value: SSAValue = operand_def(FragType)
     mask: SSAValue | None = opt_operand_def(FragType)
-    vector: IntegerAttr = prop_def(IntegerAttr)
+    vector: IntegerAttr = prop_def(Number)
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
 
     def __init__(self, pointers: SSAValue, value: SSAValue, mask: SSAValue | None, vector: int):

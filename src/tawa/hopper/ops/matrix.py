@@ -23,7 +23,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from tawa.base.types import byte_size, short_name
-from tawa.hopper.ops.core import HopperOp, number
+from tawa.hopper.ops.core import HopperOp, Number, number
 from tawa.hopper.ops.machine import Actor, Steps
 from tawa.hopper.text import Writer
 from tawa.hopper.types import FragType, MatrixDescType, TileType
@@ -44,8 +44,8 @@ class MatrixDesc(HopperOp):
 
     name: ClassVar[str] = "hopper.matrix_desc"
     tile: SSAValue = operand_def(TileType)
-    lbo: IntegerAttr = prop_def(IntegerAttr)
-    sbo: IntegerAttr = prop_def(IntegerAttr)
+    lbo: IntegerAttr = prop_def(Number)
+    sbo: IntegerAttr = prop_def(Number)
     desc: SSAValue = result_def(MatrixDescType)
     traits = traits_def(Pure())
     assembly_format = "$tile `lbo` $lbo `sbo` $sbo attr-dict `:` type($tile)"
@@ -125,7 +125,7 @@ class WgmmaWait(HopperOp):
     """Wait until at most `pending` groups are in flight; the results may be read after it."""
 
     name: ClassVar[str] = "hopper.wgmma_wait"
-    pending: IntegerAttr = prop_def(IntegerAttr)
+    pending: IntegerAttr = prop_def(Number)
     values: Sequence[SSAValue] = var_operand_def(FragType)
     results_: Sequence[SSAValue] = var_result_def(FragType)
     assembly_format = "$pending (`,` $values^ `:` type($values) `->` type($results_))? attr-dict"
@@ -164,10 +164,10 @@ class Wgmma(HopperOp):
     a: SSAValue = operand_def()
     b: SSAValue = operand_def(MatrixDescType)
     accumulate: SSAValue | None = opt_operand_def(i1)
-    n: IntegerAttr = prop_def(IntegerAttr)
-    first_register: IntegerAttr = prop_def(IntegerAttr)
-    a_offset: IntegerAttr = prop_def(IntegerAttr)
-    b_offset: IntegerAttr = prop_def(IntegerAttr)
+    n: IntegerAttr = prop_def(Number)
+    first_register: IntegerAttr = prop_def(Number)
+    a_offset: IntegerAttr = prop_def(Number)
+    b_offset: IntegerAttr = prop_def(Number)
     a_type = prop_def()
     b_type = prop_def()
     transpose_a: UnitAttr | None = opt_prop_def(UnitAttr)

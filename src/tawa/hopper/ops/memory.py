@@ -25,7 +25,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from tawa.base.numerics import Array
 from tawa.base.types import byte_size
-from tawa.hopper.ops.core import HopperOp, number
+from tawa.hopper.ops.core import HopperOp, Number, number
 from tawa.hopper.ops.machine import Actor, Steps
 from tawa.hopper.text import (
     Writer,
@@ -73,7 +73,7 @@ class Subtile(HopperOp):
     name: ClassVar[str] = "hopper.subtile"
     source: SSAValue = operand_def(TileType)
     row: SSAValue = operand_def(i32)
-    column: IntegerAttr = prop_def(IntegerAttr)
+    column: IntegerAttr = prop_def(Number)
     tile: SSAValue = result_def(TileType)
     traits = traits_def(Pure())
     assembly_format = (
@@ -92,16 +92,27 @@ class Subtile(HopperOp):
         """A window starts at a panel and at a swizzle atom."""
         t, part = self.source.type, self.tile.type
         assert isinstance(t, TileType) and isinstance(part, TileType)
+        if t.rows.data == 1 and not t.swizzle.data:
+            return
         if self.column.value.data % t.panel_columns:
             raise VerifyException(f"column {self.column.value.data} is not the start of a panel")
         if part.panel_bytes != t.panel_bytes or part.panel_rows != t.panel_rows:
             raise VerifyException("a window keeps its tile's panels")
 
+    @property
+    def offset(self) -> int:
+        """Bytes from the tile's start to the window's first panel."""
+        t, column = self.source.type, self.column.value.data
+        assert isinstance(t, TileType)
+        if t.rows.data == 1 and not t.swizzle.data:
+            return column * byte_size(t.element_type)
+        return column // t.panel_columns * t.panel_stride
+
     def cuda(self, w: Writer) -> None:
         """The window's address."""
         t = self.source.type
         assert isinstance(t, TileType)
-        panel = self.column.value.data // t.panel_columns * t.panel_stride
+        panel = self.offset
         text = f"{w.name(self.source)} + {w.name(self.row)} * {t.panel_bytes}"
         w.let(self.tile, f"{text} + {panel}" if panel else text)
 
@@ -109,8 +120,8 @@ class Subtile(HopperOp):
         """The window's address."""
         t = self.source.type
         assert isinstance(t, TileType)
-        panel = self.column.value.data // t.panel_columns * t.panel_stride
-        m.bind(self.tile, m.integer(self.source) + m.integer(self.row) * t.panel_bytes + panel)
+        start = m.integer(self.source) + self.offset
+        m.bind(self.tile, start + m.integer(self.row) * t.panel_bytes)
 
 
 @irdl_op_definition
@@ -249,7 +260,7 @@ class BulkWaitRead(HopperOp):
     """Wait until all but the newest `pending` groups of this thread have read their tiles."""
 
     name: ClassVar[str] = "hopper.bulk_wait_read"
-    pending: IntegerAttr = prop_def(IntegerAttr)
+    pending: IntegerAttr = prop_def(Number)
     assembly_format = "$pending attr-dict"
 
     def __init__(self, pending: int):
@@ -376,7 +387,7 @@ class Stmatrix(HopperOp):
     name: ClassVar[str] = "hopper.stmatrix"
     value: SSAValue = operand_def(FragType)
     tile: SSAValue = operand_def(TileType)
-    first_register: IntegerAttr = prop_def(IntegerAttr)
+    first_register: IntegerAttr = prop_def(Number)
     assembly_format = (
         "$value `from` $first_register `,` $tile attr-dict `:` type($value) `,` type($tile)"
     )

@@ -19,7 +19,7 @@ from xdsl.irdl import (
 from xdsl.traits import NoTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from tawa.hopper.ops.core import HopperOp, number
+from tawa.hopper.ops.core import HopperOp, Number, number
 from tawa.hopper.ops.machine import Actor, Steps
 from tawa.hopper.text import Writer
 from tawa.hopper.types import BarrierType, RingType, TensorMapType
@@ -31,11 +31,11 @@ class Role(HopperOp):
 
     name: ClassVar[str] = "hopper.role"
     role: StringAttr = prop_def(StringAttr)
-    first_warp: IntegerAttr = prop_def(IntegerAttr)
-    warps: IntegerAttr = prop_def(IntegerAttr)
-    teams: IntegerAttr = prop_def(IntegerAttr)
+    first_warp: IntegerAttr = prop_def(Number)
+    warps: IntegerAttr = prop_def(Number)
+    teams: IntegerAttr = prop_def(Number)
     single: StringAttr | None = opt_prop_def(StringAttr)
-    registers: IntegerAttr | None = opt_prop_def(IntegerAttr)
+    registers: IntegerAttr | None = opt_prop_def(Number)
     body: Region = region_def("single_block")
     traits = traits_def(NoTerminator())
 
@@ -131,7 +131,7 @@ class Ring(HopperOp):
     """Equal tiles at a byte offset of the CTA's shared memory."""
 
     name: ClassVar[str] = "hopper.smem"
-    offset: IntegerAttr = prop_def(IntegerAttr)
+    offset: IntegerAttr = prop_def(Number)
     ring: SSAValue = result_def(RingType)
     traits = traits_def(Pure())
     assembly_format = "`at` $offset attr-dict `:` type($ring)"
@@ -153,8 +153,8 @@ class Barriers(HopperOp):
     """A row of mbarriers at a byte offset; each phase completes after `arrivals` arrivals."""
 
     name: ClassVar[str] = "hopper.mbarrier"
-    offset: IntegerAttr = prop_def(IntegerAttr)
-    arrivals: IntegerAttr = prop_def(IntegerAttr)
+    offset: IntegerAttr = prop_def(Number)
+    arrivals: IntegerAttr = prop_def(Number)
     barrier: SSAValue = result_def(BarrierType)
     traits = traits_def(Pure())
     assembly_format = "`at` $offset `arrivals` $arrivals attr-dict `:` type($barrier)"
@@ -230,7 +230,7 @@ class _Axis(HopperOp):
     """An i32 of the launch grid along one axis."""
 
     TEXT: ClassVar[str] = ""
-    axis: IntegerAttr = prop_def(IntegerAttr)
+    axis: IntegerAttr = prop_def(Number)
     result: SSAValue = result_def(i32)
     traits = traits_def(Pure())
     assembly_format = "$axis attr-dict"

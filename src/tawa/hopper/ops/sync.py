@@ -15,7 +15,7 @@ from xdsl.irdl import (
     prop_def,
 )
 
-from tawa.hopper.ops.core import HopperOp, number
+from tawa.hopper.ops.core import HopperOp, Number, number
 from tawa.hopper.ops.machine import Actor, Steps
 from tawa.hopper.text import Writer
 from tawa.hopper.types import BarrierType
@@ -37,7 +37,7 @@ class MbarrierInit(HopperOp):
 
     name: ClassVar[str] = "hopper.mbarrier_init"
     barrier: SSAValue = operand_def(BarrierType)
-    arrivals: IntegerAttr = prop_def(IntegerAttr)
+    arrivals: IntegerAttr = prop_def(Number)
     assembly_format = "$barrier `arrivals` $arrivals attr-dict `:` type($barrier)"
 
     def __init__(self, barrier: SSAValue, arrivals: int):
@@ -124,7 +124,7 @@ class MbarrierExpect(HopperOp):
     name: ClassVar[str] = "hopper.mbarrier_expect"
     barrier: SSAValue = operand_def(BarrierType)
     slot: SSAValue = operand_def(i32)
-    bytes: IntegerAttr = prop_def(IntegerAttr)
+    bytes: IntegerAttr = prop_def(Number)
     assembly_format = "$barrier `[` $slot `]` `bytes` $bytes attr-dict `:` type($barrier)"
 
     def __init__(self, barrier: SSAValue, slot: SSAValue, bytes_: int):
@@ -198,7 +198,7 @@ class _Named(HopperOp):
 
     TEXT: ClassVar[str] = ""
     barrier: SSAValue = operand_def(i32)
-    threads: IntegerAttr = prop_def(IntegerAttr)
+    threads: IntegerAttr = prop_def(Number)
     assembly_format = "$barrier `threads` $threads attr-dict"
 
     def __init__(self, barrier: SSAValue, threads: int):

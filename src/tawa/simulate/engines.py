@@ -1,0 +1,298 @@
+"""The TMA engine and the tensor core, as an actor's instructions start them.
+
+Both work at any time between the issue and the wait that covers them. Data is moved at the latest
+moment (a schedule may choose an earlier one for copies); that no other moment would give another
+result is what the checks at the issue establish.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from xdsl.ir import Attribute, Operation, SSAValue
+
+from tawa.base.numerics import Array, decode, storage_dtype
+from tawa.base.types import byte_size
+from tawa.hopper.ops.machine import Steps
+from tawa.hopper.ops.matrix import Wgmma
+from tawa.hopper.types import FragType
+from tawa.simulate import errors
+from tawa.simulate.clocks import FENCED, SEEN, granules_of
+from tawa.simulate.cta import Cta
+from tawa.simulate.global_memory import OutsideMemory, TensorMap
+from tawa.simulate.instructions import Instructions, region
+from tawa.simulate.machine import SWITCH, Machine, Task, Warps
+from tawa.simulate.registers import Ref, Registers
+from tawa.simulate.tensor_core import (
+    MatrixDescriptor,
+    accumulator_places,
+    from_fragment,
+    multiply,
+)
+
+
+@dataclass
+class StoresRead:
+    """Waiting until bulk stores have read their tiles."""
+
+    tasks: Sequence[Task]
+    describe: Callable[[], str]
+
+    def ready(self) -> bool:
+        """Whether they have."""
+        return all(task.done for task in self.tasks)
+
+
+@lru_cache(maxsize=4096)
+def _operand(
+    word: int, shape: tuple[int, int], element: Attribute, transposed: bool
+) -> tuple[Array, Array]:
+    """Addresses and granules of an operand."""
+    at = MatrixDescriptor.decode(word).addresses(*shape, element, transposed)
+    return at, granules_of(at, byte_size(element))
+
+
+class Engines(Instructions):
+    """What an actor has in flight."""
+
+    def __init__(self, machine: Machine, cta: Cta, warps: Warps) -> None:
+        super().__init__(machine, cta, warps)
+        self.stores: list[tuple[int, Task]] = []
+        self.stores_committed = 0
+        self.stores_read = 0
+        self.matrix_groups: list[list[Callable[[], None]]] = [[]]
+        """Groups not yet done, the open one last."""
+
+    def value(self, name: SSAValue) -> Any:
+        """A value that is no fragment."""
+        raise NotImplementedError
+
+    def registers(self, name: SSAValue) -> Registers:
+        """The registers of a fragment."""
+        raise NotImplementedError
+
+    def bind(self, name: SSAValue, value: Any) -> None:
+        """Give a value."""
+        raise NotImplementedError
+
+    # --- TMA ------------------------------------------------------------------------------------
+
+    def tma_load(
+        self, map_: Any, coordinates: Sequence[int], tile: int, barrier: int, ctas: int | None
+    ) -> Steps:
+        """Copy one box into shared memory (of each CTA in the bit mask) and count its bytes."""
+        assert isinstance(map_, TensorMap)
+        self.one_issuer("a TMA load")
+        yield SWITCH
+        self._tile_fits(map_, tile)
+        everyone = self.machine.ctas
+        targets = [self.cta] if ctas is None else [c for c in everyone if ctas >> c.rank & 1]
+        where, record = region(tile, map_.bytes), self.machine.record(self.op, self.doing())
+        self.trace("load", [c.rank for c in targets], barrier, map_.bytes, where)
+        counted = [self.mbarrier(barrier, target, asynchronous=True) for target in targets]
+        for target, found in zip(targets, counted, strict=True):
+            conflict = target.shadow.check_write(where, self.clock[0], asynchronous=True)
+            if conflict is not None:
+                self.conflict(conflict, target, writing=True)
+            target.shadow.note_write(where, found.component, found.phase + 1, record)
+            found.copies += 1
+            if target is not self.cta:
+                self.touch_remotely(target, "a multicast copy")
+
+        def execute() -> None:
+            data = self._global(lambda: map_.read(self.machine.memory, coordinates), op)
+            at = map_.shared_addresses(tile)
+            for target, found in zip(targets, counted, strict=True):
+                target.shared[at] = data
+                found.land(map_.bytes)
+
+        op = self.op
+        self.machine.start(Task(f"the load of {self.doing()}", op, execute))
+
+    def tma_store(self, map_: Any, coordinates: Sequence[int], tile: int) -> Steps:
+        """Copy one box from shared memory."""
+        assert isinstance(map_, TensorMap)
+        self.one_issuer("a TMA store")
+        yield SWITCH
+        self._tile_fits(map_, tile)
+        where, group = region(tile, map_.bytes), self.stores_committed + 1
+        self.trace("store", where, group)
+        conflict = self.cta.shadow.check_read(where, self.clock[0], asynchronous=True)
+        if conflict is not None:
+            self.conflict(conflict, self.cta, writing=False)
+        record = self.machine.record(self.op, self.doing())
+        self.cta.shadow.note_read(where, self.warps.bulk, group, record)
+
+        def execute() -> None:
+            box = self.cta.shared[map_.shared_addresses(tile)]
+            self._global(lambda: map_.write(self.machine.memory, coordinates, box), op)
+
+        op = self.op
+        task = self.machine.start(Task(f"the store of {self.doing()}", op, execute))
+        self.stores.append((group, task))
+
+    def _global(self, access: Callable[[], Any], op: Operation | None) -> Any:
+        try:
+            return access()
+        except OutsideMemory as outside:
+            self.op = op
+            self.outside(outside, "copy")
+
+    def _tile_fits(self, map_: TensorMap, tile: int) -> None:
+        if tile % 128:
+            self.fail(
+                errors.Misaligned,
+                "a TMA copy at a tile that does not start at a multiple of 128 bytes",
+                expected="a multiple of 128",
+                found=f"byte {tile} of shared memory",
+                hint="start tiles and subtiles at whole swizzle atoms",
+            )
+        self.inside(np.array([tile, tile + map_.bytes - 1]), 1)
+
+    def bulk_commit(self) -> None:
+        """Close this thread's group of stores."""
+        self.trace("bulk_commit")
+        self.stores_committed += 1
+
+    def bulk_wait_read(self, pending: int) -> Steps:
+        """Wait until all but the newest `pending` groups have read their tiles."""
+        yield SWITCH
+        last = self.stores_committed - pending
+        self.trace("bulk_wait", pending)
+        text = self.doing()
+        waiting = StoresRead(
+            [task for group, task in self.stores if group <= last],
+            lambda: f"{text} waits for its bulk stores",
+        )
+        if not waiting.ready():
+            yield waiting
+        self.stores = [(group, task) for group, task in self.stores if group > last]
+        self.stores_read = max(self.stores_read, last)
+        self.clock[0, :, self.warps.bulk] = self.stores_read
+
+    # --- matrix instructions ----------------------------------------------------------------------
+
+    def wgmma_fence(self) -> None:
+        """Order register writes before matrix instructions."""
+        self.fence_at = self.writes
+
+    def wgmma(self, op: Operation) -> Steps:
+        """Issue one matrix instruction."""
+        assert isinstance(op, Wgmma)
+        if self.active != 128 or self.warps.first % 4:
+            self.fail(
+                errors.NotAWarpGroup,
+                f"a matrix instruction is executed by {self.active} threads",
+                expected="the 128 threads of four warps, the first a multiple of 4",
+                found=f"{self.active} threads from warp {self.warps.first} on",
+                hint="give the role whole warp groups and keep it out of `one_thread`",
+            )
+        yield SWITCH
+        group = self.matrix_committed + 1
+        accumulator = self.registers(op.accumulator)
+        self._fenced(accumulator)
+        accumulator.accumulating, accumulator.version = group, accumulator.version + 1
+        self.bind(op.result, Ref(accumulator, accumulator.version))
+        a = self._a_operand(op, group)
+        b = self._shared_operand(op, op.b, op.b_offset.value.data, (op.n.value.data, False))
+        keep = op.accumulate is None or bool(self.value(op.accumulate))
+        self.trace("wgmma", group)
+        types = op.a_type, _element(op.accumulator)
+        at = op.first_register.value.data
+        self.matrix_groups[-1].append(lambda: _execute(accumulator, at, (a, b), keep, types))
+
+    def _fenced(self, registers: Registers) -> None:
+        if registers.written > self.fence_at:
+            self.fail(
+                errors.MissingWgmmaFence,
+                "a matrix instruction uses registers that were written after the last wgmma_fence",
+                expected="`hopper.wgmma_fence` between the writes and the instruction",
+                found="no fence since the registers were written",
+                hint="fence after the accumulator or the A fragment is set up",
+            )
+
+    def _a_operand(self, op: Wgmma, group: int) -> Callable[[], Array]:
+        if not isinstance(op.a.type, FragType):
+            return self._shared_operand(op, op.a, op.a_offset.value.data, (64, True))
+        registers = self.registers(op.a)
+        self._fenced(registers)
+        registers.operand_of = group
+        size, first = byte_size(op.a_type), op.a_offset.value.data
+        last = first + 16 // size
+        return lambda: from_fragment(registers.data[:, first:last], size)
+
+    def _shared_operand(
+        self, op: Wgmma, name: SSAValue, offset: int, rows: tuple[int, bool]
+    ) -> Callable[[], Array]:
+        """Check that an operand may be read from now until the group is done."""
+        element = op.a_type if rows[1] else op.b_type
+        transposed = (op.transpose_a if rows[1] else op.transpose_b) is not None
+        size = byte_size(element)
+        word = (int(self.value(name)) + offset) & (2**64 - 1)
+        at, where = _operand(word, (rows[0], 32 // size), element, transposed)
+        self.inside(at, size)
+        self.trace("operand", where, self.matrix_committed + 1)
+        conflict = self.cta.shadow.check_read(where, self.common_clock(), asynchronous=True)
+        if conflict is not None:
+            self.conflict(conflict, self.cta, writing=False)
+        record = self.machine.record(self.op, self.doing())
+        shadow, group = self.cta.shadow, self.matrix_committed + 1
+        shadow.note_read(where, self.warps.matrix, group, record)
+        stored = self.cta.shared.view(storage_dtype(element))
+        return lambda: decode(stored[at // size], element)
+
+    def wgmma_commit(self) -> None:
+        """Close the group of matrix instructions."""
+        self.trace("commit")
+        self.matrix_committed += 1
+        self.matrix_groups.append([])
+
+    def wgmma_wait(self, pending: int) -> Steps:
+        """Wait until at most `pending` groups are in flight."""
+        yield SWITCH
+        self.trace("matrix_wait", pending)
+        while len(self.matrix_groups) - 1 > pending:
+            for execute in self.matrix_groups.pop(0):
+                execute()
+            self.matrix_done += 1
+        self.clock[:, [SEEN, FENCED], self.warps.matrix] = self.matrix_done
+
+
+    def ended(self) -> None:
+        """The actor's threads exit."""
+        open_stores = [task for group, task in self.stores if group > self.stores_read]
+        if open_stores:
+            self.op = open_stores[0].op
+            self.fail(
+                errors.StoreStillReading,
+                "the CTA may end while a bulk store still reads its shared memory",
+                expected="`bulk_wait_read 0` in the storing thread before it ends",
+                found=f"{len(open_stores)} stores not waited for: {open_stores[0].name}",
+                hint="commit and wait before the end",
+            )
+
+
+def _element(value: SSAValue) -> Attribute:
+    assert isinstance(value.type, FragType)
+    return value.type.element_type
+
+
+def _execute(
+    accumulator: Registers,
+    first: int,
+    operands: tuple[Callable[[], Array], Callable[[], Array]],
+    keep: bool,
+    types: tuple[Attribute, Attribute],
+) -> None:
+    a, b = (read() for read in operands)
+    row, column = accumulator_places(len(b))
+    part = slice(first, first + row.shape[1])
+    start = None
+    if keep:
+        start = np.empty((64, len(b)), accumulator.data.dtype)
+        start[row, column] = accumulator.data[:, part]
+    accumulator.data[:, part] = multiply(a, b, start, types)[row, column]
