@@ -78,7 +78,8 @@ class Role(HopperOp):
             p.value.data for p in (self.first_warp, self.warps, self.teams)
         )
         last = first + warps * teams
-        with w.block(f"if (warp_id >= {first} && warp_id < {last})  // role {self.role.data}"):
+        with w.block(f"if (warp_id >= {first} && warp_id < {last})"):
+            w.line(f"// role {self.role.data}")
             if self.registers:
                 entry = self.registers.value.data
                 w.line(f"set_registers_{'down' if self.single else 'up'}<{entry}>();")
