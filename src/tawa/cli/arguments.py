@@ -18,12 +18,9 @@ from difflib import get_close_matches
 from types import NoneType
 from typing import Any
 
-from xdsl.dialects.builtin import TensorType
-from xdsl.ir import Attribute
-
 from tawa.base.errors import TawaError
 from tawa.base.options import Options
-from tawa.base.types import NAMES, DescType, PtrType
+from tawa.runtime.arrays import ELEMENT_BYTES
 
 ALIASES = {
     "fp16": "f16",
@@ -40,6 +37,15 @@ ALIASES = {
 """Triton's names of element types, by the names used here."""
 
 FORMS = "`desc:f16[128,64]`, `ptr:f32` or `i32`"
+
+TYPE = re.compile(
+    r"""
+    (?P<desc>desc) (?: : (?P<element>\w+) \[ (?P<extents>[\d,]+) \]
+                     | < (?P<element_>\w+) , (?P<extents_>[\dx]+) > )
+    | (?P<pointer>\*|ptr:)? (?P<scalar>\w+) (?P<divisible>:16)?
+    """,
+    re.VERBOSE,
+)
 
 
 class NotAnAssignment(TawaError):
@@ -62,7 +68,7 @@ class BadArgumentType(TawaError):
     explanation = (
         "A kernel argument is a tensor descriptor (`desc:f16[128,64]`, with the shape of its "
         "blocks), a pointer (`ptr:f32`) or a number (`i32`). Element types are "
-        f"{', '.join(f'`{name}`' for name in NAMES)}."
+        f"{', '.join(f'`{name}`' for name in ELEMENT_BYTES)}."
     )
     example = """
 from tawa.cli.arguments import argument_type
@@ -93,9 +99,9 @@ class UnknownOption(TawaError):
         "`num_stages`, `consumers` or `persistent`."
     )
     example = """
-from tawa.cli.arguments import parse_options
+from tawa.cli.arguments import option_values
 
-parse_options({"num_stage": "4"})
+option_values({"num_stage": "4"})
 """
 
 
@@ -107,9 +113,9 @@ class BadOptionValue(TawaError):
         "which leaves the choice to the compiler."
     )
     example = """
-from tawa.cli.arguments import parse_options
+from tawa.cli.arguments import option_values
 
-parse_options({"num_stages": "many"})
+option_values({"num_stages": "many"})
 """
 
 
@@ -128,22 +134,22 @@ def assignments(option: str, texts: Iterable[str]) -> dict[str, str]:
     return found
 
 
-def argument_type(name: str, text: str) -> Attribute:
-    """The IR type that `text` names, for the argument `name`. Raises `BadArgumentType`."""
-    match = re.fullmatch(r"(?:(desc|ptr):|(\*))?(\w+)(?:\[([\d, x]+)\])?", text.replace(" ", ""))
+def argument_type(name: str, text: str) -> str:
+    """The type that `text` names, as `kernel.compile` takes it. Raises `BadArgumentType`."""
+    match = TYPE.fullmatch(text.replace(" ", ""))
     if match is not None:
-        kind = match[1] or ("ptr" if match[2] else "")
-        element = NAMES.get(ALIASES.get(match[3], match[3]))
-        extents = [int(extent) for extent in re.findall(r"\d+", match[4] or "")]
-        if element is not None and bool(extents) == (kind == "desc"):
-            if kind == "desc":
-                return DescType(TensorType(element, extents))
-            return PtrType(element) if kind == "ptr" else element
+        written = match["element"] or match["element_"] or match["scalar"]
+        element = ALIASES.get(written, written)
+        extents = re.findall(r"\d+", match["extents"] or match["extents_"] or "")
+        if element in ELEMENT_BYTES and bool(extents) == bool(match["desc"]):
+            if match["desc"]:
+                return f"desc<{element},{'x'.join(extents)}>"
+            return ("*" if match["pointer"] else "") + element + (match["divisible"] or "")
     raise BadArgumentType(
         f"the type of argument `{name}` can't be read",
         expected=FORMS,
         found=f"`{text}`",
-        hint=f"element types are {', '.join(NAMES)}",
+        hint=f"element types are {', '.join(ELEMENT_BYTES)}",
     )
 
 
@@ -159,13 +165,11 @@ def constant(name: str, text: str) -> Any:
         ) from error
 
 
-def parse_options(values: dict[str, str], base: Options | None = None) -> Options:
-    """`base` (or the defaults) with the fields in `values`, given as text, replaced."""
+def option_values(texts: dict[str, str]) -> dict[str, Any]:
+    """The values of launch options given as text. Raises `UnknownOption`, `BadOptionValue`."""
     hints = typing.get_type_hints(Options)
     known = {field.name: hints[field.name] for field in fields(Options)}
-    changes = {name: _option_value(name, text, known) for name, text in values.items()}
-    start = base if base is not None else Options()
-    return Options(**{name: changes.get(name, getattr(start, name)) for name in known})
+    return {name: _option_value(name, text, known) for name, text in texts.items()}
 
 
 def _option_value(name: str, text: str, known: dict[str, Any]) -> Any:

@@ -1,0 +1,236 @@
+"""Kernels in files: `kernel.py:name`, and the examples of how they are launched.
+
+A file may say how its kernel `name` is launched: a function `example_name()` launches it, as any
+program would, on arrays that it makes. `tawa run` calls that function. `tawa compile` calls it too,
+but stops at the launch: what it was to be launched with says which types, constants and options to
+compile for.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any, cast
+
+from tawa.base.errors import TawaError
+from tawa.frontend.function import is_jit_function
+from tawa.jit import Kernel, jit
+
+EXAMPLE_PREFIX = "example_"
+
+
+class KernelFileNotFound(TawaError):
+    """The file of a kernel named on the command line does not exist."""
+
+    explanation = "`tawa compile` and `tawa run` take a kernel as FILE.py:NAME."
+    example = """
+from tawa.cli.kernel_file import find_kernel
+
+find_kernel("no/such/file.py:gemm")
+"""
+
+
+class KernelNotFound(TawaError):
+    """The file has no kernel of the name given on the command line, or several and none was named.
+
+    Also raised when the file has no kernel at all.
+    """
+
+    explanation = (
+        "Kernels are functions decorated with `@tawa.jit` (or `@triton.jit`) at the top level of "
+        "the file. Name one as FILE.py:NAME; a file with a single kernel needs no name."
+    )
+    example = """
+from pathlib import Path
+
+from tawa.cli.kernel_file import find_kernel
+
+Path("kernels.py").write_text("import tawa\\n@tawa.jit\\ndef scale(x): pass\\n")
+find_kernel("kernels.py:gemm")
+"""
+
+
+class NoExample(TawaError):
+    """A kernel's file does not say how the kernel is launched, and the command line doesn't either.
+
+    Types can't be guessed from a kernel's source.
+    """
+
+    explanation = (
+        "Give the type of each argument with `--arg` and the value of each constexpr parameter "
+        "with `--const`, or write a function `example_NAME()` in the kernel's file that launches "
+        "the kernel `NAME` on arrays it makes. `tawa run` needs that function."
+    )
+    example = """
+from pathlib import Path
+
+from tawa.cli.kernel_file import find_kernel
+
+Path("kernels.py").write_text("import tawa\\n@tawa.jit\\ndef scale(x): pass\\n")
+find_kernel("kernels.py:scale").example()
+"""
+
+
+class NothingLaunched(TawaError):
+    """The example of a kernel ended without launching it."""
+
+    explanation = "A function `example_NAME()` launches the kernel `NAME` of the same file."
+    example = """
+from pathlib import Path
+
+from tawa.cli.kernel_file import find_kernel
+
+source = "import tawa\\n@tawa.jit\\ndef scale(x): pass\\ndef example_scale(): pass\\n"
+Path("kernels.py").write_text(source)
+find_kernel("kernels.py:scale").recorded_launch()
+"""
+
+
+@dataclass(frozen=True)
+class RecordedLaunch:
+    """What a kernel was to be launched with."""
+
+    grid: Any
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class FoundKernel:
+    """A kernel, the name it has in its module, and that module.
+
+    `outer` is what the name stands for: the kernel itself, or a decorator's object around it
+    (`autotune`, `heuristics`, Triton's `jit`).
+    """
+
+    name: str
+    kernel: Kernel
+    outer: Any
+    module: ModuleType
+
+    def example(self) -> Any:
+        """Call the kernel's example; the result is the example's. Raises `NoExample`."""
+        return self._example()()
+
+    def recorded_launch(self) -> RecordedLaunch:
+        """What the example launches the kernel with, without launching it.
+
+        Raises `NoExample` or `NothingLaunched`.
+        """
+        example = self._example()
+        put_back = self._intercept()
+        try:
+            example()
+        except _Launched as launched:
+            return launched.record
+        finally:
+            put_back()
+        raise NothingLaunched(
+            f"`{EXAMPLE_PREFIX}{self.name}` ends without launching `{self.name}`",
+            expected=f"a launch `{self.name}[grid](...)` by that name",
+        )
+
+    def _example(self) -> Callable[[], Any]:
+        found = getattr(self.module, EXAMPLE_PREFIX + self.name, None)
+        if found is None:
+            file = Path(cast(str, self.module.__file__)).name
+            raise NoExample(
+                f"{file} does not say how `{self.name}` is launched",
+                expected=f"a function `{EXAMPLE_PREFIX}{self.name}()` that launches it",
+                hint="or give the types of its arguments: --arg NAME=TYPE, --const NAME=VALUE",
+            )
+        return found
+
+    def _intercept(self) -> Callable[[], None]:
+        """Let launches of the kernel raise `_Launched`; the result undoes that."""
+        around = layers(self.outer)
+        # Inside autotuners and heuristics, which add their own arguments to the launch.
+        holder, attribute = (around[-2], "fn") if len(around) > 1 else (self.module, self.name)
+        setattr(holder, attribute, _Interceptor(list(self.kernel.arg_names)))
+        return lambda: setattr(holder, attribute, around[-1])
+
+
+class _Launched(BaseException):
+    """Ends an example at its launch; not an `Exception`, so that the example can't catch it."""
+
+    def __init__(self, record: RecordedLaunch) -> None:
+        super().__init__()
+        self.record = record
+
+
+class _Interceptor:
+    """Stands for a kernel whose launch is only recorded."""
+
+    def __init__(self, arg_names: list[str]) -> None:
+        self.arg_names = arg_names
+
+    def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        def launch(*args: Any, **kwargs: Any) -> Any:
+            raise _Launched(RecordedLaunch(grid, args, kwargs))
+
+        return launch
+
+    def run(self, *args: Any, grid: Any, **kwargs: Any) -> Any:
+        return self[grid](*args, **kwargs)
+
+
+def find_kernel(where: str) -> FoundKernel:
+    """The kernel that `FILE.py:NAME` names. Raises `KernelFileNotFound`, `KernelNotFound`.
+
+    The file is run, with its folder first on the import path.
+    """
+    file, _, name = where.partition(":")
+    path = Path(file)
+    if not path.is_file():
+        raise KernelFileNotFound(
+            f"there is no file {file}", expected="FILE.py:NAME", found=f"`{where}`"
+        )
+    module = run_file(path)
+    kernels = {key: value for key, value in vars(module).items() if _is_own(value, module)}
+    if not name and len(kernels) == 1:
+        name = next(iter(kernels))
+    if name not in kernels:
+        raise KernelNotFound(
+            f"{path.name} has no kernel `{name}`" if name else f"which kernel of {path.name}?",
+            expected=f"one of {', '.join(kernels)}" if kernels else "a function with `@tawa.jit`",
+            found=None if kernels else "no kernel at the file's top level",
+        )
+    outer = kernels[name]
+    kernel = layers(outer)[-1]
+    if not isinstance(kernel, Kernel):
+        kernel = outer = jit(outer)  # one of Triton's
+        setattr(module, name, kernel)
+    return FoundKernel(name, kernel, outer, module)
+
+
+def layers(value: Any) -> list[Any]:
+    """The decorators' objects around a kernel's Python function, outermost first."""
+    found: list[Any] = []
+    while is_jit_function(value):
+        found.append(value)
+        value = value.fn
+    return found
+
+
+def run_file(path: Path) -> ModuleType:
+    """Run a Python file as the module of its name."""
+    folder = str(path.parent.resolve())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    spec = importlib.util.spec_from_file_location(path.stem, path.resolve())
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _is_own(value: Any, module: ModuleType) -> bool:
+    """Whether `value` is a kernel that the module itself defines."""
+    around = layers(value)
+    return bool(around) and getattr(around[-1].fn, "__module__", None) == module.__name__
