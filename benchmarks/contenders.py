@@ -41,19 +41,35 @@ class Problem:
         m, n, k = self.shape
         return 2 * m * n * k
 
-    def error(self, work: Work, rows: int = 1024) -> float:
-        """Relative Frobenius error of what `work` writes to C, against float64; inf for NaN."""
+    def error(self, work: Work, rows: int = 1024) -> dict[str, Any]:
+        """Errors of what `work` writes to C, as the field of a row; inf for NaN.
+
+        The reference is computed in float64 and rounded once to C's type; `unrounded` is the
+        distance to the float64 result itself, which no result of C's type can get below the
+        rounding's 2e-4 (fp16) or 1.7e-3 (bf16).
+        """
         self.c.fill_(float("nan"))
         work()
-        difference = norm = 0.0
+        sums = torch.zeros(4, dtype=torch.float64, device="cuda")
         b = self.b.double().T
         for start in range(0, self.c.shape[0], rows):
             exact = self.a[start : start + rows].double() @ b
+            rounded = exact.to(self.c.dtype).double()
             found = self.c[start : start + rows].double()
-            difference += float((found - exact).square().sum())
-            norm += float(exact.square().sum())
-        error = (difference / norm) ** 0.5 if norm else difference**0.5
-        return error if error == error else float("inf")
+            terms = found - rounded, rounded, found - exact, exact
+            sums += torch.stack([term.square().sum() for term in terms])
+        distance, norm, unrounded, exact_norm = sums.tolist()
+        return {
+            "relative_frobenius": relative(distance, norm),
+            "unrounded": relative(unrounded, exact_norm),
+            "reference": f"float64, rounded to {self.c.dtype}",
+        }
+
+
+def relative(distance: float, norm: float) -> float:
+    """The root of a ratio of sums of squares; inf for NaN, the distance where the norm is 0."""
+    error = (distance / norm) ** 0.5 if norm else distance**0.5
+    return error if error == error else float("inf")
 
 
 @dataclass(frozen=True)

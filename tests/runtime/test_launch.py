@@ -202,7 +202,7 @@ def test_a_map_of_an_array_takes_its_sizes_from_expressions() -> None:
 
 def test_a_tensor_without_elements_is_described_by_a_placeholder() -> None:
     driver = RecordingDriver(matmul_spec())
-    empty = TensorDescriptor(DeviceArray(0, (256, 0), (8, 1)), [256, 0], [8, 1], [128, 64])
+    empty = TensorDescriptor.from_tensor(DeviceArray(0, (256, 0), (1, 1)), [128, 64])
     driver.launcher.launch(1, empty, C, 256, 0.5)
     assert driver.maps[0]["address"] == PLACEHOLDER
     assert driver.maps[0]["shape"] == [1, 1]
@@ -323,6 +323,7 @@ def test_threads_do_not_mix_their_parameters() -> None:
         ((64, 64), (64, 1), (16, 4), SizeOutOfRange),
         ((64, 64), (64, 1), (0, 16), SizeOutOfRange),
         ((2**33, 64), (64, 1), (16, 16), SizeOutOfRange),
+        ((0, 64), (64, 1), (16, 4), SizeOutOfRange),
         ((64, 64), (2**40, 1), (16, 16), SizeOutOfRange),
     ],
 )
