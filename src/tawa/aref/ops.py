@@ -261,7 +261,7 @@ class Advance(ArefOp):
     count: SSAValue = operand_def(i32)
     cursor: SSAValue | None = opt_operand_def(CursorType)
     result: SSAValue = result_def(CursorType)
-    assembly_format = "$ref `by` $count (`at` $cursor^)? attr-dict `:` type($ref)"
+    assembly_format = "$ref `by` $count (`at` $cursor^ `:` type($cursor))? attr-dict `:` type($ref)"
 
     def __init__(self, ref: SSAValue, count: SSAValue, cursor: SSAValue | None = None):
         super().__init__(operands=[ref, count, cursor], result_types=[CursorType()])
@@ -274,7 +274,7 @@ class _Enter(ArefOp):
     cursor: SSAValue | None = opt_operand_def(CursorType)
     token: SSAValue = result_def(TokenType)
     views: Sequence[SSAValue] = var_result_def(ViewType)
-    assembly_format = "$ref (`at` $cursor^)? attr-dict `:` type($ref) `->` type($views)"
+    assembly_format = "$ref (`at` $cursor^ `:` type($cursor))? attr-dict `:` type($ref) `->` type($views)"
 
     def __init__(self, ref: SSAValue, cursor: SSAValue | None = None):
         assert isinstance(ref.type, RefType)
@@ -461,7 +461,7 @@ class DotIssue(ArefOp):
     result: SSAValue = result_def(base(TensorType))
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     assembly_format = (
-        "$a `,` $b `,` $accumulator (`if` $accumulate^)? (`precision` $precision^)? attr-dict "
+        "$a `,` $b `,` $accumulator (`if` $accumulate^ `:` type($accumulate))? (`precision` $precision^)? attr-dict "
         "`:` type($a) `,` type($b) `,` type($accumulator) `->` type($result)"
     )
 

@@ -92,7 +92,7 @@ class WgmmaFence(HopperOp):
 
     name: ClassVar[str] = "hopper.wgmma_fence"
     values: Sequence[SSAValue] = var_operand_def(FragType)
-    assembly_format = "$values attr-dict (`:` type($values)^)?"
+    assembly_format = "(`of` $values^ `:` type($values))? attr-dict"
 
     def __init__(self, values: Sequence[SSAValue] = ()):
         super().__init__(operands=[values])
@@ -176,8 +176,9 @@ class Wgmma(HopperOp):
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     assembly_format = (
         "$accumulator `from` $first_register `+` `` `=` $a `+` $a_offset `*` $b `+` $b_offset `n` $n "
-        "(`if` $accumulate^)? `types` $a_type `,` $b_type (`ta` $transpose_a^)? "
-        "(`tb` $transpose_b^)? attr-dict `:` type($accumulator) `,` type($a) `->` type($result)"
+        "(`if` $accumulate^ `:` type($accumulate))? `types` $a_type `,` $b_type (`ta` $transpose_a^)? "
+        "(`tb` $transpose_b^)? attr-dict "
+        "`:` type($accumulator) `,` type($a) `,` type($b) `->` type($result)"
     )
 
     def verify_(self) -> None:

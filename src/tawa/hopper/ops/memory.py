@@ -172,7 +172,7 @@ class TmaLoad(HopperOp):
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     assembly_format = (
         "$map `[` $coordinates `]` `into` $tile `signal` $barrier `[` $slot `]` "
-        "(`ctas` $ctas^)? attr-dict `:` type($map) `,` type($tile) `,` type($barrier)"
+        "(`ctas` $ctas^ `:` type($ctas))? attr-dict `:` type($map) `,` type($tile) `,` type($barrier)"
     )
 
     def __init__(

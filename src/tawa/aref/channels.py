@@ -1,0 +1,223 @@
+"""Lowering of arefs: rings and mbarriers, cursors as slot and phase, copies by the TMA engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from xdsl.dialects import scf
+from xdsl.dialects.builtin import TensorType, i32
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+
+from tawa.aref import ops as aref
+from tawa.aref.group_lowering import Cursor, GroupLowering, View
+from tawa.hopper.ops.memory import Slot, Subtile, TmaLoad
+from tawa.hopper.ops.sync import (
+    MbarrierArrive,
+    MbarrierExpect,
+    MbarrierWait,
+    NamedBarrierArrive,
+    NamedBarrierSync,
+)
+from tawa.hopper.types import TileType
+
+BOX_LIMIT = 256
+
+
+def lower_start(g: GroupLowering, op: aref.Start) -> None:
+    """The first slot, phase 0."""
+    g.bind(op.cursor, [g.constant(0), g.constant(0)])
+
+
+def lower_advance(g: GroupLowering, op: aref.Advance) -> None:
+    """The slot after `count` more; the phase flips with each time round the ring."""
+    assert op.cursor is not None and isinstance(op.ref.type, aref.RefType)
+    cursor, depth = g.cursors[op.cursor], op.ref.type.depth.data
+    count = op.count.owner
+    one = getattr(getattr(count, "value", None), "value", None)
+    if one is not None and one.data == 1:
+        new = _step(g, cursor, depth)
+    else:
+        reached = g.map("addi", cursor.slot, g.scalar(op.count))
+        size = g.constant(depth)
+        turns = g.map("divsi", reached, size)
+        flip = g.map("andi", turns, g.constant(1))
+        new = Cursor(g.map("remsi", reached, size), g.map("xori", cursor.phase, flip))
+    g.cursors[op.result] = new
+    stem = op.result.name_hint or "ring"
+    new.slot.name_hint, new.phase.name_hint = f"{stem}_slot", f"{stem}_phase"
+
+
+def _step(g: GroupLowering, cursor: Cursor, depth: int) -> Cursor:
+    one = g.constant(1)
+    if depth == 1:
+        return Cursor(cursor.slot, g.map("xori", cursor.phase, one))
+    following = g.map("addi", cursor.slot, one)
+    wraps = g.map("cmpi_eq", following, g.constant(depth))
+    slot = g.map("select", wraps, g.constant(0), following)
+    flip = g.map("extui", wraps, type_=i32)
+    return Cursor(slot, g.map("xori", cursor.phase, flip))
+
+
+def _views(g: GroupLowering, op: aref.PutEnter | aref.GetEnter, slot: SSAValue) -> None:
+    for ring, view in zip(g.kernel.rings[op.ref].tiles, op.views, strict=True):
+        tile = g.add(Slot(ring, slot), view.name_hint)
+        assert isinstance(view.type, aref.ViewType)
+        g.views[view] = View(tile, tuple(view.type.tile.get_shape()))
+
+
+def lower_put_enter(g: GroupLowering, op: aref.PutEnter) -> None:
+    """Remember the slot; the whole critical region is written where it ends."""
+    assert op.cursor is not None
+    g.bind(op.token, [g.cursors[op.cursor].slot])
+    g.pending_puts[op.token] = [op]
+
+
+def lower_load_into(g: GroupLowering, op: aref.LoadInto) -> None:
+    """Remember the copy."""
+    g.pending_puts[op.token].append(op)
+
+
+def lower_put_exit(g: GroupLowering, op: aref.PutExit) -> None:
+    """Wait for empty, announce the bytes, copy: one thread does all of it."""
+    enter, *loads = g.pending_puts.pop(op.token)
+    assert isinstance(enter, aref.PutEnter) and enter.cursor is not None
+    cursor, ring = g.cursors[enter.cursor], g.kernel.rings[op.ref]
+
+    def body() -> None:
+        parity = g.map("xori", cursor.phase, g.constant(1))
+        g.do(MbarrierWait(ring.empty, cursor.slot, parity))
+        g.do(MbarrierExpect(ring.full, cursor.slot, ring.bytes))
+        _views(g, enter, cursor.slot)
+        for load in loads:
+            assert isinstance(load, aref.LoadInto)
+            _copy(g, load, ring.full, cursor.slot)
+
+    if g.single:
+        body()
+    else:
+        g.one_thread("team", body)
+
+
+def boxes(shape: Sequence[int], tile: TileType) -> tuple[tuple[int, ...], int, int]:
+    """The box of one TMA copy of a block, and how many copies along the last two dimensions."""
+    *outer, _ = shape
+    rows = outer[-1] if outer else 1
+    height = rows
+    while height > BOX_LIMIT:
+        height = next(h for h in range(height - 1, 0, -1) if rows % h == 0)
+    width = min(tile.panel_columns, BOX_LIMIT)
+    box = (*outer[:-1], height, width) if outer else (width,)
+    return box, rows // height, -(-shape[-1] // width)
+
+
+def _copy(g: GroupLowering, op: aref.LoadInto, full: SSAValue, slot: SSAValue) -> None:
+    view = g.views[op.view]
+    tile = view.tile.type
+    assert isinstance(tile, TileType)
+    box, bands, panels = boxes(view.shape, tile)
+    map_ = g.kernel.tensor_map(op.desc, box, tile.swizzle.data)
+    at = [g.scalar(c) for c in op.coordinates]
+    height = box[-2] if len(box) > 1 else 1
+    rows = tile.rows.data if bands == 1 else height
+    for panel in range(panels):
+        for band in range(bands):
+            part = g.add(
+                Subtile(view.tile, g.constant(band * height), panel * box[-1], rows, box[-1])
+            )
+            where = list(at)
+            where[-1] = _plus(g, at[-1], panel * box[-1])
+            if band:
+                where[-2] = _plus(g, at[-2], band * height)
+            g.do(TmaLoad(map_, where, part, full, slot))
+
+
+def _plus(g: GroupLowering, value: SSAValue, offset: int) -> SSAValue:
+    return g.map("addi", value, g.constant(offset)) if offset else value
+
+
+def lower_get_enter(g: GroupLowering, op: aref.GetEnter) -> None:
+    """Wait for full."""
+    assert op.cursor is not None
+    cursor, ring = g.cursors[op.cursor], g.kernel.rings[op.ref]
+    g.do(MbarrierWait(ring.full, cursor.slot, cursor.phase))
+    g.bind(op.token, [cursor.slot])
+    _views(g, op, cursor.slot)
+
+
+def lower_consumed(g: GroupLowering, op: aref.Consumed) -> None:
+    """One arrival a warp group at the slot's empty barrier; none for no slot."""
+    ring, slot = g.kernel.rings[op.ref], g.scalar(op.token)
+    if op.completion.data == "none":
+        threads = 32 * min(g.warps, 4)
+        g.do(NamedBarrierSync(g.group_barrier(), threads))
+
+    def arrive() -> None:
+        g.one_thread("group", lambda: g.do(MbarrierArrive(ring.empty, slot)))
+
+    if isinstance(op.token.owner, aref.GetEnter):
+        arrive()
+        return
+    block = Block()
+
+    def body() -> None:
+        arrive()
+        g.do(scf.YieldOp())
+
+    g.inside(block, body)
+    holds = g.map("cmpi_sge", slot, g.constant(0))
+    g.do(scf.IfOp(holds, [], Region(block)))
+
+
+def lower_no_token(g: GroupLowering, op: aref.NoToken) -> None:
+    """Slot -1."""
+    g.bind(op.token, [g.constant(-1)])
+
+
+def lower_view_trans(g: GroupLowering, op: aref.ViewTrans) -> None:
+    """The same tile, marked."""
+    view = g.views[op.view]
+    g.views[op.result] = View(view.tile, view.shape[::-1], not view.transposed)
+
+
+def lower_view_reshape(g: GroupLowering, op: aref.ViewReshape) -> None:
+    """The same tile under another shape."""
+    view = g.views[op.view]
+    assert isinstance(op.result.type, aref.ViewType)
+    shape = tuple(op.result.type.tile.get_shape())
+    g.views[op.result] = View(view.tile, shape, view.transposed)
+
+
+def lower_turn(g: GroupLowering, op: aref.TurnWait | aref.TurnPass) -> None:
+    """The named barrier of the team whose turn it is: it waits, the one before arrives."""
+    base, team = g.constant(g.turn_barrier()), g.team_index()
+    threads = 2 * 32 * g.warps
+    if isinstance(op, aref.TurnWait):
+        g.do(NamedBarrierSync(g.map("addi", team, base), threads))
+        return
+    following = g.map("addi", team, g.constant(1))
+    last = g.map("cmpi_eq", following, g.constant(g.teams))
+    next_team = g.map("select", last, g.constant(0), following)
+    g.do(NamedBarrierArrive(g.map("addi", next_team, base), threads))
+
+
+def tensor_shape(type_: Attribute) -> tuple[int, ...]:
+    """The shape of a tensor type."""
+    assert isinstance(type_, TensorType)
+    return tuple(type_.get_shape())
+
+
+CHANNELS: dict[type[Operation], Callable[..., None]] = {
+    aref.Start: lower_start,
+    aref.Advance: lower_advance,
+    aref.PutEnter: lower_put_enter,
+    aref.LoadInto: lower_load_into,
+    aref.PutExit: lower_put_exit,
+    aref.GetEnter: lower_get_enter,
+    aref.Consumed: lower_consumed,
+    aref.NoToken: lower_no_token,
+    aref.ViewTrans: lower_view_trans,
+    aref.ViewReshape: lower_view_reshape,
+    aref.TurnWait: lower_turn,
+    aref.TurnPass: lower_turn,
+}
+"""Lowering of arefs."""

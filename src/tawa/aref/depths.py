@@ -1,0 +1,94 @@
+"""How many slots each ring has: as asked, or as many as shared memory holds."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.dialects import scf
+from xdsl.dialects.builtin import IntAttr, ModuleOp
+from xdsl.ir import Operation
+from xdsl.rewriter import Rewriter
+
+from tawa.aref.ops import Create, GetEnter, PutEnter, RefType, WarpGroup
+from tawa.aref.shared_memory import tile_for
+from tawa.base.options import Options
+from tawa.base.remarks import Remarks
+from tawa.base.target import TARGETS
+from tawa.base.types import byte_size, element_of, shape_of
+from tawa.tile.ops import DescStore
+
+MOST = 8
+"""Slots beyond this hide no more latency."""
+
+
+def nesting(op: Operation) -> int:
+    """Loops around an op."""
+    count, parent = 0, op.parent_op()
+    while parent is not None:
+        count += isinstance(parent, scf.ForOp | scf.WhileOp)
+        parent = parent.parent_op()
+    return count
+
+
+@dataclass(frozen=True)
+class Depths:
+    """Choose D for every ring: the innermost loops' rings share what memory is left."""
+
+    options: Options
+    remarks: Remarks
+    reserve: int = 0
+    """Bytes that the rest of the kernel turned out to need."""
+    name: ClassVar[str] = "depths"
+
+    def apply(self, module: ModuleOp) -> None:
+        """Set the depth in every ring's type."""
+        rings = [op for op in module.walk() if isinstance(op, Create)]
+        if not rings:
+            return
+        deepest = {r: max(nesting(u.operation) for u in r.ref.uses if isinstance(u.operation, PutEnter)) for r in rings}
+        inner = max(deepest.values())
+        sizes = {r: self._bytes(r) for r in rings}
+        teams = max(g.teams.value.data for g in module.walk() if isinstance(g, WarpGroup))
+        outer_depth = {r: min(2, max(1, deepest[r] + 1)) if teams == 1 else 2 for r in rings}
+        looped = [r for r in rings if deepest[r] == inner and inner > 0]
+        fixed = sum(sizes[r] * outer_depth[r] for r in rings if r not in looped)
+        free = TARGETS[self.options.target].shared_bytes - fixed - self._staging(module, teams)
+        slot = sum(sizes[r] for r in looped)
+        most = max(1, min(MOST, (free - self.reserve - 1024) // slot)) if slot else 1
+        depth = self.options.num_stages or most
+        for ring in rings:
+            self._set(ring, depth if ring in looped else outer_depth[ring])
+        if looped:
+            chosen = "asked for" if self.options.num_stages else "what shared memory holds"
+            self.remarks.say(self.name, f"{depth} slots of {slot} bytes in the loop ({chosen})")
+
+    def _bytes(self, ring: Create) -> int:
+        assert isinstance(ring.ref.type, RefType)
+        tiles = (tile_for(tuple(t.get_shape()), t.element_type) for t in ring.ref.type.tiles)
+        return sum(-(-t.bytes // 1024) * 1024 for t in tiles)
+
+    def _staging(self, module: ModuleOp, teams: int) -> int:
+        """Bytes that descriptor stores will stage their tiles in, at least."""
+        total = 0
+        buffers = self.options.staging or 2
+        for group in [op for op in module.walk() if isinstance(op, WarpGroup)]:
+            groups = max(1, group.warps.value.data // 4) * group.teams.value.data
+            shapes = {
+                (shape_of(op.value.type), element_of(op.value.type))
+                for op in group.walk()
+                if isinstance(op, DescStore)
+            }
+            for shape, element in shapes:
+                whole = byte_size(element)
+                for extent in shape:
+                    whole *= extent
+                by_group = buffers * groups * 64 * 128
+                has_loop = any(isinstance(op, GetEnter) for op in group.walk())
+                total = max(total, min(by_group, whole * teams) if has_loop else whole)
+        return total + 1024
+
+    def _set(self, ring: Create, depth: int) -> None:
+        assert isinstance(ring.ref.type, RefType)
+        new = RefType(IntAttr(depth), ring.ref.type.tiles)
+        Rewriter.replace_value_with_new_type(ring.ref, new)

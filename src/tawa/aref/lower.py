@@ -1,0 +1,286 @@
+"""aref -> hopper: one kernel with roles, shared memory, barriers and tensor maps."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ArrayAttr, FunctionType, ModuleOp, StringAttr
+from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
+
+from tawa.aref import ops as aref
+from tawa.aref.axis_info import AxisAnalysis
+from tawa.aref.channels import CHANNELS
+from tawa.aref.group_lowering import CONTROL, GroupLowering
+from tawa.aref.layouts import Layouts
+from tawa.aref.matrix import MATRIX
+from tawa.aref.registers import accumulator_registers, budget
+from tawa.aref.shared_memory import SharedMemory, tile_for
+from tawa.aref.stores import STORES
+from tawa.aref.tensors import TENSORS
+from tawa.base.errors import TawaError
+from tawa.base.options import Options
+from tawa.base.remarks import Remarks
+from tawa.base.spans import span_of
+from tawa.base.target import TARGETS
+from tawa.base.types import DescType, PtrType, shape_of, short_name
+from tawa.hopper.ops.core import number
+from tawa.hopper.ops.memory import BulkWaitRead
+from tawa.hopper.ops.structure import OneThread, PrefetchTensorMap, Role
+from tawa.hopper.ops.sync import CtaSync, FenceBarrierInit, MbarrierInit
+from tawa.hopper.types import RingType, TensorMapType, TileType
+from tawa.tile.ops import DescStore
+
+TABLE: dict[type[Operation], Callable[..., None]] = {
+    **CONTROL,
+    **CHANNELS,
+    **TENSORS,
+    **MATRIX,
+    **STORES,
+}
+"""Lowering of every op that a warp group may hold."""
+
+DEFAULT_STAGING = 2
+
+
+class RegistersExceeded(TawaError):
+    """The accumulators need more registers than a thread has."""
+
+    explanation = (
+        "A consumer thread holds its share of every accumulator in registers (at most 255, fewer with "
+        "several consumers). Use smaller blocks or more consumer warp groups."
+    )
+
+
+@dataclass(frozen=True)
+class LoweredRing:
+    """The hopper values of a ring of arefs."""
+
+    tiles: list[SSAValue]
+    full: SSAValue
+    empty: SSAValue
+    bytes: int
+
+
+@dataclass
+class KernelLowering:
+    """The state of lowering one kernel: what all its warp groups share."""
+
+    source: func.FuncOp
+    options: Options
+    memory: SharedMemory
+    block: Block = field(default_factory=Block)
+    rings: dict[SSAValue, LoweredRing] = field(default_factory=dict[SSAValue, LoweredRing])
+    parameters: list[dict[str, object]] = field(default_factory=list[dict[str, object]])
+    only_group: bool = True
+    _arguments: dict[BlockArgument, SSAValue] = field(default_factory=dict[BlockArgument, SSAValue])
+    _maps: dict[tuple[BlockArgument, tuple[int, ...], int], SSAValue] = field(
+        default_factory=dict[tuple[BlockArgument, tuple[int, ...], int], SSAValue]
+    )
+    _staging: dict[TileType, SSAValue] = field(default_factory=dict[TileType, SSAValue])
+    declarations: list[Operation] = field(default_factory=list[Operation])
+
+    @property
+    def staging(self) -> int:
+        """Staging buffers of a warp group."""
+        return self.options.staging or DEFAULT_STAGING
+
+    @property
+    def made(self) -> list[dict[str, object]]:
+        """Recipes of the descriptors that the host makes."""
+        made = self.source.attributes.get("tawa.made")
+        return [json.loads(a.data) for a in made.data] if isinstance(made, ArrayAttr) else []  # pyright: ignore[reportAttributeAccessIssue]
+
+    @property
+    def persistent(self) -> bool:
+        """Whether the kernel loops over the programs of a plain grid."""
+        return "tawa.persistent" in self.source.attributes
+
+    @property
+    def user_arguments(self) -> int:
+        """Arguments of the kernel as the user wrote it."""
+        return len(self.source.args) - len(self.made) - (3 if self.persistent else 0)
+
+    def argument(self, value: BlockArgument) -> SSAValue:
+        """A scalar or pointer argument, added to the parameters when it is first used."""
+        if value not in self._arguments:
+            new = self._arguments[value] = self.block.insert_arg(value.type, len(self.block.args))
+            new.name_hint = value.name_hint
+            grid = value.index - (len(self.source.args) - 3)
+            if self.persistent and grid >= 0:
+                self.parameters.append({"kind": "GridParam", "axis": grid})
+            elif isinstance(value.type, PtrType):
+                self.parameters.append({"kind": "PointerParam", "arg": value.index})
+            else:
+                type_ = short_name(value.type)
+                self.parameters.append(
+                    {"kind": "ScalarParam", "value": ["arg", value.index], "type": type_}
+                )
+        return self._arguments[value]
+
+    def tensor_map(self, desc: SSAValue, box: tuple[int, ...], swizzle: int) -> SSAValue:
+        """The tensor map of a descriptor with a box and a swizzle, a kernel parameter."""
+        assert isinstance(desc, BlockArgument) and isinstance(desc.type, DescType)
+        key = (desc, box, swizzle)
+        if key not in self._maps:
+            new = self._maps[key] = self.block.insert_arg(TensorMapType(), len(self.block.args))
+            new.name_hint = f"{desc.name_hint or 'desc'}_map"
+            record: dict[str, object] = {
+                "kind": "TensorMapParam",
+                "arg": desc.index,
+                "element_type": short_name(desc.type.block.element_type),
+                "box": list(box),
+                "block_shape": list(desc.type.block.get_shape()),
+                "swizzle": swizzle,
+            }
+            if desc.index >= self.user_arguments:
+                record |= self.made[desc.index - self.user_arguments]
+            self.parameters.append(record)
+        return self._maps[key]
+
+    def staging_ring(self, tile: TileType, slots: int) -> tuple[SSAValue, bool]:
+        """The staging buffers of this shape; the flag says whether one store alone uses them."""
+        stores = sum(isinstance(op, DescStore) for op in self.source.walk())
+        if tile not in self._staging:
+            op = self.memory.ring("staging", slots, tile)
+            self.declarations.append(op)
+            self._staging[tile] = op.ring
+        ring = self._staging[tile]
+        assert isinstance(ring.type, RingType)
+        return ring, stores == 1 and ring.type.slots.data == slots
+
+
+@dataclass(frozen=True)
+class LowerToHopper:
+    """aref -> hopper."""
+
+    options: Options
+    remarks: Remarks
+    name: ClassVar[str] = "lower-to-hopper"
+
+    def apply(self, module: ModuleOp) -> ModuleOp:
+        """The hopper module of an aref module with one kernel."""
+        source = next(op for op in module.ops if isinstance(op, func.FuncOp))
+        target = TARGETS[self.options.target]
+        kernel = KernelLowering(source, self.options, SharedMemory(target))
+        groups = [op for op in source.body.block.ops if isinstance(op, aref.WarpGroup)]
+        kernel.only_group = len(groups) == 1
+        created = [op for op in source.body.block.ops if isinstance(op, aref.Create)]
+        setup = self._rings(kernel, created, groups)
+        roles, threads = self._roles(kernel, groups)
+        maps = [a for a in kernel.block.args if isinstance(a.type, TensorMapType)]
+        kernel.block.add_ops(kernel.declarations)
+        first = Block([*setup, *([FenceBarrierInit()] if setup else []), *map(PrefetchTensorMap, maps)])
+        if setup or maps:
+            kernel.block.add_op(OneThread("cta", Region(first)))
+            kernel.block.add_op(CtaSync())
+        kernel.block.add_ops([*roles, func.ReturnOp()])
+        inputs = [a.type for a in kernel.block.args]
+        new = func.FuncOp(
+            source.sym_name.data, FunctionType.from_lists(inputs, []), Region(kernel.block)
+        )
+        self._describe(new, kernel, threads)
+        return ModuleOp([new])
+
+    def _describe(self, new: func.FuncOp, kernel: KernelLowering, threads: int) -> None:
+        total = kernel.memory.finish(span_of(kernel.source))
+        names = [a.name_hint or f"arg{a.index}" for a in kernel.source.args]
+        user = names[: kernel.user_arguments]
+        new.attributes |= {
+            "hopper.threads": number(threads),
+            "hopper.shared_bytes": number(total),
+            "hopper.cluster": number(self.options.cluster),
+            "tawa.grid": StringAttr("persistent" if kernel.persistent else "plain"),
+            "tawa.arguments": ArrayAttr([StringAttr(n) for n in user]),
+            "tawa.parameters": ArrayAttr([StringAttr(json.dumps(p)) for p in kernel.parameters]),
+        }
+        parts = ", ".join(f"{name} {size}" for name, size in kernel.memory.parts)
+        self.remarks.say(self.name, f"shared memory {total} bytes ({parts}), {threads} threads")
+
+    def _rings(
+        self, kernel: KernelLowering, created: list[aref.Create], groups: list[aref.WarpGroup]
+    ) -> list[Operation]:
+        """Tiles and barriers of every ring; returns the ops that initialise the barriers."""
+        setup: list[Operation] = []
+        readers = {
+            op.ref: group
+            for group in groups
+            for op in group.walk()
+            if isinstance(op, aref.GetEnter)
+        }
+        for create in created:
+            assert isinstance(create.ref.type, aref.RefType)
+            depth, stem = create.ref.type.depth.data, create.ref.name_hint or "ring"
+            tiles: list[SSAValue] = []
+            size = 0
+            for tensor in create.ref.type.tiles:
+                tile = tile_for(tuple(tensor.get_shape()), tensor.element_type)
+                ring = kernel.memory.ring(f"{stem}_{len(tiles)}", depth, tile)
+                kernel.declarations.append(ring)
+                tiles.append(ring.ring)
+                size += tile.bytes
+            reader = readers[create.ref]
+            arrivals = max(1, reader.warps.value.data // 4)
+            full = kernel.memory.barriers(f"{stem}_full", 1, depth)
+            empty = kernel.memory.barriers(f"{stem}_empty", arrivals, depth)
+            kernel.declarations += [full, empty]
+            setup += [MbarrierInit(full.barrier, 1), MbarrierInit(empty.barrier, arrivals)]
+            kernel.rings[create.ref] = LoweredRing(tiles, full.barrier, empty.barrier, size)
+        return setup
+
+    def _roles(
+        self, kernel: KernelLowering, groups: list[aref.WarpGroup]
+    ) -> tuple[list[Operation], int]:
+        """The roles, computing ones first (their warps are the lowest), and the CTA's threads."""
+        axes = AxisAnalysis()
+        computing = [g for g in groups if g.single is None]
+        warps = sum(g.warps.value.data * g.teams.value.data for g in computing)
+        specialised = len(computing) < len(groups)
+        sizes = max((_accumulators(g) for g in computing), default=0)
+        split = budget(TARGETS[self.options.target], warps if specialised else 0, sizes)
+        self._check_registers(kernel, sizes, split.limit if specialised else 255)
+        roles: list[Operation] = []
+        first = 0
+        for group in [*computing, *(g for g in groups if g.single is not None)]:
+            layouts = Layouts(group, axes)
+            lowering = GroupLowering(kernel, group, layouts, 1, TABLE)
+            block = Block()
+            lowering.run(block)
+            if any(isinstance(op, DescStore) for op in group.walk()):
+                # Shared memory must outlive the copies that read it.
+                block.add_op(OneThread("group", Region(Block([BulkWaitRead(0)]))))
+            single = group.single is not None
+            count = group.warps.value.data
+            teams = group.teams.value.data
+            registers = split.producer if single else split.consumer
+            roles.append(
+                Role(group.role.data, first, count, teams, Region(block), single=single,
+                     registers=registers if specialised else None)
+            )  # fmt: skip
+            first += count * teams
+        return roles, 32 * first
+
+    def _check_registers(self, kernel: KernelLowering, accumulators: int, limit: int) -> None:
+        if accumulators > limit - 24:
+            raise RegistersExceeded(
+                "the accumulators do not fit in registers",
+                span=span_of(kernel.source),
+                expected=f"at most {limit - 24} registers a thread",
+                found=f"{accumulators} registers a thread",
+                hint="use smaller blocks or more consumers",
+            )
+
+
+def _accumulators(group: aref.WarpGroup) -> int:
+    """Registers a thread of the group needs for the accumulators of its products."""
+    sizes: list[int] = []
+    for op in group.walk():
+        if isinstance(op, aref.DotIssue) and not isinstance(op.accumulator.owner, aref.DotIssue):
+            shape = shape_of(op.result.type)
+            sizes.append(shape[0] * shape[1])
+    return accumulator_registers(sizes, group.warps.value.data)
+
+

@@ -1,0 +1,253 @@
+"""Lowering of matrix products to wgmma, and of descriptor stores to staged TMA stores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import UnitAttr
+from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
+
+from tawa.aref import ops as aref
+from tawa.aref.group_lowering import GroupLowering, View
+from tawa.aref.shared_memory import tile_for
+from tawa.aref.tensors import copied, fragment, natural, team_sync
+from tawa.base.errors import TawaError
+from tawa.base.layout import accumulator
+from tawa.base.spans import span_of
+from tawa.base.types import byte_size, element_of, shape_of
+from tawa.hopper.ops.core import number
+from tawa.hopper.ops.fragment import ZeroUnless
+from tawa.hopper.ops.matrix import MatrixDesc, Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait
+from tawa.hopper.ops.memory import SharedStore, Slot, Subtile, SubtileColumn
+from tawa.hopper.ops.sync import FenceProxyAsync
+from tawa.hopper.types import FragType, TileType
+
+K_BYTES = 32
+MAX_N = 256
+
+
+class ProductNotSupported(TawaError):
+    """A matrix product has a shape or element type that no matrix instruction has."""
+
+    explanation = (
+        "Hopper's warp-group instructions multiply 64 rows by up to 256 columns, 32 bytes of K at a time. "
+        "Rows come in multiples of 64 for each consumer, columns in multiples of 8, K in multiples of 32 "
+        "bytes; 8-bit and 32-bit operands must be contiguous along K."
+    )
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A tile as an operand: its descriptor, and byte offsets of its parts."""
+
+    desc: SSAValue
+    tile: TileType
+    k_major: bool
+
+    def offset(self, outer: int, k: int) -> int:
+        """Offset, in 16-byte units, of row (or column) `outer` and K step `k`."""
+        swizzle, stride = self.tile.panel_bytes, self.tile.panel_stride
+        if self.k_major:
+            byte = k * K_BYTES
+            total = outer * swizzle + byte // swizzle * stride + byte % swizzle
+        else:
+            step = K_BYTES // byte_size(self.tile.element_type)
+            total = outer // self.tile.panel_columns * stride + k * step * swizzle
+        return total // 16
+
+
+def _refuse(op: Operation, what: str, expected: str, found: str, hint: str) -> ProductNotSupported:
+    return ProductNotSupported(what, span=span_of(op), expected=expected, found=found, hint=hint)
+
+
+def _operand(
+    g: GroupLowering, op: aref.DotIssue, view: View, k_major: bool, own: tuple[int, SSAValue] | None
+) -> Operand:
+    """The descriptor of a view; `own` is the number of rows of M (or columns of N) a group has."""
+    tile = view.tile.type
+    assert isinstance(tile, TileType)
+    if not tile.swizzle.data:
+        width = tile.columns.data * byte_size(tile.element_type)
+        raise _refuse(
+            op, "this tile is too narrow for a matrix instruction",
+            "rows of 32, 64 or a multiple of 128 bytes", f"rows of {width} bytes", "use wider blocks",
+        )  # fmt: skip
+    if not k_major and byte_size(tile.element_type) != 2:
+        raise _refuse(
+            op, "only 16-bit operands may be contiguous along M or N",
+            "an operand contiguous along K", f"a {tile.element_type} operand contiguous along the other",
+            "store it transposed in memory",
+        )  # fmt: skip
+    value = view.tile
+    if own is not None:
+        count, index = own
+        if k_major:
+            row = g.map("muli", index, g.constant(count))
+            value = g.add(Subtile(value, row, 0, count, tile.columns.data))
+        else:
+            if count % tile.panel_columns:
+                raise _refuse(
+                    op, "this operand cannot be split between consumers",
+                    f"a share in multiples of {tile.panel_columns}", f"{count}", "use fewer consumers",
+                )  # fmt: skip
+            panel = g.map("muli", index, g.constant(count // tile.panel_columns))
+            value = g.add(SubtileColumn(value, panel, count))
+    lbo = 16 if k_major else tile.panel_stride
+    desc = g.add(MatrixDesc(value, lbo, 8 * tile.panel_bytes))
+    return Operand(desc, tile, k_major)
+
+
+def lower_dot_issue(g: GroupLowering, op: aref.DotIssue) -> None:
+    """Fence, one instruction for each 64 rows, 256 columns and 32 bytes of K, commit."""
+    rows, columns = shape_of(op.result.type)
+    own_rows = rows if g.layouts.columns else rows // g.groups
+    own_columns = columns // g.groups if g.layouts.columns else columns
+    _check(g, op, own_rows, own_columns)
+    share = g.group_index() if g.groups > 1 else None
+    b_view = g.views[op.b]
+    b_share = (own_columns, share) if share is not None and g.layouts.columns else None
+    b = _operand(g, op, b_view, b_view.transposed, b_share)
+    a: Operand | SSAValue
+    if op.a in g.views:
+        a_view = g.views[op.a]
+        a_share = (own_rows, share) if share is not None and not g.layouts.columns else None
+        a = _operand(g, op, a_view, not a_view.transposed, a_share)
+        inner, element = a_view.shape[-1], a.tile.element_type
+    else:
+        inner, element = shape_of(op.a.type)[-1], element_of(op.a.type)
+        a = fragment(g, op.a, accumulator((rows, inner), g.warps))
+    value = fragment(g, op.accumulator, g.layouts.of[op.result])
+    if not isinstance(op.accumulator, BlockArgument):
+        value = copied(g, value, op.accumulator)
+    flag = g.scalar(op.accumulate) if op.accumulate else None
+    touched = [value] if op.accumulate is None and not isinstance(op.accumulator, BlockArgument) else []
+    g.do(WgmmaFence([*touched, *([] if isinstance(a, Operand) else [a])]))
+    steps = inner * byte_size(element) // K_BYTES
+    for k in range(steps):
+        for block in range(own_rows // 64):
+            for start, n in parts(own_columns):
+                at = (k, block, start, n)
+                value = _instruction(g, value, (a, b), at, (own_columns, inner), element, flag if k == 0 else None)
+    g.do(WgmmaCommit())
+    value.name_hint = op.result.name_hint
+    g.fragments[op.result] = value
+
+
+def parts(columns: int) -> list[tuple[int, int]]:
+    """Start and width of the pieces of N that one instruction each covers."""
+    count = -(-columns // MAX_N)
+    width = -(-columns // count // 8) * 8
+    return [(s, min(width, columns - s)) for s in range(0, columns, width)]
+
+
+def _instruction(
+    g: GroupLowering,
+    value: SSAValue,
+    operands: tuple[Operand | SSAValue, Operand],
+    at: tuple[int, int, int, int],
+    extents: tuple[int, int],
+    element: Attribute,
+    flag: SSAValue | None,
+) -> SSAValue:
+    a, b = operands
+    k, block, start, n = at
+    columns, inner = extents
+    if isinstance(a, Operand):
+        a_value, a_offset, transposed = a.desc, a.offset(block * 64, k), not a.k_major
+    else:
+        a_value, transposed = a, False
+        a_offset = block * inner // 2 + k * (K_BYTES // byte_size(element)) // 2
+    op = Wgmma.create(
+        operands=[value, a_value, b.desc, *([flag] if flag else [])],
+        result_types=[value.type],
+        properties={
+            "n": number(n),
+            "first_register": number(block * columns // 2 + start // 2),
+            "a_offset": number(a_offset),
+            "b_offset": number(b.offset(start, k)),
+            "a_type": element,
+            "b_type": b.tile.element_type,
+            **({"transpose_a": UnitAttr()} if transposed else {}),
+            **({"transpose_b": UnitAttr()} if not b.k_major else {}),
+            "operandSegmentSizes": _segments(1, 1, 1, int(flag is not None)),
+        },
+    )
+    return g.add(op)
+
+
+def _segments(*sizes: int) -> Attribute:
+    from xdsl.dialects.builtin import DenseArrayBase, i32
+
+    return DenseArrayBase.from_list(i32, list(sizes))
+
+
+def _check(g: GroupLowering, op: aref.DotIssue, own_rows: int, own_columns: int) -> None:
+    view = g.views.get(op.a)
+    element = element_of(op.a.type) if view is None else view.tile.type.element_type  # pyright: ignore[reportAttributeAccessIssue]
+    inner = view.shape[-1] if view is not None else shape_of(op.a.type)[-1]
+    if g.warps % 4:
+        raise _refuse(op, "a matrix product needs whole warp groups", "num_warps in multiples of 4",
+                      f"{g.warps} warps", "set num_warps=4 or 8")  # fmt: skip
+    if own_rows % 64 or own_rows == 0:
+        raise _refuse(op, "the rows of this product do not fill the matrix instruction",
+                      f"a multiple of {64 * g.groups} rows", f"{own_rows * g.groups} rows",
+                      "use a larger block or fewer consumers")  # fmt: skip
+    if own_columns % 8:
+        raise _refuse(op, "the columns of this product do not fit the matrix instruction",
+                      "a multiple of 8 columns", f"{own_columns} columns", "change the block")  # fmt: skip
+    if inner * byte_size(element) % K_BYTES:
+        raise _refuse(op, "K of this product does not fit the matrix instruction",
+                      f"a multiple of {K_BYTES // byte_size(element)}", f"{inner}", "change the block")  # fmt: skip
+    if op.precision is not None and op.precision.data != "tf32" and byte_size(element) == 4:
+        raise _refuse(op, f"precision {op.precision.data!r} has no matrix instruction", "tf32",
+                      op.precision.data, "leave input_precision unset")  # fmt: skip
+
+
+def lower_dot_wait(g: GroupLowering, op: aref.DotWait) -> None:
+    """Wait; the waited values may be read."""
+    values = [natural(g, v) for v in op.values]
+    wait = WgmmaWait(op.pending.value.data, values)
+    g.do(wait)
+    for old, new in zip(op.results_, wait.results_, strict=True):
+        new.name_hint = old.name_hint
+        g.fragments[old] = new
+
+
+def lower_zero_unless(g: GroupLowering, op: aref.ZeroUnless) -> None:
+    """In place."""
+    value = copied(g, natural(g, op.value), op.value)
+    g.fragments[op.result] = g.add(ZeroUnless(g.scalar(op.condition), value), op.result.name_hint)
+
+
+def lower_stage(g: GroupLowering, op: aref.Stage) -> None:
+    """Write the tile to shared memory where the tensor core reads it."""
+    tile = tile_for(shape_of(op.value.type), element_of(op.value.type))
+    ring = g.add(g.kernel.memory.ring(op.view.name_hint or "staged", g.teams, tile))
+    index = g.team_index() if g.teams > 1 else g.constant(0)
+    place = g.add(Slot(ring, index))
+    team_sync(g)
+    g.do(SharedStore(natural(g, op.value), place))
+    g.do(FenceProxyAsync())
+    team_sync(g)
+    g.views[op.view] = View(place, shape_of(op.value.type))
+
+
+def is_accumulator(frag: FragType, shape: tuple[int, ...], warps: int, columns: bool) -> bool:
+    """Whether a fragment has the layout that matrix products leave."""
+    plain = tuple(e for e in shape if e != 1) if len(shape) > 2 else shape
+    if len(plain) != 2 or plain[0] % 64 or warps % 4:
+        return False
+    if not columns and plain[0] % (16 * warps):
+        return False
+    return frag.layout == accumulator((plain[0], plain[1]), warps, columns)
+
+
+MATRIX: dict[type[Operation], Callable[..., None]] = {
+    aref.DotIssue: lower_dot_issue,
+    aref.DotWait: lower_dot_wait,
+    aref.ZeroUnless: lower_zero_unless,
+    aref.Stage: lower_stage,
+}
+"""Lowering of matrix products."""
+

@@ -1,0 +1,44 @@
+"""Registers of each role: the launch gives every warp the same; roles that need fewer give some up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tawa.base.target import Target
+
+PRODUCER = {384: 40, 512: 32}
+"""Registers of the loading role by threads of the CTA (multiples of 8)."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Registers a thread of the loading and of the computing roles; None leaves the launch's."""
+
+    producer: int | None
+    consumer: int | None
+    limit: int
+    """What a thread of the computing role may use."""
+
+
+def budget(target: Target, consumer_warps: int, accumulators: int) -> Budget:
+    """The split of the register file; `accumulators` is a consumer thread's accumulator registers.
+
+    The pool is what the launch got: the entry count times the threads, not the whole file.
+    """
+    threads = 32 * (consumer_warps + target.group_warps)
+    entry = min(target.max_registers, target.registers // threads // 8 * 8)
+    if consumer_warps <= target.group_warps or consumer_warps % target.group_warps:
+        return Budget(None, None, entry)
+    groups = consumer_warps // target.group_warps
+    pool = entry * (groups + 1)
+    producer = PRODUCER.get(threads, target.min_role_registers)
+    if accumulators >= 200:
+        producer = target.min_role_registers
+    consumer = min(240, (pool - producer) // groups // 8 * 8)
+    return Budget(producer, consumer, consumer)
+
+
+def accumulator_registers(sizes: Sequence[int], warps: int) -> int:
+    """32-bit registers a thread holds of accumulators of so many elements each."""
+    return sum(sizes) // (32 * warps)

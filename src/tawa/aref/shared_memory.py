@@ -1,0 +1,115 @@
+"""Where everything lies in shared memory: rings, staging buffers, scratch and barriers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from xdsl.dialects.builtin import IntAttr
+from xdsl.ir import Attribute
+
+from tawa.base.errors import TawaError
+from tawa.base.spans import Span
+from tawa.base.target import Target
+from tawa.base.types import byte_size
+from tawa.hopper.ops.core import number
+from tawa.hopper.ops.structure import Barriers, Ring
+from tawa.hopper.types import RingType, TileType
+
+ALIGNMENT = 1024
+"""Bytes; what the widest swizzle needs."""
+
+
+class SharedMemoryExceeded(TawaError):
+    """The kernel's buffers do not fit in shared memory."""
+
+    explanation = (
+        "Rings of tiles, staging buffers for stores and scratch space share the shared memory of one "
+        "multiprocessor (227 KB on an H100). Ask for fewer stages (`num_stages`), smaller blocks or "
+        "fewer staging buffers (`staging`)."
+    )
+
+    def __init__(self, needed: int, available: int, parts: list[tuple[str, int]], span: Span | None):
+        listed = ", ".join(f"{name} {size} B" for name, size in parts)
+        super().__init__(
+            "the kernel's buffers do not fit in shared memory",
+            span=span,
+            expected=f"at most {available} bytes",
+            found=f"{needed} bytes ({listed})",
+            hint="reduce num_stages, the block sizes or staging",
+        )
+        self.excess = needed - available
+
+
+def swizzle_for(columns: int, element: Attribute) -> int:
+    """Bytes of the widest swizzle that rows of so many columns allow; 0 for none."""
+    row = columns * byte_size(element)
+    if row >= 128 and (row % 128 == 0 or row > 128):
+        return 128 if row % 16 == 0 else 0
+    return row if row in (32, 64) else 0
+
+
+def tile_for(shape: tuple[int, ...], element: Attribute) -> TileType:
+    """How a block lies in shared memory: its last dimension in panels, the others as rows."""
+    *outer, columns = shape
+    if not outer:
+        return TileType.of(1, columns, element, 0)
+    rows = 1
+    for extent in outer:
+        rows *= extent
+    return TileType.of(rows, columns, element, swizzle_for(columns, element))
+
+
+@dataclass
+class SharedMemory:
+    """Hands out offsets; everything in it lives as long as the kernel."""
+
+    target: Target
+    used: int = 0
+    parts: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
+    scratch_bytes: int = 0
+    _scratch: list[tuple[Ring, int]] = field(default_factory=list[tuple[Ring, int]])
+    _barriers: int = 0
+    _rows: list[tuple[Barriers, int]] = field(default_factory=list[tuple[Barriers, int]])
+
+    def ring(self, name: str, slots: int, tile: TileType) -> Ring:
+        """A ring of tiles at an aligned offset."""
+        type_ = RingType(IntAttr(slots), tile)
+        op = Ring(self._take(name, type_.bytes), type_)
+        op.ring.name_hint = name
+        return op
+
+    def scratch(self, tile: TileType, slots: int, team_slots: int = 1) -> Ring:
+        """A ring in the scratch area that all its users share, one after the other."""
+        type_ = RingType(IntAttr(slots), tile)
+        op = Ring(0, type_)
+        op.ring.name_hint = "scratch"
+        self.scratch_bytes = max(self.scratch_bytes, type_.bytes)
+        self._scratch.append((op, team_slots))
+        return op
+
+    def barriers(self, name: str, arrivals: int, slots: int) -> Barriers:
+        """A row of mbarriers."""
+        op = Barriers(0, arrivals, slots)
+        op.barrier.name_hint = name
+        self._rows.append((op, self._barriers))
+        self._barriers += 8 * slots
+        return op
+
+    def finish(self, span: Span | None) -> int:
+        """Place scratch and barriers; returns all bytes. Raises SharedMemoryExceeded."""
+        if self._scratch:
+            start = self._take("scratch", self.scratch_bytes)
+            for op, _ in self._scratch:
+                op.properties["offset"] = number(start)
+        start = self._take("barriers", self._barriers, 8)
+        for op, offset in self._rows:
+            op.properties["offset"] = number(start + offset)
+        if self.used > self.target.shared_bytes:
+            raise SharedMemoryExceeded(self.used, self.target.shared_bytes, self.parts, span)
+        return self.used
+
+    def _take(self, name: str, size: int, alignment: int = ALIGNMENT) -> int:
+        start = -(-self.used // alignment) * alignment
+        self.used = start + size
+        self.parts.append((name, size))
+        return start

@@ -1,0 +1,187 @@
+"""Lowering of descriptor stores: through staging buffers and the TMA engine, under the next work.
+
+A consumer writes 64 rows and one panel of columns to a staging buffer, and one thread hands it to the
+TMA engine; the buffer is waited for only when its turn comes round again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from xdsl.ir import Operation, SSAValue
+
+from tawa.aref.channels import boxes
+from tawa.aref.group_lowering import GroupLowering
+from tawa.aref.matrix import is_accumulator
+from tawa.aref.shared_memory import swizzle_for, tile_for
+from tawa.aref.tensors import natural, team_sync
+from tawa.base.layout import accumulator
+from tawa.base.types import byte_size, element_of, shape_of
+from tawa.hopper.ops.fragment import Relabel, Window
+from tawa.hopper.ops.memory import (
+    BulkCommit,
+    BulkWaitRead,
+    SharedStore,
+    Slot,
+    Stmatrix,
+    Subtile,
+    TmaStore,
+)
+from tawa.hopper.ops.sync import FenceProxyAsync, NamedBarrierSync
+from tawa.hopper.types import FragType, TileType
+from tawa.tile.ops import DescStore
+
+GROUP_THREADS = 128
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """64 rows and one panel of columns of each warp group's share."""
+
+    row: int
+    column: int
+    register: int
+
+
+def chunks(own_rows: int, own_columns: int, width: int) -> list[Chunk]:
+    """The chunks of a share; a last one that does not fit overlaps the one before."""
+    starts = [min(c, own_columns - width) for c in range(0, own_columns, width)]
+    return [
+        Chunk(64 * block, start, (block * own_columns + start) // 2)
+        for block in range(own_rows // 64)
+        for start in starts
+    ]
+
+
+def lower_desc_store(g: GroupLowering, op: DescStore) -> None:
+    """Store a tile through its descriptor."""
+    value = natural(g, op.value)
+    shape = shape_of(op.value.type)
+    assert isinstance(value.type, FragType)
+    plain = tuple(e for e in shape if e != 1) if len(shape) > 2 else shape
+    if len(shape) > 2 and len(plain) == 2 and value.type.layout.shape != plain:
+        from tawa.aref.layouts import unit_reshape
+
+        narrow = unit_reshape(value.type.layout, plain)
+        assert narrow is not None
+        value = g.add(Relabel(value, narrow))
+        assert isinstance(value.type, FragType)
+    if is_accumulator(value.type, plain, g.warps, g.layouts.columns):
+        element = value.type.element_type
+        columns = plain[1] // (g.groups if g.layouts.columns else 1)
+        width = min(columns, 128 // byte_size(element))
+        if width * byte_size(element) in (32, 64, 128):
+            _staged_by_group(g, op, value, (plain[0], columns, width))
+            return
+    _staged_by_team(g, op, value)
+
+
+def _staged_by_group(
+    g: GroupLowering, op: DescStore, value: SSAValue, sizes: tuple[int, int, int]
+) -> None:
+    """Every warp group stages and stores its own rows, chunk by chunk."""
+    rows, own_columns, width = sizes
+    own_rows = rows if g.layouts.columns else rows // g.groups
+    element = element_of(op.value.type)
+    pieces = chunks(own_rows, own_columns, width)
+    tile = TileType.of(64 * g.groups, width, element, swizzle_for(width, element))
+    slots = min(g.kernel.staging, len(pieces))
+    ring, fresh = g.kernel.staging_ring(tile, slots * g.teams)
+    shape = shape_of(op.value.type)
+    map_ = g.kernel.tensor_map(op.desc, (1,) * (len(shape) - 2) + (64, width), tile.swizzle.data)
+    at = [g.scalar(c) for c in op.coordinates]
+    group = g.group_index() if g.groups > 1 else None
+    if group is not None:
+        axis, share = (-1, own_columns) if g.layouts.columns else (-2, own_rows)
+        at[axis] = g.map("addi", at[axis], g.map("muli", group, g.constant(share)))
+    first_slot = g.map("muli", g.team_index(), g.constant(slots)) if g.teams > 1 else None
+    barrier, evict = g.group_barrier(), g.kernel.options.stream_stores
+    for i, chunk in enumerate(pieces):
+        pending = _pending(i, slots, len(pieces)) if fresh else 0
+        slot = g.constant(i % slots)
+        slot = slot if first_slot is None else g.map("addi", first_slot, slot)
+        g.one_thread("group", lambda pending=pending: g.do(BulkWaitRead(pending)))
+        g.do(NamedBarrierSync(barrier, GROUP_THREADS))
+        place = g.add(Slot(ring, slot))
+        row = g.map("muli", group, g.constant(64)) if group is not None else g.constant(0)
+        own = g.add(Subtile(place, row, 0, 64, width))
+        _write(g, value, chunk, (place, own))
+        g.do(FenceProxyAsync())
+        g.do(NamedBarrierSync(barrier, GROUP_THREADS))
+        where = [*at[:-2], _plus(g, at[-2], chunk.row), _plus(g, at[-1], chunk.column)]
+
+        def send(where: list[SSAValue] = where, own: SSAValue = own) -> None:
+            g.do(TmaStore(map_, where, own, evict))
+            g.do(BulkCommit())
+
+        g.one_thread("group", send)
+
+
+def _pending(index: int, slots: int, total: int) -> int:
+    """Stores that may still be reading when chunk `index` reuses its buffer.
+
+    Those issued after the buffer's last use: in this tile, or in the tile before.
+    """
+    if index >= slots:
+        return slots - 1
+    last = max(j for j in range(total) if j % slots == index)
+    return total - 1 - last + index
+
+
+def _write(
+    g: GroupLowering, value: SSAValue, chunk: Chunk, places: tuple[SSAValue, SSAValue]
+) -> None:
+    """Registers of one chunk to the staging buffer: stmatrix where it can, else plain stores."""
+    place, own = places
+    tile, frag = place.type, value.type
+    assert isinstance(tile, TileType) and isinstance(frag, FragType)
+    width = tile.columns.data
+    if byte_size(frag.element_type) == 2 and width % 16 == 0:
+        g.do(Stmatrix(value, chunk.register, own))
+        return
+    layout = accumulator((tile.rows.data, width), g.warps)
+    g.do(SharedStore(g.add(Window(value, chunk.register, layout)), place))
+
+
+def _plus(g: GroupLowering, value: SSAValue, offset: int) -> SSAValue:
+    return g.map("addi", value, g.constant(offset)) if offset else value
+
+
+def _staged_by_team(g: GroupLowering, op: DescStore, value: SSAValue) -> None:
+    """The whole tile is staged at once, in any layout, and one thread stores it."""
+    shape = shape_of(op.value.type)
+    tile = tile_for(shape, element_of(op.value.type))
+    if tile.columns.data % tile.panel_columns:
+        # A panel that is partly unused would be written to memory as well.
+        tile = TileType.of(tile.rows.data, tile.columns.data, tile.element_type, 0)
+    ring, _ = g.kernel.staging_ring(tile, g.teams)
+    place = g.add(Slot(ring, g.team_index() if g.teams > 1 else g.constant(0)))
+    g.one_thread("team", lambda: g.do(BulkWaitRead(0)))
+    team_sync(g)
+    g.do(SharedStore(value, place))
+    g.do(FenceProxyAsync())
+    team_sync(g)
+    box, bands, panels = boxes(shape, tile)
+    map_ = g.kernel.tensor_map(op.desc, box, tile.swizzle.data)
+    at = [g.scalar(c) for c in op.coordinates]
+    height = box[-2] if len(box) > 1 else 1
+
+    def send() -> None:
+        for panel in range(panels):
+            for band in range(bands):
+                start = panel * box[-1]
+                part = g.add(
+                    Subtile(place, g.constant(band * height), start, tile.rows.data // bands, box[-1])
+                )
+                where = [*at[:-1], _plus(g, at[-1], start)]
+                if band:
+                    where[-2] = _plus(g, at[-2], band * height)
+                g.do(TmaStore(map_, where, part, g.kernel.options.stream_stores))
+        g.do(BulkCommit())
+
+    g.one_thread("team", send)
+
+
+STORES: dict[type[Operation], Callable[..., None]] = {DescStore: lower_desc_store}
+"""Lowering of descriptor stores."""

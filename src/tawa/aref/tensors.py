@@ -1,0 +1,397 @@
+"""Lowering of tile values to fragments: elementwise ops, layout changes, reductions, pointer access."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+
+from xdsl.ir import Operation, SSAValue
+
+from tawa.aref import ops as aref
+from tawa.aref.axis_info import fastest
+from tawa.aref.group_lowering import GroupLowering
+from tawa.aref.layouts import unit_reshape
+from tawa.base.elementwise import Map
+from tawa.base.errors import TawaError
+from tawa.base.layout import REPLICA, Layout, Mode, Modes, register_map
+from tawa.base.spans import span_of
+from tawa.base.types import element_of, shape_of
+from tawa.hopper.ops.fragment import (
+    Coordinate,
+    Copy,
+    Extract,
+    Fill,
+    Rearrange,
+    ReduceRegisters,
+    Relabel,
+    ShuffleXor,
+    Undefined,
+)
+from tawa.hopper.ops.global_memory import GlobalLoad, GlobalStore, ScalarLoad, ScalarStore
+from tawa.hopper.ops.memory import SharedLoad, SharedStore, Slot
+from tawa.hopper.ops.sync import CtaSync, NamedBarrierSync
+from tawa.hopper.types import FragType, TileType
+from tawa.tile.ops import (
+    Arange,
+    Barrier,
+    Broadcast,
+    ExpandDims,
+    Load,
+    Reduce,
+    Reshape,
+    Splat,
+    Store,
+    Trans,
+)
+
+
+class TileNotSupported(TawaError):
+    """An op on tiles has no lowering to registers yet."""
+
+    explanation = (
+        "The tile level can express this op, and the simulator runs it at that level, but it has no "
+        "lowering to registers yet."
+    )
+
+
+def fragment(g: GroupLowering, value: SSAValue, layout: Layout) -> SSAValue:
+    """The value as a fragment in a layout; lazy values are made, others converted."""
+    if g.layouts.lazy(value):
+        for made in reversed(g.made):
+            if (value, layout) in made:
+                return made[value, layout]
+        new = _make(g, value, layout)
+        new.name_hint = new.name_hint or value.name_hint
+        g.made[-1][value, layout] = new
+        return new
+    return convert(g, g.fragments[value], layout)
+
+
+def natural(g: GroupLowering, value: SSAValue) -> SSAValue:
+    """The value as a fragment in its own layout (a default one for lazy values)."""
+    layout = g.layouts.of.get(value) or g.layouts.default(value)
+    return fragment(g, value, layout)
+
+
+def _make(g: GroupLowering, value: SSAValue, layout: Layout) -> SSAValue:
+    """Make a lazy value in a layout."""
+    op = value.owner
+    if isinstance(op, Splat):
+        scalar = g.scalar(op.value)
+        return g.add(Fill(scalar, FragType.of(scalar.type, layout)))
+    if isinstance(op, aref.Unset):
+        return g.add(Undefined(FragType.of(element_of(value.type), layout)))
+    if isinstance(op, Arange):
+        return g.add(Coordinate(0, op.start.value.data, layout))
+    if isinstance(op, ExpandDims):
+        axis = op.axis.value.data
+        inner = fragment(g, op.value, layout.without(axis))
+        return rearrange(g, inner, layout, _dims_without(len(layout.shape), axis))
+    if isinstance(op, Broadcast):
+        source = layout
+        for d, extent in enumerate(shape_of(op.value.type)):
+            if extent == 1 and layout.shape[d] != 1:
+                source = source.flattened(d)
+        inner = fragment(g, op.value, source)
+        dims = [None if e == 1 else d for d, e in enumerate(shape_of(op.value.type))]
+        return rearrange(g, inner, layout, tuple(dims))
+    assert isinstance(op, Map)
+    operands = [fragment(g, v, layout) for v in op.arguments]
+    return g.add(Map(op.function.data, operands, element_of(value.type)))
+
+
+def _dims_without(rank: int, axis: int) -> tuple[int | None, ...]:
+    return tuple(d for d in range(rank) if d != axis)
+
+
+def rearrange(
+    g: GroupLowering, source: SSAValue, layout: Layout, dims: tuple[int | None, ...]
+) -> SSAValue:
+    """Registers of `source` in the order of `layout`, whose threads hold them already."""
+    assert isinstance(source.type, FragType)
+    found = register_map(source.type.layout, layout, dims)
+    assert found is not None, "a derived layout keeps its elements in their threads"
+    return g.add(Rearrange(source, found, layout))
+
+
+def convert(g: GroupLowering, source: SSAValue, layout: Layout) -> SSAValue:
+    """The same tile in another layout: inside each thread if it can be, else through shared memory."""
+    assert isinstance(source.type, FragType)
+    if source.type.layout == layout:
+        return source
+    dims = tuple(d if e != 1 else None for d, e in enumerate(layout.shape))
+    found = register_map(source.type.layout, layout, dims)
+    if found is not None:
+        return g.add(Rearrange(source, found, layout))
+    tile = scratch_tile(layout.shape, source.type.element_type)
+    place = scratch(g, tile)
+    exchange(g, source, place)
+    return g.add(SharedLoad(place, source.type.with_layout(layout)))
+
+
+def scratch_tile(shape: tuple[int, ...], element: object) -> TileType:
+    """A tile of scratch space for a shape of any rank."""
+    *outer, columns = shape or (1,)
+    return TileType.of(max(1, math.prod(outer)), columns, element, 0)  # pyright: ignore[reportArgumentType]
+
+
+def scratch(g: GroupLowering, tile: TileType) -> SSAValue:
+    """This team's part of the scratch area."""
+    ring = g.add(g.kernel.memory.scratch(tile, g.teams))
+    index = g.team_index() if g.teams > 1 else g.constant(0)
+    return g.add(Slot(ring, index))
+
+
+def team_sync(g: GroupLowering) -> None:
+    """All warps of the team meet."""
+    if g.kernel.only_group and g.teams == 1:
+        g.do(CtaSync())
+    else:
+        g.do(NamedBarrierSync(g.team_barrier(), 32 * g.warps))
+
+
+def exchange(g: GroupLowering, source: SSAValue, place: SSAValue) -> None:
+    """Write a fragment to scratch space between barriers: earlier readers are done, writers visible."""
+    team_sync(g)
+    g.do(SharedStore(source, place))
+    team_sync(g)
+
+
+# --- ops ----------------------------------------------------------------------------------------
+
+
+def lower_map(g: GroupLowering, op: Map) -> None:
+    """A scalar or elementwise op; lazy ones are made when they are used."""
+    result = op.result
+    if not shape_of(result.type):
+        operands = [g.scalar(v) for v in op.arguments]
+        g.scalars[result] = g.add(Map(op.function.data, operands, result.type), result.name_hint)
+    elif not g.layouts.lazy(result):
+        layout = g.layouts.of[result]
+        operands = [fragment(g, v, layout) for v in op.arguments]
+        new = Map(op.function.data, operands, element_of(result.type))
+        g.fragments[result] = g.add(new, result.name_hint)
+
+
+def lower_lazy(g: GroupLowering, op: Operation) -> None:
+    """Made when it is used."""
+
+
+def lower_trans(g: GroupLowering, op: Trans) -> None:
+    """The same registers under exchanged dimensions."""
+    source = natural(g, op.value)
+    assert isinstance(source.type, FragType)
+    turned = g.add(Relabel(source, source.type.layout.permuted(op.permutation)))
+    g.fragments[op.result] = convert(g, turned, g.layouts.of[op.result])
+
+
+def lower_reshape(g: GroupLowering, op: Reshape) -> None:
+    """The same registers if only extents of 1 change, else through shared memory."""
+    source = natural(g, op.value)
+    assert isinstance(source.type, FragType)
+    shape, wanted = shape_of(op.result.type), g.layouts.of.get(op.result)
+    wanted = wanted or g.layouts.default(op.result)
+    units = unit_reshape(source.type.layout, shape)
+    if units is not None and units.registers == source.type.layout.registers:
+        g.fragments[op.result] = convert(g, g.add(Relabel(source, units)), wanted)
+        return
+    total = math.prod(shape)
+    place = scratch(g, TileType.of(1, total, source.type.element_type, 0))
+    exchange(g, g.add(Relabel(source, linear(source.type.layout))), place)
+    flat = g.add(SharedLoad(place, FragType.of(source.type.element_type, linear(wanted))))
+    g.fragments[op.result] = g.add(Relabel(flat, wanted))
+
+
+def linear(layout: Layout) -> Layout:
+    """The layout with row-major element numbers as its only coordinate."""
+    scale = [math.prod(layout.shape[d + 1 :]) for d in range(len(layout.shape))]
+
+    def flat(modes: Modes) -> Modes:
+        return tuple(
+            m if m.dim == REPLICA else Mode(m.extent, 0, m.stride * scale[m.dim]) for m in modes
+        )
+
+    return Layout((math.prod(layout.shape),), flat(layout.reg), flat(layout.lane), flat(layout.warp))
+
+
+def lower_reduce(g: GroupLowering, op: Reduce) -> None:
+    """In each thread, then across lanes, then across warps."""
+    axis, kind = op.axis.value.data, op.kind.data
+    source = natural(g, op.value)
+    assert isinstance(source.type, FragType)
+    layout = source.type.layout
+    value = g.add(ReduceRegisters(source, axis, kind))
+    below = 1
+    for mode in layout.lane:
+        if mode.dim == axis:
+            if mode.extent & (mode.extent - 1):
+                raise ValueError("lanes along a dimension are a power of two")
+            for bit in range(mode.extent.bit_length() - 1):
+                other = g.add(ShuffleXor(value, below << bit))
+                value = g.add(Map(kind, [value, other]))
+        below *= mode.extent
+    if any(m.dim == axis for m in layout.warp):
+        value = _across_warps(g, value, layout, axis, kind)
+    if shape_of(op.result.type):
+        wanted = g.layouts.of.get(op.result)
+        value.name_hint = op.result.name_hint
+        g.fragments[op.result] = convert(g, value, wanted) if wanted else value
+    else:
+        g.scalars[op.result] = g.add(Extract(value), op.result.name_hint)
+
+
+def _across_warps(
+    g: GroupLowering, value: SSAValue, layout: Layout, axis: int, kind: str
+) -> SSAValue:
+    """Combine the warps' parts: each writes a row of scratch space and reads all rows."""
+    assert isinstance(value.type, FragType)
+    result = value.type.layout
+    count, row = 1, {}
+    for i, mode in enumerate(layout.warp):
+        if mode.dim == axis:
+            row[i] = count
+            count *= mode.extent
+
+    def shifted(modes: Modes) -> Modes:
+        return tuple(m if m.dim == REPLICA else replace(m, dim=m.dim + 1) for m in modes)
+
+    inner = result.shape or (1,)
+    own = tuple(
+        Mode(m.extent, 0, row[i]) if i in row else shifted((m,))[0]
+        for i, m in enumerate(result.warp)
+    )
+    parts = Layout((count, *inner), shifted(result.reg), shifted(result.lane), own)
+    place = scratch(g, scratch_tile(parts.shape, value.type.element_type))
+    exchange(g, g.add(Relabel(value, parts)), place)
+    every = Layout(
+        parts.shape,
+        (*shifted(result.reg), Mode(count, 0, 1)),
+        shifted(result.lane),
+        shifted(result.warp),
+    )
+    rows = g.add(SharedLoad(place, value.type.with_layout(every)))
+    whole = g.add(ReduceRegisters(rows, 0, kind))
+    return whole if result.shape else g.add(Relabel(whole, result))
+
+
+def lower_load(g: GroupLowering, op: Load) -> None:
+    """Loads of scalars or tiles through pointers."""
+    if not shape_of(op.result.type):
+        g.scalars[op.result] = _scalar_load(g, op)
+        return
+    layout = g.layouts.of[op.result]
+    pointers = fragment(g, op.ptr, layout)
+    mask = fragment(g, op.mask, layout) if op.mask else None
+    other = fragment(g, op.other, layout) if op.other else None
+    count = _access(g, op.ptr, op.mask, layout)
+    g.fragments[op.result] = g.add(GlobalLoad(pointers, mask, other, count), op.result.name_hint)
+
+
+def _scalar_load(g: GroupLowering, op: Load) -> SSAValue:
+    if op.mask is None:
+        return g.add(ScalarLoad(g.scalar(op.ptr)), op.result.name_hint)
+    # A masked scalar is a tile of rank 0 that every thread holds.
+    lanes, warps = (Mode(32, REPLICA, 0),), (Mode(g.warps, REPLICA, 0),)
+    layout = Layout((), (), lanes, warps)
+
+    def point(value: SSAValue) -> SSAValue:
+        scalar = g.scalar(value)
+        return g.add(Fill(scalar, FragType.of(scalar.type, layout)))
+
+    other = point(op.other) if op.other else None
+    return g.add(Extract(g.add(GlobalLoad(point(op.ptr), point(op.mask), other, 1))))
+
+
+def _access(g: GroupLowering, pointers: SSAValue, mask: SSAValue | None, layout: Layout) -> int:
+    """Consecutive registers that one access moves."""
+    dim, count = fastest(g.layouts.axes, pointers)
+    held = layout.vector(dim)
+    while count > 1 and held % count:
+        count //= 2
+    if mask is not None:
+        count = math.gcd(count, g.layouts.axes.of(mask).constant[dim])
+    return max(1, count)
+
+
+def lower_store(g: GroupLowering, op: Store) -> None:
+    """Stores of scalars or tiles through pointers."""
+    if not shape_of(op.value.type):
+        _scalar_store(g, op)
+        return
+    layout = g.layouts.of.get(op.value)
+    if layout is None:
+        dim, vector = fastest(g.layouts.axes, op.ptr)
+        layout = g.layouts.default(op.value, vector)
+    value = fragment(g, op.value, layout)
+    pointers = fragment(g, op.ptr, layout)
+    mask = fragment(g, op.mask, layout) if op.mask else None
+    g.do(GlobalStore(pointers, value, mask, _access(g, op.ptr, op.mask, layout)))
+
+
+def _scalar_store(g: GroupLowering, op: Store) -> None:
+    from xdsl.dialects import scf
+    from xdsl.ir import Block, Region
+
+    pointer, value = g.scalar(op.ptr), g.scalar(op.value)
+
+    def write() -> None:
+        g.do(ScalarStore(pointer, value))
+
+    if op.mask is None:
+        g.one_thread("team", write)
+        return
+    block = Block()
+
+    def body() -> None:
+        g.one_thread("team", write)
+        g.do(scf.YieldOp())
+
+    g.inside(block, body)
+    g.do(scf.IfOp(g.scalar(op.mask), [], Region(block)))
+
+
+def lower_view_read(g: GroupLowering, op: aref.ViewRead) -> None:
+    """Read a slot's tile into registers."""
+    layout = g.layouts.of[op.result]
+    tile = g.views[op.view].tile
+    frag = FragType.of(element_of(op.result.type), layout)
+    g.fragments[op.result] = g.add(SharedLoad(tile, frag), op.result.name_hint)
+
+
+def lower_barrier(g: GroupLowering, op: Barrier) -> None:
+    """All warps of the program meet."""
+    team_sync(g)
+
+
+def copied(g: GroupLowering, value: SSAValue, old: SSAValue) -> SSAValue:
+    """Registers that may be changed in place: a copy if the old value has other uses."""
+    return value if old.has_one_use() else g.add(Copy(value))
+
+
+def unsupported(g: GroupLowering, op: Operation) -> None:
+    """Say so."""
+    raise TileNotSupported(
+        f"{op.name} is not supported on the GPU yet",
+        span=span_of(op),
+        hint="rewrite it with loads, dots, elementwise ops and reductions",
+    )
+
+
+TENSORS: dict[type[Operation], Callable[..., None]] = {
+    Map: lower_map,
+    Splat: lower_lazy,
+    Arange: lower_lazy,
+    ExpandDims: lower_lazy,
+    Broadcast: lower_lazy,
+    aref.Unset: lower_lazy,
+    Trans: lower_trans,
+    Reshape: lower_reshape,
+    Reduce: lower_reduce,
+    Load: lower_load,
+    Store: lower_store,
+    aref.ViewRead: lower_view_read,
+    Barrier: lower_barrier,
+}
+"""Lowering of tile values."""
+
