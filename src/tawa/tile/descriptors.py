@@ -92,7 +92,13 @@ def _recipe(op: MakeDesc) -> str:
             hint="move what varies into the coordinates of load and store",
         )
     padding = op.padding.data if op.padding else "zero"
-    record = {"arg": base[0], "offset": base[1], "shape": shape, "strides": strides, "fill": padding}
+    record = {
+        "arg": base[0],
+        "offset": base[1],
+        "shape": shape,
+        "strides": strides,
+        "fill": padding,
+    }
     return json.dumps(record)
 
 

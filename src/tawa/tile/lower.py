@@ -23,8 +23,21 @@ from tawa.base.options import Options
 from tawa.base.remarks import Remarks
 from tawa.base.spans import copy_span, span_of
 from tawa.base.types import element_of, shape_of
-from tawa.tile.ops import DescLoad, DescStore, Dot, NumPrograms, ProgramId, Reshape, Trans
-from tawa.tile.ops import AtomicCas, AtomicRmw, Assert, Barrier, Print, Store
+from tawa.tile.ops import (
+    Assert,
+    AtomicCas,
+    AtomicRmw,
+    Barrier,
+    DescLoad,
+    DescStore,
+    Dot,
+    NumPrograms,
+    Print,
+    ProgramId,
+    Reshape,
+    Store,
+    Trans,
+)
 
 EFFECTS = (Store, DescStore, AtomicRmw, AtomicCas, Barrier, Assert, Print)
 """Ops that the computing role does for their effect."""
@@ -90,7 +103,7 @@ def plan_rings(block_ops: Iterable[Operation]) -> list[RingPlan]:
             rings.remove(other)
             of_dot |= {key: ring for key, r in of_dot.items() if r is other}
         ring.loads.append(load)
-        of_dot |= {key: ring for key in keys}
+        of_dot |= dict.fromkeys(keys, ring)
     return rings
 
 
@@ -265,7 +278,11 @@ class Partition:
             make_persistent(kernel)
         rings = plan_rings(kernel.walk())
         _label(rings)
-        new = func.FuncOp(kernel.sym_name.data, kernel.function_type, Region(Block(arg_types=kernel.function_type.inputs.data)))
+        new = func.FuncOp(
+            kernel.sym_name.data,
+            kernel.function_type,
+            Region(Block(arg_types=kernel.function_type.inputs.data)),
+        )
         new.attributes |= kernel.attributes
         if kernel.arg_attrs is not None:
             new.properties["arg_attrs"] = kernel.arg_attrs
@@ -333,7 +350,14 @@ class Partition:
         body = copy_body(kernel, arguments)
         _put_all(body.block, refs)
         _get_all(body.block, refs)
-        effects = (*EFFECTS, aref.PutEnter, aref.LoadInto, aref.PutExit, aref.GetEnter, aref.Consumed)
+        effects = (
+            *EFFECTS,
+            aref.PutEnter,
+            aref.LoadInto,
+            aref.PutExit,
+            aref.GetEnter,
+            aref.Consumed,
+        )
         prune(body.block, lambda op: isinstance(op, effects))
         return aref.WarpGroup("main", self.options.num_warps, 1, body)
 

@@ -294,18 +294,17 @@ class MakeDesc(TileOp):
 class _DescAccess(TileOp):
     """A block of a described tensor, at coordinates that count elements."""
 
-    desc = operand_def(of_class(DescType))
-    coordinates = var_operand_def(i32)
-
     @property
     def block(self) -> TensorType[Attribute]:
         """The type of one block."""
-        return self.desc.type.block
+        kind = self.operands[0].type
+        assert isinstance(kind, DescType)
+        return kind.block
 
     def check_coordinates(self) -> None:
         """One coordinate a dimension."""
         rank = len(self.block.get_shape())
-        found = len(self.coordinates)
+        found = sum(v.type == i32 for v in self.operands)
         require(found == rank, f"{rank} coordinates expected, found {found}")
 
 
@@ -314,6 +313,8 @@ class DescLoad(_DescAccess):
     """Read a block; elements out of range are 0 (or NaN, as the descriptor says)."""
 
     name = "tile.desc_load"
+    desc = operand_def(of_class(DescType))
+    coordinates = var_operand_def(i32)
     result = result_def(of_class(TensorType))
     traits = traits_def(MemoryReadEffect())
     assembly_format = "$desc `[` $coordinates `]` attr-dict `:` type($desc) `->` type($result)"
@@ -338,6 +339,8 @@ class DescStore(_DescAccess):
     """
 
     name = "tile.desc_store"
+    desc = operand_def(of_class(DescType))
+    coordinates = var_operand_def(i32)
     value = operand_def(of_class(TensorType))
     reduce = opt_prop_def(StringAttr)
     traits = traits_def(MemoryWriteEffect())

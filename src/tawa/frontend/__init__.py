@@ -1,0 +1,46 @@
+"""The front end: a kernel's Python source becomes a tile module.
+
+`JITFunction` and the argument types work without the IR library, so that launching a kernel that
+is already compiled needn't load it; `lower_to_tile` loads it when it is first used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from tawa.frontend.arguments import (
+    ArgType,
+    Constant,
+    DescriptorArg,
+    PointerArg,
+    ScalarArg,
+    parse_argument,
+    run_time_parameters,
+    specialize_number,
+)
+from tawa.frontend.function import JITFunction, Parameter
+
+if TYPE_CHECKING:
+    from tawa.frontend.lower import lower_to_tile
+
+__all__ = [
+    "ArgType",
+    "Constant",
+    "DescriptorArg",
+    "JITFunction",
+    "Parameter",
+    "PointerArg",
+    "ScalarArg",
+    "lower_to_tile",
+    "parse_argument",
+    "run_time_parameters",
+    "specialize_number",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "lower_to_tile":
+        from tawa.frontend.lower import lower_to_tile
+
+        return lower_to_tile
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

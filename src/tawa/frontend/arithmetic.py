@@ -1,0 +1,502 @@
+"""Arithmetic, comparison, logic, conversion and broadcasting of values."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+from tawa.base.errors import TawaError
+from tawa.base.types import NAMES
+from tawa.frontend.builder import Builder
+from tawa.frontend.errors import BadArgument, NotConstant, OutOfRange, ShapeMismatch, TypeMismatch
+from tawa.frontend.promotion import computation_type, integer_type, natural_type
+from tawa.frontend.values import Tensor, Value, describe, ir_element, ir_type, is_number
+from tawa.language.dtypes import dtype, float32, int1, int32, int64, pointer_type
+from tawa.tile import ops
+
+I1 = NAMES["i1"]
+
+
+def fail(
+    b: Builder,
+    error: type[TawaError],
+    message: str,
+    *,
+    expected: str | None = None,
+    found: str | None = None,
+    hint: str | None = None,
+) -> NoReturn:
+    """Raise `error` at the source range that is being compiled."""
+    raise error(message, span=b.span, expected=expected, found=found, hint=hint)
+
+
+# --- making tensors -----------------------------------------------------------------------------
+
+
+def scalar(b: Builder, number: float, element: dtype) -> Tensor:
+    """A compile-time number as a scalar of a type."""
+    return Tensor(b.constant(number, ir_element(element)), element)
+
+
+def to_tensor(b: Builder, value: Value) -> Tensor:
+    """A run-time value as it is; a number as a scalar of its natural type."""
+    if isinstance(value, Tensor):
+        return value
+    if not is_number(value):
+        fail(b, TypeMismatch, "a number or a tensor is needed here", found=describe(value))
+    element = natural_type(value)
+    if element is None:
+        fail(b, OutOfRange, f"{value} does not fit 64 bits", hint="use a smaller number")
+    return scalar(b, value, element)
+
+
+def fill(b: Builder, shape: tuple[int, ...], value: Tensor) -> Tensor:
+    """A scalar repeated over a shape."""
+    if not shape:
+        return value
+    return Tensor(b.add(ops.Splat(value.ssa, shape)).result, value.dtype, shape)
+
+
+def expand_dims(b: Builder, x: Tensor, axis: int) -> Tensor:
+    """A new dimension of size 1 before `axis`."""
+    if not x.shape:
+        return fill(b, (1,), x)
+    shape = (*x.shape[:axis], 1, *x.shape[axis:])
+    return Tensor(b.add(ops.ExpandDims(x.ssa, axis)).result, x.dtype, shape)
+
+
+def broadcast_to(b: Builder, x: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """`x` repeated to `shape`; raises ShapeMismatch."""
+    if x.shape == shape:
+        return x
+    if not x.shape:
+        return fill(b, shape, x)
+    source = x
+    while len(source.shape) < len(shape):
+        source = expand_dims(b, source, 0)
+    fits = len(source.shape) == len(shape) and all(
+        s in (1, t) for s, t in zip(source.shape, shape, strict=True)
+    )
+    if not fits:
+        fail(b, ShapeMismatch, f"shape {list(x.shape)} can't be broadcast to {list(shape)}",
+             expected=f"dimensions of size 1 or of {list(shape)}", found=x.describe())  # fmt: skip
+    if source.shape == shape:
+        return source
+    return Tensor(b.add(ops.Broadcast(source.ssa, shape)).result, x.dtype, shape)
+
+
+def common_shape(b: Builder, *operands: Tensor) -> tuple[int, ...]:
+    """The shape that the operands broadcast to; raises ShapeMismatch."""
+    rank = max(len(x.shape) for x in operands)
+    padded = [(1,) * (rank - len(x.shape)) + x.shape for x in operands]
+    shape: list[int] = []
+    for axis, sizes in enumerate(zip(*padded, strict=True)):
+        large = {size for size in sizes if size != 1}
+        if len(large) > 1:
+            shown = " and ".join(str(list(x.shape)) for x in operands)
+            numbers = " and ".join(map(str, sorted(large)))
+            fail(b, ShapeMismatch, f"shapes {shown} do not fit together",
+                 expected="equal sizes, or 1, in each dimension",
+                 found=f"{numbers} in dimension {axis}",
+                 hint="add dimensions with `x[:, None]` or `x[None, :]`")  # fmt: skip
+        shape.append(large.pop() if large else 1)
+    return tuple(shape)
+
+
+def broadcast(b: Builder, *operands: Tensor) -> list[Tensor]:
+    """All operands in their common shape."""
+    shape = common_shape(b, *operands)
+    return [broadcast_to(b, x, shape) for x in operands]
+
+
+# --- conversion ---------------------------------------------------------------------------------
+
+
+def mapped(b: Builder, function: str, result: dtype, *operands: Tensor) -> Tensor:
+    """Apply a scalar function to operands of one shape."""
+    first = operands[0]
+    ssa = b.map(function, *(x.ssa for x in operands), result=ir_element(result))
+    return Tensor(ssa, result, first.shape)
+
+
+def _conversion(source: dtype, target: dtype) -> str | None:
+    """The scalar function of a numeric conversion; None when the bits stay."""
+    if source.is_floating():
+        if target.is_floating():
+            fp8_up = source.is_fp8() and not target.is_fp8()
+            wider = target.primitive_bitwidth > source.primitive_bitwidth
+            return "extf" if fp8_up or wider else "truncf"
+        return "fptosi" if target.is_int_signed() else "fptoui"
+    if target.is_floating():
+        return "sitofp" if source.is_int_signed() else "uitofp"
+    if target.primitive_bitwidth < source.primitive_bitwidth:
+        return "trunci"
+    if target.primitive_bitwidth == source.primitive_bitwidth:
+        return None
+    return "extsi" if source.is_int_signed() else "extui"
+
+
+def is_nonzero(b: Builder, x: Tensor) -> Tensor:
+    """`x != 0` as int1."""
+    if isinstance(x.dtype, pointer_type):
+        x = bitcast(b, x, int64)
+    assert isinstance(x.dtype, dtype)
+    zero = fill(b, x.shape, scalar(b, 0, x.dtype))
+    return mapped(b, "cmpf_une" if x.dtype.is_floating() else "cmpi_ne", int1, x, zero)
+
+
+def cast(b: Builder, x: Tensor, target: dtype | pointer_type) -> Tensor:
+    """Convert values: integers extend by their sign or wrap, floats round, bools are `!= 0`."""
+    if x.dtype == target:
+        return x
+    if isinstance(x.dtype, pointer_type) or isinstance(target, pointer_type):
+        return _cast_pointer(b, x, target)
+    if target.is_int1():
+        return is_nonzero(b, x)
+    function = _conversion(x.dtype, target)
+    if function is None:
+        return Tensor(x.ssa, target, x.shape)
+    return mapped(b, function, target, x)
+
+
+def _cast_pointer(b: Builder, x: Tensor, target: dtype | pointer_type) -> Tensor:
+    if isinstance(target, dtype) and target.is_int1():
+        return is_nonzero(b, x)
+    both = x.is_pointer and isinstance(target, pointer_type)
+    integer = target if isinstance(target, dtype) else x.dtype
+    if not both and integer.primitive_bitwidth != 64:
+        fail(b, TypeMismatch, "a pointer converts to and from 64-bit integers only",
+             found=f"{x.describe()} to {target}")  # fmt: skip
+    return bitcast(b, x, target)
+
+
+def bitcast(b: Builder, x: Tensor, target: dtype | pointer_type) -> Tensor:
+    """Reinterpret the bits; the widths must agree."""
+    if x.dtype == target:
+        return x
+    if x.dtype.primitive_bitwidth != target.primitive_bitwidth or target.is_int1():
+        fail(b, TypeMismatch, f"a bitcast from {x.dtype} to {target} changes the width",
+             expected=f"a type of {x.dtype.primitive_bitwidth} bits", found=str(target))  # fmt: skip
+    if ir_element(x.dtype) == ir_element(target):
+        return Tensor(x.ssa, target, x.shape)
+    ssa = b.map("bitcast", x.ssa, result=ir_type(target, x.shape))
+    return Tensor(ssa, target, x.shape)
+
+
+# --- two operands -------------------------------------------------------------------------------
+
+
+def operand_type(b: Builder, x: Value) -> dtype | pointer_type:
+    """The element type of an operand, weak or not."""
+    if isinstance(x, Tensor):
+        return x.dtype
+    if is_number(x):
+        natural = natural_type(x)
+        if natural is not None:
+            return natural
+        fail(b, OutOfRange, f"{x} does not fit 64 bits")
+    fail(b, TypeMismatch, "a number or a tensor is needed here", found=describe(x))
+
+
+def numeric_type(b: Builder, x: Value, symbol: str) -> dtype:
+    """The element type of an operand that must not be a pointer."""
+    element = operand_type(b, x)
+    if isinstance(element, pointer_type):
+        fail(b, TypeMismatch, f"`{symbol}` is not defined for pointers", found=describe(x))
+    return element
+
+
+def convert_operand(b: Builder, x: Value, target: dtype) -> Tensor:
+    """An operand in the computation type; a weak number must fit it."""
+    if isinstance(x, Tensor):
+        return cast(b, x, target)
+    if target.is_int() and not isinstance(x, bool):
+        low, high = target.integer_range()
+        if not low <= x <= high:
+            fail(b, OutOfRange, f"the number {x} does not fit {target}",
+                 expected=f"{low} to {high}", hint="convert the other operand first")  # fmt: skip
+    return scalar(b, x, target)
+
+
+def promote(
+    b: Builder, x: Value, y: Value, symbol: str, *, division: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Both operands in their computation type and common shape."""
+    a_type, b_type = numeric_type(b, x, symbol), numeric_type(b, y, symbol)
+    x_weak, y_weak = not isinstance(x, Tensor), not isinstance(y, Tensor)
+    target = computation_type(a_type, x_weak, b_type, y_weak, division=division)
+    mixed = a_type.signed != b_type.signed and not (x_weak or y_weak)
+    if division and target.is_int() and mixed:
+        fail(b, TypeMismatch, f"`{symbol}` of a signed and an unsigned integer",
+             expected="operands of one signedness", found=f"{a_type} and {b_type}",
+             hint="convert one of them, as in `x.to(tl.int32)`")  # fmt: skip
+    left, right = broadcast(b, convert_operand(b, x, target), convert_operand(b, y, target))
+    return left, right
+
+
+_ARITHMETIC = {"+": ("addf", "addi"), "-": ("subf", "subi"), "*": ("mulf", "muli")}
+_BOOLEAN = {"+": "xori", "-": "xori", "*": "andi"}
+
+
+def add_pointer(b: Builder, pointer: Tensor, offset: Value, symbol: str) -> Tensor:
+    """A pointer moved by elements; unsigned offsets are zero-extended."""
+    amount = to_tensor(b, offset)
+    if not isinstance(amount.dtype, dtype) or not amount.dtype.is_int():
+        fail(b, TypeMismatch, f"`{symbol}` of a pointer and {amount.dtype}",
+             expected="an integer offset", found=amount.describe())  # fmt: skip
+    if amount.dtype.is_int_unsigned() and amount.dtype.primitive_bitwidth < 64:
+        amount = cast(b, amount, int64)
+    elif amount.dtype.primitive_bitwidth < 32:
+        amount = cast(b, amount, int32)
+    pointer, amount = broadcast(b, pointer, amount)
+    return Tensor(b.map("addptr", pointer.ssa, amount.ssa), pointer.dtype, pointer.shape)
+
+
+def add(b: Builder, x: Value, y: Value) -> Tensor:
+    """`x + y`, also of a pointer and an integer."""
+    x_pointer = isinstance(x, Tensor) and x.is_pointer
+    y_pointer = isinstance(y, Tensor) and y.is_pointer
+    if x_pointer and y_pointer:
+        fail(b, TypeMismatch, "two pointers can't be added", hint="add an integer offset to one")
+    if isinstance(x, Tensor) and x_pointer:
+        return add_pointer(b, x, y, "+")
+    if isinstance(y, Tensor) and y_pointer:
+        return add_pointer(b, y, x, "+")
+    return arithmetic(b, "+", x, y)
+
+
+def subtract(b: Builder, x: Value, y: Value) -> Tensor:
+    """`x - y`, also of a pointer and an integer."""
+    if isinstance(x, Tensor) and x.is_pointer:
+        if isinstance(y, Tensor) and y.is_pointer:
+            fail(b, TypeMismatch, "two pointers can't be subtracted",
+                 hint="convert both to `tl.int64` first")  # fmt: skip
+        return add_pointer(b, x, negate(b, to_tensor(b, y)), "-")
+    return arithmetic(b, "-", x, y)
+
+
+def arithmetic(b: Builder, symbol: str, x: Value, y: Value) -> Tensor:
+    """`+`, `-` or `*` of numbers."""
+    left, right = promote(b, x, y, symbol)
+    assert isinstance(left.dtype, dtype)
+    if left.dtype.is_int1():
+        return mapped(b, _BOOLEAN[symbol], int1, left, right)
+    of_floats, of_integers = _ARITHMETIC[symbol]
+    function = of_floats if left.dtype.is_floating() else of_integers
+    return mapped(b, function, left.dtype, left, right)
+
+
+def multiply(b: Builder, x: Value, y: Value) -> Tensor:
+    """`x * y`."""
+    return arithmetic(b, "*", x, y)
+
+
+def divide(b: Builder, x: Value, y: Value) -> Tensor:
+    """`x / y`: floats in at least f32; integers become f32 first."""
+    left, right = promote(b, x, y, "/", division=True)
+    if left.dtype.is_int():
+        left, right = cast(b, left, float32), cast(b, right, float32)
+    assert isinstance(left.dtype, dtype)
+    return mapped(b, "divf", left.dtype, left, right)
+
+
+def floor_divide(b: Builder, x: Value, y: Value) -> Tensor:
+    """`x // y` of integers, rounded towards zero."""
+    for operand in (x, y):
+        if numeric_type(b, operand, "//").is_floating():
+            fail(b, TypeMismatch, "`//` is defined for integers only", found=describe(operand),
+                 hint="use `tl.floor(x / y)`")  # fmt: skip
+    left, right = promote(b, x, y, "//", division=True)
+    assert isinstance(left.dtype, dtype)
+    left, right = _at_least_bytes(b, left, right)
+    function = "divsi" if left.dtype.is_int_signed() else "divui"
+    return mapped(b, function, left.dtype, left, right)  # pyright: ignore[reportArgumentType]
+
+
+def remainder(b: Builder, x: Value, y: Value) -> Tensor:
+    """`x % y`, with the sign of `x`."""
+    left, right = promote(b, x, y, "%", division=True)
+    assert isinstance(left.dtype, dtype)
+    if left.dtype.is_floating():
+        return mapped(b, "remf", left.dtype, left, right)
+    left, right = _at_least_bytes(b, left, right)
+    function = "remsi" if left.dtype.is_int_signed() else "remui"
+    return mapped(b, function, left.dtype, left, right)  # pyright: ignore[reportArgumentType]
+
+
+def _at_least_bytes(b: Builder, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Bools as int32: they can't be divided."""
+    if x.dtype.is_int1():
+        return cast(b, x, int32), cast(b, y, int32)
+    return x, y
+
+
+_BITWISE = {"&": "andi", "|": "ori", "^": "xori"}
+
+
+def bitwise(b: Builder, symbol: str, x: Value, y: Value) -> Tensor:
+    """`&`, `|` or `^` of integers or bools."""
+    kinds = [numeric_type(b, operand, symbol) for operand in (x, y)]
+    for kind, operand in zip(kinds, (x, y), strict=True):
+        if kind.is_floating():
+            fail(b, TypeMismatch, f"`{symbol}` is defined for integers and bools only",
+                 found=describe(operand), hint="compare first, as in `x > 0`")  # fmt: skip
+    left, right = promote(b, x, y, symbol)
+    assert isinstance(left.dtype, dtype)
+    return mapped(b, _BITWISE[symbol], left.dtype, left, right)
+
+
+def shift(b: Builder, symbol: str, x: Value, y: Value) -> Tensor:
+    """`<<`, or `>>` which keeps the sign of signed integers."""
+    kinds = [numeric_type(b, operand, symbol) for operand in (x, y)]
+    if any(kind.is_floating() for kind in kinds):
+        fail(b, TypeMismatch, f"`{symbol}` is defined for integers only",
+             found=f"{describe(x)} and {describe(y)}")  # fmt: skip
+    left, right = promote(b, x, y, symbol)
+    left, right = _at_least_bytes(b, left, right)
+    assert isinstance(left.dtype, dtype)
+    signed = left.dtype.is_int_signed()
+    function = "shli" if symbol == "<<" else "shrsi" if signed else "shrui"
+    return mapped(b, function, left.dtype, left, right)
+
+
+_ORDER = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
+_EQUAL = {"==": ("cmpf_oeq", "cmpi_eq"), "!=": ("cmpf_une", "cmpi_ne")}
+
+
+def compare(b: Builder, symbol: str, x: Value, y: Value) -> Tensor:
+    """A comparison, by the type's signedness; `!=` holds for NaN, all others do not."""
+    left, right = promote(b, x, y, symbol)
+    if left.dtype.is_int1() and symbol in _ORDER:
+        left, right = cast(b, left, int32), cast(b, right, int32)
+    floating = left.dtype.is_floating()
+    if symbol in _EQUAL:
+        function = _EQUAL[symbol][0 if floating else 1]
+    elif floating:
+        function = f"cmpf_o{_ORDER[symbol]}"
+    else:
+        function = f"cmpi_{'s' if left.dtype.is_int_signed() else 'u'}{_ORDER[symbol]}"
+    return mapped(b, function, int1, left, right)
+
+
+# --- one operand, logic, selection --------------------------------------------------------------
+
+
+def negate(b: Builder, x: Tensor) -> Tensor:
+    """`-x`."""
+    element = numeric_type(b, x, "-")
+    if element.is_floating():
+        return mapped(b, "negf", element, x)
+    if element.is_int1():
+        return x
+    zero = fill(b, x.shape, scalar(b, 0, element))
+    return mapped(b, "subi", element, zero, x)
+
+
+def invert(b: Builder, x: Tensor) -> Tensor:
+    """`~x`: all bits flipped; of a bool, its negation."""
+    element = numeric_type(b, x, "~")
+    if element.is_floating():
+        fail(b, TypeMismatch, "`~` is defined for integers and bools only", found=x.describe())
+    ones = fill(b, x.shape, scalar(b, 1 if element.is_int1() else -1, element))
+    return mapped(b, "xori", element, x, ones)
+
+
+def condition(b: Builder, x: Value, symbol: str) -> Tensor:
+    """An operand of `and`, `or`, `not`: an int1, or a compile-time bool."""
+    if isinstance(x, Tensor) and x.dtype.is_int1():
+        return x
+    if isinstance(x, bool):
+        return scalar(b, x, int1)
+    fail(b, TypeMismatch, f"`{symbol}` needs bools", expected="int1", found=describe(x),
+         hint="compare first, as in `x != 0`")  # fmt: skip
+
+
+def logical(b: Builder, symbol: str, x: Value, y: Value) -> Tensor:
+    """`and` / `or` of run-time values: both sides are evaluated."""
+    left, right = broadcast(b, condition(b, x, symbol), condition(b, y, symbol))
+    return mapped(b, "andi" if symbol == "and" else "ori", int1, left, right)
+
+
+def where(b: Builder, chosen: Value, x: Value, y: Value) -> Tensor:
+    """Select by a condition; numbers stay weak."""
+    test = to_tensor(b, chosen)
+    if not test.dtype.is_int1():
+        test = cast(b, test, int1)
+    if any(isinstance(v, Tensor) and v.is_pointer for v in (x, y)):
+        left, right = to_tensor(b, x), to_tensor(b, y)
+        if left.dtype != right.dtype:
+            fail(b, TypeMismatch, "`where` selects between pointers of one type",
+                 found=f"{left.describe()} and {right.describe()}")  # fmt: skip
+    else:
+        left, right = promote(b, x, y, "where")
+    test, left, right = broadcast(b, test, left, right)
+    ssa = b.map("select", test.ssa, left.ssa, right.ssa)
+    return Tensor(ssa, left.dtype, left.shape)
+
+
+_EXTREMES = {
+    ("max", "none"): "maxnumf",
+    ("max", "all"): "maximumf",
+    ("min", "none"): "minnumf",
+    ("min", "all"): "minimumf",
+}
+
+
+def promote_bf16(b: Builder, x: Tensor) -> Tensor:
+    """bf16 as f32, anything else as it is."""
+    return cast(b, x, float32) if x.dtype.name == "bf16" else x
+
+
+def propagation(b: Builder, mode: Value) -> str:
+    """`none` or `all` of a `PropagateNan`, ours or Triton's."""
+    name = str(getattr(mode, "name", mode)).lower()
+    if name not in ("none", "all"):
+        fail(b, BadArgument, "`propagate_nan` is `PropagateNan.NONE` or `PropagateNan.ALL`",
+             found=repr(mode))  # fmt: skip
+    return name
+
+
+def extreme(b: Builder, which: str, x: Value, y: Value, mode: Value = "none") -> Tensor:
+    """`maximum` or `minimum`. Numbers count as strong here, and bf16 becomes f32."""
+    left, right = promote_bf16(b, to_tensor(b, x)), promote_bf16(b, to_tensor(b, y))
+    left, right = promote(b, left, right, f"{which}imum")
+    assert isinstance(left.dtype, dtype)
+    if left.dtype.is_floating():
+        function = _EXTREMES[which, propagation(b, mode)]
+    elif left.dtype.is_int1():
+        function = "ori" if which == "max" else "andi"
+    else:
+        function = f"{which}{'s' if left.dtype.is_int_signed() else 'u'}i"
+    return mapped(b, function, left.dtype, left, right)
+
+
+def integer_operand(b: Builder, x: Value, what: str) -> Tensor:
+    """A scalar integer for an index, a size or a bound."""
+    value = to_tensor(b, x)
+    if value.shape or not value.dtype.is_int():
+        fail(b, TypeMismatch, f"{what} must be a scalar integer", found=value.describe())
+    return value
+
+
+def common_integer(b: Builder, *operands: Tensor) -> dtype:
+    """The integer type that scalars promote to together."""
+    result = operands[0].dtype
+    for operand in operands[1:]:
+        assert isinstance(result, dtype)
+        assert isinstance(operand.dtype, dtype)
+        result = integer_type(result, operand.dtype)
+    assert isinstance(result, dtype)
+    del b
+    return int32 if result.is_int1() else result
+
+
+def constant_int(b: Builder, value: Value, what: str) -> int:
+    """A compile-time integer; raises NotConstant."""
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, Tensor):
+        fail(b, NotConstant, f"{what} must be known when the kernel is compiled",
+             expected="a compile-time integer", found=f"a run-time {value.describe()}",
+             hint="make it a `tl.constexpr` parameter, or assign it as "
+             "`NAME: tl.constexpr = ...`")  # fmt: skip
+    fail(b, BadArgument, f"{what} must be an integer", found=describe(value))

@@ -1,0 +1,86 @@
+"""Appends ops to the block that is being filled, with the span of the source that asked for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeVar
+
+from xdsl.dialects.arith import ConstantOp
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, IntegerType
+from xdsl.ir import Attribute, Block, Operation, SSAValue
+
+from tawa.base.elementwise import Map
+from tawa.base.numerics import round_to
+from tawa.base.spans import LOC, Span, SpanAttr
+from tawa.base.types import is_float
+
+Op = TypeVar("Op", bound=Operation)
+
+
+class Builder:
+    """The point of insertion and the current span."""
+
+    def __init__(self, block: Block) -> None:
+        self.block = block
+        self._spans: list[tuple[Span, SpanAttr]] = []
+
+    @property
+    def span(self) -> Span | None:
+        """The source range that is being compiled."""
+        return self._spans[-1][0] if self._spans else None
+
+    @contextmanager
+    def at(self, span: Span) -> Iterator[None]:
+        """Give ops made inside this context the span."""
+        self._spans.append((span, SpanAttr(span)))
+        try:
+            yield
+        finally:
+            self._spans.pop()
+
+    @contextmanager
+    def inside(self, block: Block) -> Iterator[Block]:
+        """Append to `block` inside this context."""
+        outer, self.block = self.block, block
+        try:
+            yield block
+        finally:
+            self.block = outer
+
+    def add(self, op: Op) -> Op:
+        """Append `op`."""
+        if self._spans:
+            op.attributes[LOC] = self._spans[-1][1]
+        self.block.add_op(op)
+        return op
+
+    def map(self, function: str, *operands: SSAValue, result: Attribute | None = None) -> SSAValue:
+        """Append an `ew.map`; casts need `result`, the element type or the whole type."""
+        return self.add(Map(function, operands, result)).result
+
+    def constant(self, value: float, element: Attribute) -> SSAValue:
+        """Append a scalar constant; floats are rounded to the type."""
+        if isinstance(element, IntegerType):
+            width = element.width.data
+            wrapped = int(value) & ((1 << width) - 1)
+            if width > 1 and wrapped >> (width - 1):
+                wrapped -= 1 << width
+            attribute: Attribute = IntegerAttr(wrapped, element)
+        else:
+            assert is_float(element)
+            attribute = FloatAttr(float(round_to(_as_array(value), element)), element)  # pyright: ignore
+        return self.add(ConstantOp(attribute)).result  # pyright: ignore[reportArgumentType]
+
+
+def _as_array(value: float):
+    import numpy as np
+
+    return np.float64(value)
+
+
+def name_values(values: Sequence[SSAValue], name: str) -> None:
+    """Give SSA values the name of the user's variable, unless they have a name already."""
+    for value in values:
+        if value.name_hint is None and not name.startswith("_"):
+            value.name_hint = name

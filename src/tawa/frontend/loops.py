@@ -1,0 +1,119 @@
+"""What a `for` statement iterates over: run-time ranges with the wishes of `tl.range`, or counters."""
+
+from __future__ import annotations
+
+import ast
+import builtins as python
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from xdsl.dialects.builtin import BoolAttr, IntegerAttr, UnitAttr
+from xdsl.ir import Attribute
+
+from tawa import language
+from tawa.base.types import NAMES
+from tawa.frontend import arithmetic
+from tawa.frontend.arithmetic import fail
+from tawa.frontend.builder import Builder
+from tawa.frontend.errors import BadArgument, UnsupportedSyntax
+from tawa.frontend.values import Tensor, Value, describe, is_runtime
+
+if TYPE_CHECKING:
+    from tawa.frontend.statements import Statements
+
+UNSIGNED = "tawa.unsigned"
+"""Attribute of `scf.for`: the bounds are unsigned."""
+
+_WISHES = (
+    "num_stages", "loop_unroll_factor", "disallow_acc_multi_buffer", "flatten", "warp_specialize",
+    "disable_licm",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ForLoop:
+    """Bounds of one type; `mirrored` says that the counter runs from the upper end down."""
+
+    lower: Tensor
+    upper: Tensor
+    step: Tensor
+    mirrored: bool = False
+    attributes: dict[str, Attribute] = field(default_factory=dict[str, Attribute])
+
+    def counter(self, b: Builder, raw: Tensor) -> Tensor:
+        """The counter that the kernel sees."""
+        if not self.mirrored:
+            return raw
+        return arithmetic.add(b, arithmetic.subtract(b, self.upper, raw), self.lower)
+
+
+def loop_of(compiler: Statements, node: ast.expr) -> ForLoop | Sequence[int]:
+    """What the iterator of a `for` describes: a `ForLoop`, or the counters to unroll over."""
+    b = compiler.b
+    if not isinstance(node, ast.Call):
+        value = compiler.eval(node)
+        if isinstance(value, tuple) and not is_runtime(value):
+            return value
+        _not_a_range(b, describe(value))
+    function = compiler.eval(node.func)
+    args = [compiler.eval(item) for item in node.args]
+    keywords = {k.arg: compiler.eval(k.value) for k in node.keywords if k.arg}
+    with b.at(compiler.span_of(node)):
+        if function is python.range:
+            function = language.range
+        if function not in (language.range, language.static_range):
+            _not_a_range(b, ast.unparse(node.func))
+        arguments = compiler.bind(function, args, keywords)
+        lower, upper, step = _bounds(arguments)
+        if function is language.static_range:
+            names = ("start", "end", "step")
+            numbers = [
+                arithmetic.constant_int(b, v, f"the {n} of `tl.static_range`")
+                for n, v in zip(names, (lower, upper, step), strict=True)
+            ]
+            return python.range(*numbers)
+        return _run_time_loop(b, lower, upper, step, arguments)
+
+
+def _not_a_range(b: Builder, found: str) -> None:
+    fail(b, UnsupportedSyntax, "a `for` loop iterates over a range",
+         expected="`range(...)`, `tl.range(...)` or `tl.static_range(...)`", found=found)  # fmt: skip
+
+
+def _bounds(arguments: dict[str, Value]) -> tuple[Value, Value, Value]:
+    step = 1 if arguments["step"] is None else arguments["step"]
+    if arguments["arg2"] is None:
+        return 0, arguments["arg1"], step
+    return arguments["arg1"], arguments["arg2"], step
+
+
+def _run_time_loop(
+    b: Builder, lower: Value, upper: Value, step: Value, arguments: dict[str, Value]
+) -> ForLoop:
+    mirrored = isinstance(step, int) and step < 0
+    if mirrored:
+        lower, upper, step = upper, lower, -step
+    if step == 0 and not is_runtime(step):
+        fail(b, BadArgument, "the step of a range must not be 0")
+    bounds = [arithmetic.integer_operand(b, v, "a bound of a range") for v in (lower, upper, step)]
+    element = arithmetic.common_integer(b, *bounds)
+    start, end, stride = (arithmetic.cast(b, v, element) for v in bounds)
+    attributes = _attributes(arguments)
+    if element.is_int_unsigned():
+        attributes[UNSIGNED] = UnitAttr()
+    return ForLoop(start, end, stride, mirrored, attributes)
+
+
+def _attributes(arguments: dict[str, Any]) -> dict[str, Attribute]:
+    """Wishes that were made, as attributes `tawa.<name>` of the loop."""
+    attributes: dict[str, Attribute] = {}
+    for name in _WISHES:
+        value = arguments.get(name)
+        if value is None or value is False:
+            continue
+        if isinstance(value, bool):
+            attributes[f"tawa.{name}"] = BoolAttr.from_bool(value)
+        else:
+            attributes[f"tawa.{name}"] = IntegerAttr(value, NAMES["i32"])  # pyright: ignore[reportArgumentType]
+    return attributes

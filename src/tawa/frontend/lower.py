@@ -1,0 +1,148 @@
+"""From a kernel's source to a tile module."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DictionaryAttr,
+    FunctionType,
+    IntegerAttr,
+    ModuleOp,
+    TensorType,
+)
+from xdsl.dialects.func import FuncOp, ReturnOp
+from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.utils.exceptions import VerifyException
+
+from tawa.base.spans import set_span
+from tawa.base.types import DescType, i32
+from tawa.frontend import (
+    lower_math,
+    lower_memory,
+    lower_programs,
+    lower_reductions,
+    lower_shapes,
+)
+from tawa.frontend.arguments import (
+    ArgType,
+    DescriptorArg,
+    missing_constants,
+    run_time_parameters,
+)
+from tawa.frontend.builder import Builder
+from tawa.frontend.calls import FunctionCompiler
+from tawa.frontend.errors import LaunchMismatch, TypeMismatch
+from tawa.frontend.function import JITFunction
+from tawa.frontend.scope import Scope
+from tawa.frontend.values import Descriptor, Tensor, Value, ir_element, ir_type
+
+MEANINGS = (lower_math, lower_memory, lower_programs, lower_reductions, lower_shapes)
+"""The modules that register what the language's builtins mean."""
+
+DIVISIBLE = "tawa.divisible"
+"""Argument attribute: a number that divides the argument (a pointer in bytes)."""
+
+
+def lower_to_tile(
+    fn: JITFunction | Callable[..., Any],
+    arg_types: Sequence[ArgType],
+    constants: Mapping[str, object],
+) -> ModuleOp:
+    """Compile a kernel for argument types to a tile module with one function of its name.
+
+    `constants` are the compile-time values by parameter name (`tl.constexpr` parameters, and
+    arguments specialised to None or 1); `arg_types` are those of the other parameters in order.
+    Raises a `KernelError` that points into the kernel's source.
+    """
+    function = fn if isinstance(fn, JITFunction) else JITFunction(fn)
+    parameters = run_time_parameters(function, constants)
+    _check_launch(function, [p.name for p in parameters], arg_types, constants)
+    block = Block(arg_types=[_ir_argument(a) for a in arg_types])
+    b = Builder(block)
+    compiler = FunctionCompiler(b, function, Scope())
+    compiler.stack = (function.fn,)
+    span = compiler.span_of(function.source.tree)
+    with b.at(span):
+        for name, value in _constants(function, constants).items():
+            compiler.bind_parameter(name, value, constant=True)
+        for parameter, kind, argument in zip(parameters, arg_types, block.args, strict=True):
+            argument.name_hint = parameter.name
+            compiler.scope.set(parameter.name, _value(kind, argument), span)
+    result = compiler.run(function.source.tree.body)
+    with b.at(span):
+        if result is not None and result.value is not None:
+            raise TypeMismatch(
+                "a kernel returns nothing", span=result.span, hint="store results with `tl.store`"
+            )
+        b.add(ReturnOp())
+    return _module(function, block, arg_types, compiler)
+
+
+def _module(
+    function: JITFunction, block: Block, arg_types: Sequence[ArgType], compiler: FunctionCompiler
+) -> ModuleOp:
+    facts = [_facts(kind) for kind in arg_types]
+    func = FuncOp(
+        function.__name__,
+        FunctionType.from_lists([a.type for a in block.args], []),
+        Region(block),
+        arg_attrs=ArrayAttr(facts) if any(f.data for f in facts) else None,
+    )
+    set_span(func, compiler.span_of(function.source.tree))
+    module = ModuleOp([func])
+    try:
+        module.verify()
+    except VerifyException as error:  # a mistake of ours: the front end checks what it builds
+        raise AssertionError(f"the front end built an invalid module: {error}\n{module}") from error
+    return module
+
+
+def _facts(kind: ArgType) -> DictionaryAttr:
+    divisible = getattr(kind, "divisible", 1)
+    return DictionaryAttr({DIVISIBLE: IntegerAttr(divisible, i32)} if divisible > 1 else {})
+
+
+def _ir_argument(kind: ArgType) -> Attribute:
+    if isinstance(kind, DescriptorArg):
+        return DescType(TensorType(ir_element(kind.element), kind.block_shape))
+    return ir_type(kind.type)
+
+
+def _value(kind: ArgType, argument: SSAValue) -> Value:
+    if isinstance(kind, DescriptorArg):
+        return Descriptor(argument, kind.element, kind.block_shape)
+    return Tensor(argument, kind.type)
+
+
+def _constants(function: JITFunction, constants: Mapping[str, object]) -> dict[str, object]:
+    """Given compile-time values, and defaults of the `tl.constexpr` parameters left out."""
+    values: dict[str, object] = dict(constants)
+    for parameter in function.parameters:
+        if parameter.is_constexpr and parameter.name not in values:
+            values[parameter.name] = parameter.default
+    return values
+
+
+def _check_launch(
+    function: JITFunction,
+    names: Sequence[str],
+    arg_types: Sequence[ArgType],
+    constants: Mapping[str, object],
+) -> None:
+    unknown = [name for name in constants if name not in function.arg_names]
+    missing = missing_constants(function, constants)
+    if unknown or missing or len(names) != len(arg_types):
+        found = f"{len(arg_types)} argument types"
+        if unknown:
+            found = f"no parameter {', '.join(unknown)}"
+        elif missing:
+            found = f"no value of {', '.join(missing)}"
+        raise LaunchMismatch(
+            f"the arguments do not match `{function.__name__}`",
+            expected=f"types of ({', '.join(names)}) and values of the `tl.constexpr` parameters "
+            f"({', '.join(function.constexpr_names)})",
+            found=found,
+        )

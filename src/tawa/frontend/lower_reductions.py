@@ -1,0 +1,264 @@
+"""Meanings of reductions, scans and the position of extremes."""
+
+from __future__ import annotations
+
+import math
+
+from xdsl.dialects.func import ReturnOp
+from xdsl.ir import Block
+
+from tawa import language as tl
+from tawa.base.elementwise import Map
+from tawa.frontend import arithmetic
+from tawa.frontend.arithmetic import cast, fail, numeric_type
+from tawa.frontend.calls import FunctionCompiler
+from tawa.frontend.errors import NotSupported, TypeMismatch
+from tawa.frontend.lower_shapes import axis_argument, dtype_argument, reshape, tensor_argument
+from tawa.frontend.registry import lowers
+from tawa.frontend.values import Tensor, Value, ir_element
+from tawa.language.dtypes import dtype, float32, int32, uint32
+from tawa.tile import ops
+
+
+def _sum_type(element: dtype) -> dtype:
+    """Integers below 32 bits (bools count as unsigned) are summed in 32 bits, floats as they are."""
+    if element.is_int() and element.primitive_bitwidth < 32:
+        return int32 if element.is_int_signed() else uint32
+    return element
+
+
+def _extreme_type(element: dtype) -> dtype:
+    """Types below 32 bits are compared in 32 bits."""
+    if element.primitive_bitwidth >= 32:
+        return element
+    return float32 if element.is_floating() else int32
+
+
+def reduce_all(
+    f: FunctionCompiler, value: Tensor, axis: Value, kind: str, keep_dims: Value
+) -> Tensor:
+    """Reduce one axis, or all of them when `axis` is None."""
+    rank = len(value.shape)
+    if not rank:
+        fail(f.b, TypeMismatch, "a scalar can't be reduced", found=value.describe())
+    if axis is None:
+        flat = reshape(f, value, (math.prod(value.shape),), can_reorder=True)
+        total = _reduce_axis(f, flat, 0, kind)
+        return arithmetic.fill(f.b, (1,) * rank, total) if keep_dims else total
+    number = axis_argument(f, axis, rank)
+    result = _reduce_axis(f, value, number, kind)
+    return arithmetic.expand_dims(f.b, result, number) if keep_dims else result
+
+
+def _reduce_axis(f: FunctionCompiler, value: Tensor, axis: int, kind: str) -> Tensor:
+    shape = (*value.shape[:axis], *value.shape[axis + 1 :])
+    return Tensor(f.b.add(ops.Reduce(value.ssa, axis, kind)).result, value.dtype, shape)
+
+
+@lowers(tl.sum)
+def sum_of(
+    f: FunctionCompiler, input: Value, axis: Value, keep_dims: Value, dtype: Value
+) -> Tensor:
+    """`tl.sum`."""
+    value = tensor_argument(f, input, "tl.sum")
+    element = numeric_type(f.b, value, "tl.sum")
+    target = _sum_type(element) if dtype is None else dtype_argument(f, dtype)
+    value = cast(f.b, value, target)
+    return reduce_all(f, value, axis, "addf" if target.is_floating() else "addi", keep_dims)
+
+
+def _extreme_kind(which: str, element: dtype) -> str:
+    if element.is_floating():
+        return f"{which}numf"
+    return f"{which}{'s' if element.is_int_signed() else 'u'}i"
+
+
+def _extreme(
+    f: FunctionCompiler,
+    which: str,
+    value: Tensor,
+    axis: Value,
+    keep_dims: Value,
+    *,
+    return_indices: bool,
+    left: bool = True,
+) -> Value:
+    element = numeric_type(f.b, value, f"tl.{which}")
+    if return_indices:
+        extreme, index = _positions(f, which, value, axis, left)
+        if not keep_dims:
+            return extreme, index
+        shape = _kept_shape(f, value, axis)
+        return tuple(_with_shape(f, v, shape) for v in (extreme, index))
+    value = cast(f.b, value, _extreme_type(element))
+    assert isinstance(value.dtype, dtype)
+    return reduce_all(f, value, axis, _extreme_kind(which, value.dtype), keep_dims)
+
+
+def _kept_shape(f: FunctionCompiler, value: Tensor, axis: Value) -> tuple[int, ...]:
+    if axis is None:
+        return (1,) * len(value.shape)
+    number = axis_argument(f, axis, len(value.shape))
+    return tuple(1 if i == number else s for i, s in enumerate(value.shape))
+
+
+def _with_shape(f: FunctionCompiler, value: Tensor, shape: tuple[int, ...]) -> Tensor:
+    if not value.shape:
+        return arithmetic.fill(f.b, shape, value)
+    return reshape(f, value, shape, can_reorder=False)
+
+
+def _positions(
+    f: FunctionCompiler, which: str, value: Tensor, axis: Value, left: bool
+) -> tuple[Tensor, Tensor]:
+    """The extreme and its position; only bf16 is promoted."""
+    if not left:
+        fail(f.b, NotSupported, f"`tl.arg{which}` with `tie_break_left=False`",
+             expected="tie_break_left=True")  # fmt: skip
+    value = arithmetic.promote_bf16(f.b, value)
+    element = numeric_type(f.b, value, f"tl.arg{which}")
+    if axis is None:
+        value, axis = reshape(f, value, (math.prod(value.shape),), can_reorder=False), 0
+    number = axis_argument(f, axis, len(value.shape))
+    unsigned = element.is_int_unsigned()
+    op = f.b.add(ops.ArgReduce(value.ssa, number, f"arg{which}", unsigned=unsigned))
+    shape = (*value.shape[:number], *value.shape[number + 1 :])
+    return Tensor(op.extreme, element, shape), Tensor(op.index, int32, shape)
+
+
+@lowers(tl.max)
+def max_of(
+    f: FunctionCompiler,
+    input: Value,
+    axis: Value,
+    return_indices: Value,
+    return_indices_tie_break_left: Value,
+    keep_dims: Value,
+) -> Value:
+    """`tl.max`."""
+    value = tensor_argument(f, input, "tl.max")
+    return _extreme(f, "max", value, axis, keep_dims, return_indices=bool(return_indices),
+                    left=bool(return_indices_tie_break_left))  # fmt: skip
+
+
+@lowers(tl.min)
+def min_of(
+    f: FunctionCompiler,
+    input: Value,
+    axis: Value,
+    return_indices: Value,
+    return_indices_tie_break_left: Value,
+    keep_dims: Value,
+) -> Value:
+    """`tl.min`."""
+    value = tensor_argument(f, input, "tl.min")
+    return _extreme(f, "min", value, axis, keep_dims, return_indices=bool(return_indices),
+                    left=bool(return_indices_tie_break_left))  # fmt: skip
+
+
+@lowers(tl.argmax)
+def argmax(
+    f: FunctionCompiler, input: Value, axis: Value, tie_break_left: Value, keep_dims: Value
+) -> Value:
+    """`tl.argmax`."""
+    value = tensor_argument(f, input, "tl.argmax")
+    return _extreme(f, "max", value, axis, keep_dims, return_indices=True,
+                    left=bool(tie_break_left))[1]  # fmt: skip
+
+
+@lowers(tl.argmin)
+def argmin(
+    f: FunctionCompiler, input: Value, axis: Value, tie_break_left: Value, keep_dims: Value
+) -> Value:
+    """`tl.argmin`."""
+    value = tensor_argument(f, input, "tl.argmin")
+    return _extreme(f, "min", value, axis, keep_dims, return_indices=True,
+                    left=bool(tie_break_left))[1]  # fmt: skip
+
+
+def _integers_only(f: FunctionCompiler, input: Value, name: str) -> Tensor:
+    value = tensor_argument(f, input, name)
+    if not numeric_type(f.b, value, name).is_int():
+        fail(f.b, TypeMismatch, f"`{name}` is defined for integers", found=value.describe())
+    return value
+
+
+@lowers(tl.xor_sum)
+def xor_sum(f: FunctionCompiler, input: Value, axis: Value, keep_dims: Value) -> Tensor:
+    """`tl.xor_sum`."""
+    return reduce_all(f, _integers_only(f, input, "tl.xor_sum"), axis, "xori", keep_dims)
+
+
+@lowers(tl.reduce_or)
+def reduce_or(f: FunctionCompiler, input: Value, axis: Value, keep_dims: Value) -> Tensor:
+    """`tl.reduce_or`."""
+    return reduce_all(f, _integers_only(f, input, "tl.reduce_or"), axis, "ori", keep_dims)
+
+
+@lowers(tl.cumsum)
+def cumsum(f: FunctionCompiler, input: Value, axis: Value, reverse: Value, dtype: Value) -> Tensor:
+    """`tl.cumsum`."""
+    value = arithmetic.promote_bf16(f.b, tensor_argument(f, input, "tl.cumsum"))
+    element = numeric_type(f.b, value, "tl.cumsum")
+    target = _sum_type(element) if dtype is None else dtype_argument(f, dtype)
+    return _scan(f, cast(f.b, value, target), axis, "addf" if target.is_floating() else "addi",
+                 reverse)  # fmt: skip
+
+
+@lowers(tl.cumprod)
+def cumprod(f: FunctionCompiler, input: Value, axis: Value, reverse: Value) -> Tensor:
+    """`tl.cumprod`."""
+    value = arithmetic.promote_bf16(f.b, tensor_argument(f, input, "tl.cumprod"))
+    kind = "mulf" if numeric_type(f.b, value, "tl.cumprod").is_floating() else "muli"
+    return _scan(f, value, axis, kind, reverse)
+
+
+def _scan(f: FunctionCompiler, value: Tensor, axis: Value, kind: str, reverse: Value) -> Tensor:
+    number = axis_argument(f, axis, len(value.shape))
+    op = f.b.add(ops.Scan(value.ssa, number, kind, reverse=bool(reverse)))
+    return Tensor(op.result, value.dtype, value.shape)
+
+
+# --- combine functions --------------------------------------------------------------------------
+
+
+def combine_kind(f: FunctionCompiler, function: Value, element: dtype, name: str) -> str:
+    """Which kind of reduction a combine function is; raises NotSupported for all others.
+
+    The function is compiled for two scalars, and must come out as one associative operation.
+    """
+    kind = ir_element(element)
+    block = Block(arg_types=[kind, kind])
+    with f.b.inside(block):
+        pair = [Tensor(argument, element) for argument in block.args]
+        result = f.call(function, pair, {})
+        last = result.ssa.owner if isinstance(result, Tensor) else None
+        f.b.add(ReturnOp())
+    if isinstance(last, Map) and {*last.arguments} == {*block.args} and len(last.arguments) == 2:
+        found = last.function.data
+        if found in ops.REDUCTION_KINDS and result.dtype == element:
+            return found
+    fail(f.b, NotSupported, f"the combine function of `{name}`",
+         expected="one of `a + b`, `a * b`, `tl.maximum(a, b)`, `tl.minimum(a, b)`, `a & b`, "
+         "`a | b`, `a ^ b` of one tensor")  # fmt: skip
+
+
+@lowers(tl.reduce)
+def reduce(
+    f: FunctionCompiler, input: Value, axis: Value, combine_fn: Value, keep_dims: Value
+) -> Tensor:
+    """`tl.reduce`."""
+    value = tensor_argument(f, input, "tl.reduce")
+    kind = combine_kind(f, combine_fn, numeric_type(f.b, value, "tl.reduce"), "tl.reduce")
+    return reduce_all(f, value, axis, kind, keep_dims)
+
+
+@lowers(tl.associative_scan)
+def associative_scan(
+    f: FunctionCompiler, input: Value, axis: Value, combine_fn: Value, reverse: Value
+) -> Tensor:
+    """`tl.associative_scan`."""
+    name = "tl.associative_scan"
+    value = tensor_argument(f, input, name)
+    kind = combine_kind(f, combine_fn, numeric_type(f.b, value, name), name)
+    return _scan(f, value, axis, kind, reverse)

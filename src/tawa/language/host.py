@@ -1,0 +1,38 @@
+"""Functions of compile-time values, usable in ordinary Python and in kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tawa.language.dtypes import unwrap
+
+
+class ConstexprFunction:
+    """A Python function that kernels may call with compile-time values, for a compile-time value."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function = function
+        self.__name__ = function.__name__
+        self.__doc__ = function.__doc__
+
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        plain = {name: unwrap(value) for name, value in keywords.items()}
+        return self.function(*(unwrap(value) for value in args), **plain)
+
+
+def constexpr_function(function: Callable[..., Any]) -> ConstexprFunction:
+    """Let kernels call `function` while they are compiled."""
+    return ConstexprFunction(function)
+
+
+@constexpr_function
+def cdiv(x: int, y: int) -> int:
+    """`x / y` rounded up."""
+    return -(-x // y)
+
+
+@constexpr_function
+def next_power_of_2(n: int) -> int:
+    """The least power of two that is not below `n`; 1 for `n` below 2."""
+    return 1 << max(0, n - 1).bit_length()

@@ -1,0 +1,43 @@
+"""Functions of NVIDIA's libdevice under the names that `triton.language.extra.libdevice` has."""
+
+from __future__ import annotations
+
+from tawa.language.builtin import Builtin, builtin
+
+_UNARY = (
+    "acos", "acosh", "asin", "asinh", "atan", "atanh", "cbrt", "ceil", "cos", "cosh", "erf",
+    "exp", "exp2", "expm1", "floor", "log", "log10", "log1p", "log2", "rint", "round", "rsqrt",
+    "sin", "sinh", "sqrt", "sqrt_rn", "tan", "tanh", "trunc", "nearbyint", "fabs", "abs", "popc",
+    "isnan", "isinf", "fast_sinf", "fast_cosf", "fast_expf", "fast_logf", "fast_tanhf",
+)  # fmt: skip
+_BINARY = (
+    "atan2", "copysign", "div_rn", "fast_dividef", "fdiv", "fmax", "fmin", "fmod", "hypot", "mul_rn",
+    "add_rn", "sub_rn", "pow", "mulhi",
+)  # fmt: skip
+
+
+def _unary(name: str) -> Builtin:
+    def function(arg0: object) -> object:
+        del arg0
+        return None
+
+    function.__name__ = f"libdevice.{name}"
+    function.__doc__ = f"libdevice's `{name}`."
+    return builtin(function)  # type: ignore[return-value]  # `builtin` keeps the static type
+
+
+def _binary(name: str) -> Builtin:
+    def function(arg0: object, arg1: object) -> object:
+        del arg0, arg1
+        return None
+
+    function.__name__ = f"libdevice.{name}"
+    function.__doc__ = f"libdevice's `{name}`."
+    return builtin(function)  # type: ignore[return-value]  # `builtin` keeps the static type
+
+
+UNARY: dict[str, Builtin] = {name: _unary(name) for name in _UNARY}
+BINARY: dict[str, Builtin] = {name: _binary(name) for name in _BINARY}
+
+globals().update(UNARY)
+globals().update(BINARY)

@@ -1,0 +1,137 @@
+"""Functions of the tile language that are written in the tile language."""
+
+
+# pyright: basic  (kernel code: types are the front end's matter)
+
+from __future__ import annotations
+
+from typing import Any
+
+from tawa.language import core, math
+from tawa.language.builtin import composite, composite_method
+from tawa.language.dtypes import constexpr, int32, uint32, uint64
+
+
+@composite
+def cdiv(x: Any, div: Any) -> Any:
+    """`x / div` rounded up, of integers; wraps like their type."""
+    return (x + (div - 1)) // div
+
+
+@composite_method
+def sigmoid(x: Any) -> Any:
+    """`1 / (1 + exp(-x))`."""
+    return 1 / (1 + math.exp(-x))
+
+
+@composite_method
+def softmax(x: Any, dim: Any = None, keep_dims: Any = False, ieee_rounding: Any = False) -> Any:
+    """`exp(x)` normalised along `dim` (the first dimension by default)."""
+    axis: constexpr = 0 if dim is None else dim
+    largest = core.max(x, axis, keep_dims=True)
+    numerator = math.exp(x - largest)
+    denominator = core.sum(numerator, axis, keep_dims=True)
+    return math.fdiv(numerator, denominator, ieee_rounding)
+
+
+@composite
+def zeros_like(input: Any) -> Any:
+    """Zeros of the shape and type of `input`."""
+    return core.zeros(input.shape, input.dtype)
+
+
+@composite
+def swizzle2d(i: Any, j: Any, size_i: Any, size_j: Any, size_g: Any) -> Any:
+    """Indices of a row-major `size_i` x `size_j` grid in groups of `size_g` rows."""
+    ij = i * size_j + j
+    size_gj = size_g * size_j
+    group = ij // size_gj
+    offset = group * size_g
+    rows = core.minimum(size_i - offset, size_g)
+    local = ij % size_gj
+    return offset + local % rows, local // rows
+
+
+@composite
+def interleave(a: Any, b: Any) -> Any:
+    """Elements of `a` and `b` in turns along the last dimension."""
+    c = core.join(a, b)
+    return core.reshape(c, c.shape[:-2] + [2 * c.shape[-2]])
+
+
+@composite
+def philox(seed: Any, c0: Any, c1: Any, c2: Any, c3: Any, n_rounds: constexpr = 10) -> Any:
+    """The Philox 4x32 counter-based generator (Salmon et al., SC 2011)."""
+    k0 = core.to(core.to_tensor(seed), uint64).to(uint32)
+    k1 = (core.to(core.to_tensor(seed), uint64) >> 32).to(uint32)
+    c0 = core.to(core.to_tensor(c0), uint32)
+    c1 = core.to(core.to_tensor(c1), uint32)
+    c2 = core.to(core.to_tensor(c2), uint32)
+    c3 = core.to(core.to_tensor(c3), uint32)
+    for _ in core.static_range(n_rounds):
+        a = c0
+        b = c2
+        c0 = math.umulhi(b, 0xCD9E8D57) ^ c1 ^ k0
+        c2 = math.umulhi(a, 0xD2511F53) ^ c3 ^ k1
+        c1 = b * 0xCD9E8D57
+        c3 = a * 0xD2511F53
+        k0 = k0 + 0x9E3779B9
+        k1 = k1 + 0xBB67AE85
+    return c0, c1, c2, c3
+
+
+@composite
+def randint4x(seed: Any, offset: Any, n_rounds: constexpr = 10) -> Any:
+    """Four blocks of random uint32 for each offset."""
+    zero = offset * 0
+    return philox(seed, offset, zero, zero, zero, n_rounds)
+
+
+@composite
+def randint(seed: Any, offset: Any, n_rounds: constexpr = 10) -> Any:
+    """Random uint32 for each offset."""
+    first, _a, _b, _c = randint4x(seed, offset, n_rounds)
+    return first
+
+
+@composite
+def uint_to_uniform_float(x: Any) -> Any:
+    """A random uint32 as a float32 in [0, 1)."""
+    signed = x.to(int32, bitcast=True)
+    positive = core.where(signed < 0, -signed - 1, signed)
+    return positive * 4.6566127342e-10
+
+
+@composite
+def rand(seed: Any, offset: Any, n_rounds: constexpr = 10) -> Any:
+    """Uniform float32 in [0, 1) for each offset."""
+    return uint_to_uniform_float(randint(seed, offset, n_rounds))
+
+
+@composite
+def rand4x(seed: Any, offsets: Any, n_rounds: constexpr = 10) -> Any:
+    """Four blocks of uniform float32 in [0, 1)."""
+    a, b, c, d = randint4x(seed, offsets, n_rounds)
+    return (
+        uint_to_uniform_float(a),
+        uint_to_uniform_float(b),
+        uint_to_uniform_float(c),
+        uint_to_uniform_float(d),
+    )
+
+
+@composite
+def pair_uniform_to_normal(u1: Any, u2: Any) -> Any:
+    """Two normal samples of two uniform ones (Box and Muller)."""
+    u1 = core.maximum(1.0e-7, u1)
+    theta = 6.283185307179586 * u2
+    radius = math.sqrt(-2.0 * math.log(u1))
+    return radius * math.cos(theta), radius * math.sin(theta)
+
+
+@composite
+def randn(seed: Any, offset: Any, n_rounds: constexpr = 10) -> Any:
+    """Standard normal float32 for each offset."""
+    a, b, _c, _d = randint4x(seed, offset, n_rounds)
+    first, _second = pair_uniform_to_normal(uint_to_uniform_float(a), uint_to_uniform_float(b))
+    return first
