@@ -1,7 +1,8 @@
 """Imports go in one direction.
 
 The rules are the tables below. Every import counts, also those inside functions and under
-`TYPE_CHECKING`; `from tawa.tile import ops` counts as an import of `tawa.tile.ops`.
+`TYPE_CHECKING` (of which only cycles are allowed: they never run); `from tawa.tile import ops`
+counts as an import of `tawa.tile.ops`.
 """
 
 import ast
@@ -85,11 +86,12 @@ EXCEPTIONS: dict[tuple[str, str], str] = {}
 
 @dataclass(frozen=True)
 class Import:
-    """One edge: `importer` imports `imported`, on `line` of the importer's file."""
+    """One edge: `importer` imports `imported`, on `line` of its file."""
 
     importer: str
     imported: str
     line: int
+    for_types: bool = False
 
 
 def module_names(root: Path) -> dict[str, Path]:
@@ -112,19 +114,35 @@ def imports_of(root: Path) -> list[Import]:
 
 def _imports(name: str, path: Path, modules: dict[str, Path]) -> Iterator[Import]:
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    for node in ast.walk(ast.parse(path.read_text(), str(path))):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                yield Import(name, alias.name, node.lineno)
-        elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
-            if node.level:
-                levels = package.split(".")
-                above = levels[: len(levels) - node.level + 1]
-                base = ".".join([*above, base] if base else above)
-            for alias in node.names:
-                full = f"{base}.{alias.name}"
-                yield Import(name, full if full in modules else base, node.lineno)
+    tree = ast.parse(path.read_text(), str(path))
+    typing_only = set(_type_checking_lines(tree))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            for imported in _targets(node, package, modules):
+                yield Import(name, imported, node.lineno, node.lineno in typing_only)
+
+
+def _type_checking_lines(tree: ast.Module) -> Iterator[int]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
+            for statement in node.body:
+                yield from range(statement.lineno, (statement.end_lineno or 0) + 1)
+
+
+def _targets(
+    node: ast.Import | ast.ImportFrom, package: str, modules: dict[str, Path]
+) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+        return
+    base = node.module or ""
+    if node.level:
+        levels = package.split(".")
+        above = levels[: len(levels) - node.level + 1]
+        base = ".".join([*above, base] if base else above)
+    for alias in node.names:
+        full = f"{base}.{alias.name}"
+        yield full if full in modules else base
 
 
 def part_of(module: str) -> str | None:
@@ -174,7 +192,7 @@ def cycle(root: Path) -> list[str]:
     modules = module_names(root)
     edges: dict[str, set[str]] = {name: set() for name in modules}
     for edge in imports_of(root):
-        if edge.imported in modules and edge.imported != edge.importer:
+        if edge.imported in modules and edge.imported != edge.importer and not edge.for_types:
             edges[edge.importer].add(edge.imported)
     try:
         TopologicalSorter(edges).prepare()
@@ -236,6 +254,10 @@ BAD_TREES = {
         {"hopper/emit.py": "import cuda.core"},
         "tawa.hopper.emit:1 imports cuda.core: only ['runtime'] may import cuda",
     ),
+    "for types": (
+        {"base/a.py": "if TYPE_CHECKING:\n    from tawa.tile import ops", "tile/ops.py": ""},
+        "tawa.base.a:2 imports tawa.tile.ops: base may import []",
+    ),
     "unknown part": (
         {"extras/thing.py": "import tawa.base", "base/__init__.py": ""},
         "tawa.extras.thing:1 imports tawa.base: "
@@ -264,5 +286,7 @@ def test_catches_a_cycle(tmp_path: Path):
         "base/b.py": "def f():\n    import tawa.base.c",
         "base/c.py": "from .a import x",
         "base/d.py": "from .a import x",
+        "base/e.py": "from .f import x",
+        "base/f.py": "if typing.TYPE_CHECKING:\n    from .e import x",
     }
     assert set(cycle(write_tree(tmp_path, files))) == {"tawa.base.a", "tawa.base.b", "tawa.base.c"}
