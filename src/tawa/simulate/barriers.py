@@ -80,6 +80,13 @@ class Mbarrier:
                 found=self._roll([*self.present, who]),
                 hint="arrive once for each get: in one thread, on one path, after the last reader",
             )
+        if count > self.pending and not who.plain:
+            raise errors.OverwriteUnread(
+                f"{who.actor} announces a second fill of {self.label} before the first has landed",
+                expected="a wait for the slot's empty barrier before each fill",
+                found=self._roll([*self.present, who]),
+                hint="wait for the slot's empty barrier before filling it again",
+            )
         if count > self.pending:
             raise errors.WrongArrivalCount(
                 f"{who.actor} arrives at {self.label}, whose phase {self.phase} has no arrival left",
@@ -155,9 +162,19 @@ class NamedBarrier:
     arrived: int = 0
     generation: int = 0
     present: list[str] = field(default_factory=list[str])
+    alone: str | None = None
+    """Who used the barrier without others."""
 
     def arrive(self, actor: str, count: int, threads: int, clock: Array) -> int:
         """`count` of `threads` threads arrive; returns the generation to wait for."""
+        if count == threads and self.alone not in (None, actor):
+            raise errors.NamedBarrierMismatch(
+                f"{actor} and {self.alone} use {self.label} for themselves",
+                expected=f"a barrier of its own for each group of {threads} threads",
+                found="one number for both: warps of one group can complete the other's meeting",
+                hint="add the group's or the team's index to the barrier's number",
+            )
+        self.alone = actor if count == threads else self.alone
         if self.present and threads != self.threads:
             raise errors.NamedBarrierMismatch(
                 f"{actor} uses {self.label} with {threads} threads",

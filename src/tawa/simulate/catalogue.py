@@ -1,196 +1,210 @@
-"""Correct kernels of the hopper level, written by hand, and small edits that break them.
+"""Broken protocols: small edits of correct kernels, and the error that each of them is.
 
-`correct()` is a warp-specialised GEMM (C = A B^T, tiles of 128 x 128 x 64) with a producer, two
-cooperating consumer warp groups, a ring of D slots and P matrix instructions in flight, and an
-epilogue through shared memory. Each entry of `BROKEN` is one edit of its text and the name of the
-error that the simulator reports for it.
+    >>> from tawa.simulate.catalogue import broken, correct
+    >>> correct("cooperative").simulate()
+    >>> broken("proxy fence dropped").simulate()      # raises MissingProxyFence
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
 
 import numpy as np
-from xdsl.context import Context
-from xdsl.dialects.arith import Arith
-from xdsl.dialects.builtin import Builtin, ModuleOp
-from xdsl.dialects.func import Func
-from xdsl.dialects.scf import Scf
-from xdsl.ir import Dialect
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 
-from tawa.base.elementwise import EW
-from tawa.base.layout import accumulator
-from tawa.base.spans import SpanAttr
-from tawa.base.types import DescType, PtrType
-from tawa.hopper.ops import HOPPER
-from tawa.runtime.spec import KernelSpec, ScalarParam, TensorMapParam
-
-D = 3
-ROWS, COLUMNS, DEPTH = 128, 128, 64
+from tawa.base.numerics import Array
+from tawa.simulate.handwritten import KINDS, gemm_text, hopper_context
+from tawa.simulate.hopper import run
 
 
-def hopper_context() -> Context:
-    """A context that parses hopper modules."""
-    context = Context()
-    types = Dialect("tawa", [], [PtrType, DescType, SpanAttr])
-    for dialect in (Builtin, Func, Scf, Arith, EW, types, HOPPER):
-        context.load_dialect(dialect)
-    return context
+@dataclass(frozen=True)
+class Matrix:
+    """A row-major matrix as a descriptor argument."""
+
+    base: Array
+    block_shape: tuple[int, int]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Rows and columns."""
+        return self.base.shape
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """In elements."""
+        return tuple(s // self.base.itemsize for s in self.base.strides)
 
 
-_FRAGMENT = f'!hopper.frag<f32, "{accumulator((ROWS, COLUMNS), 8)}">'
-_ROUNDED = _FRAGMENT.replace("f32", "f16")
-_TILE = "!hopper.tile<128x64xf16, swizzle 128, panel_rows 128>"
-_HALF = "!hopper.tile<64x64xf16, swizzle 128, panel_rows 128>"
-_CHUNK = "!hopper.tile<64x64xf16, swizzle 128, panel_rows 64>"
-_RING, _STAGING = f"!hopper.ring<{D}, {_TILE}>", f"!hopper.ring<2, {_CHUNK}>"
-_BARRIERS = f"!hopper.mbarrier<{D}>"
+@dataclass(frozen=True)
+class Kernel:
+    """A kernel of the catalogue, with a launch of 256 x 128 x 320."""
 
-PROLOGUE = f"""
-  %a_ring = hopper.smem at 0 : {_RING}
-  %b_ring = hopper.smem at 49152 : {_RING}
-  %staging = hopper.smem at 98304 : {_STAGING}
-  %full = hopper.mbarrier at 114688 arrivals 1 : {_BARRIERS}
-  %empty = hopper.mbarrier at 114712 arrivals 2 : {_BARRIERS}
-  %zero = arith.constant 0 : i32
-  %one = arith.constant 1 : i32
-  %depth = arith.constant {D} : i32
-  %c64 = arith.constant 64 : i32
-  %c128 = arith.constant 128 : i32
-  "hopper.one_thread"() <{{scope = "cta"}}> ({{
-    hopper.mbarrier_init %full arrivals 1 : {_BARRIERS}
-    hopper.mbarrier_init %empty arrivals 2 : {_BARRIERS}
-    hopper.fence_barrier_init
-  }}) : () -> ()
-  hopper.cta_sync
-  %program = hopper.block_id 0
-  %tile_m = ew.map divsi(%program, %tiles_n) : (i32, i32) -> i32
-  %tile_n = ew.map remsi(%program, %tiles_n) : (i32, i32) -> i32
-  %m = ew.map muli(%tile_m, %c128) : (i32, i32) -> i32
-  %n = ew.map muli(%tile_n, %c128) : (i32, i32) -> i32
-"""
+    text: str
+    k: int = 320
 
-_SLOT = """
-      %slot = ew.map remsi(%k, %depth) : (i32, i32) -> i32
-      %use = ew.map divsi(%k, %depth) : (i32, i32) -> i32
-      %parity = ew.map andi(%use, %one) : (i32, i32) -> i32"""
+    def module(self) -> ModuleOp:
+        """The parsed module."""
+        module = Parser(hopper_context(), self.text).parse_module()
+        module.verify()
+        return module
 
-LOAD = f"""
-  "hopper.role"() <{{role = "load", first_warp = 8, warps = 4, teams = 1, single = "one thread",
-      registers = 40}}> ({{
-    scf.for %k = %zero to %tiles_k step %one : i32 {{{_SLOT}
-      %other = ew.map xori(%parity, %one) : (i32, i32) -> i32
-      hopper.mbarrier_wait %empty[%slot] parity %other : {_BARRIERS}
-      hopper.mbarrier_expect %full[%slot] bytes 32768 : {_BARRIERS}
-      %a = hopper.slot %a_ring[%slot] : {_RING} -> {_TILE}
-      %b = hopper.slot %b_ring[%slot] : {_RING} -> {_TILE}
-      %at = ew.map muli(%k, %c64) : (i32, i32) -> i32
-      hopper.tma_load %ta[%m, %at] into %a signal %full[%slot] : !hopper.tensormap, {_TILE}, {_BARRIERS}
-      hopper.tma_load %tb[%n, %at] into %b signal %full[%slot] : !hopper.tensormap, {_TILE}, {_BARRIERS}
-    }}
-  }}) : () -> ()
-"""
+    @cached_property
+    def launch(self) -> tuple[tuple[int, ...], list[Matrix]]:
+        """The grid and the arguments a, b, c."""
+        random = np.random.default_rng(7)
+        a = random.standard_normal((256, self.k)).astype(np.float16)
+        b = random.standard_normal((128, self.k)).astype(np.float16)
+        c = np.full((256, 128), np.nan, np.float16)
+        return (2,), [Matrix(a, (128, 64)), Matrix(b, (128, 64)), Matrix(c, (64, 64))]
+
+    def simulate(self, seed: int | None = None) -> float:
+        """Run it; returns the relative Frobenius error against float64."""
+        grid, arguments = self.launch
+        run(self.module(), grid, arguments, seed=seed)
+        a, b, c = (m.base.astype(np.float64) for m in arguments)
+        reference = a @ b.T
+        return float(np.linalg.norm(c - reference) / np.linalg.norm(reference))
 
 
-def _steps() -> str:
-    """The four matrix instructions of one k tile."""
-    lines: list[str] = []
-    for step in range(4):
-        source = "%acc" if step == 0 else f"%acc{step}"
-        lines.append(
-            f"      %acc{step + 1} = hopper.wgmma {source} from 0 + = %da + {2 * step} * %db + "
-            f"{2 * step} n 128 types f16, f16 : {_FRAGMENT}, !hopper.matrix_desc -> {_FRAGMENT}"
-        )
-    return "\n".join(lines)
+@dataclass(frozen=True)
+class Edit:
+    """Replace what the pattern `old` finds (its first match) by `new`, in one correct kernel."""
+
+    name: str
+    error: str
+    """Name of the class that the simulator reports."""
+    changes: tuple[tuple[str, str], ...]
+    kind: str = "cooperative"
+
+    def apply(self) -> str:
+        """The broken text."""
+        text = gemm_text(self.kind)
+        for old, new in self.changes:
+            text, count = re.subn(old, new, text, count=1, flags=re.DOTALL)
+            if not count:
+                raise ValueError(f"edit {self.name!r} finds nothing to change: {old}")
+        return text
 
 
-MATH = f"""
-  "hopper.role"() <{{role = "math", first_warp = 0, warps = 8, teams = 1, registers = 224}}> ({{
-    %group = hopper.group_index
-    %row = ew.map muli(%group, %c64) : (i32, i32) -> i32
-    %name = ew.map addi(%group, %one) : (i32, i32) -> i32
-    %nought = arith.constant 0.0 : f32
-    %start = hopper.fill %nought : f32 -> {_FRAGMENT}
-    %sum = scf.for %k = %zero to %tiles_k step %one iter_args(%acc = %start) -> ({_FRAGMENT}) : i32 {{{_SLOT}
-      hopper.mbarrier_wait %full[%slot] parity %parity : {_BARRIERS}
-      %a = hopper.slot %a_ring[%slot] : {_RING} -> {_TILE}
-      %b = hopper.slot %b_ring[%slot] : {_RING} -> {_TILE}
-      %half = hopper.subtile %a[%row, 0] : {_TILE} -> {_HALF}
-      %da = hopper.matrix_desc %half lbo 16 sbo 1024 : {_HALF}
-      %db = hopper.matrix_desc %b lbo 16 sbo 1024 : {_TILE}
-      hopper.wgmma_fence %acc : {_FRAGMENT}
-{_steps()}
-      hopper.wgmma_commit
-      %done = hopper.wgmma_wait 1, %acc4 : {_FRAGMENT} -> {_FRAGMENT}
-      %later = ew.map cmpi_sgt(%k, %zero) : (i32, i32) -> i1
-      scf.if %later {{
-        %before = ew.map subi(%k, %one) : (i32, i32) -> i32
-        %last = ew.map remsi(%before, %depth) : (i32, i32) -> i32
-        "hopper.one_thread"() <{{scope = "group"}}> ({{
-          hopper.mbarrier_arrive %empty[%last] : {_BARRIERS}
-        }}) : () -> ()
-      }}
-      scf.yield %done : {_FRAGMENT}
-    }}
-    %final = hopper.wgmma_wait 0, %sum : {_FRAGMENT} -> {_FRAGMENT}
-    %rounded = ew.map truncf(%final) : ({_FRAGMENT}) -> {_ROUNDED}
-    %stage = hopper.slot %staging[%group] : {_STAGING} -> {_CHUNK}
-    %own = ew.map addi(%m, %row) : (i32, i32) -> i32
-EPILOGUE
-    "hopper.one_thread"() <{{scope = "group"}}> ({{
-      hopper.bulk_wait_read 0
-    }}) : () -> ()
-  }}) : () -> ()
-"""
+def _one_thread(inside: str) -> str:
+    """The pattern of a `one_thread group` around `inside`; group 1 is the line itself."""
+    start = r'"hopper\.one_thread"\(\) <\{scope = "\w+"\}> \(\{\s*'
+    return rf"{start}({inside}[^\n]*)\n\s*\}}\) : \(\) -> \(\)"
 
 
-def _chunk(index: int) -> str:
-    """64 columns of the epilogue."""
-    return f"""
-    "hopper.one_thread"() <{{scope = "group"}}> ({{
-      hopper.bulk_wait_read 0
-    }}) : () -> ()
-    hopper.named_barrier_sync %name threads 128
-    hopper.stmatrix %rounded from {32 * index}, %stage : {_ROUNDED}, {_CHUNK}
-    hopper.fence_proxy_async
-    hopper.named_barrier_sync %name threads 128
-    %column{index} = arith.constant {64 * index} : i32
-    %at{index} = ew.map addi(%n, %column{index}) : (i32, i32) -> i32
-    "hopper.one_thread"() <{{scope = "group"}}> ({{
-      hopper.tma_store %tc[%own, %at{index}] from %stage : !hopper.tensormap, {_CHUNK}
-      hopper.bulk_commit
-    }}) : () -> ()"""
+_FREE = r"hopper\.bulk_wait_read 0\n.*?(hopper\.named_barrier_sync %name threads 128 \{free\})"
+_SECOND = r"(column0 = .*?)"
+_ARRIVE = r"hopper\.mbarrier_arrive %empty\[%last\]"
+
+EDITS = (
+    Edit("consumer waits for the other phase", "ReadBeforeFull",
+         ((r"(%full\[%slot\] parity) %parity", r"\1 %other"),)),
+    Edit("producer waits for the other phase", "Deadlock",
+         ((r"(%empty\[%slot\] parity) %other", r"\1 %parity"),)),
+    Edit("producer does not wait for empty", "OverwriteUnread",
+         ((r"hopper\.mbarrier_wait %empty[^\n]*", ""),)),
+    Edit("slot never returned", "Deadlock",
+         ((_one_thread(_ARRIVE), ""),)),
+    Edit("slot returned before its matrix instruction is done", "OverwriteWhileBorrowed",
+         ((r"cmpi_sgt\(%k, %zero\)", "cmpi_sge(%k, %zero)"),
+          (r"subi\(%k, %one\)", "subi(%k, %zero)"))),
+    Edit("one more matrix instruction in flight than the return allows", "OverwriteWhileBorrowed",
+         ((r"wgmma_wait 1, %acc4", "wgmma_wait 2, %acc4"),)),
+    Edit("consumer does not wait for full", "ReadBeforeFull",
+         ((r"hopper\.mbarrier_wait %full[^\n]*", ""),)),
+    Edit("half the bytes announced", "WrongByteCount",
+         ((r"bytes 32768", "bytes 16384"),)),
+    Edit("more bytes announced than copied", "WrongByteCount",
+         ((r"bytes 32768", "bytes 49152"),)),
+    Edit("one tile of the pair not loaded", "WrongByteCount",
+         ((r"hopper\.tma_load %tb[^\n]*", ""),)),
+    Edit("consumer returns the slot twice", "DoubleArrive",
+         ((rf"({_ARRIVE}[^\n]*)", r"\1\n\1"),)),
+    Edit("all threads return the slot", "WrongArrivalCount",
+         ((_one_thread(_ARRIVE), r"\1"),)),
+    Edit("empty barrier expects three consumers", "WrongArrivalCount",
+         ((r"(mbarrier_init %empty arrivals) 2", r"\1 3"),)),
+    Edit("empty barrier expects one consumer", "PhaseAliased",
+         ((r"(mbarrier_init %empty arrivals) 2", r"\1 1"),)),
+    Edit("returned slot index off by one", "Deadlock",
+         ((r"(%last = ew\.map remsi\()%before", r"\1%k"),)),
+    Edit("producer fills another slot than it announces", "OverwriteUnread",
+         ((r"%b = hopper\.slot %b_ring\[%slot\]", "%b = hopper.slot %b_ring[%zero]"),)),
+    Edit("consumer reads another slot than it waited for", "ReadBeforeFull",
+         ((r"(math.*?%a = hopper\.slot %a_ring)\[%slot\]", r"\1[%two]"),)),
+    Edit("proxy fence dropped", "MissingProxyFence",
+         ((r"hopper\.fence_proxy_async", ""),)),
+    Edit("staging reused without waiting for its store", "StoreStillReading",
+         ((_SECOND + _one_thread(r"hopper\.bulk_wait_read 0"), r"\1"),)),
+    Edit("other warps not told that the staging is free", "StoreStillReading",
+         ((_SECOND + r"hopper\.named_barrier_sync %name threads 128 \{free\}", r"\1"),)),
+    Edit("store issued before all warps have written", "ReadBeforeFull",
+         ((r"hopper\.named_barrier_sync %name threads 128 \{written\}", ""),)),
+    Edit("end without waiting for the store", "StoreStillReading",
+         ((_one_thread(r"hopper\.bulk_wait_read 0 \{end\}"), ""),)),
+    Edit("accumulator read with a group in flight", "AccumulatorInFlight",
+         ((r"wgmma_wait 0, %sum", "wgmma_wait 1, %sum"),)),
+    Edit("no wgmma fence", "MissingWgmmaFence",
+         ((r"hopper\.wgmma_fence of %acc [^\n]*", ""),)),
+    Edit("old accumulator used", "StaleFragment",
+         ((r"wgmma_wait 1, %acc4", "wgmma_wait 1, %acc3"),)),
+    Edit("staging overlaps the ring", "SharedMemoryOverlap",
+         ((r"smem at 98304", "smem at 97280"),)),
+    Edit("barriers outside the CTA's shared memory", "SharedMemoryOverlap",
+         ((r"(%turn = hopper\.mbarrier at) 114736", r"\1 114752"),)),
+    Edit("ring not aligned to its swizzle", "Misaligned",
+         ((r"smem at 49152", "smem at 49280"), (r"smem at 98304", "smem at 98432"))),
+    Edit("too many registers", "RegistersOverPool",
+         ((r"registers = 224", "registers = 240"),)),
+    Edit("named barrier with too few threads", "NamedBarrierMismatch",
+         ((r"threads 128 \{written\}", "threads 64 {written}"),)),
+    Edit("groups share a named barrier", "NamedBarrierMismatch",
+         ((r"(%name = ew\.map addi\()%who", r"\1%zero"),)),
+    Edit("all threads issue the store", "ManyIssuers",
+         ((_one_thread(r"hopper\.tma_store[^\n]*\n"), r"\1"),)),
+    Edit("no meeting after barrier initialisation", "BarrierNotInitialised",
+         ((r"hopper\.cta_sync", ""),)),
+    Edit("barrier initialisation not fenced", "BarrierNotInitialised",
+         ((r"hopper\.fence_barrier_init", ""),)),
+    Edit("slot index one too far", "OutOfBounds",
+         ((r"%stage = hopper\.slot %staging\[%who\]", "%stage = hopper.slot %staging[%name]"),)),
+    Edit("one load too many", "CopyAfterExit",
+         ((r"(%puts = ew\.map addi\(%tiles_k,) %zero", r"\1 %one"),)),
+    Edit("consumers not at a warp group's boundary", "NotAWarpGroup",
+         ((r"first_warp = 8, warps = 4", "first_warp = 10, warps = 2"),
+          (r"first_warp = 0", "first_warp = 2"))),
+    Edit("lost multicast peer", "WrongByteCount",
+         ((r"ctas %everyone", "ctas %one"),), "cluster"),
+    Edit("slot returned to one CTA of two", "Deadlock",
+         ((r"hopper\.mbarrier_arrive %empty\[%last\] cta %one[^\n]*", ""),), "cluster"),
+    Edit("no meeting before the cluster ends", "ClusterExit",
+         ((r"hopper\.cluster_sync \{end\}", ""),), "cluster"),
+    Edit("only the CTA meets after barrier initialisation", "BarrierNotInitialised",
+         ((r"hopper\.cluster_sync", "hopper.cta_sync"),), "cluster"),
+    Edit("turn passed twice", "PhaseAliased",
+         ((r"(hopper\.mbarrier_arrive %turn[^\n]*)", r"\1\n\1"),), "ping_pong"),
+    Edit("turn never passed", "Deadlock",
+         ((_one_thread(r"hopper\.mbarrier_arrive %turn"), ""),), "ping_pong"),
+    Edit("ping-pong without its order barrier", "ReadBeforeFull",
+         ((r"hopper\.mbarrier_wait %turn[^\n]*", ""),), "ping_pong"),
+    Edit("both teams start at the first slot", "Deadlock",
+         ((r"(%start_k = ew\.map muli\()%who", r"\1%zero"),), "ping_pong"),
+)  # fmt: skip
+"""Every entry."""
+
+BROKEN = {edit.name: edit for edit in EDITS}
 
 
-def _spec() -> KernelSpec:
-    def matrix(arg: int, rows: int) -> TensorMapParam:
-        return TensorMapParam(arg, "f16", (rows, 64), (rows, 64), swizzle=128)
-
-    return KernelSpec(
-        "gemm",
-        threads=384,
-        shared_bytes=114736,
-        parameters=(
-            matrix(0, 128),
-            matrix(1, 128),
-            matrix(2, 64),
-            ScalarParam(("cdiv", ("dim", 1, 0), COLUMNS), "i32"),
-            ScalarParam(("cdiv", ("dim", 0, 1), DEPTH), "i32"),
-        ),
-        arguments=("a", "b", "c"),
-    )
+def correct(kind: str = "cooperative") -> Kernel:
+    """A correct kernel, one of `handwritten.KINDS`."""
+    if kind not in KINDS:
+        raise ValueError(f"{kind!r} is none of {', '.join(KINDS)}")
+    return Kernel(gemm_text(kind))
 
 
-def gemm_text() -> str:
-    """The correct GEMM as text of the hopper level."""
-    spec = _spec().to_json().replace('"', '\\"')
-    body = PROLOGUE + LOAD + MATH.replace("EPILOGUE", _chunk(0) + _chunk(1))
-    parameters = ", ".join(f"%{t} : !hopper.tensormap" for t in ("ta", "tb", "tc"))
-    return f"""func.func @gemm({parameters}, %tiles_n : i32, %tiles_k : i32) attributes
-  {{hopper.threads = 384, hopper.shared_bytes = 114736, hopper.cluster = 1, tawa.spec = "{spec}"}} {{
-{body}
-  func.return
-}}
-"""
+def broken(name: str) -> Kernel:
+    """The kernel that the edit `name` breaks."""
+    return Kernel(BROKEN[name].apply())

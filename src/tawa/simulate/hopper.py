@@ -213,6 +213,7 @@ def _step(running: _Running, live: list[int], number: int) -> None:
     except errors.ProtocolError as error:
         if error.span is None:
             error.span = span_of(actor.op)
+        if not any(note.text.startswith("by ") for note in error.notes):
             error.with_note(f"by {actor.doing()}")
         raise
 
@@ -229,38 +230,40 @@ def _copy(task: Task) -> None:
 
 
 def _deadlock(machine: Machine, stuck: Sequence[_Running]) -> errors.ProtocolError:
-    """Why nobody can go on: a barrier that can't complete as it is set up, or a cycle."""
+    """Why nobody can go on: a barrier that can't complete as it is set up, or a cycle.
+
+    The barrier that is the fewest phases along is where it began.
+    """
     waits = [getattr(r.wait, "describe", lambda: "?")() for r in stuck]
-    states = [b.state() for cta in machine.ctas for b in cta.mbarriers.values() if b.waiters]
-    for cta in machine.ctas:
-        for b in cta.mbarriers.values():
-            if not b.waiters:
-                continue
-            if b.bytes and not b.pending:
-                return errors.WrongByteCount(
-                    f"phase {b.phase} of {b.label} waits for bytes that no copy brings",
-                    span=span_of(stuck[0].actor.op),
-                    expected=f"{b.announced} bytes, as announced",
-                    found=f"{b.landed} bytes landed, and nobody can go on",
-                    hint="announce the bytes that the copies of one phase move, no more",
-                    notes=waits,
-                )
-            here = {a.actor for a in b.present}
-            if b.pending and here and here == b.ever:
-                return errors.WrongArrivalCount(
-                    f"phase {b.phase} of {b.label} waits for arrivals that nobody makes",
-                    span=span_of(stuck[0].actor.op),
-                    expected=f"{b.arrivals} arrivals",
-                    found=f"{b.arrivals - b.pending}, by all who ever arrive there: "
-                    + ", ".join(sorted(here)),
-                    hint="initialise the mbarrier with the number of its participants",
-                    notes=waits,
-                )
+    waited = [b for cta in machine.ctas for b in cta.mbarriers.values() if b.waiters]
+    least = min((b.phase for b in waited), default=0)
+    span = span_of(stuck[0].actor.op)
+    for barrier in (b for b in waited if b.phase == least and b.bytes and not b.pending):
+        return errors.WrongByteCount(
+            f"phase {least} of {barrier.label} waits for bytes that no copy brings",
+            span=span,
+            expected=f"{barrier.announced} bytes, as announced",
+            found=f"{barrier.landed} bytes landed, and nobody can go on",
+            hint="announce the bytes that the copies of one phase move, no more",
+            notes=waits,
+        )
+    for barrier in (b for b in waited if b.phase == least and b.present):
+        here = {a.actor for a in barrier.present}
+        if here == barrier.ever:
+            return errors.WrongArrivalCount(
+                f"phase {least} of {barrier.label} waits for arrivals that nobody makes",
+                span=span,
+                expected=f"{barrier.arrivals} arrivals",
+                found=f"{barrier.arrivals - barrier.pending}, by all who ever arrive there: "
+                + ", ".join(sorted(here)),
+                hint="initialise the mbarrier with the number of its participants",
+                notes=waits,
+            )
     return errors.Deadlock(
         f"nobody can go on: {len(stuck)} actors wait",
-        span=span_of(stuck[0].actor.op),
+        span=span,
         expected="every wait to be met by an arrival",
-        found="\n".join(waits + states),
+        found="\n".join(waits + [b.state() for b in waited]),
         hint="follow who waits for whom: an arrive, a put or a return is missing, or comes too late",
     )
 

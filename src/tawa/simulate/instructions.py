@@ -386,7 +386,7 @@ class Instructions:
 
     def _meet(self, barrier: NamedBarrier, threads: int, wait: bool) -> Steps:
         text = self.doing()
-        generation = barrier.arrive(self.where(), self.active, threads, self.release())
+        generation = barrier.arrive(self.name, self.active, threads, self.release())
         if wait:
             waiting = NamedWait(
                 barrier, generation, lambda: f"{text} waits for others: {barrier.state()}"
@@ -394,10 +394,6 @@ class Instructions:
             if not waiting.ready():
                 yield waiting
             self.acquire(barrier.published)
-
-    def where(self) -> str:
-        """Who, and in which iteration."""
-        raise NotImplementedError
 
 
 def region(first: int, size: int) -> slice:
