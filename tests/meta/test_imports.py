@@ -59,6 +59,7 @@ BELONGS_TO: dict[str, str] = {
     "tile.arithmetic": "tile.ops",
     "tile.memory_ops": "tile.ops",
     "tile.value_ops": "tile.ops",
+    "tile.zero": "tile.ops",
 }
 
 # Who may import which package of others, wherever it matters. A part that is not named may not.
@@ -184,6 +185,8 @@ def _forbidden(edge: Import) -> str | None:
     allowed = PARTS[part]
     if target == part or "*" in allowed or target in allowed:
         return None
+    if target is not None and target.rpartition(".")[0] in allowed:
+        return None  # a whole folder is allowed
     return f"{part} may import {sorted(allowed)}"
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
+from enum import StrEnum
 from importlib import import_module
 from pathlib import Path
 
@@ -29,6 +31,8 @@ def command_line(arguments: Sequence[str]) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(options_of_all)
+    app.command("compile")(compile_)
+    app.command("run")(run)
     app.command("explain")(explain)
     app.command("doctor")(doctor)
     for name, text in LANGUAGES.items():
@@ -67,6 +71,65 @@ def options_of_all(
     ),
 ) -> None:
     """Compile sequential tile kernels to warp-specialised GPU code."""
+
+
+KERNEL = typer.Argument(help="The kernel: FILE.py:NAME.", show_default=False)
+
+
+class Emit(StrEnum):
+    """What `tawa compile --emit` can show."""
+
+    tile = "tile"
+    aref = "aref"
+    hopper = "hopper"
+    cuda = "cuda"
+    ptx = "ptx"
+    cubin = "cubin"
+    sass = "sass"
+
+
+def compile_(
+    kernel: str = KERNEL,
+    emit: Emit | None = typer.Option(None, help="Print this stage instead of a summary."),
+    output: Path | None = typer.Option(None, "-o", "--output", help="Write the stage there."),
+    explain: bool = typer.Option(False, "--explain", help="Print what each pass decided."),
+    arg: list[str] = typer.Option(
+        [], help="Type of an argument: NAME=desc:f16[128,64], NAME=ptr:f32, NAME=i32."
+    ),
+    const: list[str] = typer.Option([], help="Value of a constexpr parameter: NAME=VALUE."),
+    option: list[str] = typer.Option([], help="A launch option: NAME=VALUE."),
+    dump: Path | None = typer.Option(None, help="Write every stage into this folder."),
+    override: list[str] = typer.Option([], help="Replace a stage by a file: NAME.hopper."),
+    start: str | None = typer.Option(None, help="Start from a stage's file, not the source."),
+) -> None:
+    """Compile a kernel; needs no GPU.
+
+    Types, constants and options are those of the launch in the file's function `example_NAME()`,
+    changed by what is given here; a file without one needs `--arg` and `--const` for all.
+    """
+    from tawa.cli.compile import CompileCommand, stage_of, stage_table, write_output
+
+    command = CompileCommand(kernel, arg, const, option)
+    compiled = command.compile(start, override, dump)
+    if emit is not None:
+        write_output(stage_of(compiled, emit), output, terminal=sys.stdout.isatty())
+    elif not explain:
+        typer.echo("\n".join([compiled.name, *stage_table(compiled.stages, compiled.timings)]))
+    if explain:
+        typer.echo(compiled.explain, err=emit is not None)
+    if dump is not None:
+        typer.echo(f"stages written to {dump}", err=True)
+
+
+def run(kernel: str = KERNEL) -> None:
+    """Run a kernel's example: the file's function `example_NAME()`.
+
+    On NumPy arrays the kernel runs in the simulator, on arrays of a GPU it runs there. A mapping
+    that the example returns, of names to pairs (result, expected), is compared and shown.
+    """
+    from tawa.cli.run import run_example
+
+    raise typer.Exit(run_example(kernel))
 
 
 def explain(

@@ -112,6 +112,11 @@ class FoundKernel:
     outer: Any
     module: ModuleType
 
+    @property
+    def has_example(self) -> bool:
+        """Whether the file says how the kernel is launched."""
+        return hasattr(self.module, EXAMPLE_PREFIX + self.name)
+
     def example(self) -> Any:
         """Call the kernel's example; the result is the example's. Raises `NoExample`."""
         return self._example()()

@@ -1,0 +1,50 @@
+"""`tawa run`: a kernel's example, run and compared."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, cast
+
+import numpy as np
+
+from tawa.cli.kernel_file import find_kernel
+
+TOLERANCE = 1e-2
+"""Relative error (Frobenius norm) above which a result is called wrong."""
+
+
+def run_example(where: str) -> int:
+    """Run the example of the kernel `FILE.py:NAME`; the result is 1 if a comparison fails."""
+    found = find_kernel(where)
+    start = time.perf_counter()
+    result = found.example()
+    print(f"{found.name}: ran in {time.perf_counter() - start:.2f} s")
+    if not isinstance(result, Mapping):
+        return 0
+    wrong = False
+    for name, pair in cast("Mapping[str, Any]", result).items():
+        actual, expected = pair
+        error = relative_error(actual, expected)
+        right = error < TOLERANCE
+        wrong |= not right
+        print(f"  {name}: relative error {error:.1e}" + ("" if right else "  WRONG"))
+    return int(wrong)
+
+
+def relative_error(actual: Any, expected: Any) -> float:
+    """The Frobenius norm of the difference over that of `expected`; NaN counts as infinite."""
+    left, right = (np.asarray(_on_host(array), np.float64) for array in (actual, expected))
+    difference = float(np.linalg.norm(left - right))
+    scale = float(np.linalg.norm(right))
+    if not np.isfinite(difference):
+        return float("inf")
+    return difference / scale if scale else difference
+
+
+def _on_host(array: Any) -> Any:
+    """A copy in the host's memory of an array that may lie on a GPU (PyTorch, CuPy)."""
+    for method in ("cpu", "get"):
+        if hasattr(array, method):
+            return getattr(array, method)()
+    return array
