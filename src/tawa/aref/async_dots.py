@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, ModuleOp, i1
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i1
 from xdsl.ir import Block, Operation, OpResult, SSAValue
 
 from tawa.aref.ops import (
@@ -35,6 +35,7 @@ from tawa.base.remarks import Remarks
 from tawa.base.spans import copy_span, span_of
 from tawa.base.types import byte_size, element_of, shape_of
 from tawa.tile.ops import Dot, Reshape, Splat, Trans
+from tawa.tile.zero import is_zero
 
 
 def view_of(value: SSAValue, before: Operation) -> SSAValue | None:
@@ -63,14 +64,6 @@ def _only_units(op: Reshape) -> bool:
     return old == new
 
 
-def is_zero(value: SSAValue) -> bool:
-    """Whether a tile is a splat of the constant zero."""
-    owner = value.owner
-    scalar = owner.value.owner if isinstance(owner, Splat) else None
-    if not isinstance(scalar, arith.ConstantOp):
-        return False
-    constant = scalar.value
-    return isinstance(constant, IntegerAttr | FloatAttr) and constant.value.data == 0
 
 
 def from_products(value: SSAValue) -> bool:

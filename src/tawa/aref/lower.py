@@ -189,13 +189,21 @@ class LowerToHopper:
         total = kernel.memory.finish(span_of(kernel.source))
         names = [a.name_hint or f"arg{a.index}" for a in kernel.source.args]
         user = names[: kernel.user_arguments]
+        spec = {
+            "entry": kernel.source.sym_name.data,
+            "threads": threads,
+            "shared_bytes": total,
+            "parameters": kernel.parameters,
+            "arguments": user,
+            "cluster": [self.options.cluster, 1, 1],
+            "grid": "persistent" if kernel.persistent else "plain",
+            "ctas_per_sm": 1,
+        }
         new.attributes |= {
             "hopper.threads": number(threads),
             "hopper.shared_bytes": number(total),
             "hopper.cluster": number(self.options.cluster),
-            "tawa.grid": StringAttr("persistent" if kernel.persistent else "plain"),
-            "tawa.arguments": ArrayAttr([StringAttr(n) for n in user]),
-            "tawa.parameters": ArrayAttr([StringAttr(json.dumps(p)) for p in kernel.parameters]),
+            "tawa.spec": StringAttr(json.dumps(spec)),
         }
         parts = ", ".join(f"{name} {size}" for name, size in kernel.memory.parts)
         self.remarks.say(self.name, f"shared memory {total} bytes ({parts}), {threads} threads")

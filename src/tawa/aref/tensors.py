@@ -365,8 +365,11 @@ def lower_barrier(g: GroupLowering, op: Barrier) -> None:
 
 
 def copied(g: GroupLowering, value: SSAValue, old: SSAValue) -> SSAValue:
-    """Registers that may be changed in place: a copy if the old value has other uses."""
-    return value if old.has_one_use() else g.add(Copy(value))
+    """Registers that may be changed in place: a copy if anything else may use them."""
+    if isinstance(old.owner, aref.Unset):
+        return value
+    shared = g.layouts.lazy(old) or not old.has_one_use()
+    return g.add(Copy(value)) if shared else value
 
 
 def unsupported(g: GroupLowering, op: Operation) -> None:

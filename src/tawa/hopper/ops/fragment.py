@@ -213,7 +213,6 @@ class Undefined(HopperOp):
 
     name: ClassVar[str] = "hopper.undefined"
     value: SSAValue = result_def(FragType)
-    traits = traits_def(Pure())
     assembly_format = "attr-dict `:` type($value)"
 
     def __init__(self, type_: FragType):

@@ -1,0 +1,380 @@
+"""The pipeline: a kernel's stages by file extension, each of which can be dumped, replaced or started from.
+
+    Python source -> tile -> aref -> hopper -> cu -> cubin
+
+Compiling touches no device and reads nothing but its arguments; they are the cache key.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from xdsl.context import Context
+from xdsl.dialects import arith, builtin, func, scf
+from xdsl.dialects.builtin import ModuleOp, StringAttr
+from xdsl.parser import Parser
+from xdsl.transforms.common_subexpression_elimination import cse
+from xdsl.transforms.dead_code_elimination import dce
+from xdsl.utils.exceptions import ParseError, VerifyException
+
+from tawa.aref.async_dots import AsyncDots
+from tawa.aref.cursors import Cursors
+from tawa.aref.depths import Depths
+from tawa.aref.lower import LowerToHopper
+from tawa.aref.ops import AREF
+from tawa.aref.ping_pong import PingPong
+from tawa.aref.shared_memory import SharedMemoryExceeded
+from tawa.base.elementwise import EW
+from tawa.base.errors import TawaError
+from tawa.base.options import Options
+from tawa.base.remarks import Remarks
+from tawa.frontend import JITFunction, lower_to_tile, parse_argument
+from tawa.frontend.dependencies import dependency_text
+from tawa.hopper.emit import emit
+from tawa.hopper.ops import HOPPER
+from tawa.runtime.cache import content_key, default_cache
+from tawa.runtime.nvrtc import compile_cuda, version
+from tawa.runtime.sass import sass_text
+from tawa.runtime.spec import KernelSpec
+from tawa.tile.accumulate import FuseAccumulate
+from tawa.tile.descriptors import HoistDescriptors
+from tawa.tile.lower import Partition
+from tawa.tile.ops import TAWA_TYPES, TILE
+from tawa.tile.simplify import Simplify
+
+T = TypeVar("T")
+
+STAGES = ("tile", "aref", "hopper", "cu", "ptx", "cubin", "sass")
+"""File extensions of the stages, in order; `ptx` and `sass` are by-products."""
+
+MAIN_STAGES = ("tile", "aref", "hopper", "cu", "cubin")
+
+
+class StageNotReadable(TawaError):
+    """A stage that was to replace the compiler's own cannot be read."""
+
+    explanation = (
+        "A stage given with `start` or `override` must be in the text form that the compiler dumps: "
+        "MLIR for `.tile`, `.aref` and `.hopper`, CUDA C++ for `.cu`."
+    )
+
+
+class PassFailed(TawaError):
+    """A pass of the compiler made a module that does not verify."""
+
+    explanation = (
+        "This is a bug in the compiler. The message names the pass and draws the op; the modules before "
+        "and after the pass are written to the dump folder, if there is one. Please report it with them."
+    )
+
+
+class Pass(Protocol):
+    """IR in, IR out: changes the module, or returns a new one."""
+
+    @property
+    def name(self) -> str:
+        """The pass's name."""
+        ...
+
+    def apply(self, module: ModuleOp) -> ModuleOp | None:
+        """Run it."""
+        ...
+
+
+class Tidy:
+    """Drop what is computed twice or for nothing."""
+
+    name = "tidy"
+
+    def apply(self, module: ModuleOp) -> None:
+        """Common subexpressions, then dead ops."""
+        cse(module)
+        dce(module)
+
+
+def passes(stage: str, options: Options, remarks: Remarks, reserve: int) -> list[Pass]:
+    """The passes that lead to a stage from the one before."""
+    table: dict[str, Callable[[], list[Any]]] = {
+        "tile": lambda: [Simplify()],
+        "aref": lambda: [
+            HoistDescriptors(),
+            FuseAccumulate(),
+            Partition(options, remarks),
+            AsyncDots(options, remarks),
+            PingPong(remarks),
+            Cursors(),
+            # After the cursors: a ring's depth is part of its type, which nothing reads before.
+            Depths(options, remarks, reserve),
+            Tidy(),
+        ],
+        "hopper": lambda: [LowerToHopper(options, remarks), Tidy()],
+    }
+    return table[stage]()
+
+
+@cache
+def context() -> Context:
+    """The dialects of all levels."""
+    found = Context()
+    for dialect in (builtin.Builtin, arith.Arith, scf.Scf, func.Func, EW, TAWA_TYPES, TILE, AREF, HOPPER):
+        found.load_dialect(dialect)
+    return found
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A compiled kernel: its stages, how to launch it, and what the compiler had to say."""
+
+    name: str
+    stages: dict[str, str | bytes]
+    spec: KernelSpec
+    log: str
+    remarks: tuple[str, ...]
+    timings: dict[str, float] = field(default_factory=dict[str, float])
+    """Seconds of each stage; empty if it came from the cache."""
+
+    @property
+    def cubin(self) -> bytes:
+        """The machine code."""
+        found = self.stages["cubin"]
+        assert isinstance(found, bytes)
+        return found
+
+    @property
+    def explain(self) -> str:
+        """What each pass decided, and what the assembler reported."""
+        return "\n".join(self.remarks)
+
+    @cached_property
+    def sass(self) -> str:
+        """The disassembled machine code (needs the package nvidia-cuda-nvdisasm)."""
+        return sass_text(self.cubin)
+
+    def module(self, stage: str) -> ModuleOp:
+        """The IR module of the stage `tile`, `aref` or `hopper`."""
+        text = self.stages[stage]
+        assert isinstance(text, str)
+        return read_module(text, stage)
+
+    def write(self, folder: Path) -> list[Path]:
+        """Write every stage to `folder/name.stage`; returns the paths."""
+        folder.mkdir(parents=True, exist_ok=True)
+        written: list[Path] = []
+        for stage, content in self.stages.items():
+            path = folder / f"{self.name}.{stage}"
+            path.write_bytes(content.encode() if isinstance(content, str) else content)
+            written.append(path)
+        return written
+
+
+def read_module(text: str, stage: str) -> ModuleOp:
+    """Parse and verify the text of a stage. Raises StageNotReadable."""
+    try:
+        module = Parser(context(), text, f"<{stage}>").parse_module()
+        module.verify()
+    except (ParseError, VerifyException) as error:
+        raise StageNotReadable(f"the .{stage} stage cannot be read", found=str(error)) from error
+    return module
+
+
+@dataclass
+class Pipeline:
+    """One compilation under way."""
+
+    options: Options
+    dump: Path | None = None
+    override: Mapping[str, str] = field(default_factory=dict[str, str])
+    remarks: Remarks = field(default_factory=Remarks)
+    stages: dict[str, str | bytes] = field(default_factory=dict[str, "str | bytes"])
+    timings: dict[str, float] = field(default_factory=dict[str, float])
+
+    def run(self, name: str, start: str, module: ModuleOp | str) -> Compiled:
+        """Go on from a stage to machine code."""
+        index = MAIN_STAGES.index(start)
+        text = module if isinstance(module, str) else None
+        if isinstance(module, ModuleOp):
+            module = self._replaced(start, module)
+            for stage in MAIN_STAGES[index + 1 : 3]:
+                module = self._replaced(stage, self._lower(stage, module))
+            text = self._timed("cu", lambda: emit(module))
+        assert text is not None
+        text = self.override.get("cu", text)
+        self._keep("cu", text)
+        return self._finish(name, text, module)
+
+    def level(self, stage: str, module: ModuleOp) -> ModuleOp:
+        """Run the passes of one stage."""
+        return self._timed(stage, lambda: self._passes(stage, module, 0))
+
+    def _lower(self, stage: str, module: ModuleOp) -> ModuleOp:
+        if stage != "hopper":
+            return self.level(stage, module)
+        return self._timed(stage, lambda: self._hopper(module))
+
+    def _hopper(self, module: ModuleOp) -> ModuleOp:
+        """Lower to hopper; if the depth was free and does not fit, take fewer slots and try again."""
+        reserve = 0
+        for _ in range(8):
+            try:
+                return self._passes("hopper", module.clone(), 0)
+            except SharedMemoryExceeded as error:
+                if self.options.num_stages is not None:
+                    raise
+                reserve += error.excess
+                before = str(module)
+                Depths(self.options, self.remarks, reserve).apply(module)
+                if str(module) == before:
+                    raise
+                self._keep("aref", str(module))
+        return self._passes("hopper", module, 0)
+
+    def _passes(self, stage: str, module: ModuleOp, reserve: int) -> ModuleOp:
+        for step in passes(stage, self.options, self.remarks, reserve):
+            before = str(module) if self.dump else ""
+            module = step.apply(module) or module
+            try:
+                module.verify()
+            except (VerifyException, ValueError) as error:
+                self._failed(step.name, before, module)
+                raise PassFailed(f"pass {step.name} broke the module", found=str(error)) from error
+        return module
+
+    def _failed(self, name: str, before: str, module: ModuleOp) -> None:
+        if self.dump:
+            self.dump.mkdir(parents=True, exist_ok=True)
+            (self.dump / f"before-{name}.mlir").write_text(before)
+            (self.dump / f"after-{name}.mlir").write_text(str(module))
+
+    def _replaced(self, stage: str, module: ModuleOp) -> ModuleOp:
+        """The user's text of this stage instead, if there is one."""
+        if stage in self.override:
+            module = read_module(self.override[stage], stage)
+        self._keep(stage, str(module))
+        return module
+
+    def _keep(self, stage: str, content: str | bytes) -> None:
+        self.stages[stage] = content
+        if self.dump:
+            self.dump.mkdir(parents=True, exist_ok=True)
+            data = content.encode() if isinstance(content, str) else content
+            (self.dump / f"kernel.{stage}").write_bytes(data)
+
+    def _timed(self, stage: str, work: Callable[[], T]) -> T:
+        start = time.perf_counter()
+        result = work()
+        self.timings[stage] = self.timings.get(stage, 0.0) + time.perf_counter() - start
+        return result
+
+    def _finish(self, name: str, text: str, module: ModuleOp | str) -> Compiled:
+        built = self._timed("cubin", lambda: compile_cuda(text, self.options.target, name=f"{name}.cu"))
+        self._keep("ptx", built.ptx)
+        self._keep("cubin", built.cubin)
+        for usage in built.report.functions:
+            self.remarks.say("assembler", f"{usage.name}: {usage.registers} registers a thread at entry")
+        for finding in built.report.findings():
+            self.remarks.say("assembler", f"{finding.kind}: {finding.text}")
+        assert isinstance(module, ModuleOp)
+        return Compiled(
+            name, self.stages, spec_of(module), built.log, tuple(self.remarks.lines), self.timings
+        )
+
+
+def spec_of(module: ModuleOp) -> KernelSpec:
+    """The kernel spec that a hopper module carries."""
+    kernel = next(op for op in module.ops if isinstance(op, func.FuncOp))
+    spec = kernel.attributes["tawa.spec"]
+    assert isinstance(spec, StringAttr)
+    return KernelSpec.from_json(spec.data)
+
+
+def compile_kernel(
+    fn: JITFunction,
+    signature: Mapping[str, str],
+    constexprs: Mapping[str, object],
+    options: Options,
+    *,
+    start: tuple[str, str] | None = None,
+    override: Mapping[str, str] | None = None,
+    dump_dir: Path | None = None,
+) -> Compiled:
+    """Compile a kernel for argument types (by name, as `parse_argument` reads them).
+
+    `start` is a stage and its text to start from instead of the source; `override` replaces stages by
+    texts; `dump_dir` gets every stage as it is made. Without these, the disk cache is used.
+    """
+    plain = start is None and not override and dump_dir is None
+    key = _key(fn, signature, constexprs, options) if plain else None
+    if key is not None and (found := _cached(key, fn.__name__)) is not None:
+        return found
+    pipeline = Pipeline(options, dump_dir, dict(override or {}))
+    if start is not None and start[0] != "tile":
+        stage, text = start
+        module = read_module(text, stage)
+    else:
+        stage = "tile"
+        module = pipeline.level("tile", _tile(pipeline, fn, signature, constexprs, start))
+    compiled = pipeline.run(fn.__name__, stage, module)
+    if key is not None:
+        _store(key, compiled)
+    return compiled
+
+
+def _tile(
+    pipeline: Pipeline,
+    fn: JITFunction,
+    signature: Mapping[str, str],
+    constexprs: Mapping[str, object],
+    start: tuple[str, str] | None,
+) -> ModuleOp:
+    if start is not None:
+        return read_module(start[1], "tile")
+    types = [parse_argument(text) for text in signature.values()]
+    begin = time.perf_counter()
+    module = lower_to_tile(fn, types, constexprs)
+    pipeline.timings["tile"] = time.perf_counter() - begin
+    return module
+
+
+def _key(
+    fn: JITFunction, signature: Mapping[str, str], constants: Mapping[str, object], options: Options
+) -> str:
+    """What a compilation depends on: the kernel and all it refers to, types, constants, compilers."""
+    parts = [dependency_text(fn), repr(dict(signature)), repr(dict(constants)), repr(options)]
+    return content_key(*parts, version(), _own_version())
+
+
+@cache
+def _own_version() -> str:
+    """The content of the compiler's own source, so that a changed compiler misses the cache."""
+    root = Path(__file__).parent
+    folders = ("base", "language", "frontend", "tile", "aref", "hopper", "runtime")
+    files: Iterable[Path] = (p for f in folders for p in sorted((root / f).rglob("*.py")))
+    return content_key(*(p.read_bytes() for p in (*files, Path(__file__))))
+
+
+def _cached(key: str, name: str) -> Compiled | None:
+    entry = default_cache().get(key)
+    if entry is None:
+        return None
+    texts = {s: entry[s].decode() for s in ("tile", "aref", "hopper", "cu", "ptx") if s in entry}
+    extra: dict[str, Any] = json.loads(entry["json"])
+    stages: dict[str, str | bytes] = {**texts, "cubin": entry["cubin"]}
+    spec = KernelSpec.from_json(extra["spec"])
+    return Compiled(name, stages, spec, extra["log"], tuple(extra["remarks"]))
+
+
+def _store(key: str, compiled: Compiled) -> None:
+    extra = {"spec": compiled.spec.to_json(), "log": compiled.log, "remarks": compiled.remarks}
+    entry = {
+        stage: content.encode() if isinstance(content, str) else content
+        for stage, content in compiled.stages.items()
+    }
+    default_cache().put(key, {**entry, "json": json.dumps(extra).encode()})
+
+
