@@ -79,9 +79,7 @@ class Memory:
         index = (address + SPACING // 2) // SPACING - 1
         return self.buffers[index] if 0 <= index < len(self.buffers) else None
 
-    def _locate(
-        self, addresses: Array, element: Attribute, access: Access
-    ) -> tuple[Buffer, Array]:
+    def _locate(self, addresses: Array, element: Attribute, access: Access) -> tuple[Buffer, Array]:
         """The buffer that all addresses lie in, and their element indices in it."""
         size = byte_size(element)
         first = int(addresses.flat[0])

@@ -76,9 +76,7 @@ class Described:
     padding: str
 
 
-def run(
-    module: ModuleOp, grid: Grid, args: Sequence[Any], *, kernel: str | None = None
-) -> None:
+def run(module: ModuleOp, grid: Grid, args: Sequence[Any], *, kernel: str | None = None) -> None:
     """Run all program instances of the module's function (`kernel` names it if it has several).
 
     Raises `IllegalAccess`, `DeviceAssertion` or `WrongLaunch`.
@@ -379,4 +377,3 @@ ACTIONS: dict[type[Operation], Callable[[Program, Any], Any]] = {
     ops.Print: _print,
 }
 """What ops do that are not pure; pure ops (`ew.map` and the tile level's) have `evaluate`."""
-

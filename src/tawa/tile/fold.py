@@ -163,7 +163,9 @@ def _fold_reshape(op: Operation) -> SSAValue | None:
 def _fold_broadcast(op: Operation) -> SSAValue | None:
     inner = op.operands[0].owner
     if isinstance(inner, ops.Broadcast):
-        return insert_before(op, ops.Broadcast(inner.value, shape_of(op.results[0].type))).results[0]
+        return insert_before(op, ops.Broadcast(inner.value, shape_of(op.results[0].type))).results[
+            0
+        ]
     return _fold_shape(op)
 
 
@@ -205,5 +207,3 @@ def fold(op: Operation) -> SSAValue | None:
     """The value to use in place of the op's only result, or None."""
     rule = RULES.get(type(op))
     return rule(op) if rule is not None else None
-
-

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
-from xdsl.context import Context
 from xdsl.dialects import scf
 from xdsl.dialects.arith import ConstantOp
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
-from xdsl.passes import ModulePass
 from xdsl.traits import MemoryReadEffect, is_side_effect_free
 
 from tawa.base.spans import LOC
@@ -30,15 +28,14 @@ MAX_ROUNDS = 8
 
 
 @dataclass(frozen=True)
-class Simplify(ModulePass):
+class Simplify:
     """Fold constants, drop duplicates and dead ops, hoist scalars out of loops."""
 
-    name = "simplify"
+    name: ClassVar[str] = "simplify"
 
-    def apply(self, ctx: Context, op: ModuleOp) -> None:
+    def apply(self, module: ModuleOp) -> None:
         """Simplify in place."""
-        del ctx
-        simplify(op)
+        simplify(module)
 
 
 def simplify(module: ModuleOp) -> None:
@@ -143,7 +140,9 @@ def _is_dead(op: Operation) -> bool:
 def _does_nothing(op: Operation) -> bool:
     """Whether no op inside has an effect (reads don't count)."""
     for inner in op.walk():
-        reads_only = inner.has_trait(MemoryReadEffect) and isinstance(inner, ops.Load | ops.DescLoad)
+        reads_only = inner.has_trait(MemoryReadEffect) and isinstance(
+            inner, ops.Load | ops.DescLoad
+        )
         structured = isinstance(inner, scf.IfOp | scf.ForOp | scf.YieldOp)
         if not (reads_only or structured or is_pure(inner)):
             return False
@@ -249,7 +248,9 @@ def _rebuild(op: scf.ForOp, keep: list[int], terminator: Operation) -> None:
     kept_starts = [op.iter_args[i] for i in keep]
     yielded = [terminator.operands[i] for i in keep]
     fresh = Block(arg_types=[block.args[0].type, *(v.type for v in kept_starts)])
-    for new, old in zip(fresh.args, [block.args[0], *(block.args[i + 1] for i in keep)], strict=True):
+    for new, old in zip(
+        fresh.args, [block.args[0], *(block.args[i + 1] for i in keep)], strict=True
+    ):
         new.name_hint = old.name_hint
         old.replace_all_uses_with(new)
     dropped = [a for i, a in enumerate(block.args[1:]) if i not in keep]
