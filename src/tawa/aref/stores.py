@@ -15,8 +15,9 @@ from tawa.aref.channels import boxes
 from tawa.aref.group_lowering import GroupLowering
 from tawa.aref.matrix import is_accumulator
 from tawa.aref.shared_memory import swizzle_for, tile_for
-from tawa.aref.tensors import natural, team_sync
-from tawa.base.layout import accumulator
+from tawa.aref.tensors import fragment, natural, team_sync
+from tawa.base.elementwise import Map
+from tawa.base.layout import Layout, accumulator
 from tawa.base.types import byte_size, element_of, shape_of
 from tawa.hopper.ops.fragment import Relabel, Window
 from tawa.hopper.ops.memory import (
@@ -72,14 +73,12 @@ def lower_desc_store(g: GroupLowering, op: DescStore) -> None:
         columns = plain[1] // (g.groups if g.layouts.columns else 1)
         width = min(columns, 128 // byte_size(element))
         if width * byte_size(element) in (32, 64, 128):
-            _staged_by_group(g, op, value, (plain[0], columns, width))
+            _staged_by_group(g, op, (plain[0], columns, width))
             return
     _staged_by_team(g, op, value)
 
 
-def _staged_by_group(
-    g: GroupLowering, op: DescStore, value: SSAValue, sizes: tuple[int, int, int]
-) -> None:
+def _staged_by_group(g: GroupLowering, op: DescStore, sizes: tuple[int, int, int]) -> None:
     """Every warp group stages and stores its own rows, chunk by chunk."""
     rows, own_columns, width = sizes
     own_rows = rows if g.layouts.columns else rows // g.groups
@@ -106,7 +105,7 @@ def _staged_by_group(
         place = g.add(Slot(ring, slot))
         row = g.map("muli", group, g.constant(64)) if group is not None else g.constant(0)
         own = g.add(Subtile(place, row, 0, 64, width))
-        _write(g, value, chunk, (place, own))
+        _write(g, op.value, chunk, (place, own))
         g.do(FenceProxyAsync())
         g.do(NamedBarrierSync(barrier, GROUP_THREADS))
         where = [*at[:-2], _plus(g, at[-2], chunk.row), _plus(g, at[-1], chunk.column)]
@@ -129,19 +128,34 @@ def _pending(index: int, slots: int, total: int) -> int:
     return total - 1 - last + index
 
 
+def _window(
+    g: GroupLowering, value: SSAValue, chunk: Chunk, layout: Layout, whole: Layout
+) -> SSAValue:
+    """One chunk of an elementwise value, computed for that chunk alone.
+
+    So the epilogue's intermediate values take the registers of a chunk, not of the whole tile.
+    """
+    op = value.owner
+    if isinstance(op, Map) and not g.layouts.lazy(value) and value.has_one_use():
+        parts = [_window(g, v, chunk, layout, whole) for v in op.arguments]
+        return g.add(Map(op.function.data, parts, element_of(value.type)))
+    return g.add(Window(fragment(g, value, whole), chunk.register, layout))
+
+
 def _write(
     g: GroupLowering, value: SSAValue, chunk: Chunk, places: tuple[SSAValue, SSAValue]
 ) -> None:
     """Registers of one chunk to the staging buffer: stmatrix where it can, else plain stores."""
     place, own = places
-    tile, frag = place.type, value.type
-    assert isinstance(tile, TileType) and isinstance(frag, FragType)
+    tile = place.type
+    assert isinstance(tile, TileType)
     width = tile.columns.data
-    if byte_size(frag.element_type) == 2 and width % 16 == 0:
-        g.do(Stmatrix(value, chunk.register, own))
-        return
-    layout = accumulator((tile.rows.data, width), g.warps)
-    g.do(SharedStore(g.add(Window(value, chunk.register, layout)), place))
+    whole = g.layouts.of[value]
+    part = _window(g, value, chunk, accumulator((tile.rows.data, width), g.warps), whole)
+    if byte_size(element_of(value.type)) == 2 and width % 16 == 0:
+        g.do(Stmatrix(part, 0, own))
+    else:
+        g.do(SharedStore(part, place))
 
 
 def _plus(g: GroupLowering, value: SSAValue, offset: int) -> SSAValue:
