@@ -7,6 +7,7 @@ for the first time compiles.
 
 from __future__ import annotations
 
+import hashlib
 import sys
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -15,9 +16,11 @@ from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from functools import cached_property, partial
 from operator import itemgetter
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from tawa.base.errors import TawaError
+from tawa.base.knobs import DUMP_DIR
 from tawa.base.options import Options
 from tawa.frontend.function import JITFunction
 from tawa.runtime import launch
@@ -275,10 +278,22 @@ class Kernel(JITFunction):
             if compiled is None:
                 with progress(f"compiling {self.__name__}"):
                     compiled = compile_kernel(
-                        self, request.types, request.constants, request.options
+                        self,
+                        request.types,
+                        request.constants,
+                        request.options,
+                        dump_dir=self._dump_folder(request),
                     )
                 self._compiled[key] = compiled
         return compiled
+
+    def _dump_folder(self, request: Request) -> Path | None:
+        """Where the stages of this compilation are to be written, if anywhere."""
+        folder = DUMP_DIR.get()
+        if folder is None:
+            return None
+        digest = hashlib.sha256(repr(request).encode()).hexdigest()
+        return folder / f"{self.__name__}-{digest[:8]}"
 
     def _kind(self, parameter: BoundParameter, value: Any) -> Kind:
         kind, _ = classify(value)

@@ -88,7 +88,7 @@ DUMP_DIR = Knob[Path | None](
     "TAWA_DUMP_DIR",
     _optional_path,
     lambda: None,
-    "If set, every stage of every kernel that is compiled is written there",
+    "If set, every stage of every kernel that is compiled is written there, a folder a kernel",
     "a directory",
 )
 
