@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -25,6 +25,7 @@ from tawa.simulate.registers import Ref, Registers
 
 Meaning = Callable[..., Steps | None]
 """What a builtin op does: called with the actor and the op."""
+
 
 class HopperActor(Engines):
     """An actor as the ops see it (`tawa.hopper.ops.machine.Actor`)."""
@@ -80,7 +81,7 @@ class HopperActor(Engines):
                 f"`{name.name_hint or 'an accumulator'}` is read while a matrix instruction that "
                 "writes it is in flight",
                 expected="a `wgmma_wait` that leaves its group not pending",
-                found=f"group {registers.accumulating} uses it, {self.matrix_done} groups are done, "
+                found=f"group {registers.accumulating} uses it, {self.matrix_done} are done, "
                 f"{pending} are in flight",
                 hint="wait with fewer groups pending before the read",
             )
@@ -164,7 +165,7 @@ class HopperActor(Engines):
                 yield from self.block_ops(region.block)
 
     @contextmanager
-    def _narrowed(self) -> Iterator[None]:
+    def _narrowed(self) -> Generator[None]:
         """Only the actor's first thread runs."""
         before = self.rows, self.active, self.threads
         self.rows, self.active, self.threads = slice(0, 1), 1, 1

@@ -89,7 +89,7 @@ class Mbarrier:
             )
         if count > self.pending:
             raise errors.WrongArrivalCount(
-                f"{who.actor} arrives at {self.label}, whose phase {self.phase} has no arrival left",
+                f"{who.actor} arrives at {self.label}, whose phase {self.phase} has none left",
                 expected=f"at most {self.arrivals} arrivals a phase",
                 found=self._roll([*self.present, who]),
                 hint="initialise the mbarrier with the number of arrivals of one phase",
@@ -123,8 +123,8 @@ class Mbarrier:
         for waiter in self.waiters:
             if waiter.awaited < self.phase:
                 raise errors.PhaseAliased(
-                    f"phase {self.phase} of {self.label} completes while {waiter.actor} still waits "
-                    f"for phase {waiter.awaited}",
+                    f"phase {self.phase} of {self.label} completes while {waiter.actor} still "
+                    f"waits for phase {waiter.awaited}",
                     expected="nobody more than one phase ahead of a waiter: a parity tells only "
                     "two phases apart",
                     found=f"{waiter.describe()}; the phase completes through "

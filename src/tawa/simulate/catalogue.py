@@ -1,8 +1,8 @@
 """Broken protocols: small edits of correct kernels, and the error that each of them is.
 
-    >>> from tawa.simulate.catalogue import broken, correct
-    >>> correct("cooperative").simulate()
-    >>> broken("proxy fence dropped").simulate()      # raises MissingProxyFence
+>>> from tawa.simulate.catalogue import broken, correct
+>>> correct("cooperative").simulate()
+>>> broken("proxy fence dropped").simulate()      # raises MissingProxyFence
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Kernel:
         run(self.module(), grid, arguments, seed=seed)
         a, b, c = (m.base.astype(np.float64) for m in arguments)
         reference = a @ b.T
-        return float(np.linalg.norm(c - reference) / np.linalg.norm(reference))
+        return float(np.linalg.norm(c - reference) / max(np.linalg.norm(reference), 1e-30))
 
 
 @dataclass(frozen=True)

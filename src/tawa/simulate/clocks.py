@@ -78,7 +78,7 @@ class Shadow:
         """The first granule that somebody may still read, or whose last write is unordered."""
         reads = self.read[where] > clock[SEEN]
         if reads.any():
-            index, component = (int(i) for i in np.unravel_index(reads.argmax(), reads.shape))
+            index, component = divmod(int(reads.argmax()), reads.shape[1])
             granule = _granule(where, index)
             record = int(self.read_record[granule, component])
             return Conflict(granule, component, record, False, was_write=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -74,7 +75,7 @@ def _check_alignment(op: Operation, first: int, alignment: int) -> None:
 
 def _check_overlap(found: list[Allocation], shared_bytes: int) -> None:
     own = [a for a in found if ALIAS not in a.op.attributes]
-    for a, b in zip(own, own[1:], strict=False):
+    for a, b in itertools.pairwise(own):
         if b.first < a.last:
             raise errors.SharedMemoryOverlap(
                 f"`{a.label}` and `{b.label}` overlap in shared memory",

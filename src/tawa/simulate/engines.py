@@ -261,7 +261,6 @@ class Engines(Instructions):
             self.matrix_done += 1
         self.clock[:, [SEEN, FENCED], self.warps.matrix] = self.matrix_done
 
-
     def ended(self) -> None:
         """The actor's threads exit."""
         open_stores = [task for group, task in self.stores if group > self.stores_read]

@@ -33,7 +33,9 @@ def _flat_bytes(array: Array) -> tuple[int, Array]:
         raise ValueError("arrays with negative strides are not supported")
     size = array.itemsize * (array.size > 0)
     span = size + sum((n - 1) * s for n, s in zip(array.shape, array.strides, strict=True) if size)
-    view = np.lib.stride_tricks.as_strided(array, (span // max(1, array.itemsize),), (array.itemsize,))
+    view = np.lib.stride_tricks.as_strided(
+        array, (span // max(1, array.itemsize),), (array.itemsize,)
+    )
     return array.ctypes.data, view.view(np.uint8)
 
 
@@ -77,7 +79,7 @@ class GlobalMemory:
         if not len(at):
             return
         size = byte_size(element)
-        where = at[:, None] + np.arange(values.shape[1] * size)
+        where = at[:, None] + np.arange(int(values.shape[1]) * size)
         held = self.find(int(where.min()), int(where.max()) + 1)
         if not held.writable:
             raise OutsideMemory(f"{held.name}, which is read-only")

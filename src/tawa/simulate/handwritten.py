@@ -52,7 +52,8 @@ _MAP = "!hopper.tensormap"
 def _one_thread(scope: str, indent: int, *lines: str) -> str:
     space = " " * indent
     body = "\n".join(f"{space}  {line}" for line in lines)
-    return f'{space}"hopper.one_thread"() <{{scope = "{scope}"}}> ({{\n{body}\n{space}}}) : () -> ()'
+    head = f'{space}"hopper.one_thread"() <{{scope = "{scope}"}}>'
+    return f"{head} ({{\n{body}\n{space}}}) : () -> ()"
 
 
 def _slot(counter: str) -> str:
@@ -179,8 +180,8 @@ class _Gemm:
         types = f"{self.fragment}, !hopper.matrix_desc, !hopper.matrix_desc -> {self.fragment}"
         names = ["%acc", "%acc1", "%acc2", "%acc3", "%acc4"]
         return "\n".join(
-            f"      {names[i + 1]} = hopper.wgmma {names[i]} from 0 + = %da + {2 * i} * %db + {2 * i} "
-            f"n 128 types f16, f16 : {types}"
+            f"      {names[i + 1]} = hopper.wgmma {names[i]} from 0 + = %da + {2 * i} * %db + "
+            f"{2 * i} n 128 types f16, f16 : {types}"
             for i in range(4)
         )
 

@@ -11,6 +11,7 @@ import numpy as np
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 
+from tawa.base.numerics import Array
 from tawa.base.spans import span_of
 from tawa.base.target import SM90A, Target
 from tawa.hopper.ops.machine import Wait
@@ -45,9 +46,7 @@ def warp_spans(kernel: func.FuncOp, warps: int) -> list[Span]:
     for role in kernel.walk():
         if not isinstance(role, Role):
             continue
-        first, per, teams = (
-            p.value.data for p in (role.first_warp, role.warps, role.teams)
-        )
+        first, per, teams = (p.value.data for p in (role.first_warp, role.warps, role.teams))
         for team in range(teams):
             for group in range(0, per, 4):
                 name = role.role.data
@@ -264,7 +263,7 @@ def _deadlock(machine: Machine, stuck: Sequence[_Running]) -> errors.ProtocolErr
         span=span,
         expected="every wait to be met by an arrival",
         found="\n".join(waits + [b.state() for b in waited]),
-        hint="follow who waits for whom: an arrive, a put or a return is missing, or comes too late",
+        hint="follow who waits for whom: an arrive or a return is missing, or comes too late",
     )
 
 
@@ -285,7 +284,7 @@ def _check_exit(machine: Machine, actors: Sequence[HopperActor]) -> None:
         _check_copies(machine, cta, seen)
 
 
-def _check_copies(machine: Machine, cta: Cta, seen: np.ndarray) -> None:
+def _check_copies(machine: Machine, cta: Cta, seen: Array) -> None:
     """Every copy into the CTA has been waited for by somebody in it."""
     shadow = cta.shadow
     late = (shadow.writer >= 0) & (seen[shadow.writer] < shadow.written)
@@ -302,7 +301,9 @@ def _check_copies(machine: Machine, cta: Cta, seen: np.ndarray) -> None:
         )
 
 
-def cluster_blocks(grid: tuple[int, int, int], cluster: int) -> Iterator[list[tuple[int, int, int]]]:
+def cluster_blocks(
+    grid: tuple[int, int, int], cluster: int
+) -> Iterator[list[tuple[int, int, int]]]:
     """The CTAs of each cluster, in launch order."""
     for z in range(grid[2]):
         for y in range(grid[1]):

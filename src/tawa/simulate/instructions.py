@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -47,11 +47,12 @@ class Instructions:
         self.rank, self.block, self.grid = cta.rank, cta.block, machine.grid
         self.clock = np.zeros((warps.count, 2, len(machine.components.names)), np.int32)
         self.rows = slice(0, warps.count)
-        self.active = 32 * warps.count
-        self.writes = 0
-        self.fence_at = 0
-        self.matrix_committed = 0
-        self.matrix_done = 0
+        self.active: int = 32 * warps.count
+        """Threads that run."""
+        self.writes: int = 0
+        self.fence_at: int = 0
+        self.matrix_committed: int = 0
+        self.matrix_done: int = 0
 
     # --- messages, given by the subclass --------------------------------------------------------
 
@@ -116,6 +117,7 @@ class Instructions:
         return [(w, slice(32 * w, 32 * w + 32)) for w in range(self.warps.count)]
 
     def inside(self, at: Array, size: int) -> Array:
+        """The addresses, if elements of `size` bytes there lie in shared memory."""
         if at.size and (at.min() < 0 or at.max() + size > len(self.cta.shared) - 128):
             last = int(at.max()) + size
             self.fail(
@@ -185,7 +187,7 @@ class Instructions:
             self.fail(
                 errors.StoreStillReading,
                 f"{place} is written while a bulk store may still read it",
-                expected="`bulk_wait_read` in the thread that stored, then a barrier for the others",
+                expected="`bulk_wait_read` in the storing thread, then a barrier for the others",
                 found=f"stored by {before}",
                 hint="wait until the store has read its buffer before it is written again",
                 notes=note,
@@ -195,7 +197,7 @@ class Instructions:
             f"{place} is written while {component} may still read it",
             expected="the reader's return of the slot, after its last reader is done",
             found=f"borrowed by {before}",
-            hint="return the slot only after the wait that completes the last instruction reading it",
+            hint="return the slot after the wait that completes the last instruction reading it",
             notes=note,
         )
 
@@ -239,6 +241,7 @@ class Instructions:
             )
 
     def outside(self, outside: OutsideMemory, what: str) -> NoReturn:
+        """Report an access of global memory outside the arrays."""
         self.fail(
             errors.OutOfBounds,
             f"a {what} outside the launch's arrays",
@@ -301,6 +304,7 @@ class Instructions:
             found="no initialisation yet" if found is None else "an unordered initialisation",
             hint="initialise in one thread, fence, then `hopper.cta_sync` (`cluster_sync`)",
         )
+        return None
 
     def one_issuer(self, what: str) -> None:
         """Raise if more than one thread runs."""
@@ -400,10 +404,3 @@ def region(first: int, size: int) -> slice:
     """The granules of contiguous bytes."""
     return slice(first // GRANULE, -(-(first + size) // GRANULE))
 
-
-def word_bytes(values: Array) -> Array:
-    """Values' bytes, flat."""
-    return np.ascontiguousarray(values).view(np.uint8).reshape(-1)
-
-
-Coordinates = Sequence[int]

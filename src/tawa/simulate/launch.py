@@ -1,4 +1,4 @@
-"""From a hopper module and arguments to the values of its parameters, as the launcher makes them."""
+"""The values of a kernel's parameters, made from a launch's arguments as the launcher does."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr
 
 from tawa.base.errors import TawaError
-from tawa.base.numerics import value_dtype
+from tawa.base.numerics import Array, value_dtype
 from tawa.base.types import NAMES
 from tawa.runtime.spec import (
     GridParam,
@@ -89,7 +89,7 @@ def parameters(
     return [_value(p, arguments, addresses, grid) for p in spec.parameters]
 
 
-def _array_of(argument: Any) -> np.ndarray | None:
+def _array_of(argument: Any) -> Array | None:
     base = getattr(argument, "base", None) if hasattr(argument, "block_shape") else argument
     return base if isinstance(base, np.ndarray) else None
 
@@ -111,11 +111,8 @@ def _value(
             return _map(parameter, arguments, addresses[arg])
 
 
-def _scalar(value: Any, type_: str, arguments: Sequence[Any]) -> np.ndarray:
-    if type_[0] == "f":
-        number = arguments[value[1]]
-    else:
-        number = evaluate(value, arguments)
+def _scalar(value: Any, type_: str, arguments: Sequence[Any]) -> Array:
+    number = arguments[value[1]] if type_[0] == "f" else evaluate(value, arguments)
     name = "i" + type_[1:] if type_[0] == "u" else type_
     dtype = value_dtype(NAMES[name])
     return np.asarray(number).astype(dtype)

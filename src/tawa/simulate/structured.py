@@ -1,13 +1,13 @@
 """Builtin ops at the hopper level: constants, scalar functions, control flow.
 
 Control flow moves fragments as the emitted C++ does: a loop-carried fragment is an array of its
-own, set before the loop and, at the end of a turn, overwritten unless it already is the yielded one.
+own, set before the loop and overwritten at the end of a turn, unless it already is the yielded one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from xdsl.dialects import arith, func, scf
@@ -15,11 +15,11 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.ir import Block, Operation, SSAValue
 
 from tawa.base.elementwise import Map
-from tawa.base.numerics import round_to, value_dtype
+from tawa.base.numerics import Array, round_to, value_dtype
 from tawa.hopper.ops.machine import Steps
 from tawa.hopper.types import FragType
 from tawa.simulate.actor import HopperActor
-from tawa.simulate.registers import Ref, Registers
+from tawa.simulate.registers import Registers
 
 
 def _constant(m: HopperActor, op: arith.ConstantOp) -> None:
@@ -39,6 +39,13 @@ def _map(m: HopperActor, op: Map) -> None:
         m.bind(op.result, op.evaluate(*(np.asarray(m.value(v)) for v in op.arguments)))
 
 
+class _Move(NamedTuple):
+    """Registers that are about to be overwritten."""
+
+    registers: Registers
+    data: Array
+
+
 def _carry(m: HopperActor, names: Sequence[SSAValue], values: Sequence[SSAValue]) -> list[Any]:
     """Give block arguments values, fragments in registers of their own; returns those."""
     for name, value in zip(names, values, strict=True):
@@ -53,21 +60,15 @@ def _move(m: HopperActor, carried: list[Any], values: Sequence[SSAValue]) -> lis
     """What the carried variables hold after taking `values` at once."""
     new: list[Any] = []
     for now, value in zip(carried, values, strict=True):
-        if not isinstance(value.type, FragType):
-            new.append(m.value(value))
-        elif m.registers(value) is now.registers:
+        if not isinstance(value.type, FragType) or m.registers(value) is now.registers:
             new.append(m.value(value))
         else:
-            new.append((now.registers, m.fragment(value).copy()))
+            new.append(_Move(now.registers, m.fragment(value).copy()))
     return [_settle(m, value) for value in new]
 
 
 def _settle(m: HopperActor, value: Any) -> Any:
-    if isinstance(value, tuple) and not isinstance(value, Ref):
-        registers, data = value
-        assert isinstance(registers, Registers)
-        return m.assign(registers, data)
-    return value
+    return m.assign(value.registers, value.data) if isinstance(value, _Move) else value
 
 
 def _terminator(block: Block) -> Operation:

@@ -1,8 +1,8 @@
 """The tensor core: matrix descriptors decoded to addresses, and the product itself.
 
 The product is taken in float32 from exactly represented operands; the order of the hardware's
-additions is not specified (and its fp8 accumulation keeps fewer bits than float32), so results agree
-with hardware to the rounding of the accumulator, not bit by bit. f32 operands are cut to
+additions is not specified (and its fp8 accumulation keeps fewer bits than float32), so results
+agree with hardware to the rounding of the accumulator, not bit by bit. f32 operands are cut to
 tf32 (10 bits of mantissa), as the hardware does. i8 products are exact.
 """
 
@@ -33,8 +33,8 @@ class MatrixDescriptor:
     @staticmethod
     def decode(word: int) -> MatrixDescriptor:
         """The fields of a word; the matrix base offset is taken as 0."""
-        fields = ((word >> shift & 0x3FFF) << 4 for shift in (0, 16, 32))
-        return MatrixDescriptor(*fields, _SWIZZLES[word >> 62 & 3])
+        start, leading, stride = ((word >> shift & 0x3FFF) << 4 for shift in (0, 16, 32))
+        return MatrixDescriptor(start, leading, stride, _SWIZZLES[word >> 62 & 3])
 
     def addresses(self, rows: int, k: int, element: Attribute, transposed: bool) -> Array:
         """The address of element (row, k): `[rows, k]`. Rows are those of M or N."""
