@@ -430,12 +430,14 @@ def selector(
 def simulation(
     compiled: Compiled, select: Callable[[Sequence[Any]], tuple[Any, ...]] | None
 ) -> Launch:
-    """How to run a compiled kernel in the simulator."""
-    from tawa.simulate import run
+    """How to run a compiled kernel in the simulator: at the tile level, the program's meaning."""
+    from tawa.simulate.tile import run
+
+    module = compiled.module("tile")
 
     def start(grid: Any, values: Sequence[Any], stream: Any) -> None:
         sizes = launch.grid_sizes(grid)
-        run(compiled, "tile", sizes, values if select is None else select(values))
+        run(module, sizes, values if select is None else select(values))
 
     return start
 
