@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NoReturn
-
 from tawa.base.errors import TawaError
 from tawa.base.types import NAMES
 from tawa.frontend.builder import Builder
@@ -24,9 +22,9 @@ def fail(
     expected: str | None = None,
     found: str | None = None,
     hint: str | None = None,
-) -> NoReturn:
-    """Raise `error` at the source range that is being compiled."""
-    raise error(message, span=b.span, expected=expected, found=found, hint=hint)
+) -> TawaError:
+    """An error at the source range that is being compiled."""
+    return error(message, span=b.span, expected=expected, found=found, hint=hint)
 
 
 # --- making tensors -----------------------------------------------------------------------------
@@ -42,10 +40,10 @@ def to_tensor(b: Builder, value: Value) -> Tensor:
     if isinstance(value, Tensor):
         return value
     if not is_number(value):
-        fail(b, TypeMismatch, "a number or a tensor is needed here", found=describe(value))
+        raise fail(b, TypeMismatch, "a number or a tensor is needed here", found=describe(value))
     element = natural_type(value)
     if element is None:
-        fail(b, OutOfRange, f"{value} does not fit 64 bits", hint="use a smaller number")
+        raise fail(b, OutOfRange, f"{value} does not fit 64 bits", hint="use a smaller number")
     return scalar(b, value, element)
 
 
@@ -77,7 +75,7 @@ def broadcast_to(b: Builder, x: Tensor, shape: tuple[int, ...]) -> Tensor:
         s in (1, t) for s, t in zip(source.shape, shape, strict=True)
     )
     if not fits:
-        fail(b, ShapeMismatch, f"shape {list(x.shape)} can't be broadcast to {list(shape)}",
+        raise fail(b, ShapeMismatch, f"shape {list(x.shape)} can't be broadcast to {list(shape)}",
              expected=f"dimensions of size 1 or of {list(shape)}", found=x.describe())  # fmt: skip
     if source.shape == shape:
         return source
@@ -94,7 +92,7 @@ def common_shape(b: Builder, *operands: Tensor) -> tuple[int, ...]:
         if len(large) > 1:
             shown = " and ".join(str(list(x.shape)) for x in operands)
             numbers = " and ".join(map(str, sorted(large)))
-            fail(b, ShapeMismatch, f"shapes {shown} do not fit together",
+            raise fail(b, ShapeMismatch, f"shapes {shown} do not fit together",
                  expected="equal sizes, or 1, in each dimension",
                  found=f"{numbers} in dimension {axis}",
                  hint="add dimensions with `x[:, None]` or `x[None, :]`")  # fmt: skip
@@ -164,7 +162,7 @@ def _cast_pointer(b: Builder, x: Tensor, target: dtype | pointer_type) -> Tensor
     both = x.is_pointer and isinstance(target, pointer_type)
     integer = target if isinstance(target, dtype) else x.dtype
     if not both and integer.primitive_bitwidth != 64:
-        fail(b, TypeMismatch, "a pointer converts to and from 64-bit integers only",
+        raise fail(b, TypeMismatch, "a pointer converts to and from 64-bit integers only",
              found=f"{x.describe()} to {target}")  # fmt: skip
     return bitcast(b, x, target)
 
@@ -174,8 +172,9 @@ def bitcast(b: Builder, x: Tensor, target: dtype | pointer_type) -> Tensor:
     if x.dtype == target:
         return x
     if x.dtype.primitive_bitwidth != target.primitive_bitwidth or target.is_int1():
-        fail(b, TypeMismatch, f"a bitcast from {x.dtype} to {target} changes the width",
-             expected=f"a type of {x.dtype.primitive_bitwidth} bits", found=str(target))  # fmt: skip
+        width = x.dtype.primitive_bitwidth
+        raise fail(b, TypeMismatch, f"a bitcast from {x.dtype} to {target} changes the width",
+                   expected=f"a type of {width} bits", found=str(target))  # fmt: skip
     if ir_element(x.dtype) == ir_element(target):
         return Tensor(x.ssa, target, x.shape)
     ssa = b.map("bitcast", x.ssa, result=ir_type(target, x.shape))
@@ -193,15 +192,15 @@ def operand_type(b: Builder, x: Value) -> dtype | pointer_type:
         natural = natural_type(x)
         if natural is not None:
             return natural
-        fail(b, OutOfRange, f"{x} does not fit 64 bits")
-    fail(b, TypeMismatch, "a number or a tensor is needed here", found=describe(x))
+        raise fail(b, OutOfRange, f"{x} does not fit 64 bits")
+    raise fail(b, TypeMismatch, "a number or a tensor is needed here", found=describe(x))
 
 
 def numeric_type(b: Builder, x: Value, symbol: str) -> dtype:
     """The element type of an operand that must not be a pointer."""
     element = operand_type(b, x)
     if isinstance(element, pointer_type):
-        fail(b, TypeMismatch, f"`{symbol}` is not defined for pointers", found=describe(x))
+        raise fail(b, TypeMismatch, f"`{symbol}` is not defined for pointers", found=describe(x))
     return element
 
 
@@ -212,7 +211,7 @@ def convert_operand(b: Builder, x: Value, target: dtype) -> Tensor:
     if target.is_int() and not isinstance(x, bool):
         low, high = target.integer_range()
         if not low <= x <= high:
-            fail(b, OutOfRange, f"the number {x} does not fit {target}",
+            raise fail(b, OutOfRange, f"the number {x} does not fit {target}",
                  expected=f"{low} to {high}", hint="convert the other operand first")  # fmt: skip
     return scalar(b, x, target)
 
@@ -226,7 +225,7 @@ def promote(
     target = computation_type(a_type, x_weak, b_type, y_weak, division=division)
     mixed = a_type.signed != b_type.signed and not (x_weak or y_weak)
     if division and target.is_int() and mixed:
-        fail(b, TypeMismatch, f"`{symbol}` of a signed and an unsigned integer",
+        raise fail(b, TypeMismatch, f"`{symbol}` of a signed and an unsigned integer",
              expected="operands of one signedness", found=f"{a_type} and {b_type}",
              hint="convert one of them, as in `x.to(tl.int32)`")  # fmt: skip
     left, right = broadcast(b, convert_operand(b, x, target), convert_operand(b, y, target))
@@ -241,7 +240,7 @@ def add_pointer(b: Builder, pointer: Tensor, offset: Value, symbol: str) -> Tens
     """A pointer moved by elements; unsigned offsets are zero-extended."""
     amount = to_tensor(b, offset)
     if not isinstance(amount.dtype, dtype) or not amount.dtype.is_int():
-        fail(b, TypeMismatch, f"`{symbol}` of a pointer and {amount.dtype}",
+        raise fail(b, TypeMismatch, f"`{symbol}` of a pointer and {amount.dtype}",
              expected="an integer offset", found=amount.describe())  # fmt: skip
     if amount.dtype.is_int_unsigned() and amount.dtype.primitive_bitwidth < 64:
         amount = cast(b, amount, int64)
@@ -256,7 +255,9 @@ def add(b: Builder, x: Value, y: Value) -> Tensor:
     x_pointer = isinstance(x, Tensor) and x.is_pointer
     y_pointer = isinstance(y, Tensor) and y.is_pointer
     if x_pointer and y_pointer:
-        fail(b, TypeMismatch, "two pointers can't be added", hint="add an integer offset to one")
+        raise fail(
+            b, TypeMismatch, "two pointers can't be added", hint="add an integer offset to one"
+        )
     if isinstance(x, Tensor) and x_pointer:
         return add_pointer(b, x, y, "+")
     if isinstance(y, Tensor) and y_pointer:
@@ -268,7 +269,7 @@ def subtract(b: Builder, x: Value, y: Value) -> Tensor:
     """`x - y`, also of a pointer and an integer."""
     if isinstance(x, Tensor) and x.is_pointer:
         if isinstance(y, Tensor) and y.is_pointer:
-            fail(b, TypeMismatch, "two pointers can't be subtracted",
+            raise fail(b, TypeMismatch, "two pointers can't be subtracted",
                  hint="convert both to `tl.int64` first")  # fmt: skip
         return add_pointer(b, x, negate(b, to_tensor(b, y)), "-")
     return arithmetic(b, "-", x, y)
@@ -303,7 +304,7 @@ def floor_divide(b: Builder, x: Value, y: Value) -> Tensor:
     """`x // y` of integers, rounded towards zero."""
     for operand in (x, y):
         if numeric_type(b, operand, "//").is_floating():
-            fail(b, TypeMismatch, "`//` is defined for integers only", found=describe(operand),
+            raise fail(b, TypeMismatch, "`//` is defined for integers only", found=describe(operand),
                  hint="use `tl.floor(x / y)`")  # fmt: skip
     left, right = promote(b, x, y, "//", division=True)
     assert isinstance(left.dtype, dtype)
@@ -338,7 +339,7 @@ def bitwise(b: Builder, symbol: str, x: Value, y: Value) -> Tensor:
     kinds = [numeric_type(b, operand, symbol) for operand in (x, y)]
     for kind, operand in zip(kinds, (x, y), strict=True):
         if kind.is_floating():
-            fail(b, TypeMismatch, f"`{symbol}` is defined for integers and bools only",
+            raise fail(b, TypeMismatch, f"`{symbol}` is defined for integers and bools only",
                  found=describe(operand), hint="compare first, as in `x > 0`")  # fmt: skip
     left, right = promote(b, x, y, symbol)
     assert isinstance(left.dtype, dtype)
@@ -349,7 +350,7 @@ def shift(b: Builder, symbol: str, x: Value, y: Value) -> Tensor:
     """`<<`, or `>>` which keeps the sign of signed integers."""
     kinds = [numeric_type(b, operand, symbol) for operand in (x, y)]
     if any(kind.is_floating() for kind in kinds):
-        fail(b, TypeMismatch, f"`{symbol}` is defined for integers only",
+        raise fail(b, TypeMismatch, f"`{symbol}` is defined for integers only",
              found=f"{describe(x)} and {describe(y)}")  # fmt: skip
     left, right = promote(b, x, y, symbol)
     left, right = _at_least_bytes(b, left, right)
@@ -396,7 +397,9 @@ def invert(b: Builder, x: Tensor) -> Tensor:
     """`~x`: all bits flipped; of a bool, its negation."""
     element = numeric_type(b, x, "~")
     if element.is_floating():
-        fail(b, TypeMismatch, "`~` is defined for integers and bools only", found=x.describe())
+        raise fail(
+            b, TypeMismatch, "`~` is defined for integers and bools only", found=x.describe()
+        )
     ones = fill(b, x.shape, scalar(b, 1 if element.is_int1() else -1, element))
     return mapped(b, "xori", element, x, ones)
 
@@ -407,7 +410,7 @@ def condition(b: Builder, x: Value, symbol: str) -> Tensor:
         return x
     if isinstance(x, bool):
         return scalar(b, x, int1)
-    fail(b, TypeMismatch, f"`{symbol}` needs bools", expected="int1", found=describe(x),
+    raise fail(b, TypeMismatch, f"`{symbol}` needs bools", expected="int1", found=describe(x),
          hint="compare first, as in `x != 0`")  # fmt: skip
 
 
@@ -425,7 +428,7 @@ def where(b: Builder, chosen: Value, x: Value, y: Value) -> Tensor:
     if any(isinstance(v, Tensor) and v.is_pointer for v in (x, y)):
         left, right = to_tensor(b, x), to_tensor(b, y)
         if left.dtype != right.dtype:
-            fail(b, TypeMismatch, "`where` selects between pointers of one type",
+            raise fail(b, TypeMismatch, "`where` selects between pointers of one type",
                  found=f"{left.describe()} and {right.describe()}")  # fmt: skip
     else:
         left, right = promote(b, x, y, "where")
@@ -451,7 +454,7 @@ def propagation(b: Builder, mode: Value) -> str:
     """`none` or `all` of a `PropagateNan`, ours or Triton's."""
     name = str(getattr(mode, "name", mode)).lower()
     if name not in ("none", "all"):
-        fail(b, BadArgument, "`propagate_nan` is `PropagateNan.NONE` or `PropagateNan.ALL`",
+        raise fail(b, BadArgument, "`propagate_nan` is `PropagateNan.NONE` or `PropagateNan.ALL`",
              found=repr(mode))  # fmt: skip
     return name
 
@@ -474,7 +477,7 @@ def integer_operand(b: Builder, x: Value, what: str) -> Tensor:
     """A scalar integer for an index, a size or a bound."""
     value = to_tensor(b, x)
     if value.shape or not value.dtype.is_int():
-        fail(b, TypeMismatch, f"{what} must be a scalar integer", found=value.describe())
+        raise fail(b, TypeMismatch, f"{what} must be a scalar integer", found=value.describe())
     return value
 
 
@@ -495,8 +498,8 @@ def constant_int(b: Builder, value: Value, what: str) -> int:
     if isinstance(value, int):
         return int(value)
     if isinstance(value, Tensor):
-        fail(b, NotConstant, f"{what} must be known when the kernel is compiled",
+        raise fail(b, NotConstant, f"{what} must be known when the kernel is compiled",
              expected="a compile-time integer", found=f"a run-time {value.describe()}",
              hint="make it a `tl.constexpr` parameter, or assign it as "
              "`NAME: tl.constexpr = ...`")  # fmt: skip
-    fail(b, BadArgument, f"{what} must be an integer", found=describe(value))
+    raise fail(b, BadArgument, f"{what} must be an integer", found=describe(value))

@@ -1,4 +1,4 @@
-"""Appends ops to the block that is being filled, with the span of the source that asked for them."""
+"""Appends ops to the block that is being filled, with the span of their source."""
 
 from __future__ import annotations
 

@@ -55,16 +55,16 @@ class FunctionCompiler(Statements):
             return self._call_python(function, args, keywords)
         if function is dtypes.constexpr and len(args) == 1:
             return args[0]
-        return self._not_callable(function)
+        raise self._not_callable(function)
 
-    def _not_callable(self, function: Value) -> Value:
+    def _not_callable(self, function: Value) -> TawaError:
         name = getattr(function, "__name__", None) or describe(function)
         if inspect.isfunction(function):
-            fail(self.b, NotCallable, f"`{name}` is a plain Python function",
+            return fail(self.b, NotCallable, f"`{name}` is a plain Python function",
                  expected="a function decorated with `@tawa.jit`",
                  hint="decorate it; or with `tl.constexpr_function` if it only computes "
                  "compile-time values")  # fmt: skip
-        fail(self.b, NotCallable, f"`{name}` can't be called in a kernel",
+        return fail(self.b, NotCallable, f"`{name}` can't be called in a kernel",
              expected="a function of `tawa.language`, a jitted function, or one of "
              + ", ".join(sorted(PYTHON_NAMES)))  # fmt: skip
 
@@ -77,8 +77,8 @@ class FunctionCompiler(Statements):
         try:
             bound = function.signature.bind(*args, **keywords)
         except TypeError as error:
-            fail(self.b, WrongArguments, f"call of `{function.name}`: {error}",
-                 expected=_shown_signature(function))  # fmt: skip
+            raise fail(self.b, WrongArguments, f"call of `{function.name}`: {error}",
+                 expected=_shown_signature(function)) from error  # fmt: skip
         bound.apply_defaults()
         return dict(bound.arguments)
 
@@ -87,7 +87,7 @@ class FunctionCompiler(Statements):
     ) -> Value:
         lowering = LOWERINGS.get(function)
         if lowering is None:
-            fail(self.b, NotSupported, f"`tl.{function.name}` is not supported here")
+            raise fail(self.b, NotSupported, f"`tl.{function.name}` is not supported here")
         return lowering(self, **self.bind(function, args, keywords))
 
     def _call_method(
@@ -113,12 +113,12 @@ class FunctionCompiler(Statements):
         if any(is_runtime(v) for v in (*args, *keywords.values())):
             if getattr(function, "__name__", "") == "cdiv":
                 return self.call(language.cdiv, args, keywords)
-            fail(self.b, NotCallable, f"`{function.__name__}` takes compile-time values only",
+            raise fail(self.b, NotCallable, f"`{function.__name__}` takes compile-time values only",
                  found=", ".join(describe(v) for v in args))  # fmt: skip
         try:
             return dtypes.unwrap(function(*args, **keywords))
         except (TypeError, ValueError, ArithmeticError) as error:
-            fail(self.b, WrongArguments, f"call of `{function.__name__}`: {error}")
+            raise fail(self.b, WrongArguments, f"call of `{function.__name__}`: {error}") from error
 
     # --- inlining -------------------------------------------------------------------------------
 
@@ -127,7 +127,7 @@ class FunctionCompiler(Statements):
     ) -> Value:
         """Compile a function's body in place of its call."""
         if function.fn in self.stack or len(self.stack) >= MAX_DEPTH:
-            fail(self.b, Recursion, f"`{function.__name__}` calls itself",
+            raise fail(self.b, Recursion, f"`{function.__name__}` calls itself",
                  hint="use a loop")  # fmt: skip
         keywords = {
             k: v for k, v in keywords.items()
@@ -136,8 +136,8 @@ class FunctionCompiler(Statements):
         try:
             bound = function.signature.bind(*args, **keywords)
         except TypeError as error:
-            fail(self.b, WrongArguments, f"call of `{function.__name__}`: {error}",
-                 expected=f"{function.__name__}{function.signature}")  # fmt: skip
+            raise fail(self.b, WrongArguments, f"call of `{function.__name__}`: {error}",
+                 expected=f"{function.__name__}{function.signature}") from error  # fmt: skip
         bound.apply_defaults()
         callee = FunctionCompiler(self.b, function, Scope())
         callee.stack = (*self.stack, function.fn)
@@ -158,16 +158,16 @@ class FunctionCompiler(Statements):
         return self.decay(value) if decays else value
 
     def bind_parameter(self, name: str, value: Value, *, constant: bool) -> None:
-        """Give a parameter its value; `tl.constexpr` ones must be known at compile time."""
-        if constant and is_runtime(value) and isinstance(value, Tensor):
-            fail(self.b, WrongArguments,
-                 f"parameter `{name}` of `{self.function.__name__}` is a `tl.constexpr`",
-                 expected="a compile-time value", found=f"a run-time {describe(value)}")  # fmt: skip
+        """Give a parameter its value.
+
+        As in Triton, run-time values may be passed to helpers' `tl.constexpr` parameters.
+        """
         value = dtypes.unwrap(value)
         if foreign.is_foreign(value):
             value = self.ours(foreign.translate(value))
         span = self.span_of(self.source.tree)
-        self.scope.set(name, value, span, constant=constant or is_number(value))
+        fixed = (constant and not is_runtime(value)) or is_number(value)
+        self.scope.set(name, value, span, constant=fixed)
 
     # --- Python's own functions -----------------------------------------------------------------
 
@@ -183,7 +183,7 @@ class FunctionCompiler(Statements):
         try:
             return function(*args, **keywords)
         except (TypeError, ValueError, AttributeError, ArithmeticError) as error:
-            fail(self.b, WrongArguments, f"call of `{function.__name__}`: {error}")
+            raise fail(self.b, WrongArguments, f"call of `{function.__name__}`: {error}") from error
 
     def _convert_run_time(self, function: Any, args: list[Value]) -> Value:
         """`int(x)`, `float(x)`, `bool(x)`, `abs(x)`, `len(x)` of a run-time value."""
@@ -195,7 +195,7 @@ class FunctionCompiler(Statements):
             return value.shape[0]
         if function in targets and isinstance(value, Tensor):
             return arithmetic.cast(self.b, value, targets[function])
-        fail(self.b, WrongArguments, f"`{function.__name__}` of a run-time value",
+        raise fail(self.b, WrongArguments, f"`{function.__name__}` of a run-time value",
              found=describe(value))  # fmt: skip
 
     def _fold_extreme(self, function: Any, args: list[Value]) -> Value:

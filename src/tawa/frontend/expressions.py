@@ -106,7 +106,7 @@ class Expressions:
         method = getattr(self, f"eval_{type(node).__name__}", None)
         with self.b.at(self.span_of(node)):
             if method is None:
-                fail(self.b, UnsupportedSyntax, f"`{type(node).__name__}` is not supported here",
+                raise fail(self.b, UnsupportedSyntax, f"`{type(node).__name__}` is not supported here",
                      expected=EXPRESSIONS)  # fmt: skip
             return method(node)
 
@@ -115,7 +115,7 @@ class Expressions:
     def eval_Constant(self, node: ast.Constant) -> Value:
         """A literal."""
         if isinstance(node.value, complex | bytes) or node.value is ...:
-            fail(self.b, UnsupportedSyntax, f"the literal `{node.value!r}` is not supported")
+            raise fail(self.b, UnsupportedSyntax, f"the literal `{node.value!r}` is not supported")
         return node.value
 
     def eval_Name(self, node: ast.Name) -> Value:
@@ -131,10 +131,10 @@ class Expressions:
         if node.id in PYTHON_NAMES:
             return getattr(python, node.id)
         if hasattr(python, node.id):
-            fail(self.b, UndefinedName, f"Python's `{node.id}` is not available in kernels",
+            raise fail(self.b, UndefinedName, f"Python's `{node.id}` is not available in kernels",
                  expected=f"one of {', '.join(sorted(PYTHON_NAMES))}")  # fmt: skip
         known = sorted(n for n in self.scope.bindings if self.scope.is_defined(n))
-        fail(self.b, UndefinedName, f"`{node.id}` is not defined",
+        raise fail(self.b, UndefinedName, f"`{node.id}` is not defined",
              expected=f"a variable or parameter ({', '.join(known)}) or a global")  # fmt: skip
 
     def usable_global(self, name: str, value: Any) -> Value:
@@ -148,7 +148,7 @@ class Expressions:
         ):
             return self.ours(foreign.translate(value))
         if isinstance(value, bool | int | float | str):
-            fail(self.b, UnusableGlobal, f"the global `{name}` is a plain {type(value).__name__}",
+            raise fail(self.b, UnusableGlobal, f"the global `{name}` is a plain {type(value).__name__}",
                  expected="a `tl.constexpr` object",
                  hint=f"declare it as `{name} = tl.constexpr({value!r})`")  # fmt: skip
         return value
@@ -165,7 +165,7 @@ class Expressions:
         """The translation of something of Triton's, which must exist."""
         if isinstance(value, foreign.Missing):
             names = sorted(n for n in vars(language) if not n.startswith("_"))
-            fail(self.b, UnknownAttribute, f"`triton.language` name `{value.name}` is unknown here",
+            raise fail(self.b, UnknownAttribute, f"`triton.language` name `{value.name}` is unknown here",
                  expected=_close(value.name, names))  # fmt: skip
         return value
 
@@ -203,7 +203,7 @@ class Expressions:
             return self.fold(symbol, x, y)
         if symbol not in DYNAMIC:
             hint = {"**": "multiply, or use `tl.exp2(y * tl.log2(x))`", "@": "use `tl.dot`"}
-            fail(self.b, UnsupportedSyntax, f"`{symbol}` of run-time values is not supported",
+            raise fail(self.b, UnsupportedSyntax, f"`{symbol}` of run-time values is not supported",
                  hint=hint.get(symbol))  # fmt: skip
         return DYNAMIC[symbol](self.b, x, y)
 
@@ -212,16 +212,20 @@ class Expressions:
         try:
             return STATIC[symbol](x, y)
         except (TypeError, ArithmeticError, ValueError, KeyError) as error:
-            fail(self.b, BadArgument, f"`{describe(x)} {symbol} {describe(y)}`: {error}")
+            raise fail(
+                self.b, BadArgument, f"`{describe(x)} {symbol} {describe(y)}`: {error}"
+            ) from error
 
     def eval_Compare(self, node: ast.Compare) -> Value:
         """One comparison."""
         if len(node.ops) != 1:
-            fail(self.b, UnsupportedSyntax, "chained comparisons are not supported",
+            raise fail(self.b, UnsupportedSyntax, "chained comparisons are not supported",
                  hint="write `(a < b) & (b < c)`")  # fmt: skip
         symbol = SYMBOLS.get(type(node.ops[0]))
         if symbol is None:
-            fail(self.b, UnsupportedSyntax, "`in` is not supported", expected="== != < <= > >= is")
+            raise fail(
+                self.b, UnsupportedSyntax, "`in` is not supported", expected="== != < <= > >= is"
+            )
         x, y = self.eval(node.left), self.eval(node.comparators[0])
         if symbol in ("is", "is not"):
             same = x is y or (not is_runtime(x) and not is_runtime(y) and x == y)
@@ -266,7 +270,7 @@ class Expressions:
         try:
             return functions[type(op)](value)
         except TypeError as error:
-            fail(self.b, BadArgument, str(error))
+            raise fail(self.b, BadArgument, str(error)) from error
 
     def eval_IfExp(self, node: ast.IfExp) -> Value:
         """`a if c else b`: one side is compiled, or a run-time choice of equal types."""
@@ -280,7 +284,7 @@ class Expressions:
                 sides.append((block, arithmetic.to_tensor(self.b, self.eval(branch))))
         (then_block, then_value), (else_block, else_value) = sides
         if not same_type(then_value, else_value):
-            fail(self.b, TypeMismatch, "the two sides of `a if c else b` have different types",
+            raise fail(self.b, TypeMismatch, "the two sides of `a if c else b` have different types",
                  found=f"{then_value.describe()} and {else_value.describe()}",
                  hint="convert one of them, or use `tl.where`")  # fmt: skip
         for block, value in sides:
@@ -291,7 +295,9 @@ class Expressions:
     def truth(self, test: Value, what: str, hint: str) -> Tensor:
         """A run-time condition as a scalar int1."""
         if not isinstance(test, Tensor) or test.shape:
-            fail(self.b, TypeMismatch, f"{what} must be a scalar", found=describe(test), hint=hint)
+            raise fail(
+                self.b, TypeMismatch, f"{what} must be a scalar", found=describe(test), hint=hint
+            )
         return arithmetic.cast(self.b, test, dtypes.int1)
 
     # --- subscripts, attributes, calls ----------------------------------------------------------
@@ -303,13 +309,13 @@ class Expressions:
         if isinstance(value, Tensor):
             return self._insert_dimensions(value, items)
         if not isinstance(value, tuple | str):
-            fail(self.b, TypeMismatch, "only tensors and tuples have subscripts",
+            raise fail(self.b, TypeMismatch, "only tensors and tuples have subscripts",
                  found=describe(value))  # fmt: skip
         index = self._static_index(node.slice)
         try:
             return value[index]
         except (IndexError, TypeError) as error:
-            fail(self.b, BadArgument, f"{error}", found=f"index {index!r}")
+            raise fail(self.b, BadArgument, f"{error}", found=f"index {index!r}") from error
 
     def _static_index(self, node: ast.expr) -> Any:
         if isinstance(node, ast.Slice):
@@ -318,21 +324,19 @@ class Expressions:
         return arithmetic.constant_int(self.b, self.eval(node), "an index into a tuple")
 
     def _insert_dimensions(self, value: Tensor, items: list[ast.expr]) -> Tensor:
-        axis = 0
         result = value
-        for item in items:
+        for axis, item in enumerate(items):
             whole = isinstance(item, ast.Slice) and not (item.lower or item.upper or item.step)
             new = isinstance(item, ast.Constant) and item.value is None
             if new:
                 result = arithmetic.expand_dims(self.b, result, axis)
             elif not whole:
-                fail(self.b, UnsupportedSyntax, "tensors are indexed by `None` and `:` only",
+                raise fail(self.b, UnsupportedSyntax, "tensors are indexed by `None` and `:` only",
                      expected="as in `x[:, None]`",
                      hint="load the elements that you need, or reduce")  # fmt: skip
-            axis += 1
         kept = sum(isinstance(item, ast.Slice) for item in items)
         if kept > len(value.shape):
-            fail(self.b, ShapeMismatch, f"{kept} dimensions are indexed",
+            raise fail(self.b, ShapeMismatch, f"{kept} dimensions are indexed",
                  found=value.describe())  # fmt: skip
         return result
 
@@ -351,7 +355,7 @@ class Expressions:
         if name in ("to", "cast") and is_number(value):
             return BoundMethod(arithmetic.to_tensor(self.b, value), name)
         if name.startswith("_") or not hasattr(value, name):
-            fail(self.b, UnknownAttribute, f"{describe(value)} has no attribute `{name}`")
+            raise fail(self.b, UnknownAttribute, f"{describe(value)} has no attribute `{name}`")
         found = getattr(value, name)
         return found.value if isinstance(found, dtypes.constexpr) else found
 
@@ -360,7 +364,7 @@ class Expressions:
             return self.ours(foreign.attribute(module, name))
         if not hasattr(module, name):
             names = [n for n in dir(module) if not n.startswith("_")]
-            fail(self.b, UnknownAttribute, f"module `{module.__name__}` has no `{name}`",
+            raise fail(self.b, UnknownAttribute, f"module `{module.__name__}` has no `{name}`",
                  expected=_close(name, names))  # fmt: skip
         found = getattr(module, name)
         if module.__name__.startswith("tawa.language"):
@@ -383,7 +387,7 @@ class Expressions:
             return getattr(value, simple[name])
         known = methods_of(value)
         if name not in known:
-            fail(self.b, UnknownAttribute, f"a {describe(value)} has no attribute `{name}`",
+            raise fail(self.b, UnknownAttribute, f"a {describe(value)} has no attribute `{name}`",
                  expected=_close(name, [*known, "dtype", "shape", "T"]))  # fmt: skip
         return BoundMethod(value, name)
 
@@ -399,7 +403,7 @@ class Expressions:
         keywords: dict[str, Value] = {}
         for keyword in node.keywords:
             if keyword.arg is None:
-                fail(self.b, UnsupportedSyntax, "`**` in a call is not supported")
+                raise fail(self.b, UnsupportedSyntax, "`**` in a call is not supported")
             keywords[keyword.arg] = self.eval(keyword.value)
         return self.call(function, args, keywords)
 

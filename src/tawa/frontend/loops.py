@@ -1,4 +1,4 @@
-"""What a `for` statement iterates over: run-time ranges with the wishes of `tl.range`, or counters."""
+"""What a `for` statement iterates over: a run-time range, or counters to unroll over."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import BoolAttr, IntegerAttr, UnitAttr
 from xdsl.ir import Attribute
 
 from tawa import language
+from tawa.base.errors import TawaError
 from tawa.base.types import NAMES
 from tawa.frontend import arithmetic
 from tawa.frontend.arithmetic import fail
@@ -55,7 +56,7 @@ def loop_of(compiler: Statements, node: ast.expr) -> ForLoop | Sequence[int]:
         value = compiler.eval(node)
         if isinstance(value, tuple) and not is_runtime(value):
             return value
-        _not_a_range(b, describe(value))
+        raise _not_a_range(b, describe(value))
     function = compiler.eval(node.func)
     args = [compiler.eval(item) for item in node.args]
     keywords = {k.arg: compiler.eval(k.value) for k in node.keywords if k.arg}
@@ -63,7 +64,7 @@ def loop_of(compiler: Statements, node: ast.expr) -> ForLoop | Sequence[int]:
         if function is python.range:
             function = language.range
         if function not in (language.range, language.static_range):
-            _not_a_range(b, ast.unparse(node.func))
+            raise _not_a_range(b, ast.unparse(node.func))
         arguments = compiler.bind(function, args, keywords)
         lower, upper, step = _bounds(arguments)
         if function is language.static_range:
@@ -76,9 +77,10 @@ def loop_of(compiler: Statements, node: ast.expr) -> ForLoop | Sequence[int]:
         return _run_time_loop(b, lower, upper, step, arguments)
 
 
-def _not_a_range(b: Builder, found: str) -> None:
-    fail(b, UnsupportedSyntax, "a `for` loop iterates over a range",
-         expected="`range(...)`, `tl.range(...)` or `tl.static_range(...)`", found=found)  # fmt: skip
+def _not_a_range(b: Builder, found: str) -> TawaError:
+    expected = "`range(...)`, `tl.range(...)` or `tl.static_range(...)`"
+    message = "a `for` loop iterates over a range"
+    return fail(b, UnsupportedSyntax, message, expected=expected, found=found)
 
 
 def _bounds(arguments: dict[str, Value]) -> tuple[Value, Value, Value]:
@@ -95,7 +97,7 @@ def _run_time_loop(
     if mirrored:
         lower, upper, step = upper, lower, -step
     if step == 0 and not is_runtime(step):
-        fail(b, BadArgument, "the step of a range must not be 0")
+        raise fail(b, BadArgument, "the step of a range must not be 0")
     bounds = [arithmetic.integer_operand(b, v, "a bound of a range") for v in (lower, upper, step)]
     element = arithmetic.common_integer(b, *bounds)
     start, end, stride = (arithmetic.cast(b, v, element) for v in bounds)

@@ -24,7 +24,7 @@ def floating_argument(f: FunctionCompiler, value: Value, name: str) -> Tensor:
     if not element.is_floating() or (
         element.primitive_bitwidth < 32 and name.removeprefix("tl.") not in _HALF_ALLOWED
     ):
-        fail(f.b, TypeMismatch, f"`{name}` is defined for float32 and float64",
+        raise fail(f.b, TypeMismatch, f"`{name}` is defined for float32 and float64",
              found=x.describe(), hint="convert with `.to(tl.float32)`")  # fmt: skip
     return x
 
@@ -94,7 +94,7 @@ def clamp(f: FunctionCompiler, x: Value, min: Value, max: Value, propagate_nan: 
     """`tl.clamp`."""
     value = tensor_argument(f, x, "tl.clamp")
     if not value.dtype.is_floating():
-        fail(f.b, TypeMismatch, "`tl.clamp` is defined for floats only", found=value.describe(),
+        raise fail(f.b, TypeMismatch, "`tl.clamp` is defined for floats only", found=value.describe(),
              hint="use `tl.minimum` and `tl.maximum`")  # fmt: skip
     low = arithmetic.extreme(f.b, "max", value, min, propagate_nan)
     return arithmetic.extreme(f.b, "min", low, max, propagate_nan)
@@ -112,7 +112,7 @@ def fdiv(f: FunctionCompiler, x: Value, y: Value, ieee_rounding: Value) -> Tenso
     left, right = promote(f.b, x, y, "tl.fdiv")
     assert isinstance(left.dtype, dtype)
     if not left.dtype.is_floating():
-        fail(f.b, TypeMismatch, "`tl.fdiv` divides floats", found=left.describe())
+        raise fail(f.b, TypeMismatch, "`tl.fdiv` divides floats", found=left.describe())
     return mapped(f.b, "divf_rn" if ieee_rounding else "divf", left.dtype, left, right)
 
 
@@ -121,7 +121,7 @@ def div_rn(f: FunctionCompiler, x: Value, y: Value) -> Tensor:
     """`tl.div_rn`."""
     left, right = promote(f.b, x, y, "tl.div_rn")
     if left.dtype != float32:
-        fail(f.b, TypeMismatch, "`tl.div_rn` is defined for float32", found=left.describe())
+        raise fail(f.b, TypeMismatch, "`tl.div_rn` is defined for float32", found=left.describe())
     return mapped(f.b, "divf_rn", float32, left, right)
 
 
@@ -144,7 +144,7 @@ def umulhi(f: FunctionCompiler, x: Value, y: Value) -> Tensor:
     left, right = promote(f.b, x, y, "tl.umulhi")
     assert isinstance(left.dtype, dtype)
     if not left.dtype.is_int() or left.dtype.primitive_bitwidth < 32:
-        fail(f.b, TypeMismatch, "`tl.umulhi` is defined for 32-bit and 64-bit integers",
+        raise fail(f.b, TypeMismatch, "`tl.umulhi` is defined for 32-bit and 64-bit integers",
              found=left.describe())  # fmt: skip
     return mapped(f.b, "mulhui", left.dtype, left, right)
 
@@ -231,7 +231,7 @@ def dot(
     else:
         total = tensor_argument(f, acc, "tl.dot")
     if total.shape != shape or total.dtype != result:
-        fail(f.b, ShapeMismatch, "the accumulator of `tl.dot` does not fit",
+        raise fail(f.b, ShapeMismatch, "the accumulator of `tl.dot` does not fit",
              expected=f"{result}{list(shape)}", found=total.describe())  # fmt: skip
     precision = _precision(f, input_precision, allow_tf32)
     of_f32 = left.dtype == float32
@@ -242,11 +242,11 @@ def dot(
 def _check_dot_shapes(f: FunctionCompiler, left: Tensor, right: Tensor) -> None:
     ranks = (len(left.shape), len(right.shape))
     if ranks not in ((2, 2), (3, 3)):
-        fail(f.b, ShapeMismatch, "`tl.dot` multiplies matrices, or batches of them",
+        raise fail(f.b, ShapeMismatch, "`tl.dot` multiplies matrices, or batches of them",
              expected="two or three dimensions",
              found=f"{left.describe()} and {right.describe()}")  # fmt: skip
     if left.shape[-1] != right.shape[-2] or left.shape[:-2] != right.shape[:-2]:
-        fail(f.b, ShapeMismatch, f"`tl.dot` of {list(left.shape)} and {list(right.shape)}",
+        raise fail(f.b, ShapeMismatch, f"`tl.dot` of {list(left.shape)} and {list(right.shape)}",
              expected=f"{left.shape[-1]} rows in the second operand",
              found=f"{right.shape[-2]} rows",
              hint="transpose an operand with `.T`" if left.shape[-1] == right.shape[-1]
@@ -256,30 +256,30 @@ def _check_dot_shapes(f: FunctionCompiler, left: Tensor, right: Tensor) -> None:
 def _dot_type(f: FunctionCompiler, left: Tensor, right: Tensor, acc: Value, out: dtype) -> dtype:
     a, b = numeric_type(f.b, left, "tl.dot"), numeric_type(f.b, right, "tl.dot")
     if a != b and not (a.is_fp8() and b.is_fp8()):
-        fail(f.b, TypeMismatch, "the operands of `tl.dot` have different types",
+        raise fail(f.b, TypeMismatch, "the operands of `tl.dot` have different types",
              expected="one type, or two fp8 types", found=f"{a} and {b}",
              hint=f"convert one, as in `.to({a!r})`")  # fmt: skip
     if a.is_int():
         if a.name != "int8":
-            fail(f.b, TypeMismatch, f"`tl.dot` of {a}", expected="int8 or a float type")
+            raise fail(f.b, TypeMismatch, f"`tl.dot` of {a}", expected="int8 or a float type")
         return int32
     if a == float64:
         return float64
     if isinstance(acc, Tensor) and isinstance(acc.dtype, dtype):
         out = acc.dtype
     if out.name not in ("fp16", "fp32"):
-        fail(f.b, TypeMismatch, f"`tl.dot` can't give {out}", expected="float32 or float16",
+        raise fail(f.b, TypeMismatch, f"`tl.dot` can't give {out}", expected="float32 or float16",
              hint="convert the result with `.to(...)`")  # fmt: skip
     return out
 
 
 def _precision(f: FunctionCompiler, precision: Value, allow_tf32: Value) -> str:
     if precision is not None and allow_tf32 is not None:
-        fail(f.b, BadArgument, "give `input_precision` or `allow_tf32`, not both")
+        raise fail(f.b, BadArgument, "give `input_precision` or `allow_tf32`, not both")
     if allow_tf32 is not None:
         return "tf32" if allow_tf32 else "ieee"
     name = "tf32" if precision is None else str(precision).lower()
     if name not in ops.PRECISIONS:
-        fail(f.b, BadArgument, f"`input_precision` is one of {', '.join(ops.PRECISIONS)}",
+        raise fail(f.b, BadArgument, f"`input_precision` is one of {', '.join(ops.PRECISIONS)}",
              found=repr(precision))  # fmt: skip
     return name

@@ -21,7 +21,7 @@ def _hint(f: FunctionCompiler, value: Value, names: Sequence[str], what: str) ->
         return None
     name = str(value).lstrip(".")
     if name not in names:
-        fail(f.b, BadArgument, f"`{what}` is one of {', '.join(names)}", found=repr(value))
+        raise fail(f.b, BadArgument, f"`{what}` is one of {', '.join(names)}", found=repr(value))
     return name
 
 
@@ -32,7 +32,7 @@ def pointer_argument(f: FunctionCompiler, value: Value, name: str) -> Tensor:
     hint = None
     if isinstance(value, Descriptor):
         hint = f"use `desc.{'store' if 'store' in name else 'load'}(offsets)`"
-    fail(f.b, TypeMismatch, f"`{name}` needs a pointer", expected="a pointer or pointers",
+    raise fail(f.b, TypeMismatch, f"`{name}` needs a pointer", expected="a pointer or pointers",
          found=describe(value), hint=hint)  # fmt: skip
 
 
@@ -47,10 +47,10 @@ def _mask(f: FunctionCompiler, mask: Value, pointer: Tensor, name: str) -> Tenso
         return None
     test = tensor_argument(f, mask, name)
     if test.shape and not pointer.shape:
-        fail(f.b, ShapeMismatch, f"`{name}` of a scalar pointer with a mask of a shape",
+        raise fail(f.b, ShapeMismatch, f"`{name}` of a scalar pointer with a mask of a shape",
              found=f"a mask {test.describe()}")  # fmt: skip
     if not test.dtype.is_int1():
-        fail(f.b, TypeMismatch, f"the mask of `{name}` must be of bools", expected="int1",
+        raise fail(f.b, TypeMismatch, f"the mask of `{name}` must be of bools", expected="int1",
              found=test.describe(), hint="compare first, as in `mask != 0`")  # fmt: skip
     return test
 
@@ -70,12 +70,12 @@ def load(
     """`tl.load`."""
     if isinstance(pointer, BlockPointer):
         if mask is not None or other is not None:
-            fail(f.b, BadArgument, "block pointers take `boundary_check`, not a mask")
+            raise fail(f.b, BadArgument, "block pointers take `boundary_check`, not a mask")
         pointer, mask, other = _block_access(f, pointer, boundary_check, padding_option)
     address = pointer_argument(f, pointer, "tl.load")
     test = _mask(f, mask, address, "tl.load")
     if other is not None and test is None and mask is None:
-        fail(f.b, BadArgument, "`other` without a mask has no meaning")
+        raise fail(f.b, BadArgument, "`other` without a mask has no meaning")
     element = _element(address)
     fallback = None
     if other is not None and test is not None:
@@ -107,7 +107,7 @@ def store(
     """`tl.store`."""
     if isinstance(pointer, BlockPointer):
         if mask is not None:
-            fail(f.b, BadArgument, "block pointers take `boundary_check`, not a mask")
+            raise fail(f.b, BadArgument, "block pointers take `boundary_check`, not a mask")
         pointer, mask, _ = _block_access(f, pointer, boundary_check, "")
     address = pointer_argument(f, pointer, "tl.store")
     test = _mask(f, mask, address, "tl.store")
@@ -129,7 +129,7 @@ def _stored_value(f: FunctionCompiler, address: Tensor, value: Value, name: str)
     element = _element(address)
     stored = arithmetic.cast(f.b, tensor_argument(f, value, name), element)
     if stored.shape and not address.shape:
-        fail(f.b, ShapeMismatch, f"`{name}` of a value with a shape to a scalar pointer",
+        raise fail(f.b, ShapeMismatch, f"`{name}` of a value with a shape to a scalar pointer",
              expected="a tensor of pointers", found=f"a value {stored.describe()}",
              hint="add offsets to the pointer, as in `ptr + tl.arange(0, N)`")  # fmt: skip
     return arithmetic.cast(f.b, stored, int8) if element == int1 else stored
@@ -163,7 +163,7 @@ def make_block_ptr(
     steps = _scalars(f, strides, "a stride", int64)
     starts = _scalars(f, offsets, "an offset", int32)
     if pointer.shape or not len(sizes) == len(steps) == len(starts) == len(block):
-        fail(f.b, ShapeMismatch, "a block pointer has one base and as many sizes, strides and "
+        raise fail(f.b, ShapeMismatch, "a block pointer has one base and as many sizes, strides and "
              "offsets as its block has dimensions", found=f"{len(sizes)} sizes, {len(steps)} "
              f"strides, {len(starts)} offsets, a block {list(block)}")  # fmt: skip
     return BlockPointer(pointer, sizes, steps, starts, block)
@@ -173,10 +173,12 @@ def make_block_ptr(
 def advance(f: FunctionCompiler, base: Value, offsets: Value) -> BlockPointer:
     """`tl.advance`."""
     if not isinstance(base, BlockPointer):
-        fail(f.b, TypeMismatch, "`tl.advance` moves block pointers", found=describe(base))
+        raise fail(f.b, TypeMismatch, "`tl.advance` moves block pointers", found=describe(base))
     moves = _scalars(f, offsets, "an offset", int32)
     if len(moves) != len(base.offsets):
-        fail(f.b, ShapeMismatch, f"{len(base.offsets)} offsets are needed", found=str(len(moves)))
+        raise fail(
+            f.b, ShapeMismatch, f"{len(base.offsets)} offsets are needed", found=str(len(moves))
+        )
     moved = tuple(arithmetic.add(f.b, o, m) for o, m in zip(base.offsets, moves, strict=True))
     return BlockPointer(base.base, base.sizes, base.steps, moved, base.block_shape)
 
@@ -208,7 +210,7 @@ def _block_access(
             mask = inside if mask is None else arithmetic.bitwise(f.b, "&", mask, inside)
     fillings = {"": None, "zero": 0, "nan": float("nan")}
     if padding not in fillings:
-        fail(f.b, BadArgument, "`padding_option` is '', 'zero' or 'nan'", found=repr(padding))
+        raise fail(f.b, BadArgument, "`padding_option` is '', 'zero' or 'nan'", found=repr(padding))
     return pointer, mask, fillings[padding] if mask is not None else None
 
 
@@ -231,13 +233,15 @@ def make_tensor_descriptor(
     given = shape if isinstance(shape, tuple) else (shape,)
     steps_given = strides if isinstance(strides, tuple) else (strides,)
     if not len(given) == len(steps_given) == len(block) or not 1 <= len(block) <= 5:
-        fail(f.b, ShapeMismatch, "a descriptor has 1 to 5 dimensions, as many sizes and strides",
+        raise fail(f.b, ShapeMismatch, "a descriptor has 1 to 5 dimensions, as many sizes and strides",
              found=f"{len(given)} sizes, {len(steps_given)} strides, "
              f"block {list(block)}")  # fmt: skip
     if isinstance(steps_given[-1], int) and steps_given[-1] != 1:
-        fail(f.b, BadArgument, "the last stride of a descriptor is 1", found=str(steps_given[-1]))
+        raise fail(
+            f.b, BadArgument, "the last stride of a descriptor is 1", found=str(steps_given[-1])
+        )
     if not isinstance(element, dtype) or pointer.shape:
-        fail(f.b, TypeMismatch, "a descriptor needs a scalar pointer to numbers",
+        raise fail(f.b, TypeMismatch, "a descriptor needs a scalar pointer to numbers",
              found=pointer.describe())  # fmt: skip
     sizes = _scalars(f, given, "a size", int32)
     steps = _scalars(f, (*steps_given[:-1], 1), "a stride", int64)
@@ -253,7 +257,7 @@ def make_tensor_descriptor(
 
 def _padding(f: FunctionCompiler, option: Value) -> str | None:
     if option not in ("zero", "nan", "", None):
-        fail(f.b, BadArgument, "`padding_option` is 'zero' or 'nan'", found=repr(option))
+        raise fail(f.b, BadArgument, "`padding_option` is 'zero' or 'nan'", found=repr(option))
     return "nan" if option == "nan" else None
 
 
@@ -261,10 +265,10 @@ def _coordinates(
     f: FunctionCompiler, desc: Value, offsets: Value
 ) -> tuple[Descriptor, list[Tensor]]:
     if not isinstance(desc, Descriptor):
-        fail(f.b, TypeMismatch, "a tensor descriptor is needed here", found=describe(desc))
+        raise fail(f.b, TypeMismatch, "a tensor descriptor is needed here", found=describe(desc))
     items = offsets if isinstance(offsets, tuple) else (offsets,)
     if len(items) != len(desc.block_shape):
-        fail(f.b, ShapeMismatch, f"a {desc.describe()} takes {len(desc.block_shape)} offsets",
+        raise fail(f.b, ShapeMismatch, f"a {desc.describe()} takes {len(desc.block_shape)} offsets",
              found=f"{len(items)} offsets")  # fmt: skip
     return desc, list(_scalars(f, items, "an offset", int32))
 
@@ -283,8 +287,9 @@ def store_tensor_descriptor(f: FunctionCompiler, desc: Value, offsets: Value, va
     target, where = _coordinates(f, desc, offsets)
     stored = arithmetic.cast(f.b, tensor_argument(f, value, "desc.store"), target.dtype)
     if stored.shape != target.block_shape:
-        fail(f.b, ShapeMismatch, f"`store` of a {stored.describe()}",
-             expected=f"a block {list(target.block_shape)}", found=f"{list(stored.shape)}")  # fmt: skip
+        raise fail(f.b, ShapeMismatch, f"`store` of a {stored.describe()}",
+             expected=f"a block {list(target.block_shape)}",
+             found=f"{list(stored.shape)}")  # fmt: skip
     f.b.add(ops.DescStore(target.ssa, [v.ssa for v in where], stored.ssa))
 
 
@@ -296,24 +301,24 @@ def _order(f: FunctionCompiler, sem: Value, scope: Value) -> dict[str, str]:
     reach = "gpu" if scope is None else str(scope)
     reach = "sys" if reach == "sys" else reach
     if order not in ops.MEMORY_ORDERS or reach not in ops.SCOPES:
-        fail(f.b, BadArgument, f"`sem` is one of {', '.join(ops.MEMORY_ORDERS)}, "
+        raise fail(f.b, BadArgument, f"`sem` is one of {', '.join(ops.MEMORY_ORDERS)}, "
              f"`scope` one of {', '.join(ops.SCOPES)}", found=f"{sem!r}, {scope!r}")  # fmt: skip
     return {"order": order, "scope": reach}
 
 
 def _atomic_kind(f: FunctionCompiler, what: str, element: dtype | pointer_type) -> str:
     if not isinstance(element, dtype) or element.primitive_bitwidth < 16:
-        fail(f.b, TypeMismatch, f"`tl.atomic_{what}` of {element}",
+        raise fail(f.b, TypeMismatch, f"`tl.atomic_{what}` of {element}",
              expected="16-bit floats (add only), or 32 or 64 bits")  # fmt: skip
     small = element.primitive_bitwidth == 16
     if small and (what != "add" or not element.is_floating()):
-        fail(f.b, TypeMismatch, f"`tl.atomic_{what}` of {element}",
+        raise fail(f.b, TypeMismatch, f"`tl.atomic_{what}` of {element}",
              expected="32 or 64 bits; 16-bit floats can only be added")  # fmt: skip
     if what == "xchg":
         return "xchg"
     if what in ("and", "or", "xor"):
         if element.is_floating():
-            fail(f.b, TypeMismatch, f"`tl.atomic_{what}` of {element}", expected="an integer")
+            raise fail(f.b, TypeMismatch, f"`tl.atomic_{what}` of {element}", expected="an integer")
         return f"{what}i"
     if element.is_floating():
         return f"{what}f"
@@ -365,7 +370,7 @@ def atomic_cas(
     address = pointer_argument(f, pointer, "tl.atomic_cas")
     element = _element(address)
     if element.primitive_bitwidth not in (16, 32, 64):
-        fail(f.b, NotSupported, f"`tl.atomic_cas` of {element}", expected="16, 32 or 64 bits")
+        raise fail(f.b, NotSupported, f"`tl.atomic_cas` of {element}", expected="16, 32 or 64 bits")
     operands = [address, *(_stored_value(f, address, v, "tl.atomic_cas") for v in (cmp, val))]
     shape = arithmetic.common_shape(f.b, *operands)
     ready = [arithmetic.broadcast_to(f.b, v, shape).ssa for v in operands]

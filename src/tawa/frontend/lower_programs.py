@@ -16,7 +16,7 @@ from tawa.tile import ops
 def _axis(f: FunctionCompiler, axis: Value, name: str) -> int:
     number = constant_int(f.b, axis, f"the axis of `{name}`")
     if number not in (0, 1, 2):
-        fail(f.b, BadArgument, f"`{name}` of axis {number}", expected="axis 0, 1 or 2")
+        raise fail(f.b, BadArgument, f"`{name}` of axis {number}", expected="axis 0, 1 or 2")
     return number
 
 
@@ -35,7 +35,7 @@ def num_programs(f: FunctionCompiler, axis: Value) -> Tensor:
 @lowers(tl.range, tl.static_range)
 def range_outside_for(f: FunctionCompiler, **_: Value) -> None:
     """Ranges are for `for` statements."""
-    fail(f.b, UnsupportedSyntax, "a range stands in a `for` statement only",
+    raise fail(f.b, UnsupportedSyntax, "a range stands in a `for` statement only",
          expected="for i in tl.range(n)")  # fmt: skip
 
 
@@ -43,10 +43,10 @@ def range_outside_for(f: FunctionCompiler, **_: Value) -> None:
 def static_assert(f: FunctionCompiler, cond: Value, msg: Value) -> None:
     """`tl.static_assert`."""
     if is_runtime(cond):
-        fail(f.b, NotConstant, "`tl.static_assert` needs a compile-time condition",
+        raise fail(f.b, NotConstant, "`tl.static_assert` needs a compile-time condition",
              found=describe(cond), hint="use `tl.device_assert`")  # fmt: skip
     if not cond:
-        fail(f.b, StaticAssertion, str(msg) or "a static assertion does not hold")
+        raise fail(f.b, StaticAssertion, str(msg) or "a static assertion does not hold")
 
 
 @lowers(tl.static_print)

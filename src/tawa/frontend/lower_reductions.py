@@ -21,7 +21,7 @@ from tawa.tile import ops
 
 
 def _sum_type(element: dtype) -> dtype:
-    """Integers below 32 bits (bools count as unsigned) are summed in 32 bits, floats as they are."""
+    """Integers below 32 bits are summed in 32 bits (bools are unsigned), floats as they are."""
     if element.is_int() and element.primitive_bitwidth < 32:
         return int32 if element.is_int_signed() else uint32
     return element
@@ -40,7 +40,7 @@ def reduce_all(
     """Reduce one axis, or all of them when `axis` is None."""
     rank = len(value.shape)
     if not rank:
-        fail(f.b, TypeMismatch, "a scalar can't be reduced", found=value.describe())
+        raise fail(f.b, TypeMismatch, "a scalar can't be reduced", found=value.describe())
     if axis is None:
         flat = reshape(f, value, (math.prod(value.shape),), can_reorder=True)
         total = _reduce_axis(f, flat, 0, kind)
@@ -113,7 +113,7 @@ def _positions(
 ) -> tuple[Tensor, Tensor]:
     """The extreme and its position; only bf16 is promoted."""
     if not left:
-        fail(f.b, NotSupported, f"`tl.arg{which}` with `tie_break_left=False`",
+        raise fail(f.b, NotSupported, f"`tl.arg{which}` with `tie_break_left=False`",
              expected="tie_break_left=True")  # fmt: skip
     value = arithmetic.promote_bf16(f.b, value)
     element = numeric_type(f.b, value, f"tl.arg{which}")
@@ -179,7 +179,7 @@ def argmin(
 def _integers_only(f: FunctionCompiler, input: Value, name: str) -> Tensor:
     value = tensor_argument(f, input, name)
     if not numeric_type(f.b, value, name).is_int():
-        fail(f.b, TypeMismatch, f"`{name}` is defined for integers", found=value.describe())
+        raise fail(f.b, TypeMismatch, f"`{name}` is defined for integers", found=value.describe())
     return value
 
 
@@ -238,7 +238,7 @@ def combine_kind(f: FunctionCompiler, function: Value, element: dtype, name: str
         found = last.function.data
         if found in ops.REDUCTION_KINDS and result.dtype == element:
             return found
-    fail(f.b, NotSupported, f"the combine function of `{name}`",
+    raise fail(f.b, NotSupported, f"the combine function of `{name}`",
          expected="one of `a + b`, `a * b`, `tl.maximum(a, b)`, `tl.minimum(a, b)`, `a & b`, "
          "`a | b`, `a ^ b` of one tensor")  # fmt: skip
 

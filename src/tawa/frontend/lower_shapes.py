@@ -28,7 +28,7 @@ def shape_argument(f: FunctionCompiler, shape: Value, what: str = "a shape") -> 
         items = items[0]
     sizes = tuple(constant_int(f.b, item, f"a size in {what}") for item in items)
     if any(size < 1 for size in sizes) or math.prod(sizes) > MAX_ELEMENTS:
-        fail(f.b, BadArgument, f"{what} of {list(sizes)} is not possible",
+        raise fail(f.b, BadArgument, f"{what} of {list(sizes)} is not possible",
              expected=f"positive sizes, at most {MAX_ELEMENTS} elements")  # fmt: skip
     return sizes
 
@@ -39,7 +39,7 @@ def dtype_argument(f: FunctionCompiler, value: Value) -> dtype:
         value = f.ours(translate(value))
     if isinstance(value, dtype):
         return value
-    fail(f.b, BadArgument, "an element type is needed here", expected="such as `tl.float32`",
+    raise fail(f.b, BadArgument, "an element type is needed here", expected="such as `tl.float32`",
          found=describe(value))  # fmt: skip
 
 
@@ -49,14 +49,14 @@ def tensor_argument(f: FunctionCompiler, value: Value, name: str) -> Tensor:
         return value
     if is_number(value):
         return arithmetic.to_tensor(f.b, value)
-    fail(f.b, TypeMismatch, f"`{name}` needs a tensor", found=describe(value))
+    raise fail(f.b, TypeMismatch, f"`{name}` needs a tensor", found=describe(value))
 
 
 def axis_argument(f: FunctionCompiler, axis: Value, rank: int) -> int:
     """An axis, counted from the end when negative."""
     number = constant_int(f.b, axis, "an axis")
     if not -rank <= number < rank:
-        fail(f.b, BadArgument, f"axis {number} does not exist",
+        raise fail(f.b, BadArgument, f"axis {number} does not exist",
              expected=f"{-rank} to {rank - 1}" if rank else "a tensor with dimensions")  # fmt: skip
     return number % rank
 
@@ -70,11 +70,11 @@ def arange(f: FunctionCompiler, start: Value, end: Value) -> Tensor:
     )
     length = high - low
     if length < 1 or (length & (length - 1) and length % 8):
-        fail(f.b, BadArgument, f"`tl.arange({low}, {high})` has length {length}",
+        raise fail(f.b, BadArgument, f"`tl.arange({low}, {high})` has length {length}",
              expected="a power of two, or a multiple of 8",
              hint="take a longer range and mask what is too much")  # fmt: skip
     if not -(2**31) <= low <= high < 2**31:
-        fail(f.b, BadArgument, "the bounds of `tl.arange` must fit int32")
+        raise fail(f.b, BadArgument, "the bounds of `tl.arange` must fit int32")
     return Tensor(f.b.add(ops.Arange(low, high)).result, int32, (length,))
 
 
@@ -89,7 +89,7 @@ def full(f: FunctionCompiler, shape: Value, value: Value, dtype: Value) -> Tenso
             value = arithmetic.scalar(f.b, value, element)
     scalar = arithmetic.cast(f.b, tensor_argument(f, value, "tl.full"), element)
     if scalar.shape:
-        fail(f.b, ShapeMismatch, "`tl.full` fills with a scalar", found=scalar.describe())
+        raise fail(f.b, ShapeMismatch, "`tl.full` fills with a scalar", found=scalar.describe())
     return arithmetic.fill(f.b, sizes, scalar)
 
 
@@ -113,7 +113,7 @@ def cast(
     value = tensor_argument(f, input, "tl.cast")
     target = _cast_target(f, dtype)
     if fp_downcast_rounding not in (None, "rtne"):
-        fail(f.b, BadArgument, f"rounding {fp_downcast_rounding!r} is not supported",
+        raise fail(f.b, BadArgument, f"rounding {fp_downcast_rounding!r} is not supported",
              expected="'rtne' (to nearest even)")  # fmt: skip
     if bitcast:
         return arithmetic.bitcast(f.b, value, target)
@@ -163,7 +163,7 @@ def reshape(f: FunctionCompiler, input: Value, shape: Value, can_reorder: Value)
     del can_reorder
     value, sizes = tensor_argument(f, input, "tl.reshape"), shape_argument(f, shape)
     if math.prod(sizes) != math.prod(value.shape):
-        fail(f.b, ShapeMismatch, f"{value.describe()} can't be reshaped to {list(sizes)}",
+        raise fail(f.b, ShapeMismatch, f"{value.describe()} can't be reshaped to {list(sizes)}",
              expected=f"{math.prod(value.shape)} elements",
              found=f"{math.prod(sizes)} elements")  # fmt: skip
     if not value.shape:
@@ -193,7 +193,7 @@ def trans(f: FunctionCompiler, input: Value, dims: Value) -> Tensor:
     rank = len(value.shape)
     if not dims:
         if rank < 2:
-            fail(f.b, ShapeMismatch, "`tl.trans` needs at least two dimensions",
+            raise fail(f.b, ShapeMismatch, "`tl.trans` needs at least two dimensions",
                  found=value.describe())  # fmt: skip
         return permute(f, value, (*range(rank - 2), rank - 1, rank - 2))
     return permute(f, value, dims)
@@ -207,7 +207,7 @@ def permute(f: FunctionCompiler, input: Value, dims: Value) -> Tensor:
     rank = len(value.shape)
     order = tuple(axis_argument(f, item, rank) for item in items)
     if sorted(order) != list(range(rank)):
-        fail(f.b, BadArgument, f"{list(order)} is not an order of {rank} dimensions")
+        raise fail(f.b, BadArgument, f"{list(order)} is not an order of {rank} dimensions")
     if order == tuple(range(rank)):
         return value
     shape = tuple(value.shape[i] for i in order)
@@ -217,7 +217,7 @@ def permute(f: FunctionCompiler, input: Value, dims: Value) -> Tensor:
 def _pair(f: FunctionCompiler, a: Value, b: Value, name: str) -> tuple[Tensor, Tensor]:
     left, right = tensor_argument(f, a, name), tensor_argument(f, b, name)
     if left.dtype != right.dtype:
-        fail(f.b, TypeMismatch, f"`{name}` of different types",
+        raise fail(f.b, TypeMismatch, f"`{name}` of different types",
              found=f"{left.describe()} and {right.describe()}")  # fmt: skip
     return left, right
 
@@ -238,7 +238,9 @@ def split(f: FunctionCompiler, a: Value) -> tuple[Tensor, Tensor]:
     """`tl.split`."""
     value = tensor_argument(f, a, "tl.split")
     if not value.shape or value.shape[-1] != 2:
-        fail(f.b, ShapeMismatch, "`tl.split` needs a last dimension of 2", found=value.describe())
+        raise fail(
+            f.b, ShapeMismatch, "`tl.split` needs a last dimension of 2", found=value.describe()
+        )
     if len(value.shape) == 1:
         value = arithmetic.expand_dims(f.b, value, 0)
         first, second = split(f, value)
@@ -260,7 +262,7 @@ def cat(f: FunctionCompiler, input: Value, other: Value, can_reorder: Value, dim
     del can_reorder
     left, right = _pair(f, input, other, "tl.cat")
     if axis_argument(f, dim, len(left.shape)) != 0 or left.shape[1:] != right.shape[1:]:
-        fail(f.b, ShapeMismatch, "`tl.cat` joins along the first dimension",
+        raise fail(f.b, ShapeMismatch, "`tl.cat` joins along the first dimension",
              expected="equal other dimensions",
              found=f"{left.describe()} and {right.describe()}")  # fmt: skip
     shape = (left.shape[0] + right.shape[0], *left.shape[1:])

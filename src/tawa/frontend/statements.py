@@ -74,7 +74,7 @@ class Statements(Expressions):
         with self.b.at(self.span_of(statement)):
             if method is None:
                 name = type(statement).__name__
-                fail(self.b, UnsupportedSyntax, f"`{_WORDS.get(name, name)}` is not supported",
+                raise fail(self.b, UnsupportedSyntax, f"`{_WORDS.get(name, name)}` is not supported",
                      expected=STATEMENTS, hint=_HINTS.get(name))  # fmt: skip
             method(statement)
 
@@ -108,14 +108,14 @@ class Statements(Expressions):
         value = self.eval(node.value)
         constant = _annotation_name(node.annotation) == "constexpr"
         if constant and is_runtime(value):
-            fail(self.b, NotConstant, "a `tl.constexpr` variable needs a compile-time value",
+            raise fail(self.b, NotConstant, "a `tl.constexpr` variable needs a compile-time value",
                  found=describe(value))  # fmt: skip
         self.assign(node.target, value, constant=constant)
 
     def do_AugAssign(self, node: ast.AugAssign) -> None:
         """`x += y`."""
         if not isinstance(node.target, ast.Name):
-            fail(self.b, UnsupportedSyntax, "only variables can be assigned to")
+            raise fail(self.b, UnsupportedSyntax, "only variables can be assigned to")
         load = ast.copy_location(ast.Name(node.target.id, ast.Load()), node.target)
         value = self.operate(
             SYMBOLS.get(type(node.op), "@"), self.eval(load), self.eval(node.value)
@@ -131,13 +131,15 @@ class Statements(Expressions):
         elif isinstance(target, ast.Tuple | ast.List):
             self._unpack(target.elts, value)
         else:
-            fail(self.b, UnsupportedSyntax, "only variables can be assigned to",
-                 hint="tensors can't be changed in place; use `tl.where` or `tl.store`")  # fmt: skip
+            raise fail(self.b, UnsupportedSyntax, "only variables can be assigned to",
+                 hint="tensors can't be changed in place; use `tl.where`, `tl.store`")  # fmt: skip
 
     def _unpack(self, targets: list[ast.expr], value: Value) -> None:
         if not isinstance(value, tuple) or len(value) != len(targets):
             found = f"{len(value)} values" if isinstance(value, tuple) else describe(value)
-            fail(self.b, UnsupportedSyntax, f"{len(targets)} values are needed here", found=found)
+            raise fail(
+                self.b, UnsupportedSyntax, f"{len(targets)} values are needed here", found=found
+            )
         for target, item in zip(targets, value, strict=True):
             self.assign(target, item)
 
@@ -154,7 +156,7 @@ class Statements(Expressions):
         span = self.span_of(node)
         with self.b.at(span):
             if self.loop_depth:
-                fail(self.b, MisplacedReturn, "`return` inside a loop",
+                raise fail(self.b, MisplacedReturn, "`return` inside a loop",
                      hint="leave the loop by its condition, and return after it")  # fmt: skip
             value = None if node.value is None else self.eval(node.value)
         return Returned(value, span)
@@ -246,7 +248,7 @@ class Statements(Expressions):
             with self.b.inside(block):
                 values.append(self.decay(result.value if result else None))
         if not same_type(*values):
-            fail(self.b, BranchTypeMismatch, "the paths of this `if` return different types",
+            raise fail(self.b, BranchTypeMismatch, "the paths of this `if` return different types",
                  found=f"{describe(values[0])} and {describe(values[1])}")  # fmt: skip
         yielded = [list(flatten(value)) for value in values]
         for (block, _, _), ssas in zip(sides, yielded, strict=True):
@@ -260,9 +262,11 @@ class Statements(Expressions):
     def do_For(self, node: ast.For) -> None:
         """`for` over `range`, `tl.range` or `tl.static_range`."""
         if node.orelse:
-            fail(self.b, UnsupportedSyntax, "`else` of a loop is not supported")
+            raise fail(self.b, UnsupportedSyntax, "`else` of a loop is not supported")
         if not isinstance(node.target, ast.Name):
-            fail(self.b, UnsupportedSyntax, "a loop has one counter", expected="for i in range(n)")
+            raise fail(
+                self.b, UnsupportedSyntax, "a loop has one counter", expected="for i in range(n)"
+            )
         loop = loop_of(self, node.iter)
         with self._in_loop():
             if isinstance(loop, ForLoop):
@@ -300,7 +304,7 @@ class Statements(Expressions):
     def do_While(self, node: ast.While) -> None:
         """`while`."""
         if node.orelse:
-            fail(self.b, UnsupportedSyntax, "`else` of a loop is not supported")
+            raise fail(self.b, UnsupportedSyntax, "`else` of a loop is not supported")
         with self._in_loop():
             self._while(node)
 
@@ -317,7 +321,7 @@ class Statements(Expressions):
                 if not test:
                     self.scope = outer
                     return
-                fail(self.b, UnsupportedSyntax, "this loop never ends",
+                raise fail(self.b, UnsupportedSyntax, "this loop never ends",
                      hint="its condition must depend on a variable that it changes")  # fmt: skip
             chosen = self.truth(test, "the condition of `while`", "reduce it first")
             self.b.add(scf.ConditionOp(chosen.ssa, *before.args))

@@ -33,7 +33,7 @@ class IllegalAccess(TawaError):
 
 
 class WrongArrayType(TawaError):
-    """An array's elements are not as wide as those of the pointer parameter that it is given for."""
+    """An array's elements are not as wide as those of its pointer parameter."""
 
     explanation = "Pass an array of the element type that the kernel was compiled for."
 
