@@ -1,0 +1,12 @@
+"""CuPPL: universal probabilistic programs, compiled to CPU and GPU.
+
+    from tawa import cuppl
+    coin = cuppl.model("def main () = let p = sample (beta 1 1) in observe (binomial 10 p) 7; p")
+    print(coin.smc(10_000).summary())
+"""
+
+from .inference.settings import Limits
+from .model import Model, load, model
+from .posterior import InferenceWarning, Posterior
+
+__all__ = ["InferenceWarning", "Limits", "Model", "Posterior", "load", "model"]

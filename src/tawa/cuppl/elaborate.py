@@ -18,6 +18,7 @@ from tawa.functional.language import CheckedModule
 from tawa.functional.terms import Con, Term
 
 from .builder import FunctionBuilder
+from . import memo  # its natives
 from .errors import EffectInConstant, NoMain, UnsupportedValue
 from .ir import Load, Program, Reg, Return, Type
 from .language import Input
@@ -37,7 +38,7 @@ from .values import (
     shape,
 )
 
-__all__ = ["Elaborated", "Elaborator", "elaborate"]
+__all__ = ["Elaborated", "Elaborator", "elaborate", "memo"]
 
 INT = Con("int")
 FLOAT = Con("float")

@@ -162,3 +162,6 @@ FAILURES: dict[int, tuple[type[FunctionalError], str]] = {
     INFINITE_SUPPORT: (InfiniteSupport, "a choice with infinitely many values"),
 }
 """Failure code -> the error's class and message."""
+
+REJECTED = 14
+"""Not an error: the run's weight is zero, so what it would do next does not matter."""

@@ -18,6 +18,7 @@ from enum import Enum
 __all__ = [
     "CONTEXT_FIELDS",
     "Alloc",
+    "AtomicAdd",
     "Block",
     "Branch",
     "Call",
@@ -36,6 +37,7 @@ __all__ = [
     "Load",
     "Op",
     "Operand",
+    "Pause",
     "Program",
     "Reg",
     "Return",
@@ -229,6 +231,21 @@ class Resume:
     args: tuple[Reg, ...]
 
 
+@dataclass(slots=True)
+class AtomicAdd:
+    """`dst = memory[base + 8 * offset]`, to which `value` is added in the same moment."""
+
+    dst: Reg
+    base: Reg
+    value: Reg
+    offset: int = 0
+
+
+@dataclass(slots=True)
+class Pause:
+    """Let another thread run."""
+
+
 Instruction = (
     Const
     | Copy
@@ -244,6 +261,8 @@ Instruction = (
     | Reset
     | Shift
     | Resume
+    | AtomicAdd
+    | Pause
 )
 
 
@@ -342,7 +361,10 @@ class Program:
         return function
 
     def reachable(self, roots: list[str]) -> Program:
-        """The part of the program that the roots call, callees first where there is no cycle."""
+        """The part of the program that the roots call, callees first where there is no cycle.
+
+        Functions that are called but not (yet) in the program are passed over.
+        """
         order: list[str] = []
         seen: set[str] = set()
         stack = [(name, False) for name in reversed(roots)]
@@ -353,7 +375,8 @@ class Program:
             elif name not in seen:
                 seen.add(name)
                 stack.append((name, True))
-                stack.extend((c, False) for c in sorted(self.functions[name].callees()))
+                known = self.functions[name].callees() & self.functions.keys()
+                stack.extend((c, False) for c in sorted(known))
         return Program({name: self.functions[name] for name in order})
 
 

@@ -11,6 +11,7 @@ import struct
 from .ir import (
     CONTEXT_FIELDS,
     Alloc,
+    AtomicAdd,
     Block,
     Branch,
     Call,
@@ -23,6 +24,7 @@ from .ir import (
     Jump,
     Load,
     Op,
+    Pause,
     Program,
     Reg,
     Return,
@@ -46,6 +48,7 @@ declare double @llvm.sqrt.f64(double)
 declare double @llvm.floor.f64(double)
 declare double @llvm.fabs.f64(double)
 declare i64 @llvm.fptosi.sat.i64.f64(double)
+declare i32 @sched_yield()
 """
 
 
@@ -160,6 +163,16 @@ class _FunctionEmitter:
                 self._store(src, self._field(name))
             case Alloc(dst, words):
                 self._alloc(dst, words)
+            case AtomicAdd(dst, base, value, offset):
+                address = self._address(base, None, offset)
+                old = self._fresh()
+                amount = self._read(value)
+                self._emit(f"{old} = atomicrmw add ptr {address}, i64 {amount} seq_cst")
+                self._write(dst, old)
+            case Pause():
+                self._emit("call i32 @sched_yield()")
+            case _:
+                raise TypeError(f"{type(item).__name__} must have been lowered")
 
     def _op(self, dst: Reg, name: str, args: tuple[Reg, ...]) -> None:
         values = [self._read(a) for a in args]
@@ -325,7 +338,7 @@ def _registers(function: Function) -> list[Reg]:
             if isinstance(item, Call):
                 for reg in item.dsts:
                     seen.setdefault(reg.name, reg)
-            elif isinstance(item, Const | Copy | Op | Load | Get | Alloc):
+            elif isinstance(item, Const | Copy | Op | Load | Get | Alloc | AtomicAdd):
                 seen.setdefault(item.dst.name, item.dst)
     return list(seen.values())
 

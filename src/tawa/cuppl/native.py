@@ -22,6 +22,7 @@ from typing import TypeVar
 from .ir import (
     CONTEXT_FIELDS,
     Alloc,
+    AtomicAdd,
     Block,
     Branch,
     Call,
@@ -33,6 +34,7 @@ from .ir import (
     Jump,
     Load,
     Op,
+    Pause,
     Program,
     Reg,
     Return,
@@ -95,6 +97,17 @@ _COMPARE = {
 _PRIMITIVES = {"sqrt", "floor", "bits_of", "float_of_bits", "shru"}
 
 _translated: dict[str, Function] = {}
+_external: set[str] = set()
+
+
+def external(function: Fn) -> Fn:
+    """Declare a function of the compiled program that natives may call.
+
+    It is defined only in the program; in plain Python it can't be called.
+    """
+    NATIVES[function.__name__] = function
+    _external.add(function.__name__)
+    return function
 
 
 def native(function: Fn) -> Fn:
@@ -114,6 +127,8 @@ def link(program: Program) -> None:
     pending = sorted({c for f in program.functions.values() for c in f.callees()})
     while pending:
         name = pending.pop()
+        if name in _external and name not in program.functions:
+            raise KeyError(f"the program must define {name}")
         if name not in program.functions:
             function = translate(name)
             program.add(function)
@@ -464,6 +479,9 @@ class _Translator:
         kind = {
             "new_floats": "FloatVector", "new_ints": "IntVector", "new_object": "Ints"
         }.get(name, "")  # fmt: skip
+        if name in NATIVES:
+            result = str(NATIVES[name].__annotations__.get("return", ""))
+            kind = result if result in _ELEMENTS else ""
         return _Value(self._call(node)[0], kind)
 
     def _call(self, node: ast.Call) -> list[Reg]:
@@ -471,6 +489,11 @@ class _Translator:
         name = node.func.id
         if name == "horner":
             return [self._horner(node)]
+        if name == "atomic_add":
+            return [self._atomic_add(node)]
+        if name == "pause":
+            self._put(Pause())
+            return []
         args = [self._value(a) for a in node.args if not self._is_context(a)]
         regs = [a.reg for a in args]
         if name in ("new_floats", "new_ints"):
@@ -544,6 +567,17 @@ class _Translator:
         self._put(Store(out, length, None, 1))
         return out
 
+    def _atomic_add(self, node: ast.Call) -> Reg:
+        """`atomic_add(array, CONSTANT, value)`: the old value."""
+        base, offset, value = node.args
+        index = offset.value if isinstance(offset, ast.Constant) else None
+        if isinstance(offset, ast.Name):
+            index = self.globals[offset.id]
+        assert isinstance(index, int)
+        out = self._temp(Type.I64)
+        self._put(AtomicAdd(out, self._reg(base), self._reg(value), index))
+        return out
+
     def _new_object(self, node: ast.Call, regs: list[Reg]) -> Reg:
         """`new_object(ctx, header, words)`: the header first; the other words are not set."""
         out = self._temp(Type.I64)
@@ -573,6 +607,8 @@ def _annotation(node: ast.expr | None) -> str:
 
 def _results(node: ast.expr | None) -> tuple[Type, ...]:
     match node:
+        case None | ast.Constant(value=None):
+            return ()
         case ast.Name(id=name):
             return (_ANNOTATIONS[name],)
         case ast.Subscript(slice=ast.Tuple(elts=elts)):

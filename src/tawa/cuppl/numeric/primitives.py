@@ -15,6 +15,8 @@ import numpy.typing as npt
 
 __all__ = [
     "Context",
+    "atomic_add",
+    "pause",
     "FloatVector",
     "Floats",
     "IntVector",
@@ -50,6 +52,12 @@ class Context:
     weight: float = 0.0
     status: int = 0
     site: int = 0
+    heap: int = 0
+    heap_end: int = 0
+    depth: int = 0
+    depth_limit: int = 0
+    memo: int = 0
+    memo_count: int = 0
     fuel: int = field(default=1 << 62)
 
 
@@ -104,3 +112,14 @@ def new_object(ctx: Context, header: int, words: int) -> Ints:
     out = np.zeros(words, dtype=np.int64)
     out[0] = header
     return out
+
+
+def atomic_add(array: Ints, index: int, value: int) -> int:
+    """Add to a word that other threads use too; returns the old value."""
+    old = int(array[index])
+    array[index] = old + value
+    return old
+
+
+def pause() -> None:
+    """Let another thread run."""

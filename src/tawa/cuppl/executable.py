@@ -1,0 +1,170 @@
+"""A program compiled for the CPU, and the memory and threads that it runs in."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from .builder import FunctionBuilder
+from .engine import Compiled, compile_llvm
+from .inference import collect, importance_natives, smc_natives
+from .ir import CONTEXT_FIELDS, Call, Function, Program, Return, Store, Type
+from .llvm import emit_llvm
+from .lowering.guards import mark_fallible
+from .lowering.pipeline import Lowered
+from .memory import mask_of, object_table
+from .native import link, translate
+
+__all__ = ["NATIVE_MODULES", "Executable", "Workers", "available_threads"]
+
+NATIVE_MODULES = (collect, importance_natives, smc_natives)
+"""Where the driving natives are defined; importing them registers them."""
+
+Words = npt.NDArray[np.int64]
+FIELD = {name: index for index, name in enumerate(CONTEXT_FIELDS)}
+BYTES_A_LEVEL = 2048
+"""Native stack set aside for each level of recursion."""
+
+
+def available_threads() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def machine_wrapper(lowered: Lowered) -> Function:
+    """`run_machine`: the machine, with a failure turned into its status."""
+    b = FunctionBuilder("run_machine", (Type.I64, Type.I64, Type.I64), (Type.I64,))
+    if lowered.machine is None:
+        b.end(Return((b.const(0),)))
+        return b.finish()
+    failed = b.name("failed")
+    dst = b.reg(Type.I64)
+    b.put(Call((dst,), "machine", b.params, failed))
+    b.end(Return((dst,)))
+    b.open(failed)
+    b.end(Return((b.get("status", Type.I64),)))
+    function = b.finish()
+    function.blocks[failed] = b.here
+    return function
+
+
+def main_wrapper(lowered: Lowered) -> Function:
+    """`run_main`: the program, with its results stored a stride apart."""
+    b = FunctionBuilder("run_main", (Type.I64, Type.I64), (Type.I64,))
+    if lowered.machine is not None:
+        b.end(Return((b.const(0),)))
+        return b.finish()
+    main = lowered.program.functions[lowered.elaborated.main]
+    failed = b.name("failed")
+    dsts = b.regs(main.results)
+    b.put(Call(dsts, main.name, (), failed))
+    for row, dst in enumerate(dsts):
+        index = b.op("muli", b.params[1], b.const(row))
+        b.put(Store(b.params[0], dst, index))
+    b.end(Return((b.const(0),)))
+    b.open(failed)
+    b.end(Return((b.get("status", Type.I64),)))
+    function = b.finish()
+    function.blocks[failed] = b.here
+    return function
+
+
+def driver_program(lowered: Lowered) -> tuple[Program, dict[str, str]]:
+    """The lowered program with the natives that drive it, and the symbols to export."""
+    program = Program(dict(lowered.program.functions))
+    program.add(machine_wrapper(lowered))
+    program.add(main_wrapper(lowered))
+    entries = ["collect", "collect_results"]
+    entries += ["smc_thread"] if lowered.machine else ["importance_thread"]
+    for name in entries:
+        if name not in program.functions:
+            program.add(deepcopy(translate(name)))
+    link(program)
+    mark_fallible(program)
+    return program.reachable(entries), {name: name for name in entries}
+
+
+@dataclass(slots=True)
+class Executable:
+    """Machine code of a program for one inference method."""
+
+    lowered: Lowered
+    compiled: Compiled
+    objects: Words
+    frames: Words
+
+    @staticmethod
+    def build(lowered: Lowered) -> Executable:
+        """Compile."""
+        program, exported = driver_program(lowered)
+        compiled = compile_llvm(emit_llvm(program, exported))
+        masks = [mask_of(f.references) for f in lowered.machine.frames] if lowered.machine else [0]
+        return Executable(
+            lowered,
+            compiled,
+            object_table(lowered.elaborated.layouts),
+            np.array(masks, dtype=np.int64),
+        )
+
+    def call(self, symbol: str, context: Words, arguments: list[int]) -> int:
+        """Call an exported native; returns its first result."""
+        given = np.array(arguments, dtype=np.int64)
+        out = np.zeros(8, dtype=np.int64)
+        function = self.compiled.function(symbol)
+        function(context.ctypes.data, given.ctypes.data, out.ctypes.data)
+        return int(out[0])
+
+
+@dataclass(slots=True)
+class Workers:
+    """Threads with contexts and native stacks of a given depth."""
+
+    count: int
+    inputs: int
+    """Address of the table of inputs."""
+    depth: int = 1 << 14
+    contexts: list[Words] = field(default_factory=list[Words])
+
+    def __post_init__(self) -> None:
+        for _ in range(self.count):
+            context = np.zeros(len(CONTEXT_FIELDS), dtype=np.int64)
+            context[FIELD["inputs"]] = self.inputs
+            self.contexts.append(context)
+
+    def run(self, work: Callable[[int, Words], int]) -> list[int]:
+        """`work(thread, context)` on every thread at once; their results."""
+        for context in self.contexts:
+            context[FIELD["depth_limit"]] = self.depth
+        results = [0] * self.count
+        errors: list[BaseException] = []
+
+        def body(index: int) -> None:
+            try:
+                results[index] = work(index, self.contexts[index])
+            except BaseException as error:
+                errors.append(error)
+
+        old = threading.stack_size(self.depth * BYTES_A_LEVEL + (1 << 20))
+        try:
+            threads = [threading.Thread(target=body, args=(k,)) for k in range(self.count)]
+            for thread in threads:
+                thread.start()
+        finally:
+            threading.stack_size(old)
+        for thread in threads:
+            thread.join()
+        if errors:
+            raise errors[0]
+        return results
+
+    def forget_heap(self) -> None:
+        """Make every thread ask for a new region of the heap."""
+        for context in self.contexts:
+            context[FIELD["heap"]] = context[FIELD["heap_end"]] = 0
+

@@ -1,0 +1,1 @@
+"""Inference methods: what runs the compiled program, and what comes out."""

@@ -1,0 +1,218 @@
+"""Sequential Monte Carlo on the CPU: the host's side.
+
+Particles run from one weight to the next; then they are resampled if the effective sample size is
+below the threshold. All of that happens in `smc_natives.smc_thread`; here is memory (state, heap,
+collection) and the reading of results.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from ..executable import Executable, Workers
+from ..failures import ALL_ZERO, DEPTH, HEAP_FULL, STACK_FULL
+from ..lowering.machine import ENTRY_POINT, FINAL_POINT, HEADER_WORDS, point_word
+from ..memory import float_bits
+from . import smc_natives as k
+from .settings import Limits, failure
+
+__all__ = ["SmcRun", "run_smc"]
+
+Words = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+FIRST_STACK = 64
+HEAP_A_PARTICLE = 16
+TURNS = 1 << 40
+
+
+@dataclass(slots=True)
+class SmcRun:
+    """A finished run: result words (a row each) of all particles, weights, evidence."""
+
+    results: Words
+    log_weights: Floats
+    log_evidence: float
+    ancestors: Words
+    """The particle at the start from which each one descends."""
+    resampled: int
+    steps: int
+    memory: list[Words] = field(default_factory=list[Words])
+    """Keeps alive what the results refer to."""
+
+
+@dataclass(slots=True)
+class _Driver:
+    executable: Executable
+    workers: Workers
+    particles: int
+    seed: int
+    threshold: float
+    limits: Limits
+    progress: Callable[[int], None] | None
+    stream: int = 0
+    control: Words = field(default_factory=lambda: np.zeros(k.CONTROL_WORDS, dtype=np.int64))
+    state: Words = field(default_factory=lambda: np.zeros((1, 1), dtype=np.int64))
+    other: Words = field(default_factory=lambda: np.zeros((1, 1), dtype=np.int64))
+    heap: Words = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
+    kept: list[Words] = field(default_factory=list[Words])
+
+    @property
+    def machine_words(self) -> tuple[int, int]:
+        """Slack of the machine's frames, and rows of its results."""
+        machine = self.executable.lowered.machine
+        assert machine is not None
+        return machine.slack, len(machine.results)
+
+    def run(self) -> SmcRun:
+        n = self.particles
+        self.start()
+        logw = np.zeros(n)
+        weights, parents = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
+        part = np.zeros(8 * self.workers.count, dtype=np.int64)
+        arrays = [a.ctypes.data for a in (logw, weights, parents, part)]
+
+        def work(thread: int, context: Words) -> int:
+            given = [self.control.ctypes.data, thread, *arrays]
+            return self.executable.call("smc_thread", context, given)
+
+        while True:
+            outcome = self.workers.run(work)[0]
+            if self.progress is not None:
+                self.progress(int(self.control[k.STEP]))
+            if outcome == k.FINISHED:
+                return self.finish(logw)
+            if outcome == k.FAILED:
+                raise self.error(int(self.control[k.FAILED_STATUS]))
+            if outcome == k.DEAD:
+                raise self.error(ALL_ZERO)
+            if outcome == k.NEED_ROOM:
+                self.make_room(int(np.bitwise_or.reduce(part[2::8])))
+
+    def error(self, status: int) -> Exception:
+        site, particle = (int(self.control[w]) for w in (k.FAILED_SITE, k.FAILED_PARTICLE))
+        step = int(self.control[k.STEP])
+        program = self.executable.lowered.elaborated
+        error = failure(program, status, site, self.seed, particle, step)
+        if status == ALL_ZERO:
+            error.span = None
+            error.with_note(f"at step {step} (counted in weights) the last particle died")
+        return error
+
+    def start(self) -> None:
+        """State and control before the first step."""
+        n = self.particles
+        slack, results = self.machine_words
+        rows = max(FIRST_STACK // 4, HEADER_WORDS + results + 2 * slack + 4)
+        self.state = np.zeros((rows, n), dtype=np.int64)
+        self.other = np.zeros((rows, n), dtype=np.int64)
+        self.state[0] = (HEADER_WORDS + 2) * n
+        self.state[5] = np.arange(n)
+        self.state[HEADER_WORDS] = point_word(FINAL_POINT, 0)
+        self.state[HEADER_WORDS + 1] = point_word(ENTRY_POINT, 0)
+        c = self.control
+        c[k.PARTICLES], c[k.THREADS] = n, self.workers.count
+        c[k.SEED_LOW], c[k.SEED_HIGH] = self.seed & 0xFFFFFFFF, self.seed >> 32 & 0xFFFFFFFF
+        c[k.STREAM] = self.stream
+        c[k.FUEL] = self.limits.max_steps
+        c[k.THRESHOLD] = float_bits(self.threshold * n)
+        c[k.SCALE] = float_bits(2.0 ** (61 - max(1, math.ceil(math.log2(n)))))
+        c[k.TURNS] = TURNS if self.progress is None else max(1, 200_000 // n)
+        c[k.INPUTS] = self.workers.inputs
+        self.set_addresses()
+        self.new_heap(max(1 << 16, HEAP_A_PARTICLE * n), ())
+
+    def set_addresses(self) -> None:
+        c = self.control
+        c[k.STATE], c[k.OTHER] = self.state.ctypes.data, self.other.ctypes.data
+        slack, _ = self.machine_words
+        c[k.LIMIT] = (self.state.shape[0] - slack) * self.particles
+
+    def in_order(self) -> None:
+        """Let `state` be the array that the threads used last."""
+        if int(self.control[k.STATE]) == self.other.ctypes.data:
+            self.state, self.other = self.other, self.state
+
+    def new_heap(self, words: int, keep: tuple[int, int] | tuple[()]) -> None:
+        """A heap of some words, to which what is alive in the old one has been moved."""
+        heap = np.empty(words, dtype=np.int64)
+        base, used = heap.ctypes.data, 0
+        if keep:
+            context = self.workers.contexts[0]
+            from ..executable import FIELD
+
+            context[FIELD["heap"]] = base
+            self.executable.call(
+                "collect", context,
+                [self.state.ctypes.data, self.particles, *keep,
+                 self.executable.objects.ctypes.data, self.executable.frames.ctypes.data],
+            )  # fmt: skip
+            used = int(context[FIELD["heap"]]) - base
+        self.heap = heap
+        self.workers.forget_heap()
+        c = self.control
+        c[k.HEAP_NEXT], c[k.HEAP_END] = base + used, base + 8 * words
+        c[k.CHUNK] = max(1 << 13, (8 * words - used) // (8 * self.workers.count) & ~7)
+
+    def make_room(self, wanted: int) -> None:
+        """More stack, heap or native stack, for the particles that ran out of it."""
+        self.in_order()
+        if wanted >> STACK_FULL & 1:
+            rows = 2 * self.state.shape[0]
+            self.check(16 * rows * self.particles, STACK_FULL)
+            grown = np.zeros((rows, self.particles), dtype=np.int64)
+            grown[: self.state.shape[0]] = self.state
+            self.state = grown
+            self.other = np.zeros_like(grown)
+            self.set_addresses()
+        if wanted >> HEAP_FULL & 1:
+            self.set_addresses()
+            old = len(self.heap)
+            # Twice the old size always holds what survives and leaves room; pages that are not
+            # touched cost nothing.
+            self.check(16 * old, HEAP_FULL)
+            low = self.heap.ctypes.data
+            self.new_heap(2 * old, (low, low + 8 * old))
+        if wanted >> DEPTH & 1:
+            self.workers.depth *= 8
+            if self.workers.depth > self.limits.max_depth:
+                raise self.error(DEPTH)
+
+    def check(self, size: int, status: int) -> None:
+        if size > self.limits.max_memory:
+            raise self.error(status)
+
+    def finish(self, logw: Floats) -> SmcRun:
+        """Results and evidence of finished particles."""
+        self.in_order()
+        _, results = self.machine_words
+        rows = self.state[HEADER_WORDS : HEADER_WORDS + results]
+        best = float(np.max(logw))
+        if best == -math.inf:
+            raise self.error(ALL_ZERO)
+        total = math.log(float(np.exp(logw - best).sum()) / self.particles)
+        resampled = int(self.control[k.RESAMPLED])
+        before = float(self.control[k.LOG_Z : k.LOG_Z + 1].view(np.float64)[0])
+        return SmcRun(
+            rows.copy(), logw, before + best + total, self.state[5].copy(), resampled,
+            int(self.control[k.STEP]), [self.heap],
+        )  # fmt: skip
+
+
+def run_smc(
+    executable: Executable,
+    workers: Workers,
+    particles: int,
+    seed: int,
+    threshold: float,
+    limits: Limits,
+    progress: Callable[[int], None] | None = None,
+    stream: int = 0,
+) -> SmcRun:
+    """Run SMC; resample below `threshold * particles` effective particles."""
+    driver = _Driver(executable, workers, particles, seed, threshold, limits, progress, stream)
+    return driver.run()

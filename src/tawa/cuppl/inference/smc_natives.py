@@ -1,0 +1,324 @@
+"""The inner loop of sequential Monte Carlo, as natives that all threads run together.
+
+Weights are compared as integers: w = round(exp(log w - max) * scale), with the scale chosen so
+that the sum of all fits in 62 bits. Their sum, and the cumulative sum that systematic resampling
+needs, are exact and do not depend on the order or on the number of threads.
+
+`c` is the control block; its words are named below. A thread t has eight words in `part`.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ..memo import address_of
+from ..lowering.frames import restore_draw
+from ..native import external, native
+from ..numeric.elementary import exp, log
+from ..numeric.philox import next_uniform
+from ..numeric.primitives import (
+    Context,
+    Floats,
+    Ints,
+    atomic_add,
+    bits_of,
+    float_of_bits,
+    floor,
+    pause,
+)
+
+INF = math.inf
+
+WAITING = 0  # threads at the barrier
+GENERATION = 1
+STEP = 2
+PARTICLES = 3
+THREADS = 4
+SEED_LOW = 5
+SEED_HIGH = 6
+LIMIT = 7  # stack words times particles
+HEAP_NEXT = 8
+HEAP_END = 9
+CHUNK = 10  # bytes
+FUEL = 11
+DEPTH_LIMIT = 12
+FAILED_STATUS = 13
+FAILED_SITE = 14
+FAILED_PARTICLE = 15
+THRESHOLD = 16  # bits of a float: resample below this effective sample size
+LOG_Z = 17  # bits of a float
+RESAMPLED = 18
+STATE = 19  # address
+OTHER = 20  # address
+INPUTS = 21  # address
+TURNS = 22  # steps until the threads come back to the caller
+SCALE = 23  # bits of a float
+STREAM = 24
+RETAINED = 25  # 1: particle 0 is kept through resampling (conditional SMC)
+CONTROL_WORDS = 32
+
+RUNNING = 0
+FINISHED = 1
+NEED_ROOM = 2
+FAILED = 3
+DEAD = 4
+
+HEAP_FULL = 1
+STACK_FULL = 3
+REJECTED = 14
+
+
+@external
+def run_machine(ctx: Context, state: int, stride: int, limit: int) -> int:
+    """Run a particle until it suspends (0), ends (-1) or stops with a status (> 0)."""
+    raise NotImplementedError
+
+
+@native
+def barrier(c: Ints, threads: int) -> None:
+    """Wait until all threads are here."""
+    if threads > 1:
+        generation = atomic_add(c, GENERATION, 0)
+        if atomic_add(c, WAITING, 1) == threads - 1:
+            c[WAITING] = 0
+            atomic_add(c, GENERATION, 1)
+        else:
+            spins = 0
+            while atomic_add(c, GENERATION, 0) == generation:
+                spins = spins + 1
+                if spins > 300:
+                    pause()
+
+
+@native
+def next_chunk(ctx: Context, c: Ints) -> bool:
+    """Take a fresh region of the heap for this thread; false if there is none."""
+    size = c[CHUNK]
+    start = atomic_add(c, HEAP_NEXT, size)
+    if start + size > c[HEAP_END]:
+        return False
+    ctx.heap = start
+    ctx.heap_end = start + size
+    return True
+
+
+@native
+def run_particle(ctx: Context, c: Ints, p: int, step: int, state: Ints, weight: float) -> int:
+    """Run one particle to its next suspension; its weight is then `ctx.weight`."""
+    n = c[PARTICLES]
+    ctx.key0 = c[SEED_LOW]
+    ctx.key1 = c[SEED_HIGH]
+    ctx.particle = p
+    ctx.step = step
+    ctx.stream = c[STREAM]
+    ctx.weight = weight
+    ctx.depth = 0
+    ctx.fuel = c[FUEL]
+    ctx.status = 0
+    fresh = False
+    while True:
+        restore_draw(ctx, state[n])
+        ctx.memo = state[2 * n]
+        ctx.memo_count = state[3 * n]
+        outcome = run_machine(ctx, address_int(state), n, c[LIMIT])
+        if outcome != HEAP_FULL or fresh or not next_chunk(ctx, c):
+            return outcome
+        fresh = True
+        ctx.depth = 0
+    return 0
+
+
+@native
+def address_int(array: Ints) -> int:
+    """An array's address."""
+    return array
+
+
+@native
+def advance(ctx: Context, c: Ints, t: int, logw: Floats, part: Ints) -> None:
+    """Run this thread's particles to the next suspension."""
+    n = c[PARTICLES]
+    step = c[STEP]
+    low = n * t // c[THREADS]
+    high = n * (t + 1) // c[THREADS]
+    best = -INF
+    active = 0
+    waiting = 0
+    failed = 0
+    for p in range(low, high):
+        state = address_of(c[STATE] + 8 * p)
+        if state[4 * n] == step and failed == 0:
+            outcome = run_particle(ctx, c, p, step, state, logw[p])
+            if outcome <= 0:
+                logw[p] = ctx.weight
+                state[n] = 0
+                state[4 * n] = step + 1 if outcome == 0 else -1
+            elif outcome == REJECTED:
+                logw[p] = -INF
+                state[4 * n] = -1
+                state[0] = 6 * n
+            elif outcome <= STACK_FULL:
+                waiting = waiting | (1 << outcome)
+            else:
+                failed = outcome
+                c[FAILED_STATUS] = outcome
+                c[FAILED_SITE] = ctx.site
+                c[FAILED_PARTICLE] = p
+        if state[4 * n] >= 0:
+            active = active + 1
+        if logw[p] > best:
+            best = logw[p]
+    part[8 * t] = bits_of(best)
+    part[8 * t + 1] = active
+    part[8 * t + 2] = waiting
+    part[8 * t + 3] = failed
+
+
+@native
+def verdict(c: Ints, part: Ints) -> int:
+    """How the step ended, from what all threads saw."""
+    best = -INF
+    active = 0
+    waiting = 0
+    failed = 0
+    for t in range(c[THREADS]):
+        best = max(best, float_of_bits(part[8 * t]))
+        active = active + part[8 * t + 1]
+        waiting = waiting | part[8 * t + 2]
+        failed = max(failed, part[8 * t + 3])
+    if failed != 0:
+        return FAILED
+    if waiting != 0:
+        return NEED_ROOM
+    if best == -INF:
+        return DEAD
+    return RUNNING if active > 0 else FINISHED
+
+
+@native
+def largest(c: Ints, part: Ints) -> float:
+    """The largest log weight."""
+    best = -INF
+    for t in range(c[THREADS]):
+        best = max(best, float_of_bits(part[8 * t]))
+    return best
+
+
+@native
+def quantise(c: Ints, t: int, best: float, logw: Floats, weights: Ints, part: Ints) -> None:
+    """Integer weights of this thread's particles, their sum and the sum of their squares."""
+    n = c[PARTICLES]
+    scale = float_of_bits(c[SCALE])
+    total = 0
+    squares = 0
+    for p in range(n * t // c[THREADS], n * (t + 1) // c[THREADS]):
+        w = exp(logw[p] - best)
+        weights[p] = int(w * scale + 0.5)
+        total = total + weights[p]
+        squares = squares + int(w * w * scale + 0.5)
+    part[8 * t + 4] = total
+    part[8 * t + 5] = squares
+
+
+@native
+def sum_parts(c: Ints, part: Ints, word: int, threads: int) -> int:
+    """Sum of a word over the first threads."""
+    total = 0
+    for t in range(threads):
+        total = total + part[8 * t + word]
+    return total
+
+
+@native
+def offspring_before(cumulative: int, total: int, particles: int, u: float) -> int:
+    """How many of the points (k + u) / particles lie below a cumulative weight."""
+    at = float(cumulative) / float(total) * float(particles) - u
+    below = -floor(-at)
+    return min(max(int(below), 0), particles)
+
+
+@native
+def choose_ancestors(ctx: Context, c: Ints, t: int, weights: Ints, parents: Ints, part: Ints) -> None:
+    """Systematic resampling: the children of this thread's particles."""
+    n = c[PARTICLES]
+    total = sum_parts(c, part, 4, c[THREADS])
+    cumulative = sum_parts(c, part, 4, t)
+    ctx.key0 = c[SEED_LOW]
+    ctx.key1 = c[SEED_HIGH]
+    ctx.particle = 0
+    ctx.step = c[STEP]
+    ctx.stream = c[STREAM] + 1
+    ctx.draw = 0
+    u = next_uniform(ctx)
+    if c[RETAINED] == 1:
+        # Conditional on slot 0 keeping its particle (Chopin and Singh 2015): the first point
+        # must fall into that particle's weight.
+        share = float(weights[0]) / float(total) * float(n)
+        if share < 1.0:
+            u = u * share
+    child = offspring_before(cumulative, total, n, u)
+    for p in range(n * t // c[THREADS], n * (t + 1) // c[THREADS]):
+        cumulative = cumulative + weights[p]
+        last = offspring_before(cumulative, total, n, u)
+        while child < last:
+            parents[child] = p
+            child = child + 1
+
+
+@native
+def copy_states(c: Ints, t: int, logw: Floats, parents: Ints) -> None:
+    """Give each slot its parent's state and an even weight."""
+    n = c[PARTICLES]
+    old = address_of(c[STATE])
+    new = address_of(c[OTHER])
+    low = n * t // c[THREADS]
+    high = n * (t + 1) // c[THREADS]
+    deepest = 0
+    for p in range(low, high):
+        deepest = max(deepest, old[parents[p]])
+        logw[p] = 0.0
+    words = deepest // n
+    for word in range(words):
+        row = word * n
+        for p in range(low, high):
+            new[row + p] = old[row + parents[p]]
+
+
+@native
+def smc_thread(
+    ctx: Context, c: Ints, t: int, logw: Floats, weights: Ints, parents: Ints, part: Ints
+) -> int:
+    """Run all steps (or `TURNS` of them), together with the other threads."""
+    threads = c[THREADS]
+    n = c[PARTICLES]
+    turns = c[TURNS]
+    while turns > 0:
+        turns = turns - 1
+        advance(ctx, c, t, logw, part)
+        barrier(c, threads)
+        outcome = verdict(c, part)
+        if outcome != RUNNING:
+            return outcome
+        best = largest(c, part)
+        quantise(c, t, best, logw, weights, part)
+        barrier(c, threads)
+        scale = float_of_bits(c[SCALE])
+        total = float(sum_parts(c, part, 4, threads)) / scale
+        squares = float(sum_parts(c, part, 5, threads)) / scale
+        resample = total * total < float_of_bits(c[THRESHOLD]) * squares
+        if resample:
+            choose_ancestors(ctx, c, t, weights, parents, part)
+            barrier(c, threads)
+            copy_states(c, t, logw, parents)
+        barrier(c, threads)
+        if t == 0:
+            if resample:
+                evidence = float_of_bits(c[LOG_Z]) + best + log(total / float(n))
+                c[LOG_Z] = bits_of(evidence)
+                swap = c[STATE]
+                c[STATE] = c[OTHER]
+                c[OTHER] = swap
+                c[RESAMPLED] = c[RESAMPLED] + 1
+            c[STEP] = c[STEP] + 1
+        barrier(c, threads)
+    return RUNNING

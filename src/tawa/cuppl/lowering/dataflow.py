@@ -1,0 +1,92 @@
+"""Registers read and written by instructions, and which are live where."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any, TypeVar
+
+from ..builder import targets
+from ..ir import Branch, Function, Instruction, Reg, Return, Switch, Terminator
+
+__all__ = ["defined", "live_at_entry", "rename", "used", "used_by_terminator"]
+
+Item = TypeVar("Item", bound=Instruction | Terminator)
+_WRITTEN = ("dst", "dsts")
+
+
+def _registers(value: Any) -> tuple[Reg, ...]:
+    if isinstance(value, Reg):
+        return (value,)
+    if isinstance(value, tuple):
+        return tuple(v for v in value if isinstance(v, Reg))  # pyright: ignore
+    return ()
+
+
+def defined(item: Instruction) -> tuple[Reg, ...]:
+    """Registers that an instruction sets."""
+    return tuple(r for n in _WRITTEN if hasattr(item, n) for r in _registers(getattr(item, n)))
+
+
+def used(item: Instruction) -> tuple[Reg, ...]:
+    """Registers that an instruction reads."""
+    names = (f.name for f in fields(item) if f.name not in _WRITTEN)
+    return tuple(r for n in names for r in _registers(getattr(item, n)))
+
+
+def used_by_terminator(item: Terminator | None) -> tuple[Reg, ...]:
+    """Registers that a terminator reads."""
+    match item:
+        case Branch(condition, _, _):
+            return (condition,)
+        case Switch(value, _, _):
+            return (value,)
+        case Return(values):
+            return values
+        case _:
+            return ()
+
+
+def live_before(items: list[Instruction], live: set[Reg]) -> set[Reg]:
+    """Live registers before some instructions, given those after."""
+    live = set(live)
+    for item in reversed(items):
+        live.difference_update(defined(item))
+        live.update(used(item))
+    return live
+
+
+def live_at_entry(function: Function) -> dict[str, set[Reg]]:
+    """For each block, the registers whose values it or its successors read."""
+    live: dict[str, set[Reg]] = {name: set() for name in function.blocks}
+    changed = True
+    while changed:
+        changed = False
+        for name in reversed(list(function.blocks)):
+            block = function.blocks[name]
+            after = set(used_by_terminator(block.terminator))
+            for target in targets(block.terminator):
+                after |= live[target]
+            before = live_before(block.instructions, after)
+            if before != live[name]:
+                live[name] = before
+                changed = True
+    return live
+
+
+def rename(item: Item, prefix: str) -> Item:
+    """A copy of an instruction or terminator with prefixed registers and blocks."""
+    changes: dict[str, Any] = {}
+    for field in fields(item):
+        value: Any = getattr(item, field.name)
+        if isinstance(value, Reg):
+            changes[field.name] = Reg(prefix + value.name, value.type)
+        elif isinstance(value, tuple):
+            changes[field.name] = tuple(
+                Reg(prefix + v.name, v.type) if isinstance(v, Reg) else v
+                for v in value  # pyright: ignore[reportUnknownVariableType]
+            )
+        elif isinstance(value, dict):
+            changes[field.name] = {k: prefix + v for k, v in value.items()}  # pyright: ignore
+        elif isinstance(value, str) and field.name in ("target", "then", "other", "default"):
+            changes[field.name] = prefix + value
+    return replace(item, **changes)

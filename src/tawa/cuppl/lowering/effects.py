@@ -1,0 +1,142 @@
+"""What draws and factors do when nothing is traced: draw from the prior, add to the weight."""
+
+from __future__ import annotations
+
+import math
+
+from ..builtins import FAMILIES
+from ..failures import NAN_WEIGHT, REJECTED
+from ..ir import (
+    Block,
+    Branch,
+    Call,
+    Const,
+    Draw,
+    Fail,
+    Factor,
+    Function,
+    Get,
+    Instruction,
+
+    Op,
+    Reg,
+    Set,
+    Terminator,
+    Type,
+)
+
+__all__ = ["lower_draws", "lower_factors"]
+
+
+class Splitter:
+    """Rewrites a function's instructions; a rewrite may end the block and start another."""
+
+    def __init__(self, function: Function) -> None:
+        self.function = function
+        self.count = 0
+        self.here = Block("")
+        self.blocks: dict[str, Block] = {}
+
+    def run(self) -> None:
+        """Rewrite all blocks."""
+        for block in self.function.blocks.values():
+            self.here = Block(block.name)
+            self.blocks[block.name] = self.here
+            for item in block.instructions:
+                self.rewrite(item)
+            self.here.terminator = self.end(block.terminator)
+        self.function.blocks = self.blocks
+
+    def rewrite(self, item: Instruction) -> None:
+        """Emit what replaces an instruction."""
+        self.emit(item)
+
+    def end(self, terminator: Terminator | None) -> Terminator | None:
+        """What replaces a terminator; may emit first."""
+        return terminator
+
+    def emit(self, *items: Instruction) -> None:
+        """Append instructions."""
+        self.here.instructions.extend(items)
+
+    def reg(self, type_: Type) -> Reg:
+        """A new register."""
+        self.count += 1
+        return Reg(f"{self.prefix}{self.count}", type_)
+
+    prefix = "s"
+
+    def split(self, terminator: Terminator, name: str) -> None:
+        """End the block and go on in a new one."""
+        self.here.terminator = terminator
+        self.here = self.blocks[name] = Block(name)
+
+    def label(self, hint: str) -> str:
+        """A new block name."""
+        self.count += 1
+        return f"{hint}_{self.prefix}{self.count}"
+
+    def fail_if(self, condition: Reg, code: int, site: int) -> None:
+        """Fail where a condition holds."""
+        bad, good = self.label("bad"), self.label("good")
+        self.blocks[bad] = Block(bad, [], Fail(code, site))
+        self.split(Branch(condition, bad, good), good)
+
+    def op(self, name: str, type_: Type, *args: Reg) -> Reg:
+        """A scalar operation."""
+        dst = self.reg(type_)
+        self.emit(Op(dst, name, args))
+        return dst
+
+    def const(self, value: float | int, type_: Type) -> Reg:
+        """A constant."""
+        dst = self.reg(type_)
+        self.emit(Const(dst, value))
+        return dst
+
+
+class _Draws(Splitter):
+    prefix = "draw"
+
+    def rewrite(self, item: Instruction) -> None:
+        if isinstance(item, Draw):
+            self.emit(Call(item.dsts, FAMILIES[item.family].sample, item.args))
+        else:
+            self.emit(item)
+
+
+def lower_draws(function: Function) -> None:
+    """Draw from the distributions themselves."""
+    _Draws(function).run()
+
+
+class _Factors(Splitter):
+    prefix = "weigh"
+
+    def __init__(self, function: Function, suspend: bool) -> None:
+        super().__init__(function)
+        self.suspend = suspend
+
+    def rewrite(self, item: Instruction) -> None:
+        if not isinstance(item, Factor):
+            self.emit(item)
+            return
+        old = self.reg(Type.F64)
+        self.emit(Get(old, "weight"))
+        new = self.op("addf", Type.F64, old, item.weight)
+        self.emit(Set("weight", new))
+        infinite = self.const(math.inf, Type.F64)
+        fine = self.op("ltf", Type.BOOL, new, infinite)
+        self.fail_if(self.op("not", Type.BOOL, fine), NAN_WEIGHT, item.site)
+        if self.suspend:
+            self.emit(item)
+        else:
+            lost = self.const(-math.inf, Type.F64)
+            self.fail_if(self.op("eqf", Type.BOOL, new, lost), REJECTED, item.site)
+
+
+def lower_factors(function: Function, suspend: bool) -> None:
+    """Add to the weight; then stay a point of suspension, or end a run that has no weight left."""
+    _Factors(function, suspend).run()
+
+

@@ -1,0 +1,457 @@
+"""Suspending functions become one resumable function over explicit frames.
+
+The stack of a particle lies in its state, one word after the other, `stride` words apart (so that
+the same word of neighbouring particles is contiguous). A frame is the words that are live after a
+call or a suspension, and on top of them a word that says where to go on: the number of the resume
+point, and the frame's size in the upper half. Returning, and resuming, is to pop that word and
+jump. Frames are plain words: copying them copies the continuation.
+
+Whatever can run out of room (heap, native stack, this stack) happens at a point where the particle
+can be suspended too, so the driver can make room and go on from there.
+
+State words: 0 the top of the stack (in words times stride), 1 draws made in this step, 2 the memo
+table, 3 the memo counter, 4 the next step to run (or -1), 5 the first ancestor; the stack starts
+at word 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ..failures import NO_RESET, STACK_FULL
+from ..ir import (
+    Alloc,
+    Block,
+    Branch,
+    Call,
+    Const,
+    Copy,
+    Factor,
+    Fail,
+    Function,
+    Get,
+    Instruction,
+    Jump,
+    Load,
+    Op,
+    Program,
+    Reg,
+    Reset,
+    Resume,
+    Return,
+    Set,
+    Shift,
+    Store,
+    Switch,
+    Type,
+)
+from .dataflow import live_at_entry, live_before, rename, used_by_terminator
+from .tail import is_tail_call
+
+__all__ = ["DONE", "HEADER_WORDS", "MACHINE", "SUSPENDED", "Frame", "Machine", "build_machine"]
+
+MACHINE = "machine"
+HEADER_WORDS = 6
+SUSPENDED = 0
+DONE = -1
+ENTRY_POINT, FINAL_POINT, DONE_POINT, MARK_POINT = 0, 1, 2, 3
+FIRST_POINT = 4
+I64, BOOL = Type.I64, Type.BOOL
+
+
+@dataclass(slots=True)
+class Frame:
+    """The words under a resume point: which of them are references."""
+
+    words: tuple[Type, ...]
+
+    @property
+    def references(self) -> tuple[bool, ...]:
+        """True for each reference."""
+        return tuple(w is Type.REF for w in self.words)
+
+
+@dataclass(slots=True)
+class Machine:
+    """The resumable function, the frames by resume point, and the room to keep free."""
+
+    function: Function
+    frames: list[Frame]
+    slack: int
+    """Words that must stay free above the limit, for one suspension."""
+    results: tuple[Type, ...]
+
+
+def point_word(point: int, size: int) -> int:
+    """The word on top of a frame."""
+    return size << 32 | point
+
+
+def build_machine(program: Program, suspending: set[str], main: str) -> Machine:
+    """Merge the suspending functions; natives that they call stay in `program`."""
+    return _Builder(program, suspending, main).run()
+
+
+@dataclass(slots=True)
+class _Builder:
+    program: Program
+    suspending: set[str]
+    main: str
+    blocks: dict[str, Block] = field(default_factory=dict[str, Block])
+    frames: list[Frame] = field(default_factory=list[Frame])
+    resumes: dict[int, str] = field(default_factory=dict[int, str])
+    prefixes: dict[str, str] = field(default_factory=dict[str, str])
+    count: int = 0
+    here: Block = field(default_factory=lambda: Block(""))
+    prefix: str = ""
+    state: Reg = Reg("state", I64)
+    stride: Reg = Reg("stride", I64)
+    limit: Reg = Reg("limit", I64)
+    top: Reg = Reg("top", I64)
+
+    def run(self) -> Machine:
+        names = [n for n in self.program.functions if n in self.suspending]
+        self.prefixes = {name: f"f{k}_" for k, name in enumerate(names)}
+        results = self.program.functions[self.main].results
+        self.frames = [Frame(()), Frame(()), Frame(results), Frame((I64,))]
+        self.start(results)
+        for name in names:
+            self.function(self.program.functions[name])
+        self.dispatch()
+        function = Function(
+            MACHINE, (self.state, self.stride, self.limit), (I64,), self.blocks, may_fail=True
+        )
+        return Machine(function, self.frames, self.slack(), results)
+
+    def slack(self) -> int:
+        return max(len(f.words) for f in self.frames) + 2
+
+    # Emission.
+
+    def open(self, name: str) -> None:
+        self.here = self.blocks[name] = Block(name)
+
+    def put(self, *items: Instruction) -> None:
+        self.here.instructions.extend(items)
+
+    def fresh(self, type_: Type = I64) -> Reg:
+        self.count += 1
+        return Reg(f"m{self.count}", type_)
+
+    def label(self, hint: str) -> str:
+        self.count += 1
+        return f"{hint}_m{self.count}"
+
+    def const(self, value: int) -> Reg:
+        reg = self.fresh()
+        self.put(Const(reg, value))
+        return reg
+
+    def op(self, name: str, *args: Reg, type_: Type = I64) -> Reg:
+        reg = self.fresh(type_)
+        self.put(Op(reg, name, args))
+        return reg
+
+    def step(self, words: int) -> Reg:
+        """`words` words of stack, in units of the stride."""
+        if words == 1:
+            return self.stride
+        return self.op("muli", self.stride, self.const(words))
+
+    def push(self, regs: Sequence[Reg], point: int) -> None:
+        """Push a frame."""
+        for reg in regs:
+            self.push_word(reg)
+        self.push_word(self.const(point_word(point, len(regs))))
+
+    def push_word(self, reg: Reg) -> None:
+        self.put(Store(self.state, reg, self.top))
+        self.put(Op(self.top, "addi", (self.top, self.stride)))
+
+    def pop(self, regs: Sequence[Reg]) -> None:
+        """Pop the words of a frame whose top word is gone already."""
+        if not regs:
+            return
+        self.put(Op(self.top, "subi", (self.top, self.step(len(regs)))))
+        index = self.top
+        for position, reg in enumerate(regs):
+            self.put(Load(reg, self.state, index))
+            if position < len(regs) - 1:
+                index = self.op("addi", index, self.stride)
+
+    def new_point(self, regs: Sequence[Reg]) -> tuple[int, str]:
+        """A resume point for a frame with these registers: its number and its block."""
+        self.frames.append(Frame(tuple(r.type for r in regs)))
+        point = len(self.frames) - 1
+        name = f"resume{point}"
+        self.resumes[point] = name
+        return point, name
+
+    def leave(self, outcome: int) -> None:
+        """Save the stack and return an outcome to the driver."""
+        for word, name, type_ in ((1, "draw", I64), (2, "memo", Type.REF), (3, "memo_count", I64)):
+            reg = self.fresh(type_)
+            self.put(Get(reg, name))
+            self.put(Store(self.state, reg, self.step(word)))
+        self.put(Store(self.state, self.top))
+        reg = self.const(outcome)
+        self.here.terminator = Return((reg,))
+
+    # The fixed parts.
+
+    def start(self, results: tuple[Type, ...]) -> None:
+        self.open("entry")
+        self.put(Load(self.top, self.state))
+        self.here.terminator = Jump("dispatch")
+        self.resumes[ENTRY_POINT] = self.entry_of(self.main)
+        self.resumes[FINAL_POINT] = "final"
+        self.resumes[DONE_POINT] = "finished"
+        self.resumes[MARK_POINT] = "mark"
+        self.open("final")
+        self.push(self.return_regs(results), DONE_POINT)
+        self.leave(DONE)
+        self.open("finished")
+        self.put(Op(self.top, "addi", (self.top, self.stride)))
+        self.leave(DONE)
+        self.open("mark")
+        self.pop((self.fresh(),))
+        self.here.terminator = Jump("dispatch")
+
+    def entry_of(self, name: str) -> str:
+        return self.prefixes[name] + next(iter(self.program.functions[name].blocks))
+
+    def dispatch(self) -> None:
+        self.open("dispatch")
+        self.put(Op(self.top, "subi", (self.top, self.stride)))
+        word = self.fresh()
+        self.put(Load(word, self.state, self.top))
+        point = self.op("andi", word, self.const(0xFFFFFFFF))
+        self.here.terminator = Switch(point, dict(self.resumes), "broken")
+        self.blocks["broken"] = Block("broken", [], Fail(NO_RESET, 0))
+
+    def return_regs(self, types: Sequence[Type]) -> tuple[Reg, ...]:
+        """The registers in which results travel from a return to the resume point."""
+        return tuple(Reg(f"ret{k}_{t.value}", t) for k, t in enumerate(types))
+
+    def move(self, targets: Sequence[Reg], sources: Sequence[Reg]) -> None:
+        """Copy at once, in case that a source is another target."""
+        pairs = [(t, s) for t, s in zip(targets, sources, strict=True) if t != s]
+        if any(s in targets for _, s in pairs):
+            held = [self.fresh(s.type) for _, s in pairs]
+            self.put(*(Copy(h, s) for h, (_, s) in zip(held, pairs, strict=True)))
+            pairs = [(t, h) for (t, _), h in zip(pairs, held, strict=True)]
+        self.put(*(Copy(t, s) for t, s in pairs))
+
+    # One function.
+
+    def function(self, function: Function) -> None:
+        prefix = self.prefix = self.prefixes[function.name]
+        live = live_at_entry(function)
+        for block in function.blocks.values():
+            self.open(prefix + block.name)
+            after = set(used_by_terminator(block.terminator))
+            for target in _targets(block):
+                after |= live[target]
+            if not self.instructions(block, after):
+                self.finish(block)
+
+    def instructions(self, block: Block, after: set[Reg]) -> bool:
+        """Emit a block's instructions; true if it ended in a tail call."""
+        for index, item in enumerate(block.instructions):
+            rest = block.instructions[index + 1 :]
+            if isinstance(item, Call | Alloc | Factor | Reset | Shift | Resume):
+                live = self.named(live_before(rest, after))
+                before = self.named(live_before(block.instructions[index:], after))
+                if self.special(rename(item, self.prefix), live, before, is_tail_call(block, index)):
+                    return True
+            else:
+                self.put(rename(item, self.prefix))
+        return False
+
+    def named(self, regs: set[Reg]) -> list[Reg]:
+        """Registers with the function's prefix, references and the rest in a fixed order."""
+        return [Reg(self.prefix + r.name, r.type) for r in sorted(regs, key=lambda r: r.name)]
+
+    def special(self, item: Instruction, live: list[Reg], before: list[Reg], tail: bool) -> bool:
+        match item:
+            case Call(function=name) if name in self.suspending:
+                return self.suspending_call(item, live, before, tail)
+            case Call():
+                self.native_call(item, before)
+            case Alloc(dst, words):
+                size = self.const(words) if isinstance(words, int) else words
+                self.native_call(Call((dst,), "allocate", (size,)), before)
+            case Factor():
+                self.suspend(live)
+            case Reset():
+                self.reset(item, live, before)
+            case Shift():
+                self.shift(item, live)
+            case Resume():
+                self.resume(item, live, before)
+            case _:
+                raise TypeError(type(item).__name__)
+        return False
+
+    def finish(self, block: Block) -> None:
+        """The block's terminator; a return goes through the top frame."""
+        terminator = block.terminator
+        assert terminator is not None
+        if isinstance(terminator, Return):
+            values = [Reg(self.prefix + v.name, v.type) for v in terminator.values]
+            self.move(self.return_regs([v.type for v in values]), values)
+            self.here.terminator = Jump("dispatch")
+        else:
+            self.here.terminator = rename(terminator, self.prefix)
+
+    def suspend(self, live: list[Reg]) -> None:
+        """Return to the driver; go on here when resumed."""
+        point, name = self.new_point(live)
+        self.push(live, point)
+        self.leave(SUSPENDED)
+        self.open(name)
+        self.pop(live)
+
+    def retry(self, live: list[Reg]) -> str:
+        """Start a block to which a particle can come back; returns the block's name."""
+        name = self.label("try")
+        self.here.terminator = Jump(name)
+        point, resume = self.new_point(live)
+        self.open(resume)
+        self.pop(live)
+        self.here.terminator = Jump(name)
+        self.open(name)
+        return f"{name} {point}"
+
+    def ensure(self, words: Reg | int, live: list[Reg]) -> None:
+        """Suspend here, to try again, unless the stack has room for some words."""
+        name, _, point = self.retry(live).partition(" ")
+        need = self.step(words) if isinstance(words, int) else words
+        full = self.op("gti", self.op("addi", self.top, need), self.limit, type_=BOOL)
+        grow, good = self.label("grow"), self.label("room")
+        self.here.terminator = Branch(full, grow, good)
+        self.open(grow)
+        self.push(live, int(point))
+        self.leave(STACK_FULL)
+        self.open(good)
+        del name
+
+    def suspending_call(
+        self, call: Call, live: list[Reg], before: list[Reg], tail: bool
+    ) -> bool:
+        callee = self.program.functions[call.function]
+        params = [Reg(self.prefixes[callee.name] + p.name, p.type) for p in callee.params]
+        kept = [r for r in live if r not in call.dsts]
+        if tail:
+            self.move(params, call.args)
+            self.here.terminator = Jump(self.entry_of(callee.name))
+            return True
+        self.ensure(len(kept) + 1, before)
+        point, name = self.new_point(kept)
+        self.push(kept, point)
+        self.move(params, call.args)
+        self.here.terminator = Jump(self.entry_of(callee.name))
+        self.returned(name, kept, call.dsts)
+        return False
+
+    def returned(self, name: str, kept: list[Reg], dsts: tuple[Reg, ...]) -> None:
+        """The block in which a caller goes on with results."""
+        self.open(name)
+        self.pop(kept)
+        self.move(dsts, self.return_regs([d.type for d in dsts]))
+
+    def native_call(self, call: Call, before: list[Reg]) -> None:
+        callee = self.program.functions[call.function]
+        if not callee.may_fail:
+            self.put(call)
+            return
+        _, _, point = self.retry(before).partition(" ")
+        draw, memo, count = self.fresh(), self.fresh(Type.REF), self.fresh()
+        self.put(Get(draw, "draw"), Get(memo, "memo"), Get(count, "memo_count"))
+        failed = self.label("failed")
+        self.put(Call(call.dsts, call.function, call.args, failed))
+        good = self.label("called")
+        self.here.terminator = Jump(good)
+        self.open(failed)
+        status = self.fresh()
+        self.put(Get(status, "status"))
+        self.put(Call((), "restore_draw", (draw,)))
+        self.put(Set("memo", memo), Set("memo_count", count))
+        self.push(before, int(point))
+        self.leave(0)
+        self.here.terminator = Return((status,))
+        self.open(good)
+
+    # Delimited control.
+
+    def reset(self, item: Reset, live: list[Reg], before: list[Reg]) -> None:
+        kept = [r for r in live if r not in item.dsts]
+        self.ensure(len(kept) + 3, before)
+        point, name = self.new_point(kept)
+        self.push(kept, point)
+        self.push((item.prompt,), MARK_POINT)
+        self.enter(item.function, item.args)
+        self.returned(name, kept, item.dsts)
+
+    def enter(self, name: str, args: Sequence[Reg]) -> None:
+        """Jump to a function's entry; what it returns goes to the frame on top."""
+        callee = self.program.functions[name]
+        params = [Reg(f"{self.prefixes.get(name, '')}{p.name}", p.type) for p in callee.params]
+        if name in self.suspending:
+            self.move(params, args)
+            self.here.terminator = Jump(self.entry_of(name))
+            return
+        results = self.return_regs(callee.results)
+        self.put(Call(results, name, tuple(args)))
+        self.here.terminator = Jump("dispatch")
+
+    def shift(self, item: Shift, live: list[Reg]) -> None:
+        kept = [r for r in live if r not in item.dsts]
+        before = list(dict.fromkeys([*kept, *item.args, item.prompt]))
+        self.ensure(len(kept) + 1, before)
+        point, name = self.new_point(kept)
+        outside, inside = self.label("outside"), self.label("inside")
+        mark = self.fresh()
+        self.put(Call((mark,), "find_mark", (self.state, self.stride, self.top, item.prompt)))
+        missing = self.op("lti", mark, self.const(0), type_=BOOL)
+        self.here.terminator = Branch(missing, outside, inside)
+        self.blocks[outside] = Block(outside, [], Fail(NO_RESET, item.site))
+        self.open(inside)
+        size = self.op("divi", self.op("subi", self.top, mark), self.stride)
+        whole = self.op("addi", size, self.const(len(kept) + 1))
+        address = self.fresh()
+        held = list(dict.fromkeys([*before, mark, whole]))
+        call = Call((address,), "new_continuation", (item.prompt, whole))
+        self.native_call(call, held)
+        self.push(kept, point)
+        self.put(Call((), "capture", (self.state, self.stride, mark, self.top, address)))
+        self.put(Copy(self.top, mark))
+        continuation = self.fresh(Type.REF)
+        self.put(Copy(continuation, address))
+        self.enter(item.function, (continuation, *item.args))
+        self.returned(name, kept, item.dsts)
+
+    def resume(self, item: Resume, live: list[Reg], before: list[Reg]) -> None:
+        kept = [r for r in live if r not in item.dsts]
+        address = self.fresh()
+        self.put(Copy(address, item.continuation))
+        size = self.fresh()
+        self.put(Load(size, address, None, 1))
+        need = self.op("addi", size, self.const(len(kept) + 4))
+        self.ensure(self.op("muli", need, self.stride), [*before, address, size, need])
+        point, name = self.new_point(kept)
+        self.push(kept, point)
+        prompt = self.fresh()
+        self.put(Load(prompt, address, None, 2))
+        self.push((prompt,), MARK_POINT)
+        self.move(self.return_regs([a.type for a in item.args]), item.args)
+        self.put(Call((self.top,), "reinstate", (self.state, self.stride, self.top, address)))
+        self.here.terminator = Jump("dispatch")
+        self.returned(name, kept, item.dsts)
+
+
+def _targets(block: Block) -> tuple[str, ...]:
+    from ..builder import targets
+
+    return targets(block.terminator)

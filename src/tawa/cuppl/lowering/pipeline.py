@@ -1,0 +1,68 @@
+"""The passes from an elaborated program to code for an inference method, in order."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from dataclasses import dataclass
+
+from ..elaborate import Elaborated
+from ..ir import Program
+from ..native import link, translate
+from . import frames as _frames  # registers its natives
+from .effects import lower_draws, lower_factors
+from .guards import guard_loop, guard_recursion, mark_fallible
+from .machine import Machine, build_machine
+from .suspension import choose_variants, recursive_functions, suspending_functions
+from .tail import expose_tail_calls, loop_self_calls
+
+__all__ = ["Lowered", "finish", "lower"]
+assert _frames
+
+MACHINE_NATIVES = (
+    "restore_draw", "allocate", "find_mark", "new_continuation", "capture", "reinstate"
+)  # fmt: skip
+
+
+@dataclass(slots=True)
+class Lowered:
+    """Code of a program for one inference method; `machine` if it can suspend."""
+
+    elaborated: Elaborated
+    program: Program
+    machine: Machine | None
+
+
+def lower(elaborated: Elaborated, suspend_at_factors: bool) -> Lowered:
+    """Lower for a method that draws from the prior: likelihood weighting, or SMC."""
+    program = deepcopy(elaborated.program).reachable([elaborated.main])
+    for function in program.functions.values():
+        lower_draws(function)
+        lower_factors(function, suspend_at_factors)
+    return finish(elaborated, program)
+
+
+def finish(elaborated: Elaborated, program: Program) -> Lowered:
+    """The passes that follow once draws and factors are settled."""
+    suspending = suspending_functions(program)
+    choose_variants(program, suspending)
+    program = program.reachable([elaborated.main])
+    suspending &= program.functions.keys()
+    for function in program.functions.values():
+        expose_tail_calls(function)
+        if loop_self_calls(function):
+            guard_loop(function)
+    for name in sorted(recursive_functions(program)):
+        if name not in suspending:
+            guard_recursion(program.functions[name])
+    machine = None
+    if suspending:
+        for name in MACHINE_NATIVES:
+            program.functions.setdefault(name, deepcopy(translate(name)))
+    link(program)
+    mark_fallible(program)
+    if elaborated.main in suspending:
+        machine = build_machine(program, suspending, elaborated.main)
+        program.add(machine.function)
+        program = program.reachable([machine.function.name])
+    mark_fallible(program)
+    return Lowered(elaborated, program, machine)

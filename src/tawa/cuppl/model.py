@@ -1,0 +1,153 @@
+"""A program with its inference methods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tawa.functional import syntax as s
+from tawa.functional.language import CheckedModule
+from tawa.functional.terms import Con
+
+from .elaborate import Elaborated, elaborate
+from .executable import Executable, Workers, available_threads
+from .inference.importance import run_importance
+from .inference.settings import Limits
+from .inference.smc import run_smc
+from .language import cuppl_language
+from .lowering.pipeline import lower
+from .memory import encode_inputs
+from .posterior import Posterior, Run
+
+__all__ = ["Model", "load", "model"]
+
+
+@dataclass
+class Model:
+    """A checked program. Compiled code is kept for each way of running it."""
+
+    module: CheckedModule
+    main: str = "main"
+    _elaborated: Elaborated | None = None
+    _executables: dict[str, Executable] = field(default_factory=dict[str, Executable])
+
+    @property
+    def elaborated(self) -> Elaborated:
+        """The program in the core."""
+        if self._elaborated is None:
+            self._elaborated = elaborate(self.module, self.main)
+        return self._elaborated
+
+    def executable(self, suspend: bool) -> Executable:
+        """Compiled code; with `suspend`, it stops at every weight."""
+        key = f"suspend={suspend}"
+        if key not in self._executables:
+            self._executables[key] = Executable.build(lower(self.elaborated, suspend))
+        return self._executables[key]
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the parts of the result."""
+        result = self.elaborated.result
+        assert isinstance(result, Con)
+        definition = next(d for d in self.module.syntax.definitions() if d.name == self.main)
+        body: s.Expression = definition.body
+        while isinstance(body, s.Let):
+            body = body.body
+        if result.name != "tuple":
+            return [body.name if isinstance(body, s.Name) else "result"]
+        items = body.items if isinstance(body, s.Tuple) else ()
+        names = [i.name if isinstance(i, s.Name) else "" for i in items]
+        names += [""] * (len(result.arguments) - len(names))
+        return [n if n and names.count(n) == 1 else str(k) for k, n in enumerate(names)]
+
+    def workers(self, data: Mapping[str, Any] | None, threads: int | None) -> tuple[Workers, Any]:
+        """Threads, and the memory of the inputs that they read."""
+        image = encode_inputs(self.elaborated, data or {})
+        block = np.zeros(len(image.words), dtype=np.int64)
+        block[:] = image.at(block.ctypes.data)
+        return Workers(threads or available_threads(), block.ctypes.data), block
+
+    def importance(
+        self,
+        particles: int = 10_000,
+        *,
+        data: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        runs: int = 1,
+        threads: int | None = None,
+        limits: Limits | None = None,
+    ) -> Posterior:
+        """Likelihood weighting: draws from the prior, weighted by the observations."""
+        executable = self.executable(suspend=False)
+        workers, block = self.workers(data, threads)
+        found: list[Run] = []
+        for run in range(runs):
+            if executable.lowered.machine is not None:
+                one = run_smc(
+                    executable, workers, particles, seed + run, 0.0, limits or Limits()
+                )  # fmt: skip
+            else:
+                one = run_importance(
+                    executable, workers, particles, seed + run, limits or Limits()
+                )
+            found.append(Run.of(one))
+        del block
+        posterior = Posterior(self.elaborated, found, self.names, "importance")
+        posterior.warn()
+        return posterior
+
+    def smc(
+        self,
+        particles: int = 10_000,
+        *,
+        data: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        runs: int = 1,
+        ess_threshold: float = 0.5,
+        threads: int | None = None,
+        limits: Limits | None = None,
+        progress: bool = False,
+    ) -> Posterior:
+        """Sequential Monte Carlo: resamples after a weight when the effective sample size is low.
+
+        `ess_threshold` is a fraction of the particles: 1 resamples at every weight.
+        """
+        executable = self.executable(suspend=True)
+        if executable.lowered.machine is None:
+            return self.importance(
+                particles, data=data, seed=seed, runs=runs, threads=threads, limits=limits
+            )
+        workers, block = self.workers(data, threads)
+        found: list[Run] = []
+        with _bar("smc", progress) as report:
+            for run in range(runs):
+                one = run_smc(
+                    executable, workers, particles, seed + run, ess_threshold, limits or Limits(),
+                    report,
+                )  # fmt: skip
+                found.append(Run.of(one))
+        del block
+        posterior = Posterior(self.elaborated, found, self.names, "smc")
+        posterior.warn()
+        return posterior
+
+
+def _bar(title: str, shown: bool) -> Any:
+    from .progress import progress_bar
+
+    return progress_bar(title, shown)
+
+
+def model(source: str, *, file: str = "<model>", main: str = "main") -> Model:
+    """A model from program text. Raises FunctionalError if it is not a well-typed program."""
+    return Model(cuppl_language().check_program(source, file), main)
+
+
+def load(path: str | Path, *, main: str = "main") -> Model:
+    """A model from a `.ppl` file."""
+    return model(Path(path).read_text(), file=str(path), main=main)
