@@ -19,8 +19,13 @@ from tawa.base.loops import carry, carry_if, carry_while, extend_condition, exte
 Enter = (PutEnter, GetEnter)
 
 
+def _counts(op: Operation, ref: SSAValue, kinds: tuple[type[Operation], ...]) -> bool:
+    """Whether an op uses or moves this cursor: those that have theirs already belong to another."""
+    return isinstance(op, kinds) and op.operands[0] is ref and getattr(op, "cursor", None) is None
+
+
 def _uses(op: Operation, ref: SSAValue, kinds: tuple[type[Operation], ...]) -> bool:
-    return any(isinstance(inner, kinds) and inner.operands[0] is ref for inner in op.walk())
+    return any(_counts(inner, ref, kinds) for inner in op.walk())
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,7 @@ def _thread(
 ) -> SSAValue:
     """Thread a cursor through a block; returns the cursor at its end."""
     for op in list(block.ops):
-        if isinstance(op, kinds) and op.operands[0] is ref:
+        if _counts(op, ref, kinds):
             cursor = _use(op, cursor, ref)
         elif op.regions and _uses(op, ref, kinds):
             cursor = _enter(op, cursor, ref, kinds)
