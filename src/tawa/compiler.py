@@ -29,6 +29,7 @@ from tawa.aref.depths import Depths
 from tawa.aref.lower import LowerToHopper
 from tawa.aref.ops import AREF
 from tawa.aref.ping_pong import PingPong
+from tawa.aref.prefetch import Prefetch
 from tawa.aref.shared_memory import SharedMemoryExceeded
 from tawa.base.elementwise import EW
 from tawa.base.errors import TawaError
@@ -36,7 +37,7 @@ from tawa.base.options import Options
 from tawa.base.remarks import Remarks
 from tawa.frontend import JITFunction, lower_to_tile, parse_argument
 from tawa.frontend.dependencies import dependency_text
-from tawa.hopper.emit import emit
+from tawa.hopper.emit import SPEC_LINE, emit
 from tawa.hopper.ops import HOPPER
 from tawa.runtime.cache import content_key, default_cache
 from tawa.runtime.nvrtc import compile_cuda, version
@@ -50,10 +51,11 @@ from tawa.tile.simplify import Simplify
 
 T = TypeVar("T")
 
+MOST_RESERVED = 1 << 18
+"""Bytes; when this much is set aside and a kernel still does not fit, fewer slots do not help."""
+
 STAGES = ("tile", "aref", "hopper", "cu", "ptx", "cubin", "sass")
 """File extensions of the stages, in order; `ptx` and `sass` are by-products."""
-
-MAIN_STAGES = ("tile", "aref", "hopper", "cu", "cubin")
 
 
 class StageNotReadable(TawaError):
@@ -108,9 +110,11 @@ def passes(stage: str, options: Options, remarks: Remarks, reserve: int) -> list
             Partition(options, remarks),
             AsyncDots(options, remarks),
             PingPong(remarks),
-            Cursors(),
-            # After the cursors: a ring's depth is part of its type, which nothing reads before.
+            # Before what depends on the depth: how far loads run ahead.
             Depths(options, remarks, reserve),
+            Prefetch(options, remarks),
+            # After all passes that add or move puts and gets.
+            Cursors(),
             Tidy(),
         ],
         "hopper": lambda: [LowerToHopper(options, remarks), Tidy()],
@@ -122,7 +126,17 @@ def passes(stage: str, options: Options, remarks: Remarks, reserve: int) -> list
 def context() -> Context:
     """The dialects of all levels."""
     found = Context()
-    for dialect in (builtin.Builtin, arith.Arith, scf.Scf, func.Func, EW, TAWA_TYPES, TILE, AREF, HOPPER):
+    for dialect in (
+        builtin.Builtin,
+        arith.Arith,
+        scf.Scf,
+        func.Func,
+        EW,
+        TAWA_TYPES,
+        TILE,
+        AREF,
+        HOPPER,
+    ):
         found.load_dialect(dialect)
     return found
 
@@ -194,45 +208,32 @@ class Pipeline:
     stages: dict[str, str | bytes] = field(default_factory=dict[str, "str | bytes"])
     timings: dict[str, float] = field(default_factory=dict[str, float])
 
-    def run(self, name: str, start: str, module: ModuleOp | str) -> Compiled:
-        """Go on from a stage to machine code."""
-        index = MAIN_STAGES.index(start)
-        text = module if isinstance(module, str) else None
-        if isinstance(module, ModuleOp):
-            module = self._replaced(start, module)
-            for stage in MAIN_STAGES[index + 1 : 3]:
-                module = self._replaced(stage, self._lower(stage, module))
-            text = self._timed("cu", lambda: emit(module))
-        assert text is not None
-        text = self.override.get("cu", text)
-        self._keep("cu", text)
-        return self._finish(name, text, module)
+    def run(self, name: str, start: str, module: ModuleOp) -> Compiled:
+        """Go on from an IR stage to machine code."""
+        module = self._replaced(start, module)
+        if start == "tile":
+            module = self._two_levels(module)
+        elif start == "aref":
+            module = self._replaced("hopper", self.level("hopper", module))
+        text = self.override.get("cu") or self._timed("cu", lambda: emit(module))
+        return self.assemble(name, text, spec_of(module))
 
-    def level(self, stage: str, module: ModuleOp) -> ModuleOp:
+    def level(self, stage: str, module: ModuleOp, reserve: int = 0) -> ModuleOp:
         """Run the passes of one stage."""
-        return self._timed(stage, lambda: self._passes(stage, module, 0))
+        return self._timed(stage, lambda: self._passes(stage, module, reserve))
 
-    def _lower(self, stage: str, module: ModuleOp) -> ModuleOp:
-        if stage != "hopper":
-            return self.level(stage, module)
-        return self._timed(stage, lambda: self._hopper(module))
-
-    def _hopper(self, module: ModuleOp) -> ModuleOp:
-        """Lower to hopper; if the depth was free and does not fit, take fewer slots and try again."""
+    def _two_levels(self, tile: ModuleOp) -> ModuleOp:
+        """tile -> aref -> hopper; a depth that was free and does not fit is chosen smaller."""
         reserve = 0
-        for _ in range(8):
+        while True:
+            aref = self.level("aref", tile.clone(), reserve)
+            aref = self._replaced("aref", aref)
             try:
-                return self._passes("hopper", module.clone(), 0)
+                return self._replaced("hopper", self.level("hopper", aref))
             except SharedMemoryExceeded as error:
-                if self.options.num_stages is not None:
+                if self.options.num_stages is not None or reserve > MOST_RESERVED:
                     raise
                 reserve += error.excess
-                before = str(module)
-                Depths(self.options, self.remarks, reserve).apply(module)
-                if str(module) == before:
-                    raise
-                self._keep("aref", str(module))
-        return self._passes("hopper", module, 0)
 
     def _passes(self, stage: str, module: ModuleOp, reserve: int) -> ModuleOp:
         for step in passes(stage, self.options, self.remarks, reserve):
@@ -271,18 +272,22 @@ class Pipeline:
         self.timings[stage] = self.timings.get(stage, 0.0) + time.perf_counter() - start
         return result
 
-    def _finish(self, name: str, text: str, module: ModuleOp | str) -> Compiled:
-        built = self._timed("cubin", lambda: compile_cuda(text, self.options.target, name=f"{name}.cu"))
+    def assemble(self, name: str, text: str, spec: KernelSpec) -> Compiled:
+        """CUDA C++ to machine code."""
+        self._keep("cu", text)
+        built = self._timed(
+            "cubin", lambda: compile_cuda(text, self.options.target, name=f"{name}.cu")
+        )
         self._keep("ptx", built.ptx)
         self._keep("cubin", built.cubin)
         for usage in built.report.functions:
-            self.remarks.say("assembler", f"{usage.name}: {usage.registers} registers a thread at entry")
+            self.remarks.say(
+                "assembler", f"{usage.name}: {usage.registers} registers a thread at entry"
+            )
         for finding in built.report.findings():
             self.remarks.say("assembler", f"{finding.kind}: {finding.text}")
-        assert isinstance(module, ModuleOp)
-        return Compiled(
-            name, self.stages, spec_of(module), built.log, tuple(self.remarks.lines), self.timings
-        )
+        remarks = tuple(self.remarks.lines)
+        return Compiled(name, self.stages, spec, built.log, remarks, self.timings)
 
 
 def spec_of(module: ModuleOp) -> KernelSpec:
@@ -313,16 +318,28 @@ def compile_kernel(
     if key is not None and (found := _cached(key, fn.__name__)) is not None:
         return found
     pipeline = Pipeline(options, dump_dir, dict(override or {}))
-    if start is not None and start[0] != "tile":
-        stage, text = start
-        module = read_module(text, stage)
-    else:
-        stage = "tile"
-        module = pipeline.level("tile", _tile(pipeline, fn, signature, constexprs, start))
-    compiled = pipeline.run(fn.__name__, stage, module)
+    if start is not None:
+        return resume(fn.__name__, start, pipeline)
+    module = pipeline.level("tile", _tile(pipeline, fn, signature, constexprs))
+    compiled = pipeline.run(fn.__name__, "tile", module)
     if key is not None:
         _store(key, compiled)
     return compiled
+
+
+def resume(name: str, start: tuple[str, str], pipeline: Pipeline) -> Compiled:
+    """Compile from the text of a stage: `tile`, `aref`, `hopper` or `cu`."""
+    stage, text = start
+    if stage != "cu":
+        return pipeline.run(name, stage, read_module(text, stage))
+    first = text.partition("\n")[0]
+    if not first.startswith(SPEC_LINE):
+        raise StageNotReadable(
+            "the .cu stage cannot be read",
+            expected=f"a first line `{SPEC_LINE}...`, which says how to launch it",
+            found=repr(first[:60]),
+        )
+    return pipeline.assemble(name, text, KernelSpec.from_json(first.removeprefix(SPEC_LINE)))
 
 
 def _tile(
@@ -330,10 +347,7 @@ def _tile(
     fn: JITFunction,
     signature: Mapping[str, str],
     constexprs: Mapping[str, object],
-    start: tuple[str, str] | None,
 ) -> ModuleOp:
-    if start is not None:
-        return read_module(start[1], "tile")
     types = [parse_argument(text) for text in signature.values()]
     begin = time.perf_counter()
     module = lower_to_tile(fn, types, constexprs)
@@ -376,5 +390,3 @@ def _store(key: str, compiled: Compiled) -> None:
         for stage, content in compiled.stages.items()
     }
     default_cache().put(key, {**entry, "json": json.dumps(extra).encode()})
-
-

@@ -64,8 +64,6 @@ def _only_units(op: Reshape) -> bool:
     return old == new
 
 
-
-
 def from_products(value: SSAValue) -> bool:
     """Whether a computed tile already lies in registers as matrix products leave them."""
     seen: set[SSAValue] = set()
@@ -102,7 +100,9 @@ def find_chains(block: Block) -> list[Chain] | None:
         chain, value = Chain(i), argument
         while value.has_one_use():
             use = next(iter(value.uses))
-            if not (isinstance(use.operation, Dot) and use.index == 2 and use.operation.parent is block):
+            if not (
+                isinstance(use.operation, Dot) and use.index == 2 and use.operation.parent is block
+            ):
                 break
             chain.dots.append(use.operation)
             value = use.operation.result
@@ -344,9 +344,9 @@ def _after_loop(loop: scf.ForOp, indices: list[int], inits: dict[int, bool], dep
 
 def _drop_unread(group: WarpGroup) -> None:
     """Remove reads, transposes and reshapes that nothing uses any more."""
-    for op in reversed([op for op in group.walk() if isinstance(op, ViewRead | Trans | Reshape | Splat)]):
+    for op in reversed(
+        [op for op in group.walk() if isinstance(op, ViewRead | Trans | Reshape | Splat)]
+    ):
         if not any(True for _ in op.results[0].uses):
             op.detach()
             op.erase()
-
-

@@ -46,7 +46,10 @@ class Depths:
         rings = [op for op in module.walk() if isinstance(op, Create)]
         if not rings:
             return
-        deepest = {r: max(nesting(u.operation) for u in r.ref.uses if isinstance(u.operation, PutEnter)) for r in rings}
+        deepest = {
+            r: max(nesting(u.operation) for u in r.ref.uses if isinstance(u.operation, PutEnter))
+            for r in rings
+        }
         inner = max(deepest.values())
         sizes = {r: self._bytes(r) for r in rings}
         teams = max(g.teams.value.data for g in module.walk() if isinstance(g, WarpGroup))

@@ -58,9 +58,7 @@ class GroupLowering:
     cursors: dict[SSAValue, Cursor] = field(default_factory=dict[SSAValue, Cursor])
     views: dict[SSAValue, View] = field(default_factory=dict[SSAValue, View])
     fragments: dict[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
-    made: list[dict[tuple[SSAValue, Layout], SSAValue]] = field(
-        default_factory=lambda: [{}]
-    )
+    made: list[dict[tuple[SSAValue, Layout], SSAValue]] = field(default_factory=lambda: [{}])
     pending_puts: dict[SSAValue, list[Operation]] = field(
         default_factory=dict[SSAValue, "list[Operation]"]
     )

@@ -173,7 +173,9 @@ class LowerToHopper:
         roles, threads = self._roles(kernel, groups)
         maps = [a for a in kernel.block.args if isinstance(a.type, TensorMapType)]
         kernel.block.add_ops(kernel.declarations)
-        first = Block([*setup, *([FenceBarrierInit()] if setup else []), *map(PrefetchTensorMap, maps)])
+        first = Block(
+            [*setup, *([FenceBarrierInit()] if setup else []), *map(PrefetchTensorMap, maps)]
+        )
         if setup or maps:
             kernel.block.add_op(OneThread("cta", Region(first)))
             kernel.block.add_op(CtaSync())
@@ -290,5 +292,3 @@ def _accumulators(group: aref.WarpGroup) -> int:
             shape = shape_of(op.result.type)
             sizes.append(shape[0] * shape[1])
     return accumulator_registers(sizes, group.warps.value.data)
-
-

@@ -121,14 +121,18 @@ def lower_dot_issue(g: GroupLowering, op: aref.DotIssue) -> None:
     if not isinstance(op.accumulator, BlockArgument):
         value = copied(g, value, op.accumulator)
     flag = g.scalar(op.accumulate) if op.accumulate else None
-    touched = [value] if op.accumulate is None and not isinstance(op.accumulator, BlockArgument) else []
+    touched = (
+        [value] if op.accumulate is None and not isinstance(op.accumulator, BlockArgument) else []
+    )
     g.do(WgmmaFence([*touched, *([] if isinstance(a, Operand) else [a])]))
     steps = inner * byte_size(element) // K_BYTES
     for k in range(steps):
         for block in range(own_rows // 64):
             for start, n in parts(own_columns):
                 at = (k, block, start, n)
-                value = _instruction(g, value, (a, b), at, (own_columns, inner), element, flag if k == 0 else None)
+                value = _instruction(
+                    g, value, (a, b), at, (own_columns, inner), element, flag if k == 0 else None
+                )
     g.do(WgmmaCommit())
     value.name_hint = op.result.name_hint
     g.fragments[op.result] = value
@@ -250,4 +254,3 @@ MATRIX: dict[type[Operation], Callable[..., None]] = {
     aref.Stage: lower_stage,
 }
 """Lowering of matrix products."""
-

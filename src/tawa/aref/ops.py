@@ -22,7 +22,15 @@ from xdsl.dialects.builtin import (
     i32,
     i64,
 )
-from xdsl.ir import Attribute, Block, Dialect, ParametrizedAttribute, Region, SSAValue, TypeAttribute
+from xdsl.ir import (
+    Attribute,
+    Block,
+    Dialect,
+    ParametrizedAttribute,
+    Region,
+    SSAValue,
+    TypeAttribute,
+)
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     IRDLOperation,
@@ -274,7 +282,9 @@ class _Enter(ArefOp):
     cursor: SSAValue | None = opt_operand_def(CursorType)
     token: SSAValue = result_def(TokenType)
     views: Sequence[SSAValue] = var_result_def(ViewType)
-    assembly_format = "$ref (`at` $cursor^ `:` type($cursor))? attr-dict `:` type($ref) `->` type($views)"
+    assembly_format = (
+        "$ref (`at` $cursor^ `:` type($cursor))? attr-dict `:` type($ref) `->` type($views)"
+    )
 
     def __init__(self, ref: SSAValue, cursor: SSAValue | None = None):
         assert isinstance(ref.type, RefType)
@@ -311,9 +321,7 @@ class _Exit(ArefOp):
     assembly_format = "$ref `,` $token `after` $completion attr-dict `:` type($ref)"
 
     def __init__(self, ref: SSAValue, token: SSAValue, completion: str):
-        super().__init__(
-            operands=[ref, token], properties={"completion": StringAttr(completion)}
-        )
+        super().__init__(operands=[ref, token], properties={"completion": StringAttr(completion)})
 
     def verify_(self) -> None:
         """The completion kind exists."""

@@ -68,10 +68,14 @@ class _Counter:
                     found="a load inside an `if` or `while`",
                     hint="leave `ping_pong` unset",
                 )
-            lb, ub, step = (self._again(v, tile, before) for v in (parent.lb, parent.ub, parent.step))
+            lb, ub, step = (
+                self._again(v, tile, before) for v in (parent.lb, parent.ub, parent.step)
+            )
             one = self.number(1, before)
             span = self.add(Map("subi", [ub, lb]), before)
-            rounded = self.add(Map("addi", [span, self.add(Map("subi", [step, one]), before)]), before)
+            rounded = self.add(
+                Map("addi", [span, self.add(Map("subi", [step, one]), before)]), before
+            )
             trips = self.add(Map("divsi", [rounded, step]), before)
             trips = self.add(Map("maxsi", [trips, self.number(0, before)]), before)
             product = trips if product is None else self.add(Map("muli", [product, trips]), before)

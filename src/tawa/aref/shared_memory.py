@@ -28,7 +28,9 @@ class SharedMemoryExceeded(TawaError):
         "fewer staging buffers (`staging`)."
     )
 
-    def __init__(self, needed: int, available: int, parts: list[tuple[str, int]], span: Span | None):
+    def __init__(
+        self, needed: int, available: int, parts: list[tuple[str, int]], span: Span | None
+    ):
         listed = ", ".join(f"{name} {size} B" for name, size in parts)
         super().__init__(
             "the kernel's buffers do not fit in shared memory",

@@ -186,7 +186,9 @@ def _staged_by_team(g: GroupLowering, op: DescStore, value: SSAValue) -> None:
             for band in range(bands):
                 start = panel * box[-1]
                 part = g.add(
-                    Subtile(place, g.constant(band * height), start, tile.rows.data // bands, box[-1])
+                    Subtile(
+                        place, g.constant(band * height), start, tile.rows.data // bands, box[-1]
+                    )
                 )
                 where = [*at[:-1], _plus(g, at[-1], start)]
                 if band:

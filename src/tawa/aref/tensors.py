@@ -212,7 +212,9 @@ def linear(layout: Layout) -> Layout:
             m if m.dim == REPLICA else Mode(m.extent, 0, m.stride * scale[m.dim]) for m in modes
         )
 
-    return Layout((math.prod(layout.shape),), flat(layout.reg), flat(layout.lane), flat(layout.warp))
+    return Layout(
+        (math.prod(layout.shape),), flat(layout.reg), flat(layout.lane), flat(layout.warp)
+    )
 
 
 def lower_reduce(g: GroupLowering, op: Reduce) -> None:
@@ -397,4 +399,3 @@ TENSORS: dict[type[Operation], Callable[..., None]] = {
     Barrier: lower_barrier,
 }
 """Lowering of tile values."""
-

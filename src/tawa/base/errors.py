@@ -57,6 +57,8 @@ class TawaError(Exception):
     example: ClassVar[str] = ""
     example_needs: ClassVar[str] = ""
     registry: ClassVar[dict[str, type[TawaError]]] = {}
+    clashes: ClassVar[list[tuple[type[TawaError], type[TawaError]]]] = []
+    """Classes of one package that share a name; a test of the whole package forbids them."""
 
     def __init_subclass__(cls, *, group: bool = False) -> None:
         super().__init_subclass__()
@@ -66,7 +68,7 @@ class TawaError(Exception):
         if known.__module__ == cls.__module__:
             TawaError.registry[cls.__name__] = cls  # its module was imported again
         elif _package(known) == _package(cls):
-            raise TypeError(f"{cls.__module__} and {known.__module__} both define {cls.__name__}")
+            TawaError.clashes.append((known, cls))
 
     def __init__(
         self,

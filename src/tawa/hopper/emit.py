@@ -25,6 +25,10 @@ from tawa.hopper.text import Writer, c_type
 from tawa.hopper.types import FragType, TensorMapType
 
 
+SPEC_LINE = "// tawa.spec: "
+"""What the first line of a program starts with: how to launch it, as JSON."""
+
+
 class KernelWriter(Writer):
     """A writer that knows how to write regions of ops."""
 
@@ -219,7 +223,9 @@ def emit(module: ModuleOp) -> str:
     w.depth = 1
     w.line("extern __shared__ __align__(1024) unsigned char shared_memory[];")
     w.line("const u32 smem = shared_address(shared_memory);")
-    w.line("const int warp_id = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0), lane = threadIdx.x % 32;")
+    w.line(
+        "const int warp_id = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0), lane = threadIdx.x % 32;"
+    )
     w.line("(void)smem; (void)warp_id; (void)lane;")
     w.region(kernel.body)
     body = "\n".join(w.lines)
@@ -229,8 +235,8 @@ def emit(module: ModuleOp) -> str:
     if cluster > 1:
         attributes += f" __cluster_dims__({cluster}, 1, 1)"
     header = "struct alignas(64) TensorMap { char bytes[128]; };\n"
-    source = kernel.attributes.get("tawa.source")
-    title = f"// {source.data}\n" if isinstance(source, StringAttr) else ""
+    spec = kernel.attributes.get("tawa.spec")
+    title = f"{SPEC_LINE}{spec.data}\n" if isinstance(spec, StringAttr) else ""
     return (
         f"{title}{ELEMENT_TYPES}{header}\n{definitions(body + wrappers)}\n{wrappers}\n"
         f'extern "C" __global__ void {attributes}\n'

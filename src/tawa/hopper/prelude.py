@@ -5,6 +5,7 @@ One function an instruction (PTX ISA 9.0); none of them decides anything.
 
 from __future__ import annotations
 
+
 def _asm(signature: str, text: str, constraints: str) -> str:
     return (
         f"__device__ __forceinline__ void {signature} {{\n"
@@ -143,9 +144,7 @@ __device__ __forceinline__ i32 cluster_rank() {
     "wgmma_fence": _asm("wgmma_fence()", "wgmma.fence.sync.aligned;", ' ::: "memory"'),
     "wgmma_commit": _asm("wgmma_commit()", "wgmma.commit_group.sync.aligned;", ' ::: "memory"'),
     "wgmma_wait": "template <int pending> "
-    + _asm(
-        "wgmma_wait()", "wgmma.wait_group.sync.aligned %0;", ' :: "n"(pending) : "memory"'
-    ),
+    + _asm("wgmma_wait()", "wgmma.wait_group.sync.aligned %0;", ' :: "n"(pending) : "memory"'),
     "pin": """\
 template <int count> __device__ __forceinline__ void pin(f32 (&registers)[count]) {
 #pragma unroll

@@ -99,7 +99,9 @@ class TileType(ParametrizedAttribute, TypeAttribute):
     panel_rows: IntAttr
 
     @staticmethod
-    def of(rows: int, columns: int, element: Attribute, swizzle: int, panel_rows: int | None = None) -> TileType:
+    def of(
+        rows: int, columns: int, element: Attribute, swizzle: int, panel_rows: int | None = None
+    ) -> TileType:
         """A tile type from plain numbers; `panel_rows` defaults to the tile's own rows."""
         numbers = (IntAttr(n) for n in (swizzle, panel_rows or rows))
         return TileType(IntAttr(rows), IntAttr(columns), element, *numbers)
@@ -166,7 +168,9 @@ class TileType(ParametrizedAttribute, TypeAttribute):
         with printer.in_angle_brackets():
             printer.print_string(f"{self.rows.data}x{self.columns.data}x")
             printer.print_attribute(self.element_type)
-            printer.print_string(f", swizzle {self.swizzle.data}, panel_rows {self.panel_rows.data}")
+            printer.print_string(
+                f", swizzle {self.swizzle.data}, panel_rows {self.panel_rows.data}"
+            )
 
 
 @irdl_attr_definition

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.dialects import arith, func
-from xdsl.dialects.builtin import ArrayAttr, FunctionType, IntegerAttr, ModuleOp, StringAttr
+from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp, StringAttr
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from tawa.base.elementwise import Map
 from tawa.base.errors import TawaError
+from tawa.base.kernels import add_arguments
 from tawa.base.spans import span_of
 from tawa.tile.ops import MakeDesc
 
@@ -116,21 +117,13 @@ class HoistDescriptors:
 
     def _kernel(self, kernel: func.FuncOp) -> None:
         made: dict[tuple[str, str], SSAValue] = {}
-        block = kernel.body.block
         for op in [op for op in kernel.walk() if isinstance(op, MakeDesc)]:
             key = (_recipe(op), str(op.result.type))
             if key not in made:
-                made[key] = block.insert_arg(op.result.type, len(block.args))
+                (made[key],) = add_arguments(kernel, [op.result.type])
                 made[key].name_hint = op.result.name_hint
             op.result.replace_all_uses_with(made[key])
             _erase(op)
-        inputs = [a.type for a in block.args]
-        kernel.properties["function_type"] = FunctionType.from_lists(inputs, [])
-        if kernel.arg_attrs is not None and made:
-            from xdsl.dialects.builtin import DictionaryAttr
-
-            extra = [DictionaryAttr({})] * len(made)
-            kernel.properties["arg_attrs"] = ArrayAttr([*kernel.arg_attrs, *extra])
         kernel.attributes["tawa.made"] = ArrayAttr([StringAttr(recipe) for recipe, _ in made])
 
 

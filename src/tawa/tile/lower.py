@@ -18,6 +18,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from tawa.aref import ops as aref
 from tawa.base.elementwise import Map
 from tawa.base.errors import TawaError
+from tawa.base.kernels import add_arguments
 from tawa.base.loops import prune
 from tawa.base.options import Options
 from tawa.base.remarks import Remarks
@@ -230,7 +231,7 @@ def make_persistent(kernel: func.FuncOp) -> None:
     counter, which starts at the CTA's index and steps by the number of CTAs.
     """
     block = kernel.body.block
-    sizes = [block.insert_arg(i32, len(block.args)) for _ in range(3)]
+    sizes = add_arguments(kernel, [i32] * 3)
     for axis, size in enumerate(sizes):
         size.name_hint = f"grid_{'xyz'[axis]}"
     inner = [op for op in block.ops if not isinstance(op, func.ReturnOp)]
@@ -258,8 +259,6 @@ def make_persistent(kernel: func.FuncOp) -> None:
             op.result.replace_all_uses_with(new)
             op.detach()
             op.erase()
-    inputs = [a.type for a in block.args]
-    kernel.properties["function_type"] = func.FunctionType.from_lists(inputs, [])
     kernel.attributes["tawa.persistent"] = IntegerAttr(1, i32)
 
 

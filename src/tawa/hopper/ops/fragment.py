@@ -206,6 +206,11 @@ class Window(HopperOp):
         element, first = c_type(self.value.type), self.first_register.value.data
         w.line(f"{element}* const {name} = {w.name(self.operand)} + {first};")
 
+    def run(self, m: Actor) -> None:
+        """The registers themselves."""
+        count = layout_of(self.value).registers
+        m.window(self.value, self.operand, self.first_register.value.data, count)
+
 
 @irdl_op_definition
 class Undefined(HopperOp):
@@ -221,6 +226,14 @@ class Undefined(HopperOp):
     def cuda(self, w: Writer) -> None:
         """A declaration."""
         w.declare(self.value)
+
+    def run(self, m: Actor) -> None:
+        """Values that show where they are used: NaN, or the largest integer."""
+        frag = self.value.type
+        assert isinstance(frag, FragType)
+        dtype = value_dtype(frag.element_type)
+        poison = np.nan if dtype.kind == "f" else np.iinfo(dtype).max if dtype.kind == "i" else True
+        m.new_fragment(self.value, np.full((m.threads, frag.layout.registers), poison, dtype))
 
 
 @irdl_op_definition
@@ -241,7 +254,16 @@ class ZeroUnless(HopperOp):
         name = w.name(self.operand)
         w.bind(self.value, name)
         with w.block(f"if (!{w.name(self.condition)})"):
-            w.line(f"{w.registers(layout_of(self.value))} {name}[i] = {c_type(self.value.type)}{{}};")
+            w.line(
+                f"{w.registers(layout_of(self.value))} {name}[i] = {c_type(self.value.type)}{{}};"
+            )
+
+    def run(self, m: Actor) -> None:
+        """The same registers, zeroed first where the condition fails."""
+        if bool(m.value(self.condition)):
+            m.alias(self.value, self.operand)
+        else:
+            m.overwrite(self.value, self.operand, 0)
 
 
 @irdl_op_definition

@@ -95,9 +95,7 @@ class GlobalStore(HopperOp):
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
 
     def __init__(self, pointers: SSAValue, value: SSAValue, mask: SSAValue | None, vector: int):
-        super().__init__(
-            operands=[pointers, value, mask], properties={"vector": number(vector)}
-        )
+        super().__init__(operands=[pointers, value, mask], properties={"vector": number(vector)})
 
     def cuda(self, w: Writer) -> None:
         """A loop over registers, `vector` at a time."""

@@ -76,6 +76,14 @@ class Values(Protocol):
         """Let a value stand for the registers of another."""
         ...
 
+    def window(self, name: SSAValue, of: SSAValue, first: int, count: int) -> None:
+        """Let a value stand for some of another's registers."""
+        ...
+
+    def overwrite(self, name: SSAValue, of: SSAValue, number: float) -> None:
+        """Set another value's registers in place; `name` stands for them from now on."""
+        ...
+
     def coordinates(self, layout: Layout) -> Array:
         """Tile coordinates of the actor's part of a fragment: `[threads, registers, rank]`."""
         ...
@@ -203,7 +211,5 @@ class Control(Protocol):
         ...
 
 
-class Actor(
-    Place, Values, SharedMemory, GlobalMemory, Barriers, Engines, Control, Protocol
-):
+class Actor(Place, Values, SharedMemory, GlobalMemory, Barriers, Engines, Control, Protocol):
     """All of it."""

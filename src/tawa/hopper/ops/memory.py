@@ -138,7 +138,9 @@ class SubtileColumn(HopperOp):
     def __init__(self, source: SSAValue, panel: SSAValue, columns: int):
         t = source.type
         assert isinstance(t, TileType)
-        window = TileType.of(t.rows.data, columns, t.element_type, t.swizzle.data, t.panel_rows.data)
+        window = TileType.of(
+            t.rows.data, columns, t.element_type, t.swizzle.data, t.panel_rows.data
+        )
         super().__init__(operands=[source, panel], result_types=[window])
 
     def cuda(self, w: Writer) -> None:

@@ -69,14 +69,14 @@ class Role(HopperOp):
 
     def verify_(self) -> None:
         """Register counts are what `setmaxnreg` takes."""
-        if self.registers and (self.registers.value.data % 8 or not 24 <= self.registers.value.data <= 256):
+        if self.registers and (
+            self.registers.value.data % 8 or not 24 <= self.registers.value.data <= 256
+        ):
             raise VerifyException("registers of a role are a multiple of 8 from 24 to 256")
 
     def cuda(self, w: Writer) -> None:
         """One branch of the kernel's if-else over warps."""
-        first, warps, teams = (
-            p.value.data for p in (self.first_warp, self.warps, self.teams)
-        )
+        first, warps, teams = (p.value.data for p in (self.first_warp, self.warps, self.teams))
         last = first + warps * teams
         with w.block(f"if (warp_id >= {first} && warp_id < {last})"):
             w.line(f"// role {self.role.data}")

@@ -174,7 +174,9 @@ class MbarrierArrive(HopperOp):
     slot: SSAValue = operand_def(i32)
     cta: SSAValue | None = opt_operand_def(i32)
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
-    assembly_format = "$barrier `[` $slot `]` (`cta` $cta^ `:` type($cta))? attr-dict `:` type($barrier)"
+    assembly_format = (
+        "$barrier `[` $slot `]` (`cta` $cta^ `:` type($cta))? attr-dict `:` type($barrier)"
+    )
 
     def __init__(self, barrier: SSAValue, slot: SSAValue, cta: SSAValue | None = None):
         super().__init__(operands=[barrier, slot, cta])

@@ -1,0 +1,21 @@
+"""Kernels as functions of the IR: their arguments and what is known of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType
+from xdsl.ir import Attribute, BlockArgument
+
+
+def add_arguments(kernel: func.FuncOp, types: Sequence[Attribute]) -> list[BlockArgument]:
+    """Append arguments to a kernel; returns them."""
+    block = kernel.body.block
+    added = [block.insert_arg(t, len(block.args)) for t in types]
+    kernel.properties["function_type"] = FunctionType.from_lists([a.type for a in block.args], [])
+    if kernel.arg_attrs is not None:
+        known = kernel.arg_attrs.data
+        none = [DictionaryAttr({})] * (len(block.args) - len(known))
+        kernel.properties["arg_attrs"] = ArrayAttr([*known, *none])
+    return added
