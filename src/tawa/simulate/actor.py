@@ -61,12 +61,15 @@ class HopperActor(Engines):
         """The registers of a fragment; raises when they have been overwritten since."""
         ref = self.values[name]
         assert isinstance(ref, Ref)
-        if ref.version != ref.registers.version:
+        whole = ref.registers.part_of
+        age = ref.registers.version - ref.version
+        age += whole.registers.version - whole.version if whole else 0
+        if age:
             self.fail(
                 errors.StaleFragment,
                 f"`{name.name_hint or 'a fragment'}` is read after its registers were overwritten",
                 expected="the newest value of an accumulator that is changed in place",
-                found=f"a value {ref.registers.version - ref.version} changes old",
+                found=f"a value {age} changes old",
                 hint="make a `hopper.copy` of what is needed later",
             )
         return ref.registers
@@ -107,8 +110,21 @@ class HopperActor(Engines):
                 hint="keep the value in registers of its own until the group is waited for",
             )
         self.writes += 1
-        target.data, target.written, target.version = data, self.writes, target.version + 1
+        target.data[...] = data
+        target.written, target.version = self.writes, target.version + 1
         return Ref(target, target.version)
+
+    def window(self, name: SSAValue, of: SSAValue, first: int, count: int) -> None:
+        """Let a value stand for some of another's registers."""
+        data = self.fragment(of)[:, first : first + count]
+        whole = self.values[of]
+        part = Registers(data, written=whole.registers.written, part_of=whole)
+        self.values[name] = Ref(part, 0)
+
+    def overwrite(self, name: SSAValue, of: SSAValue, number: float) -> None:
+        """Set another value's registers in place."""
+        target = self.registers(of)
+        self.values[name] = self.assign(target, np.full_like(target.data, number))
 
     def coordinates(self, layout: Layout) -> Array:
         """Tile coordinates of the actor's part of a fragment."""

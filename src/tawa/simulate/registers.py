@@ -22,6 +22,8 @@ class Registers:
     """The group of matrix instructions that last used it as accumulator (from 1)."""
     operand_of: int = 0
     """The group of matrix instructions that last read it as A."""
+    part_of: Ref | None = None
+    """The registers, at one version, that these are a part of."""
 
 
 class Ref(NamedTuple):
