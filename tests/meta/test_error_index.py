@@ -69,6 +69,12 @@ def _output_after(recorded: str, at: int, text: str) -> str:
     return rest.split("\n## ")[0] if rest.startswith("\n```text") else ""
 
 
+def test_a_name_stands_for_one_message(classes: Classes):
+    assert classes
+    clashes = [f"{a.__module__} and {b.__module__}: {a.__name__}" for a, b in TawaError.clashes]
+    assert clashes == []
+
+
 def test_every_class_explains_itself(classes: Classes):
     silent = [name for name, cls in classes.items() if not cls.explanation.strip()]
     undocumented = [name for name, cls in classes.items() if not (cls.__doc__ or "").strip()]
