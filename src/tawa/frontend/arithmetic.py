@@ -75,8 +75,13 @@ def broadcast_to(b: Builder, x: Tensor, shape: tuple[int, ...]) -> Tensor:
         s in (1, t) for s, t in zip(source.shape, shape, strict=True)
     )
     if not fits:
-        raise fail(b, ShapeMismatch, f"shape {list(x.shape)} can't be broadcast to {list(shape)}",
-             expected=f"dimensions of size 1 or of {list(shape)}", found=x.describe())  # fmt: skip
+        raise fail(
+            b,
+            ShapeMismatch,
+            f"shape {list(x.shape)} can't be broadcast to {list(shape)}",
+            expected=f"dimensions of size 1 or of {list(shape)}",
+            found=x.describe(),
+        )
     if source.shape == shape:
         return source
     return Tensor(b.add(ops.Broadcast(source.ssa, shape)).result, x.dtype, shape)
@@ -92,10 +97,14 @@ def common_shape(b: Builder, *operands: Tensor) -> tuple[int, ...]:
         if len(large) > 1:
             shown = " and ".join(str(list(x.shape)) for x in operands)
             numbers = " and ".join(map(str, sorted(large)))
-            raise fail(b, ShapeMismatch, f"shapes {shown} do not fit together",
-                 expected="equal sizes, or 1, in each dimension",
-                 found=f"{numbers} in dimension {axis}",
-                 hint="add dimensions with `x[:, None]` or `x[None, :]`")  # fmt: skip
+            raise fail(
+                b,
+                ShapeMismatch,
+                f"shapes {shown} do not fit together",
+                expected="equal sizes, or 1, in each dimension",
+                found=f"{numbers} in dimension {axis}",
+                hint="add dimensions with `x[:, None]` or `x[None, :]`",
+            )
         shape.append(large.pop() if large else 1)
     return tuple(shape)
 
@@ -162,8 +171,12 @@ def _cast_pointer(b: Builder, x: Tensor, target: dtype | pointer_type) -> Tensor
     both = x.is_pointer and isinstance(target, pointer_type)
     integer = target if isinstance(target, dtype) else x.dtype
     if not both and integer.primitive_bitwidth != 64:
-        raise fail(b, TypeMismatch, "a pointer converts to and from 64-bit integers only",
-             found=f"{x.describe()} to {target}")  # fmt: skip
+        raise fail(
+            b,
+            TypeMismatch,
+            "a pointer converts to and from 64-bit integers only",
+            found=f"{x.describe()} to {target}",
+        )
     return bitcast(b, x, target)
 
 
@@ -173,8 +186,13 @@ def bitcast(b: Builder, x: Tensor, target: dtype | pointer_type) -> Tensor:
         return x
     if x.dtype.primitive_bitwidth != target.primitive_bitwidth or target.is_int1():
         width = x.dtype.primitive_bitwidth
-        raise fail(b, TypeMismatch, f"a bitcast from {x.dtype} to {target} changes the width",
-                   expected=f"a type of {width} bits", found=str(target))  # fmt: skip
+        raise fail(
+            b,
+            TypeMismatch,
+            f"a bitcast from {x.dtype} to {target} changes the width",
+            expected=f"a type of {width} bits",
+            found=str(target),
+        )
     if ir_element(x.dtype) == ir_element(target):
         return Tensor(x.ssa, target, x.shape)
     ssa = b.map("bitcast", x.ssa, result=ir_type(target, x.shape))
@@ -211,8 +229,13 @@ def convert_operand(b: Builder, x: Value, target: dtype) -> Tensor:
     if target.is_int() and not isinstance(x, bool):
         low, high = target.integer_range()
         if not low <= x <= high:
-            raise fail(b, OutOfRange, f"the number {x} does not fit {target}",
-                 expected=f"{low} to {high}", hint="convert the other operand first")  # fmt: skip
+            raise fail(
+                b,
+                OutOfRange,
+                f"the number {x} does not fit {target}",
+                expected=f"{low} to {high}",
+                hint="convert the other operand first",
+            )
     return scalar(b, x, target)
 
 
@@ -223,11 +246,16 @@ def promote(
     a_type, b_type = numeric_type(b, x, symbol), numeric_type(b, y, symbol)
     x_weak, y_weak = not isinstance(x, Tensor), not isinstance(y, Tensor)
     target = computation_type(a_type, x_weak, b_type, y_weak, division=division)
-    mixed = a_type.signed != b_type.signed and not (x_weak or y_weak)
-    if division and target.is_int() and mixed:
-        raise fail(b, TypeMismatch, f"`{symbol}` of a signed and an unsigned integer",
-             expected="operands of one signedness", found=f"{a_type} and {b_type}",
-             hint="convert one of them, as in `x.to(tl.int32)`")  # fmt: skip
+    if target is None:
+        integers = a_type.is_int() and b_type.is_int()
+        raise fail(
+            b,
+            TypeMismatch,
+            f"`{symbol}` of {a_type} and {b_type}",
+            expected="integers of one signedness" if integers else "types with a common type",
+            found=f"{describe(x)} and {describe(y)}",
+            hint="convert one of them, as in `x.to(tl.int32)`",
+        )
     left, right = broadcast(b, convert_operand(b, x, target), convert_operand(b, y, target))
     return left, right
 
@@ -240,8 +268,13 @@ def add_pointer(b: Builder, pointer: Tensor, offset: Value, symbol: str) -> Tens
     """A pointer moved by elements; unsigned offsets are zero-extended."""
     amount = to_tensor(b, offset)
     if not isinstance(amount.dtype, dtype) or not amount.dtype.is_int():
-        raise fail(b, TypeMismatch, f"`{symbol}` of a pointer and {amount.dtype}",
-             expected="an integer offset", found=amount.describe())  # fmt: skip
+        raise fail(
+            b,
+            TypeMismatch,
+            f"`{symbol}` of a pointer and {amount.dtype}",
+            expected="an integer offset",
+            found=amount.describe(),
+        )
     if amount.dtype.is_int_unsigned() and amount.dtype.primitive_bitwidth < 64:
         amount = cast(b, amount, int64)
     elif amount.dtype.primitive_bitwidth < 32:
@@ -269,8 +302,12 @@ def subtract(b: Builder, x: Value, y: Value) -> Tensor:
     """`x - y`, also of a pointer and an integer."""
     if isinstance(x, Tensor) and x.is_pointer:
         if isinstance(y, Tensor) and y.is_pointer:
-            raise fail(b, TypeMismatch, "two pointers can't be subtracted",
-                 hint="convert both to `tl.int64` first")  # fmt: skip
+            raise fail(
+                b,
+                TypeMismatch,
+                "two pointers can't be subtracted",
+                hint="convert both to `tl.int64` first",
+            )
         return add_pointer(b, x, negate(b, to_tensor(b, y)), "-")
     return arithmetic(b, "-", x, y)
 
@@ -304,31 +341,30 @@ def floor_divide(b: Builder, x: Value, y: Value) -> Tensor:
     """`x // y` of integers, rounded towards zero."""
     for operand in (x, y):
         if numeric_type(b, operand, "//").is_floating():
-            raise fail(b, TypeMismatch, "`//` is defined for integers only", found=describe(operand),
-                 hint="use `tl.floor(x / y)`")  # fmt: skip
+            message = "`//` is defined for integers only"
+            raise fail(
+                b, TypeMismatch, message, found=describe(operand), hint="use `tl.floor(x / y)`"
+            )
     left, right = promote(b, x, y, "//", division=True)
-    assert isinstance(left.dtype, dtype)
-    left, right = _at_least_bytes(b, left, right)
-    function = "divsi" if left.dtype.is_int_signed() else "divui"
-    return mapped(b, function, left.dtype, left, right)  # pyright: ignore[reportArgumentType]
+    return _of_integers(b, "divsi", "divui", left, right)
 
 
 def remainder(b: Builder, x: Value, y: Value) -> Tensor:
     """`x % y`, with the sign of `x`."""
     left, right = promote(b, x, y, "%", division=True)
-    assert isinstance(left.dtype, dtype)
-    if left.dtype.is_floating():
+    if isinstance(left.dtype, dtype) and left.dtype.is_floating():
         return mapped(b, "remf", left.dtype, left, right)
-    left, right = _at_least_bytes(b, left, right)
-    function = "remsi" if left.dtype.is_int_signed() else "remui"
-    return mapped(b, function, left.dtype, left, right)  # pyright: ignore[reportArgumentType]
+    return _of_integers(b, "remsi", "remui", left, right)
 
 
-def _at_least_bytes(b: Builder, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Bools as int32: they can't be divided."""
-    if x.dtype.is_int1():
-        return cast(b, x, int32), cast(b, y, int32)
-    return x, y
+def _of_integers(b: Builder, signed: str, unsigned: str, x: Tensor, y: Tensor) -> Tensor:
+    """One of two functions by the signedness; bools compute as int32."""
+    kind = x.dtype
+    assert isinstance(kind, dtype)
+    if kind.is_int1():
+        wide = mapped(b, unsigned, int32, cast(b, x, int32), cast(b, y, int32))
+        return Tensor(b.map("trunci", wide.ssa, result=I1), int1, x.shape)
+    return mapped(b, signed if kind.is_int_signed() else unsigned, kind, x, y)
 
 
 _BITWISE = {"&": "andi", "|": "ori", "^": "xori"}
@@ -339,8 +375,13 @@ def bitwise(b: Builder, symbol: str, x: Value, y: Value) -> Tensor:
     kinds = [numeric_type(b, operand, symbol) for operand in (x, y)]
     for kind, operand in zip(kinds, (x, y), strict=True):
         if kind.is_floating():
-            raise fail(b, TypeMismatch, f"`{symbol}` is defined for integers and bools only",
-                 found=describe(operand), hint="compare first, as in `x > 0`")  # fmt: skip
+            raise fail(
+                b,
+                TypeMismatch,
+                f"`{symbol}` is defined for integers and bools only",
+                found=describe(operand),
+                hint="compare first, as in `x > 0`",
+            )
     left, right = promote(b, x, y, symbol)
     assert isinstance(left.dtype, dtype)
     return mapped(b, _BITWISE[symbol], left.dtype, left, right)
@@ -350,14 +391,15 @@ def shift(b: Builder, symbol: str, x: Value, y: Value) -> Tensor:
     """`<<`, or `>>` which keeps the sign of signed integers."""
     kinds = [numeric_type(b, operand, symbol) for operand in (x, y)]
     if any(kind.is_floating() for kind in kinds):
-        raise fail(b, TypeMismatch, f"`{symbol}` is defined for integers only",
-             found=f"{describe(x)} and {describe(y)}")  # fmt: skip
+        raise fail(
+            b,
+            TypeMismatch,
+            f"`{symbol}` is defined for integers only",
+            found=f"{describe(x)} and {describe(y)}",
+        )
     left, right = promote(b, x, y, symbol)
-    left, right = _at_least_bytes(b, left, right)
-    assert isinstance(left.dtype, dtype)
-    signed = left.dtype.is_int_signed()
-    function = "shli" if symbol == "<<" else "shrsi" if signed else "shrui"
-    return mapped(b, function, left.dtype, left, right)
+    signed, unsigned = ("shli", "shli") if symbol == "<<" else ("shrsi", "shrui")
+    return _of_integers(b, signed, unsigned, left, right)
 
 
 _ORDER = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge"}
@@ -410,8 +452,14 @@ def condition(b: Builder, x: Value, symbol: str) -> Tensor:
         return x
     if isinstance(x, bool):
         return scalar(b, x, int1)
-    raise fail(b, TypeMismatch, f"`{symbol}` needs bools", expected="int1", found=describe(x),
-         hint="compare first, as in `x != 0`")  # fmt: skip
+    raise fail(
+        b,
+        TypeMismatch,
+        f"`{symbol}` needs bools",
+        expected="int1",
+        found=describe(x),
+        hint="compare first, as in `x != 0`",
+    )
 
 
 def logical(b: Builder, symbol: str, x: Value, y: Value) -> Tensor:
@@ -428,8 +476,12 @@ def where(b: Builder, chosen: Value, x: Value, y: Value) -> Tensor:
     if any(isinstance(v, Tensor) and v.is_pointer for v in (x, y)):
         left, right = to_tensor(b, x), to_tensor(b, y)
         if left.dtype != right.dtype:
-            raise fail(b, TypeMismatch, "`where` selects between pointers of one type",
-                 found=f"{left.describe()} and {right.describe()}")  # fmt: skip
+            raise fail(
+                b,
+                TypeMismatch,
+                "`where` selects between pointers of one type",
+                found=f"{left.describe()} and {right.describe()}",
+            )
     else:
         left, right = promote(b, x, y, "where")
     test, left, right = broadcast(b, test, left, right)
@@ -445,24 +497,22 @@ _EXTREMES = {
 }
 
 
-def promote_bf16(b: Builder, x: Tensor) -> Tensor:
-    """bf16 as f32, anything else as it is."""
-    return cast(b, x, float32) if x.dtype.name == "bf16" else x
-
-
 def propagation(b: Builder, mode: Value) -> str:
     """`none` or `all` of a `PropagateNan`, ours or Triton's."""
     name = str(getattr(mode, "name", mode)).lower()
     if name not in ("none", "all"):
-        raise fail(b, BadArgument, "`propagate_nan` is `PropagateNan.NONE` or `PropagateNan.ALL`",
-             found=repr(mode))  # fmt: skip
+        raise fail(
+            b,
+            BadArgument,
+            "`propagate_nan` is `PropagateNan.NONE` or `PropagateNan.ALL`",
+            found=repr(mode),
+        )
     return name
 
 
 def extreme(b: Builder, which: str, x: Value, y: Value, mode: Value = "none") -> Tensor:
-    """`maximum` or `minimum`. Numbers count as strong here, and bf16 becomes f32."""
-    left, right = promote_bf16(b, to_tensor(b, x)), promote_bf16(b, to_tensor(b, y))
-    left, right = promote(b, left, right, f"{which}imum")
+    """`maximum` or `minimum`."""
+    left, right = promote(b, x, y, f"{which}imum")
     assert isinstance(left.dtype, dtype)
     if left.dtype.is_floating():
         function = _EXTREMES[which, propagation(b, mode)]
@@ -498,8 +548,12 @@ def constant_int(b: Builder, value: Value, what: str) -> int:
     if isinstance(value, int):
         return int(value)
     if isinstance(value, Tensor):
-        raise fail(b, NotConstant, f"{what} must be known when the kernel is compiled",
-             expected="a compile-time integer", found=f"a run-time {value.describe()}",
-             hint="make it a `tl.constexpr` parameter, or assign it as "
-             "`NAME: tl.constexpr = ...`")  # fmt: skip
+        raise fail(
+            b,
+            NotConstant,
+            f"{what} must be known when the kernel is compiled",
+            expected="a compile-time integer",
+            found=f"a run-time {value.describe()}",
+            hint="make it a `tl.constexpr` parameter, or assign it as `NAME: tl.constexpr = ...`",
+        )
     raise fail(b, BadArgument, f"{what} must be an integer", found=describe(value))

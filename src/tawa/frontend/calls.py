@@ -60,13 +60,21 @@ class FunctionCompiler(Statements):
     def _not_callable(self, function: Value) -> TawaError:
         name = getattr(function, "__name__", None) or describe(function)
         if inspect.isfunction(function):
-            return fail(self.b, NotCallable, f"`{name}` is a plain Python function",
-                 expected="a function decorated with `@tawa.jit`",
-                 hint="decorate it; or with `tl.constexpr_function` if it only computes "
-                 "compile-time values")  # fmt: skip
-        return fail(self.b, NotCallable, f"`{name}` can't be called in a kernel",
-             expected="a function of `tawa.language`, a jitted function, or one of "
-             + ", ".join(sorted(PYTHON_NAMES)))  # fmt: skip
+            return fail(
+                self.b,
+                NotCallable,
+                f"`{name}` is a plain Python function",
+                expected="a function decorated with `@tawa.jit`",
+                hint="decorate it; or with `tl.constexpr_function` if it only computes "
+                "compile-time values",
+            )
+        return fail(
+            self.b,
+            NotCallable,
+            f"`{name}` can't be called in a kernel",
+            expected="a function of `tawa.language`, a jitted function, or one of "
+            + ", ".join(sorted(PYTHON_NAMES)),
+        )
 
     def bind(
         self, function: LanguageFunction, args: list[Value], keywords: dict[str, Value]
@@ -77,8 +85,12 @@ class FunctionCompiler(Statements):
         try:
             bound = function.signature.bind(*args, **keywords)
         except TypeError as error:
-            raise fail(self.b, WrongArguments, f"call of `{function.name}`: {error}",
-                 expected=_shown_signature(function)) from error  # fmt: skip
+            raise fail(
+                self.b,
+                WrongArguments,
+                f"call of `{function.name}`: {error}",
+                expected=_shown_signature(function),
+            ) from error
         bound.apply_defaults()
         return dict(bound.arguments)
 
@@ -113,8 +125,12 @@ class FunctionCompiler(Statements):
         if any(is_runtime(v) for v in (*args, *keywords.values())):
             if getattr(function, "__name__", "") == "cdiv":
                 return self.call(language.cdiv, args, keywords)
-            raise fail(self.b, NotCallable, f"`{function.__name__}` takes compile-time values only",
-                 found=", ".join(describe(v) for v in args))  # fmt: skip
+            raise fail(
+                self.b,
+                NotCallable,
+                f"`{function.__name__}` takes compile-time values only",
+                found=", ".join(describe(v) for v in args),
+            )
         try:
             return dtypes.unwrap(function(*args, **keywords))
         except (TypeError, ValueError, ArithmeticError) as error:
@@ -127,8 +143,7 @@ class FunctionCompiler(Statements):
     ) -> Value:
         """Compile a function's body in place of its call."""
         if function.fn in self.stack or len(self.stack) >= MAX_DEPTH:
-            raise fail(self.b, Recursion, f"`{function.__name__}` calls itself",
-                 hint="use a loop")  # fmt: skip
+            raise fail(self.b, Recursion, f"`{function.__name__}` calls itself", hint="use a loop")
         keywords = {
             k: v for k, v in keywords.items()
             if k in function.signature.parameters or k not in _IGNORED_KEYWORDS
@@ -136,8 +151,12 @@ class FunctionCompiler(Statements):
         try:
             bound = function.signature.bind(*args, **keywords)
         except TypeError as error:
-            raise fail(self.b, WrongArguments, f"call of `{function.__name__}`: {error}",
-                 expected=f"{function.__name__}{function.signature}") from error  # fmt: skip
+            raise fail(
+                self.b,
+                WrongArguments,
+                f"call of `{function.__name__}`: {error}",
+                expected=f"{function.__name__}{function.signature}",
+            ) from error
         bound.apply_defaults()
         callee = FunctionCompiler(self.b, function, Scope())
         callee.stack = (*self.stack, function.fn)
@@ -195,8 +214,12 @@ class FunctionCompiler(Statements):
             return value.shape[0]
         if function in targets and isinstance(value, Tensor):
             return arithmetic.cast(self.b, value, targets[function])
-        raise fail(self.b, WrongArguments, f"`{function.__name__}` of a run-time value",
-             found=describe(value))  # fmt: skip
+        raise fail(
+            self.b,
+            WrongArguments,
+            f"`{function.__name__}` of a run-time value",
+            found=describe(value),
+        )
 
     def _fold_extreme(self, function: Any, args: list[Value]) -> Value:
         values = list(args[0]) if len(args) == 1 and isinstance(args[0], tuple) else args

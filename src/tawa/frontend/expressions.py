@@ -99,15 +99,30 @@ class Expressions:
     def span_of(self, node: ast.expr | ast.stmt | ast.arg | ast.keyword) -> Span:
         """The source range of a node."""
         source = self.source
-        return Span.of_node(node, source.file, first_line=source.first_line, indent=source.indent)
+        first, indent = source.first_line, source.indent
+        if not source.is_ascii or node.end_lineno is None or node.end_col_offset is None:
+            return Span.of_node(node, source.file, first_line=first, indent=indent)
+        # As `Span.of_node`, which reads the file to count characters: not needed for ASCII.
+        above = first - 1
+        return Span(
+            source.file,
+            node.lineno + above,
+            node.col_offset + indent,
+            node.end_lineno + above,
+            node.end_col_offset + indent,
+        )
 
     def eval(self, node: ast.expr) -> Value:
         """The value of an expression; ops are appended to the current block."""
         method = getattr(self, f"eval_{type(node).__name__}", None)
         with self.b.at(self.span_of(node)):
             if method is None:
-                raise fail(self.b, UnsupportedSyntax, f"`{type(node).__name__}` is not supported here",
-                     expected=EXPRESSIONS)  # fmt: skip
+                raise fail(
+                    self.b,
+                    UnsupportedSyntax,
+                    f"`{type(node).__name__}` is not supported here",
+                    expected=EXPRESSIONS,
+                )
             return method(node)
 
     # --- names and literals ---------------------------------------------------------------------
@@ -131,11 +146,19 @@ class Expressions:
         if node.id in PYTHON_NAMES:
             return getattr(python, node.id)
         if hasattr(python, node.id):
-            raise fail(self.b, UndefinedName, f"Python's `{node.id}` is not available in kernels",
-                 expected=f"one of {', '.join(sorted(PYTHON_NAMES))}")  # fmt: skip
+            raise fail(
+                self.b,
+                UndefinedName,
+                f"Python's `{node.id}` is not available in kernels",
+                expected=f"one of {', '.join(sorted(PYTHON_NAMES))}",
+            )
         known = sorted(n for n in self.scope.bindings if self.scope.is_defined(n))
-        raise fail(self.b, UndefinedName, f"`{node.id}` is not defined",
-             expected=f"a variable or parameter ({', '.join(known)}) or a global")  # fmt: skip
+        raise fail(
+            self.b,
+            UndefinedName,
+            f"`{node.id}` is not defined",
+            expected=f"a variable or parameter ({', '.join(known)}) or a global",
+        )
 
     def usable_global(self, name: str, value: Any) -> Value:
         """A global as a value; plain numbers and unknown objects are rejected."""
@@ -148,9 +171,13 @@ class Expressions:
         ):
             return self.ours(foreign.translate(value))
         if isinstance(value, bool | int | float | str):
-            raise fail(self.b, UnusableGlobal, f"the global `{name}` is a plain {type(value).__name__}",
-                 expected="a `tl.constexpr` object",
-                 hint=f"declare it as `{name} = tl.constexpr({value!r})`")  # fmt: skip
+            raise fail(
+                self.b,
+                UnusableGlobal,
+                f"the global `{name}` is a plain {type(value).__name__}",
+                expected="a `tl.constexpr` object",
+                hint=f"declare it as `{name} = tl.constexpr({value!r})`",
+            )
         return value
 
     @staticmethod
@@ -165,8 +192,12 @@ class Expressions:
         """The translation of something of Triton's, which must exist."""
         if isinstance(value, foreign.Missing):
             names = sorted(n for n in vars(language) if not n.startswith("_"))
-            raise fail(self.b, UnknownAttribute, f"`triton.language` name `{value.name}` is unknown here",
-                 expected=_close(value.name, names))  # fmt: skip
+            raise fail(
+                self.b,
+                UnknownAttribute,
+                f"`triton.language` name `{value.name}` is unknown here",
+                expected=_close(value.name, names),
+            )
         return value
 
     def eval_Tuple(self, node: ast.Tuple) -> Value:
@@ -203,8 +234,12 @@ class Expressions:
             return self.fold(symbol, x, y)
         if symbol not in DYNAMIC:
             hint = {"**": "multiply, or use `tl.exp2(y * tl.log2(x))`", "@": "use `tl.dot`"}
-            raise fail(self.b, UnsupportedSyntax, f"`{symbol}` of run-time values is not supported",
-                 hint=hint.get(symbol))  # fmt: skip
+            raise fail(
+                self.b,
+                UnsupportedSyntax,
+                f"`{symbol}` of run-time values is not supported",
+                hint=hint.get(symbol),
+            )
         return DYNAMIC[symbol](self.b, x, y)
 
     def fold(self, symbol: str, x: Value, y: Value) -> Value:
@@ -219,8 +254,12 @@ class Expressions:
     def eval_Compare(self, node: ast.Compare) -> Value:
         """One comparison."""
         if len(node.ops) != 1:
-            raise fail(self.b, UnsupportedSyntax, "chained comparisons are not supported",
-                 hint="write `(a < b) & (b < c)`")  # fmt: skip
+            raise fail(
+                self.b,
+                UnsupportedSyntax,
+                "chained comparisons are not supported",
+                hint="write `(a < b) & (b < c)`",
+            )
         symbol = SYMBOLS.get(type(node.ops[0]))
         if symbol is None:
             raise fail(
@@ -284,9 +323,13 @@ class Expressions:
                 sides.append((block, arithmetic.to_tensor(self.b, self.eval(branch))))
         (then_block, then_value), (else_block, else_value) = sides
         if not same_type(then_value, else_value):
-            raise fail(self.b, TypeMismatch, "the two sides of `a if c else b` have different types",
-                 found=f"{then_value.describe()} and {else_value.describe()}",
-                 hint="convert one of them, or use `tl.where`")  # fmt: skip
+            raise fail(
+                self.b,
+                TypeMismatch,
+                "the two sides of `a if c else b` have different types",
+                found=f"{then_value.describe()} and {else_value.describe()}",
+                hint="convert one of them, or use `tl.where`",
+            )
         for block, value in sides:
             block.add_op(scf.YieldOp(value.ssa))
         op = scf.IfOp(chosen.ssa, [then_value.ssa.type], Region(then_block), Region(else_block))
@@ -309,8 +352,12 @@ class Expressions:
         if isinstance(value, Tensor):
             return self._insert_dimensions(value, items)
         if not isinstance(value, tuple | str):
-            raise fail(self.b, TypeMismatch, "only tensors and tuples have subscripts",
-                 found=describe(value))  # fmt: skip
+            raise fail(
+                self.b,
+                TypeMismatch,
+                "only tensors and tuples have subscripts",
+                found=describe(value),
+            )
         index = self._static_index(node.slice)
         try:
             return value[index]
@@ -331,13 +378,18 @@ class Expressions:
             if new:
                 result = arithmetic.expand_dims(self.b, result, axis)
             elif not whole:
-                raise fail(self.b, UnsupportedSyntax, "tensors are indexed by `None` and `:` only",
-                     expected="as in `x[:, None]`",
-                     hint="load the elements that you need, or reduce")  # fmt: skip
+                raise fail(
+                    self.b,
+                    UnsupportedSyntax,
+                    "tensors are indexed by `None` and `:` only",
+                    expected="as in `x[:, None]`",
+                    hint="load the elements that you need, or reduce",
+                )
         kept = sum(isinstance(item, ast.Slice) for item in items)
         if kept > len(value.shape):
-            raise fail(self.b, ShapeMismatch, f"{kept} dimensions are indexed",
-                 found=value.describe())  # fmt: skip
+            raise fail(
+                self.b, ShapeMismatch, f"{kept} dimensions are indexed", found=value.describe()
+            )
         return result
 
     def eval_Attribute(self, node: ast.Attribute) -> Value:
@@ -364,8 +416,12 @@ class Expressions:
             return self.ours(foreign.attribute(module, name))
         if not hasattr(module, name):
             names = [n for n in dir(module) if not n.startswith("_")]
-            raise fail(self.b, UnknownAttribute, f"module `{module.__name__}` has no `{name}`",
-                 expected=_close(name, names))  # fmt: skip
+            raise fail(
+                self.b,
+                UnknownAttribute,
+                f"module `{module.__name__}` has no `{name}`",
+                expected=_close(name, names),
+            )
         found = getattr(module, name)
         if module.__name__.startswith("tawa.language"):
             return found.value if isinstance(found, dtypes.constexpr) else found
@@ -387,8 +443,12 @@ class Expressions:
             return getattr(value, simple[name])
         known = methods_of(value)
         if name not in known:
-            raise fail(self.b, UnknownAttribute, f"a {describe(value)} has no attribute `{name}`",
-                 expected=_close(name, [*known, "dtype", "shape", "T"]))  # fmt: skip
+            raise fail(
+                self.b,
+                UnknownAttribute,
+                f"a {describe(value)} has no attribute `{name}`",
+                expected=_close(name, [*known, "dtype", "shape", "T"]),
+            )
         return BoundMethod(value, name)
 
     def eval_Call(self, node: ast.Call) -> Value:

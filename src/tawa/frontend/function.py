@@ -47,6 +47,7 @@ class Source:
     indent: int
     text: str
     tree: ast.FunctionDef
+    is_ascii: bool
 
 
 class JITFunction:
@@ -108,7 +109,8 @@ class JITFunction:
         module = ast.parse(text)
         for node in module.body:
             if isinstance(node, ast.FunctionDef):
-                return Source(self.fn.__code__.co_filename, first, indent, text, node)
+                file = self.fn.__code__.co_filename
+                return Source(file, first, indent, text, node, text.isascii())
         raise NoSource(f"`{self.__name__}` is not a `def`")
 
     @cached_property

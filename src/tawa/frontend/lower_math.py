@@ -9,23 +9,24 @@ from tawa.frontend.calls import FunctionCompiler
 from tawa.frontend.errors import BadArgument, ShapeMismatch, TypeMismatch
 from tawa.frontend.lower_shapes import dtype_argument, tensor_argument
 from tawa.frontend.registry import lowers
-from tawa.frontend.values import Tensor, Value
+from tawa.frontend.values import Tensor, Value, describe
 from tawa.language import libdevice
 from tawa.language.dtypes import dtype, float32, float64, int1, int32
 from tawa.tile import ops
-
-_HALF_ALLOWED = ("floor", "ceil")
 
 
 def floating_argument(f: FunctionCompiler, value: Value, name: str) -> Tensor:
     """An operand of a floating point function; integers and 16-bit types must be converted."""
     x = tensor_argument(f, value, name)
     element = numeric_type(f.b, x, name)
-    if not element.is_floating() or (
-        element.primitive_bitwidth < 32 and name.removeprefix("tl.") not in _HALF_ALLOWED
-    ):
-        raise fail(f.b, TypeMismatch, f"`{name}` is defined for float32 and float64",
-             found=x.describe(), hint="convert with `.to(tl.float32)`")  # fmt: skip
+    if not element.is_floating() or element.primitive_bitwidth < 32:
+        raise fail(
+            f.b,
+            TypeMismatch,
+            f"`{name}` is defined for float32 and float64",
+            found=x.describe(),
+            hint="convert with `.to(tl.float32)`",
+        )
     return x
 
 
@@ -92,11 +93,7 @@ def minimum(f: FunctionCompiler, x: Value, y: Value, propagate_nan: Value) -> Te
 @lowers(tl.clamp)
 def clamp(f: FunctionCompiler, x: Value, min: Value, max: Value, propagate_nan: Value) -> Tensor:
     """`tl.clamp`."""
-    value = tensor_argument(f, x, "tl.clamp")
-    if not value.dtype.is_floating():
-        raise fail(f.b, TypeMismatch, "`tl.clamp` is defined for floats only", found=value.describe(),
-             hint="use `tl.minimum` and `tl.maximum`")  # fmt: skip
-    low = arithmetic.extreme(f.b, "max", value, min, propagate_nan)
+    low = arithmetic.extreme(f.b, "max", x, min, propagate_nan)
     return arithmetic.extreme(f.b, "min", low, max, propagate_nan)
 
 
@@ -109,7 +106,7 @@ def where(f: FunctionCompiler, condition: Value, x: Value, y: Value) -> Value:
 @lowers(tl.fdiv)
 def fdiv(f: FunctionCompiler, x: Value, y: Value, ieee_rounding: Value) -> Tensor:
     """`tl.fdiv`."""
-    left, right = promote(f.b, x, y, "tl.fdiv")
+    left, right = promote(f.b, x, y, "tl.fdiv", division=True)
     assert isinstance(left.dtype, dtype)
     if not left.dtype.is_floating():
         raise fail(f.b, TypeMismatch, "`tl.fdiv` divides floats", found=left.describe())
@@ -120,8 +117,13 @@ def fdiv(f: FunctionCompiler, x: Value, y: Value, ieee_rounding: Value) -> Tenso
 def div_rn(f: FunctionCompiler, x: Value, y: Value) -> Tensor:
     """`tl.div_rn`."""
     left, right = promote(f.b, x, y, "tl.div_rn")
-    if left.dtype != float32:
-        raise fail(f.b, TypeMismatch, "`tl.div_rn` is defined for float32", found=left.describe())
+    if any(isinstance(v, Tensor) and v.dtype != float32 for v in (x, y)):
+        raise fail(
+            f.b,
+            TypeMismatch,
+            "`tl.div_rn` is defined for float32",
+            found=f"{describe(x)} and {describe(y)}",
+        )
     return mapped(f.b, "divf_rn", float32, left, right)
 
 
@@ -134,7 +136,7 @@ def fma(f: FunctionCompiler, x: Value, y: Value, z: Value) -> Tensor:
     left, right, third = arithmetic.broadcast(f.b, left, right, third)
     assert isinstance(left.dtype, dtype)
     if not left.dtype.is_floating():
-        return arithmetic.add(f.b, arithmetic.multiply(f.b, left, right), third)
+        raise fail(f.b, TypeMismatch, "`tl.fma` is defined for floats", found=left.describe())
     return mapped(f.b, "fma", left.dtype, left, right, third)
 
 
@@ -144,8 +146,12 @@ def umulhi(f: FunctionCompiler, x: Value, y: Value) -> Tensor:
     left, right = promote(f.b, x, y, "tl.umulhi")
     assert isinstance(left.dtype, dtype)
     if not left.dtype.is_int() or left.dtype.primitive_bitwidth < 32:
-        raise fail(f.b, TypeMismatch, "`tl.umulhi` is defined for 32-bit and 64-bit integers",
-             found=left.describe())  # fmt: skip
+        raise fail(
+            f.b,
+            TypeMismatch,
+            "`tl.umulhi` is defined for 32-bit and 64-bit integers",
+            found=left.describe(),
+        )
     return mapped(f.b, "mulhui", left.dtype, left, right)
 
 
@@ -231,8 +237,13 @@ def dot(
     else:
         total = tensor_argument(f, acc, "tl.dot")
     if total.shape != shape or total.dtype != result:
-        raise fail(f.b, ShapeMismatch, "the accumulator of `tl.dot` does not fit",
-             expected=f"{result}{list(shape)}", found=total.describe())  # fmt: skip
+        raise fail(
+            f.b,
+            ShapeMismatch,
+            "the accumulator of `tl.dot` does not fit",
+            expected=f"{result}{list(shape)}",
+            found=total.describe(),
+        )
     precision = _precision(f, input_precision, allow_tf32)
     of_f32 = left.dtype == float32
     op = ops.Dot(left.ssa, right.ssa, total.ssa, precision if of_f32 else None)
@@ -242,34 +253,53 @@ def dot(
 def _check_dot_shapes(f: FunctionCompiler, left: Tensor, right: Tensor) -> None:
     ranks = (len(left.shape), len(right.shape))
     if ranks not in ((2, 2), (3, 3)):
-        raise fail(f.b, ShapeMismatch, "`tl.dot` multiplies matrices, or batches of them",
-             expected="two or three dimensions",
-             found=f"{left.describe()} and {right.describe()}")  # fmt: skip
+        raise fail(
+            f.b,
+            ShapeMismatch,
+            "`tl.dot` multiplies matrices, or batches of them",
+            expected="two or three dimensions",
+            found=f"{left.describe()} and {right.describe()}",
+        )
     if left.shape[-1] != right.shape[-2] or left.shape[:-2] != right.shape[:-2]:
-        raise fail(f.b, ShapeMismatch, f"`tl.dot` of {list(left.shape)} and {list(right.shape)}",
-             expected=f"{left.shape[-1]} rows in the second operand",
-             found=f"{right.shape[-2]} rows",
-             hint="transpose an operand with `.T`" if left.shape[-1] == right.shape[-1]
-             else None)  # fmt: skip
+        raise fail(
+            f.b,
+            ShapeMismatch,
+            f"`tl.dot` of {list(left.shape)} and {list(right.shape)}",
+            expected=f"{left.shape[-1]} rows in the second operand",
+            found=f"{right.shape[-2]} rows",
+            hint="transpose an operand with `.T`" if left.shape[-1] == right.shape[-1] else None,
+        )
 
 
 def _dot_type(f: FunctionCompiler, left: Tensor, right: Tensor, acc: Value, out: dtype) -> dtype:
     a, b = numeric_type(f.b, left, "tl.dot"), numeric_type(f.b, right, "tl.dot")
     if a != b and not (a.is_fp8() and b.is_fp8()):
-        raise fail(f.b, TypeMismatch, "the operands of `tl.dot` have different types",
-             expected="one type, or two fp8 types", found=f"{a} and {b}",
-             hint=f"convert one, as in `.to({a!r})`")  # fmt: skip
+        raise fail(
+            f.b,
+            TypeMismatch,
+            "the operands of `tl.dot` have different types",
+            expected="one type, or two fp8 types",
+            found=f"{a} and {b}",
+            hint=f"convert one, as in `.to({a!r})`",
+        )
     if a.is_int():
         if a.name != "int8":
             raise fail(f.b, TypeMismatch, f"`tl.dot` of {a}", expected="int8 or a float type")
         return int32
     if a == float64:
         return float64
-    if isinstance(acc, Tensor) and isinstance(acc.dtype, dtype):
+    if a.name in ("fp32", "bf16"):
+        out = out if out.name == "bf16" else float32
+    elif isinstance(acc, Tensor) and isinstance(acc.dtype, dtype):
         out = acc.dtype
     if out.name not in ("fp16", "fp32"):
-        raise fail(f.b, TypeMismatch, f"`tl.dot` can't give {out}", expected="float32 or float16",
-             hint="convert the result with `.to(...)`")  # fmt: skip
+        raise fail(
+            f.b,
+            TypeMismatch,
+            f"`tl.dot` can't give {out}",
+            expected="float32 or float16",
+            hint="convert the result with `.to(...)`",
+        )
     return out
 
 
@@ -280,6 +310,10 @@ def _precision(f: FunctionCompiler, precision: Value, allow_tf32: Value) -> str:
         return "tf32" if allow_tf32 else "ieee"
     name = "tf32" if precision is None else str(precision).lower()
     if name not in ops.PRECISIONS:
-        raise fail(f.b, BadArgument, f"`input_precision` is one of {', '.join(ops.PRECISIONS)}",
-             found=repr(precision))  # fmt: skip
+        raise fail(
+            f.b,
+            BadArgument,
+            f"`input_precision` is one of {', '.join(ops.PRECISIONS)}",
+            found=repr(precision),
+        )
     return name

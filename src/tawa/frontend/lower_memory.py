@@ -32,8 +32,14 @@ def pointer_argument(f: FunctionCompiler, value: Value, name: str) -> Tensor:
     hint = None
     if isinstance(value, Descriptor):
         hint = f"use `desc.{'store' if 'store' in name else 'load'}(offsets)`"
-    raise fail(f.b, TypeMismatch, f"`{name}` needs a pointer", expected="a pointer or pointers",
-         found=describe(value), hint=hint)  # fmt: skip
+    raise fail(
+        f.b,
+        TypeMismatch,
+        f"`{name}` needs a pointer",
+        expected="a pointer or pointers",
+        found=describe(value),
+        hint=hint,
+    )
 
 
 def _element(pointer: Tensor) -> dtype | pointer_type:
@@ -47,11 +53,21 @@ def _mask(f: FunctionCompiler, mask: Value, pointer: Tensor, name: str) -> Tenso
         return None
     test = tensor_argument(f, mask, name)
     if test.shape and not pointer.shape:
-        raise fail(f.b, ShapeMismatch, f"`{name}` of a scalar pointer with a mask of a shape",
-             found=f"a mask {test.describe()}")  # fmt: skip
+        raise fail(
+            f.b,
+            ShapeMismatch,
+            f"`{name}` of a scalar pointer with a mask of a shape",
+            found=f"a mask {test.describe()}",
+        )
     if not test.dtype.is_int1():
-        raise fail(f.b, TypeMismatch, f"the mask of `{name}` must be of bools", expected="int1",
-             found=test.describe(), hint="compare first, as in `mask != 0`")  # fmt: skip
+        raise fail(
+            f.b,
+            TypeMismatch,
+            f"the mask of `{name}` must be of bools",
+            expected="int1",
+            found=test.describe(),
+            hint="compare first, as in `mask != 0`",
+        )
     return test
 
 
@@ -129,9 +145,14 @@ def _stored_value(f: FunctionCompiler, address: Tensor, value: Value, name: str)
     element = _element(address)
     stored = arithmetic.cast(f.b, tensor_argument(f, value, name), element)
     if stored.shape and not address.shape:
-        raise fail(f.b, ShapeMismatch, f"`{name}` of a value with a shape to a scalar pointer",
-             expected="a tensor of pointers", found=f"a value {stored.describe()}",
-             hint="add offsets to the pointer, as in `ptr + tl.arange(0, N)`")  # fmt: skip
+        raise fail(
+            f.b,
+            ShapeMismatch,
+            f"`{name}` of a value with a shape to a scalar pointer",
+            expected="a tensor of pointers",
+            found=f"a value {stored.describe()}",
+            hint="add offsets to the pointer, as in `ptr + tl.arange(0, N)`",
+        )
     return arithmetic.cast(f.b, stored, int8) if element == int1 else stored
 
 
@@ -163,9 +184,14 @@ def make_block_ptr(
     steps = _scalars(f, strides, "a stride", int64)
     starts = _scalars(f, offsets, "an offset", int32)
     if pointer.shape or not len(sizes) == len(steps) == len(starts) == len(block):
-        raise fail(f.b, ShapeMismatch, "a block pointer has one base and as many sizes, strides and "
-             "offsets as its block has dimensions", found=f"{len(sizes)} sizes, {len(steps)} "
-             f"strides, {len(starts)} offsets, a block {list(block)}")  # fmt: skip
+        raise fail(
+            f.b,
+            ShapeMismatch,
+            "a block pointer has one base and as many sizes, strides and "
+            "offsets as its block has dimensions",
+            found=f"{len(sizes)} sizes, {len(steps)} "
+            f"strides, {len(starts)} offsets, a block {list(block)}",
+        )
     return BlockPointer(pointer, sizes, steps, starts, block)
 
 
@@ -233,16 +259,23 @@ def make_tensor_descriptor(
     given = shape if isinstance(shape, tuple) else (shape,)
     steps_given = strides if isinstance(strides, tuple) else (strides,)
     if not len(given) == len(steps_given) == len(block) or not 1 <= len(block) <= 5:
-        raise fail(f.b, ShapeMismatch, "a descriptor has 1 to 5 dimensions, as many sizes and strides",
-             found=f"{len(given)} sizes, {len(steps_given)} strides, "
-             f"block {list(block)}")  # fmt: skip
+        raise fail(
+            f.b,
+            ShapeMismatch,
+            "a descriptor has 1 to 5 dimensions, as many sizes and strides",
+            found=f"{len(given)} sizes, {len(steps_given)} strides, block {list(block)}",
+        )
     if isinstance(steps_given[-1], int) and steps_given[-1] != 1:
         raise fail(
             f.b, BadArgument, "the last stride of a descriptor is 1", found=str(steps_given[-1])
         )
     if not isinstance(element, dtype) or pointer.shape:
-        raise fail(f.b, TypeMismatch, "a descriptor needs a scalar pointer to numbers",
-             found=pointer.describe())  # fmt: skip
+        raise fail(
+            f.b,
+            TypeMismatch,
+            "a descriptor needs a scalar pointer to numbers",
+            found=pointer.describe(),
+        )
     sizes = _scalars(f, given, "a size", int32)
     steps = _scalars(f, (*steps_given[:-1], 1), "a stride", int64)
     op = ops.MakeDesc(
@@ -268,8 +301,12 @@ def _coordinates(
         raise fail(f.b, TypeMismatch, "a tensor descriptor is needed here", found=describe(desc))
     items = offsets if isinstance(offsets, tuple) else (offsets,)
     if len(items) != len(desc.block_shape):
-        raise fail(f.b, ShapeMismatch, f"a {desc.describe()} takes {len(desc.block_shape)} offsets",
-             found=f"{len(items)} offsets")  # fmt: skip
+        raise fail(
+            f.b,
+            ShapeMismatch,
+            f"a {desc.describe()} takes {len(desc.block_shape)} offsets",
+            found=f"{len(items)} offsets",
+        )
     return desc, list(_scalars(f, items, "an offset", int32))
 
 
@@ -287,9 +324,13 @@ def store_tensor_descriptor(f: FunctionCompiler, desc: Value, offsets: Value, va
     target, where = _coordinates(f, desc, offsets)
     stored = arithmetic.cast(f.b, tensor_argument(f, value, "desc.store"), target.dtype)
     if stored.shape != target.block_shape:
-        raise fail(f.b, ShapeMismatch, f"`store` of a {stored.describe()}",
-             expected=f"a block {list(target.block_shape)}",
-             found=f"{list(stored.shape)}")  # fmt: skip
+        raise fail(
+            f.b,
+            ShapeMismatch,
+            f"`store` of a {stored.describe()}",
+            expected=f"a block {list(target.block_shape)}",
+            found=f"{list(stored.shape)}",
+        )
     f.b.add(ops.DescStore(target.ssa, [v.ssa for v in where], stored.ssa))
 
 
@@ -301,19 +342,32 @@ def _order(f: FunctionCompiler, sem: Value, scope: Value) -> dict[str, str]:
     reach = "gpu" if scope is None else str(scope)
     reach = "sys" if reach == "sys" else reach
     if order not in ops.MEMORY_ORDERS or reach not in ops.SCOPES:
-        raise fail(f.b, BadArgument, f"`sem` is one of {', '.join(ops.MEMORY_ORDERS)}, "
-             f"`scope` one of {', '.join(ops.SCOPES)}", found=f"{sem!r}, {scope!r}")  # fmt: skip
+        raise fail(
+            f.b,
+            BadArgument,
+            f"`sem` is one of {', '.join(ops.MEMORY_ORDERS)}, "
+            f"`scope` one of {', '.join(ops.SCOPES)}",
+            found=f"{sem!r}, {scope!r}",
+        )
     return {"order": order, "scope": reach}
 
 
 def _atomic_kind(f: FunctionCompiler, what: str, element: dtype | pointer_type) -> str:
     if not isinstance(element, dtype) or element.primitive_bitwidth < 16:
-        raise fail(f.b, TypeMismatch, f"`tl.atomic_{what}` of {element}",
-             expected="16-bit floats (add only), or 32 or 64 bits")  # fmt: skip
+        raise fail(
+            f.b,
+            TypeMismatch,
+            f"`tl.atomic_{what}` of {element}",
+            expected="16-bit floats (add only), or 32 or 64 bits",
+        )
     small = element.primitive_bitwidth == 16
     if small and (what != "add" or not element.is_floating()):
-        raise fail(f.b, TypeMismatch, f"`tl.atomic_{what}` of {element}",
-             expected="32 or 64 bits; 16-bit floats can only be added")  # fmt: skip
+        raise fail(
+            f.b,
+            TypeMismatch,
+            f"`tl.atomic_{what}` of {element}",
+            expected="32 or 64 bits; 16-bit floats can only be added",
+        )
     if what == "xchg":
         return "xchg"
     if what in ("and", "or", "xor"):

@@ -35,16 +35,25 @@ def num_programs(f: FunctionCompiler, axis: Value) -> Tensor:
 @lowers(tl.range, tl.static_range)
 def range_outside_for(f: FunctionCompiler, **_: Value) -> None:
     """Ranges are for `for` statements."""
-    raise fail(f.b, UnsupportedSyntax, "a range stands in a `for` statement only",
-         expected="for i in tl.range(n)")  # fmt: skip
+    raise fail(
+        f.b,
+        UnsupportedSyntax,
+        "a range stands in a `for` statement only",
+        expected="for i in tl.range(n)",
+    )
 
 
 @lowers(tl.static_assert)
 def static_assert(f: FunctionCompiler, cond: Value, msg: Value) -> None:
     """`tl.static_assert`."""
     if is_runtime(cond):
-        raise fail(f.b, NotConstant, "`tl.static_assert` needs a compile-time condition",
-             found=describe(cond), hint="use `tl.device_assert`")  # fmt: skip
+        raise fail(
+            f.b,
+            NotConstant,
+            "`tl.static_assert` needs a compile-time condition",
+            found=describe(cond),
+            hint="use `tl.device_assert`",
+        )
     if not cond:
         raise fail(f.b, StaticAssertion, str(msg) or "a static assertion does not hold")
 

@@ -111,11 +111,14 @@ def _with_shape(f: FunctionCompiler, value: Tensor, shape: tuple[int, ...]) -> T
 def _positions(
     f: FunctionCompiler, which: str, value: Tensor, axis: Value, left: bool
 ) -> tuple[Tensor, Tensor]:
-    """The extreme and its position; only bf16 is promoted."""
+    """The extreme and its position, in the operand's own type."""
     if not left:
-        raise fail(f.b, NotSupported, f"`tl.arg{which}` with `tie_break_left=False`",
-             expected="tie_break_left=True")  # fmt: skip
-    value = arithmetic.promote_bf16(f.b, value)
+        raise fail(
+            f.b,
+            NotSupported,
+            f"`tl.arg{which}` with `tie_break_left=False`",
+            expected="tie_break_left=True",
+        )
     element = numeric_type(f.b, value, f"tl.arg{which}")
     if axis is None:
         value, axis = reshape(f, value, (math.prod(value.shape),), can_reorder=False), 0
@@ -198,7 +201,7 @@ def reduce_or(f: FunctionCompiler, input: Value, axis: Value, keep_dims: Value) 
 @lowers(tl.cumsum)
 def cumsum(f: FunctionCompiler, input: Value, axis: Value, reverse: Value, dtype: Value) -> Tensor:
     """`tl.cumsum`."""
-    value = arithmetic.promote_bf16(f.b, tensor_argument(f, input, "tl.cumsum"))
+    value = tensor_argument(f, input, "tl.cumsum")
     element = numeric_type(f.b, value, "tl.cumsum")
     target = _sum_type(element) if dtype is None else dtype_argument(f, dtype)
     return _scan(f, cast(f.b, value, target), axis, "addf" if target.is_floating() else "addi",
@@ -208,9 +211,10 @@ def cumsum(f: FunctionCompiler, input: Value, axis: Value, reverse: Value, dtype
 @lowers(tl.cumprod)
 def cumprod(f: FunctionCompiler, input: Value, axis: Value, reverse: Value) -> Tensor:
     """`tl.cumprod`."""
-    value = arithmetic.promote_bf16(f.b, tensor_argument(f, input, "tl.cumprod"))
-    kind = "mulf" if numeric_type(f.b, value, "tl.cumprod").is_floating() else "muli"
-    return _scan(f, value, axis, kind, reverse)
+    value = tensor_argument(f, input, "tl.cumprod")
+    target = _sum_type(numeric_type(f.b, value, "tl.cumprod"))
+    kind = "mulf" if target.is_floating() else "muli"
+    return _scan(f, cast(f.b, value, target), axis, kind, reverse)
 
 
 def _scan(f: FunctionCompiler, value: Tensor, axis: Value, kind: str, reverse: Value) -> Tensor:
@@ -238,9 +242,13 @@ def combine_kind(f: FunctionCompiler, function: Value, element: dtype, name: str
         found = last.function.data
         if found in ops.REDUCTION_KINDS and result.dtype == element:
             return found
-    raise fail(f.b, NotSupported, f"the combine function of `{name}`",
-         expected="one of `a + b`, `a * b`, `tl.maximum(a, b)`, `tl.minimum(a, b)`, `a & b`, "
-         "`a | b`, `a ^ b` of one tensor")  # fmt: skip
+    raise fail(
+        f.b,
+        NotSupported,
+        f"the combine function of `{name}`",
+        expected="one of `a + b`, `a * b`, `tl.maximum(a, b)`, `tl.minimum(a, b)`, `a & b`, "
+        "`a | b`, `a ^ b` of one tensor",
+    )
 
 
 @lowers(tl.reduce)

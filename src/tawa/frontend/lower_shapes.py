@@ -28,8 +28,12 @@ def shape_argument(f: FunctionCompiler, shape: Value, what: str = "a shape") -> 
         items = items[0]
     sizes = tuple(constant_int(f.b, item, f"a size in {what}") for item in items)
     if any(size < 1 for size in sizes) or math.prod(sizes) > MAX_ELEMENTS:
-        raise fail(f.b, BadArgument, f"{what} of {list(sizes)} is not possible",
-             expected=f"positive sizes, at most {MAX_ELEMENTS} elements")  # fmt: skip
+        raise fail(
+            f.b,
+            BadArgument,
+            f"{what} of {list(sizes)} is not possible",
+            expected=f"positive sizes, at most {MAX_ELEMENTS} elements",
+        )
     return sizes
 
 
@@ -39,8 +43,13 @@ def dtype_argument(f: FunctionCompiler, value: Value) -> dtype:
         value = f.ours(translate(value))
     if isinstance(value, dtype):
         return value
-    raise fail(f.b, BadArgument, "an element type is needed here", expected="such as `tl.float32`",
-         found=describe(value))  # fmt: skip
+    raise fail(
+        f.b,
+        BadArgument,
+        "an element type is needed here",
+        expected="such as `tl.float32`",
+        found=describe(value),
+    )
 
 
 def tensor_argument(f: FunctionCompiler, value: Value, name: str) -> Tensor:
@@ -56,8 +65,12 @@ def axis_argument(f: FunctionCompiler, axis: Value, rank: int) -> int:
     """An axis, counted from the end when negative."""
     number = constant_int(f.b, axis, "an axis")
     if not -rank <= number < rank:
-        raise fail(f.b, BadArgument, f"axis {number} does not exist",
-             expected=f"{-rank} to {rank - 1}" if rank else "a tensor with dimensions")  # fmt: skip
+        raise fail(
+            f.b,
+            BadArgument,
+            f"axis {number} does not exist",
+            expected=f"{-rank} to {rank - 1}" if rank else "a tensor with dimensions",
+        )
     return number % rank
 
 
@@ -70,9 +83,13 @@ def arange(f: FunctionCompiler, start: Value, end: Value) -> Tensor:
     )
     length = high - low
     if length < 1 or (length & (length - 1) and length % 8):
-        raise fail(f.b, BadArgument, f"`tl.arange({low}, {high})` has length {length}",
-             expected="a power of two, or a multiple of 8",
-             hint="take a longer range and mask what is too much")  # fmt: skip
+        raise fail(
+            f.b,
+            BadArgument,
+            f"`tl.arange({low}, {high})` has length {length}",
+            expected="a power of two, or a multiple of 8",
+            hint="take a longer range and mask what is too much",
+        )
     if not -(2**31) <= low <= high < 2**31:
         raise fail(f.b, BadArgument, "the bounds of `tl.arange` must fit int32")
     return Tensor(f.b.add(ops.Arange(low, high)).result, int32, (length,))
@@ -113,8 +130,12 @@ def cast(
     value = tensor_argument(f, input, "tl.cast")
     target = _cast_target(f, dtype)
     if fp_downcast_rounding not in (None, "rtne"):
-        raise fail(f.b, BadArgument, f"rounding {fp_downcast_rounding!r} is not supported",
-             expected="'rtne' (to nearest even)")  # fmt: skip
+        raise fail(
+            f.b,
+            BadArgument,
+            f"rounding {fp_downcast_rounding!r} is not supported",
+            expected="'rtne' (to nearest even)",
+        )
     if bitcast:
         return arithmetic.bitcast(f.b, value, target)
     return arithmetic.cast(f.b, value, target)
@@ -163,9 +184,13 @@ def reshape(f: FunctionCompiler, input: Value, shape: Value, can_reorder: Value)
     del can_reorder
     value, sizes = tensor_argument(f, input, "tl.reshape"), shape_argument(f, shape)
     if math.prod(sizes) != math.prod(value.shape):
-        raise fail(f.b, ShapeMismatch, f"{value.describe()} can't be reshaped to {list(sizes)}",
-             expected=f"{math.prod(value.shape)} elements",
-             found=f"{math.prod(sizes)} elements")  # fmt: skip
+        raise fail(
+            f.b,
+            ShapeMismatch,
+            f"{value.describe()} can't be reshaped to {list(sizes)}",
+            expected=f"{math.prod(value.shape)} elements",
+            found=f"{math.prod(sizes)} elements",
+        )
     if not value.shape:
         return arithmetic.fill(f.b, sizes, value)
     if sizes == value.shape:
@@ -193,8 +218,12 @@ def trans(f: FunctionCompiler, input: Value, dims: Value) -> Tensor:
     rank = len(value.shape)
     if not dims:
         if rank < 2:
-            raise fail(f.b, ShapeMismatch, "`tl.trans` needs at least two dimensions",
-                 found=value.describe())  # fmt: skip
+            raise fail(
+                f.b,
+                ShapeMismatch,
+                "`tl.trans` needs at least two dimensions",
+                found=value.describe(),
+            )
         return permute(f, value, (*range(rank - 2), rank - 1, rank - 2))
     return permute(f, value, dims)
 
@@ -217,8 +246,12 @@ def permute(f: FunctionCompiler, input: Value, dims: Value) -> Tensor:
 def _pair(f: FunctionCompiler, a: Value, b: Value, name: str) -> tuple[Tensor, Tensor]:
     left, right = tensor_argument(f, a, name), tensor_argument(f, b, name)
     if left.dtype != right.dtype:
-        raise fail(f.b, TypeMismatch, f"`{name}` of different types",
-             found=f"{left.describe()} and {right.describe()}")  # fmt: skip
+        raise fail(
+            f.b,
+            TypeMismatch,
+            f"`{name}` of different types",
+            found=f"{left.describe()} and {right.describe()}",
+        )
     return left, right
 
 
@@ -262,8 +295,12 @@ def cat(f: FunctionCompiler, input: Value, other: Value, can_reorder: Value, dim
     del can_reorder
     left, right = _pair(f, input, other, "tl.cat")
     if axis_argument(f, dim, len(left.shape)) != 0 or left.shape[1:] != right.shape[1:]:
-        raise fail(f.b, ShapeMismatch, "`tl.cat` joins along the first dimension",
-             expected="equal other dimensions",
-             found=f"{left.describe()} and {right.describe()}")  # fmt: skip
+        raise fail(
+            f.b,
+            ShapeMismatch,
+            "`tl.cat` joins along the first dimension",
+            expected="equal other dimensions",
+            found=f"{left.describe()} and {right.describe()}",
+        )
     shape = (left.shape[0] + right.shape[0], *left.shape[1:])
     return Tensor(f.b.add(ops.Cat(left.ssa, right.ssa)).result, left.dtype, shape)

@@ -49,30 +49,34 @@ def integer_type(a: dtype, b: dtype) -> dtype:
     return b if rank_b >= rank_a else a
 
 
-def _float_type(a: dtype, b: dtype, division: bool) -> dtype:
+def _float_type(a: dtype, b: dtype) -> dtype | None:
     names = {a.name, b.name}
-    for strongest in (float64, float32):
+    for strongest in (float64, float32, float16):
         if strongest.name in names:
             return strongest
-    if "fp16" in names:
-        return float32 if division else float16
     if "bf16" in names:
-        return a if a == b and not division else float32
+        return a if a == b else float32
     if a.is_fp8() and b.is_fp8():
         return a if a == b else float16
-    # fp8 with an integer: the integer is weak in kind but has no fp8 form, so f16 carries both.
-    return float16
+    return None
 
 
 def computation_type(
     a: dtype, a_weak: bool, b: dtype, b_weak: bool, *, division: bool = False
-) -> dtype:
-    """The type that both operands are converted to; `division` covers `/ // %`."""
+) -> dtype | None:
+    """The type that both operands are converted to; `division` covers `/ // %`.
+
+    Division of floats is done in at least f32. None if there is no such type: fp8 with an integer,
+    and division of integers of different signedness.
+    """
     if a_weak != b_weak:
         weak, strong = (a, b) if a_weak else (b, a)
         if weak.kind() <= strong.kind():
-            half = strong.name in ("fp16", "bf16")
-            return float32 if division and half else strong
+            a = b = strong
     if a.is_floating() or b.is_floating():
-        return _float_type(a, b, division)
+        if division and float64 not in (a, b):
+            return float32
+        return _float_type(a, b)
+    if division and a.signed != b.signed:
+        return None
     return integer_type(a, b)

@@ -74,8 +74,13 @@ class Statements(Expressions):
         with self.b.at(self.span_of(statement)):
             if method is None:
                 name = type(statement).__name__
-                raise fail(self.b, UnsupportedSyntax, f"`{_WORDS.get(name, name)}` is not supported",
-                     expected=STATEMENTS, hint=_HINTS.get(name))  # fmt: skip
+                raise fail(
+                    self.b,
+                    UnsupportedSyntax,
+                    f"`{_WORDS.get(name, name)}` is not supported",
+                    expected=STATEMENTS,
+                    hint=_HINTS.get(name),
+                )
             method(statement)
 
     # --- simple statements ----------------------------------------------------------------------
@@ -108,8 +113,12 @@ class Statements(Expressions):
         value = self.eval(node.value)
         constant = _annotation_name(node.annotation) == "constexpr"
         if constant and is_runtime(value):
-            raise fail(self.b, NotConstant, "a `tl.constexpr` variable needs a compile-time value",
-                 found=describe(value))  # fmt: skip
+            raise fail(
+                self.b,
+                NotConstant,
+                "a `tl.constexpr` variable needs a compile-time value",
+                found=describe(value),
+            )
         self.assign(node.target, value, constant=constant)
 
     def do_AugAssign(self, node: ast.AugAssign) -> None:
@@ -131,8 +140,12 @@ class Statements(Expressions):
         elif isinstance(target, ast.Tuple | ast.List):
             self._unpack(target.elts, value)
         else:
-            raise fail(self.b, UnsupportedSyntax, "only variables can be assigned to",
-                 hint="tensors can't be changed in place; use `tl.where`, `tl.store`")  # fmt: skip
+            raise fail(
+                self.b,
+                UnsupportedSyntax,
+                "only variables can be assigned to",
+                hint="tensors can't be changed in place; use `tl.where`, `tl.store`",
+            )
 
     def _unpack(self, targets: list[ast.expr], value: Value) -> None:
         if not isinstance(value, tuple) or len(value) != len(targets):
@@ -156,8 +169,12 @@ class Statements(Expressions):
         span = self.span_of(node)
         with self.b.at(span):
             if self.loop_depth:
-                raise fail(self.b, MisplacedReturn, "`return` inside a loop",
-                     hint="leave the loop by its condition, and return after it")  # fmt: skip
+                raise fail(
+                    self.b,
+                    MisplacedReturn,
+                    "`return` inside a loop",
+                    hint="leave the loop by its condition, and return after it",
+                )
             value = None if node.value is None else self.eval(node.value)
         return Returned(value, span)
 
@@ -248,8 +265,12 @@ class Statements(Expressions):
             with self.b.inside(block):
                 values.append(self.decay(result.value if result else None))
         if not same_type(*values):
-            raise fail(self.b, BranchTypeMismatch, "the paths of this `if` return different types",
-                 found=f"{describe(values[0])} and {describe(values[1])}")  # fmt: skip
+            raise fail(
+                self.b,
+                BranchTypeMismatch,
+                "the paths of this `if` return different types",
+                found=f"{describe(values[0])} and {describe(values[1])}",
+            )
         yielded = [list(flatten(value)) for value in values]
         for (block, _, _), ssas in zip(sides, yielded, strict=True):
             block.add_op(scf.YieldOp(*ssas))
@@ -321,8 +342,12 @@ class Statements(Expressions):
                 if not test:
                     self.scope = outer
                     return
-                raise fail(self.b, UnsupportedSyntax, "this loop never ends",
-                     hint="its condition must depend on a variable that it changes")  # fmt: skip
+                raise fail(
+                    self.b,
+                    UnsupportedSyntax,
+                    "this loop never ends",
+                    hint="its condition must depend on a variable that it changes",
+                )
             chosen = self.truth(test, "the condition of `while`", "reduce it first")
             self.b.add(scf.ConditionOp(chosen.ssa, *before.args))
         with self.b.inside(after):

@@ -4,6 +4,8 @@ Names, signatures and semantics are those of `triton.language`, so that a kernel
 Triton runs unmodified. Functions have a meaning only inside kernels (`@tawa.jit`).
 """
 
+# ruff: noqa: F401
+
 from tawa.language import core, extra, libdevice, math, standard
 from tawa.language.builtin import Builtin, Composite, LanguageFunction, OutsideKernel
 from tawa.language.core import (
