@@ -219,12 +219,12 @@ class AsyncDots:
         passed: list[SSAValue] = []
         after: list[Operation] = [DotWait(0)]
         for g, get in enumerate(gets):
-            _erase_consumed(get)
+            shared = _erase_consumed(get)
             old = arguments[g * depth : (g + 1) * depth]
-            tail.append(Consumed(get.ref, old[0], "wgmma"))
+            tail.append(Consumed(get.ref, old[0], "wgmma", shared))
             passed += [*old[1:], get.token]
             left = results[g * depth : (g + 1) * depth]
-            after += [Consumed(get.ref, token, "wgmma") for token in left]
+            after += [Consumed(get.ref, token, "wgmma", shared) for token in left]
         block.insert_ops_after(tail, end)
         extend_yield(block, passed)
         outer.insert_ops_after(after, new)
@@ -288,10 +288,14 @@ def _consumed_of(get: GetEnter) -> list[Consumed]:
     return [use.operation for use in get.token.uses if isinstance(use.operation, Consumed)]
 
 
-def _erase_consumed(get: GetEnter) -> None:
+def _erase_consumed(get: GetEnter) -> SSAValue | None:
+    """Erase the slot's return; returns the flag that the cluster shares it."""
+    shared: SSAValue | None = None
     for op in _consumed_of(get):
+        shared = op.shared
         op.detach()
         op.erase()
+    return shared
 
 
 def _move_consumed(gets: list[GetEnter], wait: DotWait) -> None:
@@ -303,7 +307,7 @@ def _move_consumed(gets: list[GetEnter], wait: DotWait) -> None:
         for op in _consumed_of(get):
             if op.parent is block:
                 later = block.get_operation_index(op) > block.get_operation_index(wait)
-                new = Consumed(get.ref, get.token, "wgmma")
+                new = Consumed(get.ref, get.token, "wgmma", op.shared)
                 copy_span(op, [new])
                 if later:
                     block.insert_op_before(new, op)

@@ -11,6 +11,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from tawa.aref import ops as aref
 from tawa.aref.group_lowering import Cursor, GroupLowering, View
 from tawa.hopper.ops.memory import Slot, Subtile, TmaLoad
+from tawa.hopper.ops.structure import ClusterRank
 from tawa.hopper.ops.sync import (
     MbarrierArrive,
     MbarrierExpect,
@@ -21,6 +22,9 @@ from tawa.hopper.ops.sync import (
 from tawa.hopper.types import TileType
 
 BOX_LIMIT = 256
+
+EVERY_CTA = 0b11
+"""Mask of the CTAs of a cluster of two."""
 
 
 def lower_start(g: GroupLowering, op: aref.Start) -> None:
@@ -111,24 +115,64 @@ def boxes(shape: Sequence[int], tile: TileType) -> tuple[tuple[int, ...], int, i
 
 
 def _copy(g: GroupLowering, op: aref.LoadInto, full: SSAValue, slot: SSAValue) -> None:
-    view = g.views[op.view]
-    tile = view.tile.type
-    assert isinstance(tile, TileType)
-    box, bands, panels = boxes(view.shape, tile)
-    map_ = g.kernel.tensor_map(op.desc, box, tile.swizzle.data)
-    at = [g.scalar(c) for c in op.coordinates]
-    height = box[-2] if len(box) > 1 else 1
-    rows = tile.rows.data if bands == 1 else height
-    for panel in range(panels):
-        for band in range(bands):
-            part = g.add(
-                Subtile(view.tile, g.constant(band * height), panel * box[-1], rows, box[-1])
-            )
-            where = list(at)
-            where[-1] = _plus(g, at[-1], panel * box[-1])
-            if band:
-                where[-2] = _plus(g, at[-2], band * height)
-            g.do(TmaLoad(map_, where, part, full, slot))
+    """The TMA copies of one load; a shared one is split between the CTAs of the cluster."""
+    copies = _Copies(g, op, full, slot)
+    if op.shared is None:
+        copies.all(None)
+        return
+    together, alone = Block(), Block()
+
+    def half() -> None:
+        rank = g.add(ClusterRank(), "rank")
+        first = g.map("muli", rank, g.constant(copies.height))
+        copies.band(first, g.constant(EVERY_CTA))
+        g.do(scf.YieldOp())
+
+    def whole() -> None:
+        copies.all(None)
+        g.do(scf.YieldOp())
+
+    g.inside(together, half)
+    g.inside(alone, whole)
+    g.do(scf.IfOp(g.scalar(op.shared), [], Region(together), Region(alone)))
+
+
+class _Copies:
+    """One load as boxes: panels of columns, bands of rows."""
+
+    def __init__(
+        self, g: GroupLowering, op: aref.LoadInto, full: SSAValue, slot: SSAValue
+    ) -> None:
+        self.g, self.full, self.slot = g, full, slot
+        self.view = g.views[op.view]
+        tile = self.view.tile.type
+        assert isinstance(tile, TileType)
+        self.tile = tile
+        box, self.bands, self.panels = boxes(self.view.shape, tile)
+        if op.shared is not None:
+            box, self.bands = (*box[:-2], box[-2] // 2, box[-1]), self.bands * 2
+        self.height = box[-2] if len(box) > 1 else 1
+        self.width = box[-1]
+        self.map = g.kernel.tensor_map(op.desc, box, tile.swizzle.data)
+        self.at = [g.scalar(c) for c in op.coordinates]
+
+    def all(self, ctas: SSAValue | None) -> None:
+        """Every box."""
+        for band in range(self.bands):
+            self.band(self.g.constant(band * self.height) if band else None, ctas)
+
+    def band(self, row: SSAValue | None, ctas: SSAValue | None) -> None:
+        """The boxes from a row on; with `ctas`, into all of those CTAs."""
+        g = self.g
+        rows = self.tile.rows.data if self.bands == 1 else self.height
+        first = g.constant(0) if row is None else row
+        for panel in range(self.panels):
+            start = panel * self.width
+            part = g.add(Subtile(self.view.tile, first, start, rows, self.width))
+            where = [*self.at[:-1], _plus(g, self.at[-1], start)]
+            if row is not None:
+                where[-2] = g.map("addi", where[-2], row)
+            g.do(TmaLoad(self.map, where, part, self.full, self.slot, ctas))
 
 
 def _plus(g: GroupLowering, value: SSAValue, offset: int) -> SSAValue:
@@ -151,8 +195,13 @@ def lower_consumed(g: GroupLowering, op: aref.Consumed) -> None:
         threads = 32 * min(g.warps, 4)
         g.do(NamedBarrierSync(g.group_barrier(), threads))
 
+    def arrive_once() -> None:
+        g.do(MbarrierArrive(ring.empty, slot))
+        if ring.multicast:
+            g.do(MbarrierArrive(ring.empty, slot, _other(g, op.shared)))
+
     def arrive() -> None:
-        g.one_thread("group", lambda: g.do(MbarrierArrive(ring.empty, slot)))
+        g.one_thread("group", arrive_once)
 
     if isinstance(op.token.owner, aref.GetEnter):
         arrive()
@@ -166,6 +215,15 @@ def lower_consumed(g: GroupLowering, op: aref.Consumed) -> None:
     g.inside(block, body)
     holds = g.map("cmpi_sge", slot, g.constant(0))
     g.do(scf.IfOp(holds, [], Region(block)))
+
+
+def _other(g: GroupLowering, shared: SSAValue | None) -> SSAValue:
+    """The cluster's other CTA if the slot was shared with it, else this one."""
+    rank = g.add(ClusterRank(), "rank")
+    if shared is None:
+        return rank
+    peer = g.map("xori", rank, g.constant(1))
+    return g.map("select", g.scalar(shared), peer, rank)
 
 
 def lower_no_token(g: GroupLowering, op: aref.NoToken) -> None:

@@ -30,7 +30,7 @@ from tawa.base.types import DescType, PtrType, shape_of, short_name
 from tawa.hopper.ops.core import number
 from tawa.hopper.ops.memory import BulkWaitRead
 from tawa.hopper.ops.structure import OneThread, PrefetchTensorMap, Role
-from tawa.hopper.ops.sync import CtaSync, FenceBarrierInit, MbarrierInit
+from tawa.hopper.ops.sync import ClusterSync, CtaSync, FenceBarrierInit, MbarrierInit
 from tawa.hopper.types import RingType, TensorMapType, TileType
 from tawa.tile.ops import DescStore
 
@@ -63,6 +63,8 @@ class LoweredRing:
     full: SSAValue
     empty: SSAValue
     bytes: int
+    multicast: bool = False
+    """Both CTAs of the cluster return every slot to both."""
 
 
 @dataclass
@@ -178,8 +180,12 @@ class LowerToHopper:
         )
         if setup or maps:
             kernel.block.add_op(OneThread("cta", Region(first)))
-            kernel.block.add_op(CtaSync())
-        kernel.block.add_ops([*roles, func.ReturnOp()])
+            kernel.block.add_op(ClusterSync() if self.options.cluster > 1 else CtaSync())
+        kernel.block.add_ops(roles)
+        if self.options.cluster > 1:
+            # No CTA may leave while the other may still write to it or arrive at its barriers.
+            kernel.block.add_op(ClusterSync())
+        kernel.block.add_op(func.ReturnOp())
         inputs = [a.type for a in kernel.block.args]
         new = func.FuncOp(
             source.sym_name.data, FunctionType.from_lists(inputs, []), Region(kernel.block)
@@ -233,12 +239,15 @@ class LowerToHopper:
                 tiles.append(ring.ring)
                 size += tile.bytes
             reader = readers[create.ref]
-            arrivals = max(1, reader.warps.value.data // 4)
+            multicast = create.multicast is not None
+            arrivals = max(1, reader.warps.value.data // 4) * (self.options.cluster if multicast else 1)
             full = kernel.memory.barriers(f"{stem}_full", 1, depth)
             empty = kernel.memory.barriers(f"{stem}_empty", arrivals, depth)
             kernel.declarations += [full, empty]
             setup += [MbarrierInit(full.barrier, 1), MbarrierInit(empty.barrier, arrivals)]
-            kernel.rings[create.ref] = LoweredRing(tiles, full.barrier, empty.barrier, size)
+            kernel.rings[create.ref] = LoweredRing(
+                tiles, full.barrier, empty.barrier, size, multicast
+            )
         return setup
 
     def _roles(

@@ -127,14 +127,18 @@ class ArefOp(IRDLOperation):
 
 @irdl_op_definition
 class Create(ArefOp):
-    """A ring of arefs, all empty."""
+    """A ring of arefs, all empty; with `multicast`, puts may reach all CTAs of the cluster."""
 
     name: ClassVar[str] = "aref.create"
+    multicast: UnitAttr | None = opt_prop_def(UnitAttr)
     ref: SSAValue = result_def(RefType)
-    assembly_format = "attr-dict `:` type($ref)"
+    assembly_format = "(`multicast` $multicast^)? attr-dict `:` type($ref)"
 
-    def __init__(self, depth: int, tiles: Sequence[TensorAttr]):
-        super().__init__(result_types=[RefType(IntAttr(depth), ArrayAttr(tiles))])
+    def __init__(self, depth: int, tiles: Sequence[TensorAttr], *, multicast: bool = False):
+        super().__init__(
+            properties={"multicast": UnitAttr() if multicast else None},
+            result_types=[RefType(IntAttr(depth), ArrayAttr(tiles))],
+        )
 
     def verify_(self) -> None:
         """A ring has a slot."""
@@ -248,6 +252,18 @@ class Unset(ArefOp):
 
 
 @irdl_op_definition
+class Agree(ArefOp):
+    """Whether both CTAs of the cluster want the same blocks: any of a ring's loads, then each."""
+
+    name: ClassVar[str] = "aref.agree"
+    ring: IntegerAttr = prop_def(IntegerAttr)
+    flags: Sequence[SSAValue] = var_operand_def(i1)
+
+    def __init__(self, ring: int, flags: Sequence[SSAValue]):
+        super().__init__(operands=[flags], properties={"ring": IntegerAttr(ring, i64)})
+
+
+@irdl_op_definition
 class Start(ArefOp):
     """A cursor at the first slot."""
 
@@ -317,11 +333,19 @@ class _Exit(ArefOp):
 
     ref: SSAValue = operand_def(RefType)
     token: SSAValue = operand_def(TokenType)
+    shared: SSAValue | None = opt_operand_def(i1)
     completion: StringAttr = prop_def(StringAttr)
-    assembly_format = "$ref `,` $token `after` $completion attr-dict `:` type($ref)"
+    assembly_format = (
+        "$ref `,` $token (`shared` $shared^ `:` type($shared))? `after` $completion attr-dict "
+        "`:` type($ref)"
+    )
 
-    def __init__(self, ref: SSAValue, token: SSAValue, completion: str):
-        super().__init__(operands=[ref, token], properties={"completion": StringAttr(completion)})
+    def __init__(
+        self, ref: SSAValue, token: SSAValue, completion: str, shared: SSAValue | None = None
+    ):
+        super().__init__(
+            operands=[ref, token, shared], properties={"completion": StringAttr(completion)}
+        )
 
     def verify_(self) -> None:
         """The completion kind exists."""
@@ -358,7 +382,10 @@ class NoToken(ArefOp):
 
 @irdl_op_definition
 class LoadInto(ArefOp):
-    """Copy a block of a tensor into a view, asynchronously; done before the slot becomes full."""
+    """Copy a block of a tensor into a view, asynchronously; done before the slot becomes full.
+
+    When `shared` holds, all CTAs of the cluster copy the same block: each a part, for all of them.
+    """
 
     name: ClassVar[str] = "aref.load_into"
     desc: SSAValue = operand_def(DescType)
@@ -366,8 +393,11 @@ class LoadInto(ArefOp):
     view: SSAValue = operand_def(ViewType)
     ref: SSAValue = operand_def(RefType)
     token: SSAValue = operand_def(TokenType)
+    shared: SSAValue | None = opt_operand_def(i1)
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
     assembly_format = (
-        "$desc `[` $coordinates `]` `into` $view `of` $ref `,` $token attr-dict "
+        "$desc `[` $coordinates `]` `into` $view `of` $ref `,` $token "
+        "(`shared` $shared^ `:` type($shared))? attr-dict "
         "`:` type($desc) `,` type($view) `,` type($ref)"
     )
 
@@ -378,8 +408,9 @@ class LoadInto(ArefOp):
         view: SSAValue,
         ref: SSAValue,
         token: SSAValue,
+        shared: SSAValue | None = None,
     ):
-        super().__init__(operands=[desc, coordinates, view, ref, token])
+        super().__init__(operands=[desc, coordinates, view, ref, token, shared])
 
 
 @irdl_op_definition
@@ -531,7 +562,7 @@ class TurnPass(_Turn):
 
 
 OPS: tuple[type[ArefOp], ...] = (
-    Create, WarpGroup, TeamIndex, CtaIndex, CtaCount, ZeroUnless, Unset, Start, Advance, PutEnter, PutExit, GetEnter, Consumed, NoToken,
+    Create, WarpGroup, TeamIndex, CtaIndex, CtaCount, Agree, ZeroUnless, Unset, Start, Advance, PutEnter, PutExit, GetEnter, Consumed, NoToken,
     LoadInto, ViewTrans, ViewReshape, ViewRead, Stage, DotIssue, DotWait, TurnWait, TurnPass,
 )  # fmt: skip
 AREF = Dialect("aref", list(OPS), [RefType, ViewType, CursorType, TokenType])

@@ -24,6 +24,7 @@ from tawa.base.options import Options
 from tawa.base.remarks import Remarks
 from tawa.base.spans import copy_span, span_of
 from tawa.base.types import element_of, shape_of
+from tawa.tile.multicast import ClusterNotPossible, mark_shared
 from tawa.tile.ops import (
     Assert,
     AtomicCas,
@@ -138,8 +139,15 @@ def _first(ops: Sequence[Operation]) -> Operation:
     return min(ops, key=lambda op: block.get_operation_index(op))
 
 
+def _agreements(block: Block) -> dict[int, Sequence[SSAValue]]:
+    """The flags of every ring that a cluster may share: any of its loads, then each."""
+    found = [op for op in block.walk() if isinstance(op, aref.Agree)]
+    return {op.ring.value.data: op.flags for op in found}
+
+
 def _put_all(block: Block, refs: Sequence[SSAValue]) -> None:
     """Replace loads by puts; the loads stay for whoever still needs their value."""
+    shared = _agreements(block)
     for ring, loads in _labelled(block).items():
         last, ref = _latest(loads), refs[ring]
         home = last.parent
@@ -147,9 +155,10 @@ def _put_all(block: Block, refs: Sequence[SSAValue]) -> None:
         enter = aref.PutEnter(ref)
         enter.token.name_hint = "slot"
         new: list[Operation] = [enter]
-        for load, view in zip(loads, enter.views, strict=True):
+        flags: Sequence[SSAValue | None] = shared.get(ring, [None] * (len(loads) + 1))
+        for load, view, flag in zip(loads, enter.views, flags[1:], strict=True):
             view.name_hint = load.result.name_hint
-            new.append(aref.LoadInto(load.desc, load.coordinates, view, ref, enter.token))
+            new.append(aref.LoadInto(load.desc, load.coordinates, view, ref, enter.token, flag))
             copy_span(load, new[-1:])
         new.append(aref.PutExit(ref, enter.token, "tma"))
         copy_span(last, [enter, new[-1]])
@@ -174,6 +183,7 @@ def _last_user(values: Iterable[SSAValue], home: Block) -> Operation:
 
 def _get_all(block: Block, refs: Sequence[SSAValue]) -> None:
     """Replace loads by gets; a slot is returned after the last use of its tiles."""
+    shared = _agreements(block)
     for ring, loads in _labelled(block).items():
         first, ref = _first(loads), refs[ring]
         home = first.parent
@@ -193,7 +203,8 @@ def _get_all(block: Block, refs: Sequence[SSAValue]) -> None:
             values.append(read.result)
             load.detach()
             load.erase()
-        done = aref.Consumed(ref, enter.token, "none")
+        flags = shared.get(ring)
+        done = aref.Consumed(ref, enter.token, "none", flags[0] if flags else None)
         copy_span(first, [done])
         used = [v for v in values if any(True for _ in v.uses)]
         home.insert_op_after(done, _last_user(used, home) if used else enter)
@@ -276,6 +287,9 @@ class Partition:
         if self.options.persistent:
             make_persistent(kernel)
         rings = plan_rings(kernel.walk())
+        shared: set[int] = set()
+        if self.options.cluster != 1:
+            shared = mark_shared(kernel, [r.loads for r in rings], self.options.cluster)
         _label(rings)
         new = func.FuncOp(
             kernel.sym_name.data,
@@ -289,14 +303,20 @@ class Partition:
         for old, argument in zip(kernel.args, block.args, strict=True):
             argument.name_hint = old.name_hint
         refs: list[SSAValue] = []
-        for ring in rings:
-            create = aref.Create(1, ring.tiles)
+        for number, ring in enumerate(rings):
+            create = aref.Create(1, ring.tiles, multicast=number in shared)
             create.ref.name_hint = "_".join(load.result.name_hint or "tile" for load in ring.loads)
             copy_span(ring.loads[0], [create])
             block.add_op(create)
             refs.append(create.ref)
         producer = self._producer(kernel, block.args, refs) if rings else None
         if producer is None:
+            if shared:
+                raise ClusterNotPossible(
+                    "a cluster shares what a loading role loads, and this kernel has none",
+                    span=span_of(kernel),
+                    hint="leave `specialize` unset, or `cluster` at 1",
+                )
             block.add_op(self._one_role(kernel, block.args, refs))
         else:
             block.add_op(producer)

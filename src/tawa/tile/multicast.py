@@ -1,0 +1,176 @@
+"""Clusters: which loads the two CTAs of a cluster agree on, decided tile by tile at run time.
+
+CTAs 2i and 2i + 1 run consecutive programs. A load may be shared (each CTA fetches half and multicasts it
+to both) when both have a tile, run the same loops and name the same block. All of that follows from the
+program number, so each CTA computes its peer's answer beside its own and compares.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects import arith, func, scf
+from xdsl.dialects.builtin import IntegerAttr, i32
+from xdsl.ir import BlockArgument, Operation, SSAValue
+
+from tawa.aref import ops as aref
+from tawa.base.elementwise import Map
+from tawa.base.errors import TawaError
+from tawa.base.spans import span_of
+from tawa.tile.ops import DescLoad, ProgramId
+
+
+class ClusterNotPossible(TawaError):
+    """A cluster was asked for, and its CTAs have no load to share."""
+
+    explanation = (
+        "`cluster=2` lets two consecutive programs fetch what both need once. Their loads must name the "
+        "same block for some operand, at coordinates computed from the program number and arguments; "
+        "blocks have a multiple of 16 rows. Only clusters of 1 and 2 are supported: larger ones reach "
+        "fewer multiprocessors."
+    )
+
+
+class _Peer:
+    """Makes values as the other CTA of the cluster computes them."""
+
+    def __init__(self, before: Operation) -> None:
+        self.before = before
+        self._known: dict[SSAValue, SSAValue | None] = {}
+
+    def add(self, op: Operation) -> SSAValue:
+        """Insert an op."""
+        assert self.before.parent is not None
+        self.before.parent.insert_op_before(op, self.before)
+        return op.results[0]
+
+    def of(self, value: SSAValue) -> SSAValue | None:
+        """The peer's value: the same one if it does not depend on the CTA, None if not known."""
+        if value not in self._known:
+            self._known[value] = self._find(value)
+        return self._known[value]
+
+    def _find(self, value: SSAValue) -> SSAValue | None:
+        if isinstance(value, BlockArgument):
+            return self._argument(value)
+        op = value.owner
+        if isinstance(op, ProgramId) and op.axis.value.data > 0:
+            return value
+        if isinstance(op, ProgramId | aref.CtaIndex):
+            one = self.add(arith.ConstantOp(IntegerAttr(1, i32)))
+            return self.add(Map("xori", [value, one]))
+        if not op.operands and not op.regions:
+            return value
+        if not isinstance(op, Map):
+            return None
+        operands = [self.of(v) for v in op.arguments]
+        known = [o for o in operands if o is not None]
+        if len(known) < len(operands):
+            return None
+        if all(k is v for k, v in zip(known, op.arguments, strict=True)):
+            return value
+        return self.add(Map(op.function.data, known, op.result.type))
+
+    def _argument(self, value: BlockArgument) -> SSAValue | None:
+        owner = value.owner.parent_op()
+        if isinstance(owner, func.FuncOp):
+            return value
+        if not isinstance(owner, scf.ForOp) or value.index != 0:
+            return None
+        start = self.of(owner.lb)
+        if start is None or self.of(owner.step) is not owner.step:
+            return None
+        if start is owner.lb:
+            return value
+        moved = self.add(Map("subi", [start, owner.lb]))
+        return self.add(Map("addi", [value, moved]))
+
+
+def agreement(load: DescLoad, kernel: func.FuncOp) -> tuple[SSAValue, Operation] | None:
+    """The flag that both CTAs agree on a load, computed before its innermost loop; None if never."""
+    inner = load.parent_op()
+    home: Operation = inner if isinstance(inner, scf.ForOp) else load
+    shape = list(load.result.type.get_shape())  # pyright: ignore[reportAttributeAccessIssue]
+    if len(shape) < 2 or shape[-2] % 16 or shape[-2] > 256:
+        return None
+    peer = _Peer(home)
+    flags: list[SSAValue] = []
+    for mine in load.coordinates:
+        theirs = peer.of(mine)
+        if theirs is None:
+            return None
+        if theirs is not mine:
+            if isinstance(home, scf.ForOp) and _inside(mine, home):
+                return None
+            flags.append(peer.add(Map("cmpi_eq", [mine, theirs])))
+    if not _same_course(load, kernel, peer, flags):
+        return None
+    together = peer.add(arith.ConstantOp(IntegerAttr(1, 1))) if not flags else flags[0]
+    for flag in flags[1:]:
+        together = peer.add(Map("andi", [together, flag]))
+    return together, home
+
+
+def _inside(value: SSAValue, loop: scf.ForOp) -> bool:
+    owner = value.owner
+    return loop.is_ancestor(owner) and owner is not loop.parent
+
+
+def _same_course(
+    load: DescLoad, kernel: func.FuncOp, peer: _Peer, flags: list[SSAValue]
+) -> bool:
+    """Add the conditions that the peer runs the same iterations of the loops around the load."""
+    parent = load.parent_op()
+    while parent is not None and parent is not kernel:
+        if not isinstance(parent, scf.ForOp):
+            return False
+        start, end = peer.of(parent.lb), peer.of(parent.ub)
+        if start is None or end is None or peer.of(parent.step) is not parent.step:
+            return False
+        if start is parent.lb and end is not parent.ub:
+            flags.append(peer.add(Map("cmpi_eq", [end, parent.ub])))
+        elif start is not parent.lb:
+            if parent is load.parent_op():
+                return False
+            number = peer.of(parent.body.block.args[0])
+            assert number is not None
+            flags.append(peer.add(Map("cmpi_slt", [number, end])))
+        parent = parent.parent_op()
+    return True
+
+
+def mark_shared(
+    kernel: func.FuncOp, rings: Sequence[Sequence[DescLoad]], cluster: int
+) -> set[int]:
+    """Put an `aref.agree` before every loop whose loads may be shared; returns the rings' numbers."""
+    shared: set[int] = set()
+    if cluster != 2:
+        raise ClusterNotPossible(
+            f"a cluster of {cluster} CTAs", span=span_of(kernel), expected="cluster=1 or cluster=2"
+        )
+    for number, loads in enumerate(rings):
+        found = [agreement(load, kernel) for load in loads]
+        homes = [f[1] for f in found if f is not None]
+        if not homes:
+            continue
+        home = homes[0]
+        assert home.parent is not None
+        false = arith.ConstantOp(IntegerAttr(0, 1))
+        flags = [false.result if f is None else f[0] for f in found]
+        whole: list[Operation] = [false]
+        any_flag = flags[0]
+        for flag in flags[1:]:
+            either = Map("ori", [any_flag, flag])
+            whole.append(either)
+            any_flag = either.result
+        home.parent.insert_ops_before([*whole, aref.Agree(number, [any_flag, *flags])], home)
+        shared.add(number)
+    if not shared:
+        raise ClusterNotPossible(
+            "the CTAs of a cluster have no load to share",
+            span=span_of(rings[0][0]) if rings else span_of(kernel),
+            expected="a load whose block both programs of a cluster may name",
+            found="coordinates that always differ or depend on data",
+            hint="leave `cluster` at 1",
+        )
+    return shared
