@@ -19,7 +19,7 @@ from .inference.importance import run_importance
 from .inference.settings import Limits
 from .inference.smc import run_smc
 from .language import cuppl_language
-from .lowering.pipeline import lower
+from .lowering.pipeline import Lowered, lower
 from .memory import encode_inputs
 from .posterior import Posterior, Run
 
@@ -34,6 +34,9 @@ class Model:
     main: str = "main"
     _elaborated: Elaborated | None = None
     _executables: dict[str, Executable] = field(default_factory=dict[str, Executable])
+    _devices: dict[bool, tuple[Lowered, Any]] = field(
+        default_factory=dict[bool, tuple[Lowered, Any]]
+    )
 
     @property
     def elaborated(self) -> Elaborated:
@@ -81,8 +84,11 @@ class Model:
         runs: int = 1,
         threads: int | None = None,
         limits: Limits | None = None,
+        device: str = "cpu",
     ) -> Posterior:
         """Likelihood weighting: draws from the prior, weighted by the observations."""
+        if device != "cpu":
+            return self._gpu("importance", particles, data, seed, runs, 0.0, limits)
         executable = self.executable(suspend=False)
         workers, block = self.workers(data, threads)
         found: list[Run] = []
@@ -112,11 +118,15 @@ class Model:
         threads: int | None = None,
         limits: Limits | None = None,
         progress: bool = False,
+        device: str = "cpu",
     ) -> Posterior:
         """Sequential Monte Carlo: resamples after a weight when the effective sample size is low.
 
-        `ess_threshold` is a fraction of the particles: 1 resamples at every weight.
+        `ess_threshold` is a fraction of the particles: 1 resamples at every weight. `device` is
+        `cpu` or `gpu`; both give the same draws and the same answer.
         """
+        if device != "cpu":
+            return self._gpu("smc", particles, data, seed, runs, ess_threshold, limits)
         executable = self.executable(suspend=True)
         if executable.lowered.machine is None:
             return self.importance(
@@ -133,6 +143,41 @@ class Model:
                 found.append(Run.of(one))
         del block
         posterior = Posterior(self.elaborated, found, self.names, "smc")
+        posterior.warn()
+        return posterior
+
+
+    def gpu_code(self, suspend: bool) -> Lowered:
+        """The program as the GPU runs it: no function calls itself."""
+        return lower(self.elaborated, suspend, explicit_recursion=True)
+
+    def gpu_device(self, suspend: bool) -> tuple[Lowered, Any]:
+        """Code and kernels for the first GPU, compiled once. Raises NoDevice without a GPU."""
+        from .gpu.device import CudaDevice
+        from .gpu.source import cuda_source
+
+        if suspend not in self._devices:
+            lowered = self.gpu_code(suspend)
+            self._devices[suspend] = (lowered, CudaDevice(cuda_source(lowered)))
+        return self._devices[suspend]
+
+    def _gpu(
+        self, method: str, particles: int, data: Mapping[str, Any] | None, seed: int, runs: int,
+        threshold: float, limits: Limits | None,
+    ) -> Posterior:  # fmt: skip
+        from .gpu.smc import run_on_gpu
+
+        lowered, device = self.gpu_device(method == "smc")
+        image = encode_inputs(self.elaborated, data or {})
+        found: list[Run] = []
+        for run in range(runs):
+            one = run_on_gpu(
+                device, lowered, image, particles, seed + run, threshold, limits or Limits()
+            )
+            found.append(Run.of(one.run))
+            found[-1].heap = (one.heap_address, one.heap)
+            found[-1].device_memory = one.memory
+        posterior = Posterior(self.elaborated, found, self.names, f"{method} on the GPU")
         posterior.warn()
         return posterior
 

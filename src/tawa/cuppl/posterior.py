@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -40,6 +41,18 @@ class Run:
     memory: list[Any] = field(default_factory=list[Any])
     steps: int = 0
     resampled: int = 0
+    heap: tuple[int, npt.NDArray[np.int64]] | None = None
+    """Where the heap lay, and a copy of it, if the run was on another device."""
+    device_memory: int = 0
+
+    def read(self, address: int) -> int:
+        """A word of memory that the results refer to."""
+        if self.heap is not None:
+            index = (address - self.heap[0]) // 8
+            if 0 <= index < len(self.heap[1]):
+                return int(self.heap[1][index])
+            raise ValueError("a result refers to an input, which is on the device")
+        return ctypes.c_int64.from_address(address).value
 
     @staticmethod
     def of(run: SmcRun) -> Run:
@@ -152,9 +165,9 @@ class Posterior:
     @cached_property
     def values(self) -> list[Any]:
         """The result of every draw as a Python value (those without weight are None)."""
-        decoder = Decoder(self.program)
         out: list[Any] = []
         for run in self.runs:
+            decoder = Decoder(self.program, run.read)
             rows = run.words.T.tolist()
             for words, weight in zip(rows, run.weights.tolist(), strict=True):
                 out.append(decoder.decode(self.program.result, words) if weight > 0.0 else None)

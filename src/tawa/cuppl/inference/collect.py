@@ -12,6 +12,7 @@ from ..native import native
 from ..numeric.primitives import Context, Ints, shru
 
 CONTINUATION_LAYOUT = 2
+TOP_MASK = (1 << 38) - 1
 
 
 @native
@@ -108,16 +109,17 @@ def scan_from(ctx: Context, start: int, low: int, high: int, objects: Ints, fram
 
 @native
 def collect(
-    ctx: Context, states: int, particles: int, low: int, high: int, objects: Ints, frames: Ints
-) -> None:
+    ctx: Context, states: int, particles: int, header: int, low: int, high: int, objects: Ints,
+    frames: Ints,
+) -> None:  # fmt: skip
     """Copy all that the particles refer to in [low, high) to where `ctx.heap` points."""
     start = ctx.heap
     for p in range(particles):
         state = address_of(states + 8 * p)
-        state[2 * particles] = forward(ctx, state[2 * particles], low, high, objects)
-        scan_frames(
-            ctx, state, particles, 6 * particles, state[0], low, high, objects, frames
-        )  # fmt: skip
+        if header > 2:
+            state[2 * particles] = forward(ctx, state[2 * particles], low, high, objects)
+        top = state[0] & TOP_MASK
+        scan_frames(ctx, state, particles, header * particles, top, low, high, objects, frames)
     scan_from(ctx, start, low, high, objects, frames)
 
 

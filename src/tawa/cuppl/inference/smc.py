@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ..executable import Executable, Workers
 from ..failures import ALL_ZERO, DEPTH, HEAP_FULL, STACK_FULL
-from ..lowering.machine import ENTRY_POINT, FINAL_POINT, HEADER_WORDS, point_word
+from ..lowering.machine import ENTRY_POINT, FINAL_POINT, Machine, point_word
 from ..memory import float_bits
 from . import smc_natives as k
 from .settings import Limits, failure
@@ -25,7 +25,8 @@ __all__ = ["SmcRun", "run_smc"]
 
 Words = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-FIRST_STACK = 64
+MOST_PARTICLES = 1 << 25
+"""Of one run: an ancestor's number has to fit above the stack's top."""
 HEAP_A_PARTICLE = 16
 TURNS = 1 << 40
 
@@ -62,11 +63,11 @@ class _Driver:
     kept: list[Words] = field(default_factory=list[Words])
 
     @property
-    def machine_words(self) -> tuple[int, int]:
-        """Slack of the machine's frames, and rows of its results."""
+    def machine(self) -> Machine:
+        """The resumable function and its frames."""
         machine = self.executable.lowered.machine
         assert machine is not None
-        return machine.slack, len(machine.results)
+        return machine
 
     def run(self) -> SmcRun:
         n = self.particles
@@ -106,18 +107,18 @@ class _Driver:
     def start(self) -> None:
         """State and control before the first step."""
         n = self.particles
-        slack, results = self.machine_words
-        rows = max(FIRST_STACK // 4, HEADER_WORDS + results + 2 * slack + 4)
+        machine = self.machine
+        rows = machine.header + len(machine.results) + 2 * machine.slack + 4
         self.state = np.zeros((rows, n), dtype=np.int64)
         self.other = np.zeros((rows, n), dtype=np.int64)
-        self.state[0] = (HEADER_WORDS + 2) * n
-        self.state[5] = np.arange(n)
-        self.state[HEADER_WORDS] = point_word(FINAL_POINT, 0)
-        self.state[HEADER_WORDS + 1] = point_word(ENTRY_POINT, 0)
+        self.state[0] = (np.arange(n) << 38) + (machine.header + 2) * n
+        self.state[machine.header] = point_word(FINAL_POINT, 0)
+        self.state[machine.header + 1] = point_word(ENTRY_POINT, 0)
         c = self.control
         c[k.PARTICLES], c[k.THREADS] = n, self.workers.count
         c[k.SEED_LOW], c[k.SEED_HIGH] = self.seed & 0xFFFFFFFF, self.seed >> 32 & 0xFFFFFFFF
         c[k.STREAM] = self.stream
+        c[k.HEADER] = machine.header
         c[k.FUEL] = self.limits.max_steps
         c[k.THRESHOLD] = float_bits(self.threshold * n)
         c[k.SCALE] = float_bits(2.0 ** (61 - max(1, math.ceil(math.log2(n)))))
@@ -129,8 +130,7 @@ class _Driver:
     def set_addresses(self) -> None:
         c = self.control
         c[k.STATE], c[k.OTHER] = self.state.ctypes.data, self.other.ctypes.data
-        slack, _ = self.machine_words
-        c[k.LIMIT] = (self.state.shape[0] - slack) * self.particles
+        c[k.LIMIT] = (self.state.shape[0] - self.machine.slack) * self.particles
 
     def in_order(self) -> None:
         """Let `state` be the array that the threads used last."""
@@ -148,7 +148,7 @@ class _Driver:
             context[FIELD["heap"]] = base
             self.executable.call(
                 "collect", context,
-                [self.state.ctypes.data, self.particles, *keep,
+                [self.state.ctypes.data, self.particles, self.machine.header, *keep,
                  self.executable.objects.ctypes.data, self.executable.frames.ctypes.data],
             )  # fmt: skip
             used = int(context[FIELD["heap"]]) - base
@@ -189,8 +189,8 @@ class _Driver:
     def finish(self, logw: Floats) -> SmcRun:
         """Results and evidence of finished particles."""
         self.in_order()
-        _, results = self.machine_words
-        rows = self.state[HEADER_WORDS : HEADER_WORDS + results]
+        machine = self.machine
+        rows = self.state[machine.header : machine.header + len(machine.results)]
         best = float(np.max(logw))
         if best == -math.inf:
             raise self.error(ALL_ZERO)
@@ -198,7 +198,7 @@ class _Driver:
         resampled = int(self.control[k.RESAMPLED])
         before = float(self.control[k.LOG_Z : k.LOG_Z + 1].view(np.float64)[0])
         return SmcRun(
-            rows.copy(), logw, before + best + total, self.state[5].copy(), resampled,
+            rows.copy(), logw, before + best + total, self.state[0] >> 38, resampled,
             int(self.control[k.STEP]), [self.heap],
         )  # fmt: skip
 

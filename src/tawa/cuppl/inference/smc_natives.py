@@ -55,7 +55,8 @@ TURNS = 22  # steps until the threads come back to the caller
 SCALE = 23  # bits of a float
 STREAM = 24
 RETAINED = 25  # 1: particle 0 is kept through resampling (conditional SMC)
-CONTROL_WORDS = 32
+HEADER = 26  # state words before the stack
+CONTROL_WORDS = 64
 
 RUNNING = 0
 FINISHED = 1
@@ -63,6 +64,10 @@ NEED_ROOM = 2
 FAILED = 3
 DEAD = 4
 
+TOP_MASK = (1 << 38) - 1
+ANCESTOR_MASK = -(1 << 38)
+FINISHED_FLAG = -(1 << 32)
+DRAW_MASK = (1 << 32) - 1
 HEAP_FULL = 1
 STACK_FULL = 3
 REJECTED = 14
@@ -103,9 +108,10 @@ def next_chunk(ctx: Context, c: Ints) -> bool:
 
 
 @native
-def run_particle(ctx: Context, c: Ints, p: int, step: int, state: Ints, weight: float) -> int:
+def run_particle(
+    ctx: Context, c: Ints, p: int, step: int, state: Ints, stride: int, limit: int, weight: float
+) -> int:
     """Run one particle to its next suspension; its weight is then `ctx.weight`."""
-    n = c[PARTICLES]
     ctx.key0 = c[SEED_LOW]
     ctx.key1 = c[SEED_HIGH]
     ctx.particle = p
@@ -117,10 +123,11 @@ def run_particle(ctx: Context, c: Ints, p: int, step: int, state: Ints, weight: 
     ctx.status = 0
     fresh = False
     while True:
-        restore_draw(ctx, state[n])
-        ctx.memo = state[2 * n]
-        ctx.memo_count = state[3 * n]
-        outcome = run_machine(ctx, address_int(state), n, c[LIMIT])
+        restore_draw(ctx, state[stride] & DRAW_MASK)
+        if c[HEADER] > 2:
+            ctx.memo = state[2 * stride]
+            ctx.memo_count = state[3 * stride]
+        outcome = run_machine(ctx, address_int(state), stride, limit)
         if outcome != HEAP_FULL or fresh or not next_chunk(ctx, c):
             return outcome
         fresh = True
@@ -147,16 +154,15 @@ def advance(ctx: Context, c: Ints, t: int, logw: Floats, part: Ints) -> None:
     failed = 0
     for p in range(low, high):
         state = address_of(c[STATE] + 8 * p)
-        if state[4 * n] == step and failed == 0:
-            outcome = run_particle(ctx, c, p, step, state, logw[p])
+        if state[n] >> 32 == step and failed == 0:
+            outcome = run_particle(ctx, c, p, step, state, n, c[LIMIT], logw[p])
             if outcome <= 0:
                 logw[p] = ctx.weight
-                state[n] = 0
-                state[4 * n] = step + 1 if outcome == 0 else -1
+                state[n] = (step + 1) << 32 if outcome == 0 else FINISHED_FLAG
             elif outcome == REJECTED:
                 logw[p] = -INF
-                state[4 * n] = -1
-                state[0] = 6 * n
+                state[n] = FINISHED_FLAG
+                state[0] = (state[0] & ANCESTOR_MASK) | (c[HEADER] * n)
             elif outcome <= STACK_FULL:
                 waiting = waiting | (1 << outcome)
             else:
@@ -164,7 +170,7 @@ def advance(ctx: Context, c: Ints, t: int, logw: Floats, part: Ints) -> None:
                 c[FAILED_STATUS] = outcome
                 c[FAILED_SITE] = ctx.site
                 c[FAILED_PARTICLE] = p
-        if state[4 * n] >= 0:
+        if state[n] >= 0:
             active = active + 1
         if logw[p] > best:
             best = logw[p]
@@ -275,7 +281,7 @@ def copy_states(c: Ints, t: int, logw: Floats, parents: Ints) -> None:
     high = n * (t + 1) // c[THREADS]
     deepest = 0
     for p in range(low, high):
-        deepest = max(deepest, old[parents[p]])
+        deepest = max(deepest, old[parents[p]] & TOP_MASK)
         logw[p] = 0.0
     words = deepest // n
     for word in range(words):

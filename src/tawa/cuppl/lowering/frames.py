@@ -27,10 +27,10 @@ def allocate(ctx: Context, words: int) -> Ints:
 
 
 @native
-def find_mark(state: Ints, stride: int, top: int, prompt: int) -> int:
+def find_mark(state: Ints, stride: int, bottom: int, top: int, prompt: int) -> int:
     """Position just above the nearest mark of a prompt, or -1."""
     position = top
-    while position > 6 * stride:
+    while position > bottom:
         word = state[position - stride]
         size = shru(word, 32)
         if word & 4294967295 == MARK:

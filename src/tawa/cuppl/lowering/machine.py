@@ -9,9 +9,9 @@ jump. Frames are plain words: copying them copies the continuation.
 Whatever can run out of room (heap, native stack, this stack) happens at a point where the particle
 can be suspended too, so the driver can make room and go on from there.
 
-State words: 0 the top of the stack (in words times stride), 1 draws made in this step, 2 the memo
-table, 3 the memo counter, 4 the next step to run (or -1), 5 the first ancestor; the stack starts
-at word 6.
+State words: 0 the top of the stack (in words times stride, 38 bits) and above it the particle's
+first ancestor; 1 the draws made in this step (32 bits) and above them the next step to run, or -1.
+A program that uses `mem` or prompts has two more: the memo table and its counter. The stack follows.
 """
 
 from __future__ import annotations
@@ -49,10 +49,11 @@ from ..ir import (
 from .dataflow import live_at_entry, live_before, rename, used_by_terminator
 from .tail import is_tail_call
 
-__all__ = ["DONE", "HEADER_WORDS", "MACHINE", "SUSPENDED", "Frame", "Machine", "build_machine"]
+__all__ = ["DONE", "MACHINE", "TOP_MASK", "SUSPENDED", "Frame", "Machine", "build_machine"]
 
 MACHINE = "machine"
-HEADER_WORDS = 6
+TOP_MASK = (1 << 38) - 1
+DRAW_MASK = (1 << 32) - 1
 SUSPENDED = 0
 DONE = -1
 ENTRY_POINT, FINAL_POINT, DONE_POINT, MARK_POINT = 0, 1, 2, 3
@@ -81,6 +82,8 @@ class Machine:
     slack: int
     """Words that must stay free above the limit, for one suspension."""
     results: tuple[Type, ...]
+    header: int
+    """State words before the stack: 2, or 4 with a memo table."""
 
 
 def point_word(point: int, size: int) -> int:
@@ -105,6 +108,7 @@ class _Builder:
     count: int = 0
     here: Block = field(default_factory=lambda: Block(""))
     prefix: str = ""
+    header: int = 2
     state: Reg = Reg("state", I64)
     stride: Reg = Reg("stride", I64)
     limit: Reg = Reg("limit", I64)
@@ -112,6 +116,7 @@ class _Builder:
 
     def run(self) -> Machine:
         names = [n for n in self.program.functions if n in self.suspending]
+        self.header = 4 if _uses_memo(self.program) else 2
         self.prefixes = {name: f"f{k}_" for k, name in enumerate(names)}
         results = self.program.functions[self.main].results
         self.frames = [Frame(()), Frame(()), Frame(results), Frame((I64,))]
@@ -122,7 +127,7 @@ class _Builder:
         function = Function(
             MACHINE, (self.state, self.stride, self.limit), (I64,), self.blocks, may_fail=True
         )
-        return Machine(function, self.frames, self.slack(), results)
+        return Machine(function, self.frames, self.slack(), results, self.header)
 
     def slack(self) -> int:
         return max(len(f.words) for f in self.frames) + 2
@@ -190,11 +195,20 @@ class _Builder:
 
     def leave(self, outcome: int) -> None:
         """Save the stack and return an outcome to the driver."""
-        for word, name, type_ in ((1, "draw", I64), (2, "memo", Type.REF), (3, "memo_count", I64)):
-            reg = self.fresh(type_)
-            self.put(Get(reg, name))
-            self.put(Store(self.state, reg, self.step(word)))
-        self.put(Store(self.state, self.top))
+        draw, old = self.fresh(), self.fresh()
+        self.put(Get(draw, "draw"))
+        self.put(Load(old, self.state, self.stride))
+        kept = self.op("andi", old, self.const(~DRAW_MASK))
+        self.put(Store(self.state, self.op("ori", kept, draw), self.stride))
+        if self.header == 4:
+            for word, name, type_ in ((2, "memo", Type.REF), (3, "memo_count", I64)):
+                reg = self.fresh(type_)
+                self.put(Get(reg, name))
+                self.put(Store(self.state, reg, self.step(word)))
+        first = self.fresh()
+        self.put(Load(first, self.state))
+        ancestor = self.op("andi", first, self.const(~TOP_MASK))
+        self.put(Store(self.state, self.op("ori", ancestor, self.top)))
         reg = self.const(outcome)
         self.here.terminator = Return((reg,))
 
@@ -202,7 +216,9 @@ class _Builder:
 
     def start(self, results: tuple[Type, ...]) -> None:
         self.open("entry")
-        self.put(Load(self.top, self.state))
+        first = self.fresh()
+        self.put(Load(first, self.state))
+        self.put(Op(self.top, "andi", (first, self.const(TOP_MASK))))
         self.here.terminator = Jump("dispatch")
         self.resumes[ENTRY_POINT] = self.entry_of(self.main)
         self.resumes[FINAL_POINT] = "final"
@@ -368,7 +384,9 @@ class _Builder:
             return
         _, _, point = self.retry(before).partition(" ")
         draw, memo, count = self.fresh(), self.fresh(Type.REF), self.fresh()
-        self.put(Get(draw, "draw"), Get(memo, "memo"), Get(count, "memo_count"))
+        self.put(Get(draw, "draw"))
+        if self.header == 4:
+            self.put(Get(memo, "memo"), Get(count, "memo_count"))
         failed = self.label("failed")
         self.put(Call(call.dsts, call.function, call.args, failed))
         good = self.label("called")
@@ -377,7 +395,8 @@ class _Builder:
         status = self.fresh()
         self.put(Get(status, "status"))
         self.put(Call((), "restore_draw", (draw,)))
-        self.put(Set("memo", memo), Set("memo_count", count))
+        if self.header == 4:
+            self.put(Set("memo", memo), Set("memo_count", count))
         self.push(before, int(point))
         self.leave(0)
         self.here.terminator = Return((status,))
@@ -413,7 +432,9 @@ class _Builder:
         point, name = self.new_point(kept)
         outside, inside = self.label("outside"), self.label("inside")
         mark = self.fresh()
-        self.put(Call((mark,), "find_mark", (self.state, self.stride, self.top, item.prompt)))
+        bottom = self.op("muli", self.stride, self.const(self.header))
+        found = (self.state, self.stride, bottom, self.top, item.prompt)
+        self.put(Call((mark,), "find_mark", found))
         missing = self.op("lti", mark, self.const(0), type_=BOOL)
         self.here.terminator = Branch(missing, outside, inside)
         self.blocks[outside] = Block(outside, [], Fail(NO_RESET, item.site))
@@ -455,3 +476,13 @@ def _targets(block: Block) -> tuple[str, ...]:
     from ..builder import targets
 
     return targets(block.terminator)
+
+
+def _uses_memo(program: Program) -> bool:
+    """Whether any function touches the memo table or its counter."""
+    return any(
+        isinstance(item, Get | Set) and item.field in ("memo", "memo_count")
+        for function in program.functions.values()
+        for block in function.blocks.values()
+        for item in block.instructions
+    )

@@ -32,18 +32,28 @@ class Lowered:
     machine: Machine | None
 
 
-def lower(elaborated: Elaborated, suspend_at_factors: bool) -> Lowered:
-    """Lower for a method that draws from the prior: likelihood weighting, or SMC."""
+def lower(
+    elaborated: Elaborated, suspend_at_factors: bool, explicit_recursion: bool = False
+) -> Lowered:
+    """Lower for a method that draws from the prior: likelihood weighting, or SMC.
+
+    With `explicit_recursion` (GPUs) no function calls itself: recursion that is not a loop goes
+    through explicit frames, as if it could suspend.
+    """
     program = deepcopy(elaborated.program).reachable([elaborated.main])
     for function in program.functions.values():
         lower_draws(function)
         lower_factors(function, suspend_at_factors)
-    return finish(elaborated, program)
+    return finish(elaborated, program, explicit_recursion)
 
 
-def finish(elaborated: Elaborated, program: Program) -> Lowered:
+def finish(
+    elaborated: Elaborated, program: Program, explicit_recursion: bool = False
+) -> Lowered:
     """The passes that follow once draws and factors are settled."""
-    suspending = suspending_functions(program)
+    suspending = suspending_functions(program, set())
+    if explicit_recursion:
+        suspending = suspending_functions(program, _true_recursion(program))
     choose_variants(program, suspending)
     program = program.reachable([elaborated.main])
     suspending &= program.functions.keys()
@@ -66,3 +76,12 @@ def finish(elaborated: Elaborated, program: Program) -> Lowered:
         program = program.reachable([machine.function.name])
     mark_fallible(program)
     return Lowered(elaborated, program, machine)
+
+
+def _true_recursion(program: Program) -> set[str]:
+    """Functions that call themselves other than by a tail call."""
+    probe = deepcopy(program)
+    for function in probe.functions.values():
+        expose_tail_calls(function)
+        loop_self_calls(function)
+    return recursive_functions(probe)

@@ -7,9 +7,9 @@ from ..ir import Call, Factor, Program, Reset, Resume, Shift
 __all__ = ["choose_variants", "recursive_functions", "suspending_functions"]
 
 
-def suspending_functions(program: Program) -> set[str]:
-    """Functions that contain a point of suspension, or call one that does."""
-    found: set[str] = set()
+def suspending_functions(program: Program, more: set[str]) -> set[str]:
+    """Functions that contain a point of suspension or are in `more`, or call one that is."""
+    found: set[str] = set(more)
     for function in program.functions.values():
         for block in function.blocks.values():
             if any(isinstance(i, Factor | Reset | Resume | Shift) for i in block.instructions):

@@ -1,0 +1,247 @@
+"""Core to CUDA C++: one function a function, one local variable a register, one line or two an op.
+
+The text is plain C++ apart from the qualifiers and atomics, so that a host compiler can check it
+too. Functions that may fail return their status; results come back through references, or as the
+value of a function that can't fail and has one.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ..ir import (
+    CONTEXT_FIELDS,
+    Alloc,
+    AtomicAdd,
+    Block,
+    Branch,
+    Call,
+    Const,
+    Copy,
+    Fail,
+    Function,
+    Get,
+    Instruction,
+    Jump,
+    Load,
+    Op,
+    Pause,
+    Program,
+    Reg,
+    Return,
+    Set,
+    Store,
+    Switch,
+    Terminator,
+    Type,
+)
+from ..llvm import HEAP_FULL
+from ..lowering.dataflow import defined
+from ..scalars import SCALARS
+
+__all__ = ["PRELUDE", "emit_cuda"]
+
+_TYPES = {Type.F64: "double", Type.I64: "i64", Type.BOOL: "bool", Type.REF: "i64"}
+
+_FIELDS = "\n".join(f"  {_TYPES[t]} {name};" for name, t in CONTEXT_FIELDS.items())
+
+PRELUDE = f"""\
+typedef long long i64;
+typedef unsigned long long u64;
+
+struct Context {{
+{_FIELDS}
+}};
+
+INLINE i64 bits_of(double x) {{ return __double_as_longlong(x); }}
+INLINE double float_of_bits(i64 x) {{ return __longlong_as_double(x); }}
+DEVICE i64 truncate(double x) {{
+  if (x != x) return 0;
+  if (x >= 9223372036854775808.0) return 0x7FFFFFFFFFFFFFFFll;
+  if (x < -9223372036854775808.0) return -0x7FFFFFFFFFFFFFFFll - 1;
+  return (i64)x;
+}}
+DEVICE i64 floor_divide(i64 a, i64 b) {{ i64 q = a / b; return q - ((a % b != 0) & ((a ^ b) < 0)); }}
+DEVICE i64 floor_modulo(i64 a, i64 b) {{ i64 r = a % b; return r + ((r != 0) & ((r ^ b) < 0) ? b : 0); }}
+INLINE double& float_at(i64 address) {{ return *reinterpret_cast<double*>(address); }}
+INLINE i64& int_at(i64 address) {{ return *reinterpret_cast<i64*>(address); }}
+"""
+"""Types and the few operations that C++ has no operator for."""
+
+
+def emit_cuda(program: Program) -> str:
+    """CUDA C++ of a program's functions, declarations first."""
+    functions = list(program.functions.values())
+    parts = [signature(f) + ";" for f in functions]
+    parts.extend(_Emitter(f, program).text() for f in functions)
+    return "\n".join(parts)
+
+
+def _returns(function: Function) -> str:
+    if function.may_fail:
+        return "i64"
+    return _TYPES[function.results[0]] if len(function.results) == 1 else "void"
+
+
+def _by_reference(function: Function) -> bool:
+    return function.may_fail or len(function.results) > 1
+
+
+def signature(function: Function) -> str:
+    """Declaration of a function."""
+    params = ["Context& ctx"]
+    params += [f"{_TYPES[p.type]} {_v(p)}" for p in function.params]
+    if _by_reference(function):
+        params += [f"{_TYPES[t]}& out{k}" for k, t in enumerate(function.results)]
+    kind = "INLINE" if function.inline else "DEVICE"
+    return f"{kind} {_returns(function)} cuppl_{function.name}({', '.join(params)})"
+
+
+def literal(value: float | int | bool, type_: Type) -> str:
+    """A constant in C++."""
+    if type_ is Type.BOOL:
+        return "true" if value else "false"
+    if type_ is Type.F64:
+        number = float(value)
+        if math.isfinite(number):
+            return number.hex() if number else ("-0.0" if math.copysign(1, number) < 0 else "0.0")
+        bits = 0x7FF8 << 48 if math.isnan(number) else (0x7FF0 if number > 0 else 0xFFF0) << 48
+        return f"float_of_bits((i64){bits:#x}ull)"
+    wrapped = int(value) & 0xFFFFFFFFFFFFFFFF
+    return f"(i64){wrapped:#x}ull" if wrapped >> 31 else str(wrapped) + "ll"
+
+
+class _Emitter:
+    """Text of one function."""
+
+    def __init__(self, function: Function, program: Program) -> None:
+        self.function = function
+        self.program = program
+        self.lines: list[str] = []
+
+    def text(self) -> str:
+        function = self.function
+        self.lines.append(signature(function) + " {")
+        for type_, names in self.locals().items():
+            self.lines.append(f"  {_TYPES[type_]} {', '.join('v_' + n for n in names)};")
+        for block in function.blocks.values():
+            self.block(block)
+        self.lines.append("}")
+        return "\n".join(self.lines)
+
+    def locals(self) -> dict[Type, list[str]]:
+        """Registers that are not parameters, by type."""
+        seen = {p.name for p in self.function.params}
+        found: dict[Type, list[str]] = {}
+        for block in self.function.blocks.values():
+            for item in block.instructions:
+                for reg in defined(item):
+                    if reg.name not in seen:
+                        seen.add(reg.name)
+                        found.setdefault(reg.type, []).append(reg.name)
+        return found
+
+    def emit(self, text: str) -> None:
+        self.lines.append("  " + text)
+
+    def block(self, block: Block) -> None:
+        self.lines.append(f"L_{block.name}:;")
+        for item in block.instructions:
+            self.instruction(item)
+        assert block.terminator is not None
+        self.terminator(block.terminator)
+
+    def instruction(self, item: Instruction) -> None:
+        match item:
+            case Const(dst, value):
+                self.emit(f"{_v(dst)} = {literal(value, dst.type)};")
+            case Copy(dst, src):
+                self.emit(f"{_v(dst)} = {_v(src)};")
+            case Op(dst, name, args):
+                text = SCALARS[name].cuda.format(*(_v(a) for a in args))
+                self.emit(f"{_v(dst)} = {text};")
+            case Call():
+                self.call(item)
+            case Get(dst, name):
+                self.emit(f"{_v(dst)} = ctx.{name};")
+            case Set(name, src):
+                self.emit(f"ctx.{name} = {_v(src)};")
+            case Alloc(dst, words):
+                self.alloc(dst, words)
+            case _:
+                self.memory(item)
+
+    def memory(self, item: Instruction) -> None:
+        match item:
+            case Load(dst, base, index, offset):
+                place = _place(base, index, offset, dst.type)
+                self.emit(f"{_v(dst)} = {place}{' != 0' if dst.type is Type.BOOL else ''};")
+            case Store(base, src, index, offset):
+                self.emit(f"{_place(base, index, offset, src.type)} = {_v(src)};")
+            case AtomicAdd(dst, base, value, offset):
+                place = f"(u64*)({_v(base)} + {8 * offset})"
+                self.emit(f"{_v(dst)} = (i64)atomicAdd({place}, (u64){_v(value)});")
+            case Pause():
+                self.emit(";")
+            case _:
+                raise TypeError(f"{type(item).__name__} must have been lowered")
+
+    def alloc(self, dst: Reg, words: Reg | int) -> None:
+        size = f"{8 * words}" if isinstance(words, int) else f"8 * {_v(words)}"
+        self.emit(f"if ((u64)(ctx.heap + {size}) > (u64)ctx.heap_end) {{")
+        self.emit(f"  ctx.status = {HEAP_FULL}; ctx.site = {self.function.site};")
+        self.emit(f"  return {HEAP_FULL}; }}")
+        self.emit(f"{_v(dst)} = ctx.heap; ctx.heap += {size};")
+
+    def call(self, call: Call) -> None:
+        callee = self.program.functions[call.function]
+        args = ["ctx", *(_v(a) for a in call.args)]
+        if _by_reference(callee):
+            args += [_v(d) for d in call.dsts]
+        text = f"cuppl_{callee.name}({', '.join(args)})"
+        if callee.may_fail:
+            failed = f"goto L_{call.on_fail};" if call.on_fail else "return ctx.status;"
+            self.emit(f"if ({text} != 0) {failed}")
+        elif _by_reference(callee) or not callee.results:
+            self.emit(f"{text};")
+        else:
+            self.emit(f"{_v(call.dsts[0])} = {text};")
+
+    def terminator(self, item: Terminator) -> None:
+        match item:
+            case Jump(target):
+                self.emit(f"goto L_{target};")
+            case Branch(condition, then, other):
+                self.emit(f"if ({_v(condition)}) goto L_{then}; else goto L_{other};")
+            case Switch(value, cases, default):
+                arms = " ".join(f"case {k}: goto L_{v};" for k, v in cases.items())
+                self.emit(f"switch ({_v(value)}) {{ {arms} default: goto L_{default}; }}")
+            case Return(values):
+                self.give_back(values)
+            case Fail(code, site):
+                self.emit(f"ctx.status = {code}; ctx.site = {site}; return {code};")
+
+    def give_back(self, values: tuple[Reg, ...]) -> None:
+        if _by_reference(self.function):
+            for index, value in enumerate(values):
+                self.emit(f"out{index} = {_v(value)};")
+            self.emit("return 0;" if self.function.may_fail else "return;")
+        elif values:
+            self.emit(f"return {_v(values[0])};")
+        else:
+            self.emit("return;")
+
+
+def _place(base: Reg, index: Reg | None, offset: int, type_: Type) -> str:
+    name = "float_at" if type_ is Type.F64 else "int_at"
+    parts = [_v(base)]
+    if index is not None:
+        parts.append(f"8 * {_v(index)}")
+    if offset:
+        parts.append(str(8 * offset))
+    return f"{name}({' + '.join(parts)})"
+
+
+def _v(reg: Reg) -> str:
+    """A register's name in C++, where it can't be a keyword."""
+    return f"v_{reg.name}"

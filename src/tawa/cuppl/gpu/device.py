@@ -1,0 +1,136 @@
+"""Memory and kernels of a CUDA device, through the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from tawa.runtime import driver
+from tawa.runtime.nvrtc import compile_cuda
+
+from .source import BLOCK
+
+__all__ = ["CudaDevice", "Device"]
+
+KERNELS = (
+    "advance", "advance_deep", "weigh", "decide", "count_children", "copy_states", "turn",
+    "run_all", "move_heap",
+)  # fmt: skip
+
+
+class Device(Protocol):
+    """What the driver of SMC needs of a device; addresses are integers."""
+
+    block: int
+
+    def allocate(self, size: int) -> int:
+        """Some bytes, zeroed."""
+        ...
+
+    def free(self, address: int) -> None:
+        """Give them back."""
+        ...
+
+    def write(self, address: int, data: npt.NDArray[Any]) -> None:
+        """Copy to the device."""
+        ...
+
+    def read(self, address: int, data: npt.NDArray[Any]) -> None:
+        """Copy from the device, after everything launched before has ended."""
+        ...
+
+    def move(self, target: int, source: int, size: int) -> None:
+        """Copy on the device."""
+        ...
+
+    def launch(self, steps: Sequence[tuple[str, int]], control: int) -> None:
+        """Launch kernels, one after the other: (name, number of blocks)."""
+        ...
+
+
+@cache
+def compiled(source: str, target: str) -> bytes:
+    """Machine code; no contraction, so that results are those of the CPU."""
+    return compile_cuda(source, target, name="cuppl.cu", options=("--fmad=false",)).cubin
+
+
+class CudaDevice:
+    """One GPU with a program's kernels."""
+
+    block = BLOCK
+
+    def __init__(self, source: str, index: int = 0) -> None:
+        self.device = driver.device(index)
+        driver.make_current(index)
+        major, minor = self.device.capability
+        target = f"sm_{major}{minor}" + ("a" if major >= 9 else "")
+        self.cubin = compiled(source, target)
+        self.library, _ = driver.load(self.cubin, "move_heap")
+        self.functions: dict[str, Any] = {}
+        for name in KERNELS:
+            status, kernel = driver.bindings().cuLibraryGetKernel(self.library, name.encode())
+            if int(status) == 0:
+                self.functions[name] = driver.checked("cuKernelGetFunction", kernel)
+        self.stream = driver.checked("cuStreamCreate", 1)
+        self.graphs: dict[tuple[tuple[tuple[str, int], ...], int], Any] = {}
+        self.sizes: dict[int, int] = {}
+
+    def allocate(self, size: int) -> int:
+        """Some bytes, zeroed."""
+        address = int(driver.checked("cuMemAlloc", max(size, 8)))
+        driver.checked("cuMemsetD8Async", address, 0, max(size, 8), self.stream)
+        self.sizes[address] = size
+        return address
+
+    @property
+    def allocated(self) -> int:
+        """Bytes in use."""
+        return sum(self.sizes.values())
+
+    def free(self, address: int) -> None:
+        """Give memory back."""
+        driver.checked("cuStreamSynchronize", self.stream)
+        driver.checked("cuMemFree", address)
+        self.sizes.pop(address, None)
+
+    def write(self, address: int, data: npt.NDArray[Any]) -> None:
+        """Copy to the device."""
+        driver.checked("cuMemcpyHtoDAsync", address, data.ctypes.data, data.nbytes, self.stream)
+        driver.checked("cuStreamSynchronize", self.stream)
+
+    def read(self, address: int, data: npt.NDArray[Any]) -> None:
+        """Copy from the device."""
+        driver.checked("cuMemcpyDtoHAsync", data.ctypes.data, address, data.nbytes, self.stream)
+        driver.checked("cuStreamSynchronize", self.stream)
+
+    def move(self, target: int, source: int, size: int) -> None:
+        """Copy on the device."""
+        driver.checked("cuMemcpyDtoDAsync", target, source, size, self.stream)
+
+    def launch(self, steps: Sequence[tuple[str, int]], control: int) -> None:
+        """Launch kernels; a longer sequence becomes a graph, which is kept."""
+        if len(steps) < 3:
+            self._launch(steps, control)
+            return
+        key = (tuple(steps), control)
+        if key not in self.graphs:
+            module = driver.bindings()
+            mode = module.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
+            driver.checked("cuStreamBeginCapture", self.stream, mode)
+            self._launch(steps, control)
+            graph = driver.checked("cuStreamEndCapture", self.stream)
+            self.graphs[key] = driver.checked("cuGraphInstantiate", graph, 0)
+        driver.checked("cuGraphLaunch", self.graphs[key], self.stream)
+
+    def _launch(self, steps: Sequence[tuple[str, int]], control: int) -> None:
+        argument = np.array([control], dtype=np.int64)
+        pointer = np.array([argument.ctypes.data], dtype=np.uint64)
+        for name, blocks in steps:
+            driver.checked(
+                "cuLaunchKernel", self.functions[name], blocks, 1, 1, self.block, 1, 1, 0,
+                self.stream, pointer.ctypes.data, 0,
+            )  # fmt: skip
