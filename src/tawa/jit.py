@@ -24,9 +24,10 @@ from tawa.base.knobs import DUMP_DIR
 from tawa.base.options import Options
 from tawa.frontend.function import JITFunction
 from tawa.runtime import launch
-from tawa.runtime.arguments import Kind, classify, kind_of
+from tawa.runtime.arguments import classify
 from tawa.runtime.arrays import HOST
 from tawa.runtime.binding import RESERVED, BoundParameter, compile_binder, compile_namer
+from tawa.runtime.kinds import Kind, kind_of
 from tawa.runtime.launch import WrongDevice
 from tawa.runtime.streams import current_stream, stream_address
 
@@ -126,7 +127,7 @@ class Request:
     @property
     def key(self) -> tuple[Any, ...]:
         """A hashable form."""
-        constants = ((name, type(value), value) for name, value in self.constants.items())
+        constants = ((name, value.__class__, value) for name, value in self.constants.items())
         return (*self.types.items(), *constants, self.options)
 
 

@@ -1,19 +1,14 @@
-"""Launch arguments, classified: what compiling depends on, apart from what it does not.
-
-A kernel is compiled once for each tuple of `Kind`s. Kinds are unique objects, compared by
-identity, so that looking a launch up costs little.
-"""
+"""Launch arguments, classified: the kind of each, and what a launch passes for it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache
 from typing import Any, TypeAlias, cast
 
 from tawa.base.errors import TawaError
 from tawa.runtime.arrays import HOST, is_array, view
 from tawa.runtime.descriptor import ALIGNMENT, TensorDescriptor, descriptor_of
+from tawa.runtime.kinds import Kind, kind_of
 
 
 class UnsupportedArgument(TawaError):
@@ -39,41 +34,6 @@ from tawa.runtime.arguments import classify
 
 classify(2**64)
 """
-
-
-@dataclass(frozen=True, eq=False)
-class Kind:
-    """What compiling needs to know of one argument.
-
-    - `type`: `*f16` (array), `desc<f16,128x64>`, `i32`, `i64`, `u64`, `f32`, `i1`, or `none`.
-    - `divisible`: an address or integer that is a multiple of 16.
-    - `one`: an integer that is 1.
-    - `device`: where an array or descriptor lies (`HOST` for the CPU); None for scalars.
-    - `library`: whose current stream a launch uses: `torch`, `cupy`, or none.
-    """
-
-    type: str
-    divisible: bool = False
-    one: bool = False
-    device: int | None = None
-    library: str = ""
-
-    @property
-    def text(self) -> str:
-        """The kind as the compiler's cache key shows it, without its place."""
-        return self.type + (":16" if self.divisible else "") + (":1" if self.one else "")
-
-
-@cache
-def kind_of(
-    type: str,
-    divisible: bool = False,
-    one: bool = False,
-    device: int | None = None,
-    library: str = "",
-) -> Kind:
-    """The one `Kind` with these properties."""
-    return Kind(type, divisible, one, device, library)
 
 
 Classified: TypeAlias = tuple[Kind, Any]
@@ -109,19 +69,40 @@ _U64, _U64_DIVISIBLE = kind_of("u64"), kind_of("u64", divisible=True)
 _F32, _BOOL, _NONE = kind_of("f32"), kind_of("i1"), kind_of("none")
 
 
-def _integer(value: int) -> Classified:
+class IntegerKinds(dict[int, Kind]):
+    """The kind of each integer: a dictionary that fills itself, up to a limit."""
+
+    LIMIT = 65536
+
+    def __missing__(self, value: int) -> Kind:
+        kind = integer_kind(value)
+        if len(self) < self.LIMIT:
+            self[value] = kind
+        return kind
+
+
+def integer_kind(value: int) -> Kind:
+    """The kind of an integer, by Triton's rules. Raises `IntegerOutOfRange`."""
     if value == 1:
-        return _ONE, value
+        return _ONE
     divisible = value % ALIGNMENT == 0
     if -0x80000000 <= value <= 0x7FFFFFFF:
-        return (_I32_DIVISIBLE if divisible else _I32), value
+        return _I32_DIVISIBLE if divisible else _I32
     if -(2**63) <= value < 2**63:
-        return (_I64_DIVISIBLE if divisible else _I64), value
+        return _I64_DIVISIBLE if divisible else _I64
     if 0 <= value < 2**64:
-        return (_U64_DIVISIBLE if divisible else _U64), value
+        return _U64_DIVISIBLE if divisible else _U64
     raise IntegerOutOfRange(
         "an integer argument is out of range", expected="-2^63 to 2^64 - 1", found=str(value)
     )
+
+
+INTEGER_KINDS = IntegerKinds()
+"""The kinds of the integers that kernels were called with."""
+
+
+def _integer(value: int) -> Classified:
+    return INTEGER_KINDS[value], value
 
 
 def _torch(tensor: Any) -> Classified:
@@ -146,13 +127,7 @@ def _array(value: Any) -> Classified:
 
 
 def _descriptor(value: TensorDescriptor) -> Classified:
-    kind = value.kind
-    if kind is None:
-        block = "x".join(str(size) for size in value.block_shape)
-        name = type(value.base).__module__.partition(".")[0]
-        kind = kind_of(f"desc<{value.element_type},{block}>", True, False, value.device, name)
-        value.kind = kind
-    return kind, value
+    return value.kind, value
 
 
 def _foreign_descriptor(value: Any) -> Classified:

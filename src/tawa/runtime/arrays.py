@@ -7,8 +7,8 @@ NumPy's interface or DLPack. No library is imported: none of them is a dependenc
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, cast
+from functools import cache
+from typing import Any, NamedTuple, cast
 
 from tawa.base.errors import TawaError
 from tawa.runtime import dlpack
@@ -98,8 +98,7 @@ view(np.zeros(4, np.dtype([("x", "f4"), ("y", "u1")]))["x"])
 """
 
 
-@dataclass(frozen=True, slots=True)
-class ArrayView:
+class ArrayView(NamedTuple):
     """What a kernel needs to know of an array.
 
     `pointer` is the address of its first element, `strides` count elements, `device` is the CUDA
@@ -176,14 +175,19 @@ def _describe(value: Any, name: str) -> ArrayView:
 
 
 def _torch(tensor: Any) -> ArrayView:
-    dtype = str(tensor.dtype).removeprefix("torch.")
     return ArrayView(
         tensor.data_ptr(),
-        DTYPE_NAMES.get(dtype, dtype),
+        _torch_element_type(tensor.dtype),
         tuple(tensor.shape),
-        tuple(tensor.stride()),
+        tensor.stride(),
         tensor.get_device(),
     )
+
+
+@cache
+def _torch_element_type(dtype: Any) -> str:
+    name = str(dtype).removeprefix("torch.")
+    return DTYPE_NAMES.get(name, name)
 
 
 def _from_interface(array: Any, interface: dict[str, Any], device: int, name: str) -> ArrayView:

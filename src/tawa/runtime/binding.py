@@ -11,7 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from tawa.runtime.arguments import classify, classify_unspecialized
+from tawa.runtime.arguments import INTEGER_KINDS, classify, classify_unspecialized
+from tawa.runtime.descriptor import TensorDescriptor
 
 RESERVED = ("stream", "device")
 """Keyword arguments of a launch that are neither parameters nor compile options."""
@@ -51,10 +52,9 @@ def compile_binder(parameters: Sequence[BoundParameter], name: str) -> Binder:
         if parameter.constexpr:
             key += [f"{parameter.name}.__class__", parameter.name]
             continue
-        function = "_classify" if parameter.specialize else "_classify_unspecialized"
-        lines.append(f"    _k{number}, _v{number} = {function}({parameter.name})")
+        lines += _classification(parameter, f"_k{number}")
         key.append(f"_k{number}")
-        values.append(f"_v{number}")
+        values.append(parameter.name)
     key += ["device"] if "device" not in own else []
     key += ["*_options.items()"]
     stream = "stream" if "stream" not in own else "None"
@@ -82,6 +82,21 @@ def compile_namer(parameters: Sequence[BoundParameter], name: str) -> Callable[.
     return named
 
 
+def _classification(parameter: BoundParameter, kind: str) -> list[str]:
+    """Lines that put the argument's kind into `kind` and its launch value in its own place.
+
+    Integers and descriptors, which are passed as they are, need no call.
+    """
+    name = parameter.name
+    if not parameter.specialize:
+        return [f"    {kind}, {name} = _classify_unspecialized({name})"]
+    return [
+        f"    if {name}.__class__ is _int: {kind} = _integer_kinds[{name}]",
+        f"    elif {name}.__class__ is _descriptor: {kind} = {name}.kind",
+        f"    else: {kind}, {name} = _classify({name})",
+    ]
+
+
 def _parameter_text(number: int, parameter: BoundParameter) -> str:
     return parameter.name + (f"=_default{number}" if parameter.has_default else "")
 
@@ -97,6 +112,9 @@ def _listed(values: Sequence[str]) -> str:
 
 def _define(text: str, name: str, parameters: Sequence[BoundParameter]) -> Any:
     scope: dict[str, Any] = {
+        "_int": int,
+        "_integer_kinds": INTEGER_KINDS,
+        "_descriptor": TensorDescriptor,
         "_classify": classify,
         "_classify_unspecialized": classify_unspecialized,
     }

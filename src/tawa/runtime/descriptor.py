@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
 from typing import Any
 
 from tawa.base.errors import TawaError
 from tawa.runtime.arrays import ELEMENT_BYTES, HOST, ArrayView, pointer_of, view
+from tawa.runtime.kinds import Kind, kind_of
 
 MAX_RANK = 5
 MAX_SIZE = 2**32
@@ -101,6 +104,41 @@ TensorDescriptor.from_tensor(np.zeros((64, 64), np.float16), [16, 4])
 """
 
 
+@dataclass(frozen=True, eq=False)
+class Geometry:
+    """A descriptor without its memory: one object for equal fields, compared by identity."""
+
+    element_type: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    block_shape: tuple[int, ...]
+    padding: str
+
+
+@lru_cache(maxsize=8192)
+def geometry_of(
+    element_type: str,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    block_shape: tuple[int, ...],
+    padding: str,
+) -> Geometry:
+    """The geometry with these fields, once they are checked. Raises as `check` does."""
+    if padding not in ("zero", "nan"):
+        raise DescriptorMismatch(
+            "the padding of a descriptor", expected="'zero' or 'nan'", found=repr(padding)
+        )
+    check(ArrayView(0, element_type, shape, strides, HOST), shape, strides, block_shape)
+    return Geometry(element_type, shape, strides, block_shape, padding)
+
+
+@lru_cache(maxsize=8192)
+def _kind(geometry: Geometry, device: int, module: str) -> Kind:
+    block = "x".join(str(size) for size in geometry.block_shape)
+    library = module.partition(".")[0]
+    return kind_of(f"desc<{geometry.element_type},{block}>", True, False, device, library)
+
+
 class TensorDescriptor:
     """A tensor in memory, with the block shape in which a kernel reads and writes it.
 
@@ -114,25 +152,16 @@ class TensorDescriptor:
     `SizeOutOfRange`, and for `base` the errors of `tawa.runtime.arrays.view`.
     """
 
-    __slots__ = (
-        "_base",
-        "_block_shape",
-        "_padding",
-        "_shape",
-        "_strides",
-        "device",
-        "element_type",
-        "kind",
-        "pointer",
-    )
+    __slots__ = ("_base", "device", "geometry", "kind", "pointer")
 
     device: int
     """Number of the CUDA device that holds the tensor, or `HOST`."""
-    element_type: str
+    geometry: Geometry
+    """Element type, sizes, strides, block shape and padding."""
+    kind: Kind
+    """What compiling needs to know of it."""
     pointer: Callable[[], int]
     """Reads the address of the first element now."""
-    kind: Any
-    """What compiling needs to know of it (`tawa.runtime.arguments.Kind`), once that was asked."""
 
     def __init__(
         self,
@@ -142,15 +171,17 @@ class TensorDescriptor:
         block_shape: Sequence[int],
         padding: str = "zero",
     ) -> None:
-        self._set(base, shape, strides, block_shape, padding)
+        self._set(base, view(base, _BASE), shape, strides, block_shape, padding)
 
-    @staticmethod
+    @classmethod
     def from_tensor(
-        tensor: Any, block_shape: Sequence[int], padding: str = "zero"
+        cls, tensor: Any, block_shape: Sequence[int], padding: str = "zero"
     ) -> TensorDescriptor:
         """Describe a whole array, with its own shape and strides."""
         seen = view(tensor, "the tensor")
-        return TensorDescriptor(tensor, seen.shape, seen.strides, block_shape, padding)
+        made = cls.__new__(cls)
+        made._set(tensor, seen, seen.shape, seen.strides, block_shape, padding)
+        return made
 
     @property
     def base(self) -> Any:
@@ -159,39 +190,45 @@ class TensorDescriptor:
 
     @base.setter
     def base(self, base: Any) -> None:
-        self._set(base, self._shape, self._strides, self._block_shape, self._padding)
+        old = self.geometry
+        self._set(base, view(base, _BASE), old.shape, old.strides, old.block_shape, old.padding)
+
+    @property
+    def element_type(self) -> str:
+        """The element type: `f16`, `bf16`, ..."""
+        return self.geometry.element_type
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Sizes, in elements."""
-        return self._shape
+        return self.geometry.shape
 
     @shape.setter
     def shape(self, shape: Sequence[int]) -> None:
-        self._set(self._base, shape, self._strides, self._block_shape, self._padding)
+        self._change(shape=shape)
 
     @property
     def strides(self) -> tuple[int, ...]:
         """Strides, in elements."""
-        return self._strides
+        return self.geometry.strides
 
     @strides.setter
     def strides(self, strides: Sequence[int]) -> None:
-        self._set(self._base, self._shape, strides, self._block_shape, self._padding)
+        self._change(strides=strides)
 
     @property
     def block_shape(self) -> tuple[int, ...]:
         """Sizes of the block that one load or store moves, in elements."""
-        return self._block_shape
+        return self.geometry.block_shape
 
     @block_shape.setter
     def block_shape(self, block_shape: Sequence[int]) -> None:
-        self._set(self._base, self._shape, self._strides, block_shape, self._padding)
+        self._change(block_shape=block_shape)
 
     @property
     def padding(self) -> str:
         """What reads outside the tensor give: `zero` or `nan`."""
-        return self._padding
+        return self.geometry.padding
 
     @property
     def dtype(self) -> Any:
@@ -200,31 +237,44 @@ class TensorDescriptor:
 
     def __repr__(self) -> str:
         return (
-            f"TensorDescriptor({self.element_type}, shape={self._shape}, "
-            f"strides={self._strides}, block_shape={self._block_shape})"
+            f"TensorDescriptor({self.element_type}, shape={self.shape}, "
+            f"strides={self.strides}, block_shape={self.block_shape})"
+        )
+
+    def _change(self, **fields: Sequence[int]) -> None:
+        old = self.geometry
+        self._set(
+            self._base,
+            view(self._base, _BASE),
+            fields.get("shape", old.shape),
+            fields.get("strides", old.strides),
+            fields.get("block_shape", old.block_shape),
+            old.padding,
         )
 
     def _set(
         self,
         base: Any,
+        seen: ArrayView,
         shape: Sequence[int],
         strides: Sequence[int],
         block_shape: Sequence[int],
         padding: str,
     ) -> None:
-        seen = view(base, "the descriptor's base")
-        geometry = (tuple(shape), tuple(strides), tuple(block_shape))
-        check(seen, *geometry)
-        if padding not in ("zero", "nan"):
-            raise DescriptorMismatch("padding", expected="'zero' or 'nan'", found=repr(padding))
+        geometry = geometry_of(
+            seen.element_type, tuple(shape), tuple(strides), tuple(block_shape), padding
+        )
+        if seen.pointer % ALIGNMENT and seen.device != HOST:
+            check(seen, geometry.shape, geometry.strides, geometry.block_shape)
         self._base = base
-        self._shape, self._strides, self._block_shape = geometry
-        self._padding = padding
         self.device = seen.device
-        self.element_type = seen.element_type
+        self.geometry = geometry
+        self.kind = _kind(geometry, seen.device, base.__class__.__module__)
         reader = getattr(base, "data_ptr", None)
-        self.pointer = reader if reader is not None else lambda: pointer_of(base)
-        self.kind = None
+        self.pointer = reader if reader is not None else partial(pointer_of, base)
+
+
+_BASE = "the descriptor's base"
 
 
 def descriptor_of(value: Any) -> TensorDescriptor | None:

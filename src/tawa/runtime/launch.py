@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import ctypes
 import struct
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import count
+from threading import get_ident
 from typing import Any, cast
 
 from tawa.base.errors import TawaError
@@ -126,7 +127,8 @@ class Launcher:
     """One kernel, loaded on one device.
 
     Calling it with a grid and the arguments' launch values (`arguments.classify`) launches it on
-    a stream; `launch` takes the arguments themselves. Safe to call from several threads.
+    a stream; `launch` takes the arguments themselves. Safe to call from several threads: each has
+    a `LaunchBuffer` of its own.
     """
 
     def __init__(
@@ -138,38 +140,37 @@ class Launcher:
         library: object = None,
     ) -> None:
         self.spec = spec
-        self._library = library  # the code stays loaded as long as the launcher lives
         self.device = device
+        self._library = library  # the code stays loaded as long as the launcher lives
         self._points = points
         self._call = points.launch
-        self._lock = threading.Lock()
-        self._layout = ParameterLayout(spec, points)
-        self._grid: Any = _NOT_SET
-        self._programs = (0, 0, 0)
-        self._config = _config(spec)
-        self._kernel = ctypes.c_void_p(kernel)
-        self._config_pointer = ctypes.byref(self._config)
+        self._kernel = kernel
+        self._buffers: dict[int, LaunchBuffer] = {}
         self._single_device = driver.device_count() <= 1
 
     def __call__(self, grid: Any, values: Sequence[Any], stream: int) -> None:
         """Launch; `grid` is a tuple of one to three sizes, or one size."""
-        with self._lock:
-            if grid != self._grid:
-                self._set_grid(grid)
-            if not self._programs[0]:
-                return
-            try:
-                self._layout.fill(values, self._programs)
-            except struct.error as error:
-                raise ScalarOutOfRange(
-                    f"a scalar parameter of {self.spec.entry} is out of range", found=str(error)
-                ) from error
-            self._config.stream = stream
-            if not self._single_device:
-                self._select_device()
-            status = self._call(self._config_pointer, self._kernel, self._layout.pointers, None)
-            if status:
-                self._recover(status)
+        thread = get_ident()
+        buffer = self._buffers.get(thread)
+        if buffer is None:
+            buffer = self._buffers[thread] = LaunchBuffer(self.spec, self._kernel, self._points)
+        if grid != buffer.grid:
+            buffer.set_grid(grid)
+        if buffer.empty:
+            return
+        try:
+            buffer.fill(values, buffer.programs)
+        except struct.error as error:
+            raise ScalarOutOfRange(
+                f"a scalar parameter of {self.spec.entry} is out of range", found=str(error)
+            ) from error
+        if stream != buffer.stream:
+            buffer.config.stream = buffer.stream = stream
+        if not self._single_device:
+            self._select_device()
+        status = self._call(*buffer.call)
+        if status:
+            self._recover(status, buffer)
 
     def launch(self, grid: Any, *arguments: Any, stream: Any = None) -> None:
         """Launch with arrays, descriptors and numbers, on `stream` or their library's current one.
@@ -188,41 +189,20 @@ class Launcher:
             address = stream_address(stream)
         self(grid, [value for _, value in classified], address)
 
-    def _set_grid(self, grid: Any) -> None:
-        self._grid = _NOT_SET
-        sizes = grid_sizes(grid)
-        programs = sizes[0] * sizes[1] * sizes[2]
-        cluster = self.spec.cluster
-        if self.spec.grid == "persistent":
-            whole = -(-programs // cluster[0]) * cluster[0]
-            ctas = (min(self._points.resident_ctas, whole), 1, 1)
-        else:
-            ctas = sizes
-        for size, limit, step in zip(ctas, MAX_GRID, cluster, strict=True):
-            if size > limit or size % step:
-                raise BadGrid(
-                    f"{self.spec.entry} can't be launched with this grid",
-                    expected=f"sizes up to {MAX_GRID}, multiples of the cluster {cluster}",
-                    found=str(ctas),
-                )
-        self._config.grid[:] = ctas
-        self._programs = sizes if programs else (0, 0, 0)
-        self._grid = grid if isinstance(grid, (tuple, int)) else _NOT_SET
-
     def _select_device(self) -> None:
         if driver.current_device() != self.device:
             driver.make_current(self.device)
 
-    def _recover(self, status: int) -> None:
+    def _recover(self, status: int, buffer: LaunchBuffer) -> None:
         """Retry a launch that failed for want of a context in this thread; else raise."""
         if status in driver.INVALID_CONTEXT:
             driver.make_current(self.device)
-            status = self._call(self._config_pointer, self._kernel, self._layout.pointers, None)
+            status = self._call(*buffer.call)
         if status:
             spec = self.spec
             raise LaunchFailed(
                 f"{spec.entry} can't be launched: {driver.describe_status(status)}",
-                found=f"grid {tuple(self._config.grid)}, {spec.threads} threads, "
+                found=f"grid {tuple(buffer.config.grid)}, {spec.threads} threads, "
                 f"{spec.shared_bytes} bytes of shared memory, cluster {spec.cluster}",
             )
 
@@ -298,29 +278,69 @@ def _resident_ctas(spec: KernelSpec, kernel: Any, device: int) -> int:
     return driver.max_clusters(kernel, spec.cluster, spec.threads, spec.shared_bytes) * size
 
 
-class ParameterLayout:
-    """The buffer that a kernel's parameters lie in, and the function that fills it.
+class LaunchBuffer:
+    """One thread's memory for launches of a kernel: the launch's numbers and its parameters.
 
-    Tensor maps come first, 128 bytes each; every other parameter has a slot of 8 bytes.
-    `pointers` is the array of parameter addresses, in C order, that the driver takes.
+    Tensor maps come first, 128 bytes each; every other parameter has a slot of 8 bytes. `call` is
+    what the driver takes: configuration, kernel, the parameters' addresses in C order, nothing.
     """
 
-    def __init__(self, spec: KernelSpec, points: EntryPoints) -> None:
-        maps = [p for p in spec.parameters if isinstance(p, TensorMapParam)]
-        others = [p for p in spec.parameters if not isinstance(p, TensorMapParam)]
-        start = tensormap.BYTES * len(maps)
-        self._storage = (ctypes.c_uint8 * (start + 8 * len(others) + tensormap.MAP_ALIGNMENT))()
-        base = -(-ctypes.addressof(self._storage) // tensormap.MAP_ALIGNMENT)
-        base *= tensormap.MAP_ALIGNMENT
-        offset = base - ctypes.addressof(self._storage)
-        buffer = memoryview(self._storage).cast("B")[offset:]
-        places = iter(range(base, base + start, tensormap.BYTES))
-        slots = iter(range(base + start, base + start + 8 * len(others), 8))
+    __slots__ = (
+        "_points",
+        "_spec",
+        "_storage",
+        "call",
+        "config",
+        "empty",
+        "fill",
+        "grid",
+        "programs",
+        "stream",
+    )
+
+    def __init__(self, spec: KernelSpec, kernel: int, points: EntryPoints) -> None:
+        self._spec, self._points = spec, points
+        self.grid: Any = _NOT_SET
+        self.programs = (0, 0, 0)
+        self.empty = True
+        self.stream = 0
+        self.config = _config(spec)
+        start = tensormap.BYTES * sum(isinstance(p, TensorMapParam) for p in spec.parameters)
+        size = start + 8 * len(spec.parameters)
+        self._storage = (ctypes.c_uint8 * (size + tensormap.MAP_ALIGNMENT))()
+        unaligned = ctypes.addressof(self._storage)
+        base = -(-unaligned // tensormap.MAP_ALIGNMENT) * tensormap.MAP_ALIGNMENT
+        maps, slots = count(base, tensormap.BYTES), count(base + start, 8)
         addresses = [
-            next(places if isinstance(p, TensorMapParam) else slots) for p in spec.parameters
+            next(maps if isinstance(p, TensorMapParam) else slots) for p in spec.parameters
         ]
-        self.pointers = (ctypes.c_void_p * max(1, len(addresses)))(*addresses)
-        self.fill = _compile_fill(spec, points, buffer)
+        pointers = (ctypes.c_void_p * max(1, len(addresses)))(*addresses)
+        self.call = ctypes.byref(self.config), ctypes.c_void_p(kernel), pointers, None
+        memory = memoryview(self._storage).cast("B")[base - unaligned :]
+        self.fill = _compile_fill(spec, points, memory)
+
+    def set_grid(self, grid: Any) -> None:
+        """Make `grid` the next launch's grid. Raises `BadGrid`."""
+        self.grid = _NOT_SET
+        sizes = grid_sizes(grid)
+        programs = sizes[0] * sizes[1] * sizes[2]
+        cluster = self._spec.cluster
+        if self._spec.grid == "persistent":
+            whole = -(-programs // cluster[0]) * cluster[0]
+            ctas = (min(self._points.resident_ctas, whole), 1, 1)
+        else:
+            ctas = sizes
+        for size, limit, step in zip(ctas, MAX_GRID, cluster, strict=True):
+            if size > limit or size % step:
+                raise BadGrid(
+                    f"{self._spec.entry} can't be launched with this grid",
+                    expected=f"sizes up to {MAX_GRID}, multiples of the cluster {cluster}",
+                    found=str(ctas),
+                )
+        self.config.grid[:] = ctas
+        self.programs = sizes
+        self.empty = not programs
+        self.grid = grid if isinstance(grid, (tuple, int)) else _NOT_SET
 
 
 def _compile_fill(
@@ -354,7 +374,7 @@ def _map_arguments(parameter: TensorMapParam) -> str:
     if parameter.offset != 0:
         address += f" + {ELEMENT_BYTES[parameter.element_type]} * {expr_text(parameter.offset)}"
     if parameter.shape is None or parameter.strides is None:
-        return f"{address}, {name}.shape, {name}.strides"
+        return f"{address}, {name}.geometry"
     return f"{address}, {_tuple_text(parameter.shape)}, {_tuple_text(parameter.strides)}"
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 from tawa.base.errors import TawaError
@@ -49,7 +50,7 @@ def current_stream(library: str, device: int) -> Callable[[], int]:
     module: Any = sys.modules.get(library)
     if module is not None and library == "torch":
         raw = module._C._cuda_getCurrentRawStream
-        return lambda: raw(device)
+        return partial(raw, device)
     if module is not None and library == "cupy":
         return lambda: module.cuda.get_current_stream().ptr
     return lambda: DEFAULT

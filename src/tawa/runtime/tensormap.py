@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, TypeAlias
 
 from tawa.base.errors import TawaError
 from tawa.runtime import driver
 from tawa.runtime.arrays import ELEMENT_BYTES, ArrayView
-from tawa.runtime.descriptor import ALIGNMENT, SizeOutOfRange, check
+from tawa.runtime.descriptor import ALIGNMENT, Geometry, SizeOutOfRange, check
 from tawa.runtime.spec import TensorMapParam
 
 BYTES = 128
@@ -43,8 +44,8 @@ SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 L2_PROMOTIONS = {0: 0, 64: 1, 128: 2, 256: 3}
 FILLS = {"zero": 0, "nan": 1}
 
-Encoder: TypeAlias = Callable[[int, tuple[int, ...], tuple[int, ...]], bytes]
-"""Makes a tensor map of (address, shape, strides); shape and strides in elements."""
+Encoder: TypeAlias = Callable[..., bytes]
+"""Makes a tensor map of an address and a `Geometry`, or of an address, shape and strides."""
 
 Encode: TypeAlias = Callable[..., int]
 """`cuTensorMapEncodeTiled`, or something that behaves like it."""
@@ -65,21 +66,28 @@ def encoder(
 ) -> Encoder:
     """A cached function that makes the tensor maps of one parameter.
 
-    `argument` is the argument's name, for errors. `placeholder` gives the address of 256 readable
-    bytes on the device, which stand in for a tensor without elements.
+    It takes an address and the descriptor's `Geometry` where the parameter takes its sizes from a
+    descriptor; else an address, shape and strides in elements. `argument` is the argument's name,
+    for errors. `placeholder` gives the address of 256 readable bytes on the device, which stand in
+    for a tensor without elements.
     """
     check_box(parameter, argument)
+    name = f"the tensor map of argument `{argument}`"
 
-    @lru_cache(maxsize=CACHED)
-    def make(address: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> bytes:
+    def make(
+        address: int, shape: tuple[int, ...], strides: tuple[int, ...], padding: str = "zero"
+    ) -> bytes:
         seen = ArrayView(address, parameter.element_type, shape, strides, 0)
-        name = f"the tensor map of argument `{argument}`"
         check(seen, shape, strides, parameter.box, name)
         if not all(shape):
             address, shape = placeholder(), tuple(1 for _ in shape)
-        return _encode(parameter, argument, encode, address, shape, strides)
+        chosen = parameter if padding == "zero" else replace(parameter, fill="nan")
+        return _encode(chosen, argument, encode, address, shape, strides)
 
-    return make
+    def make_of_geometry(address: int, geometry: Geometry) -> bytes:
+        return make(address, geometry.shape, geometry.strides, geometry.padding)
+
+    return lru_cache(maxsize=CACHED)(make if parameter.shape is not None else make_of_geometry)
 
 
 def check_box(parameter: TensorMapParam, argument: str) -> None:
