@@ -79,15 +79,16 @@ class Layout:
     def coordinates(self) -> np.ndarray:
         """Tile coordinates of every element: `[threads, registers, rank]`."""
         lane, warp, reg = (self.offsets(m) for m in (self.lane, self.warp, self.reg))
-        thread = (warp[:, None, :] + lane[None, :, :]).reshape(-1, 1, len(self.shape))
-        return thread + reg[None, :, :]
+        thread = warp[:, None, :] + lane[None, :, :]
+        # Explicit sizes: tiles of rank 0 leave nothing to infer them from.
+        return thread.reshape(self.threads, 1, len(self.shape)) + reg[None, :, :]
 
     def verify(self) -> str | None:
         """Why this is not a layout of its shape, or None: every element is held, none outside."""
         if _total(self.lane) != LANES:
             return f"lane modes cover {_total(self.lane)} lanes, not {LANES}"
         held = np.zeros(self.shape, bool)
-        where = self.coordinates.reshape(-1, len(self.shape))
+        where = self.coordinates.reshape(self.threads * self.registers, len(self.shape))
         if (where < 0).any() or (where >= np.array(self.shape)).any():
             return f"a coordinate lies outside the shape {self.shape}"
         held[tuple(where.T)] = True
