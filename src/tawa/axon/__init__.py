@@ -3,3 +3,7 @@
 After the abstract of A. Collins and V. Grover, "Axon: A Language for Dynamic Shapes in Deep
 Learning Graphs" (arXiv 2210.02374). `docs/axon.md` is the guide.
 """
+
+from tawa.axon.call import Function, LoadedModule, load
+
+__all__ = ["Function", "LoadedModule", "load"]

@@ -31,8 +31,7 @@ class BadPattern(AxonError):
         "the output. `..b` stands for any number of axes, `(h d)` for one axis of size h*d."
     )
     example = (
-        "from tawa.axon.language import axon\n"
-        "axon().check('def f x = rearrange{\"a b -> a c\"} x')"
+        "from tawa.axon.language import axon\naxon().check('def f x = rearrange{\"a b -> a c\"} x')"
     )
 
 
@@ -40,9 +39,7 @@ class StaticArgumentError(AxonError):
     """A static argument is missing, unknown, or of the wrong kind."""
 
     explanation = "Static arguments stand in braces and must be known when the graph is compiled."
-    example = (
-        "from tawa.axon.language import axon\naxon().check('def f x = sum{axes = 1} x')"
-    )
+    example = "from tawa.axon.language import axon\naxon().check('def f x = sum{axes = 1} x')"
 
 
 class ContractViolation(AxonError):

@@ -235,7 +235,9 @@ class AxonInference(Inference):
 
     def called(self, function: s.Expression) -> str:
         """What a function is called in messages."""
-        return super().called(function.function if isinstance(function, x.StaticApply) else function)
+        return super().called(
+            function.function if isinstance(function, x.StaticApply) else function
+        )
 
     def name(self, name: s.Name) -> Term:
         """The type of a use of a name, with the defaults of its static parameters."""

@@ -47,7 +47,9 @@ class AxonPrinter(TypePrinter):
             plain, _, default = name.partition("=")
             text = self.term(value)
             same = text.strip("[]").lstrip(".") == plain.lstrip(".")
-            shown.append((plain if same else f"{plain}: {text}") + (f" = {default}" * bool(default)))
+            shown.append(
+                (plain if same else f"{plain}: {text}") + (f" = {default}" * bool(default))
+            )
         return f"{{{', '.join(shown)}}} {self.type(result)}"
 
     def term(self, term: Term) -> str:

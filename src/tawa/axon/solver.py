@@ -23,8 +23,8 @@ from tawa.axon.constraints import (
 from tawa.axon.dims import Dim, Rank, largest
 from tawa.axon.shapes import Item, Shape, append, as_shape
 from tawa.axon.state import SolverState
-from tawa.functional.solver import Clash, Violation
 from tawa.axon.tidy import tidied
+from tawa.functional.solver import Clash, Violation
 from tawa.functional.terms import Among, Con, Constraint, Origin, Scheme, Term, Variable
 
 DEFAULTS = {"num": "i64", "float": "f32"}
@@ -132,9 +132,7 @@ class AxonSolver(SolverState):
                 one, other = (one[1:], other[1:]) if end == 0 else (one[:-1], other[:-1])
         return one, other
 
-    def _empty(
-        self, rest: tuple[Item, ...], whole: tuple[Shape, Shape], origin: Origin
-    ) -> None:
+    def _empty(self, rest: tuple[Item, ...], whole: tuple[Shape, Shape], origin: Origin) -> None:
         """What is left when one shape is used up must be empty."""
         if any(isinstance(item, Dim) for item in rest):
             raise Clash(*whole, origin, "the numbers of dimensions differ")

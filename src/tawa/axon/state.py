@@ -112,5 +112,3 @@ class SolverState(Solver):
         for item in items:
             self.levels[next(item.variables())] = level
         self.set_shape(variable, Shape(items), origin)
-
-

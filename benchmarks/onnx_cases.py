@@ -1,0 +1,235 @@
+"""ONNX's own node cases as a test of shape inference.
+
+A case is a model of one operator (or its expansion into others) with input data. Its inputs are
+made symbolic, every size n > 1 becoming the symbol `s<n>` (1 stays 1), except for small integer
+inputs, which become constants. What a tool infers is compared with the executed shapes at up to
+three valuations of the symbols: the data that comes with the case, and larger data.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from onnx import ModelProto, helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
+
+SMALL = 16
+"""Integer inputs of at most this many numbers are constants."""
+
+GROWTH: tuple[Callable[[int], int], ...] = (
+    lambda n: 2 * n, lambda n: n + 1, lambda n: 3 * n, lambda n: n + 2,
+)  # fmt: skip
+"""How sizes are changed; the first two that execute are used."""
+
+Shapes = dict[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class Valuation:
+    """Sizes of the symbols, and the shapes that execution gives."""
+
+    sizes: dict[str, int]
+    outputs: Shapes
+
+
+@dataclass(frozen=True)
+class Case:
+    """A model with symbolic inputs."""
+
+    name: str
+    model: ModelProto
+    inputs: dict[str, tuple[int | str, ...] | None]
+    constants: dict[str, np.ndarray]
+    valuations: tuple[Valuation, ...]
+
+
+def cases(pattern: str = "") -> Iterator[Case]:
+    """The node cases of the installed onnx whose name contains `pattern`."""
+    warnings.filterwarnings("ignore")
+    logging.disable(logging.WARNING)
+    from onnx.backend.test.loader import load_model_tests
+
+    for case in load_model_tests(kind="node"):
+        if pattern in case.name and case.model is not None and case.data_sets:
+            inputs, outputs = case.data_sets[0]
+            yield prepared(case.name, case.model, inputs, outputs)
+
+
+def prepared(name: str, model: ModelProto, inputs: list[Any], outputs: list[Any]) -> Case:
+    """The symbolic case of a model with data."""
+    declared: dict[str, tuple[int | str, ...] | None] = {}
+    constants: dict[str, np.ndarray] = {}
+    given: dict[str, Any] = {}
+    for entry, raw in zip(model.graph.input, inputs, strict=False):
+        value = numpy_helper.to_array(raw) if isinstance(raw, onnx.TensorProto) else raw
+        given[entry.name] = value
+        if not isinstance(value, np.ndarray):
+            declared[entry.name] = None
+        elif np.issubdtype(value.dtype, np.integer) and value.size <= SMALL:
+            constants[entry.name] = value
+        else:
+            declared[entry.name] = tuple(n if n <= 1 else f"s{n}" for n in value.shape)
+    names = [entry.name for entry in model.graph.output]
+    first = {
+        n: tuple(value.dims) if isinstance(value, onnx.TensorProto) else np.shape(value)
+        for n, value in zip(names, outputs, strict=False)
+        if isinstance(value, np.ndarray | np.generic | onnx.TensorProto)
+    }
+    symbols = {size for sizes in declared.values() for size in sizes or () if isinstance(size, str)}
+    valuations = [Valuation({symbol: int(symbol[1:]) for symbol in symbols}, first)]
+    if symbols:
+        for grow in GROWTH:
+            if len(valuations) < 3:
+                valuations += executed(model, declared, constants, given, grow, first)
+    return Case(name, model, declared, constants, tuple(valuations))
+
+
+def executed(
+    model: ModelProto,
+    declared: dict[str, tuple[int | str, ...] | None],
+    constants: dict[str, np.ndarray],
+    given: dict[str, Any],
+    grow: Callable[[int], int],
+    first: Shapes,
+) -> list[Valuation]:
+    """The model run on data of other sizes: one valuation, or none if it doesn't run."""
+    sizes: dict[str, int] = {}
+    feeds: dict[str, Any] = dict(constants)
+    for name, dims in declared.items():
+        if dims is None:
+            feeds[name] = given[name]
+            continue
+        shape: list[int] = []
+        for dim in dims:
+            if isinstance(dim, str):
+                sizes[dim] = grow(int(dim[1:]))
+            shape.append(sizes[dim] if isinstance(dim, str) else dim)
+        feeds[name] = np.resize(given[name], shape)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            results = ReferenceEvaluator(model).run(None, feeds)
+    except Exception:  # noqa: BLE001 (a model that doesn't run at these sizes says nothing)
+        return []
+    if refused(model, feeds) and not refused(model, {**given, **constants}):
+        return []
+    names = [entry.name for entry in model.graph.output]
+    outputs = {
+        name: np.shape(value)
+        for name, value in zip(names, results, strict=True)
+        if name in first and isinstance(value, np.ndarray | np.generic)
+    }
+    return [Valuation(sizes, outputs)]
+
+
+def refused(model: ModelProto, feeds: dict[str, Any]) -> bool:
+    """Whether onnxruntime rejects the model on this data, or the operator's text does.
+
+    The reference evaluator doesn't check sizes that the operator's specification relates.
+    """
+    for node in model.graph.node:
+        if node.op_type == "CausalConvWithState" and len(node.input) > 3 and node.input[3] in feeds:
+            return feeds[node.input[3]].shape[2] != feeds[node.input[1]].shape[2] - 1
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 4
+    options.intra_op_num_threads = 1
+    try:
+        session = onnxruntime.InferenceSession(model.SerializeToString(), options)
+        session.run(None, feeds)
+    except Exception:  # noqa: BLE001 (onnxruntime has many ways to refuse)
+        return True
+    return False
+
+
+def symbolic_model(case: Case) -> ModelProto:
+    """The case as a model, for tools that read models."""
+    model = ModelProto()
+    model.CopyFrom(case.model)
+    kept = []
+    for entry in model.graph.input:
+        if entry.name in case.constants:
+            array = case.constants[entry.name]
+            model.graph.initializer.append(numpy_helper.from_array(array, entry.name))
+            continue
+        dims = case.inputs.get(entry.name)
+        if dims is not None and entry.type.HasField("tensor_type"):
+            element = entry.type.tensor_type.elem_type
+            entry = helper.make_tensor_value_info(entry.name, element, list(dims))
+        kept.append(entry)
+    del model.graph.input[:]
+    model.graph.input.extend(kept)
+    for entry in model.graph.output:
+        if entry.type.HasField("tensor_type"):
+            entry.type.tensor_type.ClearField("shape")
+    del model.graph.value_info[:]
+    return model
+
+
+Inferred = dict[str, "tuple[int | None, ...] | None"]
+Tool = Callable[[Case], Callable[[dict[str, int]], Inferred]]
+"""A tool infers a case once, and then gives the outputs' shapes for sizes of the symbols."""
+
+
+@dataclass
+class Score:
+    """How many outputs are fully right, partly known, wrong, or without a rank."""
+
+    right: int = 0
+    partial: int = 0
+    wrong: int = 0
+    unranked: int = 0
+    failed: int = 0
+
+    @property
+    def outputs(self) -> int:
+        """All outputs scored."""
+        return self.right + self.partial + self.wrong + self.unranked
+
+
+def score(case: Case, tool: Tool, total: Score) -> dict[str, str]:
+    """Add a tool's result on a case to `total`; the verdict on each output."""
+    names = case.valuations[0].outputs
+    try:
+        evaluate = tool(case)
+        found = [evaluate(valuation.sizes) for valuation in case.valuations]
+    except Exception:  # noqa: BLE001 (a tool that raises knows nothing of the outputs)
+        total.failed += 1
+        found = [{} for _ in case.valuations]
+    verdicts: dict[str, str] = {}
+    for name in names:
+        marks = [
+            verdict(inferred.get(name), valuation.outputs.get(name))
+            for inferred, valuation in zip(found, case.valuations, strict=True)
+        ]
+        worst = next(m for m in ("wrong", "unranked", "partial", "right") if m in marks)
+        setattr(total, worst, getattr(total, worst) + 1)
+        verdicts[name] = worst
+    return verdicts
+
+
+def verdict(inferred: tuple[int | None, ...] | None, truth: tuple[int, ...] | None) -> str:
+    """How an inferred shape compares with the executed one."""
+    if truth is None:
+        return "right"
+    if inferred is None:
+        return "unranked"
+    if len(inferred) != len(truth):
+        return "wrong"
+    pairs = list(zip(inferred, truth, strict=True))
+    if any(mine is not None and mine != theirs for mine, theirs in pairs):
+        return "wrong"
+    return "right" if all(mine is not None for mine, _ in pairs) else "partial"
+
+
+def version() -> str:
+    """The installed onnx."""
+    return onnx.__version__

@@ -1,0 +1,174 @@
+"""What a rule for an operator can ask and say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from onnx import AttributeProto, GraphProto, NodeProto, helper, numpy_helper
+
+from tawa.axon.constraints import AtLeast
+from tawa.axon.dims import Dim, times
+from tawa.axon.onnx.values import UNKNOWN, Array, Dims, Value, object_array
+from tawa.axon.solver import AxonSolver
+from tawa.functional.terms import Origin
+
+Rule = Callable[["Context"], "list[Value] | Value | None"]
+RULES: dict[str, Rule] = {}
+"""The rule of each operator, by domain and name (`Conv`, `ai.onnx.ml:Binarizer`)."""
+
+
+def rule(*names: str) -> Callable[[Rule], Rule]:
+    """Register a rule for operators. None or too few values mean that nothing more is known."""
+
+    def register(function: Rule) -> Rule:
+        for name in names:
+            RULES[name] = function
+        return function
+
+    return register
+
+
+@dataclass
+class Context:
+    """One node, the values of its inputs, and the solver."""
+
+    node: NodeProto
+    inputs: list[Value | None]
+    solver: AxonSolver
+    origin: Origin
+    opset: int
+    subgraph: Callable[[GraphProto, list[Value]], list[Value]]
+    attributes: dict[str, AttributeProto] = field(default_factory=dict[str, AttributeProto])
+
+    def __post_init__(self) -> None:
+        self.attributes = {attribute.name: attribute for attribute in self.node.attribute}
+
+    # What is given.
+
+    def has(self, index: int) -> bool:
+        """Whether an optional input is there."""
+        return index < len(self.inputs) and self.inputs[index] is not None
+
+    def value(self, index: int) -> Value:
+        """An input; an unknown value if it is missing."""
+        found = self.inputs[index] if index < len(self.inputs) else None
+        return UNKNOWN if found is None else found
+
+    def dims(self, index: int) -> Dims | None:
+        """The sizes of an input, with all that is known put in."""
+        dims = self.value(index).dims
+        return None if dims is None else tuple(self.solver.dim(dim) for dim in dims)
+
+    def attribute(self, name: str, default: Any = None) -> Any:
+        """An attribute as a Python value."""
+        found = self.attributes.get(name)
+        if found is None:
+            return default
+        value = helper.get_attribute_value(found)
+        if found.type == AttributeProto.TENSOR:
+            return numpy_helper.to_array(value)
+        if isinstance(value, bytes):
+            return value.decode()
+        return list(value) if found.type in LIST_TYPES else value
+
+    def sizes(self, index: int) -> list[Dim] | None:
+        """The contents of an integer input, with all that is known put in."""
+        found = self.value(index).sizes
+        return None if found is None else [self.solver.dim(dim) for dim in found]
+
+    def numbers(self, index: int) -> list[Any] | None:
+        """The contents of a constant input, in one list."""
+        found = self.value(index)
+        if found.contents is not None and found.contents.dtype == object:
+            sizes = self.sizes(index)
+            constants = [None if d is None else d.constant for d in sizes or [None]]
+            return None if any(c is None for c in constants) else constants
+        numbers = found.numbers
+        return None if numbers is None else numbers.ravel().tolist()
+
+    def number(self, index: int, default: Any = None) -> Any:
+        """The only number of a constant input; the default if the input is missing."""
+        if not self.has(index):
+            return default
+        numbers = self.numbers(index)
+        return numbers[0] if numbers is not None and len(numbers) == 1 else None
+
+    def setting(self, name: str, index: int) -> list[Any] | None:
+        """What newer opsets give as an input and older ones as an attribute; None if unknown."""
+        if name in self.attributes:
+            value = self.attribute(name)
+            return value if isinstance(value, list) else [value]
+        return self.numbers(index) if self.has(index) else None
+
+    # What can be said.
+
+    def fresh(self) -> Dim:
+        """A size that nothing is known of."""
+        return self.solver.fresh_dim()
+
+    def fresh_dims(self, rank: int) -> list[Dim]:
+        """Sizes that nothing is known of."""
+        return [self.fresh() for _ in range(rank)]
+
+    def equal(self, left: Dim, right: Dim) -> Dim:
+        """Demand that two sizes are equal, and return one. Raises Clash."""
+        self.solver.unify(left, right, self.origin)
+        return self.solver.dim(left)
+
+    def same(self, *shapes: Dims | None) -> Dims | None:
+        """Demand that shapes are equal, and return one; unknown ones don't matter."""
+        found: Dims | None = None
+        for shape in shapes:
+            if found is None:
+                found = shape
+            elif shape is not None and len(shape) == len(found):
+                found = tuple(self.equal(a, b) for a, b in zip(found, shape, strict=True))
+        return found
+
+    def at_least(self, dim: Dim, bound: int) -> None:
+        """Demand that a size is at least `bound`. Raises Clash."""
+        self.solver.require(AtLeast(dim, bound, self.origin))
+
+    def broadcast(self, *shapes: Dims | None) -> Dims | None:
+        """The shape that shapes broadcast to; unknown if one is. Raises Clash."""
+        result: list[Dim] = []
+        for shape in shapes:
+            if shape is None:
+                return None
+            longer, shorter = (result, list(shape)) if len(result) >= len(shape) else (
+                list(shape), result)  # fmt: skip
+            split = len(longer) - len(shorter)
+            result = longer[:split] + [
+                self.solver.broadcast_dims(a, b, self.origin)
+                for a, b in zip(longer[split:], shorter, strict=True)
+            ]
+            self.solver.settle()
+        return tuple(self.solver.dim(dim) for dim in result)
+
+    def axis(self, axis: int, rank: int) -> int:
+        """An axis counted from the front."""
+        return axis + rank if axis < 0 else axis
+
+
+LIST_TYPES = {
+    AttributeProto.INTS, AttributeProto.FLOATS, AttributeProto.STRINGS, AttributeProto.TENSORS,
+    AttributeProto.GRAPHS,
+}  # fmt: skip
+
+
+def product(dims: Sequence[Dim]) -> Dim:
+    """The product of sizes."""
+    return times(list(dims))
+
+
+def dims_array(dims: Sequence[Dim]) -> Array:
+    """Sizes as the contents of a one-dimensional tensor."""
+    return object_array(list(dims), (len(dims),))
+
+
+def is_integer(array: Array) -> bool:
+    """Whether contents are integers or sizes."""
+    return array.dtype == object or bool(np.issubdtype(array.dtype, np.integer))

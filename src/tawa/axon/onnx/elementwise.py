@@ -1,0 +1,210 @@
+"""Operators that work number by number, and the values of small integer tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tawa.axon.dims import Dim, largest, smallest
+from tawa.axon.onnx.context import Context, is_integer, rule
+from tawa.axon.onnx.values import Array, Value, object_array
+
+SAME_SHAPE = """Abs Acos Acosh Asin Asinh Atan Atanh BitwiseNot Bernoulli Ceil Celu Clip Cos Cosh
+CumSum CumProd Elu Erf Exp EyeLike Floor Gelu HardSigmoid HardSwish Hardmax Identity IsInf IsNaN LRN
+LeakyRelu Log LogSoftmax LpNormalization MeanVarianceNormalization Mish Neg Not QuantizeLinear
+DequantizeLinear RandomNormalLike RandomUniformLike Reciprocal Relu Round Selu Shrink Sigmoid Sign
+Sin Sinh Softmax Softplus Softsign Sqrt Swish Tan Tanh ThresholdedRelu ReverseSequence Trilu
+InstanceNormalization GroupNormalization ai.onnx.ml:Binarizer
+ai.onnx.ml:LabelEncoder ai.onnx.ml:Scaler ai.onnx.ml:Normalizer ai.onnx.ml:Imputer ScatterElements
+Scatter ScatterND TensorScatter RegexFullMatch RotaryEmbedding PRelu Cast CastLike""".split()
+
+BROADCAST = """Add And BitShift BitwiseAnd BitwiseOr BitwiseXor Div Equal Greater GreaterOrEqual
+Less LessOrEqual Max Mean Min Mod Mul Or Pow Sub Sum Where Xor StringConcat""".split()
+
+
+@rule(*SAME_SHAPE)
+def same_shape(context: Context) -> Value:
+    """The shape of the first input."""
+    value = context.value(0)
+    contents = _unary_contents(context, value)
+    return Value(context.dims(0), contents, items=value.items, item=value.item,
+                 is_sequence=value.is_sequence)  # fmt: skip
+
+
+def _unary_contents(context: Context, value: Value) -> Array | None:
+    name = context.node.op_type
+    if value.contents is None:
+        return None
+    if name == "Identity":
+        return value.contents
+    if name in ("Cast", "CastLike"):
+        return _cast(context, value.contents)
+    if name in UNARY_VALUES and is_integer(value.contents):
+        symbolic = value.symbolic()
+        return None if symbolic is None else mapped(UNARY_VALUES[name], symbolic)
+    if name in FLOAT_VALUES and value.contents.dtype != object:
+        return FLOAT_VALUES[name](value.contents)
+    return None
+
+
+UNARY_VALUES: dict[str, Callable[[Dim], Dim]] = {
+    "Neg": lambda a: -a,
+    "Abs": lambda a: largest([a, -a]),
+    "Relu": lambda a: largest([a, Dim.of(0)]),
+}
+
+FLOAT_VALUES: dict[str, Callable[[Array], Array]] = {
+    "Neg": np.negative, "Abs": np.abs, "Sqrt": np.sqrt, "Floor": np.floor, "Ceil": np.ceil,
+    "Reciprocal": np.reciprocal, "Exp": np.exp, "Not": np.logical_not, "Round": np.round,
+}  # fmt: skip
+
+
+def _cast(context: Context, contents: Array) -> Array | None:
+    from onnx import TensorProto, helper
+
+    if context.node.op_type == "CastLike":
+        target = context.value(1).element
+    else:
+        target = context.attribute("to")
+    integers = (TensorProto.INT64, TensorProto.INT32, TensorProto.UINT64, TensorProto.UINT32)
+    if contents.dtype == object:
+        return contents if target in integers else None
+    if target in (0, TensorProto.STRING) or contents.dtype.kind in "USO":
+        return None
+    try:
+        return contents.astype(helper.tensor_dtype_to_np_dtype(target))
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def mapped(function: Callable[..., Any], *arrays: Array) -> Array | None:
+    """A function of sizes on arrays of sizes, broadcast; None where it gives None."""
+    broadcast = np.broadcast_arrays(*arrays)
+    found = [function(*items) for items in zip(*(a.ravel() for a in broadcast), strict=True)]
+    if any(item is None for item in found):
+        return None
+    return object_array([Dim.of(item) for item in found], broadcast[0].shape)
+
+
+@rule(*BROADCAST)
+def broadcast(context: Context) -> Value:
+    """The shape that all inputs broadcast to."""
+    shapes = [context.dims(index) for index in range(len(context.inputs))]
+    if context.attribute("broadcast") and shapes[0] is not None:
+        return Value(shapes[0])  # opset 6 and older: the second operand is stretched
+    dims = context.broadcast(*shapes)
+    return Value(dims, _binary_contents(context))
+
+
+def _binary_contents(context: Context) -> Array | None:
+    values = [context.value(index) for index in range(len(context.inputs))]
+    if any(value.contents is None for value in values):
+        return None
+    name = context.node.op_type
+    if name == "Where":
+        return _where(context)
+    numbers = [value.numbers for value in values]
+    if name in NUMBER_VALUES and all(n is not None and n.dtype != object for n in numbers):
+        with np.errstate(all="ignore"):
+            return _folded(NUMBER_VALUES[name], [n for n in numbers if n is not None])
+    if name not in SIZE_VALUES:
+        return None
+    symbolic = [value.symbolic() for value in values]
+    known = [array for array in symbolic if array is not None]
+    if len(known) != len(symbolic):
+        return None
+    result = mapped(SIZE_VALUES[name], *known)
+    if result is not None and name in COMPARISONS:
+        return np.array([bool(d.constant) for d in result.ravel()]).reshape(result.shape)
+    return result
+
+
+def _folded(function: Callable[[Array, Array], Array], arrays: list[Array]) -> Array:
+    result = arrays[0]
+    for array in arrays[1:]:
+        result = function(result, array)
+    return np.asarray(result)
+
+
+def _where(context: Context) -> Array | None:
+    condition = context.value(0).numbers
+    one, other = context.value(1), context.value(2)
+    if condition is None or one.contents is None or other.contents is None:
+        return None
+    if one.contents.dtype != object and other.contents.dtype != object:
+        return np.where(condition, one.contents, other.contents)
+    left, right = one.symbolic(), other.symbolic()
+    return None if left is None or right is None else np.where(condition, left, right)
+
+
+def truncated(a: Array, b: Array) -> Array:
+    """ONNX's quotient: of integers, rounded towards zero."""
+    if np.issubdtype(np.result_type(a, b), np.integer):
+        if np.any(b == 0):
+            return np.zeros(np.broadcast_shapes(a.shape, b.shape), np.result_type(a, b))
+        return (np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))).astype(np.result_type(a, b))
+    return a / b
+
+
+NUMBER_VALUES: dict[str, Callable[[Array, Array], Array]] = {
+    "Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": truncated, "Max": np.maximum,
+    "Min": np.minimum, "Equal": np.equal, "Less": np.less, "LessOrEqual": np.less_equal,
+    "Greater": np.greater, "GreaterOrEqual": np.greater_equal, "And": np.logical_and,
+    "Or": np.logical_or, "Sum": np.add, "Pow": np.power,
+}  # fmt: skip
+
+
+def _quotient(a: Dim, b: Dim) -> Dim | None:
+    low, divisor = a.least(), b.least()
+    if low is None or low < 0 or divisor is None or divisor < 1:
+        return None
+    return a // b
+
+
+def _comparison(decide: Callable[[Dim], bool | None]) -> Callable[[Dim, Dim], int | None]:
+    def compare(a: Dim, b: Dim) -> int | None:
+        found = decide(a - b)
+        return None if found is None else int(found)
+
+    return compare
+
+
+def _is_zero(difference: Dim) -> bool | None:
+    if not difference.terms:
+        return True
+    for side in (difference, -difference):
+        low = side.least()
+        if low is not None and low > 0:
+            return False
+    return None
+
+
+def _is_positive(difference: Dim) -> bool | None:
+    low, high = difference.least(), (-difference).least()
+    if low is not None and low > 0:
+        return True
+    return False if high is not None and high >= 0 else None
+
+
+def _negated(value: bool | None) -> bool | None:
+    return None if value is None else not value
+
+
+COMPARISONS = {"Equal", "Greater", "Less", "GreaterOrEqual", "LessOrEqual"}
+SIZE_VALUES: dict[str, Callable[..., Any]] = {
+    "Add": lambda a, b: a + b,
+    "Sub": lambda a, b: a - b,
+    "Mul": lambda a, b: a * b,
+    "Div": _quotient,
+    "Mod": lambda a, b: None if _quotient(a, b) is None else a % b,
+    "Max": lambda *options: largest(options),
+    "Min": lambda *options: smallest(options),
+    "Sum": lambda *items: sum(items[1:], items[0]),
+    "Equal": _comparison(_is_zero),
+    "Greater": _comparison(_is_positive),
+    "Less": _comparison(lambda d: _is_positive(-d)),
+    "GreaterOrEqual": _comparison(lambda d: _negated(_is_positive(-d))),
+    "LessOrEqual": _comparison(lambda d: _negated(_is_positive(d))),
+}

@@ -1,0 +1,334 @@
+"""Operators of neural networks: convolutions, poolings, recurrences, attention, resizing."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+from tawa.axon.dims import ONE, Dim, smallest
+from tawa.axon.onnx.context import Context, rule
+from tawa.axon.onnx.structure import dims_from
+from tawa.axon.onnx.values import Dims, Value, tensor
+
+
+def window_positions(context: Context, sizes: Dims, kernel: list[Dim]) -> list[Dim]:
+    """How often a window of the kernel's size fits, along each spatial axis."""
+    rank = len(sizes)
+    strides = context.attribute("strides", [1] * rank)
+    dilations = context.attribute("dilations", [1] * rank)
+    mode = context.attribute("auto_pad", "NOTSET")
+    pads = context.attribute("pads", [0] * (2 * rank))
+    if mode == "VALID":
+        pads = [0] * (2 * rank)
+    found: list[Dim] = []
+    for i, size in enumerate(sizes):
+        if mode.startswith("SAME"):
+            found.append(-((-size) // strides[i]))
+            continue
+        span = (kernel[i] - 1) * dilations[i] + 1
+        room = size + pads[i] + pads[i + rank] - span
+        context.at_least(room, 0)
+        if not context.attribute("ceil_mode", 0):
+            found.append(room // strides[i] + 1)
+            continue
+        rounded = -((-room) // strides[i]) + 1
+        started = (size + pads[i] - 1) // strides[i] + 1
+        found.append(smallest([rounded, started]))
+    return found
+
+
+@rule("Conv", "ConvInteger")
+def conv(context: Context) -> Value | None:
+    """Convolution: channels of the input match the weights' (times groups)."""
+    return _conv(context, context.dims(0), context.dims(1))
+
+
+@rule("QLinearConv")
+def quantised_conv(context: Context) -> Value | None:
+    """Convolution of the first and fourth inputs."""
+    return _conv(context, context.dims(0), context.dims(3))
+
+
+@rule("DeformConv")
+def deformable_conv(context: Context) -> Value | None:
+    """Convolution."""
+    return _conv(context, context.dims(0), context.dims(1))
+
+
+def _conv(context: Context, x: Dims | None, w: Dims | None) -> Value | None:
+    if x is None or w is None:
+        return None
+    context.equal(x[1], w[1] * context.attribute("group", 1))
+    kernel = context.attribute("kernel_shape")
+    sizes = [Dim.of(n) for n in kernel] if kernel else list(w[2:])
+    return tensor([x[0], w[0], *window_positions(context, x[2:], sizes)])
+
+
+@rule("ConvTranspose")
+def conv_transpose(context: Context) -> Value | None:
+    """The transposed convolution."""
+    x, w = context.dims(0), context.dims(1)
+    if x is None or w is None:
+        return None
+    context.equal(x[1], w[0])
+    rank = len(x) - 2
+    channels = w[1] * context.attribute("group", 1)
+    shape = context.attribute("output_shape")
+    if shape:
+        return tensor([x[0], channels, *(Dim.of(n) for n in shape[-rank:])])
+    strides = context.attribute("strides", [1] * rank)
+    if context.attribute("auto_pad", "NOTSET").startswith("SAME"):
+        return tensor([x[0], channels, *(d * s for d, s in zip(x[2:], strides, strict=True))])
+    dilations = context.attribute("dilations", [1] * rank)
+    extra = context.attribute("output_padding", [0] * rank)
+    pads = context.attribute("pads", [0] * (2 * rank))
+    kernel = context.attribute("kernel_shape")
+    sizes = [Dim.of(n) for n in kernel] if kernel else list(w[2:])
+    found = [
+        (size - 1) * strides[i] + (sizes[i] - 1) * dilations[i] + 1
+        + extra[i] - pads[i] - pads[i + rank]
+        for i, size in enumerate(x[2:])
+    ]  # fmt: skip
+    return tensor([x[0], channels, *found])
+
+
+@rule("AveragePool", "MaxPool", "LpPool")
+def pool(context: Context) -> list[Value] | None:
+    """One number for each window."""
+    x = context.dims(0)
+    if x is None:
+        return None
+    kernel = [Dim.of(n) for n in context.attribute("kernel_shape")]
+    result = tensor([*x[:2], *window_positions(context, x[2:], kernel)])
+    return [result] * len(context.node.output)
+
+
+@rule("MaxUnpool")
+def max_unpool(context: Context) -> Value | None:
+    """Back to the size before pooling: given, or the smallest possible."""
+    x = context.dims(0)
+    if x is None:
+        return None
+    if context.has(2):
+        return tensor(dims_from(context, 2))
+    rank = len(x) - 2
+    kernel = context.attribute("kernel_shape")
+    strides = context.attribute("strides", [1] * rank)
+    pads = context.attribute("pads", [0] * (2 * rank))
+    sizes = [
+        (size - 1) * strides[i] + kernel[i] - pads[i] - pads[i + rank]
+        for i, size in enumerate(x[2:])
+    ]
+    return tensor([*x[:2], *sizes])
+
+
+@rule("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")
+def global_pool(context: Context) -> Value | None:
+    """One number for each channel."""
+    x = context.dims(0)
+    return None if x is None else tensor([*x[:2], *([ONE] * (len(x) - 2))])
+
+
+@rule("BatchNormalization")
+def batch_norm(context: Context) -> list[Value] | None:
+    """The input's shape; parameters have a number for each channel."""
+    x = context.dims(0)
+    parameters: list[Value] = []
+    for index in range(1, 5):
+        dims = context.dims(index)
+        if x is not None and dims is not None and len(x) > 1 and len(dims) == 1:
+            context.equal(x[1], dims[0])
+        parameters.append(tensor(dims))
+    return [tensor(x), parameters[2], parameters[3], *parameters[2:]]
+
+
+@rule("LayerNormalization", "RMSNormalization")
+def layer_norm(context: Context) -> list[Value] | None:
+    """The input's shape; mean and deviation with 1 for the normalised axes."""
+    x = context.dims(0)
+    if x is None:
+        return None
+    axis = context.axis(context.attribute("axis", -1), len(x))
+    statistics = tensor([*x[:axis], *([ONE] * (len(x) - axis))])
+    return [tensor(x), statistics, statistics]
+
+
+@rule("Dropout")
+def dropout(context: Context) -> list[Value]:
+    """The input's shape, twice."""
+    return [Value(context.dims(0), context.value(0).contents), tensor(context.dims(0))]
+
+
+@rule("SwiGLU")
+def swiglu(context: Context) -> Value:
+    """The shape of both inputs."""
+    return tensor(context.same(context.dims(0), context.dims(1)))
+
+
+@rule("RNN", "LSTM", "GRU")
+def recurrence(context: Context) -> list[Value] | None:
+    """All outputs, and the last state (of an LSTM, both)."""
+    x, r = context.dims(0), context.dims(2)
+    if x is None:
+        return None
+    hidden = context.attribute("hidden_size")
+    size = Dim.of(hidden) if hidden is not None else r[-1] if r else context.fresh()
+    both = context.attribute("direction", "forward") == "bidirectional"
+    directions = Dim.of(2 if both else 1)
+    if context.attribute("layout", 0):
+        every, last = [x[0], x[1], directions, size], [x[0], directions, size]
+    else:
+        every, last = [x[0], directions, x[1], size], [directions, x[1], size]
+    return [tensor(every), tensor(last), tensor(last)]
+
+
+def part(context: Context, dim: Dim, by: int) -> Dim:
+    """A size divided by a number, without a rest."""
+    quotient = context.fresh()
+    context.equal(dim, quotient * by)
+    return context.solver.dim(quotient)
+
+
+@rule("Attention")
+def attention(context: Context) -> list[Value] | None:
+    """Attention with heads as an axis (rank 4) or packed (rank 3), and a cache."""
+    q, k, v = context.dims(0), context.dims(1), context.dims(2)
+    if q is None or k is None or v is None:
+        return None
+    packed = len(q) == 3
+    if packed:
+        query_heads, heads = context.attribute("q_num_heads"), context.attribute("kv_num_heads")
+        context.equal(part(context, q[2], query_heads), part(context, k[2], heads))
+        width, value_width = part(context, k[2], heads), part(context, v[2], heads)
+        many, few, queries, keys = Dim.of(query_heads), Dim.of(heads), q[1], k[1]
+    else:
+        many, few, queries, keys = q[1], k[1], q[2], k[2]
+        width, value_width = context.equal(q[3], k[3]), v[3]
+    past = context.dims(4)
+    total = keys if past is None else past[2] + keys
+    y = [q[0], queries, many * value_width] if packed else [q[0], many, queries, value_width]
+    return [
+        tensor(y), tensor([q[0], few, total, width]), tensor([q[0], few, total, value_width]),
+        tensor([q[0], many, queries, total]),
+    ]  # fmt: skip
+
+
+@rule("ai.onnx.preview:FlexAttention")
+def flex_attention(context: Context) -> Value | None:
+    """Attention with heads as an axis."""
+    q, k, v = context.dims(0), context.dims(1), context.dims(2)
+    if q is None or k is None or v is None:
+        return None
+    context.equal(q[3], k[3])
+    context.equal(k[2], v[2])
+    return tensor([q[0], q[1], q[2], v[3]])
+
+
+@rule("LinearAttention")
+def linear_attention(context: Context) -> list[Value] | None:
+    """Attention with packed heads, and the state of each."""
+    q, k, v = context.dims(0), context.dims(1), context.dims(2)
+    if q is None or k is None or v is None:
+        return None
+    query_heads, heads = context.attribute("q_num_heads"), context.attribute("kv_num_heads")
+    width, value_width = part(context, k[2], heads), part(context, v[2], heads)
+    state = tensor([q[0], Dim.of(heads), width, value_width])
+    return [tensor([q[0], q[1], value_width * query_heads]), state]
+
+
+@rule("CausalConvWithState")
+def causal_conv(context: Context) -> list[Value] | None:
+    """The input's shape; the state holds one column less than the kernel has."""
+    x, w = context.dims(0), context.dims(1)
+    if x is None:
+        return None
+    kept = w[2] - 1 if w is not None else context.fresh()
+    return [tensor(x), tensor([x[0], x[1], kept])]
+
+
+@rule("Resize", "Upsample")
+def resize(context: Context) -> Value | None:
+    """Given sizes, or the old ones times scales, rounded down."""
+    x = context.dims(0)
+    if x is None:
+        return None
+    axes = context.attribute("axes", list(range(len(x))))
+    axes = [context.axis(axis, len(x)) for axis in axes]
+    scales = context.attribute("scales")
+    older = context.node.op_type == "Upsample" or context.opset < 11
+    if scales is None:
+        scales = context.numbers(1 if older else 2)
+    result = list(x)
+    if context.has(3) and not older:
+        sizes = _resized(context, x, axes)
+        for axis, size in zip(axes, sizes or context.fresh_dims(len(axes)), strict=True):
+            result[axis] = size
+        return tensor(result)
+    if not scales:
+        for axis in axes:
+            result[axis] = context.fresh()
+        return tensor(result)
+    for axis, scale in zip(axes, scales, strict=True):
+        ratio = Fraction(float(scale)).limit_denominator(10_000)
+        result[axis] = x[axis] * ratio.numerator // ratio.denominator
+    return tensor(result)
+
+
+def _resized(context: Context, x: Dims, axes: list[int]) -> list[Dim] | None:
+    sizes = context.sizes(3)
+    policy = context.attribute("keep_aspect_ratio_policy", "stretch")
+    if sizes is None or policy == "stretch":
+        return sizes
+    numbers = [size.constant for size in sizes]
+    old = [x[axis].constant for axis in axes]
+    if any(n is None for n in numbers) or any(n is None for n in old):
+        return None
+    ratios = [Fraction(n, o) for n, o in zip(numbers, old, strict=True) if n and o]
+    scale = min(ratios) if policy == "not_larger" else max(ratios)
+    return [Dim.of(int(scale * o + Fraction(1, 2))) for o in old if o is not None]
+
+
+@rule("GridSample")
+def grid_sample(context: Context) -> Value | None:
+    """As large as the grid."""
+    x, grid = context.dims(0), context.dims(1)
+    if x is None or grid is None:
+        return None
+    return tensor([x[0], x[1], *grid[1:-1]])
+
+
+@rule("AffineGrid")
+def affine_grid(context: Context) -> Value | None:
+    """Coordinates for each pixel."""
+    theta, sizes = context.dims(0), context.sizes(1)
+    if sizes is None:
+        count = context.dims(1)
+        number = count[0].constant if count else None
+        return None if number is None else tensor(context.fresh_dims(number))
+    if theta is not None:
+        context.equal(theta[0], sizes[0])
+    return tensor([sizes[0], *sizes[2:], Dim.of(len(sizes) - 2)])
+
+
+@rule("RoiAlign", "MaxRoiPool")
+def roi_align(context: Context) -> Value | None:
+    """A small image for each region."""
+    x, regions = context.dims(0), context.dims(1)
+    if x is None or regions is None:
+        return None
+    if context.node.op_type == "MaxRoiPool":
+        height, width = context.attribute("pooled_shape")
+    else:
+        height = context.attribute("output_height", 1)
+        width = context.attribute("output_width", 1)
+    return tensor([regions[0], x[1], Dim.of(height), Dim.of(width)])
+
+
+@rule("ai.onnx.preview.training:Adagrad", "ai.onnx.preview.training:Adam",
+      "ai.onnx.preview.training:Momentum")  # fmt: skip
+def training_step(context: Context) -> list[Value]:
+    """Updated tensors and their states, in groups as the inputs."""
+    states = {"Adagrad": 1, "Adam": 2, "Momentum": 1}[context.node.op_type]
+    count = (len(context.inputs) - 2) // (states + 2)
+    values = [tensor(context.dims(2 + index)) for index in range(count)]
+    return values * (states + 1)
+

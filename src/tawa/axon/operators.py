@@ -1,0 +1,363 @@
+"""What the operators of the prelude compute on NumPy arrays.
+
+Each function takes the static arguments as keywords and the arrays in order. Results have the
+element type of the operands: NumPy's promotion never comes into play, as types agree.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+Operator = Callable[..., Any]
+
+OPERATORS: dict[str, Operator] = {}
+"""The meaning of each operator, by its name in the prelude."""
+
+
+def operator(name: str) -> Callable[[Operator], Operator]:
+    """Register the meaning of an operator."""
+
+    def register(function: Operator) -> Operator:
+        OPERATORS[name] = function
+        return function
+
+    return register
+
+
+def _divide(a: Array, b: Array) -> Array:
+    if np.issubdtype(np.result_type(a, b), np.integer):
+        quotient = np.floor_divide(np.abs(a), np.abs(b))
+        return (np.sign(a) * np.sign(b) * quotient).astype(np.result_type(a, b))
+    return np.true_divide(a, b)
+
+
+def _erf(x: Array) -> Array:
+    return np.vectorize(math.erf, otypes=[x.dtype])(x) if x.size else x
+
+
+def sigmoid(x: Array) -> Array:
+    """1 / (1 + exp(-x)), without overflow."""
+    return (0.5 * (np.tanh(0.5 * x) + 1)).astype(x.dtype)
+
+
+def softmax(x: Array, axis: int) -> Array:
+    """exp(x) / sum(exp(x)) along an axis."""
+    powers = np.exp(x - np.max(x, axis=axis, keepdims=True))
+    return powers / np.sum(powers, axis=axis, keepdims=True)
+
+
+def _same(name: str, function: Operator) -> None:
+    def strict(a: Array, b: Array) -> Array:
+        if a.shape != b.shape:
+            raise ValueError(f"operands of shapes {a.shape} and {b.shape}")
+        return function(a, b)
+
+    OPERATORS[name] = strict
+
+
+BINARY: dict[str, Operator] = {
+    "+": np.add, "-": np.subtract, "*": np.multiply, "/": _divide, "//": np.floor_divide,
+    "%": np.mod, "**": np.power, "maximum": np.maximum, "minimum": np.minimum,
+    "==": np.equal, "!=": np.not_equal, "<": np.less, "<=": np.less_equal, ">": np.greater,
+    ">=": np.greater_equal, "both": np.logical_and, "either": np.logical_or,
+}  # fmt: skip
+
+UNARY: dict[str, Operator] = {
+    "not": np.logical_not, "negate": np.negative, "abs": np.abs, "sign": np.sign, "exp": np.exp,
+    "log": np.log, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "sin": np.sin,
+    "cos": np.cos, "tanh": np.tanh, "erf": _erf, "floor": np.floor, "ceil": np.ceil,
+    "sigmoid": sigmoid, "relu": lambda x: np.maximum(x, x.dtype.type(0)),
+    "gelu": lambda x: (0.5 * x * (1 + _erf(x / np.sqrt(x.dtype.type(2))))).astype(x.dtype),
+    "silu": lambda x: x * sigmoid(x), "softplus": lambda x: np.logaddexp(x, x.dtype.type(0)),
+}  # fmt: skip
+
+REDUCTIONS: dict[str, Operator] = {
+    "sum": np.sum, "mean": np.mean, "prod": np.prod, "max": np.max, "min": np.min,
+}  # fmt: skip
+
+OPERATORS.update(BINARY)
+OPERATORS.update(UNARY)
+for _symbol in "+-*/":
+    _same(f".{_symbol}", BINARY[_symbol])
+
+
+def _reduction(function: Operator) -> Operator:
+    return lambda x, axis: function(x, axis=axis).astype(x.dtype)
+
+
+for _name, _function in REDUCTIONS.items():
+    OPERATORS[_name] = _reduction(_function)
+
+OPERATORS["where"] = lambda c, a, b: np.where(c, a, b)
+OPERATORS["dot"] = lambda a, b: np.dot(a, b)
+OPERATORS["outer"] = lambda a, b: np.outer(a, b)
+OPERATORS["matmul"] = lambda a, b: np.matmul(a, b)
+OPERATORS["argmax"] = lambda x, axis: np.argmax(x, axis=axis).astype(np.int64)
+OPERATORS["cumsum"] = lambda x, axis: np.cumsum(x, axis=axis).astype(x.dtype)
+OPERATORS["sort"] = lambda x, axis: np.sort(x, axis=axis)
+OPERATORS["sum_all"] = lambda x: np.sum(x).astype(x.dtype)
+OPERATORS["mean_all"] = lambda x: np.mean(x).astype(x.dtype)
+OPERATORS["softmax"] = softmax
+OPERATORS["log_softmax"] = lambda x, axis: x - _logsumexp(x, axis, keepdims=True)
+OPERATORS["transpose"] = lambda x: np.swapaxes(x, -1, -2)
+OPERATORS["flatten"] = lambda x: x.reshape(x.shape[0], -1)
+OPERATORS["concat"] = lambda a, b, axis: np.concatenate([a, b], axis=axis)
+OPERATORS["halves"] = lambda x, axis: tuple(np.split(x, 2, axis=axis))
+OPERATORS["thirds"] = lambda x, axis: tuple(np.split(x, 3, axis=axis))
+OPERATORS["quarters"] = lambda x, axis: tuple(np.split(x, 4, axis=axis))
+OPERATORS["reverse"] = lambda x, axis: np.flip(x, axis=axis)
+OPERATORS["expand"] = lambda x, axis: np.expand_dims(x, axis)
+OPERATORS["squeeze"] = lambda x, axis: np.squeeze(x, axis=axis)
+OPERATORS["repeat"] = lambda x, times, axis: np.concatenate([x] * times, axis=axis)
+OPERATORS["iota"] = lambda n: np.arange(n, dtype=np.int64)
+OPERATORS["one_hot"] = lambda i, n: np.eye(n, dtype=np.float32)[i]
+OPERATORS["zeros"] = lambda s: np.zeros(s, np.float32)
+OPERATORS["ones"] = lambda s: np.ones(s, np.float32)
+OPERATORS["full"] = lambda x, s: np.full(s, x)
+OPERATORS["tril"] = lambda x: np.tril(x)
+
+
+def _logsumexp(x: Array, axis: int, keepdims: bool = False) -> Array:
+    top = np.max(x, axis=axis, keepdims=True)
+    found = np.log(np.sum(np.exp(x - top), axis=axis, keepdims=True)) + top
+    return found if keepdims else np.squeeze(found, axis=axis)
+
+
+OPERATORS["logsumexp"] = _logsumexp
+
+
+@operator("@")
+def matrix_product(x: Array, w: Array) -> Array:
+    """Contract the last axis of x with the first of the matrix w."""
+    if w.ndim != 2 or x.ndim < 1:
+        raise ValueError(f"operands of shapes {x.shape} and {w.shape}")
+    return np.matmul(x, w)
+
+
+@operator("linear")
+def linear(w: Array, b: Array, x: Array) -> Array:
+    """x @ w + b."""
+    return np.matmul(x, w) + b
+
+
+@operator("top")
+def top(x: Array, k: int) -> tuple[Array, Array]:
+    """The k largest along the last axis, and where they are; of equals, the first."""
+    order = np.argsort(-x, axis=-1, kind="stable")[..., :k]
+    return np.take_along_axis(x, order, axis=-1), order.astype(np.int64)
+
+
+@operator("layer_norm")
+def layer_norm(scale: Array, offset: Array, x: Array) -> Array:
+    """Normalise the last axis to mean 0 and variance 1 (epsilon 1e-5)."""
+    centred = x - np.mean(x, axis=-1, keepdims=True)
+    variance = np.mean(centred * centred, axis=-1, keepdims=True)
+    return centred / np.sqrt(variance + x.dtype.type(1e-5)) * scale + offset
+
+
+@operator("rms_norm")
+def rms_norm(scale: Array, x: Array) -> Array:
+    """Divide the last axis by its root mean square (epsilon 1e-5)."""
+    return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + x.dtype.type(1e-5)) * scale
+
+
+@operator("batch_norm")
+def batch_norm(scale: Array, offset: Array, mean: Array, variance: Array, x: Array) -> Array:
+    """Normalise each channel of axis 1 with the given statistics (epsilon 1e-5)."""
+    spread = (slice(None),) + (None,) * (x.ndim - 2)
+    factor = scale / np.sqrt(variance + x.dtype.type(1e-5))
+    return (x - mean[spread]) * factor[spread] + offset[spread]
+
+
+@operator("attention")
+def attention(q: Array, k: Array, v: Array) -> Array:
+    """softmax(q k' / sqrt(d)) v."""
+    scores = np.matmul(q, np.swapaxes(k, -1, -2)) / q.dtype.type(math.sqrt(q.shape[-1]))
+    return np.matmul(softmax(scores, -1), v)
+
+
+@operator("causal_attention")
+def causal_attention(q: Array, k: Array, v: Array) -> Array:
+    """Attention in which a query sees no later key."""
+    scores = np.matmul(q, np.swapaxes(k, -1, -2)) / q.dtype.type(math.sqrt(q.shape[-1]))
+    seen = np.tril(np.ones(scores.shape[-2:], bool))
+    return np.matmul(softmax(np.where(seen, scores, q.dtype.type(-np.inf)), -1), v)
+
+
+@operator("reshape")
+def reshape(x: Array, to: tuple[int | None, ...]) -> Array:
+    """Another shape; one size may be unknown."""
+    return x.reshape([-1 if size is None else size for size in to])
+
+
+@operator("broadcast")
+def broadcast(x: Array, to: tuple[int, ...]) -> Array:
+    """The shape that x and `to` broadcast to."""
+    return np.broadcast_to(x, np.broadcast_shapes(x.shape, to)).copy()
+
+
+@operator("split")
+def split(x: Array, at: int, axis: int) -> tuple[Array, Array]:
+    """The part before `at` and the rest."""
+    if not 0 <= at <= x.shape[axis]:
+        raise ValueError(f"an axis of {x.shape[axis]} can't be split at {at}")
+    one, other = np.split(x, [at], axis=axis)
+    return one, other
+
+
+@operator("slice")
+def slice_(x: Array, start: int, stop: int, axis: int) -> Array:
+    """The part from `start` up to `stop`."""
+    if not 0 <= start <= stop <= x.shape[axis]:
+        raise ValueError(f"an axis of {x.shape[axis]} has no part {start} to {stop}")
+    return np.take(x, np.arange(start, stop), axis=axis)
+
+
+@operator("pad")
+def pad(x: Array, before: int, after: int, axis: int) -> Array:
+    """Zeros before and after, along an axis."""
+    widths = [(0, 0)] * x.ndim
+    widths[axis] = (before, after)
+    return np.pad(x, widths)
+
+
+@operator("take")
+def take(x: Array, i: Array) -> Array:
+    """Rows by index; an index out of range is an error."""
+    if i.size and (i.min() < 0 or i.max() >= x.shape[0]):
+        raise IndexError(f"an index is outside 0 to {x.shape[0] - 1}")
+    return x[i]
+
+
+@operator("conv1d")
+def conv1d(x: Array, w: Array, stride: int, pad: int, dilation: int) -> Array:
+    """One-dimensional convolution (no flip)."""
+    padded = np.pad(x, [(0, 0), (0, 0), (pad, pad)])
+    windows = _windows(padded, (w.shape[2],), stride, dilation)
+    return np.einsum("bchk,ock->boh", windows, w).astype(x.dtype)
+
+
+@operator("conv2d")
+def conv2d(x: Array, w: Array, stride: int, pad: int, dilation: int) -> Array:
+    """Two-dimensional convolution (no flip)."""
+    if x.shape[1] != w.shape[1]:
+        raise ValueError(f"{x.shape[1]} channels against {w.shape[1]}")
+    padded = np.pad(x, [(0, 0), (0, 0), (pad, pad), (pad, pad)])
+    windows = _windows(padded, w.shape[2:], stride, dilation)
+    return np.einsum("bchwkl,ockl->bohw", windows, w, optimize=True).astype(x.dtype)
+
+
+@operator("conv_same")
+def conv_same(x: Array, w: Array) -> Array:
+    """Convolution with stride 1, padded so that height and width stay (more at the end)."""
+    widths = [(0, 0), (0, 0)]
+    widths += [((size - 1) // 2, size // 2) for size in w.shape[2:]]
+    windows = _windows(np.pad(x, widths), w.shape[2:], 1, 1)
+    return np.einsum("bchwkl,ockl->bohw", windows, w, optimize=True).astype(x.dtype)
+
+
+@operator("up")
+def up(x: Array, w: Array, stride: int) -> Array:
+    """Transposed convolution."""
+    b, _, h, width = x.shape
+    o, k, n = w.shape[1:]
+    result = np.zeros((b, o, (h - 1) * stride + k, (width - 1) * stride + n), x.dtype)
+    for i in range(h):
+        for j in range(width):
+            part = np.einsum("bc,cokl->bokl", x[:, :, i, j], w)
+            top_, left = i * stride, j * stride
+            result[:, :, top_ : top_ + k, left : left + n] += part
+    return result
+
+
+def _windows(x: Array, sizes: tuple[int, ...], stride: int, dilation: int) -> Array:
+    """Windows over the last axes: their positions, then what is inside."""
+    spans = tuple((size - 1) * dilation + 1 for size in sizes)
+    if any(span > size for span, size in zip(spans, x.shape[2:], strict=True)):
+        raise ValueError(f"a window of {spans} doesn't fit {x.shape[2:]}")
+    axes = tuple(range(2, x.ndim))
+    windows = np.lib.stride_tricks.sliding_window_view(x, spans, axis=axes)
+    positions = (slice(None), slice(None)) + (slice(None, None, stride),) * len(sizes)
+    return windows[positions + (slice(None, None, dilation),) * len(sizes)]
+
+
+@operator("max_pool")
+def max_pool(x: Array, size: int, stride: int, pad: int) -> Array:
+    """The largest number of each window."""
+    low = -np.inf if np.issubdtype(x.dtype, np.floating) else np.iinfo(x.dtype).min
+    padded = np.pad(x, [(0, 0), (0, 0), (pad, pad), (pad, pad)], constant_values=low)
+    return _windows(padded, (size, size), stride, 1).max(axis=(-1, -2))
+
+
+@operator("mean_pool")
+def mean_pool(x: Array, size: int, stride: int, pad: int) -> Array:
+    """The mean of each window, padding counted as zeros."""
+    padded = np.pad(x, [(0, 0), (0, 0), (pad, pad), (pad, pad)])
+    return _windows(padded, (size, size), stride, 1).mean(axis=(-1, -2)).astype(x.dtype)
+
+
+@operator("global_mean")
+def global_mean(x: Array) -> Array:
+    """The mean over all axes after the second."""
+    return x.mean(axis=tuple(range(2, x.ndim))).astype(x.dtype)
+
+
+@operator("upsample")
+def upsample(x: Array, scale: int) -> Array:
+    """Each number `scale` times along both last axes."""
+    return np.repeat(np.repeat(x, scale, axis=-1), scale, axis=-2)
+
+
+# Operators on functions.
+
+
+@operator("map")
+def map_(f: Operator, xs: Array) -> Array:
+    """The function on each slice."""
+    return np.stack([f(x) for x in xs])
+
+
+@operator("map2")
+def map2(f: Operator, xs: Array, ys: Array) -> Array:
+    """The function on each pair of slices."""
+    return np.stack([f(x)(y) for x, y in zip(xs, ys, strict=True)])
+
+
+@operator("scan")
+def scan(f: Operator, state: Any, xs: Array) -> tuple[Any, Array]:
+    """The last state and all results."""
+    results: list[Array] = []
+    for x in xs:
+        state, y = f(state)(x)
+        results.append(y)
+    return state, np.stack(results)
+
+
+@operator("fold")
+def fold(f: Operator, state: Any, xs: Array) -> Any:
+    """The last state."""
+    for x in xs:
+        state = f(state)(x)
+    return state
+
+
+@operator("iterate")
+def iterate(f: Operator, state: Any, n: int) -> Any:
+    """The function n times over."""
+    for _ in range(n):
+        state = f(state)
+    return state
+
+
+@operator("while")
+def while_(condition: Operator, f: Operator, state: Any) -> Any:
+    """The function as long as the condition holds."""
+    while bool(condition(state)):
+        state = f(state)
+    return state
