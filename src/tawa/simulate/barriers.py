@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,6 +24,15 @@ class Arrival:
     text: str
     plain: bool
     """No bytes were announced with it."""
+
+
+class Passed(NamedTuple):
+    """A wait that went on: who, when, for which phase."""
+
+    text: str
+    components: tuple[int, ...]
+    times: tuple[int, ...]
+    phase: int
 
 
 @dataclass
@@ -57,12 +67,16 @@ class Mbarrier:
     landed: int = 0
     copies: int = 0
     """Copies in flight that will count here."""
+    checking: bool = True
+    """Report waits that are not over before the next phase completes."""
     fenced: bool = False
     initialised: tuple[int, int] = (0, 0)
     """Component and time of the initialisation."""
     present: list[Arrival] = field(default_factory=list[Arrival])
     ever: set[str] = field(default_factory=set[str])
     waiters: list[Waiter] = field(default_factory=list[Waiter])
+    passed: list[Passed] = field(default_factory=list["Passed"])
+    """Waits that have seen a phase since the one before it completed."""
 
     def __post_init__(self) -> None:
         self.pending = self.arrivals
@@ -131,11 +145,27 @@ class Mbarrier:
                     + self._roll(self.present),
                     hint="let the faster group wait for the slower one before it goes on",
                 )
+        self._check_passed()
         np.maximum(self.published, self.collected, out=self.published)
         self.phase += 1
         self.published[:, self.component] = self.phase
         self.pending, self.announced, self.landed = self.arrivals, 0, 0
         self.present = []
+
+    def _check_passed(self) -> None:
+        """Whoever waited for the phase before has gone on before this one completes."""
+        for wait in self.passed:
+            seen = self.collected[0, list(wait.components)]
+            if self.checking and wait.phase == self.phase - 1 and (seen < wait.times).any():
+                raise errors.PhaseAliased(
+                    f"phase {self.phase} of {self.label} may complete before a wait for phase "
+                    f"{wait.phase} has seen it",
+                    expected="nobody more than one phase ahead of a waiter: a parity tells only "
+                    "two phases apart",
+                    found=f"{wait.text} is not ordered before " + self._roll(self.present),
+                    hint="let the faster group wait for the slower one before it goes on",
+                )
+        self.passed = [wait for wait in self.passed if wait.phase == self.phase]
 
     def _roll(self, arrivals: list[Arrival]) -> str:
         return "; ".join(a.text for a in arrivals) or "no arrival"

@@ -16,6 +16,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 
 from tawa.base.numerics import Array
+from tawa.simulate.check import BOUND, CheckReport, check
 from tawa.simulate.handwritten import KINDS, gemm_text, hopper_context
 from tawa.simulate.hopper import run
 
@@ -67,6 +68,13 @@ class Kernel:
         a, b, c = (m.base.astype(np.float64) for m in arguments)
         reference = a @ b.T
         return float(np.linalg.norm(c - reference) / max(np.linalg.norm(reference), 1e-30))
+
+    def check(self, *, clocks: bool = True, bound: int = BOUND, schedules: int = 2) -> CheckReport:
+        """Check it in every interleaving."""
+        grid, arguments = self.launch
+        return check(
+            self.module(), grid, arguments, clocks=clocks, bound=bound, schedules=schedules
+        )
 
 
 @dataclass(frozen=True)

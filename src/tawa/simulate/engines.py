@@ -66,6 +66,8 @@ class Engines(Instructions):
         self.stores_read = 0
         self.matrix_groups: list[list[Callable[[], None]]] = [[]]
         """Groups not yet done, the open one last."""
+        self.matrix_issued: list[Array] = []
+        """What all warps had done when they issued a group: it starts when the last has."""
 
     def value(self, name: SSAValue) -> Any:
         """A value that is no fragment."""
@@ -92,11 +94,12 @@ class Engines(Instructions):
         everyone = self.machine.ctas
         targets = [self.cta] if ctas is None else [c for c in everyone if ctas >> c.rank & 1]
         where, record = region(tile, map_.bytes), self.machine.record(self.op, self.doing())
-        self.trace("load", [c.rank for c in targets], barrier, map_.bytes, where)
         counted = [self.mbarrier(barrier, target, asynchronous=True) for target in targets]
+        ranks, phases = [c.rank for c in targets], [found.phase for found in counted]
+        self.trace("load", ranks, barrier, map_.bytes, where, phases)
         for target, found in zip(targets, counted, strict=True):
             conflict = target.shadow.check_write(where, self.clock[0], asynchronous=True)
-            if conflict is not None:
+            if conflict is not None and self.machine.checking:
                 self.conflict(conflict, target, writing=True)
             target.shadow.note_write(where, found.component, found.phase + 1, record)
             found.copies += 1
@@ -122,7 +125,7 @@ class Engines(Instructions):
         where, group = region(tile, map_.bytes), self.stores_committed + 1
         self.trace("store", where, group)
         conflict = self.cta.shadow.check_read(where, self.clock[0], asynchronous=True)
-        if conflict is not None:
+        if conflict is not None and self.machine.checking:
             self.conflict(conflict, self.cta, writing=False)
         record = self.machine.record(self.op, self.doing())
         self.cta.shadow.note_read(where, self.warps.bulk, group, record)
@@ -237,7 +240,7 @@ class Engines(Instructions):
         self.inside(at, size)
         self.trace("operand", where, self.matrix_committed + 1)
         conflict = self.cta.shadow.check_read(where, self.common_clock(), asynchronous=True)
-        if conflict is not None:
+        if conflict is not None and self.machine.checking:
             self.conflict(conflict, self.cta, writing=False)
         record = self.machine.record(self.op, self.doing())
         shadow, group = self.cta.shadow, self.matrix_committed + 1
@@ -249,6 +252,7 @@ class Engines(Instructions):
         """Close the group of matrix instructions."""
         self.trace("commit")
         self.matrix_committed += 1
+        self.matrix_issued.append(self.release())
         self.matrix_groups.append([])
 
     def wgmma_wait(self, pending: int) -> Steps:
@@ -259,6 +263,7 @@ class Engines(Instructions):
             for execute in self.matrix_groups.pop(0):
                 execute()
             self.matrix_done += 1
+            self.acquire(self.matrix_issued.pop(0))
         self.clock[:, [SEEN, FENCED], self.warps.matrix] = self.matrix_done
 
     def ended(self) -> None:

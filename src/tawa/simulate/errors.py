@@ -258,3 +258,19 @@ class CopyAfterExit(ProtocolError):
         "copy that is started must be waited for, also those that a prefetch starts in vain."
     )
     example = _example("one load too many")
+
+
+class UnsafeInterleaving(ProtocolError):
+    """Some interleaving of the actors deadlocks, races, or shifts a phase."""
+
+    explanation = (
+        "The search through all interleavings found one that goes wrong; the table shows it, one "
+        "column an actor, time running down. `tawa check` reports it for errors that depend on the "
+        "schedule; most are found by the vector clocks of a single run before."
+    )
+    example = """
+from tawa.simulate.catalogue import broken
+
+edit = "one more matrix instruction in flight than the return allows"
+broken(edit).check(clocks=False)
+"""

@@ -15,7 +15,7 @@ from tawa.base.spans import span_of
 from tawa.base.types import byte_size
 from tawa.hopper.ops.machine import Steps
 from tawa.simulate import errors
-from tawa.simulate.barriers import Arrival, Mbarrier, NamedBarrier, Waiter
+from tawa.simulate.barriers import Arrival, Mbarrier, NamedBarrier, Passed, Waiter
 from tawa.simulate.clocks import FENCED, GRANULE, SEEN, Conflict, granules_of
 from tawa.simulate.cta import Cta
 from tawa.simulate.global_memory import OutsideMemory
@@ -67,7 +67,7 @@ class Instructions:
     def trace(self, kind: str, *operands: object) -> None:
         """Note a step of communication for the explorer."""
         if self.machine.traces is not None:
-            event = Event(kind, operands, self.op, self.doing())
+            event = Event(kind, operands, self.op, self.doing(), self.rank)
             self.machine.traces[self.name].append(event)
 
     # --- clocks ---------------------------------------------------------------------------------
@@ -133,7 +133,7 @@ class Instructions:
         clock, shadow = self.clock[row], self.cta.shadow
         self.trace("write", where, row)
         conflict = shadow.check_write(where, clock, asynchronous=False)
-        if conflict is not None:
+        if conflict is not None and self.machine.checking:
             self.conflict(conflict, self.cta, writing=True)
         component = self.warps.components[row]
         record = self.machine.record(self.op, self.doing())
@@ -143,7 +143,7 @@ class Instructions:
         clock, shadow = self.clock[row], self.cta.shadow
         self.trace("read", where, row)
         conflict = shadow.check_read(where, clock, asynchronous=False)
-        if conflict is not None:
+        if conflict is not None and self.machine.checking:
             self.conflict(conflict, self.cta, writing=False)
         component = self.warps.components[row]
         record = self.machine.record(self.op, self.doing())
@@ -261,6 +261,7 @@ class Instructions:
             self.unknown_barrier(barrier)
         clock = self.machine.components.clock
         found = Mbarrier(self._barrier_label(barrier), component, arrivals, clock(), clock())
+        found.checking = self.machine.checking
         own = self.warps.components[0]
         found.initialised = own, int(self.clock[0, SEEN, own])
         self.cta.mbarriers[barrier] = found
@@ -322,7 +323,7 @@ class Instructions:
         self.one_issuer("expect_tx")
         yield SWITCH
         found = self.mbarrier(barrier, self.cta)
-        self.trace("expect", self.rank, barrier, size)
+        self.trace("expect", self.rank, barrier, size, found.phase)
         found.arrive(Arrival(self.name, self.doing(), plain=False), 1, self.release(), size)
 
     def mbarrier_arrive(self, barrier: int, cta: int | None) -> Steps:
@@ -330,7 +331,7 @@ class Instructions:
         yield SWITCH
         target = self.cta if cta is None else self.machine.ctas[cta]
         found = self.mbarrier(barrier, target)
-        self.trace("arrive", target.rank, barrier, self.active)
+        self.trace("arrive", target.rank, barrier, self.active, found.phase)
         if target is not self.cta:
             self.touch_remotely(target, "a remote arrival")
         arrival = Arrival(self.name, self.doing(), plain=True)
@@ -346,8 +347,9 @@ class Instructions:
         """Wait until the phase of this parity has completed."""
         yield SWITCH
         found = self.mbarrier(barrier, self.cta)
-        self.trace("wait", self.rank, barrier, parity)
-        if not found.passes(parity):
+        passes = found.passes(parity)
+        self.trace("wait", self.rank, barrier, parity, found.phase - passes)
+        if not passes:
             text = self.doing()
             waiter = Waiter(
                 self.name, found, found.phase, lambda: f"{text} waits for {found.label}, "
@@ -357,6 +359,16 @@ class Instructions:
             yield waiter
             found.waiters.remove(waiter)
         self.acquire(found.published)
+        self._note_passed(found, self.doing(), found.phase - 1)
+
+    def _note_passed(self, barrier: Mbarrier, text: str, phase: int) -> None:
+        """Note a wait, which has to be over before the next phase completes."""
+        running = range(self.rows.start, self.rows.stop)
+        components = tuple(self.warps.components[row] for row in running)
+        times = tuple(
+            int(self.clock[row, SEEN, c]) for row, c in zip(running, components, strict=True)
+        )
+        barrier.passed.append(Passed(text, components, times, phase))
 
     # --- named barriers -------------------------------------------------------------------------
 
@@ -371,25 +383,26 @@ class Instructions:
                 found=f"barrier {barrier}, {self.active} threads",
                 hint="move it out of `one_thread`, or choose another barrier",
             )
-        self.trace("named", self.rank, barrier, threads, self.active, wait)
-        yield from self._meet(self.cta.named_barrier(barrier), threads, wait)
+        yield from self._meet((self.rank, barrier), self.cta.named_barrier(barrier), threads, wait)
 
     def cta_sync(self) -> Steps:
         """Wait for all threads of the CTA."""
         yield SWITCH
-        threads = self.machine.cta_threads
-        self.trace("named", self.rank, 0, threads, self.active, True)
-        yield from self._meet(self.cta.named_barrier(0), threads, True)
+        yield from self._meet(
+            (self.rank, 0), self.cta.named_barrier(0), self.machine.cta_threads, True
+        )
 
     def cluster_sync(self) -> Steps:
         """Wait for all threads of the cluster."""
         yield SWITCH
         threads = self.machine.cta_threads * len(self.machine.ctas)
-        self.trace("named", -1, 0, threads, self.active, True)
-        yield from self._meet(self.machine.meeting, threads, True)
+        yield from self._meet((-1, 0), self.machine.meeting, threads, True)
 
-    def _meet(self, barrier: NamedBarrier, threads: int, wait: bool) -> Steps:
+    def _meet(
+        self, where: tuple[int, int], barrier: NamedBarrier, threads: int, wait: bool
+    ) -> Steps:
         text = self.doing()
+        self.trace("named", *where, threads, self.active, wait, barrier.generation)
         generation = barrier.arrive(self.name, self.active, threads, self.release())
         if wait:
             waiting = NamedWait(

@@ -89,6 +89,12 @@ def parameters(
     return [_value(p, arguments, addresses, grid) for p in spec.parameters]
 
 
+def arrays_of(arguments: Sequence[Any]) -> list[Array]:
+    """The arrays among a launch's arguments, those of descriptors too."""
+    found = (_array_of(argument) for argument in arguments)
+    return [array for array in found if array is not None]
+
+
 def _array_of(argument: Any) -> Array | None:
     base = getattr(argument, "base", None) if hasattr(argument, "block_shape") else argument
     return base if isinstance(base, np.ndarray) else None

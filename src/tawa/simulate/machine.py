@@ -44,6 +44,8 @@ class Event(NamedTuple):
     operands: tuple[object, ...]
     op: Operation | None
     text: str
+    rank: int
+    """The actor's CTA."""
 
 
 @dataclass(eq=False)
@@ -82,6 +84,8 @@ class Machine:
     records: list[Record] = field(default_factory=list[Record])
     traces: dict[str, list[Event]] | None = None
     """Each actor's communication, if somebody wants it."""
+    checking: bool = True
+    """Report unordered accesses; without it, only what stops the run is found."""
     final: dict[str, tuple[int, Array]] = field(default_factory=dict[str, tuple[int, "Array"]])
     """CTA and clock of each actor that has ended."""
 
