@@ -257,6 +257,8 @@ class ZeroUnless(HopperOp):
             w.line(
                 f"{w.registers(layout_of(self.value))} {name}[i] = {c_type(self.value.type)}{{}};"
             )
+            # A pin keeps this a branch: as selects it would cost an instruction a register.
+            w.line(f"pin({name});")
 
     def run(self, m: Actor) -> None:
         """The same registers, zeroed first where the condition fails."""
