@@ -180,6 +180,7 @@ TAWA_TILES: tuple[Tile, ...] = (
         },
     ),
     Tile(256, 200, options={"persistent": True, "consumers": 2, "num_stages": 3}),
+    Tile(256, 200, group=11, options={"persistent": True, "consumers": 2, "num_stages": 3}),
 )
 """Tawa's tuned configurations; block sizes need not be powers of two."""
 
