@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from xdsl.dialects.builtin import IntAttr
+from xdsl.dialects.builtin import IntAttr, UnitAttr
 from xdsl.ir import Attribute
 
 from tawa.base.errors import TawaError
@@ -12,7 +12,7 @@ from tawa.base.spans import Span
 from tawa.base.target import Target
 from tawa.base.types import byte_size
 from tawa.hopper.ops.core import number
-from tawa.hopper.ops.structure import Barriers, Ring
+from tawa.hopper.ops.structure import ALIAS, Barriers, Ring
 from tawa.hopper.types import RingType, TileType
 
 ALIGNMENT = 1024
@@ -61,6 +61,11 @@ def tile_for(shape: tuple[int, ...], element: Attribute) -> TileType:
     return TileType.of(rows, columns, element, swizzle_for(columns, element))
 
 
+def _size(op: Ring) -> int:
+    assert isinstance(op.ring.type, RingType)
+    return op.ring.type.bytes
+
+
 @dataclass
 class SharedMemory:
     """Hands out offsets; everything in it lives as long as the kernel."""
@@ -68,8 +73,8 @@ class SharedMemory:
     target: Target
     used: int = 0
     parts: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
-    scratch_bytes: int = 0
-    _scratch: list[tuple[Ring, int]] = field(default_factory=list[tuple[Ring, int]])
+    _scratch: dict[int, list[Ring]] = field(default_factory=dict[int, "list[Ring]"])
+    """Rings that share an area, by its key."""
     _barriers: int = 0
     _rows: list[tuple[Barriers, int]] = field(default_factory=list[tuple[Barriers, int]])
 
@@ -80,13 +85,15 @@ class SharedMemory:
         op.ring.name_hint = name
         return op
 
-    def scratch(self, tile: TileType, slots: int, team_slots: int = 1) -> Ring:
-        """A ring in the scratch area that all its users share, one after the other."""
+    def scratch(self, tile: TileType, slots: int) -> Ring:
+        """A ring in the scratch area that all its users share, one after the other.
+
+        Slots are of concurrent teams; then only rings of equal slots share an area.
+        """
         type_ = RingType(IntAttr(slots), tile)
         op = Ring(0, type_)
         op.ring.name_hint = "scratch"
-        self.scratch_bytes = max(self.scratch_bytes, type_.bytes)
-        self._scratch.append((op, team_slots))
+        self._scratch.setdefault(tile.bytes if slots > 1 else 0, []).append(op)
         return op
 
     def barriers(self, name: str, arrivals: int, slots: int) -> Barriers:
@@ -99,16 +106,24 @@ class SharedMemory:
 
     def finish(self, span: Span | None) -> int:
         """Place scratch and barriers; returns all bytes. Raises SharedMemoryExceeded."""
-        if self._scratch:
-            start = self._take("scratch", self.scratch_bytes)
-            for op, _ in self._scratch:
-                op.properties["offset"] = number(start)
+        for rings in self._scratch.values():
+            self._share(rings)
         start = self._take("barriers", self._barriers, 8)
         for op, offset in self._rows:
             op.properties["offset"] = number(start + offset)
         if self.used > self.target.shared_bytes:
             raise SharedMemoryExceeded(self.used, self.target.shared_bytes, self.parts, span)
         return self.used
+
+    def _share(self, rings: list[Ring]) -> None:
+        """One area for rings that are used one after the other."""
+        sizes = [_size(op) for op in rings]
+        start = self._take("scratch", max(sizes))
+        widest = rings[sizes.index(max(sizes))]
+        for op in rings:
+            op.properties["offset"] = number(start)
+            if op is not widest:
+                op.attributes[ALIAS] = UnitAttr()
 
     def _take(self, name: str, size: int, alignment: int = ALIGNMENT) -> int:
         start = -(-self.used // alignment) * alignment

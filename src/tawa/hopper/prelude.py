@@ -168,7 +168,7 @@ __device__ __forceinline__ u64 matrix_desc(u32 tile, u32 lbo, u32 sbo, u32 swizz
 template <int swizzle, int panel_bytes, int panel_stride>
 __device__ __forceinline__ u32 tile_address(u32 tile, int row, int byte) {
   u32 offset = row * panel_bytes + byte % panel_bytes;
-  if (swizzle > 16) offset ^= ((offset >> 7) & (swizzle / 16 - 1)) << 4;
+  if constexpr (swizzle > 16) offset ^= ((offset >> 7) & (swizzle / 16 - 1)) << 4;
   return tile + byte / panel_bytes * panel_stride + offset;
 }
 """,

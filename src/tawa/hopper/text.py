@@ -24,7 +24,7 @@ _KEYWORDS = frozenset(
     "if inline int long new operator private public register return short signed sizeof static struct "
     "switch template this throw typedef union unsigned using virtual void volatile while and or not xor "
     "bool true false lane warp thread warp_id group_thread smem add sub mul exp log sqrt sin cos max min "
-    "abs floor ceil erf tanh fma asm half".split()
+    "abs floor ceil erf tanh fma asm half i j s threadIdx blockIdx blockDim gridDim".split()
 ) | frozenset(NAMES)
 
 
@@ -95,8 +95,10 @@ class Writer:
 
     def let(self, value: SSAValue, expression: str) -> None:
         """`const T name = expression;`."""
-        name = self.define(value)
-        self.line(f"const {c_type(value.type)} {name} = {expression};")
+        name, type_ = self.define(value), c_type(value.type)
+        # A pointer is constant itself, not what it points to.
+        constant = f"{type_} const" if isinstance(value.type, PtrType) else f"const {type_}"
+        self.line(f"{constant} {name} = {expression};")
 
     def declare(self, value: SSAValue) -> str:
         """Declare a mutable variable (an array for a fragment) and return its name."""

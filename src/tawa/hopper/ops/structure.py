@@ -127,6 +127,10 @@ class OneThread(HopperOp):
         return m.one_thread(self.scope.data, self.body)
 
 
+ALIAS = "hopper.alias"
+"""Attribute of a ring whose bytes are also another's: its users keep apart in time."""
+
+
 @irdl_op_definition
 class Ring(HopperOp):
     """Equal tiles at a byte offset of the CTA's shared memory."""

@@ -1,0 +1,135 @@
+"""Runs a workload's kernel at the tile and the hopper level, on NumPy arrays in storage form."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from workload import Workload, as_float
+
+import tawa
+from tawa.base.numerics import encode
+from tawa.base.types import NAMES
+from tawa.compiler import Compiled
+from tawa.jit import Kernel
+from tawa.simulate.hopper import run as run_hopper
+from tawa.simulate.tile import HostDescriptor
+from tawa.simulate.tile import run as run_tile
+
+
+class Stored(np.ndarray):
+    """An array in storage form that knows its element type: NumPy has no bf16 and no fp8."""
+
+    element: str
+
+    def __array_finalize__(self, parent: Any) -> None:
+        self.element = getattr(parent, "element", "")
+
+
+def stored(values: np.ndarray, element: str, every: int = 1) -> Stored:
+    """Values as an array of an element type; see `Array.every`."""
+    dense = encode(values, NAMES[element])
+    if every > 1:
+        wide = np.zeros((dense.shape[0] * every, *dense.shape[1:]), dense.dtype)
+        wide[::every] = dense
+        dense = wide[::every]
+    result = dense.view(Stored)
+    result.element = element
+    return result
+
+
+@dataclass
+class Recorded:
+    """A launch that was asked for."""
+
+    kernel: Kernel
+    grid: tuple[int, ...]
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    def compile(self, **options: Any) -> Compiled:
+        """Compile for what the launch has."""
+        texts = [_type(value) for value in self.args]
+        return self.kernel.compile(*texts, **{**self.kwargs, **options})
+
+    def values(self, compiled: Compiled) -> list[Any]:
+        """The run-time arguments that the compiled kernel takes."""
+        names = [p.name for p in self.kernel.parameters]
+        return [self.args[names.index(name)] for name in compiled.spec.arguments]
+
+    def run(self, compiled: Compiled, level: str, **options: Any) -> None:
+        """Run a level's module on the launch's own arrays."""
+        values = self.values(compiled)
+        if level == "hopper":
+            plain = [v.view(np.ndarray) if isinstance(v, Stored) else v for v in values]
+            run_hopper(compiled.module("hopper"), self.grid, plain, **options)
+            return
+        host = [_host(value) for value in values]
+        run_tile(compiled.module("tile"), self.grid, host)
+
+
+def _type(value: Any) -> Any:
+    if isinstance(value, Stored):
+        return f"*{value.element}:16"
+    if isinstance(value, tawa.TensorDescriptor):
+        block = "x".join(map(str, value.block_shape))
+        return f"desc<{value.base.element},{block}>"
+    return value
+
+
+def _host(value: Any) -> Any:
+    if isinstance(value, tawa.TensorDescriptor):
+        return HostDescriptor.of(value.base.view(np.ndarray))
+    return value.view(np.ndarray) if isinstance(value, Stored) else value
+
+
+@contextmanager
+def recording() -> Generator[list[Recorded]]:
+    """Launches inside are only recorded."""
+    launches: list[Recorded] = []
+
+    def record(self: Kernel, grid: Any, /, *args: Any, **kwargs: Any) -> None:
+        launches.append(Recorded(self, grid, args, kwargs))
+
+    before = Kernel._launch
+    Kernel._launch = record  # pyright: ignore
+    try:
+        yield launches
+    finally:
+        Kernel._launch = before
+
+
+def recorded(workload: Workload) -> tuple[Recorded, dict[str, Stored]]:
+    """The workload's launch, and its arrays by name: outputs are poisoned."""
+    arrays = {
+        name: stored(workload.values[name], array.element, array.every)
+        for name, array in workload.inputs.items()
+    }
+    for name, array in workload.outputs.items():
+        arrays[name] = stored(array.poison, array.element, array.every)
+    with recording() as launches:
+        workload.launch(arrays)
+    (launch,) = launches
+    return launch, arrays
+
+
+def results(workload: Workload, arrays: dict[str, Stored]) -> dict[str, np.ndarray]:
+    """The outputs as float64."""
+    return {
+        name: as_float(arrays[name].view(np.ndarray), array.element)
+        for name, array in workload.outputs.items()
+    }
+
+
+def simulate(workload: Workload, levels: Sequence[str], **options: Any) -> Compiled:
+    """Compile a workload, run it at each level and compare; returns what was compiled."""
+    launch, _ = recorded(workload)
+    compiled = launch.compile()
+    for level in levels:
+        launch, arrays = recorded(workload)
+        launch.run(compiled, level, **(options if level == "hopper" else {}))
+        workload.check(results(workload, arrays))
+    return compiled
