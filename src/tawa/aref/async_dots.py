@@ -59,6 +59,16 @@ def view_of(value: SSAValue, before: Operation) -> SSAValue | None:
     return new.result
 
 
+def is_view(value: SSAValue) -> bool:
+    """Whether `view_of` finds a view."""
+    owner = value.owner
+    if isinstance(owner, Trans) and owner.permutation == (1, 0):
+        return is_view(owner.value)
+    if isinstance(owner, Reshape) and _only_units(owner):
+        return is_view(owner.value)
+    return isinstance(owner, ViewRead)
+
+
 def _only_units(op: Reshape) -> bool:
     old, new = ([e for e in shape_of(v.type) if e != 1] for v in (op.value, op.result))
     return old == new
@@ -169,6 +179,9 @@ class AsyncDots:
         loop = block.parent_op()
         assert isinstance(loop, scf.ForOp)
         depth = 1 if self.options.mma_depth is None else self.options.mma_depth
+        if not all(is_view(v) for chain in chains for d in chain.dots for v in (d.a, d.b)):
+            # An operand in registers or in a staging buffer is made anew by the next iteration.
+            depth = 0
         first = {chain.dots[0] for chain in chains}
         started = Map("cmpi_ne", [block.args[0], loop.lb])
         started.result.name_hint = "accumulate"
