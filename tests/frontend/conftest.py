@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
+import linecache
 from typing import Any
 
 import numpy as np
 import pytest
 from xdsl.parser import Parser
 
+import tawa.language as tl
 from tawa.frontend import (
     Constant,
     DescriptorArg,
@@ -20,6 +23,9 @@ from tawa.language.dtypes import dtype_named
 from tawa.simulate.tile import HostDescriptor, run
 from tawa.tile.ops import tile_context
 from tawa.tile.simplify import simplify
+
+
+_COUNTER = itertools.count()
 
 
 class Typed:
@@ -67,25 +73,22 @@ class Launcher:
 
     def __call__(self, kernel: Any, grid: tuple[int, ...], *args: Any, **constants: Any) -> None:
         module, values = self.module(kernel, args, constants)
-        arrays = [getattr(v, "base", v) for v in values]
-        before = [np.array(a) for a in arrays if isinstance(a, np.ndarray)]
+        owners = [v.base if isinstance(v, HostDescriptor) else v for v in values]
+        arrays = [a for a in owners if isinstance(a, np.ndarray)]
+        before = [np.array(a) for a in arrays]
         run(module, grid, values)
-        after = [np.array(a) for a in arrays if isinstance(a, np.ndarray)]
+        after = [np.array(a) for a in arrays]
         text = str(module)
         parsed = Parser(tile_context(), text).parse_module()
         assert str(parsed) == text
         simplify(module)
         module.verify()
         for again in (parsed, module):
-            for array, start in zip(
-                (a for a in arrays if isinstance(a, np.ndarray)), before, strict=True
-            ):
+            for array, start in zip(arrays, before, strict=True):
                 array[...] = start
             run(again, grid, values)
-            for array, expected in zip(
-                (a for a in arrays if isinstance(a, np.ndarray)), after, strict=True
-            ):
-                np.testing.assert_array_equal(array.view(np.uint8), expected.view(np.uint8))
+            for array, expected in zip(arrays, after, strict=True):
+                np.testing.assert_array_equal(array, expected)
 
 
 @pytest.fixture
@@ -104,3 +107,19 @@ def typed():
 def block():
     """Host descriptors."""
     return Block
+
+
+def define(text: str, name: str = "kernel", **names: Any) -> JITFunction:
+    """A kernel from source text, which messages can show."""
+    file = f"<kernel {next(_COUNTER)}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    namespace: dict[str, Any] = {"tl": tl, "jit": JITFunction, **names}
+    exec(compile(text, file, "exec"), namespace)
+    found = namespace[name]
+    return found if isinstance(found, JITFunction) else JITFunction(found)
+
+
+@pytest.fixture(name="define")
+def define_fixture():
+    """Kernels from text: `define(text, **globals)`."""
+    return define

@@ -1,0 +1,489 @@
+"""Points of Triton's semantics that are easy to get wrong, one test each, on values.
+
+Types are compared with Triton's own front end in `test_types.py`; here the numbers count.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tawa.language as tl
+from tawa.base.errors import TawaError
+from tawa.base.numerics import decode, encode, round_to
+from tawa.base.types import bf16, e4m3
+from tawa.frontend import Constant, ScalarArg, lower_to_tile, parse_argument, specialize_number
+from tawa.frontend.errors import BranchTypeMismatch, LoopTypeChange, MisplacedReturn, OutOfRange
+from tawa.language.dtypes import int32, int64
+
+N = 16
+I32 = np.arange(-8, 8, dtype=np.int32)
+rng = np.random.default_rng(3)
+
+
+@pytest.fixture
+def evaluate(launch, define, typed):
+    """The values of an expression of `x`, `y` (tensors of 16) and `s` (an int32 argument)."""
+
+    def run(expression, x=I32, y=I32, out="int32", s=3, setup="pass"):
+        text = (
+            "def kernel(xp, yp, op, s, N: tl.constexpr):\n"
+            "    i = tl.arange(0, N)\n    x = tl.load(xp + i)\n    y = tl.load(yp + i)\n"
+            f"    {setup}\n    r = {expression}\n    tl.store(op + i, r)\n"
+        )
+        out = typed(np.zeros(N, np.uint16), "bf16") if out == "bf16" else np.zeros(N, out)
+        launch(define(text), (1,), x, y, out, s, N=N)
+        return getattr(out, "array", out)
+
+    return run
+
+
+def same(actual, expected):
+    np.testing.assert_array_equal(actual, expected)
+
+
+def test_weak_numbers_keep_the_tensor_s_type_and_strong_scalars_do_not(evaluate):
+    x = np.full(N, 200, np.int16)
+    same(evaluate("x * 200", x, out="int64"), np.full(N, 40000 - 65536))  # int16 wraps
+    same(evaluate("x * s", x, s=200, out="int64"), np.full(N, 40000))  # int32
+    half = np.full(N, 2049, np.float16)
+    same(evaluate("x + 1.0", half, out="float32"), np.full(N, 2048))  # 2048.0 + 1 in f16
+    eps = "eps = 1.0"  # a plain assignment makes a strong f32
+    same(evaluate("x + eps", half, out="float32", setup=eps), np.full(N, 2049))
+    with pytest.raises(OutOfRange, match="does not fit int16"):
+        evaluate("x + 40000", x)
+
+
+def test_integer_division_truncates_at_run_time_and_floors_at_compile_time(evaluate):
+    same(evaluate("x // 2"), np.trunc(I32 / 2).astype(int))
+    same(evaluate("x % 3"), np.fmod(I32, 3))
+    same(evaluate("x * 0 + -7 // 2"), np.full(N, -4))
+    same(evaluate("x * 0 + -7 % 3"), np.full(N, 2))
+    same(evaluate("x * 0 + (0 - s) // 2", s=7), np.full(N, -3))
+    floats = (I32 / 3).astype(np.float32)
+    same(evaluate("x % 1.5", floats, out="float32"), np.fmod(floats, np.float32(1.5)))
+
+
+def test_division_of_halves_gives_f32(evaluate):
+    x = np.full(N, 1, np.float16)
+    same(evaluate("x / 3", x, out="float32"), np.full(N, np.float32(1) / np.float32(3)))
+    same(evaluate("x / y", out="float32", y=np.full(N, 3, np.int32)),
+         (I32.astype(np.float32) / np.float32(3)))  # fmt: skip
+
+
+def test_shifts_and_comparisons_follow_the_sign(evaluate):
+    same(evaluate("x >> 1"), I32 >> 1)
+    unsigned = I32.view(np.uint32)
+    same(evaluate("x >> 1", unsigned, out="uint32"), unsigned >> 1)
+    same(evaluate("x < 3"), (I32 < 3).astype(np.int32))
+    same(evaluate("x < 3", unsigned), (unsigned < 3).astype(np.int32))
+    same(evaluate("x << 4"), I32 << 4)
+
+
+def test_casts_between_numbers(evaluate):
+    floats = np.array([-1.9, -0.5, 0.5, 1.9] * 4, np.float32)
+    same(evaluate("x", floats), np.trunc(floats).astype(np.int32))
+    same(evaluate("(x.to(tl.int1)).to(tl.int32)"), (I32 != 0).astype(np.int32))
+    same(evaluate("(x > 0).to(tl.float32)", out="float32"), (I32 > 0).astype(np.float32))
+    same(evaluate("x.to(tl.int8)", I32 * 100, out="int64"), (I32 * 100).astype(np.int8))
+    same(evaluate("x.to(tl.uint8)", I32, out="int64"), I32.astype(np.uint8))
+    same(evaluate("x.to(tl.float32, bitcast=True).to(tl.int32, bitcast=True)"), I32)
+
+
+def test_bools(evaluate):
+    mask = I32 > 0
+    same(evaluate("~(x > 0)"), (~mask).astype(np.int32))
+    same(evaluate("(x > 0) + (x > 3)"), (mask ^ (I32 > 3)).astype(np.int32))
+    same(evaluate("(x > 0) * (x > 3)"), (mask & (I32 > 3)).astype(np.int32))
+    same(evaluate("x * 0 + tl.sum(x > 0, 0).to(tl.int32)"), np.full(N, mask.sum()))
+    same(evaluate("((x > 0) and (x < 5)) or (x == -8)"),
+         ((mask & (I32 < 5)) | (I32 == -8)).astype(np.int32))  # fmt: skip
+    same(evaluate("not (x > 0)"), (~mask).astype(np.int32))
+    flags = np.array([0, 1, 2, 255] * 4, np.uint8).view(np.bool_)
+    same(evaluate("x", flags), (flags.view(np.uint8) != 0).astype(np.int32))
+
+
+def test_nan_loses_in_maximum_unless_asked_to_win(evaluate):
+    x = np.where(I32 % 2 == 0, np.nan, I32).astype(np.float32)
+    y = np.full(N, 1, np.float32)
+    same(evaluate("tl.maximum(x, y)", x, y, out="float32"), np.fmax(x, y))
+    all_ = "tl.maximum(x, y, propagate_nan=tl.PropagateNan.ALL)"
+    same(evaluate(all_, x, y, out="float32"), np.maximum(x, y))
+    same(evaluate("(x != x)", x), np.isnan(x).astype(np.int32))
+    same(evaluate("(x == x)", x), (~np.isnan(x)).astype(np.int32))
+    same(evaluate("y * tl.max(x, 0)", x, y, out="float32"), np.full(N, 7))
+    same(evaluate("y * tl.argmax(x, 0)", x, y, out="float32"), np.full(N, 15))
+    same(evaluate("tl.clamp(x, 0.0, 2.0)", x, y, out="float32"), np.fmin(np.fmax(x, 0), 2))
+
+
+def test_where_evaluates_both_sides_and_keeps_numbers_weak(evaluate):
+    same(evaluate("tl.where(x > 0, x, -1)"), np.where(I32 > 0, I32, -1))
+    same(evaluate("tl.where(x > 0, 10 // x, 0)"),
+         np.where(I32 > 0, 10 // np.where(I32 > 0, I32, 1), 0))  # fmt: skip
+
+
+def test_sums_of_halves_round_at_each_step(evaluate):
+    x = np.full(N, 2048, np.float16)
+    x[0] = 1
+    total = evaluate("x * 0 + tl.sum(x, 0)", x, out="float32")[0]
+    assert total in (30720, 30752)  # 30721 is no f16 value
+    small = np.full(N, 100, np.int8)
+    same(evaluate("tl.sum(x, 0) + y * 0", small), np.full(N, 1600))  # in int32
+
+
+def test_scans(evaluate):
+    same(evaluate("tl.cumsum(x, 0)"), np.cumsum(I32))
+    same(evaluate("tl.cumsum(x, 0, reverse=True)"), np.cumsum(I32[::-1])[::-1])
+    same(evaluate("tl.cumprod(x, 0)", np.full(N, 2, np.int32)), 2 ** np.arange(1, N + 1))
+
+
+def test_masked_off_elements_are_not_touched_and_read_as_zero(launch, define):
+    kernel = define(
+        "def kernel(xp, op, n):\n"
+        "    i = tl.arange(0, 16)\n"
+        "    a = tl.load(xp + i * 1000, mask=i < n)\n"
+        "    b = tl.load(xp + i * 1000, mask=i < n, other=-1)\n"
+        "    tl.store(op + i, a)\n    tl.store(op + 16 + i, b)\n"
+    )
+    x, out = np.array([5], np.int32), np.full(32, 9, np.int32)
+    launch(kernel, (1,), x, out, 1)
+    same(out[:16], [5, *[0] * 15])
+    same(out[16:], [5, *[-1] * 15])
+
+
+def test_offsets_wrap_in_int32_unless_widened(evaluate):
+    big = np.full(N, 2**31 - 1, np.int32)
+    same(evaluate("x + 1", big, out="int64"), np.full(N, -(2**31)))
+    same(evaluate("x.to(tl.int64) + 1", big, out="int64"), np.full(N, 2**31))
+    same(evaluate("x * 2", np.full(N, 2**31 + 5, np.uint32), out="int64"), np.full(N, 10))
+
+
+def test_unsigned_offsets_of_pointers_are_zero_extended(launch, define):
+    kernel = define(
+        "def kernel(xp, ip, op):\n    i = tl.arange(0, 16)\n"
+        "    tl.store(op + i, tl.load(xp + tl.load(ip + i)))\n"
+    )
+    x = np.arange(256, dtype=np.int32)
+    index = np.arange(200, 216, dtype=np.uint8)
+    out = np.zeros(16, np.int32)
+    launch(kernel, (1,), x, index, out)
+    same(out, x[200:216])
+
+
+def test_specialisation_of_arguments():
+    assert specialize_number(1) == Constant(1)
+    assert specialize_number(1, specialize=False) == ScalarArg(int32)
+    assert specialize_number(None) == Constant(None)
+    assert specialize_number(48) == ScalarArg(int32, 16)
+    assert specialize_number(48, align=False) == ScalarArg(int32)
+    assert specialize_number(7) == ScalarArg(int32)
+    assert specialize_number(2**31) == ScalarArg(int64, 16)
+    assert specialize_number(2**63).type.name == "uint64"
+    assert specialize_number(True).type.name == "int1"
+    assert specialize_number(1.0).type.name == "fp32"
+    assert parse_argument("*bf16:16").divisible == 16
+
+
+def test_none_and_one_are_compile_time_values(launch, define):
+    kernel = define(
+        "def kernel(xp, bias, op, stride):\n    i = tl.arange(0, 16)\n"
+        "    x = tl.load(xp + i * stride)\n"
+        "    if bias is not None:\n        x += tl.load(bias + i)\n"
+        "    if stride == 1:\n        x += 100\n"
+        "    tl.store(op + i, x)\n"
+    )
+    x, out = np.arange(16, dtype=np.int32), np.zeros(16, np.int32)
+    launch(kernel, (1,), x, None, out, 1)
+    same(out, x + 100)
+    launch(kernel, (1,), np.arange(32, dtype=np.int32), x, out, 2)
+    same(out, 3 * x)
+
+
+def test_a_constant_if_compiles_its_taken_side_only(launch, define):
+    kernel = define(
+        "def kernel(op, FLAG: tl.constexpr):\n"
+        "    if FLAG == 'a':\n        v = 1\n"
+        "    elif FLAG == 'b':\n        v = undefined_name + 1\n"
+        "    else:\n        return\n"
+        "    tl.store(op, v)\n"
+    )
+    out = np.zeros(1, np.int32)
+    launch(kernel, (1,), out, FLAG="a")
+    same(out, [1])
+    launch(kernel, (1,), out, FLAG="c")
+    with pytest.raises(TawaError, match="undefined_name"):
+        launch(kernel, (1,), out, FLAG="b")
+
+
+def test_an_annotated_assignment_stays_constant(launch, define):
+    kernel = define(
+        "def kernel(op, N: tl.constexpr):\n"
+        "    H: tl.constexpr = N // 2\n"
+        "    i = tl.arange(0, H)\n"
+        "    tl.store(op + i, i + H)\n"
+    )
+    out = np.zeros(8, np.int32)
+    launch(kernel, (1,), out, N=16)
+    same(out, np.arange(8, 16))
+
+
+@pytest.mark.parametrize(
+    ("start", "change", "fine"),
+    [("0.0", "acc + tl.load(p).to(tl.float16)", True), ("0", "acc + tl.load(p).to(tl.int64)", False),
+     ("0", "acc + 1.5", False), ("tl.zeros((4,), tl.float32)", "acc.to(tl.float16)", False)],
+)  # fmt: skip
+def test_loop_variables_keep_their_type(define, start, change, fine):
+    kernel = define(
+        f"def kernel(p, n):\n    acc = {start}\n    for i in range(n):\n        acc = {change}\n"
+    )
+    types = [parse_argument("*f16"), parse_argument("i32")]
+    if fine:
+        assert lower_to_tile(kernel, types, {})
+        return
+    with pytest.raises(LoopTypeChange) as caught:
+        lower_to_tile(kernel, types, {})
+    assert caught.value.span.line == 4
+    assert caught.value.notes[0].span.line == 2
+
+
+def test_both_sides_of_an_if_agree(define):
+    kernel = define("def kernel(n):\n    if n > 1:\n        x = 1\n    else:\n        x = 1.5\n")
+    with pytest.raises(BranchTypeMismatch) as caught:
+        lower_to_tile(kernel, [parse_argument("i32")], {})
+    assert {caught.value.span.line, caught.value.notes[0].span.line} == {3, 5}
+
+
+def test_early_return(launch, define):
+    kernel = define(
+        "def kernel(op, n, m):\n"
+        "    i = tl.program_id(0)\n"
+        "    if i >= n:\n        return\n"
+        "    if i % 2 == 0:\n"
+        "        if i == m:\n            return\n"
+        "        tl.store(op + i, 5)\n"
+        "    else:\n        tl.store(op + i, 7)\n"
+        "    tl.store(op + 8 + i, i)\n"
+    )
+    out = np.zeros(16, np.int32)
+    launch(kernel, (8,), out, 6, 2)
+    same(out[:8], [5, 7, 0, 7, 5, 7, 0, 0])
+    same(out[8:], [0, 1, 0, 3, 4, 5, 0, 0])
+    looping = define(
+        "def kernel(n):\n    for i in range(n):\n        if i > 2:\n            return\n"
+    )
+    with pytest.raises(MisplacedReturn):
+        lower_to_tile(looping, [parse_argument("i32")], {})
+
+
+def test_helpers_return_early_and_several_values(launch, define):
+    kernel = define(
+        "@jit\ndef sign(x):\n    if x > 0:\n        return 1, x\n    if x < 0:\n"
+        "        return -1, -x\n    return 0, x\n\n"
+        "def kernel(op):\n    i = tl.program_id(0)\n    s, a = sign(i - 2)\n"
+        "    tl.store(op + i, s * 10 + a)\n"
+    )
+    out = np.zeros(5, np.int32)
+    launch(kernel, (5,), out)
+    same(out, [-8, -9, 0, 11, 12])
+
+
+@pytest.mark.parametrize(("start", "stop", "step"), [(0, 7, 2), (5, 0, -1), (9, -1, -4), (3, 3, 1)])
+def test_ranges(launch, define, start, stop, step):
+    """Constant negative steps count down; all forms agree with Python's range."""
+    text = (
+        "def kernel(op, a, b, STEP: tl.constexpr, STATIC: tl.constexpr):\n    n = 0\n"
+        "    if STATIC:\n        for i in tl.static_range({start}, {stop}, STEP):\n"
+        "            tl.store(op + n, i)\n            n += 1\n"
+        "    else:\n        for i in range(a, b, STEP):\n"
+        "            tl.store(op + n, i)\n            n += 1\n"
+        "    tl.store(op + 15, n)\n"
+    ).format(start=start, stop=stop)
+    expected = np.full(16, -99, np.int32)
+    counters = list(range(start, stop, step))
+    expected[: len(counters)] = counters
+    expected[15] = len(counters)
+    for static in (False, True):
+        out = np.full(16, -99, np.int32)
+        launch(define(text), (1,), out, start, stop, STEP=step, STATIC=static)
+        same(out, expected)
+
+
+def test_while_loops(launch, define):
+    kernel = define(
+        "def kernel(op, n):\n    steps = 0\n    while n != 1:\n"
+        "        if n % 2 == 0:\n            n = n // 2\n        else:\n            n = 3 * n + 1\n"
+        "        steps += 1\n    tl.store(op, steps)\n"
+    )
+    out = np.zeros(1, np.int32)
+    launch(kernel, (1,), out, 27)
+    same(out, [111])
+
+
+def test_ternaries_are_lazy(launch, define):
+    kernel = define(
+        "def kernel(xp, op, n):\n    i = tl.program_id(0)\n"
+        "    v = tl.load(xp + i) if i < n else -1\n    tl.store(op + i, v)\n"
+    )
+    x, out = np.arange(3, dtype=np.int32), np.zeros(6, np.int32)
+    launch(kernel, (6,), x, out, 3)
+    same(out, [0, 1, 2, -1, -1, -1])
+
+
+def test_narrowing_rounds_to_nearest_even(evaluate):
+    x = np.array([1 + 2**-11, 1 + 3 * 2**-11, 65519, 65520, 2**-25, 1e-30] * 3, np.float32)[:N]
+    with np.errstate(over="ignore"):
+        expected = x.astype(np.float16)
+    same(evaluate("x.to(tl.float16)", x, out="float16"), expected)
+    rounded = evaluate("x.to(tl.bfloat16)", x, out="bf16")
+    same(decode(rounded, bf16), round_to(x, bf16))
+    eighth = np.array([0.0, 447, 449, 1000, -1e9, np.nan, 2**-10, 17, 18, 19, 20, 21] + [1] * 4,
+                      np.float32)  # fmt: skip
+    got = evaluate("x.to(tl.float8e4nv).to(tl.float32)", eighth, out="float32")
+    same(got, round_to(eighth, e4m3))
+    assert got[2] == got[3] == 448
+    assert got[7] == 16  # 17 lies halfway between 16 and 18
+    same(encode(got, e4m3)[4], 0xFE)
+
+
+def test_atomics_give_the_old_elements(launch, define):
+    kernel = define(
+        "def kernel(cp, op, fp):\n    i = tl.program_id(0)\n"
+        "    old = tl.atomic_add(cp, i + 1)\n    tl.store(op + i, old)\n"
+        "    tl.atomic_max(cp + 1, i)\n    tl.atomic_min(cp + 2, -i)\n"
+        "    tl.atomic_cas(cp + 3, i, i + 1)\n    tl.atomic_xchg(cp + 4, i)\n"
+        "    j = tl.arange(0, 8)\n    tl.atomic_add(fp + j % 2, 0.5, mask=j < 6)\n"
+    )
+    counters, out = np.zeros(5, np.int32), np.zeros(4, np.int32)
+    floats = np.zeros(2, np.float32)
+    launch(kernel, (4,), counters, out, floats)
+    same(counters, [10, 3, -3, 4, 3])
+    same(out, [0, 1, 3, 6])
+    same(floats, [6, 6])
+
+
+def test_shapes_and_indexing(launch, define):
+    kernel = define(
+        "def kernel(op):\n    a = tl.arange(0, 8)\n"
+        "    x = a[:, None] * 10 + tl.arange(0, 4)[None, :]\n"
+        "    y = x.T.reshape(8, 4)\n"
+        "    z = tl.join(y, -y)\n"
+        "    p, m = z.split()\n"
+        "    w = tl.permute(z, (2, 0, 1)).ravel()\n"
+        "    tl.store(op + tl.arange(0, 64), w)\n"
+        "    tl.store(op + 64 + a[:, None] * 4 + tl.arange(0, 4)[None, :], p + m * 2)\n"
+    )
+    out = np.zeros(96, np.int32)
+    launch(kernel, (1,), out)
+    x = np.arange(8)[:, None] * 10 + np.arange(4)
+    y = x.T.reshape(8, 4)
+    same(out[:64], np.stack([y, -y]).ravel())
+    same(out[64:], (-y).ravel())
+
+
+def test_block_pointers(launch, define):
+    kernel = define(
+        "def kernel(xp, op, M, N, stride):\n"
+        "    src = tl.make_block_ptr(xp, (M, N), (stride, 1), (0, 0), (8, 8), (1, 0))\n"
+        "    acc = tl.zeros((8, 8), tl.float32)\n"
+        "    for j in range(0, tl.cdiv(N, 8)):\n"
+        "        acc += tl.load(src, boundary_check=(0, 1), padding_option='zero')\n"
+        "        src = tl.advance(src, (0, 8))\n"
+        "    dst = tl.make_block_ptr(op, (M, 8), (8, 1), (0, 0), (8, 8), (1, 0))\n"
+        "    tl.store(dst, acc, boundary_check=(0,))\n"
+    )
+    x = rng.standard_normal((5, 19)).astype(np.float32)
+    out = np.zeros((5, 8), np.float32)
+    launch(kernel, (1,), x, out, 5, 19, 19)
+    padded = np.zeros((5, 24), np.float32)
+    padded[:, :19] = x
+    np.testing.assert_allclose(out, padded.reshape(5, 3, 8).sum(1), rtol=1e-6)
+
+
+def test_descriptors_clip(launch, define, block):
+    kernel = define(
+        "def kernel(src, dst, n):\n    x = src.load([n, -4])\n    dst.store([2, 0], x + 1)\n"
+    )
+    x, out = np.arange(48, dtype=np.float32).reshape(6, 8), np.zeros((6, 8), np.float32)
+    launch(kernel, (1,), block(x, 8, 8), block(out, 8, 8), 3)
+    expected = np.zeros((6, 8), np.float32)
+    shifted = np.zeros((8, 8), np.float32)
+    shifted[:3, 4:] = x[3:6, :4]
+    expected[2:6] = (shifted + 1)[:4]
+    same(out, expected)
+
+
+def test_random_numbers_are_philox(launch, define):
+    """The first words of Philox 4x32-10 for a zero key and counter (Random123's known answers)."""
+    kernel = define(
+        "def kernel(op):\n    i = tl.arange(0, 8)\n"
+        "    a, b, c, d = tl.randint4x(0, i)\n    tl.store(op + i, a)\n    tl.store(op + 8 + i, b)\n"
+        "    tl.store(op + 16 + i, c)\n    tl.store(op + 24 + i, d)\n"
+    )
+    out = np.zeros(32, np.uint32)
+    launch(kernel, (1,), out)
+    assert [hex(v) for v in out[::8]] == ["0x6627e8d5", "0xe169c58d", "0xbc57ac4c", "0x9b00dbd8"]
+    uniform = define("def kernel(op):\n    i = tl.arange(0, 1024)\n"
+                     "    tl.store(op + i, tl.rand(7, i))\n    tl.store(op + 1024 + i, tl.randn(7, i))\n")  # fmt: skip
+    out = np.zeros(2048, np.float32)
+    launch(uniform, (1,), out)
+    assert 0 <= out[:1024].min() < 0.02
+    assert 0.98 < out[:1024].max() < 1
+    assert abs(out[1024:].mean()) < 0.15
+    assert abs(out[1024:].std() - 1) < 0.1
+
+
+def test_combine_functions(launch, define):
+    kernel = define(
+        "@jit\ndef larger(a, b):\n    return tl.maximum(a, b)\n\n"
+        "@jit\ndef plus(a, b):\n    return a + b\n\n"
+        "def kernel(xp, op):\n    i = tl.arange(0, 16)\n    x = tl.load(xp + i)\n"
+        "    tl.store(op, tl.reduce(x, 0, larger))\n"
+        "    tl.store(op + 1, tl.sum(tl.associative_scan(x, 0, plus), 0))\n"
+    )
+    out = np.zeros(2, np.int32)
+    launch(kernel, (1,), I32, out)
+    same(out, [7, np.cumsum(I32).sum()])
+
+
+def test_dtype_predicates_and_builtins(launch, define):
+    kernel = define(
+        "SCALE = tl.constexpr(3)\n\n"
+        "def kernel(xp, op, N: tl.constexpr):\n    i = tl.arange(0, N)\n    x = tl.load(xp + i)\n"
+        "    tl.static_assert(xp.dtype.element_ty == tl.float16)\n"
+        "    tl.static_assert(xp.dtype.is_ptr() and x.dtype.is_floating())\n"
+        "    tl.static_assert(x.dtype.primitive_bitwidth == 16 and x.shape[0] == N)\n"
+        "    tl.static_assert(isinstance(N, tl.constexpr) and len(x.shape) == 1, f'bad {N}')\n"
+        "    if x.dtype.is_fp16():\n        x = x.to(tl.float32)\n"
+        "    y: tl.constexpr = max(N // 4, 2) ** 2\n"
+        "    tl.store(op + i, (x * SCALE + y).to(op.dtype.element_ty))\n"
+    )
+    x, out = np.arange(16, dtype=np.float16), np.zeros(16, np.float32)
+    launch(kernel, (1,), x, out, N=16)
+    same(out, x.astype(np.float32) * 3 + 16)
+
+
+def test_tensors_of_sizes_that_are_no_power_of_two(launch, define, block):
+    kernel = define(
+        "def kernel(src, op):\n    x = src.load([0, 0])\n    acc = tl.zeros((24, 40), tl.float32)\n"
+        "    acc = tl.dot(x, x.T, tl.zeros((24, 24), tl.float32))\n"
+        "    i = tl.arange(0, 24)\n    tl.store(op + i, tl.sum(acc, 1))\n"
+    )
+    x = rng.standard_normal((24, 40)).astype(np.float16)
+    out = np.zeros(24, np.float32)
+    launch(kernel, (1,), block(x, 24, 40), out)
+    np.testing.assert_allclose(out, (x.astype(float) @ x.T.astype(float)).sum(1), rtol=1e-2)
+
+
+def test_tf32_drops_bits_and_ieee_keeps_them(launch, define):
+    text = (
+        "def kernel(xp, op, PRECISION: tl.constexpr):\n    i = tl.arange(0, 16)\n"
+        "    ij = i[:, None] * 16 + i[None, :]\n    x = tl.load(xp + ij)\n"
+        "    tl.store(op + ij, tl.dot(x, x, input_precision=PRECISION))\n"
+    )
+    x = (np.eye(16) * (1 + 2**-12)).astype(np.float32)
+    out = np.zeros((16, 16), np.float32)
+    launch(define(text), (1,), x, out, PRECISION="tf32")
+    same(out, np.eye(16))
+    launch(define(text), (1,), x, out, PRECISION="ieee")
+    same(out, x @ x)
+    assert tl.float32.is_floating()
