@@ -27,6 +27,7 @@ from tawa.runtime import launch
 from tawa.runtime.arguments import classify
 from tawa.runtime.arrays import HOST
 from tawa.runtime.binding import RESERVED, BoundParameter, compile_binder, compile_namer
+from tawa.runtime.descriptor import TensorDescriptor
 from tawa.runtime.kinds import Kind, kind_of
 from tawa.runtime.launch import WrongDevice
 from tawa.runtime.streams import current_stream, stream_address
@@ -438,9 +439,23 @@ def simulation(
 
     def start(grid: Any, values: Sequence[Any], stream: Any) -> None:
         sizes = launch.grid_sizes(grid)
-        run(module, sizes, values if select is None else select(values))
+        run(module, sizes, [stored(v) for v in (values if select is None else select(values))])
 
     return start
+
+
+STORAGE = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
+"""NumPy's own type in which the simulator holds elements that NumPy itself does not have."""
+
+
+def stored(value: Any) -> Any:
+    """An argument as the simulator takes it: the same memory, in NumPy's own types."""
+    if isinstance(value, TensorDescriptor):
+        from tawa.simulate.tile import HostDescriptor
+
+        return HostDescriptor(stored(value.base), value.shape, value.strides, value.padding)
+    name = STORAGE.get(getattr(getattr(value, "dtype", None), "name", ""))
+    return value if name is None else value.view(name)
 
 
 @contextmanager

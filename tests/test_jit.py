@@ -1,0 +1,219 @@
+"""Kernels as users call them: grids, arguments, options, the simulator, what compiles anew."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tawa
+import tawa.language as tl
+from tawa.jit import BadTypeText, ConstantNotHashable, UnknownLaunchOption
+from tawa.runtime import sass
+from tawa.runtime.launch import BadGrid, WrongDevice
+from tawa.runtime.spec import KernelSpec
+
+
+@tawa.jit
+def axpy(y, x, a, n, BLOCK: tl.constexpr):
+    offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    mask = offsets < n
+    tl.store(y + offsets, tl.load(y + offsets, mask) + a * tl.load(x + offsets, mask), mask)
+
+
+@tawa.jit
+def matmul(a_desc, b_desc, c_desc, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
+    m, n = tl.program_id(0) * BM, tl.program_id(1) * BN
+    acc = tl.zeros((BM, BN), dtype=tl.float32)
+    for k in range(0, tl.cdiv(K, BK)):
+        acc = tl.dot(a_desc.load([m, k * BK]), b_desc.load([n, k * BK]).T, acc)
+    c_desc.store([m, n], acc.to(c_desc.dtype))
+
+
+@pytest.fixture(autouse=True)
+def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.setenv("TAWA_CACHE_DIR", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def vectors(n: int = 1000) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    x, y = rng.standard_normal((2, n)).astype(np.float32)
+    return x, y
+
+
+@pytest.mark.parametrize(
+    "grid",
+    [(8,), 8, [8], (8, 1, 1), lambda meta: (tawa.cdiv(meta["n"], meta["BLOCK"]),)],
+    ids=["tuple", "int", "list", "three", "function"],
+)
+def test_every_form_of_grid(grid: Any) -> None:
+    x, y = vectors()
+    expected = y + np.float32(2.0) * x
+    compiled = axpy[grid](y, x, 2.0, 1000, BLOCK=128)
+    np.testing.assert_array_equal(y, expected)
+    assert isinstance(compiled.spec, KernelSpec)
+
+
+def test_the_simulator_can_be_asked_for() -> None:
+    x, y = vectors()
+    expected = y + x
+    axpy[8](y, x, 1.0, 1000, 128, device="simulator")
+    np.testing.assert_array_equal(y, expected)
+
+
+def test_descriptors_of_bfloat16_arrays() -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal((n, 40)).astype(ml_dtypes.bfloat16) for n in (100, 72))
+    c = np.full((100, 72), np.nan, ml_dtypes.bfloat16)
+    blocks = ((a, (64, 16)), (b, (16, 16)), (c, (64, 16)))
+    descriptors = [tawa.TensorDescriptor.from_tensor(x, block) for x, block in blocks]
+    matmul[2, 5](*descriptors, 40, BM=64, BN=16, BK=16)
+    exact = a.astype(np.float64) @ b.astype(np.float64).T
+    rounded = exact.astype(ml_dtypes.bfloat16).astype(np.float64)
+    found = c.astype(np.float64)
+    assert np.linalg.norm(found - rounded) < 1e-3 * np.linalg.norm(exact)
+
+
+def test_a_kernel_is_compiled_once_for_a_kind_of_call() -> None:
+    x, y = vectors(2048)
+    first = axpy[8](y, x, 2.0, 1000, BLOCK=128)
+    assert axpy[8](y, x, 7.0, n=1000, BLOCK=128) is first
+    assert axpy[8](y, x, 2.0, 1001, BLOCK=128) is axpy[8](y, x, 2.0, 999, BLOCK=128)
+    assert axpy[8](y, x, 2.0, 1001, BLOCK=256) is not axpy[8](y, x, 2.0, 1001, BLOCK=128)
+    assert axpy[8](y.astype(np.float64), x, 2.0, 1000, BLOCK=128) is not first
+
+
+def test_arguments_that_are_compiled_in_are_not_passed() -> None:
+    x, y = vectors()
+    expected = y.copy()
+    expected[0] += 2 * x[0]
+    compiled = axpy[1](y, x, 2.0, 1, BLOCK=128)
+    np.testing.assert_array_equal(y, expected)
+    assert "n" not in compiled.spec.arguments
+
+
+def test_do_not_specialize() -> None:
+    plain = tawa.jit(do_not_specialize=("n",))(axpy.fn)
+    x, y = vectors()
+    compiled = {id(plain[8](y, x, 2.0, n, BLOCK=128)) for n in (1, 16, 999, 1000)}
+    assert len(compiled) == 1
+
+
+def test_compile_and_warmup_need_no_arrays() -> None:
+    compiled = axpy.compile("*f32", "*f32", "f32", "i32", BLOCK=128)
+    assert axpy.warmup("*f32", "*f32", "f32", "i32", BLOCK=128, grid=(1,)) is compiled
+    assert compiled.spec.arguments == ("y", "x", "a", "n")
+    x, y = vectors()
+    assert axpy.compile(y, x, 2.0, 999, BLOCK=128).spec.arguments == ("y", "x", "a", "n")
+
+
+def test_a_specialised_kernel_s_machine_code() -> None:
+    compiled = matmul.compile(
+        *("desc<f16,128x64>", "desc<f16,256x64>", "desc<f16,128x256>", "i32"),
+        BM=128,
+        BN=256,
+        BK=64,
+        persistent=True,
+    )
+    code = sass.disassemble(compiled.cubin)[compiled.spec.entry]
+    assert code.in_loops("HGMMA")
+    assert code.count("UTMALDG") >= 2
+    assert code.count("UTMASTG") >= 1
+    assert code.count("LDL") == code.count("STL") == 0
+    assert code.in_loops("MEMBAR.ALL.GPU") == ()
+    assert [line for line in compiled.remarks if "serialised" in line or "spill" in line] == []
+
+
+def test_unknown_options_are_refused_with_a_suggestion() -> None:
+    x, y = vectors()
+    with pytest.raises(UnknownLaunchOption, match="did you mean `num_stages`"):
+        axpy[8](y, x, 2.0, 1000, BLOCK=128, num_stage=3)
+    axpy[8](y, x, 2.0, 1000, BLOCK=128, num_ctas=1, num_warps=4)
+
+
+def test_wrong_calls_say_what_is_wrong() -> None:
+    x, y = vectors()
+    with pytest.raises(TypeError, match=r"axpy\(\) missing 1 required positional argument: 'n'"):
+        axpy[8](y, x, 2.0, BLOCK=128)
+    with pytest.raises(TypeError, match=r"axpy\[grid\]"):
+        axpy(y, x, 2.0, 1000, BLOCK=128)
+    with pytest.raises(ConstantNotHashable, match="`BLOCK`"):
+        axpy[8](y, x, 2.0, 1000, BLOCK=[128])
+    with pytest.raises(BadTypeText, match="pointer"):
+        axpy.compile("pointer", "*f32", "f32", "i32", BLOCK=128)
+    with pytest.raises(BadGrid):
+        axpy[1, 2, 3, 4](y, x, 2.0, 1000, BLOCK=128)
+
+
+class OnDevice:
+    """An array that says that it lies on a CUDA device."""
+
+    dtype = np.dtype(np.float32)
+    __cuda_array_interface__ = {
+        "data": (4096, False),
+        "shape": (1000,),
+        "strides": None,
+        "typestr": "<f4",
+        "version": 3,
+    }
+
+
+def test_arrays_in_different_places_are_named() -> None:
+    x, _ = vectors()
+    with pytest.raises(WrongDevice, match="argument `x`"):
+        axpy[8](OnDevice(), x, 2.0, 1000, BLOCK=128)
+    with pytest.raises(WrongDevice, match="argument `y`"):
+        axpy[8](OnDevice(), x, 2.0, 1000, BLOCK=128, device="simulator")
+
+
+def test_autotuned_kernels_run_in_the_simulator() -> None:
+    configs = [tawa.Config({"BLOCK": 128}, num_warps=4), tawa.Config({"BLOCK": 256})]
+    tuned = tawa.autotune(configs, key=["n"])(axpy)
+    x, y = vectors()
+    expected = y + 2 * x
+    tuned[lambda meta: (tawa.cdiv(meta["n"], meta["BLOCK"]),)](y, x, 2.0, 1000)
+    np.testing.assert_array_equal(y, expected + 2 * x if tuned.timings else expected)
+
+
+USER = """
+import sys, json
+import numpy as np
+import tawa
+import tawa.language as tl
+
+@tawa.jit
+def twice(x, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(x + i, 2 * tl.load(x + i, i < n), i < n)
+
+x = np.arange(100, dtype=np.float32)
+compiled = twice[(1,)](x, 100, BLOCK=128)
+assert (x == 2 * np.arange(100)).all()
+print(json.dumps({"cached": not compiled.timings, "size": len(compiled.cubin)}))
+"""
+
+
+def test_processes_share_compiled_kernels(tmp_path: Path) -> None:
+    script = tmp_path / "user.py"
+    script.write_text(USER)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+
+    def start() -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [sys.executable, str(script)], env=environment, stdout=subprocess.PIPE, text=True
+        )
+
+    together = [start(), start()]
+    results = [json.loads(process.communicate(timeout=60)[0]) for process in together]
+    later = json.loads(start().communicate(timeout=60)[0])
+    assert later["cached"]
+    assert {result["size"] for result in results} == {later["size"]}
