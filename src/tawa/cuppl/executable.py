@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from .builder import FunctionBuilder
 from .engine import Compiled, compile_llvm
-from .inference import collect, importance_natives, smc_natives
+from .inference import collect, importance_natives, smc_natives, trace_natives
 from .ir import CONTEXT_FIELDS, Call, Function, Program, Return, Store, Type
 from .llvm import emit_llvm
 from .lowering.guards import mark_fallible
@@ -23,7 +23,7 @@ from .native import link, translate
 
 __all__ = ["NATIVE_MODULES", "Executable", "Workers", "available_threads"]
 
-NATIVE_MODULES = (collect, importance_natives, smc_natives)
+NATIVE_MODULES = (collect, importance_natives, smc_natives, trace_natives)
 """Where the driving natives are defined; importing them registers them."""
 
 Words = npt.NDArray[np.int64]
@@ -75,13 +75,13 @@ def main_wrapper(lowered: Lowered) -> Function:
     return function
 
 
-def driver_program(lowered: Lowered) -> tuple[Program, dict[str, str]]:
+def driver_program(lowered: Lowered, entry: str) -> tuple[Program, dict[str, str]]:
     """The lowered program with the natives that drive it, and the symbols to export."""
     program = Program(dict(lowered.program.functions))
     program.add(machine_wrapper(lowered))
     program.add(main_wrapper(lowered))
     entries = ["collect", "collect_results"]
-    entries += ["smc_thread"] if lowered.machine else ["importance_thread"]
+    entries.append(entry)
     for name in entries:
         if name not in program.functions:
             program.add(deepcopy(translate(name)))
@@ -100,9 +100,10 @@ class Executable:
     frames: Words
 
     @staticmethod
-    def build(lowered: Lowered) -> Executable:
-        """Compile."""
-        program, exported = driver_program(lowered)
+    def build(lowered: Lowered, entry: str = "") -> Executable:
+        """Compile; `entry` is the native that runs the program (by default SMC's or importance's)."""
+        default = "smc_thread" if lowered.machine else "importance_thread"
+        program, exported = driver_program(lowered, entry or default)
         compiled = compile_llvm(emit_llvm(program, exported))
         masks = [mask_of(f.references) for f in lowered.machine.frames] if lowered.machine else [0]
         return Executable(
@@ -114,11 +115,15 @@ class Executable:
 
     def call(self, symbol: str, context: Words, arguments: list[int]) -> int:
         """Call an exported native; returns its first result."""
+        return int(self.call_all(symbol, context, arguments)[0])
+
+    def call_all(self, symbol: str, context: Words, arguments: list[int]) -> Words:
+        """Call an exported native; returns its results."""
         given = np.array(arguments, dtype=np.int64)
         out = np.zeros(8, dtype=np.int64)
         function = self.compiled.function(symbol)
         function(context.ctypes.data, given.ctypes.data, out.ctypes.data)
-        return int(out[0])
+        return out
 
 
 @dataclass(slots=True)

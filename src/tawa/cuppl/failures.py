@@ -165,3 +165,6 @@ FAILURES: dict[int, tuple[type[FunctionalError], str]] = {
 
 REJECTED = 14
 """Not an error: the run's weight is zero, so what it would do next does not matter."""
+
+TRACE_FULL = 15
+"""Not an error: more choices than the record of a run has room for; it is enlarged."""

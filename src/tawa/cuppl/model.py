@@ -14,13 +14,18 @@ from tawa.functional.language import CheckedModule
 from tawa.functional.terms import Con
 
 from .elaborate import Elaborated, elaborate
+from .errors import UnsupportedMethod
 from .executable import Executable, Workers, available_threads
+from .inference.enumeration import run_enumeration
 from .inference.importance import run_importance
+from .inference.mh import Chain, run_chains
 from .inference.settings import Limits
 from .inference.smc import run_smc
 from .language import cuppl_language
 from .lowering.pipeline import Lowered, lower
+from .lowering.traced import lower_enumerated, lower_traced
 from .memory import encode_inputs
+from .chains import ChainPosterior
 from .posterior import Posterior, Run
 
 __all__ = ["Model", "load", "model"]
@@ -51,6 +56,19 @@ class Model:
         if key not in self._executables:
             self._executables[key] = Executable.build(lower(self.elaborated, suspend))
         return self._executables[key]
+
+    def traced(self, entry: str) -> Executable:
+        """Code that records its choices. Raises UnsupportedMethod for programs with `shift`."""
+        if entry not in self._executables:
+            lowered = (lower_traced if entry == "mh_chain" else lower_enumerated)(self.elaborated)
+            if lowered.machine is not None:
+                raise UnsupportedMethod(
+                    "a program that uses `shift` can't be run again with given choices",
+                    span=self.module.syntax.declarations[-1].span,
+                    hint="use importance or SMC",
+                )  # fmt: skip
+            self._executables[entry] = Executable.build(lowered, entry)
+        return self._executables[entry]
 
     @property
     def names(self) -> list[str]:
@@ -102,7 +120,7 @@ class Model:
                     executable, workers, particles, seed + run, limits or Limits()
                 )
             found.append(Run.of(one))
-        del block
+            found[-1].memory.append(block)
         posterior = Posterior(self.elaborated, found, self.names, "importance")
         posterior.warn()
         return posterior
@@ -141,11 +159,72 @@ class Model:
                     report,
                 )  # fmt: skip
                 found.append(Run.of(one))
-        del block
+                found[-1].memory.append(block)
         posterior = Posterior(self.elaborated, found, self.names, "smc")
         posterior.warn()
         return posterior
 
+
+    def mh(
+        self,
+        draws: int = 10_000,
+        *,
+        data: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        chains: int = 4,
+        burn: int | None = None,
+        thin: int = 1,
+        threads: int | None = None,
+        limits: Limits | None = None,
+        progress: bool = False,
+    ) -> Posterior:
+        """Lightweight Metropolis-Hastings: one choice at a time is drawn anew.
+
+        `draws` results are kept of each chain, one every `thin` iterations, after `burn` (by
+        default as many as are kept).
+        """
+        executable = self.traced("mh_chain")
+        workers, block = self.workers(data, 1)
+        burn = draws * thin if burn is None else burn
+        all_chains = [
+            Chain(executable, n, draws, burn, thin, seed, limits or Limits(), workers.inputs)
+            for n in range(chains)
+        ]
+        with _bar("mh", progress) as report:
+            run_chains(all_chains, threads or available_threads(), report)
+        runs = [
+            Run(c.rows[: len(c.references)], np.full(draws, 1.0 / draws), 0.0,
+                np.arange(draws), [c.heap, block], draws)
+            for c in all_chains
+        ]  # fmt: skip
+        accepted = float(np.mean([c.accepted for c in all_chains]))
+        posterior = ChainPosterior(
+            self.elaborated, runs, self.names, "mh", {"accepted": accepted}
+        )
+        posterior.warn()
+        return posterior
+
+    def enumerate(
+        self,
+        *,
+        data: Mapping[str, Any] | None = None,
+        tolerance: float = 0.0,
+        max_paths: int = 10_000_000,
+        limits: Limits | None = None,
+    ) -> Posterior:
+        """The exact posterior of a program with finite choices.
+
+        Paths whose prior probability is below `tolerance` are dropped, so that programs with
+        unboundedly many choices come to an end; `diagnostics["pruned"]` is what was dropped.
+        """
+        executable = self.traced("enumerate_paths")
+        workers, block = self.workers(data, 1)
+        found = run_enumeration(executable, workers, tolerance, max_paths, limits or Limits())
+        total = float(np.logaddexp.reduce(found.log_weights))
+        weights = np.exp(found.log_weights - total)
+        run = Run(found.words, weights, total, np.arange(len(weights)), [*found.memory, block])
+        more = {"paths": float(found.paths), "pruned": found.pruned}
+        return Posterior(self.elaborated, [run], self.names, "enumeration", more, exact=True)
 
     def gpu_code(self, suspend: bool) -> Lowered:
         """The program as the GPU runs it: no function calls itself."""

@@ -1,0 +1,184 @@
+"""Lightweight Metropolis-Hastings: the host's side. Chains run side by side, one a thread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from ..executable import BYTES_A_LEVEL, FIELD, Executable
+from ..failures import ALL_ZERO, DEPTH, HEAP_FULL, TRACE_FULL
+from ..ir import CONTEXT_FIELDS, Type
+from ..memory import float_bits, mask_of
+from . import trace_natives as k
+from .record import Record
+from .settings import Limits, failure
+
+__all__ = ["Chain", "run_chains"]
+
+Words = npt.NDArray[np.int64]
+SLICE = 20_000
+"""Iterations between reports of progress."""
+
+
+@dataclass(slots=True)
+class Chain:
+    """One chain: kept results (a column each), their log weights, and how it went."""
+
+    executable: Executable
+    number: int
+    draws: int
+    burn: int
+    thin: int
+    seed: int
+    limits: Limits
+    inputs: int
+    depth: int = 1 << 13
+    record: Record = field(default_factory=Record)
+    control: Words = field(default_factory=lambda: np.zeros(16, dtype=np.int64))
+    context: Words = field(default_factory=lambda: np.zeros(len(CONTEXT_FIELDS), dtype=np.int64))
+    heap: Words = field(default_factory=lambda: np.empty(1 << 15, dtype=np.int64))
+    rows: Words = field(default_factory=lambda: np.zeros((1, 1), dtype=np.int64))
+    weights: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros(1))
+    buffers: Words = field(default_factory=lambda: np.zeros((2, 1), dtype=np.int64))
+
+    @property
+    def references(self) -> list[bool]:
+        """Which words of the result refer to the heap."""
+        lowered = self.executable.lowered
+        main = lowered.program.functions[lowered.elaborated.main]
+        return [t is Type.REF for t in main.results]
+
+    @property
+    def accepted(self) -> float:
+        """Share of the proposals that were accepted."""
+        return int(self.control[k.ACCEPTED]) / max(1, int(self.control[k.ITERATION]))
+
+    def start(self) -> None:
+        """Set the control block."""
+        size = max(1, len(self.references))
+        self.rows = np.zeros((size, self.draws), dtype=np.int64)
+        self.buffers = np.zeros((2, size), dtype=np.int64)
+        self.weights = np.zeros(self.draws)
+        c = self.control
+        c[k.SEED_LOW], c[k.SEED_HIGH] = self.seed & 0xFFFFFFFF, self.seed >> 32 & 0xFFFFFFFF
+        c[k.CHAIN], c[k.WEIGHT] = self.number, float_bits(-np.inf)
+        c[k.OUT], c[k.KEPT] = self.rows.ctypes.data, self.draws
+        c[k.BURN], c[k.THIN] = self.burn, self.thin
+        c[k.CURRENT], c[k.SCRATCH] = self.buffers[0].ctypes.data, self.buffers[1].ctypes.data
+        c[k.RESULTS], c[k.FUEL] = len(self.references), self.limits.max_steps
+        c[k.WEIGHTS] = self.weights.ctypes.data
+        self.context[FIELD["inputs"]] = self.inputs
+        self.give_heap(0)
+
+    def give_heap(self, used: int) -> None:
+        """Let the chain allocate in the free part of its heap."""
+        self.context[FIELD["heap"]] = self.heap.ctypes.data + used
+        self.context[FIELD["heap_end"]] = self.heap.ctypes.data + 8 * len(self.heap)
+
+    def run(self, last: int) -> None:
+        """Go on to an iteration. Raises the error of a run that failed."""
+        self.control[k.LAST] = last
+        keep = int(any(self.references))
+        while True:
+            self.context[FIELD["depth_limit"]] = self.depth
+            given = [self.control.ctypes.data, self.record.words.ctypes.data, keep]
+            status = self.executable.call("mh_chain", self.context, given)
+            if status == 0:
+                return
+            self.make_room(status)
+
+    def make_room(self, status: int) -> None:
+        """Repeat the iteration with more room, or raise."""
+        if status == TRACE_FULL:
+            self.record.grow()
+            return
+        if status == HEAP_FULL and 16 * len(self.heap) <= self.limits.max_memory:
+            self.grow_heap()
+            return
+        if status == DEPTH:
+            raise _Deeper
+        site = int(self.context[FIELD["site"]])
+        iteration = int(self.control[k.ITERATION])
+        program = self.executable.lowered.elaborated
+        raise failure(program, status, site, self.seed, self.number, iteration)
+
+    def grow_heap(self) -> None:
+        """A heap of twice the size that holds the kept results."""
+        old = self.heap
+        self.heap = np.empty(2 * len(old), dtype=np.int64)
+        self.context[FIELD["heap"]] = self.heap.ctypes.data
+        low = old.ctypes.data
+        tables = [low, low + 8 * len(old), self.executable.objects.ctypes.data]
+        mask = mask_of(self.references)
+        for array, columns in ((self.rows, self.draws), (self.buffers.T.copy(), 2)):
+            given = [array.ctypes.data, array.shape[0], mask, columns, *tables]
+            self.executable.call("collect_results", self.context, given)
+            if columns == 2 and array is not self.rows:
+                self.buffers[:] = array.T
+        self.give_heap(int(self.context[FIELD["heap"]]) - self.heap.ctypes.data)
+
+
+class _Deeper(Exception):
+    """The chain needs a deeper native stack: go on in a new thread."""
+
+
+def run_chains(
+    chains: list[Chain], threads: int, progress: Callable[[int], None] | None = None
+) -> None:
+    """Run chains to their ends, at most `threads` at a time."""
+    waiting = list(chains)
+    errors: list[BaseException] = []
+    lock = threading.Lock()
+
+    def body() -> None:
+        while True:
+            with lock:
+                if not waiting or errors:
+                    return
+                chain = waiting.pop(0)
+            try:
+                _run(chain, progress if chain is chains[0] else None)
+            except _Deeper:
+                with lock:
+                    for other in chains:
+                        other.depth *= 8
+                    waiting.insert(0, chain)
+                return
+            except BaseException as error:
+                errors.append(error)
+
+    for chain in chains:
+        chain.start()
+    while waiting and not errors:
+        depth = max(c.depth for c in chains)
+        if depth > max(c.limits.max_depth for c in chains):
+            chain = waiting[0]
+            site = int(chain.context[FIELD["site"]])
+            program = chain.executable.lowered.elaborated
+            raise failure(program, DEPTH, site, chain.seed, chain.number, 0)
+        old = threading.stack_size(depth * BYTES_A_LEVEL + (1 << 20))
+        workers = [threading.Thread(target=body) for _ in range(min(threads, len(waiting)))]
+        for worker in workers:
+            worker.start()
+        threading.stack_size(old)
+        for worker in workers:
+            worker.join()
+    if errors:
+        raise errors[0]
+
+
+def _run(chain: Chain, progress: Callable[[int], None] | None) -> None:
+    total = chain.burn + chain.draws * chain.thin
+    done = int(chain.control[k.ITERATION])
+    while done < total:
+        done = min(total, done + SLICE)
+        chain.run(done)
+        if progress is not None:
+            progress(done)
+    if float(chain.control[k.WEIGHT : k.WEIGHT + 1].view(np.float64)[0]) == -np.inf:
+        program = chain.executable.lowered.elaborated
+        raise failure(program, ALL_ZERO, 1 << 60, chain.seed, chain.number, total)

@@ -1,0 +1,73 @@
+"""Memory of recorded runs: the arrays that `trace_natives` names."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from . import trace_natives as k
+
+__all__ = ["Record"]
+
+Words = npt.NDArray[np.int64]
+
+
+class Record:
+    """Room for the choices of two runs, and the tables that find them."""
+
+    def __init__(self, capacity: int = 1 << 10, pool: int = 1 << 12) -> None:
+        self.words = np.zeros(k.RECORD_WORDS, dtype=np.int64)
+        self.words[k.RUN] = 1
+        self.arrays: dict[int, Words] = {}
+        self.words[k.TOLERANCE] = _bits(-np.inf)
+        self.resize(capacity, pool)
+
+    def resize(self, capacity: int, pool: int) -> None:
+        """Other sizes; what is recorded is kept."""
+        slots = 1 << (4 * capacity).bit_length()
+        for first in (k.NEW_KEYS, k.OLD_KEYS):
+            for word in range(first, first + 3):
+                self._place(word, capacity)
+        self._place(k.NEW_POOL, pool)
+        self._place(k.OLD_POOL, pool)
+        self.arrays.pop(k.TABLE, None)
+        self._place(k.TABLE, 2 * slots)
+        self.arrays.pop(k.SEEN, None)
+        self._place(k.SEEN, 3 * slots)
+        self.words[k.CAPACITY], self.words[k.POOL_SIZE] = capacity, pool
+        self.words[k.TABLE_MASK] = slots - 1
+        self._index()
+
+    def grow(self) -> None:
+        """Twice the room."""
+        self._adopt()
+        self.resize(2 * int(self.words[k.CAPACITY]), 2 * int(self.words[k.POOL_SIZE]))
+
+    def _adopt(self) -> None:
+        """Sort the arrays by the roles that they have now (natives swap their addresses)."""
+        by_address = {a.ctypes.data: a for a in self.arrays.values()}
+        self.arrays = {
+            word: by_address[int(self.words[word])] for word in self.arrays
+        }
+
+    def _place(self, word: int, size: int) -> None:
+        array = np.zeros(size, dtype=np.int64)
+        old = self.arrays.get(word)
+        if old is not None:
+            array[: len(old)] = old[:size]
+        self.arrays[word] = array
+        self.words[word] = array.ctypes.data
+
+    def _index(self) -> None:
+        """Fill the table of the old choices."""
+        keys, table = self.arrays[k.OLD_KEYS], self.arrays[k.TABLE]
+        mask = int(self.words[k.TABLE_MASK])
+        for index in range(int(self.words[k.OLD_COUNT])):
+            at = int(keys[index]) & mask
+            while table[2 * at + 1]:
+                at = (at + 1) & mask
+            table[2 * at], table[2 * at + 1] = keys[index], index + 1
+
+
+def _bits(value: float) -> int:
+    return int(np.array([value]).view(np.int64)[0])

@@ -1,0 +1,187 @@
+"""Draws that are recorded: for Metropolis-Hastings, and for exact enumeration.
+
+Each family gets one core function that makes a choice from it; every draw calls it with its site.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+
+from ..builder import FunctionBuilder
+from ..builtins import FAMILIES
+from ..elaborate import Elaborated
+from ..failures import INFINITE_SUPPORT, REJECTED, TRACE_FULL
+from ..ir import Block, Call, Const, Draw, Fail, Function, Get, Instruction, Jump, Program, Reg, Return, Set, Type
+from .effects import Splitter, lower_factors
+from .pipeline import Lowered, finish
+from .tail import expose_tail_calls, is_tail_call
+
+__all__ = ["lower_enumerated", "lower_traced"]
+
+F64, I64, BOOL, REF = Type.F64, Type.I64, Type.BOOL, Type.REF
+
+
+def lower_traced(elaborated: Elaborated) -> Lowered:
+    """Lower for re-execution with recorded choices."""
+    return _lower(elaborated, _traced_choice, addresses=True)
+
+
+def lower_enumerated(elaborated: Elaborated) -> Lowered:
+    """Lower for enumeration: choices go through their supports."""
+    return _lower(elaborated, _enumerated_choice, addresses=False)
+
+
+def _lower(
+    elaborated: Elaborated,
+    write: Callable[[str, tuple[Type, ...]], Function],
+    addresses: bool,
+) -> Lowered:
+    program = deepcopy(elaborated.program).reachable([elaborated.main])
+    drawing = _drawing(program)
+    families: dict[str, tuple[Type, ...]] = {}
+    for function in list(program.functions.values()):
+        expose_tail_calls(function)
+        _Choices(function, families, drawing if addresses else set()).run()
+        lower_factors(function, suspend=False)
+    for stem, results in families.items():
+        program.add(write(stem, results))
+    return finish(elaborated, program)
+
+
+def _drawing(program: Program) -> set[str]:
+    """Functions that may draw, directly or not."""
+    found = {
+        f.name
+        for f in program.functions.values()
+        if any(isinstance(i, Draw) for b in f.blocks.values() for i in b.instructions)
+    }
+    changed = True
+    while changed:
+        more = {f.name for f in program.functions.values() if f.callees() & found}
+        changed = not more <= found
+        found |= more
+    return found
+
+
+class _Choices(Splitter):
+    """Draws become calls of choices; calls of drawing functions extend the address."""
+
+    prefix = "choice"
+
+    def __init__(
+        self, function: Function, families: dict[str, tuple[Type, ...]], drawing: set[str]
+    ) -> None:
+        super().__init__(function)
+        self.families = families
+        self.drawing = drawing
+        self.finite = not drawing
+        self.calls = 0
+        self.tails = {
+            id(block.instructions[-1])
+            for block in function.blocks.values()
+            if block.instructions and is_tail_call(block, len(block.instructions) - 1)
+        }
+
+    def rewrite(self, item: Instruction) -> None:
+        if isinstance(item, Draw) and self.finite and FAMILIES[item.family].support != "finite":
+            bad = self.label("infinite")
+            self.blocks[bad] = Block(bad, [], Fail(INFINITE_SUPPORT, item.site))
+            self.split(Jump(bad), self.label("after"))
+            self.emit(*(Const(d, 0) for d in item.dsts))
+        elif isinstance(item, Draw):
+            self.families[item.family] = tuple(d.type for d in item.dsts)
+            site = self.const(item.site, I64)
+            self.emit(Call(item.dsts, f"choose_{item.family}", (site, *item.args)))
+        elif isinstance(item, Call) and item.function in self.drawing:
+            self.calls += 1
+            old = self.reg(I64)
+            self.emit(Get(old, "address"))
+            mixed = self.reg(I64)
+            place = self.const(hash_text(f"{self.function.name} {self.calls}"), I64)
+            self.emit(Call((mixed,), "hash_mix", (old, place)), Set("address", mixed), item)
+            if id(item) not in self.tails:  # after a tail call, the caller restores its own
+                self.emit(Set("address", old))
+        else:
+            self.emit(item)
+
+
+def hash_text(text: str) -> int:
+    """A number for a text that is the same in every process (FNV-1a)."""
+    value = 0xCBF29CE484222325
+    for byte in text.encode():
+        value = ((value ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
+    return value >> 3
+
+
+def _parameter_types(stem: str) -> tuple[Type, ...]:
+    kinds = {"float": F64, "int": I64, "bool": BOOL}
+    return tuple(kinds.get(kind, REF) for _, kind in FAMILIES[stem].parameters)
+
+
+def _traced_choice(stem: str, results: tuple[Type, ...]) -> Function:
+    """`choose_stem(site, parameters)`: the old value if it is to be reused, else a new draw."""
+    family = FAMILIES[stem]
+    b = FunctionBuilder(f"choose_{stem}", (I64, *_parameter_types(stem)), results)
+    site, *parameters = b.params
+    key, index = b.call("trace_find", [site], [I64, I64])
+    b.fail_if(b.op("lti", index, b.const(-1)), TRACE_FULL, 0)
+    reuse, fresh, done = b.name("reuse"), b.name("fresh"), b.name("done")
+    out = b.reg(results[0], "value")
+    b.branch(b.op("gei", index, b.const(0)), reuse, fresh)
+    b.open(reuse)
+    b.copy([out], [_recall(b, index, results[0])])
+    b.jump(done)
+    b.open(fresh)
+    b.copy([out], b.call(family.sample, parameters, results))
+    b.jump(done)
+    b.open(done)
+    density = b.call(family.log_density, [out, *parameters], [F64])[0]
+    # A reused value that is impossible now ends the run: it will be rejected.
+    lost = b.op("not", b.op("gtf", density, b.const(float("-inf"), F64)))
+    b.fail_if(lost, REJECTED, 0)
+    word = _word(b, out)
+    b.call("trace_add", [key, word, density, index], [])
+    b.end(Return((out,)))
+    return b.finish()
+
+
+def _recall(b: FunctionBuilder, index: Reg, type_: Type) -> Reg:
+    if type_ is REF:
+        return b.convert(b.call("trace_vector", [index], [I64])[0], REF)
+    word = b.call("trace_word", [index], [I64])[0]
+    if type_ is F64:
+        return b.op("float_of_bits", word)
+    return b.op("nei", word, b.const(0)) if type_ is BOOL else word
+
+
+def _word(b: FunctionBuilder, value: Reg) -> Reg:
+    if value.type is REF:
+        place = b.call("pool_vector", [b.convert(value, I64)], [I64])[0]
+        b.fail_if(b.op("lti", place, b.const(0)), TRACE_FULL, 0)
+        return place
+    if value.type is F64:
+        return b.op("bits_of", value)
+    return b.op("int_of_bool", value) if value.type is BOOL else value
+
+
+def _enumerated_choice(stem: str, results: tuple[Type, ...]) -> Function:
+    """`choose_stem(site, parameters)`: the value that this path takes."""
+    family = FAMILIES[stem]
+    b = FunctionBuilder(f"choose_{stem}", (I64, *_parameter_types(stem)), results)
+    _, *parameters = b.params
+    if results[0] is BOOL:
+        size = b.const(2)
+    else:
+        size = b.call(family.count, parameters, [I64])[0]
+    chosen = b.call("enumerate_choice", [size], [I64])[0]
+    b.fail_if(b.op("lti", chosen, b.const(0)), TRACE_FULL, 0)
+    if results[0] is BOOL:
+        value = b.op("nei", chosen, b.const(0))
+    else:
+        value = b.op("addi", chosen, parameters[0]) if family.first == "low" else chosen
+    density = b.call(family.log_density, [value, *parameters], [F64])[0]
+    kept = b.call("enumerate_weigh", [density], [BOOL])[0]
+    b.fail_if(b.op("not", kept), REJECTED, 0)
+    b.end(Return((value,)))
+    return b.finish()
