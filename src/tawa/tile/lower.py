@@ -63,6 +63,22 @@ class ConsumersNotPossible(TawaError):
         "dimension of every matrix product must be a multiple of 64 times the number of consumers. "
         "Ping-pong consumers need a loop over tiles: the kernel's own, or `persistent=True`."
     )
+    example = """
+import tawa
+import tawa.language as tl
+
+
+@tawa.jit
+def gemm(a, b, c, K, M: tl.constexpr, N: tl.constexpr):
+    acc = tl.zeros((M, N), tl.float32)
+    for k in range(0, K, 64):
+        acc = tl.dot(a.load([0, k]), b.load([0, k]).T, acc)
+    c.store([0, 0], acc.to(tl.float16))
+
+
+tile = "desc<f16,{}x{}>".format
+gemm.compile(tile(128, 64), tile(128, 64), tile(128, 128), "i32", 128, 128, consumers=3)
+"""
 
 
 @dataclass
