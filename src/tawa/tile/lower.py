@@ -53,6 +53,19 @@ class NotSpecialisable(TawaError):
         "loaded through tensor descriptors at coordinates that do not depend on the tiles themselves. "
         "Load through descriptors, or leave `specialize` unset."
     )
+    example = """
+import tawa
+import tawa.language as tl
+
+
+@tawa.jit
+def scale(x, N: tl.constexpr):
+    at = x + tl.arange(0, N)
+    tl.store(at, tl.load(at) * 2)
+
+
+scale.compile("*f32", 128, specialize=True)
+"""
 
 
 class ConsumersNotPossible(TawaError):
