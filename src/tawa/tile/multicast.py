@@ -29,6 +29,22 @@ class ClusterNotPossible(TawaError):
         "blocks have a multiple of 16 rows. Only clusters of 1 and 2 are supported: larger ones reach "
         "fewer multiprocessors."
     )
+    example = """
+import tawa
+import tawa.language as tl
+
+
+@tawa.jit
+def gemm(a, b, c, K, M: tl.constexpr, N: tl.constexpr):
+    acc = tl.zeros((M, N), tl.float32)
+    for k in range(0, K, 64):
+        acc = tl.dot(a.load([0, k]), b.load([0, k]).T, acc)
+    c.store([0, 0], acc.to(tl.float16))
+
+
+tile = "desc<f16,{}x{}>".format
+gemm.compile(tile(128, 64), tile(128, 64), tile(128, 128), "i32", 128, 128, cluster=3)
+"""
 
 
 class _Peer:
