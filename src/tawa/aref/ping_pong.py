@@ -29,6 +29,22 @@ class PingPongNotPossible(TawaError):
         "a loop (its own, or `persistent=True`) that carries no value from tile to tile, and the number "
         "of loads of a tile must follow from the tile's number and the arguments alone."
     )
+    example = """
+import tawa
+import tawa.language as tl
+
+
+@tawa.jit
+def gemm(a, b, c, K, M: tl.constexpr, N: tl.constexpr):
+    acc = tl.zeros((M, N), tl.float32)
+    for k in range(0, K, 64):
+        acc = tl.dot(a.load([0, k]), b.load([0, k]).T, acc)
+    c.store([0, 0], acc.to(tl.float16))
+
+
+tile = "desc<f16,{}x{}>".format
+gemm.compile(tile(128, 64), tile(128, 64), tile(128, 128), "i32", 128, 128, ping_pong=True)
+"""
 
 
 class _Counter:
