@@ -53,6 +53,22 @@ class RegistersExceeded(TawaError):
         "A consumer thread holds its share of every accumulator in registers (at most 255, fewer with "
         "several consumers). Use smaller blocks or more consumer warp groups."
     )
+    example = """
+import tawa
+import tawa.language as tl
+
+
+@tawa.jit
+def gemm(a, b, c, K, M: tl.constexpr, N: tl.constexpr):
+    acc = tl.zeros((M, N), tl.float32)
+    for k in range(0, K, 64):
+        acc = tl.dot(a.load([0, k]), b.load([0, k]).T, acc)
+    c.store([0, 0], acc.to(tl.float16))
+
+
+tile = "desc<f16,{}x{}>".format
+gemm.compile(tile(256, 64), tile(256, 64), tile(256, 256), "i32", 256, 256, consumers=1)
+"""
 
 
 @dataclass(frozen=True)
