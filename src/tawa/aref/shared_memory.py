@@ -27,6 +27,22 @@ class SharedMemoryExceeded(TawaError):
         "multiprocessor (227 KB on an H100). Ask for fewer stages (`num_stages`), smaller blocks or "
         "fewer staging buffers (`staging`)."
     )
+    example = """
+import tawa
+import tawa.language as tl
+
+
+@tawa.jit
+def gemm(a, b, c, K, M: tl.constexpr, N: tl.constexpr):
+    acc = tl.zeros((M, N), tl.float32)
+    for k in range(0, K, 64):
+        acc = tl.dot(a.load([0, k]), b.load([0, k]).T, acc)
+    c.store([0, 0], acc.to(tl.float16))
+
+
+tile = "desc<f16,{}x{}>".format
+gemm.compile(tile(128, 64), tile(128, 64), tile(128, 128), "i32", 128, 128, num_stages=30)
+"""
 
     def __init__(
         self, needed: int, available: int, parts: list[tuple[str, int]], span: Span | None
