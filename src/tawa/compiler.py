@@ -65,6 +65,11 @@ class StageNotReadable(TawaError):
         "A stage given with `start` or `override` must be in the text form that the compiler dumps: "
         "MLIR for `.tile`, `.aref` and `.hopper`, CUDA C++ for `.cu`."
     )
+    example = """
+from tawa.compiler import read_module
+
+read_module("builtin.module { tile.load }", "tile")
+"""
 
 
 class PassFailed(TawaError):
