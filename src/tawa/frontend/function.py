@@ -21,6 +21,13 @@ class NoSource(TawaError):
         "A kernel is compiled from its source text, so it must be a `def` in a file (or in code "
         "that `linecache` knows), not a lambda or a function made by `exec`."
     )
+    example = """
+import tawa
+
+names = {}
+exec("def scale(x): pass", names)
+tawa.jit(names["scale"]).compile("*f32")
+"""
 
 
 @dataclass(frozen=True)
