@@ -157,6 +157,17 @@ class Recursion(KernelError):
     """A jitted function that calls itself."""
 
     explanation = "Calls are inlined, so no function may call itself, directly or not."
+    example = """
+import tawa
+
+
+@tawa.jit
+def again(x):
+    again(x)
+
+
+again.compile("*f32")
+"""
 
 
 class StaticAssertion(KernelError):
