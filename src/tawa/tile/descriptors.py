@@ -41,6 +41,20 @@ class DescriptorNotUniform(TawaError):
         "what differs from program to program into the coordinates of `load` and `store`, or add a "
         "dimension to the descriptor."
     )
+    example = """
+import tawa
+import tawa.language as tl
+
+
+@tawa.jit
+def rows(x, n, N: tl.constexpr):
+    start = x + tl.program_id(0) * n
+    desc = tl.make_tensor_descriptor(start, [N, n], [n, 1], [N, 64])
+    desc.store([0, 0], desc.load([0, 0]))
+
+
+rows.compile("*f16:16", "i32:16", 64)
+"""
 
 
 Expression = int | tuple["str | int | Expression", ...]
