@@ -30,6 +30,20 @@ class IllegalAccess(TawaError):
         "from. On a GPU such an access may go unnoticed or stop the program. Mask the tail: "
         "`tl.load(ptr + offsets, mask=offsets < n, other=0.0)`."
     )
+    example = """
+import numpy as np
+import tawa
+import tawa.language as tl
+
+
+@tawa.jit
+def twice(x, N: tl.constexpr):
+    at = x + tl.arange(0, N)
+    tl.store(at, tl.load(at) * 2)
+
+
+twice[(1,)](np.zeros(100, np.float32), 128)
+"""
 
 
 class WrongArrayType(TawaError):
