@@ -50,6 +50,21 @@ class WrongArrayType(TawaError):
     """An array's elements are not as wide as those of its pointer parameter."""
 
     explanation = "Pass an array of the element type that the kernel was compiled for."
+    example = """
+import numpy as np
+import tawa
+import tawa.language as tl
+from tawa.simulate.tile import run
+
+
+@tawa.jit
+def twice(x, N: tl.constexpr):
+    at = x + tl.arange(0, N)
+    tl.store(at, tl.load(at) * 2)
+
+
+run(twice.compile("*f32", 128).module("tile"), (1,), [np.zeros(128, np.float64)])
+"""
 
 
 @dataclass
