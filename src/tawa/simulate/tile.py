@@ -45,6 +45,21 @@ class WrongLaunch(TawaError):
     """The arguments of a simulated launch do not match the module's parameters."""
 
     explanation = "Pass one argument a parameter: arrays, numbers, and descriptors of arrays."
+    example = """
+import numpy as np
+import tawa
+import tawa.language as tl
+from tawa.simulate.tile import run
+
+
+@tawa.jit
+def twice(x, N: tl.constexpr):
+    at = x + tl.arange(0, N)
+    tl.store(at, tl.load(at) * 2)
+
+
+run(twice.compile("*f32", 128).module("tile"), (1,), [])
+"""
 
 
 @dataclass(frozen=True)
