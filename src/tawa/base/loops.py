@@ -1,11 +1,11 @@
-"""Structured control flow: values carried through loops and branches, and removal of what is not needed."""
+"""Structured control flow: values carried through loops and branches, and dead-code removal."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
 from xdsl.dialects import scf
-from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, Region, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, SSAValue
 
 
 def terminator(block: Block) -> Operation:
@@ -69,7 +69,7 @@ def carry_if(branch: scf.IfOp, types: Sequence[Attribute]) -> tuple[scf.IfOp, li
 def carry_while(
     loop: scf.WhileOp, inits: Sequence[SSAValue]
 ) -> tuple[scf.WhileOp, list[BlockArgument], list[BlockArgument], list[OpResult]]:
-    """Carry more values through a `while`; the caller extends the condition's and the yield's operands.
+    """Carry more values through a `while`; the caller extends its condition and its yield by them.
 
     Returns the new loop, its new arguments before and after the condition, and its new results.
     """
@@ -227,11 +227,6 @@ def _sweep_if(branch: scf.IfOp, marks: _Marks) -> scf.IfOp:
         _keep_operands(region.block, keep)
     regions = [branch.detach_region(r) for r in list(branch.regions)]
     types = [branch.results[i].type for i in keep]
-    new = scf.IfOp(branch.cond, types, *regions)
+    new = scf.IfOp(branch.cond, types, regions[0], regions[1])
     _swap(branch, new, keep, marks)
     return new
-
-
-def empty_region() -> Region:
-    """A region with one empty block."""
-    return Region(Block())
