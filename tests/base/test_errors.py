@@ -78,12 +78,6 @@ def test_a_long_range_is_cut(source: str):
         "   |",
         " 4 |     call(",
         "   |     ^^^^^",
-        " 5 |         first,",
-        "   |         ^^^^^^",
-        " 6 |         second,",
-        "   |         ^^^^^^^",
-        " 7 |         third,",
-        "   |         ^^^^^^",
         " . | (to line 8)",
     ]
 

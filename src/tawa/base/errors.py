@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tawa.base.spans import Span  # keeps xDSL out of what only raises errors
 
 MAX_LINES = 4
-"""A longer range is shown by its first lines only."""
+"""A longer range is shown by its first line only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +126,7 @@ def excerpt(span: Span) -> list[str]:
     Only the place when the source can't be read.
     """
     place = f"  --> {_shown_path(span.file)}:{span.line}:{span.column + 1}"
-    last = min(span.end_line, span.line + MAX_LINES - 1)
+    last = span.end_line if span.end_line < span.line + MAX_LINES else span.line
     numbered = [(number, span.source_line(number)) for number in range(span.line, last + 1)]
     sources = [(number, text) for number, text in numbered if text is not None]
     if not sources:
