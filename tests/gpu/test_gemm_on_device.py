@@ -1,0 +1,200 @@
+"""Matrix products on the device against float64: layouts, types, odd and tiny sizes, options.
+
+C lies inside a larger buffer. C starts as NaN, so that every element must be written, and what
+lies around it must stay as it was.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tawa
+
+pytestmark = pytest.mark.gpu
+
+FOLDER = Path(__file__).parents[2] / "examples"
+LIMIT = 1e-3
+"""Relative Frobenius error against the float64 product, rounded once to C's type."""
+
+AROUND = 12.5
+
+
+@cache
+def example(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(f"gpu_{name}", FOLDER / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture
+def torch() -> Any:
+    module = pytest.importorskip("torch")
+    module.manual_seed(0)
+    return module
+
+
+def matrix(torch: Any, rows: int, columns: int, dtype: Any) -> Any:
+    """Random normal values; rows start at multiples of 16 bytes, with other values between them."""
+    pitch = -(-columns // 8) * 8 + 8
+    return torch.randn(rows, pitch, device="cuda").to(dtype)[:, :columns]
+
+
+class Result:
+    """C, all NaN, inside a larger buffer."""
+
+    def __init__(self, torch: Any, rows: int, columns: int, dtype: Any) -> None:
+        pitch = -(-columns // 8) * 8 + 16
+        self.torch = torch
+        self.buffer = torch.full((rows + 2, pitch), AROUND, device="cuda", dtype=dtype)
+        self.c = self.buffer[1 : rows + 1, 8 : columns + 8]
+        self.c.fill_(float("nan"))
+
+    def check(self, exact: Any) -> None:
+        """Compare with the float64 product, and look at what lies around C."""
+        self.torch.cuda.synchronize()
+        rounded = exact.to(self.c.dtype).double()
+        distance = (self.c.double() - rounded).norm()
+        norm = rounded.norm()
+        assert float(distance) <= LIMIT * float(norm), (float(distance), float(norm))
+        self.c.fill_(AROUND)
+        assert bool((self.buffer == AROUND).all()), "something was written outside of C"
+
+
+SHAPES = (
+    (16, 16, 16),
+    (1, 8, 8),
+    (128, 128, 0),
+    (130, 264, 72),
+    (513, 129, 1000),
+    (4095, 4104, 1000),
+)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=lambda shape: "x".join(map(str, shape)))
+@pytest.mark.parametrize("form", ["NN", "NT", "TN", "TT"])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_layouts_and_sizes(torch: Any, shape: tuple[int, int, int], form: str, dtype: str) -> None:
+    m, n, k = shape
+    kind = getattr(torch, dtype)
+    a = matrix(torch, *((k, m) if form[0] == "T" else (m, k)), kind)
+    b = matrix(torch, *((n, k) if form[1] == "T" else (k, n)), kind)
+    result = Result(torch, m, n, kind)
+    example("gemm_layouts").launch(a, b, result.c, form)
+    left = a.double().T if form[0] == "T" else a.double()
+    right = b.double().T if form[1] == "T" else b.double()
+    result.check(left @ right)
+
+
+OPTIONS: tuple[tuple[tuple[int, int, int], dict[str, Any]], ...] = (
+    ((128, 128, 64), {"specialize": False}),
+    ((64, 64, 32), {"specialize": False, "num_stages": 1}),
+    ((64, 256, 64), {"consumers": 1}),
+    ((128, 256, 64), {"consumers": 2}),
+    ((256, 128, 64), {"consumers": 2, "num_stages": 2, "mma_depth": 0}),
+    ((128, 256, 64), {"consumers": 2, "num_stages": 4, "mma_depth": 1}),
+    ((192, 128, 64), {"consumers": 3}),
+    ((128, 256, 64), {"persistent": True}),
+    ((128, 128, 128), {"persistent": True, "num_stages": 2}),
+    ((128, 192, 64), {"persistent": True, "consumers": 2, "ping_pong": True}),
+    (
+        (128, 192, 64),
+        {
+            "persistent": True,
+            "consumers": 2,
+            "ping_pong": True,
+            "staging": 4,
+            "stream_stores": True,
+        },
+    ),
+    ((256, 200, 64), {"persistent": True, "consumers": 2, "num_stages": 3}),
+    ((128, 256, 64), {"persistent": True, "cluster": 2}),
+    ((128, 192, 64), {"persistent": True, "cluster": 2, "consumers": 2, "ping_pong": True}),
+)
+
+
+@pytest.mark.parametrize(
+    "shape", [(1000, 1032, 520), (4095, 4104, 1000), (8192, 2048, 64)], ids=str
+)
+@pytest.mark.parametrize(("block", "options"), OPTIONS, ids=str)
+def test_options(
+    torch: Any, shape: tuple[int, int, int], block: tuple[int, int, int], options: dict[str, Any]
+) -> None:
+    m, n, k = shape
+    a, b = (matrix(torch, size, k, torch.float16) for size in (m, n))
+    result = Result(torch, m, n, torch.float16)
+    for _ in range(3):  # a race shows as an error that comes and goes
+        result.c.fill_(float("nan"))
+        example("gemm").launch(a, b, result.c, block, **options)
+    result.check(a.double() @ b.double().T)
+
+
+@pytest.mark.parametrize("programs", [1, 7, 132])
+def test_a_tile_loop_of_its_own(torch: Any, programs: int) -> None:
+    m, n, k = 1000, 776, 200
+    a, b = (matrix(torch, size, k, torch.float16) for size in (m, n))
+    result = Result(torch, m, n, torch.float16)
+    example("persistent_gemm").launch(a, b, result.c, programs=programs)
+    result.check(a.double() @ b.double().T)
+
+
+def test_batch_strides(torch: Any) -> None:
+    a = torch.randn(6, 200, 136, device="cuda").half()[::2, :, :72]
+    b = torch.randn(4, 264, 72, device="cuda").half()[1:]
+    c = torch.full((3, 200, 264), float("nan"), device="cuda").half()
+    example("batched_gemm").launch(a, b, c)
+    exact = a.double() @ b.double().transpose(1, 2)
+    assert float((c.double() - exact).norm()) < LIMIT * float(exact.norm())
+
+
+def test_kernels_are_captured_in_a_graph(torch: Any) -> None:
+    a, b = (matrix(torch, 512, 256, torch.float16) for _ in range(2))
+    result = Result(torch, 512, 512, torch.float16)
+    launch = example("gemm").launch
+    launch(a, b, result.c)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        launch(a, b, result.c)
+    result.c.fill_(float("nan"))
+    graph.replay()
+    result.check(a.double() @ b.double().T)
+
+
+def test_no_device_memory_is_allocated(torch: Any) -> None:
+    a, b = (matrix(torch, 512, 256, torch.float16) for _ in range(2))
+    result = Result(torch, 512, 512, torch.float16)
+    launch = example("gemm").launch
+    launch(a, b, result.c)
+    torch.cuda.synchronize()
+    free, allocated = torch.cuda.mem_get_info()[0], torch.cuda.memory_allocated()
+    for _ in range(10):
+        launch(a, b, result.c)
+    torch.cuda.synchronize()
+    assert torch.cuda.mem_get_info()[0] == free
+    assert torch.cuda.memory_allocated() == allocated
+
+
+def test_a_tensor_on_the_cpu_is_named(torch: Any) -> None:
+    a, b = (matrix(torch, 64, 64, torch.float16) for _ in range(2))
+    c = torch.empty(64, 64, dtype=torch.float16)
+    with pytest.raises(tawa.TawaError, match="argument `c_desc` lies on another device"):
+        example("gemm").launch(a, b, c)
+
+
+def test_a_row_pitch_that_the_copy_engine_can_t_take_is_explained(torch: Any) -> None:
+    a = torch.randn(64, 63, device="cuda").half()
+    with pytest.raises(tawa.TawaError, match="multiple of 16 bytes"):
+        example("gemm").launch(a, a, torch.empty(64, 64, device="cuda").half())
+
+
+def test_unaligned_memory_is_explained(torch: Any) -> None:
+    a = torch.randn(64 * 64 + 1, device="cuda").half()[1:].view(64, 64)
+    with pytest.raises(tawa.TawaError, match="multiple of 16 bytes"):
+        example("gemm").launch(a, a, torch.empty(64, 64, device="cuda").half())
