@@ -1,0 +1,168 @@
+"""Markdown tables of the benchmarks' rows, for the documents.
+
+    python benchmarks/tables.py gemm                  # print the latest run's table
+    python benchmarks/tables.py --write README.md     # rewrite the tables that the file asks for
+
+A file asks for a table with a pair of lines, between which the table is put:
+
+    <!-- table: gemm -->
+    <!-- end of table -->
+
+Ratios are taken within one run only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+RESULTS = Path(__file__).parent / "results"
+Row = dict[str, Any]
+PLACE = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end of table -->)", re.S)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("suite", nargs="?", choices=sorted(TABLES))
+    parser.add_argument("--run", help="identifier of the run; by default the latest")
+    parser.add_argument("--rows", type=Path, default=RESULTS, help="folder of the rows")
+    parser.add_argument("--write", type=Path, nargs="*", default=[], help="documents to rewrite")
+    options = parser.parse_args()
+    if options.suite:
+        print(table(options.suite, options.rows, options.run))
+    for path in options.write:
+        path.write_text(filled(path.read_text(), options.rows))
+
+
+def filled(document: str, folder: Path) -> str:
+    """The document with its tables made anew."""
+    return PLACE.sub(lambda m: f"{m[1]}{table(m[2], folder, None)}\n{m[3]}", document)
+
+
+def table(suite: str, folder: Path, run: str | None) -> str:
+    """The Markdown table of one run of a suite, with a line that says where it comes from."""
+    rows = read(folder / f"{suite}.jsonl")
+    if not rows:
+        return f"(no rows of {suite})"
+    chosen = run or rows[-1]["run"]
+    rows = [row for row in rows if row["run"] == chosen]
+    if not rows:
+        raise SystemExit(f"no run {chosen} in {suite}")
+    first = rows[0]
+    names = ("torch", "triton", "nvrtc", "driver")
+    versions = ", ".join(f"{n} {first['versions'][n]}" for n in names if n in first["versions"])
+    origin = f"{first['device']}, commit {first['commit']}, {first['date'][:10]}, {versions}."
+    return "\n".join([*TABLES[suite](rows), "", f"Run {chosen}: {origin}"])
+
+
+def read(path: Path) -> list[Row]:
+    """All rows of a suite, in order; none if the file does not exist."""
+    if not path.exists():
+        return []
+    return [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
+
+
+def gemm_table(rows: list[Row]) -> list[str]:
+    """TFLOP/s of each contender in each case, and the ratios to the others."""
+    lines = [
+        "| type | M, N | K | cuBLAS | Triton | Tawa | x cuBLAS | x Triton | configuration |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    ratios: dict[str, list[float]] = {"cublas": [], "triton": []}
+    for case, found in by_case(rows):
+        cells = [rate(found.get(impl)) for impl in ("cublas", "triton", "tawa")]
+        for impl in ratios:
+            ratio = speedup(found.get(impl), found.get("tawa"))
+            if ratio is not None:
+                ratios[impl].append(ratio)
+            cells.append(f"{ratio:.3f}" if ratio is not None else "-")
+        config = found["tawa"].get("config", "") if "tawa" in found else failure(rows, case)
+        size = f"{case['m']}, {case['n']}"
+        lines.append(f"| {case['dtype']} | {size} | {case['k']} | {' | '.join(cells)} | {config} |")
+    means = [f"{geometric_mean(r):.3f}" if r else "-" for r in ratios.values()]
+    lines.append(f"| geometric mean | | | | | | {means[0]} | {means[1]} | |")
+    return lines
+
+
+def ablation_table(rows: list[Row]) -> list[str]:
+    """TFLOP/s of each step of the compiler, and what it adds to the step before."""
+    lines = ["| step | ms | TFLOP/s | x step before | x cuBLAS |", "|---|---|---|---|---|"]
+    timed = [row for row in rows if "ms" in row]
+    cublas = next((row for row in timed if row["impl"] == "cublas"), None)
+    before: Row | None = None
+    for row in timed:
+        if row["impl"] == "cublas":
+            continue
+        gain, ratio = speedup(before, row), speedup(cublas, row)
+        cells = [f"{x:.2f}" if x is not None else "" for x in (gain, ratio)]
+        lines.append(
+            f"| {row['case']['step']} | {row['ms']:.3f} | {row['tflops']:.0f} | {' | '.join(cells)} |"
+        )
+        before = row
+    return lines
+
+
+def host_table(rows: list[Row]) -> list[str]:
+    """Host time of each kind of launch, and of a cold compilation."""
+    lines = ["| what | how | median |", "|---|---|---|"]
+    for row in rows:
+        what = f"{row['impl']}: {row['case']['what']}"
+        how = row["case"].get("how") or row["case"].get("kernel", "")
+        if "ms" not in row:
+            value = f"failed: {row.get('error_text')}"
+        elif row["case"]["what"] == "cold compile":
+            value = f"{row['ms'] / 1e3:.2f} s on {row['case'].get('cores')} cores"
+        else:
+            value = f"{row['ms'] * 1e3:.1f} us"
+        lines.append(f"| {what} | {how} | {value} |")
+    return lines
+
+
+TABLES: dict[str, Callable[[list[Row]], list[str]]] = {
+    "gemm": gemm_table,
+    "gemm-ablation": ablation_table,
+    "host": host_table,
+}
+
+
+def by_case(rows: list[Row]) -> Iterable[tuple[dict[str, Any], dict[str, Row]]]:
+    """Each case with its timed row of each contender, in the order of the rows."""
+    cases: dict[str, tuple[dict[str, Any], dict[str, Row]]] = {}
+    for row in rows:
+        key = json.dumps(row["case"], sort_keys=True)
+        found = cases.setdefault(key, (row["case"], {}))[1]
+        if "ms" in row:
+            found[row["impl"]] = row
+    return cases.values()
+
+
+def rate(row: Row | None) -> str:
+    """TFLOP/s of a row, or a dash."""
+    return f"{row['tflops']:.0f}" if row else "-"
+
+
+def speedup(slow: Row | None, fast: Row | None) -> float | None:
+    """How many times faster `fast` is, if both were timed."""
+    return slow["ms"] / fast["ms"] if slow and fast else None
+
+
+def failure(rows: list[Row], case: dict[str, Any]) -> str:
+    """Why Tawa has no time for a case."""
+    texts = [r["error_text"] for r in rows if r["case"] == case and r["impl"] == "tawa"]
+    return f"failed: {texts[0]}" if texts else ""
+
+
+def geometric_mean(values: list[float]) -> float:
+    """The geometric mean."""
+    return math.exp(sum(map(math.log, values)) / len(values))
+
+
+if __name__ == "__main__":
+    main()
