@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from xdsl.dialects import func
@@ -96,8 +96,11 @@ def arrays_of(arguments: Sequence[Any]) -> list[Array]:
 
 
 def _array_of(argument: Any) -> Array | None:
-    base = getattr(argument, "base", None) if hasattr(argument, "block_shape") else argument
-    return base if isinstance(base, np.ndarray) else None
+    """The array of an array argument or of a descriptor, which has it as `base`."""
+    if isinstance(argument, np.ndarray):
+        return cast(Array, argument)
+    base = getattr(argument, "base", None)
+    return cast(Array, base) if isinstance(base, np.ndarray) else None
 
 
 def _value(
