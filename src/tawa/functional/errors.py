@@ -51,7 +51,7 @@ class UnknownConstructor(FunctionalError):
     )
 
 
-class TypeMismatch(FunctionalError):
+class TypesDisagree(FunctionalError):
     """Two types that have to be one type are not."""
 
     explanation = (

@@ -410,7 +410,7 @@ class ExpressionInference:
     # The solver.
 
     def agree(self, expected: Term, found: Term, span: Span, what: str) -> Term:
-        """Make two types equal and return the first. Raises TypeMismatch."""
+        """Make two types equal and return the first. Raises TypesDisagree."""
         with self.explained():
             self.solver.unify(expected, found, Origin(span, what))
         return expected

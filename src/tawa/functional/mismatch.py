@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tawa.functional.errors import InfiniteType, TypeMismatch
+from tawa.functional.errors import InfiniteType, TypesDisagree
 from tawa.functional.show import TypePrinter
 from tawa.functional.solver import Clash, Cycle, Entry, Solver, Violation, smallest_conflict
 from tawa.functional.terms import Constraint, Origin
@@ -17,14 +17,14 @@ def explain_clash(clash: Clash, solver: Solver, printer: TypePrinter) -> Excepti
     inner = [printer.type(solver.resolve(term)) for term in (clash.left, clash.right)]
     origin = clash.origin
     if isinstance(clash, Cycle):
-        error: TypeMismatch | InfiniteType = InfiniteType(
+        error: TypesDisagree | InfiniteType = InfiniteType(
             f"the type of the {origin.what} would contain itself", span=origin.span,
             expected=left, found=right,
         )  # fmt: skip
     elif isinstance(clash, Violation):
-        error = TypeMismatch(f"{origin.what}: {clash.reason}", span=origin.span)
+        error = TypesDisagree(f"{origin.what}: {clash.reason}", span=origin.span)
     else:
-        error = TypeMismatch(
+        error = TypesDisagree(
             f"the {origin.what} has the wrong type", span=origin.span,
             expected=left, found=right,
         )  # fmt: skip
