@@ -1,8 +1,9 @@
 """Partition (tile -> aref): who loads, who computes, and the arefs between them.
 
-After the paper's task-aware partition: every role gets a copy of the whole program in which only what its
-own effects need survives. The loading role's effects are descriptor loads into arefs, the computing role's
-are everything else; address arithmetic and control flow that both need are thereby duplicated.
+After the paper's task-aware partition: every role gets a copy of the whole program in which only
+what its own effects need survives. The loading role's effects are descriptor loads into arefs, the
+computing role's are everything else; address arithmetic and control flow that both need are thereby
+duplicated.
 """
 
 from __future__ import annotations
@@ -11,14 +12,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from xdsl.dialects import func, scf
+from xdsl.dialects import func
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, TensorType, i32
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from tawa.aref import ops as aref
-from tawa.base.elementwise import Map
 from tawa.base.errors import TawaError
-from tawa.base.kernels import add_arguments
 from tawa.base.loops import prune
 from tawa.base.options import Options
 from tawa.base.remarks import Remarks
@@ -33,25 +32,27 @@ from tawa.tile.ops import (
     DescLoad,
     DescStore,
     Dot,
-    NumPrograms,
     Print,
-    ProgramId,
     Reshape,
     Store,
     Trans,
 )
+from tawa.tile.persistent import make_persistent
 
 EFFECTS = (Store, DescStore, AtomicRmw, AtomicCas, Barrier, Assert, Print)
 """Ops that the computing role does for their effect."""
+
+PUTS = (aref.PutEnter, aref.LoadInto, aref.PutExit)
+GETS = (aref.GetEnter, aref.Consumed)
 
 
 class NotSpecialisable(TawaError):
     """Specialisation was asked for, and this kernel cannot be split into roles."""
 
     explanation = (
-        "`specialize=True` asks for a warp group that loads and others that compute. That needs tiles "
-        "loaded through tensor descriptors at coordinates that do not depend on the tiles themselves. "
-        "Load through descriptors, or leave `specialize` unset."
+        "`specialize=True` asks for a warp group that loads and others that compute. That needs "
+        "tiles loaded through tensor descriptors at coordinates that do not depend on the tiles "
+        "themselves. Load through descriptors, or leave `specialize` unset."
     )
     example = """
 import tawa
@@ -72,8 +73,9 @@ class ConsumersNotPossible(TawaError):
     """The consumer warp groups asked for cannot share this kernel's tiles."""
 
     explanation = (
-        "Consumers that share a tile take rows (or columns) of it in blocks of 64 (or 8), so the first "
-        "dimension of every matrix product must be a multiple of 64 times the number of consumers. "
+        "Consumers that share a tile take rows (or columns) of it in blocks of 64 (or 8), so the "
+        "first dimension of every matrix product must be a multiple of 64 times the number of "
+        "consumers. "
         "Ping-pong consumers need a loop over tiles: the kernel's own, or `persistent=True`."
     )
     example = """
@@ -96,7 +98,7 @@ gemm.compile(tile(128, 64), tile(128, 64), tile(128, 128), "i32", 128, 128, cons
 
 @dataclass
 class RingPlan:
-    """Descriptor loads that share one ring of arefs; `block` is where they are."""
+    """Descriptor loads that share one ring of arefs."""
 
     loads: list[DescLoad] = field(default_factory=list[DescLoad])
 
@@ -264,44 +266,6 @@ def producer_obstacle(body: Block) -> tuple[str, Operation] | None:
     return None
 
 
-def make_persistent(kernel: func.FuncOp) -> None:
-    """Wrap a plain grid's program into a loop over the programs of one CTA.
-
-    The logical grid's sizes become three new arguments; `program_id` is computed from the loop's
-    counter, which starts at the CTA's index and steps by the number of CTAs.
-    """
-    block = kernel.body.block
-    sizes = add_arguments(kernel, [i32] * 3)
-    for axis, size in enumerate(sizes):
-        size.name_hint = f"grid_{'xyz'[axis]}"
-    inner = [op for op in block.ops if not isinstance(op, func.ReturnOp)]
-    start, count = aref.CtaIndex(), aref.CtaCount()
-    area = Map("muli", [sizes[0], sizes[1]])
-    total = Map("muli", [area.result, sizes[2]])
-    body = Block(arg_types=[i32])
-    program = body.args[0]
-    program.name_hint = "program"
-    for op in inner:
-        op.detach()
-    x = Map("remsi", [program, sizes[0]])
-    rest = Map("divsi", [program, sizes[0]])
-    y, z = Map("remsi", [rest.result, sizes[1]]), Map("divsi", [rest.result, sizes[1]])
-    body.add_ops([x, rest, y, z, *inner, scf.YieldOp()])
-    loop = scf.ForOp(start.result, total.result, count.result, [], body)
-    loop.attributes["tawa.tile_loop"] = IntegerAttr(1, i32)
-    last = block.last_op
-    assert last is not None
-    block.insert_ops_before([start, count, area, total, loop], last)
-    for op in list(body.walk()):
-        if isinstance(op, ProgramId | NumPrograms):
-            axis = op.axis.value.data
-            new = (x, y, z)[axis].result if isinstance(op, ProgramId) else sizes[axis]
-            op.result.replace_all_uses_with(new)
-            op.detach()
-            op.erase()
-    kernel.attributes["tawa.persistent"] = IntegerAttr(1, i32)
-
-
 @dataclass(frozen=True)
 class Partition:
     """tile -> aref."""
@@ -362,8 +326,7 @@ class Partition:
             return None
         body = copy_body(kernel, arguments)
         _put_all(body.block, refs)
-        kept = (aref.PutEnter, aref.LoadInto, aref.PutExit)
-        prune(body.block, lambda op: isinstance(op, kept))
+        prune(body.block, lambda op: isinstance(op, PUTS))
         obstacle = producer_obstacle(body.block)
         if obstacle is None:
             return aref.WarpGroup("load", 4, 1, body, single=True)
@@ -392,20 +355,14 @@ class Partition:
                     span=span_of(kernel),
                     expected="loads through tensor descriptors",
                     found="pointer loads only",
-                    hint="make a descriptor with tl.make_tensor_descriptor, or leave `specialize` unset",
+                    hint="make a descriptor with tl.make_tensor_descriptor, "
+                    "or leave `specialize` unset",
                 )
             self.remarks.say(self.name, "not specialised: nothing is loaded through a descriptor")
         body = copy_body(kernel, arguments)
         _put_all(body.block, refs)
         _get_all(body.block, refs)
-        effects = (
-            *EFFECTS,
-            aref.PutEnter,
-            aref.LoadInto,
-            aref.PutExit,
-            aref.GetEnter,
-            aref.Consumed,
-        )
+        effects = (*EFFECTS, *PUTS, *GETS)
         prune(body.block, lambda op: isinstance(op, effects))
         return aref.WarpGroup("main", self.options.num_warps, 1, body)
 
@@ -415,13 +372,13 @@ class Partition:
         """The computing role, its teams and warps chosen."""
         body = copy_body(kernel, arguments)
         _get_all(body.block, refs)
-        effects = (*EFFECTS, aref.GetEnter, aref.Consumed)
+        effects = (*EFFECTS, *GETS)
         prune(body.block, lambda op: isinstance(op, effects))
         warps, teams = self._shape(kernel)
         self.remarks.say(
             self.name,
-            f"one loading thread and {teams} team{'s' if teams > 1 else ''} of {warps // 4} consumer "
-            f"warp group{'s' if warps > 4 else ''}",
+            f"one loading thread and {teams} team{'s' if teams > 1 else ''} of {warps // 4} "
+            f"consumer warp group{'s' if warps > 4 else ''}",
         )
         return aref.WarpGroup("math", warps, teams, body)
 
@@ -433,23 +390,21 @@ class Partition:
             return 4 * (asked or max(1, self.options.num_warps // 4)), 1
         rows = min(shape_of(d.result.type)[-2] for d in dots)
         if self.options.ping_pong:
-            self._require_rows(dots, rows, 1)
+            self._require_rows(dots, 1)
             return 4, asked or 2
         groups = asked or (2 if rows % 128 == 0 else 1)
-        self._require_rows(dots, rows, groups)
+        self._require_rows(dots, groups)
         return 4 * groups, 1
 
-    def _require_rows(self, dots: Sequence[Dot], rows: int, groups: int) -> None:
+    def _require_rows(self, dots: Sequence[Dot], groups: int) -> None:
+        consumers = f"{groups} consumer warp group{'s' if groups > 1 else ''}"
         for dot in dots:
             found = shape_of(dot.result.type)[-2]
             if found % (64 * groups):
                 raise ConsumersNotPossible(
-                    f"{groups} consumer warp group{'s' if groups > 1 else ''} cannot share this product",
+                    f"{consumers} cannot share this product",
                     span=span_of(dot),
                     expected=f"rows in a multiple of {64 * groups}",
                     found=f"{found} rows of {element_of(dot.result.type)}",
                     hint="change the block size or the option `consumers`",
                 )
-
-
-__all__ = ["ConsumersNotPossible", "NotSpecialisable", "Partition", "make_persistent"]
