@@ -81,7 +81,7 @@ def driver_program(lowered: Lowered, entry: str) -> tuple[Program, dict[str, str
     program.add(machine_wrapper(lowered))
     program.add(main_wrapper(lowered))
     entries = ["collect", "collect_results"]
-    entries.append(entry)
+    entries.extend(entry.split())
     for name in entries:
         if name not in program.functions:
             program.add(deepcopy(translate(name)))
@@ -141,6 +141,12 @@ class Workers:
             context = np.zeros(len(CONTEXT_FIELDS), dtype=np.int64)
             context[FIELD["inputs"]] = self.inputs
             self.contexts.append(context)
+
+    def use_inputs(self, address: int) -> None:
+        """Read the inputs from another table."""
+        self.inputs = address
+        for context in self.contexts:
+            context[FIELD["inputs"]] = address
 
     def run(self, work: Callable[[int, Words], int]) -> list[int]:
         """`work(thread, context)` on every thread at once; their results."""

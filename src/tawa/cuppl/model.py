@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from tawa.functional import syntax as s
 from tawa.functional.language import CheckedModule
-from tawa.functional.terms import Con
+from tawa.functional.terms import Con, Term
 
 from .elaborate import Elaborated, elaborate
 from .errors import UnsupportedMethod
 from .executable import Executable, Workers, available_threads
+from .failures import AllWeightsZero
 from .inference.enumeration import run_enumeration
 from .inference.importance import run_importance
 from .inference.mh import Chain, run_chains
+from .inference.pmcmc import Draws, gibbs_chain, independent_chain, marginal_chain
 from .inference.settings import Limits
 from .inference.smc import run_smc
 from .language import cuppl_language
 from .lowering.pipeline import Lowered, lower
 from .lowering.traced import lower_enumerated, lower_traced
-from .memory import encode_inputs
+from .memory import Decoder, encode_inputs
 from .chains import ChainPosterior
 from .posterior import Posterior, Run
 
@@ -204,6 +208,121 @@ class Model:
         posterior.warn()
         return posterior
 
+    def pimh(
+        self,
+        draws: int = 1000,
+        *,
+        particles: int = 100,
+        data: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        chains: int = 2,
+        threads: int | None = None,
+        limits: Limits | None = None,
+    ) -> Posterior:
+        """Particle independent Metropolis-Hastings: every proposal is a new SMC run."""
+        return self._particle_chains(
+            "pimh", independent_chain, draws, particles, data, seed, chains, threads, limits
+        )
+
+    def particle_gibbs(
+        self,
+        draws: int = 1000,
+        *,
+        particles: int = 100,
+        data: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        chains: int = 2,
+        threads: int | None = None,
+        limits: Limits | None = None,
+    ) -> Posterior:
+        """Particle Gibbs: SMC runs that each keep the particle chosen before."""
+        return self._particle_chains(
+            "particle Gibbs", gibbs_chain, draws, particles, data, seed, chains, threads, limits
+        )
+
+    def _particle_chains(
+        self,
+        method: str,
+        run_chain: Callable[..., Draws],
+        draws: int,
+        particles: int,
+        data: Mapping[str, Any] | None,
+        seed: int,
+        chains: int,
+        threads: int | None,
+        limits: Limits | None,
+    ) -> Posterior:
+        executable = self.executable(suspend=True)
+        if executable.lowered.machine is None:
+            raise UnsupportedMethod(
+                f"{method} needs a program with observations", hint="use importance sampling"
+            )
+        workers, block = self.workers(data, threads or 1)
+        runs: list[Run] = []
+        accepted = 0
+        for chain in range(chains):
+            one = run_chain(
+                executable, workers, draws, particles, seed + (chain << 48), limits or Limits()
+            )
+            accepted += one.accepted
+            runs.append(_chain_run(one, draws, block))
+        return self._chains(runs, method, accepted / (chains * draws))
+
+    def _chains(self, runs: list[Run], method: str, accepted: float) -> Posterior:
+        posterior = ChainPosterior(
+            self.elaborated, runs, self.names, method, {"accepted": accepted}
+        )
+        posterior.warn()
+        return posterior
+
+    def pmmh(
+        self,
+        draws: int = 1000,
+        *,
+        parameters: str = "theta",
+        prior: str = "prior",
+        particles: int = 100,
+        data: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        threads: int | None = None,
+        limits: Limits | None = None,
+    ) -> Posterior:
+        """Particle marginal Metropolis-Hastings over an input of the program.
+
+        The program has `input theta : ...` and `def prior () = ...`, which draws a value of that
+        type; the chain is over the choices of `prior`, and SMC estimates the likelihood of `main`.
+        The draws that come back are those of the parameters.
+        """
+        source = Model(self.module, prior)
+        lowered = lower_traced(source.elaborated)
+        proposals = Executable.build(lowered, "traced_run accept_run")
+        given = dict(data or {})
+        own = {s.name: given[s.name] for s in source.elaborated.inputs if s.name in given}
+        workers, block = source.workers(own, 1)
+        decoder = Decoder(source.elaborated)
+        executable = self.executable(suspend=True)
+        first = {**given, parameters: _example(source.elaborated.result)}
+        smc_workers = self.workers(first, threads)
+
+        def estimate(words: npt.NDArray[np.int64], iteration: int) -> float:
+            value = decoder.decode(source.elaborated.result, words.tolist())
+            image = encode_inputs(self.elaborated, {**given, parameters: value})
+            memory = np.zeros(len(image.words), dtype=np.int64)
+            memory[:] = image.at(memory.ctypes.data)
+            smc_workers[0].use_inputs(memory.ctypes.data)
+            try:
+                run = run_smc(
+                    executable, smc_workers[0], particles, seed + 1, 0.5, limits or Limits(),
+                    stream=1024 + 4 * iteration,
+                )  # fmt: skip
+            except AllWeightsZero:
+                return -math.inf
+            return run.log_evidence
+
+        one = marginal_chain(proposals, workers, estimate, draws, seed, limits or Limits())
+        run = _chain_run(one, draws, block)
+        return source._chains([run], "pmmh", one.accepted / draws)
+
     def enumerate(
         self,
         *,
@@ -259,6 +378,20 @@ class Model:
         posterior = Posterior(self.elaborated, found, self.names, f"{method} on the GPU")
         posterior.warn()
         return posterior
+
+
+def _chain_run(draws: Draws, count: int, block: Any) -> Run:
+    words = np.array(draws.columns, dtype=np.int64).T.copy()
+    weights = np.full(count, 1.0 / count)
+    return Run(words, weights, 0.0, np.arange(count), [*draws.memory, block], count)
+
+
+def _example(type_: Term) -> Any:
+    """Some value of a type of numbers, before the first real one is known."""
+    assert isinstance(type_, Con)
+    if type_.name == "tuple":
+        return tuple(_example(t) for t in type_.arguments)
+    return {"float": 0.0, "int": 0, "bool": False, "vector": []}.get(type_.name, "")
 
 
 def _bar(title: str, shown: bool) -> Any:

@@ -21,7 +21,7 @@ from ..memory import float_bits
 from . import smc_natives as k
 from .settings import Limits, failure
 
-__all__ = ["SmcRun", "run_smc"]
+__all__ = ["Smc", "SmcRun", "run_smc"]
 
 Words = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -47,7 +47,9 @@ class SmcRun:
 
 
 @dataclass(slots=True)
-class _Driver:
+class Smc:
+    """One run; `stream` sets its random numbers apart from those of other runs."""
+
     executable: Executable
     workers: Workers
     particles: int
@@ -70,6 +72,7 @@ class _Driver:
         return machine
 
     def run(self) -> SmcRun:
+        """Run to the end."""
         n = self.particles
         self.start()
         logw = np.zeros(n)
@@ -87,6 +90,8 @@ class _Driver:
                 self.progress(int(self.control[k.STEP]))
             if outcome == k.FINISHED:
                 return self.finish(logw)
+            if outcome == k.RUNNING:
+                self.turned(parents)
             if outcome == k.FAILED:
                 raise self.error(int(self.control[k.FAILED_STATUS]))
             if outcome == k.DEAD:
@@ -94,7 +99,11 @@ class _Driver:
             if outcome == k.NEED_ROOM:
                 self.make_room(int(np.bitwise_or.reduce(part[2::8])))
 
+    def turned(self, parents: Words) -> None:
+        """Called whenever the threads come back between two steps."""
+
     def error(self, status: int) -> Exception:
+        """The error for a status that stopped the run."""
         site, particle = (int(self.control[w]) for w in (k.FAILED_SITE, k.FAILED_PARTICLE))
         step = int(self.control[k.STEP])
         program = self.executable.lowered.elaborated
@@ -183,6 +192,7 @@ class _Driver:
                 raise self.error(DEPTH)
 
     def check(self, size: int, status: int) -> None:
+        """Raise unless so many bytes are allowed."""
         if size > self.limits.max_memory:
             raise self.error(status)
 
@@ -214,5 +224,5 @@ def run_smc(
     stream: int = 0,
 ) -> SmcRun:
     """Run SMC; resample below `threshold * particles` effective particles."""
-    driver = _Driver(executable, workers, particles, seed, threshold, limits, progress, stream)
+    driver = Smc(executable, workers, particles, seed, threshold, limits, progress, stream)
     return driver.run()

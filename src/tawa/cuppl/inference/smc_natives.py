@@ -54,8 +54,9 @@ INPUTS = 21  # address
 TURNS = 22  # steps until the threads come back to the caller
 SCALE = 23  # bits of a float
 STREAM = 24
-RETAINED = 25  # 1: particle 0 is kept through resampling (conditional SMC)
+RETAINED = 25  # 1: slot 0 replays a given particle and keeps it (conditional SMC)
 HEADER = 26  # state words before the stack
+PATH = 27  # address of (key, key, particle) of the kept particle at each step
 CONTROL_WORDS = 64
 
 RUNNING = 0
@@ -115,6 +116,11 @@ def run_particle(
     ctx.key0 = c[SEED_LOW]
     ctx.key1 = c[SEED_HIGH]
     ctx.particle = p
+    if c[RETAINED] == 1 and p == 0:
+        path = address_of(c[PATH])
+        ctx.key0 = path[3 * step]
+        ctx.key1 = path[3 * step + 1]
+        ctx.particle = path[3 * step + 2]
     ctx.step = step
     ctx.stream = c[STREAM]
     ctx.weight = weight
@@ -256,12 +262,6 @@ def choose_ancestors(ctx: Context, c: Ints, t: int, weights: Ints, parents: Ints
     ctx.stream = c[STREAM] + 1
     ctx.draw = 0
     u = next_uniform(ctx)
-    if c[RETAINED] == 1:
-        # Conditional on slot 0 keeping its particle (Chopin and Singh 2015): the first point
-        # must fall into that particle's weight.
-        share = float(weights[0]) / float(total) * float(n)
-        if share < 1.0:
-            u = u * share
     child = offspring_before(cumulative, total, n, u)
     for p in range(n * t // c[THREADS], n * (t + 1) // c[THREADS]):
         cumulative = cumulative + weights[p]
@@ -269,6 +269,43 @@ def choose_ancestors(ctx: Context, c: Ints, t: int, weights: Ints, parents: Ints
         while child < last:
             parents[child] = p
             child = child + 1
+
+
+@native
+def choose_conditionally(
+    ctx: Context, c: Ints, t: int, weights: Ints, parents: Ints, part: Ints
+) -> None:
+    """Multinomial resampling in which slot 0 keeps its particle (conditional SMC).
+
+    Multinomial, because given that one child is fixed the others are still independent draws
+    (Andrieu, Doucet and Holenstein 2010, section 4.3).
+    """
+    n = c[PARTICLES]
+    low = n * t // c[THREADS]
+    high = n * (t + 1) // c[THREADS]
+    cumulative = sum_parts(c, part, 4, t)
+    for p in range(low, high):
+        cumulative = cumulative + weights[p]
+        weights[p] = cumulative
+    barrier(c, c[THREADS])
+    total = float(weights[n - 1])
+    ctx.key0 = c[SEED_LOW]
+    ctx.key1 = c[SEED_HIGH]
+    ctx.step = c[STEP]
+    ctx.stream = c[STREAM] + 1
+    for child in range(low, high):
+        ctx.particle = child
+        ctx.draw = 0
+        point = next_uniform(ctx) * total
+        first = 0
+        last = n - 1
+        while first < last:
+            middle = (first + last) // 2
+            if float(weights[middle]) > point:
+                last = middle
+            else:
+                first = middle + 1
+        parents[child] = first if child > 0 else 0
 
 
 @native
@@ -313,7 +350,10 @@ def smc_thread(
         squares = float(sum_parts(c, part, 5, threads)) / scale
         resample = total * total < float_of_bits(c[THRESHOLD]) * squares
         if resample:
-            choose_ancestors(ctx, c, t, weights, parents, part)
+            if c[RETAINED] == 1:
+                choose_conditionally(ctx, c, t, weights, parents, part)
+            else:
+                choose_ancestors(ctx, c, t, weights, parents, part)
             barrier(c, threads)
             copy_states(c, t, logw, parents)
         barrier(c, threads)

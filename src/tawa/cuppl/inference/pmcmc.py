@@ -1,0 +1,191 @@
+"""Particle Markov chain Monte Carlo (Andrieu, Doucet and Holenstein, JRSS B 2010).
+
+`independent_chain` is particle independent Metropolis-Hastings, `gibbs_chain` particle Gibbs, and
+`marginal_chain` particle marginal Metropolis-Hastings over the choices of a prior program.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from ..executable import FIELD, Executable, Workers
+from ..failures import TRACE_FULL
+from . import smc_natives as k
+from . import trace_natives as tn
+from .record import Record
+from .settings import Limits, failure
+from .smc import Smc, SmcRun, run_smc
+
+__all__ = ["Draws", "gibbs_chain", "independent_chain", "marginal_chain"]
+
+Words = npt.NDArray[np.int64]
+
+
+@dataclass(slots=True)
+class Draws:
+    """Results of a chain, a column each."""
+
+    columns: list[Words] = field(default_factory=list[Words])
+    log_evidence: list[float] = field(default_factory=list[float])
+    accepted: int = 0
+    memory: list[Words] = field(default_factory=list[Words])
+    parameters: list[object] = field(default_factory=list[object])
+
+
+def _pick(run: SmcRun, random: np.random.Generator) -> int:
+    """A particle in proportion to its weight."""
+    weights = np.exp(run.log_weights - run.log_weights.max())
+    return int(random.choice(len(weights), p=weights / weights.sum()))
+
+
+def independent_chain(
+    executable: Executable, workers: Workers, draws: int, particles: int, seed: int, limits: Limits
+) -> Draws:
+    """Each iteration proposes a particle of a new SMC run."""
+    random = np.random.Generator(np.random.Philox(key=seed))
+    out = Draws()
+    evidence, column = -math.inf, np.zeros(0, dtype=np.int64)
+    for iteration in range(draws):
+        run = run_smc(
+            executable, workers, particles, seed, 0.5, limits, stream=1024 + 4 * iteration
+        )
+        if math.log(random.random()) < run.log_evidence - evidence:
+            evidence = run.log_evidence
+            column = run.results[:, _pick(run, random)].copy()
+            out.memory.extend(run.memory)
+            out.accepted += 1
+        out.columns.append(column)
+        out.log_evidence.append(run.log_evidence)
+    return out
+
+
+@dataclass(slots=True)
+class _Conditional(Smc):
+    """SMC in which slot 0 replays a path: (key, key, particle) for each step."""
+
+    path: Words | None = None
+    history: list[Words] = field(default_factory=list[Words])
+
+    def start(self) -> None:
+        """Also set the path, and come back after every step."""
+        Smc.start(self)
+        self.control[k.TURNS] = 1
+        if self.path is not None:
+            self.control[k.RETAINED] = 1
+            self.control[k.PATH] = self.path.ctypes.data
+
+    def turned(self, parents: Words) -> None:
+        """Remember who descends from whom."""
+        self.history.append(parents.copy())
+
+    def lineage(self, index: int) -> Words:
+        """The path of the particle that ends in a slot."""
+        slots = [index]
+        for parents in reversed(self.history):
+            slots.append(int(parents[slots[-1]]))
+        slots.reverse()
+        key = (self.seed & 0xFFFFFFFF, self.seed >> 32 & 0xFFFFFFFF)
+        rows = [(*key, slot) for slot in slots]
+        for step, slot in enumerate(slots):
+            if slot == 0 and self.path is not None:
+                old = self.path[3 * step : 3 * step + 3].tolist()
+                rows[step] = (old[0], old[1], old[2])
+        return np.array(rows, dtype=np.int64).reshape(-1)
+
+
+def gibbs_chain(
+    executable: Executable, workers: Workers, draws: int, particles: int, seed: int, limits: Limits
+) -> Draws:
+    """Each iteration runs SMC around the particle that the one before it chose."""
+    random = np.random.Generator(np.random.Philox(key=seed))
+    out = Draws()
+    path: Words | None = None
+    for iteration in range(draws):
+        own = seed ^ (iteration + 1) << 33
+        smc = _Conditional(
+            executable, workers, particles, own, 2.0, limits, None, path=path
+        )  # every step resamples: 2 is above any share of effective particles
+        run = smc.run()
+        index = _pick(run, random)
+        path = smc.lineage(index)
+        out.columns.append(run.results[:, index].copy())
+        out.log_evidence.append(run.log_evidence)
+        out.memory.extend(run.memory)
+        out.accepted += index != 0
+    return out
+
+
+def marginal_chain(
+    prior: Executable,
+    workers: Workers,
+    estimate: Callable[[Words, int], float],
+    draws: int,
+    seed: int,
+    limits: Limits,
+) -> Draws:
+    """Metropolis-Hastings over the choices of `prior`, one at a time.
+
+    `estimate(words, iteration)` is an unbiased estimate's logarithm of the likelihood of the
+    prior's result.
+    """
+    random = np.random.Generator(np.random.Philox(key=seed))
+    out = Draws()
+    lowered = prior.lowered
+    size = max(1, len(lowered.program.functions[lowered.elaborated.main].results))
+    record, control = Record(), np.zeros(16, dtype=np.int64)
+    result = np.zeros(size, dtype=np.int64)
+    heap = np.empty(1 << 20, dtype=np.int64)
+    out.memory.append(heap)
+    control[tn.SEED_LOW], control[tn.SEED_HIGH] = seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF
+    control[tn.SCRATCH], control[tn.FUEL] = result.ctypes.data, limits.max_steps
+    context = workers.contexts[0]
+    context[FIELD["heap"]], context[FIELD["heap_end"]] = (
+        heap.ctypes.data, heap.ctypes.data + heap.nbytes,
+    )  # fmt: skip
+    weight, column = -math.inf, result.copy()
+    for iteration in range(draws):
+        control[tn.ITERATION] = iteration
+        count = int(record.words[tn.OLD_COUNT])
+        proposed = int(random.integers(count)) if count and weight > -math.inf else -1
+        ratio = _propose(prior, workers, control, record, proposed, seed, iteration)
+        new = estimate(result, iteration) if ratio > -math.inf else -math.inf
+        change = math.inf if proposed < 0 else new - weight + ratio
+        if new > -math.inf and math.log(random.random()) < change:
+            prior.call("accept_run", context, [record.words.ctypes.data])
+            weight, column = new, result.copy()
+            out.accepted += 1
+        out.columns.append(column)
+        out.log_evidence.append(weight)
+    return out
+
+
+def _propose(
+    prior: Executable, workers: Workers, control: Words, record: Record, proposed: int,
+    seed: int, iteration: int,
+) -> float:  # fmt: skip
+    """Run the prior with one choice drawn anew; log of the ratio of the choices' densities."""
+    status = TRACE_FULL
+    while status == TRACE_FULL:
+        def work(thread: int, context: Words) -> int:
+            del thread
+            context[FIELD["draw"]] = 0
+            given = [control.ctypes.data, record.words.ctypes.data, proposed]
+            return prior.call("traced_run", context, given)
+
+        status = workers.run(work)[0]
+        if status == TRACE_FULL:
+            record.grow()
+    if status == tn.REJECTED:
+        return -math.inf
+    if status:
+        site = int(workers.contexts[0][FIELD["site"]])
+        raise failure(prior.lowered.elaborated, status, site, seed, 0, iteration)
+    words = record.words
+    ratio = float(words[tn.RATIO : tn.RATIO + 1].view(np.float64)[0])
+    old, new = int(words[tn.OLD_COUNT]), int(words[tn.COUNT])
+    return ratio + (math.log(old / new) if old and new else 0.0)
