@@ -8,6 +8,7 @@ import numpy as np
 from workload import Array, Workload
 
 MATRIX = ("HGMMA", "UTMALDG", "UTMASTG")
+MATRIX_OPCODES = {"e4m3": "QGMMA", "i8": "IGMMA"}
 
 
 def gemm(name: str, m: int, n: int, k: int, block: tuple[int, int, int], **options: Any) -> Workload:
@@ -48,8 +49,8 @@ def layouts(
         {"form": form, "block": block, "accumulator": getattr(tl, accumulator)},
         options,
         {"form": form},
-        opcodes=MATRIX if output else (),
-        tolerance=2e-3 if output == "bf16" else 1e-3,
+        opcodes=(MATRIX_OPCODES.get(element, "HGMMA"), "UTMALDG", "UTMASTG"),
+        tolerance=2e-3 if output == "bf16" or element == "f32" else 1e-3,
     )
 
 

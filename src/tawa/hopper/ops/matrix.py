@@ -32,6 +32,8 @@ SWIZZLE_CODES = {0: 0, 128: 1, 64: 2, 32: 3}
 """Layout field of the matrix descriptor for each swizzle width in bytes."""
 
 _PTX_TYPES = {"f32": "f32", "f16": "f16", "bf16": "bf16", "e4m3": "e4m3", "e5m2": "e5m2", "i8": "s8", "i32": "s32"}  # fmt: skip
+_OPERAND_TYPES = {**_PTX_TYPES, "f32": "tf32"}
+"""32-bit floating-point operands are read as tf32: the low 13 bits of the mantissa are ignored."""
 
 
 @irdl_op_definition
@@ -252,7 +254,7 @@ def _wrapper(
     if a in ("f16", "bf16"):
         immediates += ([] if from_registers else [str(transposed[0])]) + [str(transposed[1])]
     ptx = (
-        f"wgmma.mma_async.sync.aligned.m64n{n}k{k}.{_PTX_TYPES[d]}.{_PTX_TYPES[a]}.{_PTX_TYPES[b]} "
+        f"wgmma.mma_async.sync.aligned.m64n{n}k{k}.{_PTX_TYPES[d]}.{_OPERAND_TYPES[a]}.{_OPERAND_TYPES[b]} "
         f"{{{registers}}}, {a_text}, %{at}, {', '.join(immediates)};"
     )
     return (
