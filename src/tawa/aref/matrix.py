@@ -124,7 +124,7 @@ def lower_dot_issue(g: GroupLowering, op: aref.DotIssue) -> None:
     touched = (
         [value] if op.accumulate is None and not isinstance(op.accumulator, BlockArgument) else []
     )
-    g.do(WgmmaFence([*touched, *([] if isinstance(a, Operand) else [a])]))
+    g.do(WgmmaFence(touched))
     steps = inner * byte_size(element) // K_BYTES
     for k in range(steps):
         for block in range(own_rows // 64):
