@@ -246,3 +246,25 @@ ATTENTION = [
 WORKLOADS = [*ELEMENTWISE, *ROWS, *FUSED, *GEMMS, *LAYOUTS, *BATCHES, *POINTERS, *ATTENTION]
 BY_NAME = {workload.name: workload for workload in WORKLOADS}
 assert len(BY_NAME) == len(WORKLOADS)
+
+LARGE = [
+    gemm("large", 4095, 4104, 1000, (128, 256, 64)),
+    gemm("large-persistent", 4095, 4104, 1000, (128, 256, 64), persistent=True),
+    gemm("large-ping-pong", 4095, 4104, 1000, (128, 192, 64), persistent=True, ping_pong=True),
+    gemm("large-columns-200", 4095, 4104, 1000, (256, 200, 64), persistent=True),
+    gemm("large-one-role", 4095, 4104, 1000, (128, 128, 64), specialize=False),
+    gemm("long-k", 512, 512, 16384, (128, 256, 64), persistent=True),
+    gemm("tiny-persistent", 16, 16, 16, (128, 256, 64), persistent=True),
+    *(
+        layouts(form, sizes=(4095 // 8 * 8, 2056, 1000), block=(128, 256, 64), name="large")
+        for form in ("NN", "NT", "TN", "TT")
+    ),
+    layouts("NT", "e4m3", (2048, 2064, 1040), (128, 256, 128), output="f16", name="large-e4m3"),
+    layouts("NT", "bf16", (2047, 2056, 1000), (128, 256, 64), name="large-bf16"),
+    attention("large", False, 128, (128, 128), 2000),
+    attention("large-causal", True, 64, (128, 128), 2000),
+    pointers("large", 1000, 1030, 515, (128, 128, 64), num_warps=8),
+]
+"""Too large for a simulator."""
+
+ON_DEVICE = {workload.name: workload for workload in (*WORKLOADS, *LARGE)}
