@@ -36,10 +36,10 @@ class DescriptorNotUniform(TawaError):
     """A descriptor made in a kernel depends on more than the kernel's arguments."""
 
     explanation = (
-        "`tl.make_tensor_descriptor` is evaluated on the host, once a launch, so its base, shape and "
-        "strides may only use the kernel's arguments, constants and integer arithmetic on them. Put "
-        "what differs from program to program into the coordinates of `load` and `store`, or add a "
-        "dimension to the descriptor."
+        "`tl.make_tensor_descriptor` is evaluated on the host, once a launch, so its base, shape "
+        "and strides may only use the kernel's arguments, constants and integer arithmetic on "
+        "them. Put what differs from program to program into the coordinates of `load` and "
+        "`store`, or add a dimension to the descriptor."
     )
     example = """
 import tawa

@@ -1,8 +1,9 @@
 """Clusters: which loads the two CTAs of a cluster agree on, decided tile by tile at run time.
 
-CTAs 2i and 2i + 1 run consecutive programs. A load may be shared (each CTA fetches half and multicasts it
-to both) when both have a tile, run the same loops and name the same block. All of that follows from the
-program number, so each CTA computes its peer's answer beside its own and compares.
+CTAs 2i and 2i + 1 run consecutive programs. A load may be shared (each CTA fetches half and
+multicasts it to both) when both have a tile, run the same loops and name the same block. All of
+that follows from the program number, so each CTA computes its peer's answer beside its own and
+compares.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from tawa.aref import ops as aref
 from tawa.base.elementwise import Map
 from tawa.base.errors import TawaError
 from tawa.base.spans import span_of
+from tawa.base.types import shape_of
 from tawa.tile.ops import DescLoad, ProgramId
 
 
@@ -24,10 +26,10 @@ class ClusterNotPossible(TawaError):
     """A cluster was asked for, and its CTAs have no load to share."""
 
     explanation = (
-        "`cluster=2` lets two consecutive programs fetch what both need once. Their loads must name the "
-        "same block for some operand, at coordinates computed from the program number and arguments; "
-        "blocks have a multiple of 16 rows. Only clusters of 1 and 2 are supported: larger ones reach "
-        "fewer multiprocessors."
+        "`cluster=2` lets two consecutive programs fetch what both need once. Their loads must "
+        "name the same block for some operand, at coordinates computed from the program number "
+        "and arguments; blocks have a multiple of 16 rows. Only clusters of 1 and 2 are "
+        "supported: larger ones reach fewer multiprocessors."
     )
     example = """
 import tawa
@@ -70,6 +72,7 @@ class _Peer:
         if isinstance(value, BlockArgument):
             return self._argument(value)
         op = value.owner
+        assert isinstance(op, Operation)
         if isinstance(op, ProgramId) and op.axis.value.data > 0:
             return value
         if isinstance(op, ProgramId | aref.CtaIndex):
@@ -103,10 +106,10 @@ class _Peer:
 
 
 def agreement(load: DescLoad, kernel: func.FuncOp) -> tuple[SSAValue, Operation] | None:
-    """The flag that both CTAs agree on a load, computed before its innermost loop; None if never."""
+    """The flag that both CTAs agree on a load, computed before its inner loop; None if never."""
     inner = load.parent_op()
     home: Operation = inner if isinstance(inner, scf.ForOp) else load
-    shape = list(load.result.type.get_shape())  # pyright: ignore[reportAttributeAccessIssue]
+    shape = shape_of(load.result.type)
     if len(shape) < 2 or shape[-2] % 16 or shape[-2] > 256:
         return None
     peer = _Peer(home)
@@ -132,9 +135,7 @@ def _inside(value: SSAValue, loop: scf.ForOp) -> bool:
     return loop.is_ancestor(owner) and owner is not loop.parent
 
 
-def _same_course(
-    load: DescLoad, kernel: func.FuncOp, peer: _Peer, flags: list[SSAValue]
-) -> bool:
+def _same_course(load: DescLoad, kernel: func.FuncOp, peer: _Peer, flags: list[SSAValue]) -> bool:
     """Add the conditions that the peer runs the same iterations of the loops around the load."""
     parent = load.parent_op()
     while parent is not None and parent is not kernel:
@@ -155,10 +156,8 @@ def _same_course(
     return True
 
 
-def mark_shared(
-    kernel: func.FuncOp, rings: Sequence[Sequence[DescLoad]], cluster: int
-) -> set[int]:
-    """Put an `aref.agree` before every loop whose loads may be shared; returns the rings' numbers."""
+def mark_shared(kernel: func.FuncOp, rings: Sequence[Sequence[DescLoad]], cluster: int) -> set[int]:
+    """Put an `aref.agree` before every loop whose loads may be shared; returns their rings."""
     shared: set[int] = set()
     if cluster != 2:
         raise ClusterNotPossible(
