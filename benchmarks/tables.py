@@ -102,9 +102,8 @@ def ablation_table(rows: list[Row]) -> list[str]:
             continue
         gain, ratio = speedup(before, row), speedup(cublas, row)
         cells = [f"{x:.2f}" if x is not None else "" for x in (gain, ratio)]
-        lines.append(
-            f"| {row['case']['step']} | {row['ms']:.3f} | {row['tflops']:.0f} | {' | '.join(cells)} |"
-        )
+        measured = f"{row['ms']:.3f} | {row['tflops']:.0f}"
+        lines.append(f"| {row['case']['step']} | {measured} | {' | '.join(cells)} |")
         before = row
     return lines
 

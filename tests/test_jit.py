@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ import pytest
 
 import tawa
 import tawa.language as tl
-from tawa.jit import BadTypeText, ConstantNotHashable, UnknownLaunchOption
+from tawa.jit import BadTypeText, ConstantNotHashable, UnknownLaunchOption, progress
 from tawa.runtime import sass
 from tawa.runtime.launch import BadGrid, WrongDevice
 from tawa.runtime.spec import KernelSpec
@@ -182,6 +184,30 @@ def test_autotuned_kernels_run_in_the_simulator() -> None:
     expected = y + 2 * x
     tuned[lambda meta: (tawa.cdiv(meta["n"], meta["BLOCK"]),)](y, x, 2.0, 1000)
     np.testing.assert_array_equal(y, expected + 2 * x if tuned.timings else expected)
+
+
+class Terminal(io.StringIO):
+    """A standard error that someone watches."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(("seconds", "shown"), [(0.3, True), (0.0, False)])
+def test_only_a_long_compilation_shows_progress(
+    monkeypatch: pytest.MonkeyPatch, seconds: float, shown: bool
+) -> None:
+    monkeypatch.setattr(sys.modules["tawa.jit"], "PROGRESS_SECONDS", 0.1)
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    with progress("compiling axpy"):
+        time.sleep(seconds)
+    assert ("compiling axpy" in sys.stderr.getvalue()) == shown  # pyright: ignore
+
+
+def test_without_a_terminal_there_is_no_progress(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress("compiling axpy"):
+        pass
+    assert capsys.readouterr().err == ""
 
 
 USER = """
