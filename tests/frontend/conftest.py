@@ -24,7 +24,6 @@ from tawa.simulate.tile import HostDescriptor, run
 from tawa.tile.ops import tile_context
 from tawa.tile.simplify import simplify
 
-
 _COUNTER = itertools.count()
 
 

@@ -292,12 +292,12 @@ def test_ranges(launch, define, start, stop, step):
     """Constant negative steps count down; all forms agree with Python's range."""
     text = (
         "def kernel(op, a, b, STEP: tl.constexpr, STATIC: tl.constexpr):\n    n = 0\n"
-        "    if STATIC:\n        for i in tl.static_range({start}, {stop}, STEP):\n"
+        f"    if STATIC:\n        for i in tl.static_range({start}, {stop}, STEP):\n"
         "            tl.store(op + n, i)\n            n += 1\n"
         "    else:\n        for i in range(a, b, STEP):\n"
         "            tl.store(op + n, i)\n            n += 1\n"
         "    tl.store(op + 15, n)\n"
-    ).format(start=start, stop=stop)
+    )
     expected = np.full(16, -99, np.int32)
     counters = list(range(start, stop, step))
     expected[: len(counters)] = counters

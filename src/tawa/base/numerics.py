@@ -18,22 +18,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 from xdsl.dialects.builtin import (
+    AnyFloat,
     BFloat16Type,
     Float8E4M3FNType,
     Float8E5M2Type,
     Float16Type,
     Float32Type,
     Float64Type,
+    FloatAttr,
+    IntegerAttr,
     IntegerType,
 )
 from xdsl.ir import Attribute
 
-from tawa.base.types import PtrType, bits, i1
+from tawa.base.types import PtrType, bits, i1, is_float
 
 Array: TypeAlias = NDArray[Any]
 
@@ -212,3 +215,12 @@ def reinterpret(values: Array, source: Attribute, target: Attribute) -> Array:
     """Values of `target` whose bits are those of `values` of `source`; widths must agree."""
     stored = np.ascontiguousarray(encode(values, source))
     return decode(stored.view(storage_dtype(target)).reshape(np.shape(values)), target)
+
+
+def constant_attribute(
+    value: Array, element: Attribute
+) -> IntegerAttr[IntegerType] | FloatAttr[AnyFloat]:
+    """A scalar value as the attribute of an `arith.constant`."""
+    if is_float(element):
+        return FloatAttr(float(value), cast(AnyFloat, element))
+    return IntegerAttr(int(value), cast(IntegerType, element))

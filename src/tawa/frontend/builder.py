@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
+import numpy as np
 from xdsl.dialects.arith import ConstantOp
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, IntegerType
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from tawa.base.elementwise import Map
-from tawa.base.numerics import round_to
+from tawa.base.numerics import constant_attribute, round_to
 from tawa.base.spans import LOC, Span, SpanAttr
-from tawa.base.types import is_float
+from tawa.base.types import bits, is_float
 
 Op = TypeVar("Op", bound=Operation)
 
@@ -31,7 +31,7 @@ class Builder:
         return self._spans[-1][0] if self._spans else None
 
     @contextmanager
-    def at(self, span: Span) -> Iterator[None]:
+    def at(self, span: Span) -> Generator[None]:
         """Give ops made inside this context the span."""
         self._spans.append((span, SpanAttr(span)))
         try:
@@ -40,7 +40,7 @@ class Builder:
             self._spans.pop()
 
     @contextmanager
-    def inside(self, block: Block) -> Iterator[Block]:
+    def inside(self, block: Block) -> Generator[Block]:
         """Append to `block` inside this context."""
         outer, self.block = self.block, block
         try:
@@ -60,23 +60,13 @@ class Builder:
         return self.add(Map(function, operands, result)).result
 
     def constant(self, value: float, element: Attribute) -> SSAValue:
-        """Append a scalar constant; floats are rounded to the type."""
-        if isinstance(element, IntegerType):
-            width = element.width.data
-            wrapped = int(value) & ((1 << width) - 1)
-            if width > 1 and wrapped >> (width - 1):
-                wrapped -= 1 << width
-            attribute: Attribute = IntegerAttr(wrapped, element)
+        """Append a scalar constant; integers wrap to the type and floats are rounded to it."""
+        if is_float(element):
+            number = np.asarray(value, dtype=np.float64)
         else:
-            assert is_float(element)
-            attribute = FloatAttr(float(round_to(_as_array(value), element)), element)  # pyright: ignore
-        return self.add(ConstantOp(attribute)).result  # pyright: ignore[reportArgumentType]
-
-
-def _as_array(value: float):
-    import numpy as np
-
-    return np.float64(value)
+            number = np.asarray(int(value) & ((1 << bits(element)) - 1), dtype=np.uint64)
+        rounded = round_to(number, element)
+        return self.add(ConstantOp(constant_attribute(rounded, element))).result
 
 
 def name_values(values: Sequence[SSAValue], name: str) -> None:

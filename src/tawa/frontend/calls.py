@@ -25,6 +25,7 @@ from tawa.frontend.values import (
     describe,
     is_number,
     is_runtime,
+    items_of,
 )
 from tawa.language import dtypes
 from tawa.language.builtin import Builtin, Composite, LanguageFunction
@@ -222,11 +223,11 @@ class FunctionCompiler(Statements):
         )
 
     def _fold_extreme(self, function: Any, args: list[Value]) -> Value:
-        values = list(args[0]) if len(args) == 1 and isinstance(args[0], tuple) else args
+        values = list(items_of(args[0])) if len(args) == 1 else args
         if not any(is_runtime(v) for v in values):
             return function(values)
         lowering = language.minimum if function is python.min else language.maximum
-        result = values[0]
+        result: Value = values[0]
         for value in values[1:]:
             result = self.call(lowering, [result, value], {})
         return result
@@ -245,7 +246,7 @@ def _is_dtype_method(function: Any) -> bool:
 
 def _is_instance(value: Value, kinds: Any) -> bool:
     """`isinstance` of a kernel's value; numbers are `tl.constexpr` too."""
-    for kind in kinds if isinstance(kinds, tuple) else (kinds,):
+    for kind in items_of(kinds):
         name = getattr(kind, "__name__", "")
         if name == "constexpr" and not is_runtime(value):
             return True

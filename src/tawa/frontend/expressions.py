@@ -38,6 +38,7 @@ from tawa.frontend.values import (
     describe,
     is_number,
     is_runtime,
+    is_tuple,
     same_type,
 )
 from tawa.language import dtypes
@@ -59,12 +60,14 @@ DYNAMIC: dict[str, Callable[[Builder, Value, Value], Tensor]] = {
 }
 """Operator -> how it is done at run time."""
 
+_PYTHON: Any = operator
+
 STATIC: dict[str, Callable[[Any, Any], Any]] = {
-    "+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv,
-    "//": operator.floordiv, "%": operator.mod, "**": operator.pow, "&": operator.and_,
-    "|": operator.or_, "^": operator.xor, "<<": operator.lshift, ">>": operator.rshift,
-    "==": operator.eq, "!=": operator.ne, "<": operator.lt, "<=": operator.le,
-    ">": operator.gt, ">=": operator.ge, "is": operator.is_, "is not": operator.is_not,
+    "+": _PYTHON.add, "-": _PYTHON.sub, "*": _PYTHON.mul, "/": _PYTHON.truediv,
+    "//": _PYTHON.floordiv, "%": _PYTHON.mod, "**": _PYTHON.pow, "&": _PYTHON.and_,
+    "|": _PYTHON.or_, "^": _PYTHON.xor, "<<": _PYTHON.lshift, ">>": _PYTHON.rshift,
+    "==": _PYTHON.eq, "!=": _PYTHON.ne, "<": _PYTHON.lt, "<=": _PYTHON.le,
+    ">": _PYTHON.gt, ">=": _PYTHON.ge, "is": _PYTHON.is_, "is not": _PYTHON.is_not,
 }  # fmt: skip
 """Operator -> Python's meaning, for compile-time operands."""
 
@@ -91,9 +94,14 @@ class Expressions:
         self.scope = scope
         self.source = function.source
 
-    # completed by Calls
+    def bind(
+        self, function: LanguageFunction, args: list[Value], keywords: dict[str, Value]
+    ) -> dict[str, Value]:
+        """Arguments of a function of the language by name; see `calls.FunctionCompiler`."""
+        raise NotImplementedError
+
     def call(self, function: Value, args: list[Value], keywords: dict[str, Value]) -> Value:
-        """Call a value; see `calls.Calls`."""
+        """Call a value; see `calls.FunctionCompiler`."""
         raise NotImplementedError
 
     def span_of(self, node: ast.expr | ast.stmt | ast.arg | ast.keyword) -> Span:
@@ -301,7 +309,7 @@ class Expressions:
         return value
 
     def _fold_unary(self, op: ast.unaryop, value: Value) -> Value:
-        functions = {
+        functions: dict[type[ast.unaryop], Callable[[Any], Any]] = {
             ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Not: operator.not_,
         }  # fmt: skip
         if isinstance(op, ast.Invert):
@@ -351,7 +359,7 @@ class Expressions:
         items = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
         if isinstance(value, Tensor):
             return self._insert_dimensions(value, items)
-        if not isinstance(value, tuple | str):
+        if not is_tuple(value) and not isinstance(value, str):
             raise fail(
                 self.b,
                 TypeMismatch,
@@ -452,7 +460,7 @@ class Expressions:
         return BoundMethod(value, name)
 
     def eval_Call(self, node: ast.Call) -> Value:
-        """A call; see `calls.Calls.call`."""
+        """A call; see `call`."""
         function = self.eval(node.func)
         args: list[Value] = []
         for item in node.args:

@@ -35,7 +35,7 @@ def is_foreign(value: Any) -> bool:
     """Whether a value is Triton's: a module of its own, or something defined in one."""
     if isinstance(value, ModuleType):
         return _is_triton(value.__name__)
-    module = getattr(value, "__module__", None) or getattr(type(value), "__module__", "")
+    module: Any = getattr(value, "__module__", None) or type(value).__module__
     return isinstance(module, str) and _is_triton(module)
 
 

@@ -123,7 +123,9 @@ class JITFunction:
     @cached_property
     def namespace(self) -> Mapping[str, Any]:
         """The names that the function sees around it: globals and closure variables."""
-        closure = inspect.getclosurevars(self.fn).nonlocals if self.fn.__closure__ else {}
+        closure: Mapping[str, Any] = (
+            inspect.getclosurevars(self.fn).nonlocals if self.fn.__closure__ else {}
+        )
         return {**self.fn.__globals__, **closure}
 
 

@@ -6,19 +6,18 @@ import ast
 import builtins as python
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from xdsl.dialects.builtin import BoolAttr, IntegerAttr, UnitAttr
 from xdsl.ir import Attribute
 
 from tawa import language
 from tawa.base.errors import TawaError
-from tawa.base.types import NAMES
 from tawa.frontend import arithmetic
 from tawa.frontend.arithmetic import fail
 from tawa.frontend.builder import Builder
 from tawa.frontend.errors import BadArgument, UnsupportedSyntax
-from tawa.frontend.values import Tensor, Value, describe, is_runtime
+from tawa.frontend.values import Tensor, Value, describe, is_runtime, is_tuple
 
 if TYPE_CHECKING:
     from tawa.frontend.statements import Statements
@@ -54,15 +53,15 @@ def loop_of(compiler: Statements, node: ast.expr) -> ForLoop | Sequence[int]:
     b = compiler.b
     if not isinstance(node, ast.Call):
         value = compiler.eval(node)
-        if isinstance(value, tuple) and not is_runtime(value):
+        if is_tuple(value) and not is_runtime(value):
             return value
         raise _not_a_range(b, describe(value))
-    function = compiler.eval(node.func)
+    function: Value = compiler.eval(node.func)
     args = [compiler.eval(item) for item in node.args]
     keywords = {k.arg: compiler.eval(k.value) for k in node.keywords if k.arg}
     with b.at(compiler.span_of(node)):
         if function is python.range:
-            function = language.range
+            function = cast(Any, language.range)
         if function not in (language.range, language.static_range):
             raise _not_a_range(b, ast.unparse(node.func))
         arguments = compiler.bind(function, args, keywords)
@@ -117,5 +116,5 @@ def _attributes(arguments: dict[str, Any]) -> dict[str, Attribute]:
         if isinstance(value, bool):
             attributes[f"tawa.{name}"] = BoolAttr.from_bool(value)
         else:
-            attributes[f"tawa.{name}"] = IntegerAttr(value, NAMES["i32"])  # pyright: ignore[reportArgumentType]
+            attributes[f"tawa.{name}"] = IntegerAttr(int(value), 32)
     return attributes

@@ -74,10 +74,6 @@ def mul(f: FunctionCompiler, x: Value, y: Value) -> Value:
     return f.operate("*", x, y)
 
 
-def _static_extreme(x: Value, y: Value) -> bool:
-    return not isinstance(x, Tensor) and not isinstance(y, Tensor)
-
-
 @lowers(tl.maximum)
 def maximum(f: FunctionCompiler, x: Value, y: Value, propagate_nan: Value) -> Tensor:
     """`tl.maximum`."""

@@ -11,7 +11,7 @@ from tawa.frontend.calls import FunctionCompiler
 from tawa.frontend.errors import BadArgument, NotSupported, ShapeMismatch, TypeMismatch
 from tawa.frontend.lower_shapes import shape_argument, tensor_argument
 from tawa.frontend.registry import lowers
-from tawa.frontend.values import BlockPointer, Descriptor, Tensor, Value, describe
+from tawa.frontend.values import BlockPointer, Descriptor, Tensor, Value, describe, items_of
 from tawa.language.dtypes import dtype, int1, int8, int32, int64, pointer_type
 from tawa.tile import ops
 
@@ -160,9 +160,9 @@ def _stored_value(f: FunctionCompiler, address: Tensor, value: Value, name: str)
 
 
 def _scalars(f: FunctionCompiler, items: Value, what: str, target: dtype) -> tuple[Tensor, ...]:
-    values = items if isinstance(items, tuple) else (items,)
     return tuple(
-        arithmetic.cast(f.b, arithmetic.integer_operand(f.b, v, what), target) for v in values
+        arithmetic.cast(f.b, arithmetic.integer_operand(f.b, v, what), target)
+        for v in items_of(items)
     )
 
 
@@ -214,10 +214,7 @@ def _block_access(
 ) -> tuple[Tensor, Tensor | None, Value]:
     """Pointers, mask and filling of an access through a block pointer."""
     rank = len(block.block_shape)
-    axes = {
-        constant_int(f.b, axis, "`boundary_check`") % rank
-        for axis in (checked if isinstance(checked, tuple) else (checked,))
-    }
+    axes = {constant_int(f.b, axis, "`boundary_check`") % rank for axis in items_of(checked)}
     pointer, mask = block.base, None
     for axis, length in enumerate(block.block_shape):
         lane = Tensor(f.b.add(ops.Arange(0, length)).result, int32, (length,))
@@ -256,8 +253,7 @@ def make_tensor_descriptor(
     pointer = pointer_argument(f, base, "tl.make_tensor_descriptor")
     element = _element(pointer)
     block = shape_argument(f, block_shape, "`block_shape`")
-    given = shape if isinstance(shape, tuple) else (shape,)
-    steps_given = strides if isinstance(strides, tuple) else (strides,)
+    given, steps_given = items_of(shape), items_of(strides)
     if not len(given) == len(steps_given) == len(block) or not 1 <= len(block) <= 5:
         raise fail(
             f.b,
@@ -299,7 +295,7 @@ def _coordinates(
 ) -> tuple[Descriptor, list[Tensor]]:
     if not isinstance(desc, Descriptor):
         raise fail(f.b, TypeMismatch, "a tensor descriptor is needed here", found=describe(desc))
-    items = offsets if isinstance(offsets, tuple) else (offsets,)
+    items = items_of(offsets)
     if len(items) != len(desc.block_shape):
         raise fail(
             f.b,

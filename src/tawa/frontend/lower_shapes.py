@@ -12,7 +12,7 @@ from tawa.frontend.calls import FunctionCompiler
 from tawa.frontend.errors import BadArgument, ShapeMismatch, TypeMismatch
 from tawa.frontend.foreign import is_foreign, translate
 from tawa.frontend.registry import lowers
-from tawa.frontend.values import Tensor, Value, describe, is_number
+from tawa.frontend.values import Tensor, Value, describe, is_number, items_of
 from tawa.language import core
 from tawa.language.dtypes import dtype, int32, pointer_type
 from tawa.tile import ops
@@ -23,9 +23,9 @@ MAX_ELEMENTS = 1 << 20
 
 def shape_argument(f: FunctionCompiler, shape: Value, what: str = "a shape") -> tuple[int, ...]:
     """A compile-time shape; raises NotConstant or BadArgument."""
-    items = shape if isinstance(shape, tuple | list) else (shape,)
-    if len(items) == 1 and isinstance(items[0], tuple | list):
-        items = items[0]
+    items = items_of(shape)
+    if len(items) == 1:
+        items = items_of(items[0])
     sizes = tuple(constant_int(f.b, item, f"a size in {what}") for item in items)
     if any(size < 1 for size in sizes) or math.prod(sizes) > MAX_ELEMENTS:
         raise fail(
@@ -171,7 +171,7 @@ def broadcast(f: FunctionCompiler, input: Value, other: Value) -> tuple[Tensor, 
 def expand_dims(f: FunctionCompiler, input: Value, axis: Value) -> Tensor:
     """`tl.expand_dims`."""
     value = tensor_argument(f, input, "tl.expand_dims")
-    axes = axis if isinstance(axis, tuple) else (axis,)
+    axes = items_of(axis)
     rank = len(value.shape) + len(axes)
     for one in sorted(axis_argument(f, item, rank) for item in axes):
         value = arithmetic.expand_dims(f.b, value, one)

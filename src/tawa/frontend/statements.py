@@ -34,6 +34,7 @@ from tawa.frontend.values import (
     flatten,
     is_number,
     is_runtime,
+    is_tuple,
     rebuild,
     same_type,
 )
@@ -148,8 +149,8 @@ class Statements(Expressions):
             )
 
     def _unpack(self, targets: list[ast.expr], value: Value) -> None:
-        if not isinstance(value, tuple) or len(value) != len(targets):
-            found = f"{len(value)} values" if isinstance(value, tuple) else describe(value)
+        if not is_tuple(value) or len(value) != len(targets):
+            found = f"{len(value)} values" if is_tuple(value) else describe(value)
             raise fail(
                 self.b, UnsupportedSyntax, f"{len(targets)} values are needed here", found=found
             )
@@ -158,7 +159,7 @@ class Statements(Expressions):
 
     def decay(self, value: Value) -> Value:
         """What a plain assignment makes of a value: numbers become run-time scalars."""
-        if isinstance(value, tuple) and type(value) is tuple:
+        if is_tuple(value):
             return tuple(self.decay(item) for item in value)
         return arithmetic.to_tensor(self.b, value) if is_number(value) else value
 
@@ -274,8 +275,8 @@ class Statements(Expressions):
         yielded = [list(flatten(value)) for value in values]
         for (block, _, _), ssas in zip(sides, yielded, strict=True):
             block.add_op(scf.YieldOp(*ssas))
-        regions = [Region(block) for block, _, _ in sides]
-        op = self.b.add(scf.IfOp(chosen.ssa, [v.type for v in yielded[0]], *regions))
+        then, other = (Region(block) for block, _, _ in sides)
+        op = self.b.add(scf.IfOp(chosen.ssa, [v.type for v in yielded[0]], then, other))
         return Returned(rebuild(values[0], iter(op.results)), self.b.span)
 
     # --- loops ----------------------------------------------------------------------------------

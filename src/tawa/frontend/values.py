@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeGuard
 
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, SSAValue
@@ -121,9 +121,19 @@ class Undefined:
     span: Any = None
 
 
+def is_tuple(value: Value) -> TypeGuard[tuple[Value, ...]]:
+    """Whether a value is a tuple (or a Python list, from the caller's globals) of values."""
+    return isinstance(value, tuple | list)
+
+
+def items_of(value: Value) -> tuple[Value, ...]:
+    """The values of a tuple; any other value by itself."""
+    return tuple(value) if is_tuple(value) else (value,)
+
+
 def is_runtime(value: Value) -> bool:
     """Whether a value, or anything in a tuple, exists only when the kernel runs."""
-    if isinstance(value, tuple | list):
+    if is_tuple(value):
         return any(is_runtime(item) for item in value)
     return isinstance(value, Tensor | Descriptor | BlockPointer)
 
@@ -143,7 +153,7 @@ def flatten(value: Value) -> Iterator[SSAValue]:
     elif isinstance(value, BlockPointer):
         for part in (value.base, *value.sizes, *value.steps, *value.offsets):
             yield part.ssa
-    elif isinstance(value, tuple | list):
+    elif is_tuple(value):
         for item in value:
             yield from flatten(item)
 
@@ -174,14 +184,14 @@ def rebuild(value: Value, fresh: Iterator[SSAValue]) -> Value:
             tensors(value.offsets),
             value.block_shape,
         )
-    if isinstance(value, tuple | list):
+    if is_tuple(value):
         return tuple(rebuild(item, fresh) for item in value)
     return value
 
 
 def same_type(a: Value, b: Value) -> bool:
     """Whether two values may stand for one name on two paths of control flow."""
-    if isinstance(a, tuple | list) and isinstance(b, tuple | list):
+    if is_tuple(a) and is_tuple(b):
         return len(a) == len(b) and all(same_type(x, y) for x, y in zip(a, b, strict=True))
     if isinstance(a, Tensor) and isinstance(b, Tensor):
         return a.dtype == b.dtype and a.shape == b.shape
@@ -198,7 +208,7 @@ def describe(value: Value) -> str:
     """A value's type in words for messages."""
     if isinstance(value, Tensor | Descriptor | BlockPointer):
         return value.describe()
-    if isinstance(value, tuple):
+    if is_tuple(value):
         return f"({', '.join(describe(item) for item in value)})"
     if is_number(value) or value is None or isinstance(value, str):
         return f"constexpr {value!r}"

@@ -5,6 +5,7 @@ Triton runs unmodified. Functions have a meaning only inside kernels (`@tawa.jit
 """
 
 # ruff: noqa: F401
+# pyright: reportUnusedImport=false
 
 from tawa.language import core, extra, libdevice, math, standard
 from tawa.language.builtin import Builtin, Composite, LanguageFunction, OutsideKernel

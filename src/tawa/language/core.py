@@ -5,9 +5,6 @@ Names, signatures and semantics are Triton's. The bodies are empty: the front en
 `docs/language.md`.
 """
 
-
-# pyright: reportUnusedParameter=false, reportUnusedFunction=false
-
 from __future__ import annotations
 
 from typing import Any

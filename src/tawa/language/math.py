@@ -4,9 +4,6 @@
 last place of f32), `sqrt_rn` and `div_rn` round correctly. All are methods of tensors too.
 """
 
-
-# pyright: reportUnusedParameter=false
-
 from __future__ import annotations
 
 from typing import Any

@@ -1,7 +1,8 @@
 """Functions of the tile language that are written in the tile language."""
 
 
-# pyright: basic  (kernel code: types are the front end's matter)
+# Kernel code: what types mean here is the front end's matter.
+# pyright: basic, reportArgumentType=false, reportAssignmentType=false
 
 from __future__ import annotations
 

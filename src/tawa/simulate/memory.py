@@ -97,7 +97,7 @@ class Memory:
             )
         low, high = np.lib.array_utils.byte_bounds(array)
         raw = (ctypes.c_uint8 * max(0, high - low)).from_address(low)
-        data: Array = np.frombuffer(raw, dtype=np.uint8) if high > low else np.zeros(0, np.uint8)
+        data: Array = np.ctypeslib.as_array(raw)
         data.flags.writeable = bool(array.flags.writeable)
         start = (len(self.buffers) + 1) * SPACING
         self.buffers.append(Buffer(name, start, data, array))

@@ -14,7 +14,7 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr, IntegerType
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from tawa.base.elementwise import Map
-from tawa.base.numerics import Array, round_to, value_dtype
+from tawa.base.numerics import Array, constant_attribute, round_to, value_dtype
 from tawa.base.spans import LOC
 from tawa.base.types import PtrType, element_of, shape_of
 from tawa.tile import ops
@@ -51,18 +51,10 @@ def constant_of(value: SSAValue) -> Array | None:
         return None
     attribute = owner.value
     if isinstance(attribute, IntegerAttr):
-        return np.asarray(attribute.value.data).astype(value_dtype(attribute.type))
+        return np.asarray(attribute.value.data).astype(value_dtype(element_of(value.type)))
     if isinstance(attribute, FloatAttr):
-        return round_to(np.asarray(attribute.value.data), attribute.type)
+        return round_to(np.asarray(attribute.value.data), value.type)
     return None
-
-
-def constant_attribute(value: Array, element: Attribute) -> IntegerAttr | FloatAttr:
-    """A scalar as the attribute of an `arith.constant`."""
-    if isinstance(element, IntegerType):
-        number = int(value)
-        return IntegerAttr(number, element)
-    return FloatAttr(float(value), element)  # pyright: ignore[reportArgumentType]
 
 
 def make_constant(op: Operation, value: Array, type_: Attribute) -> SSAValue:

@@ -287,7 +287,7 @@ class MakeDesc(TileOp):
         rank = len(block.get_shape())
         require(len(self.shape) == len(self.strides) == rank, f"{rank} sizes and strides expected")
         require(1 <= rank <= 5, "a descriptor has rank 1 to 5")
-        require(self.base.type.pointee == block.element_type, "element types differ")
+        require(pointee(self.base.type) == block.element_type, "element types differ")
         _check_name(self.padding, ("zero", "nan"), "padding")
 
 
