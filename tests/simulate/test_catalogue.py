@@ -32,7 +32,9 @@ def test_the_catalogue_covers_every_error():
     classes = {
         name
         for name, value in vars(errors).items()
-        if isinstance(value, type) and issubclass(value, ProtocolError) and value is not ProtocolError
+        if isinstance(value, type)
+        and issubclass(value, ProtocolError)
+        and value is not ProtocolError
     }
     assert named == classes
     assert len(EDITS) >= 25

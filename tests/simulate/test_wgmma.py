@@ -29,7 +29,9 @@ def module_text(name: str, shape: tuple[int, int], swizzle: int, major: tuple[bo
     for index, (rows, transposed) in enumerate(((64, major[0]), (n, major[1]))):
         height, width = (k, rows) if transposed else (rows, k)
         letter = "ab"[index]
-        tile = f"!hopper.tile<{height}x{width}x{MLIR[name]}, swizzle {swizzle}, panel_rows {height}>"
+        tile = (
+            f"!hopper.tile<{height}x{width}x{MLIR[name]}, swizzle {swizzle}, panel_rows {height}>"
+        )
         panel = tile.replace(f"{height}x{width}x", f"{height}x{per}x", 1)
         ring = f"!hopper.ring<1, {tile}>"
         tiles.append(f"%{letter}_ring = hopper.smem at {offset} : {ring}")
@@ -37,7 +39,9 @@ def module_text(name: str, shape: tuple[int, int], swizzle: int, major: tuple[bo
         offset += height * width * size
         spec_maps.append(TensorMapParam(index, name, (height, per), (height, per), swizzle=swizzle))
         for p in range(width // per):
-            loads.append(f"%{letter}{p} = hopper.subtile %{letter}[%zero, {p * per}] : {tile} -> {panel}")
+            loads.append(
+                f"%{letter}{p} = hopper.subtile %{letter}[%zero, {p * per}] : {tile} -> {panel}"
+            )
             loads.append(f"%{letter}c{p} = arith.constant {p * per} : i32")
             loads.append(
                 f"hopper.tma_load %t{letter}[%zero, %{letter}c{p}] into %{letter}{p} signal %full[%zero] "

@@ -1,4 +1,4 @@
-"""`tawa check`: is a kernel's communication safe in every schedule?
+"""Whether a kernel's communication is safe in every schedule: what `tawa check` asks.
 
 Three ways, for every cluster of a launch: a recorded run whose vector clocks find every unordered
 access, whatever the schedule; a search through all interleavings of the recorded communication, up

@@ -113,7 +113,6 @@ class _Atoms:
     """Shared memory cut into the largest pieces that every access takes whole or not at all."""
 
     def __init__(self, traces: dict[str, list[Event]]) -> None:
-        self._wheres: dict[int, tuple[int, slice | Array]] = {}
         self._masks: dict[tuple[int, int], int] = {}
         random = np.random.default_rng(0)
         signatures: dict[int, Array] = {}
@@ -159,46 +158,71 @@ def _wheres(traces: dict[str, list[Event]]) -> Iterator[tuple[int, slice | Array
                     yield rank, cast("slice | Array", event.operands[3])
 
 
+class _InFlight:
+    """Groups of asynchronous reads: matrix instructions, or bulk stores."""
+
+    def __init__(self) -> None:
+        self.open: list[int] = []
+        self.groups: list[list[int]] = []
+
+    def commit(self) -> None:
+        """Close the open group."""
+        self.groups.append(self.open)
+        self.open = []
+
+    def wait(self, pending: int) -> None:
+        """All but the newest groups are done."""
+        self.groups = self.groups[max(0, len(self.groups) - pending) :]
+
+    def mask(self) -> int:
+        """What is still being read."""
+        return _union([m for group in (*self.groups, self.open) for m in group])
+
+
+class _Builder:
+    """Makes one actor's line out of its recorded communication."""
+
+    def __init__(self, name: str, atoms: _Atoms) -> None:
+        self.line = Line(name)
+        self.atoms = atoms
+        self.matrix, self.stores = _InFlight(), _InFlight()
+
+    def add(self, event: Event) -> None:
+        """One more event."""
+        step = _step(event)
+        if step is not None:
+            self.line.steps.append(step)
+            mask = self.matrix.mask() | self.stores.mask()
+            self.line.segments.append(Segment(reads=mask, held=mask))
+        elif event.kind == "load":
+            self.line.segments[-1].loads += _landings(event, self.atoms)
+        elif event.kind in ("commit", "bulk_commit"):
+            self._flight(event.kind == "commit").commit()
+        elif event.kind in ("matrix_wait", "bulk_wait"):
+            self._flight(event.kind == "matrix_wait").wait(cast(int, event.operands[0]))
+        elif event.kind in ("read", "write", "operand", "store"):
+            self._access(event)
+
+    def _flight(self, matrix: bool) -> _InFlight:
+        return self.matrix if matrix else self.stores
+
+    def _access(self, event: Event) -> None:
+        mask = self.atoms.mask(event.rank, cast("slice", event.operands[0]))
+        segment = self.line.segments[-1]
+        if event.kind == "write":
+            segment.writes |= mask
+            return
+        segment.reads |= mask
+        if event.kind != "read":
+            self._flight(event.kind == "operand").open.append(mask)
+
+
 def line_of(name: str, trace: Sequence[Event], atoms: _Atoms) -> Line:
     """The segments and steps of one actor's recorded communication."""
-    line = Line(name)
-    open_matrix: list[int] = []
-    matrix: list[list[int]] = []
-    open_stores: list[int] = []
-    stores: list[list[int]] = []
+    builder = _Builder(name, atoms)
     for event in trace:
-        segment, values = line.segments[-1], event.operands
-        match event.kind:
-            case "read":
-                segment.reads |= atoms.mask(event.rank, cast("slice", values[0]))
-            case "write":
-                segment.writes |= atoms.mask(event.rank, cast("slice", values[0]))
-            case "operand":
-                open_matrix.append(atoms.mask(event.rank, cast("slice", values[0])))
-                segment.reads |= open_matrix[-1]
-            case "commit":
-                matrix.append(open_matrix)
-                open_matrix = []
-            case "matrix_wait":
-                matrix = matrix[max(0, len(matrix) - cast(int, values[0])) :]
-            case "store":
-                open_stores.append(atoms.mask(event.rank, cast("slice", values[0])))
-                segment.reads |= open_stores[-1]
-            case "bulk_commit":
-                stores.append(open_stores)
-                open_stores = []
-            case "bulk_wait":
-                stores = stores[max(0, len(stores) - cast(int, values[0])) :]
-            case "load":
-                segment.loads += _landings(event, atoms)
-            case _:
-                step = _step(event)
-                if step is not None:
-                    line.steps.append(step)
-                    held = [m for group in (*matrix, *stores) for m in group]
-                    mask = _union([*held, *open_matrix, *open_stores])
-                    line.segments.append(Segment(reads=mask, held=mask))
-    return line
+        builder.add(event)
+    return builder.line
 
 
 def _union(masks: Sequence[int]) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 from tawa.simulate.explorer import (
@@ -20,7 +21,7 @@ from tawa.simulate.explorer import (
 ENGINE = "TMA engine"
 
 State = tuple[int, ...]
-"""For each actor twice the number of its next step (plus one while it waits inside a named barrier),
+"""For each actor twice the number of its next step (plus one while it waits at a named barrier),
 then for each queue of copies how many have landed, then the barriers' states (phase, pending
 arrivals or threads, bytes)."""
 
@@ -50,6 +51,8 @@ class Search:
 
     lines: Sequence[Line]
     arrivals: dict[Barrier, int]
+    reduce: bool = True
+    """Leave out interleavings that can show nothing new."""
 
     def __post_init__(self) -> None:
         found = {step.barrier for line in self.lines for step in line.steps} | set(self.arrivals)
@@ -82,7 +85,7 @@ class Search:
                     writes |= landing.writes
         found: list[bool] = []
         segments = self.lines[own].segments
-        for before, after in zip(segments, segments[1:], strict=False):
+        for before, after in pairwise(segments):
             private = not (before.reads & writes or before.writes & (reads | writes))
             within = before.reads | after.reads == after.reads
             within = within and before.writes | after.writes == after.writes
@@ -165,7 +168,7 @@ class Search:
         found: list[_Move] = []
         for i in range(len(self.lines)):
             move = self._own_move(state, i)
-            if move is not None and self.eager[i][state[i] // 2]:
+            if move is not None and self.reduce and self.eager[i][state[i] // 2]:
                 yield move
                 return
             if move is not None:
@@ -196,7 +199,7 @@ class Search:
         after = list(_moved(state, i, state[i] + 2))
         wrong = None
         if state[at] != step.phase:
-            wrong = f"an arrival falls into phase {state[at]} here, {step.phase} in another schedule"
+            wrong = f"an arrival falls into phase {state[at]}, in another schedule {step.phase}"
         after[at + 1] -= step.count
         after[at + 2] += step.bytes
         return self._completed(after, at, step.barrier, (name, step.text, wrong))
@@ -270,9 +273,11 @@ def _stuck(search: Search, state: State) -> str:
     return "nobody can go on; waiting: " + "; ".join(texts)
 
 
-def explore(lines: Sequence[Line], arrivals: dict[Barrier, int], bound: int) -> Exploration:
+def explore(
+    lines: Sequence[Line], arrivals: dict[Barrier, int], bound: int, reduce: bool = True
+) -> Exploration:
     """Visit every reachable state, breadth first, or `bound` of them."""
-    search = Search(lines, arrivals)
+    search = Search(lines, arrivals, reduce)
     names = (*(line.name for line in lines), ENGINE)
     start = search.start()
     parent: dict[State, tuple[State, str, str] | None] = {start: None}

@@ -1,0 +1,194 @@
+"""The search: known protocols, counterexamples, bounds, and that the reduction loses nothing."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tawa.simulate import errors
+from tawa.simulate.catalogue import KINDS, broken, correct
+from tawa.simulate.explorer import Landing, Line, Segment, Step, lines_of
+from tawa.simulate.hopper import RoundRobin, prepared, run_cluster
+from tawa.simulate.interleave import explore
+
+FULL, EMPTY = (0, 0), (0, 8)
+
+
+def line(name: str, *parts: Step | Segment) -> Line:
+    """Steps and the segments between them."""
+    found = Line(name, [], [Segment()])
+    for part in parts:
+        if isinstance(part, Step):
+            found.steps.append(part)
+            found.segments.append(Segment())
+        else:
+            found.segments[-1] = part
+    return found
+
+
+def wait(barrier, phase):
+    return Step("wait", barrier, 0, 0, phase, f"wait {barrier} phase {phase}")
+
+
+def arrive(barrier, phase, size=0):
+    return Step("arrive", barrier, 1, size, phase, f"arrive {barrier} phase {phase}")
+
+
+def ring(turns: int, wait_empty: bool = True, early: bool = False) -> list[Line]:
+    """One slot: a producer that copies into it, a consumer that reads it."""
+    producer, consumer = [], []
+    for turn in range(turns):
+        if wait_empty or turn == 0:
+            producer.append(wait(EMPTY, turn - 1))
+        load = Landing(128, 1, turn, f"copy {turn}")
+        producer += [arrive(FULL, turn, 128), Segment(loads=[(FULL, load)])]
+        back = arrive(EMPTY, turn)
+        reading = Segment(reads=1)
+        consumer += [wait(FULL, turn), *([back, reading] if early else [reading, back])]
+    return [line("producer", *producer), line("consumer", *consumer)]
+
+
+ONE = {FULL: 1, EMPTY: 1}
+
+
+@pytest.mark.parametrize("reduce", [True, False])
+def test_a_correct_ring_is_proved(reduce: bool):
+    found = explore(ring(4), ONE, 10_000, reduce)
+    assert found.complete
+    assert found.violation is None
+
+
+@pytest.mark.parametrize("reduce", [True, False])
+def test_a_slot_given_back_early_is_a_race(reduce: bool):
+    found = explore(ring(3, early=True), ONE, 10_000, reduce)
+    assert found.violation is not None
+    assert found.violation.kind == "race"
+    assert "copy 1" in found.violation.text
+    assert "producer" in found.table()
+    assert "consumer" in found.table()
+
+
+def test_a_producer_that_does_not_wait_is_found():
+    found = explore(ring(3, wait_empty=False), ONE, 10_000)
+    assert found.violation is not None
+
+
+def test_a_missing_arrival_is_a_deadlock():
+    lines = ring(2)
+    lines[1].steps[1:2] = []
+    lines[1].segments[1:2] = []
+    found = explore(lines, ONE, 10_000)
+    assert found.violation is not None
+    assert found.violation.kind == "deadlock"
+
+
+def test_the_bound_is_never_called_a_proof():
+    found = explore(ring(6), ONE, 5)
+    assert not found.complete
+    report = correct("cluster").check(bound=100, schedules=0)
+    assert not report.proved
+    assert "not proved: the bound of 100 states was reached" in report.render()
+
+
+@pytest.mark.parametrize("kind", ["cooperative", "ping_pong"])
+def test_hand_written_kernels_are_proved(kind: str):
+    report = correct(kind).check(schedules=1)
+    assert report.proved
+    assert report.same_results
+    assert report.states > 100
+    assert f"{report.states} states, all visited" in report.render()
+
+
+@pytest.mark.parametrize("kind", ["cooperative", "ping_pong"])
+def test_the_reduction_agrees_with_the_whole_search_on_kernels(kind: str):
+    grid, arguments = correct(kind).launch
+    traces = {}
+    cluster = next(iter(prepared(correct(kind).module(), grid, arguments, 132)))
+    run_cluster(cluster, RoundRobin(), traces)
+    found = explore(*lines_of(traces), 1_000_000, reduce=False)
+    assert found.complete
+    assert found.violation is None
+    assert explore(*lines_of(traces), 1_000_000).states < found.states
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "one more matrix instruction in flight than the return allows",
+        "slot returned before its matrix instruction is done",
+        "producer fills another slot than it announces",
+        "consumer reads another slot than it waited for",
+    ],
+)
+def test_the_search_alone_finds_races_between_actors(name: str):
+    with pytest.raises(errors.UnsafeInterleaving) as raised:
+        broken(name).check(clocks=False)
+    text = raised.value.render()
+    assert "load" in text
+    assert "math.0" in text
+    assert "TMA engine" in text
+
+
+def test_every_kind_is_checked():
+    assert set(KINDS) == {"cooperative", "cluster", "ping_pong"}
+
+
+# --- the reduction on random protocols ----------------------------------------------------------
+
+
+@st.composite
+def protocols(draw):
+    """Two or three actors with random waits, arrivals and accesses of three bytes' worth of atoms.
+
+    Phases are those of one random run, so that some schedule does what is recorded.
+    """
+    barriers = [(0, 8 * i) for i in range(draw(st.integers(1, 3)))]
+    counts = {b: draw(st.integers(1, 2)) for b in barriers}
+    plans = []
+    for _ in range(draw(st.integers(2, 3))):
+        steps = st.tuples(st.sampled_from(["wait", "arrive"]), st.sampled_from(barriers))
+        accesses = st.tuples(st.integers(0, 7), st.integers(0, 7))
+        plans.append(draw(st.lists(st.tuples(steps, accesses), max_size=4)))
+    return counts, _recorded(counts, plans, draw)
+
+
+def _recorded(counts, plans, draw):
+    """Lines with the phases of one run; what is blocked in it for ever is cut off."""
+    lines = [Line(f"actor {i}") for i in range(len(plans))]
+    phase, pending = dict.fromkeys(counts, 0), dict(counts)
+    waited = [dict.fromkeys(counts, 0) for _ in plans]
+    at = [0] * len(plans)
+    while True:
+        ready = []
+        for i, plan in enumerate(plans):
+            if at[i] < len(plan):
+                (kind, barrier), _ = plan[at[i]]
+                if kind == "arrive" or phase[barrier] > waited[i][barrier]:
+                    ready.append(i)
+        if not ready:
+            return lines
+        i = draw(st.sampled_from(ready))
+        (kind, barrier), (reads, writes) = plans[i][at[i]]
+        at[i] += 1
+        if kind == "wait":
+            lines[i].steps.append(wait(barrier, waited[i][barrier]))
+            waited[i][barrier] += 1
+        else:
+            lines[i].steps.append(arrive(barrier, phase[barrier]))
+            pending[barrier] -= 1
+            if not pending[barrier]:
+                phase[barrier], pending[barrier] = phase[barrier] + 1, counts[barrier]
+        lines[i].segments.append(Segment(reads, writes))
+
+
+@settings(max_examples=400, deadline=None)
+@given(protocols())
+def test_the_reduction_keeps_the_verdict(protocol):
+    counts, lines = protocol
+    whole = explore(lines, counts, 100_000, reduce=False)
+    reduced = explore(lines, counts, 100_000, reduce=True)
+    assert whole.complete or whole.violation
+    if whole.violation is None:
+        assert reduced.violation is None
+        assert reduced.complete
+    elif whole.violation.kind != "phase":
+        assert reduced.violation is not None
