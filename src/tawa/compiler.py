@@ -62,8 +62,8 @@ class StageNotReadable(TawaError):
     """A stage that was to replace the compiler's own cannot be read."""
 
     explanation = (
-        "A stage given with `start` or `override` must be in the text form that the compiler dumps: "
-        "MLIR for `.tile`, `.aref` and `.hopper`, CUDA C++ for `.cu`."
+        "A stage given with `start` or `override` must be in the text form that the compiler "
+        "dumps: MLIR for `.tile`, `.aref` and `.hopper`, CUDA C++ for `.cu`."
     )
     example = """
 from tawa.compiler import read_module
@@ -76,8 +76,9 @@ class PassFailed(TawaError):
     """A pass of the compiler made a module that does not verify."""
 
     explanation = (
-        "This is a bug in the compiler. The message names the pass and draws the op; the modules before "
-        "and after the pass are written to the dump folder, if there is one. Please report it with them."
+        "This is a bug in the compiler. The message names the pass and draws the op; the modules "
+        "before and after the pass are written to the dump folder, if there is one. Please report "
+        "it with them."
     )
 
 
@@ -315,8 +316,8 @@ def compile_kernel(
 ) -> Compiled:
     """Compile a kernel for argument types (by name, as `parse_argument` reads them).
 
-    `start` is a stage and its text to start from instead of the source; `override` replaces stages by
-    texts; `dump_dir` gets every stage as it is made. Without these, the disk cache is used.
+    `start` is a stage and its text to start from instead of the source; `override` replaces stages
+    by texts; `dump_dir` gets every stage as it is made. Without these, the disk cache is used.
     """
     plain = start is None and not override and dump_dir is None
     key = _key(fn, signature, constexprs, options) if plain else None

@@ -1,8 +1,8 @@
 """Matrix products become asynchronous: issued, waited for, and their slots returned afterwards.
 
-A product whose accumulator is only carried round its loop stays in flight over the back-edge: `depth`
-iterations' products remain unfinished (P), and iteration k returns the slot of iteration k - P, whose
-reader has then completed. Every other product is waited for before its value is used.
+A product whose accumulator is only carried round its loop stays in flight over the back-edge:
+`depth` iterations' products remain unfinished (P), and iteration k returns the slot of iteration k
+- P, whose reader has then completed. Every other product is waited for before its value is used.
 """
 
 from __future__ import annotations

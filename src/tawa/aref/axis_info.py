@@ -1,7 +1,8 @@
 """What is known of integer and pointer tiles along each dimension: runs, multiples, constants.
 
-After Triton's axis analysis (public documentation): `contiguous[d]` elements in a row along `d` grow by
-one, the first of them a multiple of `multiple[d]`; `constant[d]` elements in a row are equal.
+After Triton's axis analysis (public documentation): `contiguous[d]` elements in a row along `d`
+grow by one, the first of them a multiple of `multiple[d]`; `constant[d]` elements in a row are
+equal.
 """
 
 from __future__ import annotations
@@ -148,8 +149,8 @@ def _sum(a: AxisInfo, b: AxisInfo, difference: bool) -> AxisInfo:
 
 
 def _product(a: AxisInfo, b: AxisInfo) -> AxisInfo:
-    # `multiple` speaks of the first element of a run; a product has runs of one element, so a factor
-    # that runs counts with 1.
+    # `multiple` speaks of the first element of a run; a product has runs of one element, so a
+    # factor that runs counts with 1.
     def multiple(d: int) -> int:
         factors = (i.multiple[d] if i.contiguous[d] == 1 else 1 for i in (a, b))
         return min(LARGE, math.prod(factors))

@@ -140,9 +140,7 @@ def _copy(g: GroupLowering, op: aref.LoadInto, full: SSAValue, slot: SSAValue) -
 class _Copies:
     """One load as boxes: panels of columns, bands of rows."""
 
-    def __init__(
-        self, g: GroupLowering, op: aref.LoadInto, full: SSAValue, slot: SSAValue
-    ) -> None:
+    def __init__(self, g: GroupLowering, op: aref.LoadInto, full: SSAValue, slot: SSAValue) -> None:
         self.g, self.full, self.slot = g, full, slot
         self.view = g.views[op.view]
         tile = self.view.tile.type

@@ -1,8 +1,8 @@
 """Which registers hold which elements: a layout for every tile value of a warp group.
 
-Matrix products fix theirs; elementwise ops, reductions and loop-carried values follow; loads take the
-layout their users have, or one made for coalesced access. Splats, ranges, inserted dimensions and
-broadcasts (*lazy* values) have none: they are made in whatever layout a user asks for.
+Matrix products fix theirs; elementwise ops, reductions and loop-carried values follow; loads take
+the layout their users have, or one made for coalesced access. Splats, ranges, inserted dimensions
+and broadcasts (*lazy* values) have none: they are made in whatever layout a user asks for.
 """
 
 from __future__ import annotations

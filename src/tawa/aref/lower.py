@@ -50,8 +50,8 @@ class RegistersExceeded(TawaError):
     """The accumulators need more registers than a thread has."""
 
     explanation = (
-        "A consumer thread holds its share of every accumulator in registers (at most 255, fewer with "
-        "several consumers). Use smaller blocks or more consumer warp groups."
+        "A consumer thread holds its share of every accumulator in registers (at most 255, fewer "
+        "with several consumers). Use smaller blocks or more consumer warp groups."
     )
     example = """
 import tawa
@@ -256,7 +256,9 @@ class LowerToHopper:
                 size += tile.bytes
             reader = readers[create.ref]
             multicast = create.multicast is not None
-            arrivals = max(1, reader.warps.value.data // 4) * (self.options.cluster if multicast else 1)
+            arrivals = max(1, reader.warps.value.data // 4) * (
+                self.options.cluster if multicast else 1
+            )
             full = kernel.memory.barriers(f"{stem}_full", 1, depth)
             empty = kernel.memory.barriers(f"{stem}_empty", arrivals, depth)
             kernel.declarations += [full, empty]

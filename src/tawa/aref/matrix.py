@@ -31,9 +31,9 @@ class ProductNotSupported(TawaError):
     """A matrix product has a shape or element type that no matrix instruction has."""
 
     explanation = (
-        "Hopper's warp-group instructions multiply 64 rows by up to 256 columns, 32 bytes of K at a time. "
-        "Rows come in multiples of 64 for each consumer, columns in multiples of 8, K in multiples of 32 "
-        "bytes; 8-bit and 32-bit operands must be contiguous along K."
+        "Hopper's warp-group instructions multiply 64 rows by up to 256 columns, 32 bytes of K at "
+        "a time. Rows come in multiples of 64 for each consumer, columns in multiples of 8, K in "
+        "multiples of 32 bytes; 8-bit and 32-bit operands must be contiguous along K."
     )
 
 

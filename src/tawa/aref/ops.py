@@ -1,9 +1,9 @@
 """The vocabulary of the aref level: tile's ops in warp-group regions that talk through arefs.
 
-An aref is a one-slot channel for a tuple of tiles (DESIGN: asynchronous references); `depth` of them in
-a ring are one aref here. A *cursor* counts puts (or gets) of one warp group; slot and phase follow
-from it. A *token* is what `put_enter` and `get_enter` return: the slot that is being filled or read.
-A *view* is a tile in a slot; it may be transposed or reshaped before it is read.
+An aref is a one-slot channel for a tuple of tiles (DESIGN: asynchronous references); `depth` of
+them in a ring are one aref here. A *cursor* counts puts (or gets) of one warp group; slot and phase
+follow from it. A *token* is what `put_enter` and `get_enter` return: the slot that is being filled
+or read. A *view* is a tile in a slot; it may be transposed or reshaped before it is read.
 """
 
 from __future__ import annotations

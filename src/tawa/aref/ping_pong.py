@@ -1,8 +1,8 @@
 """Ping-pong: the teams of a warp group take turns on the iterations of its loop over tiles.
 
-Team t does iterations t, t + T, t + 2T, ... and moves its cursors past the slots of the others' tiles. An
-ordering barrier lets one team at a time issue matrix products. It is needed for correctness: without it
-a team could be more than one ring ahead, where parities repeat.
+Team t does iterations t, t + T, t + 2T, ... and moves its cursors past the slots of the others'
+tiles. An ordering barrier lets one team at a time issue matrix products. It is needed for
+correctness: without it a team could be more than one ring ahead, where parities repeat.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ class PingPongNotPossible(TawaError):
     """Consumers cannot take turns on this kernel's tiles."""
 
     explanation = (
-        "Ping-pong gives each consumer every other iteration of the loop over tiles. The kernel needs such "
-        "a loop (its own, or `persistent=True`) that carries no value from tile to tile, and the number "
-        "of loads of a tile must follow from the tile's number and the arguments alone."
+        "Ping-pong gives each consumer every other iteration of the loop over tiles. The kernel "
+        "needs such a loop (its own, or `persistent=True`) that carries no value from tile to "
+        "tile, and the number of loads of a tile must follow from the tile's number and the "
+        "arguments alone."
     )
     example = """
 import tawa

@@ -1,7 +1,8 @@
 """One role: its loads run ahead of its products by as many iterations as the ring has room for.
 
-The iteration that returns slot k - P fills the slot of iteration k + D - 1 - P, so a kernel without roles
-keeps D - 1 - P loads in flight. What the loads' coordinates need is computed twice, once for each.
+The iteration that returns slot k - P fills the slot of iteration k + D - 1 - P, so a kernel without
+roles keeps D - 1 - P loads in flight. What the loads' coordinates need is computed twice, once for
+each.
 """
 
 from __future__ import annotations

@@ -23,9 +23,9 @@ class SharedMemoryExceeded(TawaError):
     """The kernel's buffers do not fit in shared memory."""
 
     explanation = (
-        "Rings of tiles, staging buffers for stores and scratch space share the shared memory of one "
-        "multiprocessor (227 KB on an H100). Ask for fewer stages (`num_stages`), smaller blocks or "
-        "fewer staging buffers (`staging`)."
+        "Rings of tiles, staging buffers for stores and scratch space share the shared memory of "
+        "one multiprocessor (227 KB on an H100). Ask for fewer stages (`num_stages`), smaller "
+        "blocks or fewer staging buffers (`staging`)."
     )
     example = """
 import tawa

@@ -50,8 +50,8 @@ class TileNotSupported(TawaError):
     """An op on tiles has no lowering to registers yet."""
 
     explanation = (
-        "The tile level can express this op, and the simulator runs it at that level, but it has no "
-        "lowering to registers yet."
+        "The tile level can express this op, and the simulator runs it at that level, but it has "
+        "no lowering to registers yet."
     )
 
 

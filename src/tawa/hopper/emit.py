@@ -24,7 +24,6 @@ from tawa.hopper.prelude import HOPPER_PRELUDE
 from tawa.hopper.text import Writer, c_type
 from tawa.hopper.types import FragType, TensorMapType
 
-
 SPEC_LINE = "// tawa.spec: "
 """What the first line of a program starts with: how to launch it, as JSON."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-
 from typing import TypeAlias
 
 from xdsl.dialects.builtin import I64, IntegerAttr, i64
@@ -11,7 +10,6 @@ from xdsl.irdl import IRDLOperation
 
 from tawa.hopper.ops.machine import Actor, Steps
 from tawa.hopper.text import Writer
-
 
 Number: TypeAlias = IntegerAttr[I64]
 

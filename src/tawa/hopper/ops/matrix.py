@@ -158,7 +158,8 @@ class Wgmma(HopperOp):
     """One m64nNk instruction: 64 rows of the accumulator += A times B.
 
     A comes from a descriptor or from a fragment; `a_offset` and `b_offset` move the descriptors (in
-    16-byte units), `first_register` picks the block of 64 rows. `accumulate` false starts from zero.
+    16-byte units), `first_register` picks the block of 64 rows. `accumulate` false starts from
+    zero.
     """
 
     name: ClassVar[str] = "hopper.wgmma"
