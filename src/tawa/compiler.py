@@ -1,4 +1,4 @@
-"""The pipeline: a kernel's stages by file extension, each of which can be dumped, replaced or started from.
+"""The pipeline: a kernel's stages by file extension; each can be dumped, replaced, started from.
 
     Python source -> tile -> aref -> hopper -> cu -> cubin
 
@@ -30,6 +30,7 @@ from tawa.aref.lower import LowerToHopper
 from tawa.aref.ops import AREF
 from tawa.aref.ping_pong import PingPong
 from tawa.aref.prefetch import Prefetch
+from tawa.aref.schedule import ScheduleLoops
 from tawa.aref.shared_memory import SharedMemoryExceeded
 from tawa.base.elementwise import EW
 from tawa.base.errors import TawaError
@@ -114,6 +115,7 @@ def passes(stage: str, options: Options, remarks: Remarks, reserve: int) -> list
             HoistDescriptors(),
             FuseAccumulate(),
             Partition(options, remarks),
+            ScheduleLoops(options, remarks),
             AsyncDots(options, remarks),
             PingPong(remarks),
             # Before what depends on the depth: how far loads run ahead.
@@ -364,7 +366,7 @@ def _tile(
 def _key(
     fn: JITFunction, signature: Mapping[str, str], constants: Mapping[str, object], options: Options
 ) -> str:
-    """What a compilation depends on: the kernel and all it refers to, types, constants, compilers."""
+    """What a compilation depends on: the kernel, all it refers to, types, constants, compilers."""
     parts = [dependency_text(fn), repr(dict(signature)), repr(dict(constants)), repr(options)]
     return content_key(*parts, version(), _own_version())
 

@@ -250,24 +250,51 @@ class AsyncDots:
             # A fill before a loop that also touches the accumulator by ordinary code must be closed
             # by a wait, or ptxas takes the registers for those of an open group (C7517).
             loop.parent.insert_op_before(DotWait(0), loop)
+        issued: list[DotIssue] = []
         for op in list(block.ops):
-            if not isinstance(op, Dot):
-                continue
-            flag: SSAValue | None = None
-            if is_zero(op.acc):
-                false = arith.ConstantOp(IntegerAttr(0, i1))
-                unset = Unset(op.acc.type)
-                block.insert_ops_before([false, unset], op)
-                op.operands[2] = unset.result
-                flag = false.result
-            issue = self._issue(op, flag)
-            uses = list(issue.result.uses)
-            wait = DotWait(0, [issue.result])
-            block.insert_op_after(wait, issue)
-            wait.results_[0].name_hint = issue.result.name_hint
-            for use in uses:
-                use.operation.operands[use.index] = wait.results_[0]
-            _move_consumed(_slots_of([issue]), wait)
+            if isinstance(op, Dot):
+                issued.append(self._issue(op, _fresh_start(op)))
+        for issue in issued:
+            _wait_before_use(issue)
+
+
+def _fresh_start(dot: Dot) -> SSAValue | None:
+    """The false flag of a product that starts from zero, whose accumulator need not be filled."""
+    block = dot.parent
+    if block is None or not is_zero(dot.acc):
+        return None
+    false, unset = arith.ConstantOp(IntegerAttr(0, i1)), Unset(dot.acc.type)
+    block.insert_ops_before([false, unset], dot)
+    dot.operands[2] = unset.result
+    return false.result
+
+
+def _wait_before_use(issue: DotIssue) -> None:
+    """Wait for a product just before the first op of its block that needs the value.
+
+    Products complete in order, so those issued after it may stay unfinished.
+    """
+    block = issue.parent
+    assert block is not None
+    uses = list(issue.result.uses)
+    place: Operation | None = issue.next_op
+    pending = 0
+    while place is not None and not _reads(place, issue):
+        pending += isinstance(place, DotIssue)
+        place = place.next_op
+    if place is None:
+        return
+    wait = DotWait(pending, [issue.result])
+    block.insert_op_before(wait, place)
+    wait.results_[0].name_hint = issue.result.name_hint
+    for use in uses:
+        use.operation.operands[use.index] = wait.results_[0]
+    _move_consumed(_slots_of([issue]), wait)
+
+
+def _reads(op: Operation, issue: DotIssue) -> bool:
+    """Whether an op, or one nested in it, needs the product's value."""
+    return any(v is issue.result for inner in op.walk() for v in inner.operands)
 
 
 def _unset(loop: scf.ForOp, index: int) -> bool:

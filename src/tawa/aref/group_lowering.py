@@ -30,7 +30,7 @@ GROUP_WARPS = 4
 
 @dataclass(frozen=True)
 class View:
-    """A tile in shared memory as an operand: its value, logical shape and whether it is transposed."""
+    """A tile in shared memory as an operand: its value, its logical shape, and if it is transposed."""
 
     tile: SSAValue
     shape: tuple[int, ...]

@@ -168,8 +168,11 @@ class Layouts:
         return self._carried(value)
 
     def _propagate(self) -> None:
-        while any([self._forward(op) for op in self.ops]):
-            pass
+        changed = True
+        while changed:
+            changed = False
+            for op in self.ops:
+                changed |= self._forward(op)
 
     def _flexible(self) -> list[SSAValue]:
         return [

@@ -71,12 +71,14 @@ def _operand(
         width = tile.columns.data * byte_size(tile.element_type)
         raise _refuse(
             op, "this tile is too narrow for a matrix instruction",
-            "rows of 32, 64 or a multiple of 128 bytes", f"rows of {width} bytes", "use wider blocks",
+            "rows of 32, 64 or a multiple of 128 bytes", f"rows of {width} bytes",
+            "use wider blocks",
         )  # fmt: skip
     if not k_major and byte_size(tile.element_type) != 2:
         raise _refuse(
             op, "only 16-bit operands may be contiguous along M or N",
-            "an operand contiguous along K", f"a {tile.element_type} operand contiguous along the other",
+            "an operand contiguous along K",
+            f"a {tile.element_type} operand contiguous along the other",
             "store it transposed in memory",
         )  # fmt: skip
     value = view.tile
@@ -89,7 +91,8 @@ def _operand(
             if count % tile.panel_columns:
                 raise _refuse(
                     op, "this operand cannot be split between consumers",
-                    f"a share in multiples of {tile.panel_columns}", f"{count}", "use fewer consumers",
+                    f"a share in multiples of {tile.panel_columns}", f"{count}",
+                    "use fewer consumers",
                 )  # fmt: skip
             panel = g.map("muli", index, g.constant(count // tile.panel_columns))
             value = g.add(SubtileColumn(value, panel, count))
@@ -199,10 +202,12 @@ def _check(g: GroupLowering, op: aref.DotIssue, own_rows: int, own_columns: int)
                       "use a larger block or fewer consumers")  # fmt: skip
     if own_columns % 8:
         raise _refuse(op, "the columns of this product do not fit the matrix instruction",
-                      "a multiple of 8 columns", f"{own_columns} columns", "change the block")  # fmt: skip
+                      "a multiple of 8 columns", f"{own_columns} columns",
+                      "change the block")  # fmt: skip
     if inner * byte_size(element) % K_BYTES:
         raise _refuse(op, "K of this product does not fit the matrix instruction",
-                      f"a multiple of {K_BYTES // byte_size(element)}", f"{inner}", "change the block")  # fmt: skip
+                      f"a multiple of {K_BYTES // byte_size(element)}", f"{inner}",
+                      "change the block")  # fmt: skip
     if op.precision is not None and op.precision.data != "tf32" and byte_size(element) == 4:
         raise _refuse(op, f"precision {op.precision.data!r} has no matrix instruction", "tf32",
                       op.precision.data, "leave input_precision unset")  # fmt: skip

@@ -52,14 +52,14 @@ from xdsl.printer import Printer
 from xdsl.traits import NoTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
-from tawa.base.types import DescType
+from tawa.base.types import DescType, element_of, shape_of
 
 TensorAttr = TensorType[Attribute]
 
 
 @irdl_attr_definition
 class RefType(ParametrizedAttribute, TypeAttribute):
-    """`!aref.ref<3, tensor<128x64xf16>, tensor<256x64xf16>>`: a ring of arefs for a tuple of tiles."""
+    """A ring of arefs for a tuple of tiles: `!aref.ref<3, tensor<128x64xf16>, ...>`."""
 
     name: ClassVar[str] = "aref.ref"
     depth: IntAttr
@@ -479,8 +479,8 @@ class Stage(ArefOp):
     assembly_format = "$value attr-dict `:` type($value) `->` type($view)"
 
     def __init__(self, value: SSAValue):
-        assert isinstance(value.type, TensorType)
-        super().__init__(operands=[value], result_types=[ViewType(value.type)])
+        tile = TensorType(element_of(value.type), shape_of(value.type))
+        super().__init__(operands=[value], result_types=[ViewType(tile)])
 
 
 @irdl_op_definition
@@ -500,7 +500,8 @@ class DotIssue(ArefOp):
     result: SSAValue = result_def(base(TensorType))
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     assembly_format = (
-        "$a `,` $b `,` $accumulator (`if` $accumulate^ `:` type($accumulate))? (`precision` $precision^)? attr-dict "
+        "$a `,` $b `,` $accumulator (`if` $accumulate^ `:` type($accumulate))? "
+        "(`precision` $precision^)? attr-dict "
         "`:` type($a) `,` type($b) `,` type($accumulator) `->` type($result)"
     )
 
@@ -562,7 +563,29 @@ class TurnPass(_Turn):
 
 
 OPS: tuple[type[ArefOp], ...] = (
-    Create, WarpGroup, TeamIndex, CtaIndex, CtaCount, Agree, ZeroUnless, Unset, Start, Advance, PutEnter, PutExit, GetEnter, Consumed, NoToken,
-    LoadInto, ViewTrans, ViewReshape, ViewRead, Stage, DotIssue, DotWait, TurnWait, TurnPass,
-)  # fmt: skip
+    Create,
+    WarpGroup,
+    TeamIndex,
+    CtaIndex,
+    CtaCount,
+    Agree,
+    ZeroUnless,
+    Unset,
+    Start,
+    Advance,
+    PutEnter,
+    PutExit,
+    GetEnter,
+    Consumed,
+    NoToken,
+    LoadInto,
+    ViewTrans,
+    ViewReshape,
+    ViewRead,
+    Stage,
+    DotIssue,
+    DotWait,
+    TurnWait,
+    TurnPass,
+)
 AREF = Dialect("aref", list(OPS), [RefType, ViewType, CursorType, TokenType])

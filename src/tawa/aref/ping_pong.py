@@ -56,7 +56,7 @@ class _Counter:
         self.body = loop.body.block
 
     def count(self, ref: SSAValue, tile: SSAValue, before: Operation) -> SSAValue | None:
-        """The number as a value computed before an op; None if no get of the ring is in the loop."""
+        """The number as a value computed before an op; None if the loop has no get of the ring."""
         total: SSAValue | None = None
         for get in [op for op in self.body.walk() if isinstance(op, GetEnter) and op.ref is ref]:
             trips = self._trips(get, tile, before)

@@ -1,4 +1,4 @@
-"""Registers of each role: the launch gives every warp the same; roles that need fewer give some up."""
+"""Registers of each role: a launch gives every warp the same; who needs fewer gives some up."""
 
 from __future__ import annotations
 

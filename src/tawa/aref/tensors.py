@@ -1,4 +1,4 @@
-"""Lowering of tile values to fragments: elementwise ops, layout changes, reductions, pointer access."""
+"""Lowering of tile values to fragments: elementwise ops, layouts, reductions, pointer access."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def rearrange(
 
 
 def convert(g: GroupLowering, source: SSAValue, layout: Layout) -> SSAValue:
-    """The same tile in another layout: inside each thread if it can be, else through shared memory."""
+    """The same tile in another layout: inside each thread if possible, else by shared memory."""
     assert isinstance(source.type, FragType)
     if source.type.layout == layout:
         return source
@@ -152,7 +152,7 @@ def team_sync(g: GroupLowering) -> None:
 
 
 def exchange(g: GroupLowering, source: SSAValue, place: SSAValue) -> None:
-    """Write a fragment to scratch space between barriers: earlier readers are done, writers visible."""
+    """Write a fragment to scratch space between barriers: readers are done, writers visible."""
     team_sync(g)
     g.do(SharedStore(source, place))
     team_sync(g)
@@ -323,7 +323,7 @@ def lower_store(g: GroupLowering, op: Store) -> None:
         return
     layout = g.layouts.of.get(op.value)
     if layout is None:
-        dim, vector = fastest(g.layouts.axes, op.ptr)
+        _, vector = fastest(g.layouts.axes, op.ptr)
         layout = g.layouts.default(op.value, vector)
     value = fragment(g, op.value, layout)
     pointers = fragment(g, op.ptr, layout)

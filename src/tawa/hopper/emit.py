@@ -223,7 +223,8 @@ def emit(module: ModuleOp) -> str:
     w.line("extern __shared__ __align__(1024) unsigned char shared_memory[];")
     w.line("const u32 smem = shared_address(shared_memory);")
     w.line(
-        "const int warp_id = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0), lane = threadIdx.x % 32;"
+        "const int warp_id = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0), "
+        "lane = threadIdx.x % 32;"
     )
     w.line("(void)smem; (void)warp_id; (void)lane;")
     w.region(kernel.body)

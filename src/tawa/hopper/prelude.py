@@ -161,7 +161,8 @@ template <int count> __device__ __forceinline__ void pin(u32 (&registers)[count]
 """,
     "matrix_desc": """\
 __device__ __forceinline__ u64 matrix_desc(u32 tile, u32 lbo, u32 sbo, u32 swizzle) {
-  return u64((tile & 0x3FFFF) >> 4) | u64(lbo >> 4) << 16 | u64(sbo >> 4) << 32 | u64(swizzle) << 62;
+  u64 start = (tile & 0x3FFFF) >> 4;
+  return start | u64(lbo >> 4) << 16 | u64(sbo >> 4) << 32 | u64(swizzle) << 62;
 }
 """,
     "tile_address": """\

@@ -20,11 +20,12 @@ from tawa.hopper.types import (
 )
 
 _KEYWORDS = frozenset(
-    "auto break case char class const continue default delete do double else enum extern float for goto "
-    "if inline int long new operator private public register return short signed sizeof static struct "
-    "switch template this throw typedef union unsigned using virtual void volatile while and or not xor "
-    "bool true false lane warp thread warp_id group_thread smem add sub mul exp log sqrt sin cos max min "
-    "abs floor ceil erf tanh fma asm half i j s threadIdx blockIdx blockDim gridDim".split()
+    "auto break case char class const continue default delete do double else enum extern float "
+    "for goto if inline int long new operator private public register return short signed sizeof "
+    "static struct switch template this throw typedef union unsigned using virtual void volatile "
+    "while and or not xor bool true false lane warp thread warp_id group_thread smem add sub mul "
+    "exp log sqrt sin cos max min abs floor ceil erf tanh fma asm half i j s "
+    "threadIdx blockIdx blockDim gridDim".split()
 ) | frozenset(NAMES)
 
 

@@ -1,4 +1,4 @@
-"""Types of the hopper level: fragments in registers, tiles in shared memory, barriers, tensor maps."""
+"""Types of the hopper level: fragments, tiles in shared memory, barriers, tensor maps."""
 
 from __future__ import annotations
 
@@ -229,6 +229,6 @@ class TensorMapType(ParametrizedAttribute, TypeAttribute):
 
 @irdl_attr_definition
 class MatrixDescType(ParametrizedAttribute, TypeAttribute):
-    """`!hopper.matrix_desc`: the 64-bit descriptor of a wgmma operand (PTX ISA, matrix descriptor)."""
+    """`!hopper.matrix_desc`: the descriptor of a wgmma operand (PTX ISA, matrix descriptor)."""
 
     name: ClassVar[str] = "hopper.matrix_desc"

@@ -1,4 +1,4 @@
-"""The vocabulary of the hopper level: every decision is visible, every op is a line or a few of C++.
+"""The vocabulary of the hopper level: every decision is visible, an op is a few lines of C++.
 
 What can no longer appear here: tile and aref ops, tensors, descriptors without a box.
 """

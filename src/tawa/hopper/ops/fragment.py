@@ -438,5 +438,6 @@ class Extract(HopperOp):
 
 
 FRAGMENT: Sequence[type[HopperOp]] = (
-    Fill, Coordinate, Rearrange, Relabel, Window, Undefined, ZeroUnless, Copy, ReduceRegisters, ShuffleXor, Extract,
+    Fill, Coordinate, Rearrange, Relabel, Window, Undefined, ZeroUnless, Copy,
+    ReduceRegisters, ShuffleXor, Extract,
 )  # fmt: skip

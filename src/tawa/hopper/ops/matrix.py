@@ -31,7 +31,11 @@ from tawa.hopper.types import FragType, MatrixDescType, TileType
 SWIZZLE_CODES = {0: 0, 128: 1, 64: 2, 32: 3}
 """Layout field of the matrix descriptor for each swizzle width in bytes."""
 
-_PTX_TYPES = {"f32": "f32", "f16": "f16", "bf16": "bf16", "e4m3": "e4m3", "e5m2": "e5m2", "i8": "s8", "i32": "s32"}  # fmt: skip
+_PTX_TYPES = {
+    **{name: name for name in ("f32", "f16", "bf16", "e4m3", "e5m2")},
+    "i8": "s8",
+    "i32": "s32",
+}
 _OPERAND_TYPES = {**_PTX_TYPES, "f32": "tf32"}
 """32-bit floating-point operands are read as tf32: the low 13 bits of the mantissa are ignored."""
 
@@ -178,9 +182,9 @@ class Wgmma(HopperOp):
     result: SSAValue = result_def(FragType)
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     assembly_format = (
-        "$accumulator `from` $first_register `+` `` `=` $a `+` $a_offset `*` $b `+` $b_offset `n` $n "
-        "(`if` $accumulate^ `:` type($accumulate))? `types` $a_type `,` $b_type (`ta` $transpose_a^)? "
-        "(`tb` $transpose_b^)? attr-dict "
+        "$accumulator `from` $first_register `+` `` `=` $a `+` $a_offset `*` $b `+` $b_offset "
+        "`n` $n (`if` $accumulate^ `:` type($accumulate))? `types` $a_type `,` $b_type "
+        "(`ta` $transpose_a^)? (`tb` $transpose_b^)? attr-dict "
         "`:` type($accumulator) `,` type($a) `,` type($b) `->` type($result)"
     )
 
@@ -255,11 +259,13 @@ def _wrapper(
     if a in ("f16", "bf16"):
         immediates += ([] if from_registers else [str(transposed[0])]) + [str(transposed[1])]
     ptx = (
-        f"wgmma.mma_async.sync.aligned.m64n{n}k{k}.{_PTX_TYPES[d]}.{_OPERAND_TYPES[a]}.{_OPERAND_TYPES[b]} "
+        f"wgmma.mma_async.sync.aligned.m64n{n}k{k}."
+        f"{_PTX_TYPES[d]}.{_OPERAND_TYPES[a]}.{_OPERAND_TYPES[b]} "
         f"{{{registers}}}, {a_text}, %{at}, {', '.join(immediates)};"
     )
     return (
-        f"__device__ __forceinline__ void {name}({d}* d, {a_parameter}, u64 b, bool accumulate) {{\n"
+        f"__device__ __forceinline__ void {name}"
+        f"({d}* d, {a_parameter}, u64 b, bool accumulate) {{\n"
         f'  asm volatile("{{.reg .pred p; setp.ne.b32 p, %{at + 1}, 0;\\n"\n'
         f'    "{ptx}}}"\n'
         f'    : {outputs}\n    : {inputs}, "l"(b), "r"(int(accumulate)));\n}}\n'

@@ -174,7 +174,8 @@ class TmaLoad(HopperOp):
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     assembly_format = (
         "$map `[` $coordinates `]` `into` $tile `signal` $barrier `[` $slot `]` "
-        "(`ctas` $ctas^ `:` type($ctas))? attr-dict `:` type($map) `,` type($tile) `,` type($barrier)"
+        "(`ctas` $ctas^ `:` type($ctas))? attr-dict "
+        "`:` type($map) `,` type($tile) `,` type($barrier)"
     )
 
     def __init__(
@@ -422,7 +423,7 @@ class Stmatrix(HopperOp):
             w.line(f"stmatrix({address}, {pairs});")
 
     def run(self, m: Actor) -> None:
-        """Row `i` of matrix `k` goes where lane `8 k + i` says; lane `t` holds 2 of its row `t / 4`."""
+        """Row `i` of matrix `k` goes where lane `8k + i` says; lane `t` holds 2 of row `t / 4`."""
         frag, tile = self.value.type, self.tile.type
         assert isinstance(frag, FragType) and isinstance(tile, TileType)
         count, first = tile.columns.data // 16, self.first_register.value.data
@@ -439,6 +440,6 @@ class Stmatrix(HopperOp):
 
 
 MEMORY: Sequence[type[HopperOp]] = (
-    Slot, Subtile, SubtileColumn, TmaLoad, TmaStore, BulkCommit, BulkWaitRead, SharedStore, SharedLoad,
-    Stmatrix,
+    Slot, Subtile, SubtileColumn, TmaLoad, TmaStore, BulkCommit, BulkWaitRead,
+    SharedStore, SharedLoad, Stmatrix,
 )  # fmt: skip

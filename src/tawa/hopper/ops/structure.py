@@ -292,5 +292,6 @@ class PrefetchTensorMap(HopperOp):
 
 
 STRUCTURE: Sequence[type[HopperOp]] = (
-    Role, OneThread, Ring, Barriers, TeamIndex, GroupIndex, ClusterRank, BlockId, NumBlocks, PrefetchTensorMap,
+    Role, OneThread, Ring, Barriers, TeamIndex, GroupIndex, ClusterRank, BlockId, NumBlocks,
+    PrefetchTensorMap,
 )  # fmt: skip
