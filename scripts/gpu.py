@@ -38,13 +38,21 @@ class Step:
 def steps(out: Path) -> list[Step]:
     """All steps, in order of what one would want to know first."""
     rows = ("--rows", str(out))
-    tests = ("-m", "pytest", "-q", "-m", "gpu", "--tb=short", "-rfE", "-p", "no:cacheprovider")
+    tests = ("-m", "pytest", "-m", "gpu", "--tb=short", "-rfE", "-p", "no:cacheprovider")
     return [
-        Step("tests", (*tests, "tests"), 300),
+        Step("tests", (*tests, *isolation(), "tests"), 300),
         Step("host", ("benchmarks/host.py", *rows), 150, needs_torch=True),
         Step("gemm", ("benchmarks/gemm.py", *rows), 480, needs_torch=True),
         Step("ablation", ("benchmarks/gemm.py", "--ablation", *rows), 150, needs_torch=True),
     ]
+
+
+def isolation() -> tuple[str, ...]:
+    """Options of pytest that keep a kernel that hangs, or breaks the context, to its own test."""
+    if not (importable("xdist") and importable("pytest_timeout")):
+        print("without pytest-xdist and pytest-timeout, a kernel that hangs ends the tests")
+        return ("-v",)
+    return ("-v", "-n", "1", "--timeout=60", "--timeout-method=thread", "--max-worker-restart=20")
 
 
 def main() -> int:
