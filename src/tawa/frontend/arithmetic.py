@@ -1,203 +1,24 @@
-"""Arithmetic, comparison, logic, conversion and broadcasting of values."""
+"""Arithmetic, comparison, logic and selection."""
 
 from __future__ import annotations
 
-from tawa.base.errors import TawaError
 from tawa.base.types import NAMES
 from tawa.frontend.builder import Builder
-from tawa.frontend.errors import BadArgument, NotConstant, OutOfRange, ShapeMismatch, TypeMismatch
+from tawa.frontend.conversion import (
+    broadcast,
+    cast,
+    fail,
+    fill,
+    mapped,
+    scalar,
+    to_tensor,
+)
+from tawa.frontend.errors import BadArgument, NotConstant, OutOfRange, TypeMismatch
 from tawa.frontend.promotion import computation_type, integer_type, natural_type
-from tawa.frontend.values import Tensor, Value, describe, ir_element, ir_type, is_number
+from tawa.frontend.values import Tensor, Value, describe, is_number
 from tawa.language.dtypes import dtype, float32, int1, int32, int64, pointer_type
-from tawa.tile import ops
 
 I1 = NAMES["i1"]
-
-
-def fail(
-    b: Builder,
-    error: type[TawaError],
-    message: str,
-    *,
-    expected: str | None = None,
-    found: str | None = None,
-    hint: str | None = None,
-) -> TawaError:
-    """An error at the source range that is being compiled."""
-    return error(message, span=b.span, expected=expected, found=found, hint=hint)
-
-
-# --- making tensors -----------------------------------------------------------------------------
-
-
-def scalar(b: Builder, number: float, element: dtype) -> Tensor:
-    """A compile-time number as a scalar of a type."""
-    return Tensor(b.constant(number, ir_element(element)), element)
-
-
-def to_tensor(b: Builder, value: Value) -> Tensor:
-    """A run-time value as it is; a number as a scalar of its natural type."""
-    if isinstance(value, Tensor):
-        return value
-    if not is_number(value):
-        raise fail(b, TypeMismatch, "a number or a tensor is needed here", found=describe(value))
-    element = natural_type(value)
-    if element is None:
-        raise fail(b, OutOfRange, f"{value} does not fit 64 bits", hint="use a smaller number")
-    return scalar(b, value, element)
-
-
-def fill(b: Builder, shape: tuple[int, ...], value: Tensor) -> Tensor:
-    """A scalar repeated over a shape."""
-    if not shape:
-        return value
-    return Tensor(b.add(ops.Splat(value.ssa, shape)).result, value.dtype, shape)
-
-
-def expand_dims(b: Builder, x: Tensor, axis: int) -> Tensor:
-    """A new dimension of size 1 before `axis`."""
-    if not x.shape:
-        return fill(b, (1,), x)
-    shape = (*x.shape[:axis], 1, *x.shape[axis:])
-    return Tensor(b.add(ops.ExpandDims(x.ssa, axis)).result, x.dtype, shape)
-
-
-def broadcast_to(b: Builder, x: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """`x` repeated to `shape`; raises ShapeMismatch."""
-    if x.shape == shape:
-        return x
-    if not x.shape:
-        return fill(b, shape, x)
-    source = x
-    while len(source.shape) < len(shape):
-        source = expand_dims(b, source, 0)
-    fits = len(source.shape) == len(shape) and all(
-        s in (1, t) for s, t in zip(source.shape, shape, strict=True)
-    )
-    if not fits:
-        raise fail(
-            b,
-            ShapeMismatch,
-            f"shape {list(x.shape)} can't be broadcast to {list(shape)}",
-            expected=f"dimensions of size 1 or of {list(shape)}",
-            found=x.describe(),
-        )
-    if source.shape == shape:
-        return source
-    return Tensor(b.add(ops.Broadcast(source.ssa, shape)).result, x.dtype, shape)
-
-
-def common_shape(b: Builder, *operands: Tensor) -> tuple[int, ...]:
-    """The shape that the operands broadcast to; raises ShapeMismatch."""
-    rank = max(len(x.shape) for x in operands)
-    padded = [(1,) * (rank - len(x.shape)) + x.shape for x in operands]
-    shape: list[int] = []
-    for axis, sizes in enumerate(zip(*padded, strict=True)):
-        large = {size for size in sizes if size != 1}
-        if len(large) > 1:
-            shown = " and ".join(str(list(x.shape)) for x in operands)
-            numbers = " and ".join(map(str, sorted(large)))
-            raise fail(
-                b,
-                ShapeMismatch,
-                f"shapes {shown} do not fit together",
-                expected="equal sizes, or 1, in each dimension",
-                found=f"{numbers} in dimension {axis}",
-                hint="add dimensions with `x[:, None]` or `x[None, :]`",
-            )
-        shape.append(large.pop() if large else 1)
-    return tuple(shape)
-
-
-def broadcast(b: Builder, *operands: Tensor) -> list[Tensor]:
-    """All operands in their common shape."""
-    shape = common_shape(b, *operands)
-    return [broadcast_to(b, x, shape) for x in operands]
-
-
-# --- conversion ---------------------------------------------------------------------------------
-
-
-def mapped(b: Builder, function: str, result: dtype, *operands: Tensor) -> Tensor:
-    """Apply a scalar function to operands of one shape."""
-    first = operands[0]
-    ssa = b.map(function, *(x.ssa for x in operands), result=ir_element(result))
-    return Tensor(ssa, result, first.shape)
-
-
-def _conversion(source: dtype, target: dtype) -> str | None:
-    """The scalar function of a numeric conversion; None when the bits stay."""
-    if source.is_floating():
-        if target.is_floating():
-            fp8_up = source.is_fp8() and not target.is_fp8()
-            wider = target.primitive_bitwidth > source.primitive_bitwidth
-            return "extf" if fp8_up or wider else "truncf"
-        return "fptosi" if target.is_int_signed() else "fptoui"
-    if target.is_floating():
-        return "sitofp" if source.is_int_signed() else "uitofp"
-    if target.primitive_bitwidth < source.primitive_bitwidth:
-        return "trunci"
-    if target.primitive_bitwidth == source.primitive_bitwidth:
-        return None
-    return "extsi" if source.is_int_signed() else "extui"
-
-
-def is_nonzero(b: Builder, x: Tensor) -> Tensor:
-    """`x != 0` as int1."""
-    if isinstance(x.dtype, pointer_type):
-        x = bitcast(b, x, int64)
-    assert isinstance(x.dtype, dtype)
-    zero = fill(b, x.shape, scalar(b, 0, x.dtype))
-    return mapped(b, "cmpf_une" if x.dtype.is_floating() else "cmpi_ne", int1, x, zero)
-
-
-def cast(b: Builder, x: Tensor, target: dtype | pointer_type) -> Tensor:
-    """Convert values: integers extend by their sign or wrap, floats round, bools are `!= 0`."""
-    if x.dtype == target:
-        return x
-    if isinstance(x.dtype, pointer_type) or isinstance(target, pointer_type):
-        return _cast_pointer(b, x, target)
-    if target.is_int1():
-        return is_nonzero(b, x)
-    function = _conversion(x.dtype, target)
-    if function is None:
-        return Tensor(x.ssa, target, x.shape)
-    return mapped(b, function, target, x)
-
-
-def _cast_pointer(b: Builder, x: Tensor, target: dtype | pointer_type) -> Tensor:
-    if isinstance(target, dtype) and target.is_int1():
-        return is_nonzero(b, x)
-    both = x.is_pointer and isinstance(target, pointer_type)
-    integer = target if isinstance(target, dtype) else x.dtype
-    if not both and integer.primitive_bitwidth != 64:
-        raise fail(
-            b,
-            TypeMismatch,
-            "a pointer converts to and from 64-bit integers only",
-            found=f"{x.describe()} to {target}",
-        )
-    return bitcast(b, x, target)
-
-
-def bitcast(b: Builder, x: Tensor, target: dtype | pointer_type) -> Tensor:
-    """Reinterpret the bits; the widths must agree."""
-    if x.dtype == target:
-        return x
-    if x.dtype.primitive_bitwidth != target.primitive_bitwidth or target.is_int1():
-        width = x.dtype.primitive_bitwidth
-        raise fail(
-            b,
-            TypeMismatch,
-            f"a bitcast from {x.dtype} to {target} changes the width",
-            expected=f"a type of {width} bits",
-            found=str(target),
-        )
-    if ir_element(x.dtype) == ir_element(target):
-        return Tensor(x.ssa, target, x.shape)
-    ssa = b.map("bitcast", x.ssa, result=ir_type(target, x.shape))
-    return Tensor(ssa, target, x.shape)
-
 
 # --- two operands -------------------------------------------------------------------------------
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from tawa import language
 from tawa.base.errors import TawaError
-from tawa.frontend import arithmetic, foreign
-from tawa.frontend.arithmetic import fail
+from tawa.frontend import conversion, foreign
+from tawa.frontend.conversion import fail
 from tawa.frontend.errors import NotCallable, NotSupported, Recursion, WrongArguments
 from tawa.frontend.expressions import PYTHON_NAMES, methods_of
 from tawa.frontend.function import JITFunction, is_constexpr_annotation, is_jit_function
@@ -214,7 +214,7 @@ class FunctionCompiler(Statements):
         if function is python.len and isinstance(value, Tensor) and value.shape:
             return value.shape[0]
         if function in targets and isinstance(value, Tensor):
-            return arithmetic.cast(self.b, value, targets[function])
+            return conversion.cast(self.b, value, targets[function])
         raise fail(
             self.b,
             WrongArguments,

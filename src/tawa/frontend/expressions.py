@@ -14,9 +14,9 @@ from xdsl.ir import Block, Region
 
 from tawa import language
 from tawa.base.spans import Span
-from tawa.frontend import arithmetic, foreign
-from tawa.frontend.arithmetic import fail
+from tawa.frontend import arithmetic, conversion, foreign
 from tawa.frontend.builder import Builder
+from tawa.frontend.conversion import fail
 from tawa.frontend.errors import (
     BadArgument,
     ShapeMismatch,
@@ -27,6 +27,7 @@ from tawa.frontend.errors import (
     UnusableGlobal,
 )
 from tawa.frontend.function import JITFunction, is_jit_function
+from tawa.frontend.operators import DYNAMIC, STATIC, SYMBOLS
 from tawa.frontend.scope import Scope
 from tawa.frontend.values import (
     BlockPointer,
@@ -43,40 +44,6 @@ from tawa.frontend.values import (
 )
 from tawa.language import dtypes
 from tawa.language.builtin import LanguageFunction
-
-DYNAMIC: dict[str, Callable[[Builder, Value, Value], Tensor]] = {
-    "+": arithmetic.add,
-    "-": arithmetic.subtract,
-    "*": arithmetic.multiply,
-    "/": arithmetic.divide,
-    "//": arithmetic.floor_divide,
-    "%": arithmetic.remainder,
-    **{s: lambda b, x, y, s=s: arithmetic.bitwise(b, s, x, y) for s in "&|^"},
-    **{s: lambda b, x, y, s=s: arithmetic.shift(b, s, x, y) for s in ("<<", ">>")},
-    **{
-        s: lambda b, x, y, s=s: arithmetic.compare(b, s, x, y)
-        for s in ("==", "!=", "<", "<=", ">", ">=")
-    },
-}
-"""Operator -> how it is done at run time."""
-
-_PYTHON: Any = operator
-
-STATIC: dict[str, Callable[[Any, Any], Any]] = {
-    "+": _PYTHON.add, "-": _PYTHON.sub, "*": _PYTHON.mul, "/": _PYTHON.truediv,
-    "//": _PYTHON.floordiv, "%": _PYTHON.mod, "**": _PYTHON.pow, "&": _PYTHON.and_,
-    "|": _PYTHON.or_, "^": _PYTHON.xor, "<<": _PYTHON.lshift, ">>": _PYTHON.rshift,
-    "==": _PYTHON.eq, "!=": _PYTHON.ne, "<": _PYTHON.lt, "<=": _PYTHON.le,
-    ">": _PYTHON.gt, ">=": _PYTHON.ge, "is": _PYTHON.is_, "is not": _PYTHON.is_not,
-}  # fmt: skip
-"""Operator -> Python's meaning, for compile-time operands."""
-
-SYMBOLS: dict[type[ast.AST], str] = {
-    ast.Add: "+", ast.Sub: "-", ast.Mult: "*", ast.Div: "/", ast.FloorDiv: "//", ast.Mod: "%",
-    ast.Pow: "**", ast.BitAnd: "&", ast.BitOr: "|", ast.BitXor: "^", ast.LShift: "<<",
-    ast.RShift: ">>", ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">",
-    ast.GtE: ">=", ast.Is: "is", ast.IsNot: "is not", ast.And: "and", ast.Or: "or",
-}  # fmt: skip
 
 PYTHON_NAMES = {"min", "max", "int", "float", "bool", "len", "range", "isinstance", "abs", "print",
                 "getattr", "hasattr", "tuple", "list", "str"}  # fmt: skip
@@ -328,7 +295,7 @@ class Expressions:
         sides: list[tuple[Block, Tensor]] = []
         for branch in (node.body, node.orelse):
             with self.b.inside(Block()) as block:
-                sides.append((block, arithmetic.to_tensor(self.b, self.eval(branch))))
+                sides.append((block, conversion.to_tensor(self.b, self.eval(branch))))
         (then_block, then_value), (else_block, else_value) = sides
         if not same_type(then_value, else_value):
             raise fail(
@@ -349,7 +316,7 @@ class Expressions:
             raise fail(
                 self.b, TypeMismatch, f"{what} must be a scalar", found=describe(test), hint=hint
             )
-        return arithmetic.cast(self.b, test, dtypes.int1)
+        return conversion.cast(self.b, test, dtypes.int1)
 
     # --- subscripts, attributes, calls ----------------------------------------------------------
 
@@ -384,7 +351,7 @@ class Expressions:
             whole = isinstance(item, ast.Slice) and not (item.lower or item.upper or item.step)
             new = isinstance(item, ast.Constant) and item.value is None
             if new:
-                result = arithmetic.expand_dims(self.b, result, axis)
+                result = conversion.expand_dims(self.b, result, axis)
             elif not whole:
                 raise fail(
                     self.b,
@@ -413,7 +380,7 @@ class Expressions:
         if name == "value" and (is_number(value) or value is None or isinstance(value, str)):
             return value
         if name in ("to", "cast") and is_number(value):
-            return BoundMethod(arithmetic.to_tensor(self.b, value), name)
+            return BoundMethod(conversion.to_tensor(self.b, value), name)
         if name.startswith("_") or not hasattr(value, name):
             raise fail(self.b, UnknownAttribute, f"{describe(value)} has no attribute `{name}`")
         found = getattr(value, name)

@@ -6,21 +6,19 @@ import ast
 import builtins as python
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from xdsl.dialects.builtin import BoolAttr, IntegerAttr, UnitAttr
 from xdsl.ir import Attribute
 
 from tawa import language
 from tawa.base.errors import TawaError
-from tawa.frontend import arithmetic
-from tawa.frontend.arithmetic import fail
+from tawa.frontend import arithmetic, conversion
 from tawa.frontend.builder import Builder
+from tawa.frontend.conversion import fail
 from tawa.frontend.errors import BadArgument, UnsupportedSyntax
+from tawa.frontend.expressions import Expressions
 from tawa.frontend.values import Tensor, Value, describe, is_runtime, is_tuple
-
-if TYPE_CHECKING:
-    from tawa.frontend.statements import Statements
 
 UNSIGNED = "tawa.unsigned"
 """Attribute of `scf.for`: the bounds are unsigned."""
@@ -48,7 +46,7 @@ class ForLoop:
         return arithmetic.add(b, arithmetic.subtract(b, self.upper, raw), self.lower)
 
 
-def loop_of(compiler: Statements, node: ast.expr) -> ForLoop | Sequence[int]:
+def loop_of(compiler: Expressions, node: ast.expr) -> ForLoop | Sequence[int]:
     """What the iterator of a `for` describes: a `ForLoop`, or the counters to unroll over."""
     b = compiler.b
     if not isinstance(node, ast.Call):
@@ -99,7 +97,7 @@ def _run_time_loop(
         raise fail(b, BadArgument, "the step of a range must not be 0")
     bounds = [arithmetic.integer_operand(b, v, "a bound of a range") for v in (lower, upper, step)]
     element = arithmetic.common_integer(b, *bounds)
-    start, end, stride = (arithmetic.cast(b, v, element) for v in bounds)
+    start, end, stride = (conversion.cast(b, v, element) for v in bounds)
     attributes = _attributes(arguments)
     if element.is_int_unsigned():
         attributes[UNSIGNED] = UnitAttr()

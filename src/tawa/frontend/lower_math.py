@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from tawa import language as tl
-from tawa.frontend import arithmetic
-from tawa.frontend.arithmetic import fail, mapped, numeric_type, promote
+from tawa.frontend import arithmetic, conversion
+from tawa.frontend.arithmetic import numeric_type, promote
 from tawa.frontend.calls import FunctionCompiler
+from tawa.frontend.conversion import fail, mapped
 from tawa.frontend.errors import BadArgument, ShapeMismatch, TypeMismatch
 from tawa.frontend.lower_shapes import dtype_argument, tensor_argument
 from tawa.frontend.registry import lowers
@@ -129,7 +130,7 @@ def fma(f: FunctionCompiler, x: Value, y: Value, z: Value) -> Tensor:
     left, right = promote(f.b, x, y, "tl.fma")
     left, third = promote(f.b, left, z, "tl.fma")
     right, third = promote(f.b, right, third, "tl.fma")
-    left, right, third = arithmetic.broadcast(f.b, left, right, third)
+    left, right, third = conversion.broadcast(f.b, left, right, third)
     assert isinstance(left.dtype, dtype)
     if not left.dtype.is_floating():
         raise fail(f.b, TypeMismatch, "`tl.fma` is defined for floats", found=left.describe())
@@ -229,7 +230,7 @@ def dot(
     result = _dot_type(f, left, right, acc, dtype_argument(f, out_dtype))
     shape = (*left.shape[:-1], right.shape[-1])
     if acc is None:
-        total = arithmetic.fill(f.b, shape, arithmetic.scalar(f.b, 0, result))
+        total = conversion.fill(f.b, shape, conversion.scalar(f.b, 0, result))
     else:
         total = tensor_argument(f, acc, "tl.dot")
     if total.shape != shape or total.dtype != result:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tawa import language as tl
-from tawa.frontend import arithmetic
-from tawa.frontend.arithmetic import constant_int, fail
+from tawa.frontend import arithmetic, conversion
+from tawa.frontend.arithmetic import constant_int
 from tawa.frontend.calls import FunctionCompiler
+from tawa.frontend.conversion import fail
 from tawa.frontend.errors import BadArgument, NotSupported, ShapeMismatch, TypeMismatch
 from tawa.frontend.lower_shapes import shape_argument, tensor_argument
 from tawa.frontend.registry import lowers
@@ -95,11 +96,11 @@ def load(
     element = _element(address)
     fallback = None
     if other is not None and test is not None:
-        fallback = arithmetic.cast(f.b, tensor_argument(f, other, "tl.load"), element)
-        fallback = arithmetic.cast(f.b, fallback, int8) if element == int1 else fallback
+        fallback = conversion.cast(f.b, tensor_argument(f, other, "tl.load"), element)
+        fallback = conversion.cast(f.b, fallback, int8) if element == int1 else fallback
     operands = [v for v in (address, test, fallback) if v is not None]
-    shape = arithmetic.common_shape(f.b, *operands)
-    ready = [arithmetic.broadcast_to(f.b, v, shape).ssa for v in operands]
+    shape = conversion.common_shape(f.b, *operands)
+    ready = [conversion.broadcast_to(f.b, v, shape).ssa for v in operands]
     op = ops.Load(
         *ready,
         cache=_hint(f, cache_modifier, ops.CACHE_MODIFIERS, "cache_modifier"),
@@ -107,7 +108,7 @@ def load(
         volatile=bool(volatile),
     )
     loaded = Tensor(f.b.add(op).result, int8 if element == int1 else element, shape)
-    return arithmetic.cast(f.b, loaded, element)
+    return conversion.cast(f.b, loaded, element)
 
 
 @lowers(tl.store)
@@ -129,8 +130,8 @@ def store(
     test = _mask(f, mask, address, "tl.store")
     stored = _stored_value(f, address, value, "tl.store")
     operands = [v for v in (address, stored, test) if v is not None]
-    shape = arithmetic.common_shape(f.b, *operands)
-    ready = [arithmetic.broadcast_to(f.b, v, shape).ssa for v in operands]
+    shape = conversion.common_shape(f.b, *operands)
+    ready = [conversion.broadcast_to(f.b, v, shape).ssa for v in operands]
     f.b.add(
         ops.Store(
             *ready,
@@ -143,7 +144,7 @@ def store(
 def _stored_value(f: FunctionCompiler, address: Tensor, value: Value, name: str) -> Tensor:
     """A value converted to what the pointer points at; bools are stored as bytes."""
     element = _element(address)
-    stored = arithmetic.cast(f.b, tensor_argument(f, value, name), element)
+    stored = conversion.cast(f.b, tensor_argument(f, value, name), element)
     if stored.shape and not address.shape:
         raise fail(
             f.b,
@@ -153,7 +154,7 @@ def _stored_value(f: FunctionCompiler, address: Tensor, value: Value, name: str)
             found=f"a value {stored.describe()}",
             hint="add offsets to the pointer, as in `ptr + tl.arange(0, N)`",
         )
-    return arithmetic.cast(f.b, stored, int8) if element == int1 else stored
+    return conversion.cast(f.b, stored, int8) if element == int1 else stored
 
 
 # --- block pointers -----------------------------------------------------------------------------
@@ -161,7 +162,7 @@ def _stored_value(f: FunctionCompiler, address: Tensor, value: Value, name: str)
 
 def _scalars(f: FunctionCompiler, items: Value, what: str, target: dtype) -> tuple[Tensor, ...]:
     return tuple(
-        arithmetic.cast(f.b, arithmetic.integer_operand(f.b, v, what), target)
+        conversion.cast(f.b, arithmetic.integer_operand(f.b, v, what), target)
         for v in items_of(items)
     )
 
@@ -218,10 +219,10 @@ def _block_access(
     pointer, mask = block.base, None
     for axis, length in enumerate(block.block_shape):
         lane = Tensor(f.b.add(ops.Arange(0, length)).result, int32, (length,))
-        index = arithmetic.add(f.b, arithmetic.cast(f.b, block.offsets[axis], int64), lane)
+        index = arithmetic.add(f.b, conversion.cast(f.b, block.offsets[axis], int64), lane)
         for position in range(rank):
             if position != axis:
-                index = arithmetic.expand_dims(f.b, index, position)
+                index = conversion.expand_dims(f.b, index, position)
         pointer = arithmetic.add(f.b, pointer, arithmetic.multiply(f.b, index, block.steps[axis]))
         if axis in axes:
             inside = arithmetic.bitwise(
@@ -318,7 +319,7 @@ def load_tensor_descriptor(f: FunctionCompiler, desc: Value, offsets: Value) -> 
 def store_tensor_descriptor(f: FunctionCompiler, desc: Value, offsets: Value, value: Value) -> None:
     """`desc.store`."""
     target, where = _coordinates(f, desc, offsets)
-    stored = arithmetic.cast(f.b, tensor_argument(f, value, "desc.store"), target.dtype)
+    stored = conversion.cast(f.b, tensor_argument(f, value, "desc.store"), target.dtype)
     if stored.shape != target.block_shape:
         raise fail(
             f.b,
@@ -394,8 +395,8 @@ def _atomic(
     operands = [address, _stored_value(f, address, val, name)]
     if test is not None:
         operands.append(test)
-    shape = arithmetic.common_shape(f.b, *operands)
-    ready = [arithmetic.broadcast_to(f.b, v, shape).ssa for v in operands]
+    shape = conversion.common_shape(f.b, *operands)
+    ready = [conversion.broadcast_to(f.b, v, shape).ssa for v in operands]
     op = f.b.add(ops.AtomicRmw(kind, *ready, **_order(f, sem, scope)))
     return Tensor(op.result, element, shape)
 
@@ -422,7 +423,7 @@ def atomic_cas(
     if element.primitive_bitwidth not in (16, 32, 64):
         raise fail(f.b, NotSupported, f"`tl.atomic_cas` of {element}", expected="16, 32 or 64 bits")
     operands = [address, *(_stored_value(f, address, v, "tl.atomic_cas") for v in (cmp, val))]
-    shape = arithmetic.common_shape(f.b, *operands)
-    ready = [arithmetic.broadcast_to(f.b, v, shape).ssa for v in operands]
+    shape = conversion.common_shape(f.b, *operands)
+    ready = [conversion.broadcast_to(f.b, v, shape).ssa for v in operands]
     op = f.b.add(ops.AtomicCas(*ready, **_order(f, sem, scope)))
     return Tensor(op.result, element, shape)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from tawa import language as tl
-from tawa.frontend.arithmetic import condition, constant_int, fail
+from tawa.frontend.arithmetic import condition, constant_int
 from tawa.frontend.calls import FunctionCompiler
+from tawa.frontend.conversion import fail
 from tawa.frontend.errors import BadArgument, NotConstant, StaticAssertion, UnsupportedSyntax
 from tawa.frontend.registry import lowers
 from tawa.frontend.values import Tensor, Value, describe, is_runtime

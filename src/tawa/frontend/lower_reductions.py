@@ -9,9 +9,10 @@ from xdsl.ir import Block
 
 from tawa import language as tl
 from tawa.base.elementwise import Map
-from tawa.frontend import arithmetic
-from tawa.frontend.arithmetic import cast, fail, numeric_type
+from tawa.frontend import conversion
+from tawa.frontend.arithmetic import numeric_type
 from tawa.frontend.calls import FunctionCompiler
+from tawa.frontend.conversion import cast, fail
 from tawa.frontend.errors import NotSupported, TypeMismatch
 from tawa.frontend.lower_shapes import axis_argument, dtype_argument, reshape, tensor_argument
 from tawa.frontend.registry import lowers
@@ -44,10 +45,10 @@ def reduce_all(
     if axis is None:
         flat = reshape(f, value, (math.prod(value.shape),), can_reorder=True)
         total = _reduce_axis(f, flat, 0, kind)
-        return arithmetic.fill(f.b, (1,) * rank, total) if keep_dims else total
+        return conversion.fill(f.b, (1,) * rank, total) if keep_dims else total
     number = axis_argument(f, axis, rank)
     result = _reduce_axis(f, value, number, kind)
-    return arithmetic.expand_dims(f.b, result, number) if keep_dims else result
+    return conversion.expand_dims(f.b, result, number) if keep_dims else result
 
 
 def _reduce_axis(f: FunctionCompiler, value: Tensor, axis: int, kind: str) -> Tensor:
@@ -104,7 +105,7 @@ def _kept_shape(f: FunctionCompiler, value: Tensor, axis: Value) -> tuple[int, .
 
 def _with_shape(f: FunctionCompiler, value: Tensor, shape: tuple[int, ...]) -> Tensor:
     if not value.shape:
-        return arithmetic.fill(f.b, shape, value)
+        return conversion.fill(f.b, shape, value)
     return reshape(f, value, shape, can_reorder=False)
 
 

@@ -6,9 +6,10 @@ import math
 from typing import Any
 
 from tawa import language as tl
-from tawa.frontend import arithmetic
-from tawa.frontend.arithmetic import constant_int, fail
+from tawa.frontend import arithmetic, conversion
+from tawa.frontend.arithmetic import constant_int
 from tawa.frontend.calls import FunctionCompiler
+from tawa.frontend.conversion import fail
 from tawa.frontend.errors import BadArgument, ShapeMismatch, TypeMismatch
 from tawa.frontend.foreign import is_foreign, translate
 from tawa.frontend.registry import lowers
@@ -57,7 +58,7 @@ def tensor_argument(f: FunctionCompiler, value: Value, name: str) -> Tensor:
     if isinstance(value, Tensor):
         return value
     if is_number(value):
-        return arithmetic.to_tensor(f.b, value)
+        return conversion.to_tensor(f.b, value)
     raise fail(f.b, TypeMismatch, f"`{name}` needs a tensor", found=describe(value))
 
 
@@ -103,11 +104,11 @@ def full(f: FunctionCompiler, shape: Value, value: Value, dtype: Value) -> Tenso
         if element.is_int():
             value = arithmetic.convert_operand(f.b, int(value), element)
         else:
-            value = arithmetic.scalar(f.b, value, element)
-    scalar = arithmetic.cast(f.b, tensor_argument(f, value, "tl.full"), element)
+            value = conversion.scalar(f.b, value, element)
+    scalar = conversion.cast(f.b, tensor_argument(f, value, "tl.full"), element)
     if scalar.shape:
         raise fail(f.b, ShapeMismatch, "`tl.full` fills with a scalar", found=scalar.describe())
-    return arithmetic.fill(f.b, sizes, scalar)
+    return conversion.fill(f.b, sizes, scalar)
 
 
 @lowers(tl.zeros)
@@ -119,7 +120,7 @@ def zeros(f: FunctionCompiler, shape: Value, dtype: Value) -> Tensor:
 @lowers(tl.to_tensor)
 def to_tensor(f: FunctionCompiler, x: Value) -> Tensor:
     """`tl.to_tensor`."""
-    return arithmetic.to_tensor(f.b, x)
+    return conversion.to_tensor(f.b, x)
 
 
 @lowers(tl.cast)
@@ -137,8 +138,8 @@ def cast(
             expected="'rtne' (to nearest even)",
         )
     if bitcast:
-        return arithmetic.bitcast(f.b, value, target)
-    return arithmetic.cast(f.b, value, target)
+        return conversion.bitcast(f.b, value, target)
+    return conversion.cast(f.b, value, target)
 
 
 def _cast_target(f: FunctionCompiler, target: Value) -> dtype | pointer_type:
@@ -157,14 +158,14 @@ def to(f: FunctionCompiler, self: Value, **more: Value) -> Tensor:
 def broadcast_to(f: FunctionCompiler, input: Value, shape: Value) -> Tensor:
     """`tl.broadcast_to`."""
     value = tensor_argument(f, input, "tl.broadcast_to")
-    return arithmetic.broadcast_to(f.b, value, shape_argument(f, shape))
+    return conversion.broadcast_to(f.b, value, shape_argument(f, shape))
 
 
 @lowers(tl.broadcast)
 def broadcast(f: FunctionCompiler, input: Value, other: Value) -> tuple[Tensor, ...]:
     """`tl.broadcast`."""
     operands = [tensor_argument(f, v, "tl.broadcast") for v in (input, other)]
-    return tuple(arithmetic.broadcast(f.b, *operands))
+    return tuple(conversion.broadcast(f.b, *operands))
 
 
 @lowers(tl.expand_dims)
@@ -174,7 +175,7 @@ def expand_dims(f: FunctionCompiler, input: Value, axis: Value) -> Tensor:
     axes = items_of(axis)
     rank = len(value.shape) + len(axes)
     for one in sorted(axis_argument(f, item, rank) for item in axes):
-        value = arithmetic.expand_dims(f.b, value, one)
+        value = conversion.expand_dims(f.b, value, one)
     return value
 
 
@@ -192,7 +193,7 @@ def reshape(f: FunctionCompiler, input: Value, shape: Value, can_reorder: Value)
             found=f"{math.prod(sizes)} elements",
         )
     if not value.shape:
-        return arithmetic.fill(f.b, sizes, value)
+        return conversion.fill(f.b, sizes, value)
     if sizes == value.shape:
         return value
     return Tensor(f.b.add(ops.Reshape(value.ssa, sizes)).result, value.dtype, sizes)
@@ -258,10 +259,10 @@ def _pair(f: FunctionCompiler, a: Value, b: Value, name: str) -> tuple[Tensor, T
 @lowers(tl.join)
 def join(f: FunctionCompiler, a: Value, b: Value) -> Tensor:
     """`tl.join`."""
-    left, right = arithmetic.broadcast(f.b, *_pair(f, a, b, "tl.join"))
+    left, right = conversion.broadcast(f.b, *_pair(f, a, b, "tl.join"))
     scalar = not left.shape
     if scalar:
-        left, right = arithmetic.fill(f.b, (1,), left), arithmetic.fill(f.b, (1,), right)
+        left, right = conversion.fill(f.b, (1,), left), conversion.fill(f.b, (1,), right)
     joined = Tensor(f.b.add(ops.Join(left.ssa, right.ssa)).result, left.dtype, (*left.shape, 2))
     return reshape(f, joined, (2,), can_reorder=False) if scalar else joined
 
@@ -275,7 +276,7 @@ def split(f: FunctionCompiler, a: Value) -> tuple[Tensor, Tensor]:
             f.b, ShapeMismatch, "`tl.split` needs a last dimension of 2", found=value.describe()
         )
     if len(value.shape) == 1:
-        value = arithmetic.expand_dims(f.b, value, 0)
+        value = conversion.expand_dims(f.b, value, 0)
         first, second = split(f, value)
         reduced = [f.b.add(ops.Reduce(v.ssa, 0, _any(v))).result for v in (first, second)]
         return Tensor(reduced[0], value.dtype), Tensor(reduced[1], value.dtype)

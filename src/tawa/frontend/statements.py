@@ -12,9 +12,9 @@ from xdsl.ir import Block, Region, SSAValue
 
 from tawa import language
 from tawa.base.spans import Span
-from tawa.frontend import arithmetic
-from tawa.frontend.arithmetic import fail
+from tawa.frontend import conversion
 from tawa.frontend.builder import name_values
+from tawa.frontend.conversion import fail
 from tawa.frontend.errors import (
     BranchTypeMismatch,
     ConstantReassigned,
@@ -23,8 +23,9 @@ from tawa.frontend.errors import (
     NotConstant,
     UnsupportedSyntax,
 )
-from tawa.frontend.expressions import SYMBOLS, Expressions
+from tawa.frontend.expressions import Expressions
 from tawa.frontend.loops import ForLoop, loop_of
+from tawa.frontend.operators import SYMBOLS
 from tawa.frontend.scope import Binding, Scope
 from tawa.frontend.values import (
     Tensor,
@@ -161,7 +162,7 @@ class Statements(Expressions):
         """What a plain assignment makes of a value: numbers become run-time scalars."""
         if is_tuple(value):
             return tuple(self.decay(item) for item in value)
-        return arithmetic.to_tensor(self.b, value) if is_number(value) else value
+        return conversion.to_tensor(self.b, value) if is_number(value) else value
 
     # --- return ---------------------------------------------------------------------------------
 

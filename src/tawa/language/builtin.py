@@ -42,6 +42,7 @@ class LanguageFunction:
         return f"<tl.{self.name}{self.signature}>"
 
     def __call__(self, *args: Any, **keywords: Any) -> NoReturn:
+        """Raise `OutsideKernel`: there is no meaning in ordinary Python."""
         raise OutsideKernel(
             f"`tl.{self.name}` was called outside a kernel",
             hint="call it in a function decorated with `@tawa.jit`",

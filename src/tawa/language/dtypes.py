@@ -355,6 +355,7 @@ class constexpr:
         return iter(self.value)
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
+        """Call the value."""
         return self.value(*args, **keywords)
 
 

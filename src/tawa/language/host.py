@@ -9,7 +9,7 @@ from tawa.language.dtypes import unwrap
 
 
 class ConstexprFunction:
-    """A Python function that kernels may call with compile-time values, for a compile-time value."""
+    """A Python function of compile-time values that kernels may call."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         self.function = function
@@ -17,6 +17,7 @@ class ConstexprFunction:
         self.__doc__ = function.__doc__
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
+        """The function's value; `constexpr` arguments are unwrapped."""
         plain = {name: unwrap(value) for name, value in keywords.items()}
         return self.function(*(unwrap(value) for value in args), **plain)
 

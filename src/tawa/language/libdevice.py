@@ -11,8 +11,8 @@ _UNARY = (
     "isnan", "isinf", "fast_sinf", "fast_cosf", "fast_expf", "fast_logf", "fast_tanhf",
 )  # fmt: skip
 _BINARY = (
-    "atan2", "copysign", "div_rn", "fast_dividef", "fdiv", "fmax", "fmin", "fmod", "hypot", "mul_rn",
-    "add_rn", "sub_rn", "pow", "mulhi",
+    "atan2", "copysign", "div_rn", "fast_dividef", "fdiv", "fmax", "fmin", "fmod", "hypot",
+    "mul_rn", "add_rn", "sub_rn", "pow", "mulhi",
 )  # fmt: skip
 
 

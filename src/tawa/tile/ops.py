@@ -1,4 +1,4 @@
-"""The vocabulary of the tile level: everything of `value_ops` and `memory_ops` as one dialect.
+"""The vocabulary of the tile level: all op modules as one dialect.
 
 A tile module holds one `func.func` whose body uses these ops, `ew.map`, `arith.constant` (scalars
 only: a tensor constant is a `tile.splat` of one) and `scf`.
@@ -16,6 +16,15 @@ from xdsl.ir import Dialect
 from tawa.base.elementwise import EW, Map
 from tawa.base.spans import SpanAttr
 from tawa.base.types import DescType, PtrType
+from tawa.tile.compute_ops import (
+    COMPUTE_OPS,
+    PRECISIONS,
+    REDUCTION_KINDS,
+    ArgReduce,
+    Dot,
+    Reduce,
+    Scan,
+)
 from tawa.tile.memory_ops import (
     ATOMIC_KINDS,
     CACHE_MODIFIERS,
@@ -36,21 +45,15 @@ from tawa.tile.memory_ops import (
     pointee,
 )
 from tawa.tile.value_ops import (
-    PRECISIONS,
-    REDUCTION_KINDS,
     VALUE_OPS,
     Arange,
-    ArgReduce,
     Broadcast,
     Cat,
-    Dot,
     ExpandDims,
     Join,
     NumPrograms,
     ProgramId,
-    Reduce,
     Reshape,
-    Scan,
     Splat,
     Split,
     TileOp,
@@ -66,7 +69,7 @@ __all__ = [
     "Split", "Store", "TileOp", "Trans", "pointee", "tensor_type", "tile_context",
 ]  # fmt: skip
 
-TILE = Dialect("tile", [*VALUE_OPS, *MEMORY_OPS])
+TILE = Dialect("tile", [*VALUE_OPS, *COMPUTE_OPS, *MEMORY_OPS])
 """The dialect."""
 
 TAWA_TYPES = Dialect("tawa", [], [PtrType, DescType, SpanAttr])
