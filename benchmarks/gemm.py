@@ -8,6 +8,7 @@ each step of Tawa's compiler adds at one K instead.
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +26,9 @@ DEPTHS = (256, 512, 1024, 2048, 4096, 8192, 16384)
 SIZE = 8192
 FINALISTS = 3
 """Configurations of each contender that are measured at length."""
+HANG_SECONDS = 60
+"""A configuration that takes longer to compile, check and time is taken to hang."""
+
 MAX_ERROR = 1e-3
 """Relative Frobenius error (see `Problem.error`) above which a contender is not timed."""
 
@@ -155,6 +159,8 @@ def best_of(
     correct: list[tuple[float, Work, dict[str, Any]]] = []
     watch = Stopwatch()
     for config, work in candidates:
+        print(f"  {impl:7} {config:80}", end="", flush=True)
+        watchdog(HANG_SECONDS)
         try:
             error = problem.error(work)
         except Exception as failure:  # a peer's compiler may raise anything
@@ -162,11 +168,12 @@ def best_of(
             continue
         if not error["relative_frobenius"] < MAX_ERROR:
             text = "wrong result: not timed"
+            print(f" {text}: {error}", flush=True)
             run.add(case, impl, None, config=config, error=error, error_text=text)
             continue
         watch.times_for(work, 0.05)
         median = Timing(tuple(watch.times_for(work, 0.08))).median
-        print(f"  {impl:7} {config:80} {problem.flops / median / 1e9:6.0f} TFLOP/s", flush=True)
+        print(f" {problem.flops / median / 1e9:6.0f} TFLOP/s", flush=True)
         correct.append((median, work, {"config": config, "error": error}))
     correct.sort(key=lambda candidate: candidate[0])
     return [candidate[1:] for candidate in correct[:FINALISTS]]
@@ -176,7 +183,7 @@ def describe_failure(failure: Exception) -> str:
     """The first line of an error, with its class."""
     text = failure.render() if isinstance(failure, TawaError) else str(failure)
     line = next((part for part in text.splitlines() if part.strip()), "")
-    print(f"  failed: {type(failure).__name__}: {text}"[:2000], flush=True)
+    print(f" failed: {type(failure).__name__}: {text}"[:2000], flush=True)
     return f"{type(failure).__name__}: {line}"[:300]
 
 
