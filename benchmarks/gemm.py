@@ -175,8 +175,17 @@ def best_of(
         median = Timing(tuple(watch.times_for(work, 0.08))).median
         print(f" {problem.flops / median / 1e9:6.0f} TFLOP/s", flush=True)
         correct.append((median, work, {"config": config, "error": error}))
+    watchdog(None)
     correct.sort(key=lambda candidate: candidate[0])
     return [candidate[1:] for candidate in correct[:FINALISTS]]
+
+
+def watchdog(seconds: float | None) -> None:
+    """End the process, showing where it stands, unless called again within `seconds`."""
+    if seconds is None:
+        faulthandler.cancel_dump_traceback_later()
+    else:
+        faulthandler.dump_traceback_later(seconds, exit=True)
 
 
 def describe_failure(failure: Exception) -> str:
