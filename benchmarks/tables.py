@@ -132,12 +132,13 @@ TABLES: dict[str, Callable[[list[Row]], list[str]]] = {
 
 
 def by_case(rows: list[Row]) -> Iterable[tuple[dict[str, Any], dict[str, Row]]]:
-    """Each case with its timed row of each contender, in the order of the rows."""
+    """Each case with the fastest timed row of each contender, in the order of the rows."""
     cases: dict[str, tuple[dict[str, Any], dict[str, Row]]] = {}
     for row in rows:
         key = json.dumps(row["case"], sort_keys=True)
         found = cases.setdefault(key, (row["case"], {}))[1]
-        if "ms" in row:
+        best = found.get(row["impl"])
+        if "ms" in row and (best is None or row["ms"] < best["ms"]):
             found[row["impl"]] = row
     return cases.values()
 
