@@ -88,9 +88,12 @@ def _module(name: str) -> Any:
 
 
 def _named(module: str, name: str) -> Any:
+    """Our object of a name, looked for in the module it is defined in and in those around it."""
     if not module.startswith(_ROOT):
         return HOST_NAMES.get(name, Missing(name))
-    inside = getattr(_module(module), name, None) if module.startswith(_ROOT) else None
-    if inside is None:
-        inside = getattr(language, name, None)
-    return inside if inside is not None else Missing(name)
+    while module.startswith(_ROOT):
+        ours = _module(module)
+        if not isinstance(ours, Missing) and hasattr(ours, name):
+            return getattr(ours, name)
+        module = module.rpartition(".")[0]
+    return Missing(name)
