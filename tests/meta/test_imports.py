@@ -53,6 +53,9 @@ PARTS: dict[str, set[str]] = {
 
 # Modules that belong to another part than their folder's: a vocabulary may take several files.
 BELONGS_TO: dict[str, str] = {
+    "aref.channel_ops": "aref.ops",
+    "aref.compute_ops": "aref.ops",
+    "aref.types": "aref.ops",
     "hopper.prelude": "hopper.ops",
     "hopper.text": "hopper.ops",
     "hopper.types": "hopper.ops",

@@ -1,158 +1,81 @@
 """The vocabulary of the aref level: tile's ops in warp-group regions that talk through arefs.
 
-An aref is a one-slot channel for a tuple of tiles (DESIGN: asynchronous references); `depth` of
-them in a ring are one aref here. A *cursor* counts puts (or gets) of one warp group; slot and phase
-follow from it. A *token* is what `put_enter` and `get_enter` return: the slot that is being filled
-or read. A *view* is a tile in a slot; it may be transposed or reshaped before it is read.
+The regions of a module run concurrently, and tiles cross from one to another through arefs alone
+(`channel_ops`). What can no longer appear here: descriptor loads that give a value, and products
+that are done when they are issued. What cannot appear yet: an mbarrier, a shared-memory address.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import (
-    ArrayAttr,
-    IntAttr,
-    IntegerAttr,
-    StringAttr,
-    TensorType,
-    UnitAttr,
-    i1,
-    i32,
-    i64,
-)
-from xdsl.ir import (
-    Attribute,
-    Block,
-    Dialect,
-    ParametrizedAttribute,
-    Region,
-    SSAValue,
-    TypeAttribute,
-)
-from xdsl.irdl import (
-    AttrSizedOperandSegments,
-    IRDLOperation,
-    base,
-    irdl_attr_definition,
-    irdl_op_definition,
-    operand_def,
-    opt_operand_def,
-    opt_prop_def,
-    prop_def,
-    region_def,
-    result_def,
-    traits_def,
-    var_operand_def,
-    var_result_def,
-)
-from xdsl.parser import AttrParser
-from xdsl.printer import Printer
+from xdsl.dialects.builtin import IntegerAttr, StringAttr, UnitAttr, i32, i64
+from xdsl.ir import Block, Dialect, Region, SSAValue
+from xdsl.irdl import irdl_op_definition, opt_prop_def, prop_def, region_def, result_def, traits_def
 from xdsl.traits import NoTerminator, Pure
-from xdsl.utils.exceptions import VerifyException
 
-from tawa.base.types import DescType, element_of, shape_of
+from tawa.aref.channel_ops import (
+    CHANNEL_OPS,
+    COMPLETIONS,
+    Advance,
+    Agree,
+    ArefOp,
+    Consumed,
+    Create,
+    GetEnter,
+    LoadInto,
+    NoToken,
+    PutEnter,
+    PutExit,
+    Start,
+    ViewRead,
+    ViewReshape,
+    ViewTrans,
+)
+from tawa.aref.compute_ops import COMPUTE_OPS, DotIssue, DotWait, Stage, Unset, ZeroUnless
+from tawa.aref.types import CursorType, RefType, TokenType, ViewType
 
-TensorAttr = TensorType[Attribute]
-
-
-@irdl_attr_definition
-class RefType(ParametrizedAttribute, TypeAttribute):
-    """A ring of arefs for a tuple of tiles: `!aref.ref<3, tensor<128x64xf16>, ...>`."""
-
-    name: ClassVar[str] = "aref.ref"
-    depth: IntAttr
-    tiles: ArrayAttr[TensorAttr]
-
-    @classmethod
-    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
-        """Parse `<depth, tile, ...>`."""
-        with parser.in_angle_brackets():
-            depth = parser.parse_integer()
-            tiles: list[Attribute] = []
-            while parser.parse_optional_punctuation(","):
-                tiles.append(parser.parse_type())
-        return [IntAttr(depth), ArrayAttr(tiles)]
-
-    def print_parameters(self, printer: Printer) -> None:
-        """Print `<depth, tile, ...>`."""
-        with printer.in_angle_brackets():
-            printer.print_string(str(self.depth.data))
-            for tile in self.tiles:
-                printer.print_string(", ")
-                printer.print_attribute(tile)
-
-
-@irdl_attr_definition
-class ViewType(ParametrizedAttribute, TypeAttribute):
-    """`!aref.view<tensor<64x128xf16>>`: a tile in a slot, perhaps transposed or reshaped."""
-
-    name: ClassVar[str] = "aref.view"
-    tile: TensorAttr
-
-    @classmethod
-    def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:
-        """Parse `<tile>`."""
-        with parser.in_angle_brackets():
-            return [parser.parse_type()]
-
-    def print_parameters(self, printer: Printer) -> None:
-        """Print `<tile>`."""
-        with printer.in_angle_brackets():
-            printer.print_attribute(self.tile)
-
-
-@irdl_attr_definition
-class CursorType(ParametrizedAttribute, TypeAttribute):
-    """`!aref.cursor`: how many slots of one ring a warp group has used."""
-
-    name: ClassVar[str] = "aref.cursor"
-
-
-@irdl_attr_definition
-class TokenType(ParametrizedAttribute, TypeAttribute):
-    """`!aref.token`: a slot that is being filled or read, or none."""
-
-    name: ClassVar[str] = "aref.token"
-
-
-COMPLETIONS = ("none", "tma", "wgmma")
-"""What the ops inside a critical region may leave unfinished when it ends."""
-
-
-class ArefOp(IRDLOperation):
-    """Base of the aref level's ops."""
-
-
-@irdl_op_definition
-class Create(ArefOp):
-    """A ring of arefs, all empty; with `multicast`, puts may reach all CTAs of the cluster."""
-
-    name: ClassVar[str] = "aref.create"
-    multicast: UnitAttr | None = opt_prop_def(UnitAttr)
-    ref: SSAValue = result_def(RefType)
-    assembly_format = "(`multicast` $multicast^)? attr-dict `:` type($ref)"
-
-    def __init__(self, depth: int, tiles: Sequence[TensorAttr], *, multicast: bool = False):
-        super().__init__(
-            properties={"multicast": UnitAttr() if multicast else None},
-            result_types=[RefType(IntAttr(depth), ArrayAttr(tiles))],
-        )
-
-    def verify_(self) -> None:
-        """A ring has a slot."""
-        assert isinstance(self.ref.type, RefType)
-        if self.ref.type.depth.data < 1:
-            raise VerifyException("a ring has at least one slot")
+__all__ = [
+    "AREF",
+    "Advance",
+    "Agree",
+    "ArefOp",
+    "COMPLETIONS",
+    "Consumed",
+    "Create",
+    "CtaCount",
+    "CtaIndex",
+    "CursorType",
+    "DotIssue",
+    "DotWait",
+    "GetEnter",
+    "LoadInto",
+    "NoToken",
+    "PutEnter",
+    "PutExit",
+    "RefType",
+    "Stage",
+    "Start",
+    "TeamIndex",
+    "TokenType",
+    "TurnPass",
+    "TurnWait",
+    "Unset",
+    "ViewRead",
+    "ViewReshape",
+    "ViewTrans",
+    "ViewType",
+    "WarpGroup",
+    "ZeroUnless",
+]
 
 
 @irdl_op_definition
 class WarpGroup(ArefOp):
     """`teams` teams of `warps` warps run the region concurrently with the other regions.
 
-    `single`: one thread of it suffices. `rows` and `columns` say how the warp groups of a team
-    share a tile of a matrix product.
+    `single`: one thread of it suffices. The warp groups of a team share the rows of a matrix
+    product, or with `split_columns` its columns.
     """
 
     name: ClassVar[str] = "aref.warp_group"
@@ -224,324 +147,6 @@ class CtaCount(_Cta):
     name: ClassVar[str] = "aref.cta_count"
 
 
-@irdl_op_definition
-class ZeroUnless(ArefOp):
-    """The accumulator if the condition holds, else zeros: it may never have been written."""
-
-    name: ClassVar[str] = "aref.zero_unless"
-    condition: SSAValue = operand_def(i1)
-    value: SSAValue = operand_def(base(TensorType))
-    result: SSAValue = result_def(base(TensorType))
-    assembly_format = "$condition `,` $value attr-dict `:` type($value) `->` type($result)"
-
-    def __init__(self, condition: SSAValue, value: SSAValue):
-        super().__init__(operands=[condition, value], result_types=[value.type])
-
-
-@irdl_op_definition
-class Unset(ArefOp):
-    """A tile that has no value yet; only a dot that does not accumulate may take it."""
-
-    name: ClassVar[str] = "aref.unset"
-    result: SSAValue = result_def(base(TensorType))
-    traits = traits_def(Pure())
-    assembly_format = "attr-dict `:` type($result)"
-
-    def __init__(self, type_: Attribute):
-        super().__init__(result_types=[type_])
-
-
-@irdl_op_definition
-class Agree(ArefOp):
-    """Whether both CTAs of the cluster want the same blocks: any of a ring's loads, then each."""
-
-    name: ClassVar[str] = "aref.agree"
-    ring: IntegerAttr = prop_def(IntegerAttr)
-    flags: Sequence[SSAValue] = var_operand_def(i1)
-
-    def __init__(self, ring: int, flags: Sequence[SSAValue]):
-        super().__init__(operands=[flags], properties={"ring": IntegerAttr(ring, i64)})
-
-
-@irdl_op_definition
-class Start(ArefOp):
-    """A cursor at the first slot."""
-
-    name: ClassVar[str] = "aref.start"
-    cursor: SSAValue = result_def(CursorType)
-    traits = traits_def(Pure())
-    assembly_format = "attr-dict"
-
-    def __init__(self) -> None:
-        super().__init__(result_types=[CursorType()])
-
-
-@irdl_op_definition
-class Advance(ArefOp):
-    """Move a cursor of a ring on by `count` slots (0 or more)."""
-
-    name: ClassVar[str] = "aref.advance"
-    ref: SSAValue = operand_def(RefType)
-    count: SSAValue = operand_def(i32)
-    cursor: SSAValue | None = opt_operand_def(CursorType)
-    result: SSAValue = result_def(CursorType)
-    assembly_format = "$ref `by` $count (`at` $cursor^ `:` type($cursor))? attr-dict `:` type($ref)"
-
-    def __init__(self, ref: SSAValue, count: SSAValue, cursor: SSAValue | None = None):
-        super().__init__(operands=[ref, count, cursor], result_types=[CursorType()])
-
-
-class _Enter(ArefOp):
-    """Wait for a slot's state and give its views and its token."""
-
-    ref: SSAValue = operand_def(RefType)
-    cursor: SSAValue | None = opt_operand_def(CursorType)
-    token: SSAValue = result_def(TokenType)
-    views: Sequence[SSAValue] = var_result_def(ViewType)
-    assembly_format = (
-        "$ref (`at` $cursor^ `:` type($cursor))? attr-dict `:` type($ref) `->` type($views)"
-    )
-
-    def __init__(self, ref: SSAValue, cursor: SSAValue | None = None):
-        assert isinstance(ref.type, RefType)
-        views = [ViewType(tile) for tile in ref.type.tiles]
-        super().__init__(operands=[ref, cursor], result_types=[TokenType(), views])
-
-    def verify_(self) -> None:
-        """One view for each tile of the tuple."""
-        assert isinstance(self.ref.type, RefType)
-        if [v.type for v in self.views] != [ViewType(t) for t in self.ref.type.tiles]:
-            raise VerifyException("one view for each tile of the aref")
-
-
-@irdl_op_definition
-class PutEnter(_Enter):
-    """Wait until the slot is empty; its views may be filled until `put_exit`."""
-
-    name: ClassVar[str] = "aref.put_enter"
-
-
-@irdl_op_definition
-class GetEnter(_Enter):
-    """Wait until the slot is full; its views may be read until `consumed`."""
-
-    name: ClassVar[str] = "aref.get_enter"
-
-
-class _Exit(ArefOp):
-    """Give a slot on, once what `completion` names has finished."""
-
-    ref: SSAValue = operand_def(RefType)
-    token: SSAValue = operand_def(TokenType)
-    shared: SSAValue | None = opt_operand_def(i1)
-    completion: StringAttr = prop_def(StringAttr)
-    assembly_format = (
-        "$ref `,` $token (`shared` $shared^ `:` type($shared))? `after` $completion attr-dict "
-        "`:` type($ref)"
-    )
-
-    def __init__(
-        self, ref: SSAValue, token: SSAValue, completion: str, shared: SSAValue | None = None
-    ):
-        super().__init__(
-            operands=[ref, token, shared], properties={"completion": StringAttr(completion)}
-        )
-
-    def verify_(self) -> None:
-        """The completion kind exists."""
-        if self.completion.data not in COMPLETIONS:
-            raise VerifyException(f"completion is one of {', '.join(COMPLETIONS)}")
-
-
-@irdl_op_definition
-class PutExit(_Exit):
-    """The slot becomes full when the copies into it have finished."""
-
-    name: ClassVar[str] = "aref.put_exit"
-
-
-@irdl_op_definition
-class Consumed(_Exit):
-    """The slot becomes empty; the reads it names have finished before. Nothing for `no_token`."""
-
-    name: ClassVar[str] = "aref.consumed"
-
-
-@irdl_op_definition
-class NoToken(ArefOp):
-    """The token of no slot."""
-
-    name: ClassVar[str] = "aref.no_token"
-    token: SSAValue = result_def(TokenType)
-    traits = traits_def(Pure())
-    assembly_format = "attr-dict"
-
-    def __init__(self) -> None:
-        super().__init__(result_types=[TokenType()])
-
-
-@irdl_op_definition
-class LoadInto(ArefOp):
-    """Copy a block of a tensor into a view, asynchronously; done before the slot becomes full.
-
-    When `shared` holds, all CTAs of the cluster copy the same block: each a part, for all of them.
-    """
-
-    name: ClassVar[str] = "aref.load_into"
-    desc: SSAValue = operand_def(DescType)
-    coordinates: Sequence[SSAValue] = var_operand_def(i32)
-    view: SSAValue = operand_def(ViewType)
-    ref: SSAValue = operand_def(RefType)
-    token: SSAValue = operand_def(TokenType)
-    shared: SSAValue | None = opt_operand_def(i1)
-    irdl_options = (AttrSizedOperandSegments(as_property=True),)
-    assembly_format = (
-        "$desc `[` $coordinates `]` `into` $view `of` $ref `,` $token "
-        "(`shared` $shared^ `:` type($shared))? attr-dict "
-        "`:` type($desc) `,` type($view) `,` type($ref)"
-    )
-
-    def __init__(
-        self,
-        desc: SSAValue,
-        coordinates: Sequence[SSAValue],
-        view: SSAValue,
-        ref: SSAValue,
-        token: SSAValue,
-        shared: SSAValue | None = None,
-    ):
-        super().__init__(operands=[desc, coordinates, view, ref, token, shared])
-
-
-@irdl_op_definition
-class ViewTrans(ArefOp):
-    """The view with its two dimensions exchanged; no data moves."""
-
-    name: ClassVar[str] = "aref.view_trans"
-    view: SSAValue = operand_def(ViewType)
-    result: SSAValue = result_def(ViewType)
-    traits = traits_def(Pure())
-    assembly_format = "$view attr-dict `:` type($view) `->` type($result)"
-
-    def __init__(self, view: SSAValue):
-        assert isinstance(view.type, ViewType)
-        tile = view.type.tile
-        shape = list(tile.get_shape())[::-1]
-        super().__init__(
-            operands=[view], result_types=[ViewType(TensorType(tile.element_type, shape))]
-        )
-
-
-@irdl_op_definition
-class ViewReshape(ArefOp):
-    """The view with dimensions of extent 1 removed; no data moves."""
-
-    name: ClassVar[str] = "aref.view_reshape"
-    view: SSAValue = operand_def(ViewType)
-    result: SSAValue = result_def(ViewType)
-    traits = traits_def(Pure())
-    assembly_format = "$view attr-dict `:` type($view) `->` type($result)"
-
-    def __init__(self, view: SSAValue, tile: TensorAttr):
-        super().__init__(operands=[view], result_types=[ViewType(tile)])
-
-    def verify_(self) -> None:
-        """Only extents of 1 differ."""
-        assert isinstance(self.view.type, ViewType) and isinstance(self.result.type, ViewType)
-        old, new = (
-            [e for e in t.tile.get_shape() if e != 1] for t in (self.view.type, self.result.type)
-        )
-        if old != new:
-            raise VerifyException("a view's reshape only removes or adds extents of 1")
-
-
-@irdl_op_definition
-class ViewRead(ArefOp):
-    """The tile as a value: it is copied out of the slot."""
-
-    name: ClassVar[str] = "aref.view_read"
-    view: SSAValue = operand_def(ViewType)
-    result: SSAValue = result_def(base(TensorType))
-    assembly_format = "$view attr-dict `:` type($view) `->` type($result)"
-
-    def __init__(self, view: SSAValue):
-        assert isinstance(view.type, ViewType)
-        super().__init__(operands=[view], result_types=[view.type.tile])
-
-
-@irdl_op_definition
-class Stage(ArefOp):
-    """Copy a computed tile to shared memory, where a matrix instruction can read it."""
-
-    name: ClassVar[str] = "aref.stage"
-    value: SSAValue = operand_def(base(TensorType))
-    view: SSAValue = result_def(ViewType)
-    assembly_format = "$value attr-dict `:` type($value) `->` type($view)"
-
-    def __init__(self, value: SSAValue):
-        tile = TensorType(element_of(value.type), shape_of(value.type))
-        super().__init__(operands=[value], result_types=[ViewType(tile)])
-
-
-@irdl_op_definition
-class DotIssue(ArefOp):
-    """Start `accumulator + a @ b`; the result may be read after `dot_wait`, or be accumulated into.
-
-    `a` is a view or a tensor value, `b` a view. `accumulate` false: the accumulator's old value
-    is ignored (zero).
-    """
-
-    name: ClassVar[str] = "aref.dot_issue"
-    a: SSAValue = operand_def()
-    b: SSAValue = operand_def()
-    accumulator: SSAValue = operand_def(base(TensorType))
-    accumulate: SSAValue | None = opt_operand_def(i1)
-    precision: StringAttr | None = opt_prop_def(StringAttr)
-    result: SSAValue = result_def(base(TensorType))
-    irdl_options = (AttrSizedOperandSegments(as_property=True),)
-    assembly_format = (
-        "$a `,` $b `,` $accumulator (`if` $accumulate^ `:` type($accumulate))? "
-        "(`precision` $precision^)? attr-dict "
-        "`:` type($a) `,` type($b) `,` type($accumulator) `->` type($result)"
-    )
-
-    def __init__(
-        self,
-        operands: tuple[SSAValue, SSAValue, SSAValue],
-        accumulate: SSAValue | None = None,
-        precision: StringAttr | None = None,
-    ):
-        a, b, accumulator = operands
-        super().__init__(
-            operands=[a, b, accumulator, accumulate],
-            properties={"precision": precision},
-            result_types=[accumulator.type],
-        )
-
-    def verify_(self) -> None:
-        """The accumulator and the result have one type."""
-        if self.accumulator.type != self.result.type:
-            raise VerifyException("a dot's result has its accumulator's type")
-
-
-@irdl_op_definition
-class DotWait(ArefOp):
-    """Wait until at most `pending` dots are unfinished; the results are the finished values."""
-
-    name: ClassVar[str] = "aref.dot_wait"
-    pending: IntegerAttr = prop_def(IntegerAttr)
-    values: Sequence[SSAValue] = var_operand_def(base(TensorType))
-    results_: Sequence[SSAValue] = var_result_def(base(TensorType))
-    assembly_format = "$pending (`,` $values^ `:` type($values) `->` type($results_))? attr-dict"
-
-    def __init__(self, pending: int, values: Sequence[SSAValue] = ()):
-        super().__init__(
-            operands=[values],
-            properties={"pending": IntegerAttr(pending, i64)},
-            result_types=[[v.type for v in values]],
-        )
-
-
 class _Turn(ArefOp):
     """Teams of a warp group that take turns."""
 
@@ -562,30 +167,8 @@ class TurnPass(_Turn):
     name: ClassVar[str] = "aref.turn_pass"
 
 
-OPS: tuple[type[ArefOp], ...] = (
-    Create,
-    WarpGroup,
-    TeamIndex,
-    CtaIndex,
-    CtaCount,
-    Agree,
-    ZeroUnless,
-    Unset,
-    Start,
-    Advance,
-    PutEnter,
-    PutExit,
-    GetEnter,
-    Consumed,
-    NoToken,
-    LoadInto,
-    ViewTrans,
-    ViewReshape,
-    ViewRead,
-    Stage,
-    DotIssue,
-    DotWait,
-    TurnWait,
-    TurnPass,
+ROLE_OPS: tuple[type[ArefOp], ...] = (WarpGroup, TeamIndex, CtaIndex, CtaCount, TurnWait, TurnPass)
+
+AREF = Dialect(
+    "aref", [*ROLE_OPS, *CHANNEL_OPS, *COMPUTE_OPS], [RefType, ViewType, CursorType, TokenType]
 )
-AREF = Dialect("aref", list(OPS), [RefType, ViewType, CursorType, TokenType])

@@ -1,0 +1,131 @@
+"""Matrix products in flight: issued and waited for, with operands in slots or registers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import IntegerAttr, StringAttr, TensorType, i1, i64
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    base,
+    irdl_op_definition,
+    operand_def,
+    opt_operand_def,
+    opt_prop_def,
+    prop_def,
+    result_def,
+    traits_def,
+    var_operand_def,
+    var_result_def,
+)
+from xdsl.traits import Pure
+from xdsl.utils.exceptions import VerifyException
+
+from tawa.aref.channel_ops import ArefOp
+from tawa.aref.types import ViewType
+from tawa.base.types import element_of, shape_of
+
+
+@irdl_op_definition
+class Unset(ArefOp):
+    """A tile that has no value yet; only a dot that does not accumulate may take it."""
+
+    name: ClassVar[str] = "aref.unset"
+    result: SSAValue = result_def(base(TensorType))
+    traits = traits_def(Pure())
+    assembly_format = "attr-dict `:` type($result)"
+
+    def __init__(self, type_: Attribute):
+        super().__init__(result_types=[type_])
+
+
+@irdl_op_definition
+class ZeroUnless(ArefOp):
+    """The accumulator if the condition holds, else zeros: it may never have been written."""
+
+    name: ClassVar[str] = "aref.zero_unless"
+    condition: SSAValue = operand_def(i1)
+    value: SSAValue = operand_def(base(TensorType))
+    result: SSAValue = result_def(base(TensorType))
+    assembly_format = "$condition `,` $value attr-dict `:` type($value) `->` type($result)"
+
+    def __init__(self, condition: SSAValue, value: SSAValue):
+        super().__init__(operands=[condition, value], result_types=[value.type])
+
+
+@irdl_op_definition
+class Stage(ArefOp):
+    """Copy a computed tile to shared memory, where a matrix instruction can read it."""
+
+    name: ClassVar[str] = "aref.stage"
+    value: SSAValue = operand_def(base(TensorType))
+    view: SSAValue = result_def(ViewType)
+    assembly_format = "$value attr-dict `:` type($value) `->` type($view)"
+
+    def __init__(self, value: SSAValue):
+        tile = TensorType(element_of(value.type), shape_of(value.type))
+        super().__init__(operands=[value], result_types=[ViewType(tile)])
+
+
+@irdl_op_definition
+class DotIssue(ArefOp):
+    """Start `accumulator + a @ b`; the result may be read after `dot_wait`, or be accumulated into.
+
+    `a` is a view or a tensor value, `b` a view. `accumulate` false: the accumulator's old value
+    is ignored (zero).
+    """
+
+    name: ClassVar[str] = "aref.dot_issue"
+    a: SSAValue = operand_def()
+    b: SSAValue = operand_def()
+    accumulator: SSAValue = operand_def(base(TensorType))
+    accumulate: SSAValue | None = opt_operand_def(i1)
+    precision: StringAttr | None = opt_prop_def(StringAttr)
+    result: SSAValue = result_def(base(TensorType))
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    assembly_format = (
+        "$a `,` $b `,` $accumulator (`if` $accumulate^ `:` type($accumulate))? "
+        "(`precision` $precision^)? attr-dict "
+        "`:` type($a) `,` type($b) `,` type($accumulator) `->` type($result)"
+    )
+
+    def __init__(
+        self,
+        operands: tuple[SSAValue, SSAValue, SSAValue],
+        accumulate: SSAValue | None = None,
+        precision: StringAttr | None = None,
+    ):
+        a, b, accumulator = operands
+        super().__init__(
+            operands=[a, b, accumulator, accumulate],
+            properties={"precision": precision},
+            result_types=[accumulator.type],
+        )
+
+    def verify_(self) -> None:
+        """The accumulator and the result have one type."""
+        if self.accumulator.type != self.result.type:
+            raise VerifyException("a dot's result has its accumulator's type")
+
+
+@irdl_op_definition
+class DotWait(ArefOp):
+    """Wait until at most `pending` dots are unfinished; the results are the finished values."""
+
+    name: ClassVar[str] = "aref.dot_wait"
+    pending: IntegerAttr = prop_def(IntegerAttr)
+    values: Sequence[SSAValue] = var_operand_def(base(TensorType))
+    results_: Sequence[SSAValue] = var_result_def(base(TensorType))
+    assembly_format = "$pending (`,` $values^ `:` type($values) `->` type($results_))? attr-dict"
+
+    def __init__(self, pending: int, values: Sequence[SSAValue] = ()):
+        super().__init__(
+            operands=[values],
+            properties={"pending": IntegerAttr(pending, i64)},
+            result_types=[[v.type for v in values]],
+        )
+
+
+COMPUTE_OPS: tuple[type[ArefOp], ...] = (Unset, ZeroUnless, Stage, DotIssue, DotWait)
