@@ -5,6 +5,8 @@ One function an instruction (PTX ISA 9.0); none of them decides anything.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 
 def _asm(signature: str, text: str, constraints: str) -> str:
     return (
@@ -45,8 +47,7 @@ def _tma_store(rank: int, hint: bool) -> str:
     )
 
 
-def _tma(make: object, flag: bool) -> str:
-    assert callable(make)
+def _tma(make: Callable[[int, bool], str], flag: bool) -> str:
     return "".join(make(rank, flag) for rank in range(1, 6))
 
 

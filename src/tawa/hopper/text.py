@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 from xdsl.ir import Attribute, Region, SSAValue
@@ -59,7 +59,7 @@ class Writer:
         self.lines.append("  " * self.depth + text if text else "")
 
     @contextmanager
-    def block(self, header: str) -> Iterator[None]:
+    def block(self, header: str) -> Generator[None]:
         """Lines between `header {` and `}`."""
         self.line(f"{header} {{" if header else "{")
         self.depth += 1

@@ -154,7 +154,9 @@ class TileType(ParametrizedAttribute, TypeAttribute):
         """Parse `<RxCxT, swizzle S, panel_rows P>`."""
         with parser.in_angle_brackets():
             shape, element = parser.parse_shape()
-            rows, columns = shape or ()
+            if shape is None or len(shape) != 2:
+                parser.raise_error("a tile has two dimensions")
+            rows, columns = shape
             parser.parse_punctuation(",")
             parser.parse_keyword("swizzle")
             swizzle = parser.parse_integer()

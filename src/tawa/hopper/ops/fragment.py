@@ -3,10 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
-from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, StringAttr, i1, i32, i64
+from xdsl.dialects.builtin import (
+    DenseArrayBase,
+    IntegerAttr,
+    IntegerType,
+    StringAttr,
+    i1,
+    i32,
+    i64,
+)
 from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, traits_def
 from xdsl.traits import Pure
@@ -101,15 +109,21 @@ class Rearrange(HopperOp):
             result_types=[FragType.of(operand.type.element_type, layout)],
         )
 
+    @property
+    def sources(self) -> list[int]:
+        """The operand's register for each register of the result."""
+        numbers = cast("DenseArrayBase[IntegerType]", self.source).get_values()
+        return [int(number) for number in numbers]
+
     def verify_(self) -> None:
         """Every register has a source."""
-        source, layout = self.source.get_values(), layout_of(self.value)
+        source, layout = self.sources, layout_of(self.value)
         if len(source) != layout.registers or max(source) >= layout_of(self.operand).registers:
             raise VerifyException("one source register for each register of the result")
 
     def cuda(self, w: Writer) -> None:
         """A loop over registers with the map as a table, or a plain alias."""
-        source = [int(s) for s in self.source.get_values()]
+        source = self.sources
         operand = w.name(self.operand)
         if source == list(range(layout_of(self.operand).registers)):
             w.bind(self.value, operand)
@@ -124,7 +138,7 @@ class Rearrange(HopperOp):
 
     def run(self, m: Actor) -> None:
         """Registers picked by number; the identity is the same registers."""
-        source = [int(s) for s in self.source.get_values()]
+        source = self.sources
         if source == list(range(layout_of(self.operand).registers)):
             m.alias(self.value, self.operand)
         else:
