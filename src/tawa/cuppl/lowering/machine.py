@@ -342,8 +342,9 @@ class _Builder:
 
     def ensure(self, words: Reg | int, live: list[Reg]) -> None:
         """Suspend here, to try again, unless the stack has room for some words."""
-        name, _, point = self.retry(live).partition(" ")
-        need = self.step(words) if isinstance(words, int) else words
+        _, _, point = self.retry(live).partition(" ")
+        # After the label, so that it is computed again when the particle comes back.
+        need = self.step(words) if isinstance(words, int) else self.op("muli", words, self.stride)
         full = self.op("gti", self.op("addi", self.top, need), self.limit, type_=BOOL)
         grow, good = self.label("grow"), self.label("room")
         self.here.terminator = Branch(full, grow, good)
@@ -351,7 +352,6 @@ class _Builder:
         self.push(live, int(point))
         self.leave(STACK_FULL)
         self.open(good)
-        del name
 
     def suspending_call(
         self, call: Call, live: list[Reg], before: list[Reg], tail: bool
@@ -460,7 +460,7 @@ class _Builder:
         size = self.fresh()
         self.put(Load(size, address, None, 1))
         need = self.op("addi", size, self.const(len(kept) + 4))
-        self.ensure(self.op("muli", need, self.stride), [*before, address, size, need])
+        self.ensure(need, list(dict.fromkeys([*before, address, size, need])))
         point, name = self.new_point(kept)
         self.push(kept, point)
         prompt = self.fresh()
