@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tawa.runtime import driver, launch
+from tawa.runtime.arrays import view
 from tawa.runtime.autotune import Config, autotune
 from tawa.runtime.descriptor import TensorDescriptor
 from tawa.runtime.launch import LaunchFailed
@@ -257,6 +258,64 @@ def test_autotuning_finds_the_faster_configuration(torch: Any) -> None:
     tuned = autotune(configs, [], restore_value=["x"], warmup=5, rep=20)(Kernel())
     assert tuned[1](x) == 1
     assert bool((x == 1).all())
+
+
+def test_cupy_arrays_and_streams() -> None:
+    cupy = pytest.importorskip("cupy")
+    x, y = cupy.arange(1000, dtype=cupy.float32), cupy.ones(1000, cupy.float32)
+    kernel = launcher(AXPY, AXPY_SPEC)
+    kernel.launch(8, y, x, 2.0, 1000)
+    side = cupy.cuda.Stream(non_blocking=True)
+    cupy.cuda.Device().synchronize()
+    with side:
+        kernel.launch(8, y, x, 3.0, 1000)
+    side.synchronize()
+    assert bool((y == 1 + 5 * x).all())
+
+
+@pytest.mark.filterwarnings("default")
+def test_jax_arrays(torch: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    jnp = pytest.importorskip("jax.numpy")
+    x = jnp.arange(1000, dtype=jnp.float32).block_until_ready()
+    y = torch.ones(1000, device="cuda")
+    launcher(AXPY, AXPY_SPEC).launch(8, y, x, 2.0, 1000)
+    assert bool((y.cpu() == 1 + 2 * torch.arange(1000)).all())
+    half = jnp.ones((64, 64), dtype=jnp.bfloat16).block_until_ready()
+    seen = view(half)
+    assert (seen.element_type, seen.shape, seen.strides) == ("bf16", (64, 64), (64, 1))
+    assert seen.device == 0
+
+
+@pytest.mark.filterwarnings("default")
+def test_any_array_with_only_dlpack(torch: Any) -> None:
+    class OnlyDLPack:
+        def __init__(self, tensor: Any) -> None:
+            self.tensor = tensor
+
+        def __dlpack__(self, **options: Any) -> Any:
+            return self.tensor.__dlpack__(**options)
+
+        def __dlpack_device__(self) -> Any:
+            return self.tensor.__dlpack_device__()
+
+    x, y = (torch.randn(1000, device="cuda") for _ in range(2))
+    expected = y + 2 * x
+    launcher(AXPY, AXPY_SPEC).launch(8, OnlyDLPack(y), OnlyDLPack(x), 2.0, 1000)
+    assert torch.equal(y, expected)
+    assert view(OnlyDLPack(x)).pointer == x.data_ptr()
+
+
+def test_another_device_s_arrays_run_there(torch: Any) -> None:
+    if torch.cuda.device_count() < 2:
+        pytest.skip("needs two GPUs")
+    kernel = launch.load(AXPY_SPEC, compile_cuda(AXPY, "sm_90a").cubin, 1)
+    x, y = (torch.randn(1000, device="cuda:1") for _ in range(2))
+    expected = y + 2 * x
+    kernel.launch(8, y, x, 2.0, 1000)
+    assert torch.cuda.current_device() == 0
+    torch.cuda.synchronize(1)
+    assert torch.equal(y, expected)
 
 
 def test_host_time_of_a_launch(torch: Any, axpy: Any) -> None:

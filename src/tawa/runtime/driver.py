@@ -8,6 +8,8 @@ are laid out beforehand, which takes a fraction of the time.
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
@@ -133,15 +135,36 @@ def device(index: int = 0) -> Device:
     return Device(index, name, (major, minor), multiprocessors, context)
 
 
+def current_device() -> int | None:
+    """The device of the calling thread's context; None if it has none."""
+    found = ctypes.c_int()
+    return found.value if entry_points().cuCtxGetDevice(ctypes.byref(found)) == 0 else None
+
+
 def make_current(index: int) -> None:
     """Make the primary context of device `index` the calling thread's current one."""
     checked("cuCtxSetCurrent", bindings().CUcontext(device(index).context))
 
 
-def current_device() -> int | None:
-    """The device of the calling thread's context; None if it has none."""
-    status, handle = bindings().cuCtxGetDevice()
-    return int(handle) if int(status) == 0 else None
+@contextmanager
+def on_device(index: int) -> Generator[None]:
+    """Make device `index` the calling thread's current one inside this context.
+
+    A thread that has no context yet keeps that device's primary context afterwards.
+    """
+    before = current_device()
+    if before == index:
+        yield
+        return
+    if before is None:
+        make_current(index)
+        yield
+        return
+    checked("cuCtxPushCurrent", bindings().CUcontext(device(index).context))
+    try:
+        yield
+    finally:
+        checked("cuCtxPopCurrent")
 
 
 def load(cubin: bytes, entry: str) -> tuple[Any, Any]:
@@ -180,9 +203,9 @@ PLACEHOLDER_BYTES = 256
 @cache
 def placeholder(index: int) -> int:
     """The address of a few zero bytes on device `index`, allocated once."""
-    make_current(index)
-    address = checked("cuMemAlloc", PLACEHOLDER_BYTES)
-    checked("cuMemsetD8", address, 0, PLACEHOLDER_BYTES)
+    with on_device(index):
+        address = checked("cuMemAlloc", PLACEHOLDER_BYTES)
+        checked("cuMemsetD8", address, 0, PLACEHOLDER_BYTES)
     return int(address)
 
 

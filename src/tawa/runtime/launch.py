@@ -166,9 +166,10 @@ class Launcher:
             ) from error
         if stream != buffer.stream:
             buffer.config.stream = buffer.stream = stream
-        if not self._single_device:
-            self._select_device()
-        status = self._call(*buffer.call)
+        if self._single_device or driver.current_device() == self.device:
+            status = self._call(*buffer.call)
+        else:
+            status = self._call_on_device(buffer)
         if status:
             self._recover(status, buffer)
 
@@ -189,15 +190,14 @@ class Launcher:
             address = stream_address(stream)
         self(grid, [value for _, value in classified], address)
 
-    def _select_device(self) -> None:
-        if driver.current_device() != self.device:
-            driver.make_current(self.device)
+    def _call_on_device(self, buffer: LaunchBuffer) -> int:
+        with driver.on_device(self.device):
+            return self._call(*buffer.call)
 
     def _recover(self, status: int, buffer: LaunchBuffer) -> None:
         """Retry a launch that failed for want of a context in this thread; else raise."""
         if status in driver.INVALID_CONTEXT:
-            driver.make_current(self.device)
-            status = self._call(*buffer.call)
+            status = self._call_on_device(buffer)
         if status:
             spec = self.spec
             raise LaunchFailed(
@@ -209,17 +209,16 @@ class Launcher:
 
 def load(spec: KernelSpec, cubin: bytes, device: int = 0) -> Launcher:
     """Load a cubin on a device. Raises `NoDevice`, `DriverFailure`."""
-    driver.device(device)
-    if driver.current_device() is None:
-        driver.make_current(device)
-    library, kernel = driver.load(cubin, spec.entry)
-    if spec.shared_bytes:
-        driver.allow_shared_bytes(kernel, spec.shared_bytes, device)
+    with driver.on_device(device):
+        library, kernel = driver.load(cubin, spec.entry)
+        if spec.shared_bytes:
+            driver.allow_shared_bytes(kernel, spec.shared_bytes, device)
+        resident_ctas = _resident_ctas(spec, kernel, device)
     points = EntryPoints(
         launch=driver.entry_points().cuLaunchKernelEx,
         encode=tensormap.driver_encode(),
         placeholder=lambda: driver.placeholder(device),
-        resident_ctas=_resident_ctas(spec, kernel, device),
+        resident_ctas=resident_ctas,
     )
     return Launcher(spec, int(kernel), device, points, library)
 

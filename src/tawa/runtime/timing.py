@@ -73,9 +73,11 @@ class Stopwatch:
         return times
 
     def _batch(self, work: Work, count: int) -> list[float]:
+        with driver.on_device(self.device):
+            return self._run(work, count)
+
+    def _run(self, work: Work, count: int) -> list[float]:
         module = driver.bindings()
-        if driver.current_device() != self.device:
-            driver.make_current(self.device)
         events = self._event_pairs(count)
         buffer = _flush_buffer(self.device) if self.flush else None
         for start, end in events:
@@ -158,5 +160,5 @@ def _turns(names: list[str], rounds: int) -> Iterator[str]:
 
 @cache
 def _flush_buffer(device: int) -> Any:
-    driver.make_current(device)
-    return driver.checked("cuMemAlloc", FLUSH_BYTES)
+    with driver.on_device(device):
+        return driver.checked("cuMemAlloc", FLUSH_BYTES)
