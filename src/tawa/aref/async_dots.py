@@ -88,6 +88,10 @@ def from_products(value: SSAValue) -> bool:
                 return True
             if not v.op.regions:
                 work += v.op.operands
+            elif isinstance(v.op, scf.ForOp):
+                work.append(terminator(v.op.body.block).operands[v.index])
+        elif isinstance(loop := v.owner.parent_op(), scf.ForOp) and v.index > 0:
+            work += [loop.iter_args[v.index - 1], terminator(loop.body.block).operands[v.index - 1]]
     return False
 
 

@@ -312,10 +312,11 @@ class LowerToHopper:
 
 
 def _accumulators(group: aref.WarpGroup) -> int:
-    """Registers a thread of the group needs for the accumulators of its products."""
-    sizes: list[int] = []
+    """Registers a thread of the group needs for the accumulators of one block's products."""
+    sizes: dict[Block | None, list[int]] = {}
     for op in group.walk():
         if isinstance(op, aref.DotIssue) and not isinstance(op.accumulator.owner, aref.DotIssue):
-            shape = shape_of(op.result.type)
-            sizes.append(shape[0] * shape[1])
-    return accumulator_registers(sizes, group.warps.value.data)
+            rows, columns = shape_of(op.result.type)
+            sizes.setdefault(op.parent, []).append(rows * columns)
+    warps = group.warps.value.data
+    return max((accumulator_registers(s, warps) for s in sizes.values()), default=0)

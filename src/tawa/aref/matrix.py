@@ -15,10 +15,10 @@ from tawa.aref.tensors import copied, fragment, natural, team_sync
 from tawa.base.errors import TawaError
 from tawa.base.layout import accumulator
 from tawa.base.spans import span_of
-from tawa.base.types import byte_size, element_of, shape_of
+from tawa.base.types import byte_size, element_of, i8, shape_of
 from tawa.hopper.ops.core import number
 from tawa.hopper.ops.fragment import ZeroUnless
-from tawa.hopper.ops.matrix import MatrixDesc, Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait
+from tawa.hopper.ops.matrix import MatrixDesc, PackOperand, Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait
 from tawa.hopper.ops.memory import SharedStore, Slot, Subtile, SubtileColumn
 from tawa.hopper.ops.sync import FenceProxyAsync
 from tawa.hopper.types import FragType, TileType
@@ -119,7 +119,7 @@ def lower_dot_issue(g: GroupLowering, op: aref.DotIssue) -> None:
         inner, element = a_view.shape[-1], a.tile.element_type
     else:
         inner, element = shape_of(op.a.type)[-1], element_of(op.a.type)
-        a = fragment(g, op.a, accumulator((rows, inner), g.warps))
+        a = g.add(PackOperand(fragment(g, op.a, accumulator((rows, inner), g.warps))))
     value = fragment(g, op.accumulator, g.layouts.of[op.result])
     if not isinstance(op.accumulator, BlockArgument):
         value = copied(g, value, op.accumulator)
@@ -127,11 +127,11 @@ def lower_dot_issue(g: GroupLowering, op: aref.DotIssue) -> None:
     touched = (
         [value] if op.accumulate is None and not isinstance(op.accumulator, BlockArgument) else []
     )
-    g.do(WgmmaFence(touched))
+    g.do(WgmmaFence([*touched, *([] if isinstance(a, Operand) else [a])]))
     steps = inner * byte_size(element) // K_BYTES
     for k in range(steps):
         for block in range(own_rows // 64):
-            for start, n in parts(own_columns):
+            for start, n in parts(own_columns, element):
                 at = (k, block, start, n)
                 value = _instruction(
                     g, value, (a, b), at, (own_columns, inner), element, flag if k == 0 else None
@@ -141,8 +141,13 @@ def lower_dot_issue(g: GroupLowering, op: aref.DotIssue) -> None:
     g.fragments[op.result] = value
 
 
-def parts(columns: int) -> list[tuple[int, int]]:
+def parts(columns: int, element: Attribute) -> list[tuple[int, int]]:
     """Start and width of the pieces of N that one instruction each covers."""
+    if element == i8:
+        # Widths beyond 32 come in multiples of 16 (PTX ISA, wgmma shapes of integer types).
+        whole = columns // 16 * 16 if columns > 24 else columns
+        narrow = [(s, min(MAX_N, whole - s)) for s in range(0, whole, MAX_N)]
+        return [*narrow, *([(whole, columns - whole)] if columns > whole else [])]
     count = -(-columns // MAX_N)
     width = -(-columns // count // 8) * 8
     return [(s, min(width, columns - s)) for s in range(0, columns, width)]

@@ -31,5 +31,7 @@ class Options:
     """CTAs of a cluster, consecutive programs; loads they agree on are multicast."""
     staging: int | None = None
     """Buffers of 64 columns each consumer has to stage descriptor stores in."""
+    overlap: bool | None = None
+    """`False` keeps the order of loops whose products feed ordinary code (no modulo schedule)."""
     stream_stores: bool = False
     """Give written lines back to memory first (L2 evict-first): for outputs larger than the L2."""

@@ -156,7 +156,7 @@ PRELUDE: dict[str, str] = {
     + _NAN_EXTREMES,
     "min_nan": "",
     "div_full": _binary("div_full", "div.full.f32"),
-    "ex2_approx": _approx("ex2_approx", "ex2.approx.f32"),
+    "ex2_approx": _approx("ex2_approx", "ex2.approx.ftz.f32"),
     "sqrt_approx": _approx("sqrt_approx", "sqrt.approx.f32"),
     "rsqrt_approx": _approx("rsqrt_approx", "rsqrt.approx.f32"),
     "tanh_approx": _approx("tanh_approx", "tanh.approx.f32"),

@@ -9,6 +9,40 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
+class Costs:
+    """Clock cycles that a warp's instruction holds its scheduler (or the unit it names).
+
+    Sources: CUDA C++ Programming Guide (throughput of native arithmetic instructions), and, where
+    marked, values fitted to measured attention kernels.
+    """
+
+    alu: int = 1
+    """FADD, FMUL, FFMA, integer add and logic: 128 lanes a clock and multiprocessor."""
+    half_rate: int = 2
+    """Conversions, comparisons, minimum and maximum: 64 lanes a clock."""
+    special: int = 8
+    """Exponentials, logarithms, square roots: 16 lanes a clock."""
+    shuffle: int = 30
+    """Latency of a lane exchange that is waited for."""
+    stretch: float = 1.8
+    """Ordinary code of one warp takes this times its pipes' bound (fitted)."""
+    issue: int = 3
+    """Instructions that lead to one matrix instruction."""
+    group: int = 40
+    """Control around a group of matrix instructions: waits, fences, barriers (fitted)."""
+    lead: int = 30
+    """From a group's first issue to its first cycle on the tensor core (assumed)."""
+    tail: int = 60
+    """From a group's last cycle on the tensor core to the end of its wait (assumed)."""
+
+
+SPECIAL = frozenset("exp exp2 log log2 sqrt rsqrt sin cos tanh sigmoid erf divf".split())
+HALF_RATE = frozenset(
+    "maxnumf minnumf maximumf minimumf truncf extf sitofp uitofp fptosi fptoui select".split()
+)
+
+
+@dataclass(frozen=True)
 class Target:
     """One GPU architecture. Sizes in bytes, times in clock cycles of the multiprocessor."""
 
@@ -35,6 +69,7 @@ class Target:
     """`setmaxnreg` takes multiples of this."""
     min_role_registers: int = 24
     max_cluster: int = 8
+    costs: Costs = Costs()
     tensor_flops: int = 4096
     """Dense 16-bit floating-point operations a clock and multiprocessor."""
 

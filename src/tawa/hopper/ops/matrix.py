@@ -158,6 +158,42 @@ class WgmmaWait(HopperOp):
 
 
 @irdl_op_definition
+class PackOperand(HopperOp):
+    """An A operand's elements as the 32-bit words that matrix instructions take from registers.
+
+    Packed before the fence, so that no register of the operand is written between instructions.
+    """
+
+    name: ClassVar[str] = "hopper.pack_operand"
+    operand: SSAValue = operand_def(FragType)
+    value: SSAValue = result_def(FragType)
+    traits = traits_def(Pure())
+    assembly_format = "$operand attr-dict `:` type($operand) `->` type($value)"
+
+    def __init__(self, operand: SSAValue):
+        super().__init__(operands=[operand], result_types=[operand.type])
+
+    def cuda(self, w: Writer) -> None:
+        """A loop over words."""
+        frag = self.operand.type
+        assert isinstance(frag, FragType)
+        size, source = byte_size(frag.element_type), w.name(self.operand)
+        count, name = frag.layout.registers * size // 4, w.define(self.value)
+        word = {
+            1: f"quad({source} + i * 4)",
+            2: f"pair({source}[i * 2], {source}[i * 2 + 1])",
+            4: f"bit_cast<u32>({source}[i])",
+        }[size]
+        w.line(f"u32 {name}[{count}];")
+        w.line("#pragma unroll")
+        w.line(f"for (int i = 0; i < {count}; ++i) {name}[i] = {word};")
+
+    def run(self, m: Actor) -> None:
+        """The same elements."""
+        m.new_fragment(self.value, m.fragment(self.operand))
+
+
+@irdl_op_definition
 class Wgmma(HopperOp):
     """One m64nNk instruction: 64 rows of the accumulator += A times B.
 
@@ -203,8 +239,10 @@ class Wgmma(HopperOp):
         function = self._function(w)
         first = self.first_register.value.data
         scale = w.name(self.accumulate) if self.accumulate else "true"
-        a = w.name(self.a)
-        a = f"{a} + {self.a_offset.value.data}"
+        a_offset = self.a_offset.value.data
+        if isinstance(self.a.type, FragType):
+            a_offset = a_offset * byte_size(self.a_type) // 4
+        a = f"{w.name(self.a)} + {a_offset}"
         b = f"{w.name(self.b)} + {self.b_offset.value.data}"
         w.line(f"{function}({name} + {first}, {a}, {b}, {scale});")
 
@@ -244,12 +282,9 @@ def _wrapper(
     at = count
     if from_registers:
         a_text = "{" + ", ".join(f"%{at + i}" for i in range(4)) + "}"
-        per = 32 // {"f16": 16, "bf16": 16}.get(a, 8)
-        pack = "pair(a[{0}], a[{1}])" if per == 2 else "quad(a + {0})"
-        words = [pack.format(i * per, i * per + 1) for i in range(4)]
-        inputs = ", ".join(f'"r"({word})' for word in words)
+        inputs = ", ".join(f'"r"(a[{i}])' for i in range(4))
         at += 4
-        a_parameter = f"const {a}* a"
+        a_parameter = "const u32* a"
     else:
         a_text, inputs, a_parameter = f"%{at}", '"l"(a)', "u64 a"
         at += 1
@@ -272,4 +307,6 @@ def _wrapper(
     )
 
 
-MATRIX: Sequence[type[HopperOp]] = (MatrixDesc, WgmmaFence, Wgmma, WgmmaCommit, WgmmaWait)
+MATRIX: Sequence[type[HopperOp]] = (
+    MatrixDesc, WgmmaFence, PackOperand, Wgmma, WgmmaCommit, WgmmaWait,
+)  # fmt: skip

@@ -1,0 +1,264 @@
+"""A consumer loop as a dependence graph: what a scheduler may order, with costs.
+
+A node is a matrix product (with the get of its slot, the views of it and its return), or one other op. An
+edge says that a node needs another of the same iteration, or of the iteration before.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+from xdsl.dialects import arith, scf
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+
+from tawa.aref.ops import Consumed, GetEnter, ViewRead
+from tawa.base.elementwise import Map
+from tawa.base.loops import terminator
+from tawa.base.target import HALF_RATE, SPECIAL, Costs, Target
+from tawa.base.types import byte_size, element_of, shape_of
+from tawa.tile.ops import (
+    Arange,
+    Broadcast,
+    Dot,
+    ExpandDims,
+    Load,
+    Reduce,
+    Reshape,
+    Splat,
+    Trans,
+)
+
+MOVABLE = (
+    Map,
+    Reduce,
+    Splat,
+    Arange,
+    Broadcast,
+    ExpandDims,
+    Reshape,
+    Trans,
+    ViewRead,
+    Dot,
+    GetEnter,
+    Consumed,
+    Load,
+    arith.ConstantOp,
+)
+"""Ops that may change places as long as their operands allow it."""
+
+
+LAZY = (Splat, Arange, Broadcast, ExpandDims)
+"""Ops whose tiles are made anew for every user: they cost next to nothing and hold no registers."""
+
+
+def is_lazy(value: SSAValue) -> bool:
+    """Whether a tile is made from scalars and rows alone, so that every user may make its own."""
+    op = value.owner
+    if not shape_of(value.type) or isinstance(value, BlockArgument):
+        return False
+    return isinstance(op, LAZY) or (isinstance(op, Map) and all(is_lazy(v) for v in op.arguments))
+
+
+def sink_lazy(body: Block) -> dict[Operation, list[Operation]]:
+    """Give every user of a lazy tile its own copy, just before it; returns the copies by user."""
+    own: dict[Operation, list[Operation]] = {}
+
+    def copy(value: SSAValue, user: Operation) -> SSAValue:
+        op = value.owner
+        if not is_lazy(value) or op.parent is not body or not isinstance(op, Operation):
+            return value
+        new = op.clone({v: copy(v, user) for v in op.operands})
+        body.insert_op_before(new, user)
+        own.setdefault(user, []).append(new)
+        return new.results[0]
+
+    for user in list(body.ops):
+        if user is body.last_op or any(is_lazy(r) for r in user.results):
+            continue
+        for i, operand in enumerate(user.operands):
+            user.operands[i] = copy(operand, user)
+    for op in reversed(list(body.ops)):
+        if op.results and all(is_lazy(r) for r in op.results):
+            if not any(True for r in op.results for _ in r.uses):
+                op.detach()
+                op.erase()
+    return own
+
+
+@dataclass
+class Node:
+    """Ops that move together. Costs are cycles of one iteration of one warp group."""
+
+    number: int
+    ops: list[Operation] = field(default_factory=list[Operation])
+    thread: int = 1
+    """Cycles on the issuing thread."""
+    tensor: int = 0
+    """Cycles on the tensor core, of one warp group; 0 for ordinary code."""
+    special: int = 0
+    """Cycles of the special-function unit."""
+    registers: int = 0
+    """32-bit registers a thread holds of the results."""
+
+    @property
+    def is_dot(self) -> bool:
+        """Whether the node is a matrix product."""
+        return self.tensor > 0
+
+    @property
+    def dot(self) -> Dot:
+        """The node's matrix product."""
+        return next(op for op in self.ops if isinstance(op, Dot))
+
+
+@dataclass(frozen=True)
+class Edge:
+    """`target` needs `source`, of `distance` iterations before."""
+
+    source: Node
+    target: Node
+    distance: int
+
+
+@dataclass
+class LoopGraph:
+    """The nodes of a loop body in program order, and their edges."""
+
+    loop: scf.ForOp
+    nodes: list[Node]
+    edges: list[Edge]
+    groups: int
+    """Warp groups of the multiprocessor that run this loop."""
+
+    @property
+    def dots(self) -> list[Node]:
+        """The matrix products."""
+        return [n for n in self.nodes if n.is_dot]
+
+    def readers(self, node: Node) -> list[Node]:
+        """Nodes that need the node's results in the same iteration."""
+        return [e.target for e in self.edges if e.source is node and e.distance == 0]
+
+
+def build(loop: scf.ForOp, warps: int, teams: int, target: Target) -> LoopGraph | str:
+    """The graph of a loop, or why it has none."""
+    body = loop.body.block
+    ops = [op for op in body.ops if op is not terminator(body)]
+    for op in ops:
+        if not isinstance(op, MOVABLE):
+            return f"it contains {op.name}, which keeps its place"
+    own = sink_lazy(body)
+    ops = [op for op in body.ops if op is not terminator(body)]
+    groups = max(1, warps // 4)
+    node_of: dict[Operation, Node] = {}
+    nodes: list[Node] = []
+    for op in ops:
+        if isinstance(op, Dot):
+            close = _companions(op)
+            wanted = {op, *close, *(c for m in (op, *close) for c in own.get(m, []))}
+            members = [m for m in ops if m in wanted]
+            node = Node(len(nodes), members)
+            _cost_of_dot(node, op, groups, target)
+            nodes.append(node)
+            node_of |= {m: node for m in members}
+    copies = {c for made in own.values() for c in made}
+    for op in ops:
+        if op not in node_of and op not in copies:
+            node = Node(len(nodes), [*own.get(op, []), op])
+            _cost(node, op, warps, target.costs)
+            nodes.append(node)
+            node_of |= {m: node for m in node.ops}
+    for node in nodes:
+        node.registers = sum(
+            _registers(r, warps) for op in node.ops for r in op.results if not is_lazy(r)
+        )
+    place = {op: i for i, op in enumerate(ops)}
+    nodes.sort(key=lambda n: place[n.ops[-1]])
+    for i, node in enumerate(nodes):
+        node.number = i
+    return LoopGraph(loop, nodes, _edges(loop, node_of), groups * teams)
+
+
+def _companions(dot: Dot) -> set[Operation]:
+    """The views of a dot's operands, the gets only it reads and the returns of their slots."""
+    found: set[Operation] = set()
+    gets: set[GetEnter] = set()
+    for operand in (dot.a, dot.b):
+        chain: list[Operation] = []
+        value: SSAValue = operand
+        while isinstance(value.owner, Trans | Reshape) and value.has_one_use():
+            chain.append(value.owner)
+            value = value.owner.value
+        if isinstance(value.owner, ViewRead) and value.has_one_use():
+            found |= {*chain, value.owner}
+            source = value.owner.view.owner
+            if isinstance(source, GetEnter) and source.parent is dot.parent:
+                gets.add(source)
+    for get in gets:
+        views = {use.operation for v in get.views for use in v.uses}
+        if views <= found:
+            found.add(get)
+            found |= {
+                use.operation for use in get.token.uses if isinstance(use.operation, Consumed)
+            }
+    return found
+
+
+def _cost_of_dot(node: Node, dot: Dot, groups: int, target: Target) -> None:
+    rows, columns = shape_of(dot.result.type)
+    inner = shape_of(dot.a.type)[-1]
+    steps = inner * byte_size(element_of(dot.a.type)) // target.mma_k_bytes
+    blocks = max(1, rows // groups // target.mma_m)
+    count = max(1, blocks * steps * -(-columns // target.mma_max_n))
+    node.tensor = max(1, blocks * steps * columns // 2)
+    node.thread = target.costs.group + target.costs.issue * count
+
+
+def _cost(node: Node, op: Operation, warps: int, costs: Costs) -> None:
+    """Registers a thread works on, times the cost of an instruction."""
+    if isinstance(op, Map):
+        name, shape = op.function.data, shape_of(op.result.type)
+    elif isinstance(op, Reduce):
+        name, shape = op.kind.data, shape_of(op.value.type)
+    else:
+        return
+    if not shape:
+        return
+    count = max(1, math.prod(shape) // (32 * warps)) if len(shape) > 1 else max(1, shape[0] // (8 * warps))
+    each = costs.half_rate if name in HALF_RATE else costs.alu
+    if name in SPECIAL:
+        each = costs.special
+        node.special = count * costs.special
+    node.thread = max(1, round(count * each * (1 if name in SPECIAL else costs.stretch)))
+    if isinstance(op, Reduce):
+        node.thread += 2 * costs.shuffle
+
+
+def _registers(value: SSAValue, warps: int) -> int:
+    shape = shape_of(value.type)
+    if not shape:
+        return 0
+    size = byte_size(element_of(value.type))
+    per = math.prod(shape) // (32 * warps) if len(shape) > 1 else shape[0] // (8 * warps)
+    return max(1, per * size // 4)
+
+
+def _edges(loop: scf.ForOp, node_of: dict[Operation, Node]) -> list[Edge]:
+    body = loop.body.block
+    passed = terminator(body).operands
+    found: dict[tuple[int, int, int], Edge] = {}
+    for op, node in node_of.items():
+        for operand in op.operands:
+            value, distance = operand, 0
+            while isinstance(value, BlockArgument) and value.owner is body and value.index > 0:
+                if distance > len(passed):
+                    break
+                value, distance = passed[value.index - 1], distance + 1
+            owner = value.owner
+            if isinstance(owner, Operation) and owner in node_of:
+                source = node_of[owner]
+                if source is not node or distance:
+                    key = (source.number, node.number, distance)
+                    found[key] = Edge(source, node, distance)
+    return list(found.values())

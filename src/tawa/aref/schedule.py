@@ -1,0 +1,271 @@
+"""Modulo scheduling of consumer loops with a constraint solver (OR-tools CP-SAT).
+
+One turn of the new loop lasts T cycles; an op starts at s = r + j T, so it runs in turn j of its iteration
+at offset r: j is its stage, r its place in the turn. The solver finds the least T under the
+resources (the issuing thread, the tensor core, the special-function unit) and the machine's rules:
+
+- a product's accumulator that ordinary code touches is finished within its turn (else ptxas serialises
+  everything: its diagnostics C7514 and C7515);
+- there is one copy of each accumulator and of each A operand in registers, so the next iteration writes
+  it only after this one's reader is done (C7513);
+- products finish in the order they are issued.
+
+Program order and stages are what is used; start times are not, since the hardware is dynamic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from xdsl.dialects import scf
+from xdsl.dialects.builtin import ModuleOp
+
+from tawa.aref.async_dots import find_chains
+from tawa.aref.expand import Schedule, expand
+from tawa.aref.loop_graph import LoopGraph, Node, build
+from tawa.aref.ops import ViewRead, WarpGroup
+from tawa.base.options import Options
+from tawa.base.remarks import Remarks
+from tawa.base.spans import span_of
+from tawa.base.target import TARGETS, Target
+from tawa.tile.ops import Dot, Reshape, Trans
+
+STAGES = 3
+"""Turns that an iteration may be spread over, at most."""
+
+WORK_LIMIT = 2.0
+"""Deterministic seconds of the solver: the same answer on every machine."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """When a node starts in its turn, and in which turn of its iteration."""
+
+    offset: int
+    stage: int
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A modulo schedule; `bound` is what limits the turn's length."""
+
+    period: int
+    placed: dict[int, Placed]
+    bound: str
+    optimal: bool
+
+
+@dataclass(frozen=True)
+class ScheduleLoops:
+    """Reorder and pipeline the loops whose products feed ordinary code."""
+
+    options: Options
+    remarks: Remarks
+    name: ClassVar[str] = "schedule"
+
+    def apply(self, module: ModuleOp) -> None:
+        """Schedule the innermost loops with products of every computing warp group."""
+        if self.options.overlap is False:
+            return
+        target = TARGETS[self.options.target]
+        for group in [op for op in module.walk() if isinstance(op, WarpGroup)]:
+            if group.single is None:
+                for loop in [op for op in group.walk() if isinstance(op, scf.ForOp)]:
+                    self._loop(loop, group, target)
+
+    def _loop(self, loop: scf.ForOp, group: WarpGroup, target: Target) -> None:
+        body = loop.body.block
+        if not any(isinstance(op, Dot) for op in body.ops) or find_chains(body):
+            return
+        where = span_of(loop) or "loop"
+        graph = build(loop, group.warps.value.data, group.teams.value.data, target)
+        if isinstance(graph, str):
+            self.remarks.say(self.name, f"the loop at {where} keeps its order: {graph}")
+            return
+        solution = solve(graph, target)
+        if solution is None:
+            self.remarks.say(self.name, f"the loop at {where} keeps its order: no schedule found")
+            return
+        self.remarks.say(self.name, describe(graph, solution, str(where)))
+        expand(loop, as_schedule(graph, solution))
+
+
+def _alternatives(node: Node) -> bool:
+    """Whether ordinary code makes the node's A operand, in registers."""
+    value = node.dot.a
+    while isinstance(value.owner, Trans | Reshape):
+        value = value.owner.value
+    return not isinstance(value.owner, ViewRead)
+
+
+def bounds(graph: LoopGraph) -> dict[str, int]:
+    """The least period that each resource allows."""
+    return {
+        "the issuing thread": sum(n.thread for n in graph.nodes),
+        "the tensor core": graph.groups * sum(n.tensor for n in graph.nodes),
+        "the special-function unit": graph.groups * sum(n.special for n in graph.nodes),
+    }
+
+
+class _Model:
+    """The constraint model of one graph."""
+
+    def __init__(self, graph: LoopGraph, target: Target) -> None:
+        from ortools.sat.python import cp_model  # takes half a second: only when it is needed
+
+        self.cp: Any = cp_model
+        self.graph, self.costs = graph, target.costs
+        self.model: Any = cp_model.CpModel()
+        low = max(bounds(graph).values())
+        self.most = low + sum(n.thread + n.tensor for n in graph.nodes) + 1000
+        self.period = self.model.new_int_var(low, self.most, "T")
+        far = STAGES * self.most
+        count = range(len(graph.nodes))
+        self.start = [self.model.new_int_var(0, far, f"s{i}") for i in count]
+        self.offset = [self.model.new_int_var(0, self.most, f"r{i}") for i in count]
+        self.stage = [
+            [self.model.new_bool_var(f"j{i}_{k}") for k in range(STAGES)] for i in count
+        ]
+        self.run = {n.number: self.model.new_int_var(0, far, f"x{n.number}") for n in graph.dots}
+        self._place()
+        self._depend()
+        self._tensor_core()
+        self._one_copy()
+
+    def _place(self) -> None:
+        intervals: list[Any] = []
+        for n in self.graph.nodes:
+            i = n.number
+            self.model.add_exactly_one(self.stage[i])
+            for k, literal in enumerate(self.stage[i]):
+                total = self.offset[i] + k * self.period
+                self.model.add(self.start[i] == total).only_enforce_if(literal)
+            self.model.add(self.offset[i] + n.thread <= self.period)
+            intervals.append(
+                self.model.new_fixed_size_interval_var(self.offset[i], n.thread, f"i{i}")
+            )
+        self.model.add_no_overlap(intervals)
+
+    def finish(self, node: Node) -> Any:
+        """When a node's result may be used."""
+        if node.is_dot:
+            return self.run[node.number] + node.tensor + self.costs.tail
+        return self.start[node.number] + node.thread
+
+    def _depend(self) -> None:
+        for e in self.graph.edges:
+            begin = self.start[e.target.number] + e.distance * self.period
+            if e.source.is_dot and e.target.is_dot and e.target.dot.acc is e.source.dot.result:
+                self.model.add(begin >= self.start[e.source.number] + e.source.thread)
+            else:
+                self.model.add(begin >= self.finish(e.source))
+
+    def in_turn(self, node: Node) -> Any:
+        """When a product starts to run, counted from the start of the turn that issues it."""
+        i = node.number
+        return self.run[i] - self.start[i] + self.offset[i]
+
+    def _tensor_core(self) -> None:
+        dots = self.graph.dots
+        for n in dots:
+            self.model.add(self.run[n.number] >= self.start[n.number] + self.costs.lead)
+            self.model.add(self.in_turn(n) + n.tensor + self.costs.tail <= self.period)
+        for a in dots:
+            for b in dots:
+                if a.number < b.number:
+                    first = self.model.new_bool_var(f"o{a.number}_{b.number}")
+                    for x, y, literal in ((a, b, first), (b, a, first.negated())):
+                        order = self.offset[x.number] < self.offset[y.number]
+                        self.model.add(order).only_enforce_if(literal)
+                        runs = self.in_turn(x) + x.tensor <= self.in_turn(y)
+                        self.model.add(runs).only_enforce_if(literal)
+
+    def _one_copy(self) -> None:
+        for n in self.graph.dots:
+            again = self.start[n.number] + self.period
+            for reader in self.graph.readers(n):
+                if not reader.is_dot:
+                    self.model.add(again >= self.start[reader.number] + reader.thread)
+            if _alternatives(n):
+                for e in self.graph.edges:
+                    makes = any(r is n.dot.a for op in e.source.ops for r in op.results)
+                    if e.target is n and e.distance == 0 and makes:
+                        rewritten = self.start[e.source.number] + self.period
+                        self.model.add(rewritten >= self.run[n.number] + n.tensor)
+
+    def _held(self) -> Any:
+        """Registers times the cycles they are held, and, with less weight, when ops start."""
+        total: list[Any] = [*self.start]
+        far = (STAGES + 1) * self.most
+        for n in self.graph.nodes:
+            users = [e for e in self.graph.edges if e.source is n]
+            if n.registers > 1 and users:
+                last = self.model.new_int_var(0, far, f"l{n.number}")
+                for e in users:
+                    begin = self.start[e.target.number] + e.distance * self.period
+                    self.model.add(last >= begin)
+                total.append(16 * n.registers * (last - self.start[n.number]))
+        return sum(total)
+
+    def solve(self) -> Solution | None:
+        """The shortest period, then the fewest registers held, then the earliest starts."""
+        solver: Any = self.cp.CpSolver()
+        solver.parameters.num_workers = 1
+        solver.parameters.random_seed = 0
+        solver.parameters.max_deterministic_time = WORK_LIMIT
+        self.model.minimize(self.period)
+        status = solver.solve(self.model)
+        if status not in (self.cp.OPTIMAL, self.cp.FEASIBLE):
+            return None
+        optimal = status == self.cp.OPTIMAL
+        best = int(solver.value(self.period))
+        values = [solver.value(v) for v in (*self.start, *self.offset)]
+        self.model.add(self.period == best)
+        self.model.minimize(self._held())
+        for variable, value in zip((*self.start, *self.offset), values, strict=True):
+            self.model.add_hint(variable, value)
+        solver.parameters.max_deterministic_time = WORK_LIMIT / 4
+        solver.solve(self.model)
+        placed = {
+            n.number: Placed(
+                int(solver.value(self.offset[n.number])),
+                next(k for k, j in enumerate(self.stage[n.number]) if solver.value(j)),
+            )
+            for n in self.graph.nodes
+        }
+        first = min(p.stage for p in placed.values())
+        placed = {i: Placed(p.offset, p.stage - first) for i, p in placed.items()}
+        tight = [name for name, least in bounds(self.graph).items() if least >= best - 1]
+        return Solution(best, placed, tight[0] if tight else "latency", optimal)
+
+
+def solve(graph: LoopGraph, target: Target) -> Solution | None:
+    """The modulo schedule of a graph; None if none was found within the work limit."""
+    return _Model(graph, target).solve()
+
+
+def as_schedule(graph: LoopGraph, solution: Solution) -> Schedule:
+    """Ops in the order of a turn, with their stages."""
+    nodes = sorted(graph.nodes, key=lambda n: (solution.placed[n.number].offset, n.number))
+    order = [op for n in nodes for op in n.ops]
+    stage = {op: solution.placed[n.number].stage for n in nodes for op in n.ops}
+    return Schedule(order, stage)
+
+
+def describe(graph: LoopGraph, solution: Solution, where: str) -> str:
+    """The schedule as a table of its costly nodes."""
+    lines = [
+        f"the loop at {where} turns every {solution.period} cycles, bound by {solution.bound}"
+        + ("" if solution.optimal else " (not proved least)")
+    ]
+    for n in sorted(graph.nodes, key=lambda n: solution.placed[n.number].offset):
+        place = solution.placed[n.number]
+        if n.is_dot or n.thread >= 16:
+            op = n.dot if n.is_dot else n.ops[-1]
+            unit = f"tensor core {n.tensor}" if n.is_dot else f"thread {n.thread}"
+            text = getattr(getattr(op, "function", None), "data", op.name)
+            span = span_of(op)
+            line = f", line {span.line}" if span else ""
+            lines.append(f"  {place.offset:6} stage {place.stage}  {text:16} {unit}{line}")
+    return "\n".join(lines)
