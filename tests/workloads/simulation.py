@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from workload import Workload, as_float
+from workload import Workload, as_float, relative_error
 
 import tawa
 from tawa.base.numerics import encode
@@ -58,7 +58,8 @@ class Recorded:
     def values(self, compiled: Compiled) -> list[Any]:
         """The run-time arguments that the compiled kernel takes."""
         names = [p.name for p in self.kernel.parameters]
-        return [self.args[names.index(name)] for name in compiled.spec.arguments]
+        given = {**dict(zip(names, self.args, strict=False)), **self.kwargs}
+        return [given[name] for name in compiled.spec.arguments]
 
     def run(self, compiled: Compiled, level: str, **options: Any) -> None:
         """Run a level's module on the launch's own arrays."""
@@ -133,3 +134,35 @@ def simulate(workload: Workload, levels: Sequence[str], **options: Any) -> Compi
         launch.run(compiled, level, **(options if level == "hopper" else {}))
         workload.check(results(workload, arrays))
     return compiled
+
+
+def check(
+    kernel: Kernel,
+    grid: tuple[int, ...],
+    args: Sequence[Any],
+    expected: dict[int, np.ndarray],
+    tolerance: float = 1e-3,
+    **kwargs: Any,
+) -> Compiled:
+    """Run a launch at both levels; `expected` says what arguments (by position) hold after it.
+
+    Arrays are `stored` ones, or descriptors on them.
+    """
+    launch = Recorded(kernel, grid, tuple(args), kwargs)
+    compiled = launch.compile()
+    arrays = {i: getattr(a, "base", a) if _described(a) else a for i, a in enumerate(args)}
+    before = {i: a.copy() for i, a in arrays.items() if isinstance(a, Stored)}
+    for level in ("tile", "hopper"):
+        for i, start in before.items():
+            arrays[i][...] = start
+        launch.run(compiled, level)
+        for i, values in expected.items():
+            array = arrays[i]
+            found = as_float(array.view(np.ndarray), array.element)
+            error = relative_error(found, np.asarray(values, np.float64))
+            assert error < tolerance, f"{level}: argument {i} is off by {error:.2e}"
+    return compiled
+
+
+def _described(value: Any) -> bool:
+    return isinstance(value, tawa.TensorDescriptor)

@@ -22,9 +22,9 @@ class Worker:
 
     def run(self, name: str, seconds: float) -> str:
         """What went wrong with the workload of this name; "" if nothing."""
-        process = self._started()
-        assert process.stdin is not None
         try:
+            process = self._started()
+            assert process.stdin is not None
             process.stdin.write(f"{name}\n".encode())
             process.stdin.flush()
             answer = self._line(seconds)

@@ -34,7 +34,7 @@ class Unset(ArefOp):
 
     name: ClassVar[str] = "aref.unset"
     result: SSAValue = result_def(base(TensorType))
-    traits = traits_def(Pure())
+    # Not pure: each stands for registers of its own.
     assembly_format = "attr-dict `:` type($result)"
 
     def __init__(self, type_: Attribute):

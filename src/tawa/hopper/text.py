@@ -51,7 +51,8 @@ class Writer:
         self.lines: list[str] = []
         self.depth = 0
         self._names: dict[SSAValue, str] = {}
-        self._used: dict[str, int] = {}
+        self._taken: set[str] = set()
+        self._counts: dict[str, int] = {}
         self.functions: dict[str, str] = {}
 
     def line(self, text: str) -> None:
@@ -72,14 +73,15 @@ class Writer:
         stem = re.sub(r"\W", "_", hint or "v").rstrip("_") or "v"
         if stem[0].isdigit():
             stem = f"v{stem}"
-        if stem in _KEYWORDS or hint is None:
-            stem += "_"
-        count = self._used.get(stem, -1) + 1
-        self._used[stem] = count
-        if count == 0 and hint is not None:
+        if hint is not None and stem not in _KEYWORDS and stem not in self._taken:
+            self._taken.add(stem)
             return stem
-        name = f"{stem}{'' if stem.endswith('_') else '_'}{count}"
-        return name if name not in self._used else self.fresh(name)
+        count = self._counts.get(stem, 0)
+        while f"{stem}_{count}" in self._taken:
+            count += 1
+        self._counts[stem] = count + 1
+        self._taken.add(f"{stem}_{count}")
+        return f"{stem}_{count}"
 
     def name(self, value: SSAValue) -> str:
         """The C++ name of a value that has been defined."""

@@ -297,7 +297,9 @@ def _addresses(m: Actor, frag: FragType, tile: TileType, base: int) -> Array:
     where = m.coordinates(frag.layout)
     rank, count, size = where.shape[-1], _vector(frag, tile), byte_size(frag.element_type)
     zero = np.zeros(where.shape[:2], np.int64)
-    row = where[..., rank - 2] if rank > 1 else zero
+    row = zero
+    for d in range(rank - 1):
+        row = row + where[..., d] * math.prod(frag.layout.shape[d + 1 : -1])
     column = where[..., rank - 1] if rank else zero
     first = base + tile.offsets(row, column)[:, ::count]
     return (first[:, :, None] + np.arange(count) * size).reshape(zero.shape)
