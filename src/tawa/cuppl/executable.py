@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from .builder import FunctionBuilder
 from .engine import Compiled, compile_llvm
-from .inference import collect, importance_natives, smc_natives, trace_natives
+from .inference import collect, importance_natives, smc_natives, tape_natives, trace_natives
 from .ir import CONTEXT_FIELDS, Call, Function, Program, Return, Store, Type
 from .llvm import emit_llvm
 from .lowering.guards import mark_fallible
@@ -23,7 +23,7 @@ from .native import link, translate
 
 __all__ = ["NATIVE_MODULES", "Executable", "Workers", "available_threads"]
 
-NATIVE_MODULES = (collect, importance_natives, smc_natives, trace_natives)
+NATIVE_MODULES = (collect, importance_natives, smc_natives, tape_natives, trace_natives)
 """Where the driving natives are defined; importing them registers them."""
 
 Words = npt.NDArray[np.int64]
@@ -57,7 +57,7 @@ def machine_wrapper(lowered: Lowered) -> Function:
 def main_wrapper(lowered: Lowered) -> Function:
     """`run_main`: the program, with its results stored a stride apart."""
     b = FunctionBuilder("run_main", (Type.I64, Type.I64), (Type.I64,))
-    if lowered.machine is not None:
+    if lowered.machine is not None or lowered.elaborated.main not in lowered.program.functions:
         b.end(Return((b.const(0),)))
         return b.finish()
     main = lowered.program.functions[lowered.elaborated.main]
@@ -75,11 +75,33 @@ def main_wrapper(lowered: Lowered) -> Function:
     return function
 
 
+def taped_wrapper(lowered: Lowered) -> Function:
+    """`run_taped`: the differentiated program, with its results stored."""
+    b = FunctionBuilder("run_taped", (Type.I64, Type.I64), (Type.I64,))
+    main = lowered.program.functions.get(lowered.elaborated.main + "_taped")
+    if main is None:
+        b.end(Return((b.const(0),)))
+        return b.finish()
+    plain = len(main.results) - sum(t is Type.F64 for t in main.results)
+    failed = b.name("failed")
+    dsts = b.regs(main.results)
+    b.put(Call(dsts, main.name, (), failed))
+    for row, dst in enumerate(dsts[:plain]):
+        b.put(Store(b.params[0], dst, None, row))
+    b.end(Return((b.const(0),)))
+    b.open(failed)
+    b.end(Return((b.get("status", Type.I64),)))
+    function = b.finish()
+    function.blocks[failed] = b.here
+    return function
+
+
 def driver_program(lowered: Lowered, entry: str) -> tuple[Program, dict[str, str]]:
     """The lowered program with the natives that drive it, and the symbols to export."""
     program = Program(dict(lowered.program.functions))
     program.add(machine_wrapper(lowered))
     program.add(main_wrapper(lowered))
+    program.add(taped_wrapper(lowered))
     entries = ["collect", "collect_results"]
     entries.extend(entry.split())
     for name in entries:

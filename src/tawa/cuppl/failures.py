@@ -168,3 +168,6 @@ REJECTED = 14
 
 TRACE_FULL = 15
 """Not an error: more choices than the record of a run has room for; it is enlarged."""
+
+DISCRETE_CHOICE = 16
+"""A choice without a density on the reals, met by a method that needs one."""

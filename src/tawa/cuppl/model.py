@@ -22,10 +22,12 @@ from .failures import AllWeightsZero
 from .inference.enumeration import run_enumeration
 from .inference.importance import run_importance
 from .inference.mh import Chain, run_chains
+from .inference.nuts import Density, nuts_chain
 from .inference.pmcmc import Draws, gibbs_chain, independent_chain, marginal_chain
 from .inference.settings import Limits
 from .inference.smc import run_smc
 from .language import cuppl_language
+from .lowering.continuous import lower_continuous
 from .lowering.pipeline import Lowered, lower
 from .lowering.traced import lower_enumerated, lower_traced
 from .memory import Decoder, encode_inputs
@@ -205,6 +207,71 @@ class Model:
         posterior = ChainPosterior(
             self.elaborated, runs, self.names, "mh", {"accepted": accepted}
         )
+        posterior.warn()
+        return posterior
+
+    def nuts(
+        self,
+        draws: int = 1000,
+        *,
+        warm_up: int = 1000,
+        data: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        chains: int = 4,
+        target: float = 0.8,
+        limits: Limits | None = None,
+    ) -> Posterior:
+        """The no-U-turn sampler, for programs with a fixed number of continuous choices."""
+        return self._gradient("nuts", draws, warm_up, data, seed, chains, target, 0, limits)
+
+    def hmc(
+        self,
+        draws: int = 1000,
+        *,
+        leapfrogs: int = 16,
+        warm_up: int = 1000,
+        data: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        chains: int = 4,
+        target: float = 0.8,
+        limits: Limits | None = None,
+    ) -> Posterior:
+        """Hamiltonian Monte Carlo with a fixed number of leapfrog steps."""
+        return self._gradient("hmc", draws, warm_up, data, seed, chains, target, leapfrogs, limits)
+
+    def density(
+        self, data: Mapping[str, Any] | None = None, seed: int = 0, limits: Limits | None = None
+    ) -> tuple[Density, Any]:
+        """The log density on unconstrained reals with its gradient, and memory to keep alive."""
+        if "gradient" not in self._executables:
+            lowered = lower_continuous(self.elaborated)
+            if lowered is None:
+                raise UnsupportedMethod("a program that uses `shift` has no gradient")
+            self._executables["gradient"] = Executable.build(lowered, "value_and_gradient")
+        workers, block = self.workers(data, 1)
+        results = len(self.elaborated.layouts.words(self.elaborated.result))
+        density = Density(
+            self._executables["gradient"], workers.inputs, results, limits or Limits(), seed
+        )
+        return density, block
+
+    def _gradient(
+        self, method: str, draws: int, warm_up: int, data: Mapping[str, Any] | None, seed: int,
+        chains: int, target: float, leapfrogs: int, limits: Limits | None,
+    ) -> Posterior:  # fmt: skip
+        runs: list[Run] = []
+        divergent, accepted = 0, 0.0
+        for chain in range(chains):
+            density, block = self.density(data, seed + 7919 * chain, limits)
+            one = nuts_chain(density, draws, warm_up, seed + 7919 * chain, target, leapfrogs)
+            divergent += one.divergent
+            accepted += one.accepted / chains
+            weights = np.full(draws, 1.0 / draws)
+            runs.append(Run(one.columns, weights, 0.0, np.arange(draws), [block], draws))
+        posterior = ChainPosterior(
+            self.elaborated, runs, self.names, method,
+            {"accepted": accepted, "divergent": float(divergent)},
+        )  # fmt: skip
         posterior.warn()
         return posterior
 

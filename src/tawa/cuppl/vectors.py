@@ -10,7 +10,7 @@ from tawa.functional.terms import Con
 
 from .builder import FunctionBuilder
 from .failures import INDEX, NEGATIVE_SIZE
-from .ir import Call, Copy, Load, Reg, Return, Store, Type
+from .ir import Call, Copy, Reg, Return, Store, Type
 from .values import Dyn, Value, leaves, rebuild, shape
 
 if TYPE_CHECKING:
@@ -177,20 +177,16 @@ def _range_fold(e: Elaborator, type_: Con, args: Sequence[Value], span: Span) ->
     return _folding(e, type_, args, span, length, item)
 
 
-def _copy_words(e: Elaborator, source: Reg, first: Reg, target: Reg, at: Reg, count: Reg) -> None:
-    """Copy `count` plain words of one vector's elements to another's."""
-    b = e.b
+def _copy_elements(
+    e: Elaborator, element: Con, source: Reg, first: Reg, target: Reg, at: Reg, count: Reg
+) -> None:  # fmt: skip
+    """Copy elements of one vector to another that is being made."""
 
     def move(index: Reg) -> None:
-        word = b.reg(Type.I64)
-        b.put(Load(word, source, b.op("addi", index, first), 2))
-        b.put(Store(target, word, b.op("addi", index, at), 2))
+        value = e.element(source, e.b.op("addi", index, first), element)
+        store_element(e, target, e.b.op("addi", index, at), e.regs(value, element))
 
     count_loop(e, count, move)
-
-
-def _scaled(e: Elaborator, reg: Reg, words: int) -> Reg:
-    return reg if words == 1 else e.b.op("muli", reg, e.b.const(words))
 
 
 def _slice(e: Elaborator, type_: Con, args: Sequence[Value], span: Span) -> Value:
@@ -204,9 +200,8 @@ def _slice(e: Elaborator, type_: Con, args: Sequence[Value], span: Span) -> Valu
     b.fail_if(b.op("or", negative, beyond), INDEX, e.shared.site(span))
     element = result.arguments[0]
     assert isinstance(element, Con)
-    words = len(e.words(element))
     out = new_vector(e, element, count)
-    _copy_words(e, vector, _scaled(e, first, words), out, zero, _scaled(e, count, words))
+    _copy_elements(e, element, vector, first, out, zero, count)
     return Dyn(result, (out,))
 
 
@@ -218,11 +213,10 @@ def _append(e: Elaborator, type_: Con, args: Sequence[Value], span: Span) -> Val
     n, m = b.load(left, 1, Type.I64), b.load(right, 1, Type.I64)
     element = result.arguments[0]
     assert isinstance(element, Con)
-    words = len(e.words(element))
     out = new_vector(e, element, b.op("addi", n, m))
-    zero, used = b.const(0), _scaled(e, n, words)
-    _copy_words(e, left, zero, out, zero, used)
-    _copy_words(e, right, zero, out, used, _scaled(e, m, words))
+    zero = b.const(0)
+    _copy_elements(e, element, left, zero, out, zero, n)
+    _copy_elements(e, element, right, zero, out, n, m)
     return Dyn(result, (out,))
 
 

@@ -1,0 +1,194 @@
+"""Reverse-mode differentiation: a tape of elementary operations, and choices without constraints.
+
+A differentiated function carries, for each float, its place on the tape (0 for a constant). A tape
+entry is two places and two partial derivatives. `m`, the meter, is an array of words named below.
+"""
+
+from __future__ import annotations
+
+
+from ..memo import address_of, int_of
+from ..native import external, native
+from ..numeric.elementary import exp, log, log1p, sigmoid
+from ..numeric.philox import next_uniform
+from ..numeric.primitives import (
+    Context,
+    FloatVector,
+    Floats,
+    Ints,
+    bits_of,
+    float_of_bits,
+    new_floats,
+)
+
+USED = 0  # entries on the tape; place 0 is unused
+SIZE = 1
+ENTRIES = 2  # address; four words an entry
+POSITION = 3  # address of the unconstrained values
+TAKEN = 4  # values taken by this run
+DIMENSION = 5  # -1: take fresh values and store them
+ROOM = 6  # size of the array of values
+ADJOINTS = 7  # address
+METER_WORDS = 8
+
+
+@native
+def tape_two(ctx: Context, a: int, da: float, b: int, db: float) -> int:
+    """Record an operation of two operands; its place."""
+    if a == 0 and b == 0:
+        return 0
+    m = address_of(ctx.trace)
+    at = m[USED] + 1
+    if at >= m[SIZE]:
+        m[USED] = m[SIZE]
+        return 0
+    entry = address_of(m[ENTRIES] + 32 * at)
+    entry[0] = a
+    entry[1] = bits_of(da)
+    entry[2] = b
+    entry[3] = bits_of(db)
+    m[USED] = at
+    return at
+
+
+@native
+def tape_one(ctx: Context, a: int, da: float) -> int:
+    """Record an operation of one operand."""
+    return 0 if a == 0 else tape_two(ctx, a, da, 0, 0.0)
+
+
+@native
+def shadow_load(ctx: Context, address: int) -> int:
+    """The place of a float in memory; what is not in the heap is constant."""
+    if address < ctx.heap_start or address >= ctx.heap_end:
+        return 0
+    shadow = address_of(address + ctx.tape_delta)
+    return shadow[0]
+
+
+@native
+def shadow_store(ctx: Context, address: int, place: int) -> None:
+    """Remember the place of a float in memory."""
+    if address >= ctx.heap_start and address < ctx.heap_end:
+        shadow = address_of(address + ctx.tape_delta)
+        shadow[0] = place
+
+
+@native
+def take_value(ctx: Context) -> float:
+    """The next unconstrained value (its place is the next one after the values before it)."""
+    m = address_of(ctx.trace)
+    taken = m[TAKEN]
+    m[TAKEN] = taken + 1
+    if taken >= m[ROOM]:
+        return 0.0
+    values = address_of(m[POSITION])
+    if m[DIMENSION] < 0:
+        values[taken] = bits_of(4.0 * next_uniform(ctx) - 2.0)
+    return float_of_bits(values[taken])
+
+
+@native
+def taken_place(ctx: Context) -> int:
+    """The place of the value that was taken last."""
+    m = address_of(ctx.trace)
+    return m[TAKEN] if m[DIMENSION] >= 0 else 0
+
+
+@native
+def between(low: float, high: float, q: float) -> float:
+    """A real number to the interval (low, high)."""
+    return low + (high - low) * sigmoid(q)
+
+
+@native
+def between_density(low: float, high: float, q: float) -> float:
+    """log of the derivative of `between`."""
+    a = abs(q)
+    return log(high - low) - a - 2.0 * log1p(exp(-a))
+
+
+@native
+def take_vector(ctx: Context, length: int) -> FloatVector:
+    """Some unconstrained values."""
+    out = new_floats(ctx, length)
+    for k in range(length):
+        out[k] = take_value(ctx)
+    return out
+
+
+@native
+def stick(ctx: Context, free: FloatVector) -> FloatVector:
+    """n - 1 real numbers to a point of the simplex, by breaking a stick."""
+    n = len(free) + 1
+    out = new_floats(ctx, n)
+    rest = 1.0
+    for k in range(n - 1):
+        share = sigmoid(free[k] - log(float(n - 1 - k)))
+        out[k] = rest * share
+        rest = rest - out[k]
+    out[n - 1] = rest
+    return out
+
+
+@native
+def stick_density(free: FloatVector) -> float:
+    """log of the determinant of `stick`."""
+    n = len(free) + 1
+    rest = 0.0
+    total = 0.0
+    for k in range(n - 1):
+        q = free[k] - log(float(n - 1 - k))
+        a = abs(q)
+        both = -a - 2.0 * log1p(exp(-a))
+        total = total + rest + both
+        rest = rest - (max(q, 0.0) + log1p(exp(-a)))
+    return total
+
+
+@external
+def run_taped(ctx: Context, out: int, stride: int) -> int:
+    """Run the differentiated program. Returns a status."""
+    raise NotImplementedError
+
+
+@native
+def value_and_gradient(
+    ctx: Context, m: Ints, out: int, gradient: Floats, fuel: int
+) -> tuple[float, int]:
+    """Log density of the values, its gradient, and a status; results go to `out`."""
+    dimension = m[DIMENSION]
+    m[USED] = max(dimension, 0)
+    m[TAKEN] = 0
+    ctx.trace = int_of(m)
+    ctx.weight = 0.0
+    ctx.tape_weight = 0
+    ctx.depth = 0
+    ctx.fuel = fuel
+    ctx.status = 0
+    ctx.memo = 0
+    ctx.memo_count = 0
+    ctx.heap = ctx.heap_start
+    status = run_taped(ctx, out, 1)
+    if status == 0 and dimension > 0 and m[USED] < m[SIZE]:
+        adjoints = address_of(m[ADJOINTS])
+        for k in range(m[USED] + 1):
+            adjoints[k] = 0
+        adjoints[ctx.tape_weight] = bits_of(1.0)
+        for at in range(m[USED], dimension, -1):
+            own = float_of_bits(adjoints[at])
+            if own != 0.0:
+                entry = address_of(m[ENTRIES] + 32 * at)
+                a = entry[0]
+                b = entry[2]
+                if a != 0:
+                    more = own * float_of_bits(entry[1])
+                    adjoints[a] = bits_of(float_of_bits(adjoints[a]) + more)
+                if b != 0:
+                    more = own * float_of_bits(entry[3])
+                    adjoints[b] = bits_of(float_of_bits(adjoints[b]) + more)
+        for k in range(dimension):
+            gradient[k] = float_of_bits(adjoints[k + 1])
+    return ctx.weight, status
+
+

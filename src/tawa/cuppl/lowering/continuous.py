@@ -1,0 +1,115 @@
+"""Draws as functions of unconstrained reals: for Hamiltonian Monte Carlo."""
+
+from __future__ import annotations
+
+import math
+from copy import deepcopy
+
+from ..builder import FunctionBuilder
+from ..builtins import FAMILIES
+from ..elaborate import Elaborated
+from ..failures import DISCRETE_CHOICE
+from ..ir import Call, Const, Draw, Fail, Function, Instruction, Jump, Reg, Return, Set, Type
+from .differentiate import differentiate, taped
+from .effects import Splitter, lower_factors
+from .guards import guard_loop, guard_recursion, mark_fallible
+from .pipeline import Lowered
+from .suspension import choose_variants, recursive_functions, suspending_functions
+from .tail import expose_tail_calls, loop_self_calls
+
+__all__ = ["lower_continuous"]
+
+F64, I64, REF = Type.F64, Type.I64, Type.REF
+ENDS = {"interval": (0, 1), "truncated": (2, 3), "bounded": (0, 2)}
+"""Which parameters are the ends of a bounded support."""
+
+
+def lower_continuous(elaborated: Elaborated) -> Lowered | None:
+    """Lower to a differentiated log density; None if the program uses `shift`."""
+    program = deepcopy(elaborated.program).reachable([elaborated.main])
+    families: dict[str, tuple[Type, ...]] = {}
+    for function in program.functions.values():
+        _Values(function, families).run()
+        lower_factors(function, suspend=False)
+    for stem, results in families.items():
+        program.add(_choice(stem, results))
+    if suspending_functions(program, set()):
+        return None
+    choose_variants(program, set())
+    program = program.reachable([elaborated.main])
+    for function in program.functions.values():
+        expose_tail_calls(function)
+        if loop_self_calls(function):
+            guard_loop(function)
+    for name in sorted(recursive_functions(program)):
+        guard_recursion(program.functions[name])
+    program = differentiate(program, elaborated.main).reachable([taped(elaborated.main)])
+    mark_fallible(program)
+    return Lowered(elaborated, program, None)
+
+
+class _Values(Splitter):
+    prefix = "value"
+
+    def __init__(self, function: Function, families: dict[str, tuple[Type, ...]]) -> None:
+        super().__init__(function)
+        self.families = families
+
+    def rewrite(self, item: Instruction) -> None:
+        if not isinstance(item, Draw):
+            self.emit(item)
+            return
+        if FAMILIES[item.family].support in ("finite", "naturals", "counts"):
+            bad = self.label("discrete")
+            self.split(Jump(bad), bad)
+            self.here.terminator = Fail(DISCRETE_CHOICE, item.site)
+            after = self.label("after")
+            self.here = self.blocks[after] = type(self.here)(after)
+            self.emit(*(Const(d, 0.0 if d.type is F64 else 0) for d in item.dsts))
+            return
+        self.families[item.family] = tuple(d.type for d in item.dsts)
+        self.emit(Call(item.dsts, f"value_{item.family}", item.args))
+
+
+def _choice(stem: str, results: tuple[Type, ...]) -> Function:
+    """`value_stem(parameters)`: the next values, constrained; their density joins the weight."""
+    family = FAMILIES[stem]
+    kinds = {"float": F64, "int": I64}
+    types = [kinds.get(kind, REF) for _, kind in family.parameters]
+    b = FunctionBuilder(f"value_{stem}", types, results)
+    value, jacobian = (_vector if results[0] is REF else _scalar)(b, family.support)
+    density = b.call(family.log_density, [value, *b.params], [F64])[0]
+    old = b.get("weight", F64)
+    total = b.op("addf", b.op("addf", old, density), jacobian)
+    b.put(Set("weight", total))
+    b.end(Return((value,)))
+    return b.finish()
+
+
+def _scalar(b: FunctionBuilder, support: str) -> tuple[Reg, Reg]:
+    """A constrained value and the log of its derivative."""
+    q = b.call("take_value", [], [F64])[0]
+    if support == "real":
+        return q, b.const(0.0, F64)
+    if support == "positive":
+        return b.call("exp", [q], [F64])[0], q
+    if support == "above":
+        grown = b.call("exp", [q], [F64])[0]
+        return b.op("addf", b.params[1], grown), q
+    if support in ENDS:
+        low, high = (b.params[k] for k in ENDS[support])
+    else:
+        bounds = (-math.pi, math.pi) if support == "circle" else (0.0, 1.0)
+        low, high = (b.const(v, F64) for v in bounds)
+    value = b.call("between", [low, high, q], [F64])[0]
+    return value, b.call("between_density", [low, high, q], [F64])[0]
+
+
+def _vector(b: FunctionBuilder, support: str) -> tuple[Reg, Reg]:
+    length = b.load(b.params[0], 1, I64)
+    if support == "simplex":
+        free = b.call("take_vector", [b.op("subi", length, b.const(1))], [REF])[0]
+        value = b.call("stick", [free], [REF])[0]
+        return value, b.call("stick_density", [free], [F64])[0]
+    return b.call("take_vector", [length], [REF])[0], b.const(0.0, F64)
+

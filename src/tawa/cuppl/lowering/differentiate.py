@@ -1,0 +1,212 @@
+"""Reverse-mode differentiation of core functions, by a tape.
+
+Each float register gets a companion that holds its place on the tape; each float in the heap has a
+companion word at a fixed distance. A function `f` becomes `f.taped`, which takes and returns
+places beside floats. Functions with known derivatives (`log`, `exp`, `lgamma`...) stay as they
+are. Control flow needs nothing: the tape records what was executed.
+"""
+
+from __future__ import annotations
+
+from ..ir import (
+    Alloc,
+    Call,
+    Const,
+    Copy,
+    Function,
+    Get,
+    Instruction,
+    Load,
+    Op,
+    Program,
+    Reg,
+    Return,
+    Set,
+    Store,
+    Terminator,
+    Type,
+)
+from ..native import translate
+from .effects import Splitter
+
+__all__ = ["differentiate"]
+
+F64, I64 = Type.F64, Type.I64
+DERIVATIVES = {"log", "exp", "lgamma", "take_value", "log1p"}
+"""Natives of one float whose derivative is written down here (or is the value taken)."""
+
+
+def differentiate(program: Program, main: str) -> Program:
+    """The program with taped versions of `main` and of all that it calls."""
+    out = Program(dict(program.functions))
+    pending = [main]
+    while pending:
+        name = pending.pop()
+        if taped(name) in out.functions:
+            continue
+        source = program.functions.get(name) or translate(name)
+        function = Function(
+            taped(name), _both(source.params), _both_types(source.results), dict(source.blocks),
+            source.inline, False, source.recursive, source.site,
+        )  # fmt: skip
+        tape = _Tape(function)
+        tape.run()
+        out.add(function)
+        pending.extend(tape.called)
+    return out
+
+
+def taped(name: str) -> str:
+    """Name of the differentiated version of a function."""
+    return f"{name}_taped"
+
+
+def place(reg: Reg) -> Reg:
+    """The companion of a float register."""
+    return Reg(f"{reg.name}_at", I64)
+
+
+def _both(regs: tuple[Reg, ...]) -> tuple[Reg, ...]:
+    """Registers, then the companions of the floats among them."""
+    return (*regs, *(place(r) for r in regs if r.type is F64))
+
+
+def _both_types(types: tuple[Type, ...]) -> tuple[Type, ...]:
+    return (*types, *(I64 for t in types if t is F64))
+
+
+class _Tape(Splitter):
+    prefix = "tape"
+
+    def __init__(self, function: Function) -> None:
+        super().__init__(function)
+        self.called: set[str] = set()
+
+    def rewrite(self, item: Instruction) -> None:
+        match item:
+            case Op(dst, name, args):
+                self.emit(item)
+                if dst.type is F64:
+                    self.operation(dst, name, args)
+            case Const(dst, _):
+                self.emit(item)
+                if dst.type is F64:
+                    self.emit(Const(place(dst), 0))
+            case Copy(dst, src):
+                self.emit(item)
+                if dst.type is F64:
+                    self.emit(Copy(place(dst), place(src)))
+            case Call():
+                self.call(item)
+            case Load() | Store():
+                self.memory(item)
+            case Get(dst, name):
+                self.emit(item)
+                if dst.type is F64:
+                    self.emit(Get(place(dst), f"tape_{name}"))
+            case Set(name, src):
+                self.emit(item)
+                if src.type is F64:
+                    self.emit(Set(f"tape_{name}", place(src)))
+            case _:
+                assert isinstance(item, Alloc)
+                self.emit(item)
+
+    def end(self, terminator: Terminator | None) -> Terminator | None:
+        if isinstance(terminator, Return):
+            return Return(_both(terminator.values))
+        return terminator
+
+    def number(self, value: float) -> Reg:
+        return self.const(value, F64)
+
+    def one(self, dst: Reg, a: Reg, da: Reg) -> None:
+        self.emit(Call((place(dst),), "tape_one", (place(a), da)))
+
+    def two(self, dst: Reg, a: Reg, da: Reg, b: Reg, db: Reg) -> None:
+        self.emit(Call((place(dst),), "tape_two", (place(a), da, place(b), db)))
+
+    def operation(self, dst: Reg, name: str, args: tuple[Reg, ...]) -> None:
+        """The tape entry of a scalar operation. `dst` may be one of the operands."""
+        if name in ("floor", "float", "float_of_bits"):
+            self.emit(Const(place(dst), 0))
+            return
+        if name == "selectf":
+            self.emit(Op(place(dst), "selecti", (args[0], place(args[1]), place(args[2]))))
+            return
+        a = args[0]
+        match name:
+            case "addf":
+                self.two(dst, a, self.number(1.0), args[1], self.number(1.0))
+            case "subf":
+                self.two(dst, a, self.number(1.0), args[1], self.number(-1.0))
+            case "mulf":
+                self.two(dst, a, args[1], args[1], a)
+            case "divf":
+                inverse = self.op("divf", F64, self.number(1.0), args[1])
+                ratio = self.op("mulf", F64, dst, inverse)
+                self.two(dst, a, inverse, args[1], self.op("negf", F64, ratio))
+            case "negf":
+                self.one(dst, a, self.number(-1.0))
+            case "sqrt":
+                self.one(dst, a, self.op("divf", F64, self.number(0.5), dst))
+            case "absf":
+                positive = self.op("gef", Type.BOOL, a, self.number(0.0))
+                sign = self.op("selectf", F64, positive, self.number(1.0), self.number(-1.0))
+                self.one(dst, a, sign)
+            case _:
+                raise ValueError(f"no derivative of {name}")
+
+    def call(self, call: Call) -> None:
+        name = call.function
+        if name in DERIVATIVES:
+            self.emit(call)
+            self.known(call)
+            return
+        floats = [r for r in (*call.args, *call.dsts) if r.type is F64]
+        if not floats and name in _PLAIN:
+            self.emit(call)
+            return
+        self.called.add(name)
+        self.emit(Call(_both(call.dsts), taped(name), _both(call.args), call.on_fail))
+
+    def known(self, call: Call) -> None:
+        """The entry of a call with a derivative of its own."""
+        dst = call.dsts[0]
+        if call.function == "take_value":
+            self.emit(Call((place(dst),), "taken_place", ()))
+            return
+        x = call.args[0]
+        match call.function:
+            case "log":
+                slope = self.op("divf", F64, self.number(1.0), x)
+            case "log1p":
+                shifted = self.op("addf", F64, self.number(1.0), x)
+                slope = self.op("divf", F64, self.number(1.0), shifted)
+            case "exp":
+                slope = dst
+            case _:
+                slope = self.reg(F64)
+                self.emit(Call((slope,), "digamma", (x,)))
+        self.one(dst, x, slope)
+
+    def memory(self, item: Load | Store) -> None:
+        self.emit(item)
+        reg = item.dst if isinstance(item, Load) else item.src
+        if reg.type is not F64:
+            return
+        eight = self.const(8, I64)
+        address = self.reg(I64)
+        self.emit(Copy(address, item.base))
+        if item.index is not None:
+            address = self.op("addi", I64, address, self.op("muli", I64, item.index, eight))
+        address = self.op("addi", I64, address, self.const(8 * item.offset, I64))
+        if isinstance(item, Load):
+            self.emit(Call((place(reg),), "shadow_load", (address,)))
+        else:
+            self.emit(Call((), "shadow_store", (address, place(reg))))
+
+
+_PLAIN = {"memo_find", "memo_insert", "hash_mix"}
+"""Natives without floats, which need no taped version."""
+
