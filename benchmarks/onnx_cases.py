@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import onnx
 import onnxruntime
-from onnx import ModelProto, helper, numpy_helper
+from onnx import ModelProto, NodeProto, helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
 SMALL = 16
@@ -87,14 +87,15 @@ def prepared(name: str, model: ModelProto, inputs: list[Any], outputs: list[Any]
     symbols = {size for sizes in declared.values() for size in sizes or () if isinstance(size, str)}
     valuations = [Valuation({symbol: int(symbol[1:]) for symbol in symbols}, first)]
     if symbols:
+        oracle = Oracle(model, {**given, **constants})
         for grow in GROWTH:
             if len(valuations) < 3:
-                valuations += executed(model, declared, constants, given, grow, first)
+                valuations += executed(oracle, declared, constants, given, grow, first)
     return Case(name, model, declared, constants, tuple(valuations))
 
 
 def executed(
-    model: ModelProto,
+    oracle: Oracle,
     declared: dict[str, tuple[int | str, ...] | None],
     constants: dict[str, np.ndarray],
     given: dict[str, Any],
@@ -114,40 +115,85 @@ def executed(
                 sizes[dim] = grow(int(dim[1:]))
             shape.append(sizes[dim] if isinstance(dim, str) else dim)
         feeds[name] = np.resize(given[name], shape)
-    try:
-        with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            results = ReferenceEvaluator(model).run(None, feeds)
-    except Exception:  # noqa: BLE001 (a model that doesn't run at these sizes says nothing)
+    results = oracle.run(feeds)
+    if results is None:
         return []
-    if refused(model, feeds) and not refused(model, {**given, **constants}):
-        return []
-    names = [entry.name for entry in model.graph.output]
     outputs = {
         name: np.shape(value)
-        for name, value in zip(names, results, strict=True)
+        for name, value in zip(oracle.outputs, results, strict=True)
         if name in first and isinstance(value, np.ndarray | np.generic)
     }
     return [Valuation(sizes, outputs)]
 
 
-def refused(model: ModelProto, feeds: dict[str, Any]) -> bool:
-    """Whether onnxruntime rejects the model on this data, or the operator's text does.
+class Oracle:
+    """Executes a model on data of any size.
 
-    The reference evaluator doesn't check sizes that the operator's specification relates.
+    Runs onnx's reference evaluator. It doesn't check all that an operator's specification demands,
+    so onnxruntime, where it knows the operators, and the rules in `SPECIFIED` have a veto.
     """
-    for node in model.graph.node:
-        if node.op_type == "CausalConvWithState" and len(node.input) > 3 and node.input[3] in feeds:
-            return feeds[node.input[3]].shape[2] != feeds[node.input[1]].shape[2] - 1
-    options = onnxruntime.SessionOptions()
-    options.log_severity_level = 4
-    options.intra_op_num_threads = 1
-    try:
-        session = onnxruntime.InferenceSession(model.SerializeToString(), options)
-        session.run(None, feeds)
-    except Exception:  # noqa: BLE001 (onnxruntime has many ways to refuse)
-        return True
-    return False
+
+    def __init__(self, model: ModelProto, given: dict[str, Any]) -> None:
+        self.model = model
+        self.outputs = [entry.name for entry in model.graph.output]
+        self._session = self._onnxruntime()
+        if self._session is not None and self._refused(given):
+            self._session = None
+
+    def _onnxruntime(self) -> onnxruntime.InferenceSession | None:
+        free = ModelProto()
+        free.CopyFrom(self.model)
+        for entry in (*free.graph.input, *free.graph.output):
+            for dim in entry.type.tensor_type.shape.dim:
+                dim.Clear()
+        options = onnxruntime.SessionOptions()
+        options.log_severity_level = 4
+        options.intra_op_num_threads = 1
+        try:
+            return onnxruntime.InferenceSession(free.SerializeToString(), options)
+        except Exception:  # noqa: BLE001 (it doesn't know all operators)
+            return None
+
+    def _refused(self, feeds: dict[str, Any]) -> bool:
+        if self._session is None:
+            return False
+        try:
+            self._session.run(None, feeds)
+        except Exception:  # noqa: BLE001 (onnxruntime has many ways to refuse)
+            return True
+        return False
+
+    def run(self, feeds: dict[str, Any]) -> list[Any] | None:
+        """The outputs, or None if the model can't be run on this data."""
+        for node in self.model.graph.node:
+            rule = SPECIFIED.get(node.op_type)
+            shapes = [np.shape(feeds[name]) if name in feeds else None for name in node.input]
+            if rule is not None and not rule(node, shapes):
+                return None
+        try:
+            with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                results = ReferenceEvaluator(self.model).run(None, feeds)
+        except Exception:  # noqa: BLE001 (a model that doesn't run at these sizes says nothing)
+            return None
+        return None if self._refused(feeds) else results
+
+
+def _hidden_size(node: NodeProto, shapes: list[Any]) -> bool:
+    hidden = [a.i for a in node.attribute if a.name == "hidden_size"]
+    return not hidden or shapes[2] is None or shapes[2][2] == hidden[0]
+
+
+SPECIFIED: dict[str, Callable[[NodeProto, list[Any]], bool]] = {
+    "CausalConvWithState": lambda _, shapes: (
+        len(shapes) < 4 or shapes[3] is None or shapes[3][2] == shapes[1][2] - 1
+    ),
+    "RNN": _hidden_size,
+    "GRU": _hidden_size,
+    "LSTM": _hidden_size,
+    "RoiAlign": lambda _, shapes: shapes[1][0] == shapes[2][0],
+}
+"""What the specification says of an operator's input shapes and the evaluator doesn't check."""
 
 
 def symbolic_model(case: Case) -> ModelProto:

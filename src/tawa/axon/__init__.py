@@ -5,5 +5,6 @@ Learning Graphs" (arXiv 2210.02374). `docs/axon.md` is the guide.
 """
 
 from tawa.axon.call import Function, LoadedModule, load
+from tawa.axon.model import OnnxModel, from_onnx
 
-__all__ = ["Function", "LoadedModule", "load"]
+__all__ = ["Function", "LoadedModule", "OnnxModel", "from_onnx", "load"]

@@ -7,7 +7,7 @@ remains) and returns True, or leaves it. What no rule solves waits until more is
 from __future__ import annotations
 
 from collections.abc import Iterator
-from math import gcd
+from math import gcd, lcm
 
 from tawa.axon.constraints import AtLeast, Divides
 from tawa.axon.dims import (
@@ -27,6 +27,9 @@ from tawa.axon.dims import (
 from tawa.axon.state import SolverState
 from tawa.functional.solver import Clash
 from tawa.functional.terms import Origin, Variable
+
+MAX_DIVISOR = 64
+"""Remainders of division by larger numbers aren't tried."""
 
 MAX_ROOT = 10_000
 """Constant terms above this aren't searched for divisors."""
@@ -67,7 +70,10 @@ class Equation:
         p = self._reduced(p)
         if p.constant is not None:
             raise self.clash()
-        rules = (self._rank, self._isolate, self._floor, self._factor, self._euclid, self._roots)
+        rules = (
+            self._rank, self._isolate, self._floor, self._residues, self._factor, self._euclid,
+            self._roots,
+        )  # fmt: skip
         return any(rule(p) for rule in rules) or self._quotient(p) or self._declared(p)
 
     def _reduced(self, p: Dim) -> Dim:
@@ -141,6 +147,35 @@ class Equation:
             self.state.demand(Divides(floor.denominator, dividend, self.origin))
             return True
         return False
+
+    def _residues(self, p: Dim) -> bool:
+        """Quotients of one variable by numbers: which remainders of the variable solve p = 0."""
+        floors = [factor for factor in p.factors() if isinstance(factor, Floor)]
+        inside = {variable for floor in floors for variable in floor.variables()}
+        divisor = 1
+        for floor in floors:
+            divisor = lcm(divisor, floor.denominator.constant or MAX_DIVISOR + 1)
+        if len(inside) != 1 or divisor > MAX_DIVISOR:
+            return False
+        variable = inside.pop()
+        if variable.kind == "shape":
+            return False
+        quotient = Dim.of(self.state.fresh("integer"))
+        solutions: list[int] = []
+        for rest in range(divisor):
+            value = quotient * divisor + rest
+            found = p.substitute(lambda v, value=value: value if v is variable else None).constant
+            if found is None:
+                return False
+            if found == 0:
+                solutions.append(rest)
+        if not solutions:
+            raise self.clash("no whole number solves it")
+        if len(solutions) > 1:
+            return len(solutions) == divisor
+        dividend = Dim.of(variable) - solutions[0]
+        self.state.demand(Divides(Dim.of(divisor), dividend, self.origin))
+        return True
 
     def _factor(self, p: Dim, declared: bool = False) -> bool:
         """`a * x = a * b` for polynomials: then x is b."""
@@ -275,6 +310,13 @@ def bound(state: SolverState, constraint: AtLeast) -> bool:
     if len(symbolic) != 1:
         return False
     monomial, slope = symbolic[0]
+    lone = monomial[0] if len(monomial) == 1 else None
+    if lone is not None and isinstance(lone[0], Floor) and lone[1] == 1 and slope > 0:
+        divisor = lone[0].denominator.constant
+        if divisor is not None:
+            limit = -(-(constraint.bound - dim.offset) // slope) * divisor
+            state.demand(AtLeast(lone[0].numerator, limit, constraint.origin))
+            return True
     if dim.offset == 0 and 1 <= constraint.bound <= slope:
         monomial = tuple(f for f in monomial if (factor_least(f[0]) or 0) < 1)
     if len(monomial) != 1:

@@ -65,7 +65,8 @@ class AxonInference(Inference):
         self.solver = solver
         self.statics: dict[s.Name, dict[str, Term]] = {}
         self.patterns: dict[s.Name, str] = {}
-        self.values: dict[s.Expression, Dim] = {}
+        self.named_sizes: dict[str, dict[str, Variable]] = {}
+        """The sizes that each definition names in its annotations."""
 
     # Declarations.
 
@@ -79,11 +80,15 @@ class AxonInference(Inference):
 
     def definition(self, definition: s.Definition) -> Term:
         """The type of a definition, with its static parameters."""
-        if not isinstance(definition, x.StaticDefinition):
-            return super().definition(definition)
-        statics = self._static_variables(definition.statics)
-        found = super().definition(definition)
-        return Con(static_constructor(definition.statics), (*statics, found))
+        if isinstance(definition, x.StaticDefinition):
+            statics = self._static_variables(definition.statics)
+            body = super().definition(definition)
+            found: Term = Con(static_constructor(definition.statics), (*statics, body))
+        else:
+            found = super().definition(definition)
+        sizes = {name: v for name, v in self._named.items() if v.kind == "dim"}
+        self.named_sizes[definition.name] = sizes
+        return found
 
     def signature_type(self, signature: s.Signature) -> Term:
         """The type of a built-in, with its static parameters."""

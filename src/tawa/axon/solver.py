@@ -108,7 +108,9 @@ class AxonSolver(SolverState):
                 self._empty(one or other, whole, origin)
                 return True
             for lone, rest in ((one, other), (other, one)):
-                if len(lone) == 1 and isinstance(lone[0], Variable) and lone[0] not in rest:
+                if len(lone) != 1 or not isinstance(lone[0], Variable):
+                    continue
+                if lone[0] not in Shape(rest).variables():
                     self.set_shape(lone[0], Shape(rest), origin)
                     return True
             if not self._ranks_progress(Shape(one), Shape(other), whole, origin):

@@ -26,9 +26,18 @@ class TypePrinter:
     alphabets = {"type": string.ascii_lowercase}
     """The letters for a kind's variables."""
 
-    def __init__(self) -> None:
-        self._names: dict[Variable, str] = {}
-        self._used: set[str] = set()
+    def __init__(self, like: TypePrinter | None = None) -> None:
+        self._names: dict[Variable, str] = {} if like is None else dict(like._names)
+        self._used: set[str] = set() if like is None else set(like._used)
+
+    def call(self, variable: Variable, name: str) -> None:
+        """Let a variable have a name, whoever else may have it."""
+        self._names[variable] = name
+        self._used.add(name)
+
+    def named_variables(self) -> Iterator[Variable]:
+        """The variables that have a name so far."""
+        yield from self._names
 
     def name(self, variable: Variable) -> str:
         """The variable's name in this text."""

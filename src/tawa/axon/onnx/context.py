@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from onnx import AttributeProto, GraphProto, NodeProto, helper, numpy_helper
 
-from tawa.axon.constraints import AtLeast
-from tawa.axon.dims import Dim, times
+from tawa.axon.constraints import AtLeast, Compatible
+from tawa.axon.dims import ONE, Dim, times
 from tawa.axon.onnx.values import UNKNOWN, Array, Dims, Value, object_array
 from tawa.axon.solver import AxonSolver
 from tawa.functional.terms import Origin
@@ -142,11 +142,15 @@ class Context:
                 list(shape), result)  # fmt: skip
             split = len(longer) - len(shorter)
             result = longer[:split] + [
-                self.solver.broadcast_dims(a, b, self.origin)
-                for a, b in zip(longer[split:], shorter, strict=True)
+                self._broadcast_dims(a, b) for a, b in zip(longer[split:], shorter, strict=True)
             ]
             self.solver.settle()
         return tuple(self.solver.dim(dim) for dim in result)
+
+    def _broadcast_dims(self, left: Dim, right: Dim) -> Dim:
+        if left != right and ONE not in (left, right):
+            self.solver.log.append(Compatible(left, right, self.origin))
+        return self.solver.broadcast_dims(left, right, self.origin)
 
     def axis(self, axis: int, rank: int) -> int:
         """An axis counted from the front."""

@@ -14,6 +14,7 @@ from tawa.axon.errors import ShapeMismatch, UnsupportedModel
 from tawa.axon.onnx import elementwise, neural, reductions, sequences, structure
 from tawa.axon.onnx.context import RULES, Context
 from tawa.axon.onnx.values import MAX_CONTENTS, UNKNOWN, Value, known
+from tawa.axon.requirements import Requirement, requirements
 from tawa.axon.shapes import Shape
 from tawa.axon.show import AxonPrinter
 from tawa.axon.solver import AxonSolver
@@ -40,6 +41,11 @@ class ModelShapes:
         if value.dims is None:
             return None
         return tuple(self.solver.dim(dim) for dim in value.dims)
+
+    def requirements(self) -> list[Requirement]:
+        """What the model requires of its symbolic input sizes, and why."""
+        sizes = {name: next(dim.variables()) for name, dim in self.symbols.items()}
+        return requirements(self.solver, sizes)
 
     def text(self, name: str, printer: AxonPrinter | None = None) -> str:
         """The shape of a value as text."""

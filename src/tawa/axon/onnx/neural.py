@@ -172,6 +172,8 @@ def recurrence(context: Context) -> list[Value] | None:
         return None
     hidden = context.attribute("hidden_size")
     size = Dim.of(hidden) if hidden is not None else r[-1] if r else context.fresh()
+    if r is not None:
+        context.equal(size, r[-1])
     both = context.attribute("direction", "forward") == "bidirectional"
     directions = Dim.of(2 if both else 1)
     if context.attribute("layout", 0):
@@ -320,6 +322,9 @@ def roi_align(context: Context) -> Value | None:
     else:
         height = context.attribute("output_height", 1)
         width = context.attribute("output_width", 1)
+    images = context.dims(2)
+    if images is not None and context.node.op_type == "RoiAlign":
+        context.equal(regions[0], images[0])
     return tensor([regions[0], x[1], Dim.of(height), Dim.of(width)])
 
 

@@ -22,7 +22,7 @@ def sequence(items: tuple[Value, ...] | None, item: Value | None = None) -> Valu
 def merged(context: Context, one: Value, other: Value) -> Value:
     """What is known of a value that is one or the other."""
     if one.is_sequence or other.is_sequence:
-        return one if one == other else sequence(None)
+        return one if one is other else sequence(None)
     if one.dims is None or other.dims is None or len(one.dims) != len(other.dims):
         return UNKNOWN
     solver = context.solver

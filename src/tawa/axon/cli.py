@@ -1,0 +1,248 @@
+"""`tawa axon`: infer, run, check, draw, format, repl, lsp."""
+
+from __future__ import annotations
+
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tawa.base.errors import TawaError
+
+app = typer.Typer(no_args_is_help=True, help="Shape-inferred functional tensor programs.")
+
+SourceFile = Annotated[Path, typer.Argument(help="An Axon program, FILE.ax.", exists=True)]
+
+
+class Fill(StrEnum):
+    """What arrays made for `run` contain."""
+
+    RANDOM = "random"
+    ONES = "ones"
+
+
+@app.command()
+def infer(
+    file: SourceFile,
+    requirements: Annotated[
+        bool, typer.Option(help="Also say what is required of the sizes that the program names.")
+    ] = True,
+) -> None:
+    """Print the type of every definition, and what it requires of the sizes it names."""
+    from tawa.axon.explain import definition_requirements
+    from tawa.axon.language import axon
+
+    checked = axon().check_file(file)
+    printer = checked.inference.printer
+    for name, scheme in checked.schemes.items():
+        typer.echo(f"{name} : {printer().scheme(scheme)}")
+        for requirement in definition_requirements(checked, name) if requirements else ():
+            typer.echo(f"  {requirement}")
+
+
+@app.command()
+def run(
+    file: SourceFile,
+    function: Annotated[str, typer.Argument(help="The definition to run.")],
+    arguments: Annotated[
+        list[str] | None,
+        typer.Argument(
+            help="A shape (2x3, or i64:2x3 for another element type), a number, or FILE.npy, for "
+            "each parameter; tuples as (2x3,4)."
+        ),
+    ] = None,
+    static: Annotated[
+        list[str] | None, typer.Option("--static", "-s", help="A static argument, NAME=NUMBER.")
+    ] = None,
+    fill: Annotated[Fill, typer.Option(help="What made-up arrays contain.")] = Fill.RANDOM,
+    seed: Annotated[int, typer.Option(help="Of random arrays.")] = 0,
+) -> None:
+    """Run a definition on arrays with NumPy, and print the result."""
+    import numpy as np
+
+    from tawa.axon.call import load
+
+    module = load(file)
+    if function not in module:
+        raise typer.BadParameter(f"{file} defines {', '.join(module)}, not {function}")
+    generator = np.random.default_rng(seed)
+    values = [_argument(text, fill, generator) for text in arguments or []]
+    statics = {key: int(value) for key, _, value in (item.partition("=") for item in static or [])}
+    result = module[function](*values, **statics)
+    typer.echo(_shown(result))
+
+
+def _argument(text: str, fill: Fill, generator: Any) -> Any:
+    """The value that a command-line argument stands for."""
+    import numpy as np
+
+    if text.startswith("("):
+        return tuple(_argument(part, fill, generator) for part in _split(text[1:-1]))
+    if text.endswith(".npy"):
+        return np.load(text)
+    element, _, sizes = text.rpartition(":")
+    if not element and "x" not in sizes and "." in sizes:
+        return np.float32(sizes)
+    dtype = np.dtype({"f": "float", "i": "int", "u": "uint", "b": "bool"}[element[0]]
+                     + (element[1:] if element != "bool" else "")) if element else np.float32  # fmt: skip
+    try:
+        shape = tuple(int(size) for size in sizes.split("x") if size)
+    except ValueError:
+        raise typer.BadParameter(f"{text} is no shape, number or file") from None
+    if fill is Fill.ONES:
+        return np.ones(shape, dtype)
+    if np.issubdtype(dtype, np.floating):
+        return generator.standard_normal(shape).astype(dtype)
+    return generator.integers(0, 2, shape).astype(dtype)
+
+
+def _split(text: str) -> list[str]:
+    parts: list[str] = []
+    depth = 0
+    for char in text:
+        if char == "," and depth == 0:
+            parts.append("")
+            continue
+        depth += (char == "(") - (char == ")")
+        parts = parts or [""]
+        parts[-1] += char
+    return parts
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, tuple):
+        return "(" + ",\n ".join(_shown(item) for item in value) + ")"  # pyright: ignore[reportUnknownVariableType]
+    if callable(value):
+        return "a function: give it more arguments"
+    return f"{value}\n: {value.dtype}[{', '.join(str(n) for n in value.shape)}]"
+
+
+@app.command()
+def check(
+    model: Annotated[Path, typer.Argument(help="An ONNX model.", exists=True)],
+    input_: Annotated[
+        list[str] | None,
+        typer.Option("--input", "-i", help="Sizes of an input: NAME=N,3,224,W (names are free)."),
+    ] = None,
+    values: Annotated[bool, typer.Option("--values", help="Print every value's shape.")] = False,
+) -> None:
+    """Infer the shapes in an ONNX model: outputs, and what is required of the inputs."""
+    from tawa.axon.model import from_onnx
+    from tawa.axon.show import AxonPrinter
+
+    dims = {name: _sizes(text) for name, _, text in (item.partition("=") for item in input_ or [])}
+    loaded = from_onnx(model, dims or None)
+    shapes = loaded.shapes()
+    printer = AxonPrinter()
+    graph = loaded.model.graph
+    weights = {initializer.name for initializer in graph.initializer}
+    for entry in graph.input:
+        if entry.name not in weights:
+            typer.echo(f"input  {entry.name} : {shapes.text(entry.name, printer)}")
+    if values:
+        for node in graph.node:
+            for name in filter(None, node.output):
+                typer.echo(f"value  {name} : {shapes.text(name, printer)}  ({node.op_type})")
+    for entry in graph.output:
+        typer.echo(f"output {entry.name} : {shapes.text(entry.name, printer)}")
+    for requirement in shapes.requirements():
+        typer.echo(f"requires {requirement}")
+
+
+def _sizes(text: str) -> list[int | str]:
+    return [int(size) if size.isdigit() else size for size in text.split(",") if size]
+
+
+@app.command()
+def draw(
+    file: Annotated[Path, typer.Argument(help="FILE.ax, or an ONNX model.", exists=True)],
+    function: Annotated[str | None, typer.Argument(help="The definition to draw.")] = None,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="The SVG file.")] = None,
+) -> None:
+    """Draw the inferred graph as SVG, with the shape on every edge."""
+    from tawa.axon.draw import svg
+
+    if file.suffix == ".onnx":
+        from tawa.axon.model import from_onnx
+        from tawa.axon.onnx.draw import model_graph
+
+        loaded = from_onnx(file)
+        graph = model_graph(loaded.model, loaded.shapes())
+    else:
+        from tawa.axon.graph import function_graph
+        from tawa.axon.language import axon
+
+        checked = axon().check_file(file)
+        names = [definition.name for definition in checked.syntax.definitions()]
+        if function is not None and function not in names:
+            raise typer.BadParameter(f"{file} defines {', '.join(names)}, not {function}")
+        graph = function_graph(checked, function or names[-1])
+    target = output or file.with_suffix(".svg")
+    target.write_text(svg(graph))
+    typer.echo(f"{target}: {len(graph.nodes)} nodes, {len(graph.edges)} edges")
+
+
+@app.command("format")
+def format_(
+    files: Annotated[list[Path], typer.Argument(help="Axon programs.", exists=True)],
+    check_only: Annotated[
+        bool, typer.Option("--check", help="Change nothing; fail if something would change.")
+    ] = False,
+) -> None:
+    """Rewrite programs in one canonical layout."""
+    from tawa.axon.format import format_source
+
+    changed = False
+    for file in files:
+        text = file.read_text()
+        formatted = format_source(text, str(file))
+        if formatted != text:
+            changed = True
+            typer.echo(f"{'would change' if check_only else 'changed'} {file}")
+            if not check_only:
+                file.write_text(formatted)
+    if changed and check_only:
+        raise typer.Exit(1)
+
+
+@app.command()
+def repl() -> None:
+    """Type definitions and expressions; see types and values."""
+    from tawa.axon.call import LoadedModule
+    from tawa.axon.language import axon
+    from tawa.functional.language import CheckedModule
+    from tawa.functional.repl import Repl
+
+    def evaluate(module: CheckedModule, name: str) -> str | None:
+        value = LoadedModule(module)[name]()
+        return None if callable(value) else str(value)
+
+    typer.echo("Axon. :help lists the commands.")
+    Repl(axon(), evaluate).run(input, typer.echo)
+
+
+@app.command()
+def lsp() -> None:
+    """Serve an editor over standard input and output: types on hover, shapes as inlay hints."""
+    try:
+        from tawa.axon.lsp import server
+    except ImportError as error:
+        raise ServerNotInstalled(
+            "the language server needs the package pygls", hint="pip install 'tawa[axon]'"
+        ) from error
+    sys.setrecursionlimit(100_000)
+    server().start_io()
+
+
+class ServerNotInstalled(TawaError):
+    """The language server's dependency is missing."""
+
+    explanation = "Install Tawa with its `axon` extra: `pip install 'tawa[axon]'`."
+    example = (
+        "import sys\n"
+        "sys.modules['tawa.axon.lsp'] = None\n"
+        "from tawa.axon.cli import lsp\n"
+        "lsp()"
+    )

@@ -1,0 +1,31 @@
+"""Models as graphs, with the inferred shape on every edge."""
+
+from __future__ import annotations
+
+from onnx import ModelProto
+
+from tawa.axon.graph import Graph
+from tawa.axon.onnx.graph import ModelShapes
+from tawa.axon.show import AxonPrinter
+
+
+def model_graph(model: ModelProto, shapes: ModelShapes) -> Graph:
+    """The graph of a model's nodes; weights are left out."""
+    printer = AxonPrinter()
+    graph = Graph(model.graph.name or "model")
+    weights = {initializer.name for initializer in model.graph.initializer}
+    made: dict[str, int] = {}
+    for entry in model.graph.input:
+        if entry.name not in weights:
+            made[entry.name] = graph.add(entry.name, "parameter")
+    for node in model.graph.node:
+        number = graph.add(node.op_type, "call")
+        for name in node.input:
+            if name in made:
+                graph.connect(made[name], number, shapes.text(name, printer))
+        made.update((name, number) for name in node.output if name)
+    for entry in model.graph.output:
+        if entry.name in made:
+            number = graph.add(entry.name, "result")
+            graph.connect(made[entry.name], number, shapes.text(entry.name, printer))
+    return graph

@@ -1,0 +1,102 @@
+"""The language server, driven by a real client over standard input and output."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from lsprotocol import types as lsp
+from pygls.lsp.client import LanguageClient
+
+SOURCE = Path(__file__).parents[2] / "src"
+PROGRAM = """\
+## A layer.
+def layer w b x = relu (linear w b x)
+
+def two (w1, b1) (w2, b2) x =
+  let hidden = layer w1 b1 x in
+  layer w2 b2 hidden
+"""
+BROKEN = "def f (x: f32[b, 3]) (w: f32[4, 5]) = x @ w\n"
+URI = "file:///program.ax"
+WHOLE = lsp.Range(lsp.Position(0, 0), lsp.Position(99, 0))
+
+
+async def session() -> dict[str, object]:
+    """Open a document, ask all that a server can be asked, break it, and repair it."""
+    client = LanguageClient("test", "1")
+    published: asyncio.Queue[lsp.PublishDiagnosticsParams] = asyncio.Queue()
+
+    @client.feature(lsp.TEXT_DOCUMENT_PUBLISH_DIAGNOSTICS)
+    def diagnostics(params: lsp.PublishDiagnosticsParams) -> None:
+        published.put_nowait(params)
+
+    code = f"import sys; sys.path.insert(0, {str(SOURCE)!r}); from tawa.cli import main; main()"
+    await client.start_io(sys.executable, "-c", code, "axon", "lsp")
+    await client.initialize_async(lsp.InitializeParams(capabilities=lsp.ClientCapabilities()))
+    client.initialized(lsp.InitializedParams())
+    item = lsp.TextDocumentItem(URI, "axon", 1, PROGRAM)
+    client.text_document_did_open(lsp.DidOpenTextDocumentParams(item))
+    document = lsp.TextDocumentIdentifier(URI)
+    seen: dict[str, object] = {"opened": (await published.get()).diagnostics}
+    at = {"use": lsp.Position(4, 16), "name": lsp.Position(4, 8), "nothing": lsp.Position(2, 0)}
+    for key, position in at.items():
+        seen[key] = await client.text_document_hover_async(lsp.HoverParams(document, position))
+    seen["hints"] = await client.text_document_inlay_hint_async(
+        lsp.InlayHintParams(document, WHOLE)
+    )
+    change = lsp.TextDocumentContentChangeWholeDocument(BROKEN)
+    versioned = lsp.VersionedTextDocumentIdentifier(uri=URI, version=2)
+    client.text_document_did_change(lsp.DidChangeTextDocumentParams(versioned, [change]))
+    seen["broken"] = (await published.get()).diagnostics
+    change = lsp.TextDocumentContentChangeWholeDocument("def   f x=x+1.0")
+    versioned = lsp.VersionedTextDocumentIdentifier(uri=URI, version=3)
+    client.text_document_did_change(lsp.DidChangeTextDocumentParams(versioned, [change]))
+    seen["repaired"] = (await published.get()).diagnostics
+    options = lsp.FormattingOptions(tab_size=2, insert_spaces=True)
+    seen["formatted"] = await client.text_document_formatting_async(
+        lsp.DocumentFormattingParams(document, options)
+    )
+    await client.shutdown_async(None)
+    client.exit(None)
+    await client.stop()
+    return seen
+
+
+@pytest.fixture(scope="module")
+def seen() -> dict[str, object]:
+    return asyncio.run(asyncio.wait_for(session(), 60))
+
+
+def test_server_answers_a_client():
+    assert not seen["opened"]
+    use, name = seen["use"], seen["name"]
+    assert isinstance(use, lsp.Hover)
+    assert isinstance(use.contents, lsp.MarkupContent)
+    assert "layer : t[k, n] -> t[n] -> t[..s, k] -> t[..s, n]" in use.contents.value
+    assert "A layer." in use.contents.value
+    assert isinstance(name, lsp.Hover)
+    assert isinstance(name.contents, lsp.MarkupContent)
+    assert "hidden : t[..s, n]" in name.contents.value
+    assert seen["nothing"] is None
+
+
+def test_hints_show_inferred_types_and_errors_their_places(seen: dict[str, object]):
+    hints = seen["hints"]
+    assert isinstance(hints, Sequence)
+    shown = {(hint.position.line, hint.position.character): hint.label for hint in hints}
+    assert shown[1, 11] == ": t[k, n]"
+    assert shown[4, 12] == ": t[..s, n]"
+    broken = seen["broken"]
+    assert isinstance(broken, Sequence)
+    assert broken[0].code == "ShapeMismatch"
+    assert broken[0].range.start == lsp.Position(0, 42)
+    assert "3 is not 4" in broken[0].message
+    assert broken[0].related_information[0].location.range.start == lsp.Position(0, 38)
+    assert not seen["repaired"]
+    edits = seen["formatted"]
+    assert isinstance(edits, Sequence)
+    assert edits[0].new_text == "def f x = x + 1.0\n"

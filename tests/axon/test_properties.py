@@ -1,0 +1,42 @@
+"""Random programs: the inferred shape is the executed one, and checks fire when NumPy fails."""
+
+from __future__ import annotations
+
+import os
+
+import numpy as np
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tawa import axon
+from tawa.axon.errors import ContractViolation, ShapeMismatch
+from tawa.axon.shapes import tensor_parts
+from tests.axon.programs import Program, programs, shapes
+
+
+def numpy_shape(program: Program, arrays: list[np.ndarray]) -> tuple[int, ...] | None:
+    """The shape of NumPy's result, None if NumPy fails."""
+    try:
+        return program.run(*arrays).shape
+    except (ValueError, IndexError):
+        return None
+
+
+def inferred_shape(program: Program, arrays: list[np.ndarray]) -> tuple[int, ...] | None:
+    """The shape that the scheme gives for these arguments, None if the program or they are ill."""
+    try:
+        function = axon.load(program.text)["f"]
+        parts = tensor_parts(function.check(*arrays))
+    except (ShapeMismatch, ContractViolation):
+        return None
+    assert parts is not None
+    numbers = parts[1].numbers
+    assert numbers is not None, f"{function.type}: {parts[1]}"
+    return numbers
+
+
+@settings(max_examples=int(os.environ.get('N','150')), deadline=None, suppress_health_check=list(HealthCheck))
+@given(programs(), st.lists(shapes, min_size=3, max_size=3))
+def test_inferred_shape_is_executed_shape(program: Program, given_shapes: list[tuple[int, ...]]):
+    arrays = [np.ones(shape) for shape in given_shapes[: program.parameters]]
+    assert inferred_shape(program, arrays) == numpy_shape(program, arrays)
