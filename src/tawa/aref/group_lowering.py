@@ -1,36 +1,40 @@
-"""One warp group's region, aref -> hopper: control flow, scalars and the table of ops."""
+"""The state of lowering one warp group's region: what each value of the aref level has become."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import FloatAttr, IntegerAttr, i32
+from xdsl.dialects.builtin import IntegerAttr, i32
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 
 from tawa.aref import ops as aref
+from tawa.aref.kernel_lowering import KernelLowering
 from tawa.aref.layouts import Layouts
 from tawa.base.elementwise import Map
+from tawa.base.errors import TawaError
 from tawa.base.layout import Layout
-from tawa.base.loops import terminator
-from tawa.base.spans import copy_span
-from tawa.base.types import shape_of
-from tawa.hopper.ops.structure import BlockId, GroupIndex, NumBlocks, OneThread, TeamIndex
+from tawa.base.spans import copy_span, span_of
+from tawa.base.types import element_of, shape_of
+from tawa.hopper.ops.structure import GroupIndex, OneThread, TeamIndex
 from tawa.hopper.types import FragType
-from tawa.tile.ops import NumPrograms, ProgramId
-
-if TYPE_CHECKING:
-    from tawa.aref.lower import KernelLowering
-
 
 GROUP_WARPS = 4
 
 
+class TileNotSupported(TawaError):
+    """An op on tiles has no lowering to registers yet."""
+
+    explanation = (
+        "The tile level can express this op, and the simulator runs it at that level, but it has "
+        "no lowering to registers yet."
+    )
+
+
 @dataclass(frozen=True)
 class View:
-    """A tile in shared memory as an operand: its value, its logical shape, and if it is transposed."""
+    """A tile in shared memory as an operand: its value, its shape, and whether it is transposed."""
 
     tile: SSAValue
     shape: tuple[int, ...]
@@ -62,7 +66,6 @@ class GroupLowering:
     pending_puts: dict[SSAValue, list[Operation]] = field(
         default_factory=dict[SSAValue, "list[Operation]"]
     )
-    stores_seen: dict[int, int] = field(default_factory=dict[int, int])
     _block: list[Block] = field(default_factory=list[Block])
     _span: Operation | None = None
 
@@ -88,20 +91,21 @@ class GroupLowering:
 
     def add(self, op: Operation, hint: str | None = None) -> SSAValue:
         """Append an op to the current block; returns its first result."""
+        self.do(op)
+        result = op.results[0]
+        if hint:
+            result.name_hint = hint
+        return result
+
+    def do(self, op: Operation) -> None:
+        """Append an op to the current block."""
         if self._span is not None:
             copy_span(self._span, [op])
         self._block[-1].add_op(op)
-        if op.results and hint:
-            op.results[0].name_hint = hint
-        return op.results[0] if op.results else op  # pyright: ignore[reportReturnType]
 
-    def do(self, op: Operation) -> None:
-        """Append an op without a result."""
-        self.add(op)
-
-    def constant(self, value: int, type_: Attribute = i32) -> SSAValue:
-        """An integer constant."""
-        return self.add(arith.ConstantOp(IntegerAttr(value, type_)))  # pyright: ignore[reportArgumentType]
+    def constant(self, value: int) -> SSAValue:
+        """A constant of type i32."""
+        return self.add(arith.ConstantOp(IntegerAttr(value, i32)))
 
     def map(self, function: str, *operands: SSAValue, type_: Attribute | None = None) -> SSAValue:
         """A scalar function of values."""
@@ -175,22 +179,15 @@ class GroupLowering:
             before, self._span = self._span, op
             handler = self.table.get(type(op))
             if handler is None:
-                raise NotImplementedError(f"{op.name} has no lowering to the hopper level")
+                raise TileNotSupported(
+                    f"{op.name} is not supported on the GPU yet",
+                    span=span_of(op),
+                    hint="rewrite it with loads, dots, elementwise ops and reductions",
+                )
             handler(self, op)
             self._span = before
 
     # --- carried values: one old value is one or two new ones -------------------------------------
-
-    def expand(self, value: SSAValue, layout: Layout | None) -> list[SSAValue]:
-        """The new values that stand for an old one."""
-        from tawa.aref.tensors import fragment  # the two modules lower each other's operands
-
-        if isinstance(value.type, aref.CursorType):
-            cursor = self.cursors[value]
-            return [cursor.slot, cursor.phase]
-        if layout is not None:
-            return [fragment(self, value, layout)]
-        return [self.scalar(value)]
 
     def carried_types(self, value: SSAValue) -> list[Attribute]:
         """The types of the new values that stand for an old one."""
@@ -199,7 +196,7 @@ class GroupLowering:
         if isinstance(value.type, aref.TokenType):
             return [i32]
         if shape_of(value.type):
-            return [FragType.of(value.type.element_type, self.layouts.of[value])]  # pyright: ignore[reportAttributeAccessIssue]
+            return [FragType.of(element_of(value.type), self.layouts.of[value])]
         return [value.type]
 
     def bind(self, old: SSAValue, new: list[SSAValue]) -> None:
@@ -214,13 +211,6 @@ class GroupLowering:
         else:
             self.scalars[old] = new[0]
 
-    def expand_all(self, values: Sequence[SSAValue], like: Sequence[SSAValue]) -> list[SSAValue]:
-        """Expand values in the layouts of the values they are carried to."""
-        found: list[SSAValue] = []
-        for value, target in zip(values, like, strict=True):
-            found += self.expand(value, self.layouts.of.get(target))
-        return found
-
     def bind_all(self, old: Sequence[SSAValue], new: Sequence[SSAValue]) -> None:
         """Let new values stand for old ones, in order."""
         rest = list(new)
@@ -228,108 +218,3 @@ class GroupLowering:
             count = len(self.carried_types(value))
             self.bind(value, rest[:count])
             rest = rest[count:]
-
-
-def lower_for(g: GroupLowering, op: scf.ForOp) -> None:
-    """A loop; its carried values are expanded."""
-    body = op.body.block
-    inits = g.expand_all(op.iter_args, body.args[1:])
-    types = [t for a in body.args[1:] for t in g.carried_types(a)]
-    block = Block(arg_types=[body.args[0].type, *types])
-    block.args[0].name_hint = body.args[0].name_hint
-    g.scalars[body.args[0]] = block.args[0]
-    g.bind_all(body.args[1:], block.args[1:])
-    bounds = [g.scalar(v) for v in (op.lb, op.ub, op.step)]
-
-    def inner() -> None:
-        g.ops(body)
-        g.do(scf.YieldOp(*g.expand_all(terminator(body).operands, body.args[1:])))
-
-    g.inside(block, inner)
-    loop = scf.ForOp(bounds[0], bounds[1], bounds[2], inits, block)
-    g.do(loop)
-    g.bind_all(op.results, loop.results)
-
-
-def lower_if(g: GroupLowering, op: scf.IfOp) -> None:
-    """A branch; its results are expanded."""
-    types = [t for r in op.results for t in g.carried_types(r)]
-    regions: list[Region] = []
-    for region in op.regions:
-        if not region.blocks:
-            regions.append(Region())
-            continue
-        block, source = Block(), region.block
-
-        def inner(source: Block = source) -> None:
-            g.ops(source)
-            g.do(scf.YieldOp(*g.expand_all(terminator(source).operands, op.results)))
-
-        g.inside(block, inner)
-        regions.append(Region(block))
-    branch = scf.IfOp(g.scalar(op.cond), types, regions[0], regions[1])
-    g.do(branch)
-    g.bind_all(op.results, branch.results)
-
-
-def lower_while(g: GroupLowering, op: scf.WhileOp) -> None:
-    """A while loop; its carried values are expanded."""
-    before, after = op.before_region.block, op.after_region.block
-    inits = g.expand_all(op.arguments, before.args)
-    first = Block(arg_types=[t for a in before.args for t in g.carried_types(a)])
-    second = Block(arg_types=[t for a in after.args for t in g.carried_types(a)])
-    g.bind_all(before.args, first.args)
-    g.bind_all(after.args, second.args)
-
-    def check() -> None:
-        g.ops(before)
-        condition, *passed = terminator(before).operands
-        g.do(scf.ConditionOp(g.scalar(condition), *g.expand_all(passed, after.args)))
-
-    def step() -> None:
-        g.ops(after)
-        g.do(scf.YieldOp(*g.expand_all(terminator(after).operands, before.args)))
-
-    g.inside(first, check)
-    g.inside(second, step)
-    types = [a.type for a in second.args]
-    loop = scf.WhileOp(inits, types, Region(first), Region(second))
-    g.do(loop)
-    g.bind_all(op.results, loop.results)
-
-
-def lower_constant(g: GroupLowering, op: arith.ConstantOp) -> None:
-    """A scalar constant."""
-    assert isinstance(op.value, IntegerAttr | FloatAttr)
-    g.scalars[op.result] = g.add(arith.ConstantOp(op.value), op.result.name_hint)
-
-
-def lower_program(g: GroupLowering, op: ProgramId | NumPrograms) -> None:
-    """The CTA's place in the grid, or the grid's size."""
-    kind = BlockId if isinstance(op, ProgramId) else NumBlocks
-    g.scalars[op.result] = g.add(kind(op.axis.value.data), op.result.name_hint)
-
-
-def lower_cta(g: GroupLowering, op: aref.CtaIndex | aref.CtaCount) -> None:
-    """Start and step of a persistent kernel's loop."""
-    kind = BlockId if isinstance(op, aref.CtaIndex) else NumBlocks
-    g.scalars[op.result] = g.add(kind(0), op.result.name_hint)
-
-
-def lower_team(g: GroupLowering, op: aref.TeamIndex) -> None:
-    """Which team this is."""
-    g.scalars[op.result] = g.team_index()
-
-
-CONTROL: dict[type[Operation], Callable[..., None]] = {
-    scf.ForOp: lower_for,
-    scf.IfOp: lower_if,
-    scf.WhileOp: lower_while,
-    arith.ConstantOp: lower_constant,
-    ProgramId: lower_program,
-    NumPrograms: lower_program,
-    aref.CtaIndex: lower_cta,
-    aref.CtaCount: lower_cta,
-    aref.TeamIndex: lower_team,
-}
-"""Lowering of control flow and scalars."""

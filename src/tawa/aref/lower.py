@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ArrayAttr, FunctionType, ModuleOp, StringAttr
-from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.dialects.builtin import FunctionType, ModuleOp, StringAttr
+from xdsl.ir import Block, Operation, Region, SSAValue
 
 from tawa.aref import ops as aref
 from tawa.aref.axis_info import AxisAnalysis
 from tawa.aref.channels import CHANNELS
-from tawa.aref.group_lowering import CONTROL, GroupLowering
+from tawa.aref.control import CONTROL
+from tawa.aref.group_lowering import GroupLowering
+from tawa.aref.kernel_lowering import KernelLowering, LoweredRing
 from tawa.aref.layouts import Layouts
 from tawa.aref.matrix import MATRIX
 from tawa.aref.registers import accumulator_registers, budget
@@ -26,12 +28,12 @@ from tawa.base.options import Options
 from tawa.base.remarks import Remarks
 from tawa.base.spans import span_of
 from tawa.base.target import TARGETS
-from tawa.base.types import DescType, PtrType, shape_of, short_name
+from tawa.base.types import shape_of
 from tawa.hopper.ops.core import number
 from tawa.hopper.ops.memory import BulkWaitRead
 from tawa.hopper.ops.structure import OneThread, PrefetchTensorMap, Role
 from tawa.hopper.ops.sync import ClusterSync, CtaSync, FenceBarrierInit, MbarrierInit
-from tawa.hopper.types import RingType, TensorMapType, TileType
+from tawa.hopper.types import TensorMapType
 from tawa.tile.ops import DescStore
 
 TABLE: dict[type[Operation], Callable[..., None]] = {
@@ -42,8 +44,6 @@ TABLE: dict[type[Operation], Callable[..., None]] = {
     **STORES,
 }
 """Lowering of every op that a warp group may hold."""
-
-DEFAULT_STAGING = 2
 
 
 class RegistersExceeded(TawaError):
@@ -69,106 +69,6 @@ def gemm(a, b, c, K, M: tl.constexpr, N: tl.constexpr):
 tile = "desc<f16,{}x{}>".format
 gemm.compile(tile(256, 64), tile(256, 64), tile(256, 256), "i32", 256, 256, consumers=1)
 """
-
-
-@dataclass(frozen=True)
-class LoweredRing:
-    """The hopper values of a ring of arefs."""
-
-    tiles: list[SSAValue]
-    full: SSAValue
-    empty: SSAValue
-    bytes: int
-    multicast: bool = False
-    """Both CTAs of the cluster return every slot to both."""
-
-
-@dataclass
-class KernelLowering:
-    """The state of lowering one kernel: what all its warp groups share."""
-
-    source: func.FuncOp
-    options: Options
-    memory: SharedMemory
-    block: Block = field(default_factory=Block)
-    rings: dict[SSAValue, LoweredRing] = field(default_factory=dict[SSAValue, LoweredRing])
-    parameters: list[dict[str, object]] = field(default_factory=list[dict[str, object]])
-    only_group: bool = True
-    _arguments: dict[BlockArgument, SSAValue] = field(default_factory=dict[BlockArgument, SSAValue])
-    _maps: dict[tuple[BlockArgument, tuple[int, ...], int], SSAValue] = field(
-        default_factory=dict[tuple[BlockArgument, tuple[int, ...], int], SSAValue]
-    )
-    _staging: dict[TileType, SSAValue] = field(default_factory=dict[TileType, SSAValue])
-    declarations: list[Operation] = field(default_factory=list[Operation])
-
-    @property
-    def staging(self) -> int:
-        """Staging buffers of a warp group."""
-        return self.options.staging or DEFAULT_STAGING
-
-    @property
-    def made(self) -> list[dict[str, object]]:
-        """Recipes of the descriptors that the host makes."""
-        made = self.source.attributes.get("tawa.made")
-        return [json.loads(a.data) for a in made.data] if isinstance(made, ArrayAttr) else []  # pyright: ignore[reportAttributeAccessIssue]
-
-    @property
-    def persistent(self) -> bool:
-        """Whether the kernel loops over the programs of a plain grid."""
-        return "tawa.persistent" in self.source.attributes
-
-    @property
-    def user_arguments(self) -> int:
-        """Arguments of the kernel as the user wrote it."""
-        return len(self.source.args) - len(self.made) - (3 if self.persistent else 0)
-
-    def argument(self, value: BlockArgument) -> SSAValue:
-        """A scalar or pointer argument, added to the parameters when it is first used."""
-        if value not in self._arguments:
-            new = self._arguments[value] = self.block.insert_arg(value.type, len(self.block.args))
-            new.name_hint = value.name_hint
-            grid = value.index - (len(self.source.args) - 3)
-            if self.persistent and grid >= 0:
-                self.parameters.append({"kind": "GridParam", "axis": grid})
-            elif isinstance(value.type, PtrType):
-                self.parameters.append({"kind": "PointerParam", "arg": value.index})
-            else:
-                type_ = short_name(value.type)
-                self.parameters.append(
-                    {"kind": "ScalarParam", "value": ["arg", value.index], "type": type_}
-                )
-        return self._arguments[value]
-
-    def tensor_map(self, desc: SSAValue, box: tuple[int, ...], swizzle: int) -> SSAValue:
-        """The tensor map of a descriptor with a box and a swizzle, a kernel parameter."""
-        assert isinstance(desc, BlockArgument) and isinstance(desc.type, DescType)
-        key = (desc, box, swizzle)
-        if key not in self._maps:
-            new = self._maps[key] = self.block.insert_arg(TensorMapType(), len(self.block.args))
-            new.name_hint = f"{desc.name_hint or 'desc'}_map"
-            record: dict[str, object] = {
-                "kind": "TensorMapParam",
-                "arg": desc.index,
-                "element_type": short_name(desc.type.block.element_type),
-                "box": list(box),
-                "block_shape": list(desc.type.block.get_shape()),
-                "swizzle": swizzle,
-            }
-            if desc.index >= self.user_arguments:
-                record |= self.made[desc.index - self.user_arguments]
-            self.parameters.append(record)
-        return self._maps[key]
-
-    def staging_ring(self, tile: TileType, slots: int) -> tuple[SSAValue, bool]:
-        """The staging buffers of this shape; the flag says whether one store alone uses them."""
-        stores = sum(isinstance(op, DescStore) for op in self.source.walk())
-        if tile not in self._staging:
-            op = self.memory.ring("staging", slots, tile)
-            self.declarations.append(op)
-            self._staging[tile] = op.ring
-        ring = self._staging[tile]
-        assert isinstance(ring.type, RingType)
-        return ring, stores == 1 and ring.type.slots.data == slots
 
 
 @dataclass(frozen=True)

@@ -9,16 +9,23 @@ from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
 from tawa.aref import ops as aref
+from tawa.aref.fragments import copied, fragment, natural, team_sync
 from tawa.aref.group_lowering import GroupLowering, View
 from tawa.aref.shared_memory import tile_for
-from tawa.aref.tensors import copied, fragment, natural, team_sync
 from tawa.base.errors import TawaError
 from tawa.base.layout import accumulator
 from tawa.base.spans import span_of
 from tawa.base.types import byte_size, element_of, i8, shape_of
 from tawa.hopper.ops.core import number
 from tawa.hopper.ops.fragment import ZeroUnless
-from tawa.hopper.ops.matrix import MatrixDesc, PackOperand, Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait
+from tawa.hopper.ops.matrix import (
+    MatrixDesc,
+    PackOperand,
+    Wgmma,
+    WgmmaCommit,
+    WgmmaFence,
+    WgmmaWait,
+)
 from tawa.hopper.ops.memory import SharedStore, Slot, Subtile, SubtileColumn
 from tawa.hopper.ops.sync import FenceProxyAsync
 from tawa.hopper.types import FragType, TileType

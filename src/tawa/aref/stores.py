@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from xdsl.ir import Operation, SSAValue
 
 from tawa.aref.channels import boxes
+from tawa.aref.fragments import fragment, natural, team_sync
 from tawa.aref.group_lowering import GroupLowering
 from tawa.aref.matrix import is_accumulator
 from tawa.aref.shared_memory import swizzle_for, tile_for
-from tawa.aref.tensors import fragment, natural, team_sync
 from tawa.base.elementwise import Map
 from tawa.base.layout import Layout, accumulator
 from tawa.base.types import byte_size, element_of, shape_of

@@ -6,31 +6,34 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.dialects import scf
+from xdsl.ir import Block, Operation, Region, SSAValue
 
 from tawa.aref import ops as aref
 from tawa.aref.axis_info import fastest
+from tawa.aref.fragments import (
+    convert,
+    exchange,
+    fragment,
+    natural,
+    scratch,
+    scratch_tile,
+    team_sync,
+)
 from tawa.aref.group_lowering import GroupLowering
 from tawa.aref.layouts import unit_reshape
 from tawa.base.elementwise import Map
-from tawa.base.errors import TawaError
-from tawa.base.layout import REPLICA, Layout, Mode, Modes, register_map
-from tawa.base.spans import span_of
+from tawa.base.layout import REPLICA, Layout, Mode, Modes
 from tawa.base.types import element_of, shape_of
 from tawa.hopper.ops.fragment import (
-    Coordinate,
-    Copy,
     Extract,
     Fill,
-    Rearrange,
     ReduceRegisters,
     Relabel,
     ShuffleXor,
-    Undefined,
 )
 from tawa.hopper.ops.global_memory import GlobalLoad, GlobalStore, ScalarLoad, ScalarStore
-from tawa.hopper.ops.memory import SharedLoad, SharedStore, Slot
-from tawa.hopper.ops.sync import CtaSync, NamedBarrierSync
+from tawa.hopper.ops.memory import SharedLoad
 from tawa.hopper.types import FragType, TileType
 from tawa.tile.ops import (
     Arange,
@@ -44,121 +47,6 @@ from tawa.tile.ops import (
     Store,
     Trans,
 )
-
-
-class TileNotSupported(TawaError):
-    """An op on tiles has no lowering to registers yet."""
-
-    explanation = (
-        "The tile level can express this op, and the simulator runs it at that level, but it has "
-        "no lowering to registers yet."
-    )
-
-
-def fragment(g: GroupLowering, value: SSAValue, layout: Layout) -> SSAValue:
-    """The value as a fragment in a layout; lazy values are made, others converted."""
-    if g.layouts.lazy(value):
-        for made in reversed(g.made):
-            if (value, layout) in made:
-                return made[value, layout]
-        new = _make(g, value, layout)
-        new.name_hint = new.name_hint or value.name_hint
-        g.made[-1][value, layout] = new
-        return new
-    return convert(g, g.fragments[value], layout)
-
-
-def natural(g: GroupLowering, value: SSAValue) -> SSAValue:
-    """The value as a fragment in its own layout (a default one for lazy values)."""
-    layout = g.layouts.of.get(value) or g.layouts.default(value)
-    return fragment(g, value, layout)
-
-
-def _make(g: GroupLowering, value: SSAValue, layout: Layout) -> SSAValue:
-    """Make a lazy value in a layout."""
-    op = value.owner
-    if isinstance(op, Splat):
-        scalar = g.scalar(op.value)
-        return g.add(Fill(scalar, FragType.of(scalar.type, layout)))
-    if isinstance(op, aref.Unset):
-        return g.add(Undefined(FragType.of(element_of(value.type), layout)))
-    if isinstance(op, Arange):
-        return g.add(Coordinate(0, op.start.value.data, layout))
-    if isinstance(op, ExpandDims):
-        axis = op.axis.value.data
-        inner = fragment(g, op.value, layout.without(axis))
-        return rearrange(g, inner, layout, _dims_without(len(layout.shape), axis))
-    if isinstance(op, Broadcast):
-        source = layout
-        for d, extent in enumerate(shape_of(op.value.type)):
-            if extent == 1 and layout.shape[d] != 1:
-                source = source.flattened(d)
-        inner = fragment(g, op.value, source)
-        dims = [None if e == 1 else d for d, e in enumerate(shape_of(op.value.type))]
-        return rearrange(g, inner, layout, tuple(dims))
-    assert isinstance(op, Map)
-    operands = [fragment(g, v, layout) for v in op.arguments]
-    return g.add(Map(op.function.data, operands, element_of(value.type)))
-
-
-def _dims_without(rank: int, axis: int) -> tuple[int | None, ...]:
-    return tuple(d for d in range(rank) if d != axis)
-
-
-def rearrange(
-    g: GroupLowering, source: SSAValue, layout: Layout, dims: tuple[int | None, ...]
-) -> SSAValue:
-    """Registers of `source` in the order of `layout`, whose threads hold them already."""
-    assert isinstance(source.type, FragType)
-    found = register_map(source.type.layout, layout, dims)
-    assert found is not None, "a derived layout keeps its elements in their threads"
-    return g.add(Rearrange(source, found, layout))
-
-
-def convert(g: GroupLowering, source: SSAValue, layout: Layout) -> SSAValue:
-    """The same tile in another layout: inside each thread if possible, else by shared memory."""
-    assert isinstance(source.type, FragType)
-    if source.type.layout == layout:
-        return source
-    dims = tuple(d if e != 1 else None for d, e in enumerate(layout.shape))
-    found = register_map(source.type.layout, layout, dims)
-    if found is not None:
-        return g.add(Rearrange(source, found, layout))
-    tile = scratch_tile(layout.shape, source.type.element_type)
-    place = scratch(g, tile)
-    exchange(g, source, place)
-    return g.add(SharedLoad(place, source.type.with_layout(layout)))
-
-
-def scratch_tile(shape: tuple[int, ...], element: object) -> TileType:
-    """A tile of scratch space for a shape of any rank."""
-    *outer, columns = shape or (1,)
-    return TileType.of(max(1, math.prod(outer)), columns, element, 0)  # pyright: ignore[reportArgumentType]
-
-
-def scratch(g: GroupLowering, tile: TileType) -> SSAValue:
-    """This team's part of the scratch area."""
-    ring = g.add(g.kernel.memory.scratch(tile, g.teams))
-    index = g.team_index() if g.teams > 1 else g.constant(0)
-    return g.add(Slot(ring, index))
-
-
-def team_sync(g: GroupLowering) -> None:
-    """All warps of the team meet."""
-    if g.kernel.only_group and g.teams == 1:
-        g.do(CtaSync())
-    else:
-        g.do(NamedBarrierSync(g.team_barrier(), 32 * g.warps))
-
-
-def exchange(g: GroupLowering, source: SSAValue, place: SSAValue) -> None:
-    """Write a fragment to scratch space between barriers: readers are done, writers visible."""
-    team_sync(g)
-    g.do(SharedStore(source, place))
-    team_sync(g)
-
-
-# --- ops ----------------------------------------------------------------------------------------
 
 
 def lower_map(g: GroupLowering, op: Map) -> None:
@@ -249,7 +137,8 @@ def _across_warps(
     """Combine the warps' parts: each writes a row of scratch space and reads all rows."""
     assert isinstance(value.type, FragType)
     result = value.type.layout
-    count, row = 1, {}
+    count = 1
+    row: dict[int, int] = {}
     for i, mode in enumerate(layout.warp):
         if mode.dim == axis:
             row[i] = count
@@ -332,9 +221,6 @@ def lower_store(g: GroupLowering, op: Store) -> None:
 
 
 def _scalar_store(g: GroupLowering, op: Store) -> None:
-    from xdsl.dialects import scf
-    from xdsl.ir import Block, Region
-
     pointer, value = g.scalar(op.ptr), g.scalar(op.value)
 
     def write() -> None:
@@ -364,23 +250,6 @@ def lower_view_read(g: GroupLowering, op: aref.ViewRead) -> None:
 def lower_barrier(g: GroupLowering, op: Barrier) -> None:
     """All warps of the program meet."""
     team_sync(g)
-
-
-def copied(g: GroupLowering, value: SSAValue, old: SSAValue) -> SSAValue:
-    """Registers that may be changed in place: a copy if anything else may use them."""
-    if isinstance(old.owner, aref.Unset):
-        return value
-    shared = g.layouts.lazy(old) or not old.has_one_use()
-    return g.add(Copy(value)) if shared else value
-
-
-def unsupported(g: GroupLowering, op: Operation) -> None:
-    """Say so."""
-    raise TileNotSupported(
-        f"{op.name} is not supported on the GPU yet",
-        span=span_of(op),
-        hint="rewrite it with loads, dots, elementwise ops and reductions",
-    )
 
 
 TENSORS: dict[type[Operation], Callable[..., None]] = {
