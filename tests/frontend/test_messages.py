@@ -15,7 +15,7 @@ MISTAKES = {
         "*f16",
         "x = tl.zeros((64, 32), tl.float16)\nacc = tl.dot(x, x)",
         """\
-error[ShapeMismatch]: `tl.dot` of [64, 32] and [64, 32]
+error[TileShapeMismatch]: `tl.dot` of [64, 32] and [64, 32]
   --> 3:11
    |
  3 |     acc = tl.dot(x, x)
@@ -41,7 +41,7 @@ error[TypeMismatch]: the operands of `tl.dot` have different types
         "*f16",
         "x = tl.zeros((64, 64), tl.float16)\nacc = tl.dot(x, x, tl.zeros((32, 64), tl.float32))",
         """\
-error[ShapeMismatch]: the accumulator of `tl.dot` does not fit
+error[TileShapeMismatch]: the accumulator of `tl.dot` does not fit
   --> 3:11
    |
  3 |     acc = tl.dot(x, x, tl.zeros((32, 64), tl.float32))
@@ -131,7 +131,7 @@ error[UnknownAttribute]: module `tawa.language` has no `arrange`
         "*f32",
         "i = tl.arange(0, 16)\nx = tl.load(a + i, mask=tl.arange(0, 8) < 4)",
         """\
-error[ShapeMismatch]: shapes [16] and [8] do not fit together
+error[TileShapeMismatch]: shapes [16] and [8] do not fit together
   --> 3:9
    |
  3 |     x = tl.load(a + i, mask=tl.arange(0, 8) < 4)
@@ -192,7 +192,7 @@ error[TypeMismatch]: `tl.load` needs a pointer
         "desc<f16, 64x64>",
         "x = a.load([0])",
         """\
-error[ShapeMismatch]: a descriptor of fp16[64, 64] takes 2 offsets
+error[TileShapeMismatch]: a descriptor of fp16[64, 64] takes 2 offsets
   --> 2:9
    |
  2 |     x = a.load([0])
@@ -203,7 +203,7 @@ error[ShapeMismatch]: a descriptor of fp16[64, 64] takes 2 offsets
         "desc<f16, 64x64>",
         "a.store([0, 0], tl.zeros((64, 32), tl.float32))",
         """\
-error[ShapeMismatch]: `store` of a fp16[64, 32]
+error[TileShapeMismatch]: `store` of a fp16[64, 32]
   --> 2:5
    |
  2 |     a.store([0, 0], tl.zeros((64, 32), tl.float32))
@@ -215,7 +215,7 @@ error[ShapeMismatch]: `store` of a fp16[64, 32]
         "*f32",
         "tl.store(a, tl.zeros((4,), tl.float32))",
         """\
-error[ShapeMismatch]: `tl.store` of a value with a shape to a scalar pointer
+error[TileShapeMismatch]: `tl.store` of a value with a shape to a scalar pointer
   --> 2:5
    |
  2 |     tl.store(a, tl.zeros((4,), tl.float32))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tawa.base.errors import TawaError
 from tawa.frontend.builder import Builder
-from tawa.frontend.errors import OutOfRange, ShapeMismatch, TypeMismatch
+from tawa.frontend.errors import OutOfRange, TileShapeMismatch, TypeMismatch
 from tawa.frontend.promotion import natural_type
 from tawa.frontend.values import Tensor, Value, describe, ir_element, ir_type, is_number
 from tawa.language.dtypes import dtype, int1, int64, pointer_type
@@ -60,7 +60,7 @@ def expand_dims(b: Builder, x: Tensor, axis: int) -> Tensor:
 
 
 def broadcast_to(b: Builder, x: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """`x` repeated to `shape`; raises ShapeMismatch."""
+    """`x` repeated to `shape`; raises TileShapeMismatch."""
     if x.shape == shape:
         return x
     if not x.shape:
@@ -74,7 +74,7 @@ def broadcast_to(b: Builder, x: Tensor, shape: tuple[int, ...]) -> Tensor:
     if not fits:
         raise fail(
             b,
-            ShapeMismatch,
+            TileShapeMismatch,
             f"shape {list(x.shape)} can't be broadcast to {list(shape)}",
             expected=f"dimensions of size 1 or of {list(shape)}",
             found=x.describe(),
@@ -85,7 +85,7 @@ def broadcast_to(b: Builder, x: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 
 def common_shape(b: Builder, *operands: Tensor) -> tuple[int, ...]:
-    """The shape that the operands broadcast to; raises ShapeMismatch."""
+    """The shape that the operands broadcast to; raises TileShapeMismatch."""
     rank = max(len(x.shape) for x in operands)
     padded = [(1,) * (rank - len(x.shape)) + x.shape for x in operands]
     shape: list[int] = []
@@ -96,7 +96,7 @@ def common_shape(b: Builder, *operands: Tensor) -> tuple[int, ...]:
             numbers = " and ".join(map(str, sorted(large)))
             raise fail(
                 b,
-                ShapeMismatch,
+                TileShapeMismatch,
                 f"shapes {shown} do not fit together",
                 expected="equal sizes, or 1, in each dimension",
                 found=f"{numbers} in dimension {axis}",

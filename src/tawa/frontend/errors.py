@@ -5,17 +5,18 @@ from __future__ import annotations
 from tawa.base.errors import TawaError
 
 _HEAD = """\
+import tawa
 import tawa.language as tl
-from tawa.frontend import JITFunction, lower_to_tile, parse_argument
 
-@JITFunction
+
+@tawa.jit
 """
 
 
 def _kernel(body: str, *arguments: str) -> str:
     """A small program that compiles a kernel for arguments in signature notation."""
-    types = ", ".join(f'parse_argument("{a}")' for a in arguments)
-    return f"{_HEAD}{body}\n\nlower_to_tile(kernel, [{types}], {{}})\n"
+    types = ", ".join(f'"{a}"' for a in arguments)
+    return f"{_HEAD}{body}\n\n\nkernel.compile({types})\n"
 
 
 class KernelError(TawaError, group=True):
@@ -53,7 +54,7 @@ class UnusableGlobal(KernelError):
         "number could change after compiling without the kernel noticing; declare it as "
         "`NAME = tl.constexpr(value)`."
     )
-    example = "SIZE = 64\n" + _kernel("def kernel(n):\n    x = n + SIZE", "i32")
+    example = "SIZE = 64\n\n" + _kernel("def kernel(n):\n    x = n + SIZE", "i32")
 
 
 class WrongArguments(KernelError):
@@ -70,7 +71,7 @@ class NotCallable(KernelError):
         "Kernels call functions of `tawa.language` and functions decorated with `@tawa.jit`; of "
         "Python's builtins `min max int float bool len range isinstance abs print` are known."
     )
-    example = _kernel("def kernel(n):\n    x = sorted(n)", "i32")
+    example = _kernel("def kernel(n):\n    x = tl.float32(n)", "i32")
 
 
 class UnknownAttribute(KernelError):
@@ -91,7 +92,7 @@ class NotConstant(KernelError):
     example = _kernel("def kernel(n):\n    x = tl.zeros((n,), tl.float32)", "i32")
 
 
-class ShapeMismatch(KernelError):
+class TileShapeMismatch(KernelError):
     """Shapes that do not fit together."""
 
     explanation = (
@@ -157,17 +158,7 @@ class Recursion(KernelError):
     """A jitted function that calls itself."""
 
     explanation = "Calls are inlined, so no function may call itself, directly or not."
-    example = """
-import tawa
-
-
-@tawa.jit
-def again(x):
-    again(x)
-
-
-again.compile("*f32")
-"""
+    example = _kernel("def kernel(n):\n    kernel(n - 1)", "i32")
 
 
 class StaticAssertion(KernelError):
@@ -195,7 +186,9 @@ class NotSupported(KernelError):
     """A part of Triton's language that this compiler doesn't have yet."""
 
     explanation = "The message names what is supported in its place."
-    example = _kernel("def kernel(n):\n    x = tl.arange(0, 16).to(tl.float64).sort()", "i32")
+    example = _kernel(
+        "def kernel(n):\n    x = tl.argmax(tl.arange(0, 16), 0, tie_break_left=False)", "i32"
+    )
 
 
 class LaunchMismatch(KernelError):
@@ -205,4 +198,13 @@ class LaunchMismatch(KernelError):
         "Each parameter is either a compile-time value, given by name, or has an argument type; "
         "the types come in the order of the parameters that are left."
     )
-    example = _kernel("def kernel(n, m):\n    x = n + m", "i32")
+    example = """
+from tawa.frontend import lower_to_tile, parse_argument
+
+
+def kernel(n, m):
+    x = n + m
+
+
+lower_to_tile(kernel, [parse_argument("i32")], {})
+"""

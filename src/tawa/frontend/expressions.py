@@ -19,7 +19,7 @@ from tawa.frontend.builder import Builder
 from tawa.frontend.conversion import fail
 from tawa.frontend.errors import (
     BadArgument,
-    ShapeMismatch,
+    TileShapeMismatch,
     TypeMismatch,
     UndefinedName,
     UnknownAttribute,
@@ -363,7 +363,7 @@ class Expressions:
         kept = sum(isinstance(item, ast.Slice) for item in items)
         if kept > len(value.shape):
             raise fail(
-                self.b, ShapeMismatch, f"{kept} dimensions are indexed", found=value.describe()
+                self.b, TileShapeMismatch, f"{kept} dimensions are indexed", found=value.describe()
             )
         return result
 

@@ -7,7 +7,7 @@ from tawa.frontend import arithmetic, conversion
 from tawa.frontend.arithmetic import numeric_type, promote
 from tawa.frontend.calls import FunctionCompiler
 from tawa.frontend.conversion import fail, mapped
-from tawa.frontend.errors import BadArgument, ShapeMismatch, TypeMismatch
+from tawa.frontend.errors import BadArgument, TileShapeMismatch, TypeMismatch
 from tawa.frontend.lower_shapes import dtype_argument, tensor_argument
 from tawa.frontend.registry import lowers
 from tawa.frontend.values import Tensor, Value, describe
@@ -236,7 +236,7 @@ def dot(
     if total.shape != shape or total.dtype != result:
         raise fail(
             f.b,
-            ShapeMismatch,
+            TileShapeMismatch,
             "the accumulator of `tl.dot` does not fit",
             expected=f"{result}{list(shape)}",
             found=total.describe(),
@@ -252,7 +252,7 @@ def _check_dot_shapes(f: FunctionCompiler, left: Tensor, right: Tensor) -> None:
     if ranks not in ((2, 2), (3, 3)):
         raise fail(
             f.b,
-            ShapeMismatch,
+            TileShapeMismatch,
             "`tl.dot` multiplies matrices, or batches of them",
             expected="two or three dimensions",
             found=f"{left.describe()} and {right.describe()}",
@@ -260,7 +260,7 @@ def _check_dot_shapes(f: FunctionCompiler, left: Tensor, right: Tensor) -> None:
     if left.shape[-1] != right.shape[-2] or left.shape[:-2] != right.shape[:-2]:
         raise fail(
             f.b,
-            ShapeMismatch,
+            TileShapeMismatch,
             f"`tl.dot` of {list(left.shape)} and {list(right.shape)}",
             expected=f"{left.shape[-1]} rows in the second operand",
             found=f"{right.shape[-2]} rows",

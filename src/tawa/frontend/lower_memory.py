@@ -9,7 +9,7 @@ from tawa.frontend import arithmetic, conversion
 from tawa.frontend.arithmetic import constant_int
 from tawa.frontend.calls import FunctionCompiler
 from tawa.frontend.conversion import fail
-from tawa.frontend.errors import BadArgument, NotSupported, ShapeMismatch, TypeMismatch
+from tawa.frontend.errors import BadArgument, NotSupported, TileShapeMismatch, TypeMismatch
 from tawa.frontend.lower_shapes import shape_argument, tensor_argument
 from tawa.frontend.registry import lowers
 from tawa.frontend.values import BlockPointer, Descriptor, Tensor, Value, describe, items_of
@@ -56,7 +56,7 @@ def _mask(f: FunctionCompiler, mask: Value, pointer: Tensor, name: str) -> Tenso
     if test.shape and not pointer.shape:
         raise fail(
             f.b,
-            ShapeMismatch,
+            TileShapeMismatch,
             f"`{name}` of a scalar pointer with a mask of a shape",
             found=f"a mask {test.describe()}",
         )
@@ -148,7 +148,7 @@ def _stored_value(f: FunctionCompiler, address: Tensor, value: Value, name: str)
     if stored.shape and not address.shape:
         raise fail(
             f.b,
-            ShapeMismatch,
+            TileShapeMismatch,
             f"`{name}` of a value with a shape to a scalar pointer",
             expected="a tensor of pointers",
             found=f"a value {stored.describe()}",
@@ -187,7 +187,7 @@ def make_block_ptr(
     if pointer.shape or not len(sizes) == len(steps) == len(starts) == len(block):
         raise fail(
             f.b,
-            ShapeMismatch,
+            TileShapeMismatch,
             "a block pointer has one base and as many sizes, strides and "
             "offsets as its block has dimensions",
             found=f"{len(sizes)} sizes, {len(steps)} "
@@ -204,7 +204,7 @@ def advance(f: FunctionCompiler, base: Value, offsets: Value) -> BlockPointer:
     moves = _scalars(f, offsets, "an offset", int32)
     if len(moves) != len(base.offsets):
         raise fail(
-            f.b, ShapeMismatch, f"{len(base.offsets)} offsets are needed", found=str(len(moves))
+            f.b, TileShapeMismatch, f"{len(base.offsets)} offsets are needed", found=str(len(moves))
         )
     moved = tuple(arithmetic.add(f.b, o, m) for o, m in zip(base.offsets, moves, strict=True))
     return BlockPointer(base.base, base.sizes, base.steps, moved, base.block_shape)
@@ -258,7 +258,7 @@ def make_tensor_descriptor(
     if not len(given) == len(steps_given) == len(block) or not 1 <= len(block) <= 5:
         raise fail(
             f.b,
-            ShapeMismatch,
+            TileShapeMismatch,
             "a descriptor has 1 to 5 dimensions, as many sizes and strides",
             found=f"{len(given)} sizes, {len(steps_given)} strides, block {list(block)}",
         )
@@ -300,7 +300,7 @@ def _coordinates(
     if len(items) != len(desc.block_shape):
         raise fail(
             f.b,
-            ShapeMismatch,
+            TileShapeMismatch,
             f"a {desc.describe()} takes {len(desc.block_shape)} offsets",
             found=f"{len(items)} offsets",
         )
@@ -323,7 +323,7 @@ def store_tensor_descriptor(f: FunctionCompiler, desc: Value, offsets: Value, va
     if stored.shape != target.block_shape:
         raise fail(
             f.b,
-            ShapeMismatch,
+            TileShapeMismatch,
             f"`store` of a {stored.describe()}",
             expected=f"a block {list(target.block_shape)}",
             found=f"{list(stored.shape)}",

@@ -10,7 +10,7 @@ from tawa.frontend import arithmetic, conversion
 from tawa.frontend.arithmetic import constant_int
 from tawa.frontend.calls import FunctionCompiler
 from tawa.frontend.conversion import fail
-from tawa.frontend.errors import BadArgument, ShapeMismatch, TypeMismatch
+from tawa.frontend.errors import BadArgument, TileShapeMismatch, TypeMismatch
 from tawa.frontend.foreign import is_foreign, translate
 from tawa.frontend.registry import lowers
 from tawa.frontend.values import Tensor, Value, describe, is_number, items_of
@@ -107,7 +107,7 @@ def full(f: FunctionCompiler, shape: Value, value: Value, dtype: Value) -> Tenso
             value = conversion.scalar(f.b, value, element)
     scalar = conversion.cast(f.b, tensor_argument(f, value, "tl.full"), element)
     if scalar.shape:
-        raise fail(f.b, ShapeMismatch, "`tl.full` fills with a scalar", found=scalar.describe())
+        raise fail(f.b, TileShapeMismatch, "`tl.full` fills with a scalar", found=scalar.describe())
     return conversion.fill(f.b, sizes, scalar)
 
 
@@ -187,7 +187,7 @@ def reshape(f: FunctionCompiler, input: Value, shape: Value, can_reorder: Value)
     if math.prod(sizes) != math.prod(value.shape):
         raise fail(
             f.b,
-            ShapeMismatch,
+            TileShapeMismatch,
             f"{value.describe()} can't be reshaped to {list(sizes)}",
             expected=f"{math.prod(value.shape)} elements",
             found=f"{math.prod(sizes)} elements",
@@ -221,7 +221,7 @@ def trans(f: FunctionCompiler, input: Value, dims: Value) -> Tensor:
         if rank < 2:
             raise fail(
                 f.b,
-                ShapeMismatch,
+                TileShapeMismatch,
                 "`tl.trans` needs at least two dimensions",
                 found=value.describe(),
             )
@@ -273,7 +273,7 @@ def split(f: FunctionCompiler, a: Value) -> tuple[Tensor, Tensor]:
     value = tensor_argument(f, a, "tl.split")
     if not value.shape or value.shape[-1] != 2:
         raise fail(
-            f.b, ShapeMismatch, "`tl.split` needs a last dimension of 2", found=value.describe()
+            f.b, TileShapeMismatch, "`tl.split` needs a last dimension of 2", found=value.describe()
         )
     if len(value.shape) == 1:
         value = conversion.expand_dims(f.b, value, 0)
@@ -298,7 +298,7 @@ def cat(f: FunctionCompiler, input: Value, other: Value, can_reorder: Value, dim
     if axis_argument(f, dim, len(left.shape)) != 0 or left.shape[1:] != right.shape[1:]:
         raise fail(
             f.b,
-            ShapeMismatch,
+            TileShapeMismatch,
             "`tl.cat` joins along the first dimension",
             expected="equal other dimensions",
             found=f"{left.describe()} and {right.describe()}",

@@ -39,6 +39,20 @@ class DeviceAssertion(TawaError):
     """A `tl.device_assert` does not hold."""
 
     explanation = "The kernel's own check failed for the program that the message names."
+    example = """
+import numpy as np
+import tawa.language as tl
+from tawa.frontend import lower_to_tile, parse_argument
+from tawa.simulate.tile import run
+
+
+def kernel(x, n):
+    tl.device_assert(n > 0, "n must be positive")
+
+
+module = lower_to_tile(kernel, [parse_argument("*f32"), parse_argument("i32")], {})
+run(module, (1,), [np.zeros(4, np.float32), 0])
+"""
 
 
 class WrongLaunch(TawaError):
@@ -103,7 +117,7 @@ def run(module: ModuleOp, grid: Grid, args: Sequence[Any], *, kernel: str | None
                           found=str(len(args)))  # fmt: skip
     memory = Memory()
     values = [
-        _argument(memory, argument.name_hint or f"argument {i}", argument.type, value)
+        argument_value(memory, argument.name_hint or f"argument {i}", argument.type, value)
         for i, (argument, value) in enumerate(zip(block.args, args, strict=True))
     ]
     sizes = (*grid, 1, 1, 1)[:3]
@@ -121,7 +135,7 @@ def _function(module: ModuleOp, name: str | None) -> FuncOp:
     raise WrongLaunch(f"the module has no function `{name}`")
 
 
-def _argument(memory: Memory, name: str, type_: Attribute, value: Any) -> Any:
+def argument_value(memory: Memory, name: str, type_: Attribute, value: Any) -> Any:
     """A launch argument as a value: the address of an array, a number, or a descriptor."""
     if isinstance(type_, PtrType):
         return np.asarray(memory.add(name, _array(name, value), type_.pointee), dtype=np.int64)
