@@ -18,7 +18,7 @@ from tawa.base.numerics import Array, decode, encode, storage_dtype
 from tawa.base.spans import Span
 from tawa.base.types import byte_size
 
-SPACING = 1 << 40
+SPACING = 1 << 46
 """Bytes between the starts of two buffers."""
 
 
