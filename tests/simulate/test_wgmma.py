@@ -22,7 +22,7 @@ def module_text(name: str, shape: tuple[int, int], swizzle: int, major: tuple[bo
     A tile is [64, k] or, MN-major, [k, 64]; panels are `swizzle` bytes wide, one load a panel.
     """
     n, k = shape
-    element, size = NAMES[name], byte_size(NAMES[name])
+    size = byte_size(NAMES[name])
     per = swizzle // size
     spec_maps, loads, tiles, descs = [], [], [], []
     offset = 1024

@@ -274,3 +274,32 @@ from tawa.simulate.catalogue import broken
 edit = "one more matrix instruction in flight than the return allows"
 broken(edit).check(clocks=False)
 """
+
+
+class OutsideCriticalRegion(ProtocolError):
+    """A view of a slot is used before its `get_enter` allows it, or after its return."""
+
+    explanation = (
+        "The views that `get_enter` gives may be read until `consumed` returns their slot; those "
+        "of `put_enter` may be filled until `put_exit`. Asynchronous dots read their views until "
+        "they are waited for."
+    )
+    example = """
+from tawa.simulate.aref_catalogue import broken
+
+broken("view read after its return").simulate()
+"""
+
+
+class SlotOutOfTurn(ProtocolError):
+    """A slot of a ring is filled or got in another turn than its cursor says."""
+
+    explanation = (
+        "The k-th put and the k-th get of a ring use slot k mod D. A cursor that is moved twice, "
+        "or not past the puts that other teams take, meets a slot in another turn."
+    )
+    example = """
+from tawa.simulate.aref_catalogue import broken
+
+broken("put cursor moved by two").simulate()
+"""

@@ -31,7 +31,7 @@ class Step(NamedTuple):
     kind: str
     """`wait`, `arrive`, `meet` or `leave` (a named barrier, without waiting)."""
     barrier: Barrier
-    count: int
+    number: int
     """Arrivals, or threads."""
     bytes: int
     """Bytes announced (mbarriers) or threads needed (named barriers)."""
@@ -103,8 +103,10 @@ def _table(names: Sequence[str], path: Sequence[tuple[str, str]]) -> str:
     columns = [n for n in names if any(who == n for who, _ in path)]
     width = {n: max([len(n), *(len(t) for who, t in path if who == n)]) for n in columns}
     head = " | ".join(n.ljust(width[n]) for n in columns)
+    cells = ([text if who == n else "" for n in columns] for who, text in path)
     rows = [
-        " | ".join((text if who == n else "").ljust(width[n]) for n in columns) for who, text in path
+        " | ".join(cell.ljust(width[n]) for n, cell in zip(columns, row, strict=True))
+        for row in cells
     ]
     return "\n".join([head, "-" * len(head), *rows])
 

@@ -298,7 +298,7 @@ def _check_copies(machine: Machine, cta: Cta, seen: Array) -> None:
     late &= np.isin(shadow.writer, list(cta.barrier_components.values()))
     if late.any():
         granule = int(late.argmax())
-        record = machine.records[shadow.write_record[granule]]
+        record = machine.records[int(shadow.write_record[granule])]
         raise errors.CopyAfterExit(
             f"the CTA may end before a copy into {cta.granule_place(granule)} has landed",
             span=span_of(record.op),

@@ -134,7 +134,8 @@ class Search:
 
     def _foreign(self, state: State, own: int, mask: int) -> bool:
         """Whether somebody other than the copy's starter (and its other copies) uses the atoms."""
-        for i, (line, position) in enumerate(zip(self.lines, state, strict=False)):
+        for i, line in enumerate(self.lines):
+            position = state[i]
             segment = line.segments[position // 2]
             used = segment.held if position % 2 else segment.reads | segment.writes
             if i != own and used & mask:
@@ -151,7 +152,7 @@ class Search:
         for line, position in zip(self.lines, state, strict=False):
             segment = line.segments[position // 2]
             used = (segment.held, 0) if position % 2 else (segment.reads, segment.writes)
-            users.append((f"{line.name} after {_last(line, position)}", *used))
+            users.append((f"{line.name} after {_last(line, position)}", used[0], used[1]))
         for queue, landed in zip(self.queues, state[self.first_landed :], strict=False):
             for landing in queue.landings[landed : queue.started[state[queue.line] // 2]]:
                 users.append((landing.text.replace(" lands", ""), 0, landing.writes))
@@ -200,7 +201,7 @@ class Search:
         wrong = None
         if state[at] != step.phase:
             wrong = f"an arrival falls into phase {state[at]}, in another schedule {step.phase}"
-        after[at + 1] -= step.count
+        after[at + 1] -= step.number
         after[at + 2] += step.bytes
         return self._completed(after, at, step.barrier, (name, step.text, wrong))
 
@@ -240,7 +241,7 @@ class Search:
             wrong = f"meeting number {state[at]} here, {step.phase} in another schedule"
         waits = step.kind == "meet"
         after = list(_moved(state, i, state[i] + (1 if waits else 2)))
-        after[at + 1] += step.count
+        after[at + 1] += step.number
         if after[at + 1] >= step.bytes:
             after[at], after[at + 1] = after[at] + 1, 0
             for j, line in enumerate(self.lines):
