@@ -108,6 +108,10 @@ def test_do_not_specialize() -> None:
     x, y = vectors()
     compiled = {id(plain[8](y, x, 2.0, n, BLOCK=128)) for n in (1, 16, 999, 1000)}
     assert len(compiled) == 1
+    unaligned = tawa.jit(do_not_specialize_on_alignment=(3,))(axpy.fn)
+    one, *others = (unaligned[8](y, x, 2.0, n, BLOCK=128) for n in (1, 16, 999, 1000))
+    assert len({id(other) for other in others}) == 1
+    assert "n" not in one.spec.arguments
 
 
 def test_compile_and_warmup_need_no_arrays() -> None:

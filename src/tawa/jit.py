@@ -24,7 +24,6 @@ from tawa.base.knobs import DUMP_DIR
 from tawa.base.options import Options
 from tawa.frontend.function import JITFunction
 from tawa.runtime import launch
-from tawa.runtime.arguments import classify
 from tawa.runtime.arrays import HOST
 from tawa.runtime.binding import RESERVED, BoundParameter, compile_binder, compile_namer
 from tawa.runtime.descriptor import TensorDescriptor
@@ -200,7 +199,7 @@ class Kernel(JITFunction):
         texts = self._named(*args, **kwargs)
         own = {p.name: p for p in self._bound_parameters}
         kinds = {
-            name: type_kind(name, value) if isinstance(value, str) else self._kind(p, value)
+            name: type_kind(name, value) if isinstance(value, str) else p.classifier(value)[0]
             for name, p in own.items()
             if not p.constexpr
             for value in (texts[name],)
@@ -211,12 +210,13 @@ class Kernel(JITFunction):
 
     @cached_property
     def _bound_parameters(self) -> tuple[BoundParameter, ...]:
-        never = self.do_not_specialize
+        never, unaligned = self.do_not_specialize, self.do_not_specialize_on_alignment
         return tuple(
             BoundParameter(
                 p.name,
                 p.is_constexpr,
                 specialize=number not in never and p.name not in never,
+                align=number not in unaligned and p.name not in unaligned,
                 has_default=p.has_default,
                 default=p.default,
             )
@@ -247,7 +247,7 @@ class Kernel(JITFunction):
     def _prepare(self, key: tuple[Any, ...], named: dict[str, Any], device: Any) -> Entry:
         """Compile and load for a key that was not seen before."""
         own = self._bound_parameters
-        kinds = {p.name: self._kind(p, named[p.name]) for p in own if not p.constexpr}
+        kinds = {p.name: p.classifier(named[p.name])[0] for p in own if not p.constexpr}
         constants = {p.name: named[p.name] for p in own if p.constexpr}
         names = {p.name for p in own}
         options = {name: value for name, value in named.items() if name not in names}
@@ -297,12 +297,6 @@ class Kernel(JITFunction):
         digest = hashlib.sha256(repr(request).encode()).hexdigest()
         return folder / f"{self.__name__}-{digest[:8]}"
 
-    def _kind(self, parameter: BoundParameter, value: Any) -> Kind:
-        kind, _ = classify(value)
-        if not parameter.specialize and kind.type != "none":
-            kind = kind_of(kind.type, False, False, kind.device, kind.library)
-        return kind
-
     def _not_hashable(self, named: Mapping[str, Any]) -> TawaError:
         for parameter in self._bound_parameters:
             value = named.get(parameter.name)
@@ -334,7 +328,8 @@ def jit(
     """Make a kernel of a function in the tile language (or of one of Triton's kernels).
 
     Parameters in `do_not_specialize` (names or positions) don't cause a compilation of their own
-    for 1 and for multiples of 16. Further keywords of `triton.jit` (`debug`, `noinline`, ...) are
+    for 1 and for multiples of 16, those in `do_not_specialize_on_alignment` for multiples of 16.
+    Further keywords of `triton.jit` (`debug`, `noinline`, ...) are
     accepted and have no effect.
     """
     make = partial(

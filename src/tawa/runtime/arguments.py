@@ -57,9 +57,13 @@ def classify(value: Any) -> Classified:
 def classify_unspecialized(value: Any) -> Classified:
     """As `classify`, but an integer's or address's value does not matter (only its width)."""
     kind, passed = classify(value)
-    if kind.one and kind.type == "i1":
-        return kind, passed
     return kind_of(kind.type, False, False, kind.device, kind.library), passed
+
+
+def classify_unaligned(value: Any) -> Classified:
+    """As `classify`, but it does not matter whether 16 divides an integer or address."""
+    kind, passed = classify(value)
+    return kind_of(kind.type, False, kind.one, kind.device, kind.library), passed
 
 
 _ONE = kind_of("i32", one=True)

@@ -11,7 +11,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from tawa.runtime.arguments import INTEGER_KINDS, classify, classify_unspecialized
+from tawa.runtime.arguments import (
+    INTEGER_KINDS,
+    Classifier,
+    classify,
+    classify_unaligned,
+    classify_unspecialized,
+)
 from tawa.runtime.descriptor import TensorDescriptor
 
 RESERVED = ("stream", "device")
@@ -20,13 +26,25 @@ RESERVED = ("stream", "device")
 
 @dataclass(frozen=True)
 class BoundParameter:
-    """One parameter of a kernel, as far as a call is concerned."""
+    """One parameter of a kernel, as far as a call is concerned.
+
+    `specialize`: whether the kernel is compiled anew for its values 1 and multiples of 16;
+    `align`: whether for multiples of 16.
+    """
 
     name: str
     constexpr: bool = False
     specialize: bool = True
+    align: bool = True
     has_default: bool = False
     default: Any = None
+
+    @property
+    def classifier(self) -> Classifier:
+        """The function that tells the kinds of its arguments apart."""
+        if not self.specialize:
+            return classify_unspecialized
+        return classify if self.align else classify_unaligned
 
 
 Call: TypeAlias = tuple[tuple[Any, ...], tuple[Any, ...], Any]
@@ -88,8 +106,8 @@ def _classification(parameter: BoundParameter, kind: str) -> list[str]:
     Integers and descriptors, which are passed as they are, need no call.
     """
     name = parameter.name
-    if not parameter.specialize:
-        return [f"    {kind}, {name} = _classify_unspecialized({name})"]
+    if parameter.classifier is not classify:
+        return [f"    {kind}, {name} = {parameter.classifier.__name__}({name})"]
     return [
         f"    if {name}.__class__ is _int: {kind} = _integer_kinds[{name}]",
         f"    elif {name}.__class__ is _descriptor: {kind} = {name}.kind",
@@ -116,7 +134,8 @@ def _define(text: str, name: str, parameters: Sequence[BoundParameter]) -> Any:
         "_integer_kinds": INTEGER_KINDS,
         "_descriptor": TensorDescriptor,
         "_classify": classify,
-        "_classify_unspecialized": classify_unspecialized,
+        "classify_unspecialized": classify_unspecialized,
+        "classify_unaligned": classify_unaligned,
     }
     scope.update({f"_default{number}": p.default for number, p in enumerate(parameters)})
     exec(compile(text, f"<binder of {name}>", "exec"), scope)

@@ -88,9 +88,13 @@ def contiguous_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _capsule(array: Any) -> Any:
-    if array.__dlpack_device__()[0] in (CUDA, CUDA_MANAGED):
+    """The array's capsule, without waiting for its stream where the library knows how."""
+    if array.__dlpack_device__()[0] not in (CUDA, CUDA_MANAGED):
+        return array.__dlpack__()
+    try:
         return array.__dlpack__(stream=-1)
-    return array.__dlpack__()
+    except (TypeError, ValueError, RuntimeError, BufferError):
+        return array.__dlpack__()
 
 
 def _tensor(capsule: Any) -> Any:
