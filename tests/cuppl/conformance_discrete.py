@@ -274,7 +274,7 @@ def main () = let p = generate () in condition (size p < 4); size p""",
   if position >= 4 then !state
   else segment (position + sample (uniform_int 1 2)) (!state)
 def main () = segment 0 true""", semi_markov()),
-    Case("scalar implicature", f"""
+    Case("scalar implicature", """
 def meaning u s = if u == 0 then s == 0 else if u == 1 then s > 0 else s == 3
 def literal u s = if meaning u s then 1.0 / float (count (fn x -> meaning u x) (range 4)) else 0.0
 def speaker s = categorical (map (fn u -> literal u s) (range 3))

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import pytest
-
 from conformance_discrete import CASES, Case
+
 from tawa import cuppl
 
 PARTICLES = 10_000

@@ -1,8 +1,8 @@
 """CuPPL: universal probabilistic programs, compiled to CPU and GPU.
 
-    from tawa import cuppl
-    coin = cuppl.model("def main () = let p = sample (beta 1 1) in observe (binomial 10 p) 7; p")
-    print(coin.smc(10_000).summary())
+from tawa import cuppl
+coin = cuppl.model("def main () = let p = sample (beta 1 1) in observe (binomial 10 p) 7; p")
+print(coin.smc(10_000).summary())
 """
 
 from .inference.settings import Limits

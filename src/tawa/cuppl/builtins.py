@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from tawa.base.spans import Span
 from tawa.functional.terms import Con, Term
 
+from .control import CONTROL_BUILTINS
+from .dispatch import dispatch
 from .distributions import DISTRIBUTIONS, Distribution
+from .elaborator import Elaborator, parameters
 from .equality import emit_equal
 from .failures import DIVISION, INFINITE_SUPPORT, INVALID_PARAMETER, USER
 from .ir import Const, Draw, Factor, Reg, Set, Type
 from .prelude import SCALAR_FUNCTIONS
 from .values import DistValue, Dyn, Memo, Never, TupleValue, Value
 from .vectors import VECTOR_BUILTINS
-
-if TYPE_CHECKING:
-    from .elaborate import Elaborator
 
 __all__ = ["BUILTIN_ARITY", "FAMILIES", "call_builtin"]
 
@@ -27,18 +26,7 @@ UNIT = TupleValue(())
 FAMILIES = {family.stem: family for family in DISTRIBUTIONS.values()}
 """The distributions by their names in the language."""
 
-Rule = Callable[["Elaborator", Con, Sequence[Value], Span], Value]
-
-
-def parameters(type_: Con, count: int) -> tuple[list[Con], Con]:
-    """Types of the first parameters of a function type, and of its result."""
-    found: list[Con] = []
-    for _ in range(count):
-        first, rest = type_.arguments
-        assert isinstance(first, Con) and isinstance(rest, Con)
-        found.append(first)
-        type_ = rest
-    return found, type_
+Rule = Callable[[Elaborator, Con, Sequence[Value], Span], Value]
 
 
 def _words(e: Elaborator, type_: Con, args: Sequence[Value]) -> tuple[list[Reg], Con]:
@@ -173,13 +161,9 @@ def _with_family(
     dist: Value,
     given: tuple[Reg, ...],
     span: Span,
-    run: Callable[
-        [Elaborator, DistValue, tuple[Reg, ...], tuple[Reg, ...], int], tuple[Reg, ...]
-    ],
+    run: Callable[[Elaborator, DistValue, tuple[Reg, ...], tuple[Reg, ...], int], tuple[Reg, ...]],
 ) -> Value:
     """Run code for the family of a distribution, after a check of its parameters."""
-    from .dispatch import dispatch
-
     result = parameters(type_, 2 if given or what == "density" else 1)[1]
     site = e.shared.site(span)
 
@@ -288,8 +272,6 @@ def call_builtin(
 
 
 def _rules() -> dict[str, tuple[int, Rule]]:
-    from .control import CONTROL_BUILTINS
-
     two: dict[str, Rule] = {
         "+": _arithmetic("addf", "addi"),
         "-": _arithmetic("subf", "subi"),
@@ -334,4 +316,3 @@ _TABLE = _rules()
 _RULES: dict[str, Rule] = {name: rule for name, (_, rule) in _TABLE.items()}
 BUILTIN_ARITY = {name: arity for name, (arity, _) in _TABLE.items()}
 """How many arguments each function of the prelude takes; a constructor takes one."""
-

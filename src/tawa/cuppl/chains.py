@@ -89,11 +89,14 @@ class ChainPosterior(Posterior):
         size = sum(len(r.weights) for r in self.runs)
         return np.full(size, 1.0 / size)
 
-    def chains_of(
-        self, what: str | int | Callable[[Any], float] | npt.NDArray[Any] = 0
-    ) -> Floats:
+    def chains_of(self, what: str | int | Callable[[Any], float] | npt.NDArray[Any] = 0) -> Floats:
         """A column (or a function of the result) as (chains, draws)."""
         return self._numbers(what).reshape(len(self.runs), -1)
+
+    def equal_draws(self, draws: int, seed: int = 0) -> dict[str, npt.NDArray[Any]]:
+        """Columns as (chains, draws); all draws are kept."""
+        del draws, seed
+        return {name: self.chains_of(name) for name in self.columns}
 
     def r_hat(self, what: str | int | Callable[[Any], float] = 0) -> float:
         """Split R-hat of a column."""

@@ -7,29 +7,20 @@ the frames between them are what a continuation is.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from tawa.base.spans import Span
 from tawa.functional.terms import Con
 
 from .builder import FunctionBuilder
+from .elaborator import Elaborator, parameters
 from .ir import Reset, Return, Shift, Type
 from .values import Continuation, TupleValue, Value, leaves, rebuild, shape
-
-if TYPE_CHECKING:
-    from .elaborate import Elaborator
 
 __all__ = ["CONTROL_BUILTINS"]
 
 
-def _arguments(type_: Con, count: int) -> tuple[list[Con], Con]:
-    from .builtins import parameters
-
-    return parameters(type_, count)
-
-
 def _reset(e: Elaborator, type_: Con, args: Sequence[Value], span: Span) -> Value:
-    kinds, result = _arguments(type_, 2)
+    kinds, result = parameters(type_, 2)
     prompt = e.single(args[0], kinds[0])
     name = _thunk(e, args[1], result, span)
     dsts = e.b.regs(e.words(result))
@@ -56,7 +47,7 @@ def _thunk(e: Elaborator, function: Value, result: Con, span: Span) -> str:
 
 
 def _shift(e: Elaborator, type_: Con, args: Sequence[Value], span: Span) -> Value:
-    kinds, result = _arguments(type_, 2)
+    kinds, result = parameters(type_, 2)
     prompt = e.single(args[0], kinds[0])
     handler, answer = kinds[1].arguments
     assert isinstance(handler, Con) and isinstance(answer, Con)

@@ -20,7 +20,7 @@ from .patterns import tag_of
 from .values import Continuation, Dyn, Memo, Value, leaves, rebuild, shape
 
 if TYPE_CHECKING:
-    from .elaborate import Elaborator, Shared
+    from .elaborator import Elaborator, Shared
 
 __all__ = ["call_dynamic", "call_memo", "dispatch", "register", "resume"]
 
@@ -159,9 +159,7 @@ def _write_memo(e: Elaborator, memo: Memo, name: str, span: Span) -> None:
     e.shared.program.add(function)
 
 
-def _find(
-    e: Elaborator, hashed: Reg, key: Reg, parameter: Term, given: tuple[Reg, ...]
-) -> Reg:
+def _find(e: Elaborator, hashed: Reg, key: Reg, parameter: Term, given: tuple[Reg, ...]) -> Reg:
     """Address of the payload for this table and argument, or 0."""
     b = e.b
     root = b.convert(b.get("memo", Type.REF), Type.I64)

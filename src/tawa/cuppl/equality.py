@@ -12,9 +12,10 @@ from .builder import FunctionBuilder
 from .errors import UnsupportedValue
 from .ir import Copy, Reg, Return, Type
 from .layout import FIRST_ADDRESS
+from .patterns import tag_of
 
 if TYPE_CHECKING:
-    from .elaborate import Elaborator
+    from .elaborator import Elaborator
 
 __all__ = ["emit_equal", "emit_hash"]
 
@@ -178,8 +179,6 @@ def _write_vector_hash(e: Elaborator, type_: Con, params: tuple[Reg, ...]) -> No
 
 
 def _write_data_hash(e: Elaborator, type_: Con, params: tuple[Reg, ...]) -> None:
-    from .patterns import tag_of
-
     b = e.b
     subject, seed = params
     data = e.shared.layouts.data(type_)

@@ -58,7 +58,4 @@ class UnsupportedMethod(FunctionalError):
         "HMC and NUTS need choices that are continuous and always the same in number; enumeration "
         "needs finite ones; re-execution methods need a program that does not use `shift` itself."
     )
-    example = (
-        "from tawa import cuppl\n"
-        "cuppl.model('def main () = flip 0.5').nuts(draws=10)"
-    )
+    example = "from tawa import cuppl\ncuppl.model('def main () = flip 0.5').nuts(draws=10)"

@@ -200,4 +200,3 @@ class Workers:
         """Make every thread ask for a new region of the heap."""
         for context in self.contexts:
             context[FIELD["heap"]] = context[FIELD["heap_end"]] = 0
-

@@ -14,7 +14,7 @@ from .patterns import bind, test
 from .values import Closure, Code, Dyn, TupleValue, Value
 
 if TYPE_CHECKING:
-    from .elaborate import Elaborator, Env
+    from .elaborator import Elaborator, Env
 
 __all__ = ["elaborate_expression"]
 
@@ -27,16 +27,7 @@ def elaborate_expression(e: Elaborator, node: s.Expression, env: Env) -> Value:
 def _literal(e: Elaborator, node: s.Literal, env: Env) -> Value:
     del env
     type_ = e.type_of(node)
-    return literal_value(e, node.value, type_)
-
-
-def literal_value(e: Elaborator, value: object, type_: Con) -> Dyn:
-    """A constant of a scalar type."""
-    if isinstance(value, str):
-        return Dyn(type_, (e.b.const(e.shared.string(value)),))
-    assert isinstance(value, bool | int | float)
-    word = e.words(type_)[0]
-    return Dyn(type_, (e.b.const(float(value) if word is Type.F64 else value, word),))
+    return e.literal(node.value, type_)
 
 
 def _apply(e: Elaborator, node: s.Apply, env: Env) -> Value:
@@ -258,4 +249,3 @@ _RULES: dict[type[s.Expression], Callable[[Elaborator, Any, Env], Value]] = {
     s.Index: _index,
     s.Annotated: _annotated,
 }
-

@@ -141,8 +141,7 @@ class InfiniteSupport(FunctionalError):
         "and their like. Use SMC or MCMC for the others."
     )
     example = (
-        "from tawa import cuppl\n"
-        "cuppl.model('def main () = sample (normal 0.0 1.0)').enumerate()"
+        "from tawa import cuppl\ncuppl.model('def main () = sample (normal 0.0 1.0)').enumerate()"
     )
 
 

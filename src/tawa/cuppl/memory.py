@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tawa.functional.terms import Con, Term
 
-from .elaborate import Elaborated, InputSlot
+from .elaborator import Elaborated, InputSlot
 from .errors import InputMismatch
 from .layout import FIRST_ADDRESS, Layouts
 
@@ -310,5 +310,3 @@ def column(type_: Term, words: Words) -> npt.NDArray[Any] | None:
             return words != 0
         case _:
             return None
-
-

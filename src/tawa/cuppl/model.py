@@ -15,7 +15,9 @@ from tawa.functional import syntax as s
 from tawa.functional.language import CheckedModule
 from tawa.functional.terms import Con, Term
 
-from .elaborate import Elaborated, elaborate
+from .chains import ChainPosterior
+from .elaborate import elaborate
+from .elaborator import Elaborated
 from .errors import UnsupportedMethod
 from .executable import Executable, Workers, available_threads
 from .failures import AllWeightsZero
@@ -31,7 +33,6 @@ from .lowering.continuous import lower_continuous
 from .lowering.pipeline import Lowered, lower
 from .lowering.traced import lower_enumerated, lower_traced
 from .memory import Decoder, encode_inputs
-from .chains import ChainPosterior
 from .posterior import Posterior, Run
 
 __all__ = ["Model", "load", "model"]
@@ -122,9 +123,7 @@ class Model:
                     executable, workers, particles, seed + run, 0.0, limits or Limits()
                 )  # fmt: skip
             else:
-                one = run_importance(
-                    executable, workers, particles, seed + run, limits or Limits()
-                )
+                one = run_importance(executable, workers, particles, seed + run, limits or Limits())
             found.append(Run.of(one))
             found[-1].memory.append(block)
         posterior = Posterior(self.elaborated, found, self.names, "importance")
@@ -170,7 +169,6 @@ class Model:
         posterior.warn()
         return posterior
 
-
     def mh(
         self,
         draws: int = 10_000,
@@ -204,9 +202,7 @@ class Model:
             for c in all_chains
         ]  # fmt: skip
         accepted = float(np.mean([c.accepted for c in all_chains]))
-        posterior = ChainPosterior(
-            self.elaborated, runs, self.names, "mh", {"accepted": accepted}
-        )
+        posterior = ChainPosterior(self.elaborated, runs, self.names, "mh", {"accepted": accepted})
         posterior.warn()
         return posterior
 

@@ -12,7 +12,7 @@ from .layout import FIRST_ADDRESS
 from .values import Dyn, Value
 
 if TYPE_CHECKING:
-    from .elaborate import Elaborator, Env
+    from .elaborator import Elaborator, Env
 
 __all__ = ["bind", "tag_of", "test"]
 
@@ -57,11 +57,9 @@ def test(e: Elaborator, pattern: s.Pattern, value: Value, env: Env, missed: str)
 def _test_literal(
     e: Elaborator, pattern: s.Pattern, literal: object, value: Value, missed: str
 ) -> None:
-    from .expressions import literal_value
-
     type_ = e.type_of(pattern)
     have = e.single(value, type_)
-    want = e.single(literal_value(e, literal, type_), type_)
+    want = e.single(e.literal(literal, type_), type_)
     name = {Type.F64: "eqf", Type.BOOL: "eqb"}.get(have.type, "eqi")
     hit = e.b.name("hit")
     e.b.branch(e.b.op(name, have, want), hit, missed)

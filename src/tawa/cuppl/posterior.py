@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from tawa.functional.terms import Con, Term
 
-from .elaborate import Elaborated
+from .elaborator import Elaborated
 from .inference.smc import SmcRun
 from .memory import Decoder, column
 
@@ -259,6 +259,18 @@ class Posterior:
                 f"{self.log_evidence_error:.2f}; use more particles",
                 InferenceWarning, stacklevel=3,
             )  # fmt: skip
+
+    def equal_draws(self, draws: int, seed: int = 0) -> dict[str, npt.NDArray[Any]]:
+        """Columns resampled to equal weights: (runs, draws) each."""
+        random = np.random.Generator(np.random.Philox(key=seed))
+        start = 0
+        picks: list[npt.NDArray[np.int64]] = []
+        for run in self.runs:
+            size = len(run.weights)
+            picks.append(start + random.choice(size, size=draws, p=run.weights / run.weights.sum()))
+            start += size
+        chosen = np.array(picks)
+        return {name: values[chosen] for name, values in self.columns.items()}
 
     def to_inference_data(self, draws: int = 1000, seed: int = 0) -> Any:
         """ArviZ `InferenceData`, with equally weighted draws. Needs the `arviz` extra."""

@@ -114,7 +114,5 @@ def _functions() -> str:
     return "\n".join(f"val {name} : float -> float" for name in SCALAR_FUNCTIONS)
 
 
-PRELUDE = "\n".join(
-    (_ARITHMETIC, _functions(), _VECTORS, _PROBABILITY, _CONTROL, _distributions())
-)
+PRELUDE = "\n".join((_ARITHMETIC, _functions(), _VECTORS, _PROBABILITY, _CONTROL, _distributions()))
 """The whole prelude."""

@@ -108,13 +108,13 @@ SCALARS: dict[str, Scalar] = {
     "eqb": Scalar((B, B), B, "{d} = icmp eq i1 {0}, {1}", "({0} == {1})"),
     "float": Scalar((I,), F, "{d} = sitofp i64 {0} to double", "(double){0}"),
     # Saturating, and 0 for NaN: a plain fptosi would be undefined out of range.
-    "int": Scalar(
-        (F,), I, "{d} = call i64 @llvm.fptosi.sat.i64.f64(double {0})", "truncate({0})"
-    ),
+    "int": Scalar((F,), I, "{d} = call i64 @llvm.fptosi.sat.i64.f64(double {0})", "truncate({0})"),
     "bits_of": Scalar((F,), I, "{d} = bitcast double {0} to i64", "bits_of({0})"),
     "float_of_bits": Scalar((I,), F, "{d} = bitcast i64 {0} to double", "float_of_bits({0})"),
     "int_of_bool": Scalar((B,), I, "{d} = zext i1 {0} to i64", "(i64){0}"),
-    "selectf": Scalar((B, F, F), F, "{d} = select i1 {0}, double {1}, double {2}", "({0} ? {1} : {2})"),
+    "selectf": Scalar(
+        (B, F, F), F, "{d} = select i1 {0}, double {1}, double {2}", "({0} ? {1} : {2})"
+    ),
     "selecti": Scalar((B, I, I), I, "{d} = select i1 {0}, i64 {1}, i64 {2}", "({0} ? {1} : {2})"),
 }
 """The operations by name."""

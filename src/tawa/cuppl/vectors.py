@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from tawa.base.spans import Span
 from tawa.functional.terms import Con
 
 from .builder import FunctionBuilder
+from .elaborator import Elaborator, parameters
 from .failures import INDEX, NEGATIVE_SIZE
 from .ir import Call, Copy, Reg, Return, Store, Type
 from .values import Dyn, Value, leaves, rebuild, shape
 
-if TYPE_CHECKING:
-    from .elaborate import Elaborator
-
 __all__ = ["VECTOR_BUILTINS"]
 
 INT = Con("int")
-
-
-def _arguments(type_: Con, count: int) -> tuple[list[Con], Con]:
-    from .builtins import parameters
-
-    return parameters(type_, count)
 
 
 def count_loop(e: Elaborator, limit: Reg, body: Callable[[Reg], None]) -> None:
@@ -64,12 +55,12 @@ def store_element(e: Elaborator, vector: Reg, index: Reg, regs: tuple[Reg, ...])
 
 def _length(e: Elaborator, type_: Con, args: Sequence[Value], span: Span) -> Value:
     del span
-    kinds, _ = _arguments(type_, 1)
+    kinds, _ = parameters(type_, 1)
     return Dyn(INT, (e.b.load(e.single(args[0], kinds[0]), 1, Type.I64),))
 
 
 def _tabulate(e: Elaborator, type_: Con, args: Sequence[Value], span: Span) -> Value:
-    kinds, result = _arguments(type_, 2)
+    kinds, result = parameters(type_, 2)
     length = e.single(args[0], kinds[0])
     negative = e.b.op("lti", length, e.b.const(0))
     e.b.fail_if(negative, NEGATIVE_SIZE, e.shared.site(span))
@@ -89,9 +80,7 @@ def _tabulate(e: Elaborator, type_: Con, args: Sequence[Value], span: Span) -> V
     return Dyn(result, (dst,))
 
 
-def _write_tabulate(
-    e: Elaborator, function: Value, result: Con, name: str, span: Span
-) -> None:
+def _write_tabulate(e: Elaborator, function: Value, result: Con, name: str, span: Span) -> None:
     """Two core functions: one fills a vector, one makes a list first (see `ir.Call`)."""
     element = result.arguments[0]
     assert isinstance(element, Con)
@@ -146,7 +135,7 @@ def _folding(
     e: Elaborator, type_: Con, args: Sequence[Value], span: Span, length: Reg,
     item: Callable[[Reg], Value],
 ) -> Value:  # fmt: skip
-    kinds, result = _arguments(type_, 3)
+    kinds, result = parameters(type_, 3)
     del kinds
     start = e.merged(args[1], result)
     state = rebuild(start, iter(e.b.fresh_copy(list(leaves(start)), "acc")))
@@ -161,7 +150,7 @@ def _folding(
 
 
 def _fold(e: Elaborator, type_: Con, args: Sequence[Value], span: Span) -> Value:
-    kinds, _ = _arguments(type_, 3)
+    kinds, _ = parameters(type_, 3)
     vector = e.single(args[2], kinds[2])
     element = kinds[2].arguments[0]
     length = e.b.load(vector, 1, Type.I64)
@@ -191,7 +180,7 @@ def _copy_elements(
 
 def _slice(e: Elaborator, type_: Con, args: Sequence[Value], span: Span) -> Value:
     b = e.b
-    kinds, result = _arguments(type_, 3)
+    kinds, result = parameters(type_, 3)
     first, count, vector = (e.single(a, k) for a, k in zip(args, kinds, strict=True))
     length = b.load(vector, 1, Type.I64)
     zero = b.const(0)
@@ -208,7 +197,7 @@ def _slice(e: Elaborator, type_: Con, args: Sequence[Value], span: Span) -> Valu
 def _append(e: Elaborator, type_: Con, args: Sequence[Value], span: Span) -> Value:
     del span
     b = e.b
-    kinds, result = _arguments(type_, 2)
+    kinds, result = parameters(type_, 2)
     left, right = (e.single(a, k) for a, k in zip(args, kinds, strict=True))
     n, m = b.load(left, 1, Type.I64), b.load(right, 1, Type.I64)
     element = result.arguments[0]
@@ -221,7 +210,7 @@ def _append(e: Elaborator, type_: Con, args: Sequence[Value], span: Span) -> Val
 
 
 def _cholesky(e: Elaborator, type_: Con, args: Sequence[Value], span: Span) -> Value:
-    kinds, result = _arguments(type_, 2)
+    kinds, result = parameters(type_, 2)
     size, matrix = (e.single(a, k) for a, k in zip(args, kinds, strict=True))
     b = e.b
     wrong = b.op("nei", b.op("muli", size, size), b.load(matrix, 1, Type.I64))

@@ -17,9 +17,9 @@ from ..failures import ALL_ZERO, DEPTH, HEAP_FULL, STACK_FULL
 from ..inference import smc_natives as k
 from ..inference.settings import Limits, failure
 from ..inference.smc import SmcRun
+from ..ir import Type
 from ..lowering.machine import ENTRY_POINT, FINAL_POINT, point_word
 from ..lowering.pipeline import Lowered
-from ..ir import Type
 from ..memory import Image, float_bits, mask_of, object_table
 from .device import Device
 

@@ -77,9 +77,7 @@ def scan_frames(
 
 
 @native
-def scan_object(
-    ctx: Context, item: Ints, low: int, high: int, objects: Ints, frames: Ints
-) -> int:
+def scan_object(ctx: Context, item: Ints, low: int, high: int, objects: Ints, frames: Ints) -> int:
     """Forward the references in an object; returns its size."""
     layout = item[0] >> 20
     words = object_words(item, layout, objects)

@@ -116,9 +116,7 @@ class _Driver:
     def finish(self) -> SmcRun:
         best = float(np.max(self.logw))
         if best == -math.inf:
-            raise failure(
-                self.executable.lowered.elaborated, ALL_ZERO, 1 << 60, self.seed, 0, 0
-            )
+            raise failure(self.executable.lowered.elaborated, ALL_ZERO, 1 << 60, self.seed, 0, 0)
         evidence = best + math.log(float(np.exp(self.logw - best).mean()))
         rows = self.out[: len(self.references)]
         ancestors = np.arange(self.particles)

@@ -79,5 +79,3 @@ def importance_thread(
                     c[FAILED_PARTICLE] = p
     part[8 * t] = failed
     return failed
-
-

@@ -213,9 +213,7 @@ class _Sampler:
             if math.isnan(change):
                 change = -math.inf
             accepted = math.exp(min(0.0, change))
-            return _Tree(
-                new, new, new, change, new.p, False, change < -DIVERGENT, accepted, 1
-            )
+            return _Tree(new, new, new, change, new.p, False, change < -DIVERGENT, accepted, 1)
         first = self.tree(at, direction, depth - 1, start)
         if first.turning or first.divergent:
             return first
@@ -260,9 +258,7 @@ class _Sampler:
         change = -math.inf if math.isnan(change) else change
         accepted = math.exp(min(0.0, change))
         found = new if self.random.random() < accepted else at
-        return found, _Tree(
-            at, new, found, 0.0, at.p, False, change < -DIVERGENT, accepted, 1
-        )
+        return found, _Tree(at, new, found, 0.0, at.p, False, change < -DIVERGENT, accepted, 1)
 
     def first_step(self, at: _Point) -> None:
         """A step size whose first step is accepted about half of the time."""
@@ -334,4 +330,3 @@ def _learn_metric(
         sampler.metric = (n * variance + 5e-3) / (n + 5.0)
         history.clear()
         sampler.first_step(at)
-

@@ -171,6 +171,7 @@ def _propose(
     """Run the prior with one choice drawn anew; log of the ratio of the choices' densities."""
     status = TRACE_FULL
     while status == TRACE_FULL:
+
         def work(thread: int, context: Words) -> int:
             del thread
             context[FIELD["draw"]] = 0

@@ -46,9 +46,7 @@ class Record:
     def _adopt(self) -> None:
         """Sort the arrays by the roles that they have now (natives swap their addresses)."""
         by_address = {a.ctypes.data: a for a in self.arrays.values()}
-        self.arrays = {
-            word: by_address[int(self.words[word])] for word in self.arrays
-        }
+        self.arrays = {word: by_address[int(self.words[word])] for word in self.arrays}
 
     def _place(self, word: int, size: int) -> None:
         array = np.zeros(size, dtype=np.int64)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from tawa.functional.errors import FunctionalError
 
-from ..elaborate import Elaborated
+from ..elaborator import Elaborated
 from ..failures import ALL_ZERO, FAILURES
 
 __all__ = ["Limits", "failure"]

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import math
 
-from ..memo import address_of
 from ..lowering.frames import restore_draw
+from ..memo import address_of
 from ..native import external, native
 from ..numeric.elementary import exp, log
 from ..numeric.philox import next_uniform
@@ -250,7 +250,9 @@ def offspring_before(cumulative: int, total: int, particles: int, u: float) -> i
 
 
 @native
-def choose_ancestors(ctx: Context, c: Ints, t: int, weights: Ints, parents: Ints, part: Ints) -> None:
+def choose_ancestors(
+    ctx: Context, c: Ints, t: int, weights: Ints, parents: Ints, part: Ints
+) -> None:
     """Systematic resampling: the children of this thread's particles."""
     n = c[PARTICLES]
     total = sum_parts(c, part, 4, c[THREADS])

@@ -6,15 +6,14 @@ entry is two places and two partial derivatives. `m`, the meter, is an array of 
 
 from __future__ import annotations
 
-
 from ..memo import address_of, int_of
 from ..native import external, native
 from ..numeric.elementary import exp, log, log1p, sigmoid
 from ..numeric.philox import next_uniform
 from ..numeric.primitives import (
     Context,
-    FloatVector,
     Floats,
+    FloatVector,
     Ints,
     bits_of,
     float_of_bits,
@@ -190,5 +189,3 @@ def value_and_gradient(
         for k in range(dimension):
             gradient[k] = float_of_bits(adjoints[k + 1])
     return ctx.weight, status
-
-

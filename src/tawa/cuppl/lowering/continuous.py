@@ -7,7 +7,7 @@ from copy import deepcopy
 
 from ..builder import FunctionBuilder
 from ..builtins import FAMILIES
-from ..elaborate import Elaborated
+from ..elaborator import Elaborated
 from ..failures import DISCRETE_CHOICE
 from ..ir import Call, Const, Draw, Fail, Function, Instruction, Jump, Reg, Return, Set, Type
 from .differentiate import differentiate, taped
@@ -112,4 +112,3 @@ def _vector(b: FunctionBuilder, support: str) -> tuple[Reg, Reg]:
         value = b.call("stick", [free], [REF])[0]
         return value, b.call("stick_density", [free], [F64])[0]
     return b.call("take_vector", [length], [REF])[0], b.const(0.0, F64)
-

@@ -209,4 +209,3 @@ class _Tape(Splitter):
 
 _PLAIN = {"memo_find", "memo_insert", "hash_mix"}
 """Natives without floats, which need no taped version."""
-

@@ -12,12 +12,11 @@ from ..ir import (
     Call,
     Const,
     Draw,
-    Fail,
     Factor,
+    Fail,
     Function,
     Get,
     Instruction,
-
     Op,
     Reg,
     Set,
@@ -138,5 +137,3 @@ class _Factors(Splitter):
 def lower_factors(function: Function, suspend: bool) -> None:
     """Add to the weight; then stay a point of suspension, or end a run that has no weight left."""
     _Factors(function, suspend).run()
-
-

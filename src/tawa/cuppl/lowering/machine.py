@@ -279,7 +279,9 @@ class _Builder:
             if isinstance(item, Call | Alloc | Factor | Reset | Shift | Resume):
                 live = self.named(live_before(rest, after))
                 before = self.named(live_before(block.instructions[index:], after))
-                if self.special(rename(item, self.prefix), live, before, is_tail_call(block, index)):
+                if self.special(
+                    rename(item, self.prefix), live, before, is_tail_call(block, index)
+                ):
                     return True
             else:
                 self.put(rename(item, self.prefix))
@@ -353,9 +355,7 @@ class _Builder:
         self.leave(STACK_FULL)
         self.open(good)
 
-    def suspending_call(
-        self, call: Call, live: list[Reg], before: list[Reg], tail: bool
-    ) -> bool:
+    def suspending_call(self, call: Call, live: list[Reg], before: list[Reg], tail: bool) -> bool:
         callee = self.program.functions[call.function]
         params = [Reg(self.prefixes[callee.name] + p.name, p.type) for p in callee.params]
         kept = [r for r in live if r not in call.dsts]

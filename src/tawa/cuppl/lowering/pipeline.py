@@ -5,7 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 from dataclasses import dataclass
 
-from ..elaborate import Elaborated
+from ..elaborator import Elaborated
 from ..ir import Program
 from ..native import link, translate
 from . import frames as _frames  # registers its natives
@@ -47,9 +47,7 @@ def lower(
     return finish(elaborated, program, explicit_recursion)
 
 
-def finish(
-    elaborated: Elaborated, program: Program, explicit_recursion: bool = False
-) -> Lowered:
+def finish(elaborated: Elaborated, program: Program, explicit_recursion: bool = False) -> Lowered:
     """The passes that follow once draws and factors are settled."""
     suspending = suspending_functions(program, set())
     if explicit_recursion:

@@ -95,5 +95,3 @@ def loop_self_calls(function: Function) -> bool:
         head = Block("again", [], Jump(entry))
         function.blocks = {"start": first, "again": head, **function.blocks}
     return found
-
-

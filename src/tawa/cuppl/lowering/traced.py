@@ -10,9 +10,24 @@ from copy import deepcopy
 
 from ..builder import FunctionBuilder
 from ..builtins import FAMILIES
-from ..elaborate import Elaborated
+from ..elaborator import Elaborated
 from ..failures import INFINITE_SUPPORT, REJECTED, TRACE_FULL
-from ..ir import Block, Call, Const, Draw, Fail, Function, Get, Instruction, Jump, Program, Reg, Return, Set, Type
+from ..ir import (
+    Block,
+    Call,
+    Const,
+    Draw,
+    Fail,
+    Function,
+    Get,
+    Instruction,
+    Jump,
+    Program,
+    Reg,
+    Return,
+    Set,
+    Type,
+)
 from .effects import Splitter, lower_factors
 from .pipeline import Lowered, finish
 from .tail import expose_tail_calls, is_tail_call

@@ -20,9 +20,7 @@ UNIFORM_STEP = 2.0**-52
 
 
 @native
-def philox(
-    c0: int, c1: int, c2: int, c3: int, k0: int, k1: int
-) -> tuple[int, int, int, int]:
+def philox(c0: int, c1: int, c2: int, c3: int, k0: int, k1: int) -> tuple[int, int, int, int]:
     """Ten rounds on four counter words and two key words (each in 0..2^32-1)."""
     for _round in range(10):
         p0 = MULTIPLIER_0 * c0

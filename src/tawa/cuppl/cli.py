@@ -1,0 +1,181 @@
+"""`tawa cuppl`: run probabilistic programs from the command line."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from enum import Enum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tawa.functional.format import Formatter
+
+from .language import cuppl_language
+from .model import Model, load
+from .posterior import Posterior
+
+__all__ = ["app"]
+
+app = typer.Typer(help="Probabilistic programs.", no_args_is_help=True)
+
+
+class Method(str, Enum):
+    """Inference methods."""
+
+    smc = "smc"
+    importance = "importance"
+    mh = "mh"
+    nuts = "nuts"
+    hmc = "hmc"
+    pimh = "pimh"
+    gibbs = "gibbs"
+    enumerate = "enumerate"
+
+
+def read_data(path: Path | None) -> dict[str, Any]:
+    """Inputs from a JSON object, or from the columns of a CSV file."""
+    if path is None:
+        return {}
+    if path.suffix == ".csv":
+        import csv
+
+        with path.open() as file:
+            rows = list(csv.DictReader(file))
+        names = rows[0].keys() if rows else []
+        return {name: [_number(row[name]) for row in rows] for name in names}
+    return json.loads(path.read_text())
+
+
+def _number(text: str) -> Any:
+    value = float(text)
+    return int(value) if value.is_integer() and "." not in text else value
+
+
+@app.command()
+def run(
+    program: Annotated[Path, typer.Argument(help="A .ppl file.")],
+    data: Annotated[Path | None, typer.Option(help="Inputs: a JSON or CSV file.")] = None,
+    method: Annotated[Method, typer.Option(help="Inference method.")] = Method.smc,
+    particles: Annotated[str, typer.Option(help="Particles, such as 1e6.")] = "1e4",
+    draws: Annotated[str, typer.Option(help="Draws of a chain.")] = "1e4",
+    runs: Annotated[int, typer.Option(help="Independent runs.")] = 1,
+    device: Annotated[str, typer.Option(help="cpu or gpu.")] = "cpu",
+    seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
+    threads: Annotated[int | None, typer.Option(help="Threads; all cores by default.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Write results as JSON.")] = None,
+) -> None:
+    """Run inference on a program and print the posterior."""
+    model = load(program)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        posterior = infer(
+            model, method, read_data(data), int(float(particles)), int(float(draws)), runs, device,
+            seed, threads,
+        )  # fmt: skip
+    typer.echo(posterior.summary())
+    for warning in caught:
+        typer.echo(f"warning: {warning.message}", err=True)
+    if output is not None:
+        output.write_text(json.dumps(report(posterior), indent=1))
+
+
+def infer(
+    model: Model, method: Method, data: dict[str, Any], particles: int, draws: int, runs: int,
+    device: str, seed: int, threads: int | None,
+) -> Posterior:  # fmt: skip
+    """Run a method with the options that it has."""
+    match method:
+        case Method.smc:
+            return model.smc(
+                particles, data=data, seed=seed, runs=runs, threads=threads, device=device,
+                progress=device == "cpu",
+            )  # fmt: skip
+        case Method.importance:
+            return model.importance(
+                particles, data=data, seed=seed, runs=runs, threads=threads, device=device
+            )
+        case Method.mh:
+            return model.mh(draws, data=data, seed=seed, threads=threads, progress=True)
+        case Method.nuts:
+            return model.nuts(draws, data=data, seed=seed)
+        case Method.hmc:
+            return model.hmc(draws, data=data, seed=seed)
+        case Method.pimh:
+            return model.pimh(draws, particles=particles, data=data, seed=seed, threads=threads)
+        case Method.gibbs:
+            return model.particle_gibbs(
+                draws, particles=particles, data=data, seed=seed, threads=threads
+            )
+        case Method.enumerate:
+            return model.enumerate(data=data)
+
+
+def report(posterior: Posterior) -> dict[str, Any]:
+    """Means, errors and evidence, for JSON."""
+    columns: dict[str, Any] = {}
+    for name in posterior.columns:
+        mean, error = posterior.expectation(name)
+        columns[name] = {"mean": mean, "error": error, "sd": posterior.std(name)}
+    return {
+        "method": posterior.method,
+        "log_evidence": posterior.log_evidence,
+        "log_evidence_error": posterior.log_evidence_error,
+        "effective_sample_size": posterior.ess,
+        "columns": columns,
+    }
+
+
+@app.command()
+def check(program: Annotated[Path, typer.Argument(help="A .ppl file.")]) -> None:
+    """Infer the types of a program's definitions and print them."""
+    checked = cuppl_language().check_program(program.read_text(), str(program))
+    printer = checked.inference.printer
+    for definition in checked.syntax.definitions():
+        if definition.span.file == str(program):
+            scheme = checked.schemes[definition.name]
+            typer.echo(f"{definition.name} : {printer().scheme(scheme)}")
+
+
+@app.command(name="format")
+def format_(
+    program: Annotated[Path, typer.Argument(help="A .ppl file.")],
+    write: Annotated[bool, typer.Option(help="Change the file.")] = False,
+) -> None:
+    """Print a program in its canonical layout."""
+    text = Formatter(cuppl_language().parse(program.read_text(), str(program)))
+    if write:
+        program.write_text(text)
+    else:
+        typer.echo(text, nl=False)
+
+
+@app.command()
+def emit(
+    program: Annotated[Path, typer.Argument(help="A .ppl file.")],
+    stage: Annotated[str, typer.Option(help="core, llvm, asm or cuda.")] = "core",
+    method: Annotated[Method, typer.Option(help="smc or importance.")] = Method.smc,
+) -> None:
+    """Print a stage of compilation."""
+    from .executable import driver_program
+    from .gpu.source import cuda_source
+    from .ir import print_function
+    from .llvm import emit_llvm
+
+    model = load(program)
+    suspend = method is Method.smc
+    executable = model.executable(suspend)
+    match stage:
+        case "core":
+            for function in executable.lowered.program.functions.values():
+                typer.echo(print_function(function) + "\n")
+        case "llvm":
+            entry = "smc_thread" if executable.lowered.machine else "importance_thread"
+            typer.echo(emit_llvm(*driver_program(executable.lowered, entry)))
+        case "asm":
+            typer.echo(executable.compiled.assembly())
+        case "cuda":
+            typer.echo(cuda_source(model.gpu_code(suspend)))
+        case _:
+            raise typer.BadParameter("the stages are core, llvm, asm and cuda")
