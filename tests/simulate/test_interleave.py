@@ -186,7 +186,7 @@ def _access(random: Random) -> tuple[int, int]:
 
 def test_the_reduction_keeps_the_verdict():
     verdicts = Counter()
-    for seed in range(3000):
+    for seed in range(1500):
         counts, lines = protocol(seed)
         whole = explore(lines, counts, 100_000, reduce=False)
         reduced = explore(lines, counts, 100_000, reduce=True)
@@ -198,5 +198,5 @@ def test_the_reduction_keeps_the_verdict():
             assert reduced.complete, seed
         elif kind != "phase":
             assert reduced.violation is not None, seed
-    assert verdicts["race"] > 50
+    assert verdicts["race"] > 20
     assert verdicts["none"] > 100

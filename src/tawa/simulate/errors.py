@@ -189,7 +189,7 @@ class NamedBarrierMismatch(ProtocolError):
         "`bar.sync id, n` meets once n threads have arrived: all users give the same n, and n is "
         "the number of threads that come, whole warps. Barrier 0 is `__syncthreads`."
     )
-    example = _example("named barrier with one group too few")
+    example = _example("named barrier with too few threads")
 
 
 class Deadlock(ProtocolError):
@@ -238,16 +238,16 @@ class Misaligned(ProtocolError):
 
     explanation = (
         "A vector access needs an address that is a multiple of its size, a TMA copy a tile at a "
-        "multiple of 128 bytes (of 8 times the swizzle for a swizzled one to land as expected)."
+        "multiple of 128 bytes; a ring with a swizzle of S bytes starts at a multiple of 8 S."
     )
-    example = _example("subtile at an odd row")
+    example = _example("ring not aligned to its swizzle")
 
 
 class NotAWarpGroup(ProtocolError):
     """A matrix instruction is executed by something else than one warp group."""
 
     explanation = "`wgmma` is an instruction of four consecutive warps, all of their threads."
-    example = _example("matrix instruction in one thread")
+    example = _example("consumers not at a warp group's boundary")
 
 
 class CopyAfterExit(ProtocolError):
