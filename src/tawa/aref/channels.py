@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from xdsl.dialects import scf
-from xdsl.dialects.builtin import TensorType, i32
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.dialects.builtin import i32
+from xdsl.ir import Block, Operation, Region, SSAValue
 
 from tawa.aref import ops as aref
+from tawa.aref.boxes import boxes
 from tawa.aref.group_lowering import Cursor, GroupLowering, View
 from tawa.hopper.ops.memory import Slot, Subtile, TmaLoad
 from tawa.hopper.ops.structure import ClusterRank
@@ -20,8 +21,6 @@ from tawa.hopper.ops.sync import (
     NamedBarrierSync,
 )
 from tawa.hopper.types import TileType
-
-BOX_LIMIT = 256
 
 EVERY_CTA = 0b11
 """Mask of the CTAs of a cluster of two."""
@@ -102,18 +101,6 @@ def lower_put_exit(g: GroupLowering, op: aref.PutExit) -> None:
         g.one_thread("team", body)
 
 
-def boxes(shape: Sequence[int], tile: TileType) -> tuple[tuple[int, ...], int, int]:
-    """The box of one TMA copy of a block, and how many copies along the last two dimensions."""
-    *outer, _ = shape
-    rows = outer[-1] if outer else 1
-    height = rows
-    while height > BOX_LIMIT:
-        height = next(h for h in range(height - 1, 0, -1) if rows % h == 0)
-    width = min(tile.panel_columns, BOX_LIMIT)
-    box = (*outer[:-1], height, width) if outer else (width,)
-    return box, rows // height, -(-shape[-1] // width)
-
-
 def _copy(g: GroupLowering, op: aref.LoadInto, full: SSAValue, slot: SSAValue) -> None:
     """The TMA copies of one load; a shared one is split between the CTAs of the cluster."""
     copies = _Copies(g, op, full, slot)
@@ -124,7 +111,7 @@ def _copy(g: GroupLowering, op: aref.LoadInto, full: SSAValue, slot: SSAValue) -
 
     def half() -> None:
         rank = g.add(ClusterRank(), "rank")
-        first = g.map("muli", rank, g.constant(copies.height))
+        first = g.map("muli", rank, g.constant(copies.boxes.height))
         copies.band(first, g.constant(EVERY_CTA))
         g.do(scf.YieldOp())
 
@@ -146,35 +133,29 @@ class _Copies:
         tile = self.view.tile.type
         assert isinstance(tile, TileType)
         self.tile = tile
-        box, self.bands, self.panels = boxes(self.view.shape, tile)
+        self.boxes = boxes(self.view.shape, tile, g.kernel.target)
         if op.shared is not None:
-            box, self.bands = (*box[:-2], box[-2] // 2, box[-1]), self.bands * 2
-        self.height = box[-2] if len(box) > 1 else 1
-        self.width = box[-1]
-        self.map = g.kernel.tensor_map(op.desc, box, tile.swizzle.data)
+            self.boxes = self.boxes.halved()
+        self.map = g.kernel.tensor_map(op.desc, self.boxes.shape, tile.swizzle.data)
         self.at = [g.scalar(c) for c in op.coordinates]
 
     def all(self, ctas: SSAValue | None) -> None:
         """Every box."""
-        for band in range(self.bands):
-            self.band(self.g.constant(band * self.height) if band else None, ctas)
+        for band in range(self.boxes.bands):
+            self.band(self.g.constant(band * self.boxes.height) if band else None, ctas)
 
     def band(self, row: SSAValue | None, ctas: SSAValue | None) -> None:
         """The boxes from a row on; with `ctas`, into all of those CTAs."""
         g = self.g
-        rows = self.tile.rows.data if self.bands == 1 else self.height
+        rows = self.tile.rows.data if self.boxes.bands == 1 else self.boxes.height
         first = g.constant(0) if row is None else row
-        for panel in range(self.panels):
-            start = panel * self.width
-            part = g.add(Subtile(self.view.tile, first, start, rows, self.width))
-            where = [*self.at[:-1], _plus(g, self.at[-1], start)]
+        for panel in range(self.boxes.panels):
+            start = panel * self.boxes.width
+            part = g.add(Subtile(self.view.tile, first, start, rows, self.boxes.width))
+            where = [*self.at[:-1], g.plus(self.at[-1], start)]
             if row is not None:
                 where[-2] = g.map("addi", where[-2], row)
             g.do(TmaLoad(self.map, where, part, self.full, self.slot, ctas))
-
-
-def _plus(g: GroupLowering, value: SSAValue, offset: int) -> SSAValue:
-    return g.map("addi", value, g.constant(offset)) if offset else value
 
 
 def lower_get_enter(g: GroupLowering, op: aref.GetEnter) -> None:
@@ -254,12 +235,6 @@ def lower_turn(g: GroupLowering, op: aref.TurnWait | aref.TurnPass) -> None:
     last = g.map("cmpi_eq", following, g.constant(g.teams))
     next_team = g.map("select", last, g.constant(0), following)
     g.do(NamedBarrierArrive(g.map("addi", next_team, base), threads))
-
-
-def tensor_shape(type_: Attribute) -> tuple[int, ...]:
-    """The shape of a tensor type."""
-    assert isinstance(type_, TensorType)
-    return tuple(type_.get_shape())
 
 
 CHANNELS: dict[type[Operation], Callable[..., None]] = {

@@ -111,6 +111,10 @@ class GroupLowering:
         """A scalar function of values."""
         return self.add(Map(function, operands, type_))
 
+    def plus(self, value: SSAValue, offset: int) -> SSAValue:
+        """An i32 and a number known now."""
+        return self.map("addi", value, self.constant(offset)) if offset else value
+
     def group_index(self) -> SSAValue:
         """Which warp group of its team this is."""
         return self.add(GroupIndex(), "group")

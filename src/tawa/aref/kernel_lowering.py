@@ -12,6 +12,7 @@ from xdsl.utils.hints import isa
 
 from tawa.aref.shared_memory import SharedMemory
 from tawa.base.options import Options
+from tawa.base.target import Target
 from tawa.base.types import DescType, PtrType, short_name
 from tawa.hopper.types import RingType, TensorMapType, TileType
 from tawa.tile.ops import DescStore
@@ -49,6 +50,11 @@ class KernelLowering:
     )
     _staging: dict[TileType, SSAValue] = field(default_factory=dict[TileType, SSAValue])
     declarations: list[Operation] = field(default_factory=list[Operation])
+
+    @property
+    def target(self) -> Target:
+        """The hardware."""
+        return self.memory.target
 
     @property
     def staging(self) -> int:

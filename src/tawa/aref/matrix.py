@@ -1,4 +1,4 @@
-"""Lowering of matrix products to wgmma, and of descriptor stores to staged TMA stores."""
+"""Lowering of matrix products to warp-group matrix instructions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tawa.hopper.ops.matrix import (
 )
 from tawa.hopper.ops.memory import SharedStore, Slot, Subtile, SubtileColumn
 from tawa.hopper.ops.sync import FenceProxyAsync
-from tawa.hopper.types import FragType, TileType
+from tawa.hopper.types import TileType
 
 K_BYTES = 32
 MAX_N = 256
@@ -177,8 +177,8 @@ def _instruction(
     else:
         a_value, transposed = a, False
         a_offset = block * inner // 2 + k * (K_BYTES // byte_size(element)) // 2
-    op = Wgmma.create(
-        operands=[value, a_value, b.desc, *([flag] if flag else [])],
+    op = Wgmma.build(
+        operands=[value, a_value, b.desc, flag],
         result_types=[value.type],
         properties={
             "n": number(n),
@@ -187,23 +187,16 @@ def _instruction(
             "b_offset": number(b.offset(start, k)),
             "a_type": element,
             "b_type": b.tile.element_type,
-            **({"transpose_a": UnitAttr()} if transposed else {}),
-            **({"transpose_b": UnitAttr()} if not b.k_major else {}),
-            "operandSegmentSizes": _segments(1, 1, 1, int(flag is not None)),
+            "transpose_a": UnitAttr() if transposed else None,
+            "transpose_b": None if b.k_major else UnitAttr(),
         },
     )
     return g.add(op)
 
 
-def _segments(*sizes: int) -> Attribute:
-    from xdsl.dialects.builtin import DenseArrayBase, i32
-
-    return DenseArrayBase.from_list(i32, list(sizes))
-
-
 def _check(g: GroupLowering, op: aref.DotIssue, own_rows: int, own_columns: int) -> None:
     view = g.views.get(op.a)
-    element = element_of(op.a.type) if view is None else view.tile.type.element_type  # pyright: ignore[reportAttributeAccessIssue]
+    element = element_of(op.a.type if view is None else view.tile.type)
     inner = view.shape[-1] if view is not None else shape_of(op.a.type)[-1]
     if g.warps % 4:
         raise _refuse(op, "a matrix product needs whole warp groups", "num_warps in multiples of 4",
@@ -252,16 +245,6 @@ def lower_stage(g: GroupLowering, op: aref.Stage) -> None:
     g.do(FenceProxyAsync())
     team_sync(g)
     g.views[op.view] = View(place, shape_of(op.value.type))
-
-
-def is_accumulator(frag: FragType, shape: tuple[int, ...], warps: int, columns: bool) -> bool:
-    """Whether a fragment has the layout that matrix products leave."""
-    plain = tuple(e for e in shape if e != 1) if len(shape) > 2 else shape
-    if len(plain) != 2 or plain[0] % 64 or warps % 4:
-        return False
-    if not columns and plain[0] % (16 * warps):
-        return False
-    return frag.layout == accumulator((plain[0], plain[1]), warps, columns)
 
 
 MATRIX: dict[type[Operation], Callable[..., None]] = {

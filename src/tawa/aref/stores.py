@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 from xdsl.ir import Operation, SSAValue
 
-from tawa.aref.channels import boxes
+from tawa.aref.boxes import boxes
 from tawa.aref.fragments import fragment, natural, team_sync
 from tawa.aref.group_lowering import GroupLowering
-from tawa.aref.matrix import is_accumulator
+from tawa.aref.layouts import unit_reshape
 from tawa.aref.shared_memory import swizzle_for, tile_for
 from tawa.base.elementwise import Map
 from tawa.base.layout import Layout, accumulator
@@ -58,24 +58,43 @@ def chunks(own_rows: int, own_columns: int, width: int) -> list[Chunk]:
 def lower_desc_store(g: GroupLowering, op: DescStore) -> None:
     """Store a tile through its descriptor."""
     value = natural(g, op.value)
-    shape = shape_of(op.value.type)
-    assert isinstance(value.type, FragType)
-    plain = tuple(e for e in shape if e != 1) if len(shape) > 2 else shape
-    if len(shape) > 2 and len(plain) == 2 and value.type.layout.shape != plain:
-        from tawa.aref.layouts import unit_reshape
-
-        narrow = unit_reshape(value.type.layout, plain)
-        assert narrow is not None
-        value = g.add(Relabel(value, narrow))
-        assert isinstance(value.type, FragType)
-    if is_accumulator(value.type, plain, g.warps, g.layouts.columns):
-        element = value.type.element_type
-        columns = plain[1] // (g.groups if g.layouts.columns else 1)
-        width = min(columns, 128 // byte_size(element))
-        if width * byte_size(element) in (32, 64, 128):
-            _staged_by_group(g, op, (plain[0], columns, width))
+    matrix = _rows_and_columns(shape_of(op.value.type))
+    if matrix is not None:
+        value = _relabelled(g, value, matrix)
+        columns = matrix[1] // (g.groups if g.layouts.columns else 1)
+        size = byte_size(element_of(value.type))
+        width = min(columns, 128 // size)
+        if width * size in (32, 64, 128) and _is_accumulator(g, value, matrix):
+            _staged_by_group(g, op, (matrix[0], columns, width))
             return
     _staged_by_team(g, op, value)
+
+
+def _rows_and_columns(shape: tuple[int, ...]) -> tuple[int, int] | None:
+    """A tile as rows and columns, the extents of 1 of higher ranks left out; None if it is none."""
+    plain = [e for e in shape if e != 1] if len(shape) > 2 else shape
+    return (plain[0], plain[1]) if len(plain) == 2 else None
+
+
+def _relabelled(g: GroupLowering, value: SSAValue, matrix: tuple[int, int]) -> SSAValue:
+    """The fragment without the extents of 1."""
+    assert isinstance(value.type, FragType)
+    layout = value.type.layout
+    if layout.shape == matrix:
+        return value
+    narrow = unit_reshape(layout, matrix)
+    assert narrow is not None
+    return g.add(Relabel(value, narrow))
+
+
+def _is_accumulator(g: GroupLowering, value: SSAValue, matrix: tuple[int, int]) -> bool:
+    """Whether a fragment has the layout that matrix products leave a tile in."""
+    assert isinstance(value.type, FragType)
+    if matrix[0] % 64 or g.warps % 4:
+        return False
+    if not g.layouts.columns and matrix[0] % (16 * g.warps):
+        return False
+    return value.type.layout == accumulator(matrix, g.warps, g.layouts.columns)
 
 
 def _staged_by_group(g: GroupLowering, op: DescStore, sizes: tuple[int, int, int]) -> None:
@@ -108,7 +127,7 @@ def _staged_by_group(g: GroupLowering, op: DescStore, sizes: tuple[int, int, int
         _write(g, op.value, chunk, (place, own))
         g.do(FenceProxyAsync())
         g.do(NamedBarrierSync(barrier, GROUP_THREADS))
-        where = [*at[:-2], _plus(g, at[-2], chunk.row), _plus(g, at[-1], chunk.column)]
+        where = [*at[:-2], g.plus(at[-2], chunk.row), g.plus(at[-1], chunk.column)]
 
         def send(where: list[SSAValue] = where, own: SSAValue = own) -> None:
             g.do(TmaStore(map_, where, own, evict))
@@ -158,10 +177,6 @@ def _write(
         g.do(SharedStore(part, place))
 
 
-def _plus(g: GroupLowering, value: SSAValue, offset: int) -> SSAValue:
-    return g.map("addi", value, g.constant(offset)) if offset else value
-
-
 def _staged_by_team(g: GroupLowering, op: DescStore, value: SSAValue) -> None:
     """The whole tile is staged at once, in any layout, and one thread stores it."""
     shape = shape_of(op.value.type)
@@ -176,23 +191,19 @@ def _staged_by_team(g: GroupLowering, op: DescStore, value: SSAValue) -> None:
     g.do(SharedStore(value, place))
     g.do(FenceProxyAsync())
     team_sync(g)
-    box, bands, panels = boxes(shape, tile)
-    map_ = g.kernel.tensor_map(op.desc, box, tile.swizzle.data)
+    cut = boxes(shape, tile, g.kernel.target)
+    map_ = g.kernel.tensor_map(op.desc, cut.shape, tile.swizzle.data)
     at = [g.scalar(c) for c in op.coordinates]
-    height = box[-2] if len(box) > 1 else 1
 
     def send() -> None:
-        for panel in range(panels):
-            for band in range(bands):
-                start = panel * box[-1]
-                part = g.add(
-                    Subtile(
-                        place, g.constant(band * height), start, tile.rows.data // bands, box[-1]
-                    )
-                )
-                where = [*at[:-1], _plus(g, at[-1], start)]
+        rows = tile.rows.data // cut.bands
+        for panel in range(cut.panels):
+            for band in range(cut.bands):
+                first, start = band * cut.height, panel * cut.width
+                part = g.add(Subtile(place, g.constant(first), start, rows, cut.width))
+                where = [*at[:-1], g.plus(at[-1], start)]
                 if band:
-                    where[-2] = _plus(g, at[-2], band * height)
+                    where[-2] = g.plus(at[-2], first)
                 g.do(TmaStore(map_, where, part, g.kernel.options.stream_stores))
         g.do(BulkCommit())
 
