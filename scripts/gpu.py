@@ -40,11 +40,41 @@ def steps(out: Path) -> list[Step]:
     rows = ("--rows", str(out))
     tests = ("-m", "pytest", "-m", "gpu", "--tb=short", "-rfE", "-p", "no:cacheprovider")
     return [
-        Step("tests", (*tests, *isolation(), "tests"), 300),
+        Step("tests", (*tests, *isolation(), *gpu_tests()), 300),
         Step("host", ("benchmarks/host.py", *rows), 150, needs_torch=True),
         Step("gemm", ("benchmarks/gemm.py", *rows), 480, needs_torch=True),
         Step("ablation", ("benchmarks/gemm.py", "--ablation", *rows), 150, needs_torch=True),
     ]
+
+
+PREFLIGHT = """
+import sys
+from tawa.base.errors import TawaError
+from tawa.runtime import driver, nvrtc
+try:
+    device = driver.device(0)
+    device.require("sm_90a")
+except TawaError as error:
+    sys.exit(error.render())
+print(f"{device.name}, {device.multiprocessors} multiprocessors, NVRTC {nvrtc.version()}")
+"""
+
+
+def environment(cache: str) -> dict[str, str]:
+    """The environment of the steps: this checkout's sources, and a cache of their own."""
+    paths = (str(ROOT / "src"), os.environ.get("PYTHONPATH", ""))
+    return {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(path for path in paths if path),
+        "PYTHONUNBUFFERED": "1",
+        "TAWA_CACHE_DIR": os.environ.get("TAWA_CACHE_DIR", cache),
+    }
+
+
+def gpu_tests() -> tuple[str, ...]:
+    """The files that have tests for a GPU: the others may need packages that are not here."""
+    files = sorted((ROOT / "tests").rglob("test_*.py"))
+    return tuple(str(f.relative_to(ROOT)) for f in files if "pytest.mark.gpu" in f.read_text())
 
 
 def isolation() -> tuple[str, ...]:
@@ -69,6 +99,8 @@ def main() -> int:
     out: Path = options.out.resolve()
     out.mkdir(parents=True, exist_ok=True)
     python = interpreter()
+    if subprocess.run([python, "-c", PREFLIGHT], env=environment("")).returncode:
+        return 1
     chosen = [step for step in steps(out) if step.name in (options.only or step.name).split(",")]
     if not chosen:
         parser.error(f"no step named {options.only}")
@@ -101,19 +133,11 @@ def run_step(
     if step.needs_torch and importlib.util.find_spec("torch") is None:
         return "not run: needs torch", 0.0
     print(f"\n=== {step.name} (limit {seconds:.0f} s)", flush=True)
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join(
-            part for part in (str(ROOT / "src"), os.environ.get("PYTHONPATH", "")) if part
-        ),
-        "PYTHONUNBUFFERED": "1",
-        "TAWA_CACHE_DIR": os.environ.get("TAWA_CACHE_DIR", cache),
-    }
     with (out / f"{step.name}.log").open("w") as log:
         process = subprocess.Popen(
             ["timeout", "--kill-after=5", f"{seconds:.0f}", python, *step.command, *extra],
             cwd=ROOT,
-            env=environment,
+            env=environment(cache),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
