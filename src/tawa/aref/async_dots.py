@@ -14,6 +14,7 @@ from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i1
 from xdsl.ir import Block, Operation, OpResult, SSAValue
 
+from tawa.aref.matrix import ProductNotSupported
 from tawa.aref.ops import (
     Consumed,
     DotIssue,
@@ -150,12 +151,20 @@ class AsyncDots:
     def _issue(self, dot: Dot, accumulate: SSAValue | None) -> DotIssue:
         block = dot.parent
         assert block is not None
+        if len(shape_of(dot.result.type)) != 2:
+            raise ProductNotSupported(
+                "products of batches have no matrix instruction",
+                span=span_of(dot),
+                expected="operands of rank 2",
+                found=f"operands of rank {len(shape_of(dot.a.type))}",
+                hint="let each program, or each turn of a loop, do one product of the batch",
+            )
         a = view_of(dot.a, dot)
         if a is None:
             a = dot.a
             keep = byte_size(element_of(a.type)) == 2 and from_products(a)
-            a = a if keep else self._stage(a, dot)
-        b = view_of(dot.b, dot) or self._stage(dot.b, dot)
+            a = a if keep else self._stage(a, dot, 1)
+        b = view_of(dot.b, dot) or self._stage(dot.b, dot, 0)
         new = DotIssue((a, b, dot.acc), accumulate, dot.precision)
         new.result.name_hint = dot.result.name_hint
         copy_span(dot, [new])
@@ -165,14 +174,31 @@ class AsyncDots:
         dot.erase()
         return new
 
-    def _stage(self, value: SSAValue, before: Operation) -> SSAValue:
+    def _stage(self, value: SSAValue, before: Operation, inner: int) -> SSAValue:
+        """A view of a copy in shared memory, where K (dimension `inner`) is contiguous.
+
+        Elements of 16 bits may lie either way there, and are copied as they are.
+        """
         block = before.parent
         assert block is not None
-        owner = value.owner
-        if isinstance(owner, Trans) and owner.permutation == (1, 0):
-            turned = ViewTrans(self._stage(owner.value, before))
+        either = byte_size(element_of(value.type)) == 2
+        owner, source = value.owner, value
+        if isinstance(owner, Trans) and owner.permutation == (1, 0) and (either or inner == 0):
+            source = owner.value
+        elif not either and inner == 0:
+            turned = Trans(value)
             block.insert_op_before(turned, before)
-            return turned.result
+            source = turned.result
+        copy = self._copy(source, before)
+        if source is value:
+            return copy
+        view = ViewTrans(copy)
+        block.insert_op_before(view, before)
+        return view.result
+
+    def _copy(self, value: SSAValue, before: Operation) -> SSAValue:
+        block = before.parent
+        assert block is not None
         new = Stage(value)
         copy_span(before, [new])
         new.view.name_hint = value.name_hint

@@ -44,6 +44,8 @@ EFFECTS = (Store, DescStore, AtomicRmw, AtomicCas, Barrier, Assert, Print)
 
 PUTS = (aref.PutEnter, aref.LoadInto, aref.PutExit)
 GETS = (aref.GetEnter, aref.Consumed)
+VIEWS = (Trans, Reshape)
+"""Ops whose result may be a view of their operand."""
 
 
 class NotSpecialisable(TawaError):
@@ -140,6 +142,24 @@ def plan_rings(block_ops: Iterable[Operation]) -> list[RingPlan]:
     return rings
 
 
+def _needed_before(ring: RingPlan) -> bool:
+    """Whether an op needs one of the ring's tiles before the last of them is loaded."""
+    last = _latest(ring.loads)
+    home = last.parent
+    assert home is not None
+    end = home.get_operation_index(last)
+    users = (op for load in ring.loads for op in _users(load.result, home))
+    return any(home.get_operation_index(op) <= end for op in users)
+
+
+def _apart(rings: Sequence[RingPlan]) -> list[RingPlan]:
+    """The rings of one role, which fills a slot and waits for it in turn: all tiles at once."""
+    found: list[RingPlan] = []
+    for ring in rings:
+        found += [RingPlan([load]) for load in ring.loads] if _needed_before(ring) else [ring]
+    return found
+
+
 def _label(rings: Sequence[RingPlan]) -> None:
     for r, ring in enumerate(rings):
         for t, load in enumerate(ring.loads):
@@ -196,19 +216,26 @@ def _put_all(block: Block, refs: Sequence[SSAValue]) -> None:
         home.insert_ops_before(new, last)
 
 
+def _users(value: SSAValue, home: Block) -> list[Operation]:
+    """The ops of `home` that use a value, themselves or by an op nested in them."""
+    found: list[Operation] = []
+    for use in value.uses:
+        op: Operation | None = use.operation
+        while op is not None and op.parent is not home:
+            op = op.parent_op()
+        if op is not None:
+            found.append(op)
+    return found
+
+
 def _last_user(values: Iterable[SSAValue], home: Block) -> Operation:
-    """The last op of `home` that uses any of the values (through views of them, or nested)."""
+    """The last op of `home` that uses any of the values, or a view of them."""
     users: list[Operation] = []
     work = list(values)
     while work:
-        for use in work.pop().uses:
-            op: Operation | None = use.operation
-            if isinstance(op, Trans | Reshape):
-                work.append(op.result)
-            while op is not None and op.parent is not home:
-                op = op.parent_op()
-            if op is not None:
-                users.append(op)
+        value = work.pop()
+        users += _users(value, home)
+        work += [u.operation.results[0] for u in value.uses if isinstance(u.operation, VIEWS)]
     return _latest(users)
 
 
@@ -216,27 +243,30 @@ def _get_all(block: Block, refs: Sequence[SSAValue]) -> None:
     """Replace loads by gets; a slot is returned after the last use of its tiles."""
     shared = _agreements(block)
     for ring, loads in _labelled(block).items():
-        first, ref = _first(loads), refs[ring]
-        home = first.parent
+        ref = refs[ring]
+        place = _first(loads) if _needed_before(RingPlan(loads)) else _latest(loads)
+        home = place.parent
         assert home is not None
         enter = aref.GetEnter(ref)
         enter.token.name_hint = "slot"
-        copy_span(first, [enter])
-        home.insert_op_before(enter, first)
+        new: list[Operation] = [enter]
         values: list[SSAValue] = []
         for load, view in zip(loads, enter.views, strict=True):
             view.name_hint = load.result.name_hint
             read = aref.ViewRead(view)
             read.result.name_hint = load.result.name_hint
             copy_span(load, [read])
-            home.insert_op_before(read, load)
-            load.result.replace_all_uses_with(read.result)
+            new.append(read)
             values.append(read.result)
+        copy_span(place, [enter])
+        home.insert_ops_before(new, place)
+        for load, value in zip(loads, values, strict=True):
+            load.result.replace_all_uses_with(value)
             load.detach()
             load.erase()
         flags = shared.get(ring)
         done = aref.Consumed(ref, enter.token, "none", flags[0] if flags else None)
-        copy_span(first, [done])
+        copy_span(new[1], [done])
         used = [v for v in values if any(True for _ in v.uses)]
         home.insert_op_after(done, _last_user(used, home) if used else enter)
 
@@ -264,6 +294,17 @@ def producer_obstacle(body: Block) -> tuple[str, Operation] | None:
         if any(isinstance(r.type, TensorType) for r in op.results):
             return "the coordinates of a load depend on a computed tile", op
     return None
+
+
+def _create(rings: Sequence[RingPlan], shared: set[int]) -> list[aref.Create]:
+    """The rings, all of one slot as yet."""
+    found: list[aref.Create] = []
+    for number, ring in enumerate(rings):
+        create = aref.Create(1, ring.tiles, multicast=number in shared)
+        create.ref.name_hint = "_".join(load.result.name_hint or "tile" for load in ring.loads)
+        copy_span(ring.loads[0], [create])
+        found.append(create)
+    return found
 
 
 @dataclass(frozen=True)
@@ -295,13 +336,8 @@ class Partition:
         block = new.body.block
         for old, argument in zip(kernel.args, block.args, strict=True):
             argument.name_hint = old.name_hint
-        refs: list[SSAValue] = []
-        for number, ring in enumerate(rings):
-            create = aref.Create(1, ring.tiles, multicast=number in shared)
-            create.ref.name_hint = "_".join(load.result.name_hint or "tile" for load in ring.loads)
-            copy_span(ring.loads[0], [create])
-            block.add_op(create)
-            refs.append(create.ref)
+        created = _create(rings, shared)
+        refs = [c.ref for c in created]
         producer = self._producer(kernel, block.args, refs) if rings else None
         if producer is None:
             if shared:
@@ -310,11 +346,13 @@ class Partition:
                     span=span_of(kernel),
                     hint="leave `specialize` unset, or `cluster` at 1",
                 )
-            block.add_op(self._one_role(kernel, block.args, refs))
+            rings = _apart(rings)
+            _label(rings)
+            created = _create(rings, shared)
+            groups = [self._one_role(kernel, block.args, [c.ref for c in created])]
         else:
-            block.add_op(producer)
-            block.add_op(self._consumers(kernel, block.args, refs))
-        block.add_op(func.ReturnOp())
+            groups = [producer, self._consumers(kernel, block.args, refs)]
+        block.add_ops([*created, *groups, func.ReturnOp()])
         return ModuleOp([new])
 
     def _producer(
