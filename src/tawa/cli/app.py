@@ -33,6 +33,7 @@ def command_line(arguments: Sequence[str]) -> typer.Typer:
     app.callback()(options_of_all)
     app.command("compile")(compile_)
     app.command("run")(run)
+    app.command("check")(check)
     app.command("explain")(explain)
     app.command("doctor")(doctor)
     for name, text in LANGUAGES.items():
@@ -130,6 +131,24 @@ def run(kernel: str = KERNEL) -> None:
     from tawa.cli.run import run_example
 
     raise typer.Exit(run_example(kernel))
+
+
+def check(
+    kernel: str = KERNEL,
+    option: list[str] = typer.Option([], help="A launch option: NAME=VALUE."),
+    start: str | None = typer.Option(None, help="Check a stage's file, not the source."),
+    bound: int = typer.Option(1_000_000, help="States that the search visits at most."),
+    schedules: int = typer.Option(4, help="Random schedules whose results are compared."),
+) -> None:
+    """Check that a kernel's warp groups communicate safely; needs no GPU.
+
+    Simulates the launch of the function `example_NAME()` at the last level of the compiler, with
+    warp groups, copies and matrix instructions as concurrent actors, and searches every order in
+    which they can communicate. The claim is about that launch and its sizes.
+    """
+    from tawa.cli.check import check_example
+
+    raise typer.Exit(check_example(kernel, option, start, bound=bound, schedules=schedules))
 
 
 def explain(

@@ -133,8 +133,7 @@ class CompileCommand:
                 found=f"only {', '.join(given)}",
             )
         record = self.found.recorded_launch()
-        launched = {**dict(zip((p.name for p in parameters), record.args, strict=False))}
-        return {**launched, **record.kwargs, **given, **options}
+        return {**record.named(self.found.kernel), **given, **options}
 
     def _given(self) -> dict[str, Any]:
         types = assignments("--arg", self.types)

@@ -98,6 +98,12 @@ class RecordedLaunch:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
 
+    def named(self, kernel: Kernel) -> dict[str, Any]:
+        """The arguments by name, defaults included, and the launch options."""
+        defaults = {p.name: p.default for p in kernel.parameters if p.has_default}
+        names = (p.name for p in kernel.parameters)
+        return {**defaults, **dict(zip(names, self.args, strict=False)), **self.kwargs}
+
 
 @dataclass(frozen=True)
 class FoundKernel:
