@@ -112,7 +112,7 @@ class KernelLowering:
                 "swizzle": swizzle,
             }
             if desc.index >= self.user_arguments:
-                record |= self.made[desc.index - self.user_arguments]
+                record |= {**self.made[desc.index - self.user_arguments], "source": "array"}
             self.parameters.append(record)
         return self._maps[key]
 
