@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-NEEDED = ("xdsl", "numpy", "cuda.core", "cuda.bindings", "rich", "pytest")
+NEEDED = ("xdsl", "numpy", "cuda.bindings", "rich", "pytest")
 PEERS = ("torch", "triton")
 
 
