@@ -42,6 +42,20 @@ class ProductNotSupported(TawaError):
         "a time. Rows come in multiples of 64 for each consumer, columns in multiples of 8, K in "
         "multiples of 32 bytes; 8-bit and 32-bit operands must be contiguous along K."
     )
+    example = """
+import tawa
+import tawa.language as tl
+
+
+@tawa.jit
+def square(x, N: tl.constexpr):
+    at = x + tl.arange(0, N)[:, None] * N + tl.arange(0, N)
+    tile = tl.load(at)
+    tl.store(at, tl.dot(tile, tile))
+
+
+square.compile("*f32", 64)
+"""
 
 
 @dataclass(frozen=True)
