@@ -8,6 +8,7 @@ and broadcasts (*lazy* values) have none: they are made in whatever layout a use
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from xdsl.dialects import arith, scf
 from xdsl.ir import Operation, SSAValue
@@ -35,6 +36,35 @@ def unit_reshape(layout: Layout, shape: tuple[int, ...]) -> Layout | None:
         if extent == 1:
             layout = layout.expanded(d)
     return layout
+
+
+def _carried_pairs(op: Operation) -> Iterable[tuple[SSAValue, SSAValue]]:
+    """Values that an op carries from one name to another: they share their layout."""
+    if isinstance(op, DotIssue):
+        yield op.accumulator, op.result
+    elif isinstance(op, DotWait):
+        yield from zip(op.values, op.results_, strict=True)
+    elif isinstance(op, ZeroUnless):
+        yield op.value, op.result
+    elif isinstance(op, scf.ForOp):
+        inner, passed = op.body.block.args[1:], terminator(op.body.block).operands
+        yield from zip(op.iter_args, inner, strict=True)
+        yield from zip(inner, passed, strict=True)
+        yield from zip(passed, op.results, strict=True)
+    elif isinstance(op, scf.IfOp):
+        for region in op.regions:
+            if region.blocks:
+                yield from zip(terminator(region.block).operands, op.results, strict=True)
+    elif isinstance(op, scf.WhileOp):
+        yield from _while_pairs(op)
+
+
+def _while_pairs(op: scf.WhileOp) -> Iterable[tuple[SSAValue, SSAValue]]:
+    before, after = op.before_region.block, op.after_region.block
+    yield from zip(op.arguments, before.args, strict=True)
+    yield from zip(terminator(before).operands[1:], after.args, strict=True)
+    yield from zip(after.args, op.results, strict=True)
+    yield from zip(before.args, terminator(after).operands, strict=True)
 
 
 class Layouts:
@@ -72,30 +102,7 @@ class Layouts:
         return blocked(shape, self.warps, max(1, count))
 
     def _link(self, op: Operation) -> None:
-        pairs: list[tuple[SSAValue, SSAValue]] = []
-        if isinstance(op, DotIssue):
-            pairs.append((op.accumulator, op.result))
-        elif isinstance(op, DotWait):
-            pairs += zip(op.values, op.results_, strict=True)
-        elif isinstance(op, ZeroUnless):
-            pairs.append((op.value, op.result))
-        elif isinstance(op, scf.ForOp):
-            body = op.body.block
-            for init, inner, result, passed in zip(
-                op.iter_args, body.args[1:], op.results, terminator(body).operands, strict=True
-            ):
-                pairs += [(init, inner), (inner, passed), (passed, result)]
-        elif isinstance(op, scf.IfOp):
-            for region in op.regions:
-                if region.blocks:
-                    pairs += zip(terminator(region.block).operands, op.results, strict=True)
-        elif isinstance(op, scf.WhileOp):
-            before, after = op.before_region.block, op.after_region.block
-            pairs += zip(op.arguments, before.args, strict=True)
-            pairs += zip(terminator(before).operands[1:], after.args, strict=True)
-            pairs += zip(after.args, op.results, strict=True)
-            pairs += zip(before.args, terminator(after).operands, strict=True)
-        for a, b in pairs:
+        for a, b in _carried_pairs(op):
             if shape_of(a.type):
                 self._same.setdefault(a, []).append(b)
                 self._same.setdefault(b, []).append(a)
@@ -144,28 +151,27 @@ class Layouts:
 
     def _wanted(self, value: SSAValue) -> Layout | None:
         """The layout that the users of a value have, if any has one."""
-        for use in value.uses:
-            op = use.operation
-            if isinstance(op, DotIssue) and use.index == 0:
-                rows, columns = shape_of(value.type)
-                return accumulator((rows, columns), self.warps)
-            if not op.results:
-                continue
-            result = op.results[0]
-            if isinstance(op, Map):
-                found = self.of.get(result) or self._wanted(result)
-                if found is not None:
-                    return found
-            elif isinstance(op, ExpandDims | Broadcast):
-                found = self._wanted(result)
-                if found is not None and isinstance(op, ExpandDims):
-                    return found.without(op.axis.value.data)
-                if found is not None:
-                    for d, extent in enumerate(shape_of(value.type)):
-                        if extent == 1:
-                            found = found.flattened(d)
-                    return found
-        return self._carried(value)
+        found = (self._wanted_by(use.operation, use.index) for use in value.uses)
+        return next((layout for layout in found if layout is not None), self._carried(value))
+
+    def _wanted_by(self, op: Operation, index: int) -> Layout | None:
+        """The layout in which an op would take its operand; None if it has no wish."""
+        if isinstance(op, DotIssue) and index == 0:
+            rows, columns = shape_of(op.a.type)
+            return accumulator((rows, columns), self.warps)
+        if isinstance(op, Map):
+            return self.of.get(op.result) or self._wanted(op.result)
+        if not isinstance(op, ExpandDims | Broadcast):
+            return None
+        found = self._wanted(op.result)
+        if found is None:
+            return None
+        if isinstance(op, ExpandDims):
+            return found.without(op.axis.value.data)
+        for d, extent in enumerate(shape_of(op.value.type)):
+            if extent == 1:
+                found = found.flattened(d)
+        return found
 
     def _propagate(self) -> None:
         changed = True

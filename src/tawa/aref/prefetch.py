@@ -10,13 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp
+from xdsl.dialects import scf
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 
 from tawa.aref.ops import DotIssue, LoadInto, PutEnter, PutExit, RefType, WarpGroup
 from tawa.base.elementwise import Map
-from tawa.base.loops import carry, extend_yield, terminator
+from tawa.base.loops import carry, extend_yield, integer_constant, terminator
 from tawa.base.options import Options
 from tawa.base.remarks import Remarks
 from tawa.base.spans import span_of
@@ -112,7 +112,7 @@ class Prefetch:
         outer = loop.parent
         assert outer is not None
         type_ = loop.lb.type
-        count = arith.ConstantOp(IntegerAttr(distance, type_))  # pyright: ignore[reportArgumentType]
+        count = integer_constant(distance, type_)
         ahead = Map("muli", [count.result, loop.step])
         end = Map("addi", [loop.lb, ahead.result])
         limit = Map("minsi", [end.result, loop.ub])

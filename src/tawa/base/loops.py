@@ -4,14 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from xdsl.dialects import scf
+from xdsl.dialects import arith, scf
+from xdsl.dialects.builtin import IntegerAttr, IntegerType
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, SSAValue
+from xdsl.utils.hints import isa
 
 
 def terminator(block: Block) -> Operation:
     """The last op of a block that has one."""
     assert block.last_op is not None
     return block.last_op
+
+
+def integer_constant(value: int, type_: Attribute) -> arith.ConstantOp:
+    """A constant of an integer type, such as a loop counter's."""
+    assert isa(type_, IntegerType)
+    return arith.ConstantOp(IntegerAttr(value, type_))
 
 
 def _replace(old: Operation, new: Operation) -> None:
