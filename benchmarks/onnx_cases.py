@@ -167,8 +167,10 @@ class Oracle:
         """The outputs, or None if the model can't be run on this data."""
         for node in self.model.graph.node:
             rule = SPECIFIED.get(node.op_type)
-            shapes = [np.shape(feeds[name]) if name in feeds else None for name in node.input]
-            if rule is not None and not rule(node, shapes):
+            if rule is None:
+                continue
+            given = [feeds.get(name) for name in node.input]
+            if not rule(node, [getattr(value, "shape", None) for value in given]):
                 return None
         try:
             with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():

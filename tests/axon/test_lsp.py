@@ -71,7 +71,7 @@ def seen() -> dict[str, object]:
     return asyncio.run(asyncio.wait_for(session(), 60))
 
 
-def test_server_answers_a_client():
+def test_server_answers_a_client(seen: dict[str, object]):
     assert not seen["opened"]
     use, name = seen["use"], seen["name"]
     assert isinstance(use, lsp.Hover)

@@ -17,9 +17,13 @@ def shape_error(clash: Clash, solver: AxonSolver, printer: TypePrinter) -> Excep
     """The error for a clash: of shapes or sizes here, of types as in every language."""
     if isinstance(clash, (Cycle, Violation)) or not isinstance(printer, AxonPrinter):
         return explain_clash(clash, solver, printer)
-    left, right = solver.resolve(clash.left), solver.resolve(clash.right)
-    if not all(_is_measure(side) for side in (left, right)):
+    if not all(_is_measure(side) for side in (clash.left, clash.right)):
         return explain_clash(clash, solver, printer)
+    # Shapes and sizes are kept as they were before the attempt to make them equal.
+    left, right = (
+        solver.resolve(side) if isinstance(side, (Con, Variable)) else side
+        for side in (clash.left, clash.right)
+    )
     origin = clash.origin
     expected, found = (printer.type(solver.resolve(side)) for side in clash.whole)
     inner = [printer.term(side) for side in (left, right)]
@@ -30,8 +34,11 @@ def shape_error(clash: Clash, solver: AxonSolver, printer: TypePrinter) -> Excep
         expected=expected if expected != inner[0] else None,
         found=found if found != inner[1] else None,
     )
-    if origin.cause is not None:
-        error.with_note(f"because of the {origin.cause.what} there", origin.cause.span)
+    inside = clash
+    while inside.inner is not None:
+        inside = inside.inner
+    if inside.origin.cause is not None:
+        error.with_note(f"by the {inside.origin.cause.what} there", inside.origin.cause.span)
     for other in conflict_origins(solver):
         if other.span != origin.span:
             error.with_note(f"fixed by {other.what}", other.span)

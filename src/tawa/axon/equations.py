@@ -267,7 +267,7 @@ def divide(state: SolverState, constraint: Divides) -> bool:
             return True
         if rest.offset % shared:
             raise Clash(
-                divisor, dividend, constraint.origin, f"{number} does not divide the second"
+                divisor, dividend, constraint.origin, f"{number} doesn't divide it"
             )
     if any(variable in state.declared for variable in rest.variables()):
         return False
@@ -304,7 +304,7 @@ def bound(state: SolverState, constraint: AtLeast) -> bool:
     ceiling = (-dim).least()
     if ceiling is not None and -ceiling < constraint.bound:
         raise Clash(
-            dim, Dim.of(constraint.bound), constraint.origin, "it is smaller than it has to be"
+            dim, Dim.of(constraint.bound), constraint.origin, "a size is too small"
         )
     symbolic = [(monomial, c) for monomial, c in dim.terms if monomial]
     if len(symbolic) != 1:

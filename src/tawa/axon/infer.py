@@ -255,13 +255,14 @@ class AxonInference(Inference):
             return self._dim_value(name, arguments)
         if name.name == "cast":
             return self._cast(name, arguments)
-        found = self.solver.prune(super().name(name))
+        written = super().name(name)
+        found = self.solver.prune(written)
         if not (isinstance(found, Con) and found.name.startswith("{")):
             if arguments:
                 raise StaticArgumentError(
                     f"`{name.name}` takes no static arguments", span=arguments[0].span
                 )
-            return found
+            return written
         parameters = found.name[1:-1].split(",")
         *values, result = found.arguments
         self._give(name, parameters, values, arguments)
@@ -291,7 +292,8 @@ class AxonInference(Inference):
                 term = self._static_value(given[key], parameter.startswith(".."))
                 self.agree(value, term, given[key].span, f"static argument of `{name.name}`")
             elif default:
-                self.agree(value, Dim.of(int(default)), name.span, "default")
+                what = f"the default `{parameter}` of `{name.name}`"
+                self.agree(value, Dim.of(int(default)), name.span, what)
 
     def _static_value(self, argument: x.Static, is_shape: bool) -> Term:
         if is_shape and isinstance(argument.value, x.ShapeSyntax):

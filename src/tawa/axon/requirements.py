@@ -51,7 +51,7 @@ def _place(origin: Origin) -> str | None:
     if origin.span.file.split(" ")[-1] in origin.what:
         return origin.what  # a model's node: its span is its name
     called = re.search(r"`[^`]+`", origin.what)
-    if called is None or origin.what.startswith("static"):
+    if called is None or origin.what.startswith(("static", "the default")):
         return None
     return f"{called[0]} at line {origin.span.line}"
 

@@ -128,7 +128,7 @@ class AxonSolver(SolverState):
                     try:
                         self.equate_dims(first, second, origin)
                     except Clash as clash:
-                        raise Clash(*whole, origin, _reason(clash)) from None
+                        raise clash.within(*whole, origin, _reason(clash)) from None
                 elif first is not second:
                     break
                 one, other = (one[1:], other[1:]) if end == 0 else (one[:-1], other[:-1])
@@ -190,7 +190,7 @@ class AxonSolver(SolverState):
             try:
                 ends.append(self.broadcast_dims(first, second, origin))
             except Clash as clash:
-                raise Clash(left, right, origin, _reason(clash)) from None
+                raise clash.within(left, right, origin, _reason(clash)) from None
             one.pop()
             other.pop()
         tail = Shape(tuple(reversed(ends)))

@@ -154,7 +154,8 @@ class ExpressionInference:
         for number, argument in enumerate(arguments, 1):
             given = self.infer(argument)
             what = f"argument {number} of {called}"
-            function = self.solver.prune(function)
+            # Even a variable that is known to be a function gets an arrow of its own here, so that
+            # the solver's log says why the argument's type matters.
             if not (isinstance(function, Con) and function.name == "->"):
                 shape = arrow(self.solver.fresh(), self.solver.fresh())
                 self.agree(shape, function, argument.span, f"{called}, which is applied")

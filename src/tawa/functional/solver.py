@@ -29,6 +29,13 @@ class Clash(Exception):
         super().__init__(reason or f"{left} is not {right}")
         self.left, self.right, self.origin, self.reason = left, right, origin, reason
         self.whole = (left, right)
+        self.inner: Clash | None = None
+
+    def within(self, left: Term, right: Term, origin: Origin, reason: str) -> Clash:
+        """The clash of larger terms that this one is the cause of."""
+        outer = Clash(left, right, origin, reason)
+        outer.inner = self
+        return outer
 
 
 class Cycle(Clash):
@@ -269,19 +276,18 @@ class Solver:
         self, roots: Iterable[Variable], constraints: list[Constraint]
     ) -> dict[Variable, None]:
         """`roots` and the variables that constraints link with them."""
-        reached = dict.fromkeys(roots)
         groups = [self.constraint_variables(constraint) for constraint in constraints]
-        grown = True
-        while grown:
-            grown = False
-            rest: list[dict[Variable, None]] = []
-            for group in groups:
-                if any(variable in reached for variable in group):
-                    reached.update(group)
-                    grown = True
-                else:
-                    rest.append(group)
-            groups = rest
+        linked: dict[Variable, list[int]] = {}
+        for index, group in enumerate(groups):
+            for variable in group:
+                linked.setdefault(variable, []).append(index)
+        reached = dict.fromkeys(roots)
+        work = list(reached)
+        while work:
+            for index in linked.pop(work.pop(), ()):
+                fresh = [variable for variable in groups[index] if variable not in reached]
+                reached.update(dict.fromkeys(fresh))
+                work.extend(fresh)
         return reached
 
     def successor(self) -> Solver:
