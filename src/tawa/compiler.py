@@ -49,6 +49,7 @@ from tawa.tile.descriptors import HoistDescriptors
 from tawa.tile.lower import Partition
 from tawa.tile.ops import TAWA_TYPES, TILE
 from tawa.tile.simplify import Simplify
+from tawa.tile.widen import WidenAccumulators
 
 T = TypeVar("T")
 
@@ -114,6 +115,8 @@ def passes(stage: str, options: Options, remarks: Remarks, reserve: int) -> list
         "aref": lambda: [
             HoistDescriptors(),
             FuseAccumulate(),
+            # After fusing, which saves a rounding.
+            WidenAccumulators(),
             Partition(options, remarks),
             ScheduleLoops(options, remarks),
             AsyncDots(options, remarks),
