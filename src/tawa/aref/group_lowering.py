@@ -30,6 +30,19 @@ class TileNotSupported(TawaError):
         "The tile level can express this op, and the simulator runs it at that level, but it has "
         "no lowering to registers yet."
     )
+    example = """
+import tawa
+import tawa.language as tl
+
+
+@tawa.jit
+def check(x, N: tl.constexpr):
+    value = tl.load(x + tl.arange(0, N))
+    tl.device_assert(value > 0, "x is not positive")
+
+
+check.compile("*f32", 64)
+"""
 
 
 @dataclass(frozen=True)

@@ -109,11 +109,11 @@ class JITFunction:
         """The function's text and syntax tree; raises `NoSource`."""
         try:
             lines, first = inspect.getsourcelines(self.fn)
-        except (OSError, TypeError) as error:
+            text = textwrap.dedent("".join(lines))
+            module = ast.parse(text)
+        except (OSError, TypeError, SyntaxError) as error:
             raise NoSource(f"the source of `{self.__name__}` can't be read: {error}") from error
-        text = textwrap.dedent("".join(lines))
         indent = len(lines[0]) - len(lines[0].lstrip())
-        module = ast.parse(text)
         for node in module.body:
             if isinstance(node, ast.FunctionDef):
                 file = self.fn.__code__.co_filename
