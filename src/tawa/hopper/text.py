@@ -25,7 +25,7 @@ _KEYWORDS = frozenset(
     "static struct switch template this throw typedef union unsigned using virtual void volatile "
     "while and or not xor bool true false lane warp thread warp_id group_thread smem add sub mul "
     "exp log sqrt sin cos max min abs floor ceil erf tanh fma asm half i j s "
-    "threadIdx blockIdx blockDim gridDim".split()
+    "threadIdx blockIdx blockDim gridDim NULL NAN INFINITY Vector".split()
 ) | frozenset(NAMES)
 
 
