@@ -31,6 +31,7 @@ SHIM = """
 #define INLINE static inline
 #define KERNEL static
 #define SHARED static
+#define TABLE static const
 struct Index { unsigned x; };
 static thread_local Index threadIdx, blockIdx;
 static Index gridDim;

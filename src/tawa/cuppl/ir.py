@@ -44,6 +44,7 @@ __all__ = [
     "Set",
     "Store",
     "Switch",
+    "Table",
     "Terminator",
     "Type",
 ]
@@ -245,6 +246,15 @@ class AtomicAdd:
 
 
 @dataclass(slots=True)
+class Table:
+    """`dst = values[index]`: a constant table of floats; equal tables are stored once."""
+
+    dst: Reg
+    values: tuple[float, ...]
+    index: Reg
+
+
+@dataclass(slots=True)
 class Pause:
     """Let another thread run."""
 
@@ -266,6 +276,7 @@ Instruction = (
     | Resume
     | AtomicAdd
     | Pause
+    | Table
 )
 
 

@@ -6,6 +6,7 @@ returns its status as the first member of its result.
 
 from __future__ import annotations
 
+import hashlib
 import struct
 
 from .ir import (
@@ -31,6 +32,7 @@ from .ir import (
     Set,
     Store,
     Switch,
+    Table,
     Terminator,
     Type,
 )
@@ -60,10 +62,33 @@ def emit_llvm(program: Program, exported: dict[str, str] | None = None, parallel
     is in the context). `parallel` is text to append: primitives that only this target has.
     """
     parts = [_INTRINSICS, parallel]
+    parts.extend(_table(values) for values in tables(program))
     parts.extend(_FunctionEmitter(f, program).text() for f in program.functions.values())
     for name, symbol in (exported or {}).items():
         parts.append(_export(program.functions[name], symbol))
     return "\n".join(parts)
+
+
+def tables(program: Program) -> list[tuple[float, ...]]:
+    """The constant tables that a program reads, each once."""
+    found: dict[tuple[float, ...], None] = {}
+    for function in program.functions.values():
+        for block in function.blocks.values():
+            for item in block.instructions:
+                if isinstance(item, Table):
+                    found[item.values] = None
+    return list(found)
+
+
+def table_name(values: tuple[float, ...]) -> str:
+    """Name of a table: a digest of its content."""
+    content = struct.pack(f"<{len(values)}d", *values)
+    return f"@table.{hashlib.sha256(content).hexdigest()[:16]}"
+
+
+def _table(values: tuple[float, ...]) -> str:
+    items = ", ".join(f"double {float_text(v)}" for v in values)
+    return f"{table_name(values)} = private constant [{len(values)} x double] [{items}]"
 
 
 def result_type(function: Function) -> str:
@@ -169,6 +194,13 @@ class _FunctionEmitter:
                 amount = self._read(value)
                 self._emit(f"{old} = atomicrmw add ptr {address}, i64 {amount} seq_cst")
                 self._write(dst, old)
+            case Table(dst, values, index):
+                address = self._fresh()
+                self._emit(
+                    f"{address} = getelementptr double, ptr {table_name(values)}, "
+                    f"i64 {self._read(index)}"
+                )
+                self._load(dst, address)
             case Pause():
                 self._emit("call i32 @sched_yield()")
             case _:
@@ -338,7 +370,7 @@ def _registers(function: Function) -> list[Reg]:
             if isinstance(item, Call):
                 for reg in item.dsts:
                     seen.setdefault(reg.name, reg)
-            elif isinstance(item, Const | Copy | Op | Load | Get | Alloc | AtomicAdd):
+            elif isinstance(item, Const | Copy | Op | Load | Get | Alloc | AtomicAdd | Table):
                 seen.setdefault(item.dst.name, item.dst)
     return list(seen.values())
 

@@ -40,6 +40,7 @@ from .ir import (
     Return,
     Set,
     Store,
+    Table,
     Terminator,
     Type,
 )
@@ -425,12 +426,22 @@ class _Translator:
 
     def _subscript(self, base: ast.expr, index: ast.expr, node: ast.expr) -> _Value:
         if isinstance(base, ast.Name) and base.id not in self.variables:
-            raise self._error(node, "only vectors and arrays can be indexed")
+            return self._table(base.id, index, node)
         vector = self._value(base)
         type_, offset = _ELEMENTS[vector.kind]
         reg = self._temp(type_)
         self._put(Load(reg, vector.reg, self._reg(index), offset))
         return _Value(reg)
+
+    def _table(self, name: str, index: ast.expr, node: ast.expr) -> _Value:
+        """An entry of a constant tuple of floats."""
+        values = self.globals.get(name)
+        if not isinstance(values, tuple):
+            raise self._error(node, "only vectors, arrays and constant tuples can be indexed")
+        out = self._temp(Type.F64)
+        content: list[float] = [float(v) for v in values]  # pyright: ignore
+        self._put(Table(out, tuple(content), self._reg(index)))
+        return _Value(out)
 
     def _choice(self, node: ast.BoolOp | ast.IfExp) -> _Value:
         then, other, after = self._reserve("yes"), self._reserve("no"), self._reserve("join")

@@ -32,10 +32,11 @@ from ..ir import (
     Set,
     Store,
     Switch,
+    Table,
     Terminator,
     Type,
 )
-from ..llvm import HEAP_FULL
+from ..llvm import HEAP_FULL, table_name, tables
 from ..lowering.dataflow import defined
 from ..scalars import SCALARS
 
@@ -72,9 +73,18 @@ INLINE i64& int_at(i64 address) {{ return *reinterpret_cast<i64*>(address); }}
 def emit_cuda(program: Program) -> str:
     """CUDA C++ of a program's functions, declarations first."""
     functions = list(program.functions.values())
-    parts = [signature(f) + ";" for f in functions]
+    parts = [f"TABLE double {_table(v)}[] = {{{_items(v)}}};" for v in tables(program)]
+    parts += [signature(f) + ";" for f in functions]
     parts.extend(_Emitter(f, program).text() for f in functions)
     return "\n".join(parts)
+
+
+def _table(values: tuple[float, ...]) -> str:
+    return table_name(values).replace("@table.", "table_")
+
+
+def _items(values: tuple[float, ...]) -> str:
+    return ", ".join(float(v).hex() for v in values)
 
 
 def _returns(function: Function) -> str:
@@ -181,6 +191,8 @@ class _Emitter:
             case AtomicAdd(dst, base, value, offset):
                 place = f"(u64*)({_v(base)} + {8 * offset})"
                 self.emit(f"{_v(dst)} = (i64)atomicAdd({place}, (u64){_v(value)});")
+            case Table(dst, values, index):
+                self.emit(f"{_v(dst)} = {_table(values)}[{_v(index)}];")
             case Pause():
                 self.emit(";")
             case _:

@@ -24,6 +24,7 @@ _QUALIFIERS = """\
 #define INLINE static __device__ __forceinline__
 #define KERNEL extern "C" __global__ __launch_bounds__(BLOCK)
 #define SHARED __shared__
+#define TABLE static __device__ const
 """
 
 

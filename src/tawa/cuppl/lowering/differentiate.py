@@ -23,6 +23,7 @@ from ..ir import (
     Return,
     Set,
     Store,
+    Table,
     Terminator,
     Type,
 )
@@ -108,6 +109,8 @@ class _Tape(Splitter):
                 self.emit(item)
                 if src.type is F64:
                     self.emit(Set(f"tape_{name}", place(src)))
+            case Table(dst, _, _):
+                self.emit(item, Const(place(dst), 0))
             case _:
                 assert isinstance(item, Alloc)
                 self.emit(item)

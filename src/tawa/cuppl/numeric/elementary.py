@@ -22,16 +22,19 @@ HALF_PI_HIGH = 1.5707963267341256
 HALF_PI_MIDDLE = 6.077100506303966e-11
 HALF_PI_LOW = 2.0222662487959506e-21
 SQRT2 = math.sqrt(2.0)
-LOG_SERIES = (
-    0.13086767009948175,
-    0.13268759668560612,
-    0.15386240205813478,
-    0.18181795630884753,
-    0.2222222239180047,
-    0.2857142857080323,
-    0.4000000000000088,
-    0.6666666666666666,
-)
+LOG_CELLS = 128
+
+
+def _log_tables() -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Reciprocals of the cells' middles, to nine bits, and minus their logarithms."""
+    inverses = [round(512.0 / (1.0 + (k + 0.5) / LOG_CELLS)) / 512.0 for k in range(LOG_CELLS)]
+    inverses[0] = 1.0  # next to 1 nothing may be lost
+    inverses[-1] = 0.5
+    return tuple(inverses), tuple(-math.log(v) for v in inverses)
+
+
+LOG_INVERSE, LOG_MIDDLE = _log_tables()
+HIGH_WORD = -4294967296
 SIN_SERIES = (
     -7.586685070091267e-13,
     1.605853141458901e-10,
@@ -65,16 +68,22 @@ def log(x: float) -> float:
         scale = -54
     bits = bits_of(x)
     exponent = (bits >> 52) - 1023
-    m = float_of_bits((bits & 0xFFFFFFFFFFFFF) | 0x3FF0000000000000)
-    if m > SQRT2:
-        m = m * 0.5
-        exponent = exponent + 1
-    k = float(exponent + scale)
-    f = m - 1.0
-    s = f / (2.0 + f)
-    z = s * s
-    half = 0.5 * f * f
-    return k * LN2_HIGH - ((half - (s * (half + z * horner(z, LOG_SERIES)) + k * LN2_LOW)) - f)
+    cell = (bits >> 45) & 127
+    mantissa = (bits & 0xFFFFFFFFFFFFF) | 0x3FF0000000000000
+    m = float_of_bits(mantissa)
+    high = float_of_bits(mantissa & HIGH_WORD)
+    inverse = LOG_INVERSE[cell]
+    # The last cell belongs to the next power of two, so that logarithms near 0 stay precise.
+    k = float(exponent + scale + (1 if cell == 127 else 0))
+    middle = LOG_MIDDLE[cell] if cell != 127 else 0.0
+    # r = m / middle - 1, exactly but for the last rounding: `high` and `inverse` are short.
+    r = (high * inverse - 1.0) + (m - high) * inverse
+    z = r * r
+    p0 = -0.5 + r * 0.3333333333333333
+    p1 = -0.25 + r * 0.2
+    p2 = -0.16666666666666666 + r * 0.14285714285714285
+    tail = p0 + z * (p1 + z * (p2 - z * 0.125))
+    return (k * LN2_HIGH + middle) + (r + (z * tail + k * LN2_LOW))
 
 
 @native
