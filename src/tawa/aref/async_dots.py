@@ -11,10 +11,9 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i1
-from xdsl.ir import Block, Operation, OpResult, SSAValue
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, TensorType, i1
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, SSAValue
 
-from tawa.aref.matrix import ProductNotSupported
 from tawa.aref.ops import (
     Consumed,
     DotIssue,
@@ -29,11 +28,14 @@ from tawa.aref.ops import (
     WarpGroup,
     ZeroUnless,
 )
+from tawa.aref.product_check import check_product
+from tawa.aref.shared_memory import slot_bytes
 from tawa.base.elementwise import Map
 from tawa.base.loops import carry, extend_yield, terminator
 from tawa.base.options import Options
 from tawa.base.remarks import Remarks
 from tawa.base.spans import copy_span, span_of
+from tawa.base.target import TARGETS
 from tawa.base.types import byte_size, element_of, shape_of
 from tawa.tile.ops import Dot, Reshape, Splat, Trans
 from tawa.tile.zero import is_zero
@@ -50,7 +52,7 @@ def view_of(value: SSAValue, before: Operation) -> SSAValue | None:
         new = ViewTrans(source) if source else None
     elif isinstance(owner, Reshape) and _only_units(owner):
         source = view_of(owner.value, before)
-        new = ViewReshape(source, owner.result.type) if source else None  # pyright: ignore[reportArgumentType]
+        new = ViewReshape(source, _tile(owner.result)) if source else None
     else:
         return None
     if new is None or block is None:
@@ -68,6 +70,10 @@ def is_view(value: SSAValue) -> bool:
     if isinstance(owner, Reshape) and _only_units(owner):
         return is_view(owner.value)
     return isinstance(owner, ViewRead)
+
+
+def _tile(value: SSAValue) -> TensorType[Attribute]:
+    return TensorType(element_of(value.type), shape_of(value.type))
 
 
 def _only_units(op: Reshape) -> bool:
@@ -91,7 +97,10 @@ def from_products(value: SSAValue) -> bool:
                 work += v.op.operands
             elif isinstance(v.op, scf.ForOp):
                 work.append(terminator(v.op.body.block).operands[v.index])
-        elif isinstance(loop := v.owner.parent_op(), scf.ForOp) and v.index > 0:
+        elif isinstance(v, BlockArgument) and v.index > 0:
+            loop = v.owner.parent_op()
+            if not isinstance(loop, scf.ForOp):
+                continue
             work += [loop.iter_args[v.index - 1], terminator(loop.body.block).operands[v.index - 1]]
     return False
 
@@ -137,6 +146,8 @@ class AsyncDots:
 
     def apply(self, module: ModuleOp) -> None:
         """Rewrite every warp group of the module."""
+        for dot in [op for op in module.walk() if isinstance(op, Dot)]:
+            check_product(dot, TARGETS[self.options.target])
         for group in [op for op in module.walk() if isinstance(op, WarpGroup)]:
             blocks = {op.parent: None for op in group.walk() if isinstance(op, Dot)}
             for block in blocks:
@@ -151,14 +162,6 @@ class AsyncDots:
     def _issue(self, dot: Dot, accumulate: SSAValue | None) -> DotIssue:
         block = dot.parent
         assert block is not None
-        if len(shape_of(dot.result.type)) != 2:
-            raise ProductNotSupported(
-                "products of batches have no matrix instruction",
-                span=span_of(dot),
-                expected="operands of rank 2",
-                found=f"operands of rank {len(shape_of(dot.a.type))}",
-                hint="let each program, or each turn of a loop, do one product of the batch",
-            )
         a = view_of(dot.a, dot)
         if a is None:
             a = dot.a
@@ -208,7 +211,7 @@ class AsyncDots:
     def _in_flight(self, block: Block, chains: list[Chain]) -> None:
         loop = block.parent_op()
         assert isinstance(loop, scf.ForOp)
-        depth = 1 if self.options.mma_depth is None else self.options.mma_depth
+        depth = self._depth(block)
         if not all(is_view(v) for chain in chains for d in chain.dots for v in (d.a, d.b)):
             # An operand in registers or in a staging buffer is made anew by the next iteration.
             depth = 0
@@ -234,6 +237,16 @@ class AsyncDots:
             self.name, f"{depth} iteration(s) of matrix products in flight ({where or 'loop'})"
         )
         _after_loop(loop, [c.index for c in chains], inits, depth)
+
+    def _depth(self, block: Block) -> int:
+        """P: as asked, or 1 if shared memory holds the slots of two iterations."""
+        if self.options.mma_depth is not None:
+            return self.options.mma_depth
+        if self.options.num_stages is not None:
+            return min(1, self.options.num_stages - 1)
+        gets = (op for op in block.ops if isinstance(op, GetEnter))
+        size = sum(slot_bytes(get.ref) for get in gets)
+        return int(2 * size <= TARGETS[self.options.target].shared_bytes)
 
     def _drain_inside(self, block: Block, end: Operation, gets: list[GetEnter]) -> None:
         last = terminator(block)

@@ -1,21 +1,21 @@
 """Expansion of a modulo schedule: a loop becomes prologue, steady state and epilogue.
 
-In turn T of the new loop an op of stage s runs for iteration T - s of the old one. What a turn needs of
-earlier turns is carried by the new loop; the first turns (prologue) and the last (epilogue) are copies of
-the ops whose iterations exist. If the old loop is too short to fill the pipeline, it runs as it was.
+In turn T of the new loop an op of stage s runs for iteration T - s of the old one. What a turn
+needs of earlier turns is carried by the new loop; the first turns (prologue) and the last
+(epilogue) are copies of the ops whose iterations exist. If the old loop is too short to fill the
+pipeline, it runs as it was.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import IntegerAttr
+from xdsl.dialects import scf
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 
 from tawa.base.elementwise import Map
-from tawa.base.loops import terminator
+from tawa.base.loops import integer_constant, terminator
 
 Key = tuple[SSAValue, int]
 """A value of the old body, and its iteration: relative to the turn, or counted from the start."""
@@ -68,13 +68,13 @@ class _Expansion:
         """The loop counter `offset` iterations after `base`."""
         if offset == 0:
             return base
-        type_ = base.type
-        count = self.add(arith.ConstantOp(IntegerAttr(offset, type_)))  # pyright: ignore[reportArgumentType]
+        count = self.add(integer_constant(offset, base.type))
         return self.add(Map("addi", [base, self.add(Map("muli", [count, self.loop.step]))]))
 
-    def copy(self, op: Operation, iteration: int, find: object) -> None:
+    def copy(
+        self, op: Operation, iteration: int, find: Callable[[SSAValue, int], SSAValue]
+    ) -> None:
         """Append a copy of an op for an iteration; `find` gives its operands."""
-        assert callable(find)
         mapping = {v: find(v, iteration) for v in _inputs(op)}
         new = op.clone(mapping)
         self.into.add_op(new)
@@ -144,7 +144,7 @@ class _Expansion:
     first: dict[Key, SSAValue] = field(default_factory=dict[Key, SSAValue])
 
     def steady_state(self, bounds: tuple[SSAValue, SSAValue]) -> scf.ForOp:
-        """The new loop; afterwards `done` holds what its results are, relative to the turn after."""
+        """The new loop; afterwards `done` holds its results, relative to the turn after."""
         self.before, self.started, self.done = self.into, self.done, {}
         block = Block(arg_types=[self.loop.lb.type])
         self.counter = block.args[0]
@@ -208,12 +208,7 @@ def expand(loop: scf.ForOp, schedule: Schedule) -> None:
     if ahead == 0:
         _reorder(loop, schedule)
         return
-    type_ = loop.lb.type
-
-    def number(value: int) -> arith.ConstantOp:
-        return arith.ConstantOp(IntegerAttr(value, type_))  # pyright: ignore[reportArgumentType]
-
-    one, filled = number(1), number(ahead)
+    one, filled = (integer_constant(n, loop.lb.type) for n in (1, ahead))
     span, less = Map("subi", [loop.ub, loop.lb]), Map("subi", [loop.step, one.result])
     rounded = Map("addi", [span.result, less.result])
     trips = Map("divsi", [rounded.result, loop.step])
@@ -224,9 +219,7 @@ def expand(loop: scf.ForOp, schedule: Schedule) -> None:
     work.prologue()
     first = work.index(loop.lb, ahead)
     work.steady_state((first, loop.ub))
-    end = work.add(
-        Map("addi", [loop.lb, work.add(Map("muli", [trips.result, loop.step]))])
-    )
+    end = work.add(Map("addi", [loop.lb, work.add(Map("muli", [trips.result, loop.step]))]))
     results = work.epilogue(end)
     then.add_op(scf.YieldOp(*results))
     otherwise = Block()

@@ -30,9 +30,6 @@ from tawa.hopper.ops.memory import SharedStore, Slot, Subtile, SubtileColumn
 from tawa.hopper.ops.sync import FenceProxyAsync
 from tawa.hopper.types import TileType
 
-K_BYTES = 32
-MAX_N = 256
-
 
 class ProductNotSupported(TawaError):
     """A matrix product has a shape or element type that no matrix instruction has."""
@@ -54,7 +51,7 @@ def square(x, N: tl.constexpr):
     tl.store(at, tl.dot(tile, tile))
 
 
-square.compile("*f32", 64)
+square.compile("*f16", 32)
 """
 
 
@@ -67,15 +64,29 @@ class Operand:
     k_major: bool
 
     def offset(self, outer: int, k: int) -> int:
-        """Offset, in 16-byte units, of row (or column) `outer` and K step `k`."""
+        """Offset, in 16-byte units, of row (or column) `outer` and element `k` of its K."""
         swizzle, stride = self.tile.panel_bytes, self.tile.panel_stride
         if self.k_major:
-            byte = k * K_BYTES
+            byte = k * byte_size(self.tile.element_type)
             total = outer * swizzle + byte // swizzle * stride + byte % swizzle
         else:
-            step = K_BYTES // byte_size(self.tile.element_type)
-            total = outer // self.tile.panel_columns * stride + k * step * swizzle
+            total = outer // self.tile.panel_columns * stride + k * swizzle
         return total // 16
+
+
+@dataclass(frozen=True)
+class Product:
+    """A warp group's share of a product: `rows` x `inner` times `inner` x `columns`.
+
+    `a` is a tile, or the packed registers that hold all of the group's rows.
+    """
+
+    a: Operand | SSAValue
+    b: Operand
+    rows: int
+    columns: int
+    inner: int
+    element: Attribute
 
 
 def _refuse(op: Operation, what: str, expected: str, found: str, hint: str) -> ProductNotSupported:
@@ -124,6 +135,30 @@ def _operand(
 
 def lower_dot_issue(g: GroupLowering, op: aref.DotIssue) -> None:
     """Fence, one instruction for each 64 rows, 256 columns and 32 bytes of K, commit."""
+    target = g.kernel.target
+    product = _product(g, op)
+    value = fragment(g, op.accumulator, g.layouts.of[op.result])
+    carried = isinstance(op.accumulator, BlockArgument)
+    if not carried:
+        value = copied(g, value, op.accumulator)
+    flag = g.scalar(op.accumulate) if op.accumulate else None
+    written = [] if carried or op.accumulate is not None else [value]
+    if not isinstance(product.a, Operand):
+        written.append(product.a)
+    g.do(WgmmaFence(written))
+    step = target.mma_k_bytes // byte_size(product.element)
+    for k in range(0, product.inner, step):
+        for row in range(0, product.rows, target.mma_m):
+            for column, n in parts(product.columns, product.element, target.mma_max_n):
+                value = g.add(_instruction(product, value, (row, column, k), n, flag))
+        flag = None
+    g.do(WgmmaCommit())
+    value.name_hint = op.result.name_hint
+    g.fragments[op.result] = value
+
+
+def _product(g: GroupLowering, op: aref.DotIssue) -> Product:
+    """The operands of this warp group; raises ProductNotSupported."""
     rows, columns = shape_of(op.result.type)
     own_rows = rows if g.layouts.columns else rows // g.groups
     own_columns = columns // g.groups if g.layouts.columns else columns
@@ -132,86 +167,60 @@ def lower_dot_issue(g: GroupLowering, op: aref.DotIssue) -> None:
     b_view = g.views[op.b]
     b_share = (own_columns, share) if share is not None and g.layouts.columns else None
     b = _operand(g, op, b_view, b_view.transposed, b_share)
-    a: Operand | SSAValue
     if op.a in g.views:
         a_view = g.views[op.a]
         a_share = (own_rows, share) if share is not None and not g.layouts.columns else None
         a = _operand(g, op, a_view, not a_view.transposed, a_share)
-        inner, element = a_view.shape[-1], a.tile.element_type
-    else:
-        inner, element = shape_of(op.a.type)[-1], element_of(op.a.type)
-        a = g.add(PackOperand(fragment(g, op.a, accumulator((rows, inner), g.warps))))
-    value = fragment(g, op.accumulator, g.layouts.of[op.result])
-    if not isinstance(op.accumulator, BlockArgument):
-        value = copied(g, value, op.accumulator)
-    flag = g.scalar(op.accumulate) if op.accumulate else None
-    touched = (
-        [value] if op.accumulate is None and not isinstance(op.accumulator, BlockArgument) else []
-    )
-    g.do(WgmmaFence([*touched, *([] if isinstance(a, Operand) else [a])]))
-    steps = inner * byte_size(element) // K_BYTES
-    for k in range(steps):
-        for block in range(own_rows // 64):
-            for start, n in parts(own_columns, element):
-                at = (k, block, start, n)
-                value = _instruction(
-                    g, value, (a, b), at, (own_columns, inner), element, flag if k == 0 else None
-                )
-    g.do(WgmmaCommit())
-    value.name_hint = op.result.name_hint
-    g.fragments[op.result] = value
+        return Product(a, b, own_rows, own_columns, a_view.shape[-1], a.tile.element_type)
+    inner, element = shape_of(op.a.type)[-1], element_of(op.a.type)
+    packed = g.add(PackOperand(fragment(g, op.a, accumulator((rows, inner), g.warps))))
+    return Product(packed, b, own_rows, own_columns, inner, element)
 
 
-def parts(columns: int, element: Attribute) -> list[tuple[int, int]]:
-    """Start and width of the pieces of N that one instruction each covers."""
+def parts(columns: int, element: Attribute, most: int) -> list[tuple[int, int]]:
+    """Start and width, at most `most`, of the pieces of N that one instruction each covers."""
     if element == i8:
         # Widths beyond 32 come in multiples of 16 (PTX ISA, wgmma shapes of integer types).
         whole = columns // 16 * 16 if columns > 24 else columns
-        narrow = [(s, min(MAX_N, whole - s)) for s in range(0, whole, MAX_N)]
+        narrow = [(s, min(most, whole - s)) for s in range(0, whole, most)]
         return [*narrow, *([(whole, columns - whole)] if columns > whole else [])]
-    count = -(-columns // MAX_N)
+    count = -(-columns // most)
     width = -(-columns // count // 8) * 8
     return [(s, min(width, columns - s)) for s in range(0, columns, width)]
 
 
 def _instruction(
-    g: GroupLowering,
-    value: SSAValue,
-    operands: tuple[Operand | SSAValue, Operand],
-    at: tuple[int, int, int, int],
-    extents: tuple[int, int],
-    element: Attribute,
-    flag: SSAValue | None,
-) -> SSAValue:
-    a, b = operands
-    k, block, start, n = at
-    columns, inner = extents
+    product: Product, value: SSAValue, at: tuple[int, int, int], n: int, flag: SSAValue | None
+) -> Wgmma:
+    """The instruction for 64 rows and `n` columns from `at` (row, column, element of K) on."""
+    a, b = product.a, product.b
+    row, column, k = at
     if isinstance(a, Operand):
-        a_value, a_offset, transposed = a.desc, a.offset(block * 64, k), not a.k_major
+        a_value, a_offset, transposed = a.desc, a.offset(row, k), not a.k_major
     else:
-        a_value, transposed = a, False
-        a_offset = block * inner // 2 + k * (K_BYTES // byte_size(element)) // 2
-    op = Wgmma.build(
+        # 64 rows of a fragment are half a register a column in each of 128 threads.
+        a_value, a_offset, transposed = a, row // 64 * product.inner // 2 + k // 2, False
+    return Wgmma.build(
         operands=[value, a_value, b.desc, flag],
         result_types=[value.type],
         properties={
             "n": number(n),
-            "first_register": number(block * columns // 2 + start // 2),
+            "first_register": number(row // 64 * product.columns // 2 + column // 2),
             "a_offset": number(a_offset),
-            "b_offset": number(b.offset(start, k)),
-            "a_type": element,
+            "b_offset": number(b.offset(column, k)),
+            "a_type": product.element,
             "b_type": b.tile.element_type,
             "transpose_a": UnitAttr() if transposed else None,
             "transpose_b": None if b.k_major else UnitAttr(),
         },
     )
-    return g.add(op)
 
 
 def _check(g: GroupLowering, op: aref.DotIssue, own_rows: int, own_columns: int) -> None:
     view = g.views.get(op.a)
     element = element_of(op.a.type if view is None else view.tile.type)
     inner = view.shape[-1] if view is not None else shape_of(op.a.type)[-1]
+    k_bytes = g.kernel.target.mma_k_bytes
     if g.warps % 4:
         raise _refuse(op, "a matrix product needs whole warp groups", "num_warps in multiples of 4",
                       f"{g.warps} warps", "set num_warps=4 or 8")  # fmt: skip
@@ -223,9 +232,9 @@ def _check(g: GroupLowering, op: aref.DotIssue, own_rows: int, own_columns: int)
         raise _refuse(op, "the columns of this product do not fit the matrix instruction",
                       "a multiple of 8 columns", f"{own_columns} columns",
                       "change the block")  # fmt: skip
-    if inner * byte_size(element) % K_BYTES:
+    if inner * byte_size(element) % k_bytes:
         raise _refuse(op, "K of this product does not fit the matrix instruction",
-                      f"a multiple of {K_BYTES // byte_size(element)}", f"{inner}",
+                      f"a multiple of {k_bytes // byte_size(element)}", f"{inner}",
                       "change the block")  # fmt: skip
     if op.precision is not None and op.precision.data != "tf32" and byte_size(element) == 4:
         raise _refuse(op, f"precision {op.precision.data!r} has no matrix instruction", "tf32",

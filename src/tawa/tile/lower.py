@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, TensorType, i32
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from tawa.aref import ops as aref
 from tawa.base.errors import TawaError
@@ -105,9 +105,9 @@ class RingPlan:
     loads: list[DescLoad] = field(default_factory=list[DescLoad])
 
     @property
-    def tiles(self) -> list[TensorType]:
+    def tiles(self) -> list[TensorType[Attribute]]:
         """The tuple of tiles of one slot."""
-        return [load.result.type for load in self.loads]  # pyright: ignore[reportReturnType]
+        return [load.block for load in self.loads]
 
 
 def dot_uses(value: SSAValue) -> list[Dot]:

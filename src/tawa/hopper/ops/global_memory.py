@@ -104,12 +104,13 @@ class GlobalStore(HopperOp):
         count, owner = self.vector.value.data, owner_condition(frag.layout)
         with w.block(f"if ({owner})" if owner else ""):
             w.line("#pragma unroll")
-            with w.block(f"for (int i = 0; i < {frag.layout.registers}; i += {count})"):
-                with w.block(f"if ({w.name(self.mask)}[i])" if self.mask else ""):
-                    values = ", ".join(f"{w.name(self.value)}[i + {j}]" for j in range(count))
-                    type_ = f"Vector<{c_type(frag)}, {count}>"
-                    at = f"{w.name(self.pointers)}[i]"
-                    w.line(f"*reinterpret_cast<{type_}*>({at}) = {type_}{{{{{values}}}}};")
+            loop = f"for (int i = 0; i < {frag.layout.registers}; i += {count})"
+            masked = f"if ({w.name(self.mask)}[i])" if self.mask else ""
+            with w.block(loop), w.block(masked):
+                values = ", ".join(f"{w.name(self.value)}[i + {j}]" for j in range(count))
+                type_ = f"Vector<{c_type(frag)}, {count}>"
+                at = f"{w.name(self.pointers)}[i]"
+                w.line(f"*reinterpret_cast<{type_}*>({at}) = {type_}{{{{{values}}}}};")
 
     def run(self, m: Actor) -> None:
         """`vector` consecutive elements from every `vector`-th pointer on, under its mask."""
