@@ -72,6 +72,22 @@ class Target:
     costs: Costs = Costs()
     tensor_flops: int = 4096
     """Dense 16-bit floating-point operations a clock and multiprocessor."""
+    clock_ghz: float = 1.755
+    """Clock under light load; a power-capped card runs matrix products at 1.25 to 1.6."""
+    matrix_latency: int = 60
+    """From the issue of a matrix instruction to its start, and from its end to the waiting warps."""
+    copy_latency: int = 800
+    """From the issue of a bulk copy to its first byte (L2 hit and DRAM mixed)."""
+    copy_bytes: float = 46.0
+    """Bytes a clock that L2 gives each multiprocessor when all ask (6154 a clock for all)."""
+    shared_memory_bytes: float = 128.0
+    """Bytes a clock that shared memory reads or writes."""
+    memory_gbs: float = 3000.0
+    """Gigabytes a second that device memory sustains."""
+    barrier_latency: int = 30
+    """From the last arrival to the waiting warps."""
+    launch_us: float = 6.0
+    """Of a kernel's time between events, outside the kernel."""
 
 
 SM90A = Target("sm_90a", multiprocessors=132, shared_bytes=232448, registers=65536)

@@ -150,9 +150,15 @@ class HopperActor(Engines):
         """Run the ops of a block."""
         for op in block.ops:
             self.op = op
+            if self.machine.costs is not None:
+                self._account(self.machine.costs(op))
             steps = op.run(self) if isinstance(op, HopperOp) else self.builtin[type(op)](self, op)
             if steps is not None:
                 yield from steps
+
+    def _account(self, cost: tuple[str, float] | None) -> None:
+        if cost is not None:
+            self.trace("work", *cost)
 
     def role(self, op: Operation) -> Steps:
         """Run a role's region if the actor's warps belong to it."""

@@ -98,19 +98,22 @@ class Engines(Instructions):
         ranks, phases = [c.rank for c in targets], [found.phase for found in counted]
         self.trace("load", ranks, barrier, map_.bytes, where, phases)
         for target, found in zip(targets, counted, strict=True):
-            conflict = target.shadow.check_write(where, self.clock[0], asynchronous=True)
-            if conflict is not None and self.machine.checking:
-                self.conflict(conflict, target, writing=True)
-            target.shadow.note_write(where, found.component, found.phase + 1, record)
+            if not self.machine.dry:
+                conflict = target.shadow.check_write(where, self.clock[0], asynchronous=True)
+                if conflict is not None and self.machine.checking:
+                    self.conflict(conflict, target, writing=True)
+                target.shadow.note_write(where, found.component, found.phase + 1, record)
             found.copies += 1
             if target is not self.cta:
                 self.touch_remotely(target, "a multicast copy")
 
         def execute() -> None:
-            data = self._global(lambda: map_.read(self.machine.memory, coordinates), op)
-            at = map_.shared_addresses(tile)
-            for target, found in zip(targets, counted, strict=True):
-                target.shared[at] = data
+            if not self.machine.dry:
+                data = self._global(lambda: map_.read(self.machine.memory, coordinates), op)
+                at = map_.shared_addresses(tile)
+                for target in targets:
+                    target.shared[at] = data
+            for found in counted:
                 found.land(map_.bytes)
 
         op = self.op
@@ -123,14 +126,13 @@ class Engines(Instructions):
         yield SWITCH
         self._tile_fits(map_, tile)
         where, group = region(tile, map_.bytes), self.stores_committed + 1
-        self.trace("store", where, group)
-        conflict = self.cta.shadow.check_read(where, self.clock[0], asynchronous=True)
-        if conflict is not None and self.machine.checking:
-            self.conflict(conflict, self.cta, writing=False)
-        record = self.machine.record(self.op, self.doing())
-        self.cta.shadow.note_read(where, self.warps.bulk, group, record)
+        self.trace("store", where, group, map_.bytes)
+        if not self.machine.dry:
+            self._note_async_read(where, self.clock[0], self.warps.bulk, group)
 
         def execute() -> None:
+            if self.machine.dry:
+                return
             box = self.cta.shared[map_.shared_addresses(tile)]
             self._global(lambda: map_.write(self.machine.memory, coordinates, box), op)
 
@@ -200,6 +202,9 @@ class Engines(Instructions):
         self._fenced(accumulator)
         accumulator.accumulating, accumulator.version = group, accumulator.version + 1
         self.bind(op.result, Ref(accumulator, accumulator.version))
+        if self.machine.dry:
+            self.trace("wgmma", group)
+            return
         a = self._a_operand(op, group)
         b = self._shared_operand(op, op.b, op.b_offset.value.data, (op.n.value.data, False))
         keep = op.accumulate is None or bool(self.value(op.accumulate))
@@ -228,6 +233,16 @@ class Engines(Instructions):
         last = first + 16 // size
         return lambda: from_fragment(registers.data[:, first:last], size)
 
+    def _note_async_read(
+        self, where: Array | slice, clock: Array, component: int, group: int
+    ) -> None:
+        """Check that an engine may read from now on, and note that it does."""
+        conflict = self.cta.shadow.check_read(where, clock, asynchronous=True)
+        if conflict is not None and self.machine.checking:
+            self.conflict(conflict, self.cta, writing=False)
+        record = self.machine.record(self.op, self.doing())
+        self.cta.shadow.note_read(where, component, group, record)
+
     def _shared_operand(
         self, op: Wgmma, name: SSAValue, offset: int, rows: tuple[int, bool]
     ) -> Callable[[], Array]:
@@ -239,12 +254,8 @@ class Engines(Instructions):
         at, where = _operand(word, (rows[0], 32 // size), element, transposed)
         self.inside(at, size)
         self.trace("operand", where, self.matrix_committed + 1)
-        conflict = self.cta.shadow.check_read(where, self.common_clock(), asynchronous=True)
-        if conflict is not None and self.machine.checking:
-            self.conflict(conflict, self.cta, writing=False)
-        record = self.machine.record(self.op, self.doing())
-        shadow, group = self.cta.shadow, self.matrix_committed + 1
-        shadow.note_read(where, self.warps.matrix, group, record)
+        group = self.matrix_committed + 1
+        self._note_async_read(where, self.common_clock(), self.warps.matrix, group)
         stored = self.cta.shared.view(storage_dtype(element))
         return lambda: decode(stored[at // size], element)
 

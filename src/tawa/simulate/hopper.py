@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
 
 from tawa.base.numerics import Array
 from tawa.base.spans import span_of
@@ -177,15 +178,16 @@ def run_cluster(
     schedule: RoundRobin | RandomSchedule,
     traces: dict[str, list[Event]] | None = None,
     checking: bool = True,
+    costs: Callable[[Operation], tuple[str, float] | None] | None = None,
 ) -> None:
     """Run the actors of one cluster to their end, checking every step.
 
     `traces` gets each actor's communication; without `checking`, unordered accesses of shared
-    memory are not reported.
+    memory are not reported. With `costs`, no data is moved, and the traces say what ops cost.
     """
     found = allocations(cluster.kernel, cluster.shared_bytes)
     machine, actors = _machine(cluster, found)
-    machine.checking = checking
+    machine.checking, machine.costs, machine.dry = checking, costs, costs is not None
     if traces is not None:
         machine.traces = traces
         traces.update({actor.name: [] for actor in actors})
@@ -205,7 +207,7 @@ def run_cluster(
             _step(running[ready[choice]], live, ready[choice])
         else:
             _copy(tasks.pop(choice - len(ready)))
-    if checking:
+    if checking and not machine.dry:
         _check_exit(machine, actors)
 
 

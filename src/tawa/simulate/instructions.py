@@ -91,6 +91,8 @@ class Instructions:
 
     def shared_store(self, at: Array, values: Array, element: Attribute, by: Array) -> None:
         """Write `values[thread, i]` at `at[thread, i]` in the threads where `by` is true."""
+        if self.machine.dry:
+            return
         size = byte_size(element)
         for row, part in self._by_warp():
             mask = by[part]
@@ -104,6 +106,8 @@ class Instructions:
 
     def shared_load(self, at: Array, element: Attribute) -> Array:
         """Read the elements at `at`."""
+        if self.machine.dry:
+            return decode(np.zeros(at.shape, storage_dtype(element)), element)
         size = byte_size(element)
         for row, part in self._by_warp():
             where = granules_of(self.inside(at[part], size), size)
@@ -213,6 +217,8 @@ class Instructions:
     def global_load(self, at: Array, element: Attribute, count: int, by: Array) -> Array:
         """The elements from `at[...]`, shape `[..., count]`; zeros where `by` is false."""
         out = np.zeros((*at.shape, count), storage_dtype(element))
+        if self.machine.dry:
+            return decode(out, element)
         self._aligned(at[by], count * byte_size(element))
         try:
             loaded = self.machine.memory.load(at[by], element, count)
@@ -224,6 +230,8 @@ class Instructions:
 
     def global_store(self, at: Array, values: Array, element: Attribute, by: Array) -> None:
         """Write `values[..., j]` from `at[...]` on, where `by` is true."""
+        if self.machine.dry:
+            return
         self._aligned(at[by], values.shape[-1] * byte_size(element))
         try:
             self.machine.memory.store(at[by], values[by], element)

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from xdsl.ir import Operation
 
-from tawa.base.numerics import Array
 from tawa.simulate.barriers import NamedBarrier
 from tawa.simulate.clocks import Components
 from tawa.simulate.cta import Cta
@@ -86,8 +85,10 @@ class Machine:
     """Each actor's communication, if somebody wants it."""
     checking: bool = True
     """Report unordered accesses; without it, only what stops the run is found."""
-    final: dict[str, tuple[int, Array]] = field(default_factory=dict[str, tuple[int, "Array"]])
-    """CTA and clock of each actor that has ended."""
+    dry: bool = False
+    """Move no data and check no accesses: only communication and what it costs."""
+    costs: Callable[[Operation], tuple[str, float] | None] | None = None
+    """Which resource an op takes for how many cycles, for the traces."""
 
     def record(self, op: Operation | None, text: str) -> int:
         """A number that stands for an access."""

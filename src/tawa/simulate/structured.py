@@ -33,7 +33,10 @@ def _constant(m: HopperActor, op: arith.ConstantOp) -> None:
 
 
 def _map(m: HopperActor, op: Map) -> None:
-    if isinstance(op.result.type, FragType):
+    if isinstance(op.result.type, FragType) and m.machine.dry:
+        shape = (m.threads, op.result.type.layout.registers)
+        m.new_fragment(op.result, np.zeros(shape, value_dtype(op.result.type.element_type)))
+    elif isinstance(op.result.type, FragType):
         m.new_fragment(op.result, op.evaluate(*(m.fragment(v) for v in op.arguments)))
     else:
         m.bind(op.result, op.evaluate(*(np.asarray(m.value(v)) for v in op.arguments)))
