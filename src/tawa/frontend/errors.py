@@ -71,7 +71,7 @@ class NotCallable(KernelError):
         "Kernels call functions of `tawa.language` and functions decorated with `@tawa.jit`; of "
         "Python's builtins `min max int float bool len range isinstance abs print` are known."
     )
-    example = _kernel("def kernel(n):\n    x = tl.float32(n)", "i32")
+    example = _kernel("def kernel(n):\n    x = tl.math(n)", "i32")
 
 
 class UnknownAttribute(KernelError):
