@@ -350,6 +350,55 @@ def test_descriptors_follow_assignments() -> None:
     assert described.strides == (200, 1)
 
 
+class Tensor:
+    """Has the methods of a PyTorch tensor, and a class that is not PyTorch's own."""
+
+    dtype = "torch.float16"
+    shape = (64, 64)
+
+    def __init__(self, address: int) -> None:
+        self.address = address
+
+    def data_ptr(self) -> int:
+        return self.address
+
+    def stride(self) -> tuple[int, ...]:
+        return (64, 1)
+
+    def get_device(self) -> int:
+        return 0
+
+
+def test_subclasses_of_pytorch_s_tensors_use_its_stream() -> None:
+    described = TensorDescriptor.from_tensor(Tensor(0x1000), [16, 16])
+    assert [classify(value)[0].library for value in (Tensor(0x1000), described)] == ["torch"] * 2
+    assert classify(Tensor(0x1008))[0].text == "*f16"
+    assert classify(Tensor(0x1010))[0].text == "*f16:16"
+
+
+def test_a_descriptor_whose_memory_moved_is_described_anew() -> None:
+    driver = RecordingDriver(matmul_spec())
+    tensor = Tensor(0x1000)
+    described = TensorDescriptor.from_tensor(tensor, [128, 64])
+    driver.launcher.launch(1, described, C, 256, 0.5, stream=0)
+    tensor.address = 0x2000
+    driver.launcher.launch(1, described, C, 256, 0.5, stream=0)
+    tensor.address = 0x2008
+    with pytest.raises(BaseNotAligned, match="argument `a`"):
+        driver.launcher.launch(1, described, C, 256, 0.5, stream=0)
+    assert [made["address"] for made in driver.maps] == [0x1000, 0x2000]
+
+
+def test_padding_is_the_descriptor_s() -> None:
+    driver = RecordingDriver(
+        matmul_spec(parameters=(TensorMapParam(0, "f16", (128, 64), swizzle=128),))
+    )
+    for padding in ("zero", "nan"):
+        padded = TensorDescriptor.from_tensor(Tensor(0x1000), [128, 64], padding)
+        driver.launcher.launch(1, padded, C, 256, 0.5, stream=0)
+    assert [made["modes"][3] for made in driver.maps] == [0, 1]
+
+
 def test_descriptors_of_triton_are_taken_and_followed() -> None:
     class Foreign:
         def __init__(self, base: Any, block: list[int]) -> None:

@@ -269,8 +269,9 @@ class TensorDescriptor:
         self._base = base
         self.device = seen.device
         self.geometry = geometry
-        self.kind = _kind(geometry, seen.device, base.__class__.__module__)
         reader = getattr(base, "data_ptr", None)
+        module = "torch" if reader is not None else base.__class__.__module__
+        self.kind = _kind(geometry, seen.device, module)
         self.pointer = reader if reader is not None else partial(pointer_of, base)
 
 
