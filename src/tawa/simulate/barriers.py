@@ -22,8 +22,8 @@ class Arrival:
 
     actor: str
     text: str
-    plain: bool
-    """No bytes were announced with it."""
+    kind: str
+    """`own`; `peer` for one that may stand in for another CTA's; `expect` if bytes are announced."""
 
 
 class Passed(NamedTuple):
@@ -87,14 +87,14 @@ class Mbarrier:
 
     def arrive(self, who: Arrival, count: int, clock: Array, size: int = 0) -> None:
         """`count` arrivals that expect `size` bytes; raises when there are too many."""
-        if who.plain and any(a.plain and a.actor == who.actor for a in self.present):
+        if who.kind == "own" and any(self._again(a, who) for a in self.present):
             raise errors.DoubleArrive(
                 f"{who.actor} arrives a second time in one phase of {self.label}",
                 expected=f"one arrival of each participant a phase ({self.arrivals} arrivals)",
                 found=self._roll([*self.present, who]),
                 hint="arrive once for each get: in one thread, on one path, after the last reader",
             )
-        if count > self.pending and not who.plain:
+        if count > self.pending and who.kind == "expect":
             raise errors.OverwriteUnread(
                 f"{who.actor} announces a second fill of {self.label} before the first has landed",
                 expected="a wait for the slot's empty barrier before each fill",
@@ -115,6 +115,9 @@ class Mbarrier:
         self.bytes += size
         self.announced += size
         self._complete()
+
+    def _again(self, before: Arrival, now: Arrival) -> bool:
+        return before.kind == "own" and before.actor == now.actor
 
     def land(self, size: int) -> None:
         """`size` bytes of a copy have landed."""

@@ -332,7 +332,7 @@ class Instructions:
         yield SWITCH
         found = self.mbarrier(barrier, self.cta)
         self.trace("expect", self.rank, barrier, size, found.phase)
-        found.arrive(Arrival(self.name, self.doing(), plain=False), 1, self.release(), size)
+        found.arrive(Arrival(self.name, self.doing(), "expect"), 1, self.release(), size)
 
     def mbarrier_arrive(self, barrier: int, cta: int | None) -> Steps:
         """Arrive, each running thread once."""
@@ -342,7 +342,7 @@ class Instructions:
         self.trace("arrive", target.rank, barrier, self.active, found.phase)
         if target is not self.cta:
             self.touch_remotely(target, "a remote arrival")
-        arrival = Arrival(self.name, self.doing(), plain=True)
+        arrival = Arrival(self.name, self.doing(), "own" if cta is None else "peer")
         found.arrive(arrival, self.active, self.release())
 
     def touch_remotely(self, target: Cta, what: str) -> None:
