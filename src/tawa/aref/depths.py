@@ -7,11 +7,12 @@ from typing import ClassVar
 
 from xdsl.dialects import scf
 from xdsl.dialects.builtin import IntAttr, ModuleOp
-from xdsl.ir import Operation
+from xdsl.ir import BlockArgument, Operation
 from xdsl.rewriter import Rewriter
 
-from tawa.aref.ops import Create, GetEnter, PutEnter, RefType, WarpGroup
-from tawa.aref.shared_memory import tile_for
+from tawa.aref.ops import Consumed, Create, GetEnter, PutEnter, RefType, WarpGroup
+from tawa.aref.shared_memory import slot_bytes
+from tawa.base.loops import terminator
 from tawa.base.options import Options
 from tawa.base.remarks import Remarks
 from tawa.base.target import TARGETS
@@ -51,14 +52,15 @@ class Depths:
             for r in rings
         }
         inner = max(deepest.values())
-        sizes = {r: self._bytes(r) for r in rings}
+        sizes = {r: slot_bytes(r.ref) for r in rings}
         teams = max(g.teams.value.data for g in module.walk() if isinstance(g, WarpGroup))
         outer_depth = {r: min(2, max(1, deepest[r] + 1)) if teams == 1 else 2 for r in rings}
         looped = [r for r in rings if deepest[r] == inner and inner > 0]
         fixed = sum(sizes[r] * outer_depth[r] for r in rings if r not in looped)
         free = TARGETS[self.options.target].shared_bytes - fixed - self._staging(module, teams)
         slot = sum(sizes[r] for r in looped)
-        most = max(1, min(MOST, (free - self.reserve - 1024) // slot)) if slot else 1
+        least = 1 + max(map(self._lag, looped), default=0)
+        most = max(least, min(MOST, (free - self.reserve - 1024) // slot)) if slot else 1
         depth = self.options.num_stages or most
         for ring in rings:
             self._set(ring, depth if ring in looped else outer_depth[ring])
@@ -66,10 +68,21 @@ class Depths:
             chosen = "asked for" if self.options.num_stages else "what shared memory holds"
             self.remarks.say(self.name, f"{depth} slots of {slot} bytes in the loop ({chosen})")
 
-    def _bytes(self, ring: Create) -> int:
-        assert isinstance(ring.ref.type, RefType)
-        tiles = (tile_for(tuple(t.get_shape()), t.element_type) for t in ring.ref.type.tiles)
-        return sum(-(-t.bytes // 1024) * 1024 for t in tiles)
+    def _lag(self, ring: Create) -> int:
+        """Slots that a loop holds while it waits for another: those of products in flight."""
+        found = 0
+        for use in ring.ref.uses:
+            op = use.operation
+            if isinstance(op, Consumed) and isinstance(op.token, BlockArgument):
+                loop = op.token.owner.parent_op()
+                assert isinstance(loop, scf.ForOp)
+                token, steps = op.token, 1
+                following = terminator(loop.body.block).operands[token.index - 1]
+                while isinstance(following, BlockArgument) and steps < len(loop.body.block.args):
+                    following = terminator(loop.body.block).operands[following.index - 1]
+                    steps += 1
+                found = max(found, steps)
+        return found
 
     def _staging(self, module: ModuleOp, teams: int) -> int:
         """Bytes that descriptor stores will stage their tiles in, at least."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from xdsl.dialects.builtin import IntAttr, UnitAttr
-from xdsl.ir import Attribute
+from xdsl.ir import Attribute, SSAValue
 
+from tawa.aref.types import RefType
 from tawa.base.errors import TawaError
 from tawa.base.spans import Span
 from tawa.base.target import Target
@@ -80,6 +81,13 @@ def tile_for(shape: tuple[int, ...], element: Attribute) -> TileType:
 def _size(op: Ring) -> int:
     assert isinstance(op.ring.type, RingType)
     return op.ring.type.bytes
+
+
+def slot_bytes(ref: SSAValue) -> int:
+    """Bytes of one slot of a ring of arefs, each tile at an aligned offset."""
+    assert isinstance(ref.type, RefType)
+    tiles = (tile_for(tuple(t.get_shape()), t.element_type) for t in ref.type.tiles)
+    return sum(-(-t.bytes // ALIGNMENT) * ALIGNMENT for t in tiles)
 
 
 @dataclass

@@ -4,6 +4,31 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tawa.base.errors import TawaError
+from tawa.base.target import TARGETS
+
+
+class BadOption(TawaError):
+    """A launch option has a value that no kernel can be compiled with."""
+
+    explanation = (
+        "The launch options are the fields of `tawa.Options`. Their ranges: `num_warps` 1, 2, 4, 8 "
+        "or 16; `num_stages` from 1; `mma_depth` from 0 and less than `num_stages`, since a slot is "
+        "returned only when the products that read it are done; `consumers` 1 to 3; `staging` 1 "
+        "to 16; `cluster` 1 or 2."
+    )
+    example = """
+import tawa
+
+
+@tawa.jit
+def nothing(x):
+    pass
+
+
+nothing.compile("*f32", num_warps=3)
+"""
+
 
 @dataclass(frozen=True)
 class Options:
@@ -35,3 +60,39 @@ class Options:
     """`False` keeps the order of loops whose products feed ordinary code (no modulo schedule)."""
     stream_stores: bool = False
     """Give written lines back to memory first (L2 evict-first): for outputs larger than the L2."""
+
+    def __post_init__(self) -> None:
+        """Check each value's range. Raises BadOption."""
+        self._one_of("target", tuple(TARGETS))
+        self._one_of("num_warps", (1, 2, 4, 8, 16))
+        self._one_of("consumers", (None, 1, 2, 3))
+        self._between("num_stages", 1, 64)
+        self._between("mma_depth", 0, 7)
+        self._between("staging", 1, 16)
+        stages, products = self.num_stages, self.mma_depth
+        if stages is not None and products is not None and products >= stages:
+            raise BadOption(
+                "more matrix products in flight than there are slots to read from",
+                expected=f"num_stages of at least {products + 1} for mma_depth={products}",
+                found=f"num_stages={stages}",
+                hint="raise num_stages, or lower mma_depth",
+            )
+
+    def _one_of(self, name: str, values: tuple[object, ...]) -> None:
+        if getattr(self, name) not in values:
+            expected = " or ".join(repr(value) for value in values)
+            raise BadOption(
+                f"there is no {name}={getattr(self, name)!r}",
+                expected=expected,
+                found=repr(getattr(self, name)),
+            )
+
+    def _between(self, name: str, least: int, most: int) -> None:
+        value = getattr(self, name)
+        if value is not None and not least <= value <= most:
+            raise BadOption(
+                f"{name}={value} is out of range",
+                expected=f"{least} to {most}",
+                found=str(value),
+                hint=f"leave {name} unset for the compiler's choice",
+            )
