@@ -12,10 +12,10 @@ class BadOption(TawaError):
     """A launch option has a value that no kernel can be compiled with."""
 
     explanation = (
-        "The launch options are the fields of `tawa.Options`. Their ranges: `num_warps` 1, 2, 4, 8 "
-        "or 16; `num_stages` from 1; `mma_depth` from 0 and less than `num_stages`, since a slot is "
-        "returned only when the products that read it are done; `consumers` 1 to 3; `staging` 1 "
-        "to 16; `cluster` 1 or 2."
+        "The launch options are the fields of `tawa.Options`. Their ranges: `num_warps` 1, 2, 4, "
+        "8 or 16; `num_stages` from 1; `mma_depth` from 0 and less than `num_stages`, since a "
+        "slot is returned only when the products that read it are done; `consumers` 1 to 3; "
+        "`staging` 1 to 16; `cluster` 1 or 2."
     )
     example = """
 import tawa
