@@ -34,6 +34,7 @@ format: $(VENV)/.dev  ## let ruff rewrite what it can
 	@$(BIN)/ruff format .
 
 docs: $(VENV)/.dev    ## rewrite the outputs shown in the documentation from what the code prints now
+	@$(BIN)/python benchmarks/tables.py --write README.md $(wildcard docs/*.md)
 	@$(BIN)/python -m pytest -q tests/meta/test_documents.py tests/meta/test_error_index.py --update
 
 clean:           ## remove the virtual environment and caches

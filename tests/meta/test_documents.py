@@ -18,6 +18,7 @@ import contextlib
 import io
 import os
 import re
+import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -175,6 +176,16 @@ def test_links_lead_somewhere():
             if not (path.parent / target).exists():
                 broken.append(f"{path.relative_to(ROOT)}: {target}")
     assert broken == []
+
+
+def test_tables_are_made_of_the_benchmarks_rows():
+    tables = runpy.run_path(str(ROOT / "benchmarks" / "tables.py"), run_name="tables")
+    stale = [
+        path.relative_to(ROOT).as_posix()
+        for path in DOCUMENTS
+        if tables["filled"](path.read_text(), tables["RESULTS"]) != path.read_text()
+    ]
+    assert stale == [], "run `make docs`"
 
 
 def test_make_targets_exist():
