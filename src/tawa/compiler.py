@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -108,7 +108,23 @@ class Tidy:
         dce(module)
 
 
-def passes(stage: str, options: Options, remarks: Remarks, reserve: int) -> list[Pass]:
+@dataclass(frozen=True)
+class Slack:
+    """What an attempt leaves free, because one before it turned out to need more."""
+
+    bytes: int = 0
+    """Of shared memory."""
+    registers: int = 0
+    """Of a thread."""
+
+
+NO_SLACK = Slack()
+
+MARGINS = (0, 16, 40)
+"""Registers that schedules leave free, one attempt after the other."""
+
+
+def passes(stage: str, options: Options, remarks: Remarks, slack: Slack) -> list[Pass]:
     """The passes that lead to a stage from the one before."""
     table: dict[str, Callable[[], list[Any]]] = {
         "tile": lambda: [Simplify()],
@@ -118,11 +134,11 @@ def passes(stage: str, options: Options, remarks: Remarks, reserve: int) -> list
             # After fusing, which saves a rounding.
             WidenAccumulators(),
             Partition(options, remarks),
-            ScheduleLoops(options, remarks),
+            ScheduleLoops(options, remarks, slack.registers),
             AsyncDots(options, remarks),
             PingPong(remarks),
             # Before what depends on the depth: how far loads run ahead.
-            Depths(options, remarks, reserve),
+            Depths(options, remarks, slack.bytes),
             Prefetch(options, remarks),
             # After all passes that add or move puts and gets.
             Cursors(),
@@ -163,6 +179,8 @@ class Compiled:
     remarks: tuple[str, ...]
     timings: dict[str, float] = field(default_factory=dict[str, float])
     """Seconds of each stage; empty if it came from the cache."""
+    findings: tuple[str, ...] = ()
+    """What the assembler reports that costs speed: spills, local memory, serialised products."""
 
     @property
     def cubin(self) -> bytes:
@@ -223,31 +241,44 @@ class Pipeline:
         """Go on from an IR stage to machine code."""
         module = self._replaced(start, module)
         if start == "tile":
-            module = self._two_levels(module)
-        elif start == "aref":
+            return self._first_good(name, module)
+        if start == "aref":
             module = self._replaced("hopper", self.level("hopper", module))
         text = self.override.get("cu") or self._timed("cu", lambda: emit(module))
         return self.assemble(name, text, spec_of(module))
 
-    def level(self, stage: str, module: ModuleOp, reserve: int = 0) -> ModuleOp:
+    def level(self, stage: str, module: ModuleOp, slack: Slack = NO_SLACK) -> ModuleOp:
         """Run the passes of one stage."""
-        return self._timed(stage, lambda: self._passes(stage, module, reserve))
+        return self._timed(stage, lambda: self._passes(stage, module, slack))
 
-    def _two_levels(self, tile: ModuleOp) -> ModuleOp:
-        """tile -> aref -> hopper; a depth that was free and does not fit is chosen smaller."""
-        reserve = 0
+    def _first_good(self, name: str, tile: ModuleOp) -> Compiled:
+        """Reject schedules that the assembler spills or serialises; take tighter ones."""
+        for margin in MARGINS:
+            compiled = self._attempt(name, tile, margin)
+            scheduled = any(line.startswith(ScheduleLoops.name) for line in self.remarks.lines)
+            if not compiled.findings or not scheduled or margin == MARGINS[-1]:
+                break
+            why = "; ".join(compiled.findings)
+            self.remarks.say("schedule", f"rejected with {margin} registers to spare: {why}")
+        return compiled
+
+    def _attempt(self, name: str, tile: ModuleOp, margin: int) -> Compiled:
+        """tile -> machine code; a depth that was free and does not fit is chosen smaller."""
+        slack = Slack(registers=margin)
         while True:
-            aref = self.level("aref", tile.clone(), reserve)
-            aref = self._replaced("aref", aref)
+            aref = self._replaced("aref", self.level("aref", tile.clone(), slack))
             try:
-                return self._replaced("hopper", self.level("hopper", aref))
+                module = self._replaced("hopper", self.level("hopper", aref))
+                break
             except SharedMemoryExceeded as error:
-                if self.options.num_stages is not None or reserve > MOST_RESERVED:
+                if self.options.num_stages is not None or slack.bytes > MOST_RESERVED:
                     raise
-                reserve += error.excess
+                slack = replace(slack, bytes=slack.bytes + error.excess)
+        text = self.override.get("cu") or self._timed("cu", lambda: emit(module))
+        return self.assemble(name, text, spec_of(module))
 
-    def _passes(self, stage: str, module: ModuleOp, reserve: int) -> ModuleOp:
-        for step in passes(stage, self.options, self.remarks, reserve):
+    def _passes(self, stage: str, module: ModuleOp, slack: Slack) -> ModuleOp:
+        for step in passes(stage, self.options, self.remarks, slack):
             before = str(module) if self.dump else ""
             module = step.apply(module) or module
             try:
@@ -297,8 +328,9 @@ class Pipeline:
             )
         for finding in built.report.findings():
             self.remarks.say("assembler", f"{finding.kind}: {finding.text}")
-        remarks = tuple(self.remarks.lines)
-        return Compiled(name, self.stages, spec, built.log, remarks, self.timings)
+        found = tuple(f"{finding.kind}: {finding.text}" for finding in built.report.findings())
+        stages, remarks = dict(self.stages), tuple(self.remarks.lines)
+        return Compiled(name, stages, spec, built.log, remarks, self.timings, found)
 
 
 def spec_of(module: ModuleOp) -> KernelSpec:
@@ -391,11 +423,17 @@ def _cached(key: str, name: str) -> Compiled | None:
     extra: dict[str, Any] = json.loads(entry["json"])
     stages: dict[str, str | bytes] = {**texts, "cubin": entry["cubin"]}
     spec = KernelSpec.from_json(extra["spec"])
-    return Compiled(name, stages, spec, extra["log"], tuple(extra["remarks"]))
+    remarks, findings = tuple(extra["remarks"]), tuple(extra["findings"])
+    return Compiled(name, stages, spec, extra["log"], remarks, findings=findings)
 
 
 def _store(key: str, compiled: Compiled) -> None:
-    extra = {"spec": compiled.spec.to_json(), "log": compiled.log, "remarks": compiled.remarks}
+    extra = {
+        "spec": compiled.spec.to_json(),
+        "log": compiled.log,
+        "remarks": compiled.remarks,
+        "findings": compiled.findings,
+    }
     entry = {
         stage: content.encode() if isinstance(content, str) else content
         for stage, content in compiled.stages.items()

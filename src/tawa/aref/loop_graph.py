@@ -170,9 +170,8 @@ def build(loop: scf.ForOp, warps: int, teams: int, target: Target) -> LoopGraph 
             nodes.append(node)
             node_of |= {m: node for m in node.ops}
     for node in nodes:
-        node.registers = sum(
-            _registers(r, warps) for op in node.ops for r in op.results if not is_lazy(r)
-        )
+        own_results = node.dot.results if node.is_dot else node.ops[-1].results
+        node.registers = sum(_registers(r, warps) for r in own_results)
     place = {op: i for i, op in enumerate(ops)}
     nodes.sort(key=lambda n: place[n.ops[-1]])
     for i, node in enumerate(nodes):

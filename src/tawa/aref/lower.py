@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from xdsl.dialects import func
+from xdsl.dialects import func, scf
 from xdsl.dialects.builtin import FunctionType, ModuleOp, StringAttr
 from xdsl.ir import Block, Operation, Region, SSAValue
 
@@ -219,4 +219,9 @@ def _accumulators(group: aref.WarpGroup) -> int:
             rows, columns = shape_of(op.result.type)
             sizes.setdefault(op.parent, []).append(rows * columns)
     warps = group.warps.value.data
-    return max((accumulator_registers(s, warps) for s in sizes.values()), default=0)
+    found = [0]
+    for block, parts in sizes.items():
+        # Straight-line products follow each other; those of a loop's body are there together.
+        looped = block is not None and isinstance(block.parent_op(), scf.ForOp)
+        found.append(accumulator_registers(parts if looped else [max(parts)], warps))
+    return max(found)

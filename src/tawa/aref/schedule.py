@@ -25,17 +25,27 @@ from tawa.aref.async_dots import find_chains
 from tawa.aref.expand import Schedule, expand
 from tawa.aref.loop_graph import LoopGraph, Node, build
 from tawa.aref.ops import ViewRead, WarpGroup
+from tawa.aref.registers import budget
 from tawa.base.options import Options
 from tawa.base.remarks import Remarks
 from tawa.base.spans import span_of
 from tawa.base.target import TARGETS, Target
 from tawa.tile.ops import Dot, Reshape, Trans
 
-STAGES = 3
+STAGES = 2
 """Turns that an iteration may be spread over, at most."""
 
-WORK_LIMIT = 2.0
-"""Deterministic seconds of the solver: the same answer on every machine."""
+TILE_REGISTERS = 8
+"""Values of fewer registers a thread are row statistics, which `ADDRESSES` covers."""
+
+ADDRESSES = 28
+"""Registers of a thread that addresses, counters and row statistics take (measured)."""
+
+WORK_LIMIT = 0.1
+"""Deterministic seconds of the solver for one period: the same answer on every machine."""
+
+PERIODS, STEP_PERCENT = 12, 4
+"""Periods that are tried, and how much longer each is than the one before, of the bound."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +63,6 @@ class Solution:
     period: int
     placed: dict[int, Placed]
     bound: str
-    optimal: bool
 
 
 @dataclass(frozen=True)
@@ -62,6 +71,8 @@ class ScheduleLoops:
 
     options: Options
     remarks: Remarks
+    margin: int = 0
+    """Registers of a thread to leave free, because an assembled attempt spilled."""
     name: ClassVar[str] = "schedule"
 
     def apply(self, module: ModuleOp) -> None:
@@ -83,7 +94,9 @@ class ScheduleLoops:
         if isinstance(graph, str):
             self.remarks.say(self.name, f"the loop at {where} keeps its order: {graph}")
             return
-        solution = solve(graph, target)
+        warps = group.warps.value.data * group.teams.value.data
+        split = budget(target, warps, 0)
+        solution = solve(graph, target, split.limit - ADDRESSES - self.margin)
         if solution is None:
             self.remarks.say(self.name, f"the loop at {where} keeps its order: no schedule found")
             return
@@ -109,38 +122,33 @@ def bounds(graph: LoopGraph) -> dict[str, int]:
 
 
 class _Model:
-    """The constraint model of one graph."""
+    """The constraint model of one graph for one period.
 
-    def __init__(self, graph: LoopGraph, target: Target) -> None:
+    With the period fixed all constraints are linear in small numbers, which is what makes them quick.
+    """
+
+    def __init__(self, graph: LoopGraph, target: Target, capacity: int, period: int) -> None:
         from ortools.sat.python import cp_model  # takes half a second: only when it is needed
 
         self.cp: Any = cp_model
-        self.graph, self.costs = graph, target.costs
+        self.graph, self.costs, self.period = graph, target.costs, period
         self.model: Any = cp_model.CpModel()
-        low = max(bounds(graph).values())
-        self.most = low + sum(n.thread + n.tensor for n in graph.nodes) + 1000
-        self.period = self.model.new_int_var(low, self.most, "T")
-        far = STAGES * self.most
         count = range(len(graph.nodes))
-        self.start = [self.model.new_int_var(0, far, f"s{i}") for i in count]
-        self.offset = [self.model.new_int_var(0, self.most, f"r{i}") for i in count]
-        self.stage = [
-            [self.model.new_bool_var(f"j{i}_{k}") for k in range(STAGES)] for i in count
-        ]
+        far = STAGES * period
+        self.offset = [self.model.new_int_var(0, period, f"r{i}") for i in count]
+        self.turn = [self.model.new_int_var(0, STAGES - 1, f"j{i}") for i in count]
+        self.start = [self.offset[i] + period * self.turn[i] for i in count]
         self.run = {n.number: self.model.new_int_var(0, far, f"x{n.number}") for n in graph.dots}
         self._place()
         self._depend()
         self._tensor_core()
         self._one_copy()
+        self._registers(capacity)
 
     def _place(self) -> None:
         intervals: list[Any] = []
         for n in self.graph.nodes:
             i = n.number
-            self.model.add_exactly_one(self.stage[i])
-            for k, literal in enumerate(self.stage[i]):
-                total = self.offset[i] + k * self.period
-                self.model.add(self.start[i] == total).only_enforce_if(literal)
             self.model.add(self.offset[i] + n.thread <= self.period)
             intervals.append(
                 self.model.new_fixed_size_interval_var(self.offset[i], n.thread, f"i{i}")
@@ -194,55 +202,87 @@ class _Model:
                         rewritten = self.start[e.source.number] + self.period
                         self.model.add(rewritten >= self.run[n.number] + n.tensor)
 
-    def _held(self) -> Any:
-        """Registers times the cycles they are held, and, with less weight, when ops start."""
-        total: list[Any] = [*self.start]
-        far = (STAGES + 1) * self.most
+    def _registers(self, capacity: int) -> None:
+        """What is held at any time of a turn fits the registers of a thread.
+
+        A value is held from its op's start to its last reader's (an A operand: to the product's end);
+        there is one copy of it, so it is held for a turn at most.
+        """
+        intervals: list[Any] = []
+        demands: list[int] = []
+        self.lengths: list[tuple[int, Any]] = []
         for n in self.graph.nodes:
             users = [e for e in self.graph.edges if e.source is n]
-            if n.registers > 1 and users:
-                last = self.model.new_int_var(0, far, f"l{n.number}")
-                for e in users:
-                    begin = self.start[e.target.number] + e.distance * self.period
-                    self.model.add(last >= begin)
-                total.append(16 * n.registers * (last - self.start[n.number]))
-        return sum(total)
+            if n.registers < TILE_REGISTERS or not users:
+                continue
+            i = n.number
+            length = self.model.new_int_var(0, self.period, f"l{i}")
+            for e in users:
+                until = self.start[e.target.number] + e.distance * self.period
+                if e.target.is_dot and e.target.dot.acc not in e.source.ops[-1].results:
+                    until = self.run[e.target.number] + e.target.tensor + e.distance * self.period
+                self.model.add(length >= until - self.start[i])
+            for shift in (0, 1):
+                begin = self.offset[i] - shift * self.period
+                end = self.model.new_int_var(-self.period, 2 * self.period, f"e{i}_{shift}")
+                intervals.append(self.model.new_interval_var(begin, length, end, f"h{i}_{shift}"))
+                demands.append(n.registers)
+            self.lengths.append((n.registers, length))
+        self.model.add_cumulative(intervals, demands, capacity)
 
-    def solve(self) -> Solution | None:
-        """The shortest period, then the fewest registers held, then the earliest starts."""
+    def _held(self) -> Any:
+        """Registers times the cycles they are held, and, with less weight, when ops start."""
+        return sum(16 * r * length for r, length in self.lengths) + sum(self.start)
+
+    def solve(self) -> dict[int, Placed] | None:
+        """A placement, with as few registers held and starts as early as the work limit finds."""
         solver: Any = self.cp.CpSolver()
         solver.parameters.num_workers = 1
         solver.parameters.random_seed = 0
         solver.parameters.max_deterministic_time = WORK_LIMIT
-        self.model.minimize(self.period)
-        status = solver.solve(self.model)
-        if status not in (self.cp.OPTIMAL, self.cp.FEASIBLE):
+        good = (self.cp.OPTIMAL, self.cp.FEASIBLE)
+        if solver.solve(self.model) not in good:
             return None
-        optimal = status == self.cp.OPTIMAL
-        best = int(solver.value(self.period))
-        values = [solver.value(v) for v in (*self.start, *self.offset)]
-        self.model.add(self.period == best)
+        for variable in (*self.offset, *self.turn):
+            self.model.add_hint(variable, solver.value(variable))
         self.model.minimize(self._held())
-        for variable, value in zip((*self.start, *self.offset), values, strict=True):
-            self.model.add_hint(variable, value)
-        solver.parameters.max_deterministic_time = WORK_LIMIT / 4
-        solver.solve(self.model)
-        placed = {
-            n.number: Placed(
-                int(solver.value(self.offset[n.number])),
-                next(k for k, j in enumerate(self.stage[n.number]) if solver.value(j)),
-            )
+        if solver.solve(self.model) not in good:
+            return None
+        turns = [int(solver.value(t)) for t in self.turn]
+        first = min(turns)
+        return {
+            n.number: Placed(int(solver.value(self.offset[n.number])), turns[n.number] - first)
             for n in self.graph.nodes
         }
-        first = min(p.stage for p in placed.values())
-        placed = {i: Placed(p.offset, p.stage - first) for i, p in placed.items()}
-        tight = [name for name, least in bounds(self.graph).items() if least >= best - 1]
-        return Solution(best, placed, tight[0] if tight else "latency", optimal)
 
 
-def solve(graph: LoopGraph, target: Target) -> Solution | None:
-    """The modulo schedule of a graph; None if none was found within the work limit."""
-    return _Model(graph, target).solve()
+def solve(graph: LoopGraph, target: Target, capacity: int) -> Solution | None:
+    """The shortest modulo schedule whose values take at most `capacity` registers of a thread.
+
+    Periods are tried from the resources' bound upwards; None if none is found.
+    """
+    key = (str(graph.loop), graph.groups, target.name, capacity)
+    if key not in _SOLVED:
+        if len(_SOLVED) > 64:
+            _SOLVED.clear()
+        _SOLVED[key] = _search(graph, target, capacity)
+    return _SOLVED[key]
+
+
+_SOLVED: dict[tuple[str, int, str, int], Solution | None] = {}
+"""Solutions by loop: one compilation asks again when shared memory turns out to be short."""
+
+
+def _search(graph: LoopGraph, target: Target, capacity: int) -> Solution | None:
+    limits = bounds(graph)
+    least = max(limits.values())
+    for step in range(PERIODS):
+        period = least + least * step * STEP_PERCENT // 100
+        placed = _Model(graph, target, capacity, period).solve()
+        if placed is not None:
+            bound = max(limits, key=lambda name: limits[name]) if step == 0 else "latency"
+            return Solution(period, placed, bound)
+    return None
 
 
 def as_schedule(graph: LoopGraph, solution: Solution) -> Schedule:
@@ -257,7 +297,6 @@ def describe(graph: LoopGraph, solution: Solution, where: str) -> str:
     """The schedule as a table of its costly nodes."""
     lines = [
         f"the loop at {where} turns every {solution.period} cycles, bound by {solution.bound}"
-        + ("" if solution.optimal else " (not proved least)")
     ]
     for n in sorted(graph.nodes, key=lambda n: solution.placed[n.number].offset):
         place = solution.placed[n.number]
