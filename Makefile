@@ -19,7 +19,7 @@ demo: $(VENV)/.run    ## compile a GEMM, run it in the simulator (and on the GPU
 	@$(BIN)/python examples/demo.py
 
 test: lint       ## lint, type-check and test
-	@$(BIN)/python -m pytest -n auto --dist loadfile -q $(TESTS)
+	@$(BIN)/python -m pytest -n auto --dist loadfile $(TESTS)
 
 gpu-test: $(VENV)/.dev ## run the tests that need an H100
 	@$(BIN)/python -m pytest -q -m gpu $(TESTS)
