@@ -31,6 +31,21 @@ def read_tree(path: Path) -> Any:
     return convert(json.loads(path.read_text())["trees"][0]["root"])[0]
 
 
+def branches(tree: Any) -> list[tuple[float, float, bool]]:
+    """The branches of a tree, parents first: (age of the parent, own age, is a leaf)."""
+    rows: list[tuple[float, float, bool]] = []
+
+    def walk(node: Any, parent: float | None) -> None:
+        ((name, fields),) = node.items()
+        if parent is not None:
+            rows.append((parent, fields[0], name == "Leaf"))
+        for child in fields[1:]:
+            walk(child, fields[0])
+
+    walk(tree, None)
+    return rows
+
+
 if __name__ == "__main__":
     model = cuppl.load(HERE / "crbd.ppl")
     data = {"tree": read_tree(HERE / "data" / "alcedinidae.phyjson"), "rho": RHO}

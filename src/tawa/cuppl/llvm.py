@@ -47,6 +47,7 @@ HEAP_FULL = 1
 
 _INTRINSICS = """
 declare double @llvm.sqrt.f64(double)
+declare double @llvm.fma.f64(double, double, double)
 declare double @llvm.floor.f64(double)
 declare double @llvm.fabs.f64(double)
 declare i64 @llvm.fptosi.sat.i64.f64(double)

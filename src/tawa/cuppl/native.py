@@ -95,7 +95,7 @@ _COMPARE = {
     ast.Gt: ("gtf", "gti"),
     ast.GtE: ("gef", "gei"),
 }
-_PRIMITIVES = {"sqrt", "floor", "bits_of", "float_of_bits", "shru"}
+_PRIMITIVES = {"fma", "sqrt", "floor", "bits_of", "float_of_bits", "shru"}
 
 _translated: dict[str, Function] = {}
 _external: set[str] = set()
@@ -567,7 +567,7 @@ class _Translator:
         coefficients: list[float] = [float(v) for v in values]  # pyright: ignore
         total = self._const(coefficients[0], Type.F64)
         for value in coefficients[1:]:
-            total = self._op("addf", self._op("mulf", total, x), self._const(value, Type.F64))
+            total = self._op("fma", total, x, self._const(value, Type.F64))
         return total
 
     def _new_vector(self, length: Reg) -> Reg:

@@ -1,7 +1,8 @@
 """Scalar operations of the core: operand types, LLVM text and CUDA C++ text in one table.
 
 Every float operation here is correctly rounded in IEEE 754 (or exact), and nothing may be
-contracted into a fused multiply-add, so a program gives the same bits on every machine.
+contracted into a fused multiply-add but where `fma` is written, so a program gives the same bits
+on every machine.
 Transcendental functions are not operations: they are defined once, in `numeric/`, on top of these.
 """
 
@@ -75,6 +76,12 @@ SCALARS: dict[str, Scalar] = {
     "mulf": _float("fmul", "*"),
     "divf": _float("fdiv", "/"),
     "negf": Scalar((F,), F, "{d} = fneg double {0}", "(-{0})"),
+    "fma": Scalar(
+        (F, F, F),
+        F,
+        "{d} = call double @llvm.fma.f64(double {0}, double {1}, double {2})",
+        "fma({0}, {1}, {2})",
+    ),
     "sqrt": _intrinsic("sqrt", "sqrt"),
     "floor": _intrinsic("floor", "floor"),
     "absf": _intrinsic("fabs", "fabs"),

@@ -145,6 +145,11 @@ class _Tape(Splitter):
                 self.two(dst, a, self.number(1.0), args[1], self.number(-1.0))
             case "mulf":
                 self.two(dst, a, args[1], args[1], a)
+            case "fma":
+                product = Reg(f"{dst.name}_product", F64)
+                self.two(product, a, args[1], args[1], a)
+                one = self.number(1.0)
+                self.two(dst, product, one, args[2], one)
             case "divf":
                 inverse = self.op("divf", F64, self.number(1.0), args[1])
                 ratio = self.op("mulf", F64, dst, inverse)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from ..native import native
-from .primitives import bits_of, float_of_bits, floor, horner, shru, sqrt
+from .primitives import bits_of, float_of_bits, floor, fma, horner, shru, sqrt
 
 __all__ = ["cos", "exp", "expm1", "log", "log1p", "logaddexp", "power", "sin", "tan", "tanh"]
 
@@ -22,19 +22,18 @@ HALF_PI_HIGH = 1.5707963267341256
 HALF_PI_MIDDLE = 6.077100506303966e-11
 HALF_PI_LOW = 2.0222662487959506e-21
 SQRT2 = math.sqrt(2.0)
-LOG_CELLS = 128
+LOG_CELLS = 256
 
 
 def _log_tables() -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Reciprocals of the cells' middles, to nine bits, and minus their logarithms."""
-    inverses = [round(512.0 / (1.0 + (k + 0.5) / LOG_CELLS)) / 512.0 for k in range(LOG_CELLS)]
+    """Reciprocals of the cells' middles, and minus their logarithms."""
+    inverses = [1.0 / (1.0 + (k + 0.5) / LOG_CELLS) for k in range(LOG_CELLS)]
     inverses[0] = 1.0  # next to 1 nothing may be lost
     inverses[-1] = 0.5
     return tuple(inverses), tuple(-math.log(v) for v in inverses)
 
 
 LOG_INVERSE, LOG_MIDDLE = _log_tables()
-HIGH_WORD = -4294967296
 SIN_SERIES = (
     -7.586685070091267e-13,
     1.605853141458901e-10,
@@ -68,22 +67,16 @@ def log(x: float) -> float:
         scale = -54
     bits = bits_of(x)
     exponent = (bits >> 52) - 1023
-    cell = (bits >> 45) & 127
-    mantissa = (bits & 0xFFFFFFFFFFFFF) | 0x3FF0000000000000
-    m = float_of_bits(mantissa)
-    high = float_of_bits(mantissa & HIGH_WORD)
-    inverse = LOG_INVERSE[cell]
+    cell = (bits >> 44) & 255
+    m = float_of_bits((bits & 0xFFFFFFFFFFFFF) | 0x3FF0000000000000)
     # The last cell belongs to the next power of two, so that logarithms near 0 stay precise.
-    k = float(exponent + scale + (1 if cell == 127 else 0))
-    middle = LOG_MIDDLE[cell] if cell != 127 else 0.0
-    # r = m / middle - 1, exactly but for the last rounding: `high` and `inverse` are short.
-    r = (high * inverse - 1.0) + (m - high) * inverse
+    k = float(exponent + scale + (1 if cell == 255 else 0))
+    middle = LOG_MIDDLE[cell] if cell != 255 else 0.0
+    r = fma(m, LOG_INVERSE[cell], -1.0)
     z = r * r
-    p0 = -0.5 + r * 0.3333333333333333
-    p1 = -0.25 + r * 0.2
-    p2 = -0.16666666666666666 + r * 0.14285714285714285
-    tail = p0 + z * (p1 + z * (p2 - z * 0.125))
-    return (k * LN2_HIGH + middle) + (r + (z * tail + k * LN2_LOW))
+    low = fma(z, fma(r, 0.2, -0.25), fma(r, 0.3333333333333333, -0.5))
+    tail = fma(z * z, -0.16666666666666666, low)
+    return fma(k, LN2_HIGH, middle) + (r + fma(z, tail, k * LN2_LOW))
 
 
 @native
@@ -96,17 +89,17 @@ def exp(x: float) -> float:
     if x < -745.1332191019412:
         return 0.0
     k = floor(x * 1.4426950408889634 + 0.5)
-    r = (x - k * LN2_HIGH) - k * LN2_LOW
+    r = fma(k, -LN2_LOW, fma(k, -LN2_HIGH, x))
     z = r * r
     # Pairs of terms first: the chain of dependent operations is half as long as Horner's.
-    p0 = 0.5 + r * 0.1666666666666667
-    p1 = 0.04166666666666667 + r * 0.008333333333326136
-    p2 = 0.0013888888888883748 + r * 0.00019841269874820627
-    p3 = 2.4801587325547743e-05 + r * 2.7557255400206422e-06
-    p4 = 2.75572736431103e-07 + r * 2.5105217004720745e-08
-    z2 = z * z
-    tail = (p0 + z * p1) + z2 * ((p2 + z * p3) + z2 * (p4 + z * 2.0914686968086876e-09))
-    y = 1.0 + (r + z * tail)
+    p0 = fma(r, 0.1666666666666667, 0.5)
+    p1 = fma(r, 0.008333333333326136, 0.04166666666666667)
+    p2 = fma(r, 0.00019841269874820627, 0.0013888888888883748)
+    p3 = fma(r, 2.7557255400206422e-06, 2.4801587325547743e-05)
+    p4 = fma(r, 2.5105217004720745e-08, 2.75572736431103e-07)
+    high = fma(z * z, fma(z, 2.0914686968086876e-09, p4), fma(z, p3, p2))
+    tail = fma(z * z, high, fma(z, p1, p0))
+    y = 1.0 + fma(z, tail, r)
     n = int(k)
     if n > 1020 or n < -1020:
         half = n >> 1

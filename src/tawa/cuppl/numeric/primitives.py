@@ -9,6 +9,7 @@ import math
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +25,7 @@ __all__ = [
     "bits_of",
     "float_of_bits",
     "floor",
+    "fma",
     "horner",
     "new_floats",
     "new_ints",
@@ -71,6 +73,13 @@ def floor(x: float) -> float:
     return float(np.floor(x))
 
 
+def fma(a: float, b: float, c: float) -> float:
+    """a * b + c with one rounding."""
+    if not (math.isfinite(a) and math.isfinite(b) and math.isfinite(c)):
+        return a * b + c
+    return float(Fraction(a) * Fraction(b) + Fraction(c))
+
+
 def bits_of(x: float) -> int:
     """The 64 bits of a float as a signed integer."""
     return int(struct.unpack("<q", struct.pack("<d", x))[0])
@@ -90,7 +99,7 @@ def horner(x: float, coefficients: Sequence[float]) -> float:
     """Polynomial with the highest power first, by Horner's rule."""
     total = coefficients[0]
     for c in coefficients[1:]:
-        total = total * x + c
+        total = fma(total, x, c)
     return total
 
 
