@@ -5,6 +5,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from random_kernels import RandomKernel, pointwise, products
 
+import tawa
 from tawa.base.errors import TawaError
 from tawa.compiler import Pipeline
 from tawa.frontend import lower_to_tile, parse_argument
@@ -108,3 +109,29 @@ def doubling() -> RandomKernel:
 
     return RandomKernel(source, (1,), make, {"N": 64}, {})
 
+
+
+@pytest.mark.parametrize("options", [{"num_stages": 1}, {"cluster": 2, "persistent": True}])
+def test_a_loaded_tile_that_is_changed_before_its_product(options, tmp_path):
+    """Its slot is returned after it was read, also where the schedule moves the read."""
+    source = (
+        "import tawa\nimport tawa.language as tl\n\n\n@tawa.jit\n"
+        "def kernel(a_desc, b_desc, c_desc, K, BLOCK: tl.constexpr):\n"
+        "    acc = tl.zeros((64, 64), tl.float32)\n"
+        "    for k in range(tl.cdiv(K, BLOCK)):\n"
+        "        a = a_desc.load([0, k * BLOCK])\n"
+        "        b = b_desc.load([0, k * BLOCK])\n"
+        "        a = (a.to(tl.float32) * 0.5 + 0.25).to(tl.float16)\n"
+        "        acc = tl.dot(a, b.T, acc)\n"
+        "        acc = acc * 0.75\n"
+        "    c_desc.store([0, 0], acc.to(tl.float16))\n"
+    )
+
+    def make(random):
+        a, b = (random.standard_normal((64, 160)).astype(np.float16) for _ in range(2))
+        describe = tawa.TensorDescriptor.from_tensor
+        c = np.full((64, 64), np.nan, np.float16)
+        tiles = {"a_desc": describe(a, [64, 32]), "b_desc": describe(b, [64, 32])}
+        return {**tiles, "c_desc": describe(c, [64, 64]), "K": 160}
+
+    agree(RandomKernel(source, (1,), make, {"BLOCK": 32}, options), tmp_path)

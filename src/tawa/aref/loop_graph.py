@@ -161,14 +161,14 @@ def build(loop: scf.ForOp, warps: int, teams: int, target: Target) -> LoopGraph 
             node = Node(len(nodes), members)
             _cost_of_dot(node, op, groups, target)
             nodes.append(node)
-            node_of |= {m: node for m in members}
+            node_of |= dict.fromkeys(members, node)
     copies = {c for made in own.values() for c in made}
     for op in ops:
         if op not in node_of and op not in copies:
             node = Node(len(nodes), [*own.get(op, []), op])
             _cost(node, op, warps, target.costs)
             nodes.append(node)
-            node_of |= {m: node for m in node.ops}
+            node_of |= dict.fromkeys(node.ops, node)
     for node in nodes:
         own_results = node.dot.results if node.is_dot else node.ops[-1].results
         node.registers = sum(_registers(r, warps) for r in own_results)
@@ -260,4 +260,15 @@ def _edges(loop: scf.ForOp, node_of: dict[Operation, Node]) -> list[Edge]:
                 if source is not node or distance:
                     key = (source.number, node.number, distance)
                     found[key] = Edge(source, node, distance)
+    for op, node in node_of.items():
+        for source in (node_of[r] for r in _readers_before(op) if r in node_of):
+            if source is not node:
+                found[source.number, node.number, 0] = Edge(source, node, 0)
     return list(found.values())
+
+
+def _readers_before(op: Operation) -> list[Operation]:
+    """The ops that read a slot which `op` returns: no operand says that they come first."""
+    if not isinstance(op, Consumed) or not isinstance(op.token.owner, GetEnter):
+        return []
+    return [use.operation for view in op.token.owner.views for use in view.uses]
