@@ -28,7 +28,7 @@ SMALL = 16
 GROWTH: tuple[Callable[[int], int], ...] = (
     lambda n: 2 * n, lambda n: n + 1, lambda n: 3 * n, lambda n: n + 2,
 )  # fmt: skip
-"""How sizes are changed; the first two that execute are used."""
+"""How sizes are changed; the first two valuations that execute are used."""
 
 Shapes = dict[str, tuple[int, ...]]
 
@@ -52,8 +52,11 @@ class Case:
     valuations: tuple[Valuation, ...]
 
 
-def cases(pattern: str = "") -> Iterator[Case]:
-    """The node cases of the installed onnx whose name contains `pattern`."""
+def cases(pattern: str = "", grow: bool = True) -> Iterator[Case]:
+    """The node cases of the installed onnx whose name contains `pattern`.
+
+    Without `grow`, only at the sizes that they come with: nothing is executed.
+    """
     warnings.filterwarnings("ignore")
     logging.disable(logging.WARNING)
     from onnx.backend.test.loader import load_model_tests
@@ -61,16 +64,19 @@ def cases(pattern: str = "") -> Iterator[Case]:
     for case in load_model_tests(kind="node"):
         if pattern in case.name and case.model is not None and case.data_sets:
             inputs, outputs = case.data_sets[0]
-            yield prepared(case.name, case.model, inputs, outputs)
+            yield prepared(case.name, case.model, inputs, outputs, grow)
 
 
-def prepared(name: str, model: ModelProto, inputs: list[Any], outputs: list[Any]) -> Case:
+def prepared(
+    name: str, model: ModelProto, inputs: list[Any], outputs: list[Any], grow: bool
+) -> Case:
     """The symbolic case of a model with data."""
     declared: dict[str, tuple[int | str, ...] | None] = {}
     constants: dict[str, np.ndarray] = {}
     given: dict[str, Any] = {}
     for entry, raw in zip(model.graph.input, inputs, strict=False):
         value = numpy_helper.to_array(raw) if isinstance(raw, onnx.TensorProto) else raw
+        value = np.asarray(value) if isinstance(value, np.generic) else value
         given[entry.name] = value
         if not isinstance(value, np.ndarray):
             declared[entry.name] = None
@@ -86,12 +92,21 @@ def prepared(name: str, model: ModelProto, inputs: list[Any], outputs: list[Any]
     }
     symbols = {size for sizes in declared.values() for size in sizes or () if isinstance(size, str)}
     valuations = [Valuation({symbol: int(symbol[1:]) for symbol in symbols}, first)]
-    if symbols:
+    if symbols and grow:
         oracle = Oracle(model, {**given, **constants})
-        for grow in GROWTH:
+        for sizes in grown(valuations[0].sizes):
             if len(valuations) < 3:
-                valuations += executed(oracle, declared, constants, given, grow, first)
+                valuations += executed(oracle, declared, constants, given, sizes, first)
     return Case(name, model, declared, constants, tuple(valuations))
+
+
+def grown(sizes: dict[str, int]) -> Iterator[dict[str, int]]:
+    """Other sizes of the symbols: all of them grown, then one at a time."""
+    for grow in GROWTH:
+        yield {symbol: grow(size) for symbol, size in sizes.items()}
+    for symbol, size in sizes.items() if len(sizes) > 1 else ():
+        for grow in GROWTH[:2]:
+            yield {**sizes, symbol: grow(size)}
 
 
 def executed(
@@ -99,21 +114,16 @@ def executed(
     declared: dict[str, tuple[int | str, ...] | None],
     constants: dict[str, np.ndarray],
     given: dict[str, Any],
-    grow: Callable[[int], int],
+    sizes: dict[str, int],
     first: Shapes,
 ) -> list[Valuation]:
     """The model run on data of other sizes: one valuation, or none if it doesn't run."""
-    sizes: dict[str, int] = {}
     feeds: dict[str, Any] = dict(constants)
     for name, dims in declared.items():
         if dims is None:
             feeds[name] = given[name]
             continue
-        shape: list[int] = []
-        for dim in dims:
-            if isinstance(dim, str):
-                sizes[dim] = grow(int(dim[1:]))
-            shape.append(sizes[dim] if isinstance(dim, str) else dim)
+        shape = [sizes[dim] if isinstance(dim, str) else dim for dim in dims]
         feeds[name] = np.resize(given[name], shape)
     results = oracle.run(feeds)
     if results is None:
@@ -151,7 +161,7 @@ class Oracle:
         options.intra_op_num_threads = 1
         try:
             return onnxruntime.InferenceSession(free.SerializeToString(), options)
-        except Exception:  # noqa: BLE001 (it doesn't know all operators)
+        except Exception:  # it doesn't know all operators
             return None
 
     def _refused(self, feeds: dict[str, Any]) -> bool:
@@ -159,7 +169,7 @@ class Oracle:
             return False
         try:
             self._session.run(None, feeds)
-        except Exception:  # noqa: BLE001 (onnxruntime has many ways to refuse)
+        except Exception:  # onnxruntime has many ways to refuse
             return True
         return False
 
@@ -176,7 +186,7 @@ class Oracle:
             with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 results = ReferenceEvaluator(self.model).run(None, feeds)
-        except Exception:  # noqa: BLE001 (a model that doesn't run at these sizes says nothing)
+        except Exception:  # a model that doesn't run at these sizes says nothing
             return None
         return None if self._refused(feeds) else results
 
@@ -249,7 +259,7 @@ def score(case: Case, tool: Tool, total: Score) -> dict[str, str]:
     try:
         evaluate = tool(case)
         found = [evaluate(valuation.sizes) for valuation in case.valuations]
-    except Exception:  # noqa: BLE001 (a tool that raises knows nothing of the outputs)
+    except Exception:  # a tool that raises knows nothing of the outputs
         total.failed += 1
         found = [{} for _ in case.valuations]
     verdicts: dict[str, str] = {}

@@ -124,11 +124,11 @@ class Function:
         found = type_of(value, parameter, solver)
         if found is None:
             return
+        printer = AxonPrinter()
+        expected = printer.type(solver.resolve(parameter))
         try:
             solver.unify(parameter, found, origin)
         except Clash as clash:
-            printer = AxonPrinter()
-            expected = printer.type(solver.resolve(parameter))
             error = self._violation(clash, solver, origin.span)
             error.message = (
                 f"`{self.name}`: argument `{label}` of type {printer.type(found)} does not fit"

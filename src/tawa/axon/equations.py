@@ -238,7 +238,10 @@ class Equation:
             if variable in dividend.variables() or variable in divisor.variables():
                 continue
             self.state.demand(Divides(divisor, dividend, self.origin))
-            return self._set(variable, dividend // divisor)
+            positive = (dividend.least() or 0) >= 1
+            value = dividend // divisor
+            self.state.set_dim(variable, value, self.origin, self.fact, positive)
+            return True
         return False
 
     def _declared(self, p: Dim) -> bool:

@@ -65,6 +65,7 @@ class AxonInference(Inference):
         self.solver = solver
         self.statics: dict[s.Name, dict[str, Term]] = {}
         self.patterns: dict[s.Name, str] = {}
+        self._in_signature = False
         self.named_sizes: dict[str, dict[str, Variable]] = {}
         """The sizes that each definition names in its annotations."""
 
@@ -92,11 +93,15 @@ class AxonInference(Inference):
 
     def signature_type(self, signature: s.Signature) -> Term:
         """The type of a built-in, with its static parameters."""
-        if not isinstance(signature, x.StaticSignature):
-            return super().signature_type(signature)
-        statics = self._static_variables(signature.statics)
-        found = super().signature_type(signature)
-        return Con(static_constructor(signature.statics), (*statics, found))
+        self._in_signature = True
+        try:
+            if not isinstance(signature, x.StaticSignature):
+                return super().signature_type(signature)
+            statics = self._static_variables(signature.statics)
+            found = super().signature_type(signature)
+            return Con(static_constructor(signature.statics), (*statics, found))
+        finally:
+            self._in_signature = False
 
     def _static_variables(self, parameters: tuple[x.StaticParameter, ...]) -> list[Term]:
         return [
@@ -144,10 +149,20 @@ class AxonInference(Inference):
 
     def _item(self, item: s.Node) -> Item:
         if isinstance(item, x.DimSyntax):
-            return self.read_dim(item)
+            return self._positive(self.read_dim(item), item)
         if isinstance(item, x.Spread):
             return self._spread(item)
         raise UnknownType("this is no size", span=item.span)
+
+    def _positive(self, dim: Dim, syntax: x.DimSyntax) -> Dim:
+        """A static number that a program uses as a size is at least 1.
+
+        The built-ins' signatures say themselves what they demand.
+        """
+        variable = dim.sole_variable
+        if variable is not None and variable.kind == "integer" and not self._in_signature:
+            self.solver.require(AtLeast(dim, 1, Origin(syntax.span, "size")))
+        return dim
 
     def _spread(self, spread: x.Spread) -> Variable:
         found = self.named(spread.names[0], "shape")

@@ -43,10 +43,13 @@ class SolverState(Solver):
         """The shape with all that is known put in."""
         return as_shape(self.resolve(shape))
 
-    def set_dim(self, variable: Variable, value: Dim, origin: Origin, fact: Dim) -> None:
+    def set_dim(
+        self, variable: Variable, value: Dim, origin: Origin, fact: Dim, positive: bool = False
+    ) -> None:
         """Let a variable stand for a dimension, because `fact` is 0.
 
-        What isn't provably at least 1 is demanded to be. Raises Clash.
+        What isn't known to be `positive`, and isn't provably at least 1, is demanded to be.
+        Raises Clash.
         """
         if variable.kind == "dim":
             ceiling = (-value).least()
@@ -57,7 +60,7 @@ class SolverState(Solver):
         low, high = self.bounds.get(variable, (None, None))
         if variable.kind == "dim":
             low = 1 if low is None else max(low, 1)
-        if low is not None:
+        if low is not None and not (positive and low == 1):
             self.demand(AtLeast(value, low, origin))
         if high is not None:
             self.demand(AtLeast(-value, -high, origin))

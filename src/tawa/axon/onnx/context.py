@@ -42,6 +42,7 @@ class Context:
     opset: int
     subgraph: Callable[[GraphProto, list[Value]], list[Value]]
     attributes: dict[str, AttributeProto] = field(default_factory=dict[str, AttributeProto])
+    written: dict[Dim, Dim] = field(default_factory=dict[Dim, Dim])
 
     def __post_init__(self) -> None:
         self.attributes = {attribute.name: attribute for attribute in self.node.attribute}
@@ -60,7 +61,11 @@ class Context:
     def dims(self, index: int) -> Dims | None:
         """The sizes of an input, with all that is known put in."""
         dims = self.value(index).dims
-        return None if dims is None else tuple(self.solver.dim(dim) for dim in dims)
+        if dims is None:
+            return None
+        resolved = tuple(self.solver.dim(dim) for dim in dims)
+        self.written.update(zip(resolved, dims, strict=True))
+        return resolved
 
     def attribute(self, name: str, default: Any = None) -> Any:
         """An attribute as a Python value."""
@@ -114,8 +119,13 @@ class Context:
         return [self.fresh() for _ in range(rank)]
 
     def equal(self, left: Dim, right: Dim) -> Dim:
-        """Demand that two sizes are equal, and return one. Raises Clash."""
-        self.solver.unify(left, right, self.origin)
+        """Demand that two sizes are equal, and return one. Raises Clash.
+
+        The solver is given the inputs' sizes as other nodes left them, not with all that is known
+        put in: so its log says which nodes are behind them.
+        """
+        sides = (self.written.get(left, left), self.written.get(right, right))
+        self.solver.unify(*sides, self.origin)
         return self.solver.dim(left)
 
     def same(self, *shapes: Dims | None) -> Dims | None:

@@ -79,9 +79,8 @@ def reshape(context: Context) -> Value | None:
             result.append(context.fresh() if dim.constant == -1 else dim)
     if dims is not None:
         _same_size(context, dims, result)
-    result = [context.solver.dim(dim) for dim in result]
-    contents = _reshaped(context.value(0).contents, result)
-    return Value(tuple(result), contents)
+    known = [context.solver.dim(dim) for dim in result]
+    return Value(tuple(result), _reshaped(context.value(0).contents, known))
 
 
 def _same_size(context: Context, dims: tuple[Dim, ...], result: list[Dim]) -> None:

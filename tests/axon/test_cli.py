@@ -1,0 +1,98 @@
+"""`tawa axon` as a user runs it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from xml.etree import ElementTree
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+from typer.testing import CliRunner
+
+from tawa.axon.cli import app
+from tawa.axon.errors import ShapeMismatch
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "axon"
+runner = CliRunner()
+
+
+def output_of(*arguments: object, typed: str | None = None) -> str:
+    result = runner.invoke(app, [str(a) for a in arguments], input=typed, catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_infer():
+    text = output_of("infer", EXAMPLES / "unet.ax")
+    assert "t[b, c, 4*h, 4*w] -> t[b, o5, 4*h, 4*w]" in text
+    assert "`height` must be a multiple of 2, because `stage` at line 17 and `concat`" in text
+
+
+def test_run():
+    text = output_of("run", EXAMPLES / "mlp.ax", "mlp_broadcast", "3x4", "4", "4x2", "2", "5x3")
+    assert text.endswith(": float32[5, 2]\n")
+    text = output_of("run", EXAMPLES / "attention.ax", "self_attention",
+                     "(8x8,8x8,8x4,4x8)", "2x5x8", "-s", "h=4")  # fmt: skip
+    assert text.endswith(": float32[2, 5, 8]\n")
+
+
+def test_check(tmp_path: Path):
+    node = helper.make_node("MatMul", ["x", "w"], ["y"], name="product")
+    entries = [
+        helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", "K"]),
+        helper.make_tensor_value_info("w", TensorProto.FLOAT, [4, 5]),
+    ]
+    outputs = [helper.make_empty_tensor_value_info("y")]
+    model = helper.make_model(helper.make_graph([node], "g", entries, outputs))
+    path = tmp_path / "m.onnx"
+    onnx.save(model, path)
+    text = output_of("check", path, "--values")
+    assert "output y : [N, 5]" in text
+    assert "requires `K` must be 4, because MatMul `product` fixes K = 4" in text
+    text = output_of("check", path, "-i", "x=2,4")
+    assert "output y : [2, 5]" in text
+    with pytest.raises(ShapeMismatch):
+        output_of("check", path, "-i", "x=2,3")
+
+
+@pytest.mark.parametrize("name", ["unet", "lstm", "transformer", "experts"])
+def test_draw(name: str, tmp_path: Path):
+    target = tmp_path / "graph.svg"
+    output_of("draw", EXAMPLES / f"{name}.ax", "-o", target)
+    root = ElementTree.parse(target).getroot()
+    texts = [element.text or "" for element in root.iter() if element.tag.endswith("text")]
+    boxes = [element for element in root.iter() if element.tag.endswith("rect")]
+    assert len(boxes) > 5
+    assert any("[" in text for text in texts)
+
+
+def test_draw_shows_shapes_on_edges(tmp_path: Path):
+    source = tmp_path / "f.ax"
+    source.write_text("def f (x: f32[n, 4]) (w: f32[4, 5]) = relu (x @ w)")
+    output_of("draw", source)
+    root = ElementTree.parse(source.with_suffix(".svg")).getroot()
+    texts = [element.text for element in root.iter() if element.tag.endswith("text")]
+    assert sorted(text or "" for text in texts) == sorted(
+        ["x", "w", "@", "relu", "result", "f32[n, 4]", "f32[4, 5]", "f32[n, 5]", "f32[n, 5]"]
+    )
+
+
+def test_repl():
+    lines = "def f x = x @ ones{[3, 4]}\nf (ones{[2, 3]})\n:type f\n1 +\n1 + true\n:show\n:quit\n"
+    text = output_of("repl", typed=lines)
+    assert "f : f32[..s, 3] -> f32[..s, 4]" in text
+    assert "[[3. 3. 3. 3.]\n [3. 3. 3. 3.]]\n: f32[2, 4]" in text
+    assert "error[ProgramSyntaxError]" in text
+    assert "error[TypesDisagree]" in text
+
+
+def test_format(tmp_path: Path):
+    path = tmp_path / "f.ax"
+    path.write_text("def   f x=x+1.0  # one more\n")
+    checked = runner.invoke(app, ["format", "--check", str(path)])
+    assert checked.exit_code == 1
+    output_of("format", path)
+    assert path.read_text() == "# one more\ndef f x = x + 1.0\n"
+    output_of("format", "--check", path)
+    output_of("format", "--check", *EXAMPLES.glob("*.ax"))

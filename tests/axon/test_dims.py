@@ -1,0 +1,73 @@
+"""Canonical dimensions: arithmetic agrees with Python's integers."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tawa.axon.dims import Dim, exact_quotient, largest
+from tawa.axon.shapes import evaluate
+from tawa.functional.terms import Variable
+
+VARIABLES = [Variable("dim", name) for name in "abc"]
+values = st.fixed_dictionaries({v: st.integers(1, 12) for v in VARIABLES})
+
+
+@st.composite
+def terms(draw: st.DrawFn, depth: int = 3) -> tuple[Dim, object]:
+    """A dimension, and the same as a nested tuple for Python to compute."""
+    if depth == 0 or draw(st.booleans()):
+        if draw(st.booleans()):
+            number = draw(st.integers(-6, 12))
+            return Dim.of(number), number
+        variable = draw(st.sampled_from(VARIABLES))
+        return Dim.of(variable), variable
+    operator = draw(st.sampled_from(["+", "-", "*", "//", "max"]))
+    left, one = draw(terms(depth - 1))
+    if operator == "//":
+        number = draw(st.integers(1, 6))
+        return left // number, ("//", one, number)
+    right, other = draw(terms(depth - 1))
+    made = {"+": left + right, "-": left - right, "*": left * right}
+    return made.get(operator) or (
+        largest([left, right]) if operator == "max" else left - right
+    ), (operator, one, other)
+
+
+def compute(tree: object, known: dict[Variable, int]) -> int:
+    if isinstance(tree, Variable):
+        return known[tree]
+    if not isinstance(tree, tuple):
+        assert isinstance(tree, int)
+        return tree
+    operator, left, right = tree
+    a, b = compute(left, known), compute(right, known)
+    return {"+": a + b, "-": a - b, "*": a * b, "max": max(a, b), "//": a // (b or 1)}[operator]
+
+
+@given(terms(), values)
+def test_evaluates_as_python_does(term: tuple[Dim, object], known: dict[Variable, int]):
+    dim, tree = term
+    assert evaluate(dim, known.get) == compute(tree, known)
+
+
+@given(terms(), values)
+def test_a_lower_bound_is_one(term: tuple[Dim, object], known: dict[Variable, int]):
+    low = term[0].least()
+    assert low is None or low <= compute(term[1], known)
+
+
+@given(terms(2), terms(2))
+def test_exact_quotients_multiply_back(top: tuple[Dim, object], bottom: tuple[Dim, object]):
+    if bottom[0].terms:
+        quotient = exact_quotient(top[0] * bottom[0], bottom[0])
+        assert quotient == top[0]
+
+
+def test_equal_polynomials_are_one_value():
+    a, b = (Dim.of(v) for v in VARIABLES[:2])
+    assert (a + b) * (a - b) == a * a - b * b
+    assert (a * 4 + 2) // 2 == a * 2 + 1
+    assert (a // 2) // 3 == a // 6
+    assert (a * b) // b == a
+    assert largest([a, a + 1]) == a + 1
