@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from workload import Workload, as_float, relative_error
+from workload import Array, Workload, as_float, relative_error
 
 import tawa
 from tawa.base.numerics import encode
@@ -166,3 +166,28 @@ def check(
 
 def _described(value: Any) -> bool:
     return isinstance(value, tawa.TensorDescriptor)
+
+
+class Arrays:
+    """Makes arrays in storage form; each has other values."""
+
+    def __init__(self) -> None:
+        self._rng = np.random.default_rng(0)
+
+    def random(self, element: str, *shape: int) -> Stored:
+        """Standard normal values, or small integers."""
+        return stored(Array(element, shape).values(self._rng), element)
+
+    def output(self, element: str, *shape: int) -> Stored:
+        """NaN, or -77 for integers."""
+        return stored(Array(element, shape).poison, element)
+
+
+def values(array: Stored) -> np.ndarray:
+    """An array's values as float64."""
+    return as_float(array.view(np.ndarray), array.element)
+
+
+def block(array: Stored, *shape: int) -> tawa.TensorDescriptor:
+    """A descriptor of an array with a block shape."""
+    return tawa.TensorDescriptor.from_tensor(array, list(shape))
