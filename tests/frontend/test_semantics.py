@@ -487,3 +487,42 @@ def test_tf32_drops_bits_and_ieee_keeps_them(launch, define):
     launch(define(text), (1,), x, out, PRECISION="ieee")
     same(out, x @ x)
     assert tl.float32.is_floating()
+
+
+def test_names_of_earlier_versions(launch, define):
+    kernel = define(
+        "def kernel(xp, op):\n    i = tl.core.arange(0, 16)\n    x = tl.load(xp + i)\n"
+        "    y = tl.math.tanh(x) * tl.float32(2.0)\n"
+        "    q = (op.to(tl.int64) + 4).to(tl.pointer_type(tl.float32))\n"
+        "    tl.store(q + i, y, mask=(x > 0).logical_and(x < 4).logical_or(x == -1))\n"
+    )
+    x, out = np.arange(-8, 8, dtype=np.float32), np.zeros(17, np.float32)
+    launch(kernel, (1,), x, out)
+    stored = ((x > 0) & (x < 4)) | (x == -1)
+    np.testing.assert_allclose(out[1:], np.where(stored, np.tanh(x) * 2, 0), rtol=1e-6)
+
+
+def test_combine_functions_of_several_tensors(launch, define):
+    """A running affine map (as in state space models), and the position of a maximum."""
+    kernel = define(
+        "@jit\ndef compose(a, x, b, y):\n    return a * b, b * x + y\n\n"
+        "@jit\ndef later_max(v, i, w, j):\n"
+        "    if w > v:\n        best = j\n    else:\n        best = i\n"
+        "    return (v if v >= w else w), best\n\n"
+        "def kernel(ap, xp, op, ip):\n    i = tl.arange(0, 16)\n"
+        "    a = tl.load(ap + i)\n    x = tl.load(xp + i)\n"
+        "    _, h = tl.associative_scan((a, x), 0, compose)\n"
+        "    tl.store(op + i, h)\n"
+        "    best, at = tl.reduce((h, i), 0, later_max)\n"
+        "    tl.store(op + 16, best)\n    tl.store(ip, at)\n"
+    )
+    a, x = rng.random((2, 16)).astype(np.float32)
+    out, at = np.zeros(17, np.float32), np.zeros(1, np.int32)
+    launch(kernel, (1,), a, x, out, at)
+    h, expected = np.float32(0), []
+    for decay, value in zip(a, x, strict=True):
+        h = decay * h + value
+        expected.append(h)
+    np.testing.assert_allclose(out[:16], expected, rtol=1e-5)
+    assert out[16] == out[:16].max()
+    assert at[0] == out[:16].argmax()

@@ -39,6 +39,17 @@ func.func @all(%p : !tawa.ptr<f16>, %n : i32, %d : !tawa.desc<tensor<16x8xf16>>)
   %all = tile.reduce "maxnumf" %red axis 0 : tensor<16xf32> -> f32
   %ex, %at = tile.arg_reduce "argmax" %dot axis 0 unsigned : tensor<16x16xf32> -> tensor<16xf32>, tensor<16xi32>
   %scan = tile.scan "addf" %dot axis 1 reverse : tensor<16x16xf32> -> tensor<16x16xf32>
+  %both, %counts = tile.reduce_with %dot, %zs axis 0 : tensor<16x16xf32>, tensor<16x16xf32> -> tensor<16xf32>, tensor<16xf32> {
+  ^bb0(%x0 : f32, %x1 : f32, %y0 : f32, %y1 : f32):
+    %w0 = ew.map addf(%x0, %y0) : (f32, f32) -> f32
+    %w1 = ew.map mulf(%x1, %y0) : (f32, f32) -> f32
+    tile.yield %w0, %w1 : f32, f32
+  }
+  %run = tile.scan_with %dot axis 0 reverse : tensor<16x16xf32> -> tensor<16x16xf32> {
+  ^bb0(%u : f32, %o : f32):
+    %uo = ew.map subf(%u, %o) : (f32, f32) -> f32
+    tile.yield %uo : f32
+  }
   %k = ew.map extsi(%n) : (i32) -> i64
   %md = tile.make_desc %p shape [%n, %n] strides [%k, %k] padding "nan" : !tawa.ptr<f16> -> !tawa.desc<tensor<16x8xf16>>
   tile.desc_store %md[%n, %n], %x reduce "addf" : !tawa.desc<tensor<16x8xf16>>, tensor<16x8xf16>

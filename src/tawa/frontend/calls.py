@@ -56,6 +56,8 @@ class FunctionCompiler(Statements):
             return self._call_python(function, args, keywords)
         if function is dtypes.constexpr and len(args) == 1:
             return args[0]
+        if function is dtypes.pointer_type:
+            return dtypes.pointer_type(args[0])
         if isinstance(function, dtypes.dtype) and len(args) == 1:
             return self.call(language.cast, [args[0], function], keywords)
         raise self._not_callable(function)

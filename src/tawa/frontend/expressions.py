@@ -389,18 +389,20 @@ class Expressions:
     def _module_attribute(self, module: ModuleType, name: str) -> Value:
         if foreign.is_foreign(module):
             return self.ours(foreign.attribute(module, name))
+        if not module.__name__.startswith("tawa.language"):
+            return self._plain_module_attribute(module, name)
+        for place in (module, *ALSO_IN.get(module.__name__, ())):
+            if hasattr(place, name):
+                return dtypes.unwrap(getattr(place, name))
+        names = [n for n in dir(module) if not n.startswith("_")]
+        message = f"module `{module.__name__}` has no `{name}`"
+        raise fail(self.b, UnknownAttribute, message, expected=_close(name, names))
+
+    def _plain_module_attribute(self, module: ModuleType, name: str) -> Value:
         if not hasattr(module, name):
-            names = [n for n in dir(module) if not n.startswith("_")]
-            raise fail(
-                self.b,
-                UnknownAttribute,
-                f"module `{module.__name__}` has no `{name}`",
-                expected=_close(name, names),
-            )
-        found = getattr(module, name)
-        if module.__name__.startswith("tawa.language"):
-            return found.value if isinstance(found, dtypes.constexpr) else found
-        return self.usable_global(name, found)
+            message = f"module `{module.__name__}` has no `{name}`"
+            raise fail(self.b, UnknownAttribute, message)
+        return self.usable_global(name, getattr(module, name))
 
     def _runtime_attribute(self, value: Value, name: str) -> Value:
         simple = {"dtype": "dtype", "type": "type", "shape": "shape", "block_shape": "block_shape"}
@@ -457,6 +459,13 @@ def _close(name: str, names: list[str]) -> str:
     found = difflib.get_close_matches(name, names, 3, 0.4)
     return " or ".join(f"`{n}`" for n in found) if found else ", ".join(sorted(names)[:40])
 
+
+ALSO_IN: dict[str, tuple[ModuleType, ...]] = {
+    "tawa.language.core": (language,),
+    "tawa.language.standard": (language,),
+    "tawa.language.math": (language.libdevice,),
+}
+"""Where else the names of a module are looked for; earlier versions of Triton had them there."""
 
 TENSOR_METHODS: dict[str, LanguageFunction] = {
     name: value

@@ -11,7 +11,7 @@ from tawa.frontend.errors import BadArgument, TileShapeMismatch, TypeMismatch
 from tawa.frontend.lower_shapes import dtype_argument, tensor_argument
 from tawa.frontend.registry import lowers
 from tawa.frontend.values import Tensor, Value, describe
-from tawa.language import libdevice
+from tawa.language import core, libdevice
 from tawa.language.dtypes import dtype, float32, float64, int1, int32
 from tawa.tile import ops
 
@@ -162,6 +162,18 @@ _LIBDEVICE_BINARY = {
     "div_rn": "divf_rn", "fast_dividef": "divf", "fdiv": "divf", "fmax": "maxnumf",
     "fmin": "minnumf", "fmod": "remf", "mul_rn": "mulf", "add_rn": "addf", "sub_rn": "subf",
 }  # fmt: skip
+
+
+@lowers(core.logical_and)
+def logical_and(f: FunctionCompiler, self: Value, other: Value) -> Tensor:
+    """`x.logical_and`."""
+    return arithmetic.logical(f.b, "and", self, other)
+
+
+@lowers(core.logical_or)
+def logical_or(f: FunctionCompiler, self: Value, other: Value) -> Tensor:
+    """`x.logical_or`."""
+    return arithmetic.logical(f.b, "or", self, other)
 
 
 def _register_libdevice() -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
-from xdsl.dialects.func import ReturnOp
-from xdsl.ir import Block
+from xdsl.dialects import scf
+from xdsl.dialects.arith import ConstantOp
+from xdsl.ir import Block, Region
 
 from tawa import language as tl
 from tawa.base.elementwise import Map
@@ -16,7 +17,7 @@ from tawa.frontend.conversion import cast, fail
 from tawa.frontend.errors import NotSupported, TypeMismatch
 from tawa.frontend.lower_shapes import axis_argument, dtype_argument, reshape, tensor_argument
 from tawa.frontend.registry import lowers
-from tawa.frontend.values import Tensor, Value, ir_element
+from tawa.frontend.values import Tensor, Value, describe, ir_element, is_tuple, items_of
 from tawa.language.dtypes import dtype, float32, int32, uint32
 from tawa.tile import ops
 
@@ -227,47 +228,85 @@ def _scan(f: FunctionCompiler, value: Tensor, axis: Value, kind: str, reverse: V
 # --- combine functions --------------------------------------------------------------------------
 
 
-def combine_kind(f: FunctionCompiler, function: Value, element: dtype, name: str) -> str:
-    """Which kind of reduction a combine function is; raises NotSupported for all others.
-
-    The function is compiled for two scalars, and must come out as one associative operation.
-    """
-    kind = ir_element(element)
-    block = Block(arg_types=[kind, kind])
+def combine_region(f: FunctionCompiler, function: Value, values: list[Tensor], name: str) -> Block:
+    """A combine function compiled for the elements of both sides."""
+    types = [ir_element(v.dtype) for v in values]
+    block = Block(arg_types=types * 2)
     with f.b.inside(block):
-        pair = [Tensor(argument, element) for argument in block.args]
-        result = f.call(function, pair, {})
-        last = result.ssa.owner if isinstance(result, Tensor) else None
-        f.b.add(ReturnOp())
-    if isinstance(last, Map) and {*last.arguments} == {*block.args} and len(last.arguments) == 2:
-        found = last.function.data
-        if found in ops.REDUCTION_KINDS and result.dtype == element:
-            return found
-    raise fail(
-        f.b,
-        NotSupported,
-        f"the combine function of `{name}`",
-        expected="one of `a + b`, `a * b`, `tl.maximum(a, b)`, `tl.minimum(a, b)`, `a & b`, "
-        "`a | b`, `a ^ b` of one tensor",
-    )
+        elements = [v.dtype for v in values] * 2
+        sides = [Tensor(a, e) for a, e in zip(block.args, elements, strict=True)]
+        results = items_of(f.call(function, list(sides), {}))
+        fits = len(results) == len(values) and all(
+            isinstance(r, Tensor) and not r.shape and r.dtype == v.dtype
+            for r, v in zip(results, values, strict=True)
+        )
+        if not fits:
+            raise fail(
+                f.b,
+                TypeMismatch,
+                f"the combine function of `{name}` gives other types than it takes",
+                expected=", ".join(str(v.dtype) for v in values),
+                found=", ".join(describe(r) for r in results),
+            )
+        f.b.add(ops.Yield([r.ssa for r in results]))
+    for op in block.walk():
+        if not isinstance(op, Map | ConstantOp | scf.IfOp | scf.YieldOp | ops.Yield):
+            message = f"`{op.name}` in the combine function of `{name}`"
+            raise fail(f.b, NotSupported, message, expected="arithmetic of scalars")
+    return block
+
+
+def known_kind(block: Block) -> str | None:
+    """The kind of reduction that a combine function of one tensor is, if it is one operation."""
+    first = block.first_op
+    if not isinstance(first, Map) or not isinstance(first.next_op, ops.Yield):
+        return None
+    if len(first.arguments) != 2 or {*first.arguments} != {*block.args}:
+        return None
+    found = first.function.data
+    return found if found in ops.REDUCTION_KINDS else None
+
+
+def _operands(f: FunctionCompiler, input: Value, name: str) -> list[Tensor]:
+    return conversion.broadcast(f.b, *(tensor_argument(f, v, name) for v in items_of(input)))
 
 
 @lowers(tl.reduce)
 def reduce(
     f: FunctionCompiler, input: Value, axis: Value, combine_fn: Value, keep_dims: Value
-) -> Tensor:
+) -> Value:
     """`tl.reduce`."""
-    value = tensor_argument(f, input, "tl.reduce")
-    kind = combine_kind(f, combine_fn, numeric_type(f.b, value, "tl.reduce"), "tl.reduce")
-    return reduce_all(f, value, axis, kind, keep_dims)
+    values = _operands(f, input, "tl.reduce")
+    block = combine_region(f, combine_fn, values, "tl.reduce")
+    kind = known_kind(block)
+    if kind is not None:
+        return reduce_all(f, values[0], axis, kind, keep_dims)
+    kept = _kept_shape(f, values[0], axis)
+    if axis is None:
+        values = [reshape(f, v, (math.prod(v.shape),), can_reorder=True) for v in values]
+        axis = 0
+    number = axis_argument(f, axis, len(values[0].shape))
+    op = f.b.add(ops.ReduceWith([v.ssa for v in values], number, Region(block)))
+    shape = (*values[0].shape[:number], *values[0].shape[number + 1 :])
+    results = [Tensor(r, v.dtype, shape) for r, v in zip(op.outputs, values, strict=True)]
+    if keep_dims:
+        results = [_with_shape(f, r, kept) for r in results]
+    return tuple(results) if is_tuple(input) else results[0]
 
 
 @lowers(tl.associative_scan)
 def associative_scan(
     f: FunctionCompiler, input: Value, axis: Value, combine_fn: Value, reverse: Value
-) -> Tensor:
+) -> Value:
     """`tl.associative_scan`."""
     name = "tl.associative_scan"
-    value = tensor_argument(f, input, name)
-    kind = combine_kind(f, combine_fn, numeric_type(f.b, value, name), name)
-    return _scan(f, value, axis, kind, reverse)
+    values = _operands(f, input, name)
+    block = combine_region(f, combine_fn, values, name)
+    kind = known_kind(block)
+    if kind is not None:
+        return _scan(f, values[0], axis, kind, reverse)
+    number = axis_argument(f, axis, len(values[0].shape))
+    ssas = [v.ssa for v in values]
+    op = f.b.add(ops.ScanWith(ssas, number, Region(block), reverse=bool(reverse)))
+    results = [Tensor(r, v.dtype, v.shape) for r, v in zip(op.outputs, values, strict=True)]
+    return tuple(results) if is_tuple(input) else results[0]

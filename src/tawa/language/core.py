@@ -398,6 +398,16 @@ def mul(x: Any, y: Any) -> Any:
     """`x * y`."""
 
 
+@method
+def logical_and(self: Any, other: Any) -> Any:
+    """`self and other`, of bools."""
+
+
+@method
+def logical_or(self: Any, other: Any) -> Any:
+    """`self or other`, of bools."""
+
+
 # --- compile time and debugging -----------------------------------------------------------------
 
 

@@ -47,7 +47,7 @@ def provide(names: Mapping[str, Any], tools: Mapping[str, Any]) -> bool:
 
 def _modules(names: Mapping[str, Any], tools: Mapping[str, Any]) -> dict[str, ModuleType]:
     extra = language.extra
-    found = {
+    return {
         "triton": _module("triton", names),
         "triton.language": language,
         "triton.language.core": language.core,
@@ -60,7 +60,6 @@ def _modules(names: Mapping[str, Any], tools: Mapping[str, Any]) -> dict[str, Mo
         "triton.tools": _module("triton.tools", {}),
         "triton.tools.tensor_descriptor": _module("triton.tools.tensor_descriptor", tools),
     }
-    return found
 
 
 def _module(name: str, contents: Mapping[str, Any]) -> ModuleType:

@@ -16,6 +16,7 @@ from xdsl.ir import Dialect
 from tawa.base.elementwise import EW, Map
 from tawa.base.spans import SpanAttr
 from tawa.base.types import DescType, PtrType
+from tawa.tile.combine_ops import COMBINE_OPS, ReduceWith, ScanWith, Yield
 from tawa.tile.compute_ops import (
     COMPUTE_OPS,
     PRECISIONS,
@@ -65,11 +66,11 @@ __all__ = [
     "ATOMIC_KINDS", "CACHE_MODIFIERS", "EVICTION_POLICIES", "MEMORY_ORDERS", "PRECISIONS",
     "REDUCTION_KINDS", "SCOPES", "TILE", "Arange", "ArgReduce", "Assert", "AtomicCas", "AtomicRmw",
     "Barrier", "Broadcast", "Cat", "DescLoad", "DescStore", "Dot", "ExpandDims", "Join", "Load",
-    "MakeDesc", "Map", "NumPrograms", "Print", "ProgramId", "Reduce", "Reshape", "Scan", "Splat",
-    "Split", "Store", "TileOp", "Trans", "pointee", "tensor_type", "tile_context",
+    "MakeDesc", "Map", "NumPrograms", "Print", "ProgramId", "Reduce", "ReduceWith", "Reshape",
+    "Scan", "ScanWith", "Splat", "Split", "Store", "TileOp", "Trans", "Yield", "pointee", "tensor_type", "tile_context",
 ]  # fmt: skip
 
-TILE = Dialect("tile", [*VALUE_OPS, *COMPUTE_OPS, *MEMORY_OPS])
+TILE = Dialect("tile", [*VALUE_OPS, *COMPUTE_OPS, *COMBINE_OPS, *MEMORY_OPS])
 """The dialect."""
 
 TAWA_TYPES = Dialect("tawa", [], [PtrType, DescType, SpanAttr])

@@ -15,7 +15,7 @@ from xdsl.dialects import scf
 from xdsl.dialects.arith import ConstantOp
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
-from xdsl.traits import MemoryReadEffect, is_side_effect_free
+from xdsl.traits import IsolatedFromAbove, MemoryReadEffect, is_side_effect_free
 
 from tawa.base.spans import LOC
 from tawa.base.types import shape_of
@@ -107,7 +107,8 @@ class _Round:
             return True
         for region in op.regions:
             for block in region.blocks:
-                self.forward(block, dict(known))
+                isolated = op.has_trait(IsolatedFromAbove)
+                self.forward(block, {} if isolated else dict(known))
         if isinstance(op, scf.ForOp):
             self.changed |= _hoist(op)
         return False
@@ -134,7 +135,7 @@ def _is_dead(op: Operation) -> bool:
         return getattr(op, "volatile", None) is None
     if isinstance(op, scf.IfOp | scf.ForOp):
         return _does_nothing(op)
-    return is_pure(op)
+    return is_pure(op) or isinstance(op, ops.ReduceWith | ops.ScanWith)
 
 
 def _does_nothing(op: Operation) -> bool:
