@@ -60,6 +60,7 @@ BELONGS_TO: dict[str, str] = {
     "hopper.text": "hopper.ops",
     "hopper.types": "hopper.ops",
     "tile.arithmetic": "tile.ops",
+    "tile.combine_ops": "tile.ops",
     "tile.compute_ops": "tile.ops",
     "tile.memory_ops": "tile.ops",
     "tile.value_ops": "tile.ops",
