@@ -23,6 +23,7 @@ from tawa.aref.registers import accumulator_registers, budget
 from tawa.aref.shared_memory import SharedMemory, tile_for
 from tawa.aref.stores import STORES
 from tawa.aref.tensors import TENSORS
+from tawa.base.cpp_names import entry_name
 from tawa.base.errors import TawaError
 from tawa.base.options import Options
 from tawa.base.remarks import Remarks
@@ -104,7 +105,7 @@ class LowerToHopper:
         kernel.block.add_op(func.ReturnOp())
         inputs = [a.type for a in kernel.block.args]
         new = func.FuncOp(
-            source.sym_name.data, FunctionType.from_lists(inputs, []), Region(kernel.block)
+            entry_name(source.sym_name.data), FunctionType.from_lists(inputs, []), Region(kernel.block)
         )
         self._describe(new, kernel, threads)
         return ModuleOp([new])
@@ -114,7 +115,7 @@ class LowerToHopper:
         names = [a.name_hint or f"arg{a.index}" for a in kernel.source.args]
         user = names[: kernel.user_arguments]
         spec = {
-            "entry": kernel.source.sym_name.data,
+            "entry": entry_name(kernel.source.sym_name.data),
             "threads": threads,
             "shared_bytes": total,
             "parameters": kernel.parameters,
