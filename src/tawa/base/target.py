@@ -82,6 +82,8 @@ class Target:
     """Bytes a clock that L2 gives each multiprocessor when all ask (6154 a clock for all)."""
     shared_memory_bytes: float = 128.0
     """Bytes a clock that shared memory reads or writes."""
+    l2_bytes: int = 50 * 2**20
+    """What is written and fits here does not wait for device memory."""
     memory_gbs: float = 3000.0
     """Gigabytes a second that device memory sustains."""
     barrier_latency: int = 30

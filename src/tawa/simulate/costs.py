@@ -1,0 +1,97 @@
+"""What each op of the hopper level costs one warp group: a resource and the cycles it takes of it.
+
+A warp group has one warp on each of the multiprocessor's four schedulers, so an instruction of the
+group takes one issue cycle; sources of the rates: CUDA C++ Programming Guide, arithmetic throughput
+for compute capability 9.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from xdsl.dialects import arith
+from xdsl.ir import Operation, SSAValue
+
+from tawa.base.elementwise import Map
+from tawa.base.target import Target
+from tawa.base.types import byte_size
+from tawa.hopper.ops.fragment import Copy, Fill, Rearrange, ReduceRegisters, ShuffleXor
+from tawa.hopper.ops.global_memory import GlobalLoad, GlobalStore, ScalarLoad
+from tawa.hopper.ops.matrix import Wgmma
+from tawa.hopper.ops.memory import SharedLoad, SharedStore, Stmatrix
+from tawa.hopper.types import FragType
+
+ISSUE, SPECIAL, SHARED, TENSOR, LATENCY = "issue", "special", "shared", "tensor", "latency"
+"""Issue slots, the special-function units, shared memory, the tensor core; or waiting alone."""
+
+_SPECIAL = {"exp", "exp2", "log", "log2", "sqrt", "rsqrt", "sin", "cos", "tanh", "divf", "sigmoid"}
+_SLOW = {"divsi", "divui", "remsi", "remui"}
+GLOBAL_LATENCY = 600.0
+"""Cycles from a load of global memory to its value."""
+
+Cost = tuple[str, float]
+
+
+def _registers(value: SSAValue) -> int:
+    return value.type.layout.registers if isinstance(value.type, FragType) else 1
+
+
+def _map(op: Map, target: Target) -> Cost | None:
+    name, count = op.function.data, _registers(op.result)
+    if not isinstance(op.result.type, FragType):
+        return ISSUE, 30.0 if name in _SLOW else 4.0
+    if name in _SPECIAL:
+        return SPECIAL, count * 8.0  # 16 results a clock and multiprocessor
+    if name in _SLOW:
+        return ISSUE, count * 20.0
+    return ISSUE, count * 1.0
+
+
+def _wgmma(op: Wgmma, target: Target) -> Cost:
+    """The slower of the products and of reading the operands from shared memory."""
+    n, size = op.n.value.data, byte_size(op.a_type)
+    k = target.mma_k_bytes // size
+    flops = 2 * target.mma_m * n * k
+    rate = target.tensor_flops * (2 if size == 1 else 1) / (2 if size == 4 else 1)
+    from_registers = isinstance(op.a.type, FragType)
+    rows = n + (0 if from_registers else target.mma_m)
+    read = rows * target.mma_k_bytes / target.shared_memory_bytes
+    return TENSOR, max(flops / rate, read)
+
+
+def _moved(value: SSAValue, target: Target) -> Cost:
+    """Cycles of shared memory for a group's fragment."""
+    assert isinstance(value.type, FragType)
+    size = byte_size(value.type.element_type) * value.type.layout.registers * 128
+    return SHARED, size / target.shared_memory_bytes
+
+
+def costs_on(target: Target) -> Callable[[Operation], Cost | None]:
+    """The cost of an op on a target; None for what is free or not the warps' own work."""
+
+    def cost(op: Operation) -> Cost | None:
+        match op:
+            case Map():
+                return _map(op, target)
+            case Wgmma():
+                return _wgmma(op, target)
+            case Fill() | Copy() | Rearrange():
+                return ISSUE, float(_registers(op.value))
+            case ReduceRegisters():
+                return ISSUE, float(_registers(op.operand))
+            case ShuffleXor():
+                return ISSUE, 4.0 * _registers(op.value) + 25.0
+            case SharedStore() | Stmatrix():
+                return _moved(op.value, target)
+            case SharedLoad():
+                return _moved(op.value, target)
+            case GlobalLoad() | ScalarLoad():
+                return LATENCY, GLOBAL_LATENCY
+            case GlobalStore():
+                return ISSUE, float(_registers(op.value))
+            case arith.ConstantOp():
+                return None
+            case _:
+                return None
+
+    return cost
