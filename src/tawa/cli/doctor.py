@@ -100,7 +100,7 @@ def _gpu(index: int) -> Finding:
     driver = _driver()
     kind = driver.CUdevice_attribute
     device = _value(driver.cuDeviceGet(index))
-    name = bytes(_value(driver.cuDeviceGetName(128, device))).rstrip(b"\0").decode()
+    name = bytes(_value(driver.cuDeviceGetName(128, device))).split(b"\0")[0].decode()
     major, minor, processors = (
         int(_value(driver.cuDeviceGetAttribute(attribute, device)))
         for attribute in (
