@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-KERNEL_FILE = '''
+KERNEL_FILE = """
 import triton
 import triton.language as tl
 from triton.language.extra import libdevice
@@ -37,9 +37,9 @@ def kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr, DTYPE: tl.constexpr = tl.floa
     y = tl.maximum(helper(x, SCALE), 0.0, propagate_nan=tl.PropagateNan.ALL)
     y = tl.where(tl.math.exp2(x) > 1, y, tl.cdiv(n, BLOCK))
     tl.store(out_ptr + offsets, y.to(out_ptr.dtype.element_ty), mask=mask)
-'''
+"""
 
-PROGRAM = '''
+PROGRAM = """
 import numpy as np
 import tawa
 provided = tawa.provide_triton()
@@ -57,7 +57,7 @@ run(module, (2,), [x, out, 20])
 expected = np.where(np.exp2(x) > 1, np.maximum(np.tanh(x) * 2, 0), 2)
 np.testing.assert_allclose(out, expected, rtol=1e-3)
 print("agrees")
-'''
+"""
 
 
 def run_program(folder: Path, absent: bool, path: list[str]) -> str:

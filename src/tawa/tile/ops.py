@@ -67,7 +67,8 @@ __all__ = [
     "REDUCTION_KINDS", "SCOPES", "TILE", "Arange", "ArgReduce", "Assert", "AtomicCas", "AtomicRmw",
     "Barrier", "Broadcast", "Cat", "DescLoad", "DescStore", "Dot", "ExpandDims", "Join", "Load",
     "MakeDesc", "Map", "NumPrograms", "Print", "ProgramId", "Reduce", "ReduceWith", "Reshape",
-    "Scan", "ScanWith", "Splat", "Split", "Store", "TileOp", "Trans", "Yield", "pointee", "tensor_type", "tile_context",
+    "Scan", "ScanWith", "Splat", "Split", "Store", "TileOp", "Trans", "Yield", "pointee",
+    "tensor_type", "tile_context",
 ]  # fmt: skip
 
 TILE = Dialect("tile", [*VALUE_OPS, *COMPUTE_OPS, *COMBINE_OPS, *MEMORY_OPS])
