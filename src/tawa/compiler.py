@@ -253,14 +253,15 @@ class Pipeline:
 
     def _first_good(self, name: str, tile: ModuleOp) -> Compiled:
         """Reject schedules that the assembler spills or serialises; take tighter ones."""
-        for margin in MARGINS:
+        *margins, widest = MARGINS
+        for margin in margins:
             compiled = self._attempt(name, tile, margin)
             scheduled = any(line.startswith(ScheduleLoops.name) for line in self.remarks.lines)
-            if not compiled.findings or not scheduled or margin == MARGINS[-1]:
-                break
+            if not compiled.findings or not scheduled:
+                return compiled
             why = "; ".join(compiled.findings)
             self.remarks.say("schedule", f"rejected with {margin} registers to spare: {why}")
-        return compiled
+        return self._attempt(name, tile, widest)
 
     def _attempt(self, name: str, tile: ModuleOp, margin: int) -> Compiled:
         """tile -> machine code; a depth that was free and does not fit is chosen smaller."""

@@ -1,7 +1,7 @@
 """A consumer loop as a dependence graph: what a scheduler may order, with costs.
 
-A node is a matrix product (with the get of its slot, the views of it and its return), or one other op. An
-edge says that a node needs another of the same iteration, or of the iteration before.
+A node is a matrix product (with the get of its slot, the views of it and its return), or one other
+op. An edge says that a node needs another of the same iteration, or of the iteration before.
 """
 
 from __future__ import annotations
@@ -224,7 +224,7 @@ def _cost(node: Node, op: Operation, warps: int, costs: Costs) -> None:
         return
     if not shape:
         return
-    count = max(1, math.prod(shape) // (32 * warps)) if len(shape) > 1 else max(1, shape[0] // (8 * warps))
+    count = _held(shape, warps)
     each = costs.half_rate if name in HALF_RATE else costs.alu
     if name in SPECIAL:
         each = costs.special
@@ -238,9 +238,13 @@ def _registers(value: SSAValue, warps: int) -> int:
     shape = shape_of(value.type)
     if not shape:
         return 0
-    size = byte_size(element_of(value.type))
-    per = math.prod(shape) // (32 * warps) if len(shape) > 1 else shape[0] // (8 * warps)
-    return max(1, per * size // 4)
+    return max(1, _held(shape, warps) * byte_size(element_of(value.type)) // 4)
+
+
+def _held(shape: tuple[int, ...], warps: int) -> int:
+    """Elements a thread holds; of a row statistic, four threads hold each."""
+    copies = 1 if len(shape) > 1 else 4
+    return max(1, copies * math.prod(shape) // (32 * warps))
 
 
 def _edges(loop: scf.ForOp, node_of: dict[Operation, Node]) -> list[Edge]:

@@ -1,13 +1,14 @@
 """Modulo scheduling of consumer loops with a constraint solver (OR-tools CP-SAT).
 
-One turn of the new loop lasts T cycles; an op starts at s = r + j T, so it runs in turn j of its iteration
-at offset r: j is its stage, r its place in the turn. The solver finds the least T under the
-resources (the issuing thread, the tensor core, the special-function unit) and the machine's rules:
+One turn of the new loop lasts T cycles; an op starts at s = r + j T, so it runs in turn j of its
+iteration at offset r: j is its stage, r its place in the turn. The solver finds the least T under
+the resources (the issuing thread, the tensor core, the special-function unit) and the machine's
+rules:
 
-- a product's accumulator that ordinary code touches is finished within its turn (else ptxas serialises
-  everything: its diagnostics C7514 and C7515);
-- there is one copy of each accumulator and of each A operand in registers, so the next iteration writes
-  it only after this one's reader is done (C7513);
+- a product's accumulator that ordinary code touches is finished within its turn (else ptxas
+  serialises everything: its diagnostics C7514 and C7515);
+- there is one copy of each accumulator and of each A operand in registers, so the next iteration
+  writes it only after this one's reader is done (C7513);
 - products finish in the order they are issued.
 
 Program order and stages are what is used; start times are not, since the hardware is dynamic.
@@ -124,7 +125,7 @@ def bounds(graph: LoopGraph) -> dict[str, int]:
 class _Model:
     """The constraint model of one graph for one period.
 
-    With the period fixed all constraints are linear in small numbers, which is what makes them quick.
+    With the period fixed all constraints are linear in small numbers, which makes them quick.
     """
 
     def __init__(self, graph: LoopGraph, target: Target, capacity: int, period: int) -> None:
@@ -205,8 +206,8 @@ class _Model:
     def _registers(self, capacity: int) -> None:
         """What is held at any time of a turn fits the registers of a thread.
 
-        A value is held from its op's start to its last reader's (an A operand: to the product's end);
-        there is one copy of it, so it is held for a turn at most.
+        A value is held from its op's start to its last reader's (an A operand: to the product's
+        end); there is one copy of it, so it is held for a turn at most.
         """
         intervals: list[Any] = []
         demands: list[int] = []
@@ -295,9 +296,7 @@ def as_schedule(graph: LoopGraph, solution: Solution) -> Schedule:
 
 def describe(graph: LoopGraph, solution: Solution, where: str) -> str:
     """The schedule as a table of its costly nodes."""
-    lines = [
-        f"the loop at {where} turns every {solution.period} cycles, bound by {solution.bound}"
-    ]
+    lines = [f"the loop at {where} turns every {solution.period} cycles, bound by {solution.bound}"]
     for n in sorted(graph.nodes, key=lambda n: solution.placed[n.number].offset):
         place = solution.placed[n.number]
         if n.is_dot or n.thread >= 16:
