@@ -1,0 +1,218 @@
+"""What cannot be compiled says so: a class of its own, the user's line, expected, found, what to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import tawa
+import tawa.language as tl
+from tawa.aref.lower import RegistersExceeded
+from tawa.aref.matrix import ProductNotSupported
+from tawa.aref.ping_pong import PingPongNotPossible
+from tawa.aref.shared_memory import SharedMemoryExceeded
+from tawa.base.errors import TawaError
+from tawa.base.options import BadOption
+from tawa.tile.descriptors import DescriptorNotUniform
+from tawa.tile.lower import ConsumersNotPossible, NotSpecialisable
+
+
+@tawa.jit
+def gemm(a, b, c, K, M: tl.constexpr, N: tl.constexpr, BK: tl.constexpr):
+    acc = tl.zeros((M, N), tl.float32)
+    for k in range(0, K, BK):
+        acc = tl.dot(a.load([0, k]), b.load([0, k]).T, acc)
+    c.store([0, 0], acc)
+
+
+def compile_gemm(m: int, n: int, k: int, element: str = "f16", **options: Any) -> None:
+    tiles = (f"desc<{element},{m}x{k}>", f"desc<{element},{n}x{k}>", f"desc<f32,{m}x{n}>")
+    gemm.compile(*tiles, "i32", M=m, N=n, BK=k, **options)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "options", "error", "line", "expected", "found"),
+    [
+        ((256, 512, 64), {}, RegistersExceeded, None, "registers a thread", "512"),
+        ((128, 256, 64), {"num_stages": 8}, SharedMemoryExceeded, None, "232448", "bytes"),
+        ((32, 64, 64), {}, ConsumersNotPossible, "tl.dot", "a multiple of 64", "32 rows"),
+        ((96, 64, 64), {}, ConsumersNotPossible, "tl.dot", "a multiple of 64", "96 rows"),
+        ((128, 64, 64), {"consumers": 3}, ConsumersNotPossible, "tl.dot", "192", "128 rows"),
+        ((64, 12, 64), {}, ProductNotSupported, "tl.dot", "8 columns", "12 columns"),
+        ((64, 300, 64), {}, ProductNotSupported, "tl.dot", "8 columns", "300 columns"),
+        ((64, 64, 8), {}, ProductNotSupported, "tl.dot", "16 along K", "8"),
+        ((64, 64, 64), {"specialize": False, "num_warps": 2}, ProductNotSupported, "tl.dot", "multiples of 4", "2"),
+        ((64, 64, 64), {"specialize": False, "num_warps": 8}, ProductNotSupported, "tl.dot", "128 rows", "64 rows"),
+        ((64, 64, 64), {"ping_pong": True}, PingPongNotPossible, None, "loop over tiles", "no such loop"),
+    ],
+)  # fmt: skip
+def test_gemm(sizes, options, error, line, expected: str, found: str) -> None:
+    with pytest.raises(error) as caught:
+        compile_gemm(*sizes, **options)
+    complete(caught.value, line)
+    assert expected in caught.value.expected
+    assert found in caught.value.found
+
+
+def complete(error: TawaError, line: str | None) -> None:
+    """The error points at a line of this file, and says both sides and a way out."""
+    assert error.span is not None
+    assert error.span.file == __file__
+    text = error.span.source_line(error.span.line)
+    assert text is not None
+    assert (line or "") in text
+    assert error.expected
+    assert error.found
+    assert error.hint
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"num_warps": 3}, {"num_warps": 0}, {"num_warps": 64}, {"consumers": 0}, {"consumers": 5},
+        {"num_stages": 0}, {"num_stages": -2}, {"mma_depth": -1}, {"mma_depth": 9}, {"staging": 0},
+        {"num_stages": 2, "mma_depth": 2}, {"target": "sm_80"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_options_out_of_range(options: dict[str, Any]) -> None:
+    with pytest.raises(BadOption) as caught:
+        compile_gemm(64, 64, 64, **options)
+    assert caught.value.expected
+    assert str(next(iter(options.values()))) in str(caught.value)
+
+
+@tawa.jit
+def wide_elements(a, b, c, K):
+    acc = tl.zeros((64, 64), tl.float32)
+    for k in range(0, K, 64):
+        acc = tl.dot(a.load([0, k]), b.load([k, 0]), acc)
+    c.store([0, 0], acc)
+
+
+@pytest.mark.parametrize("element", ["e4m3", "f32"])
+def test_operand_contiguous_along_n(element: str) -> None:
+    with pytest.raises(ProductNotSupported) as caught:
+        wide_elements.compile(*[f"desc<{element},64x64>"] * 2, "desc<f32,64x64>", "i32")
+    complete(caught.value, "tl.dot")
+    assert "contiguous along K" in str(caught.value.expected)
+
+
+@tawa.jit
+def copy(x, y):
+    i = tl.arange(0, 64)
+    tl.store(y + i, tl.load(x + i))
+
+
+def test_specialise_without_descriptors() -> None:
+    with pytest.raises(NotSpecialisable) as caught:
+        copy.compile("*f32", "*f32", specialize=True)
+    complete(caught.value, None)
+
+
+@tawa.jit
+def linked_list(x, out, n):
+    acc = tl.zeros((16, 64), tl.float32)
+    row = 0
+    for _ in range(n):
+        node = x.load([row, 0])
+        acc += node
+        row = tl.max(node).to(tl.int32)
+    out.store([0, 0], acc)
+
+
+def test_specialise_with_coordinates_from_tiles() -> None:
+    with pytest.raises(NotSpecialisable) as caught:
+        linked_list.compile("desc<f32,16x64>", "desc<f32,16x64>", "i32", specialize=True)
+    complete(caught.value, "x.load")
+
+
+@tawa.jit
+def base_of_the_program(x, out, n):
+    source = tl.make_tensor_descriptor(x + tl.program_id(0) * 64, [n, 64], [64, 1], [16, 64])
+    out.store([0, 0], source.load([0, 0]))
+
+
+@tawa.jit
+def shape_from_memory(x, out, n):
+    source = tl.make_tensor_descriptor(x, [tl.load(n), 64], [64, 1], [16, 64])
+    out.store([0, 0], source.load([0, 0]))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "n", "part"), [(base_of_the_program, "i32", "base"), (shape_from_memory, "*i32", "shape")]
+)
+def test_descriptor_that_the_host_cannot_make(kernel, n: str, part: str) -> None:
+    with pytest.raises(DescriptorNotUniform, match=f"the {part} of this descriptor") as caught:
+        kernel.compile("*f32", "desc<f32,16x64>", n)
+    complete(caught.value, "make_tensor_descriptor")
+
+
+@tawa.jit
+def trips_from_memory(a, b, c, trips, tiles):
+    for t in range(tiles):
+        acc = tl.zeros((64, 64), tl.float32)
+        for k in range(0, tl.load(trips + t), 64):
+            acc = tl.dot(a.load([t * 64, k]), b.load([0, k]).T, acc)
+        c.store([t * 64, 0], acc)
+
+
+def test_ping_pong_with_data_dependent_trips() -> None:
+    types = ("desc<f16,64x64>", "desc<f16,64x64>", "desc<f32,64x64>", "*i32", "i32")
+    trips_from_memory.compile(*types)
+    with pytest.raises(PingPongNotPossible) as caught:
+        trips_from_memory.compile(*types, ping_pong=True)
+    assert caught.value.expected == "loop bounds computed from the tile's number and the arguments"
+
+
+@tawa.jit
+def precise(a, b, c):
+    c.store([0, 0], tl.dot(a.load([0, 0]), b.load([0, 0]).T, input_precision="ieee"))
+
+
+def test_precision_without_instruction() -> None:
+    with pytest.raises(ProductNotSupported) as caught:
+        precise.compile("desc<f32,64x32>", "desc<f32,64x32>", "desc<f32,64x64>")
+    complete(caught.value, "tl.dot")
+
+
+@tawa.jit
+def batches(a, b, c):
+    c.store([0, 0, 0], tl.dot(a.load([0, 0, 0]), b.load([0, 0, 0])))
+
+
+def test_product_of_batches() -> None:
+    with pytest.raises(ProductNotSupported) as caught:
+        batches.compile(*["desc<f16,2x64x64>"] * 2, "desc<f32,2x64x64>")
+    complete(caught.value, "tl.dot")
+
+
+@tawa.jit
+def running_sum(x):
+    i = tl.arange(0, 64)
+    tl.store(x + i, tl.cumsum(tl.load(x + i), axis=0))
+
+
+@tawa.jit
+def position(x, y):
+    tl.store(y, tl.argmax(tl.load(x + tl.arange(0, 64)), axis=0))
+
+
+@tawa.jit
+def joined(x, y):
+    v = tl.load(x + tl.arange(0, 64))
+    tl.store(y + tl.arange(0, 64)[:, None] * 2 + tl.arange(0, 2)[None, :], tl.join(v, v))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "types"),
+    [(running_sum, ("*f32",)), (position, ("*f32", "*i32")), (joined, ("*f32", "*f32"))],
+)
+def test_ops_without_lowering(kernel, types: tuple[str, ...]) -> None:
+    """Once an op can be lowered, this test has to give it up."""
+    with pytest.raises(TawaError, match="not supported on the GPU yet") as caught:
+        kernel.compile(*types)
+    assert caught.value.span is not None
+    assert caught.value.span.file == __file__
+    assert caught.value.hint
