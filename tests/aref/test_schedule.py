@@ -1,0 +1,114 @@
+"""Modulo schedules obey the machine's rules, checked without the solver's code."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from xdsl.dialects import scf
+
+from tawa.aref import schedule
+from tawa.aref.loop_graph import LoopGraph, build
+from tawa.aref.ops import WarpGroup
+from tawa.aref.schedule import Solution, bounds, solve
+from tawa.base.options import Options
+from tawa.base.remarks import Remarks
+from tawa.base.target import SM90A
+from tawa.compiler import NO_SLACK, compile_kernel, passes, read_module
+from tawa.tile.ops import Dot
+
+EXAMPLES = str(Path(__file__).parents[2] / "examples")
+if EXAMPLES not in sys.path:
+    sys.path.insert(0, EXAMPLES)
+
+CAPACITY = 212
+
+
+def graph_of(kernel: object, types: dict[str, str], constants: dict[str, object]) -> LoopGraph:
+    """The graph of a kernel's loop with products, as the scheduler sees it."""
+    options = Options(overlap=False)
+    tile = compile_kernel(kernel, types, constants, options).stages["tile"]
+    module = read_module(str(tile), "tile")
+    for step in passes("aref", options, Remarks(), NO_SLACK):
+        if step.name == "schedule":
+            break
+        module = step.apply(module) or module
+    for group in [op for op in module.walk() if isinstance(op, WarpGroup) and op.single is None]:
+        for loop in [op for op in group.walk() if isinstance(op, scf.ForOp)]:
+            if any(isinstance(op, Dot) for op in loop.body.block.ops):
+                graph = build(loop, group.warps.value.data, group.teams.value.data, SM90A)
+                assert isinstance(graph, LoopGraph), graph
+                return graph
+    raise AssertionError("the kernel has no loop with products")
+
+
+def attention(d: int) -> LoopGraph:
+    """Attention forward, 128 rows by 128 keys."""
+    kernel = importlib.import_module("attention").attention
+    names = ("q_desc", "k_desc", "v_desc", "o_desc")
+    types = dict.fromkeys(names, f"desc<f16,1x128x{d}>") | {"scale": "f32", "N": "i32:16"}
+    constants = {"D": d, "BLOCK_M": 128, "BLOCK_N": 128, "CAUSAL": False}
+    return graph_of(kernel, types, constants)
+
+
+@pytest.fixture(scope="module", params=[64, 128])
+def scheduled(request: pytest.FixtureRequest) -> tuple[LoopGraph, Solution]:
+    """A graph and its schedule."""
+    graph = attention(request.param)
+    solution = solve(graph, SM90A, CAPACITY)
+    assert solution is not None
+    return graph, solution
+
+
+def test_no_shorter_than_its_resources(scheduled: tuple[LoopGraph, Solution]):
+    """The period is at least every resource's bound, and at most a tenth above the largest."""
+    graph, solution = scheduled
+    least = max(bounds(graph).values())
+    assert least <= solution.period <= 1.1 * least
+
+
+def test_the_thread_does_one_thing_at_a_time(scheduled: tuple[LoopGraph, Solution]):
+    """Ops of a turn don't overlap, and none runs over the turn's end."""
+    graph, solution = scheduled
+    spans = sorted((solution.placed[n.number].offset, n.thread) for n in graph.nodes)
+    assert all(start + length <= after for (start, length), (after, _) in pairwise(spans))
+    assert spans[-1][0] + spans[-1][1] <= solution.period
+
+
+def test_values_exist_before_they_are_used(scheduled: tuple[LoopGraph, Solution]):
+    """Ordinary code starts after what it needs; a product's value needs its time on the core."""
+    graph, solution = scheduled
+    period = solution.period
+
+    def start(number: int) -> int:
+        place = solution.placed[number]
+        return place.offset + place.stage * period
+
+    for e in graph.edges:
+        begin, made = start(e.target.number) + e.distance * period, start(e.source.number)
+        needs = e.source.thread
+        if e.source.is_dot and not e.target.is_dot:
+            needs = e.source.tensor
+        assert begin >= made + needs, (e.source.ops[-1].name, e.target.ops[-1].name)
+
+
+def test_products_of_two_iterations_share_a_turn(scheduled: tuple[LoopGraph, Solution]):
+    """The point of it all: the two products of attention come from neighbouring iterations."""
+    graph, solution = scheduled
+    stages = {solution.placed[n.number].stage for n in graph.dots}
+    assert stages == {0, 1}
+
+
+def test_deterministic():
+    """The same graph gives the same schedule, in a fresh search too."""
+    first = solve(attention(64), SM90A, CAPACITY)
+    schedule._SOLVED.clear()
+    assert solve(attention(64), SM90A, CAPACITY) == first
+
+
+def test_too_few_registers_give_no_schedule():
+    """Accumulators alone need more than this: no schedule, which the caller reports."""
+    assert solve(attention(128), SM90A, 60) is None
