@@ -92,6 +92,8 @@ class HostDevice:
                 check=True,
             )  # fmt: skip
         self.library = ctypes.CDLL(str(library))
+        self.lowered = lowered
+        self.suspend = True
         self.arrays: dict[int, npt.NDArray[np.int64]] = {}
 
     def allocate(self, size: int) -> int:

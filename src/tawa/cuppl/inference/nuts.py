@@ -16,7 +16,15 @@ import numpy.typing as npt
 
 from ..errors import UnsupportedMethod
 from ..executable import FIELD, Executable
-from ..failures import DEPTH, DISCRETE_CHOICE, FAILURES, HEAP_FULL, REJECTED
+from ..failures import (
+    DEPTH,
+    DISCRETE_CHOICE,
+    FAILURES,
+    HEAP_FULL,
+    INVALID_PARAMETER,
+    NAN_WEIGHT,
+    REJECTED,
+)
 from ..ir import CONTEXT_FIELDS
 from . import tape_natives as k
 from .settings import Limits, failure
@@ -50,7 +58,11 @@ class Density:
         self.function = executable.compiled.function("value_and_gradient")
         self.arguments = np.zeros(4, dtype=np.int64)
         self.out = np.zeros(2)
+        # A trajectory may overshoot to where a scale overflows, which only means rejection; but
+        # the start must be fine.
+        self.strict = True
         self.dimension = self.explore()
+        self.strict = False
 
     def new_tape(self, size: int) -> None:
         """Room for the tape."""
@@ -110,6 +122,8 @@ class Density:
                 self.new_tape(4 * int(self.meter[k.SIZE]))
             elif status in (0, REJECTED):
                 return (-math.inf if status else float(self.out[0])), status
+            elif status in (INVALID_PARAMETER, NAN_WEIGHT) and not self.strict:
+                return -math.inf, REJECTED
             else:
                 raise self.error(status)
 
@@ -122,11 +136,8 @@ class Density:
                 "this choice is not continuous", span=program.sites[site],
                 hint="use SMC, mh or enumerate",
             )  # fmt: skip
-        if status in FAILURES and status != DEPTH:
-            # A proposal may well leave the region where the program is defined, but then the
-            # error says more than a rejection would.
-            return failure(program, status, site, self.seed, 0, 0)
-        return failure(program, DEPTH, site, self.seed, 0, 0)
+        known = status if status in FAILURES else DEPTH
+        return failure(program, known, site, self.seed, 0, 0)
 
     def __call__(self, q: Floats) -> tuple[float, Floats]:
         """Log density and gradient. Raises UnsupportedMethod if the choices change in number."""
