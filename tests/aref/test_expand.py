@@ -94,7 +94,10 @@ def test_a_wrong_order_is_noticed():
     ops = list(loop.body.block.ops)[:-1]
     stages = dict(zip(ops, (0, 0, 1, 1), strict=True))
     order = [ops[0], ops[1], ops[3], ops[2]]
-    with pytest.raises(Exception):  # noqa: B017 (an op's operand does not exist yet)
+    try:
         expand(loop, Schedule(order, stages))
         module.verify()
-        assert run(module, 5) == run(read_module(LOOP, "tile"), 5)
+        found = run(module, 5)
+    except (AssertionError, KeyError, ValueError):
+        return
+    assert found != run(read_module(LOOP, "tile"), 5)
