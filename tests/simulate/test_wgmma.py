@@ -1,5 +1,7 @@
 """Matrix instructions: descriptors, operand types, both majors, A from registers."""
 
+import re
+
 import numpy as np
 import pytest
 from xdsl.parser import Parser
@@ -16,66 +18,79 @@ from tawa.simulate.tensor_core import MatrixDescriptor, from_fragment, operand_p
 MLIR = {"f16": "f16", "bf16": "bf16", "f32": "f32", "e4m3": "f8E4M3FN", "e5m2": "f8E5M2"}
 
 
+def operand_text(letter: str, tile: tuple[str, int, int, int], lbo_sbo: tuple[int, int]) -> dict:
+    """The allocation, loads and descriptor of one operand: type, offset, panels and their width."""
+    type_, offset, panels, per = tile
+    panel = re.sub(r"x\d+x", f"x{per}x", type_, count=1)
+    ring = f"!hopper.ring<1, {type_}>"
+    loads = []
+    for p in range(panels):
+        loads += [
+            f"%{letter}{p} = hopper.subtile %{letter}[%zero, {p * per}] : {type_} -> {panel}",
+            f"%{letter}c{p} = arith.constant {p * per} : i32",
+            f"hopper.tma_load %t{letter}[%zero, %{letter}c{p}] into %{letter}{p} signal %full[%zero] "
+            f": !hopper.tensormap, {panel}, !hopper.mbarrier<1>",
+        ]
+    lbo, sbo = lbo_sbo
+    return {
+        "tiles": f"%{letter}_ring = hopper.smem at {offset} : {ring}\n"
+        f"%{letter} = hopper.slot %{letter}_ring[%zero] : {ring} -> {type_}",
+        "loads": "\n".join(loads),
+        "descs": f"%d{letter} = hopper.matrix_desc %{letter} lbo {lbo} sbo {sbo} : {type_}",
+    }
+
+
+def step_offset(step: int, rows: int, size: int, swizzle: int, transposed: bool) -> int:
+    """How far the descriptor moves for the `step`-th 32 bytes of K, in 16-byte units."""
+    if transposed:
+        return step * (32 // size) * swizzle // 16
+    byte = step * 32
+    return (byte // swizzle * rows * swizzle + byte % swizzle) // 16
+
+
 def module_text(name: str, shape: tuple[int, int], swizzle: int, major: tuple[bool, bool]) -> str:
     """One warp group: D = A B^T for tiles of `shape` = (n, k), loaded by TMA, D stored by pointers.
 
     A tile is [64, k] or, MN-major, [k, 64]; panels are `swizzle` bytes wide, one load a panel.
     """
     n, k = shape
-    size = byte_size(NAMES[name])
-    per = swizzle // size
-    spec_maps, loads, tiles, descs = [], [], [], []
-    offset = 1024
+    size, mlir = byte_size(NAMES[name]), MLIR[name]
+    per, offset = swizzle // size, 1024
+    operands, maps = [], []
     for index, (rows, transposed) in enumerate(((64, major[0]), (n, major[1]))):
         height, width = (k, rows) if transposed else (rows, k)
-        letter = "ab"[index]
-        tile = (
-            f"!hopper.tile<{height}x{width}x{MLIR[name]}, swizzle {swizzle}, panel_rows {height}>"
-        )
-        panel = tile.replace(f"{height}x{width}x", f"{height}x{per}x", 1)
-        ring = f"!hopper.ring<1, {tile}>"
-        tiles.append(f"%{letter}_ring = hopper.smem at {offset} : {ring}")
-        tiles.append(f"%{letter} = hopper.slot %{letter}_ring[%zero] : {ring} -> {tile}")
+        tile = f"!hopper.tile<{height}x{width}x{mlir}, swizzle {swizzle}, panel_rows {height}>"
+        strides = (height * swizzle if transposed else 16), 8 * swizzle
+        operands.append(operand_text("ab"[index], (tile, offset, width // per, per), strides))
+        maps.append(TensorMapParam(index, name, (height, per), (height, per), swizzle=swizzle))
         offset += height * width * size
-        spec_maps.append(TensorMapParam(index, name, (height, per), (height, per), swizzle=swizzle))
-        for p in range(width // per):
-            loads.append(
-                f"%{letter}{p} = hopper.subtile %{letter}[%zero, {p * per}] : {tile} -> {panel}"
-            )
-            loads.append(f"%{letter}c{p} = arith.constant {p * per} : i32")
-            loads.append(
-                f"hopper.tma_load %t{letter}[%zero, %{letter}c{p}] into %{letter}{p} signal %full[%zero] "
-                f": !hopper.tensormap, {panel}, !hopper.mbarrier<1>"
-            )
-        lbo, sbo = (height * swizzle if transposed else 16), 8 * swizzle
-        descs.append(f"%d{letter} = hopper.matrix_desc %{letter} lbo {lbo} sbo {sbo} : {tile}")
     fragment = f'!hopper.frag<f32, "{accumulator((64, n), 4)}">'
-    steps, now = [], "%acc"
+    flags = (" ta" if major[0] else "") + (" tb" if major[1] else "")
+    steps = []
     for step in range(k * size // 32):
-        offsets = []
-        for transposed, rows in zip(major, (64, n), strict=True):
-            del rows
-            if transposed:
-                offsets.append(step * (32 // size) * swizzle // 16)
-            else:
-                byte = step * 32
-                panel_rows = 64 if len(offsets) == 0 else n
-                offsets.append((byte // swizzle * panel_rows * swizzle + byte % swizzle) // 16)
-        flags = (" ta" if major[0] else "") + (" tb" if major[1] else "")
+        a, b = (step_offset(step, r, size, swizzle, t) for r, t in zip((64, n), major, strict=True))
         steps.append(
-            f"%acc_{step} = hopper.wgmma {now} from 0 + = %da + {offsets[0]} * %db + {offsets[1]} n {n} "
-            f"types {MLIR[name]}, {MLIR[name]}{flags} : {fragment}, !hopper.matrix_desc, "
-            f"!hopper.matrix_desc -> {fragment}"
+            f"%acc{step + 1} = hopper.wgmma %acc{step} from 0 + = %da + {a} * %db + {b} n {n} types "
+            f"{mlir}, {mlir}{flags} : {fragment}, !hopper.matrix_desc, !hopper.matrix_desc -> {fragment}"
         )
-        now = f"%acc_{step}"
-    spec = KernelSpec("k", 128, offset, (*spec_maps, PointerParam(2)), ("a", "b", "d"))
-    quoted = spec.to_json().replace('"', '\\"')
-    index = fragment.replace("<f32", "<i32")
-    pointers = fragment.replace("<f32", "<!tawa.ptr<f32>")
-    total = (64 + n) * k * size
-    lines = "\n".join
-    return f"""func.func @k(%ta : !hopper.tensormap, %tb : !hopper.tensormap, %d : !tawa.ptr<f32>) attributes
-  {{hopper.threads = 128, hopper.shared_bytes = {offset}, hopper.cluster = 1, tawa.spec = "{quoted}"}} {{
+    spec = KernelSpec("k", 128, offset, (*maps, PointerParam(2)), ("a", "b", "d"))
+    return TEMPLATE.format(
+        **{key: "\n".join(o[key] for o in operands) for key in ("tiles", "loads", "descs")},
+        shared=offset,
+        spec=spec.to_json().replace('"', '\\"'),
+        steps="\n".join(steps),
+        last=f"%acc{len(steps)}",
+        n=n,
+        bytes=(64 + n) * k * size,
+        fragment=fragment,
+        index=fragment.replace("<f32", "<i32"),
+        pointers=fragment.replace("<f32", "<!tawa.ptr<f32>"),
+    )
+
+
+TEMPLATE = """
+func.func @k(%ta : !hopper.tensormap, %tb : !hopper.tensormap, %d : !tawa.ptr<f32>) attributes
+  {{hopper.threads = 128, hopper.shared_bytes = {shared}, hopper.cluster = 1, tawa.spec = "{spec}"}} {{
   %full = hopper.mbarrier at 0 arrivals 1 : !hopper.mbarrier<1>
   %zero = arith.constant 0 : i32
   "hopper.one_thread"() <{{scope = "cta"}}> ({{
@@ -83,20 +98,20 @@ def module_text(name: str, shape: tuple[int, int], swizzle: int, major: tuple[bo
     hopper.fence_barrier_init
   }}) : () -> ()
   hopper.cta_sync
-  {lines(tiles)}
+  {tiles}
   "hopper.role"() <{{role = "all", first_warp = 0, warps = 4, teams = 1}}> ({{
     "hopper.one_thread"() <{{scope = "team"}}> ({{
-      hopper.mbarrier_expect %full[%zero] bytes {total} : !hopper.mbarrier<1>
-      {lines(loads)}
+      hopper.mbarrier_expect %full[%zero] bytes {bytes} : !hopper.mbarrier<1>
+      {loads}
     }}) : () -> ()
     hopper.mbarrier_wait %full[%zero] parity %zero : !hopper.mbarrier<1>
-    {lines(descs)}
+    {descs}
     %nought = arith.constant 0.0 : f32
-    %acc = hopper.fill %nought : f32 -> {fragment}
-    hopper.wgmma_fence of %acc : {fragment}
-    {lines(steps)}
+    %acc0 = hopper.fill %nought : f32 -> {fragment}
+    hopper.wgmma_fence of %acc0 : {fragment}
+    {steps}
     hopper.wgmma_commit
-    %out = hopper.wgmma_wait 0, {now} : {fragment} -> {fragment}
+    %out = hopper.wgmma_wait 0, {last} : {fragment} -> {fragment}
     %row = hopper.coordinate 0 from 0 : {index}
     %column = hopper.coordinate 1 from 0 : {index}
     %pitch = arith.constant {n} : i32

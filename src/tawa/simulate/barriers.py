@@ -23,7 +23,7 @@ class Arrival:
     actor: str
     text: str
     kind: str
-    """`own`; `peer` for one that may stand in for another CTA's; `expect` if bytes are announced."""
+    """`own`; `peer` if it may stand in for another CTA's; `expect` if bytes are announced."""
 
 
 class Passed(NamedTuple):

@@ -8,8 +8,8 @@ for compute capability 9.0.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
-from xdsl.dialects import arith
 from xdsl.ir import Operation, SSAValue
 
 from tawa.base.elementwise import Map
@@ -36,7 +36,7 @@ def _registers(value: SSAValue) -> int:
     return value.type.layout.registers if isinstance(value.type, FragType) else 1
 
 
-def _map(op: Map, target: Target) -> Cost | None:
+def _map(op: Map, _target: Target) -> Cost:
     name, count = op.function.data, _registers(op.result)
     if not isinstance(op.result.type, FragType):
         return ISSUE, 30.0 if name in _SLOW else 4.0
@@ -66,32 +66,38 @@ def _moved(value: SSAValue, target: Target) -> Cost:
     return SHARED, size / target.shared_memory_bytes
 
 
+def _issued(pick: str, each: float, fixed: float = 0.0) -> Callable[[Any, Target], Cost]:
+    """Issue cycles for each register of an op's operand or result."""
+    return lambda op, _target: (ISSUE, each * _registers(getattr(op, pick)) + fixed)
+
+
+def _latency(_op: Operation, _target: Target) -> Cost:
+    return LATENCY, GLOBAL_LATENCY
+
+
+COSTS: dict[type[Operation], Callable[[Any, Target], Cost]] = {
+    Map: _map,
+    Wgmma: _wgmma,
+    Fill: _issued("value", 1.0),
+    Copy: _issued("value", 1.0),
+    Rearrange: _issued("value", 1.0),
+    ReduceRegisters: _issued("operand", 1.0),
+    ShuffleXor: _issued("value", 4.0, 25.0),
+    SharedStore: lambda op, target: _moved(op.value, target),
+    SharedLoad: lambda op, target: _moved(op.value, target),
+    Stmatrix: lambda op, target: _moved(op.value, target),
+    GlobalLoad: _latency,
+    ScalarLoad: _latency,
+    GlobalStore: _issued("value", 1.0),
+}
+"""The ops that cost something of their own; barriers and engines are the replay's."""
+
+
 def costs_on(target: Target) -> Callable[[Operation], Cost | None]:
     """The cost of an op on a target; None for what is free or not the warps' own work."""
 
     def cost(op: Operation) -> Cost | None:
-        match op:
-            case Map():
-                return _map(op, target)
-            case Wgmma():
-                return _wgmma(op, target)
-            case Fill() | Copy() | Rearrange():
-                return ISSUE, float(_registers(op.value))
-            case ReduceRegisters():
-                return ISSUE, float(_registers(op.operand))
-            case ShuffleXor():
-                return ISSUE, 4.0 * _registers(op.value) + 25.0
-            case SharedStore() | Stmatrix():
-                return _moved(op.value, target)
-            case SharedLoad():
-                return _moved(op.value, target)
-            case GlobalLoad() | ScalarLoad():
-                return LATENCY, GLOBAL_LATENCY
-            case GlobalStore():
-                return ISSUE, float(_registers(op.value))
-            case arith.ConstantOp():
-                return None
-            case _:
-                return None
+        found = COSTS.get(type(op))
+        return None if found is None else found(op, target)
 
     return cost
