@@ -396,3 +396,42 @@ def test_attention_forward(launch, causal):
     close(out, softmax(scores) @ v.astype(np.float64), 2e-3)
     largest = np.log2(np.exp(scores).sum(-1))
     close(m, largest, 1e-4)
+
+
+@jit
+def sorting_kernel(x_ptr, out_ptr, ROWS: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    rows, columns = tl.arange(0, ROWS), tl.arange(0, N)
+    at = rows[:, None] * N + columns[None, :]
+    x = tl.load(x_ptr + at)
+    tl.store(out_ptr + at, tl.sort(x))
+    tl.store(out_ptr + ROWS * N + at, tl.sort(x, dim=1, descending=True))
+    tl.store(out_ptr + 2 * ROWS * N + at, x.flip(1))
+    top = rows[:, None] * K + tl.arange(0, K)[None, :]
+    tl.store(out_ptr + 3 * ROWS * N + top, tl.topk(x, K))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32", "uint8", "float16"])
+@pytest.mark.parametrize("n", [1, 2, 16])
+def test_sorting(launch, dtype, n):
+    x = (rng.standard_normal((4, n)) * 50).astype(np.int32).astype(dtype)
+    k = min(n, 4)
+    out = np.zeros(12 * n + 4 * k, dtype)
+    launch(sorting_kernel, (1,), x, out, ROWS=4, N=n, K=k)
+    ascending = np.sort(x, axis=1)
+    expected = [ascending, ascending[:, ::-1], x[:, ::-1], ascending[:, ::-1][:, :k]]
+    np.testing.assert_array_equal(out, np.concatenate([e.ravel() for e in expected]))
+
+
+@jit
+def histogram_kernel(x_ptr, out_ptr, n, BINS: tl.constexpr):
+    i = tl.arange(0, 128)
+    inside = i < n
+    x = tl.load(x_ptr + i, mask=inside, other=0)
+    tl.store(out_ptr + tl.arange(0, BINS), tl.histogram(x, BINS, mask=inside))
+
+
+def test_histogram(launch):
+    x = rng.integers(0, 16, 100).astype(np.int32)
+    out = np.zeros(16, np.int32)
+    launch(histogram_kernel, (1,), x, out, 100, BINS=16)
+    np.testing.assert_array_equal(out, np.bincount(x, minlength=16))

@@ -7,7 +7,7 @@ Triton runs unmodified. Functions have a meaning only inside kernels (`@tawa.jit
 # ruff: noqa: F401
 # pyright: reportUnusedImport=false
 
-from tawa.language import core, extra, libdevice, math, standard
+from tawa.language import core, extra, libdevice, math, sorting, standard
 from tawa.language.builtin import Builtin, Composite, LanguageFunction, OutsideKernel
 from tawa.language.core import (
     PropagateNan,
@@ -118,6 +118,7 @@ from tawa.language.math import (
     sqrt_rn,
     umulhi,
 )  # fmt: skip
+from tawa.language.sorting import flip, histogram, sort, topk
 from tawa.language.standard import (
     cdiv,
     interleave,
