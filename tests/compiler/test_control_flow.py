@@ -99,7 +99,9 @@ def gather_sum(indices, x, out, n):
 
 @ROLES
 @pytest.mark.parametrize("count", [4, 0])
-def test_coordinates_from_memory_in_a_loop(arrays: Arrays, count: int, specialize: bool | None) -> None:
+def test_coordinates_from_memory_in_a_loop(
+    arrays: Arrays, count: int, specialize: bool | None
+) -> None:
     rows = [32, 0, 16, 0]
     x, out = arrays.random("f32", 48, 64), arrays.output("f32", 16, 64)
     total = sum((values(x)[r : r + 16] for r in rows[:count]), np.zeros((16, 64)))
@@ -188,7 +190,9 @@ def weighted(x, out, n, m):
     out.store([0, 0], acc)
 
 
-@pytest.mark.parametrize("options", [{}, {"specialize": False}, {"num_stages": 1}, {"num_stages": 2}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{}, {"specialize": False}, {"num_stages": 1}, {"num_stages": 2}], ids=str
+)
 def test_nested_loops(arrays: Arrays, options) -> None:
     x, out = arrays.random("f32", 96, 128), arrays.output("f32", 32, 64)
     parts = values(x).reshape(3, 32, 2, 64).sum(axis=2)

@@ -43,7 +43,15 @@ def copy(x, y, M: tl.constexpr, N: tl.constexpr):
 def test_copy(arrays: Arrays, element: str, shape, tile, options) -> None:
     x, y = arrays.random(element, *shape), arrays.output(element, *shape)
     grid = tuple(tawa.cdiv(s, t) for s, t in zip(shape, tile, strict=True))
-    check(copy, grid, [block(x, *tile), block(y, *tile)], {1: values(x)}, M=tile[0], N=tile[1], **options)
+    check(
+        copy,
+        grid,
+        [block(x, *tile), block(y, *tile)],
+        {1: values(x)},
+        M=tile[0],
+        N=tile[1],
+        **options,
+    )
 
 
 @tawa.jit
@@ -118,7 +126,9 @@ def softmax_rows(x, y, M: tl.constexpr):
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"num_warps": 8}, {"num_warps": 1, "specialize": False}, {"persistent": True}], ids=str
+    "options",
+    [{}, {"num_warps": 8}, {"num_warps": 1, "specialize": False}, {"persistent": True}],
+    ids=str,
 )
 def test_softmax_through_descriptors(arrays: Arrays, options) -> None:
     x, y = arrays.random("f16", 100, 128), arrays.output("f16", 100, 128)

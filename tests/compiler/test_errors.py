@@ -141,7 +141,8 @@ def shape_from_memory(x, out, n):
 
 
 @pytest.mark.parametrize(
-    ("kernel", "n", "part"), [(base_of_the_program, "i32", "base"), (shape_from_memory, "*i32", "shape")]
+    ("kernel", "n", "part"),
+    [(base_of_the_program, "i32", "base"), (shape_from_memory, "*i32", "shape")],
 )
 def test_descriptor_that_the_host_cannot_make(kernel, n: str, part: str) -> None:
     with pytest.raises(DescriptorNotUniform, match=f"the {part} of this descriptor") as caught:

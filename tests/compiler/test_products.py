@@ -47,9 +47,19 @@ def scaled_b(a, b, out, K):
 @ROLES
 @pytest.mark.parametrize("kernel", [scaled_a, scaled_b])
 def test_computed_operand(arrays: Arrays, kernel, specialize: bool | None) -> None:
-    a, b, out = arrays.random("f16", 64, 128), arrays.random("f16", 128, 64), arrays.output("f32", 64, 64)
+    a, b, out = (
+        arrays.random("f16", 64, 128),
+        arrays.random("f16", 128, 64),
+        arrays.output("f32", 64, 64),
+    )
     expected = {2: 2 * values(a) @ values(b)}
-    check(kernel, (1,), [block(x, 64, 64) for x in (a, b, out)] + [128], expected, specialize=specialize)
+    check(
+        kernel,
+        (1,),
+        [block(x, 64, 64) for x in (a, b, out)] + [128],
+        expected,
+        specialize=specialize,
+    )
 
 
 @tawa.jit
@@ -64,7 +74,11 @@ def dequantised(a, b, scales, out, K):
 
 @ROLES
 def test_dequantised_weights(arrays: Arrays, specialize: bool | None) -> None:
-    a, b, out = arrays.random("f16", 64, 128), arrays.random("i8", 128, 64), arrays.output("f32", 64, 64)
+    a, b, out = (
+        arrays.random("f16", 64, 128),
+        arrays.random("i8", 128, 64),
+        arrays.output("f32", 64, 64),
+    )
     scales = arrays.random("f32", 128)
     arguments = [block(a, 64, 64), block(b, 64, 64), scales, block(out, 64, 64), 128]
     expected = {3: values(a) @ (values(b) * values(scales)[:, None])}
@@ -99,7 +113,9 @@ def linear_attention(q, k, v, out, N):
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"specialize": False}, {"num_stages": 1}, {"num_stages": 2, "overlap": False}], ids=str
+    "options",
+    [{}, {"specialize": False}, {"num_stages": 1}, {"num_stages": 2, "overlap": False}],
+    ids=str,
 )
 def test_two_products_in_a_loop(arrays: Arrays, options) -> None:
     q, k, v = (arrays.random("f16", rows, 64) for rows in (64, 128, 128))
@@ -110,7 +126,9 @@ def test_two_products_in_a_loop(arrays: Arrays, options) -> None:
 
 
 @tawa.jit
-def transposed_b(a, b, out, K, M: tl.constexpr, N: tl.constexpr, BK: tl.constexpr, ACC: tl.constexpr):
+def transposed_b(
+    a, b, out, K, M: tl.constexpr, N: tl.constexpr, BK: tl.constexpr, ACC: tl.constexpr
+):
     acc = tl.zeros((M, N), ACC)
     for k in range(0, K, BK):
         acc = tl.dot(a.load([0, k]), b.load([0, k]).T, acc)
@@ -157,9 +175,15 @@ def sum_in_half(a, b, out, K):
 
 
 def test_accumulator_of_16_bits(arrays: Arrays) -> None:
-    a, b, out = arrays.random("f16", 64, 128), arrays.random("f16", 64, 128), arrays.output("f16", 64, 64)
+    a, b, out = (
+        arrays.random("f16", 64, 128),
+        arrays.random("f16", 64, 128),
+        arrays.output("f16", 64, 64),
+    )
     expected = {2: values(a) @ values(b).T}
-    check(sum_in_half, (1,), [block(x, 64, 64) for x in (a, b, out)] + [128], expected, tolerance=2e-3)
+    check(
+        sum_in_half, (1,), [block(x, 64, 64) for x in (a, b, out)] + [128], expected, tolerance=2e-3
+    )
 
 
 @tawa.jit
@@ -175,7 +199,11 @@ def through_pointers(a, b, out, N: tl.constexpr, K: tl.constexpr, ACC: tl.conste
 )
 def test_operands_through_pointers(arrays: Arrays, element: str, warps: int) -> None:
     kind, accumulator = ("i32", tl.int32) if element == "i8" else ("f32", tl.float32)
-    a, b, out = arrays.random(element, 128, 64), arrays.random(element, 64, 128), arrays.output(kind, 128, 128)
+    a, b, out = (
+        arrays.random(element, 128, 64),
+        arrays.random(element, 64, 128),
+        arrays.output(kind, 128, 128),
+    )
     expected = {2: values(a) @ values(b)}
     sizes = {"N": 128, "K": 64, "ACC": accumulator}
     check(through_pointers, (1,), [a, b, out], expected, tolerance=2e-3, num_warps=warps, **sizes)

@@ -95,7 +95,9 @@ def test_integers(arrays: Arrays) -> None:
     x, y = arrays.random("i32", 512), arrays.output("i32", 512)
     v = values(x).astype(int)
     quotient, rest = np.trunc(v / 3).astype(int), np.fmod(v, 5)
-    check(integers, (1,), [x, y], {1: quotient + rest * 2 - (v << 1) + (v >> 1) ^ (v & 7) | 1}, N=512)
+    check(
+        integers, (1,), [x, y], {1: quotient + rest * 2 - (v << 1) + (v >> 1) ^ (v & 7) | 1}, N=512
+    )
 
 
 @tawa.jit
@@ -115,7 +117,9 @@ def increment(x, y, n, N: tl.constexpr):
     tl.store(y + i, tl.load(x + i, mask=i < n) + 1, mask=i < n)
 
 
-@pytest.mark.parametrize(("n", "size", "warps"), [(30000, 32768, 8), (3, 4, 4), (1, 1, 4), (7, 8, 1)])
+@pytest.mark.parametrize(
+    ("n", "size", "warps"), [(30000, 32768, 8), (3, 4, 4), (1, 1, 4), (7, 8, 1)]
+)
 def test_block_sizes(arrays: Arrays, n: int, size: int, warps: int) -> None:
     x, y = arrays.random("f32", n), arrays.output("f32", n)
     check(increment, (1,), [x, y, n], {1: values(x) + 1}, N=size, num_warps=warps)
@@ -139,7 +143,9 @@ def test_broadcasts(arrays: Arrays) -> None:
 @tawa.jit
 def symmetric(x, y):
     square = tl.reshape(tl.load(x + tl.arange(0, 256)), (16, 16))
-    tl.store(y + tl.arange(0, 16)[:, None] * 16 + tl.arange(0, 16)[None, :], tl.trans(square) + square)
+    tl.store(
+        y + tl.arange(0, 16)[:, None] * 16 + tl.arange(0, 16)[None, :], tl.trans(square) + square
+    )
 
 
 def test_reshape_and_transpose(arrays: Arrays) -> None:

@@ -11,7 +11,9 @@ MATRIX = ("HGMMA", "UTMALDG", "UTMASTG")
 MATRIX_OPCODES = {"e4m3": "QGMMA", "i8": "IGMMA"}
 
 
-def gemm(name: str, m: int, n: int, k: int, block: tuple[int, int, int], **options: Any) -> Workload:
+def gemm(
+    name: str, m: int, n: int, k: int, block: tuple[int, int, int], **options: Any
+) -> Workload:
     """`examples/gemm.py` with a tile and launch options."""
     return Workload(
         f"gemm-{name}",
@@ -54,7 +56,9 @@ def layouts(
     )
 
 
-def attention(name: str, causal: bool, d: int, block: tuple[int, int], rows: int, **options: Any) -> Workload:
+def attention(
+    name: str, causal: bool, d: int, block: tuple[int, int], rows: int, **options: Any
+) -> Workload:
     """`examples/attention.py`."""
     shape = (2, rows, d)
     return Workload(
@@ -69,7 +73,9 @@ def attention(name: str, causal: bool, d: int, block: tuple[int, int], rows: int
     )
 
 
-def pointers(name: str, m: int, n: int, k: int, block: tuple[int, int, int], **options: Any) -> Workload:
+def pointers(
+    name: str, m: int, n: int, k: int, block: tuple[int, int, int], **options: Any
+) -> Workload:
     """`examples/matmul_pointers.py`."""
     return Workload(
         f"pointers-{name}",
@@ -96,8 +102,12 @@ ELEMENTWISE = [
         tolerance=3e-3,
     )
     for element, warps, block in [
-        ("f32", 4, 1024), ("f16", 1, 256), ("bf16", 2, 512), ("i32", 8, 1024), ("f64", 4, 64),
-    ]  # fmt: skip
+        ("f32", 4, 1024),
+        ("f16", 1, 256),
+        ("bf16", 2, 512),
+        ("i32", 8, 1024),
+        ("f64", 4, 64),
+    ]
 ]
 ROWS = [
     Workload(
@@ -158,7 +168,11 @@ FUSED = [
     Workload(
         "dual_gemm",
         "dual_gemm",
-        {"a": Array("f16", (200, 136)), "b1": Array("f16", (264, 136)), "b2": Array("f16", (264, 136))},
+        {
+            "a": Array("f16", (200, 136)),
+            "b1": Array("f16", (264, 136)),
+            "b2": Array("f16", (264, 136)),
+        },
         {"c1": Array("f16", (200, 264)), "c2": Array("f16", (200, 264))},
         opcodes=MATRIX,
     ),
@@ -247,7 +261,19 @@ WORKLOADS = [*ELEMENTWISE, *ROWS, *FUSED, *GEMMS, *LAYOUTS, *BATCHES, *POINTERS,
 BY_NAME = {workload.name: workload for workload in WORKLOADS}
 assert len(BY_NAME) == len(WORKLOADS)
 
+LIBRARY = [
+    Workload(
+        f"library-{m}-{n}-{k}",
+        "tawa.kernels.gemm",
+        {"a": Array("f16", (m, k)), "b": Array("f16", (k, n))},
+        {"c": Array("f16", (m, n))},
+        function="matmul",
+        opcodes=MATRIX,
+    )
+    for m, n, k in [(4096, 8192, 256), (4096, 4096, 1024), (2048, 2048, 2048), (1000, 1000, 4096)]
+]
 LARGE = [
+    *LIBRARY,
     gemm("large", 4095, 4104, 1000, (128, 256, 64)),
     gemm("large-persistent", 4095, 4104, 1000, (128, 256, 64), persistent=True),
     gemm("large-ping-pong", 4095, 4104, 1000, (128, 192, 64), persistent=True, ping_pong=True),

@@ -75,7 +75,7 @@ class Target:
     clock_ghz: float = 1.755
     """Clock under light load; a power-capped card runs matrix products at 1.25 to 1.6."""
     matrix_latency: int = 60
-    """From the issue of a matrix instruction to its start, and from its end to the waiting warps."""
+    """From a matrix instruction's issue to its start, and from its end to the waiting warps."""
     copy_latency: int = 800
     """From the issue of a bulk copy to its first byte (L2 hit and DRAM mixed)."""
     copy_bytes: float = 46.0

@@ -27,7 +27,7 @@ def _split(chains: Floats) -> Floats:
 
 
 def r_hat(chains: Floats) -> float:
-    """Split R-hat of (chains, draws): near 1 if all halves look alike (Gelman et al., BDA3 11.4)."""
+    """Split R-hat of (chains, draws): near 1 if all halves look alike (Gelman, BDA3 11.4)."""
     parts = _split(np.asarray(chains, dtype=np.float64))
     n = parts.shape[1]
     if n < 2:

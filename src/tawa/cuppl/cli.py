@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
-from enum import Enum
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -21,7 +21,7 @@ __all__ = ["app"]
 app = typer.Typer(help="Probabilistic programs.", no_args_is_help=True)
 
 
-class Method(str, Enum):
+class Method(StrEnum):
     """Inference methods."""
 
     smc = "smc"

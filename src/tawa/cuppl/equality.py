@@ -21,7 +21,7 @@ __all__ = ["emit_equal", "emit_hash"]
 
 
 def emit_equal(e: Elaborator, type_: Term, left: tuple[Reg, ...], right: tuple[Reg, ...]) -> Reg:
-    """A truth value: are two values of a type equal?"""
+    """A truth value: whether two values of a type are equal."""
     b = e.b
     assert isinstance(type_, Con)
     if type_.name == "tuple":

@@ -123,7 +123,7 @@ class Executable:
 
     @staticmethod
     def build(lowered: Lowered, entry: str = "") -> Executable:
-        """Compile; `entry` is the native that runs the program (by default SMC's or importance's)."""
+        """Compile; `entry` is the native that runs the program (by default SMC or importance)."""
         default = "smc_thread" if lowered.machine else "importance_thread"
         program, exported = driver_program(lowered, entry or default)
         compiled = compile_llvm(emit_llvm(program, exported))

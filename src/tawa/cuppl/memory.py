@@ -262,6 +262,7 @@ class Decoder:
                 return self.data(type_, words[0])
 
     def tuple(self, items: tuple[Term, ...], words: list[int]) -> tuple[Any, ...]:
+        """The tuple whose items lie one after the other in `words`."""
         out: list[Any] = []
         for item in items:
             size = len(self.layouts.words(item))
@@ -270,9 +271,11 @@ class Decoder:
         return tuple(out)
 
     def words(self, address: int, count: int) -> list[int]:
+        """`count` words from an address on."""
         return [self.read(address + 8 * k) for k in range(count)]
 
     def vector(self, element: Term, address: int) -> list[Any]:
+        """The elements of the vector at an address, its length before them."""
         length = self.read(address + 8)
         size = len(self.layouts.words(element))
         out: list[Any] = []
@@ -281,6 +284,7 @@ class Decoder:
         return out
 
     def data(self, type_: Con, word: int) -> Any:
+        """The value of a data type: a constructor's number, or the address of its fields."""
         if type_.name not in self.layouts.datatypes:
             return f"<{type_.name}>"
         immediate = word < FIRST_ADDRESS

@@ -14,7 +14,7 @@ from .ir import Type
 
 __all__ = ["SCALARS", "Scalar"]
 
-F, I, B, R = Type.F64, Type.I64, Type.BOOL, Type.REF
+F, I, B, R = Type.F64, Type.I64, Type.BOOL, Type.REF  # noqa: E741
 
 
 @dataclass(frozen=True, slots=True)

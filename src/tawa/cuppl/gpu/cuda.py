@@ -62,8 +62,14 @@ DEVICE i64 truncate(double x) {{
   if (x < -9223372036854775808.0) return -0x7FFFFFFFFFFFFFFFll - 1;
   return (i64)x;
 }}
-DEVICE i64 floor_divide(i64 a, i64 b) {{ i64 q = a / b; return q - ((a % b != 0) & ((a ^ b) < 0)); }}
-DEVICE i64 floor_modulo(i64 a, i64 b) {{ i64 r = a % b; return r + ((r != 0) & ((r ^ b) < 0) ? b : 0); }}
+DEVICE i64 floor_divide(i64 a, i64 b) {{
+  i64 q = a / b;
+  return q - ((a % b != 0) & ((a ^ b) < 0));
+}}
+DEVICE i64 floor_modulo(i64 a, i64 b) {{
+  i64 r = a % b;
+  return r + ((r != 0) & ((r ^ b) < 0) ? b : 0);
+}}
 INLINE double& float_at(i64 address) {{ return *reinterpret_cast<double*>(address); }}
 INLINE i64& int_at(i64 address) {{ return *reinterpret_cast<i64*>(address); }}
 """

@@ -137,6 +137,7 @@ class Smc:
         self.new_heap(max(1 << 16, HEAP_A_PARTICLE * n), ())
 
     def set_addresses(self) -> None:
+        """Tell the compiled code where the particles' state lies now."""
         c = self.control
         c[k.STATE], c[k.OTHER] = self.state.ctypes.data, self.other.ctypes.data
         c[k.LIMIT] = (self.state.shape[0] - self.machine.slack) * self.particles

@@ -11,7 +11,8 @@ can be suspended too, so the driver can make room and go on from there.
 
 State words: 0 the top of the stack (in words times stride, 38 bits) and above it the particle's
 first ancestor; 1 the draws made in this step (32 bits) and above them the next step to run, or -1.
-A program that uses `mem` or prompts has two more: the memo table and its counter. The stack follows.
+A program that uses `mem` or prompts has two more: the memo table and its counter. The stack is
+next.
 """
 
 from __future__ import annotations
