@@ -16,7 +16,10 @@ from tawa.simulate.launch import arrays_of, kernel_of, spec_of
 
 EXAMPLES = 15
 
-CANNOT_BE_MET = {"RegistersExceeded", "SharedMemoryExceeded", "ClusterNotPossible"}
+CANNOT_BE_MET = {
+    "BadOption", "ClusterNotPossible", "ConsumersNotPossible", "NotSpecialisable",
+    "PingPongNotPossible", "RegistersExceeded", "SharedMemoryExceeded",
+}  # fmt: skip
 """Errors that say that a combination of options is impossible: not what is tested here."""
 
 quick = settings(
