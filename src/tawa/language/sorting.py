@@ -1,7 +1,7 @@
 """Sorting and counting, written in the tile language: bitonic networks of compare and swap."""
 
 # Kernel code: what types mean here is the front end's matter.
-# pyright: basic, reportArgumentType=false, reportAssignmentType=false
+# pyright: basic, reportArgumentType=false, reportAssignmentType=false, reportOperatorIssue=false
 
 from __future__ import annotations
 

@@ -227,6 +227,8 @@ def _for(program: Program, op: scf.ForOp) -> Any:
     if UNSIGNED_LOOP in op.attributes:
         unsigned = np.dtype(f"u{kind.itemsize}")
         lower, upper, step = (v.view(unsigned) for v in (lower, upper, step))
+    if int(step) == 0:
+        raise DeviceAssertion("a loop whose step is 0 never ends", span=span_of(op))
     carried = [program.values[v] for v in op.iter_args]
     for counter in range(int(lower), int(upper), int(step)):
         carried = program.run_block(op.body.block, [np.asarray(counter).astype(kind), *carried])
