@@ -29,9 +29,11 @@ def terms(draw: st.DrawFn, depth: int = 3) -> tuple[Dim, object]:
         return left // number, ("//", one, number)
     right, other = draw(terms(depth - 1))
     made = {"+": left + right, "-": left - right, "*": left * right}
-    return made.get(operator) or (
-        largest([left, right]) if operator == "max" else left - right
-    ), (operator, one, other)
+    return made.get(operator) or (largest([left, right]) if operator == "max" else left - right), (
+        operator,
+        one,
+        other,
+    )
 
 
 def compute(tree: object, known: dict[Variable, int]) -> int:

@@ -6,12 +6,12 @@ import re
 from collections.abc import Callable
 
 import pytest
+from tests.axon.ill_shaped import ILL_SHAPED
 
 from tawa.axon.language import axon
 from tawa.base.errors import TawaError
 from tawa.functional.mismatch import neighbourhoods
 from tawa.functional.solver import Clash, Entry, smallest_conflict
-from tests.axon.ill_shaped import ILL_SHAPED
 
 
 def message(name: str) -> str:

@@ -59,9 +59,7 @@ def test_multi_head_attention():
         @ (x @ wv[:, 2 * i : 2 * i + 2])
         for i in range(3)
     ]
-    np.testing.assert_allclose(
-        attention((wq, wk, wv, wo), x, h=3), np.concatenate(heads, -1) @ wo
-    )
+    np.testing.assert_allclose(attention((wq, wk, wv, wo), x, h=3), np.concatenate(heads, -1) @ wo)
 
 
 def test_scaled_attention_knows_the_size_it_scales_by():

@@ -16,8 +16,9 @@ from tawa.axon.onnx.graph import ModelInference
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
-import onnx_cases as oc  # noqa: E402 (the benchmark's module, found by the line above)
-from axon import tawa  # noqa: E402
+import onnx_cases as oc
+
+from axon import tawa
 
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
 FREE = {"light_densenet121", "light_squeezenet"}

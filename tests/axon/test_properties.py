@@ -7,11 +7,11 @@ import os
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.axon.programs import Program, programs, shapes
 
 from tawa import axon
 from tawa.axon.errors import ContractViolation, ShapeMismatch
 from tawa.axon.shapes import tensor_parts
-from tests.axon.programs import Program, programs, shapes
 
 
 def numpy_shape(program: Program, arrays: list[np.ndarray]) -> tuple[int, ...] | None:
@@ -35,7 +35,11 @@ def inferred_shape(program: Program, arrays: list[np.ndarray]) -> tuple[int, ...
     return numbers
 
 
-@settings(max_examples=int(os.environ.get('N','150')), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(
+    max_examples=int(os.environ.get("N", "150")),
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+)
 @given(programs(), st.lists(shapes, min_size=3, max_size=3))
 def test_inferred_shape_is_executed_shape(program: Program, given_shapes: list[tuple[int, ...]]):
     arrays = [np.ones(shape) for shape in given_shapes[: program.parameters]]

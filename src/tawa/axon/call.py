@@ -196,7 +196,7 @@ def type_of(value: Any, parameter: Term, solver: AxonSolver) -> Term | None:
     name = ELEMENT_NAMES.get(value.dtype)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
     if name is None:
         raise ContractViolation(f"arrays of {value.dtype} are not supported")  # pyright: ignore[reportUnknownMemberType]
-    return tensor(Con(name), shape(*value.shape))
+    return tensor(Con(name), shape(*np.shape(value)))  # pyright: ignore[reportUnknownArgumentType]
 
 
 class LoadedModule(Mapping[str, Function]):

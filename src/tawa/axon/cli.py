@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -78,6 +79,8 @@ def _argument(text: str, fill: Fill, generator: Any) -> Any:
     """The value that a command-line argument stands for."""
     import numpy as np
 
+    from tawa.axon.evaluate import DTYPES
+
     if text.startswith("("):
         return tuple(_argument(part, fill, generator) for part in _split(text[1:-1]))
     if text.endswith(".npy"):
@@ -85,8 +88,7 @@ def _argument(text: str, fill: Fill, generator: Any) -> Any:
     element, _, sizes = text.rpartition(":")
     if not element and "x" not in sizes and "." in sizes:
         return np.float32(sizes)
-    dtype = np.dtype({"f": "float", "i": "int", "u": "uint", "b": "bool"}[element[0]]
-                     + (element[1:] if element != "bool" else "")) if element else np.float32  # fmt: skip
+    dtype = np.dtype(DTYPES[element or "f32"])
     try:
         shape = tuple(int(size) for size in sizes.split("x") if size)
     except ValueError:
@@ -132,7 +134,10 @@ def check(
     from tawa.axon.model import from_onnx
     from tawa.axon.show import AxonPrinter
 
-    dims = {name: _sizes(text) for name, _, text in (item.partition("=") for item in input_ or [])}
+    dims: dict[str, Sequence[int | str] | None] = {}
+    for item in input_ or []:
+        name, _, text = item.partition("=")
+        dims[name] = _sizes(text)
     loaded = from_onnx(model, dims or None)
     shapes = loaded.shapes()
     printer = AxonPrinter()
@@ -241,8 +246,5 @@ class ServerNotInstalled(TawaError):
 
     explanation = "Install Tawa with its `axon` extra: `pip install 'tawa[axon]'`."
     example = (
-        "import sys\n"
-        "sys.modules['tawa.axon.lsp'] = None\n"
-        "from tawa.axon.cli import lsp\n"
-        "lsp()"
+        "import sys\nsys.modules['tawa.axon.lsp'] = None\nfrom tawa.axon.cli import lsp\nlsp()"
     )

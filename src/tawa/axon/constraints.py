@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 
 from tawa.axon.dims import Dim
 from tawa.axon.shapes import Shape
@@ -21,16 +22,14 @@ class ShapeConstraint(Constraint):
             if isinstance(value, Term):
                 yield from value.variables()
 
-    def substitute(
-        self, replace_variable: Callable[[Variable], Term | None], origin: Origin
-    ) -> Constraint:
+    def substitute(self, replace: Callable[[Variable], Term | None], origin: Origin) -> Constraint:
         """The same demand on other terms, made at another place."""
         changes: dict[str, object] = {"origin": origin}
         for field in fields(self):
             value = getattr(self, field.name)
             if isinstance(value, Term):
-                changes[field.name] = value.substitute(replace_variable)
-        return replace(self, **changes)
+                changes[field.name] = value.substitute(replace)
+        return dataclasses.replace(self, **changes)
 
 
 @dataclass(frozen=True, slots=True)

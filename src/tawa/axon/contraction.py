@@ -16,7 +16,11 @@ def patterned(text: str, statics: dict[str, Any]) -> Any:
     def collect(given: tuple[Any, ...]) -> Any:
         if len(given) == len(pattern.inputs):
             return contract(pattern, list(given), statics)
-        return lambda argument: collect((*given, argument))  # pyright: ignore[reportUnknownLambdaType]
+
+        def more(argument: Any) -> Any:
+            return collect((*given, argument))
+
+        return more
 
     return collect(())
 

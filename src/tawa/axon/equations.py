@@ -269,9 +269,7 @@ def divide(state: SolverState, constraint: Divides) -> bool:
         if rest.constant == 0:
             return True
         if rest.offset % shared:
-            raise Clash(
-                divisor, dividend, constraint.origin, f"{number} doesn't divide it"
-            )
+            raise Clash(divisor, dividend, constraint.origin, f"{number} doesn't divide it")
     if any(variable in state.declared for variable in rest.variables()):
         return False
     for variable in dict.fromkeys(rest.variables()):
@@ -306,9 +304,7 @@ def bound(state: SolverState, constraint: AtLeast) -> bool:
         return True
     ceiling = (-dim).least()
     if ceiling is not None and -ceiling < constraint.bound:
-        raise Clash(
-            dim, Dim.of(constraint.bound), constraint.origin, "a size is too small"
-        )
+        raise Clash(dim, Dim.of(constraint.bound), constraint.origin, "a size is too small")
     symbolic = [(monomial, c) for monomial, c in dim.terms if monomial]
     if len(symbolic) != 1:
         return False

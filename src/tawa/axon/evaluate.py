@@ -250,7 +250,11 @@ class Evaluator:
         plain = name.name.split(".")[-1]
         type_ = self.inference.solver.resolve(self.inference.types[name])
         if isinstance(type_, Con) and type_.name == "->":
-            return lambda argument: Constructed(plain, argument)  # pyright: ignore[reportUnknownLambdaType]
+
+            def construct(argument: Value) -> Value:
+                return Constructed(plain, argument)
+
+            return construct
         return Constructed(plain, None)
 
     def _built_in(self, name: s.Name, frame: Frame) -> Value:
@@ -264,7 +268,11 @@ class Evaluator:
             return np.asarray(statics["value"], element_dtype(element, frame, name.span))
         if name.name == "cast":
             to = statics["to"]
-            return lambda value: value.astype(DTYPES[str(to)])  # pyright: ignore[reportUnknownLambdaType, reportUnknownMemberType]
+
+            def cast(value: Value) -> Value:
+                return value.astype(DTYPES[str(to)])
+
+            return cast
         if name in self.inference.patterns:
             return patterned(self.inference.patterns[name], statics)
         arity = 2 if name.name == "take" and name not in self.inference.instances else None
@@ -343,7 +351,11 @@ def curried(name: s.Name, operator: Callable[..., Any], statics: dict[str, Any],
             raise
         except (ValueError, IndexError, TypeError) as error:
             raise RunTimeError(f"`{name.name}`: {error}", span=name.span) from error
-    return lambda argument: curried(name, operator, statics, arity, (*given, argument))
+
+    def more(argument: Value) -> Value:
+        return curried(name, operator, statics, arity, (*given, argument))
+
+    return more
 
 
 def fits(pattern: s.Pattern, value: Value, names: dict[str, Value]) -> bool:

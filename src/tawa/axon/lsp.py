@@ -23,7 +23,7 @@ class AxonServer(LanguageServer):
     """The server, and the last good state of each open document."""
 
     def __init__(self) -> None:
-        super().__init__("tawa-axon", __version__)
+        super().__init__("tawa-axon", __version__)  # pyright: ignore[reportUnknownMemberType]
         self.checked: dict[str, CheckedModule] = {}
 
     def check(self, uri: str) -> None:
@@ -68,7 +68,9 @@ def diagnostic(error: TawaError, uri: str, path: str) -> lsp.Diagnostic:
     )
 
 
-def type_text(module: CheckedModule, node: s.Node, printer: TypePrinter | None = None) -> str | None:
+def type_text(
+    module: CheckedModule, node: s.Node, printer: TypePrinter | None = None
+) -> str | None:
     """The type or scheme of a node as text; None if there is none."""
     inference = module.inference
     shown = printer or inference.printer()
@@ -81,7 +83,8 @@ def type_text(module: CheckedModule, node: s.Node, printer: TypePrinter | None =
 
 def nodes_in(module: CheckedModule) -> Iterator[s.Node]:
     """All nodes of a module, outer ones first."""
-    stack: list[s.Node] = list(module.syntax.declarations)[::-1]
+    stack: list[s.Node] = []
+    stack.extend(reversed(module.syntax.declarations))
     while stack:
         node = stack.pop()
         yield node
@@ -189,5 +192,3 @@ def server() -> AxonServer:
 
     del opened, changed, hover, hints, formatting
     return made
-
-

@@ -54,7 +54,7 @@ def from_onnx(
         ) from error
     if isinstance(model, str | Path):
         try:
-            model = onnx.load(str(model), load_external_data=False)
+            model = onnx.load(str(model), load_external_data=False)  # pyright: ignore[reportUnknownMemberType]
         except Exception as error:
             raise UnsupportedModel(f"{model} is not an ONNX model: {error}") from error
     return OnnxModel(model, dims)

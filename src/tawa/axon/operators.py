@@ -38,7 +38,7 @@ def _divide(a: Array, b: Array) -> Array:
 
 
 def _erf(x: Array) -> Array:
-    return np.vectorize(math.erf, otypes=[x.dtype])(x) if x.size else x
+    return np.vectorize(math.erf, otypes=[x.dtype.char])(x) if x.size else x
 
 
 def sigmoid(x: Array) -> Array:
@@ -68,13 +68,32 @@ BINARY: dict[str, Operator] = {
     ">=": np.greater_equal, "both": np.logical_and, "either": np.logical_or,
 }  # fmt: skip
 
+
+def _rsqrt(x: Array) -> Array:
+    return 1 / np.sqrt(x)
+
+
+def _relu(x: Array) -> Array:
+    return np.maximum(x, x.dtype.type(0))
+
+
+def _gelu(x: Array) -> Array:
+    return (0.5 * x * (1 + _erf(x / np.sqrt(x.dtype.type(2))))).astype(x.dtype)
+
+
+def _silu(x: Array) -> Array:
+    return x * sigmoid(x)
+
+
+def _softplus(x: Array) -> Array:
+    return np.logaddexp(x, x.dtype.type(0))
+
+
 UNARY: dict[str, Operator] = {
     "not": np.logical_not, "negate": np.negative, "abs": np.abs, "sign": np.sign, "exp": np.exp,
-    "log": np.log, "sqrt": np.sqrt, "rsqrt": lambda x: 1 / np.sqrt(x), "sin": np.sin,
-    "cos": np.cos, "tanh": np.tanh, "erf": _erf, "floor": np.floor, "ceil": np.ceil,
-    "sigmoid": sigmoid, "relu": lambda x: np.maximum(x, x.dtype.type(0)),
-    "gelu": lambda x: (0.5 * x * (1 + _erf(x / np.sqrt(x.dtype.type(2))))).astype(x.dtype),
-    "silu": lambda x: x * sigmoid(x), "softplus": lambda x: np.logaddexp(x, x.dtype.type(0)),
+    "log": np.log, "sqrt": np.sqrt, "rsqrt": _rsqrt, "sin": np.sin, "cos": np.cos,
+    "tanh": np.tanh, "erf": _erf, "floor": np.floor, "ceil": np.ceil, "sigmoid": sigmoid,
+    "relu": _relu, "gelu": _gelu, "silu": _silu, "softplus": _softplus,
 }  # fmt: skip
 
 REDUCTIONS: dict[str, Operator] = {
@@ -88,39 +107,173 @@ for _symbol in "+-*/":
 
 
 def _reduction(function: Operator) -> Operator:
-    return lambda x, axis: function(x, axis=axis).astype(x.dtype)
+    def reduce(x: Array, axis: int) -> Array:
+        return function(x, axis=axis).astype(x.dtype)
+
+    return reduce
 
 
 for _name, _function in REDUCTIONS.items():
     OPERATORS[_name] = _reduction(_function)
 
-OPERATORS["where"] = lambda c, a, b: np.where(c, a, b)
-OPERATORS["dot"] = lambda a, b: np.dot(a, b)
-OPERATORS["outer"] = lambda a, b: np.outer(a, b)
-OPERATORS["matmul"] = lambda a, b: np.matmul(a, b)
-OPERATORS["argmax"] = lambda x, axis: np.argmax(x, axis=axis).astype(np.int64)
-OPERATORS["cumsum"] = lambda x, axis: np.cumsum(x, axis=axis).astype(x.dtype)
-OPERATORS["sort"] = lambda x, axis: np.sort(x, axis=axis)
-OPERATORS["sum_all"] = lambda x: np.sum(x).astype(x.dtype)
-OPERATORS["mean_all"] = lambda x: np.mean(x).astype(x.dtype)
+
+@operator("where")
+def where(c: Array, a: Array, b: Array) -> Any:
+    """Numbers of a where c holds, else of b."""
+    return np.where(c, a, b)
+
+
+@operator("dot")
+def dot(a: Array, b: Array) -> Any:
+    """The inner product of vectors."""
+    return np.dot(a, b)
+
+
+@operator("outer")
+def outer(a: Array, b: Array) -> Any:
+    """The outer product of vectors."""
+    return np.outer(a, b)
+
+
+@operator("matmul")
+def matmul(a: Array, b: Array) -> Any:
+    """Products of stacks of matrices."""
+    return np.matmul(a, b)
+
+
+@operator("argmax")
+def argmax(x: Array, axis: int) -> Any:
+    """Where the largest number is."""
+    return np.argmax(x, axis=axis).astype(np.int64)
+
+
+@operator("cumsum")
+def cumsum(x: Array, axis: int) -> Any:
+    """Running sums."""
+    return np.cumsum(x, axis=axis).astype(x.dtype)
+
+
+@operator("sort")
+def sort(x: Array, axis: int) -> Any:
+    """In rising order."""
+    return np.sort(x, axis=axis)
+
+
+@operator("sum_all")
+def sum_all(x: Array) -> Any:
+    """The sum of all numbers."""
+    return np.sum(x).astype(x.dtype)
+
+
+@operator("mean_all")
+def mean_all(x: Array) -> Any:
+    """The mean of all numbers."""
+    return np.mean(x).astype(x.dtype)
+
+
 OPERATORS["softmax"] = softmax
-OPERATORS["log_softmax"] = lambda x, axis: x - _logsumexp(x, axis, keepdims=True)
-OPERATORS["transpose"] = lambda x: np.swapaxes(x, -1, -2)
-OPERATORS["flatten"] = lambda x: x.reshape(x.shape[0], -1)
-OPERATORS["concat"] = lambda a, b, axis: np.concatenate([a, b], axis=axis)
-OPERATORS["halves"] = lambda x, axis: tuple(np.split(x, 2, axis=axis))
-OPERATORS["thirds"] = lambda x, axis: tuple(np.split(x, 3, axis=axis))
-OPERATORS["quarters"] = lambda x, axis: tuple(np.split(x, 4, axis=axis))
-OPERATORS["reverse"] = lambda x, axis: np.flip(x, axis=axis)
-OPERATORS["expand"] = lambda x, axis: np.expand_dims(x, axis)
-OPERATORS["squeeze"] = lambda x, axis: np.squeeze(x, axis=axis)
-OPERATORS["repeat"] = lambda x, times, axis: np.concatenate([x] * times, axis=axis)
-OPERATORS["iota"] = lambda n: np.arange(n, dtype=np.int64)
-OPERATORS["one_hot"] = lambda i, n: np.eye(n, dtype=np.float32)[i]
-OPERATORS["zeros"] = lambda s: np.zeros(s, np.float32)
-OPERATORS["ones"] = lambda s: np.ones(s, np.float32)
-OPERATORS["full"] = lambda x, s: np.full(s, x)
-OPERATORS["tril"] = lambda x: np.tril(x)
+
+
+@operator("log_softmax")
+def log_softmax(x: Array, axis: int) -> Any:
+    """x - log(sum(exp(x)))."""
+    return x - _logsumexp(x, axis, keepdims=True)
+
+
+@operator("transpose")
+def transpose(x: Array) -> Any:
+    """The last two axes swapped."""
+    return np.swapaxes(x, -1, -2)
+
+
+@operator("flatten")
+def flatten(x: Array) -> Any:
+    """All axes but the first made one."""
+    return x.reshape(x.shape[0], -1)
+
+
+@operator("concat")
+def concat(a: Array, b: Array, axis: int) -> Any:
+    """Joined along an axis."""
+    return np.concatenate([a, b], axis=axis)
+
+
+@operator("halves")
+def halves(x: Array, axis: int) -> Any:
+    """Two equal parts."""
+    return tuple(np.split(x, 2, axis=axis))
+
+
+@operator("thirds")
+def thirds(x: Array, axis: int) -> Any:
+    """Three equal parts."""
+    return tuple(np.split(x, 3, axis=axis))
+
+
+@operator("quarters")
+def quarters(x: Array, axis: int) -> Any:
+    """Four equal parts."""
+    return tuple(np.split(x, 4, axis=axis))
+
+
+@operator("reverse")
+def reverse(x: Array, axis: int) -> Any:
+    """Backwards along an axis."""
+    return np.flip(x, axis=axis)
+
+
+@operator("expand")
+def expand(x: Array, axis: int) -> Any:
+    """With a new axis of size 1."""
+    return np.expand_dims(x, axis)
+
+
+@operator("squeeze")
+def squeeze(x: Array, axis: int) -> Any:
+    """Without an axis of size 1."""
+    return np.squeeze(x, axis=axis)
+
+
+@operator("repeat")
+def repeat_(x: Array, times: int, axis: int) -> Any:
+    """Several times over along an axis."""
+    return np.concatenate([x] * times, axis=axis)
+
+
+@operator("iota")
+def iota(n: int) -> Any:
+    """0 to n - 1."""
+    return np.arange(n, dtype=np.int64)
+
+
+@operator("one_hot")
+def one_hot(i: Array, n: int) -> Any:
+    """1 at the index, else 0."""
+    return np.eye(n, dtype=np.float32)[i]
+
+
+@operator("zeros")
+def zeros(s: tuple[int, ...]) -> Any:
+    """Zeros."""
+    return np.zeros(s, np.float32)
+
+
+@operator("ones")
+def ones(s: tuple[int, ...]) -> Any:
+    """Ones."""
+    return np.ones(s, np.float32)
+
+
+@operator("full")
+def full(x: Array, s: tuple[int, ...]) -> Any:
+    """One number everywhere."""
+    return np.full(s, x)
+
+
+@operator("tril")
+def tril(x: Array) -> Any:
+    """Zeros above the diagonal."""
+    return np.tril(x)
 
 
 def _logsumexp(x: Array, axis: int, keepdims: bool = False) -> Array:
@@ -187,7 +340,8 @@ def causal_attention(q: Array, k: Array, v: Array) -> Array:
     """Attention in which a query sees no later key."""
     scores = np.matmul(q, np.swapaxes(k, -1, -2)) / q.dtype.type(math.sqrt(q.shape[-1]))
     seen = np.tril(np.ones(scores.shape[-2:], bool))
-    return np.matmul(softmax(np.where(seen, scores, q.dtype.type(-np.inf)), -1), v)
+    scores[..., ~seen] = -np.inf
+    return np.matmul(softmax(scores, -1), v)
 
 
 @operator("reshape")

@@ -39,7 +39,6 @@ class Requirement:
         verb = "fix" if " and " in places else "fixes"
         return f"{self.text}, because {places} {verb} {self.equation}"
 
-
     def places(self) -> list[str]:
         """What is to blame, each operator once."""
         shown = [_place(origin) for origin in self.origins]
@@ -85,9 +84,7 @@ def _condition(solver: AxonSolver, constraint: Constraint, printer: AxonPrinter)
     return printer.constraint(resolved)
 
 
-def _bound(
-    solver: AxonSolver, name: str, variable: Variable, printer: AxonPrinter
-) -> Requirement:
+def _bound(solver: AxonSolver, name: str, variable: Variable, printer: AxonPrinter) -> Requirement:
     value = solver.dim(Dim.of(variable))
     factor = content(value) if value.constant is None and not value.offset else 1
     if value.constant is not None:
@@ -113,9 +110,7 @@ def _named(printer: AxonPrinter) -> set[Variable]:
     return set(printer.named_variables())
 
 
-def _equation(
-    solver: AxonSolver, name: str, variable: Variable, printer: AxonPrinter
-) -> str:
+def _equation(solver: AxonSolver, name: str, variable: Variable, printer: AxonPrinter) -> str:
     """The equation that bound a variable, with the variable still in it."""
     fact = solver.facts.get(variable)
     if fact is None:

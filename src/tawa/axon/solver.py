@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from tawa.axon import equations
 from tawa.axon.constraints import (
@@ -70,14 +71,17 @@ class AxonSolver(SolverState):
 
     def _rules(self) -> dict[type[Constraint], Callable[..., bool]]:
         return {
-            Equal: lambda c: equations.solve(self, c.left, c.right, c.origin),
-            Divides: lambda c: equations.divide(self, c),
-            AtLeast: lambda c: equations.bound(self, c),
+            Equal: self._equal,
+            Divides: partial(equations.divide, self),
+            AtLeast: partial(equations.bound, self),
             Compatible: self._compatible,
             SameShape: self._same_shape,
             Broadcast: self._broadcast,
             Position: self._position,
         }
+
+    def _equal(self, constraint: Equal) -> bool:
+        return equations.solve(self, constraint.left, constraint.right, constraint.origin)
 
     def default(self, constraint: Constraint) -> bool:
         """Numbers of no known element type are `i64`, those with a point `f32`."""

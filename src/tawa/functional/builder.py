@@ -30,9 +30,8 @@ class TreeBuilder:
         """The node for a parse tree."""
         built: dict[int, Any] = {}
         for part in tree.iter_subtrees():
-            children = [
-                built[id(child)] if isinstance(child, Tree) else child for child in part.children
-            ]
+            given: list[Any] = [*part.children]
+            children = [built[id(child)] if isinstance(child, Tree) else child for child in given]  # pyright: ignore[reportUnknownArgumentType]
             built[id(part)] = getattr(self, str(part.data))(part.meta, children)
         return built[id(tree)]
 
@@ -241,7 +240,7 @@ class CoreBuilder(TreeBuilder):
 
     def negative_pattern(self, meta: Meta, children: list[Any]) -> s.LiteralPattern:
         """A negative number that must be equal."""
-        value = ast.literal_eval(str(children[1]))
+        value = ast.literal_eval(str(children[-1]))
         return s.LiteralPattern(-value, span=self.span(meta))
 
     def unit_pattern(self, meta: Meta, children: list[Any]) -> s.TuplePattern:

@@ -169,7 +169,9 @@ class ExpressionInference:
         match expression:
             case s.Binary(operator, left, right) if operator.name in ("&&", "||"):
                 for side in (left, right):
-                    self.agree(self.boolean, self.infer(side), side.span, f"operand of `{operator.name}`")
+                    self.agree(
+                        self.boolean, self.infer(side), side.span, f"operand of `{operator.name}`"
+                    )
                 return self.boolean
             case s.Binary(operator, left, right):
                 return self.call(self.infer(operator), f"`{operator.name}`", (left, right))
@@ -195,7 +197,8 @@ class ExpressionInference:
         return result
 
     def _project(self, expression: s.Project) -> Term:
-        subject = self.solver.prune(self.infer(expression.subject))
+        written = self.infer(expression.subject)
+        subject = self.solver.prune(written)
         if not (isinstance(subject, Con) and subject.name == "tuple"):
             raise NotATuple(
                 "the tuple's type isn't known here", span=expression.subject.span,
@@ -208,7 +211,9 @@ class ExpressionInference:
                 found=self.printer().type(self.solver.resolve(subject)),
                 hint="items are counted from 0",
             )  # fmt: skip
-        return subject.arguments[expression.index]
+        items = [self.solver.fresh() for _ in subject.arguments]
+        self.agree(product(*items), written, expression.subject.span, "tuple")
+        return items[expression.index]
 
     def _function(
         self, parameters: Sequence[s.Pattern], result: s.TypeSyntax | None, body: s.Expression

@@ -72,12 +72,14 @@ class Context:
         found = self.attributes.get(name)
         if found is None:
             return default
-        value = helper.get_attribute_value(found)
+        value: Any = helper.get_attribute_value(found)
         if found.type == AttributeProto.TENSOR:
             return numpy_helper.to_array(value)
         if isinstance(value, bytes):
             return value.decode()
-        return list(value) if found.type in LIST_TYPES else value
+        if found.type in LIST_TYPES:
+            return list[Any](value)
+        return value
 
     def sizes(self, index: int) -> list[Dim] | None:
         """The contents of an integer input, with all that is known put in."""

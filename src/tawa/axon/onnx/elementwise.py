@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tawa.axon.dims import Dim, largest, smallest
+from tawa.axon.dims import Dim, largest, smallest, total
 from tawa.axon.onnx.context import Context, is_integer, rule
 from tawa.axon.onnx.values import Array, Value, object_array
 
@@ -163,6 +163,10 @@ def _quotient(a: Dim, b: Dim) -> Dim | None:
     return a // b
 
 
+def _remainder(a: Dim, b: Dim) -> Dim | None:
+    return None if _quotient(a, b) is None else a % b
+
+
 def _comparison(decide: Callable[[Dim], bool | None]) -> Callable[[Dim, Dim], int | None]:
     def compare(a: Dim, b: Dim) -> int | None:
         found = decide(a - b)
@@ -198,10 +202,10 @@ SIZE_VALUES: dict[str, Callable[..., Any]] = {
     "Sub": lambda a, b: a - b,
     "Mul": lambda a, b: a * b,
     "Div": _quotient,
-    "Mod": lambda a, b: None if _quotient(a, b) is None else a % b,
+    "Mod": _remainder,
     "Max": lambda *options: largest(options),
     "Min": lambda *options: smallest(options),
-    "Sum": lambda *items: sum(items[1:], items[0]),
+    "Sum": lambda *items: total(items),
     "Equal": _comparison(_is_zero),
     "Greater": _comparison(_is_positive),
     "Less": _comparison(lambda d: _is_positive(-d)),

@@ -168,7 +168,9 @@ class ModelInference:
 
     def _outputs(self, context: Context) -> list[Value]:
         node = context.node
-        key = f"{node.domain}:{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type
+        key = (
+            f"{node.domain}:{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type
+        )
         rule = RULES.get(key)
         if rule is None:
             if self.strict:

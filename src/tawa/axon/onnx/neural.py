@@ -336,4 +336,3 @@ def training_step(context: Context) -> list[Value]:
     count = (len(context.inputs) - 2) // (states + 2)
     values = [tensor(context.dims(2 + index)) for index in range(count)]
     return values * (states + 1)
-

@@ -135,9 +135,7 @@ def einsum(context: Context) -> Value | None:
     return tensor(result)
 
 
-def _einsum_axes(
-    term: str, dims: tuple[Dim, ...]
-) -> tuple[list[tuple[str, Dim]], tuple[Dim, ...]]:
+def _einsum_axes(term: str, dims: tuple[Dim, ...]) -> tuple[list[tuple[str, Dim]], tuple[Dim, ...]]:
     before, dots, after = term.partition("...")
     if not dots:
         return list(zip(before, dims, strict=True)), ()
@@ -303,9 +301,7 @@ def tree_ensemble(context: Context) -> Value | None:
 def multinomial(context: Context) -> Value | None:
     """Samples for each row."""
     dims = context.dims(0)
-    return (
-        None if dims is None else tensor([dims[0], Dim.of(context.attribute("sample_size", 1))])
-    )
+    return None if dims is None else tensor([dims[0], Dim.of(context.attribute("sample_size", 1))])
 
 
 @rule("RandomNormal", "RandomUniform")
@@ -361,4 +357,3 @@ def col2im(context: Context) -> Value | None:
     channels = context.fresh()
     context.equal(dims[1], channels * product(block))
     return tensor([dims[0], context.solver.dim(channels), *image])
-

@@ -16,7 +16,7 @@ def shape(context: Context) -> Value | None:
     if dims is None:
         return tensor([context.fresh()])
     start, stop = context.attribute("start", 0), context.attribute("end", len(dims))
-    return computed(dims_array(dims[start:stop] if stop >= 0 else dims[start:stop]))
+    return computed(dims_array(dims[start:stop]))
 
 
 @rule("Size")
@@ -123,7 +123,9 @@ def squeeze(context: Context) -> Value | None:
     axes = context.setting("axes", 1)
     if axes is None and not context.has(1):
         sizes = [dim.constant for dim in dims]
-        if any(size is None and (dim.least() or 1) <= 1 for size, dim in zip(sizes, dims)):
+        if any(
+            size is None and (dim.least() or 1) <= 1 for size, dim in zip(sizes, dims, strict=True)
+        ):
             return None
         axes = [index for index, size in enumerate(sizes) if size == 1]
     if axes is None:
@@ -154,7 +156,7 @@ def transpose(context: Context) -> Value | None:
     dims = context.dims(0)
     if dims is None:
         return None
-    order = context.attribute("perm", list(range(len(dims)))[::-1])
+    order: list[int] = context.attribute("perm", [*range(len(dims))][::-1])
     contents = context.value(0).contents
     moved = None if contents is None else contents.transpose(order)
     return Value(tuple(dims[index] for index in order), moved)
@@ -395,7 +397,8 @@ def range_(context: Context) -> Value:
     values = [context.value(index).numbers for index in range(3)]
     numbers = [value.ravel()[0] for value in values if value is not None]
     if len(numbers) == 3:
-        return known(np.arange(*numbers).astype(numbers[0].dtype))
+        start, limit, step = (number.item() for number in numbers)
+        return known(np.arange(start, limit, step, dtype=numbers[0].dtype))
     sizes = [context.sizes(index) for index in range(3)]
     if any(found is None for found in sizes):
         return tensor([context.fresh()])
