@@ -62,8 +62,9 @@ def as_float(storage: np.ndarray, element: str) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Workload:
-    """`launch(*arrays, **arguments, **options)` of an example, checked against its `reference`.
+    """`launch(*arrays, **arguments, **options)` of a module, checked against its `reference`.
 
+    `example` names a module of `examples/` or of the package; `function` is what launches there.
     `order` names the arrays in the launch's order (default: inputs, then outputs); the reference
     gets the inputs and `reference_arguments`, and gives one array an output.
     """
@@ -79,6 +80,7 @@ class Workload:
     opcodes: tuple[str, ...] = ()
     """What the machine code must hold."""
     tolerance: float = 1e-3
+    function: str = "launch"
 
     def __str__(self) -> str:
         return self.name
@@ -109,7 +111,8 @@ class Workload:
     def launch(self, arrays: Mapping[str, Any], **more: Any) -> Any:
         """Launch on arrays of any library."""
         passed = [arrays[name] for name in self.names]
-        return self.module.launch(*passed, **self.arguments, **{**self.options, **more})
+        launch = getattr(self.module, self.function)
+        return launch(*passed, **self.arguments, **{**self.options, **more})
 
     def check(self, results: Mapping[str, np.ndarray]) -> None:
         """Compare outputs (as float64) with what they should be."""
