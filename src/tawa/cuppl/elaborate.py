@@ -14,9 +14,9 @@ from .builder import FunctionBuilder
 from .builtins import BUILTIN_ARITY, call_builtin
 from .dispatch import call_dynamic, call_memo, register
 from .elaborator import Elaborated, Elaborator, Env, Shared
-from .errors import NoMain
+from .errors import EffectInConstant, NoMain
 from .expressions import elaborate_expression
-from .ir import Return
+from .ir import Draw, Factor, Return
 from .patterns import bind
 from .values import Dyn, TupleValue, Value
 
@@ -71,10 +71,23 @@ def elaborate(module: CheckedModule, main: str = "main") -> Elaborated:
     builder.end(Return(regs))
     shared.program.add(builder.finish())
     finish_pending(shared)
+    refuse_effects(shared)
     return Elaborated(
         shared.program, "main", result, shared.layouts, shared.inputs, shared.sites,
         shared.messages, shared.strings,
     )  # fmt: skip
+
+
+def refuse_effects(shared: Shared) -> None:
+    """Raise EffectInConstant if a constant calls a function that draws or conditions."""
+    for function, constant, span in shared.constant_calls:
+        for name in shared.program.reachable([function]).functions.values():
+            items = (i for b in name.blocks.values() for i in b.instructions)
+            if any(isinstance(i, Draw | Factor) for i in items):
+                raise EffectInConstant(
+                    f"`{constant}` is a constant, but this would draw at random or condition",
+                    span=span, hint="make it a function, or move it into `main`",
+                )  # fmt: skip
 
 
 def finish_pending(shared: Shared) -> None:

@@ -130,6 +130,10 @@ class Shared:
     pending: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
     codes: dict[int, Code] = field(default_factory=dict[int, Code])
     inlining: list[s.Node] = field(default_factory=list[s.Node])
+    constant_calls: list[tuple[str, str, Span]] = field(
+        default_factory=list[tuple[str, str, Span]]
+    )
+    """Functions that constants call: (function, constant, place)."""
     constant: str = ""
     """The top-level constant that is being evaluated, if any."""
 
@@ -486,6 +490,8 @@ class Elaborator:
             known = self.shared.specialised[key] = (name, result)
             shared = self.shared
             shared.pending.append(lambda: specialise(shared, closure, name, result))
+        if self.shared.constant:
+            self.shared.constant_calls.append((known[0], self.shared.constant, code.span))
         regs = self.b.call(known[0], list(leaves(closure)), self.words(result))
         return self.value(result, regs)
 

@@ -113,9 +113,12 @@ class Cuppl(Language):
 
     def check_program(self, text: str, file: str = "<string>") -> CheckedModule:
         """Parse and infer a program together with what it uses of the library."""
-        module = self.parse(text, file)
-        needed = self._needed(module)
-        return self.check_module(s.Module(file, (*needed, *module.declarations), module.comments))
+        return self.check(text, file)
+
+    def _check(self, module: s.Module, folder: Path, inside: tuple[Path, ...]) -> CheckedModule:
+        declarations = (*self._needed(module), *module.declarations)
+        whole = s.Module(module.file, declarations, module.comments)
+        return super()._check(whole, folder, inside)
 
     def _needed(self, module: s.Module) -> list[s.Declaration]:
         """The library's declarations that a module uses and does not make itself."""

@@ -59,6 +59,7 @@ class _Driver:
     rows: int = 0
     heap_words: int = 1 << 14
     heap: int = 0
+    collections: tuple[int, int, int] = (0, 0, 0)
     scratch_threads: int = 0
     owned: dict[str, int] = field(default_factory=dict[str, int])
 
@@ -257,21 +258,31 @@ class _Driver:
         c[k.LIMIT] = (self.rows - machine.slack) * n
 
     def grow_heap(self) -> None:
-        """A heap of twice the size, with what is alive moved to its start."""
-        c = self.control
-        old, words = self.heap, self.heap_words
-        if 24 * words > self.limits.max_memory:
-            raise self.error(HEAP_FULL)
+        """A fresh heap with what is alive in the old one; twice the size if that is over half."""
+        words = self.heap_words
+        used = self.move_heap(words)
+        now = (int(self.control[k.STEP]), words, used)
+        if 2 * used > 8 * words or self.collections == now:
+            if 24 * words > self.limits.max_memory:
+                raise self.error(HEAP_FULL)
+            words *= 2
+            used = self.move_heap(words)
+        self.collections = now
+        self.new_heap(words, used)
+        self.device.write(self.owned["regions"], np.zeros(2 * self.particles, dtype=np.int64))
+
+    def move_heap(self, words: int) -> int:
+        """Move what is alive to a heap of some words; how many bytes that is."""
+        c, old = self.control, self.heap
         self.owned.pop("heap")
-        new = self.own("heap", 16 * words)
-        c[LOW], c[HIGH], c[TARGET] = old, old + 8 * words, new
+        new = self.own("heap", 8 * words)
+        c[LOW], c[HIGH], c[TARGET] = old, old + 8 * self.heap_words, new
         self.device.write(self.address, c)
         self.device.launch([("move_heap", 1)], self.address)
         self.device.read(self.address, c)
         self.device.free(old)
-        self.heap = new
-        self.new_heap(2 * words, int(c[TARGET]) - new)
-        self.device.write(self.owned["regions"], np.zeros(2 * self.particles, dtype=np.int64))
+        self.heap, self.heap_words = new, words
+        return int(c[TARGET]) - new
 
     # Results.
 

@@ -43,6 +43,7 @@ class _Driver:
         self.part = np.zeros(8 * workers.count, dtype=np.int64)
         self.control = np.zeros(k.CONTROL_WORDS, dtype=np.int64)
         self.heap = np.empty(1 << 16, dtype=np.int64)
+        self.capacity, self.done = len(self.heap), 0
         c = self.control
         c[k.PARTICLES], c[k.THREADS] = particles, workers.count
         c[k.SEED_LOW], c[k.SEED_HIGH] = seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF
@@ -52,8 +53,8 @@ class _Driver:
     def share_heap(self, used: int) -> None:
         """Divide the free part of the heap."""
         c, base = self.control, self.heap.ctypes.data
-        c[k.HEAP_NEXT], c[k.HEAP_END] = base + used, base + 8 * len(self.heap)
-        c[k.CHUNK] = max(1 << 12, (8 * len(self.heap) - used) // (4 * self.workers.count) & ~7)
+        c[k.HEAP_NEXT], c[k.HEAP_END] = base + used, base + 8 * self.capacity
+        c[k.CHUNK] = max(1 << 12, (8 * self.capacity - used) // (4 * self.workers.count) & ~7)
         self.workers.forget_heap()
 
     def run(self) -> SmcRun:
@@ -91,20 +92,29 @@ class _Driver:
                 self.note_site()
                 raise self.error(DEPTH)
         if HEAP_FULL in statuses:
-            old = self.heap
-            if 16 * len(old) > self.limits.max_memory:
+            self.grow_heap()
+
+    def grow_heap(self) -> None:
+        """Keep the results that are there; twice the room if they take half of it."""
+        old, words = self.heap, self.capacity
+        self.heap = np.empty(2 * words, dtype=np.int64)
+        context = self.workers.contexts[0]
+        context[FIELD["heap"]] = self.heap.ctypes.data
+        low = old.ctypes.data
+        self.executable.call(
+            "collect_results", context,
+            [self.out.ctypes.data, self.out.shape[0], mask_of(self.references),
+             self.particles, low, low + 8 * words, self.executable.objects.ctypes.data],
+        )  # fmt: skip
+        used = int(context[FIELD["heap"]]) - self.heap.ctypes.data
+        done = int(np.isfinite(self.logw).sum())
+        if 2 * used > 8 * words or done == self.done:
+            self.capacity = 2 * words
+            if 8 * self.capacity > self.limits.max_memory:
                 self.note_site()
                 raise self.error(HEAP_FULL)
-            self.heap = np.empty(2 * len(old), dtype=np.int64)
-            context = self.workers.contexts[0]
-            context[FIELD["heap"]] = self.heap.ctypes.data
-            low = old.ctypes.data
-            self.executable.call(
-                "collect_results", context,
-                [self.out.ctypes.data, self.out.shape[0], mask_of(self.references),
-                 self.particles, low, low + 8 * len(old), self.executable.objects.ctypes.data],
-            )  # fmt: skip
-            self.share_heap(int(context[FIELD["heap"]]) - self.heap.ctypes.data)
+        self.done = done
+        self.share_heap(used)
 
     def note_site(self) -> None:
         """Remember where a thread that ran out of room was."""

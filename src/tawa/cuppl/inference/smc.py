@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from ..executable import Executable, Workers
+from ..executable import FIELD, Executable, Workers
 from ..failures import ALL_ZERO, DEPTH, HEAP_FULL, STACK_FULL
 from ..lowering.machine import ENTRY_POINT, FINAL_POINT, Machine, point_word
 from ..memory import float_bits
@@ -62,7 +62,9 @@ class Smc:
     state: Words = field(default_factory=lambda: np.zeros((1, 1), dtype=np.int64))
     other: Words = field(default_factory=lambda: np.zeros((1, 1), dtype=np.int64))
     heap: Words = field(default_factory=lambda: np.zeros(1, dtype=np.int64))
-    kept: list[Words] = field(default_factory=list[Words])
+    capacity: int = 0
+    """Words of the heap that may be used."""
+    collections: tuple[int, int, int] = (0, 0, 0)
 
     @property
     def machine(self) -> Machine:
@@ -148,13 +150,15 @@ class Smc:
             self.state, self.other = self.other, self.state
 
     def new_heap(self, words: int, keep: tuple[int, int] | tuple[()]) -> None:
-        """A heap of some words, to which what is alive in the old one has been moved."""
-        heap = np.empty(words, dtype=np.int64)
+        """A heap of some words, to which what is alive in the old one has been moved.
+
+        It becomes twice as large if more than half of it is alive. (The array always is: pages
+        that are not touched cost nothing.)
+        """
+        heap = np.empty(2 * words, dtype=np.int64)
         base, used = heap.ctypes.data, 0
         if keep:
             context = self.workers.contexts[0]
-            from ..executable import FIELD
-
             context[FIELD["heap"]] = base
             self.executable.call(
                 "collect", context,
@@ -162,11 +166,20 @@ class Smc:
                  self.executable.objects.ctypes.data, self.executable.frames.ctypes.data],
             )  # fmt: skip
             used = int(context[FIELD["heap"]]) - base
-        self.heap = heap
+        if 2 * used > 8 * words or self.stuck(words, used):
+            words *= 2
+            self.check(8 * words, HEAP_FULL)
+        self.heap, self.capacity = heap, words
         self.workers.forget_heap()
         c = self.control
         c[k.HEAP_NEXT], c[k.HEAP_END] = base + used, base + 8 * words
-        c[k.CHUNK] = max(1 << 13, (8 * words - used) // (8 * self.workers.count) & ~7)
+        c[k.CHUNK] = max(1 << 12, (8 * words - used) // (4 * self.workers.count) & ~7)
+
+    def stuck(self, words: int, used: int) -> bool:
+        """Whether no particle got further since the last collection, for all its free memory."""
+        now = (int(self.control[k.STEP]), words, used)
+        self.collections, last = now, self.collections
+        return last == now
 
     def make_room(self, wanted: int) -> None:
         """More stack, heap or native stack, for the particles that ran out of it."""
@@ -181,12 +194,8 @@ class Smc:
             self.set_addresses()
         if wanted >> HEAP_FULL & 1:
             self.set_addresses()
-            old = len(self.heap)
-            # Twice the old size always holds what survives and leaves room; pages that are not
-            # touched cost nothing.
-            self.check(16 * old, HEAP_FULL)
             low = self.heap.ctypes.data
-            self.new_heap(2 * old, (low, low + 8 * old))
+            self.new_heap(self.capacity, (low, low + 8 * self.capacity))
         if wanted >> DEPTH & 1:
             self.workers.depth *= 8
             if self.workers.depth > self.limits.max_depth:

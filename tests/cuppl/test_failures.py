@@ -1,0 +1,173 @@
+"""Bad input ends in an error with the source line, never in a hang or a wrong number."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tawa import cuppl
+from tawa.cuppl import errors, failures
+from tawa.functional.errors import FunctionalError
+
+PROGRAMS = {
+    "unbounded recursion": (
+        "def f x = 1 + f (x + 1)\ndef main () = f 0", failures.UnboundedRecursion, "f"),
+    "endless loop": (
+        "def f x = f (x + 1)\ndef main () = if f 0 == 0 then 1 else 2", failures.UnboundedRecursion,
+        "f"),
+    "recursion through observations": (
+        "def f x = let y = f (x + 1) in factor 0.0; y + 1\ndef main () = f 0",
+        failures.UnboundedRecursion, ""),
+    "endless growth": (
+        "def f l n = f (Cons (n, l)) (n + 1)\ndef main () = list_length (f Nil 0)",
+        failures.UnboundedRecursion, ""),
+    "NaN weight": (
+        "def main () =\n  let x = sample (normal 0 1) in\n  factor (log (-1.0 - x * x)); x",
+        failures.NaNWeight, "factor (log (-1.0 - x * x))"),
+    "infinite weight": ("def main () = factor (1.0 / 0.0)", failures.NaNWeight, "factor"),
+    "all weights zero": (
+        "def main () = let x = sample (normal 0 1) in condition (x > 99.0); x",
+        failures.AllWeightsZero, ""),
+    "all weights zero at once": ("def main () = factor (log 0.0)", failures.AllWeightsZero, ""),
+    "negative scale": (
+        "def main () = let s = -1.0 in sample (normal 0 s)", failures.InvalidParameter,
+        "sample (normal 0 s)"),
+    "negative scale observed": (
+        "def main () = observe (normal 0 (-1)) 2", failures.InvalidParameter, "observe"),
+    "bad weights": (
+        "def main () = sample (categorical [0, 0])", failures.InvalidParameter, "sample"),
+    "index": ("def main () = [1, 2].[3 - 1]", failures.IndexOutOfRange, "[1, 2].[3 - 1]"),
+    "division": ("def main () = 1 // (2 - 2)", failures.DivisionByZero, "1 // (2 - 2)"),
+    "negative size": ("def main () = length (tabulate (-1) (fn i -> i))", failures.NegativeSize,
+                      "tabulate"),
+    "own failure": ('def main () = if flip 1.0 then fail "no luck" else 1', failures.ProgramFailed,
+                    "fail"),
+    "shift outside": (
+        "def main () = let p = prompt () in 1 + shift p (fn k -> k 1)", failures.ShiftOutsideReset,
+        "shift"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("method", ["importance", "smc"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_running(name: str, method: str) -> None:
+    source, error, text = PROGRAMS[name]
+    limits = cuppl.Limits(max_memory=1 << 26, max_depth=1 << 18, max_steps=1 << 22)
+    with pytest.raises(error) as caught:
+        getattr(cuppl.model(source), method)(20, limits=limits, threads=2)
+    assert isinstance(caught.value, FunctionalError)
+    if text:
+        span = caught.value.span
+        assert span is not None and span.line <= len(source.splitlines())
+        assert text in source.splitlines()[span.line - 1]
+        assert "replay with seed=0: particle" in str(caught.value)
+
+
+def test_a_particle_replays_alone() -> None:
+    source = "def main () = let x = sample (uniform 0 1) in sample (normal 0 (x - 0.001))"
+    with pytest.raises(failures.InvalidParameter) as caught:
+        cuppl.model(source).importance(5000, seed=3, threads=1)
+    note = str(caught.value)
+    particle = int(note.split("particle ")[1].split(",")[0])
+    # As many particles as come before it are fine; with one more, it fails again.
+    cuppl.model(source).importance(particle, seed=3, threads=1)
+    with pytest.raises(failures.InvalidParameter):
+        cuppl.model(source).importance(particle + 1, seed=3, threads=1)
+
+
+def test_enumeration_that_can_not_end() -> None:
+    infinite = cuppl.model("def main () = let k = sample (poisson 2) in k")
+    with pytest.raises(failures.InfiniteSupport) as caught:
+        infinite.enumerate()
+    assert caught.value.span is not None
+    endless = cuppl.model("def f () = if flip 0.5 then 0 else 1 + f ()\ndef main () = f ()")
+    with pytest.raises(failures.UnboundedRecursion):
+        endless.enumerate()
+    continuous = cuppl.model("def main () = sample (normal 0 1)")
+    with pytest.raises(failures.InfiniteSupport):
+        continuous.enumerate()
+
+
+CHECKED = {
+    "ill-typed": ("def main () = 1 + true", "TypeMismatch"),
+    "branches": ("def main () = if flip 0.5 then 1 else false", "TypesDisagree"),
+    "unknown": ("def main () = sampel (normal 0 1)", "UnboundName"),
+    "no main": ("def f x = x", "NoMain"),
+    "effect in a constant": ("def x = flip 0.5\ndef main () = x", "EffectInConstant"),
+    "memo in a constant": ("def f = mem (fn x -> x)\ndef main () = f 1", "EffectInConstant"),
+    "functions compared": ("def main () = (fn x -> x + 1) == (fn x -> x)", "UnsupportedValue"),
+    "syntax": ("def main () = let x = in x", "ProgramSyntaxError"),
+    "observed type": ("def main () = observe (normal 0 1) true", ""),
+    "case missing": ("def main () = match Some 1 with | None -> 1 end", "UncoveredCase"),
+}
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_checking(name: str) -> None:
+    source, error = CHECKED[name]
+    with pytest.raises(FunctionalError) as caught:
+        cuppl.model(source).importance(1)
+    assert not error or error in {type(caught.value).__name__, "TypeMismatch"}
+    assert caught.value.span is not None
+
+
+DATA = {
+    "missing": ("input x : float\ndef main () = x", {}),
+    "unknown": ("def main () = 1", {"x": 1}),
+    "type": ("input x : float\ndef main () = x", {"x": "a"}),
+    "fraction for int": ("input x : int\ndef main () = x", {"x": 1.5}),
+    "tuple length": ("input x : (float, float)\ndef main () = x", {"x": [1.0]}),
+    "element": ("input x : vector[int]\ndef main () = x.[0]", {"x": [1, "b"]}),
+    "constructor": ("input x : Option[int]\ndef main () = x", {"x": {"Sme": [1]}}),
+}
+
+
+@pytest.mark.parametrize("name", DATA)
+def test_data(name: str) -> None:
+    source, data = DATA[name]
+    with pytest.raises(errors.InputMismatch):
+        cuppl.model(source).importance(1, data=data)
+
+
+def test_methods_refuse_what_they_can_not_run() -> None:
+    with pytest.raises(errors.UnsupportedMethod) as caught:
+        cuppl.model("def main () = flip 0.5").nuts(10)
+    assert caught.value.span is not None
+    changing = "def main () = let x = sample (normal 0 1) in " \
+               "if x > 0.0 then x else sample (normal x 1)"
+    with pytest.raises(errors.UnsupportedMethod):
+        cuppl.model(changing).nuts(200, warm_up=100)
+    control = "def main () = let p = prompt () in reset p (fn () -> 1)"
+    with pytest.raises(errors.UnsupportedMethod):
+        cuppl.model(control).mh(10)
+    with pytest.raises(errors.UnsupportedMethod):
+        cuppl.model("def main () = flip 0.5").pimh(10)
+
+
+def test_doubtful_estimates_warn() -> None:
+    hard = cuppl.model("def main () = let x = sample (normal 0 1) in observe (normal x 0.001) 3.5; x")
+    with pytest.warns(cuppl.InferenceWarning):
+        hard.importance(1000)
+    with pytest.warns(cuppl.InferenceWarning, match="R-hat"):
+        hard.mh(50, burn=0)
+
+
+@pytest.mark.filterwarnings("ignore::tawa.cuppl.InferenceWarning")
+def test_deep_recursion_is_no_error() -> None:
+    deep = "def f n = if n == 0 then 0 else 1 + f (n - 1)\ndef main () = f 200000"
+    assert cuppl.model(deep).importance(1).values == [200000]
+    suspended = "def f n = if n == 0 then 0 else (let r = f (n - 1) in factor 0.0; 1 + r)\n" \
+                "def main () = f 3000"
+    assert set(cuppl.model(suspended).smc(4).values) == {3000}
+
+
+@pytest.mark.filterwarnings("ignore::tawa.cuppl.InferenceWarning")
+def test_memory_is_collected() -> None:
+    # Each step makes a list that is dropped: far more than the heap may hold in all.
+    source = """
+def work n = let v = map (fn i -> float i) (range 200) in sum v
+def main () = range_fold (fn a _ -> let s = work 1 in factor 0.0; a + s) 0.0 300
+"""
+    limits = cuppl.Limits(max_memory=1 << 24)
+    found = cuppl.model(source).smc(50, limits=limits)
+    assert np.allclose(found["result"], 300 * 199 * 100)
