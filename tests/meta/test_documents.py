@@ -178,6 +178,17 @@ def test_links_lead_somewhere():
     assert broken == []
 
 
+def test_every_document_can_be_found_from_the_readme():
+    linked: set[Path] = set()
+    new = {ROOT / "README.md"}
+    while new:
+        path = new.pop()
+        linked.add(path)
+        targets = re.findall(r"\]\(([^)#:]+\.md)(?:#[^)]*)?\)", FENCE.sub("", path.read_text()))
+        new |= {(path.parent / target).resolve() for target in targets} - linked
+    assert {*DOCUMENTS, WRITTEN_BY_TESTS} - linked == set()
+
+
 def test_tables_are_made_of_the_benchmarks_rows():
     tables = runpy.run_path(str(ROOT / "benchmarks" / "tables.py"), run_name="tables")
     stale = [
