@@ -101,7 +101,11 @@ def products(draw: Any) -> RandomKernel:
     elif inner == "counted":
         lines.append("tiles = tl.load(count_ptr + tl.program_id(0))")
         loop = "for k in range(tiles):"
-    lines += [loop, f"{indent}a = a_desc.load([m, k * BK])", f"{indent}b = b_desc.load([n, k * BK])"]
+    lines += [
+        loop,
+        f"{indent}a = a_desc.load([m, k * BK])",
+        f"{indent}b = b_desc.load([n, k * BK])",
+    ]
     if draw(st.integers(0, 3)) == 0:
         lines.append(f"{indent}a = (a.to(tl.float32) * 0.5 + 0.25).to(tl.float16)")
     lines.append(f"{indent}acc = tl.dot(a, b.T, acc)")

@@ -113,7 +113,6 @@ def doubling() -> RandomKernel:
     return RandomKernel(source, (1,), make, {"N": 64}, {})
 
 
-
 @pytest.mark.parametrize("options", [{"num_stages": 1}, {"cluster": 2, "persistent": True}])
 def test_a_loaded_tile_that_is_changed_before_its_product(options, tmp_path):
     """Its slot is returned after it was read, also where the schedule moves the read."""
