@@ -14,7 +14,7 @@ import tawa
 from tawa.base.numerics import encode
 from tawa.base.types import NAMES
 from tawa.compiler import Compiled
-from tawa.jit import Kernel
+from tawa.jit import Kernel, Request
 from tawa.simulate.hopper import run as run_hopper
 from tawa.simulate.tile import HostDescriptor
 from tawa.simulate.tile import run as run_tile
@@ -50,10 +50,13 @@ class Recorded:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
 
-    def compile(self, **options: Any) -> Compiled:
+    def compile(self) -> Compiled:
         """Compile for what the launch has."""
-        texts = [_type(value) for value in self.args]
-        return self.kernel.compile(*texts, **{**self.kwargs, **options})
+        return self.kernel.compile(*map(_type, self.args), **self.kwargs)
+
+    def request(self) -> Request:
+        """What that compilation depends on."""
+        return self.kernel.request(*map(_type, self.args), **self.kwargs)
 
     def values(self, compiled: Compiled) -> list[Any]:
         """The run-time arguments that the compiled kernel takes."""

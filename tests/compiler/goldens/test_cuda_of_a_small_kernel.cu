@@ -1,0 +1,121 @@
+// tawa.spec: {"entry": "scaled_sum", "threads": 128, "shared_bytes": 0, "parameters": [{"kind": "PointerParam", "arg": 0}, {"kind": "ScalarParam", "value": ["arg", 4], "type": "i32"}, {"kind": "ScalarParam", "value": ["arg", 3], "type": "f32"}, {"kind": "PointerParam", "arg": 1}, {"kind": "PointerParam", "arg": 2}], "arguments": ["x", "y", "out", "scale", "n"], "cluster": [1, 1, 1], "grid": "plain", "ctas_per_sm": 1}
+using i1 = bool;
+using i8 = signed char;
+using i16 = short;
+using i32 = int;
+using i64 = long long;
+using u8 = unsigned char;
+using u16 = unsigned short;
+using u32 = unsigned int;
+using u64 = unsigned long long;
+using f32 = float;
+using f64 = double;
+struct f16 { u16 bits; };
+struct bf16 { u16 bits; };
+struct e4m3 { u8 bits; };
+struct e5m2 { u8 bits; };
+struct alignas(64) TensorMap { char bytes[128]; };
+
+__device__ __forceinline__ u32 shared_address(const void* p) {
+  return u32(__cvta_generic_to_shared(p));
+}
+
+__device__ __forceinline__ i8 mul(i8 x, i8 y) { return i8(u8(x) * u8(y)); }
+__device__ __forceinline__ i16 mul(i16 x, i16 y) { return i16(u16(x) * u16(y)); }
+__device__ __forceinline__ i32 mul(i32 x, i32 y) { return i32(u32(x) * u32(y)); }
+__device__ __forceinline__ i64 mul(i64 x, i64 y) { return i64(u64(x) * u64(y)); }
+
+__device__ __forceinline__ i8 add(i8 x, i8 y) { return i8(u8(x) + u8(y)); }
+__device__ __forceinline__ i16 add(i16 x, i16 y) { return i16(u16(x) + u16(y)); }
+__device__ __forceinline__ i32 add(i32 x, i32 y) { return i32(u32(x) + u32(y)); }
+__device__ __forceinline__ i64 add(i64 x, i64 y) { return i64(u64(x) + u64(y)); }
+
+template <class T, int count> struct alignas(sizeof(T) * count) Vector { T values[count]; };
+
+
+extern "C" __global__ void __launch_bounds__(128, 1)
+scaled_sum(f32* x, i32 n, f32 scale, f32* y, f32* out) {
+  extern __shared__ __align__(1024) unsigned char shared_memory[];
+  const u32 smem = shared_address(shared_memory);
+  const int warp_id = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
+  (void)smem; (void)warp_id; (void)lane;
+  if (warp_id >= 0 && warp_id < 4) {
+    // role main
+    const int team = (warp_id - 0) / 4;
+    const int warp = (warp_id - 0) % 4;
+    const int thread = warp * 32 + lane;
+    (void)team; (void)warp; (void)thread;
+    {
+      const i32 v_0 = blockIdx.x;
+      const i32 v_1 = mul(v_0, 512);
+      f32* v_2[4];
+      #pragma unroll
+      for (int i = 0; i < 4; ++i) v_2[i] = x;
+      i32 v_3[4];
+      #pragma unroll
+      for (int i = 0; i < 4; ++i) v_3[i] = v_1;
+      i32 v_4[4];
+      #pragma unroll
+      for (int i = 0; i < 4; ++i) v_4[i] = 0 + warp * 128 + lane * 4 + i;
+      i32 at[4];
+      #pragma unroll
+      for (int i = 0; i < 4; ++i) at[i] = add(v_3[i], v_4[i]);
+      f32* v_5[4];
+      #pragma unroll
+      for (int i = 0; i < 4; ++i) v_5[i] = v_2[i] + at[i];
+      i32 v_6[4];
+      #pragma unroll
+      for (int i = 0; i < 4; ++i) v_6[i] = n;
+      i1 mask[4];
+      #pragma unroll
+      for (int i = 0; i < 4; ++i) mask[i] = at[i] < v_6[i];
+      f32 v_7[4];
+      #pragma unroll
+      for (int i = 0; i < 4; i += 1) {
+        v_7[i + 0] = f32{};
+        if (mask[i]) {
+          const auto part = *reinterpret_cast<const Vector<f32, 1>*>(v_5[i]);
+          v_7[i + 0] = part.values[0];
+        }
+      }
+      f32 v_8[4];
+      #pragma unroll
+      for (int i = 0; i < 4; ++i) v_8[i] = scale;
+      f32 v_9[4];
+      #pragma unroll
+      for (int i = 0; i < 4; ++i) v_9[i] = v_7[i] * v_8[i];
+      f32* v_10[4];
+      #pragma unroll
+      for (int i = 0; i < 4; ++i) v_10[i] = y;
+      f32* v_11[4];
+      #pragma unroll
+      for (int i = 0; i < 4; ++i) v_11[i] = v_10[i] + at[i];
+      f32 v_12[4];
+      #pragma unroll
+      for (int i = 0; i < 4; i += 1) {
+        v_12[i + 0] = f32{};
+        if (mask[i]) {
+          const auto part = *reinterpret_cast<const Vector<f32, 1>*>(v_11[i]);
+          v_12[i + 0] = part.values[0];
+        }
+      }
+      f32 total[4];
+      #pragma unroll
+      for (int i = 0; i < 4; ++i) total[i] = v_9[i] + v_12[i];
+      f32* v_13[4];
+      #pragma unroll
+      for (int i = 0; i < 4; ++i) v_13[i] = out;
+      f32* v_14[4];
+      #pragma unroll
+      for (int i = 0; i < 4; ++i) v_14[i] = v_13[i] + at[i];
+      {
+        #pragma unroll
+        for (int i = 0; i < 4; i += 1) {
+          if (mask[i]) {
+            *reinterpret_cast<Vector<f32, 1>*>(v_14[i]) = Vector<f32, 1>{{total[i + 0]}};
+          }
+        }
+      }
+    }
+  }
+}
