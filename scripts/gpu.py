@@ -38,7 +38,18 @@ class Step:
 def steps(out: Path) -> list[Step]:
     """All steps, in order of what one would want to know first."""
     rows = ("--rows", str(out))
-    tests = ("-m", "pytest", "-m", "gpu", "--tb=short", "-rfE", "-p", "no:cacheprovider", "-p", "no:benchmark")
+    tests = (
+        "-m",
+        "pytest",
+        "-m",
+        "gpu",
+        "--tb=short",
+        "-rfE",
+        "-p",
+        "no:cacheprovider",
+        "-p",
+        "no:benchmark",
+    )
     return [
         Step("tests", (*tests, *isolation(), *gpu_tests()), 300),
         Step("host", ("benchmarks/host.py", *rows), 150, needs_torch=True),

@@ -339,4 +339,3 @@ def run(
             x, rest = number % launched[0], number // launched[0]
             index = (x, rest % launched[1], rest // launched[1])
             _run_cta(block, Cta(memory, index, launched, dict(values), ACTIONS))
-

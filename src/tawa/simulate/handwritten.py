@@ -214,9 +214,7 @@ class _Gemm:
             before = f"""
     %waits = ew.map xori(%who, %one) : (i32, i32) -> i32
     hopper.mbarrier_wait %turn[%who] parity %waits : {_PAIR}"""
-            after = "\n" + _one_thread(
-                "team", 4, f"hopper.mbarrier_arrive %turn[%waits] : {_PAIR}"
-            )
+            after = "\n" + _one_thread("team", 4, f"hopper.mbarrier_arrive %turn[%waits] : {_PAIR}")
         return f"""
   "hopper.role"() <{{role = "math", first_warp = 0, warps = {warps}, teams = {teams}, registers = 224}}> ({{
     {part} = hopper.{"team_index" if ping_pong else "group_index"}

@@ -424,4 +424,3 @@ class Instructions:
 def region(first: int, size: int) -> slice:
     """The granules of contiguous bytes."""
     return slice(first // GRANULE, -(-(first + size) // GRANULE))
-

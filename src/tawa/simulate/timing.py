@@ -249,9 +249,7 @@ class Replay:
     def _left(self, actor: _Actor, event: Event) -> None:
         self._until(actor, self.done[self._meeting(event)] + self.target.barrier_latency, "meeting")
 
-    def _contribute(
-        self, key: tuple[int, int, int], arrivals: int, size: int, time: float
-    ) -> None:
+    def _contribute(self, key: tuple[int, int, int], arrivals: int, size: int, time: float) -> None:
         found = self.phases.setdefault(key, _Phase(self.arrivals.get(key[:2], 1)))
         found.left -= arrivals
         found.bytes += size
