@@ -56,9 +56,6 @@ T = TypeVar("T")
 MOST_RESERVED = 1 << 18
 """Bytes; when this much is set aside and a kernel still does not fit, fewer slots do not help."""
 
-STAGES = ("tile", "aref", "hopper", "cu", "ptx", "cubin", "sass")
-"""File extensions of the stages, in order; `ptx` and `sass` are by-products."""
-
 
 class StageNotReadable(TawaError):
     """A stage that was to replace the compiler's own cannot be read."""

@@ -27,7 +27,8 @@ def budget(target: Target, consumer_warps: int, accumulators: int) -> Budget:
     The pool is what the launch got: the entry count times the threads, not the whole file.
     """
     threads = 32 * (consumer_warps + target.group_warps)
-    entry = min(target.max_registers, target.registers // threads // 8 * 8)
+    step = target.register_step
+    entry = min(target.max_registers, target.registers // threads // step * step)
     if consumer_warps <= target.group_warps or consumer_warps % target.group_warps:
         return Budget(None, None, entry)
     groups = consumer_warps // target.group_warps
@@ -35,7 +36,7 @@ def budget(target: Target, consumer_warps: int, accumulators: int) -> Budget:
     producer = PRODUCER.get(threads, target.min_role_registers)
     if accumulators >= 200:
         producer = target.min_role_registers
-    consumer = min(240, (pool - producer) // groups // 8 * 8)
+    consumer = min(240, (pool - producer) // groups // step * step)
     return Budget(producer, consumer, consumer)
 
 

@@ -52,7 +52,6 @@ class Target:
     """Dynamic shared memory that one CTA may use."""
     registers: int
     """32-bit registers of a multiprocessor."""
-    warp_threads: int = 32
     group_warps: int = 4
     """Warps of a warp group."""
     mma_m: int = 64
@@ -63,12 +62,10 @@ class Target:
     swizzles: tuple[int, ...] = (128, 64, 32)
     box_limit: int = 256
     """Elements of one dimension of a TMA box."""
-    named_barriers: int = 16
     max_registers: int = 255
     register_step: int = 8
     """`setmaxnreg` takes multiples of this."""
     min_role_registers: int = 24
-    max_cluster: int = 8
     costs: Costs = Costs()
     tensor_flops: int = 4096
     """Dense 16-bit floating-point operations a clock and multiprocessor."""
