@@ -9,7 +9,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 TESTS  ?= tests
 
-.PHONY: help demo test gpu-test lint format docs clean
+.PHONY: help demo test gpu-test lint format docs clean bench-axon
 .DEFAULT_GOAL := help
 
 help:            ## list the targets
@@ -36,6 +36,10 @@ format: $(VENV)/.dev  ## let ruff rewrite what it can
 docs: $(VENV)/.dev    ## rewrite the outputs shown in the documentation from what the code prints now
 	@$(BIN)/python benchmarks/tables.py --write README.md $(wildcard docs/*.md)
 	@$(BIN)/python -m pytest -q tests/meta/test_documents.py tests/meta/test_error_index.py --update
+
+bench-axon: $(VENV)/.dev    ## shape inference beside its peers: node cases, light models, long chains
+	@$(PIP) --editable '.[peers]'
+	@$(BIN)/python benchmarks/axon.py
 
 clean:           ## remove the virtual environment and caches
 	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis

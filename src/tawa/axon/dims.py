@@ -1,16 +1,14 @@
 """Dimensions as canonical polynomials with integer coefficients.
 
 A `Dim` is a sum of monomials; a monomial is a product of powers of atoms. Atoms are variables and
-what polynomials can't express: floor quotients, maxima, and the size (`Size`) and number of
-dimensions (`Rank`) of a shape variable. Two dimensions that polynomial arithmetic can prove equal
-are the same object by value.
+what polynomials can't express: floor quotients, maxima, and what `measures.py` adds. Two
+dimensions that polynomial arithmetic can prove equal are the same object by value.
 
 Variables of kind `"dim"` stand for integers of at least 1, those of kind `"integer"` for any.
 """
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -50,9 +48,12 @@ def factor_key(factor: Factor) -> tuple[object, ...]:
 
 
 def monomial_key(monomial: Monomial) -> tuple[object, ...]:
-    """Orders the monomials of a polynomial: by degree, then by factors."""
+    """Orders the monomials of a polynomial: by degree, then lexicographically.
+
+    Division of polynomials needs an order that multiplication keeps.
+    """
     degree = sum(power for _, power in monomial)
-    return (-degree, *((factor_key(factor), power) for factor, power in monomial))
+    return (-degree, *((factor_key(factor), -power) for factor, power in monomial))
 
 
 @dataclass(frozen=True, slots=False)
@@ -187,20 +188,6 @@ class Dim(Term):
         return " + ".join(f"{c}*{m}" for m, c in self.terms) or "0"
 
 
-class Measured(Term):
-    """What a shape variable may be replaced by."""
-
-    __slots__ = ()
-
-    @abstractmethod
-    def size(self) -> Dim:
-        """The product of all dimensions."""
-
-    @abstractmethod
-    def rank(self) -> Dim:
-        """The number of dimensions."""
-
-
 def factor_least(factor: Factor) -> int | None:
     """A number that the factor is provably not below."""
     if isinstance(factor, Variable):
@@ -329,60 +316,6 @@ class Largest(Atom):
         """The best bound of an option."""
         bounds = [b for b in (option.least() for option in self.options) if b is not None]
         return max(bounds, default=None)
-
-
-@dataclass(frozen=True)
-class Size(Atom):
-    """The product of a shape variable's dimensions."""
-
-    shape: Variable
-
-    @cached_property
-    def key(self) -> tuple[object, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Orders factors."""
-        return (1, 0, self.shape.id)
-
-    def variables(self) -> Iterator[Variable]:
-        """The shape variable."""
-        yield self.shape
-
-    def substitute(self, replace: Replace) -> Dim:
-        """The product of what replaces the shape variable."""
-        found = replace(self.shape)
-        if isinstance(found, Measured):
-            return found.size()
-        return Dim.of(self if found is None else Size(as_variable(found)))
-
-    def least(self) -> int | None:
-        """Sizes are at least 1."""
-        return 1
-
-
-@dataclass(frozen=True)
-class Rank(Atom):
-    """The number of a shape variable's dimensions."""
-
-    shape: Variable
-
-    @cached_property
-    def key(self) -> tuple[object, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Orders factors."""
-        return (1, 1, self.shape.id)
-
-    def variables(self) -> Iterator[Variable]:
-        """The shape variable."""
-        yield self.shape
-
-    def substitute(self, replace: Replace) -> Dim:
-        """The rank of what replaces the shape variable."""
-        found = replace(self.shape)
-        if isinstance(found, Measured):
-            return found.rank()
-        return Dim.of(self if found is None else Rank(as_variable(found)))
-
-    def least(self) -> int | None:
-        """Ranks are at least 0."""
-        return 0
 
 
 def content(dim: Dim) -> int:

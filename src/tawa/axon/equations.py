@@ -16,7 +16,6 @@ from tawa.axon.dims import (
     Factor,
     Floor,
     Monomial,
-    Rank,
     common_monomial,
     content,
     divide_monomial,
@@ -24,6 +23,7 @@ from tawa.axon.dims import (
     factor_least,
     times,
 )
+from tawa.axon.measures import Rank
 from tawa.axon.state import SolverState
 from tawa.functional.solver import Clash
 from tawa.functional.terms import Origin, Variable

@@ -12,18 +12,22 @@ from typing import Any
 
 import numpy as np
 
+from tawa.axon import image, operators
 from tawa.axon import syntax as x
 from tawa.axon.contraction import patterned
 from tawa.axon.dims import Dim
 from tawa.axon.errors import RunTimeError
 from tawa.axon.infer import AxonInference
-from tawa.axon.operators import OPERATORS
+from tawa.axon.registry import OPERATORS
 from tawa.axon.shapes import as_shape, evaluate, evaluate_shape, tensor_parts
 from tawa.base.errors import TawaError
 from tawa.base.spans import Span
 from tawa.functional import syntax as s
 from tawa.functional.language import CheckedModule
 from tawa.functional.terms import Con, Instance, Term, Variable
+
+OPERATOR_MODULES = (image, operators)
+"""Importing them registers the operators."""
 
 DTYPES = {
     "f16": np.float16, "f32": np.float32, "f64": np.float64, "bool": np.bool_, "i8": np.int8,

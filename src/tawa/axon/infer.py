@@ -12,8 +12,9 @@ from collections.abc import Callable
 from tawa.axon import syntax as x
 from tawa.axon.blame import shape_error
 from tawa.axon.constraints import AtLeast, Broadcast, Divides, Position
-from tawa.axon.dims import Dim, Rank, Size, largest, smallest
+from tawa.axon.dims import Dim, largest, smallest
 from tawa.axon.errors import BadPattern, StaticArgumentError
+from tawa.axon.measures import Rank, Size
 from tawa.axon.patterns import PatternError, parse_pattern, pattern_scheme
 from tawa.axon.shapes import Item, Shape, tensor
 from tawa.axon.show import AxonPrinter

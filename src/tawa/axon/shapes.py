@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from tawa.axon.dims import Dim, Measured, Rank, Size, times, total
+from tawa.axon.dims import Dim, times, total
+from tawa.axon.measures import Measured, Rank, Size
 from tawa.functional.terms import Con, Term, Variable
 
 Item = Dim | Variable

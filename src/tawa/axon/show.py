@@ -11,7 +11,8 @@ from tawa.axon.constraints import (
     Position,
     SameShape,
 )
-from tawa.axon.dims import Dim, Factor, Floor, Largest, Monomial, Rank, Size
+from tawa.axon.dims import Dim, Factor, Floor, Largest, Monomial
+from tawa.axon.measures import Rank, Size
 from tawa.axon.shapes import Shape, tensor_parts
 from tawa.functional.show import TypePrinter
 from tawa.functional.terms import Con, Constraint, Term, Variable

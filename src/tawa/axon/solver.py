@@ -21,7 +21,8 @@ from tawa.axon.constraints import (
     Position,
     SameShape,
 )
-from tawa.axon.dims import Dim, Rank, largest
+from tawa.axon.dims import Dim, largest
+from tawa.axon.measures import Rank
 from tawa.axon.shapes import Item, Shape, append, as_shape
 from tawa.axon.state import SolverState
 from tawa.axon.tidy import tidied

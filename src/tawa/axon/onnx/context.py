@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from onnx import AttributeProto, GraphProto, NodeProto, helper, numpy_helper
@@ -78,7 +78,7 @@ class Context:
         if isinstance(value, bytes):
             return value.decode()
         if found.type in LIST_TYPES:
-            return list[Any](value)
+            return list(value)
         return value
 
     def sizes(self, index: int) -> list[Dim] | None:
@@ -107,7 +107,7 @@ class Context:
         """What newer opsets give as an input and older ones as an attribute; None if unknown."""
         if name in self.attributes:
             value = self.attribute(name)
-            return value if isinstance(value, list) else [value]
+            return cast("list[Any]", value) if isinstance(value, list) else [value]
         return self.numbers(index) if self.has(index) else None
 
     # What can be said.
