@@ -90,6 +90,14 @@ def test_the_bound_is_never_called_a_proof():
     assert "not proved: the bound of 100 states was reached" in report.render()
 
 
+def test_a_search_without_clocks_is_no_proof():
+    report = correct("cooperative").check(clocks=False)
+    assert report.complete
+    assert not report.proved
+    assert "not proved: searched without vector clocks" in report.render()
+    assert "every access of shared memory is ordered" not in report.render()
+
+
 @pytest.mark.parametrize("kind", ["cooperative", "ping_pong"])
 def test_hand_written_kernels_are_proved(kind: str):
     report = correct(kind).check(schedules=1)
