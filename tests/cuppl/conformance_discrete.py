@@ -61,7 +61,7 @@ def hmm_posterior() -> Table:
     seen = [True, False, True]
 
     def weight(states: tuple[bool, ...]) -> float:
-        total = 0.5 if states[0] else 0.5
+        total = 0.5
         for before, after in itertools.pairwise(states):
             total *= 0.7 if before == after else 0.3
         for state, observation in zip(states, seen, strict=True):
@@ -392,8 +392,8 @@ def main () = attempt ()""", {True: 2 / 3, False: 1 / 3}, tolerance=1e-13),
   let cold = flip 0.2 in let lung = flip 0.01 in
   let cough = (cold && flip 0.5) || (lung && flip 0.3) || flip 0.02 in
   condition cough; (cold, lung)""",
-         flips([0.2, 0.01, 0.5, 0.3, 0.02], lambda c, l, *r: (c, l),
-               lambda c, l, x, y, z: float((c and x) or (l and y) or z))),
+         flips([0.2, 0.01, 0.5, 0.3, 0.02], lambda c, g, *r: (c, g),
+               lambda c, g, x, y, z: float((c and x) or (g and y) or z))),
     Case("theory of mind", """def speaker () = sample (categorical [0.2, 0.8])
 def belief word = if word == 0 then 0.9 else 0.3
 def main () = let word = speaker () in observe (bernoulli (belief word)) true; word""",

@@ -22,7 +22,8 @@ pytestmark = pytest.mark.filterwarnings("ignore::tawa.cuppl.InferenceWarning")
 @pytest.fixture(scope="module")
 def example() -> ModuleType:
     spec = importlib.util.spec_from_file_location("crbd_example", FOLDER / "crbd.py")
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module

@@ -1,8 +1,8 @@
 from __future__ import annotations
 
 import pytest
-
 from conformance_continuous import CASES, Case
+
 from tawa import cuppl
 
 pytestmark = pytest.mark.filterwarnings("ignore::tawa.cuppl.InferenceWarning")

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from native_calls import Natives
+
 from tawa.cuppl.distributions import DISTRIBUTIONS
 
 stats = pytest.importorskip("scipy.stats")

@@ -58,7 +58,8 @@ def test_running(name: str, method: str) -> None:
     assert isinstance(caught.value, FunctionalError)
     if text:
         span = caught.value.span
-        assert span is not None and span.line <= len(source.splitlines())
+        assert span is not None
+        assert span.line <= len(source.splitlines())
         assert text in source.splitlines()[span.line - 1]
         assert "replay with seed=0: particle" in str(caught.value)
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-
 from host_device import HostDevice
+
 from tawa import cuppl
 from tawa.cuppl.gpu.smc import run_on_gpu
 from tawa.cuppl.gpu.source import cuda_source

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
 from native_calls import Natives
+
 from tawa.cuppl.native import NATIVES
 from tawa.cuppl.numeric import elementary, philox, special
 from tawa.cuppl.numeric.primitives import Context

@@ -55,7 +55,8 @@ def test_results() -> None:
     model = cuppl.model("def main () = let p = sample (beta 2 2) in let k = sample (binomial 5 p) in (p, k)")
     found = model.importance(4000, seed=1)
     assert found.names == ["p", "k"]
-    assert found["p"].dtype == np.float64 and found["k"].dtype == np.int64
+    assert found["p"].dtype == np.float64
+    assert found["k"].dtype == np.int64
     assert found.mean("k") == pytest.approx(2.5, abs=0.15)
     assert found.quantile(0.5, "p") == pytest.approx(0.5, abs=0.05)
     assert found.mean(lambda v: v[0] * 2) == pytest.approx(2 * found.mean("p"))
@@ -65,7 +66,8 @@ def test_results() -> None:
 def test_seeds() -> None:
     model = cuppl.model("def main () = sample (normal 0 1)")
     a, b, c = (model.importance(100, seed=s)["result"] for s in (1, 1, 2))
-    assert np.array_equal(a, b) and not np.array_equal(a, c)
+    assert np.array_equal(a, b)
+    assert not np.array_equal(a, c)
 
 
 def test_files_and_imports(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def read_data(path: Path | None) -> dict[str, Any]:
 
         with path.open() as file:
             rows = list(csv.DictReader(file))
-        names = rows[0].keys() if rows else []
+        names: list[str] = list(rows[0]) if rows else []
         return {name: [_number(row[name]) for row in rows] for name in names}
     return json.loads(path.read_text())
 
@@ -144,7 +144,7 @@ def format_(
     write: Annotated[bool, typer.Option(help="Change the file.")] = False,
 ) -> None:
     """Print a program in its canonical layout."""
-    text = Formatter(cuppl_language().parse(program.read_text(), str(program)))
+    text = Formatter(cuppl_language().parse(program.read_text(), str(program))).module()
     if write:
         program.write_text(text)
     else:

@@ -20,7 +20,8 @@ from .patterns import tag_of
 from .values import Continuation, Dyn, Memo, Value, leaves, rebuild, shape
 
 if TYPE_CHECKING:
-    from .elaborator import Elaborator, Shared
+    from .elaborator import Elaborator
+    from .shared import Shared
 
 __all__ = ["call_dynamic", "call_memo", "dispatch", "register", "resume"]
 

@@ -13,11 +13,12 @@ from . import memo
 from .builder import FunctionBuilder
 from .builtins import BUILTIN_ARITY, call_builtin
 from .dispatch import call_dynamic, call_memo, register
-from .elaborator import Elaborated, Elaborator, Env, Shared
+from .elaborator import Elaborator
 from .errors import EffectInConstant, NoMain
 from .expressions import elaborate_expression
 from .ir import Draw, Factor, Return
 from .patterns import bind
+from .shared import Elaborated, Env, Shared
 from .values import Dyn, TupleValue, Value
 
 __all__ = ["Elaborated", "elaborate", "memo"]

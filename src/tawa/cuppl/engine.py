@@ -5,22 +5,24 @@ from __future__ import annotations
 import ctypes
 import threading
 from dataclasses import dataclass
+from typing import Any
 
-import llvmlite.binding as llvm
+import llvmlite.binding as _llvm
+
+llvm: Any = _llvm  # it has no type stubs
 
 __all__ = ["Compiled", "compile_llvm"]
 
 _lock = threading.Lock()
-_machine: llvm.TargetMachine | None = None
 
 
 @dataclass(slots=True)
 class Compiled:
     """Machine code in memory. Keep it alive as long as its addresses are in use."""
 
-    engine: llvm.ExecutionEngine
-    module: llvm.ModuleRef
-    machine: llvm.TargetMachine
+    engine: Any
+    module: Any
+    machine: Any
 
     def address(self, symbol: str) -> int:
         """Address of an exported symbol; KeyError if there is none."""
@@ -39,7 +41,7 @@ class Compiled:
         return self.machine.emit_assembly(self.module)
 
 
-def _target_machine() -> llvm.TargetMachine:
+def _target_machine() -> Any:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     target = llvm.Target.from_default_triple()

@@ -14,7 +14,8 @@ from .patterns import bind, test
 from .values import Closure, Code, Dyn, TupleValue, Value
 
 if TYPE_CHECKING:
-    from .elaborator import Elaborator, Env
+    from .elaborator import Elaborator
+    from .shared import Env
 
 __all__ = ["elaborate_expression"]
 

@@ -187,6 +187,11 @@ class _FunctionEmitter:
                 self._load(dst, self._field(name))
             case Set(name, src):
                 self._store(src, self._field(name))
+            case _:
+                self._rare(item)
+
+    def _rare(self, item: Instruction) -> None:
+        match item:
             case Alloc(dst, words):
                 self._alloc(dst, words)
             case AtomicAdd(dst, base, value, offset):

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from tawa.functional.terms import Con, Term
 
-from .elaborator import Elaborated, InputSlot
 from .errors import InputMismatch
 from .layout import FIRST_ADDRESS, Layouts
+from .shared import Elaborated, InputSlot
 
 __all__ = ["Decoder", "Image", "encode_inputs", "object_table"]
 
@@ -100,7 +100,7 @@ class _Encoder:
 
     def scalar(self, type_: Con, value: Any) -> int:
         if isinstance(value, np.generic):
-            value = value.item()
+            value = cast(Any, value.item())
         if type_.name == "bool" and isinstance(value, bool):
             return int(value)
         if type_.name == "string" and isinstance(value, str):
@@ -116,17 +116,18 @@ class _Encoder:
         raise self.error(type_, value)
 
     def tuple(self, type_: Con, value: Any) -> list[Word]:
-        items = list(value) if isinstance(value, list | tuple | np.ndarray) else None
-        if items is None or len(items) != len(type_.arguments):
+        if not isinstance(value, list | tuple | np.ndarray):
             raise self.error(type_, value)
+        items: list[Any] = list(value)  # pyright: ignore[reportUnknownArgumentType]
+        if len(items) != len(type_.arguments):
+            raise self.error(type_, items)
         pairs = zip(type_.arguments, items, strict=True)
         return [w for t, v in pairs for w in self.encode(t, v)]
 
-    def vector(self, type_: Con, value: Any) -> Word:
+    def vector(self, type_: Con, given: Any) -> Word:
         element = type_.arguments[0]
-        if hasattr(value, "to_numpy"):
-            value = value.to_numpy()
-        if isinstance(value, str | Mapping) or not hasattr(value, "__len__"):
+        value: Any = given.to_numpy() if hasattr(given, "to_numpy") else given
+        if isinstance(given, str | Mapping) or not hasattr(value, "__len__"):
             raise self.error(type_, value)
         kinds = self.layouts.words(element)
         position = self.image.reserve(2 + len(value) * len(kinds))
@@ -184,7 +185,8 @@ def _constructor(value: Any) -> tuple[str, Any]:
         name, fields = next(iter(value.items()))  # pyright: ignore
         return str(name), list(fields) if isinstance(fields, list | tuple) else fields  # pyright: ignore
     if isinstance(value, tuple) and value and isinstance(value[0], str):
-        return value[0], list(value[1:])  # pyright: ignore[reportUnknownArgumentType]
+        rest: list[Any] = list(value[1:])  # pyright: ignore[reportUnknownArgumentType]
+        return value[0], rest
     return "", []
 
 

@@ -17,7 +17,6 @@ from tawa.functional.terms import Con, Term
 
 from .chains import ChainPosterior
 from .elaborate import elaborate
-from .elaborator import Elaborated
 from .errors import UnsupportedMethod
 from .executable import Executable, Workers, available_threads
 from .failures import AllWeightsZero
@@ -34,6 +33,7 @@ from .lowering.pipeline import Lowered, lower
 from .lowering.traced import lower_enumerated, lower_traced
 from .memory import Decoder, encode_inputs
 from .posterior import Posterior, Run
+from .shared import Elaborated
 
 __all__ = ["Model", "load", "model"]
 
@@ -454,7 +454,8 @@ def _example(type_: Term) -> Any:
     assert isinstance(type_, Con)
     if type_.name == "tuple":
         return tuple(_example(t) for t in type_.arguments)
-    return {"float": 0.0, "int": 0, "bool": False, "vector": []}.get(type_.name, "")
+    known: dict[str, Any] = {"float": 0.0, "int": 0, "bool": False, "vector": []}
+    return known.get(type_.name, "")
 
 
 def _bar(title: str, shown: bool) -> Any:

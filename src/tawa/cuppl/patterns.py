@@ -12,7 +12,8 @@ from .layout import FIRST_ADDRESS
 from .values import Dyn, Value
 
 if TYPE_CHECKING:
-    from .elaborator import Elaborator, Env
+    from .elaborator import Elaborator
+    from .shared import Env
 
 __all__ = ["bind", "tag_of", "test"]
 

@@ -15,9 +15,9 @@ import numpy.typing as npt
 
 from tawa.functional.terms import Con, Term
 
-from .elaborator import Elaborated
 from .inference.smc import SmcRun
 from .memory import Decoder, column
+from .shared import Elaborated
 
 __all__ = ["InferenceWarning", "Posterior", "Run"]
 

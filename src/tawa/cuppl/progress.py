@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 __all__ = ["progress_bar"]
@@ -11,7 +11,7 @@ __all__ = ["progress_bar"]
 @contextmanager
 def progress_bar(
     title: str, shown: bool, total: int | None = None
-) -> Iterator[Callable[[int], None] | None]:
+) -> Generator[Callable[[int], None] | None]:
     """A function that reports how far a run is, or None if nothing is to be shown."""
     if not shown:
         yield None

@@ -126,49 +126,62 @@ class _Deeper(Exception):
     """The chain needs a deeper native stack: go on in a new thread."""
 
 
-def run_chains(
-    chains: list[Chain], threads: int, progress: Callable[[int], None] | None = None
-) -> None:
-    """Run chains to their ends, at most `threads` at a time."""
-    waiting = list(chains)
-    errors: list[BaseException] = []
-    lock = threading.Lock()
+class _Queue:
+    """Chains that wait for a thread."""
 
-    def body() -> None:
+    def __init__(self, chains: list[Chain], progress: Callable[[int], None] | None) -> None:
+        self.chains, self.progress = chains, progress
+        self.waiting = list(chains)
+        self.errors: list[BaseException] = []
+        self.lock = threading.Lock()
+
+    def work(self) -> None:
+        """Run chains until none is left, or this thread's stack is too small for the next."""
         while True:
-            with lock:
-                if not waiting or errors:
+            with self.lock:
+                if not self.waiting or self.errors:
                     return
-                chain = waiting.pop(0)
+                chain = self.waiting.pop(0)
             try:
-                _run(chain, progress if chain is chains[0] else None)
+                _run(chain, self.progress if chain is self.chains[0] else None)
             except _Deeper:
-                with lock:
-                    for other in chains:
+                with self.lock:
+                    for other in self.chains:
                         other.depth *= 8
-                    waiting.insert(0, chain)
+                    self.waiting.insert(0, chain)
                 return
             except BaseException as error:
-                errors.append(error)
+                self.errors.append(error)
 
-    for chain in chains:
-        chain.start()
-    while waiting and not errors:
-        depth = max(c.depth for c in chains)
-        if depth > max(c.limits.max_depth for c in chains):
-            chain = waiting[0]
+    def start(self, threads: int) -> None:
+        """Run `work` on some threads with stacks as deep as is wanted now."""
+        depth = max(c.depth for c in self.chains)
+        chain = self.waiting[0]
+        if depth > chain.limits.max_depth:
             site = int(chain.context[FIELD["site"]])
             program = chain.executable.lowered.elaborated
             raise failure(program, DEPTH, site, chain.seed, chain.number, 0)
         old = threading.stack_size(depth * BYTES_A_LEVEL + (1 << 20))
-        workers = [threading.Thread(target=body) for _ in range(min(threads, len(waiting)))]
+        count = min(threads, len(self.waiting))
+        workers = [threading.Thread(target=self.work) for _ in range(count)]
         for worker in workers:
             worker.start()
         threading.stack_size(old)
         for worker in workers:
             worker.join()
-    if errors:
-        raise errors[0]
+
+
+def run_chains(
+    chains: list[Chain], threads: int, progress: Callable[[int], None] | None = None
+) -> None:
+    """Run chains to their ends, at most `threads` at a time."""
+    for chain in chains:
+        chain.start()
+    queue = _Queue(chains, progress)
+    while queue.waiting and not queue.errors:
+        queue.start(threads)
+    if queue.errors:
+        raise queue.errors[0]
 
 
 def _run(chain: Chain, progress: Callable[[int], None] | None) -> None:

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from tawa.functional.errors import FunctionalError
 
-from ..elaborator import Elaborated
 from ..failures import ALL_ZERO, FAILURES
+from ..shared import Elaborated
 
 __all__ = ["Limits", "failure"]
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 
 from ..lowering.frames import restore_draw
-from ..memo import address_of
+from ..memo import address_of, int_of
 from ..native import external, native
 from ..numeric.elementary import exp, log
 from ..numeric.philox import next_uniform
@@ -133,18 +133,12 @@ def run_particle(
         if c[HEADER] > 2:
             ctx.memo = state[2 * stride]
             ctx.memo_count = state[3 * stride]
-        outcome = run_machine(ctx, address_int(state), stride, limit)
+        outcome = run_machine(ctx, int_of(state), stride, limit)
         if outcome != HEAP_FULL or fresh or not next_chunk(ctx, c):
             return outcome
         fresh = True
         ctx.depth = 0
     return 0
-
-
-@native
-def address_int(array: Ints) -> int:
-    """An array's address."""
-    return array
 
 
 @native

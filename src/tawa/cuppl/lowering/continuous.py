@@ -7,9 +7,9 @@ from copy import deepcopy
 
 from ..builder import FunctionBuilder
 from ..builtins import FAMILIES
-from ..elaborator import Elaborated
 from ..failures import DISCRETE_CHOICE
 from ..ir import Call, Const, Draw, Fail, Function, Instruction, Jump, Reg, Return, Set, Type
+from ..shared import Elaborated
 from .differentiate import differentiate, taped
 from .effects import Splitter, lower_factors
 from .guards import guard_loop, guard_recursion, mark_fallible

@@ -81,9 +81,9 @@ def rename(item: Item, prefix: str) -> Item:
         if isinstance(value, Reg):
             changes[field.name] = Reg(prefix + value.name, value.type)
         elif isinstance(value, tuple):
+            items: tuple[Any, ...] = value  # pyright: ignore[reportUnknownVariableType]
             changes[field.name] = tuple(
-                Reg(prefix + v.name, v.type) if isinstance(v, Reg) else v
-                for v in value  # pyright: ignore[reportUnknownVariableType]
+                Reg(prefix + v.name, v.type) if isinstance(v, Reg) else v for v in items
             )
         elif isinstance(value, dict):
             changes[field.name] = {k: prefix + v for k, v in value.items()}  # pyright: ignore

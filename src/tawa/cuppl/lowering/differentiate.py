@@ -101,6 +101,12 @@ class _Tape(Splitter):
                 self.call(item)
             case Load() | Store():
                 self.memory(item)
+            case _:
+                self.other(item)
+
+    def other(self, item: Instruction) -> None:
+        """Instructions whose places come from elsewhere, or are 0."""
+        match item:
             case Get(dst, name):
                 self.emit(item)
                 if dst.type is F64:
@@ -145,6 +151,23 @@ class _Tape(Splitter):
                 self.two(dst, a, self.number(1.0), args[1], self.number(-1.0))
             case "mulf":
                 self.two(dst, a, args[1], args[1], a)
+            case "fma" | "divf":
+                self.compound(dst, name, args)
+            case "negf":
+                self.one(dst, a, self.number(-1.0))
+            case "sqrt":
+                self.one(dst, a, self.op("divf", F64, self.number(0.5), dst))
+            case "absf":
+                positive = self.op("gef", Type.BOOL, a, self.number(0.0))
+                sign = self.op("selectf", F64, positive, self.number(1.0), self.number(-1.0))
+                self.one(dst, a, sign)
+            case _:
+                raise ValueError(f"no derivative of {name}")
+
+    def compound(self, dst: Reg, name: str, args: tuple[Reg, ...]) -> None:
+        """Operations with a product or a quotient in them."""
+        a = args[0]
+        match name:
             case "fma":
                 product = Reg(f"{dst.name}_product", F64)
                 self.two(product, a, args[1], args[1], a)
@@ -154,14 +177,6 @@ class _Tape(Splitter):
                 inverse = self.op("divf", F64, self.number(1.0), args[1])
                 ratio = self.op("mulf", F64, dst, inverse)
                 self.two(dst, a, inverse, args[1], self.op("negf", F64, ratio))
-            case "negf":
-                self.one(dst, a, self.number(-1.0))
-            case "sqrt":
-                self.one(dst, a, self.op("divf", F64, self.number(0.5), dst))
-            case "absf":
-                positive = self.op("gef", Type.BOOL, a, self.number(0.0))
-                sign = self.op("selectf", F64, positive, self.number(1.0), self.number(-1.0))
-                self.one(dst, a, sign)
             case _:
                 raise ValueError(f"no derivative of {name}")
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from copy import deepcopy
 from dataclasses import dataclass
 
-from ..elaborator import Elaborated
 from ..ir import Program
 from ..native import link, translate
+from ..shared import Elaborated
 from . import frames as _frames  # registers its natives
 from .effects import lower_draws, lower_factors
 from .guards import guard_loop, guard_recursion, mark_fallible

@@ -40,46 +40,16 @@ def choose_variants(program: Program, suspending: set[str]) -> None:
 
 
 def recursive_functions(program: Program) -> set[str]:
-    """Functions that may call themselves, directly or not (Tarjan's components)."""
-    index: dict[str, int] = {}
-    low: dict[str, int] = {}
-    stack: list[str] = []
-    found: set[str] = set()
-
-    def close(name: str) -> None:
-        component: list[str] = []
-        while True:
-            member = stack.pop()
-            component.append(member)
-            if member == name:
-                break
-        if len(component) > 1 or name in program.functions[name].callees():
-            found.update(component)
-
-    def visit(root: str) -> None:
-        work = [(root, iter(sorted(program.functions[root].callees())))]
-        index[root] = low[root] = len(index)
-        stack.append(root)
-        while work:
-            name, rest = work[-1]
-            for callee in rest:
-                if callee not in program.functions:
-                    continue
-                if callee not in index:
-                    index[callee] = low[callee] = len(index)
-                    stack.append(callee)
-                    work.append((callee, iter(sorted(program.functions[callee].callees()))))
-                    break
-                if callee in stack:
-                    low[name] = min(low[name], index[callee])
-            else:
-                work.pop()
-                if work:
-                    low[work[-1][0]] = min(low[work[-1][0]], low[name])
-                if low[name] == index[name]:
-                    close(name)
-
-    for name in program.functions:
-        if name not in index:
-            visit(name)
-    return found
+    """Functions that may call themselves, directly or not."""
+    reached = {name: set(f.callees()) for name, f in program.functions.items()}
+    changed = True
+    while changed:
+        changed = False
+        for callees in reached.values():
+            further: set[str] = set()
+            for name in callees:
+                further |= reached.get(name, set())
+            if not further <= callees:
+                callees |= further
+                changed = True
+    return {name for name, callees in reached.items() if name in callees}

@@ -10,7 +10,6 @@ from copy import deepcopy
 
 from ..builder import FunctionBuilder
 from ..builtins import FAMILIES
-from ..elaborator import Elaborated
 from ..failures import INFINITE_SUPPORT, REJECTED, TRACE_FULL
 from ..ir import (
     Block,
@@ -28,6 +27,7 @@ from ..ir import (
     Set,
     Type,
 )
+from ..shared import Elaborated
 from .effects import Splitter, lower_factors
 from .pipeline import Lowered, finish
 from .tail import expose_tail_calls, is_tail_call

@@ -10,9 +10,9 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from typing import Any, Protocol
 
 import numpy as np
-import numpy.typing as npt
 
 __all__ = [
     "Context",
@@ -34,10 +34,41 @@ __all__ = [
     "sqrt",
 ]
 
-FloatVector = npt.NDArray[np.float64]
-IntVector = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
-Ints = npt.NDArray[np.int64]
+
+class Floats(Protocol):
+    """An array of floats (in plain Python, NumPy's)."""
+
+    def __getitem__(self, index: int, /) -> float:
+        """One element."""
+        ...
+
+    def __setitem__(self, index: int, value: float, /) -> None:
+        """Set an element."""
+        ...
+
+    def __len__(self) -> int:
+        """Number of elements."""
+        ...
+
+
+class Ints(Protocol):
+    """An array of integers (in plain Python, NumPy's)."""
+
+    def __getitem__(self, index: int, /) -> int:
+        """One element."""
+        ...
+
+    def __setitem__(self, index: int, value: int, /) -> None:
+        """Set an element."""
+        ...
+
+    def __len__(self) -> int:
+        """Number of elements."""
+        ...
+
+
+FloatVector = Floats
+IntVector = Ints
 
 
 @dataclass(slots=True)
@@ -60,6 +91,11 @@ class Context:
     depth_limit: int = 0
     memo: int = 0
     memo_count: int = 0
+    trace: int = 0
+    address: int = 0
+    tape_weight: int = 0
+    tape_delta: int = 0
+    heap_start: int = 0
     fuel: int = field(default=1 << 62)
 
 
@@ -106,19 +142,21 @@ def horner(x: float, coefficients: Sequence[float]) -> float:
 def new_floats(ctx: Context, length: int) -> FloatVector:
     """A fresh vector of floats."""
     del ctx
-    return np.zeros(length, dtype=np.float64)
+    out: Any = np.zeros(length, dtype=np.float64)
+    return out
 
 
 def new_ints(ctx: Context, length: int) -> IntVector:
     """A fresh vector of integers."""
     del ctx
-    return np.zeros(length, dtype=np.int64)
+    out: Any = np.zeros(length, dtype=np.int64)
+    return out
 
 
 def new_object(ctx: Context, header: int, words: int) -> Ints:
     """A fresh heap object of some words, the header first."""
     del ctx
-    out = np.zeros(words, dtype=np.int64)
+    out: Any = np.zeros(words, dtype=np.int64)
     out[0] = header
     return out
 

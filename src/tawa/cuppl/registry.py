@@ -1,0 +1,38 @@
+"""The functions that are marked as natives, by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+__all__ = ["EXTERNAL", "NATIVES", "external", "native"]
+
+Fn = TypeVar("Fn", bound=Callable[..., object])
+
+NATIVES: dict[str, Callable[..., object]] = {}
+"""Every native, by name."""
+
+EXTERNAL: set[str] = set()
+"""Those that the compiled program defines."""
+
+
+def external(function: Fn) -> Fn:
+    """Declare a function of the compiled program that natives may call.
+
+    It is defined only in the program; in plain Python it can't be called.
+    """
+    NATIVES[function.__name__] = function
+    EXTERNAL.add(function.__name__)
+    return function
+
+
+def native(function: Fn) -> Fn:
+    """Register a function for translation; it stays callable as Python.
+
+    Raises ValueError if another native has its name.
+    """
+    name = function.__name__
+    if name in NATIVES:
+        raise ValueError(f"native {name} is defined twice")
+    NATIVES[name] = function
+    return function
