@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -36,7 +34,7 @@ def inferred_shape(program: Program, arrays: list[np.ndarray]) -> tuple[int, ...
 
 
 @settings(
-    max_examples=int(os.environ.get("N", "150")),
+    max_examples=150,
     deadline=None,
     suppress_health_check=list(HealthCheck),
 )
@@ -44,3 +42,12 @@ def inferred_shape(program: Program, arrays: list[np.ndarray]) -> tuple[int, ...
 def test_inferred_shape_is_executed_shape(program: Program, given_shapes: list[tuple[int, ...]]):
     arrays = [np.ones(shape) for shape in given_shapes[: program.parameters]]
     assert inferred_shape(program, arrays) == numpy_shape(program, arrays)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@given(programs(), st.lists(shapes, min_size=3, max_size=3))
+def test_what_passes_the_check_runs(program: Program, given_shapes: list[tuple[int, ...]]):
+    arrays = [np.ones(shape) for shape in given_shapes[: program.parameters]]
+    expected = inferred_shape(program, arrays)
+    if expected is not None:
+        assert axon.load(program.text)["f"](*arrays).shape == expected

@@ -5,6 +5,7 @@ Learning Graphs" (arXiv 2210.02374). `docs/axon.md` is the guide.
 """
 
 from tawa.axon.call import Function, LoadedModule, load
+from tawa.axon.contract import Contract, contract
 from tawa.axon.model import OnnxModel, from_onnx
 
-__all__ = ["Function", "LoadedModule", "OnnxModel", "from_onnx", "load"]
+__all__ = ["Contract", "Function", "LoadedModule", "OnnxModel", "contract", "from_onnx", "load"]

@@ -7,6 +7,7 @@ from tawa.axon.errors import ShapeMismatch
 from tawa.axon.shapes import Shape, tensor_parts
 from tawa.axon.show import AxonPrinter
 from tawa.axon.solver import AxonSolver
+from tawa.base.spans import Span
 from tawa.functional.mismatch import conflict_origins, explain_clash
 from tawa.functional.show import TypePrinter
 from tawa.functional.solver import Clash, Cycle, Violation
@@ -39,9 +40,12 @@ def shape_error(clash: Clash, solver: AxonSolver, printer: TypePrinter) -> Excep
         inside = inside.inner
     if inside.origin.cause is not None:
         error.with_note(f"by the {inside.origin.cause.what} there", inside.origin.cause.span)
+    reasons: dict[Span, list[str]] = {}
     for other in conflict_origins(solver):
         if other.span != origin.span:
-            error.with_note(f"fixed by {other.what}", other.span)
+            reasons.setdefault(other.span, []).append(other.what)
+    for span, texts in reasons.items():
+        error.with_note(f"fixed by {', '.join(texts)}", span)
     return error
 
 

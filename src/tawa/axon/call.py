@@ -13,19 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from tawa.axon.contract import Contract
 from tawa.axon.dims import Dim
-from tawa.axon.errors import ContractViolation, StaticArgumentError
-from tawa.axon.evaluate import ELEMENT_NAMES, Constructed, Evaluator, Frame
+from tawa.axon.evaluate import Constructed, Evaluator, Frame
 from tawa.axon.language import axon
-from tawa.axon.shapes import as_shape, evaluate, shape, tensor
-from tawa.axon.show import AxonPrinter
+from tawa.axon.shapes import as_shape, evaluate
 from tawa.axon.solver import AxonSolver
-from tawa.base.spans import Span
 from tawa.functional.language import CheckedModule
-from tawa.functional.solver import Clash
-from tawa.functional.terms import Con, Instance, Origin, Scheme, Term, Variable, product
-
-NOWHERE = Span("<call>", 1)
+from tawa.functional.terms import Con, Scheme, Term, Variable
 
 
 @dataclass(frozen=True)
@@ -43,116 +38,29 @@ class Function:
     @property
     def type(self) -> str:
         """The scheme as text."""
-        return AxonPrinter().scheme(self.scheme)
+        return self.contract.type
+
+    @property
+    def contract(self) -> Contract:
+        """The scheme as a contract, which other implementations can be held to."""
+        definition = self.evaluator.definitions[self.name]
+        names = [getattr(p, "name", f"{i + 1}") for i, p in enumerate(definition.parameters)]
+        return Contract(self.name, self.scheme, tuple(names), definition.name_span)
 
     def __call__(self, *arguments: Any, **statics: int | tuple[int, ...]) -> Any:
         """Check the arguments against the scheme, then evaluate."""
-        values = [to_value(argument) for argument in arguments]
-        frame, instance, solver = self._entered(values, statics)
-        result = self.evaluator.definition(self.name, frame)
-        del instance, solver
+        values = tuple(to_value(argument) for argument in arguments)
+        call = self.contract.enter(values, statics)
+        known = _known(call.solver, call.instance.mapping)
+        result = self.evaluator.definition(self.name, Frame(self.evaluator.inference, known=known))
         for value in values:
             result = result(value)
         return result
 
     def check(self, *arguments: Any, **statics: int | tuple[int, ...]) -> Term:
         """Only check the arguments: the type of the result. Raises ContractViolation."""
-        values = [to_value(argument) for argument in arguments]
-        _, instance, solver = self._entered(values, statics)
-        type_: Term = instance.type
-        if isinstance(type_, Con) and type_.name.startswith("{"):
-            type_ = type_.arguments[-1]
-        for _ in values:
-            type_ = solver.resolve(type_)
-            if isinstance(type_, Con):
-                type_ = type_.arguments[1]
-        return solver.resolve(type_)
-
-    def _entered(
-        self, values: list[Any], statics: Mapping[str, int | tuple[int, ...]]
-    ) -> tuple[Frame, Instance, AxonSolver]:
-        solver = AxonSolver()
-        names = self._parameter_names()
-        place = self._place()
-        try:
-            instance = solver.instantiate(self.scheme, Origin(place, f"`{self.name}`"))
-            type_ = self._give_statics(solver, instance.type, statics)
-            for number, value in enumerate(values):
-                type_ = solver.resolve(type_)
-                if not (isinstance(type_, Con) and type_.name == "->"):
-                    raise ContractViolation(
-                        f"`{self.name}` takes {number} arguments, not {len(values)}", span=place
-                    )
-                label = names[number] if number < len(names) else str(number + 1)
-                parameter, rest = type_.arguments
-                self._unify(solver, parameter, value, label)
-                type_ = rest
-        except Clash as clash:
-            raise self._violation(clash, solver, place) from None
-        for constraint in solver.waiting():
-            solver.default(constraint)
-        known = _known(solver, instance.mapping)
-        inference = self.evaluator.inference
-        return Frame(inference, known=known), instance, solver
-
-    def _give_statics(
-        self, solver: AxonSolver, type_: Term, statics: Mapping[str, int | tuple[int, ...]]
-    ) -> Term:
-        if not (isinstance(type_, Con) and type_.name.startswith("{")):
-            if statics:
-                raise StaticArgumentError(f"`{self.name}` has no static parameters")
-            return type_
-        parameters = type_.name[1:-1].split(",")
-        *terms, result = type_.arguments
-        plain = [p.partition("=")[0].lstrip(".") for p in parameters]
-        unknown = statics.keys() - set(plain)
-        if unknown:
-            raise StaticArgumentError(
-                f"`{self.name}` has no static parameter `{min(unknown)}`", span=self._place(),
-                expected=", ".join(plain),
-            )  # fmt: skip
-        for parameter, key, term in zip(parameters, plain, terms, strict=True):
-            default = parameter.partition("=")[2]
-            given = statics.get(key, int(default) if default else None)
-            if given is not None:
-                value = Dim.of(given) if isinstance(given, int) else shape(*given)
-                solver.unify(term, value, Origin(self._place(), f"static argument `{key}`"))
-        return result
-
-    def _unify(self, solver: AxonSolver, parameter: Term, value: Any, label: str) -> None:
-        origin = Origin(self._place(), f"argument `{label}`")
-        found = type_of(value, parameter, solver)
-        if found is None:
-            return
-        printer = AxonPrinter()
-        expected = printer.type(solver.resolve(parameter))
-        try:
-            solver.unify(parameter, found, origin)
-        except Clash as clash:
-            error = self._violation(clash, solver, origin.span)
-            error.message = (
-                f"`{self.name}`: argument `{label}` of type {printer.type(found)} does not fit"
-            )
-            error.expected, error.found = expected, printer.type(found)
-            raise error from None
-
-    def _violation(self, clash: Clash, solver: AxonSolver, place: Span) -> ContractViolation:
-        printer = AxonPrinter()
-        sides = [printer.type(solver.resolve(side)) for side in (clash.left, clash.right)]
-        reason = f": {clash.reason}" if clash.reason else ""
-        error = ContractViolation(
-            f"`{self.name}`: {sides[0]} does not fit {sides[1]}{reason}", span=place
-        )
-        for origin in list(clash.origin.chain())[1:]:
-            error.with_note(f"demanded by {origin.what}", origin.span)
-        return error
-
-    def _parameter_names(self) -> list[str]:
-        definition = self.evaluator.definitions[self.name]
-        return [getattr(p, "name", f"{i + 1}") for i, p in enumerate(definition.parameters)]
-
-    def _place(self) -> Span:
-        return self.evaluator.definitions[self.name].name_span
+        values = tuple(to_value(argument) for argument in arguments)
+        return self.contract.enter(values, statics).result_type()
 
 
 def _known(
@@ -181,22 +89,6 @@ def to_value(argument: Any) -> Any:
     if hasattr(argument, "detach"):
         argument = argument.detach().cpu()
     return np.asarray(argument)
-
-
-def type_of(value: Any, parameter: Term, solver: AxonSolver) -> Term | None:
-    """The type of an actual argument; None for functions and datatypes, which aren't checked."""
-    if isinstance(value, tuple):
-        parameter = solver.prune(parameter)
-        parts = parameter.arguments if isinstance(parameter, Con) else ()
-        padded = [*parts, *(solver.fresh() for _ in range(len(value) - len(parts)))]  # pyright: ignore[reportUnknownArgumentType]
-        items = [type_of(v, p, solver) or p for v, p in zip(value, padded, strict=False)]  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-        return product(*items)
-    if not isinstance(value, np.ndarray):
-        return None
-    name = ELEMENT_NAMES.get(value.dtype)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
-    if name is None:
-        raise ContractViolation(f"arrays of {value.dtype} are not supported")  # pyright: ignore[reportUnknownMemberType]
-    return tensor(Con(name), shape(*np.shape(value)))  # pyright: ignore[reportUnknownArgumentType]
 
 
 class LoadedModule(Mapping[str, Function]):

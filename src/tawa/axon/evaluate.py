@@ -34,7 +34,6 @@ DTYPES = {
     "i16": np.int16, "i32": np.int32, "i64": np.int64, "u8": np.uint8, "u16": np.uint16,
     "u32": np.uint32, "u64": np.uint64,
 }  # fmt: skip
-ELEMENT_NAMES = {np.dtype(dtype): name for name, dtype in DTYPES.items()}
 
 Value = Any
 """An array, a tuple of values, a Python function of one argument, or a `Constructed`."""
