@@ -1,4 +1,4 @@
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tawa.aref.boxes import boxes
@@ -10,6 +10,7 @@ ELEMENTS = st.sampled_from([i8, f16, f32])
 EXTENTS = st.lists(st.sampled_from([1, 3, 8, 64, 96, 192, 320, 512]), min_size=1, max_size=3)
 
 
+@settings(deadline=None)
 @given(EXTENTS, ELEMENTS)
 def test_boxes_cover_the_block_within_the_limits(shape, element):
     cut = boxes(shape, tile_for(tuple(shape), element), SM90A)

@@ -1,0 +1,74 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tawa.base.layout import REPLICA, Layout, Mode, accumulator, blocked, parse_layout, register_map
+
+EXTENTS = st.lists(st.sampled_from([1, 2, 4, 16, 32, 48, 64]), min_size=1, max_size=3).map(tuple)
+WARPS = st.sampled_from([1, 2, 4, 8])
+VECTORS = st.sampled_from([1, 2, 4, 8])
+
+
+@settings(deadline=None, max_examples=50)
+@given(EXTENTS, WARPS, VECTORS)
+def test_blocked_layouts_hold_every_element(shape, warps, vector):
+    layout = blocked(shape, warps, vector)
+    assert layout.verify() is None
+    assert layout.threads == 32 * warps
+
+
+@settings(deadline=None, max_examples=50)
+@given(EXTENTS, WARPS, VECTORS)
+def test_owners_hold_each_element_once(shape, warps, vector):
+    layout = blocked(shape, warps, vector)
+    held = np.zeros(shape, int)
+    places = layout.coordinates[layout.owners()].reshape(-1, len(shape))
+    np.add.at(held, tuple(places.T), 1)
+    assert (held == 1).all()
+
+
+@settings(deadline=None, max_examples=50)
+@given(EXTENTS, WARPS, VECTORS)
+def test_text_is_read_back(shape, warps, vector):
+    layout = blocked(shape, warps, vector)
+    assert parse_layout(str(layout)) == layout
+
+
+@settings(deadline=None, max_examples=50)
+@given(EXTENTS, WARPS, st.data())
+def test_a_reduced_layout_holds_every_element(shape, warps, data):
+    axis = data.draw(st.integers(0, len(shape) - 1))
+    reduced = blocked(shape, warps, 4).without(axis)
+    assert reduced.shape == shape[:axis] + shape[axis + 1 :]
+    assert reduced.verify() is None
+
+
+def test_a_layout_of_rank_0():
+    point = Layout((), (), (Mode(32, REPLICA, 0),), (Mode(4, REPLICA, 0),))
+    assert point.verify() is None
+    assert point.coordinates.shape == (128, 1, 0)
+    assert point.owners().sum() == 1
+
+
+@pytest.mark.parametrize("columns", [8, 64, 192, 200, 256])
+def test_accumulators_follow_the_register_fragments_of_wgmma(columns):
+    layout = accumulator((64, columns), 4)
+    assert layout.verify() is None
+    for thread, register in [(0, 0), (5, 3), (37, 1), (127, columns // 2 - 1)]:
+        warp, lane, block = thread // 32, thread % 32, register // 4
+        row = 16 * warp + lane // 4 + 8 * (register % 4 // 2)
+        column = 8 * block + 2 * (lane % 4) + register % 2
+        assert layout.coordinates[thread, register].tolist() == [row, column]
+
+
+def test_a_register_map_stays_inside_each_thread():
+    whole = accumulator((128, 64), 8)
+    assert register_map(whole, whole, (0, 1)) == list(range(whole.registers))
+    assert register_map(whole, blocked((128, 64), 8, 4), (0, 1)) is None
+
+
+def test_text_that_is_no_layout_is_refused():
+    for text in ("4x4: | ", "4: 4@0 | 32* | ", "4: x | 32* | 1*"):
+        with pytest.raises(ValueError, match="layout"):
+            parse_layout(text)
