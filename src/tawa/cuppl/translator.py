@@ -34,52 +34,22 @@ from .ir import (
 )
 from .registry import NATIVES
 from .scalars import SCALARS
+from .subset import (
+    ANNOTATIONS,
+    BINARY,
+    COMPARE,
+    ELEMENTS,
+    PRIMITIVES,
+    VECTOR_OFFSET,
+    WORDS_HEADER,
+    annotation,
+    result_types,
+    signature,
+    targets,
+    type_of,
+)
 
-__all__ = ["Translator", "WORDS_HEADER"]
-
-VECTOR_OFFSET = 2
-"""Words before the elements of a vector: header and length."""
-
-WORDS_HEADER = 2  # header(layout=0, tag=VECTOR_TAG)
-"""Header of a vector whose elements are plain words (layout 0, see `layout.py`)."""
-
-_ANNOTATIONS = {
-    "float": Type.F64,
-    "int": Type.I64,
-    "bool": Type.BOOL,
-    "FloatVector": Type.REF,
-    "IntVector": Type.REF,
-    "Floats": Type.I64,
-    "Ints": Type.I64,
-}
-_ELEMENTS = {
-    "FloatVector": (Type.F64, VECTOR_OFFSET),
-    "IntVector": (Type.I64, VECTOR_OFFSET),
-    "Floats": (Type.F64, 0),
-    "Ints": (Type.I64, 0),
-}
-_BINARY: dict[type[ast.operator], tuple[str, str]] = {
-    ast.Add: ("addf", "addi"),
-    ast.Sub: ("subf", "subi"),
-    ast.Mult: ("mulf", "muli"),
-    ast.Div: ("divf", ""),
-    ast.FloorDiv: ("", "divi"),
-    ast.Mod: ("", "modi"),
-    ast.BitAnd: ("", "andi"),
-    ast.BitOr: ("", "ori"),
-    ast.BitXor: ("", "xori"),
-    ast.LShift: ("", "shl"),
-    ast.RShift: ("", "shr"),
-}
-_COMPARE: dict[type[ast.cmpop], tuple[str, str]] = {
-    ast.Eq: ("eqf", "eqi"),
-    ast.NotEq: ("nef", "nei"),
-    ast.Lt: ("ltf", "lti"),
-    ast.LtE: ("lef", "lei"),
-    ast.Gt: ("gtf", "gti"),
-    ast.GtE: ("gef", "gei"),
-}
-_PRIMITIVES = {"fma", "sqrt", "floor", "bits_of", "float_of_bits", "shru"}
+__all__ = ["Translator"]
 
 
 @dataclass(slots=True)
@@ -109,20 +79,18 @@ class Translator:
         """The core function."""
         params: list[Reg] = []
         for arg in self.tree.args.args:
-            kind = _annotation(arg.annotation)
+            kind = annotation(arg.annotation)
             if kind != "Context":
-                reg = Reg(arg.arg, _ANNOTATIONS[kind])
+                reg = Reg(arg.arg, ANNOTATIONS[kind])
                 self.variables[arg.arg] = _Value(reg, kind)
                 params.append(reg)
         self._body(self.tree.body)
-        results = _results(self.tree.returns)
+        returned = result_types(self.tree.returns)
         if self.here.terminator is None:
             self._end(Return(()))
         blocks = {n: b for n, b in self.blocks.items() if b.terminator is not None}
         size = sum(len(b.instructions) for b in blocks.values())
-        return Function(self.name, tuple(params), results, blocks, inline=size < 40)
-
-    # Blocks.
+        return Function(self.name, tuple(params), returned, blocks, inline=size < 40)
 
     def _start(self, hint: str) -> Block:
         self.count += 1
@@ -153,8 +121,6 @@ class Translator:
     def _error(self, node: ast.AST, message: str) -> ValueError:
         line = getattr(node, "lineno", 0)
         return ValueError(f"native {self.name}, line {line}: {message}: {ast.unparse(node)}")
-
-    # Statements.
 
     def _body(self, body: list[ast.stmt]) -> None:
         for statement in body:
@@ -199,7 +165,7 @@ class Translator:
                 self._put(Set(attr, self._coerce(self._reg(value), CONTEXT_FIELDS[attr])))
             case ast.Subscript(value=base, slice=index):
                 vector = self._value(base)
-                type_, offset = _ELEMENTS[vector.kind]
+                type_, offset = ELEMENTS[vector.kind]
                 position = self._reg(index)
                 source = self._coerce(self._reg(value), type_)
                 self._put(Store(vector.reg, source, position, offset))
@@ -225,7 +191,7 @@ class Translator:
         self._body(node.orelse)
         self._end(Jump(after))
         self._open(after)
-        if not any(_targets(b.terminator, after) for b in self.blocks.values()):
+        if not any(targets(b.terminator, after) for b in self.blocks.values()):
             # Both arms return: what follows can't be reached, but a block needs an end.
             self.here.terminator = Jump(after)
 
@@ -268,7 +234,7 @@ class Translator:
         self._open(after)
 
     def _return(self, value: ast.expr | None) -> None:
-        types = _results(self.tree.returns)
+        types = result_types(self.tree.returns)
         if value is None:
             self._end(Return(()))
         elif isinstance(value, ast.Tuple):
@@ -308,17 +274,17 @@ class Translator:
     def _value(self, node: ast.expr) -> _Value:
         match node:
             case ast.Constant(value=bool() | int() | float() as value):
-                return _Value(self._const(value, _type_of(value)))
+                return _Value(self._const(value, type_of(value)))
             case ast.Name(id=name):
                 return self._name(name, node)
             case ast.BinOp(left=left, op=op, right=right):
-                return _Value(self._binary(_BINARY[type(op)], left, right, node))
+                return _Value(self._binary(BINARY[type(op)], left, right, node))
             case ast.UnaryOp(op=op, operand=operand):
                 reg = self._reg(operand)
                 negation = "negf" if reg.type is Type.F64 else "negi"
                 return _Value(self._op("not" if isinstance(op, ast.Not) else negation, reg))
             case ast.Compare(left=left, ops=[op], comparators=[right]):
-                return _Value(self._binary(_COMPARE[type(op)], left, right, node))
+                return _Value(self._binary(COMPARE[type(op)], left, right, node))
             case ast.BoolOp() | ast.IfExp():
                 return self._choice(node)
             case ast.Attribute(value=ast.Name(), attr=attr):
@@ -337,7 +303,7 @@ class Translator:
             return self.variables[name]
         value = self.globals.get(name)
         if isinstance(value, bool | int | float):
-            return _Value(self._const(value, _type_of(value)))
+            return _Value(self._const(value, type_of(value)))
         raise self._error(node, "unknown name")
 
     def _binary(
@@ -359,7 +325,7 @@ class Translator:
         if isinstance(base, ast.Name) and base.id not in self.variables:
             return self._table(base.id, index, node)
         vector = self._value(base)
-        type_, offset = _ELEMENTS[vector.kind]
+        type_, offset = ELEMENTS[vector.kind]
         reg = self._temp(type_)
         self._put(Load(reg, vector.reg, self._reg(index), offset))
         return _Value(reg)
@@ -423,7 +389,7 @@ class Translator:
         }.get(name, "")  # fmt: skip
         if name in NATIVES:
             result = str(NATIVES[name].__annotations__.get("return", ""))
-            kind = result if result in _ELEMENTS else ""
+            kind = result if result in ELEMENTS else ""
         return _Value(self._call(node)[0], kind)
 
     def _call(self, node: ast.Call) -> list[Reg]:
@@ -446,24 +412,23 @@ class Translator:
             length = self._temp(Type.I64)
             self._put(Load(length, regs[0], None, 1))
             return [length]
-        simple = self._primitive(name, regs, node)
+        simple = self._primitive(name, regs)
         return [simple] if simple is not None else self._native_call(name, regs, node)
 
     def _native_call(self, name: str, regs: list[Reg], node: ast.Call) -> list[Reg]:
         target = self.globals.get(name)
-        signature = NATIVES.get(name)
-        if signature is None or (target is not signature and name != self.name):
+        known = NATIVES.get(name)
+        if known is None or (target is not known and name != self.name):
             raise self._error(node, "not a native function")
-        tree_results = _signature(signature)
-        wanted = tree_results[0]
+        wanted, returned = signature(known)
         args = tuple(self._coerce(r, t) for r, t in zip(regs, wanted, strict=True))
-        dsts = tuple(self._temp(t) for t in tree_results[1])
+        dsts = tuple(self._temp(t) for t in returned)
         self._put(Call(dsts, name, args))
         return list(dsts)
 
-    def _primitive(self, name: str, regs: list[Reg], node: ast.Call) -> Reg | None:
+    def _primitive(self, name: str, regs: list[Reg]) -> Reg | None:
         if name in ("float", "int", "bool"):
-            wanted = _ANNOTATIONS[name]
+            wanted = ANNOTATIONS[name]
             if regs[0].type is wanted:
                 return regs[0]
             if regs[0].type is Type.BOOL:
@@ -474,7 +439,7 @@ class Translator:
             return self._op("absf", regs[0])
         if name in ("min", "max"):
             return self._extremum(name, regs)
-        if name in _PRIMITIVES:
+        if name in PRIMITIVES:
             types = SCALARS[name].operands
             return self._op(name, *(self._coerce(r, t) for r, t in zip(regs, types, strict=True)))
         return None
@@ -521,7 +486,7 @@ class Translator:
         return out
 
     def _new_object(self, node: ast.Call, regs: list[Reg]) -> Reg:
-        """`new_object(ctx, header, words)`: the header first; the other words are not set."""
+        """`new_object(ctx, header, words)`: only the header is set."""
         out = self._temp(Type.I64)
         size = node.args[2]
         words = size.value if isinstance(size, ast.Constant) else regs[1]
@@ -532,44 +497,3 @@ class Translator:
 
     def _is_context(self, node: ast.expr) -> bool:
         return isinstance(node, ast.Name) and node.id == "ctx"
-
-
-def _signature(function: Callable[..., object]) -> tuple[list[Type], tuple[Type, ...]]:
-    annotations = dict(function.__annotations__)
-    results = _results(ast.parse(str(annotations.pop("return")), mode="eval").body)
-    names = [str(a) for a in annotations.values()]
-    return [_ANNOTATIONS[n] for n in names if n != "Context"], results
-
-
-def _annotation(node: ast.expr | None) -> str:
-    if isinstance(node, ast.Name):
-        return node.id
-    raise ValueError("a native's parameters need annotations")
-
-
-def _results(node: ast.expr | None) -> tuple[Type, ...]:
-    match node:
-        case None | ast.Constant(value=None):
-            return ()
-        case ast.Name(id=name):
-            return (_ANNOTATIONS[name],)
-        case ast.Subscript(slice=ast.Tuple(elts=elts)):
-            return tuple(_ANNOTATIONS[_annotation(e)] for e in elts)
-        case _:
-            return ()
-
-
-def _type_of(value: float | int | bool) -> Type:
-    if isinstance(value, bool):
-        return Type.BOOL
-    return Type.I64 if isinstance(value, int) else Type.F64
-
-
-def _targets(terminator: Terminator | None, name: str) -> bool:
-    match terminator:
-        case Jump(target):
-            return target == name
-        case Branch(_, then, other):
-            return name in (then, other)
-        case _:
-            return False
