@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from xdsl.dialects import scf
 from xdsl.dialects.arith import ConstantOp
-from xdsl.dialects.builtin import IntegerAttr, TensorType, UnitAttr
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, TensorType, UnitAttr
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 from xdsl.irdl import base as of_class
 from xdsl.irdl import (
@@ -58,7 +58,8 @@ def _run(block: Block, values: dict[SSAValue, Array]) -> list[Array]:
         if isinstance(op, Yield | scf.YieldOp):
             return [values[v] for v in op.operands]
         if isinstance(op, ConstantOp):
-            number = op.value.value.data  # pyright: ignore  # scalars only
+            assert isinstance(op.value, IntegerAttr | FloatAttr), "regions hold scalars only"
+            number = op.value.value.data
             values[op.result] = np.asarray(number).astype(value_dtype(op.result.type))
         elif isinstance(op, scf.IfOp):
             sides = [_run(r.block, dict(values)) for r in (op.true_region, op.false_region)]
