@@ -30,7 +30,6 @@ from typing import Any
 
 import onnx
 import onnx_cases as oc
-import sympy
 from onnx import ModelProto, helper, shape_inference
 
 from tawa.axon.language import axon
@@ -94,6 +93,8 @@ def declared(entry: Any, sizes: dict[str, int]) -> tuple[int | None, ...] | None
 
 def expression(text: str, sizes: dict[str, int]) -> int | None:
     """The value of a tool's expression, None if it has unknowns."""
+    import sympy
+
     names: dict[str, Any] = dict(sizes) | {
         "floor": sympy.floor, "ceiling": sympy.ceiling, "Max": sympy.Max, "Min": sympy.Min,
         "max": max, "min": min,

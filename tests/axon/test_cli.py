@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from tawa.axon.cli import app
 from tawa.axon.errors import ShapeMismatch
+from tawa.functional.errors import ProgramSyntaxError
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "axon"
 runner = CliRunner()
@@ -35,6 +36,18 @@ def test_run():
     text = output_of("run", EXAMPLES / "attention.ax", "self_attention",
                      "(8x8,8x8,8x4,4x8)", "2x5x8", "-s", "h=4")  # fmt: skip
     assert text.endswith(": float32[2, 5, 8]\n")
+
+
+@pytest.mark.parametrize("argument", ["abc", "q8:2x3", "missing.npy"])
+def test_arguments_that_cant_be_read(argument: str):
+    result = runner.invoke(app, ["run", str(EXAMPLES / "mlp.ax"), "mlp_broadcast", argument])
+    assert result.exit_code == 2
+
+
+def test_a_file_that_is_no_text(tmp_path: Path):
+    (tmp_path / "f.ax").write_bytes(bytes([255, 254]))
+    with pytest.raises(ProgramSyntaxError, match="not UTF-8"):
+        output_of("infer", tmp_path / "f.ax")
 
 
 def test_check(tmp_path: Path):

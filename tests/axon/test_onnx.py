@@ -60,6 +60,55 @@ def test_all_node_cases_at_their_own_sizes(node_cases: list[oc.Case]):
     assert total.right >= 0.94 * total.outputs, total
 
 
+EXPORTED = ("pytorch-converted", "pytorch-operator", "simple")
+
+
+def exported() -> list[oc.Case]:
+    """The small models that come with onnx and their data."""
+    found: list[oc.Case] = []
+    for folder in sorted(p for kind in EXPORTED for p in (LIGHT.parent / kind).iterdir()):
+        model = onnx.load(folder / "model.onnx")
+        data = folder / "test_data_set_0"
+        tensors = [
+            [tensor_in(data / f"{kind}_{index}.pb") for index in range(len(entries))]
+            for kind, entries in (("input", model.graph.input), ("output", model.graph.output))
+        ]
+        known = {"ai.onnx.preview.training:Gradient"}.isdisjoint(
+            f"{node.domain}:{node.op_type}" for node in model.graph.node
+        )
+        weights = {initializer.name for initializer in model.graph.initializer}
+        given = [
+            tensor is not None or entry.name in weights
+            for tensor, entry in zip(tensors[0], model.graph.input, strict=True)
+        ]
+        if known and all(given):
+            found.append(oc.prepared(folder.name, model, *tensors, False))
+    return found
+
+
+def tensor_in(path: Path) -> np.ndarray | None:
+    """The tensor in a file; None for a sequence, or if there is no such file."""
+    if not path.exists():
+        return None
+    proto = onnx.TensorProto()
+    try:
+        proto.ParseFromString(path.read_bytes())
+        return onnx.numpy_helper.to_array(proto)
+    except Exception:  # protobuf's and numpy's errors: it holds something else
+        return None
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_exported_models():
+    total = oc.Score()
+    for case in exported():
+        oc.score(case, tawa, total)
+    assert total.wrong == 0
+    assert total.failed == 0
+    assert total.outputs >= 130
+    assert total.right >= 0.95 * total.outputs, total
+
+
 @pytest.mark.parametrize("path", sorted(LIGHT.glob("*.onnx")), ids=lambda path: path.stem)
 def test_light_model(path: Path):
     model = onnx.load(path)

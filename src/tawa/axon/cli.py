@@ -84,10 +84,14 @@ def _argument(text: str, fill: Fill, generator: Any) -> Any:
     if text.startswith("("):
         return tuple(_argument(part, fill, generator) for part in _split(text[1:-1]))
     if text.endswith(".npy"):
+        if not Path(text).is_file():
+            raise typer.BadParameter(f"there is no file {text}")
         return np.load(text)
     element, _, sizes = text.rpartition(":")
     if not element and "x" not in sizes and "." in sizes:
         return np.float32(sizes)
+    if element and element not in DTYPES:
+        raise typer.BadParameter(f"{element} is none of {', '.join(DTYPES)}")
     dtype = np.dtype(DTYPES[element or "f32"])
     try:
         shape = tuple(int(size) for size in sizes.split("x") if size)

@@ -12,7 +12,7 @@ from pathlib import Path
 from tawa.base.spans import Span
 from tawa.functional import syntax as s
 from tawa.functional.builder import CoreBuilder, TreeBuilder
-from tawa.functional.errors import ImportCycle, ImportNotFound
+from tawa.functional.errors import ImportCycle, ImportNotFound, ProgramSyntaxError
 from tawa.functional.infer import Inference
 from tawa.functional.parser import Parser
 from tawa.functional.solver import Solver
@@ -73,7 +73,7 @@ class Language:
 
     def check_file(self, path: Path) -> CheckedModule:
         """Parse and infer the module in a file and what it imports. Raises FunctionalError."""
-        return self.check(path.read_text(), str(path))
+        return self.check(read_source(path), str(path))
 
     def check_module(self, module: s.Module) -> CheckedModule:
         """Infer a module that is already parsed. Raises FunctionalError."""
@@ -106,8 +106,16 @@ class Language:
                 f"there is no module `{declaration.module}`", span=declaration.span,
                 expected=f"a file {path}",
             )  # fmt: skip
-        module = self.parse(path.read_text(), str(path))
+        module = self.parse(read_source(path), str(path))
         return self._check(module, folder, (*inside, path))
+
+
+def read_source(path: Path) -> str:
+    """The text of a source file. Raises ProgramSyntaxError if it isn't UTF-8."""
+    try:
+        return path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ProgramSyntaxError(f"{path} is not UTF-8 text: {error.reason}") from None
 
 
 def _imported_names(declaration: s.Import, imported: CheckedModule) -> dict[str, Scheme]:
