@@ -56,7 +56,7 @@ def test_products_stay_in_flight(name: str) -> None:
     assert code.in_loops("UTMALDG")
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(1))
 @pytest.mark.parametrize(
     "name", ["gemm-persistent", "gemm-ping-pong", "attention-causal-64", "dual_gemm"]
 )

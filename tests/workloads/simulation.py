@@ -134,7 +134,9 @@ def simulate(workload: Workload, levels: Sequence[str], **options: Any) -> Compi
     compiled = launch.compile()
     for level in levels:
         launch, arrays = recorded(workload)
-        launch.run(compiled, level, **(options if level == "hopper" else {}))
+        # Two CTAs, so that persistent kernels have several tiles each.
+        few = {"multiprocessors": 2, **options} if level == "hopper" else {}
+        launch.run(compiled, level, **few)
         workload.check(results(workload, arrays))
     return compiled
 
