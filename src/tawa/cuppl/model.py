@@ -437,7 +437,7 @@ class Model:
             )
             found.append(Run.of(one.run))
             found[-1].heap = (one.heap_address, one.heap)
-            found[-1].device_memory = one.memory
+            found[-1].device_memory, found[-1].device_seconds = one.memory, one.seconds
         posterior = Posterior(self.elaborated, found, self.names, f"{method} on the GPU")
         posterior.warn()
         return posterior

@@ -44,6 +44,8 @@ class Run:
     heap: tuple[int, npt.NDArray[np.int64]] | None = None
     """Where the heap lay, and a copy of it, if the run was on another device."""
     device_memory: int = 0
+    device_seconds: float = 0.0
+    """From the first launch to the last, without copying results back."""
 
     def read(self, address: int) -> int:
         """A word of memory that the results refer to."""

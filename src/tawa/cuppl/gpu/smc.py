@@ -8,6 +8,7 @@ return at once.
 from __future__ import annotations
 
 import math
+import time
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -43,6 +44,8 @@ class GpuRun:
     heap_address: int
     memory: int
     """Bytes of device memory at the end."""
+    seconds: float
+    """From the first launch until the device said that all is done."""
 
 
 @dataclass(slots=True)
@@ -166,6 +169,7 @@ class _Driver:
 
     def run(self) -> GpuRun:
         self.start()
+        begin = time.perf_counter()
         b = self.blocks
         plain = self.lowered.machine is None
         step = [("advance", b), ("weigh", b), ("decide", 1), ("count_children", b),
@@ -180,7 +184,7 @@ class _Driver:
             if outcome == k.DEAD:
                 raise self.error(ALL_ZERO)
             if outcome == k.FINISHED or (plain and not c[WAITS]):
-                return self.finish()
+                return self.finish(time.perf_counter() - begin)
             if c[WAITS]:
                 self.make_room()
 
@@ -286,7 +290,7 @@ class _Driver:
 
     # Results.
 
-    def finish(self) -> GpuRun:
+    def finish(self, seconds: float) -> GpuRun:
         c, n = self.control, self.particles
         logw = np.zeros(n)
         self.device.read(int(c[LOGW]), logw)
@@ -309,7 +313,7 @@ class _Driver:
         )
         for address in self.owned.values():
             self.device.free(address)
-        return GpuRun(run, heap, self.heap, memory)
+        return GpuRun(run, heap, self.heap, memory, seconds)
 
 
 def run_on_gpu(
