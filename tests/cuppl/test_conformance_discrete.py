@@ -19,7 +19,9 @@ def test_enumeration_is_exact(case: Case) -> None:
     model = cuppl.model(case.source)
     result = model.enumerate(data=case.data, tolerance=case.tolerance)
     # What was dropped bounds the error of the rest, up to the normalisation.
-    assert distance(result.probabilities(), case.posterior) < 1e-9 + 3 * result.diagnostics["pruned"]
+    assert (
+        distance(result.probabilities(), case.posterior) < 1e-9 + 3 * result.diagnostics["pruned"]
+    )
     assert result.diagnostics["pruned"] < 1e-3
 
 

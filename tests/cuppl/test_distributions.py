@@ -65,7 +65,11 @@ def natives() -> Natives:
     return Natives(
         sorted(
             {n for d in DISTRIBUTIONS.values() for n in (d.sample, d.log_density, d.valid)}
-            | {d.count for d in DISTRIBUTIONS.values() if d.support == "finite" and d.value == "int"}
+            | {
+                d.count
+                for d in DISTRIBUTIONS.values()
+                if d.support == "finite" and d.value == "int"
+            }
             | {"cholesky"}
         )
     )
@@ -118,6 +122,7 @@ def test_draws(name: str, parameters: tuple[float, ...], law: Any, natives: Nati
         return
     law_cdf = law.cdf
     if name == "VonMises":
+
         def law_cdf(x: np.ndarray) -> np.ndarray:
             return law.cdf(x) - law.cdf(-math.pi)
 

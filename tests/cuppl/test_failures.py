@@ -134,8 +134,9 @@ def test_methods_refuse_what_they_can_not_run() -> None:
     with pytest.raises(errors.UnsupportedMethod) as caught:
         cuppl.model("def main () = flip 0.5").nuts(10)
     assert caught.value.span is not None
-    changing = "def main () = let x = sample (normal 0 1) in " \
-               "if x > 0.0 then x else sample (normal x 1)"
+    changing = (
+        "def main () = let x = sample (normal 0 1) in if x > 0.0 then x else sample (normal x 1)"
+    )
     with pytest.raises(errors.UnsupportedMethod):
         cuppl.model(changing).nuts(200, warm_up=100)
     control = "def main () = let p = prompt () in reset p (fn () -> 1)"
@@ -146,7 +147,9 @@ def test_methods_refuse_what_they_can_not_run() -> None:
 
 
 def test_doubtful_estimates_warn() -> None:
-    hard = cuppl.model("def main () = let x = sample (normal 0 1) in observe (normal x 0.001) 3.5; x")
+    hard = cuppl.model(
+        "def main () = let x = sample (normal 0 1) in observe (normal x 0.001) 3.5; x"
+    )
     with pytest.warns(cuppl.InferenceWarning):
         hard.importance(1000)
     with pytest.warns(cuppl.InferenceWarning, match="R-hat"):
@@ -157,8 +160,10 @@ def test_doubtful_estimates_warn() -> None:
 def test_deep_recursion_is_no_error() -> None:
     deep = "def f n = if n == 0 then 0 else 1 + f (n - 1)\ndef main () = f 200000"
     assert cuppl.model(deep).importance(1).values == [200000]
-    suspended = "def f n = if n == 0 then 0 else (let r = f (n - 1) in factor 0.0; 1 + r)\n" \
-                "def main () = f 3000"
+    suspended = (
+        "def f n = if n == 0 then 0 else (let r = f (n - 1) in factor 0.0; 1 + r)\n"
+        "def main () = f 3000"
+    )
     assert set(cuppl.model(suspended).smc(4).values) == {3000}
 
 

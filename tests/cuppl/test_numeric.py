@@ -43,7 +43,11 @@ def points(name: str) -> list[float]:
     """Arguments of all sizes within a function's domain."""
     random = np.random.default_rng(0)
     values = np.concatenate(
-        [random.normal(size=200) * 3, random.uniform(0, 2, 200), np.exp(random.normal(size=200) * 4)]
+        [
+            random.normal(size=200) * 3,
+            random.uniform(0, 2, 200),
+            np.exp(random.normal(size=200) * 4),
+        ]
     )
     if name in ("log", "lgamma", "digamma"):
         values = np.concatenate([np.abs(values), 1 + random.normal(size=100) * 1e-3])

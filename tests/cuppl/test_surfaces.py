@@ -52,7 +52,9 @@ def test_pandas() -> None:
 
 
 def test_results() -> None:
-    model = cuppl.model("def main () = let p = sample (beta 2 2) in let k = sample (binomial 5 p) in (p, k)")
+    model = cuppl.model(
+        "def main () = let p = sample (beta 2 2) in let k = sample (binomial 5 p) in (p, k)"
+    )
     found = model.importance(4000, seed=1)
     assert found.names == ["p", "k"]
     assert found["p"].dtype == np.float64
@@ -85,7 +87,9 @@ def test_command_line(tmp_path: Path) -> None:
     options = ["--data", str(data), "--particles", "2e4", "--seed", "3", "--output", str(output)]
     result = runner.invoke(app, ["run", str(program), *options])
     assert result.exit_code == 0, result.output
-    assert json.loads(output.read_text())["columns"]["mu"]["mean"] == pytest.approx(14 / 13, abs=0.05)
+    assert json.loads(output.read_text())["columns"]["mu"]["mean"] == pytest.approx(
+        14 / 13, abs=0.05
+    )
     checked = runner.invoke(app, ["check", str(program)])
     assert "main : () -> float" in checked.output
     for stage in ("core", "llvm", "cuda"):

@@ -104,9 +104,7 @@ class Shared:
     pending: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
     codes: dict[int, Code] = field(default_factory=dict[int, Code])
     inlining: list[s.Node] = field(default_factory=list[s.Node])
-    constant_calls: list[tuple[str, str, Span]] = field(
-        default_factory=list[tuple[str, str, Span]]
-    )
+    constant_calls: list[tuple[str, str, Span]] = field(default_factory=list[tuple[str, str, Span]])
     """Functions that constants call: (function, constant, place)."""
     constant: str = ""
     """The top-level constant that is being evaluated, if any."""
