@@ -28,6 +28,7 @@ SHIM = """
 #include <thread>
 #include <vector>
 #define DEVICE static
+#define OUTLINE static
 #define INLINE static inline
 #define KERNEL static
 #define SHARED static

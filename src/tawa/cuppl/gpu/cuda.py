@@ -38,11 +38,15 @@ from ..ir import (
 )
 from ..llvm import HEAP_FULL, table_name, tables
 from ..lowering.dataflow import defined
+from ..lowering.machine import MACHINE
 from ..scalars import SCALARS
 
 __all__ = ["PRELUDE", "emit_cuda"]
 
 _TYPES = {Type.F64: "double", Type.I64: "i64", Type.BOOL: "bool", Type.REF: "i64"}
+
+OUTLINED = 80
+"""Functions of more instructions are not inlined: compiling would take too long."""
 
 _FIELDS = "\n".join(f"  {_TYPES[t]} {name};" for name, t in CONTEXT_FIELDS.items())
 
@@ -109,7 +113,9 @@ def signature(function: Function) -> str:
     params += [f"{_TYPES[p.type]} {_v(p)}" for p in function.params]
     if _by_reference(function):
         params += [f"{_TYPES[t]}& out{k}" for k, t in enumerate(function.results)]
-    kind = "INLINE" if function.inline else "DEVICE"
+    size = sum(len(b.instructions) for b in function.blocks.values())
+    large = size > OUTLINED and function.name != MACHINE
+    kind = "INLINE" if function.inline else "OUTLINE" if large else "DEVICE"
     return f"{kind} {_returns(function)} cuppl_{function.name}({', '.join(params)})"
 
 

@@ -21,6 +21,7 @@ KERNELS = Path(__file__).with_name("kernels.cuh")
 _QUALIFIERS = """\
 #pragma nv_diag_suppress 177, 550
 #define DEVICE static __device__
+#define OUTLINE static __device__ __noinline__
 #define INLINE static __device__ __forceinline__
 #define KERNEL extern "C" __global__ __launch_bounds__(BLOCK)
 #define SHARED __shared__
