@@ -9,7 +9,7 @@ BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 TESTS  ?= tests
 
-.PHONY: help demo test gpu-test lint format docs clean bench-axon
+.PHONY: help demo test gpu-test lint format docs clean bench-axon bench-cuppl
 .DEFAULT_GOAL := help
 
 help:            ## list the targets
@@ -59,3 +59,6 @@ $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 	@echo "installing Tawa with its test and lint tools"
 	@$(PIP) --editable '.[dev]'
 	@touch $@ $(VENV)/.run
+
+bench-cuppl: $(VENV)/.dev   ## birth-death filters beside C and WebPPL (npm); GPU=1 adds the GPU
+	@$(BIN)/python benchmarks/cuppl.py --webppl build/webppl $(if $(GPU),--gpu)
