@@ -146,9 +146,7 @@ def on_gpu(data: dict[str, dict[str, Any]]) -> list[Row]:
             best, found = math.inf, None
             for seed in (1, 2, 3):
                 start = time.perf_counter()
-                found = model.smc(
-                    n, data=data[name], seed=seed, device="gpu", ess_threshold=1.0
-                )
+                found = model.smc(n, data=data[name], seed=seed, device="gpu", ess_threshold=1.0)
                 best = min(best, time.perf_counter() - start)
             assert found is not None
             more = {

@@ -42,8 +42,14 @@ def main() -> None:
 
 
 def filled(document: str, folder: Path) -> str:
-    """The document with its tables made anew."""
-    return PLACE.sub(lambda m: f"{m[1]}{table(m[2], folder, None)}\n{m[3]}", document)
+    """The document with its tables made anew; those of other scripts are left as they are."""
+
+    def made(match: re.Match[str]) -> str:
+        if match[2] not in TABLES:
+            return match[0]
+        return f"{match[1]}{table(match[2], folder, None)}\n{match[3]}"
+
+    return PLACE.sub(made, document)
 
 
 def table(suite: str, folder: Path, run: str | None) -> str:
