@@ -9,6 +9,7 @@ import pytest
 
 from tawa import axon
 from tawa.axon.errors import ContractViolation, RunTimeError, StaticArgumentError
+from tawa.functional.errors import ProgramTooDeep
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "axon"
 generator = np.random.default_rng(0)
@@ -170,6 +171,13 @@ def count x = (while (fn (i, y) -> sum_all y < 100.0) (fn (i, y) -> (i + 1, y * 
     assert module["f"](np.array([1.0, 1.0])) == 12
     assert module["f"](np.array([-1.0, -1.0])) == 4
     assert module["count"](np.array([1.0, 1.0])) == 6
+
+
+def test_deep_nesting_and_endless_recursion():
+    nested = "relu (" * 800 + "x" + ")" * 800
+    assert axon.load(f"def f x = {nested}")["f"](array(3)).shape == (3,)
+    with pytest.raises(ProgramTooDeep):
+        axon.load("def f x = f x")["f"](array(3))
 
 
 def test_torch_like_arrays_are_taken():

@@ -20,6 +20,7 @@ from tawa.axon.language import axon
 from tawa.axon.shapes import as_shape, evaluate
 from tawa.axon.solver import AxonSolver
 from tawa.functional.language import CheckedModule
+from tawa.functional.recursion import deep
 from tawa.functional.terms import Con, Scheme, Term, Variable
 
 
@@ -52,9 +53,11 @@ class Function:
         values = tuple(to_value(argument) for argument in arguments)
         call = self.contract.enter(values, statics)
         known = _known(call.solver, call.instance.mapping)
-        result = self.evaluator.definition(self.name, Frame(self.evaluator.inference, known=known))
-        for value in values:
-            result = result(value)
+        frame = Frame(self.evaluator.inference, known=known)
+        with deep():
+            result = self.evaluator.definition(self.name, frame)
+            for value in values:
+                result = result(value)
         return result
 
     def check(self, *arguments: Any, **statics: int | tuple[int, ...]) -> Term:

@@ -138,5 +138,7 @@ class AxonPrinter(TypePrinter):
         symbols = dim - dim.offset
         more = Dim(tuple((monomial, c) for monomial, c in symbols.terms if c > 0))
         less = more - symbols
+        if not more.terms:
+            return f"{self.dim(less)} <= {dim.offset - least}"
         goal = less + (least - dim.offset)
         return f"{self.dim(more)} >= {self.dim(goal)}"

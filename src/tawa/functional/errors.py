@@ -85,6 +85,16 @@ class UncoveredCase(FunctionalError):
     )
 
 
+class ProgramTooDeep(FunctionalError):
+    """An expression is nested too deeply, or a recursion doesn't end."""
+
+    explanation = (
+        "Some thousand nested parentheses are fine, as are `let` chains of any length. A recursion "
+        "without an end that is run meets this error too."
+    )
+    example = "from tawa import axon\naxon.load('def f x = f x')['f'](1.0)"
+
+
 class ImportNotFound(FunctionalError):
     """An imported module, or a name in it, doesn't exist."""
 

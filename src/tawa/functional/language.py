@@ -15,6 +15,7 @@ from tawa.functional.builder import CoreBuilder, TreeBuilder
 from tawa.functional.errors import ImportCycle, ImportNotFound, ProgramSyntaxError
 from tawa.functional.infer import Inference
 from tawa.functional.parser import Parser
+from tawa.functional.recursion import deep
 from tawa.functional.solver import Solver
 from tawa.functional.terms import Scheme
 
@@ -69,7 +70,7 @@ class Language:
 
     def check(self, text: str, file: str = "<string>") -> CheckedModule:
         """Parse and infer a module and what it imports. Raises FunctionalError."""
-        return self._check(self.parse(text, file), Path(file).parent, ())
+        return self.check_module(self.parse(text, file))
 
     def check_file(self, path: Path) -> CheckedModule:
         """Parse and infer the module in a file and what it imports. Raises FunctionalError."""
@@ -77,7 +78,8 @@ class Language:
 
     def check_module(self, module: s.Module) -> CheckedModule:
         """Infer a module that is already parsed. Raises FunctionalError."""
-        return self._check(module, Path(module.file).parent, ())
+        with deep():
+            return self._check(module, Path(module.file).parent, ())
 
     def _check(self, module: s.Module, folder: Path, inside: tuple[Path, ...]) -> CheckedModule:
         environment = dict(self.built_ins)
