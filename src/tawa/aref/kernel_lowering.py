@@ -48,6 +48,9 @@ class KernelLowering:
     _maps: dict[tuple[BlockArgument, tuple[int, ...], int], SSAValue] = field(
         default_factory=dict[tuple[BlockArgument, tuple[int, ...], int], SSAValue]
     )
+    _records: dict[tuple[BlockArgument, tuple[int, ...], int], dict[str, object]] = field(
+        default_factory=dict[tuple[BlockArgument, tuple[int, ...], int], "dict[str, object]"]
+    )
     _staging: dict[TileType, SSAValue] = field(default_factory=dict[TileType, SSAValue])
     declarations: list[Operation] = field(default_factory=list[Operation])
 
@@ -96,8 +99,13 @@ class KernelLowering:
                 )
         return self._arguments[value]
 
-    def tensor_map(self, desc: SSAValue, box: tuple[int, ...], swizzle: int) -> SSAValue:
-        """The tensor map of a descriptor with a box and a swizzle, a kernel parameter."""
+    def tensor_map(
+        self, desc: SSAValue, box: tuple[int, ...], swizzle: int, *, stored: bool = False
+    ) -> SSAValue:
+        """The tensor map of a descriptor with a box and a swizzle, a kernel parameter.
+
+        `stored`: the kernel writes through it.
+        """
         assert isinstance(desc, BlockArgument) and isinstance(desc.type, DescType)
         key = (desc, box, swizzle)
         if key not in self._maps:
@@ -114,6 +122,9 @@ class KernelLowering:
             if desc.index >= self.user_arguments:
                 record |= {**self.made[desc.index - self.user_arguments], "source": "array"}
             self.parameters.append(record)
+            self._records[key] = record
+        if stored:
+            self._records[key]["stored"] = True
         return self._maps[key]
 
     def staging_ring(self, tile: TileType, slots: int) -> tuple[SSAValue, bool]:

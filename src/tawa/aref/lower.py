@@ -105,7 +105,9 @@ class LowerToHopper:
         kernel.block.add_op(func.ReturnOp())
         inputs = [a.type for a in kernel.block.args]
         new = func.FuncOp(
-            entry_name(source.sym_name.data), FunctionType.from_lists(inputs, []), Region(kernel.block)
+            entry_name(source.sym_name.data),
+            FunctionType.from_lists(inputs, []),
+            Region(kernel.block),
         )
         self._describe(new, kernel, threads)
         return ModuleOp([new])

@@ -107,7 +107,8 @@ def _staged_by_group(g: GroupLowering, op: DescStore, sizes: tuple[int, int, int
     slots = min(g.kernel.staging, len(pieces))
     ring, fresh = g.kernel.staging_ring(tile, slots * g.teams)
     shape = shape_of(op.value.type)
-    map_ = g.kernel.tensor_map(op.desc, (1,) * (len(shape) - 2) + (64, width), tile.swizzle.data)
+    box = (1,) * (len(shape) - 2) + (64, width)
+    map_ = g.kernel.tensor_map(op.desc, box, tile.swizzle.data, stored=True)
     at = [g.scalar(c) for c in op.coordinates]
     group = g.group_index() if g.groups > 1 else None
     if group is not None:
@@ -192,7 +193,7 @@ def _staged_by_team(g: GroupLowering, op: DescStore, value: SSAValue) -> None:
     g.do(FenceProxyAsync())
     team_sync(g)
     cut = boxes(shape, tile, g.kernel.target)
-    map_ = g.kernel.tensor_map(op.desc, cut.shape, tile.swizzle.data)
+    map_ = g.kernel.tensor_map(op.desc, cut.shape, tile.swizzle.data, stored=True)
     at = [g.scalar(c) for c in op.coordinates]
 
     def send() -> None:

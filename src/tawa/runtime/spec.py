@@ -170,6 +170,7 @@ class TensorMapParam:
     - `swizzle`: bytes, one of 0, 32, 64, 128.
     - `fill`: what reads outside the tensor give.
     - `l2_promotion`: bytes, one of 0, 64, 128, 256.
+    - `stored`: whether the kernel writes through the map.
     """
 
     arg: int
@@ -183,6 +184,7 @@ class TensorMapParam:
     fill: Literal["zero", "nan"] = "zero"
     l2_promotion: int = 0
     source: Literal["descriptor", "array"] = "descriptor"
+    stored: bool = False
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.box) <= 5:

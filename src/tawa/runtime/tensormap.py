@@ -61,6 +61,18 @@ class TensorMapRejected(TawaError):
     )
 
 
+class StoreNotAligned(TawaError):
+    """A stored tensor's rows don't end at a multiple of 16 bytes."""
+
+    explanation = (
+        "The copy engine writes whole 16-byte pieces: where a row ends inside one, the rest of "
+        "the piece is overwritten with zeros, which may be somebody else's data. Describe rows "
+        "that are a multiple of 16 bytes long (8 elements of 16 bits), or store through pointers "
+        "with a mask. Loads have no such limit."
+    )
+    example_needs = "gpu"
+
+
 def encoder(
     parameter: TensorMapParam, argument: str, encode: Encode, placeholder: Callable[[], int]
 ) -> Encoder:
@@ -79,6 +91,13 @@ def encoder(
     ) -> bytes:
         seen = ArrayView(address, parameter.element_type, shape, strides, 0)
         check(seen, shape, strides, parameter.box, name)
+        if parameter.stored and shape[-1] * ELEMENT_BYTES[parameter.element_type] % ALIGNMENT:
+            raise StoreNotAligned(
+                f"{name} is written to, and its rows end inside a piece of {ALIGNMENT} bytes",
+                expected=f"rows of a multiple of {ALIGNMENT} bytes",
+                found=f"{shape[-1]} elements of {parameter.element_type}",
+                hint="round the last dimension up, or store through pointers with a mask",
+            )
         if not all(shape):
             address, shape = placeholder(), tuple(1 for _ in shape)
         chosen = parameter if padding == "zero" else replace(parameter, fill="nan")
