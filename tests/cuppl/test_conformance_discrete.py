@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from conformance_discrete import CASES, Case
+from conformance_discrete import CASES
+from conformance_tables import Case
 
 from tawa import cuppl
 
