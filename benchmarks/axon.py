@@ -263,11 +263,15 @@ def latest(part: str) -> list[dict[str, Any]]:
 
 def nodes_table() -> str:
     """One line for each tool."""
+    rows = latest("nodes")
+    case = rows[0]["case"]
     lines = [
+        f"{case['cases']} cases, {case['three_valuations']} of them at three valuations:",
+        "",
         "| tool | fully right | partly known | wrong | no rank | cases raised | seconds |",
         "|---|---|---|---|---|---|---|",
     ]
-    for row in latest("nodes"):
+    for row in rows:
         share = f"{row['right']} of {row['outputs']} ({100 * row['right'] / row['outputs']:.1f}%)"
         lines.append(
             f"| {row['impl']} | {share} | {row['partial']} | {row['wrong']} | {row['unranked']} | "
