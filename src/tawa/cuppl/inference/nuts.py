@@ -297,6 +297,7 @@ class _Sampler:
         self.step = math.exp(logarithm)
 
 
+@np.errstate(over="ignore", invalid="ignore")  # of trajectories that diverge
 def nuts_chain(
     density: Density, draws: int, warm_up: int, seed: int, target: float, leapfrogs: int
 ) -> NutsChain:
