@@ -25,6 +25,7 @@ WITHOUT_EXAMPLE: dict[str, str] = {
     "NvrtcMissing": "needs a machine without NVRTC",
     "PassFailed": "only a bug in the compiler raises it",
     "ScalarOutOfRange": "needs a kernel that is loaded on a GPU",
+    "StoreNotAligned": "needs a kernel that is loaded on a GPU",
     "TensorMapRejected": "the rules that are checked before leave nothing to reject",
 }
 
