@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import kernels
 import torch
 from contenders import Problem, Tile, Work, cublas, tawa_kernel
 from rows import Run
 
+import kernels
 import tawa
 from tawa.runtime.timing import Timing, host_microseconds
 
