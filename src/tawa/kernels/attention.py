@@ -132,7 +132,7 @@ def reference(q: Any, k: Any, v: Any, *, causal: bool = False, scale: float | No
     q, k, v = (np.asarray(x, np.float64) for x in (q, k, v))
     scores = q @ k.swapaxes(1, 2) * (q.shape[-1] ** -0.5 if scale is None else scale)
     if causal:
-        rows, columns = np.indices(scores.shape[1:])
-        scores = np.where(columns <= rows, scores, -np.inf)
+        visible = np.tri(scores.shape[1], scores.shape[2], dtype=np.bool_)
+        scores = np.where(visible, scores, -np.inf)
     p = np.exp(scores - scores.max(axis=-1, keepdims=True))
     return p / p.sum(axis=-1, keepdims=True) @ v
