@@ -95,7 +95,7 @@ class _Driver:
         c[k.THRESHOLD] = float_bits(self.threshold * n)
         c[k.SCALE] = float_bits(2.0 ** (61 - max(1, math.ceil(math.log2(n)))))
         c[LOGW] = self.own("logw", 8 * n)
-        c[REGIONS] = self.own("regions", 16 * n if self.allocates() else 16)
+        c[REGIONS] = self.own("regions", 16 * n)
         c[OBJECTS] = self.own_array("objects", object_table(self.lowered.elaborated.layouts))
         machine = self.lowered.machine
         if machine is None:
