@@ -14,7 +14,8 @@ import pytest
 from tawa.base.errors import TawaError, explain
 from tawa.cli.explain import error_classes
 
-INDEX = Path(__file__).parents[2] / "docs" / "errors.md"
+ROOT = Path(__file__).parents[2]
+INDEX = ROOT / "docs" / "errors.md"
 
 # Messages whose class has no example, and why none can be given.
 WITHOUT_EXAMPLE: dict[str, str] = {
@@ -54,7 +55,8 @@ def output_of(cls: type[TawaError], folder: Path) -> str:
         patch.chdir(folder)
         with pytest.raises(cls) as raised:
             runpy.run_path(str(path), run_name="__main__")
-        return raised.value.render()
+        # Places in Tawa's own libraries are named from the repository's root.
+        return raised.value.render().replace(f"{ROOT}{os.sep}", "")
 
 
 def entry(cls: type[TawaError], recorded: str, folder: Path) -> str:
