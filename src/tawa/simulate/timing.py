@@ -29,6 +29,8 @@ class Interval(NamedTuple):
     name: str
     start: float
     end: float
+    event: Event | None = None
+    """What takes the time: its op, and in its text the actor and its iteration."""
 
 
 @dataclass
@@ -107,6 +109,8 @@ class Replay:
         self.done: dict[tuple[int, int, int], float] = {}
         self.arrivals: dict[tuple[int, int], int] = {}
         self.timeline: list[Interval] = []
+        self.event: Event | None = None
+        """The one that is getting its time."""
         for trace in traces.values():
             for event in trace:
                 if event.kind == "init":
@@ -120,7 +124,7 @@ class Replay:
             if not ready:
                 break
             actor = min(ready, key=lambda a: a.now)
-            event = actor.events[actor.at]
+            self.event = event = actor.events[actor.at]
             actor.at += 1
             getattr(self, f"_{event.kind}")(actor, event)
         ends = [a.now for a in self.actors]
@@ -146,7 +150,7 @@ class Replay:
         return begin + cycles
 
     def _show(self, track: str, name: str, start: float, end: float) -> None:
-        self.timeline.append(Interval(track, name, start, end))
+        self.timeline.append(Interval(track, name, start, end, self.event))
 
     # --- events -----------------------------------------------------------------------------------
 
