@@ -17,10 +17,8 @@ import numpy as np
 from tawa.base.numerics import Array
 
 SEEN, FENCED = 0, 1
-GRANULE = 4
-"""Bytes of shared memory that share one record of accesses."""
-
-Granules = "slice | Array"
+WORD = 4
+"""Bytes of shared memory that share one record of accesses, unless a kernel accesses less."""
 
 
 @dataclass
@@ -53,10 +51,14 @@ class Conflict(NamedTuple):
 
 
 class Shadow:
-    """Who last wrote and who last read each granule of one CTA's shared memory."""
+    """Who last wrote and who last read each granule of one CTA's shared memory.
 
-    def __init__(self, size: int, components: int) -> None:
-        granules = -(-size // GRANULE)
+    Exact if every access takes whole granules: `granule` (bytes) is at most the narrowest access.
+    """
+
+    def __init__(self, size: int, components: int, granule: int = WORD) -> None:
+        self.granule = granule
+        granules = -(-size // granule)
         self.writer = np.full(granules, -1, np.int32)
         self.written = np.zeros(granules, np.int32)
         self.write_record = np.full(granules, -1, np.int32)
@@ -110,8 +112,14 @@ def _granule(where: slice | Array, index: int) -> int:
     return where.start + index if isinstance(where, slice) else int(where[index])
 
 
-def granules_of(addresses: Array, size: int) -> Array:
+def granules_of(addresses: Array, size: int, granule: int) -> Array:
     """The granules that elements of `size` bytes at `addresses` touch, each once."""
-    first = addresses.reshape(-1) // GRANULE
-    last = (addresses.reshape(-1) + size - 1) // GRANULE
-    return np.unique(first if size <= GRANULE else np.concatenate([first, last]))
+    first = addresses.reshape(-1) // granule
+    if size > granule:
+        first = first[:, None] + np.arange(size // granule)
+    return np.unique(first)
+
+
+def region(first: int, size: int, granule: int) -> slice:
+    """The granules of contiguous bytes."""
+    return slice(first // granule, -(-(first + size) // granule))

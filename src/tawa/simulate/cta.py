@@ -11,11 +11,12 @@ from xdsl.ir import Operation, SSAValue
 
 from tawa.base.numerics import Array
 from tawa.base.spans import span_of
+from tawa.hopper.ops.memory import SharedLoad, SharedStore, access_bytes
 from tawa.hopper.ops.structure import Barriers, Ring
-from tawa.hopper.types import BarrierType, RingType
+from tawa.hopper.types import BarrierType, FragType, RingType, TileType
 from tawa.simulate import errors
 from tawa.simulate.barriers import Mbarrier, NamedBarrier
-from tawa.simulate.clocks import GRANULE, Components, Shadow
+from tawa.simulate.clocks import WORD, Components, Shadow
 
 ALIAS = "hopper.alias"
 """Attribute of a ring that takes another's place deliberately."""
@@ -123,7 +124,7 @@ class Cta:
 
     def granule_place(self, granule: int) -> str:
         """What lies at a granule."""
-        return self.place(granule * GRANULE)
+        return self.place(granule * self.shadow.granule)
 
     def named_barrier(self, number: int) -> NamedBarrier:
         """The hardware barrier of this number."""
@@ -132,6 +133,21 @@ class Cta:
             clock = self.components.clock
             self.named[number] = NamedBarrier(label, clock(), clock())
         return self.named[number]
+
+
+def granule_of(kernel: func.FuncOp) -> int:
+    """Bytes of shared memory that every access of the kernel takes whole or not at all.
+
+    Engines, `stmatrix` and barriers access whole words; ordinary code may take single elements.
+    """
+    granule = WORD
+    for op in kernel.walk():
+        if isinstance(op, SharedLoad | SharedStore):
+            frag, tile = op.value.type, op.tile.type
+            assert isinstance(frag, FragType)
+            assert isinstance(tile, TileType)
+            granule = min(granule, access_bytes(frag, tile))
+    return granule
 
 
 def barrier_addresses(found: list[Allocation]) -> list[tuple[int, str]]:
@@ -151,8 +167,9 @@ def new_cta(
     found: list[Allocation],
     components: Components,
     barrier_components: dict[int, int],
+    granule: int,
 ) -> Cta:
     """A CTA with poisoned shared memory; all components must be known."""
     shared = np.full(shared_bytes + 128, 0xFF, np.uint8)  # NaN in every float type
-    shadow = Shadow(shared_bytes, len(components.names))
+    shadow = Shadow(shared_bytes, len(components.names), granule)
     return Cta(rank, block, shared, shadow, found, components, barrier_components)

@@ -21,10 +21,10 @@ from tawa.hopper.ops.machine import Steps
 from tawa.hopper.ops.matrix import Wgmma
 from tawa.hopper.types import FragType
 from tawa.simulate import errors
-from tawa.simulate.clocks import FENCED, SEEN, granules_of
+from tawa.simulate.clocks import FENCED, SEEN, granules_of, region
 from tawa.simulate.cta import Cta
 from tawa.simulate.global_memory import OutsideMemory, TensorMap
-from tawa.simulate.instructions import Instructions, region
+from tawa.simulate.instructions import Instructions
 from tawa.simulate.machine import SWITCH, Machine, Task, Warps
 from tawa.simulate.registers import Ref, Registers
 from tawa.simulate.tensor_core import (
@@ -49,11 +49,11 @@ class StoresRead:
 
 @lru_cache(maxsize=4096)
 def _operand(
-    word: int, shape: tuple[int, int], element: Attribute, transposed: bool
+    word: int, shape: tuple[int, int], element: Attribute, transposed: bool, granule: int
 ) -> tuple[Array, Array]:
     """Addresses and granules of an operand."""
     at = MatrixDescriptor.decode(word).addresses(*shape, element, transposed)
-    return at, granules_of(at, byte_size(element))
+    return at, granules_of(at, byte_size(element), granule)
 
 
 class Engines(Instructions):
@@ -93,7 +93,8 @@ class Engines(Instructions):
         self._tile_fits(map_, tile)
         everyone = self.machine.ctas
         targets = [self.cta] if ctas is None else [c for c in everyone if ctas >> c.rank & 1]
-        where, record = region(tile, map_.bytes), self.machine.record(self.op, self.doing())
+        where = region(tile, map_.bytes, self.cta.shadow.granule)
+        record = self.machine.record(self.op, self.doing())
         counted = [self.mbarrier(barrier, target, asynchronous=True) for target in targets]
         ranks, phases = [c.rank for c in targets], [found.phase for found in counted]
         self.trace("load", ranks, barrier, map_.bytes, where, phases)
@@ -125,7 +126,8 @@ class Engines(Instructions):
         self.one_issuer("a TMA store")
         yield SWITCH
         self._tile_fits(map_, tile)
-        where, group = region(tile, map_.bytes), self.stores_committed + 1
+        where = region(tile, map_.bytes, self.cta.shadow.granule)
+        group = self.stores_committed + 1
         self.trace("store", where, group, map_.bytes)
         if not self.machine.dry:
             self._note_async_read(where, self.clock[0], self.warps.bulk, group)
@@ -251,7 +253,9 @@ class Engines(Instructions):
         transposed = (op.transpose_a if rows[1] else op.transpose_b) is not None
         size = byte_size(element)
         word = (int(self.value(name)) + offset) & (2**64 - 1)
-        at, where = _operand(word, (rows[0], 32 // size), element, transposed)
+        at, where = _operand(
+            word, (rows[0], 32 // size), element, transposed, self.cta.shadow.granule
+        )
         self.inside(at, size)
         self.trace("operand", where, self.matrix_committed + 1)
         group = self.matrix_committed + 1

@@ -21,7 +21,14 @@ from tawa.simulate import errors
 from tawa.simulate.actor import HopperActor
 from tawa.simulate.barriers import NamedBarrier
 from tawa.simulate.clocks import SEEN, Components
-from tawa.simulate.cta import Allocation, Cta, allocations, barrier_addresses, new_cta
+from tawa.simulate.cta import (
+    Allocation,
+    Cta,
+    allocations,
+    barrier_addresses,
+    granule_of,
+    new_cta,
+)
 from tawa.simulate.global_memory import GlobalMemory
 from tawa.simulate.launch import kernel_of, number_of, parameters, spec_of
 from tawa.simulate.machine import SWITCH, Event, Machine, Task, Warps
@@ -158,9 +165,10 @@ def _machine(cluster: Cluster, found: list[Allocation]) -> tuple[Machine, list[H
     meeting = NamedBarrier("the meeting of the cluster", clock(), clock())
     machine = Machine(cluster.memory, cluster.grid, cluster.threads, components, meeting)
     actors: list[HopperActor] = []
+    granule = granule_of(cluster.kernel)
     for rank, block in enumerate(cluster.blocks):
         size = cluster.shared_bytes
-        cta = new_cta(rank, block, size, found, components, barriers[rank])
+        cta = new_cta(rank, block, size, found, components, barriers[rank], granule)
         machine.ctas.append(cta)
         actors += [HopperActor(machine, cta, w, BUILTIN) for w in warps[rank]]
     return machine, actors

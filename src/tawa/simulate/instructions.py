@@ -16,7 +16,7 @@ from tawa.base.types import byte_size
 from tawa.hopper.ops.machine import Steps
 from tawa.simulate import errors
 from tawa.simulate.barriers import Arrival, Mbarrier, NamedBarrier, Passed, Waiter
-from tawa.simulate.clocks import FENCED, GRANULE, SEEN, Conflict, granules_of
+from tawa.simulate.clocks import FENCED, SEEN, Conflict, granules_of
 from tawa.simulate.cta import Cta
 from tawa.simulate.global_memory import OutsideMemory
 from tawa.simulate.machine import SWITCH, Event, Machine, Warps
@@ -93,11 +93,11 @@ class Instructions:
         """Write `values[thread, i]` at `at[thread, i]` in the threads where `by` is true."""
         if self.machine.dry:
             return
-        size = byte_size(element)
+        size, granule = byte_size(element), self.cta.shadow.granule
         for row, part in self._by_warp():
             mask = by[part]
             if mask.any():
-                where = granules_of(self.inside(at[part][mask], size), size)
+                where = granules_of(self.inside(at[part][mask], size), size, granule)
                 self._note_write(where, row)
         chosen = by[: self.active]
         stored = np.ascontiguousarray(encode(values[: self.active][chosen], element))
@@ -108,9 +108,9 @@ class Instructions:
         """Read the elements at `at`."""
         if self.machine.dry:
             return decode(np.zeros(at.shape, storage_dtype(element)), element)
-        size = byte_size(element)
+        size, granule = byte_size(element), self.cta.shadow.granule
         for row, part in self._by_warp():
-            where = granules_of(self.inside(at[part], size), size)
+            where = granules_of(self.inside(at[part], size), size, granule)
             self._note_read(where, row)
         raw = self.cta.shared[at[..., None] + np.arange(size)]
         return decode(raw.reshape(*at.shape, size).view(storage_dtype(element))[..., 0], element)
@@ -419,8 +419,3 @@ class Instructions:
             if not waiting.ready():
                 yield waiting
             self.acquire(barrier.published)
-
-
-def region(first: int, size: int) -> slice:
-    """The granules of contiguous bytes."""
-    return slice(first // GRANULE, -(-(first + size) // GRANULE))

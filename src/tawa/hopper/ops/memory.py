@@ -315,6 +315,11 @@ def _vector(frag: FragType, tile: TileType) -> int:
     return count if tile.panel_bytes % (count * size) == 0 else 1
 
 
+def access_bytes(frag: FragType, tile: TileType) -> int:
+    """Bytes that one access takes when a fragment is stored to or loaded from a tile."""
+    return _vector(frag, tile) * byte_size(frag.element_type)
+
+
 @irdl_op_definition
 class SharedStore(HopperOp):
     """Every thread writes the elements it holds into a tile (the first holder, of copies)."""
