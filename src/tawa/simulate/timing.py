@@ -10,27 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from tawa.base.target import SM90A, Target
+from tawa.base.timeline import Interval
 from tawa.simulate.costs import ISSUE, LATENCY, TENSOR, costs_on
 from tawa.simulate.hopper import RoundRobin, prepared, run_cluster
 from tawa.simulate.launch import arrays_of
 from tawa.simulate.machine import Event
-
-
-class Interval(NamedTuple):
-    """Something that takes time on one track of a timeline, in cycles."""
-
-    track: str
-    name: str
-    start: float
-    end: float
-    event: Event | None = None
-    """What takes the time: its op, and in its text the actor and its iteration."""
 
 
 @dataclass
@@ -264,7 +254,7 @@ class Replay:
     def _nothing(self, actor: _Actor, event: Event) -> None:
         """Costs nothing of its own."""
 
-    _init = _fence = _read = _write = _operand = _wgmma = _nothing
+    _init = _fence = _read = _write = _operand = _wgmma = _timestamp = _nothing
 
 
 def _store_rate(size: int, target: Target, clock: float) -> float:
