@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from xdsl.dialects.builtin import BoolAttr, IntegerAttr, UnitAttr
+from xdsl.dialects.builtin import BoolAttr, IntegerAttr
 from xdsl.ir import Attribute
 
 from tawa import language
@@ -19,9 +19,7 @@ from tawa.frontend.conversion import fail
 from tawa.frontend.errors import BadArgument, UnsupportedSyntax
 from tawa.frontend.expressions import Expressions
 from tawa.frontend.values import Tensor, Value, describe, is_runtime, is_tuple
-
-UNSIGNED = "tawa.unsigned"
-"""Attribute of `scf.for`: the bounds are unsigned."""
+from tawa.language.dtypes import int64
 
 _WISHES = (
     "num_stages", "loop_unroll_factor", "disallow_acc_multi_buffer", "flatten", "warp_specialize",
@@ -31,7 +29,11 @@ _WISHES = (
 
 @dataclass(frozen=True)
 class ForLoop:
-    """Bounds of one type; `mirrored` says that the counter runs from the upper end down."""
+    """Bounds of one type; `mirrored` says that the counter runs from the upper end down.
+
+    `scf.for` compares signed numbers. So a loop over unsigned ones of up to 32 bits runs in 64
+    bits, and one over 64 bits counts its turns.
+    """
 
     lower: Tensor
     upper: Tensor
@@ -39,8 +41,30 @@ class ForLoop:
     mirrored: bool = False
     attributes: dict[str, Attribute] = field(default_factory=dict[str, Attribute])
 
+    @property
+    def _counts_turns(self) -> bool:
+        element = self.lower.dtype
+        return element.is_int_unsigned() and element.primitive_bitwidth == 64
+
+    def bounds(self, b: Builder) -> tuple[Tensor, Tensor, Tensor]:
+        """Signed bounds and step of the op."""
+        given = (self.lower, self.upper, self.step)
+        if not self.lower.dtype.is_int_unsigned():
+            return given
+        if not self._counts_turns:
+            lower, upper, step = (conversion.cast(b, value, int64) for value in given)
+            return lower, upper, step
+        span = arithmetic.subtract(b, arithmetic.subtract(b, self.upper, self.lower), 1)
+        turns = arithmetic.add(b, arithmetic.floor_divide(b, span, self.step), 1)
+        some = arithmetic.compare(b, "<", self.lower, self.upper)
+        zero, one = (conversion.scalar(b, number, int64) for number in (0, 1))
+        return zero, arithmetic.where(b, some, conversion.cast(b, turns, int64), zero), one
+
     def counter(self, b: Builder, raw: Tensor) -> Tensor:
         """The counter that the kernel sees."""
+        raw = conversion.cast(b, raw, self.lower.dtype)
+        if self._counts_turns:
+            raw = arithmetic.add(b, arithmetic.multiply(b, raw, self.step), self.lower)
         if not self.mirrored:
             return raw
         return arithmetic.add(b, arithmetic.subtract(b, self.upper, raw), self.lower)
@@ -98,10 +122,7 @@ def _run_time_loop(
     bounds = [arithmetic.integer_operand(b, v, "a bound of a range") for v in (lower, upper, step)]
     element = arithmetic.common_integer(b, *bounds)
     start, end, stride = (conversion.cast(b, v, element) for v in bounds)
-    attributes = _attributes(arguments)
-    if element.is_int_unsigned():
-        attributes[UNSIGNED] = UnitAttr()
-    return ForLoop(start, end, stride, mirrored, attributes)
+    return ForLoop(start, end, stride, mirrored, _attributes(arguments))
 
 
 def _attributes(arguments: dict[str, Any]) -> dict[str, Attribute]:

@@ -309,18 +309,19 @@ class Statements(Expressions):
     def _run_time_for(self, node: ast.For, name: str, loop: ForLoop) -> None:
         carried = self._carried(node.body, {name})
         starts = [v for _, binding in carried for v in flatten(binding.value)]
-        block = Block(arg_types=[loop.lower.ssa.type, *(v.type for v in starts)])
+        lower, upper, step = loop.bounds(self.b)
+        block = Block(arg_types=[lower.ssa.type, *(v.type for v in starts)])
         outer, self.scope = self.scope, self.scope.copy()
         with self.b.inside(block):
             block.args[0].name_hint = name
-            counter = loop.counter(self.b, Tensor(block.args[0], loop.lower.dtype))
+            counter = loop.counter(self.b, Tensor(block.args[0], lower.dtype))
             self.scope.set(name, counter, self.span_of(node.target))
             self._enter(carried, iter(block.args[1:]))
             self.run(node.body)
             ends = self._leave(carried, outer)
             self.b.add(scf.YieldOp(*ends))
         inner, self.scope = self.scope, outer
-        op = scf.ForOp(loop.lower.ssa, loop.upper.ssa, loop.step.ssa, starts, block)
+        op = scf.ForOp(lower.ssa, upper.ssa, step.ssa, starts, block)
         op.attributes |= loop.attributes
         self._after(carried, iter(self.b.add(op).results), inner, {name})
 

@@ -32,7 +32,6 @@ from tawa.simulate.memory import Access, Memory
 from tawa.tile import ops
 
 Grid: TypeAlias = Sequence[int]
-UNSIGNED_LOOP = "tawa.unsigned"
 
 
 class DeviceAssertion(TawaError):
@@ -224,9 +223,6 @@ def _if(program: Program, op: scf.IfOp) -> Any:
 def _for(program: Program, op: scf.ForOp) -> Any:
     lower, upper, step = (program.values[v] for v in (op.lb, op.ub, op.step))
     kind = value_dtype(op.lb.type)
-    if UNSIGNED_LOOP in op.attributes:
-        unsigned = np.dtype(f"u{kind.itemsize}")
-        lower, upper, step = (v.view(unsigned) for v in (lower, upper, step))
     if int(step) == 0:
         raise DeviceAssertion("a loop whose step is 0 never ends", span=span_of(op))
     carried = [program.values[v] for v in op.iter_args]
