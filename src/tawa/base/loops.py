@@ -123,8 +123,7 @@ class _Marks:
         elif isinstance(op, scf.IfOp):
             self.work.append(op.cond)
         elif isinstance(op, scf.WhileOp):
-            self.work += [*op.arguments, *terminator(op.before_region.block).operands]
-            self.work += [*terminator(op.after_region.block).operands, *op.results]
+            self.work.append(terminator(op.before_region.block).operands[0])
         else:
             self.work += op.operands
 
@@ -137,6 +136,10 @@ class _Marks:
             parent = value.block.parent_op()
             if isinstance(parent, scf.ForOp) and value.index > 0:
                 self._carried(parent, value.index - 1)
+            elif isinstance(parent, scf.WhileOp) and value.block is parent.before_region.block:
+                self._turned(parent, value.index)
+            elif isinstance(parent, scf.WhileOp):
+                self._passed(parent, value.index)
             return
         owner = value.owner
         assert isinstance(owner, Operation)
@@ -147,11 +150,22 @@ class _Marks:
         elif isinstance(owner, scf.IfOp):
             for region in owner.regions:
                 self.work.append(terminator(region.block).operands[value.index])
+        elif isinstance(owner, scf.WhileOp):
+            self._passed(owner, value.index)
 
     def _carried(self, loop: scf.ForOp, index: int) -> None:
         block = loop.body.block
         self.work += [loop.iter_args[index], terminator(block).operands[index]]
         self.work += [block.args[index + 1], loop.results[index]]
+
+    def _turned(self, loop: scf.WhileOp, index: int) -> None:
+        """What a turn of a `while` starts with: its first value, and what the last turn yields."""
+        self.work += [loop.arguments[index], terminator(loop.after_region.block).operands[index]]
+
+    def _passed(self, loop: scf.WhileOp, index: int) -> None:
+        """What the condition of a `while` passes on, to the turn and as a result."""
+        self.work.append(terminator(loop.before_region.block).operands[index + 1])
+        self.work += [loop.after_region.block.args[index], loop.results[index]]
 
     def run(self) -> None:
         """Follow values until nothing new is needed."""
@@ -180,6 +194,8 @@ def _sweep(block: Block, marks: _Marks) -> None:
             op = _sweep_for(op, marks)
         elif isinstance(op, scf.IfOp):
             op = _sweep_if(op, marks)
+        elif isinstance(op, scf.WhileOp):
+            op = _sweep_while(op, marks)
         for region in op.regions:
             for inner in region.blocks:
                 _sweep(inner, marks)
@@ -237,4 +253,29 @@ def _sweep_if(branch: scf.IfOp, marks: _Marks) -> scf.IfOp:
     types = [branch.results[i].type for i in keep]
     new = scf.IfOp(branch.cond, types, regions[0], regions[1])
     _swap(branch, new, keep, marks)
+    return new
+
+
+def _sweep_while(loop: scf.WhileOp, marks: _Marks) -> scf.WhileOp:
+    """Keep what turns start with and what conditions pass on; each may drop values of its own."""
+    before, after = loop.before_region.block, loop.after_region.block
+    starts = [i for i, a in enumerate(before.args) if a in marks.values]
+    passes = [i for i, r in enumerate(loop.results) if r in marks.values]
+    if len(starts) == len(before.args) and len(passes) == len(loop.results):
+        return loop
+    old = terminator(before)
+    assert isinstance(old, scf.ConditionOp)
+    new_condition = scf.ConditionOp(old.operands[0], *(old.operands[i + 1] for i in passes))
+    before.insert_op_before(new_condition, old)
+    _erase(old)
+    _keep_operands(after, starts)
+    for block, keep in ((before, starts), (after, passes)):
+        for i in reversed(range(len(block.args))):
+            if i not in keep:
+                block.erase_arg(block.args[i], safe_erase=False)
+    inits = [loop.arguments[i] for i in starts]
+    types = [loop.results[i].type for i in passes]
+    regions = [loop.detach_region(r) for r in list(loop.regions)]
+    new = scf.WhileOp(inits, types, regions[0], regions[1])
+    _swap(loop, new, passes, marks)
     return new
