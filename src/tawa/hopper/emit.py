@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from xdsl.dialects import arith, func, scf
 from xdsl.dialects.builtin import (
@@ -172,10 +173,12 @@ TABLE: dict[type[Operation], Callable[..., None]] = {
 
 def write_op(w: KernelWriter, op: Operation) -> None:
     """Write one op."""
+    outer, w.op = w.op, op
     if isinstance(op, HopperOp):
         op.cuda(w)
     else:
         TABLE[type(op)](w, op)
+    w.op = outer
 
 
 def _parameters(w: KernelWriter, kernel: func.FuncOp) -> str:
@@ -213,8 +216,21 @@ def definitions(body: str) -> str:
     return "\n".join(printed)
 
 
+@dataclass(frozen=True)
+class Program:
+    """A program's text, and which op wrote which of its lines (counted from 1)."""
+
+    text: str
+    writers: dict[int, Operation]
+
+
 def emit(module: ModuleOp) -> str:
     """The CUDA C++ program of a hopper module with one kernel."""
+    return program_of(module).text
+
+
+def program_of(module: ModuleOp) -> Program:
+    """The CUDA C++ program of a hopper module with one kernel, with its line table."""
     kernel = next(op for op in module.ops if isinstance(op, func.FuncOp))
     w = KernelWriter()
     parameters = _parameters(w, kernel)
@@ -237,8 +253,11 @@ def emit(module: ModuleOp) -> str:
     header = "struct alignas(64) TensorMap { char bytes[128]; };\n"
     spec = kernel.attributes.get("tawa.spec")
     title = f"{SPEC_LINE}{spec.data}\n" if isinstance(spec, StringAttr) else ""
-    return (
+    head = (
         f"{title}{ELEMENT_TYPES}{header}\n{definitions(body + wrappers)}\n{wrappers}\n"
         f'extern "C" __global__ void {attributes}\n'
-        f"{kernel.sym_name.data}({parameters}) {{\n{body}\n}}\n"
+        f"{kernel.sym_name.data}({parameters}) {{\n"
     )
+    first = head.count("\n") + 1
+    writers = {first + i: op for i, op in enumerate(w.writers) if op is not None}
+    return Program(f"{head}{body}\n}}\n", writers)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from xdsl.ir import Attribute, Region, SSAValue
+from xdsl.ir import Attribute, Operation, Region, SSAValue
 
 from tawa.base.layout import REPLICA, Layout, Modes
 from tawa.base.types import NAMES, PtrType, byte_size, short_name
@@ -49,6 +49,10 @@ class Writer:
 
     def __init__(self) -> None:
         self.lines: list[str] = []
+        self.op: Operation | None = None
+        """The op that is being written."""
+        self.writers: list[Operation | None] = []
+        """Which op wrote each line."""
         self.depth = 0
         self._names: dict[SSAValue, str] = {}
         self._taken: set[str] = set()
@@ -58,6 +62,7 @@ class Writer:
     def line(self, text: str) -> None:
         """Append one line at the current depth."""
         self.lines.append("  " * self.depth + text if text else "")
+        self.writers.append(self.op)
 
     @contextmanager
     def block(self, header: str) -> Generator[None]:
