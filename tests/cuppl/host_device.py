@@ -48,9 +48,35 @@ template <class T> T atomicMax(T* p, T v) {
 static inline long long __double_as_longlong(double x) { long long y; memcpy(&y, &x, 8); return y; }
 static inline double __longlong_as_double(long long x) { double y; memcpy(&y, &x, 8); return y; }
 """
+LANES_APART = """
+#define WARP 1
+static unsigned warp_ballot(bool yes) { return yes; }
+static int bits_in(unsigned lanes) { return __builtin_popcount(lanes); }
+static i64 warp_grab(u64* counter, i64 count) { return (i64)atomicAdd(counter, (u64)count); }
+static int warp_choose(int point, bool) { return point == IDLE ? -1 : point; }
+"""
+LANES_TOGETHER = """
+#define WARP 4
+static u64 warp_word;
+static u64 warp_reduce(u64 value, bool largest) {
+  __syncthreads();
+  if (threadIdx.x == 0) warp_word = 0;
+  __syncthreads();
+  if (largest) atomicMax(&warp_word, value); else atomicAdd(&warp_word, value);
+  __syncthreads();
+  return warp_word;
+}
+static unsigned warp_ballot(bool yes) { return warp_reduce((u64)yes << threadIdx.x, false); }
+static int bits_in(unsigned lanes) { return __builtin_popcount(lanes); }
+static i64 warp_grab(u64* counter, i64 count) {
+  return warp_reduce(threadIdx.x == 0 ? atomicAdd(counter, (u64)count) : 0, false);
+}
+static int warp_choose(int point, bool light) {
+  return (int)(warp_reduce(point == IDLE ? 0 : (light ? 1000 : 0) + point + 1, true) % 1000) - 1;
+}
+"""
 LAUNCH = """
-typedef void (*Kernel)(i64*);
-static void run(Kernel kernel, int blocks, i64* control) {
+template <class Kernel> static void run(Kernel kernel, int blocks) {
   gridDim.x = blocks;
   pthread_barrier_init(&block_barrier, nullptr, BLOCK);
   std::vector<std::thread> threads;
@@ -59,7 +85,7 @@ static void run(Kernel kernel, int blocks, i64* control) {
       threadIdx.x = t;
       for (int b = 0; b < blocks; ++b) {
         blockIdx.x = b;
-        kernel(control);
+        kernel();
         __syncthreads();
       }
     });
@@ -69,17 +95,30 @@ static void run(Kernel kernel, int blocks, i64* control) {
 """
 
 
+TWO_ARGUMENTS = ("advance", "copy_rows")
+
+
 class HostDevice:
-    """A `Device` on the CPU."""
+    """A `Device` on the CPU; small stacks and pools, so that the paths that grow them are taken."""
 
     block = BLOCK
 
-    def __init__(self, lowered: Lowered, folder: Path) -> None:
-        source = cuda_source(lowered, SHIM, BLOCK) + LAUNCH
-        names = ["weigh", "decide", "count_children", "copy_states", "turn", "move_heap"]
-        names += ["advance", "advance_deep"] if lowered.machine else ["run_all"]
+    def __init__(
+        self, lowered: Lowered, folder: Path, *, stack_words: int = 1, pool_words: int = 8,
+        together: bool = False,
+    ) -> None:  # fmt: skip
+        self.stack_words, self.pool_words = stack_words, pool_words
+        warps = LANES_TOGETHER if together else LANES_APART
+        shim, warps = SHIM + warps.splitlines()[1] + "\n", "\n".join(warps.splitlines()[2:])
+        source = cuda_source(lowered, shim, BLOCK, warps) + LAUNCH
+        names = ["weigh", "decide", "count_children", "find_parents", "turn", "move_heap"]
+        names += ["begin", "advance", "copy_rows", "widen"] if lowered.machine else ["run_all"]
         for name in names:
-            source += f'extern "C" void launch_{name}(int n, i64* c) {{ run({name}, n, c); }}\n'
+            given = "c, a" if name in TWO_ARGUMENTS else "c"
+            source += (
+                f'extern "C" void launch_{name}(int n, i64* c, i64 a) '
+                f"{{ run([=] {{ {name}({given}); }}, n); }}\n"
+            )
         stem = hashlib.sha256(source.encode()).hexdigest()[:16]
         library = folder / f"{stem}.so"
         if not library.exists():
@@ -96,6 +135,14 @@ class HostDevice:
         self.lowered = lowered
         self.suspend = True
         self.arrays: dict[int, npt.NDArray[np.int64]] = {}
+        self.launched: list[str] = []
+
+    def resident(self, kernel: str) -> int:
+        del kernel
+        return 2
+
+    def synchronize(self) -> None:
+        """Nothing is pending."""
 
     def allocate(self, size: int) -> int:
         array = np.zeros(max(1, -(-size // 8)), dtype=np.int64)
@@ -114,6 +161,8 @@ class HostDevice:
     def move(self, target: int, source: int, size: int) -> None:
         ctypes.memmove(target, source, size)
 
-    def launch(self, steps: Sequence[tuple[str, int]], control: int) -> None:
-        for name, blocks in steps:
-            getattr(self.library, f"launch_{name}")(blocks, ctypes.c_void_p(control))
+    def launch(self, steps: Sequence[tuple[str, int, int]], control: int) -> None:
+        for name, blocks, argument in steps:
+            self.launched.append(name)
+            function = getattr(self.library, f"launch_{name}")
+            function(blocks, ctypes.c_void_p(control), ctypes.c_int64(argument))

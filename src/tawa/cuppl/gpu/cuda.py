@@ -38,17 +38,17 @@ from ..ir import (
 )
 from ..llvm import HEAP_FULL, table_name, tables
 from ..lowering.dataflow import defined
-from ..lowering.machine import MACHINE
 from ..scalars import SCALARS
 
-__all__ = ["PRELUDE", "emit_cuda"]
+__all__ = ["PRELUDE", "TYPE_NAMES", "FunctionText", "emit_cuda"]
 
-_TYPES = {Type.F64: "double", Type.I64: "i64", Type.BOOL: "bool", Type.REF: "i64"}
+TYPE_NAMES = {Type.F64: "double", Type.I64: "i64", Type.BOOL: "bool", Type.REF: "i64"}
+"""How each type of register is spelled."""
 
 OUTLINED = 80
 """Functions of more instructions are not inlined: compiling would take too long."""
 
-_FIELDS = "\n".join(f"  {_TYPES[t]} {name};" for name, t in CONTEXT_FIELDS.items())
+_FIELDS = "\n".join(f"  {TYPE_NAMES[t]} {name};" for name, t in CONTEXT_FIELDS.items())
 
 PRELUDE = f"""\
 typedef long long i64;
@@ -85,7 +85,7 @@ def emit_cuda(program: Program) -> str:
     functions = list(program.functions.values())
     parts = [f"TABLE double {_table(v)}[] = {{{_items(v)}}};" for v in tables(program)]
     parts += [signature(f) + ";" for f in functions]
-    parts.extend(_Emitter(f, program).text() for f in functions)
+    parts.extend(FunctionText(f, program).text() for f in functions)
     return "\n".join(parts)
 
 
@@ -100,7 +100,7 @@ def _items(values: tuple[float, ...]) -> str:
 def _returns(function: Function) -> str:
     if function.may_fail:
         return "i64"
-    return _TYPES[function.results[0]] if len(function.results) == 1 else "void"
+    return TYPE_NAMES[function.results[0]] if len(function.results) == 1 else "void"
 
 
 def _by_reference(function: Function) -> bool:
@@ -110,11 +110,11 @@ def _by_reference(function: Function) -> bool:
 def signature(function: Function) -> str:
     """Declaration of a function."""
     params = ["Context& ctx"]
-    params += [f"{_TYPES[p.type]} {_v(p)}" for p in function.params]
+    params += [f"{TYPE_NAMES[p.type]} {_v(p)}" for p in function.params]
     if _by_reference(function):
-        params += [f"{_TYPES[t]}& out{k}" for k, t in enumerate(function.results)]
+        params += [f"{TYPE_NAMES[t]}& out{k}" for k, t in enumerate(function.results)]
     size = sum(len(b.instructions) for b in function.blocks.values())
-    large = size > OUTLINED and function.name != MACHINE
+    large = size > OUTLINED
     kind = "INLINE" if function.inline else "OUTLINE" if large else "DEVICE"
     return f"{kind} {_returns(function)} cuppl_{function.name}({', '.join(params)})"
 
@@ -133,7 +133,7 @@ def literal(value: float | int | bool, type_: Type) -> str:
     return f"(i64){wrapped:#x}ull" if wrapped >> 31 else str(wrapped) + "ll"
 
 
-class _Emitter:
+class FunctionText:
     """Text of one function."""
 
     def __init__(self, function: Function, program: Program) -> None:
@@ -145,7 +145,7 @@ class _Emitter:
         function = self.function
         self.lines.append(signature(function) + " {")
         for type_, names in self.locals().items():
-            self.lines.append(f"  {_TYPES[type_]} {', '.join('v_' + n for n in names)};")
+            self.lines.append(f"  {TYPE_NAMES[type_]} {', '.join('v_' + n for n in names)};")
         for block in function.blocks.values():
             self.block(block)
         self.lines.append("}")
@@ -165,6 +165,14 @@ class _Emitter:
 
     def emit(self, text: str) -> None:
         self.lines.append("  " + text)
+
+    def goto(self, target: str) -> str:
+        """A jump to a block."""
+        return f"goto L_{target};"
+
+    def failed(self) -> str:
+        """What to do when a callee has failed and nobody handles it."""
+        return "return ctx.status;"
 
     def block(self, block: Block) -> None:
         self.lines.append(f"L_{block.name}:;")
@@ -214,7 +222,7 @@ class _Emitter:
         size = f"{8 * words}" if isinstance(words, int) else f"8 * {_v(words)}"
         self.emit(f"if ((u64)(ctx.heap + {size}) > (u64)ctx.heap_end) {{")
         self.emit(f"  ctx.status = {HEAP_FULL}; ctx.site = {self.function.site};")
-        self.emit(f"  return {HEAP_FULL}; }}")
+        self.emit(f"  {self.failed()} }}")
         self.emit(f"{_v(dst)} = ctx.heap; ctx.heap += {size};")
 
     def call(self, call: Call) -> None:
@@ -224,7 +232,7 @@ class _Emitter:
             args += [_v(d) for d in call.dsts]
         text = f"cuppl_{callee.name}({', '.join(args)})"
         if callee.may_fail:
-            failed = f"goto L_{call.on_fail};" if call.on_fail else "return ctx.status;"
+            failed = self.goto(call.on_fail) if call.on_fail else self.failed()
             self.emit(f"if ({text} != 0) {failed}")
         elif _by_reference(callee) or not callee.results:
             self.emit(f"{text};")
@@ -234,12 +242,12 @@ class _Emitter:
     def terminator(self, item: Terminator) -> None:
         match item:
             case Jump(target):
-                self.emit(f"goto L_{target};")
+                self.emit(self.goto(target))
             case Branch(condition, then, other):
-                self.emit(f"if ({_v(condition)}) goto L_{then}; else goto L_{other};")
+                self.emit(f"if ({_v(condition)}) {self.goto(then)} else {self.goto(other)}")
             case Switch(value, cases, default):
-                arms = " ".join(f"case {k}: goto L_{v};" for k, v in cases.items())
-                self.emit(f"switch ({_v(value)}) {{ {arms} default: goto L_{default}; }}")
+                arms = " ".join(f"case {k}: {self.goto(v)}" for k, v in cases.items())
+                self.emit(f"switch ({_v(value)}) {{ {arms} default: {self.goto(default)} }}")
             case Return(values):
                 self.give_back(values)
             case Fail(code, site):

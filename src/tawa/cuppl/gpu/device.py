@@ -17,8 +17,8 @@ from .source import BLOCK
 __all__ = ["CudaDevice", "Device"]
 
 KERNELS = (
-    "advance", "advance_deep", "weigh", "decide", "count_children", "copy_states", "turn",
-    "run_all", "move_heap",
+    "begin", "advance", "weigh", "decide", "count_children", "find_parents", "copy_rows", "turn",
+    "widen", "run_all", "move_heap",
 )  # fmt: skip
 
 
@@ -26,6 +26,18 @@ class Device(Protocol):
     """What the driver of SMC needs of a device; addresses are integers."""
 
     block: int
+    stack_words: int
+    """Words of the stack of a lane, at first."""
+    pool_words: int
+    """Words of each overflow pool, at first."""
+
+    def resident(self, kernel: str) -> int:
+        """Blocks of a kernel that run at once."""
+        ...
+
+    def synchronize(self) -> None:
+        """Wait for everything launched before."""
+        ...
 
     def allocate(self, size: int) -> int:
         """Some bytes, zeroed."""
@@ -47,8 +59,8 @@ class Device(Protocol):
         """Copy on the device."""
         ...
 
-    def launch(self, steps: Sequence[tuple[str, int]], control: int) -> None:
-        """Launch kernels, one after the other: (name, number of blocks)."""
+    def launch(self, steps: Sequence[tuple[str, int, int]], control: int) -> None:
+        """Launch kernels, one after the other: (name, number of blocks, argument)."""
         ...
 
 
@@ -62,6 +74,8 @@ class CudaDevice:
     """One GPU with a program's kernels."""
 
     block = BLOCK
+    stack_words = 128
+    pool_words = 1 << 16
 
     def __init__(self, source: str, index: int = 0) -> None:
         self.device = driver.device(index)
@@ -76,7 +90,7 @@ class CudaDevice:
             if int(status) == 0:
                 self.functions[name] = driver.checked("cuKernelGetFunction", kernel)
         self.stream = driver.checked("cuStreamCreate", 1)
-        self.graphs: dict[tuple[tuple[tuple[str, int], ...], int], Any] = {}
+        self.graphs: dict[tuple[tuple[tuple[str, int, int], ...], int], Any] = {}
         self.sizes: dict[int, int] = {}
 
     def allocate(self, size: int) -> int:
@@ -90,6 +104,20 @@ class CudaDevice:
     def allocated(self) -> int:
         """Bytes in use."""
         return sum(self.sizes.values())
+
+    def resident(self, kernel: str) -> int:
+        """Blocks of a kernel that run at once."""
+        name = "cuOccupancyMaxActiveBlocksPerMultiprocessor"
+        blocks = int(driver.checked(name, self.functions[kernel], self.block, 0))
+        return max(1, blocks) * self.device.multiprocessors
+
+    def synchronize(self) -> None:
+        """Wait for everything launched before."""
+        driver.checked("cuStreamSynchronize", self.stream)
+
+    def free_bytes(self) -> int:
+        """Free memory of the device, as the driver counts it."""
+        return int(driver.checked("cuMemGetInfo"))
 
     def free(self, address: int) -> None:
         """Give memory back."""
@@ -111,26 +139,32 @@ class CudaDevice:
         """Copy on the device."""
         driver.checked("cuMemcpyDtoDAsync", target, source, size, self.stream)
 
-    def launch(self, steps: Sequence[tuple[str, int]], control: int) -> None:
+    def launch(self, steps: Sequence[tuple[str, int, int]], control: int) -> None:
         """Launch kernels; a longer sequence becomes a graph, which is kept."""
         if len(steps) < 3:
             self._launch(steps, control)
             return
         key = (tuple(steps), control)
         if key not in self.graphs:
+            for graph in self.graphs.values():
+                driver.checked("cuGraphExecDestroy", graph)
+            self.graphs.clear()
             module = driver.bindings()
             mode = module.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_THREAD_LOCAL
             driver.checked("cuStreamBeginCapture", self.stream, mode)
             self._launch(steps, control)
             graph = driver.checked("cuStreamEndCapture", self.stream)
             self.graphs[key] = driver.checked("cuGraphInstantiate", graph, 0)
+            driver.checked("cuGraphDestroy", graph)
         driver.checked("cuGraphLaunch", self.graphs[key], self.stream)
 
-    def _launch(self, steps: Sequence[tuple[str, int]], control: int) -> None:
-        argument = np.array([control], dtype=np.int64)
-        pointer = np.array([argument.ctypes.data], dtype=np.uint64)
-        for name, blocks in steps:
+    def _launch(self, steps: Sequence[tuple[str, int, int]], control: int) -> None:
+        values = np.array([control, 0], dtype=np.int64)
+        first = values.ctypes.data
+        pointers = np.array([first, first + 8], dtype=np.uint64)
+        for name, blocks, argument in steps:
+            values[1] = argument
             driver.checked(
                 "cuLaunchKernel", self.functions[name], blocks, 1, 1, self.block, 1, 1, 0,
-                self.stream, pointer.ctypes.data, 0,
+                self.stream, pointers.ctypes.data, 0,
             )  # fmt: skip

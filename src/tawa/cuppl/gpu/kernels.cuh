@@ -1,26 +1,6 @@
-// The kernels of sequential Monte Carlo. One thread is one particle; `control` is the control
-// block, whose words up to 31 are those of the CPU's driver. All decisions are taken on the
-// device from integer sums, which do not depend on the order of the threads.
-
-enum {
-  STEP = 2, PARTICLES = 3, SEED_LOW = 5, SEED_HIGH = 6, LIMIT = 7, DEPTH_LIMIT = 12, FAILED_STATUS = 13,
-  FAILED_SITE = 14, FAILED_PARTICLE = 15, THRESHOLD = 16, LOG_Z = 17, RESAMPLED = 18, STATE = 19,
-  OTHER = 20, INPUTS = 21, SCALE = 23, STREAM = 24, HEADER = 26,
-  BEST = 32, ACTIVE = 33, WAITS = 34, OUTCOME = 35, TOTAL = 36, SQUARES = 37, RESAMPLING = 38,
-  POINT = 39, LOGW = 40, WEIGHTS = 41, LAST = 42, CHUNKS = 43, REGIONS = 44, SUPERS = 45,
-  KEEP = 46, OBJECTS = 47, FRAMES = 48, LOW = 49, HIGH = 50, TARGET = 51, ROWS = 52, MASK = 53,
-  SCRATCH = 54, SCRATCH_WORDS = 55, SCRATCH_SLACK = 56
-};
-enum { RUNNING = 0, FINISHED = 1, NEED_ROOM = 2, FAILED = 3, DEAD = 4 };
-
-#define TOP_MASK ((1ll << 38) - 1)
-
-// Doubles as integers of the same order.
-DEVICE u64 ordered(double x) {
-  u64 b = (u64)bits_of(x);
-  return b >> 63 ? ~b : b | 1ull << 63;
-}
-DEVICE double unordered(u64 b) { return float_of_bits((i64)(b >> 63 ? b & ~(1ull << 63) : ~b)); }
+// The kernels of sequential Monte Carlo. `control` is the control block, whose words up to 31 are
+// those of the CPU's driver. All decisions are taken on the device from integer sums, which do not
+// depend on the order of the threads.
 
 // Sum over a block; every thread must call it.
 DEVICE u64 block_sum(u64 value, u64* shared) {
@@ -48,112 +28,17 @@ DEVICE u64 block_max(u64 value, u64* shared) {
   return top;
 }
 
-DEVICE void load_context(Context& ctx, i64* control, i64 p) {
-  ctx.inputs = control[INPUTS];
-  ctx.depth_limit = control[DEPTH_LIMIT];
-  ctx.memo = 0;
-  ctx.memo_count = 0;
-  ctx.draw = 0;
-  ctx.spare = 0;
-  ctx.trace = 0;
-  ctx.address = 0;
-  i64* region = (i64*)control[REGIONS] + 2 * p;
-  ctx.heap = region[0];
-  ctx.heap_end = region[1];
-}
-
-DEVICE void save_heap(Context& ctx, i64* control, i64 p) {
-  i64* region = (i64*)control[REGIONS] + 2 * p;
-  region[0] = ctx.heap;
-  region[1] = ctx.heap_end;
-}
-
-DEVICE void note_failure(i64* control, Context& ctx, i64 p, i64 status) {
-  if (atomicAdd((u64*)control + FAILED_STATUS, 0ull) == 0) {
-    control[FAILED_SITE] = ctx.site;
-    control[FAILED_PARTICLE] = p;
-    control[FAILED_STATUS] = status;
-  }
-}
-
 #ifdef HAS_MACHINE
-KERNEL void advance(i64* control) {
+// Run all particles to their next suspension (`deep` 0), then those that need larger stacks (1).
+KERNEL void advance(i64* control, i64 deep) {
   SHARED u64 shared[BLOCK];
-  if (control[OUTCOME] != RUNNING) return;
-  i64 n = control[PARTICLES], step = control[STEP];
-  i64 p = (i64)blockIdx.x * BLOCK + threadIdx.x;
-  double* logw = (double*)control[LOGW];
-  u64 best = 0, active = 0;
-  if (p < n) {
-    i64 base = control[STATE] + 8 * p;
-    if (int_at(base + 8 * n) >> 32 == step) {
-      Context ctx;
-      load_context(ctx, control, p);
-      i64 outcome = cuppl_run_particle(
-          ctx, (i64)control, p, step, base, n, control[LIMIT], logw[p]);
-      if (outcome <= 0) {
-        logw[p] = ctx.weight;
-        int_at(base + 8 * n) = outcome == 0 ? (step + 1) << 32 : -(1ll << 32);
-      } else if (outcome == 14) {
-        logw[p] = float_of_bits((i64)0xFFF0000000000000ull);
-        int_at(base + 8 * n) = -(1ll << 32);
-        int_at(base) = (int_at(base) & ~TOP_MASK) | control[HEADER] * n;
-      } else if (outcome <= 3) {
-        atomicOr((u64*)control + WAITS, 1ull << outcome);
-        control[FAILED_SITE] = ctx.site;
-        control[FAILED_PARTICLE] = p;
-      } else {
-        note_failure(control, ctx, p, outcome);
-      }
-      save_heap(ctx, control, p);
-    }
-    active = int_at(base + 8 * n) >= 0;
-    best = ordered(logw[p]);
-  }
-  best = block_max(best, shared);
-  active = block_sum(active, shared);
+  if (control[OUTCOME] != RUNNING || (deep && control[DEEP] == 0)) return;
+  Tally tally = {0, 0};
+  cuppl_turns(control, deep, tally);
+  u64 best = block_max(tally.best, shared), active = block_sum(tally.active, shared);
   if (threadIdx.x == 0) {
     atomicMax((u64*)control + BEST, best);
     atomicAdd((u64*)control + ACTIVE, active);
-  }
-}
-
-// Particles whose stacks are deeper than the rows of the state run on scratch stacks, few at a
-// time: between two suspensions a recursion may be deep, but what it leaves behind is shallow.
-KERNEL void advance_deep(i64* control) {
-  i64 n = control[PARTICLES], step = control[STEP], words = control[SCRATCH_WORDS];
-  i64 thread = (i64)blockIdx.x * BLOCK + threadIdx.x, threads = (i64)gridDim.x * BLOCK;
-  i64 scratch = control[SCRATCH] + 8 * words * thread;
-  double* logw = (double*)control[LOGW];
-  for (i64 p = thread; p < n; p += threads) {
-    i64 base = control[STATE] + 8 * p;
-    if (int_at(base + 8 * n) >> 32 != step) continue;
-    i64 used = (int_at(base) & TOP_MASK) / n;
-    for (i64 word = 0; word < used; ++word) int_at(scratch + 8 * word) = int_at(base + 8 * n * word);
-    int_at(scratch) = (int_at(base) & ~TOP_MASK) | used;
-    Context ctx;
-    load_context(ctx, control, p);
-    i64 outcome = cuppl_run_particle(
-        ctx, (i64)control, p, step, scratch, 1, words - control[SCRATCH_SLACK], logw[p]);
-    save_heap(ctx, control, p);
-    used = int_at(scratch) & TOP_MASK;
-    if (outcome > 3 && outcome != 14) {
-      note_failure(control, ctx, p, outcome);
-    } else if (outcome > 0 && outcome <= 3) {
-      control[FAILED_SITE] = ctx.site;
-      control[FAILED_PARTICLE] = p;
-      atomicOr((u64*)control + WAITS, 1ull << outcome);
-    } else if (outcome != 14 && used * n > control[LIMIT]) {
-      atomicOr((u64*)control + WAITS, 16ull);
-    } else {
-      i64 flag = outcome == 0 ? (step + 1) << 32 : -(1ll << 32);
-      if (outcome == 14) used = control[HEADER];
-      for (i64 word = 0; word < used; ++word)
-        int_at(base + 8 * n * word) = int_at(scratch + 8 * word);
-      int_at(base) = (int_at(scratch) & ~TOP_MASK) | used * n;
-      int_at(base + 8 * n) = flag;
-      logw[p] = outcome == 14 ? float_of_bits((i64)0xFFF0000000000000ull) : ctx.weight;
-    }
   }
 }
 #endif
@@ -238,24 +123,49 @@ KERNEL void count_children(i64* control) {
   }
 }
 
-// Each slot finds its parent by bisection and takes over its state.
-KERNEL void copy_states(i64* control) {
+// Each slot finds its parent by bisection: first those of the block's ends, then between them.
+KERNEL void find_parents(i64* control) {
+  SHARED i64 ends[2];
   if (control[OUTCOME] != RUNNING || !control[RESAMPLING]) return;
-  i64 n = control[PARTICLES];
-  i64 child = (i64)blockIdx.x * BLOCK + threadIdx.x;
-  if (child >= n) return;
+  i64 n = control[PARTICLES], start = (i64)blockIdx.x * BLOCK;
+  i64 stop = start + BLOCK < n ? start + BLOCK : n;
+  i64 child = start + threadIdx.x;
   const i64* last = (const i64*)control[LAST];
-  i64 low = 0, high = n - 1;
+  if (threadIdx.x < 2) {
+    i64 wanted = threadIdx.x ? stop - 1 : start, low = 0, high = n - 1;
+    while (low < high) {
+      i64 middle = (low + high) >> 1;
+      if (last[middle] > wanted) high = middle; else low = middle + 1;
+    }
+    ends[threadIdx.x] = low;
+  }
+  __syncthreads();
+  if (child >= n) return;
+  i64 low = ends[0], high = ends[1];
   while (low < high) {
     i64 middle = (low + high) >> 1;
     if (last[middle] > child) high = middle; else low = middle + 1;
   }
-  const i64* from = (const i64*)control[STATE];
-  i64* to = (i64*)control[OTHER];
-  i64 words = (from[low] & TOP_MASK) / n;
-  for (i64 word = 0; word < words; ++word) to[word * n + child] = from[word * n + low];
+  ((i64*)control[WEIGHTS])[child] = low;
   ((double*)control[LOGW])[child] = 0.0;
 }
+
+#ifdef HAS_MACHINE
+// Some rows of each slot are its parent's. Later passes overwrite the rows that earlier ones read.
+KERNEL void copy_rows(i64* control, i64 pass) {
+  if (control[OUTCOME] != RUNNING || !control[RESAMPLING]) return;
+  i64 n = control[PARTICLES], child = (i64)blockIdx.x * BLOCK + threadIdx.x;
+  if (child >= n) return;
+  i64 gap = control[GAP], rows = control[ROWS], from = control[BASE], first = pass * gap;
+  i64 to = from >= gap ? from - gap : from - gap + control[PHYSICAL];
+  i64 parent = ((const i64*)control[WEIGHTS])[child];
+  i64 words = (pass ? row_at(control, to, 0)[child] : row_at(control, from, 0)[parent]) & TOP_MASK;
+  if (words > rows) words = rows;
+  if (words > first + gap) words = first + gap;
+  for (i64 word = first; word < words; ++word)
+    row_at(control, to, word)[child] = row_at(control, from, word)[parent];
+}
+#endif
 
 // One block: get ready for the next step.
 KERNEL void turn(i64* control) {
@@ -263,39 +173,38 @@ KERNEL void turn(i64* control) {
   for (i64 g = threadIdx.x; g <= blocks / BLOCK; g += BLOCK) ((u64*)control[SUPERS])[g] = 0;
   if (threadIdx.x != 0 || control[OUTCOME] != RUNNING) return;
   if (control[RESAMPLING]) {
-    i64 swap = control[STATE];
-    control[STATE] = control[OTHER];
-    control[OTHER] = swap;
+    i64 base = control[BASE] - control[GAP];
+    control[BASE] = base < 0 ? base + control[PHYSICAL] : base;
   }
   control[STEP] += 1;
   control[BEST] = control[ACTIVE] = control[WAITS] = control[TOTAL] = control[SQUARES] = 0;
+  control[NEXT] = control[NEXT + 1] = control[DEEP] = 0;
+  control[SPILLERS] = control[SPILL_WORDS] = control[POOL_NEXT] = 0;
 }
 
 // Likelihood weighting: a particle whose weight is NaN has not run yet.
 #ifdef HAS_MAIN
 KERNEL void run_all(i64* control) {
-  i64 n = control[PARTICLES];
-  i64 p = (i64)blockIdx.x * BLOCK + threadIdx.x;
-  if (p >= n) return;
+  i64 n = control[PARTICLES], threads = (i64)gridDim.x * BLOCK;
+  i64 thread = (i64)blockIdx.x * BLOCK + threadIdx.x;
   double* logw = (double*)control[LOGW];
-  if (logw[p] == logw[p]) return;
   Context ctx;
-  load_context(ctx, control, p);
-  i64 start = ctx.heap;
-  i64 status = cuppl_run_once(ctx, (i64)control, p);
-  if (status == 1 && cuppl_next_chunk(ctx, (i64)control)) {
-    start = ctx.heap;
-    status = cuppl_run_once(ctx, (i64)control, p);
+  load_context(ctx, control, thread);
+  for (i64 p = thread; p < n && control[FAILED_STATUS] == 0; p += threads) {
+    if (logw[p] == logw[p]) continue;
+    i64 start = ctx.heap;
+    i64 status = cuppl_run_once(ctx, (i64)control, p);
+    if (status == HEAP_FULL && cuppl_next_chunk(ctx, (i64)control)) {
+      start = ctx.heap;
+      status = cuppl_run_once(ctx, (i64)control, p);
+    }
+    if (!control[KEEP]) ctx.heap = start;
+    if (status == 0) logw[p] = ctx.weight;
+    else if (status == REJECTED) logw[p] = MINUS_INFINITY;
+    else if (status <= 3) note_wait(control, ctx, p, status);
+    else note_failure(control, ctx, p, status);
   }
-  if (!control[KEEP]) ctx.heap = start;
-  save_heap(ctx, control, p);
-  if (status == 0) logw[p] = ctx.weight;
-  else if (status == 14) logw[p] = float_of_bits((i64)0xFFF0000000000000ull);
-  else if (status <= 3) {
-    atomicOr((u64*)control + WAITS, 1ull << status);
-    control[FAILED_SITE] = ctx.site;
-    control[FAILED_PARTICLE] = p;
-  } else note_failure(control, ctx, p, status);
+  save_heap(ctx, control, thread);
 }
 #endif
 
@@ -304,12 +213,25 @@ KERNEL void move_heap(i64* control) {
   if (threadIdx.x != 0) return;
   Context ctx;
   ctx.heap = control[TARGET];
+  i64 low = control[LOW], high = control[HIGH], objects = control[OBJECTS];
 #ifdef HAS_MACHINE
-  cuppl_collect(ctx, control[STATE], control[PARTICLES], control[HEADER], control[LOW],
-                control[HIGH], control[OBJECTS], control[FRAMES]);
+  i64 n = control[PARTICLES], stack = control[STACKS + 1], base = control[BASE];
+  i64 header = control[HEADER], start = ctx.heap;
+  for (i64 p = 0; p < n; ++p) {
+    i64 first = row_at(control, base, 0)[p], used = first & TOP_MASK;
+    load_words(control, p, stack, first);
+    if (header > 2) {
+      i64& memo = int_at(stack + 2 * 8 * WARP);
+      memo = cuppl_forward(ctx, memo, low, high, objects);
+    }
+    cuppl_scan_frames(ctx, stack, WARP, header * WARP, used * WARP, low, high, objects,
+                      control[FRAMES]);
+    store_back(control, p, stack, used);
+  }
+  cuppl_scan_from(ctx, start, low, high, objects, control[FRAMES]);
 #else
   cuppl_collect_results(ctx, control[STATE], control[ROWS], control[MASK], control[PARTICLES],
-                        control[LOW], control[HIGH], control[OBJECTS]);
+                        low, high, objects);
 #endif
   control[TARGET] = ctx.heap;
 }

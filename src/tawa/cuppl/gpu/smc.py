@@ -3,12 +3,16 @@
 A batch of steps is launched at once, and the device decides what each of them does; the host looks
 at the control block after a batch. When particles need room, the kernels of the rest of the batch
 return at once.
+
+Memory is what particles at rest need (`particles.cuh`): rows of words for all of them, a pool for
+the words of the few that have more, and stacks for as many as run at once.
 """
 
 from __future__ import annotations
 
 import math
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -18,8 +22,7 @@ from ..failures import ALL_ZERO, DEPTH, HEAP_FULL, STACK_FULL
 from ..inference import smc_natives as k
 from ..inference.settings import Limits, failure
 from ..inference.smc import SmcRun
-from ..ir import Type
-from ..lowering.machine import ENTRY_POINT, FINAL_POINT, point_word
+from ..ir import Alloc, Type
 from ..lowering.pipeline import Lowered
 from ..memory import Image, float_bits, mask_of, object_table
 from .device import Device
@@ -29,9 +32,15 @@ __all__ = ["GpuRun", "run_on_gpu"]
 Words = npt.NDArray[np.int64]
 BEST, ACTIVE, WAITS, OUTCOME, TOTAL, SQUARES, RESAMPLING, POINT = range(32, 40)
 LOGW, WEIGHTS, LAST, CHUNKS, REGIONS, SUPERS, KEEP, OBJECTS, FRAMES = range(40, 49)
-LOW, HIGH, TARGET, ROWS, MASK, SCRATCH, SCRATCH_WORDS, SCRATCH_SLACK = range(49, 57)
+LOW, HIGH, TARGET, ROWS, MASK, TABLE_OF_ROWS, BASE, PHYSICAL, GAP = range(49, 58)
+OLD_ROWS, DEEP, SPILLERS, SPILL_WORDS, SLACK, SHALLOW_LANES, NEXT = range(58, 65)
+STACKS, STACK_WORDS, POOLS, POOL_WORDS, POOL_NEXT = 66, 68, 70, 72, 74
+CONTROL_WORDS = 80
+POOL_FULL = 4
+SHALLOW, DEEP_LANES = 0, 1
 BATCH = 16
-SCRATCH_BYTES = 1 << 28
+FREE_ROWS_BYTES = 1 << 28
+"""Resampling may use so much for rows that are free: fewer mean more passes."""
 NO_LIMIT = 1 << 40
 
 
@@ -43,9 +52,13 @@ class GpuRun:
     heap: Words
     heap_address: int
     memory: int
-    """Bytes of device memory at the end."""
+    """The most bytes of device memory that were in use."""
     seconds: float
     """From the first launch until the device said that all is done."""
+    rows: int = 0
+    """Words of a particle at rest, without those in the pool."""
+    sizes: dict[str, int] = field(default_factory=dict[str, int])
+    """Bytes of each allocation at the end."""
 
 
 @dataclass(slots=True)
@@ -57,31 +70,51 @@ class _Driver:
     seed: int
     threshold: float
     limits: Limits
-    control: Words = field(default_factory=lambda: np.zeros(k.CONTROL_WORDS, dtype=np.int64))
+    control: Words = field(default_factory=lambda: np.zeros(CONTROL_WORDS, dtype=np.int64))
     address: int = 0
     rows: int = 0
+    free_rows: int = 0
+    """Physical rows beyond those in use."""
+    ring: list[int] = field(default_factory=list[int])
+    """Names of the allocations of the physical rows, in the order of the device's table."""
+    lanes: list[int] = field(default_factory=lambda: [0, 0])
     heap_words: int = 1 << 14
     heap: int = 0
     collections: tuple[int, int, int] = (0, 0, 0)
-    scratch_threads: int = 0
-    owned: dict[str, int] = field(default_factory=dict[str, int])
+    owned: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])
+    peak: int = 0
 
     @property
     def blocks(self) -> int:
         return -(-self.particles // self.device.block)
 
-    def own(self, name: str, size: int) -> int:
-        """Allocate, and free what had the name."""
-        old = self.owned.pop(name, 0)
+    # Memory.
+
+    def own(self, name: str, size: int, keep: int = 0) -> int:
+        """Allocate, and free what had the name, of which some bytes are kept."""
+        old, _ = self.owned.pop(name, (0, 0))
+        new = self.device.allocate(size)
+        if keep:
+            self.device.move(new, old, keep)
+        self.owned[name] = (new, size)
+        self.peak = max(self.peak, self.in_use())
         if old:
             self.device.free(old)
-        self.owned[name] = self.device.allocate(size)
-        return self.owned[name]
+        return new
 
     def own_array(self, name: str, data: Words) -> int:
         address = self.own(name, data.nbytes)
         self.device.write(address, data)
         return address
+
+    def in_use(self) -> int:
+        """Bytes allocated."""
+        return sum(size for _, size in self.owned.values())
+
+    def check(self, more: int, status: int) -> None:
+        """Raise unless so many more bytes are allowed."""
+        if self.in_use() + more > self.limits.max_memory:
+            raise self.error(status)
 
     # Set-up.
 
@@ -95,22 +128,21 @@ class _Driver:
         c[k.THRESHOLD] = float_bits(self.threshold * n)
         c[k.SCALE] = float_bits(2.0 ** (61 - max(1, math.ceil(math.log2(n)))))
         c[LOGW] = self.own("logw", 8 * n)
-        c[REGIONS] = self.own("regions", 16 * n)
         c[OBJECTS] = self.own_array("objects", object_table(self.lowered.elaborated.layouts))
-        machine = self.lowered.machine
-        if machine is None:
+        if self.lowered.machine is None:
             self.start_plain()
         else:
             self.start_machine()
+        c[REGIONS] = self.own("regions", 16 * sum(self.lanes))
         if self.allocates():
             self.heap_words = max(self.heap_words, 32 * n)
         self.new_heap(self.heap_words, 0)
         self.address = self.own_array("control", c)
+        if self.lowered.machine is not None:
+            self.device.launch([("begin", self.blocks, 0)], self.address)
 
     def allocates(self) -> bool:
-        """Whether the program makes heap objects; if not, no thread needs a region."""
-        from ..ir import Alloc
-
+        """Whether the program makes heap objects."""
         return any(
             isinstance(item, Alloc)
             for function in self.lowered.program.functions.values()
@@ -122,6 +154,7 @@ class _Driver:
         main = self.lowered.program.functions[self.lowered.elaborated.main]
         references = [t is Type.REF for t in main.results]
         self.rows = max(1, len(references))
+        self.lanes[SHALLOW] = self.grid("run_all") * self.device.block
         c = self.control
         c[k.STATE] = self.own("state", 8 * self.rows * self.particles)
         c[KEEP], c[ROWS], c[MASK] = int(any(references)), len(references), mask_of(references)
@@ -133,28 +166,49 @@ class _Driver:
         n, c = self.particles, self.control
         masks = [mask_of(f.references) for f in machine.frames]
         c[FRAMES] = self.own_array("frames", np.array(masks, dtype=np.int64))
-        c[k.HEADER], c[SCRATCH_SLACK] = machine.header, machine.slack
-        self.rows = machine.header + max(len(machine.results) + 2, machine.slack + 1) + 2
-        rows = np.zeros((machine.header + 2, n), dtype=np.int64)
-        rows[0] = (np.arange(n) << 38) + (machine.header + 2) * n
-        rows[machine.header] = point_word(FINAL_POINT, 0)
-        rows[machine.header + 1] = point_word(ENTRY_POINT, 0)
-        c[k.STATE] = self.own("state", 8 * self.rows * n)
-        self.device.write(int(c[k.STATE]), rows)
-        c[k.OTHER] = self.own("other", 8 * self.rows * n)
-        c[k.LIMIT] = (self.rows - machine.slack) * n
+        c[k.HEADER], c[SLACK] = machine.header, machine.slack
         c[WEIGHTS] = self.own("weights", 8 * n)
         c[LAST] = self.own("last", 8 * n)
         c[CHUNKS] = self.own("chunks", 8 * self.blocks)
         c[SUPERS] = self.own("supers", 8 * (self.blocks // self.device.block + 1))
-        self.new_scratch(max(1, 4096 // self.device.block))
+        self.add_rows(machine.header + max(len(machine.results) + 2, 4))
+        for pool in (0, 1):
+            c[POOLS + pool] = self.own(f"pool {pool}", 8 * self.device.pool_words)
+            c[POOL_WORDS + pool] = self.device.pool_words
+        self.lanes[SHALLOW] = self.grid("advance") * self.device.block
+        c[SHALLOW_LANES] = self.lanes[SHALLOW]
+        least = machine.header + 2 + 2 * machine.slack
+        self.new_stacks(SHALLOW, max(least, self.device.stack_words))
+        self.lanes[DEEP_LANES] = min(16 * self.device.block, self.lanes[SHALLOW])
+        self.new_stacks(DEEP_LANES, 32 * int(c[STACK_WORDS]))
 
-    def new_scratch(self, blocks: int) -> None:
-        self.scratch_threads = blocks * self.device.block
+    def grid(self, kernel: str) -> int:
+        """Blocks that can run at once, or fewer if there are fewer particles."""
+        return min(self.blocks, self.device.resident(kernel))
+
+    def new_stacks(self, kind: int, words: int) -> None:
+        """Stacks of some words for the lanes that run particles."""
         c = self.control
-        c[SCRATCH_WORDS] = SCRATCH_BYTES // 8 // self.scratch_threads
-        if "scratch" in self.owned:
-            c[SCRATCH] = self.own("scratch", SCRATCH_BYTES)
+        c[STACK_WORDS + kind] = words
+        c[STACKS + kind] = self.own(f"stacks {kind}", 8 * words * self.lanes[kind])
+
+    def add_rows(self, more: int) -> None:
+        """More rows of state, and as many free ones as resampling needs; BASE becomes 0."""
+        c, n = self.control, self.particles
+        base, physical = int(c[BASE]), len(self.ring)
+        self.ring = [self.ring[(base + r) % physical] for r in range(physical)]
+        used, free = self.ring[: self.rows], self.ring[self.rows :]
+        self.rows += more
+        fit = max(1, FREE_ROWS_BYTES // (8 * n))
+        self.free_rows = max(1, len(free), min(self.rows, fit))
+        wanted = self.rows + self.free_rows - physical
+        self.check(8 * n * wanted, STACK_FULL)
+        for name in range(physical, physical + wanted):
+            self.own(f"row {name}", 8 * n)
+        self.ring = [*used, *range(physical, physical + wanted), *free]
+        table = np.array([self.owned[f"row {r}"][0] for r in self.ring], dtype=np.int64)
+        c[TABLE_OF_ROWS] = self.own_array("table of rows", table)
+        c[ROWS], c[BASE], c[PHYSICAL], c[GAP] = self.rows, 0, len(self.ring), self.free_rows
 
     def new_heap(self, words: int, used: int) -> None:
         c = self.control
@@ -163,19 +217,34 @@ class _Driver:
         self.heap_words = words
         c[k.HEAP_NEXT], c[k.HEAP_END] = self.heap + used, self.heap + 8 * words
         free = 8 * words - used
-        c[k.CHUNK] = max(256, free // (2 * self.particles) & ~7)
+        c[k.CHUNK] = max(256, free // (2 * sum(self.lanes)) & ~7)
 
     # Running.
 
+    def step(self) -> Sequence[tuple[str, int, int]]:
+        """The kernels of one step: name, blocks, argument."""
+        b, block = self.blocks, self.device.block
+        passes = -(-self.rows // self.free_rows)
+        return [
+            ("advance", self.lanes[SHALLOW] // block, 0),
+            ("advance", self.lanes[DEEP_LANES] // block, 1),
+            ("weigh", b, 0), ("decide", 1, 0), ("count_children", b, 0), ("find_parents", b, 0),
+            *(("copy_rows", b, pass_) for pass_ in range(passes)),
+            ("turn", 1, 0),
+        ]  # fmt: skip
+
     def run(self) -> GpuRun:
         self.start()
+        self.device.synchronize()
         begin = time.perf_counter()
-        b = self.blocks
         plain = self.lowered.machine is None
-        step = [("advance", b), ("weigh", b), ("decide", 1), ("count_children", b),
-                ("copy_states", b), ("turn", 1)]  # fmt: skip
         while True:
-            self.device.launch([("run_all", b)] if plain else step * BATCH, self.address)
+            if plain:
+                self.device.launch(
+                    [("run_all", self.lanes[SHALLOW] // self.device.block, 0)], self.address
+                )
+            else:
+                self.device.launch([*self.step()] * BATCH, self.address)
             self.device.read(self.address, self.control)
             c = self.control
             outcome = int(c[OUTCOME])
@@ -190,6 +259,9 @@ class _Driver:
 
     def error(self, status: int) -> Exception:
         c = self.control
+        for address, _ in self.owned.values():
+            self.device.free(address)
+        self.owned.clear()
         error = failure(
             self.lowered.elaborated, status, int(c[k.FAILED_SITE]), self.seed,
             int(c[k.FAILED_PARTICLE]), int(c[k.STEP]),
@@ -201,65 +273,52 @@ class _Driver:
     def resume(self) -> None:
         """Clear what stopped the batch, and tell the device."""
         c = self.control
-        c[WAITS] = c[OUTCOME] = c[BEST] = c[ACTIVE] = c[TOTAL] = c[SQUARES] = 0
+        for word in (WAITS, OUTCOME, BEST, ACTIVE, TOTAL, SQUARES, NEXT, NEXT + 1, DEEP, SPILLERS):
+            c[word] = 0
+        c[SPILL_WORDS] = 0
         self.device.write(self.address, c)
         if "supers" in self.owned:
             size = self.blocks // self.device.block + 1
-            self.device.write(self.owned["supers"], np.zeros(size, dtype=np.int64))
+            self.device.write(self.owned["supers"][0], np.zeros(size, dtype=np.int64))
 
     def make_room(self) -> None:
         waits = int(self.control[WAITS])
         if waits >> HEAP_FULL & 1:
             self.grow_heap()
-        if waits >> STACK_FULL & 1:
-            self.run_deep()
-        elif waits >> DEPTH & 1:
+        if waits >> DEPTH & 1 and not waits >> STACK_FULL & 1:
             raise self.error(DEPTH)
+        if waits >> STACK_FULL & 1:
+            self.grow_stacks()
+        if waits >> POOL_FULL & 1:
+            self.grow_rows_or_pool()
         self.resume()
 
-    def run_deep(self) -> None:
-        """Run the particles that wait on scratch stacks, larger ones if need be."""
-        c = self.control
-        if "scratch" not in self.owned:
-            c[SCRATCH] = self.own("scratch", SCRATCH_BYTES)
-        while True:
-            c[WAITS] = 0
-            self.device.write(self.address, c)
-            self.device.launch(
-                [("advance_deep", self.scratch_threads // self.device.block)], self.address
-            )
-            self.device.read(self.address, c)
-            if c[k.FAILED_STATUS]:
-                raise self.error(int(c[k.FAILED_STATUS]))
-            waits = int(c[WAITS])
-            if waits >> 4 & 1:
-                self.grow_rows()
-            if waits >> HEAP_FULL & 1:
-                self.grow_heap()
-            if waits >> STACK_FULL & 1:
-                if self.scratch_threads == self.device.block:
-                    raise self.error(STACK_FULL)
-                self.new_scratch(max(1, self.scratch_threads // self.device.block // 4))
-            if not waits:
-                return
+    def grow_stacks(self) -> None:
+        """Larger stacks for the deep lanes; fewer of them while that is possible."""
+        words, block = 4 * int(self.control[STACK_WORDS + DEEP_LANES]), self.device.block
+        lanes = max(block, self.lanes[DEEP_LANES] // 4 // block * block)
+        _, size = self.owned[f"stacks {DEEP_LANES}"]
+        self.check(8 * words * lanes - size, STACK_FULL)
+        self.lanes[DEEP_LANES] = lanes
+        self.device.free(self.owned.pop(f"stacks {DEEP_LANES}")[0])
+        self.new_stacks(DEEP_LANES, words)
 
-    def grow_rows(self) -> None:
-        """More rows of state: what is left after a step needs them."""
-        c, n = self.control, self.particles
-        machine = self.lowered.machine
-        assert machine is not None
-        if 32 * self.rows * n > self.limits.max_memory:
-            raise self.error(STACK_FULL)
-        old, self.owned["state"] = int(c[k.STATE]), int(c[k.STATE])
-        self.owned["other"] = int(c[k.OTHER])
-        c[k.OTHER] = self.own("other", 16 * self.rows * n)
-        self.device.move(int(c[k.OTHER]), old, 8 * self.rows * n)
-        self.rows *= 2
-        c[k.STATE], self.owned["state"], self.owned["other"] = (
-            int(c[k.OTHER]), self.owned["other"], old,
-        )  # fmt: skip
-        c[k.OTHER] = self.own("other", 8 * self.rows * n)
-        c[k.LIMIT] = (self.rows - machine.slack) * n
+    def grow_rows_or_pool(self) -> None:
+        """More rows if many particles need them, else a larger pool for the few that do."""
+        c = self.control
+        spillers, pool = int(c[SPILLERS]), (int(c[k.STEP]) + 1) & 1
+        capacity = int(c[POOL_WORDS + pool])
+        c[POOL_NEXT] = min(int(c[POOL_NEXT]), capacity)
+        if 8 * spillers >= self.particles:
+            c[OLD_ROWS] = self.rows
+            self.add_rows(max(1, math.ceil(int(c[SPILL_WORDS]) / spillers) - 1))
+            self.device.write(self.address, c)
+            self.device.launch([("widen", self.blocks, 0)], self.address)
+            return
+        words = max(2 * capacity, capacity + int(c[SPILL_WORDS]))
+        self.check(8 * words, STACK_FULL)
+        c[POOLS + pool] = self.own(f"pool {pool}", 8 * words, keep=8 * capacity)
+        c[POOL_WORDS + pool] = words
 
     def grow_heap(self) -> None:
         """A fresh heap with what is alive in the old one; twice the size if that is over half."""
@@ -267,23 +326,24 @@ class _Driver:
         used = self.move_heap(words)
         now = (int(self.control[k.STEP]), words, used)
         if 2 * used > 8 * words or self.collections == now:
-            if 24 * words > self.limits.max_memory:
-                raise self.error(HEAP_FULL)
+            self.check(16 * words, HEAP_FULL)
             words *= 2
             used = self.move_heap(words)
         self.collections = now
         self.new_heap(words, used)
-        self.device.write(self.owned["regions"], np.zeros(2 * self.particles, dtype=np.int64))
+        regions = np.zeros(2 * sum(self.lanes), dtype=np.int64)
+        self.device.write(self.owned["regions"][0], regions)
 
     def move_heap(self, words: int) -> int:
         """Move what is alive to a heap of some words; how many bytes that is."""
         c, old = self.control, self.heap
-        self.owned.pop("heap")
+        self.owned["old heap"] = self.owned.pop("heap")
         new = self.own("heap", 8 * words)
         c[LOW], c[HIGH], c[TARGET] = old, old + 8 * self.heap_words, new
         self.device.write(self.address, c)
-        self.device.launch([("move_heap", 1)], self.address)
+        self.device.launch([("move_heap", 1, 0)], self.address)
         self.device.read(self.address, c)
+        self.owned.pop("old heap")
         self.device.free(old)
         self.heap, self.heap_words = new, words
         return int(c[TARGET]) - new
@@ -297,23 +357,30 @@ class _Driver:
         best = float(np.max(logw))
         if best == -math.inf:
             raise self.error(ALL_ZERO)
-        machine = self.lowered.machine
-        header = machine.header if machine else 0
-        count = len(machine.results) if machine else int(c[ROWS])
-        rows = np.zeros((header + count, n), dtype=np.int64)
-        self.device.read(int(c[k.STATE]), rows)
+        rows, ancestors = self.result_rows()
         evidence = best + math.log(float(np.exp(logw - best).sum()) / n)
         evidence += float(c[k.LOG_Z : k.LOG_Z + 1].view(np.float64)[0])
-        heap = np.zeros(self.heap_words, dtype=np.int64)
+        heap = np.zeros(self.heap_words if self.allocates() else 1, dtype=np.int64)
         self.device.read(self.heap, heap)
-        ancestors = rows[0] >> 38 if machine else np.arange(n)
-        memory = int(getattr(self.device, "allocated", 0))
-        run = SmcRun(
-            rows[header:], logw, evidence, ancestors, int(c[k.RESAMPLED]), int(c[k.STEP]), [heap]
-        )
-        for address in self.owned.values():
+        run = SmcRun(rows, logw, evidence, ancestors, int(c[k.RESAMPLED]), int(c[k.STEP]), [heap])
+        sizes = {name: size for name, (_, size) in self.owned.items()}
+        for address, _ in self.owned.values():
             self.device.free(address)
-        return GpuRun(run, heap, self.heap, memory, seconds)
+        return GpuRun(run, heap, self.heap, self.peak, seconds, self.rows, sizes)
+
+    def result_rows(self) -> tuple[Words, Words]:
+        """The rows of the results, and each particle's first ancestor."""
+        c, n, machine = self.control, self.particles, self.lowered.machine
+        if machine is None:
+            rows = np.zeros((int(c[ROWS]), n), dtype=np.int64)
+            self.device.read(int(c[k.STATE]), rows)
+            return rows, np.arange(n)
+        rows = np.zeros((len(machine.results), n), dtype=np.int64)
+        first = np.zeros(n, dtype=np.int64)
+        for word, data in [(0, first), *((machine.header + r, rows[r]) for r in range(len(rows)))]:
+            name = self.ring[(int(c[BASE]) + word) % len(self.ring)]
+            self.device.read(self.owned[f"row {name}"][0], data)
+        return rows, first >> 38
 
 
 def run_on_gpu(

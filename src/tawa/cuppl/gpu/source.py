@@ -5,12 +5,14 @@ from __future__ import annotations
 from copy import deepcopy
 from pathlib import Path
 
-from ..executable import NATIVE_MODULES, machine_wrapper, main_wrapper
+from ..executable import NATIVE_MODULES, main_wrapper
 from ..ir import Program
 from ..lowering.guards import mark_fallible
+from ..lowering.machine import ENTRY_POINT, FINAL_POINT, MACHINE
 from ..lowering.pipeline import Lowered
 from ..native import link, translate
 from .cuda import PRELUDE, emit_cuda
+from .turns import machine_text
 
 __all__ = ["BLOCK", "cuda_source"]
 
@@ -18,6 +20,9 @@ BLOCK = 256
 """Threads of a block: one particle each."""
 
 KERNELS = Path(__file__).with_name("kernels.cuh")
+PARTICLES = Path(__file__).with_name("particles.cuh")
+GRAB = 64
+"""Particles that a warp takes at once."""
 _QUALIFIERS = """\
 #pragma nv_diag_suppress 177, 550
 #define DEVICE static __device__
@@ -26,16 +31,37 @@ _QUALIFIERS = """\
 #define KERNEL extern "C" __global__ __launch_bounds__(BLOCK)
 #define SHARED __shared__
 #define TABLE static __device__ const
+#define WARP 32
+#define ALL_LANES 0xFFFFFFFFu
+"""
+_WARPS = """\
+// A bit for each lane of the warp that says yes; every lane must ask.
+INLINE unsigned warp_ballot(bool yes) { return __ballot_sync(ALL_LANES, yes); }
+INLINE int bits_in(unsigned lanes) { return __popc(lanes); }
+// The next numbers of a counter, the same for all lanes.
+INLINE i64 warp_grab(u64* counter, i64 count) {
+  i64 first = 0;
+  if (threadIdx.x % WARP == 0) first = (i64)atomicAdd(counter, (u64)count);
+  return __shfl_sync(ALL_LANES, first, 0);
+}
+// The point that most lanes are at, light ones before others; -1 if all are idle.
+INLINE int warp_choose(int point, bool light) {
+  unsigned same = __match_any_sync(ALL_LANES, point);
+  unsigned rank = point == IDLE ? 0u : (unsigned)(__popc(same) + 64 * light) << 16 | (point + 1);
+  return (int)(__reduce_max_sync(ALL_LANES, rank) & 0xFFFFu) - 1;
+}
 """
 
 
 def device_program(lowered: Lowered) -> Program:
     """The lowered program with what the kernels call."""
     program = Program(dict(lowered.program.functions))
-    program.add(machine_wrapper(lowered))
     program.add(main_wrapper(lowered))
     roots = ["exp", "log", "next_uniform", "offspring_before", "next_chunk"]
-    roots += ["run_particle", "collect"] if lowered.machine else ["run_once", "collect_results"]
+    if lowered.machine is None:
+        roots += ["run_once", "collect_results"]
+    else:
+        roots += ["restore_draw", "forward", "scan_frames", "scan_from", MACHINE]
     assert len(NATIVE_MODULES) > 0  # importing them has registered the natives
     for name in roots:
         if name not in program.functions:
@@ -45,9 +71,18 @@ def device_program(lowered: Lowered) -> Program:
     return program.reachable(roots)
 
 
-def cuda_source(lowered: Lowered, qualifiers: str = _QUALIFIERS, block: int = BLOCK) -> str:
+def cuda_source(
+    lowered: Lowered, qualifiers: str = _QUALIFIERS, block: int = BLOCK, warps: str = _WARPS
+) -> str:
     """CUDA C++ for a program. Other qualifiers make it plain C++, for tests without a GPU."""
     flag = "HAS_MACHINE" if lowered.machine else "HAS_MAIN"
-    head = f"#define BLOCK {block}\n#define {flag} 1\n"
-    program = emit_cuda(device_program(lowered))
-    return "\n".join((head, qualifiers, PRELUDE, program, KERNELS.read_text()))
+    head = f"#define BLOCK {block}\n#define GRAB {GRAB}\n#define {flag} 1\n"
+    head += f"enum {{ FINAL_POINT = {FINAL_POINT}, ENTRY_POINT = {ENTRY_POINT} }};\n"
+    program = device_program(lowered)
+    whole = Program(dict(program.functions))
+    program.functions.pop(MACHINE, None)
+    parts = [head, qualifiers, PRELUDE, emit_cuda(program), PARTICLES.read_text()]
+    if lowered.machine is not None:
+        points, turns = machine_text(lowered.machine, whole)
+        parts += [points, warps, turns]
+    return "\n".join((*parts, KERNELS.read_text()))

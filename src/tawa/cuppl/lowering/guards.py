@@ -18,6 +18,7 @@ from ..ir import (
     Type,
 )
 from .effects import Splitter
+from .tail import LOOP_HEAD
 
 __all__ = ["guard_loop", "guard_recursion", "mark_fallible"]
 
@@ -73,7 +74,7 @@ class _Loop(Splitter):
     prefix = "turn"
 
     def end(self, terminator: Terminator | None) -> Terminator | None:
-        if self.here.name == "again":  # the head has no instructions of its own
+        if self.here.name == LOOP_HEAD:  # the head has no instructions of its own
             burn(self, self.function.site)
         return terminator
 

@@ -48,11 +48,12 @@ from ..ir import (
     Type,
 )
 from .dataflow import live_at_entry, live_before, rename, used_by_terminator
-from .tail import is_tail_call
+from .tail import LOOP_HEAD, is_tail_call
 
-__all__ = ["DONE", "MACHINE", "TOP_MASK", "SUSPENDED", "Frame", "Machine", "build_machine"]
+__all__ = ["DISPATCH", "DONE", "MACHINE", "TOP_MASK", "SUSPENDED", "Frame", "Machine", "build_machine"]
 
 MACHINE = "machine"
+DISPATCH = "dispatch"
 TOP_MASK = (1 << 38) - 1
 DRAW_MASK = (1 << 32) - 1
 SUSPENDED = 0
@@ -85,6 +86,9 @@ class Machine:
     results: tuple[Type, ...]
     header: int
     """State words before the stack: 2, or 4 with a memo table."""
+    joins: tuple[str, ...] = ()
+    """Blocks at which control arrives from several calls, or again and again: on a machine that
+    runs particles side by side, this is where they meet."""
 
 
 def point_word(point: int, size: int) -> int:
@@ -108,6 +112,7 @@ class _Builder:
     prefixes: dict[str, str] = field(default_factory=dict[str, str])
     count: int = 0
     here: Block = field(default_factory=lambda: Block(""))
+    calls: dict[str, int] = field(default_factory=dict[str, int])
     prefix: str = ""
     header: int = 2
     state: Reg = Reg("state", I64)
@@ -128,7 +133,14 @@ class _Builder:
         function = Function(
             MACHINE, (self.state, self.stride, self.limit), (I64,), self.blocks, may_fail=True
         )
-        return Machine(function, self.frames, self.slack(), results, self.header)
+        return Machine(
+            function, self.frames, self.slack(), results, self.header, self.joins(names)
+        )
+
+    def joins(self, names: Sequence[str]) -> tuple[str, ...]:
+        entries = [self.entry_of(name) for name in names if self.calls.get(name, 0) > 1]
+        heads = [self.prefixes[name] + LOOP_HEAD for name in names]
+        return (*entries, *(head for head in heads if head in self.blocks))
 
     def slack(self) -> int:
         return max(len(f.words) for f in self.frames) + 2
@@ -220,7 +232,7 @@ class _Builder:
         first = self.fresh()
         self.put(Load(first, self.state))
         self.put(Op(self.top, "andi", (first, self.const(TOP_MASK))))
-        self.here.terminator = Jump("dispatch")
+        self.here.terminator = Jump(DISPATCH)
         self.resumes[ENTRY_POINT] = self.entry_of(self.main)
         self.resumes[FINAL_POINT] = "final"
         self.resumes[DONE_POINT] = "finished"
@@ -233,13 +245,13 @@ class _Builder:
         self.leave(DONE)
         self.open("mark")
         self.pop((self.fresh(),))
-        self.here.terminator = Jump("dispatch")
+        self.here.terminator = Jump(DISPATCH)
 
     def entry_of(self, name: str) -> str:
         return self.prefixes[name] + next(iter(self.program.functions[name].blocks))
 
     def dispatch(self) -> None:
-        self.open("dispatch")
+        self.open(DISPATCH)
         self.put(Op(self.top, "subi", (self.top, self.stride)))
         word = self.fresh()
         self.put(Load(word, self.state, self.top))
@@ -320,7 +332,7 @@ class _Builder:
         if isinstance(terminator, Return):
             values = [Reg(self.prefix + v.name, v.type) for v in terminator.values]
             self.move(self.return_regs([v.type for v in values]), values)
-            self.here.terminator = Jump("dispatch")
+            self.here.terminator = Jump(DISPATCH)
         else:
             self.here.terminator = rename(terminator, self.prefix)
 
@@ -360,6 +372,7 @@ class _Builder:
         callee = self.program.functions[call.function]
         params = [Reg(self.prefixes[callee.name] + p.name, p.type) for p in callee.params]
         kept = [r for r in live if r not in call.dsts]
+        self.calls[callee.name] = self.calls.get(callee.name, 0) + 1
         if tail:
             self.move(params, call.args)
             self.here.terminator = Jump(self.entry_of(callee.name))
@@ -419,12 +432,13 @@ class _Builder:
         callee = self.program.functions[name]
         params = [Reg(f"{self.prefixes.get(name, '')}{p.name}", p.type) for p in callee.params]
         if name in self.suspending:
+            self.calls[name] = self.calls.get(name, 0) + 1
             self.move(params, args)
             self.here.terminator = Jump(self.entry_of(name))
             return
         results = self.return_regs(callee.results)
         self.put(Call(results, name, tuple(args)))
-        self.here.terminator = Jump("dispatch")
+        self.here.terminator = Jump(DISPATCH)
 
     def shift(self, item: Shift, live: list[Reg]) -> None:
         kept = [r for r in live if r not in item.dsts]
@@ -469,7 +483,7 @@ class _Builder:
         self.push((prompt,), MARK_POINT)
         self.move(self.return_regs([a.type for a in item.args]), item.args)
         self.put(Call((self.top,), "reinstate", (self.state, self.stride, self.top, address)))
-        self.here.terminator = Jump("dispatch")
+        self.here.terminator = Jump(DISPATCH)
         self.returned(name, kept, item.dsts)
 
 

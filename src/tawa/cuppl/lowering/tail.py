@@ -5,7 +5,11 @@ from __future__ import annotations
 from ..builder import targets
 from ..ir import Block, Call, Copy, Function, Instruction, Jump, Reg, Return
 
-__all__ = ["expose_tail_calls", "is_tail_call", "loop_self_calls"]
+__all__ = ["LOOP_HEAD", "expose_tail_calls", "is_tail_call", "loop_self_calls"]
+
+
+LOOP_HEAD = "again"
+"""The block at which a function that calls itself last goes on."""
 
 
 def expose_tail_calls(function: Function) -> None:
@@ -70,7 +74,7 @@ def is_tail_call(block: Block, index: int) -> bool:
 def loop_self_calls(function: Function) -> bool:
     """Replace tail calls of a function to itself by jumps to a loop head; say if there were any.
 
-    The head is the block `again`.
+    The head is the block `LOOP_HEAD`.
     """
     found = False
     entry = next(iter(function.blocks))
@@ -88,10 +92,10 @@ def loop_self_calls(function: Function) -> bool:
         moves: list[Instruction] = [Copy(h, a) for h, a in zip(held, call.args, strict=True)]
         moves += [Copy(p, h) for p, h in zip(function.params, held, strict=True)]
         block.instructions[index:] = moves
-        block.terminator = Jump("again")
+        block.terminator = Jump(LOOP_HEAD)
         found = True
     if found:
-        first = Block("start", [], Jump("again"))
-        head = Block("again", [], Jump(entry))
-        function.blocks = {"start": first, "again": head, **function.blocks}
+        first = Block("start", [], Jump(LOOP_HEAD))
+        head = Block(LOOP_HEAD, [], Jump(entry))
+        function.blocks = {"start": first, LOOP_HEAD: head, **function.blocks}
     return found

@@ -1,0 +1,178 @@
+"""The resumable function for a GPU: the lanes of a warp run one segment of it at a time.
+
+A *segment* starts at a resume point, or where a call enters a function, and ends where control
+goes through the stack or enters a function again. Lanes differ in the segment that they have to
+run next; the warp runs the one that most of them wait for (those that only move words first), and
+the others wait until it is their turn. A lane whose particle suspends takes the next particle. So
+lanes that diverge meet again, at the latest at the next call, and a deep recursion of one lane
+does not keep the others from their work (compare the program-counter batching of Radul et al.,
+arXiv 1910.11141).
+"""
+
+from __future__ import annotations
+
+from ..builder import targets
+from ..ir import Block, Call, Fail, Jump, Program, Return, Switch, Terminator
+from ..lowering.machine import DISPATCH, Machine
+from .cuda import TYPE_NAMES, FunctionText
+
+__all__ = ["machine_text"]
+
+HEAD = """\
+DEVICE void cuppl_turns(i64* control, i64 deep, Tally& tally) {
+  const i64 v_stride = WARP;
+  const i64 thread = (i64)blockIdx.x * BLOCK + threadIdx.x, lane = threadIdx.x % WARP;
+  const i64 region = deep ? thread + control[SHALLOW_LANES] : thread;
+  const i64 n = control[PARTICLES], words = control[STACK_WORDS + deep];
+  const i64 v_state = control[STACKS + deep] + 8 * ((thread - lane) * words + lane);
+  const i64 v_limit = (words - control[SLACK]) * WARP;
+  Context ctx;
+  load_context(ctx, control, region);
+  i64 p = 0, outcome = 0, v_top = 0, next = 0, end = 0;
+  int point = IDLE;
+  bool fresh = false, more = true;
+"""
+REFILL = """\
+  for (;;) {
+    unsigned idle = warp_ballot(point == IDLE);
+    if (more && idle && 4 * bits_in(idle) >= WARP) {
+      if (next >= end) {
+        next = warp_grab((u64*)control + NEXT + deep, GRAB);
+        end = next + GRAB < n ? next + GRAB : n;
+        more = next < n && control[FAILED_STATUS] == 0;
+      }
+      if (more) {
+        i64 mine = next + bits_in(idle & ((1u << lane) - 1));
+        next += bits_in(idle);
+        if (point == IDLE && mine < end && load_particle(ctx, control, mine, v_state, deep, tally)) {
+          p = mine;
+          fresh = false;
+          point = ENTER;
+        }
+      }
+    }
+    int chosen = warp_choose(point, point < POINTS && light_points[point]);
+    if (chosen < 0) {
+      if (more) continue;
+      break;
+    }
+    if (point != chosen) continue;
+    switch (point) {
+"""
+TAIL = """\
+    L_enter:
+      v_top = int_at(v_state) & TOP_MASK;
+      goto L_dispatch;
+    L_stop:
+      if (outcome == HEAP_FULL && !fresh && cuppl_next_chunk(ctx, (i64)control)) {
+        fresh = true;
+        ctx.depth = 0;
+        cuppl_restore_draw(ctx, int_at(v_state + 8 * WARP) & 0xFFFFFFFFll);
+        point = ENTER;
+        continue;
+      }
+      settle_particle(ctx, control, p, v_state, deep, outcome, tally);
+      point = IDLE;
+      continue;
+  }
+  save_heap(ctx, control, region);
+}
+"""
+
+
+class _Machine(FunctionText):
+    """Text of the resumable function as turns of a warp."""
+
+    def __init__(self, machine: Machine, program: Program) -> None:
+        super().__init__(machine.function, program)
+        self.first = len(machine.frames)
+        dispatch = machine.function.blocks[DISPATCH].terminator
+        assert isinstance(dispatch, Switch)
+        self.cases = dict(dispatch.cases)
+        for name in dict.fromkeys(self.past_jumps(j) for j in machine.joins):
+            self.cases[self.first + len(self.cases) - len(dispatch.cases)] = name
+        self.joins = {name: point for point, name in self.cases.items() if point >= self.first}
+
+    def past_jumps(self, name: str) -> str:
+        """The block at the end of a chain of blocks that only jump."""
+        block = self.function.blocks[name]
+        while not block.instructions and isinstance(block.terminator, Jump):
+            name = block.terminator.target
+            block = self.function.blocks[name]
+        return name
+
+    def whole(self) -> tuple[str, str]:
+        points = max(self.cases) + 1
+        names = [self.cases.get(k, "") for k in range(points)]
+        flags = ", ".join(str(int(bool(n) and self.is_light(n))) for n in names)
+        lines = [f"TABLE unsigned char light_points[] = {{{flags}}};"]
+        lines.append(f"enum {{ POINTS = {points}, ENTER = {points}, IDLE = {points + 1} }};")
+        self.lines = []
+        reserved = {p.name for p in self.function.params} | {"top"}
+        for type_, found in self.locals().items():
+            kept = [n for n in found if n not in reserved]
+            zero = ", ".join(f"v_{n} = 0" for n in kept)
+            self.lines.append(f"  {TYPE_NAMES[type_]} {zero};")
+        declared = self.lines
+        self.lines = []
+        for point, name in self.cases.items():
+            self.emit(f"  case {point}: goto L_{name};")
+        self.emit("  case ENTER: goto L_enter;")
+        self.emit("  default: goto L_broken;")
+        self.emit("}")
+        for block in self.function.blocks.values():
+            if block.name != "entry":
+                self.block(block)
+        return "\n".join(lines), "\n".join([HEAD, *declared, REFILL, *self.lines, TAIL])
+
+    def is_light(self, name: str) -> bool:
+        """Whether no function is called between a point and the end of its segment."""
+        seen: set[str] = set()
+        stack = [name]
+        while stack:
+            block = self.function.blocks[stack.pop()]
+            if any(isinstance(item, Call) for item in block.instructions):
+                return False
+            seen.add(block.name)
+            for target in targets(block.terminator):
+                end = self.past_jumps(target)
+                if end not in seen and end not in self.joins and end != DISPATCH:
+                    stack.append(end)
+        return True
+
+    def block(self, block: Block) -> None:
+        if block.name == DISPATCH:
+            self.lines.append("L_dispatch:;")
+            self.emit("v_top = v_top - v_stride;")
+            self.emit("point = (int)(int_at(v_state + 8 * v_top) & 0xFFFFFFFFll);")
+            self.emit("continue;")
+            return
+        super().block(block)
+
+    def goto(self, target: str) -> str:
+        end = self.past_jumps(target)
+        if end in self.joins:
+            return f"{{ point = {self.joins[end]}; continue; }}"
+        return f"goto L_{end};"
+
+    def terminator(self, item: Terminator) -> None:
+        match item:
+            case Return(values):
+                self.emit(f"outcome = v_{values[0].name}; goto L_stop;")
+            case Fail(code, site):
+                self.emit(f"ctx.status = {code}; ctx.site = {site};")
+                self.emit(f"outcome = {code}; goto L_stop;")
+            case _:
+                super().terminator(item)
+
+    def failed(self) -> str:
+        return "{ outcome = ctx.status; goto L_stop; }"
+
+
+def machine_text(machine: Machine, program: Program) -> tuple[str, str]:
+    """CUDA C++ of the table of points, and of `cuppl_turns`.
+
+    That function runs particles until none is left for the step.
+    """
+    return _Machine(machine, program).whole()
+
