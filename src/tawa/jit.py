@@ -23,10 +23,10 @@ from tawa.base.errors import TawaError
 from tawa.base.knobs import DUMP_DIR
 from tawa.base.options import Options
 from tawa.frontend.function import JITFunction
+from tawa.host_launch import Launch, compile_for_host, simulation
 from tawa.runtime import launch
 from tawa.runtime.arrays import HOST
 from tawa.runtime.binding import RESERVED, BoundParameter, compile_binder, compile_namer
-from tawa.runtime.descriptor import TensorDescriptor
 from tawa.runtime.kinds import Kind, kind_of
 from tawa.runtime.launch import WrongDevice
 from tawa.runtime.streams import current_stream, stream_address
@@ -106,10 +106,6 @@ def nothing(x):
 
 nothing.compile("pointer")
 """
-
-
-Launch = Callable[[Any, Sequence[Any], Any], None]
-"""Runs a compiled kernel for a grid, the launch values of all run-time parameters, and a stream."""
 
 
 @dataclass(frozen=True)
@@ -253,9 +249,15 @@ class Kernel(JITFunction):
         options = {name: value for name, value in named.items() if name not in names}
         with self._lock:
             place = place_of(kinds, device)
-            compiled = self._compile(self._request(kinds, constants, options))
+            request = self._request(kinds, constants, options)
+            compiled = self._compile(request) if place != HOST else self._for_host(request)
             entry = self._entries[key] = make_entry(compiled, kinds, place)
         return entry
+
+    def _for_host(self, request: Request) -> Compiled:
+        """What a launch on NumPy arrays runs; not kept for devices if it is the tile stage only."""
+        parts = request.types, request.constants, request.options
+        return compile_for_host(self, *parts, lambda: self._compile(request))
 
     def _request(
         self,
@@ -422,35 +424,6 @@ def selector(
         only = numbers[0]
         return lambda values: (values[only],)
     return itemgetter(*numbers) if numbers else lambda values: ()
-
-
-def simulation(
-    compiled: Compiled, select: Callable[[Sequence[Any]], tuple[Any, ...]] | None
-) -> Launch:
-    """How to run a compiled kernel in the simulator: at the tile level, the program's meaning."""
-    from tawa.simulate.tile import run
-
-    module = compiled.module("tile")
-
-    def start(grid: Any, values: Sequence[Any], stream: Any) -> None:
-        sizes = launch.grid_sizes(grid)
-        run(module, sizes, [stored(v) for v in (values if select is None else select(values))])
-
-    return start
-
-
-STORAGE = {"bfloat16": "uint16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
-"""NumPy's own type in which the simulator holds elements that NumPy itself does not have."""
-
-
-def stored(value: Any) -> Any:
-    """An argument as the simulator takes it: the same memory, in NumPy's own types."""
-    if isinstance(value, TensorDescriptor):
-        from tawa.simulate.tile import HostDescriptor
-
-        return HostDescriptor(stored(value.base), value.shape, value.strides, value.padding)
-    name = STORAGE.get(getattr(getattr(value, "dtype", None), "name", ""))
-    return value if name is None else value.view(name)
 
 
 @contextmanager

@@ -39,7 +39,8 @@ PARTS: dict[str, set[str]] = {
     "simulate": {"base", "tile.ops", "aref.ops", "hopper.ops", "runtime.spec"},
     # these join levels
     "compiler": {"base", "language", "frontend", "tile", "aref", "hopper", "runtime", "simulate"},
-    "jit": {"base", "language", "frontend", "compiler", "runtime", "simulate"},
+    "host_launch": {"base", "frontend", "tile", "aref", "compiler", "runtime", "simulate"},
+    "jit": {"base", "language", "frontend", "compiler", "host_launch", "runtime", "simulate"},
     ".": {"base", "language", "jit", "runtime", "simulate"},
     # users of the public interface
     "kernels": {".", "language"},

@@ -1,0 +1,97 @@
+"""Launches on NumPy arrays run whatever the tile simulator can, and say what no GPU would run."""
+
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+import tawa
+import tawa.language as tl
+from tawa.host_launch import SimulatedOnly
+from tawa.runtime.nvrtc import NvrtcMissing
+
+
+@tawa.jit
+def positive_sums(x, y, N: tl.constexpr):
+    values = tl.load(x + tl.arange(0, N))
+    tl.device_assert(values > 0, "x is not positive")
+    tl.store(y + tl.arange(0, N), tl.cumsum(values, 0))
+
+
+@tawa.jit
+def doubled(x, N: tl.constexpr):
+    at = x + tl.arange(0, N)
+    tl.store(at, tl.load(at) * 2)
+
+
+@tawa.jit
+def wrong(x, N: tl.constexpr):
+    tl.store(x + tl.arange(0, N), tl.no_such_function(N))  # pyright: ignore
+
+
+def arrays():
+    return np.arange(1, 9, dtype=np.float32), np.zeros(8, np.float32)
+
+
+def test_an_op_without_a_lowering_runs_and_is_said_once():
+    kernel = tawa.jit(positive_sums.fn)
+    x, y = arrays()
+    with pytest.warns(SimulatedOnly, match="does not compile for sm_90a") as caught:
+        compiled = kernel[(1,)](x, y, 8)
+    np.testing.assert_array_equal(y, np.cumsum(x))
+    assert "error[TileNotSupported]" in str(caught[0].message)
+    assert "test_host_launch.py:" in str(caught[0].message), "the user's line"
+    assert caught[0].filename == __file__, "the warning points at the launch"
+    assert "does not compile for sm_90a" in compiled.explain
+    y[...] = 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        kernel[(1,)](x, y, 8)
+    np.testing.assert_array_equal(y, np.cumsum(x))
+
+
+def test_compiling_it_for_a_gpu_is_still_an_error():
+    with pytest.raises(tawa.TawaError, match="not supported on the GPU"):
+        positive_sums.compile("*f32", "*f32", 8)
+
+
+def test_a_wrong_kernel_is_an_error():
+    with pytest.raises(tawa.TawaError, match="no_such_function"):
+        wrong[(1,)](np.zeros(8, np.float32), 8)
+
+
+def test_options_that_cannot_be_met_are_errors():
+    with pytest.raises(tawa.TawaError, match="cannot be specialised"):
+        doubled[(1,)](np.zeros(8, np.float32), 8, specialize=True)
+
+
+def test_a_machine_without_nvrtc(monkeypatch: pytest.MonkeyPatch, tmp_path):
+    def missing(*args, **kwargs):
+        raise NvrtcMissing("NVRTC can't be loaded")
+
+    monkeypatch.setenv("TAWA_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr("tawa.compiler.compile_cuda", missing)
+    x = np.ones(8, np.float32)
+    with pytest.warns(SimulatedOnly, match="NvrtcMissing"):
+        tawa.jit(doubled.fn)[(1,)](x, 8)
+    assert (x == 2).all()
+
+
+def test_the_command_line_says_it_and_goes_on(tmp_path):
+    path = tmp_path / "sums.py"
+    path.write_text(
+        "import numpy as np\nimport tawa\nimport tawa.language as tl\n\n\n@tawa.jit\n"
+        "def sums(x, N: tl.constexpr):\n"
+        "    at = x + tl.arange(0, N)\n"
+        "    tl.store(at, tl.cumsum(tl.load(at), 0))\n\n\n"
+        "def example_sums():\n"
+        "    x = np.ones(8, np.float32)\n"
+        "    sums[(1,)](x, 8)\n"
+        "    return {'x': (x, np.arange(1, 9))}\n"
+    )
+    command = [sys.executable, "-m", "tawa", "run", f"{path}:sums"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert "relative error 0.0e+00" in done.stdout
+    assert "does not compile for sm_90a" in done.stderr
