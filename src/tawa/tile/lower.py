@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from xdsl.dialects import func
+from xdsl.dialects import func, scf
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, TensorType, i32
 from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
@@ -100,9 +100,11 @@ gemm.compile(tile(128, 64), tile(128, 64), tile(128, 128), "i32", 128, 128, cons
 
 @dataclass
 class RingPlan:
-    """Descriptor loads that share one ring of arefs."""
+    """Descriptor loads that share one ring of arefs: those of one place, which fill a slot."""
 
     loads: list[DescLoad] = field(default_factory=list[DescLoad])
+    later: list[list[DescLoad]] = field(default_factory=list[list[DescLoad]])
+    """Loads of other places that fill the same slots, in loops that follow."""
 
     @property
     def tiles(self) -> list[TensorType[Attribute]]:
@@ -142,13 +144,39 @@ def plan_rings(block_ops: Iterable[Operation]) -> list[RingPlan]:
     return rings
 
 
-def _needed_before(ring: RingPlan) -> bool:
-    """Whether an op needs one of the ring's tiles before the last of them is loaded."""
-    last = _latest(ring.loads)
+def _follows(first: DescLoad, second: DescLoad) -> bool:
+    """Whether the loads lie in two loops of which one follows the other."""
+    one, other = first.parent_op(), second.parent_op()
+    loops = isinstance(one, scf.ForOp) and isinstance(other, scf.ForOp)
+    return loops and one is not other and one.parent is other.parent
+
+
+def share_rings(rings: Sequence[RingPlan]) -> list[RingPlan]:
+    """Loops that follow each other load tiles of the same types through the same rings.
+
+    Every slot of a loop is returned by its end, so all its rings' memory serves the next loop, and
+    the next loop's first tiles are loaded while this one still computes.
+    """
+    found: list[RingPlan] = []
+    for ring in rings:
+        place = ring.loads[0]
+        for earlier in found:
+            places = [earlier.loads[0], *(loads[0] for loads in earlier.later)]
+            if earlier.tiles == ring.tiles and all(_follows(p, place) for p in places):
+                earlier.later.append(ring.loads)
+                break
+        else:
+            found.append(ring)
+    return found
+
+
+def _needed_before(loads: Sequence[DescLoad]) -> bool:
+    """Whether an op needs one of a slot's tiles before the last of them is loaded."""
+    last = _latest(loads)
     home = last.parent
     assert home is not None
     end = home.get_operation_index(last)
-    users = (op for load in ring.loads for op in _users(load.result, home))
+    users = (op for load in loads for op in _users(load.result, home))
     return any(home.get_operation_index(op) <= end for op in users)
 
 
@@ -156,26 +184,35 @@ def _apart(rings: Sequence[RingPlan]) -> list[RingPlan]:
     """The rings of one role, which fills a slot and waits for it in turn: all tiles at once."""
     found: list[RingPlan] = []
     for ring in rings:
-        found += [RingPlan([load]) for load in ring.loads] if _needed_before(ring) else [ring]
+        apart = _needed_before(ring.loads)
+        found += [RingPlan([load]) for load in ring.loads] if apart else [ring]
     return found
 
 
 def _label(rings: Sequence[RingPlan]) -> None:
     for r, ring in enumerate(rings):
-        for t, load in enumerate(ring.loads):
-            load.attributes["aref.ring"] = IntegerAttr(r, i32)
-            load.attributes["aref.tile"] = IntegerAttr(t, i32)
+        for p, loads in enumerate([ring.loads, *ring.later]):
+            for t, load in enumerate(loads):
+                for key, number in (("ring", r), ("place", p), ("tile", t)):
+                    load.attributes[f"aref.{key}"] = IntegerAttr(number, i32)
 
 
-def _labelled(block: Block) -> dict[int, list[DescLoad]]:
-    """The loads of a copy of the program by ring, in the ring's order of tiles."""
-    found: dict[int, list[tuple[int, DescLoad]]] = {}
+def _labelled(block: Block) -> list[tuple[int, list[DescLoad]]]:
+    """The loads of a copy of the program by ring and place, in the ring's order of tiles."""
+    found: dict[tuple[int, int], list[DescLoad]] = {}
     for op in block.walk():
         if isinstance(op, DescLoad):
-            ring, tile = (op.attributes[f"aref.{k}"] for k in ("ring", "tile"))
-            assert isinstance(ring, IntegerAttr) and isinstance(tile, IntegerAttr)
-            found.setdefault(ring.value.data, []).append((tile.value.data, op))
-    return {r: [op for _, op in sorted(loads, key=lambda x: x[0])] for r, loads in found.items()}
+            found.setdefault((_label_of(op, "ring"), _label_of(op, "place")), []).append(op)
+    return [
+        (ring, sorted(loads, key=lambda op: _label_of(op, "tile")))
+        for (ring, _), loads in found.items()
+    ]
+
+
+def _label_of(load: DescLoad, key: str) -> int:
+    number = load.attributes[f"aref.{key}"]
+    assert isinstance(number, IntegerAttr)
+    return number.value.data
 
 
 def _latest(ops: Sequence[Operation]) -> Operation:
@@ -199,7 +236,7 @@ def _agreements(block: Block) -> dict[int, Sequence[SSAValue]]:
 def _put_all(block: Block, refs: Sequence[SSAValue]) -> None:
     """Replace loads by puts; the loads stay for whoever still needs their value."""
     shared = _agreements(block)
-    for ring, loads in _labelled(block).items():
+    for ring, loads in _labelled(block):
         last, ref = _latest(loads), refs[ring]
         home = last.parent
         assert home is not None
@@ -242,9 +279,9 @@ def _last_user(values: Iterable[SSAValue], home: Block) -> Operation:
 def _get_all(block: Block, refs: Sequence[SSAValue]) -> None:
     """Replace loads by gets; a slot is returned after the last use of its tiles."""
     shared = _agreements(block)
-    for ring, loads in _labelled(block).items():
+    for ring, loads in _labelled(block):
         ref = refs[ring]
-        place = _first(loads) if _needed_before(RingPlan(loads)) else _latest(loads)
+        place = _first(loads) if _needed_before(loads) else _latest(loads)
         home = place.parent
         assert home is not None
         enter = aref.GetEnter(ref)
@@ -324,6 +361,8 @@ class Partition:
         shared: set[int] = set()
         if self.options.cluster != 1:
             shared = mark_shared(kernel, [r.loads for r in rings], self.options.cluster)
+        else:
+            rings = share_rings(rings)
         _label(rings)
         new = func.FuncOp(
             kernel.sym_name.data,
@@ -346,7 +385,7 @@ class Partition:
                     span=span_of(kernel),
                     hint="leave `specialize` unset, or `cluster` at 1",
                 )
-            rings = _apart(rings)
+            rings = share_rings(_apart(plan_rings(kernel.walk())))
             _label(rings)
             created = _create(rings, shared)
             groups = [self._one_role(kernel, block.args, [c.ref for c in created])]
