@@ -48,6 +48,9 @@ MOVABLE = (
 """Ops that may change places as long as their operands allow it."""
 
 
+ACCUMULATOR = 2
+"""The operand of a product that it adds to."""
+
 LAZY = (Splat, Arange, Broadcast, ExpandDims)
 """Ops whose tiles are made anew for every user: they cost next to nothing and hold no registers."""
 
@@ -119,6 +122,8 @@ class Edge:
     source: Node
     target: Node
     distance: int
+    accumulates: bool = False
+    """The target is a product that needs the value only as what it adds to."""
 
 
 @dataclass
@@ -236,9 +241,30 @@ def _cost(node: Node, op: Operation, warps: int, costs: Costs) -> None:
 
 def _registers(value: SSAValue, warps: int) -> int:
     shape = shape_of(value.type)
-    if not shape:
+    if not shape or _stays_in_memory(value):
         return 0
     return max(1, _held(shape, warps) * byte_size(element_of(value.type)) // 4)
+
+
+def _stays_in_memory(value: SSAValue) -> bool:
+    """Whether a tile is a view of a slot that products alone read, from shared memory."""
+    op = value.owner
+    if not isinstance(op, ViewRead | Trans | Reshape):
+        return False
+    source = op.view if isinstance(op, ViewRead) else op.value
+    if not isinstance(op, ViewRead) and not _is_view(source):
+        return False
+    return all(
+        (isinstance(u.operation, Dot) and u.index != ACCUMULATOR)
+        or (isinstance(u.operation, Trans | Reshape) and _stays_in_memory(u.operation.result))
+        for u in value.uses
+    )
+
+
+def _is_view(value: SSAValue) -> bool:
+    while isinstance(value.owner, Trans | Reshape):
+        value = value.owner.value
+    return isinstance(value.owner, ViewRead)
 
 
 def _held(shape: tuple[int, ...], warps: int) -> int:
@@ -252,7 +278,7 @@ def _edges(loop: scf.ForOp, node_of: dict[Operation, Node]) -> list[Edge]:
     passed = terminator(body).operands
     found: dict[tuple[int, int, int], Edge] = {}
     for op, node in node_of.items():
-        for operand in op.operands:
+        for i, operand in enumerate(op.operands):
             value, distance = operand, 0
             while isinstance(value, BlockArgument) and value.owner is body and value.index > 0:
                 if distance > len(passed):
@@ -263,7 +289,9 @@ def _edges(loop: scf.ForOp, node_of: dict[Operation, Node]) -> list[Edge]:
                 source = node_of[owner]
                 if source is not node or distance:
                     key = (source.number, node.number, distance)
-                    found[key] = Edge(source, node, distance)
+                    adds = isinstance(op, Dot) and i == ACCUMULATOR
+                    adds = adds and (key not in found or found[key].accumulates)
+                    found[key] = Edge(source, node, distance, adds)
     for op, node in node_of.items():
         for source in (node_of[r] for r in _readers_before(op) if r in node_of):
             if source is not node:
@@ -275,4 +303,8 @@ def _readers_before(op: Operation) -> list[Operation]:
     """The ops that read a slot which `op` returns: no operand says that they come first."""
     if not isinstance(op, Consumed) or not isinstance(op.token.owner, GetEnter):
         return []
-    return [use.operation for view in op.token.owner.views for use in view.uses]
+    found = [use.operation for view in op.token.owner.views for use in view.uses]
+    for reader in found:
+        if isinstance(reader, ViewRead | Trans | Reshape):
+            found += [use.operation for use in reader.results[0].uses]
+    return found

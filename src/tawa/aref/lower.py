@@ -9,7 +9,7 @@ from typing import ClassVar
 
 from xdsl.dialects import func, scf
 from xdsl.dialects.builtin import FunctionType, ModuleOp, StringAttr
-from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.ir import Block, Operation, OpResult, Region, SSAValue
 
 from tawa.aref import ops as aref
 from tawa.aref.axis_info import AxisAnalysis
@@ -214,11 +214,19 @@ class LowerToHopper:
             )
 
 
+def _goes_on(op: aref.DotIssue) -> bool:
+    """Whether a product adds to what another product of its block has left in registers."""
+    value = op.accumulator
+    while isinstance(value.owner, aref.DotWait) and isinstance(value, OpResult):
+        value = value.owner.operands[value.index]
+    return isinstance(value.owner, aref.DotIssue) and value.owner.parent is op.parent
+
+
 def _accumulators(group: aref.WarpGroup) -> int:
     """Registers a thread of the group needs for the accumulators of one block's products."""
     sizes: dict[Block | None, list[int]] = {}
     for op in group.walk():
-        if isinstance(op, aref.DotIssue) and not isinstance(op.accumulator.owner, aref.DotIssue):
+        if isinstance(op, aref.DotIssue) and not _goes_on(op):
             rows, columns = shape_of(op.result.type)
             sizes.setdefault(op.parent, []).append(rows * columns)
     warps = group.warps.value.data

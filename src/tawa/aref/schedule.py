@@ -165,7 +165,7 @@ class _Model:
     def _depend(self) -> None:
         for e in self.graph.edges:
             begin = self.start[e.target.number] + e.distance * self.period
-            if e.source.is_dot and e.target.is_dot and e.target.dot.acc is e.source.dot.result:
+            if e.source.is_dot and e.accumulates:
                 self.model.add(begin >= self.start[e.source.number] + e.source.thread)
             else:
                 self.model.add(begin >= self.finish(e.source))
@@ -220,7 +220,7 @@ class _Model:
             length = self.model.new_int_var(0, self.period, f"l{i}")
             for e in users:
                 until = self.start[e.target.number] + e.distance * self.period
-                if e.target.is_dot and e.target.dot.acc not in e.source.ops[-1].results:
+                if e.target.is_dot and not e.accumulates:
                     until = self.run[e.target.number] + e.target.tensor + e.distance * self.period
                 self.model.add(length >= until - self.start[i])
             for shift in (0, 1):
