@@ -149,9 +149,10 @@ def copy_latency(rows: int) -> str:
     )
 
 
-def copy_stream(rows: int, boxes: int, reach: int) -> str:
+def copy_stream(rows: int, boxes: int, reach: int, sharing: int) -> str:
     """Every CTA streams `boxes` boxes of `rows` x 64 f16 from `reach` boxes of an array.
 
+    `sharing` neighbours load the same boxes at about the same time, as the CTAs of a product do.
     `out[2 b]`, `out[2 b + 1]`: clocks and nanoseconds of CTA b.
     """
     size = rows * 128
@@ -167,7 +168,7 @@ def copy_stream(rows: int, boxes: int, reach: int) -> str:
       if (i < {boxes}) {{
         mbarrier_expect(full + 8 * slot, {size});
         tma_load(smem + slot * {size}, &map, full + 8 * slot, 0,
-                 int((blockIdx.x + u32(i) * gridDim.x) % {reach}u) * {rows});
+                 int((blockIdx.x / {sharing}u + u32(i) * gridDim.x) % {reach}u) * {rows});
       }}
     }}
     out[2 * blockIdx.x] = now() - start; out[2 * blockIdx.x + 1] = u32(nanoseconds() - begin);

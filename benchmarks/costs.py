@@ -228,11 +228,11 @@ def copy_probes() -> Iterator[Probe]:
             repeats=1,
         )
     for place, reach in REACH.items():
-        for rows in (64, 128, 256):
+        for rows, sharing in ((64, 1), (128, 1), (256, 1), (128, 4), (128, 12)):
             size, boxes = rows * 128, (6 << 20) // (rows * 128)
             yield Probe(
-                f"copies from {place}, boxes of {rows} rows",
-                engines.copy_stream(rows, boxes, reach // size),
+                f"copies from {place}, boxes of {rows} rows, {sharing} CTAs load each",
+                engines.copy_stream(rows, boxes, reach // size, sharing),
                 lambda words, total=boxes * size: rates(words, total),
                 grid=MULTIPROCESSORS,
                 shared_bytes=engines.STAGES * size + 1024,
