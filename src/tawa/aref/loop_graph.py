@@ -170,7 +170,7 @@ def build(loop: scf.ForOp, warps: int, teams: int, target: Target) -> LoopGraph 
     copies = {c for made in own.values() for c in made}
     for op in ops:
         if op not in node_of and op not in copies:
-            node = Node(len(nodes), [*own.get(op, []), op])
+            node = Node(len(nodes), [*own.get(op, []), op, *_reads(op)])
             _cost(node, op, warps, target.costs)
             nodes.append(node)
             node_of |= dict.fromkeys(node.ops, node)
@@ -182,6 +182,13 @@ def build(loop: scf.ForOp, warps: int, teams: int, target: Target) -> LoopGraph 
     for i, node in enumerate(nodes):
         node.number = i
     return LoopGraph(loop, nodes, _edges(loop, node_of), groups * teams)
+
+
+def _reads(get: Operation) -> list[Operation]:
+    """The reads of a slot's tiles, which go with its get: turns carry tiles, not views of slots."""
+    if not isinstance(get, GetEnter):
+        return []
+    return [use.operation for view in get.views for use in view.uses]
 
 
 def _companions(dot: Dot) -> set[Operation]:
