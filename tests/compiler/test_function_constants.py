@@ -1,0 +1,45 @@
+"""Functions as values of `constexpr` parameters: the kernel depends on their text."""
+
+from __future__ import annotations
+
+import importlib.util
+import linecache
+from pathlib import Path
+from types import ModuleType
+
+from tawa.compiler import Compiled
+
+KERNEL = """
+import tawa
+import tawa.language as tl
+
+
+@tawa.jit
+def apply(x, F: tl.constexpr):
+    at = x + tl.arange(0, 128)
+    tl.store(at, F(tl.load(at)))
+
+
+@tawa.jit
+def scaled(x):
+    return x * {factor}
+"""
+
+
+def module(path: Path, factor: int) -> ModuleType:
+    path.write_text(KERNEL.format(factor=factor))
+    linecache.clearcache()
+    spec = importlib.util.spec_from_file_location("function_constants", path)
+    assert spec is not None
+    assert spec.loader is not None
+    found = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(found)
+    return found
+
+
+def test_an_edited_function_makes_another_kernel(tmp_path: Path) -> None:
+    def compiled(factor: int) -> Compiled:
+        found = module(tmp_path / "kernels.py", factor)
+        return found.apply.compile("*f32", found.scaled)
+
+    assert compiled(2).stages["cu"] != compiled(3).stages["cu"]
