@@ -38,6 +38,7 @@ from tawa.base.options import Options
 from tawa.base.remarks import Remarks
 from tawa.frontend import JITFunction, lower_to_tile, parse_argument
 from tawa.frontend.dependencies import dependency_text
+from tawa.frontend.function import is_jit_function
 from tawa.hopper.emit import SPEC_LINE, emit
 from tawa.hopper.ops import HOPPER
 from tawa.runtime.cache import content_key, default_cache
@@ -400,8 +401,9 @@ def _key(
     fn: JITFunction, signature: Mapping[str, str], constants: Mapping[str, object], options: Options
 ) -> str:
     """What a compilation depends on: the kernel, all it refers to, types, constants, compilers."""
-    parts = [dependency_text(fn), repr(dict(signature)), repr(dict(constants)), repr(options)]
-    return content_key(*parts, version(), _own_version())
+    called = [dependency_text(JITFunction(c)) for c in constants.values() if is_jit_function(c)]
+    parts = [repr(dict(signature)), repr(dict(constants)), repr(options)]
+    return content_key(dependency_text(fn), *called, *parts, version(), _own_version())
 
 
 @cache
