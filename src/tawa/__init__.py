@@ -18,6 +18,7 @@ from tawa.language.host import cdiv, next_power_of_2
 from tawa.language.shim import provide as _provide
 from tawa.runtime.autotune import Autotuner, Config, Heuristics, autotune, heuristics
 from tawa.runtime.descriptor import TensorDescriptor
+from tawa.runtime.timeline import Timeline
 
 __version__ = "0.1.0"
 
@@ -29,6 +30,7 @@ __all__ = [
     "Options",
     "TawaError",
     "TensorDescriptor",
+    "Timeline",
     "autotune",
     "cdiv",
     "heuristics",

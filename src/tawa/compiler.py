@@ -40,6 +40,7 @@ from tawa.frontend import JITFunction, lower_to_tile, parse_argument
 from tawa.frontend.dependencies import dependency_text
 from tawa.frontend.function import is_jit_function
 from tawa.hopper.emit import SPEC_LINE, emit
+from tawa.hopper.instrument import Instrument
 from tawa.hopper.ops import HOPPER
 from tawa.runtime.cache import content_key, default_cache
 from tawa.runtime.nvrtc import compile_cuda, version
@@ -70,6 +71,16 @@ from tawa.compiler import read_module
 
 read_module("builtin.module { tile.load }", "tile")
 """
+
+
+class NotInstrumentable(TawaError):
+    """A timeline was asked of CUDA text that was written by hand."""
+
+    explanation = (
+        "Timestamps are inserted at the hopper level. A kernel that starts from a `.cu` file, or "
+        "whose `.cu` stage is replaced, has none: start from its `.hopper` file, or leave the "
+        "option `timeline` out."
+    )
 
 
 class PassFailed(TawaError):
@@ -313,6 +324,11 @@ class Pipeline:
         self.timings[stage] = self.timings.get(stage, 0.0) + time.perf_counter() - start
         return result
 
+    def finish(self, name: str, module: ModuleOp) -> Compiled:
+        """A hopper module to machine code."""
+        self._keep("hopper", str(module))
+        return self.assemble(name, self._timed("cu", lambda: emit(module)), spec_of(module))
+
     def assemble(self, name: str, text: str, spec: KernelSpec) -> Compiled:
         """CUDA C++ to machine code."""
         self._keep("cu", text)
@@ -359,6 +375,16 @@ def compile_kernel(
     key = _key(fn, signature, constexprs, options) if plain else None
     if key is not None and (found := _cached(key, fn.__name__)) is not None:
         return found
+    if options.timeline:
+        without = replace(options, timeline=False)
+        found = compile_kernel(
+            *(fn, signature, constexprs, without), start=start, override=override, dump_dir=dump_dir
+        )
+        by_hand = "cu" in {*(override or {}), start[0] if start else ""}
+        compiled = _instrumented(found, Pipeline(options, dump_dir), by_hand)
+        if key is not None:
+            _store(key, compiled)
+        return compiled
     pipeline = Pipeline(options, dump_dir, dict(override or {}))
     if start is not None:
         return resume(fn.__name__, start, pipeline)
@@ -367,6 +393,20 @@ def compile_kernel(
     if key is not None:
         _store(key, compiled)
     return compiled
+
+
+def _instrumented(plain: Compiled, pipeline: Pipeline, by_hand: bool) -> Compiled:
+    """A compiled kernel that records its timeline. No choice was made with timestamps in view."""
+    if by_hand:
+        raise NotInstrumentable(
+            f"{plain.name} can't record its timeline", found="CUDA text given for its `.cu` stage"
+        )
+    module = plain.module("hopper")
+    Instrument().apply(module)
+    module.verify()
+    pipeline.remarks.lines += [r for r in plain.remarks if not r.startswith("assembler")]
+    pipeline.stages |= {s: plain.stages[s] for s in ("tile", "aref") if s in plain.stages}
+    return pipeline.finish(plain.name, module)
 
 
 def resume(name: str, start: tuple[str, str], pipeline: Pipeline) -> Compiled:

@@ -16,7 +16,9 @@ from tawa.base.errors import TawaError
 from tawa.base.options import BadOption, Options
 from tawa.runtime import launch
 from tawa.runtime.descriptor import TensorDescriptor
+from tawa.runtime.recorded import simulated
 from tawa.runtime.spec import KernelSpec
+from tawa.runtime.timeline import active
 
 if TYPE_CHECKING:
     from tawa.compiler import Compiled
@@ -90,9 +92,21 @@ def simulation(
 
     def start(grid: Any, values: Sequence[Any], stream: Any) -> None:
         sizes = launch.grid_sizes(grid)
-        run(module, sizes, [stored(v) for v in (values if select is None else select(values))])
+        chosen = [stored(v) for v in (values if select is None else select(values))]
+        if compiled.spec.timeline is not None:
+            record(compiled, sizes, chosen)
+        run(module, sizes, chosen)
 
     return start
+
+
+def record(compiled: Compiled, sizes: tuple[int, ...], values: Sequence[Any]) -> None:
+    """Give the timeline of the block that this is in the times of the simulator's replay."""
+    from tawa.simulate.timing import predict
+
+    timeline = active()
+    found = predict(compiled.module("hopper"), sizes, values)
+    timeline.add(simulated(compiled.spec, sizes, found.stamps, found.clock_ghz))
 
 
 def stored(value: Any) -> Any:

@@ -30,6 +30,7 @@ from tawa.runtime.binding import RESERVED, BoundParameter, compile_binder, compi
 from tawa.runtime.kinds import Kind, kind_of
 from tawa.runtime.launch import WrongDevice
 from tawa.runtime.streams import current_stream, stream_address
+from tawa.runtime.timeline import ACTIVE, BadTimeline, active
 
 if TYPE_CHECKING:
     from tawa.compiler import Compiled  # loaded by the first compilation: `import tawa` is quick
@@ -228,6 +229,8 @@ class Kernel(JITFunction):
         return compile_namer(self._bound_parameters, self.__name__)
 
     def _launch(self, grid: Any, /, *args: Any, **kwargs: Any) -> Compiled:
+        if ACTIVE.get() is not None:
+            kwargs["timeline"] = self._recorded()
         key, values, stream = self._bind(*args, **kwargs)
         try:
             entry = self._entries.get(key)
@@ -239,6 +242,15 @@ class Kernel(JITFunction):
             grid = grid(self._named(*args, **kwargs))
         entry.launch(grid, values, stream)
         return entry.compiled
+
+    def _recorded(self) -> bool:
+        """The value of the option `timeline` in a timeline's block."""
+        if any(parameter.name == "timeline" for parameter in self._bound_parameters):
+            raise BadTimeline(
+                f"{self.__name__} has a parameter of its own called `timeline`",
+                hint="rename the parameter to record the kernel's timeline",
+            )
+        return True
 
     def _prepare(self, key: tuple[Any, ...], named: dict[str, Any], device: Any) -> Entry:
         """Compile and load for a key that was not seen before."""
@@ -409,7 +421,11 @@ def make_entry(compiled: Compiled, kinds: Mapping[str, Kind], place: int) -> Ent
 
     def start(grid: Any, values: Sequence[Any], stream: Any) -> None:
         address = current() if stream is None else stream_address(stream)
-        launcher(grid, values if select is None else select(values), address)
+        chosen = values if select is None else select(values)
+        if compiled.spec.timeline is None:
+            launcher(grid, chosen, address)
+        else:
+            active().record(launcher, grid, chosen, address)
 
     return Entry(compiled, start)
 

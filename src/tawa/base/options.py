@@ -61,11 +61,15 @@ class Options:
     stream_stores: bool = False
     """Give written lines back to memory first (L2 evict-first): for outputs larger than the L2."""
 
+    timeline: bool = False
+    """Write timestamps to a `tawa.Timeline`, which sets this for the launches in its block."""
+
     def __post_init__(self) -> None:
         """Check each value's range. Raises BadOption."""
         self._one_of("target", tuple(TARGETS))
         self._one_of("num_warps", (1, 2, 4, 8, 16))
         self._one_of("consumers", (None, 1, 2, 3))
+        self._one_of("timeline", (False, True))
         self._between("num_stages", 1, 64)
         self._between("mma_depth", 0, 7)
         self._between("staging", 1, 16)

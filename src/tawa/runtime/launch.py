@@ -21,12 +21,14 @@ from tawa.runtime.arguments import classify
 from tawa.runtime.arrays import ELEMENT_BYTES, HOST
 from tawa.runtime.spec import (
     SCALAR_CODES,
+    TIMELINE_FIELDS,
     Expr,
     GridParam,
     KernelSpec,
     PointerParam,
     ScalarParam,
     TensorMapParam,
+    TimelineParam,
     expr_text,
 )
 from tawa.runtime.streams import current_stream, stream_address
@@ -147,13 +149,17 @@ class Launcher:
         self._kernel = kernel
         self._buffers: dict[int, LaunchBuffer] = {}
         self._single_device = driver.device_count() <= 1
+        self.timeline = [0, 0, 0]
+        """The values of the spec's `TimelineParam`s: buffer, CTAs and mask of the next launch."""
 
     def __call__(self, grid: Any, values: Sequence[Any], stream: int) -> None:
         """Launch; `grid` is a tuple of one to three sizes, or one size."""
         thread = get_ident()
         buffer = self._buffers.get(thread)
         if buffer is None:
-            buffer = self._buffers[thread] = LaunchBuffer(self.spec, self._kernel, self._points)
+            buffer = self._buffers[thread] = LaunchBuffer(
+                self.spec, self._kernel, self._points, self.timeline
+            )
         if grid != buffer.grid:
             buffer.set_grid(grid)
         if buffer.empty:
@@ -297,7 +303,13 @@ class LaunchBuffer:
         "stream",
     )
 
-    def __init__(self, spec: KernelSpec, kernel: int, points: EntryPoints) -> None:
+    def __init__(
+        self,
+        spec: KernelSpec,
+        kernel: int,
+        points: EntryPoints,
+        timeline: Sequence[int] = (0, 0, 0),
+    ) -> None:
         self._spec, self._points = spec, points
         self.grid: Any = _NOT_SET
         self.programs = (0, 0, 0)
@@ -316,7 +328,7 @@ class LaunchBuffer:
         pointers = (ctypes.c_void_p * max(1, len(addresses)))(*addresses)
         self.call = ctypes.byref(self.config), ctypes.c_void_p(kernel), pointers, None
         memory = memoryview(self._storage).cast("B")[base - unaligned :]
-        self.fill = _compile_fill(spec, points, memory)
+        self.fill = _compile_fill(spec, points, memory, timeline)
 
     def set_grid(self, grid: Any) -> None:
         """Make `grid` the next launch's grid. Raises `BadGrid`."""
@@ -343,7 +355,7 @@ class LaunchBuffer:
 
 
 def _compile_fill(
-    spec: KernelSpec, points: EntryPoints, buffer: memoryview
+    spec: KernelSpec, points: EntryPoints, buffer: memoryview, timeline: Sequence[int]
 ) -> Callable[[Sequence[Any], tuple[int, int, int]], None]:
     """Write and compile the Python function that packs one launch's parameters."""
     maps = [p for p in spec.parameters if isinstance(p, TensorMapParam)]
@@ -357,7 +369,8 @@ def _compile_fill(
         texts = ", ".join(_slot_text(parameter) for parameter in others)
         lines.append(f"    pack_into(buffer, {tensormap.BYTES * len(maps)}, {texts})")
     code = "<" + "".join(_slot_code(parameter) for parameter in others)
-    scope: dict[str, Any] = {"buffer": buffer, "pack_into": struct.Struct(code).pack_into}
+    pack_into = struct.Struct(code).pack_into
+    scope: dict[str, Any] = {"buffer": buffer, "timeline": timeline, "pack_into": pack_into}
     for number, parameter in enumerate(maps):
         scope[f"map{number}"] = tensormap.encoder(
             parameter, spec.arguments[parameter.arg], points.encode, points.placeholder
@@ -381,7 +394,7 @@ def _tuple_text(exprs: tuple[Expr, ...]) -> str:
     return f"({', '.join(expr_text(e) for e in exprs)},)"
 
 
-def _slot_text(parameter: PointerParam | ScalarParam | GridParam) -> str:
+def _slot_text(parameter: PointerParam | ScalarParam | GridParam | TimelineParam) -> str:
     match parameter:
         case PointerParam(arg):
             return f"a{arg}"
@@ -389,9 +402,11 @@ def _slot_text(parameter: PointerParam | ScalarParam | GridParam) -> str:
             return expr_text(value)
         case GridParam(axis):
             return f"grid[{axis}]"
+        case TimelineParam(field):
+            return f"timeline[{TIMELINE_FIELDS.index(field)}]"
 
 
-def _slot_code(parameter: PointerParam | ScalarParam | GridParam) -> str:
+def _slot_code(parameter: PointerParam | ScalarParam | GridParam | TimelineParam) -> str:
     """`struct` code of an 8-byte slot."""
     match parameter:
         case PointerParam():
@@ -400,5 +415,7 @@ def _slot_code(parameter: PointerParam | ScalarParam | GridParam) -> str:
             code = SCALAR_CODES[type]
         case GridParam():
             code = "i"
+        case TimelineParam(field):
+            code = "Q" if field == "buffer" else "I"
     padding = 8 - struct.calcsize("<" + code)
     return f"{code}{padding}x" if padding else code

@@ -14,6 +14,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias, cast
 
 from tawa.base.errors import TawaError
+from tawa.base.timeline import TimelineTable
 
 BinaryOperator: TypeAlias = Literal["add", "sub", "mul", "floordiv", "cdiv", "min", "max"]
 
@@ -153,6 +154,24 @@ class GridParam:
 
 
 @dataclass(frozen=True)
+class TimelineParam:
+    """Where a recording kernel writes its timeline, given by the launch that asks for it.
+
+    `buffer` is the address of the regions, one for each recorder of each recorded CTA (u64);
+    `ctas` how many CTAs are recorded, `mask` a region's bytes - 1 (u32). All are 0 for nothing.
+    """
+
+    field: Literal["buffer", "ctas", "mask"]
+
+    def __post_init__(self) -> None:
+        if self.field not in TIMELINE_FIELDS:
+            raise InvalidSpec(f"{self.field!r} of a timeline", expected=str(TIMELINE_FIELDS))
+
+
+TIMELINE_FIELDS = ("buffer", "ctas", "mask")
+
+
+@dataclass(frozen=True)
 class TensorMapParam:
     """A 128-byte tensor map over the memory of argument `arg`.
 
@@ -204,10 +223,11 @@ class TensorMapParam:
             raise InvalidSpec(f"fill is 'zero' or 'nan', not {self.fill!r}")
 
 
-Parameter: TypeAlias = PointerParam | ScalarParam | GridParam | TensorMapParam
+Parameter: TypeAlias = PointerParam | ScalarParam | GridParam | TimelineParam | TensorMapParam
 
 _PARAMETERS: dict[str, type[Any]] = {
-    kind.__name__: kind for kind in (PointerParam, ScalarParam, GridParam, TensorMapParam)
+    kind.__name__: kind
+    for kind in (PointerParam, ScalarParam, GridParam, TimelineParam, TensorMapParam)
 }
 
 
@@ -225,6 +245,7 @@ class KernelSpec:
       on the device at once (a one-dimensional grid, at most one a program, rounded to clusters),
       and `GridParam`s tell the kernel the user's grid.
     - `ctas_per_sm`: CTAs that share an SM, for the `persistent` grid.
+    - `timeline`: what the kernel's records mean, if it records its timeline.
     """
 
     entry: str
@@ -235,6 +256,7 @@ class KernelSpec:
     cluster: tuple[int, int, int] = (1, 1, 1)
     grid: Literal["plain", "persistent"] = "plain"
     ctas_per_sm: int = 1
+    timeline: TimelineTable | None = None
 
     def __post_init__(self) -> None:
         if self.grid not in ("plain", "persistent"):
@@ -256,6 +278,9 @@ class KernelSpec:
             {"kind": type(p).__name__, **{f.name: getattr(p, f.name) for f in fields(p)}}
             for p in self.parameters
         ]
+        timeline = record.pop("timeline")
+        if timeline is not None:
+            record["timeline"] = timeline.to_record()
         return json.dumps(record)
 
     @staticmethod
@@ -264,6 +289,8 @@ class KernelSpec:
         try:
             record = _tuples(json.loads(text))
             parameters = tuple(_parameter(dict(entry)) for entry in record.pop("parameters"))
+            if record.get("timeline") is not None:
+                record["timeline"] = TimelineTable.from_record(record["timeline"])
             return KernelSpec(parameters=parameters, **record)
         except (TypeError, KeyError, AttributeError, json.JSONDecodeError) as error:
             raise InvalidSpec(f"not the JSON form of a kernel spec: {error}") from error

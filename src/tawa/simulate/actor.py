@@ -160,6 +160,10 @@ class HopperActor(Engines):
         if cost is not None:
             self.trace("work", *cost)
 
+    def timestamp(self, segment: int, index: int) -> None:
+        """Note that point `index` of a segment is passed."""
+        self.trace("timestamp", segment, index)
+
     def role(self, op: Operation) -> Steps:
         """Run a role's region if the actor's warps belong to it."""
         assert isinstance(op, Role)

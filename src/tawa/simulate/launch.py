@@ -19,6 +19,7 @@ from tawa.runtime.spec import (
     PointerParam,
     ScalarParam,
     TensorMapParam,
+    TimelineParam,
     evaluate,
 )
 from tawa.simulate.global_memory import GlobalMemory, tensor_map
@@ -114,6 +115,8 @@ def _value(
             return addresses[arg]
         case GridParam(axis):
             return np.asarray(grid[axis], np.int32)
+        case TimelineParam():
+            return np.asarray(0, np.int64)  # the simulator records by itself
         case ScalarParam(value, type_):
             return _scalar(value, type_, arguments)
         case TensorMapParam(arg):

@@ -38,6 +38,10 @@ class Prediction:
     busy: dict[str, float]
     """Share of the CTA's time that each resource works."""
     timeline: list[Interval]
+    stamps: dict[str, list[tuple[float, int, int]]] = field(
+        default_factory=dict[str, "list[tuple[float, int, int]]"]
+    )
+    """Of a recording kernel: time, segment and point of each timestamp, by actor."""
 
     @property
     def kernel_us(self) -> float:
@@ -99,6 +103,7 @@ class Replay:
         self.done: dict[tuple[int, int, int], float] = {}
         self.arrivals: dict[tuple[int, int], int] = {}
         self.timeline: list[Interval] = []
+        self.stamps: dict[str, list[tuple[float, int, int]]] = {}
         self.event: Event | None = None
         """The one that is getting its time."""
         for trace in traces.values():
@@ -251,10 +256,15 @@ class Replay:
         if found.left <= 0 and found.bytes == 0:
             self.done[key] = found.time
 
+    def _timestamp(self, actor: _Actor, event: Event) -> None:
+        """A recording kernel would read its clock now."""
+        segment, index = cast("tuple[int, int]", event.operands)
+        self.stamps.setdefault(actor.name, []).append((actor.now, segment, index))
+
     def _nothing(self, actor: _Actor, event: Event) -> None:
         """Costs nothing of its own."""
 
-    _init = _fence = _read = _write = _operand = _wgmma = _timestamp = _nothing
+    _init = _fence = _read = _write = _operand = _wgmma = _nothing
 
 
 def _store_rate(size: int, target: Target, clock: float) -> float:
@@ -298,4 +308,5 @@ def predict(
         target.launch_us,
         {name: time / cycles / ranks for name, time in replay.busy.items()},
         replay.timeline,
+        replay.stamps,
     )

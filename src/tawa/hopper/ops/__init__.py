@@ -12,6 +12,7 @@ from tawa.hopper.ops.matrix import MATRIX
 from tawa.hopper.ops.memory import MEMORY
 from tawa.hopper.ops.structure import STRUCTURE
 from tawa.hopper.ops.sync import SYNC
+from tawa.hopper.ops.trace import TRACE, TraceType
 from tawa.hopper.types import (
     BarrierType,
     FragType,
@@ -21,6 +22,8 @@ from tawa.hopper.types import (
     TileType,
 )
 
-OPS: tuple[type[HopperOp], ...] = (*STRUCTURE, *SYNC, *MEMORY, *GLOBAL_MEMORY, *MATRIX, *FRAGMENT)
-TYPES = (FragType, TileType, RingType, BarrierType, TensorMapType, MatrixDescType)
+OPS: tuple[type[HopperOp], ...] = (
+    *STRUCTURE, *SYNC, *MEMORY, *GLOBAL_MEMORY, *MATRIX, *FRAGMENT, *TRACE
+)  # fmt: skip
+TYPES = (FragType, TileType, RingType, BarrierType, TensorMapType, MatrixDescType, TraceType)
 HOPPER = Dialect("hopper", list(OPS), list(TYPES))

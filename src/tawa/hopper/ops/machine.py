@@ -199,6 +199,14 @@ class Engines(Protocol):
         ...
 
 
+class Recording(Protocol):
+    """What an actor writes down about itself."""
+
+    def timestamp(self, segment: int, index: int) -> None:
+        """Note that point `index` of a segment is passed."""
+        ...
+
+
 class Control(Protocol):
     """Regions."""
 
@@ -211,5 +219,7 @@ class Control(Protocol):
         ...
 
 
-class Actor(Place, Values, SharedMemory, GlobalMemory, Barriers, Engines, Control, Protocol):
+class Actor(
+    Place, Values, SharedMemory, GlobalMemory, Barriers, Engines, Recording, Control, Protocol
+):
     """All of it."""

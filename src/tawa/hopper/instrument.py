@@ -1,0 +1,384 @@
+"""Insert timestamps into a kernel: between what its roles wait for, issue and compute.
+
+A role's program is cut into segments, runs of points that are always passed one after the other;
+loops, branches and roles begin new ones. Points lie before and after each wait and each issue of
+asynchronous work. Two of them with nothing but addresses between them are one, none lies inside a
+group of matrix instructions, and no register of a tile is touched. The table of what lies between
+the points becomes part of the kernel's spec.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+
+from xdsl.dialects import func, scf
+from xdsl.dialects.builtin import ModuleOp, StringAttr, i32, i64
+from xdsl.ir import Block, Operation, SSAValue
+
+from tawa.base.elementwise import Map
+from tawa.base.spans import span_of
+from tawa.base.timeline import Activity, Segment, TimelineTable
+from tawa.hopper.ops.fragment import ReduceRegisters, Relabel, Undefined, Window
+from tawa.hopper.ops.global_memory import GlobalLoad, GlobalStore, ScalarLoad
+from tawa.hopper.ops.matrix import Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait
+from tawa.hopper.ops.memory import BulkCommit, BulkWaitRead, TmaLoad, TmaStore
+from tawa.hopper.ops.structure import OneThread, Role
+from tawa.hopper.ops.sync import (
+    ClusterSync,
+    CtaSync,
+    MbarrierWait,
+    NamedBarrierArrive,
+    NamedBarrierSync,
+)
+from tawa.hopper.ops.trace import MOST_POINTS, RecordBegin, Timestamp, TraceBegin, TraceEnd
+from tawa.hopper.types import FragType
+from tawa.runtime.spec import TIMELINE_FIELDS, KernelSpec, TimelineParam
+
+KINDS: dict[type[Operation], str] = {
+    MbarrierWait: "barrier wait",
+    WgmmaWait: "wgmma wait",
+    BulkWaitRead: "store wait",
+    NamedBarrierSync: "meeting",
+    CtaSync: "meeting",
+    ClusterSync: "meeting",
+    NamedBarrierArrive: "arrival",
+    TmaLoad: "copy issue",
+    TmaStore: "store issue",
+    BulkCommit: "store issue",
+    WgmmaFence: "wgmma issue",
+    Wgmma: "wgmma issue",
+    WgmmaCommit: "wgmma issue",
+}
+"""What is worth a place on the timeline."""
+
+RUNS = ("copy issue", "store issue")
+"""Kinds of which several in a row are one activity."""
+
+FREE = (Relabel, Undefined, Window, scf.YieldOp, scf.ConditionOp)
+"""Ops on fragments that cost nothing."""
+
+NESTED = (scf.ForOp, scf.WhileOp, scf.IfOp, OneThread)
+LOOPS = (scf.ForOp, scf.WhileOp)
+NAMED_WORK = 3
+"""Functions that the name of ordinary code mentions."""
+
+
+@dataclass(frozen=True)
+class Instrument:
+    """Make a kernel record its timeline."""
+
+    name: str = "instrument"
+
+    def apply(self, module: ModuleOp) -> None:
+        """Change the module's only kernel, and its spec."""
+        kernel = next(op for op in module.ops if isinstance(op, func.FuncOp))
+        block = kernel.body.block
+        launch: list[SSAValue] = []
+        for name, type_ in zip(TIMELINE_FIELDS, (i64, i32, i32), strict=True):
+            launch.append(block.insert_arg(type_, len(block.args)))
+            launch[-1].name_hint = f"timeline_{name}"
+        kernel.update_function_type()
+        roles = [op for op in kernel.walk() if isinstance(op, Role)]
+        recorders = [name for role in roles for name in recorders_of(role)]
+        segments: list[Segment] = []
+        first = 0
+        for role in roles:
+            own = recorders_of(role)
+            planned = RolePlan(role).segments
+            _insert(role, planned, len(segments), launch, (first, len(recorders)))
+            segments += [plan.segment for plan in planned]
+            first += len(own)
+        _describe(kernel, TimelineTable(tuple(recorders), tuple(segments)))
+
+
+def _describe(kernel: func.FuncOp, table: TimelineTable) -> None:
+    """Tell the run time of the new parameters, and what the records mean."""
+    text = kernel.attributes.get("tawa.spec")
+    if not isinstance(text, StringAttr):
+        return
+    spec = KernelSpec.from_json(text.data)
+    more = tuple(TimelineParam(name) for name in TIMELINE_FIELDS)
+    spec = replace(spec, parameters=(*spec.parameters, *more), timeline=table)
+    kernel.attributes["tawa.spec"] = StringAttr(spec.to_json())
+
+
+def recorders_of(role: Role) -> list[str]:
+    """The names of a role's recorders: its warp groups, as the simulator calls its actors."""
+    warps, teams = role.warps.value.data, role.teams.value.data
+    if role.single:
+        return [role.role.data]
+    return [
+        role.role.data + (f"[{team}]" if teams > 1 else "") + (f".{group}" if warps > 4 else "")
+        for team in range(teams)
+        for group in range(-(-warps // 4))
+    ]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Before or after an op."""
+
+    op: Operation
+    after: bool
+
+
+@dataclass
+class Plan:
+    """A segment in the making."""
+
+    role: str
+    places: list[Place]
+    gaps: list[Activity | None] = field(default_factory=list["Activity | None"])
+    lead: Activity | None = None
+    trail: Activity | None = None
+    tile_begins: bool = False
+    tile_ends: bool = False
+
+    def add(self, place: Place, gap: Activity | None) -> None:
+        """One more point, and what lies before it."""
+        self.places.append(place)
+        self.gaps.append(gap)
+
+    @property
+    def segment(self) -> Segment:
+        """What the table says of it."""
+        gaps = tuple(self.gaps)
+        return Segment(self.role, gaps, self.lead, self.trail, self.tile_begins, self.tile_ends)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A part of a block: an activity from `first` to `last`, ordinary code, or a nested region."""
+
+    first: Operation
+    last: Operation
+    activity: Activity | None = None
+
+    @property
+    def nested(self) -> bool:
+        """Whether it has activities in its regions."""
+        return self.activity is None and isinstance(self.first, NESTED) and _has_kind(self.first)
+
+
+class RolePlan:
+    """Cuts the program of a role into segments."""
+
+    def __init__(self, role: Role) -> None:
+        self.role = role.role.data
+        self.segments: list[Plan] = []
+        self._current: Plan | None = None
+        self._work: list[Operation] = []
+        """Ordinary code since the last point."""
+        self._block(role.body.block, tile=False, outermost=True)
+
+    def _block(self, block: Block, *, tile: bool, outermost: bool) -> None:
+        if tile and block.first_op is not None:
+            self._start(Place(block.first_op, after=False))
+            self.segments[-1].tile_begins = True
+        for step in steps(block):
+            if step.activity is not None:
+                self._activity(step, step.activity)
+            elif step.nested:
+                self._nested(step.first, outermost)
+            else:
+                self._work.append(step.first)
+        if tile and block.last_op is not None:
+            self._point(Place(block.last_op, after=False))
+            self.segments[-1].tile_ends = True
+        self._close()
+
+    def _nested(self, op: Operation, outermost: bool) -> None:
+        self._close()
+        tile = outermost and isinstance(op, LOOPS) and _has_loop(op)
+        for region in op.regions:
+            if region.blocks:
+                body = region is op.regions[-1]
+                self._block(region.block, tile=tile and body, outermost=outermost and not tile)
+
+    def _activity(self, step: Step, activity: Activity) -> None:
+        self._point(Place(step.first, after=False))
+        assert self._current is not None
+        self._current.add(Place(step.last, after=True), activity)
+        if len(self._current.places) + 2 > MOST_POINTS:
+            self._close()
+
+    def _point(self, place: Place) -> None:
+        """A point here, unless nothing was done since the last one."""
+        if self._current is None:
+            self._start(place)
+        elif self._work or self._fresh_tile:
+            self._current.add(place, self._take_work())
+
+    @property
+    def _fresh_tile(self) -> bool:
+        """The tile's coordinates are computed after its first point: divisions, which take long."""
+        found = self._current
+        return found is not None and found.tile_begins and len(found.places) == 1
+
+    def _start(self, place: Place) -> None:
+        self._close()
+        self._current = Plan(self.role, [place], lead=self._take_work())
+        self.segments.append(self._current)
+
+    def _close(self) -> None:
+        if self._current is not None:
+            self._current.trail = self._take_work()
+            self._current = None
+
+    def _take_work(self) -> Activity | None:
+        found, self._work = self._work, []
+        return work_activity(found) if found else None
+
+
+def steps(block: Block) -> Iterator[Step]:
+    """The parts of a block that matter, in order."""
+    ops = list(block.ops)
+    at = 0
+    run: Step | None = None
+    while at < len(ops):
+        kind = kind_of(ops[at])
+        part = ops[at : _group_end(ops, at) if kind == "wgmma issue" else at + 1]
+        at += len(part)
+        if kind is None and not _matters(part[0]):
+            continue
+        step = Step(part[0], part[-1], activity_of(kind, part) if kind else None)
+        joined = _join(run, step) if run else None
+        if run is not None and joined is None:
+            yield run
+        run = joined or step
+    if run is not None:
+        yield run
+
+
+def _group_end(ops: Sequence[Operation], at: int) -> int:
+    """The index after the commit that ends the group of matrix instructions begun at `at`."""
+    commits = (i for i in range(at, len(ops)) if isinstance(ops[i], WgmmaCommit))
+    return next(commits, at) + 1
+
+
+def _join(run: Step, step: Step) -> Step | None:
+    """Two steps as one, if they are activities of a kind that comes in runs."""
+    before, after = run.activity, step.activity
+    if before is None or after is None or before.kind not in RUNS or after.kind != before.kind:
+        return None
+    names = dict.fromkeys(n for a in (before, after) if a.detail for n in a.detail.split(", "))
+    return Step(run.first, step.last, replace(before, detail=", ".join(names)))
+
+
+def kind_of(op: Operation) -> str | None:
+    """The kind of activity that an op is, as a whole."""
+    if isinstance(op, OneThread) and op.scope.data == "group":
+        kinds = {KINDS[type(inner)] for inner in op.walk() if type(inner) in KINDS}
+        loops = any(isinstance(inner, LOOPS) for inner in op.walk())
+        return kinds.pop() if len(kinds) == 1 and not loops else None
+    return KINDS.get(type(op))
+
+
+def _has_kind(op: Operation) -> bool:
+    return any(type(inner) in KINDS for inner in op.walk())
+
+
+def _has_loop(op: Operation) -> bool:
+    """Whether a loop has a loop with activities inside."""
+    return any(isinstance(o, LOOPS) and o is not op and _has_kind(o) for o in op.walk())
+
+
+def _matters(op: Operation) -> bool:
+    """Whether an op or its regions have activities, or cost time: fragments, memory."""
+    return any(type(o) in KINDS or _is_work(o) for o in op.walk())
+
+
+def _is_work(op: Operation) -> bool:
+    if isinstance(op, FREE):
+        return False
+    values = (*op.operands, *op.results)
+    memory = isinstance(op, (GlobalLoad, GlobalStore, ScalarLoad))
+    return memory or any(isinstance(v.type, FragType) for v in values)
+
+
+def activity_of(kind: str, ops: Sequence[Operation]) -> Activity:
+    """What the ops do, with the names of the values that it is about."""
+    inner = [o for op in ops for o in op.walk() if type(o) in KINDS]
+    names = dict.fromkeys(name for op in inner for name in _subject(op))
+    pending = next((o.pending.value.data for o in inner if isinstance(o, WgmmaWait)), 0)
+    return Activity(kind, ", ".join(names), inner[0].name, _place_of(inner), pending)
+
+
+def _subject(op: Operation) -> list[str]:
+    """The names of the values that an activity is about."""
+    match op:
+        case MbarrierWait():
+            found = [op.barrier.name_hint]
+        case TmaLoad() | TmaStore():
+            found = [(op.map.name_hint or "").removesuffix("_map")]
+        case Wgmma():
+            found = [op.result.name_hint]
+        case WgmmaWait():
+            found = [value.name_hint for value in op.results_]
+        case _:
+            found = []
+    return [name for name in found if name]
+
+
+def work_activity(ops: Sequence[Operation]) -> Activity:
+    """Ordinary code, called after its functions that move or compute most registers."""
+    weights: dict[str, int] = {}
+    heaviest, most = ops[0], -1
+    for op in (inner for outer in ops for inner in outer.walk() if _is_work(inner)):
+        weight = max((_registers(v) for v in (*op.operands, *op.results)), default=0)
+        name = _function(op)
+        weights[name] = weights.get(name, 0) + weight
+        if weight > most:
+            heaviest, most = op, weight
+    names = sorted(weights, key=lambda name: -weights[name])[:NAMED_WORK]
+    return Activity("work", ", ".join(names), heaviest.name, _place_of([heaviest]))
+
+
+def _function(op: Operation) -> str:
+    if isinstance(op, Map):
+        return op.function.data
+    if isinstance(op, ReduceRegisters):
+        return f"reduce {op.kind.data}"
+    return op.name.removeprefix("hopper.")
+
+
+def _registers(value: SSAValue) -> int:
+    return value.type.layout.registers if isinstance(value.type, FragType) else 1
+
+
+def _place_of(ops: Sequence[Operation]) -> str:
+    """Where the user wrote it."""
+    return next((str(span) for op in ops if (span := span_of(op)) is not None), "")
+
+
+def _insert(
+    role: Role,
+    planned: Sequence[Plan],
+    number: int,
+    launch: Sequence[SSAValue],
+    recorders: tuple[int, int],
+) -> None:
+    """Put the planned points into a role; its segments are numbered from `number`."""
+    block = role.body.block
+    groups = 1 if role.single else -(-role.warps.value.data // 4)
+    first, count = recorders
+    begin = TraceBegin(launch, first, groups, count, role.single is not None)
+    begin.trace.name_hint, begin.open.name_hint = "trace", "trace_open"
+    for segment, plan in enumerate(planned, number):
+        for index, place in enumerate(plan.places):
+            stamp = Timestamp(begin.trace, begin.open, segment, index, len(plan.places))
+            ops: list[Operation] = [stamp]
+            if index == 0:
+                ops.insert(0, RecordBegin(begin.trace, begin.open, launch[2], segment))
+            parent = place.op.parent
+            assert parent is not None
+            if place.after:
+                parent.insert_ops_after(ops, place.op)
+            else:
+                parent.insert_ops_before(ops, place.op)
+    if block.first_op is None:
+        block.add_op(begin)
+    else:
+        block.insert_op_before(begin, block.first_op)
+    block.add_op(TraceEnd(begin))

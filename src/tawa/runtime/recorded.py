@@ -1,0 +1,330 @@
+"""Launches that wrote their timelines: tracks, intervals, and how long each activity takes.
+
+What recorders write is described in `tawa.hopper.ops.trace`; a `TimelineTable` says what it means.
+"""
+
+from __future__ import annotations
+
+import statistics
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from tawa.base.timeline import Activity, Interval, Segment, TimelineTable
+
+
+@dataclass(frozen=True)
+class Track:
+    """What one recorder wrote: times in clocks of all multiprocessors' common origin.
+
+    - `cta`, `name`: whose it is; the name is that of the simulator's actor.
+    - `begin`, `end`: of the role; `end` is None if it did not end.
+    - `records`: the number of each segment passed, and the time of each of its points.
+    - `full`: there was no room for later records.
+    """
+
+    cta: int
+    name: str
+    begin: float
+    end: float | None
+    records: Sequence[tuple[int, tuple[float, ...]]]
+    full: bool = False
+    multiprocessor: int | None = None
+
+    def intervals(self, table: TimelineTable, track: str) -> Iterator[Interval]:
+        """The role, its tiles and its activities, as intervals of a track, in order of begin."""
+        last = self.end if self.end is not None else self._last
+        yield Interval(track, f"role {self.name}", self.begin, last)
+        tile: float | None = None
+        before: tuple[float, Activity | None] = (self.begin, None)
+        activities: list[Interval] = []
+        for number, times in self.records:
+            segment = table.segments[number]
+            if segment.tile_begins:
+                tile = times[0]
+            name = _name(before[1], segment.lead)
+            if name:
+                event = segment.lead or before[1]
+                activities.append(Interval(track, name, before[0], times[0], event))
+            activities += _gaps(segment, times, track)
+            if segment.tile_ends and tile is not None:
+                yield Interval(track, "tile", tile, times[-1])
+            before = times[-1], segment.trail
+        yield from activities
+
+    @property
+    def _last(self) -> float:
+        return self.records[-1][1][-1] if self.records else self.begin
+
+    def products(self, table: TimelineTable, track: str) -> Iterator[Interval]:
+        """Groups of matrix instructions, as long as each may have been on the tensor core.
+
+        That is from its issue, or the end of the group before, to the wait that found it done.
+        """
+        flying: list[tuple[Activity, float]] = []
+        done = self.begin
+        for number, times in self.records:
+            for at, gap in enumerate(table.segments[number].gaps):
+                if gap is not None and gap.kind == "wgmma issue":
+                    flying.append((gap, times[at + 1]))
+                elif gap is not None and gap.kind == "wgmma wait":
+                    while len(flying) > gap.pending:
+                        issue, start = flying.pop(0)
+                        end = times[at + 1]
+                        if end > max(start, done):
+                            yield Interval(track, issue.detail, max(start, done), end, issue)
+                        done = end
+
+
+def _gaps(segment: Segment, times: Sequence[float], track: str) -> Iterator[Interval]:
+    for at, gap in enumerate(segment.gaps):
+        if gap is not None:
+            yield Interval(track, gap.name, times[at], times[at + 1], gap)
+
+
+def _name(before: Activity | None, lead: Activity | None) -> str:
+    """How the time between two records is called."""
+    details = [a.detail for a in (before, lead) if a is not None]
+    return f"work {', '.join(dict.fromkeys(details))}" if details else ""
+
+
+@dataclass(frozen=True)
+class Durations:
+    """How long one activity took, each time that it was recorded, in clocks."""
+
+    role: str
+    activity: Activity
+    count: int
+    median: float
+    p10: float
+    p90: float
+    total: float
+    """Over all recorders, so to be divided by their number for one's share."""
+
+    def as_row(self) -> dict[str, Any]:
+        """A JSON object."""
+        own = {k: round(getattr(self, k), 1) for k in ("median", "p10", "p90", "total")}
+        a = self.activity
+        named = {"role": self.role, "kind": a.kind, "detail": a.detail, "op": a.op}
+        return {**named, "place": a.place, "count": self.count, **own}
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One recorded launch.
+
+    `simulated` says that the times are the simulator's: one CTA (or cluster), replayed with the
+    costs of the hardware table.
+    """
+
+    kernel: str
+    grid: tuple[int, ...]
+    table: TimelineTable
+    tracks: Sequence[Track]
+    clock_ghz: float
+    simulated: bool = False
+
+    @property
+    def cycles(self) -> float:
+        """From the first role's begin to the last one's end."""
+        ends = [t.end for t in self.tracks if t.end is not None]
+        return max(ends, default=0.0) - min((t.begin for t in self.tracks), default=0.0)
+
+    @property
+    def ctas(self) -> list[int]:
+        """The CTAs that were recorded."""
+        return sorted({track.cta for track in self.tracks})
+
+    def intervals(self, ctas: Sequence[int] | None = None) -> list[Interval]:
+        """Intervals of some CTAs (by default all); times count from the first begin.
+
+        Of one CTA, tracks are named as those of a predicted timeline; else with their CTA.
+        """
+        chosen = self.ctas if ctas is None else list(ctas)
+        found: list[Interval] = []
+        for track in (t for t in self.tracks if t.cta in chosen):
+            name = track.name if len(chosen) == 1 else f"CTA {track.cta} {track.name}"
+            found += track.intervals(self.table, name)
+            found += track.products(self.table, f"products of {name}")
+        start = min((i.start for i in found), default=0.0)
+        return [i._replace(start=i.start - start, end=i.end - start) for i in found]
+
+    def durations(self) -> list[Durations]:
+        """How long each activity takes, in the program's order."""
+        times: dict[tuple[int, int], list[float]] = {}
+        for track in self.tracks:
+            for number, at in track.records:
+                for gap in range(len(at) - 1):
+                    times.setdefault((number, gap), []).append(at[gap + 1] - at[gap])
+        return [
+            _durations(segment.role, activity, times[number, at])
+            for number, segment in enumerate(self.table.segments)
+            for at, activity in enumerate(segment.gaps)
+            if activity is not None and (number, at) in times
+        ]
+
+    def missing(self) -> list[str]:
+        """Sentences about what was not recorded."""
+        found: list[str] = []
+        full = [t for t in self.tracks if t.full]
+        if full:
+            names = ", ".join(sorted({t.name for t in full}))
+            found.append(
+                f"{len(full)} of {len(self.tracks)} regions are full ({names}): later records are "
+                "missing; give Timeline more `kilobytes`"
+            )
+        stopped = [t for t in self.tracks if t.end is None]
+        if stopped:
+            found.append(f"{len(stopped)} roles did not end")
+        return found
+
+    def render(self) -> str:
+        """The launch as text: its time, and a line for each activity."""
+        how = "simulated" if self.simulated else "measured"
+        clock = f"{self.clock_ghz:.3f} GHz"
+        us = self.cycles / self.clock_ghz / 1e3
+        lines = [
+            f"{self.kernel}, grid {self.grid}: {how}, {us:.1f} us at {clock}, "
+            f"{len(self.ctas)} CTAs recorded"
+        ]
+        lines += self.missing()
+        lines.append(f"{'role':10} {'times':>7} {'median':>8} {'p90':>8}  activity (clocks)")
+        for d in self.durations():
+            text = f"{d.role:10} {d.count:7} {d.median:8.0f} {d.p90:8.0f}  {d.activity.name}"
+            lines.append(text.rstrip())
+        return "\n".join(lines)
+
+
+def _durations(role: str, activity: Activity, times: list[float]) -> Durations:
+    times = sorted(times)
+    p10, p90 = (times[min(len(times) - 1, int(len(times) * q))] for q in (0.1, 0.9))
+    return Durations(role, activity, len(times), statistics.median(times), p10, p90, sum(times))
+
+
+def simulated(
+    spec: Any,
+    grid: Sequence[int],
+    stamps: Mapping[str, Sequence[tuple[float, int, int]]],
+    ghz: float,
+) -> Launch:
+    """A launch with the times of the simulator's replay: of its first CTA, or cluster."""
+    tracks: list[Track] = []
+    for actor, found in stamps.items():
+        own, records = _Stamps(), list[tuple[int, tuple[float, ...]]]()
+        for time, number, _ in found:
+            if number < 0:
+                own.role.append(time)
+            else:
+                own.times.append(time)
+                if len(own.times) == spec.timeline.segments[number].points:
+                    records.append((number, tuple(own.times)))
+                    own.times.clear()
+        cta, name = _cta_of(actor)
+        tracks.append(Track(cta, name, own.role[0], own.role[-1], records))
+    return Launch(spec.entry, tuple(grid), spec.timeline, tracks, ghz, simulated=True)
+
+
+@dataclass
+class _Stamps:
+    """Of one actor: when its role begins and ends, and the record that is being made."""
+
+    role: list[float] = field(default_factory=list[float])
+    times: list[float] = field(default_factory=list[float])
+
+
+def _cta_of(actor: str) -> tuple[int, str]:
+    """The CTA and the name in `CTA 1 math.0`, as the actors of a cluster are called."""
+    words = actor.split(" ", 2)
+    return (int(words[1]), words[2]) if words[0] == "CTA" and len(words) == 3 else (0, actor)
+
+
+# --- from words to times ----------------------------------------------------------------------
+
+HEADER_BYTES = 64
+HEADER = struct.Struct("<6Q")
+"""Timer and clock at begin, timer and clock at end, multiprocessor, offset of the end."""
+
+LONGEST_RECORD = 512
+"""Bytes that a region keeps free: nothing is begun beyond."""
+
+DEFAULT_GHZ = 1.755
+"""Where the timer did not advance while a kernel ran."""
+
+
+@dataclass(frozen=True)
+class _Header:
+    begin_ns: int
+    begin_clock: int
+    end_ns: int
+    end_clock: int
+    multiprocessor: int
+    end_offset: int
+
+    def samples(self) -> list[tuple[int, int]]:
+        """Timer and clock, whenever both were read."""
+        begin = (self.begin_ns, self.begin_clock)
+        return [begin, (self.end_ns, self.end_clock)] if self.end_ns else [begin]
+
+
+def aligned(
+    regions: Mapping[tuple[int, int], bytes], table: TimelineTable
+) -> tuple[float, list[Track]]:
+    """The clock in GHz and the tracks of regions, which are keyed by CTA and recorder.
+
+    Every multiprocessor counts clocks from its own origin, at one common rate. The rate is what the
+    clocks and the device's timer advance by between begins and ends; an origin is the mean of what
+    the timer says at all begins and ends on that multiprocessor.
+    """
+    headers = {
+        key: _Header(*HEADER.unpack_from(region))
+        for key, region in regions.items()
+        if region[:8] != bytes(8)
+    }
+    ended = [h for h in headers.values() if h.end_ns > h.begin_ns]
+    clocks = sum(h.end_clock - h.begin_clock for h in ended)
+    ns = sum(h.end_ns - h.begin_ns for h in ended)
+    ghz = clocks / ns if ns else DEFAULT_GHZ
+    offsets = _offsets(list(headers.values()), ghz)
+    tracks = [
+        _track(key, header, regions[key], offsets[header.multiprocessor], table)
+        for key, header in sorted(headers.items())
+    ]
+    return ghz, tracks
+
+
+def _offsets(headers: Sequence[_Header], ghz: float) -> dict[int, float]:
+    """What to add to each multiprocessor's clock, so that the first begin is at about 0."""
+    origin = min((h.begin_ns for h in headers), default=0)
+    found: dict[int, list[float]] = {}
+    for header in headers:
+        for ns, clock in header.samples():
+            found.setdefault(header.multiprocessor, []).append((ns - origin) * ghz - clock)
+    return {number: statistics.fmean(values) for number, values in found.items()}
+
+
+def _track(
+    key: tuple[int, int], header: _Header, region: bytes, offset: float, table: TimelineTable
+) -> Track:
+    ended = header.end_ns != 0
+    used = header.end_offset if ended else HEADER_BYTES
+    words = memoryview(region)[HEADER_BYTES : used - used % 4].cast("I")
+    low = header.begin_clock & 0xFFFFFFFF
+
+    def time(word: int) -> float:
+        return header.begin_clock + ((word - low) & 0xFFFFFFFF) + offset
+
+    records: list[tuple[int, tuple[float, ...]]] = []
+    at = 0
+    while at < len(words) and words[at] < len(table.segments):
+        count = table.segments[words[at]].points
+        if at + 1 + count > len(words):
+            break
+        times = tuple(time(word) for word in words[at + 1 : at + 1 + count])
+        records.append((words[at], times))
+        at += 1 + count
+    full = used >= len(region) - LONGEST_RECORD
+    cta, recorder = key
+    end = header.end_clock + offset if ended else None
+    begin = header.begin_clock + offset
+    return Track(cta, table.recorders[recorder], begin, end, records, full, header.multiprocessor)
