@@ -20,7 +20,7 @@ LEVELS = {
 }
 ONE_EACH = [
     "vector_add-f32-4", "softmax-f32-781-4", "layernorm", "row_statistics", "newton_root",
-    "gemm_gelu-plain", "dual_gemm", "gemm_bias", "running_max", "gemm-cooperative",
+    "gemm_gelu-plain", "dual_gemm-plain", "gemm_bias", "running_max", "gemm-cooperative",
     "gemm-ping-pong", "gemm-one-role", "layouts-f16-TT", "layouts-e4m3-NT", "batched_gemm",
     "persistent_gemm", "pointers-small", "attention-causal-64",
 ]  # fmt: skip

@@ -58,7 +58,7 @@ def test_products_stay_in_flight(name: str) -> None:
 
 @pytest.mark.parametrize("seed", range(1))
 @pytest.mark.parametrize(
-    "name", ["gemm-persistent", "gemm-ping-pong", "attention-causal-64", "dual_gemm"]
+    "name", ["gemm-persistent", "gemm-ping-pong", "attention-causal-64", "dual_gemm-plain"]
 )
 def test_any_order_of_the_actors_gives_the_same(name: str, seed: int) -> None:
     simulate(BY_NAME[name], ("hopper",), seed=seed)

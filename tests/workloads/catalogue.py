@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import fused
 import numpy as np
-from workload import Array, Workload
+from workload import MATRIX, Array, Workload
 
-MATRIX = ("HGMMA", "UTMALDG", "UTMASTG")
 MATRIX_OPCODES = {"e4m3": "QGMMA", "i8": "IGMMA"}
 
 
@@ -166,17 +166,6 @@ FUSED = [
     for name, options in [("plain", {}), ("persistent", {"persistent": True})]
 ] + [
     Workload(
-        "dual_gemm",
-        "dual_gemm",
-        {
-            "a": Array("f16", (200, 136)),
-            "b1": Array("f16", (264, 136)),
-            "b2": Array("f16", (264, 136)),
-        },
-        {"c1": Array("f16", (200, 264)), "c2": Array("f16", (200, 264))},
-        opcodes=MATRIX,
-    ),
-    Workload(
         "gemm_bias",
         "gemm_bias",
         {**F16_MATRICES, "bias": Array("f32", (264,))},
@@ -257,7 +246,17 @@ ATTENTION = [
     attention("causal-64", True, 64, (128, 64), 264),
     attention("one-role", True, 64, (64, 64), 200, specialize=False),
 ]
-WORKLOADS = [*ELEMENTWISE, *ROWS, *FUSED, *GEMMS, *LAYOUTS, *BATCHES, *POINTERS, *ATTENTION]
+WORKLOADS = [
+    *ELEMENTWISE,
+    *ROWS,
+    *FUSED,
+    *fused.WORKLOADS,
+    *GEMMS,
+    *LAYOUTS,
+    *BATCHES,
+    *POINTERS,
+    *ATTENTION,
+]
 BY_NAME = {workload.name: workload for workload in WORKLOADS}
 assert len(BY_NAME) == len(WORKLOADS)
 
@@ -289,6 +288,7 @@ LARGE = [
     layouts("NT", "bf16", (2047, 2056, 1000), (128, 256, 64), name="large-bf16"),
     attention("large", False, 128, (128, 128), 2000),
     attention("large-causal", True, 64, (128, 128), 2000),
+    *fused.LARGE,
     pointers("large", 1000, 1030, 515, (128, 128, 64), num_warps=8),
 ]
 """Too large for a simulator."""

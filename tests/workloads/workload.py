@@ -24,6 +24,9 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 if str(EXAMPLES) not in sys.path:
     sys.path.insert(0, str(EXAMPLES))
 
+MATRIX = ("HGMMA", "UTMALDG", "UTMASTG")
+"""Opcodes of a kernel that loads, multiplies and stores tiles."""
+
 POISON = {"i": -77, "f": np.nan}
 
 

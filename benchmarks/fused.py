@@ -1,0 +1,402 @@
+"""Kernels that fuse products with other work, against Triton and against torch's operators.
+
+The Tawa kernels are those of `examples/`: sequential, with nothing in them about warps or stages.
+Each contender's configurations are checked against float64 and timed briefly; the best two of each
+and the composition of torch's operators (cuBLAS and elementwise kernels) then take turns: soak,
+measure, forward and backward. `--dry-run` only compiles Tawa's configurations, without a device.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
+
+Work = Callable[[], Any]
+MAX_ERROR = 2e-3
+"""Relative Frobenius error against float64 above which a contender is not timed."""
+
+FINALISTS = 2
+"""Configurations of each contender that are measured at length."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One kernel at one size: its arrays, Tawa's configurations, its operations and bytes."""
+
+    name: str
+    sizes: dict[str, int]
+    inputs: dict[str, tuple[int, ...]]
+    outputs: dict[str, tuple[int, ...]]
+    configurations: tuple[dict[str, Any], ...]
+    flops: int
+    scale: dict[str, float] = field(default_factory=dict)
+    """Standard deviation of inputs where it is not 1; vectors are of f32, the rest of f16."""
+    checked: int | None = None
+    """Leading entries that are compared with float64 (all if unset)."""
+
+    def launches(self, arrays: dict[str, Any]) -> Iterator[tuple[str, Work]]:
+        """Tawa's configurations as functions that enqueue the kernel."""
+        launch = importlib.import_module(self.name).launch
+        for options in self.configurations:
+            words = ",".join(f"{key}={value}" for key, value in options.items())
+            yield words.replace(" ", ""), partial(launch, *arrays.values(), **options)
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of all arrays, each moved once."""
+        shapes = (*self.inputs.values(), *self.outputs.values())
+        return sum(int(np.prod(s)) * (4 if len(s) == 1 else 2) for s in shapes)
+
+
+PING_PONG = {"persistent": True, "ping_pong": True}
+
+
+def cases(size: int) -> list[Case]:
+    """All cases; `size` is M = N = K of the square products."""
+    return [
+        dual_gemm(size),
+        gemm_reduction(size),
+        gemm_layernorm(),
+        linear_attention(),
+        fused_mlp(),
+    ]
+
+
+def dual_gemm(size: int) -> Case:
+    """SwiGLU's two products."""
+    return Case(
+        "dual_gemm",
+        {"m": size, "n": size, "k": size},
+        {"a": (size, size), "b1": (size, size), "b2": (size, size)},
+        {"c": (size, size)},
+        (
+            {"block": (128, 128, 64), "persistent": True},
+            {"block": (128, 96, 64), **PING_PONG},
+            {"block": (256, 96, 64), "persistent": True},
+            {"block": (128, 128, 64)},
+        ),
+        4 * size**3,
+        {"b1": size**-0.5, "b2": size**-0.5},
+    )
+
+
+def gemm_reduction(size: int) -> Case:
+    """A product and the row sums of its first operand."""
+    return Case(
+        "gemm_reduction",
+        {"m": size, "n": size, "k": size},
+        {"a": (size, size), "b": (size, size)},
+        {"c": (size, size), "sums": (size,)},
+        (
+            {"block": (128, 256, 64), "persistent": True},
+            {"block": (128, 176, 64), **PING_PONG},
+            {"block": (256, 128, 64), "persistent": True},
+            {"block": (128, 256, 64)},
+        ),
+        2 * size**3 + size**2,
+    )
+
+
+def gemm_layernorm(rows: int = 65536, n: int = 256, k: int = 2048) -> Case:
+    """A product whose rows are normalised."""
+    vectors = dict.fromkeys(("bias", "weight", "shift"), (n,))
+    return Case(
+        "gemm_layernorm",
+        {"m": rows, "n": n, "k": k},
+        {"x": (rows, k), "w": (n, k), **vectors},
+        {"y": (rows, n)},
+        (
+            {"block": (64, n, 64), **PING_PONG},
+            {"block": (128, n, 64), "persistent": True},
+            {"block": (128, n, 64)},
+            {"block": (64, n, 64), "consumers": 1},
+        ),
+        2 * rows * n * k,
+        {"w": k**-0.5},
+    )
+
+
+def linear_attention(heads: int = 256, rows: int = 4096, d: int = 128) -> Case:
+    """Causal linear attention; operations are counted for chunks of 128."""
+    return Case(
+        "linear_attention",
+        {"heads": heads, "rows": rows, "d": d},
+        dict.fromkeys("qkv", (heads, rows, d)),
+        {"o": (heads, rows, d)},
+        (
+            {"chunk": 128},
+            {"chunk": 128, "persistent": True},
+            {"chunk": 128, "columns": 64},
+            {"chunk": 64, "columns": 64},
+        ),
+        heads * rows * (4 * d * d + 4 * 128 * d),
+        {"q": d**-0.5},
+        checked=2,
+    )
+
+
+def fused_mlp(rows: int = 65536, d: int = 256, hidden: int = 1024) -> Case:
+    """Two chained products with a gelu between them."""
+    return Case(
+        "fused_mlp",
+        {"m": rows, "d": d, "hidden": hidden, "out": d},
+        {"x": (rows, d), "w1": (hidden, d), "w2": (d, hidden)},
+        {"y": (rows, d)},
+        (
+            {"block": (128, 64)},
+            {"block": (128, 32), "persistent": True},
+            {"block": (128, 64), "overlap": False},
+            {"block": (128, 96)},
+            {"block": (64, 64), "consumers": 1},
+        ),
+        4 * rows * d * hidden,
+        {"w1": d**-0.5, "w2": hidden**-0.5},
+    )
+
+
+def torch_works(name: str) -> Callable[..., Any]:
+    """The composition of torch's operators; takes the inputs and then the outputs."""
+    import torch
+    import torch.nn.functional as F
+
+    def dual_gemm(a: Any, b1: Any, b2: Any, c: Any) -> Any:
+        return torch.mul(F.silu(F.linear(a, b1)), F.linear(a, b2), out=c)
+
+    def gemm_reduction(a: Any, b: Any, c: Any, sums: Any) -> Any:
+        torch.mm(a, b.T, out=c)
+        return torch.sum(a, 1, dtype=torch.float32, out=sums)
+
+    def gemm_layernorm(x: Any, w: Any, bias: Any, weight: Any, shift: Any, y: Any) -> Any:
+        half = [v.half() for v in (bias, weight, shift)]
+        return y.copy_(F.layer_norm(F.linear(x, w, half[0]), (w.shape[0],), *half[1:]))
+
+    def linear_attention(q: Any, k: Any, v: Any, o: Any, chunk: int = 128) -> Any:
+        heads, rows, d = q.shape
+        q, k, v = (x.view(heads, rows // chunk, chunk, d) for x in (q, k, v))
+        states = torch.matmul(k.transpose(2, 3), v).float()
+        states = torch.cumsum(states, 1) - states
+        scores = torch.matmul(q, k.transpose(2, 3)).tril_()
+        found = torch.matmul(scores, v) + torch.matmul(q, states.half())
+        return o.copy_(found.view(heads, rows, d))
+
+    def fused_mlp(x: Any, w1: Any, w2: Any, y: Any) -> Any:
+        return torch.mm(F.gelu(F.linear(x, w1), approximate="tanh"), w2.T, out=y)
+
+    return locals()[name]
+
+
+def exact_results(name: str, arrays: dict[str, Any]) -> list[Any]:
+    """The outputs in float64, from inputs in float64."""
+    import torch
+    import torch.nn.functional as F
+
+    x = list(arrays.values())
+    if name == "dual_gemm":
+        return [F.silu(x[0] @ x[1].T) * (x[0] @ x[2].T)]
+    if name == "gemm_reduction":
+        return [x[0] @ x[1].T, x[0].sum(1)]
+    if name == "gemm_layernorm":
+        return [F.layer_norm(x[0] @ x[1].T + x[2], (x[1].shape[0],), x[3], x[4])]
+    if name == "linear_attention":
+        return [torch.tril(x[0] @ x[1].transpose(1, 2)) @ x[2]]
+    return [F.gelu(x[0] @ x[1].T, approximate="tanh") @ x[2].T]
+
+
+@dataclass
+class Problem:
+    """A case's tensors on the device and its exact results."""
+
+    case: Case
+    inputs: dict[str, Any]
+    outputs: dict[str, Any]
+    exact: list[Any]
+
+    @staticmethod
+    def make(case: Case) -> Problem:
+        """Random normal inputs, outputs of NaN."""
+        import torch
+
+        def random(name: str, shape: tuple[int, ...]) -> Any:
+            dtype = torch.float32 if len(shape) == 1 else torch.float16
+            return (torch.randn(shape, device="cuda") * case.scale.get(name, 1.0)).to(dtype)
+
+        inputs = {name: random(name, shape) for name, shape in case.inputs.items()}
+        outputs = {name: random(name, shape) for name, shape in case.outputs.items()}
+        part = {name: x[: case.checked].double() for name, x in inputs.items()}
+        return Problem(case, inputs, outputs, exact_results(case.name, part))
+
+    @property
+    def arrays(self) -> dict[str, Any]:
+        """Inputs, then outputs."""
+        return {**self.inputs, **self.outputs}
+
+    def error(self, work: Work) -> float:
+        """The largest relative Frobenius error of the outputs; infinite for NaN."""
+        for output in self.outputs.values():
+            output.fill_(float("nan"))
+        work()
+        worst = 0.0
+        for output, exact in zip(self.outputs.values(), self.exact, strict=True):
+            found = output[: self.case.checked].double()
+            error = ((found - exact).norm() / exact.norm()).item()
+            complete = bool(output.isfinite().all()) and error == error
+            worst = max(worst, error if complete else float("inf"))
+        return worst
+
+
+def main() -> None:
+    """Measure every case and write its rows."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=Path, help="folder of the result rows")
+    parser.add_argument("--size", type=int, default=8192, help="M, N and K of the GEMMs")
+    parser.add_argument("--cases", default="", help="comma-separated names")
+    parser.add_argument("--soak", type=float, default=0.3)
+    parser.add_argument("--window", type=float, default=0.2)
+    parser.add_argument("--dry-run", action="store_true", help="compile, on no device")
+    options = parser.parse_args()
+    chosen = [c for c in cases(options.size) if c.name in (options.cases or c.name).split(",")]
+    if options.dry_run:
+        sys.exit(sum(dry_run(case) for case in chosen))
+    import torch
+    from rows import Run
+
+    torch.manual_seed(0)
+    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+    run, lines = Run("fused", options.rows), list[str]()
+    for case in chosen:
+        start = time.perf_counter()
+        lines.append(measure(run, Problem.make(case), options))
+        print(f"{lines[-1]}  ({time.perf_counter() - start:.0f} s)", flush=True)
+        torch.cuda.empty_cache()
+    print("\n".join(["", *lines]))
+
+
+def dry_run(case: Case) -> int:
+    """Compile every configuration; returns how many spill or serialise products."""
+    from tawa.jit import Kernel
+
+    asked: list[tuple[Any, Any, Any]] = []
+
+    def record(self: Kernel, grid: Any, /, *args: Any, **kwargs: Any) -> None:
+        asked.append((self, args, kwargs))
+
+    shapes = {**case.inputs, **case.outputs}
+    arrays = {n: np.empty(s, np.float32 if len(s) == 1 else np.float16) for n, s in shapes.items()}
+    launch, bad = Kernel._launch, 0
+    Kernel._launch = record  # pyright: ignore
+    try:
+        for name, work in case.launches(arrays):
+            work()
+            kernel, args, kwargs = asked.pop()
+            start = time.process_time()
+            compiled = kernel.compile(*args, **kwargs)
+            seconds = time.process_time() - start
+            print(f"{case.name:18} {name:60} {seconds:5.1f} s {compiled.findings}", flush=True)
+            bad += bool(compiled.findings)
+    finally:
+        Kernel._launch = launch  # pyright: ignore
+    return bad
+
+
+def contenders(problem: Problem) -> dict[str, Iterator[tuple[str, Work]]]:
+    """The configurations of each implementation."""
+    import fused_triton
+
+    case, arrays = problem.case, list(problem.arrays.values())
+    return {
+        "tawa": case.launches(problem.arrays),
+        "triton": getattr(fused_triton, f"{case.name}_works")(*arrays),
+        "torch": iter([("composition", partial(torch_works(case.name), *arrays))]),
+    }
+
+
+def measure(run: Any, problem: Problem, options: argparse.Namespace) -> str:
+    """Time one case's best configurations in turn; returns a line with the ratios."""
+    from tawa.runtime.timing import interleaved
+
+    case = problem.case
+    works: dict[str, Work] = {}
+    chosen: dict[str, dict[str, Any]] = {}
+    for impl, candidates in contenders(problem).items():
+        for place, (work, more) in enumerate(best_of(run, problem, impl, candidates)):
+            works[f"{impl} {place}"], chosen[f"{impl} {place}"] = work, more
+    with run.sampler.sampling():
+        times = interleaved(
+            works, soak=options.soak, window=options.window, on_turn=run.sampler.turn
+        )
+    fastest: dict[str, float] = {}
+    for name, timing in times.items():
+        impl = name.split()[0]
+        more = {**chosen[name], **run.sampler.readings(name)}
+        run.add(describe(case), impl, timing, flops=case.flops, bytes=case.bytes, **more)
+        fastest[impl] = min(timing.median, fastest.get(impl, timing.median))
+    return summary(case, fastest)
+
+
+def describe(case: Case) -> dict[str, Any]:
+    """The case, completely."""
+    return {"kernel": case.name, "dtype": "fp16", **case.sizes}
+
+
+def summary(case: Case, fastest: dict[str, float]) -> str:
+    """One line: each contender's rate, and how many times faster Tawa is."""
+    parts = [f"{case.name:18}"]
+    for impl, ms in fastest.items():
+        rate, bandwidth = case.flops / ms / 1e9, case.bytes / ms / 1e6
+        parts.append(f"{impl} {ms:.3f} ms {rate:.0f} TFLOP/s {bandwidth:.0f} GB/s")
+    for peer in ("triton", "torch"):
+        if peer in fastest and "tawa" in fastest:
+            parts.append(f"{fastest[peer] / fastest['tawa']:.3f}x {peer}")
+    return "  ".join(parts)
+
+
+def best_of(
+    run: Any, problem: Problem, impl: str, candidates: Iterator[tuple[str, Work]]
+) -> list[tuple[Work, dict[str, Any]]]:
+    """The fastest correct candidates, by short runs; each that fails gets a row that says why."""
+    from gemm import HANG_SECONDS, describe_failure, watchdog
+
+    from tawa.runtime.timing import Stopwatch, Timing
+
+    correct: list[tuple[float, Work, dict[str, Any]]] = []
+    watch, case = Stopwatch(), problem.case
+    for config, work in candidates:
+        print(f"  {impl:7} {config:70}", end="", flush=True)
+        watchdog(HANG_SECONDS)
+        start = time.perf_counter()
+        try:
+            error = problem.error(work)
+        except Exception as failure:  # a peer's compiler may raise anything
+            text = describe_failure(failure)
+            run.add(describe(case), impl, None, config=config, error_text=text)
+            continue
+        seconds = time.perf_counter() - start
+        if not error < MAX_ERROR:
+            text = f"wrong result: not timed ({error:.1e})"
+            print(f" {text}", flush=True)
+            run.add(describe(case), impl, None, config=config, error_text=text)
+            continue
+        watch.times_for(work, 0.03)
+        median = Timing(tuple(watch.times_for(work, 0.06))).median
+        rate = case.flops / median / 1e9
+        print(f" {median:8.3f} ms {rate:5.0f} TFLOP/s  {error:.1e}  {seconds:.1f} s", flush=True)
+        more = {"relative_frobenius": error, "reference": "float64"}
+        correct.append((median, work, {"config": config, "error": more}))
+    watchdog(None)
+    correct.sort(key=lambda candidate: candidate[0])
+    return [candidate[1:] for candidate in correct[:FINALISTS]]
+
+
+if __name__ == "__main__":
+    main()
