@@ -1,6 +1,6 @@
 """Runs Tawa's GPU tests and benchmarks on a machine with an H100.
 
-    python scripts/gpu.py OUT [--only tests,gemm,fused,ablation,host]
+    python scripts/gpu.py OUT [--only tests,gemm,cuppl,fused,ablation,host]
 
 Each step runs in a process of its own under a time limit, so that a kernel that hangs costs one
 step. OUT receives the logs (one file a step) and the benchmark rows (`OUT/*.jsonl`); the table at
@@ -54,6 +54,7 @@ def steps(out: Path) -> list[Step]:
         Step("tests", (*tests, *isolation(), *gpu_tests()), 300),
         Step("host", ("benchmarks/host.py", *rows), 150, needs_torch=True),
         Step("gemm", ("benchmarks/gemm.py", *rows), 480, needs_torch=True),
+        Step("cuppl", ("benchmarks/cuppl_gpu.py", *rows), 75),
         Step("fused", ("benchmarks/fused.py", *rows), 180, needs_torch=True),
         Step("ablation", ("benchmarks/gemm.py", "--ablation", *rows), 150, needs_torch=True),
     ]

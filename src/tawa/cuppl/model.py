@@ -422,6 +422,10 @@ class Model:
             self._devices[suspend] = (lowered, CudaDevice(cuda_source(lowered)))
         return self._devices[suspend]
 
+    def use_device(self, suspend: bool, lowered: Lowered, device: Any) -> None:
+        """Run on this device from now on; `lowered` is the code that it was made for."""
+        self._devices[suspend] = (lowered, device)
+
     def _gpu(
         self, method: str, particles: int, data: Mapping[str, Any] | None, seed: int, runs: int,
         threshold: float, limits: Limits | None,
@@ -438,6 +442,7 @@ class Model:
             found.append(Run.of(one.run))
             found[-1].heap = (one.heap_address, one.heap)
             found[-1].device_memory, found[-1].device_seconds = one.memory, one.seconds
+            found[-1].device_rows, found[-1].device_sizes = one.rows, one.sizes
         posterior = Posterior(self.elaborated, found, self.names, f"{method} on the GPU")
         posterior.warn()
         return posterior

@@ -44,8 +44,13 @@ class Run:
     heap: tuple[int, npt.NDArray[np.int64]] | None = None
     """Where the heap lay, and a copy of it, if the run was on another device."""
     device_memory: int = 0
+    """The most bytes of the device's memory that the run used."""
     device_seconds: float = 0.0
     """From the first launch to the last, without copying results back."""
+    device_rows: int = 0
+    """Words that each particle has on the device at rest; deeper ones have more in a pool."""
+    device_sizes: dict[str, int] = field(default_factory=dict[str, int])
+    """Bytes of each allocation on the device."""
 
     def read(self, address: int) -> int:
         """A word of memory that the results refer to."""

@@ -142,6 +142,7 @@ class FunctionText:
         self.lines: list[str] = []
 
     def text(self) -> str:
+        """The whole definition."""
         function = self.function
         self.lines.append(signature(function) + " {")
         for type_, names in self.locals().items():
@@ -164,6 +165,7 @@ class FunctionText:
         return found
 
     def emit(self, text: str) -> None:
+        """Append a line."""
         self.lines.append("  " + text)
 
     def goto(self, target: str) -> str:
@@ -175,6 +177,7 @@ class FunctionText:
         return "return ctx.status;"
 
     def block(self, block: Block) -> None:
+        """A label and what follows it."""
         self.lines.append(f"L_{block.name}:;")
         for item in block.instructions:
             self.instruction(item)
@@ -182,6 +185,7 @@ class FunctionText:
         self.terminator(block.terminator)
 
     def instruction(self, item: Instruction) -> None:
+        """The text of one instruction."""
         match item:
             case Const(dst, value):
                 self.emit(f"{_v(dst)} = {literal(value, dst.type)};")
@@ -202,6 +206,7 @@ class FunctionText:
                 self.memory(item)
 
     def memory(self, item: Instruction) -> None:
+        """Loads, stores, and what is rare."""
         match item:
             case Load(dst, base, index, offset):
                 place = _place(base, index, offset, dst.type)
@@ -219,6 +224,7 @@ class FunctionText:
                 raise TypeError(f"{type(item).__name__} must have been lowered")
 
     def alloc(self, dst: Reg, words: Reg | int) -> None:
+        """Fresh words of the heap, or a failure."""
         size = f"{8 * words}" if isinstance(words, int) else f"8 * {_v(words)}"
         self.emit(f"if ((u64)(ctx.heap + {size}) > (u64)ctx.heap_end) {{")
         self.emit(f"  ctx.status = {HEAP_FULL}; ctx.site = {self.function.site};")
@@ -226,6 +232,7 @@ class FunctionText:
         self.emit(f"{_v(dst)} = ctx.heap; ctx.heap += {size};")
 
     def call(self, call: Call) -> None:
+        """A call, and what follows if it fails."""
         callee = self.program.functions[call.function]
         args = ["ctx", *(_v(a) for a in call.args)]
         if _by_reference(callee):
@@ -240,6 +247,7 @@ class FunctionText:
             self.emit(f"{_v(call.dsts[0])} = {text};")
 
     def terminator(self, item: Terminator) -> None:
+        """The end of a block."""
         match item:
             case Jump(target):
                 self.emit(self.goto(target))
@@ -254,6 +262,7 @@ class FunctionText:
                 self.emit(f"ctx.status = {code}; ctx.site = {site}; return {code};")
 
     def give_back(self, values: tuple[Reg, ...]) -> None:
+        """Leave with results."""
         if _by_reference(self.function):
             for index, value in enumerate(values):
                 self.emit(f"out{index} = {_v(value)};")

@@ -44,7 +44,8 @@ REFILL = """\
       if (more) {
         i64 mine = next + bits_in(idle & ((1u << lane) - 1));
         next += bits_in(idle);
-        if (point == IDLE && mine < end && load_particle(ctx, control, mine, v_state, deep, tally)) {
+        if (point == IDLE && mine < end
+            && load_particle(ctx, control, mine, v_state, deep, tally)) {
           p = mine;
           fresh = false;
           point = ENTER;
@@ -175,4 +176,3 @@ def machine_text(machine: Machine, program: Program) -> tuple[str, str]:
     That function runs particles until none is left for the step.
     """
     return _Machine(machine, program).whole()
-

@@ -50,7 +50,16 @@ from ..ir import (
 from .dataflow import live_at_entry, live_before, rename, used_by_terminator
 from .tail import LOOP_HEAD, is_tail_call
 
-__all__ = ["DISPATCH", "DONE", "MACHINE", "TOP_MASK", "SUSPENDED", "Frame", "Machine", "build_machine"]
+__all__ = [
+    "DISPATCH",
+    "DONE",
+    "MACHINE",
+    "TOP_MASK",
+    "SUSPENDED",
+    "Frame",
+    "Machine",
+    "build_machine",
+]
 
 MACHINE = "machine"
 DISPATCH = "dispatch"
@@ -133,9 +142,7 @@ class _Builder:
         function = Function(
             MACHINE, (self.state, self.stride, self.limit), (I64,), self.blocks, may_fail=True
         )
-        return Machine(
-            function, self.frames, self.slack(), results, self.header, self.joins(names)
-        )
+        return Machine(function, self.frames, self.slack(), results, self.header, self.joins(names))
 
     def joins(self, names: Sequence[str]) -> tuple[str, ...]:
         entries = [self.entry_of(name) for name in names if self.calls.get(name, 0) > 1]

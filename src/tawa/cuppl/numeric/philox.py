@@ -37,9 +37,11 @@ def philox(c0: int, c1: int, c2: int, c3: int, k0: int, k1: int) -> tuple[int, i
 @native
 def philox_block(ctx: Context, block: int) -> tuple[int, int]:
     """The two 64-bit draws of one block of the current particle, step and stream."""
+    # The masks change nothing; they tell compilers that products are of 32-bit words.
     low0, high0, low1, high1 = philox(
-        block & MASK, ctx.particle, ctx.step, ctx.stream, ctx.key0, ctx.key1
-    )
+        block & MASK, ctx.particle & MASK, ctx.step & MASK, ctx.stream & MASK,
+        ctx.key0 & MASK, ctx.key1 & MASK,
+    )  # fmt: skip
     return low0 | (high0 << 32), low1 | (high1 << 32)
 
 
