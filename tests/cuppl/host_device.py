@@ -23,7 +23,7 @@ from tawa.cuppl.lowering.pipeline import Lowered
 BLOCK = 4
 SHIM = """
 #include <math.h>
-#include <pthread.h>
+#include <sched.h>
 #include <string.h>
 #include <thread>
 #include <vector>
@@ -36,8 +36,16 @@ SHIM = """
 struct Index { unsigned x; };
 static thread_local Index threadIdx, blockIdx;
 static Index gridDim;
-static pthread_barrier_t block_barrier;
-static inline void __syncthreads() { pthread_barrier_wait(&block_barrier); }
+static int arrived, generation;
+static inline void __syncthreads() {
+  int now = __atomic_load_n(&generation, __ATOMIC_SEQ_CST);
+  if (__atomic_add_fetch(&arrived, 1, __ATOMIC_SEQ_CST) == BLOCK) {
+    __atomic_store_n(&arrived, 0, __ATOMIC_SEQ_CST);
+    __atomic_add_fetch(&generation, 1, __ATOMIC_SEQ_CST);
+  } else {
+    while (__atomic_load_n(&generation, __ATOMIC_SEQ_CST) == now) sched_yield();
+  }
+}
 template <class T> T atomicAdd(T* p, T v) { return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST); }
 template <class T> T atomicOr(T* p, T v) { return __atomic_fetch_or(p, v, __ATOMIC_SEQ_CST); }
 template <class T> T atomicMax(T* p, T v) {
@@ -78,7 +86,6 @@ static int warp_choose(int point, bool light) {
 LAUNCH = """
 template <class Kernel> static void run(Kernel kernel, int blocks) {
   gridDim.x = blocks;
-  pthread_barrier_init(&block_barrier, nullptr, BLOCK);
   std::vector<std::thread> threads;
   for (unsigned t = 0; t < BLOCK; ++t)
     threads.emplace_back([=] {
@@ -90,7 +97,6 @@ template <class Kernel> static void run(Kernel kernel, int blocks) {
       }
     });
   for (auto& thread : threads) thread.join();
-  pthread_barrier_destroy(&block_barrier);
 }
 """
 

@@ -11,7 +11,8 @@ import pytest
 from host_device import HostDevice
 
 from tawa import cuppl
-from tawa.cuppl.gpu.smc import run_on_gpu
+from tawa.cuppl.gpu.device import CudaDevice
+from tawa.cuppl.gpu.smc import GpuMemory, GpuRun, run_on_gpu
 from tawa.cuppl.gpu.source import cuda_source
 from tawa.cuppl.inference.settings import Limits
 from tawa.cuppl.memory import encode_inputs
@@ -53,14 +54,27 @@ PROGRAMS: dict[str, tuple[str, dict[str, Any]]] = {
         "def main () = let d = deep (sample (uniform_int 0 300)) in factor 0.1; d",
         {},
     ),
+    "few are deep at rest": (
+        "def nest n = if n == 0 then 0 else let _ = factor 0.01 in 1 + nest (n - 1)\n"
+        "def main () = let d = if flip 0.06 then sample (uniform_int 0 90) else 0 in\n"
+        "  factor 0.2; let n = nest d in factor (float n * 0.01); n + d",
+        {},
+    ),
+    "all are deep at rest": (
+        "def nest n = if n == 0 then 0 else let _ = factor 0.01 in\n"
+        "  if flip 0.9 then 1 + nest (n - 1) else 0\n"
+        "def main () = let n = nest 30 in factor (float n * 0.01); n",
+        {},
+    ),
 }
 
 
-def compare(model: cuppl.Model, data: dict[str, Any], device: Any, particles: int) -> None:
-    """The same run on the CPU and on another device."""
+def compare(model: cuppl.Model, data: dict[str, Any], device: Any, particles: int) -> GpuRun:
+    """The same run on the CPU and on another device; what that one says of itself."""
     suspend = device.suspend
     image = encode_inputs(model.elaborated, data)
-    run = run_on_gpu(device, device.lowered, image, particles, 5, 0.7, Limits()).run
+    found = run_on_gpu(device, device.lowered, image, particles, 5, 0.7, Limits())
+    run = found.run
     method = model.smc if suspend else model.importance
     options = {"ess_threshold": 0.7} if suspend else {}
     exact = method(particles, data=data, seed=5, threads=1, **options).runs[0]
@@ -68,6 +82,7 @@ def compare(model: cuppl.Model, data: dict[str, Any], device: Any, particles: in
     assert np.array_equal(run.results, exact.words)
     assert run.resampled == exact.resampled
     assert np.array_equal(run.ancestors, exact.groups)
+    return found
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
@@ -79,6 +94,82 @@ def test_the_generated_text_agrees_with_the_cpu(name: str, tmp_path: Path) -> No
     device = HostDevice(model.gpu_code(suspend), tmp_path)
     device.suspend = suspend
     compare(model, data, device, 40)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+@pytest.mark.parametrize("name", ["recursion before a weight", "few are deep at rest"])
+def test_lanes_that_wait_for_each_other_agree(name: str, tmp_path: Path) -> None:
+    source, data = PROGRAMS[name]
+    model = cuppl.model(source)
+    device = HostDevice(model.gpu_code(True), tmp_path, stack_words=32, together=True)
+    compare(model, data, device, 12)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+def test_a_few_deep_particles_do_not_make_all_rows_longer(tmp_path: Path) -> None:
+    source, data = PROGRAMS["few are deep at rest"]
+    model = cuppl.model(source)
+    device = HostDevice(model.gpu_code(True), tmp_path)
+    found = compare(model, data, device, 200)
+    assert "widen" not in device.launched[device.launched.index("turn") + 1 :]
+    assert found.rows < 20
+    deepest = 3 * max(n for n in found.run.results[0].tolist())
+    assert found.sizes["pool 0"] + found.sizes["pool 1"] > 8 * deepest
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+def test_rows_grow_when_most_particles_need_them(tmp_path: Path) -> None:
+    source, data = PROGRAMS["all are deep at rest"]
+    model = cuppl.model(source)
+    device = HostDevice(model.gpu_code(True), tmp_path)
+    found = compare(model, data, device, 40)
+    assert "widen" in device.launched
+    assert found.rows > 20
+
+
+class CountingDevice:
+    """Gives addresses but no memory, so that sizes can be seen that do not fit here."""
+
+    block, stack_words, pool_words = CudaDevice.block, CudaDevice.stack_words, CudaDevice.pool_words
+
+    def __init__(self) -> None:
+        self.sizes: dict[int, int] = {}
+        self.now = self.most = 0
+
+    def resident(self, kernel: str) -> int:
+        """As many blocks as an H100 can hold at most of this size."""
+        del kernel
+        return 132 * 2048 // self.block
+
+    def allocate(self, size: int) -> int:
+        address = 1 + len(self.sizes)
+        self.sizes[address] = size
+        self.now += size
+        self.most = max(self.most, self.now)
+        return address
+
+    def free(self, address: int) -> None:
+        self.now -= self.sizes[address]
+
+    def __getattr__(self, name: str) -> Any:
+        assert name in ("write", "read", "move", "launch", "synchronize")
+        return lambda *_arguments: None
+
+
+def test_ten_million_particles_fit_in_two_gibibytes() -> None:
+    """What a run owns is the sum of its allocations; rows are as many as the program uses."""
+    model = cuppl.load(Path(__file__).parents[2] / "examples" / "cuppl" / "crbd_branches.ppl")
+    data = {"branches": [(1.0, 0.0, True)], "rho": 0.5}
+    device, n = CountingDevice(), 10_000_000
+    run = GpuMemory(
+        device, model.gpu_code(True), encode_inputs(model.elaborated, data), n, 1, 1.0, Limits()
+    )
+    run.start()
+    run.add_rows(13 - run.rows)
+    assert device.most == run.peak
+    assert run.peak < 2 << 30
+    assert device.now == run.in_use()
+    assert run.in_use() / n < 200
 
 
 @pytest.mark.parametrize("name", ["lists on the heap", "shift and reset", "no weights"])

@@ -27,7 +27,7 @@ from ..lowering.pipeline import Lowered
 from ..memory import Image, float_bits, mask_of, object_table
 from .device import Device
 
-__all__ = ["GpuRun", "run_on_gpu"]
+__all__ = ["GpuMemory", "GpuRun", "run_on_gpu"]
 
 Words = npt.NDArray[np.int64]
 BEST, ACTIVE, WAITS, OUTCOME, TOTAL, SQUARES, RESAMPLING, POINT = range(32, 40)
@@ -62,7 +62,9 @@ class GpuRun:
 
 
 @dataclass(slots=True)
-class _Driver:
+class GpuMemory:
+    """A run on a device, and what it owns there."""
+
     device: Device
     lowered: Lowered
     image: Image
@@ -92,12 +94,12 @@ class _Driver:
 
     def own(self, name: str, size: int, keep: int = 0) -> int:
         """Allocate, and free what had the name, of which some bytes are kept."""
-        old, _ = self.owned.pop(name, (0, 0))
+        old, old_size = self.owned.pop(name, (0, 0))
         new = self.device.allocate(size)
         if keep:
             self.device.move(new, old, keep)
         self.owned[name] = (new, size)
-        self.peak = max(self.peak, self.in_use())
+        self.peak = max(self.peak, self.in_use() + old_size)
         if old:
             self.device.free(old)
         return new
@@ -393,4 +395,4 @@ def run_on_gpu(
     limits: Limits,
 ) -> GpuRun:
     """Run a lowered program (with explicit recursion) on a device."""
-    return _Driver(device, lowered, image, particles, seed, threshold, limits).run()
+    return GpuMemory(device, lowered, image, particles, seed, threshold, limits).run()
