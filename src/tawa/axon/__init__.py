@@ -6,6 +6,18 @@ Learning Graphs" (arXiv 2210.02374). `docs/axon.md` is the guide.
 
 from tawa.axon.call import Function, LoadedModule, load
 from tawa.axon.contract import Contract, contract
+from tawa.axon.gpu.compile import CompiledFunction, compilations, compile
 from tawa.axon.model import OnnxModel, from_onnx
 
-__all__ = ["Contract", "Function", "LoadedModule", "OnnxModel", "contract", "from_onnx", "load"]
+__all__ = [
+    "CompiledFunction",
+    "Contract",
+    "Function",
+    "LoadedModule",
+    "OnnxModel",
+    "compilations",
+    "compile",
+    "contract",
+    "from_onnx",
+    "load",
+]

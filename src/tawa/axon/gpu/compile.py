@@ -1,0 +1,194 @@
+"""`axon.compile`: a function of a module that runs as GPU kernels."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import numpy as np
+
+from tawa.axon.call import Function, _known  # pyright: ignore[reportPrivateUsage]
+from tawa.axon.contract import ELEMENT_NAMES
+from tawa.axon.evaluate import Constructed, Frame
+from tawa.axon.gpu import library
+from tawa.axon.gpu.arrays import Arrays, arrays_of
+from tawa.axon.gpu.errors import BadPrecision, NotForGpu
+from tawa.axon.gpu.explain import plan_text
+from tawa.axon.gpu.lower import lowered
+from tawa.axon.gpu.nodes import Node, Tape
+from tawa.axon.gpu.plan import Plan, make_plan, run_in_simulator, run_on_device
+from tawa.axon.gpu.trace import Tracer
+from tawa.functional.recursion import deep
+from tawa.runtime.arrays import HOST
+from tawa.runtime.streams import current_stream
+
+PRECISIONS = ("f32", "tf32")
+Statics = dict[str, "int | tuple[int, ...]"]
+
+
+@dataclass
+class CompiledFunction:
+    """A function that runs as a sequence of GPU kernels.
+
+    Called with PyTorch (or CuPy) arrays on a device, it launches on their current stream, and can
+    be captured in a CUDA graph after a first call; with NumPy arrays it runs in the simulator.
+    Arguments are checked against the function's type before anything is launched. Kernels are
+    compiled at the first call; other sizes use the same ones.
+    """
+
+    function: Function
+    precision: str = "f32"
+    _plans: dict[Any, tuple[Plan, Any, Arrays]] = field(
+        default_factory=dict[Any, "tuple[Plan, Any, Arrays]"]
+    )
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def __post_init__(self) -> None:
+        """Check the precision. Raises BadPrecision."""
+        if self.precision not in PRECISIONS:
+            raise BadPrecision(
+                f"there is no precision `{self.precision}`", expected=" or ".join(PRECISIONS)
+            )
+
+    @property
+    def type(self) -> str:
+        """The scheme as text."""
+        return self.function.type
+
+    def __call__(self, *arguments: Any, **statics: int | tuple[int, ...]) -> Any:
+        """Check the arguments, then launch. Raises ContractViolation, NotForGpu."""
+        leaves = list(_leaves(arguments))
+        plan, structure, arrays = self._planned(leaves, arguments, statics)
+        own = [leaf for leaf in leaves if _is_array(leaf)]
+        if plan.place.device == HOST:
+            results = run_in_simulator(plan, [np.ascontiguousarray(a) for a in own], arrays)
+        else:
+            stream = current_stream(plan.place.library, plan.place.device)()
+            results = run_on_device(plan, own, arrays, stream)
+        return _filled(structure, iter(results))
+
+    def plan(self, *arguments: Any, **statics: int | tuple[int, ...]) -> Plan:
+        """The plan for these arguments: its kernels are compiled, nothing is launched."""
+        return self._planned(list(_leaves(arguments)), arguments, statics)[0]
+
+    def explain(self, *arguments: Any, **statics: int | tuple[int, ...]) -> str:
+        """The fusion plan for these arguments as text: a kernel a paragraph, and the memory."""
+        return plan_text(self.plan(*arguments, **statics), self.function.name)
+
+    def _planned(
+        self, leaves: list[Any], arguments: tuple[Any, ...], statics: Statics
+    ) -> tuple[Plan, Any, Arrays]:
+        key = (tuple(map(_key, leaves)), _shape(arguments), tuple(sorted(statics.items())))
+        found = self._plans.get(key)
+        if found is None:
+            with self._lock, deep():
+                found = self._plans[key] = self._make(leaves, arguments, statics)
+        return found
+
+    def _make(
+        self, leaves: list[Any], arguments: tuple[Any, ...], statics: Statics
+    ) -> tuple[Plan, Any, Arrays]:
+        own = [leaf for leaf in leaves if _is_array(leaf)]
+        arrays = arrays_of(own, self.function)
+        call = self.function.contract.enter(arguments, statics)
+        tape = Tape()
+        tracer = Tracer(self.function.evaluator.module, tape)
+        inputs = {id(leaf): _input(tape, leaf, arrays) for leaf in own}
+        frame = Frame(tracer.inference, known=_known(call.solver, call.instance.mapping))
+        value = tracer.definition(self.function.name, frame)
+        for argument in arguments:
+            value = value(_traced(argument, inputs))
+        results: list[Node] = []
+        structure = _taken(value, tracer, results, self.function)
+        program = lowered(tape, results, self.precision)
+        aligned = {inputs[id(leaf)]: arrays.aligned(leaf) for leaf in own}
+        nodes = [inputs[id(leaf)] for leaf in own]
+        place = library.Place(arrays.device, arrays.library)
+        plan = make_plan(program, nodes, aligned, place)
+        for node in program.nodes():
+            if node.op == "constant" and (node.size > 1 or node.element == "f64"):
+                plan.constants[node] = arrays.constant(node.data, node.element)
+        return plan, structure, arrays
+
+
+def compile(function: Function, *, precision: str = "f32") -> CompiledFunction:
+    """A function of a loaded module as GPU kernels. See `CompiledFunction`.
+
+    `precision` concerns products of f32 matrices: `f32` computes them from three tf32 products,
+    accurate to about 22 bits; `tf32` from one, accurate to 11.
+    """
+    return CompiledFunction(function, precision)
+
+
+def compilations() -> int:
+    """How many GPU kernels were compiled in this process."""
+    return library.compilations()
+
+
+def _is_array(leaf: Any) -> bool:
+    return hasattr(leaf, "shape") and hasattr(leaf, "dtype")
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, tuple):
+        for item in cast("tuple[Any, ...]", value):
+            yield from _leaves(item)
+    else:
+        yield value
+
+
+def _shape(value: Any) -> Any:
+    """How the leaves are nested."""
+    if isinstance(value, tuple):
+        return tuple(_shape(item) for item in cast("tuple[Any, ...]", value))
+    return None
+
+
+def _key(leaf: Any) -> Any:
+    """What a plan depends on of an argument."""
+    if hasattr(leaf, "data_ptr"):
+        return leaf.shape, leaf.stride(), leaf.dtype, leaf.data_ptr() & 15, leaf.get_device()
+    if isinstance(leaf, np.ndarray | np.generic):
+        return leaf.shape, str(leaf.dtype)  # pyright: ignore[reportUnknownArgumentType]
+    if _is_array(leaf):
+        return tuple(leaf.shape), tuple(leaf.strides), str(leaf.dtype), leaf.data.ptr & 15
+    if isinstance(leaf, bool | int | float):
+        return type(leaf), leaf
+    raise NotForGpu(
+        f"a {type(leaf).__name__} can't be an argument of a compiled function",
+        expected="arrays, tuples of arrays, numbers",
+    )
+
+
+def _input(tape: Tape, leaf: Any, arrays: Arrays) -> Node:
+    shape, strides = arrays.layout(leaf)
+    element = ELEMENT_NAMES[str(leaf.dtype).removeprefix("torch.")]
+    return tape.add("input", "", (), shape, element, strides=strides)
+
+
+def _traced(value: Any, inputs: dict[int, Node]) -> Any:
+    if isinstance(value, tuple):
+        return tuple(_traced(item, inputs) for item in cast("tuple[Any, ...]", value))
+    return inputs[id(value)] if id(value) in inputs else np.asarray(value)
+
+
+def _taken(value: Any, tracer: Tracer, results: list[Node], function: Function) -> Any:
+    """The nodes of a result, in order, and how they are nested."""
+    if isinstance(value, tuple):
+        items = cast("tuple[Any, ...]", value)
+        return tuple(_taken(item, tracer, results, function) for item in items)
+    if callable(value) or isinstance(value, Constructed):
+        raise NotForGpu(
+            f"`{function.name}` gives a function or a datatype, not arrays",
+            hint="pass all its arguments",
+        )
+    results.append(tracer.node(value))
+    return None
+
+
+def _filled(structure: Any, results: Iterator[Any]) -> Any:
+    if isinstance(structure, tuple):
+        return tuple(_filled(item, results) for item in cast("tuple[Any, ...]", structure))
+    return next(results)

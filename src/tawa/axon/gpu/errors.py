@@ -1,0 +1,34 @@
+"""What can be wrong with a program that is compiled for a GPU."""
+
+from __future__ import annotations
+
+from tawa.axon.errors import AxonError
+
+
+class NotForGpu(AxonError):
+    """A part of a program has no GPU kernel."""
+
+    explanation = (
+        "Operators without a kernel (`sort`, `cumsum`, ...), conditions on computed values, f64 "
+        "matrix products and tensors of 2^31 or more numbers are not compiled for the GPU. "
+        "Nothing falls back to the CPU by itself: call the function without `compile`, or move "
+        "that part out of it."
+    )
+    example = (
+        "import numpy as np\n"
+        "from tawa import axon\n"
+        "f = axon.compile(axon.load('def f x = sort x')['f'])\n"
+        "f(np.ones((2, 3), np.float32))"
+    )
+
+
+class BadPrecision(AxonError):
+    """A precision was asked for that products do not have."""
+
+    explanation = (
+        "`precision` says how products of f32 matrices are computed: `f32` by three tf32 products "
+        "(about 22 bits), `tf32` by one (11 bits). 16-bit matrices are not concerned."
+    )
+    example = (
+        "from tawa import axon\naxon.compile(axon.load('def f x w = x @ w')['f'], precision='fp8')"
+    )

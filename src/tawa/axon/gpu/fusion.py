@@ -1,0 +1,295 @@
+"""Which nodes are computed together: a group is a kernel.
+
+| kind | what a program of the kernel computes |
+|---|---|
+| `points` | numbers of one or more tensors of one size |
+| `rows` | whole rows, with reductions along them |
+| `product` | a tile of one or more products of one size, and what follows them pointwise |
+| `attention` | query rows of one head |
+
+Inside a group, numbers stay in registers. A node joins the group of an operand if it is computed
+over the same rows and columns, reads what the group computes number by number, and if no other
+operand has to wait for the group.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from tawa.axon.gpu.lower import Program, Users, is_reshape, places, users_of
+from tawa.axon.gpu.nodes import Node
+
+MAX_ACCUMULATORS = 4
+"""Products in one kernel."""
+
+Space = tuple[int, int]
+"""Rows and columns."""
+
+
+@dataclass(eq=False)
+class Group:
+    """Nodes of one kernel, in order, and their rows and columns."""
+
+    kind: str
+    space: Space
+    members: dict[Node, None] = field(default_factory=dict[Node, None])
+    outputs: list[Node] = field(default_factory=list[Node])
+    """Members that are written to memory."""
+
+    @property
+    def products(self) -> list[Node]:
+        """The members that are products of matrices."""
+        return [node for node in self.members if node.op == "dot"]
+
+
+@dataclass
+class Fusion:
+    """Groups of a program, as they are being formed."""
+
+    program: Program
+    users: Users = field(init=False)
+    group_of: dict[Node, Group] = field(default_factory=dict[Node, Group])
+    _reduced: dict[Node, bool] = field(default_factory=dict[Node, bool])
+
+    def __post_init__(self) -> None:
+        """Find who reads what."""
+        self.users = users_of(self.program)
+
+    def run(self) -> list[Group]:
+        """The groups, in an order in which they can run."""
+        for node in self.program.nodes():
+            if node.op in ("map", "reduce", "take") and node.function != "iota":
+                self._visit(node)
+            elif node.op in ("dot", "attention"):
+                kind = "product" if node.op == "dot" else "attention"
+                self._new(kind, node, space_of(node))
+        self._side_by_side()
+        ordered = self._ordered()
+        self._find_outputs()
+        return ordered
+
+    def _new(self, kind: str, node: Node, space: Space) -> Group:
+        group = Group(kind, space, {node: None})
+        self.group_of[node] = group
+        return group
+
+    def _visit(self, node: Node) -> None:
+        """Put a pointwise function or reduction into a group."""
+        reduces = node.op == "reduce"
+        space = space_of(node.inputs[0]) if reduces else space_of(node)
+        chosen: Group | None = None
+        for operand in node.inputs:
+            group = self._near(operand)
+            if group is None or group is chosen or not self._takes(group, node, space):
+                continue
+            if chosen is None:
+                if not self._waits(node, group):
+                    chosen = group
+            else:
+                chosen = self._merged(chosen, group, node) or chosen
+        if chosen is None:
+            self._new("rows" if reduces else "points", node, space)
+            return
+        chosen.members[node] = None
+        self.group_of[node] = chosen
+        if reduces:
+            chosen.kind = "rows"
+
+    def _near(self, operand: Node) -> Group | None:
+        """The group whose registers hold an operand."""
+        source = operand.base if is_reshape(operand) else operand
+        if source.op in ("view", "join") or (
+            source is not operand and source.shape[-1:] != operand.shape[-1:]
+        ):
+            return None
+        return self.group_of.get(source)
+
+    def _takes(self, group: Group, node: Node, space: Space) -> bool:
+        """Whether a node is computed over a group's rows and columns."""
+        if node.op == "reduce":
+            return group.kind in ("points", "rows") and group.space == space
+        if group.kind == "attention" or (node.op == "take" and group.kind != "points"):
+            return False
+        if group.kind == "product" and self._for_reduction(node):
+            return False
+        column = group.kind == "rows" and space == (group.space[0], 1)
+        if not column and group.space != space:
+            return False
+        return node.op != "take" or self._near(node.inputs[0]) is not group
+
+    def _for_reduction(self, node: Node) -> bool:
+        """Whether a pointwise result only goes into reductions, which belong to a later kernel."""
+        if node not in self._reduced:
+            self._reduced[node] = all(
+                user.op == "reduce"
+                or (user.op == "map" and user is not node and user.shape == node.shape
+                    and self._for_reduction(user))
+                for user in self.users[node]
+            )  # fmt: skip
+        return self._reduced[node]
+
+    def _waits(self, node: Node, group: Group) -> bool:
+        """Whether some operand of a node that would join a group needs the group done first."""
+        for operand in node.inputs:
+            if self._near(operand) is group:
+                continue
+            if operand.base in group.members or self._depends(self._sources(operand), group):
+                return True
+        return False
+
+    def _sources(self, operand: Node) -> list[Group]:
+        """The groups that write what an operand reads from memory."""
+        base = operand.base
+        writers = base.inputs if base.op == "join" else (base,)
+        return [self.group_of[w] for w in writers if w in self.group_of]
+
+    def _depends(self, start: Iterable[Group], target: Group) -> bool:
+        """Whether one of some groups is, or needs, a group."""
+        stack, seen = list(start), set[int]()
+        while stack:
+            group = stack.pop()
+            if group is target:
+                return True
+            if id(group) not in seen:
+                seen.add(id(group))
+                stack.extend(self.before(group))
+        return False
+
+    def before(self, group: Group) -> list[Group]:
+        """The groups that write what a group reads."""
+        found: dict[int, Group] = {}
+        for node in group.members:
+            for operand in node.inputs:
+                for source in self._sources(operand):
+                    if source is not group:
+                        found[id(source)] = source
+        return list(found.values())
+
+    def _merged(self, one: Group, other: Group, node: Node | None) -> Group | None:
+        """Two groups made one, if nothing forbids it."""
+        kinds = {one.kind, other.kind}
+        if one.space != other.space or "attention" in kinds or kinds == {"rows", "product"}:
+            return None
+        if self._apart(one, other) is False:
+            return None
+        if kinds == {"product"} and not self._accumulators_fit(one, other):
+            return None
+        if "product" in kinds and any(n.op == "take" for g in (one, other) for n in g.members):
+            return None
+        if node is not None and any(
+            self._waits_for(node, group, (one, other)) for group in (one, other)
+        ):
+            return None
+        kind = next((k for k in ("product", "rows") if k in kinds), "points")
+        members = sorted({**one.members, **other.members}, key=lambda n: n.number)
+        merged = Group(kind, one.space, dict.fromkeys(self._in_order(members)))
+        for member in members:
+            self.group_of[member] = merged
+        return merged
+
+    def _in_order(self, members: list[Node]) -> list[Node]:
+        """Members, operands first: numbers follow the trace, which rewrites may have left."""
+        inside, done = set(members), dict[Node, None]()
+
+        def visit(node: Node) -> None:
+            if node in done or node not in inside:
+                return
+            for operand in node.inputs:
+                visit(operand.base)
+            done[node] = None
+
+        for member in members:
+            visit(member)
+        return list(done)
+
+    def _waits_for(self, node: Node, group: Group, pair: tuple[Group, Group]) -> bool:
+        for operand in node.inputs:
+            if self._near(operand) not in pair and (
+                operand.base in group.members or self._depends(self._sources(operand), group)
+            ):
+                return True
+        return False
+
+    def _apart(self, one: Group, other: Group) -> bool:
+        """Whether neither group reads memory that the other writes, directly or not."""
+        for first, second in ((one, other), (other, one)):
+            for node in first.members:
+                for operand in node.inputs:
+                    if self._near(operand) is second and node.op in ("map", "reduce"):
+                        continue
+                    if self._depends(self._sources(operand), second):
+                        return False
+        return True
+
+    def _accumulators_fit(self, one: Group, other: Group) -> bool:
+        products = [*one.products, *other.products]
+        alike = len({(p.axis, len(p.inputs), p.element) for p in products}) == 1
+        shared = len({tuple(p.inputs[::2]) for p in products}) == 1
+        return alike and shared and len(products) <= MAX_ACCUMULATORS
+
+    def _side_by_side(self) -> None:
+        """Merge products of one left operand and one size."""
+        groups = {id(g): g for g in self.group_of.values() if g.kind == "product"}
+        first: dict[tuple[object, ...], Group] = {}
+        for group in groups.values():
+            product = group.products[0]
+            key = (group.space, product.axis, *product.inputs[::2])
+            if key in first:
+                merged = self._merged(first[key], group, None)
+                first[key] = merged or group
+            else:
+                first[key] = group
+
+    def _ordered(self) -> list[Group]:
+        done: dict[int, Group] = {}
+        groups = {id(g): g for n, g in self.group_of.items()}
+        stack = [(group, False) for group in reversed(list(groups.values()))]
+        while stack:
+            group, ready = stack.pop()
+            if ready:
+                done[id(group)] = group
+            elif id(group) not in done:
+                stack.append((group, True))
+                stack.extend((g, False) for g in self.before(group) if id(g) not in done)
+        return list(done.values())
+
+    def _find_outputs(self) -> None:
+        """Members that are read by other groups, by another route than registers, or are results."""
+        placed = places(self.program.nodes())
+        kept = {node.base if node.op == "view" else node for node in self.program.results}
+        for node, group in self.group_of.items():
+            readers = list(self._readers(node))
+            if (
+                node in kept
+                or node in placed
+                or any(
+                    self.group_of.get(reader) is not group or not near for reader, near in readers
+                )
+            ):
+                group.outputs.append(node)
+        for group in {id(g): g for g in self.group_of.values()}.values():
+            order = list(group.members)
+            group.outputs.sort(key=order.index)
+
+    def _readers(self, node: Node) -> Iterable[tuple[Node, bool]]:
+        """Who reads a node, directly or through views, and whether from registers."""
+        group = self.group_of[node]
+        for user in self.users.get(node, []):
+            if user is node:
+                continue
+            if user.op == "view":
+                for reader in self.users.get(user, []):
+                    if reader is not user:
+                        yield reader, self._near(user) is group and reader.op in ("map", "reduce")
+            elif user.op != "join":
+                yield (
+                    user,
+                    user.op in ("map", "reduce") or (user.op == "take" and node is user.inputs[1]),
+                )
+
+
+def space_of(node: Node) -> Space:
+    """A node's rows and columns."""
+    columns = node.shape[-1] if node.shape else 1
+    return node.size // columns if columns else 0, columns

@@ -1,0 +1,127 @@
+"""Compiled kernels: made from source text once, for each variant and alignment of arguments."""
+
+from __future__ import annotations
+
+import hashlib
+import linecache
+from dataclasses import dataclass
+from typing import Any
+
+import tawa
+import tawa.language as tl
+from tawa.axon.gpu.kernels import KernelCall, Variant
+from tawa.axon.gpu.nodes import BYTES, Node
+from tawa.axon.gpu.text import Descriptor, Parameter
+from tawa.jit import Entry, Kernel, make_entry
+from tawa.language import libdevice
+from tawa.runtime.kinds import Kind, kind_of
+
+ALIGNMENT = 16
+"""What a kernel may know that sizes and addresses are multiples of."""
+
+
+@tawa.jit
+def multiply(a: Any, b: Any):
+    """The product, for reductions."""
+    return a * b
+
+
+_KERNELS: dict[str, Kernel] = {}
+_COMPILED: dict[tuple[Any, ...], Any] = {}
+_ENTRIES: dict[tuple[Any, ...], Entry] = {}
+
+
+def compilations() -> int:
+    """How many kernels were compiled (or found in the cache on disk) in this process."""
+    return len(_COMPILED)
+
+
+def kernel_of(call: KernelCall) -> Kernel:
+    """The kernel of a source text; the same text gives the same kernel."""
+    if isinstance(call.source, Kernel):
+        return call.source
+    text: str = call.source
+    found = _KERNELS.get(text)
+    if found is None:
+        digest = hashlib.sha256(text.encode()).hexdigest()[:10]
+        name = f"axon_{call.group.kind}_{digest}"
+        found = _KERNELS[text] = _defined(text.replace("NAME", name, 1), name)
+    return found
+
+
+def _defined(text: str, name: str) -> Kernel:
+    file = f"<{name}>"
+    linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
+    scope: dict[str, Any] = {"tl": tl, "libdevice": libdevice, "multiply": multiply}
+    exec(compile(text, file, "exec"), scope)
+    return tawa.jit(scope[name])
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a plan runs: a device's number (`HOST` for the simulator) and the arrays' library."""
+
+    device: int
+    library: str
+
+
+def types_of(call: KernelCall, variant: Variant, aligned: dict[Node, bool]) -> dict[str, str]:
+    """The type of each run-time parameter for a variant, as `Kernel.compile` takes it."""
+    return {p.name: _type(p, variant, aligned) for p in call.parameters}
+
+
+def _type(parameter: Parameter, variant: Variant, aligned: dict[Node, bool]) -> str:
+    value = parameter.value
+    match parameter.kind:
+        case "pointer":
+            return f"*{element_type(value)}" + (":16" if aligned.get(value, True) else "")
+        case "descriptor":
+            block = "x".join(str(size) for size in block_of(value, variant))
+            return f"desc<{element_type(value.node)},{block}>"
+        case "step":
+            return "i32:16" if value % ALIGNMENT == 0 else "i32"
+        case _:
+            return parameter.kind
+
+
+def element_type(node: Node) -> str:
+    """The run time's name of a node's element type."""
+    return "i1" if node.element == "bool" else node.element
+
+
+def block_of(descriptor: Descriptor, variant: Variant) -> tuple[int, ...]:
+    """The block of a descriptor in a variant."""
+    return tuple(
+        variant.constants[size] if isinstance(size, str) else size for size in descriptor.block
+    )
+
+
+def compiled(call: KernelCall, variant: Variant, aligned: dict[Node, bool]) -> Any:
+    """The compiled kernel of a variant; compiles it if it is new. Needs no device."""
+    kernel = kernel_of(call)
+    types = types_of(call, variant, aligned)
+    key = (kernel, *types.values(), *variant.constants.items(), *map(str, variant.options.items()))
+    if key not in _COMPILED:
+        _COMPILED[key] = kernel.compile(**types, **variant.constants, **variant.options)
+    return _COMPILED[key]
+
+
+def entry(call: KernelCall, variant: Variant, aligned: dict[Node, bool], place: Place) -> Entry:
+    """The loaded kernel of a variant, and how to launch it."""
+    found = compiled(call, variant, aligned)
+    key = (id(found), place)
+    if key not in _ENTRIES:
+        types = types_of(call, variant, aligned)
+        kinds = {name: _kind(text, place) for name, text in types.items()}
+        _ENTRIES[key] = make_entry(found, kinds, place.device)
+    return _ENTRIES[key]
+
+
+def _kind(text: str, place: Place) -> Kind:
+    type_, _, rest = text.partition(":")
+    if type_.startswith(("*", "desc<")):
+        return kind_of(type_, rest == "16", False, place.device, place.library)
+    return kind_of(type_, rest == "16")
+
+
+__all__ = ["BYTES", "Place", "block_of", "compilations", "compiled", "entry", "kernel_of"]

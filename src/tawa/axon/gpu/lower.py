@@ -1,0 +1,277 @@
+"""Rewrites a traced graph so that fewer, larger kernels come out of it.
+
+1. Sums of products become one product of several pairs of operands (one accumulator).
+2. Parts of a product's columns become products with parts of the weights, so that what follows
+   them is computed where the products are.
+3. f32 products become sums of three tf32 products.
+4. Tensors that are joined are written straight to their place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from tawa.axon.gpu.errors import NotForGpu
+from tawa.axon.gpu.nodes import Node, Shape, Tape, contiguous, layout
+
+SUMS = ("+", ".+")
+Users = dict[Node, list[Node]]
+
+
+@dataclass
+class Program:
+    """A graph with its results."""
+
+    tape: Tape
+    results: list[Node]
+
+    def nodes(self) -> list[Node]:
+        """The nodes that the results need, operands first."""
+        return live(self.results)
+
+
+def live(results: Iterable[Node]) -> list[Node]:
+    """The nodes that results depend on, operands first."""
+    found: dict[Node, None] = {}
+    stack = [(node, False) for node in reversed(list(results))]
+    while stack:
+        node, done = stack.pop()
+        if done:
+            found[node] = None
+        elif node not in found:
+            stack.append((node, True))
+            stack.extend((i, False) for i in reversed(node.inputs) if i not in found)
+    return list(found)
+
+
+def users_of(program: Program) -> Users:
+    """Who reads each node; a result is also read by itself, as nobody else may change it."""
+    users: Users = {}
+    for node in program.nodes():
+        for operand in node.inputs:
+            users.setdefault(operand, []).append(node)
+    for result in program.results:
+        users.setdefault(result, []).append(result)
+    return users
+
+
+def lowered(tape: Tape, results: list[Node], precision: str) -> Program:
+    """The program after all rewrites. Raises NotForGpu."""
+    program = Program(tape, results)
+    _rewrite(program, _sum_of_products)
+    _rewrite(program, _columns)
+    _rewrite(program, lambda node, p, _: _tensor_core_product(node, p.tape, precision))
+    _rewrite(program, _placed)
+    program.results = [_result(tape, node) for node in program.results]
+    return program
+
+
+Rewrite = Callable[[Node, Program, Users], "Node | None"]
+
+
+def _rewrite(program: Program, change: Rewrite) -> None:
+    """Replace nodes, operands first; a rewrite sees the users in the graph as it was."""
+    users = users_of(program)
+    new: dict[Node, Node] = {}
+    for node in program.nodes():
+        found = change(node, program, users)
+        new[node] = _rebuilt(node if found is None else found, new, program.tape)
+    program.results = [new[node] for node in program.results]
+
+
+def _rebuilt(node: Node, new: dict[Node, Node], tape: Tape) -> Node:
+    """A node with its operands replaced by what they became."""
+    if node in new:
+        return new[node]
+    inputs = tuple(_rebuilt(operand, new, tape) for operand in node.inputs)
+    if all(a is b for a, b in zip(inputs, node.inputs, strict=True)):
+        return node
+    tape.span = node.span
+    if node.op == "view":
+        return tape.view(inputs[0], node.shape, node.strides, node.offset)
+    return tape.add(
+        node.op, node.function, inputs, node.shape, node.element, axis=node.axis, data=node.data
+    )
+
+
+# Sums of products.
+
+
+def _sum_of_products(node: Node, program: Program, users: Users) -> Node | None:
+    if node.op != "map" or node.function not in SUMS or node.element not in FLOATS:
+        return None
+    terms = _terms(node, users)
+    products = [t for t in terms if _joins(t, node, users)]
+    if len({t.axis for t in products}) != 1 or len(products) < 2:
+        return None
+    pairs = tuple(operand for product in products for operand in product.inputs)
+    tape = program.tape
+    tape.span = node.span
+    first = products[0]
+    found = tape.add("dot", "", pairs, node.shape, node.element, axis=first.axis)
+    for term in terms:
+        if term not in products:
+            found = tape.map("+", found, term)
+    return found
+
+
+FLOATS = ("f16", "bf16", "f32")
+
+
+def _joins(term: Node, node: Node, users: Users) -> bool:
+    return term.op == "dot" and term.shape == node.shape and len(users[term]) == 1
+
+
+def _terms(node: Node, users: Users) -> list[Node]:
+    found: list[Node] = []
+    for operand in node.inputs:
+        inner = operand.op == "map" and operand.function in SUMS and len(users[operand]) == 1
+        found.extend(_terms(operand, users) if inner and operand.shape == node.shape else [operand])
+    return found
+
+
+# Parts of columns.
+
+
+def _columns(node: Node, program: Program, users: Users) -> Node | None:
+    base = node.base
+    if not _is_part(node) or not all(_is_part(user) for user in users[base]):
+        return None
+    if not _reaches_product(base, users):
+        return None
+    return _part_of(base, node.offset, node.shape[-1], program.tape, users)
+
+
+def _is_part(node: Node) -> bool:
+    """Whether a node is a view of some of the columns of a computed node."""
+    if node.op != "view" or node.base.op not in ("map", "dot"):
+        return False
+    base = node.base
+    return (
+        node.strides == contiguous(base.shape)
+        and node.shape[:-1] == base.shape[:-1]
+        and node.offset + node.shape[-1] <= base.shape[-1]
+    )
+
+
+def _reaches_product(node: Node, users: Users) -> bool:
+    if node.op == "dot":
+        return True
+    return node.op == "map" and any(
+        _reaches_product(operand, users) for operand in node.inputs if len(users[operand]) == 1
+    )
+
+
+def _part_of(node: Node, start: int, size: int, tape: Tape, users: Users) -> Node:
+    """Columns `start` to `start + size` of a node, computed from parts of its operands."""
+    if not node.shape or node.shape[-1] == 1:
+        return node
+    shape = (*node.shape[:-1], size)
+    shared = any(user.op != "view" for user in users[node]) and len(users[node]) > 1
+    if node.op == "dot" and not shared:
+        pairs = [
+            operand if number % 2 == 0 else tape.part(operand, -1, start, size)
+            for number, operand in enumerate(node.inputs)
+        ]
+        return tape.add("dot", "", tuple(pairs), shape, node.element, axis=node.axis)
+    if node.op == "map" and node.inputs and not shared:
+        inputs = [_part_of(operand, start, size, tape, users) for operand in node.inputs]
+        return tape.add("map", node.function, tuple(inputs), shape, node.element)
+    return tape.part(node, -1, start, size)
+
+
+# Products on the tensor cores.
+
+
+def _tensor_core_product(node: Node, tape: Tape, precision: str) -> Node | None:
+    if node.op != "dot" or node.data is not None or node.element in ("f16", "bf16"):
+        return None
+    if node.element != "f32":
+        raise NotForGpu(
+            f"products of {node.element} matrices have no GPU kernel", span=node.span,
+            hint="cast to f32",
+        )  # fmt: skip
+    tape.span = node.span
+    pairs: list[Node] = []
+    loops: list[int] = []
+    for a, b in zip(node.inputs[::2], node.inputs[1::2], strict=True):
+        if precision == "tf32":
+            pairs += [a, _transposed(tape, "copy", b)]
+            loops.append(len(loops))
+            continue
+        high, low = (tape.map(f, a) for f in ("tf32_high", "tf32_low"))
+        b_high, b_low = (_transposed(tape, f, b) for f in ("tf32_high", "tf32_low"))
+        # The small terms first: they are lost if they are added to the large one.
+        loops += [len(pairs)] * 3
+        pairs += [low, b_high, high, b_low, high, b_high]
+    return tape.add(
+        "dot", "", tuple(pairs), node.shape, "f32", axis=node.axis, data=tuple(loops)
+    )
+
+
+def _transposed(tape: Tape, function: str, b: Node) -> Node:
+    """A function of a matrix, written so that it is contiguous along K, as tf32 demands."""
+    axes = (*range(len(b.shape) - 2), len(b.shape) - 1, len(b.shape) - 2)
+    turned = tape.permute(b, axes)
+    strides, _ = layout(turned)
+    if function == "copy" and strides[-1] == 1:
+        return b
+    return tape.permute(tape.map(function, turned), axes)
+
+
+# Joined tensors and results.
+
+
+def _placed(node: Node, program: Program, users: Users) -> Node | None:
+    if node.op != "join" or node.data is not None:
+        return None
+    tape = program.tape
+    copies: list[Node] = []
+    for number, piece in enumerate(node.inputs):
+        copies.append(tape.add("map", "copy", (piece,), piece.shape, piece.element,
+                               data=(node.number, number)))  # fmt: skip
+    return tape.add(
+        "join", "", tuple(copies), node.shape, node.element, axis=node.axis, data="placed"
+    )
+
+
+def places(nodes: Iterable[Node]) -> dict[Node, tuple[Node, Shape, int]]:
+    """For copies into a joined tensor: that tensor, and strides and offset in it."""
+    found: dict[Node, tuple[Node, Shape, int]] = {}
+    for node in nodes:
+        if node.op != "join":
+            continue
+        strides = contiguous(node.shape)
+        at = 0
+        for copy in node.inputs:
+            found[copy] = (node, strides, at * strides[node.axis])
+            at += copy.shape[node.axis]
+    return found
+
+
+def _result(tape: Tape, node: Node) -> Node:
+    """A result that is a view or an argument is copied: results are new arrays."""
+    if node.op in ("input", "constant") or (node.op == "view" and not is_reshape(node)):
+        return tape.copy(node)
+    return node
+
+
+def is_reshape(node: Node) -> bool:
+    """Whether a view is the whole of a computed node in another shape."""
+    return (
+        node.op == "view"
+        and node.base.op not in ("input", "constant")
+        and node.base.function != "iota"
+        and node.offset == 0
+        and node.size == node.base.size
+        and _plain(node)
+    )
+
+
+def _plain(node: Node) -> bool:
+    """Whether the strides of axes longer than 1 are those of a contiguous tensor."""
+    expected = contiguous(node.shape)
+    return all(
+        size == 1 or a == b for size, a, b in zip(node.shape, node.strides, expected, strict=True)
+    )

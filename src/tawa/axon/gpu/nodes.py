@@ -1,0 +1,237 @@
+"""The graph that kernels are made from: tensors of known sizes, and how each is computed.
+
+A node has one of few primitive operations; views have no kernel, they only say where their
+numbers lie.
+
+| operation | computes |
+|---|---|
+| `input` | an argument of the call |
+| `constant` | numbers that tracing found |
+| `map` | a function of scalars, with broadcasting |
+| `reduce` | the last axis reduced to size 1 |
+| `dot` | sums of products of pairs of matrices, or of stacks of `axis` matrices |
+| `attention` | softmax(q k' / sqrt(d)) v |
+| `take` | rows of a table by index |
+| `join` | tensors one after the other along an axis |
+| `view` | numbers of another node, by strides |
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tawa.base.spans import Span
+
+BYTES = {
+    "bool": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "u8": 1, "u16": 2, "u32": 4, "u64": 8,
+    "f16": 2, "bf16": 2, "f32": 4, "f64": 8,
+}  # fmt: skip
+"""Bytes of a number, by element type."""
+
+Shape = tuple[int, ...]
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """A tensor and how it is computed. Nodes are compared by identity.
+
+    A view's `strides` and `offset` count elements of the node it looks at, `inputs[0]`. `data` has
+    the numbers of a constant, and for a product with operands in pairs the loop over K that each
+    pair belongs to (one loop a pair if None).
+    """
+
+    op: str
+    function: str
+    inputs: tuple[Node, ...]
+    shape: Shape
+    element: str
+    span: Span | None = None
+    number: int = 0
+    strides: Shape = ()
+    offset: int = 0
+    axis: int = 0
+    data: Any = None
+
+    @property
+    def size(self) -> int:
+        """How many numbers."""
+        return math.prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        """How many bytes."""
+        return self.size * BYTES[self.element]
+
+    @property
+    def base(self) -> Node:
+        """The node whose numbers these are: the node itself if it is no view."""
+        return self.inputs[0] if self.op == "view" else self
+
+    @property
+    def label(self) -> str:
+        """How plans show it."""
+        return f"%{self.number}"
+
+
+def contiguous(shape: Shape) -> Shape:
+    """Strides of a tensor whose numbers lie one after the other."""
+    strides: list[int] = []
+    step = 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= size
+    return tuple(reversed(strides))
+
+
+def layout(node: Node) -> tuple[Shape, int]:
+    """Strides and offset of a node in the memory of its base, in elements."""
+    if node.op == "view":
+        return node.strides, node.offset
+    if node.op == "input":
+        return node.strides, 0
+    return contiguous(node.shape), 0
+
+
+@dataclass
+class Tape:
+    """Nodes in the order in which they were traced; equal ones only once."""
+
+    nodes: list[Node] = field(default_factory=list[Node])
+    span: Span | None = None
+    """Of the operator that is being traced."""
+    _seen: dict[Any, Node] = field(default_factory=dict[Any, Node])
+
+    def add(
+        self, op: str, function: str, inputs: tuple[Node, ...], shape: Shape, element: str,
+        **more: Any,
+    ) -> Node:  # fmt: skip
+        """A new node, or the one there is that computes the same."""
+        key: Any = (op, function, tuple(id(i) for i in inputs), shape, element, *more.items())
+        if op not in ("input", "constant") and key in self._seen:
+            return self._seen[key]
+        node = Node(op, function, inputs, shape, element, self.span, len(self.nodes), **more)
+        self.nodes.append(node)
+        if op not in ("input", "constant"):
+            self._seen[key] = node
+        return node
+
+    def constant(self, value: Any, element: str) -> Node:
+        """Numbers that are known now, as a node. `value` is a NumPy array or number."""
+        array = np.asarray(value)
+        key = ("constant", array.tobytes(), array.dtype.str, array.shape, element)
+        if key not in self._seen:
+            self._seen[key] = self.add("constant", "", (), array.shape, element, data=array)
+        return self._seen[key]
+
+    def map(self, function: str, *inputs: Node, element: str | None = None) -> Node:
+        """A function of scalars, pointwise. Raises ValueError if the shapes don't broadcast."""
+        shape = np.broadcast_shapes(*(node.shape for node in inputs))
+        return self.add("map", function, inputs, shape, element or inputs[-1].element)
+
+    def view(self, node: Node, shape: Shape, strides: Shape, offset: int) -> Node:
+        """Numbers of a node's memory in another arrangement."""
+        base = node.base
+        if (shape, strides, offset) == (base.shape, *layout(base)):
+            return base
+        return self.add(
+            "view", "", (base,), shape, base.element, strides=strides, offset=offset
+        )  # fmt: skip
+
+    def permute(self, node: Node, axes: tuple[int, ...]) -> Node:
+        """The axes in another order."""
+        strides, offset = layout(node)
+        shape = tuple(node.shape[axis] for axis in axes)
+        return self.view(node, shape, tuple(strides[axis] for axis in axes), offset)
+
+    def reshape(self, node: Node, shape: Shape) -> Node:
+        """Another shape; the numbers are copied where strides can't say it."""
+        if math.prod(shape) != node.size:
+            raise ValueError(f"{node.shape} can't be reshaped to {shape}")
+        strides, offset = layout(node)
+        found = reshaped_strides(node.shape, strides, shape)
+        if found is None:
+            return self.reshape(self.copy(node), shape)
+        return self.view(node, shape, found, offset)
+
+    def copy(self, node: Node) -> Node:
+        """The same numbers, one after the other."""
+        return self.add("map", "copy", (node,), node.shape, node.element)
+
+    def broadcast(self, node: Node, shape: Shape) -> Node:
+        """A view in which axes of size 1 are as long as in `shape`."""
+        strides, offset = layout(node)
+        lead = len(shape) - len(node.shape)
+        steps = tuple(
+            0 if size != shape[lead + axis] else stride
+            for axis, (size, stride) in enumerate(zip(node.shape, strides, strict=True))
+        )
+        return self.view(node, shape, (0,) * lead + steps, offset)
+
+    def part(self, node: Node, axis: int, start: int, size: int, step: int = 1) -> Node:
+        """Part of an axis: `size` places from `start` on, `step` apart."""
+        strides, offset = layout(node)
+        axis %= len(node.shape)
+        shape = (*node.shape[:axis], size, *node.shape[axis + 1 :])
+        steps = (*strides[:axis], strides[axis] * step, *strides[axis + 1 :])
+        return self.view(node, shape, steps, offset + start * strides[axis])
+
+    def reduce(self, function: str, node: Node, axis: int, keep: bool = False) -> Node:
+        """`sum`, `max`, `min` or `prod` along an axis, which gets size 1, or goes."""
+        axis %= len(node.shape)
+        shape = (*node.shape[:axis], 1, *node.shape[axis + 1 :])
+        rest = shape[:axis] + shape[axis + 1 :]
+        if axis == len(node.shape) - 1:
+            found = self.add("reduce", function, (node,), shape, node.element)
+        else:
+            axes = (*range(axis), *range(axis + 1, len(shape)), axis)
+            found = self.reduce(function, self.permute(node, axes), -1, keep=True)
+        return self.reshape(found, shape if keep else rest)
+
+    def join(self, pieces: list[Node], axis: int) -> Node:
+        """The tensors one after the other along an axis."""
+        axis %= len(pieces[0].shape)
+        first = pieces[0].shape
+        if any(p.shape[:axis] + p.shape[axis + 1 :] != first[:axis] + first[axis + 1 :]
+               for p in pieces):  # fmt: skip
+            raise ValueError(f"{[p.shape for p in pieces]} can't be joined along axis {axis}")
+        shape = (*first[:axis], sum(p.shape[axis] for p in pieces), *first[axis + 1 :])
+        return self.add("join", "", tuple(pieces), shape, pieces[0].element, axis=axis)
+
+
+def reshaped_strides(shape: Shape, strides: Shape, new: Shape) -> Shape | None:
+    """Strides under which the same memory has another shape; None if there are none.
+
+    Axes are matched in runs of equal size; inside a run of the old shape the strides must be those
+    of one longer axis.
+    """
+    found: list[int] = []
+    old = list(zip(shape, strides, strict=True))
+    at = 0
+    axes = list(new)
+    while axes or at < len(old):
+        run, size = [old[at]] if at < len(old) else [(1, 1)], 1
+        at += 1
+        have = run[0][0]
+        sizes: list[int] = []
+        if axes:
+            sizes.append(axes.pop(0))
+            size = sizes[0]
+        while have != size:
+            if have < size:
+                run.append(old[at])
+                have *= old[at][0]
+                at += 1
+            else:
+                sizes.append(axes.pop(0))
+                size *= sizes[-1]
+        run = [(s, t) for s, t in run if s != 1] or [run[-1]]
+        for (_, outer), (inner_size, inner) in zip(run, run[1:], strict=False):
+            if outer != inner * inner_size:
+                return None
+        steps = [run[-1][1] * step for step in contiguous(tuple(sizes))]
+        found.extend(steps)
+    return tuple(found)

@@ -1,0 +1,299 @@
+"""The rules of pointwise operators, reductions, norms, attention and products."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tawa.axon.gpu.nodes import BYTES, Node, Tape, layout
+from tawa.axon.gpu.registry import RULES, Rule, rule
+
+ARITHMETIC = ("+", "-", "*", "/", "//", "%", "**", "maximum", "minimum", "both", "either")
+COMPARISONS = ("==", "!=", "<", "<=", ">", ">=")
+UNARY = (
+    "not", "negate", "abs", "sign", "exp", "log", "sqrt", "rsqrt", "sin", "cos", "tanh", "erf",
+    "floor", "ceil", "sigmoid", "relu", "gelu", "silu", "softplus",
+)  # fmt: skip
+EPSILON = 1e-5
+"""Of the norms."""
+
+
+def _pointwise(name: str, element: str | None = None) -> Rule:
+    def build(tape: Tape, *inputs: Node) -> Node:
+        return tape.map(name, *inputs, element=element)
+
+    return build
+
+
+RULES.update({name: _pointwise(name) for name in (*ARITHMETIC, *UNARY, "where")})
+RULES.update({name: _pointwise(name, "bool") for name in COMPARISONS})
+
+
+def _same(name: str) -> Rule:
+    def build(tape: Tape, a: Node, b: Node) -> Node:
+        if a.shape != b.shape:
+            raise ValueError(f"operands of shapes {a.shape} and {b.shape}")
+        return tape.map(name, a, b)
+
+    return build
+
+
+RULES.update({f".{symbol}": _same(symbol) for symbol in "+-*/"})
+
+
+def scalar(tape: Tape, value: float, like: Node) -> Node:
+    """A number of the element type of another node."""
+    return tape.constant(value, like.element)
+
+
+def _reduction(function: str) -> Rule:
+    def build(tape: Tape, x: Node, axis: int) -> Node:
+        return tape.reduce(function, x, axis)
+
+    return build
+
+
+RULES.update({name: _reduction(name) for name in ("sum", "max", "min", "prod")})
+
+
+@rule("mean")
+def mean(tape: Tape, x: Node, axis: int, keep: bool = False) -> Node:
+    """The sum divided by the size."""
+    total = tape.reduce("sum", x, axis, keep=True)
+    found = tape.map("/", total, scalar(tape, x.shape[axis], x))
+    return found if keep else _without(tape, found, axis)
+
+
+def _without(tape: Tape, x: Node, axis: int) -> Node:
+    axis %= len(x.shape)
+    return tape.reshape(x, x.shape[:axis] + x.shape[axis + 1 :])
+
+
+@rule("sum_all")
+def sum_all(tape: Tape, x: Node) -> Node:
+    """The sum of all numbers."""
+    return tape.reduce("sum", tape.reshape(x, (x.size,)), 0)
+
+
+@rule("mean_all")
+def mean_all(tape: Tape, x: Node) -> Node:
+    """The mean of all numbers."""
+    return tape.map("/", sum_all(tape, x), scalar(tape, x.size, x))
+
+
+@rule("argmax")
+def argmax(tape: Tape, x: Node, axis: int) -> Node:
+    """The first place of the largest number."""
+    axis %= len(x.shape)
+    largest = tape.reduce("max", x, axis, keep=True)
+    places = tape.map("where", tape.map("==", x, largest, element="bool"),
+                      _places(tape, x, axis), tape.constant(x.shape[axis], "i64"))  # fmt: skip
+    return _without(tape, tape.reduce("min", places, axis, keep=True), axis)
+
+
+def _places(tape: Tape, x: Node, axis: int) -> Node:
+    """0, 1, ... along an axis, shaped to broadcast with x."""
+    numbers = tape.add("map", "iota", (), (x.shape[axis],), "i64")
+    return tape.reshape(numbers, (x.shape[axis], *(1,) * (len(x.shape) - axis - 1)))
+
+
+def _powers(tape: Tape, x: Node, axis: int) -> tuple[Node, Node, Node]:
+    top = tape.reduce("peak", x, axis, keep=True)
+    shifted = tape.map("-", x, top)
+    powers = tape.map("exp", shifted)
+    return shifted, powers, tape.reduce("sum", powers, axis, keep=True)
+
+
+@rule("softmax")
+def softmax(tape: Tape, x: Node, axis: int) -> Node:
+    """exp(x) / sum(exp(x)) along an axis."""
+    _, powers, total = _powers(tape, x, axis)
+    return tape.map("/", powers, total)
+
+
+@rule("log_softmax")
+def log_softmax(tape: Tape, x: Node, axis: int) -> Node:
+    """x - log(sum(exp(x)))."""
+    shifted, _, total = _powers(tape, x, axis)
+    return tape.map("-", shifted, tape.map("log", total))
+
+
+@rule("logsumexp")
+def logsumexp(tape: Tape, x: Node, axis: int) -> Node:
+    """log(sum(exp(x)))."""
+    top = tape.reduce("peak", x, axis, keep=True)
+    total = tape.reduce("sum", tape.map("exp", tape.map("-", x, top)), axis, keep=True)
+    return _without(tape, tape.map("+", tape.map("log", total), top), axis)
+
+
+@rule("layer_norm")
+def layer_norm(tape: Tape, scale: Node, offset: Node, x: Node) -> Node:
+    """Mean 0 and variance 1 along the last axis, then scale and offset."""
+    centred = tape.map("-", x, mean(tape, x, -1, keep=True))
+    variance = mean(tape, tape.map("*", centred, centred), -1, keep=True)
+    spread = tape.map("rsqrt", tape.map("+", variance, scalar(tape, EPSILON, x)))
+    return tape.map("+", tape.map("*", tape.map("*", centred, spread), scale), offset)
+
+
+@rule("rms_norm")
+def rms_norm(tape: Tape, scale: Node, x: Node) -> Node:
+    """Divide the last axis by its root mean square."""
+    square = mean(tape, tape.map("*", x, x), -1, keep=True)
+    spread = tape.map("rsqrt", tape.map("+", square, scalar(tape, EPSILON, x)))
+    return tape.map("*", tape.map("*", x, spread), scale)
+
+
+@rule("batch_norm")
+def batch_norm(tape: Tape, *inputs: Node) -> Node:
+    """Normalise each channel of axis 1 with the given statistics."""
+    x = inputs[-1]
+    shape = (x.shape[1], *(1,) * (len(x.shape) - 2))
+    scale, offset, centre, variance = (tape.reshape(i, shape) for i in inputs[:-1])
+    spread = tape.map("rsqrt", tape.map("+", variance, scalar(tape, EPSILON, x)))
+    factor = tape.map("*", scale, spread)
+    return tape.map("+", tape.map("*", tape.map("-", x, centre), factor), offset)
+
+
+@rule("global_mean")
+def global_mean(tape: Tape, x: Node) -> Node:
+    """The mean over all axes after the second."""
+    return mean(tape, tape.reshape(x, (*x.shape[:2], math.prod(x.shape[2:]))), -1)
+
+
+# Products.
+
+
+@rule("matmul")
+def matmul(tape: Tape, a: Node, b: Node) -> Node:
+    """Products of stacks of matrices; the stacks broadcast."""
+    (*_, m, k), (*_, inner, n) = a.shape, b.shape
+    if k != inner:
+        raise ValueError(f"operands of shapes {a.shape} and {b.shape}")
+    if len(b.shape) == 2:
+        return linear_product(tape, a, b)
+    lead = _broadcast(a.shape[:-2], b.shape[:-2])
+    a = tape.broadcast(a, (*lead, m, k)) if a.shape[:-2] != lead else a
+    b = tape.broadcast(b, (*lead, k, n)) if b.shape[:-2] != lead else b
+    count = math.prod(lead)
+    operands = (_stack(tape, a, count), _stack(tape, b, count))
+    return tape.add("dot", "", operands, (*lead, m, n), a.element, axis=count)
+
+
+def _broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    import numpy as np
+
+    return np.broadcast_shapes(*shapes)
+
+
+def _stack(tape: Tape, x: Node, count: int) -> Node:
+    """A stack of matrices with one leading axis."""
+    return tape.reshape(x, (count, *x.shape[-2:]))
+
+
+def linear_product(tape: Tape, a: Node, w: Node) -> Node:
+    """The last axis of a contracted with a matrix: all leading axes are rows."""
+    k, n = w.shape
+    if len(a.shape) < 1 or a.shape[-1] != k:
+        raise ValueError(f"operands of shapes {a.shape} and {w.shape}")
+    lead = a.shape[:-1]
+    rows = tape.reshape(a, (math.prod(lead), k))
+    return tape.add("dot", "", (rows, w), (*lead, n), a.element)
+
+
+@rule("@")
+def product(tape: Tape, x: Node, w: Node) -> Node:
+    """Contract the last axis of x with the first of the matrix w."""
+    return linear_product(tape, x, w)
+
+
+@rule("linear")
+def linear(tape: Tape, w: Node, b: Node, x: Node) -> Node:
+    """x @ w + b."""
+    return tape.map("+", linear_product(tape, x, w), b)
+
+
+@rule("dot")
+def dot(tape: Tape, a: Node, b: Node) -> Node:
+    """The inner product of vectors."""
+    return tape.reduce("sum", tape.map("*", a, b), 0)
+
+
+@rule("outer")
+def outer(tape: Tape, a: Node, b: Node) -> Node:
+    """The outer product of vectors."""
+    return tape.map("*", tape.reshape(a, (*a.shape, 1)), b)
+
+
+def _attention(tape: Tape, q: Node, k: Node, v: Node, causal: bool) -> Node:
+    """One node where the kernel takes it, else its parts."""
+    d = q.shape[-1]
+    fits = q.element in ("f16", "bf16") and v.shape[-1] == d and d <= 256 and d % 8 == 0
+    if not fits:
+        return _attention_parts(tape, q, k, v, causal)
+    inputs = tuple(_four_axes(tape, x) for x in (q, k, v))
+    b, h, rows, _ = inputs[0].shape
+    # The result lies as [b, rows, h, d], so that joining heads is a view.
+    found = tape.add("attention", "causal" if causal else "", inputs, (b, rows, h, d), q.element)
+    return tape.reshape(tape.permute(found, (0, 2, 1, 3)), q.shape)
+
+
+def _four_axes(tape: Tape, x: Node) -> Node:
+    """[batch, heads, rows, d], in memory as a tensor descriptor can say it."""
+    *lead, rows, d = x.shape
+    heads = lead[-1] if lead else 1
+    four = tape.reshape(x, (math.prod(lead) // heads, heads, rows, d))
+    strides, offset = layout(four)
+    size = BYTES[x.element]
+    whole = all(step * size % 16 == 0 for step in (*strides[:3], offset))
+    return four if whole and strides[3] == 1 and min(strides) > 0 else tape.copy(four)
+
+
+def _attention_parts(tape: Tape, q: Node, k: Node, v: Node, causal: bool) -> Node:
+    scores = matmul(tape, q, tape.permute(k, _swapped(len(k.shape))))
+    scores = tape.map("/", scores, scalar(tape, math.sqrt(q.shape[-1]), q))
+    if causal:
+        scores = tape.map("where", _lower(tape, scores), scores, scalar(tape, -math.inf, q))
+    return matmul(tape, softmax(tape, scores, -1), v)
+
+
+def _swapped(rank: int) -> tuple[int, ...]:
+    return (*range(rank - 2), rank - 1, rank - 2)
+
+
+def _lower(tape: Tape, x: Node) -> Node:
+    """Where the column is not after the row."""
+    axis = len(x.shape) - 2
+    return tape.map("<=", _places(tape, x, axis + 1), _places(tape, x, axis), element="bool")
+
+
+@rule("tril")
+def tril(tape: Tape, x: Node) -> Node:
+    """Zeros above the diagonal."""
+    return tape.map("where", _lower(tape, x), x, scalar(tape, 0, x))
+
+
+@rule("attention")
+def attention(tape: Tape, q: Node, k: Node, v: Node) -> Node:
+    """softmax(q k' / sqrt(d)) v."""
+    return _attention(tape, q, k, v, causal=False)
+
+
+@rule("causal_attention")
+def causal_attention(tape: Tape, q: Node, k: Node, v: Node) -> Node:
+    """Attention in which a query sees no later key."""
+    return _attention(tape, q, k, v, causal=True)
+
+
+@rule("top")
+def top(tape: Tape, x: Node, k: int) -> tuple[Node, Node]:
+    """The k largest along the last axis, and where they are: k times the largest of the rest."""
+    low: Any = -math.inf if x.element.startswith(("f", "bf")) else -(2**31)
+    numbers: list[Node] = []
+    places: list[Node] = []
+    for _ in range(k):
+        at = tape.reshape(argmax(tape, x, -1), (*x.shape[:-1], 1))
+        numbers.append(tape.reduce("max", x, -1, keep=True))
+        places.append(at)
+        taken = tape.map("==", _places(tape, x, len(x.shape) - 1), at, element="bool")
+        x = tape.map("where", taken, scalar(tape, low, x), x)
+    return tape.join(numbers, -1), tape.join(places, -1)

@@ -1,0 +1,297 @@
+"""Writes a kernel's source: parameters, addresses, loads, stores and pointwise expressions.
+
+The text depends on what a group computes and on how its operands lie (rows, columns, broadcast),
+never on sizes: these are arguments. So one text, compiled once, serves all sizes, and all ranks
+whose leading axes lie in memory like one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from tawa.axon.gpu import expressions as e
+from tawa.axon.gpu.errors import NotForGpu
+from tawa.axon.gpu.lower import is_reshape
+from tawa.axon.gpu.nodes import Node, Shape, layout
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """A parameter of a kernel and what a launch passes for it.
+
+    `kind`: `pointer` (to the memory of `value`, a node), `descriptor`, `i32`, `i64`, `f32`, or
+    `step`: an i32 of which it matters whether 16 divides it.
+    """
+
+    name: str
+    kind: str
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptor:
+    """A tensor as the copy engine sees it; `block` has numbers and names of constants."""
+
+    node: Node
+    shape: Shape
+    strides: Shape
+    offset: int
+    block: tuple[int | str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """How an address depends on the row: axes, outermost first, as (size, stride)."""
+
+    axes: tuple[tuple[int, int], ...]
+    column: int
+    """Stride of the column."""
+
+
+def merged_axes(shape: Shape, strides: Shape) -> tuple[tuple[int, int], ...]:
+    """Axes and strides with neighbours made one where memory allows; () if nothing moves."""
+    found: list[tuple[int, int]] = []
+    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if found and stride == found[-1][0] * found[-1][1]:
+            found[-1] = (found[-1][0] * size, found[-1][1])
+        else:
+            found.append((size, stride))
+    if all(stride == 0 for _, stride in found):
+        return ()
+    return tuple(reversed(found))
+
+
+def broadcast_strides(operand: Node, shape: Shape) -> tuple[Shape, int]:
+    """Strides and offset of an operand, over the axes of the shape it is broadcast to."""
+    strides, offset = layout(operand)
+    lead = len(shape) - len(operand.shape)
+    own = [
+        0 if size != shape[lead + axis] else stride
+        for axis, (size, stride) in enumerate(zip(operand.shape, strides, strict=True))
+    ]
+    return (*(0,) * lead, *own), offset
+
+
+@dataclass
+class KernelText:
+    """Source text in the making."""
+
+    parameters: list[Parameter] = field(default_factory=list[Parameter])
+    lines: list[str] = field(default_factory=list[str])
+    indent: int = 1
+    _pointers: dict[Node, str] = field(default_factory=dict[Node, str])
+    _count: int = 0
+
+    def line(self, text: str) -> None:
+        """A line of the body."""
+        self.lines.append("    " * self.indent + text)
+
+    def name(self, prefix: str) -> str:
+        """A new name."""
+        self._count += 1
+        return f"{prefix}{self._count}"
+
+    def bind(self, prefix: str, text: str) -> str:
+        """A new variable for a value."""
+        name = self.name(prefix)
+        self.line(f"{name} = {text}")
+        return name
+
+    def pointer(self, node: Node) -> str:
+        """The parameter that points to a node's memory."""
+        if node not in self._pointers:
+            self._pointers[node] = self.parameter("pointer", node)
+        return self._pointers[node]
+
+    def parameter(self, kind: str, value: Any) -> str:
+        """A new parameter; its name."""
+        prefix = {"pointer": "p", "descriptor": "d"}.get(kind, "n")
+        name = f"{prefix}{len(self.parameters)}"
+        self.parameters.append(Parameter(name, kind, value))
+        return name
+
+    def source(self, name: str, constants: tuple[str, ...]) -> str:
+        """The whole function."""
+        own = [p.name for p in self.parameters]
+        signature = ", ".join([*own, *(f"{c}: tl.constexpr" for c in constants)])
+        return f"def {name}({signature}):\n" + "\n".join(self.lines) + "\n"
+
+    # Addresses.
+
+    def address(self, rows: Rows, row: str, column: str, offset: int | None) -> tuple[str, str]:
+        """Text of an address, and which of rows and columns it depends on (`r`, `c`).
+
+        `row` and `column` are vectors. An `offset` that may be anything is a parameter.
+        """
+        parts: list[str] = []
+        used = ""
+        if offset is not None:
+            parts.append(self.parameter("step", offset))
+        if rows.axes:
+            parts.append(f"({self._row_term(rows.axes, row)})[:, None]")
+            used += "r"
+        if rows.column == 1:
+            parts.append(f"{column}[None, :]")
+        elif rows.column:
+            parts.append(f"({column} * {self.parameter('step', rows.column)})[None, :]")
+        return " + ".join(parts), used + ("c" if rows.column else "")
+
+    def _row_term(self, axes: tuple[tuple[int, int], ...], row: str) -> str:
+        terms: list[str] = []
+        for number, (size, stride) in enumerate(reversed(axes)):
+            last = number == len(axes) - 1
+            place = row
+            if not last:
+                extent = self.parameter("i32", size)
+                place = f"{row} % {extent}"
+                row = self.bind("r", f"{row} // {extent}")
+            if stride:
+                terms.append(f"({place}) * {self.parameter('step', stride)}")
+        return " + ".join(terms)
+
+
+@dataclass
+class Body:
+    """Loads, pointwise functions and stores over a tile of rows and columns.
+
+    `values` has the variable of each node computed so far, and what its tile depends on:
+    rows (`r`), columns (`c`), both or neither.
+    """
+
+    text: KernelText
+    columns: int
+    """Columns of the group."""
+    row: str = "rows"
+    column: str = "cols"
+    tile: str = "(BR, BC)"
+    values: dict[Node, tuple[str, str]] = field(default_factory=dict[Node, tuple[str, str]])
+    flat: bool = False
+    loaded: dict[Any, tuple[str, str]] = field(default_factory=dict[Any, tuple[str, str]])
+
+    def operand(self, node: Node, shape: Shape) -> tuple[str, str]:
+        """The variable of an operand, read from registers, a parameter or memory."""
+        inside = node.base if is_reshape(node) else node
+        if inside in self.values:
+            return self.values[inside]
+        base = node.base
+        key = (node, shape)
+        if key not in self.loaded:
+            if base.op == "constant" and base.size == 1 and base.element != "f64":
+                self.loaded[key] = self._constant(base), ""
+            elif base.function == "iota":
+                self.loaded[key] = self._iota(node, shape)
+            else:
+                self.loaded[key] = self.load(node, shape)
+        return self.loaded[key]
+
+    def _constant(self, node: Node) -> str:
+        value = node.data.reshape(-1)[0].item()
+        if node.element in e.FLOATS:
+            return self.text.parameter("f32", float(value))
+        kind = "i64" if node.element in ("i64", "u64", "u32") else "i32"
+        name = self.text.parameter(kind, int(value))
+        if node.element == "bool":
+            return f"({name} != 0)"
+        return name if kind == node.element else f"{name}.to({e.TYPES[node.element]})"
+
+    def _iota(self, node: Node, shape: Shape) -> tuple[str, str]:
+        address, used = self._address(node, shape)
+        return self.text.bind("v", f"({address}).to(tl.int64)"), used
+
+    def _address(self, node: Node, shape: Shape, placed: Any = None) -> tuple[str, str]:
+        if placed is not None:
+            strides, offset = placed
+        else:
+            strides, offset = broadcast_strides(node, shape)
+        if self.flat:
+            return (self.column, "c") if any(strides) else ("", "")
+        shape, strides = (shape, strides) if shape else ((1,), (0,))
+        moved = placed is not None or (node.op == "view" and not is_reshape(node))
+        column = 0 if shape[-1] == 1 != self.columns else strides[-1]
+        rows = Rows(merged_axes(shape[:-1], strides[:-1]), column)
+        return self.text.address(rows, self.row, self.column, offset if moved else None)
+
+    def mask(self, used: str) -> str:
+        """The mask of a load or store whose address depends on rows, columns or both."""
+        if self.flat:
+            return "cmask" if used else ""
+        return {"rc": "mask", "r": "rmask[:, None]", "c": "cmask[None, :]"}.get(used, "")
+
+    def load(self, node: Node, shape: Shape) -> tuple[str, str]:
+        """Read an operand of memory, broadcast to a shape."""
+        address, used = self._address(node, shape)
+        return self._loaded(node, address, self.mask(used)), used
+
+    def _loaded(self, node: Node, address: str, mask: str, other: str | None = None) -> str:
+        text = self.text
+        pointer = text.pointer(node.base)
+        where = f"{pointer} + {address}" if address else pointer
+        zero = "0.0" if node.element in e.FLOATS else "0"
+        masked = f", mask={mask}, other={other or zero}" if mask else ""
+        loaded = f"tl.load({where}{masked})"
+        if node.element in ("f16", "bf16"):
+            loaded += ".to(tl.float32)"
+        return text.bind("v", loaded)
+
+    def compute(self, node: Node) -> None:
+        """A pointwise function of operands."""
+        if node.op == "take":
+            self._take(node)
+            return
+        operands = [self.operand(operand, node.shape) for operand in node.inputs]
+        names = [name for name, _ in operands]
+        used = "".join(sorted({letter for _, u in operands for letter in u}, reverse=True))
+        source = node.inputs[-1].element
+        if node.function == "cast":
+            found = e.cast(names[0], source, node.element)
+        else:
+            found = e.expression(node.function, source, names)
+        if found is None:
+            raise NotForGpu(
+                f"`{node.function}` of {source} has no GPU kernel", span=node.span
+            )  # fmt: skip
+        self.values[node] = self.text.bind("v", found), used
+
+    def _take(self, node: Node) -> None:
+        """Rows of a table; an index outside of it gives NaN, or 0 for integers."""
+        table, index = node.inputs
+        rank = len(index.shape)
+        spread = (*index.shape, *(1,) * (len(node.shape) - rank))
+        strides, _ = layout(index)
+        view = Node("view", "", (index.base,), spread, index.element, node.span,
+                    strides=(*strides, *(0,) * (len(node.shape) - rank)),
+                    offset=layout(index)[1])  # fmt: skip
+        at, used = self.values.get(index) or self.load(view, node.shape)
+        steps, offset = layout(table)
+        row_step = self.text.parameter("step", steps[0])
+        tail = (*(0,) * rank, *steps[1:])
+        inner, more = self._address(node, node.shape, placed=(tail, offset))
+        size = self.text.parameter("i32", table.shape[0])
+        inside = self.text.bind("m", f"({at} >= 0) & ({at} < {size})")
+        address = f"{at} * {row_step}" + (f" + {inner}" if inner else "")
+        used = "".join(sorted({*used, *more}, reverse=True))
+        mask = f"{inside} & {self.mask(used)}" if self.mask(used) else inside
+        other = 'float("nan")' if node.element in e.FLOATS else None
+        self.values[node] = self._loaded(table, address, mask, other), used
+
+    def store(self, node: Node, placed: tuple[Node, Shape, int] | None) -> None:
+        """Write a value to its own memory, or to its place in a joined tensor."""
+        value, used = self.values[node]
+        target = placed[0] if placed else node
+        address, covered = self._address(node, node.shape, placed[1:] if placed else None)
+        pointer = self.text.pointer(target)
+        if used != covered and covered:
+            value = self._spread(value, used, covered, node)
+        where = f"{pointer} + {address}" if address else pointer
+        mask = self.mask(covered)
+        masked = f", mask={mask}" if mask else ""
+        self.text.line(f"tl.store({where}, {value}.to({e.TYPES[node.element]}){masked})")
+
+    def _spread(self, value: str, used: str, covered: str, node: Node) -> str:
+        shape = {"rc": self.tile, "r": "(BR, 1)", "c": "(1, BC)"}[covered]
+        if self.flat:
+            shape = "(BC,)"
+        if not used:
+            return f"tl.full({shape}, {value}, {e.computed_in(node.element)})"
+        return f"tl.broadcast_to({value}, {shape})"
