@@ -13,7 +13,7 @@ from xdsl.dialects import scf
 from tawa.aref import schedule
 from tawa.aref.loop_graph import LoopGraph, build
 from tawa.aref.ops import WarpGroup
-from tawa.aref.schedule import Solution, bounds, solve
+from tawa.aref.schedule import UNIT, Solution, bounds, in_units, solve
 from tawa.base.options import Options
 from tawa.base.remarks import Remarks
 from tawa.base.target import SM90A
@@ -73,7 +73,9 @@ def test_no_shorter_than_its_resources(scheduled: tuple[LoopGraph, Solution]):
 def test_the_thread_does_one_thing_at_a_time(scheduled: tuple[LoopGraph, Solution]):
     """Ops of a turn don't overlap, and none runs over the turn's end."""
     graph, solution = scheduled
-    spans = sorted((solution.placed[n.number].offset, n.thread) for n in graph.nodes)
+    spans = sorted(
+        (solution.placed[n.number].offset, UNIT * in_units(n.thread)) for n in graph.nodes
+    )
     assert all(start + length <= after for (start, length), (after, _) in pairwise(spans))
     assert spans[-1][0] + spans[-1][1] <= solution.period
 
@@ -89,9 +91,9 @@ def test_values_exist_before_they_are_used(scheduled: tuple[LoopGraph, Solution]
 
     for e in graph.edges:
         begin, made = start(e.target.number) + e.distance * period, start(e.source.number)
-        needs = e.source.thread
+        needs = UNIT * in_units(e.source.thread)
         if e.source.is_dot and not e.target.is_dot:
-            needs = e.source.tensor
+            needs = UNIT * in_units(e.source.tensor)
         assert begin >= made + needs, (e.source.ops[-1].name, e.target.ops[-1].name)
 
 

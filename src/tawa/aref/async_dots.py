@@ -97,12 +97,27 @@ def from_products(value: SSAValue) -> bool:
                 work += v.op.operands
             elif isinstance(v.op, scf.ForOp):
                 work.append(terminator(v.op.body.block).operands[v.index])
-        elif isinstance(v, BlockArgument) and v.index > 0:
-            loop = v.owner.parent_op()
-            if not isinstance(loop, scf.ForOp):
-                continue
-            work += [loop.iter_args[v.index - 1], terminator(loop.body.block).operands[v.index - 1]]
+            elif isinstance(v.op, scf.IfOp):
+                work += [terminator(r.block).operands[v.index] for r in v.op.regions if r.blocks]
+            elif isinstance(v.op, scf.WhileOp):
+                work.append(terminator(v.op.before_region.block).operands[v.index + 1])
+        else:
+            work += _passed_to(v)
     return False
+
+
+def _passed_to(argument: SSAValue) -> list[SSAValue]:
+    """The values that a loop passes to an argument of its block."""
+    assert isinstance(argument, BlockArgument)
+    loop, index = argument.owner.parent_op(), argument.index
+    if isinstance(loop, scf.ForOp) and index > 0:
+        return [loop.iter_args[index - 1], terminator(loop.body.block).operands[index - 1]]
+    if isinstance(loop, scf.WhileOp):
+        before, after = loop.before_region.block, loop.after_region.block
+        if argument.owner is after:
+            return [terminator(before).operands[index + 1]]
+        return [loop.arguments[index], terminator(after).operands[index]]
+    return []
 
 
 @dataclass

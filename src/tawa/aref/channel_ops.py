@@ -150,6 +150,24 @@ class GetEnter(_Enter):
     name: ClassVar[str] = "aref.get_enter"
 
 
+@irdl_op_definition
+class Views(ArefOp):
+    """The views of a slot that this group has entered and not returned."""
+
+    name: ClassVar[str] = "aref.views"
+    ref: SSAValue = operand_def(RefType)
+    token: SSAValue = operand_def(TokenType)
+    views: Sequence[SSAValue] = var_result_def(ViewType)
+    traits = traits_def(Pure())
+    assembly_format = "$ref `,` $token attr-dict `:` type($ref) `->` type($views)"
+
+    def __init__(self, ref: SSAValue, token: SSAValue):
+        assert isinstance(ref.type, RefType)
+        super().__init__(
+            operands=[ref, token], result_types=[[ViewType(tile) for tile in ref.type.tiles]]
+        )
+
+
 class _Exit(ArefOp):
     """Give a slot on, once what `completion` names has finished."""
 
@@ -298,6 +316,7 @@ CHANNEL_OPS: tuple[type[ArefOp], ...] = (
     Advance,
     PutEnter,
     GetEnter,
+    Views,
     PutExit,
     Consumed,
     NoToken,

@@ -61,7 +61,9 @@ def _step(g: GroupLowering, cursor: Cursor, depth: int) -> Cursor:
     return Cursor(slot, g.map("xori", cursor.phase, flip))
 
 
-def _views(g: GroupLowering, op: aref.PutEnter | aref.GetEnter, slot: SSAValue) -> None:
+def _views(
+    g: GroupLowering, op: aref.PutEnter | aref.GetEnter | aref.Views, slot: SSAValue
+) -> None:
     for ring, view in zip(g.kernel.rings[op.ref].tiles, op.views, strict=True):
         tile = g.add(Slot(ring, slot), view.name_hint)
         assert isinstance(view.type, aref.ViewType)
@@ -167,6 +169,11 @@ def lower_get_enter(g: GroupLowering, op: aref.GetEnter) -> None:
     _views(g, op, cursor.slot)
 
 
+def lower_views(g: GroupLowering, op: aref.Views) -> None:
+    """The same tiles of the same slot."""
+    _views(g, op, g.scalar(op.token))
+
+
 def lower_consumed(g: GroupLowering, op: aref.Consumed) -> None:
     """One arrival a warp group at the slot's empty barrier; none for no slot."""
     ring, slot = g.kernel.rings[op.ref], g.scalar(op.token)
@@ -244,6 +251,7 @@ CHANNELS: dict[type[Operation], Callable[..., None]] = {
     aref.LoadInto: lower_load_into,
     aref.PutExit: lower_put_exit,
     aref.GetEnter: lower_get_enter,
+    aref.Views: lower_views,
     aref.Consumed: lower_consumed,
     aref.NoToken: lower_no_token,
     aref.ViewTrans: lower_view_trans,

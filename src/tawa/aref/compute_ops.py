@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+import numpy as np
 from xdsl.dialects.builtin import IntegerAttr, StringAttr, TensorType, i1, i64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
@@ -16,13 +17,16 @@ from xdsl.irdl import (
     opt_prop_def,
     prop_def,
     result_def,
+    traits_def,
     var_operand_def,
     var_result_def,
 )
+from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from tawa.aref.channel_ops import ArefOp
 from tawa.aref.types import ViewType
+from tawa.base.numerics import Array
 from tawa.base.types import element_of, shape_of
 
 
@@ -126,4 +130,55 @@ class DotWait(ArefOp):
         )
 
 
-COMPUTE_OPS: tuple[type[ArefOp], ...] = (Unset, ZeroUnless, Stage, DotIssue, DotWait)
+@irdl_op_definition
+class Any(ArefOp):
+    """Whether some element is true, as far as the asking warp holds it.
+
+    Warps may get different answers, so it may only choose whether to skip what changes nothing.
+    """
+
+    name: ClassVar[str] = "aref.any"
+    value: SSAValue = operand_def(base(TensorType))
+    result: SSAValue = result_def(i1)
+    traits = traits_def(Pure())
+    assembly_format = "$value attr-dict `:` type($value)"
+
+    def __init__(self, value: SSAValue):
+        super().__init__(operands=[value], result_types=[i1])
+
+    def evaluate(self, value: Array) -> Array:
+        """Of the whole tile: a skip that changes nothing may as well not be taken."""
+        return np.asarray(np.any(value))
+
+
+@irdl_op_definition
+class AnyAbove(ArefOp):
+    """Whether some element is above its row's bound, as far as the asking warp holds the row.
+
+    The elements lie along dimension `axis`, which `bound` lacks. As with `aref.any`, the answer
+    may only choose whether to skip what changes nothing.
+    """
+
+    name: ClassVar[str] = "aref.any_above"
+    value: SSAValue = operand_def(base(TensorType))
+    bound: SSAValue = operand_def(base(TensorType))
+    axis: IntegerAttr = prop_def(IntegerAttr)
+    result: SSAValue = result_def(i1)
+    traits = traits_def(Pure())
+    assembly_format = "$value `,` $bound `axis` $axis attr-dict `:` type($value) `,` type($bound)"
+
+    def __init__(self, value: SSAValue, bound: SSAValue, axis: int):
+        super().__init__(
+            operands=[value, bound],
+            properties={"axis": IntegerAttr(axis, i64)},
+            result_types=[i1],
+        )
+
+    def evaluate(self, value: Array, bound: Array) -> Array:
+        """Of the whole tile."""
+        return np.asarray(np.any(value > np.expand_dims(bound, self.axis.value.data)))
+
+
+COMPUTE_OPS: tuple[type[ArefOp], ...] = (
+    Unset, ZeroUnless, Stage, DotIssue, DotWait, Any, AnyAbove,
+)  # fmt: skip

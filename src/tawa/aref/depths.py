@@ -75,7 +75,8 @@ class Depths:
             op = use.operation
             if isinstance(op, Consumed) and isinstance(op.token, BlockArgument):
                 loop = op.token.owner.parent_op()
-                assert isinstance(loop, scf.ForOp)
+                if not isinstance(loop, scf.ForOp):
+                    continue
                 token, steps = op.token, 1
                 following = terminator(loop.body.block).operands[token.index - 1]
                 while isinstance(following, BlockArgument) and steps < len(loop.body.block.args):

@@ -35,20 +35,31 @@ class Schedule:
 
 
 @dataclass
-class _Expansion:
-    """One loop under expansion; `into` is where ops are appended."""
+class Expansion:
+    """One loop under expansion; `into` is where ops are appended.
+
+    Where the loop is expanded for another turn of a loop around it, `outside` says what stands for
+    the values that it takes from outside.
+    """
 
     loop: scf.ForOp
     schedule: Schedule
     into: Block
+    outside: Mapping[SSAValue, SSAValue] = field(default_factory=dict[SSAValue, SSAValue])
     done: dict[Key, SSAValue] = field(default_factory=dict[Key, SSAValue])
     carried: dict[Key, BlockArgument] = field(default_factory=dict[Key, BlockArgument])
     inits: list[SSAValue] = field(default_factory=list[SSAValue])
+    first: Callable[[Key], SSAValue] | None = None
+    """Gives what the steady state starts with, if its prologue is elsewhere."""
 
     @property
     def body(self) -> Block:
         """The old body."""
         return self.loop.body.block
+
+    def seen(self, value: SSAValue) -> SSAValue:
+        """What stands for a value from outside the loop."""
+        return self.outside.get(value, value)
 
     def add(self, op: Operation) -> SSAValue:
         """Append an op; returns its first result."""
@@ -69,7 +80,9 @@ class _Expansion:
         if offset == 0:
             return base
         count = self.add(integer_constant(offset, base.type))
-        return self.add(Map("addi", [base, self.add(Map("muli", [count, self.loop.step]))]))
+        return self.add(
+            Map("addi", [base, self.add(Map("muli", [count, self.seen(self.loop.step)]))])
+        )
 
     def copy(
         self, op: Operation, iteration: int, find: Callable[[SSAValue, int], SSAValue]
@@ -86,12 +99,12 @@ class _Expansion:
     def start(self, value: SSAValue, iteration: int) -> SSAValue:
         """A value of one of the first iterations."""
         if not self.inside(value):
-            return value
+            return self.seen(value)
         if isinstance(value, BlockArgument):
             if value.index == 0:
-                return self.index(self.loop.lb, iteration)
+                return self.index(self.seen(self.loop.lb), iteration)
             if iteration == 0:
-                return self.loop.iter_args[value.index - 1]
+                return self.seen(self.loop.iter_args[value.index - 1])
             return self.start(self.passed(value), iteration - 1)
         return self.done[value, iteration]
 
@@ -99,16 +112,20 @@ class _Expansion:
         """The turns before the pipeline is full."""
         for turn in range(self.schedule.stages - 1):
             for op in self.schedule.order:
-                iteration = turn - self.schedule.stage[op]
-                if iteration >= 0:
-                    self.copy(op, iteration, self.start)
+                self.fill(op, turn)
+
+    def fill(self, op: Operation, turn: int) -> None:
+        """An op in a turn of the prologue."""
+        iteration = turn - self.schedule.stage[op]
+        if iteration >= 0:
+            self.copy(op, iteration, self.start)
 
     # --- steady state: iterations relative to the turn --------------------------------------------
 
     def steady(self, value: SSAValue, iteration: int) -> SSAValue:
         """A value in the steady state: made in this turn, or carried from earlier ones."""
         if not self.inside(value):
-            return value
+            return self.seen(value)
         if isinstance(value, BlockArgument):
             if value.index == 0:
                 return self.index(self.counter, iteration)
@@ -127,21 +144,24 @@ class _Expansion:
             argument = self.into.insert_arg(value.type, len(self.into.args))
             argument.name_hint = value.name_hint
             self.carried[key] = argument
-            self.inits.append(self.first[key] if key in self.first else self._init(key))
+            self.inits.append(self.first(key) if self.first else self._init(key))
         return self.carried[key]
 
-    def _init(self, key: Key) -> SSAValue:
+    def filled(self, key: Key) -> SSAValue:
+        """After the prologue: what the first turn of the steady state finds under a key."""
         value, iteration = key
+        return self.start(value, self.schedule.stages - 1 + iteration)
+
+    def _init(self, key: Key) -> SSAValue:
         here, self.into = self.into, self.before
         done, self.done = self.done, self.started
-        found = self.start(value, self.schedule.stages - 1 + iteration)
+        found = self.filled(key)
         self.into, self.done = here, done
         return found
 
     counter: SSAValue = field(init=False)
     before: Block = field(init=False)
     started: dict[Key, SSAValue] = field(init=False)
-    first: dict[Key, SSAValue] = field(default_factory=dict[Key, SSAValue])
 
     def steady_state(self, bounds: tuple[SSAValue, SSAValue]) -> scf.ForOp:
         """The new loop; afterwards `done` holds its results, relative to the turn after."""
@@ -163,7 +183,7 @@ class _Expansion:
             keys += 1
         block.add_op(scf.YieldOp(*passed))
         self.into = self.before
-        loop = scf.ForOp(bounds[0], bounds[1], self.loop.step, self.inits, block)
+        loop = scf.ForOp(bounds[0], bounds[1], self.seen(self.loop.step), self.inits, block)
         loop.attributes |= self.loop.attributes
         self.into.add_op(loop)
         self.done = dict(zip(self.carried, loop.results, strict=True))
@@ -176,7 +196,7 @@ class _Expansion:
     def end(self, value: SSAValue, iteration: int) -> SSAValue:
         """A value of one of the last iterations."""
         if not self.inside(value):
-            return value
+            return self.seen(value)
         if (value, iteration) in self.done:
             return self.done[value, iteration]
         assert isinstance(value, BlockArgument), "an epilogue needs only what turns carry"
@@ -186,19 +206,42 @@ class _Expansion:
 
     last: SSAValue = field(init=False)
 
-    def epilogue(self, end: SSAValue) -> list[SSAValue]:
+    def epilogue(self) -> list[SSAValue]:
         """The turns after the last full one; returns the old loop's results."""
-        self.last = end
+        self.count()
         for turn in range(self.schedule.stages - 1):
             for op in self.schedule.order:
-                if self.schedule.stage[op] > turn:
-                    self.copy(op, turn - self.schedule.stage[op], self.end)
+                self.drain(op, turn)
+        return self.results()
+
+    def count(self) -> None:
+        """Find out what the loop's counter is after the last iteration."""
+        lb, ub, step = (self.seen(v) for v in (self.loop.lb, self.loop.ub, self.loop.step))
+        trips = self.add(trip_count(lb, ub, step, self.add))
+        self.last = self.add(Map("addi", [lb, self.add(Map("muli", [trips, step]))]))
+
+    def drain(self, op: Operation, turn: int) -> None:
+        """An op in a turn of the epilogue."""
+        if self.schedule.stage[op] > turn:
+            self.copy(op, turn - self.schedule.stage[op], self.end)
+
+    def results(self) -> list[SSAValue]:
+        """After the epilogue: the old loop's results."""
         return [self.end(a, 0) for a in self.body.args[1:]]
 
 
 def _inputs(op: Operation) -> list[SSAValue]:
     """Operands of an op and of the ops nested in it."""
     return [v for inner in op.walk() for v in inner.operands]
+
+
+def trip_count(
+    lb: SSAValue, ub: SSAValue, step: SSAValue, add: Callable[[Operation], SSAValue]
+) -> Operation:
+    """How often a loop runs, if it runs at all."""
+    one = add(integer_constant(1, lb.type))
+    span, less = add(Map("subi", [ub, lb])), add(Map("subi", [step, one]))
+    return Map("divsi", [add(Map("addi", [span, less])), step])
 
 
 def expand(loop: scf.ForOp, schedule: Schedule) -> None:
@@ -208,19 +251,20 @@ def expand(loop: scf.ForOp, schedule: Schedule) -> None:
     if ahead == 0:
         _reorder(loop, schedule)
         return
-    one, filled = (integer_constant(n, loop.lb.type) for n in (1, ahead))
-    span, less = Map("subi", [loop.ub, loop.lb]), Map("subi", [loop.step, one.result])
-    rounded = Map("addi", [span.result, less.result])
-    trips = Map("divsi", [rounded.result, loop.step])
-    long = Map("cmpi_sge", [trips.result, filled.result])
-    outer.insert_ops_before([one, filled, span, less, rounded, trips, long], loop)
+
+    def add(op: Operation) -> SSAValue:
+        assert outer is not None
+        outer.insert_op_before(op, loop)
+        return op.results[0]
+
+    trips = add(trip_count(loop.lb, loop.ub, loop.step, add))
+    long = add(Map("cmpi_sge", [trips, add(integer_constant(ahead, loop.lb.type))]))
     then = Block()
-    work = _Expansion(loop, schedule, then)
+    work = Expansion(loop, schedule, then)
     work.prologue()
     first = work.index(loop.lb, ahead)
     work.steady_state((first, loop.ub))
-    end = work.add(Map("addi", [loop.lb, work.add(Map("muli", [trips.result, loop.step]))]))
-    results = work.epilogue(end)
+    results = work.epilogue()
     then.add_op(scf.YieldOp(*results))
     otherwise = Block()
     if ahead == 1:
@@ -229,7 +273,7 @@ def expand(loop: scf.ForOp, schedule: Schedule) -> None:
         again = loop.clone()
         otherwise.add_ops([again, scf.YieldOp(*again.results)])
     types = [r.type for r in loop.results]
-    branch = scf.IfOp(long.result, types, Region(then), Region(otherwise))
+    branch = scf.IfOp(long, types, Region(then), Region(otherwise))
     outer.insert_op_before(branch, loop)
     for old, new in zip(loop.results, branch.results, strict=True):
         new.name_hint = old.name_hint

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from xdsl.dialects import arith, scf
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
-from tawa.aref.ops import Consumed, GetEnter, ViewRead
+from tawa.aref.ops import Any, AnyAbove, Consumed, GetEnter, ViewRead
 from tawa.base.elementwise import Map
 from tawa.base.loops import terminator
 from tawa.base.target import HALF_RATE, SPECIAL, Costs, Target
@@ -38,6 +38,8 @@ MOVABLE = (
     ExpandDims,
     Reshape,
     Trans,
+    Any,
+    AnyAbove,
     ViewRead,
     Dot,
     GetEnter,
@@ -46,6 +48,28 @@ MOVABLE = (
     arith.ConstantOp,
 )
 """Ops that may change places as long as their operands allow it."""
+
+COMPUTING = (
+    Map,
+    Reduce,
+    Splat,
+    Arange,
+    Broadcast,
+    ExpandDims,
+    Reshape,
+    Trans,
+    arith.ConstantOp,
+    scf.YieldOp,
+)
+"""What a branch that may change places consists of."""
+
+
+def is_movable(op: Operation) -> bool:
+    """Whether an op may change places: of branches, those that only compute."""
+    if isinstance(op, scf.IfOp):
+        inside = [inner for region in op.regions for inner in region.walk()]
+        return all(isinstance(inner, COMPUTING) for inner in inside)
+    return isinstance(op, MOVABLE)
 
 
 ACCUMULATOR = 2
@@ -151,7 +175,7 @@ def build(loop: scf.ForOp, warps: int, teams: int, target: Target) -> LoopGraph 
     body = loop.body.block
     ops = [op for op in body.ops if op is not terminator(body)]
     for op in ops:
-        if not isinstance(op, MOVABLE):
+        if not is_movable(op):
             return f"it contains {op.name}, which keeps its place"
     own = sink_lazy(body)
     ops = [op for op in body.ops if op is not terminator(body)]
@@ -228,8 +252,13 @@ def _cost_of_dot(node: Node, dot: Dot, groups: int, target: Target) -> None:
 
 def _cost(node: Node, op: Operation, warps: int, costs: Costs) -> None:
     """Registers a thread works on, times the cost of an instruction."""
+    if isinstance(op, scf.IfOp):
+        node.thread = costs.branch
+        return
     if isinstance(op, Map):
         name, shape = op.function.data, shape_of(op.result.type)
+    elif isinstance(op, AnyAbove):
+        name, shape = "maxnumf", shape_of(op.value.type)
     elif isinstance(op, Reduce):
         name, shape = op.kind.data, shape_of(op.value.type)
     else:
@@ -285,7 +314,7 @@ def _edges(loop: scf.ForOp, node_of: dict[Operation, Node]) -> list[Edge]:
     passed = terminator(body).operands
     found: dict[tuple[int, int, int], Edge] = {}
     for op, node in node_of.items():
-        for i, operand in enumerate(op.operands):
+        for i, operand in enumerate(v for inner in op.walk() for v in inner.operands):
             value, distance = operand, 0
             while isinstance(value, BlockArgument) and value.owner is body and value.index > 0:
                 if distance > len(passed):

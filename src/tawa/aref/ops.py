@@ -30,15 +30,27 @@ from tawa.aref.channel_ops import (
     Start,
     ViewRead,
     ViewReshape,
+    Views,
     ViewTrans,
 )
-from tawa.aref.compute_ops import COMPUTE_OPS, DotIssue, DotWait, Stage, Unset, ZeroUnless
+from tawa.aref.compute_ops import (
+    COMPUTE_OPS,
+    Any,
+    AnyAbove,
+    DotIssue,
+    DotWait,
+    Stage,
+    Unset,
+    ZeroUnless,
+)
 from tawa.aref.types import CursorType, RefType, TokenType, ViewType
 
 __all__ = [
     "AREF",
     "Advance",
     "Agree",
+    "Any",
+    "AnyAbove",
     "ArefOp",
     "COMPLETIONS",
     "Consumed",
@@ -64,6 +76,7 @@ __all__ = [
     "ViewRead",
     "ViewReshape",
     "ViewTrans",
+    "Views",
     "ViewType",
     "WarpGroup",
     "ZeroUnless",

@@ -16,7 +16,9 @@ Program order and stages are what is used; start times are not, since the hardwa
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from heapq import heapify, heappop, heappush
 from typing import Any, ClassVar
 
 from xdsl.dialects import scf
@@ -24,6 +26,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from tawa.aref.async_dots import find_chains
 from tawa.aref.expand import Schedule, expand
+from tawa.aref.flatten import flatten, obstacle
 from tawa.aref.loop_graph import LoopGraph, Node, build
 from tawa.aref.ops import ViewRead, WarpGroup
 from tawa.aref.registers import budget
@@ -44,6 +47,12 @@ ADDRESSES = 28
 
 WORK_LIMIT = 0.1
 """Deterministic seconds of the solver for one period: the same answer on every machine."""
+
+TOLERANCE_PERCENT = 2
+"""How much longer than the shortest a turn of one warp group may take to save registers."""
+
+UNIT = 8
+"""Cycles that the solver counts as one: it searches small numbers much faster."""
 
 PERIODS, STEP_PERCENT = 12, 4
 """Periods that are tried, and how much longer each is than the one before, of the bound."""
@@ -102,7 +111,15 @@ class ScheduleLoops:
             self.remarks.say(self.name, f"the loop at {where} keeps its order: no schedule found")
             return
         self.remarks.say(self.name, describe(graph, solution, str(where)))
-        expand(loop, as_schedule(graph, solution))
+        order = as_schedule(graph, solution)
+        inside = obstacle(loop, order) if group.teams.value.data == 1 else "teams take turns"
+        if inside is None:
+            self.remarks.say(self.name, f"the loop at {where} runs on from tile to tile")
+            flatten(loop, order)
+            return
+        if isinstance(loop.parent_op(), scf.ForOp):
+            self.remarks.say(self.name, f"the loop at {where} is not joined across tiles: {inside}")
+        expand(loop, order)
 
 
 def _alternatives(node: Node) -> bool:
@@ -122,6 +139,11 @@ def bounds(graph: LoopGraph) -> dict[str, int]:
     }
 
 
+def in_units(cycles: int) -> int:
+    """Cycles as the solver counts them; what is shorter than half a unit takes no time."""
+    return round(cycles / UNIT)
+
+
 class _Model:
     """The constraint model of one graph for one period.
 
@@ -132,7 +154,9 @@ class _Model:
         from ortools.sat.python import cp_model  # takes half a second: only when it is needed
 
         self.cp: Any = cp_model
-        self.graph, self.costs, self.period = graph, target.costs, period
+        self.graph, self.period = graph, period // UNIT
+        period = self.period
+        self.lead, self.tail = in_units(target.costs.lead), in_units(target.costs.tail)
         self.model: Any = cp_model.CpModel()
         count = range(len(graph.nodes))
         far = STAGES * period
@@ -145,28 +169,41 @@ class _Model:
         self._tensor_core()
         self._one_copy()
         self._registers(capacity)
+        self.latency: Any = self.model.new_int_var(0, period, "latency")
+        for n in graph.nodes:
+            end = (
+                self.in_turn(n) + in_units(n.tensor) + self.tail
+                if n.is_dot
+                else self._thread_end(n)
+            )
+            self.model.add(self.latency >= end)
+
+    def _thread_end(self, node: Node) -> Any:
+        return self.offset[node.number] + in_units(node.thread)
 
     def _place(self) -> None:
         intervals: list[Any] = []
         for n in self.graph.nodes:
             i = n.number
-            self.model.add(self.offset[i] + n.thread <= self.period)
-            intervals.append(
-                self.model.new_fixed_size_interval_var(self.offset[i], n.thread, f"i{i}")
-            )
+            size = in_units(n.thread)
+            self.model.add(self.offset[i] + size <= self.period)
+            if size:
+                intervals.append(
+                    self.model.new_fixed_size_interval_var(self.offset[i], size, f"i{i}")
+                )
         self.model.add_no_overlap(intervals)
 
     def finish(self, node: Node) -> Any:
         """When a node's result may be used."""
         if node.is_dot:
-            return self.run[node.number] + node.tensor + self.costs.tail
-        return self.start[node.number] + node.thread
+            return self.run[node.number] + in_units(node.tensor) + self.tail
+        return self.start[node.number] + in_units(node.thread)
 
     def _depend(self) -> None:
         for e in self.graph.edges:
             begin = self.start[e.target.number] + e.distance * self.period
             if e.source.is_dot and e.accumulates:
-                self.model.add(begin >= self.start[e.source.number] + e.source.thread)
+                self.model.add(begin >= self.start[e.source.number] + in_units(e.source.thread))
             else:
                 self.model.add(begin >= self.finish(e.source))
 
@@ -178,8 +215,8 @@ class _Model:
     def _tensor_core(self) -> None:
         dots = self.graph.dots
         for n in dots:
-            self.model.add(self.run[n.number] >= self.start[n.number] + self.costs.lead)
-            self.model.add(self.in_turn(n) + n.tensor + self.costs.tail <= self.period)
+            self.model.add(self.run[n.number] >= self.start[n.number] + self.lead)
+            self.model.add(self.in_turn(n) + in_units(n.tensor) + self.tail <= self.period)
         for a in dots:
             for b in dots:
                 if a.number < b.number:
@@ -187,7 +224,7 @@ class _Model:
                     for x, y, literal in ((a, b, first), (b, a, first.negated())):
                         order = self.offset[x.number] < self.offset[y.number]
                         self.model.add(order).only_enforce_if(literal)
-                        runs = self.in_turn(x) + x.tensor <= self.in_turn(y)
+                        runs = self.in_turn(x) + in_units(x.tensor) <= self.in_turn(y)
                         self.model.add(runs).only_enforce_if(literal)
 
     def _one_copy(self) -> None:
@@ -195,13 +232,13 @@ class _Model:
             again = self.start[n.number] + self.period
             for reader in self.graph.readers(n):
                 if not reader.is_dot:
-                    self.model.add(again >= self.start[reader.number] + reader.thread)
+                    self.model.add(again >= self.start[reader.number] + in_units(reader.thread))
             if _alternatives(n):
                 for e in self.graph.edges:
                     makes = any(r is n.dot.a for op in e.source.ops for r in op.results)
                     if e.target is n and e.distance == 0 and makes:
                         rewritten = self.start[e.source.number] + self.period
-                        self.model.add(rewritten >= self.run[n.number] + n.tensor)
+                        self.model.add(rewritten >= self.run[n.number] + in_units(n.tensor))
 
     def _registers(self, capacity: int) -> None:
         """What is held at any time of a turn fits the registers of a thread.
@@ -221,7 +258,11 @@ class _Model:
             for e in users:
                 until = self.start[e.target.number] + e.distance * self.period
                 if e.target.is_dot and not e.accumulates:
-                    until = self.run[e.target.number] + e.target.tensor + e.distance * self.period
+                    until = (
+                        self.run[e.target.number]
+                        + in_units(e.target.tensor)
+                        + e.distance * self.period
+                    )
                 self.model.add(length >= until - self.start[i])
             for shift in (0, 1):
                 begin = self.offset[i] - shift * self.period
@@ -236,23 +277,31 @@ class _Model:
         return sum(16 * r * length for r, length in self.lengths) + sum(self.start)
 
     def solve(self) -> dict[int, Placed] | None:
-        """A placement, with as few registers held and starts as early as the work limit finds."""
+        """A placement, as good as the work limit finds.
+
+        A turn that one warp group finishes early leaves room for what the model does not know; of
+        such placements, one that holds few registers and starts ops early.
+        """
         solver: Any = self.cp.CpSolver()
         solver.parameters.num_workers = 1
         solver.parameters.random_seed = 0
         solver.parameters.max_deterministic_time = WORK_LIMIT
         good = (self.cp.OPTIMAL, self.cp.FEASIBLE)
-        if solver.solve(self.model) not in good:
-            return None
-        for variable in (*self.offset, *self.turn):
-            self.model.add_hint(variable, solver.value(variable))
-        self.model.minimize(self._held())
-        if solver.solve(self.model) not in good:
-            return None
+        for objective in (None, self.latency, self._held()):
+            if objective is not None:
+                self.model.minimize(objective)
+            if solver.solve(self.model) not in good:
+                return None
+            self.model.clear_hints()
+            for variable in (*self.offset, *self.turn):
+                self.model.add_hint(variable, solver.value(variable))
+            if objective is self.latency:
+                shortest = int(solver.value(self.latency))
+                self.model.add(self.latency <= shortest + shortest * TOLERANCE_PERCENT // 100)
         turns = [int(solver.value(t)) for t in self.turn]
         first = min(turns)
         return {
-            n.number: Placed(int(solver.value(self.offset[n.number])), turns[n.number] - first)
+            n.number: Placed(UNIT * solver.value(self.offset[n.number]), turns[n.number] - first)
             for n in self.graph.nodes
         }
 
@@ -278,7 +327,7 @@ def _search(graph: LoopGraph, target: Target, capacity: int) -> Solution | None:
     limits = bounds(graph)
     least = max(limits.values())
     for step in range(PERIODS):
-        period = least + least * step * STEP_PERCENT // 100
+        period = UNIT * -(-(least + least * step * STEP_PERCENT // 100) // UNIT)
         placed = _Model(graph, target, capacity, period).solve()
         if placed is not None:
             bound = max(limits, key=lambda name: limits[name]) if step == 0 else "latency"
@@ -288,10 +337,32 @@ def _search(graph: LoopGraph, target: Target, capacity: int) -> Solution | None:
 
 def as_schedule(graph: LoopGraph, solution: Solution) -> Schedule:
     """Ops in the order of a turn, with their stages."""
-    nodes = sorted(graph.nodes, key=lambda n: (solution.placed[n.number].offset, n.number))
+    nodes = in_order(graph, solution.placed)
     order = [op for n in nodes for op in n.ops]
     stage = {op: solution.placed[n.number].stage for n in nodes for op in n.ops}
     return Schedule(order, stage)
+
+
+def in_order(graph: LoopGraph, placed: Mapping[int, Placed]) -> list[Node]:
+    """The nodes of a turn by their places; at one place, a value before its readers."""
+    waits = {n.number: 0 for n in graph.nodes}
+    then: dict[int, list[Node]] = {n.number: [] for n in graph.nodes}
+    for e in graph.edges:
+        if placed[e.source.number].stage == placed[e.target.number].stage + e.distance:
+            waits[e.target.number] += 1
+            then[e.source.number].append(e.target)
+    ready = [(placed[n.number].offset, n.number) for n in graph.nodes if not waits[n.number]]
+    heapify(ready)
+    found: list[Node] = []
+    while ready:
+        node = graph.nodes[heappop(ready)[1]]
+        found.append(node)
+        for reader in then[node.number]:
+            waits[reader.number] -= 1
+            if not waits[reader.number]:
+                heappush(ready, (placed[reader.number].offset, reader.number))
+    assert len(found) == len(graph.nodes), "a schedule keeps every value before its readers"
+    return found
 
 
 def describe(graph: LoopGraph, solution: Solution, where: str) -> str:

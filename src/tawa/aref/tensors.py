@@ -31,6 +31,7 @@ from tawa.hopper.ops.fragment import (
     ReduceRegisters,
     Relabel,
     ShuffleXor,
+    VoteAny,
 )
 from tawa.hopper.ops.global_memory import GlobalLoad, GlobalStore, ScalarLoad, ScalarStore
 from tawa.hopper.ops.memory import SharedLoad
@@ -129,6 +130,20 @@ def lower_reduce(g: GroupLowering, op: Reduce) -> None:
         g.fragments[op.result] = convert(g, value, wanted) if wanted else value
     else:
         g.scalars[op.result] = g.add(Extract(value), op.result.name_hint)
+
+
+def lower_any(g: GroupLowering, op: aref.Any) -> None:
+    """A vote of the warp."""
+    g.scalars[op.result] = g.add(VoteAny(natural(g, op.value)))
+
+
+def lower_any_above(g: GroupLowering, op: aref.AnyAbove) -> None:
+    """The largest element that each thread holds of a row against the bound, then a vote."""
+    source = natural(g, op.value)
+    own = g.add(ReduceRegisters(source, op.axis.value.data, "maxnumf"))
+    assert isinstance(own.type, FragType)
+    bound = fragment(g, op.bound, own.type.layout)
+    g.scalars[op.result] = g.add(VoteAny(g.add(Map("cmpf_ogt", [own, bound]))))
 
 
 def _across_warps(
@@ -262,6 +277,8 @@ TENSORS: dict[type[Operation], Callable[..., None]] = {
     Trans: lower_trans,
     Reshape: lower_reshape,
     Reduce: lower_reduce,
+    aref.Any: lower_any,
+    aref.AnyAbove: lower_any_above,
     Load: lower_load,
     Store: lower_store,
     aref.ViewRead: lower_view_read,

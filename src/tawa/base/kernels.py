@@ -8,6 +8,9 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType
 from xdsl.ir import Attribute, BlockArgument
 
+AT_LEAST = "tawa.at_least"
+"""Attribute of an op or a kernel argument: what its user promises the value to reach."""
+
 
 def add_arguments(kernel: func.FuncOp, types: Sequence[Attribute]) -> list[BlockArgument]:
     """Append arguments to a kernel; returns them."""

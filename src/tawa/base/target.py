@@ -24,6 +24,8 @@ class Costs:
     """Exponentials, logarithms, square roots: 16 lanes a clock."""
     shuffle: int = 30
     """Latency of a lane exchange that is waited for."""
+    branch: int = 8
+    """A branch that is mostly not taken, with the vote that decides it (assumed)."""
     stretch: float = 1.8
     """Ordinary code of one warp takes this times its pipes' bound (fitted)."""
     issue: int = 3
@@ -34,6 +36,46 @@ class Costs:
     """From a group's first issue to its first cycle on the tensor core (assumed)."""
     tail: int = 60
     """From a group's last cycle on the tensor core to the end of its wait (assumed)."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What the timing machine needs beyond `Costs`, in clock cycles.
+
+    Sources: `benchmarks/costs.py` on an H100, where not marked otherwise.
+    """
+
+    stretch: float = 1.3
+    """Ordinary code of one warp takes this times its pipes' bound (fitted)."""
+    capacity: tuple[float, float, float, float] = (1.0, 1.0, 0.9, 1.0)
+    """Part of a scheduler's issue slots, half-rate pipe and special-function unit, and of shared
+    memory, that several warps together reach."""
+    grain: float = 12.0
+    """Work shorter than this is not shared with others."""
+    matrix_issue: float = 20.0
+    """Fence, descriptors and commit of a group of matrix instructions."""
+    matrix_lead: float = 30.0
+    """From a group's issue to its first cycle on a free tensor core."""
+    matrix_tail: float = 60.0
+    """From its last cycle to the waiting warps."""
+    matrix_gap: float = 0.0
+    """Between groups on the tensor core."""
+    matrix_queue: float = 2.0
+    """Matrix instructions of a group that need not have started when its issue is over."""
+    copy_issue: float = 8.0
+    """Of the issuing thread, for a bulk copy."""
+    store_latency: float = 500.0
+    """From the issue of a bulk store to its tile having been read."""
+    arrive: float = 6.0
+    """Of the arriving thread."""
+    wait: float = 20.0
+    """Of a wait for a phase that has completed."""
+    barrier_latency: float = 40.0
+    """From the last arrival at an mbarrier to the waiting warps."""
+    meeting_latency: float = 20.0
+    """From the last arrival at a named barrier to the waiting warps."""
+    cta_us: float = 1.0
+    """From a CTA's end to the first instruction of the next one on its multiprocessor."""
 
 
 SPECIAL = frozenset("exp exp2 log log2 sqrt rsqrt sin cos tanh sigmoid erf divf".split())
@@ -67,6 +109,7 @@ class Target:
     """`setmaxnreg` takes multiples of this."""
     min_role_registers: int = 24
     costs: Costs = Costs()
+    timing: Timing = Timing()
     tensor_flops: int = 4096
     """Dense 16-bit floating-point operations a clock and multiprocessor."""
     clock_ghz: float = 1.755
@@ -77,6 +120,8 @@ class Target:
     """From the issue of a bulk copy to its first byte (L2 hit and DRAM mixed)."""
     copy_bytes: float = 46.0
     """Bytes a clock that L2 gives each multiprocessor when all ask (6154 a clock for all)."""
+    l2_gbs: float = 9000.0
+    """Gigabytes a second that L2 gives all multiprocessors, with what neighbours share."""
     shared_memory_bytes: float = 128.0
     """Bytes a clock that shared memory reads or writes."""
     l2_bytes: int = 50 * 2**20

@@ -8,9 +8,11 @@ from typing import TypeVar
 
 import numpy as np
 from xdsl.dialects.arith import ConstantOp
-from xdsl.ir import Attribute, Block, Operation, SSAValue
+from xdsl.dialects.builtin import IntegerAttr, i32
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from tawa.base.elementwise import Map
+from tawa.base.kernels import AT_LEAST
 from tawa.base.numerics import constant_attribute, round_to
 from tawa.base.spans import LOC, Span, SpanAttr
 from tawa.base.types import bits, is_float
@@ -24,6 +26,8 @@ class Builder:
     def __init__(self, block: Block) -> None:
         self.block = block
         self._spans: list[tuple[Span, SpanAttr]] = []
+        self.promised: dict[BlockArgument, int] = {}
+        """Kernel arguments, and what they are promised to reach."""
 
     @property
     def span(self) -> Span | None:
@@ -54,6 +58,14 @@ class Builder:
             op.attributes[LOC] = self._spans[-1][1]
         self.block.add_op(op)
         return op
+
+    def promise_at_least(self, value: SSAValue, bound: int) -> None:
+        """Note that an integer never is less than `bound`."""
+        if isinstance(value, BlockArgument):
+            self.promised[value] = max(bound, self.promised.get(value, bound))
+        else:
+            assert isinstance(value.owner, Operation)
+            value.owner.attributes[AT_LEAST] = IntegerAttr(bound, i32)
 
     def map(self, function: str, *operands: SSAValue, result: Attribute | None = None) -> SSAValue:
         """Append an `ew.map`; casts need `result`, the element type or the whole type."""

@@ -17,6 +17,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
+from tawa.base.kernels import AT_LEAST
 from tawa.base.spans import set_span
 from tawa.base.types import DescType, i32
 from tawa.frontend import (
@@ -84,7 +85,8 @@ def lower_to_tile(
 def _module(
     function: JITFunction, block: Block, arg_types: Sequence[ArgType], compiler: FunctionCompiler
 ) -> ModuleOp:
-    facts = [_facts(kind) for kind in arg_types]
+    promised = [compiler.b.promised.get(argument) for argument in block.args]
+    facts = [_facts(kind, bound) for kind, bound in zip(arg_types, promised, strict=True)]
     func = FuncOp(
         function.__name__,
         FunctionType.from_lists([a.type for a in block.args], []),
@@ -100,9 +102,14 @@ def _module(
     return module
 
 
-def _facts(kind: ArgType) -> DictionaryAttr:
+def _facts(kind: ArgType, bound: int | None) -> DictionaryAttr:
     divisible = getattr(kind, "divisible", 1)
-    return DictionaryAttr({DIVISIBLE: IntegerAttr(divisible, i32)} if divisible > 1 else {})
+    found: dict[str, Attribute] = {}
+    if divisible > 1:
+        found[DIVISIBLE] = IntegerAttr(divisible, i32)
+    if bound is not None:
+        found[AT_LEAST] = IntegerAttr(bound, i32)
+    return DictionaryAttr(found)
 
 
 def _ir_argument(kind: ArgType) -> Attribute:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from xdsl.dialects.arith import ConstantOp
+from xdsl.dialects.builtin import IntegerAttr
+
 from tawa import language as tl
+from tawa.base.elementwise import Map
 from tawa.frontend.arithmetic import condition, constant_int
 from tawa.frontend.calls import FunctionCompiler
 from tawa.frontend.conversion import fail
@@ -12,6 +16,14 @@ from tawa.frontend.values import Tensor, Value, describe, is_runtime
 from tawa.language.dtypes import int32
 from tawa.language.extra import cuda
 from tawa.tile import ops
+
+ORDERINGS = {
+    "cmpi_sgt": (0, 1, 1),
+    "cmpi_sge": (0, 1, 0),
+    "cmpi_slt": (1, 0, 1),
+    "cmpi_sle": (1, 0, 0),
+}
+"""Of a comparison: which operand is the larger one, which the smaller, and by how much at least."""
 
 
 def _axis(f: FunctionCompiler, axis: Value, name: str) -> int:
@@ -98,8 +110,16 @@ def promise(f: FunctionCompiler, input: Value, values: Value) -> Value:
 
 @lowers(tl.assume)
 def assume(f: FunctionCompiler, cond: Value) -> None:
-    """`tl.assume` is accepted; nothing relies on it."""
-    del f, cond
+    """`tl.assume`: a lower bound of an integer is kept, anything else is accepted and ignored."""
+    if not isinstance(cond, Tensor) or not isinstance(cond.ssa.owner, Map):
+        return
+    compare = cond.ssa.owner
+    if compare.function.data not in ORDERINGS:
+        return
+    larger, smaller, more = ORDERINGS[compare.function.data]
+    value, bound = compare.arguments[larger], compare.arguments[smaller].owner
+    if isinstance(bound, ConstantOp) and isinstance(bound.value, IntegerAttr):
+        f.b.promise_at_least(value, bound.value.value.data + more)
 
 
 @lowers(cuda.gdc_wait, cuda.gdc_launch_dependents)

@@ -211,6 +211,11 @@ template <class T> __device__ __forceinline__ T shared_load(u32 address) {
   return *reinterpret_cast<const T*>(__cvta_shared_to_generic(address));
 }
 """,
+    "vote_any": """\
+__device__ __forceinline__ bool vote_any(bool value) {
+  return __any_sync(0xffffffffu, value);
+}
+""",
     "shuffle_xor": """\
 template <class T> __device__ __forceinline__ T shuffle_xor(T value, int mask) {
   if constexpr (sizeof(T) >= 4) {

@@ -453,4 +453,4 @@ def max_constancy(input: Any, values: Any) -> Any:
 
 @builtin
 def assume(cond: Any) -> None:
-    """Promise that `cond` holds."""
+    """Promise that `cond` holds; of `n > 0`, that loops up to `n` run at least once is used."""

@@ -68,6 +68,11 @@ def _get_enter(actor: ArefActor, op: ops.GetEnter) -> Steps:
     _open(actor, op, token)
 
 
+def _views(actor: ArefActor, op: ops.Views) -> None:
+    for index, view in enumerate(op.views):
+        actor.values[view] = View(actor.values[op.token], index, unchanged)
+
+
 def _open(actor: ArefActor, op: ops.PutEnter | ops.GetEnter, token: Token) -> None:
     actor.values[op.token] = token
     for index, view in enumerate(op.views):
@@ -228,6 +233,7 @@ ACTIONS: dict[type[Operation], Callable[..., Steps | None]] = {
     ops.PutEnter: _put_enter,
     ops.PutExit: _put_exit,
     ops.GetEnter: _get_enter,
+    ops.Views: _views,
     ops.Consumed: _consumed,
     ops.LoadInto: _load_into,
     ops.DotIssue: _dot_issue,

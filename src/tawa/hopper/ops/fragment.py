@@ -341,14 +341,23 @@ class ReduceRegisters(HopperOp):
         for r, terms in enumerate(self.sources()):
             stride = terms[1] - terms[0] if len(terms) > 1 else 1
             regular = terms == list(range(terms[0], terms[0] + stride * len(terms), stride))
-            if not regular or len(terms) <= 8:
-                text = f"{source}[{terms[0]}]"
-                for t in terms[1:]:
-                    text = self._combine([text, f"{source}[{t}]"])
-                w.line(f"{name}[{r}] = {text};")
-                continue
             chains = 4 if len(terms) % 4 == 0 else 2 if len(terms) % 2 == 0 else 1
+            if not regular or len(terms) <= 8:
+                if len(terms) <= 8:
+                    chains = 1
+                parts = [
+                    self._fold([f"{source}[{t}]" for t in terms[c::chains]]) for c in range(chains)
+                ]
+                w.line(f"{name}[{r}] = {self._fold(parts)};")
+                continue
             self._chains(w, (name, source, element), r, (terms[0], stride, len(terms)), chains)
+
+    def _fold(self, terms: Sequence[str]) -> str:
+        """The combination of terms, from left to right."""
+        text = terms[0]
+        for term in terms[1:]:
+            text = self._combine([text, term])
+        return text
 
     def _combine(self, terms: Sequence[str]) -> str:
         frag = self.value.type
@@ -451,7 +460,31 @@ class Extract(HopperOp):
         m.bind(self.value, m.fragment(self.operand)[0, 0])
 
 
+@irdl_op_definition
+class VoteAny(HopperOp):
+    """Whether any register of the warp is true; one answer for all of its lanes."""
+
+    name: ClassVar[str] = "hopper.vote_any"
+    operand: SSAValue = operand_def(FragType)
+    value: SSAValue = result_def(i1)
+    # Not pure: every lane must take part, so it stays where it is.
+    assembly_format = "$operand attr-dict `:` type($operand)"
+
+    def __init__(self, operand: SSAValue):
+        super().__init__(operands=[operand], result_types=[i1])
+
+    def cuda(self, w: Writer) -> None:
+        """The registers of a lane, then a vote."""
+        source, count = w.name(self.operand), layout_of(self.operand).registers
+        own = " || ".join(f"{source}[{r}]" for r in range(count))
+        w.let(self.value, f"vote_any({own})")
+
+    def run(self, m: Actor) -> None:
+        """One answer for all warps of the actor: what it decides may be skipped, but need not."""
+        m.bind(self.value, np.asarray(np.any(m.fragment(self.operand))))
+
+
 FRAGMENT: Sequence[type[HopperOp]] = (
     Fill, Coordinate, Rearrange, Relabel, Window, Undefined, ZeroUnless, Copy,
-    ReduceRegisters, ShuffleXor, Extract,
+    ReduceRegisters, ShuffleXor, Extract, VoteAny,
 )  # fmt: skip

@@ -1,0 +1,249 @@
+"""The loop over tiles of a persistent kernel is flattened into the pipelined loop inside it.
+
+The epilogue of one tile's pipeline and the prologue of the next tile's become one turn, so that the
+next tile's first products run under the last ones of this tile:
+
+    prologue of the first tile
+    while true:
+        steady state of this tile
+        if there is no next tile: break
+        epilogue of this tile, with the prologue of the next; what follows the loop in this tile
+    epilogue of the last tile; what follows the loop in it
+
+A tile without any iteration would leave the pipeline with nothing to drain, so this needs to be
+known not to happen (`tl.assume` can say it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from xdsl.dialects import arith, scf
+from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
+
+from tawa.aref.expand import Expansion, Key, Schedule
+from tawa.aref.loop_graph import is_lazy
+from tawa.aref.ops import GetEnter, ViewRead, Views
+from tawa.aref.ranges import runs
+from tawa.base.elementwise import Map
+from tawa.base.types import shape_of
+from tawa.tile.ops import Dot, Reshape, Trans
+
+Values = dict[SSAValue, SSAValue]
+
+
+def obstacle(loop: scf.ForOp, schedule: Schedule) -> str | None:
+    """Why a pipelined loop stays inside the loop around it; None if it need not."""
+    outer = loop.parent_op()
+    if not isinstance(outer, scf.ForOp) or outer.iter_args:
+        return "no loop over tiles is around it"
+    if schedule.stages != 2:
+        return f"its pipeline has {schedule.stages} stages"
+    body = outer.body.block
+    others = (op for op in body.ops if op is not loop)
+    if any(isinstance(inner, Dot) for op in others for inner in op.walk()):
+        return "a tile has other matrix products"
+    if not runs(loop):
+        return "it may not run at all; `tl.assume(n > 0)` promises that it does"
+    return None
+
+
+@dataclass
+class _Flattening:
+    """The two loops, and what is carried from one turn of the outer one to the next."""
+
+    loop: scf.ForOp
+    schedule: Schedule
+    keys: list[Key] = field(default_factory=list[Key])
+    """What the steady state carries, under the keys of `Expansion`."""
+
+    def __post_init__(self) -> None:
+        outer = self.loop.parent_op()
+        assert isinstance(outer, scf.ForOp)
+        self.outer = outer
+        ops = list(outer.body.block.ops)
+        place = ops.index(self.loop)
+        self.before, self.after = ops[:place], ops[place + 1 : -1]
+        self.base = self._base()
+
+    @property
+    def index(self) -> SSAValue:
+        """The outer loop's counter."""
+        return self.outer.body.block.args[0]
+
+    # --- what one tile computes before its loop, as later parts see it ----------------------------
+
+    def _base(self) -> list[SSAValue]:
+        """Values made before the inner loop that are carried; the rest is made of them again."""
+        mine = {r for op in self.before for r in op.results}
+        found: dict[SSAValue, None] = {}
+        work = [v for op in (self.loop, *self.after) for i in op.walk() for v in i.operands]
+        seen: set[SSAValue] = set()
+        while work:
+            value = work.pop()
+            if value in seen or value not in mine:
+                continue
+            seen.add(value)
+            if again := _made_again(value):
+                work += [again.token] if isinstance(again, GetEnter) else again.operands
+            else:
+                found[value] = None
+        return list(found)
+
+    def remake(self, into: Block, known: Values) -> Values:
+        """Append what is made again of the carried values; returns all values of the tile."""
+        values = dict(known)
+        for op in self.before:
+            if any(r in values for r in op.results) and not isinstance(op, GetEnter):
+                continue
+            if isinstance(op, GetEnter):
+                if op.token in values:
+                    views = Views(op.ref, values[op.token])
+                    into.add_op(views)
+                    values |= dict(zip(op.views, views.views, strict=True))
+            elif _made_again(op.results[0] if op.results else None) is op:
+                if all(v in values or not self._own(v) for v in op.operands):
+                    values |= _cloned(op, values, into)
+        return values
+
+    def _own(self, value: SSAValue) -> bool:
+        """Whether a tile computes the value before its loop."""
+        owner = value.owner
+        return value is self.index or (isinstance(owner, Operation) and owner in self.before)
+
+    def start(self, index: SSAValue, into: Block) -> Values:
+        """Append what a tile does before its loop; returns its values."""
+        values: Values = {self.index: index}
+        for op in self.before:
+            values |= _cloned(op, values, into)
+        return values
+
+    def finish(self, results: list[SSAValue], values: Values, into: Block) -> None:
+        """Append what a tile does after its loop."""
+        values = values | dict(zip(self.loop.results, results, strict=True))
+        for op in self.after:
+            values |= _cloned(op, values, into)
+
+    # --- the parts --------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Replace the outer loop."""
+        place = self.outer.parent
+        assert place is not None
+        some = Map("cmpi_slt", [self.outer.lb, self.outer.ub])
+        then = Block()
+        steady, leave = self._steady()
+        values = self.start(self.outer.lb, then)
+        first = Expansion(self.loop, self.schedule, then, values)
+        first.prologue()
+        inits = [self.outer.lb, *(values[v] for v in self.base), *map(first.filled, self.keys)]
+        boundary = self._boundary(leave)
+        types = [a.type for a in leave]
+        tiles = scf.WhileOp(inits, types, Region(steady), Region(boundary))
+        tiles.attributes |= self.outer.attributes
+        then.add_op(tiles)
+        last = self._draining(list(tiles.results), then)
+        self.finish(last.epilogue(), dict(last.outside), then)
+        then.add_op(scf.YieldOp())
+        place.insert_ops_before([some, scf.IfOp(some.result, [], Region(then))], self.outer)
+        self.outer.detach()
+        self.outer.drop_all_references()
+        self.outer.erase(safe_erase=False)
+
+    def _steady(self) -> tuple[Block, Sequence[SSAValue]]:
+        """The steady state of a tile, up to the question whether there is a next."""
+        block = Block(arg_types=[self.index.type, *(v.type for v in self.base)])
+        _name(block.args, [self.index, *self.base])
+        values = self.remake(block, dict(zip([self.index, *self.base], block.args, strict=True)))
+
+        def first(key: Key) -> SSAValue:
+            self.keys.append(key)
+            argument = block.insert_arg(key[0].type, len(block.args))
+            argument.name_hint = key[0].name_hint
+            return argument
+
+        work = Expansion(self.loop, self.schedule, block, values, first=first)
+        begin = work.index(work.seen(self.loop.lb), self.schedule.stages - 1)
+        steady = work.steady_state((begin, work.seen(self.loop.ub)))
+        following = work.add(Map("addi", [block.args[0], self.outer.step]))
+        more = work.add(Map("cmpi_slt", [following, self.outer.ub]))
+        leave = [*block.args[: 1 + len(self.base)], *steady.results]
+        block.add_op(scf.ConditionOp(more, *leave))
+        return block, leave
+
+    def _draining(self, leave: Sequence[SSAValue], into: Block) -> Expansion:
+        """A tile whose steady state is over."""
+        known = dict(zip([self.index, *self.base], leave, strict=False))
+        values = self.remake(into, known)
+        done = dict(zip(self.keys, leave[1 + len(self.base) :], strict=True))
+        return Expansion(self.loop, self.schedule, into, values, done=done)
+
+    def _fresh_accumulators(self) -> set[Operation]:
+        """Ops of the first stage that work on what products accumulate into.
+
+        The registers of the old tile's accumulators are free only when that tile is finished.
+        """
+        body = self.loop.body.block
+        found: set[Operation] = set()
+        tiles = {a for a in body.args if len(shape_of(a.type)) > 1}
+        for op in self.schedule.order:
+            if self.schedule.stage[op] == 0 and not isinstance(op, Dot):
+                used = {v for inner in op.walk() for v in inner.operands}
+                if used & tiles:
+                    found.add(op)
+                    tiles |= set(op.results)
+        return found
+
+    def _boundary(self, leave: Sequence[SSAValue]) -> Block:
+        """The end of a tile with the start of the next."""
+        block = Block(arg_types=[v.type for v in leave])
+        _name(block.args, leave)
+        old = self._draining(list(block.args), block)
+        index = old.add(Map("addi", [block.args[0], self.outer.step]))
+        values = self.start(index, block)
+        new = Expansion(self.loop, self.schedule, block, values)
+        old.count()
+        late = self._fresh_accumulators()
+        for op in self.schedule.order:
+            old.drain(op, 0)
+            if op not in late:
+                new.fill(op, 0)
+        self.finish(old.results(), dict(old.outside), block)
+        for op in self.schedule.order:
+            if op in late:
+                new.fill(op, 0)
+        passed = [index, *(values[v] for v in self.base), *map(new.filled, self.keys)]
+        block.add_op(scf.YieldOp(*passed))
+        return block
+
+
+def _made_again(value: SSAValue | None) -> Operation | None:
+    """The op that makes a value cheaply of others: a lazy tile, a constant, a view of a slot."""
+    op = value.owner if value is not None else None
+    if isinstance(op, ViewRead | arith.ConstantOp):
+        return op
+    if isinstance(op, GetEnter):
+        return op if value is not op.token else None
+    if isinstance(op, Trans | Reshape):
+        return op if _made_again(op.value) is not None else None
+    if isinstance(op, Operation) and value is not None and is_lazy(value):
+        return op
+    return None
+
+
+def _cloned(op: Operation, values: Values, into: Block) -> Values:
+    """Append a copy of an op; returns its results by the old ones."""
+    new = op.clone({v: values[v] for i in op.walk() for v in i.operands if v in values})
+    into.add_op(new)
+    return dict(zip(op.results, new.results, strict=True))
+
+
+def _name(values: tuple[BlockArgument, ...], like: Sequence[SSAValue]) -> None:
+    for value, old in zip(values, like, strict=True):
+        value.name_hint = old.name_hint
+
+
+def flatten(loop: scf.ForOp, schedule: Schedule) -> None:
+    """Pipeline a loop across the turns of the loop around it; `obstacle` must be None."""
+    _Flattening(loop, schedule).run()
