@@ -9,5 +9,15 @@ from tawa.simulate.check import CheckReport, check
 from tawa.simulate.hopper import run
 from tawa.simulate.timeline import perfetto
 from tawa.simulate.timing import Prediction, predict
+from tawa.simulate.timing_launch import LaunchPrediction, predict_launch
 
-__all__ = ["CheckReport", "Prediction", "check", "perfetto", "predict", "run"]
+__all__ = [
+    "CheckReport",
+    "LaunchPrediction",
+    "Prediction",
+    "check",
+    "perfetto",
+    "predict",
+    "predict_launch",
+    "run",
+]

@@ -1,0 +1,261 @@
+"""Predicted time of whole launches: CTAs in time, their waves and tail, and what all of them share.
+
+A few CTAs are replayed on the timing machine; the others take their time from those (CTAs that
+differ, as those of causal attention do, are interpolated along each axis of the grid) and are dealt
+to multiprocessors in launch order, each as soon as one is free. The clock is an input: a
+power-capped card runs matrix products far below its nominal clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from heapq import heapify, heapreplace
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.builtin import ModuleOp
+
+from tawa.base.target import SM90A, Target
+from tawa.simulate.hopper import Cluster, prepared, warp_spans
+from tawa.simulate.launch import arrays_of
+from tawa.simulate.timing_machine import Actor, Machine, Rates
+from tawa.simulate.timing_program import Program, program
+
+Block = tuple[int, int, int]
+
+SAMPLES = 7
+"""CTAs along an axis of the grid that are replayed when they differ."""
+
+THREADS, CTAS = 2048, 32
+"""Of a multiprocessor (CUDA C++ Programming Guide, compute capability 9.0)."""
+
+RESERVED_BYTES = 1024
+"""Shared memory that each CTA takes beyond its own."""
+
+
+@dataclass(frozen=True)
+class LaunchPrediction:
+    """What the model says of a launch, at a clock that was given."""
+
+    seconds: float
+    """Between events around the launch."""
+    kernel_seconds: float
+    clock_ghz: float
+    bound: str
+    """What the time is nearest to: a resource, or `latency` if none is busy enough."""
+    shares: dict[str, float]
+    """Part of the kernel's time that each resource works; of `L2` and `memory`, of all."""
+    cycles: float
+    """Of the longest CTA."""
+    ctas: int
+    waves: float
+    """CTAs for each place that there is for one."""
+
+    @property
+    def us(self) -> float:
+        """Between events around the launch, in microseconds."""
+        return self.seconds * 1e6
+
+    def render(self) -> str:
+        """The prediction as text."""
+        parts = [f"{name} {share:.0%}" for name, share in sorted(self.shares.items())]
+        return (
+            f"predicted {self.us:.1f} us at {self.clock_ghz:.3f} GHz, bound by {self.bound}: "
+            f"{self.ctas} CTAs, {self.waves:.1f} waves of {self.cycles:.0f} cycles; "
+            f"busy: {', '.join(parts)}"
+        )
+
+
+@dataclass(frozen=True)
+class _Sample:
+    """What one replay found."""
+
+    cycles: float
+    busy: dict[str, float]
+    loaded: float
+    stored: float
+
+
+class Launch:
+    """A kernel and its arguments, ready to be replayed CTA by CTA."""
+
+    def __init__(
+        self, module: ModuleOp, grid: Sequence[int], args: Sequence[Any], target: Target
+    ) -> None:
+        self.target = target
+        self.first: Cluster = next(prepared(module, grid, args, target.multiprocessors))
+        kernel, warps = self.first.kernel, self.first.threads // 32
+        self.programs: list[tuple[str, Program]] = [
+            (s.name, program(kernel, s, warps, target)) for s in warp_spans(kernel, warps)
+        ]
+        values: Sequence[Any] = self.first.values
+        self.values: list[Any] = [getattr(v, "item", lambda v=v: v)() for v in values]
+        self.grid = self.first.grid
+        self.cluster = len(self.first.blocks)
+        self.bytes = sum(array.nbytes for array in arrays_of(args))
+
+    @property
+    def ctas(self) -> int:
+        """CTAs of the launch."""
+        return self.grid[0] * self.grid[1] * self.grid[2]
+
+    @property
+    def resident(self) -> int:
+        """CTAs that share a multiprocessor, if each thread takes as many registers as it may."""
+        if self.cluster > 1:
+            return 1
+        threads = self.first.threads
+        shared = (self.target.shared_bytes + RESERVED_BYTES) // (
+            self.first.shared_bytes + RESERVED_BYTES
+        )
+        registers = self.target.registers // (threads * (self.target.max_registers + 1))
+        return max(1, min(shared, registers, THREADS // threads, CTAS))
+
+    def replay(self, block: Block, rates: Rates, resident: int) -> _Sample:
+        """Replay the cluster that `block` begins, or CTAs like it that share a multiprocessor."""
+        many = self.cluster if self.cluster > 1 else resident
+        places = list(range(many)) if self.cluster > 1 else [0] * many
+        actors: list[Actor] = []
+        for cta in range(many):
+            own = (block[0] + cta, *block[1:]) if self.cluster > 1 else block
+            rank = cta if self.cluster > 1 else 0
+            actors += [
+                Actor(name, cta, run(self.values, rank, own, self.grid))
+                for name, run in self.programs
+            ]
+        machine = Machine(self.target, rates, actors, places)
+        cycles = machine.run()
+        units = len(set(places))
+        busy = {name: time / units for name, time in machine.busy.items()}
+        return _Sample(cycles, busy, machine.loaded / many, machine.stored / many)
+
+
+def predict_launch(
+    module: ModuleOp,
+    grid: Sequence[int],
+    args: Sequence[Any],
+    *,
+    clock_ghz: float,
+    target: Target = SM90A,
+    ctas_per_multiprocessor: int | None = None,
+) -> LaunchPrediction:
+    """The model's time of a launch of a hopper module.
+
+    `grid` is the user's grid and `args` are those of `simulate.run` (arrays give sizes only: their
+    data is not touched, and `np.empty` costs nothing). `ctas_per_multiprocessor` is how many CTAs
+    share one, where the registers that the assembler chose say so. A persistent GEMM of 8192 x 8192
+    x 16384 takes about 0.2 s, an attention about as long.
+    """
+    launch = Launch(module, grid, args, target)
+    resident = ctas_per_multiprocessor or launch.resident
+    rates = _rates(launch, clock_ghz)
+    samples = _samples(launch, rates, resident)
+    times = _all_cycles(launch, samples)
+    switch = target.timing.cta_us * 1e3 * clock_ghz
+    total = _scheduled(times, launch, resident, switch)
+    longest = max(samples.values(), key=lambda s: s.cycles)
+    part = _mean(samples)
+    kernel_us = total / clock_ghz / 1e3
+    shares = {name: cycles * launch.ctas for name, cycles in part.busy.items()}
+    units = min(target.multiprocessors * resident, launch.ctas)
+    shares = {name: value / (units * total) for name, value in shares.items()}
+    memory_us = launch.bytes / target.memory_gbs / 1e3
+    shares["memory"] = memory_us / max(kernel_us, memory_us)
+    kernel_us = max(kernel_us, memory_us)
+    bound = max(shares, key=lambda name: shares[name])
+    return LaunchPrediction(
+        (kernel_us + target.launch_us) / 1e6,
+        kernel_us / 1e6,
+        clock_ghz,
+        bound if shares[bound] > 0.7 else "latency",
+        shares,
+        longest.cycles,
+        launch.ctas,
+        launch.ctas / (target.multiprocessors * resident),
+    )
+
+
+def _rates(launch: Launch, clock: float) -> Rates:
+    target = launch.target
+    active = min(launch.ctas, target.multiprocessors)
+    load = min(64.0, target.l2_gbs / active / clock)
+    store = load
+    if launch.bytes > target.l2_bytes:
+        store = min(load, target.memory_gbs / active / clock)
+    return Rates(load, store)
+
+
+def _samples(launch: Launch, rates: Rates, resident: int) -> dict[Block, _Sample]:
+    """Replays of CTAs that stand for all: the first, and more along axes on which they differ."""
+    found: dict[Block, _Sample] = {}
+
+    def at(block: Block) -> _Sample:
+        if block not in found:
+            found[block] = launch.replay(block, rates, resident)
+        return found[block]
+
+    step = launch.cluster
+    first = at((0, 0, 0))
+    for axis, size in enumerate(launch.grid):
+        last = (size - 1) // (step if axis == 0 else 1) * (step if axis == 0 else 1)
+        if last == 0:
+            continue
+        end = at(_block(axis, last))
+        half = at(_block(axis, last // 2 // step * step if axis == 0 else last // 2))
+        if max(end.cycles, half.cycles, first.cycles) > 1.01 * min(
+            end.cycles, half.cycles, first.cycles
+        ):
+            for number in range(1, SAMPLES - 1):
+                place = last * number // (SAMPLES - 1)
+                at(_block(axis, place // step * step if axis == 0 else place))
+    return found
+
+
+def _block(axis: int, place: int) -> Block:
+    x, y, z = (place if i == axis else 0 for i in range(3))
+    return x, y, z
+
+
+def _mean(samples: dict[Block, _Sample]) -> _Sample:
+    """The average of samples."""
+    count = len(samples)
+    names = {name for s in samples.values() for name in s.busy}
+    busy = {n: sum(s.busy.get(n, 0.0) for s in samples.values()) / count for n in names}
+    return _Sample(
+        sum(s.cycles for s in samples.values()) / count,
+        busy,
+        sum(s.loaded for s in samples.values()) / count,
+        sum(s.stored for s in samples.values()) / count,
+    )
+
+
+def _all_cycles(launch: Launch, samples: dict[Block, _Sample]) -> Any:
+    """Cycles of every CTA in launch order: x fastest."""
+    base = samples[0, 0, 0].cycles
+    axes: list[Any] = []
+    for axis, size in enumerate(launch.grid):
+        points = sorted(
+            (b[axis], s.cycles) for b, s in samples.items() if not any(_others(b, axis))
+        )
+        where, values = zip(*points, strict=True)
+        axes.append(np.interp(np.arange(size), where, values) - base)
+    x, y, z = axes
+    return (base + z[:, None, None] + y[None, :, None] + x[None, None, :]).ravel()
+
+
+def _others(block: Block, axis: int) -> list[int]:
+    return [place for i, place in enumerate(block) if i != axis]
+
+
+def _scheduled(times: Any, launch: Launch, resident: int, switch: float) -> float:
+    """When the last CTA ends, each started in order as soon as there is a place."""
+    clusters = times[:: launch.cluster]
+    places = launch.target.multiprocessors // launch.cluster * resident
+    if len(clusters) <= places:
+        return float(clusters.max())
+    free = [float(t) for t in clusters[:places]]
+    heapify(free)
+    for time in clusters[places:]:
+        heapreplace(free, free[0] + switch + float(time))
+    return max(free)

@@ -1,0 +1,352 @@
+"""One multiprocessor in time: actors, pipes, the tensor core and the copy engine as events.
+
+Straight-line code of several warp groups shares each scheduler: every piece of work has a speed, 1
+when alone, and pieces slow each other down as far as they want more of a pipe than there is.
+Everything else is a queue: matrix instructions run group after group, copies one after the other
+at the multiprocessor's share of L2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from heapq import heappop, heappush
+from typing import Any
+
+from tawa.base.target import Target
+from tawa.simulate import errors
+from tawa.simulate.timing_program import Steps
+from tawa.simulate.timing_work import Work
+
+PIPES = ("issue", "alu", "special", "shared")
+DONE = 1e-6
+"""Of a piece of work: what counts as none left."""
+
+
+@dataclass(frozen=True)
+class Rates:
+    """What a multiprocessor gets of what all share, at a clock."""
+
+    load_bytes: float
+    """Bytes a cycle that L2 gives it."""
+    store_bytes: float
+    """Bytes a cycle that it can write."""
+
+
+@dataclass(eq=False)
+class Actor:
+    """A program under way."""
+
+    name: str
+    cta: int
+    steps: Steps
+    now: float = 0.0
+    tensor: float = 0.0
+    """Cycles of the matrix instructions issued since the last commit, and of the last of them."""
+    last: float = 0.0
+    groups: list[float] = field(default_factory=list[float])
+    """When each committed group of matrix instructions ends."""
+    stores: list[float] = field(default_factory=list[float])
+    """When each committed group of stores has read its tiles."""
+    open_store: float = 0.0
+    done: bool = False
+
+
+@dataclass(eq=False)
+class _Piece:
+    """Work that an actor does, how much is left of it, and how fast it goes."""
+
+    actor: Actor
+    wants: tuple[float, ...]
+    """Of each pipe, cycles a cycle at full speed."""
+    left: float
+    speed: float = 1.0
+    version: int = 0
+
+
+@dataclass(eq=False)
+class _Barrier:
+    """An mbarrier: what its running phase lacks, and who waits."""
+
+    arrivals: int
+    left: int = 0
+    bytes: int = 0
+    phase: int = 0
+    time: float = 0.0
+    waiting: list[Actor] = field(default_factory=list[Actor])
+
+
+@dataclass(eq=False)
+class _Meeting:
+    """A named barrier."""
+
+    left: int = 0
+    time: float = 0.0
+    waiting: list[Actor] = field(default_factory=list[Actor])
+
+
+class Machine:
+    """Runs the actors of the CTAs that share one multiprocessor, or of one cluster."""
+
+    def __init__(
+        self, target: Target, rates: Rates, actors: Sequence[Actor], places: Sequence[int]
+    ):
+        """`places[i]` is the multiprocessor of CTA i."""
+        self.target, self.costs, self.rates = target, target.timing, rates
+        self.actors, self.places = actors, places
+        self.heap: list[tuple[float, int, Any, int]] = []
+        self.count = 0
+        self.active: dict[int, list[_Piece]] = {place: [] for place in places}
+        self.updated: dict[int, float] = dict.fromkeys(places, 0.0)
+        self.tensor_free: dict[int, float] = dict.fromkeys(places, 0.0)
+        self.load_free: dict[int, float] = dict.fromkeys(places, 0.0)
+        self.store_free: dict[int, float] = dict.fromkeys(places, 0.0)
+        self.barriers: dict[tuple[int, int], _Barrier] = {}
+        self.meetings: dict[tuple[int, int], _Meeting] = {}
+        self.busy: dict[str, float] = {}
+        self.loaded = self.stored = 0.0
+        self.handlers = (
+            self._work, self._matrix, self._commit, self._matrix_wait, self._load, self._store,
+            self._bulk_commit, self._bulk_wait, self._init, self._expect, self._arrive,
+            self._wait, self._meet,
+        )  # fmt: skip
+
+    def run(self) -> float:
+        """Run all actors to their end; gives the time of the last thing that happens, in cycles.
+
+        Raises Deadlock when some wait for ever.
+        """
+        for actor in self.actors:
+            self._push(0.0, actor)
+        end = 0.0
+        while self.heap:
+            time, _, what, version = heappop(self.heap)
+            if isinstance(what, Actor):
+                what.now = max(what.now, time)
+                self._advance(what)
+            elif isinstance(what, _Piece):
+                if what.version != version:
+                    continue
+                self._finished(what, time)
+            else:
+                what(time)
+            end = max(end, time)
+        if not all(actor.done for actor in self.actors):
+            waiting = [actor.name for actor in self.actors if not actor.done]
+            raise errors.Deadlock(
+                f"nobody can go on: {len(waiting)} actors wait",
+                expected="every wait to be met by an arrival",
+                found=", ".join(waiting),
+                hint="a prediction takes loaded values as zero; `simulate.check` finds deadlocks",
+            )
+        ends = [t for a in self.actors for t in (a.now, *a.groups[-1:], *a.stores[-1:])]
+        return max([end, *ends])
+
+    def _push(self, time: float, what: Any, version: int = 0) -> None:
+        self.count += 1
+        heappush(self.heap, (time, self.count, what, version))
+
+    def _advance(self, actor: Actor) -> None:
+        """Run an actor's steps until it has to wait."""
+        for step in actor.steps:
+            if self.handlers[step[0]](actor, step):
+                return
+        actor.done = True
+
+    def _use(self, resource: str, cycles: float) -> None:
+        self.busy[resource] = self.busy.get(resource, 0.0) + cycles
+
+    # --- ordinary code --------------------------------------------------------------------------
+
+    def _work(self, actor: Actor, step: tuple[Any, ...]) -> bool:
+        work: Work = step[1]
+        for pipe in PIPES:
+            cycles = getattr(work, pipe)
+            if cycles:
+                self._use(pipe, cycles)
+        bound = max(work.issue, work.alu, work.special, work.shared)
+        alone = bound * self.costs.stretch + work.latency
+        if alone < self.costs.grain:
+            actor.now += alone
+            return False
+        wants = tuple(getattr(work, pipe) / alone for pipe in PIPES)
+        place = self.places[actor.cta]
+        piece = _Piece(actor, wants, alone)
+        self._settle(place, actor.now)
+        self.active[place].append(piece)
+        self._share(place, actor.now)
+        return True
+
+    def _settle(self, place: int, now: float) -> None:
+        """Account for what the pieces of a multiprocessor did since the last change."""
+        elapsed = now - self.updated[place]
+        if elapsed > 0:
+            for piece in self.active[place]:
+                piece.left -= elapsed * piece.speed
+            self.updated[place] = now
+
+    def _share(self, place: int, now: float) -> None:
+        """Give each piece its speed and the time at which it ends if nothing changes."""
+        pieces = self.active[place]
+        now = max(now, self.updated[place])
+        load = [0.0] * len(PIPES)
+        for piece in pieces:
+            for i, want in enumerate(piece.wants):
+                load[i] += want
+        capacity = self.costs.capacity
+        over = [amount / limit for amount, limit in zip(load, capacity, strict=True)]
+        for piece in pieces:
+            slow = max(
+                [1.0, *(o for o, want in zip(over, piece.wants, strict=True) if want > 0.05)]
+            )
+            speed = 1.0 / slow
+            if speed != piece.speed or piece.version == 0:
+                piece.speed = speed
+                piece.version += 1
+                self._push(now + max(piece.left, 0.0) / speed, piece, piece.version)
+
+    def _finished(self, piece: _Piece, time: float) -> None:
+        place = self.places[piece.actor.cta]
+        self._settle(place, time)
+        self.active[place].remove(piece)
+        self._share(place, time)
+        piece.actor.now = time
+        self._advance(piece.actor)
+
+    # --- the tensor core ------------------------------------------------------------------------
+
+    def _matrix(self, actor: Actor, step: tuple[Any, ...]) -> bool:
+        actor.tensor += step[1]
+        actor.last = step[1]
+        return False
+
+    def _commit(self, actor: Actor, _step: tuple[Any, ...]) -> bool:
+        """The group runs when the core is free; its issue holds the warps almost as long."""
+        place = self.places[actor.cta]
+        start = max(actor.now + self.costs.matrix_lead, self.tensor_free[place])
+        end = start + actor.tensor
+        self.tensor_free[place] = end + self.costs.matrix_gap
+        self._use("tensor", actor.tensor)
+        actor.groups.append(end + self.costs.matrix_tail)
+        held = end - self.costs.matrix_queue * actor.last
+        actor.tensor = 0.0
+        actor.now = max(actor.now + self.costs.matrix_issue, held)
+        return self._later(actor)
+
+    def _later(self, actor: Actor) -> bool:
+        """Go on at the actor's own time, after what happens before it."""
+        self._push(actor.now, actor)
+        return True
+
+    def _matrix_wait(self, actor: Actor, step: tuple[Any, ...]) -> bool:
+        place = len(actor.groups) - step[1]
+        if place > 0 and actor.groups[place - 1] > actor.now:
+            actor.now = actor.groups[place - 1]
+            return self._later(actor)
+        return False
+
+    # --- the copy engine ------------------------------------------------------------------------
+
+    def _load(self, actor: Actor, step: tuple[Any, ...]) -> bool:
+        _, barrier, size, mask = step
+        actor.now += self.costs.copy_issue
+        place = self.places[actor.cta]
+        ctas = [i for i in range(mask.bit_length()) if mask >> i & 1] if mask else [actor.cta]
+        cycles = size / self.rates.load_bytes
+        start = max(actor.now, self.load_free[place])
+        self.load_free[place] = start + cycles
+        self._use("copies", cycles)
+        self.loaded += size
+        landed = start + cycles + self.target.copy_latency
+        for cta in ctas:
+            self._push(landed, partial(self._count, cta, barrier, 0, -size))
+        return False
+
+    def _store(self, actor: Actor, step: tuple[Any, ...]) -> bool:
+        actor.now += self.costs.copy_issue
+        place = self.places[actor.cta]
+        cycles = step[1] / self.rates.store_bytes
+        end = max(actor.now, self.store_free[place]) + cycles
+        self.store_free[place] = end
+        self._use("stores", cycles)
+        self.stored += step[1]
+        actor.open_store = max(actor.open_store, end + self.costs.store_latency)
+        return False
+
+    def _bulk_commit(self, actor: Actor, _step: tuple[Any, ...]) -> bool:
+        actor.stores.append(actor.open_store)
+        return False
+
+    def _bulk_wait(self, actor: Actor, step: tuple[Any, ...]) -> bool:
+        place = len(actor.stores) - step[1]
+        if place > 0 and actor.stores[place - 1] > actor.now:
+            actor.now = actor.stores[place - 1]
+            return self._later(actor)
+        return False
+
+    # --- barriers -------------------------------------------------------------------------------
+
+    def _init(self, actor: Actor, step: tuple[Any, ...]) -> bool:
+        _, first, slots, arrivals = step
+        for slot in range(slots):
+            self.barriers[actor.cta, first + 8 * slot] = _Barrier(arrivals, arrivals)
+        actor.now += 4.0 * slots
+        return False
+
+    def _expect(self, actor: Actor, step: tuple[Any, ...]) -> bool:
+        actor.now += self.costs.arrive
+        self._count(actor.cta, step[1], 1, step[2], actor.now)
+        return False
+
+    def _arrive(self, actor: Actor, step: tuple[Any, ...]) -> bool:
+        _, cta, barrier, threads = step
+        actor.now += self.costs.arrive
+        self._count(actor.cta if cta < 0 else cta, barrier, threads, 0, actor.now)
+        return False
+
+    def _count(self, cta: int, at: int, arrivals: int, size: int, time: float) -> None:
+        """Arrivals and bytes at a barrier; completes its phase when nothing is missing."""
+        barrier = self.barriers[cta, at]
+        barrier.left -= arrivals
+        barrier.bytes += size
+        barrier.time = max(barrier.time, time)
+        if barrier.left <= 0 and barrier.bytes == 0:
+            barrier.phase += 1
+            barrier.left = barrier.arrivals
+            for actor in barrier.waiting:
+                self._push(max(actor.now, barrier.time + self.costs.barrier_latency), actor)
+            barrier.waiting.clear()
+
+    def _wait(self, actor: Actor, step: tuple[Any, ...]) -> bool:
+        barrier = self.barriers[actor.cta, step[1]]
+        actor.now += self.costs.wait
+        if (barrier.phase - 1) & 1 == step[2]:
+            late = barrier.time + self.costs.barrier_latency
+            if barrier.phase and late > actor.now:
+                actor.now = late
+                return self._later(actor)
+            return False
+        barrier.waiting.append(actor)
+        return True
+
+    def _meet(self, actor: Actor, step: tuple[Any, ...]) -> bool:
+        _, number, threads, own, waits = step
+        cta = actor.cta if number >= 0 else -1
+        key = cta, number
+        if number < 0:
+            threads *= len(self.places)
+        meeting = self.meetings.setdefault(key, _Meeting())
+        if meeting.left <= 0:
+            meeting.left = threads
+            meeting.time = 0.0
+        meeting.left -= own
+        actor.now += self.costs.arrive
+        meeting.time = max(meeting.time, actor.now)
+        if waits:
+            meeting.waiting.append(actor)
+        if meeting.left <= 0:
+            for other in meeting.waiting:
+                self._push(max(other.now, meeting.time + self.costs.meeting_latency), other)
+            meeting.waiting.clear()
+        return waits

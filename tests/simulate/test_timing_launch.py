@@ -1,0 +1,131 @@
+"""Predictions of whole launches: consistent, quick, and reacting to what should matter."""
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import tawa
+import tawa.language as tl
+from tawa.base.target import SM90A
+from tawa.kernels.gemm import gemm
+from tawa.simulate import errors
+from tawa.simulate.catalogue import KINDS, Kernel, correct
+from tawa.simulate.timing_launch import Launch, LaunchPrediction, predict_launch
+from tawa.simulate.timing_machine import Rates
+from tawa.simulate.timing_program import merged
+from tawa.simulate.timing_work import Work
+
+RATES = Rates(50.0, 20.0)
+
+
+def prediction(kind: str = "cooperative", k: int = 320, **options) -> LaunchPrediction:
+    kernel = Kernel(correct(kind).text, k)
+    grid, arguments = kernel.launch
+    return predict_launch(kernel.module(), grid, arguments, **{"clock_ghz": 1.5, **options})
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_protocol_comes_to_its_end(kind: str):
+    found = prediction(kind)
+    assert found.cycles > 0
+    assert all(0 <= share <= 1 for share in found.shares.values())
+    assert found.bound in {*found.shares, "latency"}
+
+
+def test_the_tensor_core_takes_the_time_of_its_products():
+    kernel = Kernel(correct("cooperative").text, 640)
+    launch = Launch(kernel.module(), *kernel.launch, SM90A)
+    sample = launch.replay((0, 0, 0), RATES, 1)
+    assert sample.busy["tensor"] == pytest.approx(2 * 128 * 128 * 640 / SM90A.tensor_flops)
+
+
+def test_a_longer_product_takes_longer_by_its_own_time():
+    short, long = prediction(k=640), prediction(k=6400)
+    extra = 2 * 128 * 128 * (6400 - 640) / SM90A.tensor_flops
+    assert extra <= long.cycles - short.cycles < 2 * extra
+
+
+def test_time_follows_the_clock():
+    slow, fast = prediction(clock_ghz=1.0), prediction(clock_ghz=2.0)
+    assert slow.kernel_seconds > 1.8 * fast.kernel_seconds
+    assert "at 1.000 GHz" in slow.render()
+
+
+def test_slow_copies_are_what_a_kernel_waits_for():
+    slow = prediction(target=replace(SM90A, l2_gbs=20.0))
+    assert slow.cycles > 2 * prediction().cycles
+    assert slow.bound == "copies"
+
+
+def compiled_gemm(m: int, n: int, k: int, block: tuple[int, int], **options):
+    """The hopper module of a product, its grid and arguments without data."""
+    shapes = [
+        f"desc<f16,{block[0]}x64>",
+        f"desc<f16,{block[1]}x64>",
+        f"desc<f16,{block[0]}x{block[1]}>",
+    ]
+    compiled = gemm.compile(
+        *shapes, "i32:16", "i32:16", "i32:16",
+        TRANSPOSE_A=False, TRANSPOSE_B=True, BLOCK_M=block[0], BLOCK_N=block[1], BLOCK_K=64,
+        GROUP_M=8, ACCUMULATOR=tl.float32, **options,
+    )  # fmt: skip
+    describe = tawa.TensorDescriptor.from_tensor
+    arrays = [np.empty(shape, np.float16) for shape in ((m, k), (n, k), (m, n))]
+    boxes = [[block[0], 64], [block[1], 64], list(block)]
+    arguments = [describe(a, b) for a, b in zip(arrays, boxes, strict=True)]
+    grid = (tawa.cdiv(m, block[0]) * tawa.cdiv(n, block[1]),)
+    return compiled.module("hopper"), grid, [*arguments, m, n, k]
+
+
+def test_waves_and_tail_of_a_plain_grid():
+    module, _, arguments = compiled_gemm(128 * 133, 128, 512, (128, 128), num_stages=4)
+    full = predict_launch(module, (132,), arguments, clock_ghz=1.5)
+    more = predict_launch(module, (133,), arguments, clock_ghz=1.5)
+    assert full.kernel_seconds < more.kernel_seconds
+    assert more.kernel_seconds == pytest.approx(2 * full.kernel_seconds, rel=0.35)
+
+
+def test_ctas_that_share_a_multiprocessor_share_its_tensor_core():
+    module, grid, arguments = compiled_gemm(
+        1024, 2048, 1024, (64, 64), num_stages=3, specialize=False
+    )
+    launch = Launch(module, grid, arguments, SM90A)
+    assert launch.resident > 1
+    one, all_ = (launch.replay((0, 0, 0), RATES, n) for n in (1, launch.resident))
+    assert one.cycles < all_.cycles < launch.resident * one.cycles
+    assert all_.busy["tensor"] == pytest.approx(launch.resident * one.busy["tensor"])
+
+
+def test_a_large_persistent_product_is_predicted_in_a_second():
+    module, grid, arguments = compiled_gemm(
+        8192, 8192, 8192, (128, 256), persistent=True, consumers=2, num_stages=4
+    )
+    start = time.process_time()
+    found = predict_launch(module, grid, arguments, clock_ghz=1.4)
+    assert time.process_time() - start < 3
+    ideal = 2 * 8192**3 / (4096 * 132 * 1.4e9)
+    assert ideal < found.kernel_seconds < 1.3 * ideal
+    assert found.bound == "tensor"
+
+
+def test_a_deadlock_is_an_error():
+    text = correct("cooperative").text
+    broken = text.replace("arrivals 2", "arrivals 3")
+    assert broken != text
+    kernel = Kernel(broken, 640)
+    with pytest.raises(errors.Deadlock, match="nobody can go on"):
+        predict_launch(kernel.module(), *kernel.launch, clock_ghz=1.5)
+
+
+def test_straight_line_work_runs_together_up_to_what_it_depends_on():
+    first, exchange, rest = (
+        Work(10.0),
+        Work(2.0, latency=30.0, ordered=True),
+        Work(5.0, special=8.0),
+    )
+    assert merged([first, exchange, rest, rest]) == [
+        Work(12.0, latency=30.0, ordered=True),
+        Work(10.0, special=16.0),
+    ]
