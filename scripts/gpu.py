@@ -55,6 +55,7 @@ def steps(out: Path) -> list[Step]:
         Step("host", ("benchmarks/host.py", *rows), 150, needs_torch=True),
         Step("gemm", ("benchmarks/gemm.py", *rows), 480, needs_torch=True),
         Step("cuppl", ("benchmarks/cuppl_gpu.py", *rows), 75),
+        Step("axon", ("benchmarks/axon_gpu.py", *rows), 150, needs_torch=True),
         Step("fused", ("benchmarks/fused.py", *rows), 180, needs_torch=True),
         Step("ablation", ("benchmarks/gemm.py", "--ablation", *rows), 150, needs_torch=True),
     ]

@@ -16,7 +16,7 @@ from tawa.axon.gpu import library
 from tawa.axon.gpu.arrays import Arrays, arrays_of
 from tawa.axon.gpu.errors import BadPrecision, NotForGpu
 from tawa.axon.gpu.explain import plan_text
-from tawa.axon.gpu.lower import lowered
+from tawa.axon.gpu.lower import Program, lowered
 from tawa.axon.gpu.nodes import Node, Tape
 from tawa.axon.gpu.plan import Plan, make_plan, run_in_simulator, run_on_device
 from tawa.axon.gpu.trace import Tracer
@@ -92,6 +92,21 @@ class CompiledFunction:
     ) -> tuple[Plan, Any, Arrays]:
         own = [leaf for leaf in leaves if _is_array(leaf)]
         arrays = arrays_of(own, self.function)
+        program, nodes, aligned, structure = self.lowered(arguments, statics)
+        place = library.Place(arrays.device, arrays.library)
+        plan = make_plan(program, nodes, aligned, place)
+        for node in program.nodes():
+            if node.op == "constant" and (node.size > 1 or node.element == "f64"):
+                plan.constants[node] = arrays.constant(node.data, node.element)
+        return plan, structure, arrays
+
+    def lowered(
+        self, arguments: tuple[Any, ...], statics: Statics
+    ) -> tuple[Program, list[Node], dict[Node, bool], Any]:
+        """The graph for these arguments, its inputs, which of them start at whole 16 bytes, and
+        how the results are nested."""
+        own = [leaf for leaf in _leaves(arguments) if _is_array(leaf)]
+        arrays = arrays_of(own, self.function)
         call = self.function.contract.enter(arguments, statics)
         tape = Tape()
         tracer = Tracer(self.function.evaluator.module, tape)
@@ -104,13 +119,16 @@ class CompiledFunction:
         structure = _taken(value, tracer, results, self.function)
         program = lowered(tape, results, self.precision)
         aligned = {inputs[id(leaf)]: arrays.aligned(leaf) for leaf in own}
-        nodes = [inputs[id(leaf)] for leaf in own]
-        place = library.Place(arrays.device, arrays.library)
-        plan = make_plan(program, nodes, aligned, place)
-        for node in program.nodes():
-            if node.op == "constant" and (node.size > 1 or node.element == "f64"):
-                plan.constants[node] = arrays.constant(node.data, node.element)
-        return plan, structure, arrays
+        return program, [inputs[id(leaf)] for leaf in own], aligned, structure
+
+
+def compile_for_device(
+    function: CompiledFunction, arguments: tuple[Any, ...], statics: Statics
+) -> Plan:
+    """The plan for arguments of these shapes with all kernels compiled; needs no device."""
+    with deep():
+        program, inputs, aligned, _ = function.lowered(arguments, statics)
+        return make_plan(program, inputs, aligned, None)
 
 
 def compile(function: Function, *, precision: str = "f32") -> CompiledFunction:

@@ -69,15 +69,19 @@ class Plan:
     inputs: list[Node]
     launches: list[Launch]
     memory: Memory
-    place: library.Place
+    place: library.Place | None
     constants: dict[Node, Any] = field(default_factory=dict[Node, Any])
     """Arrays that tracing found, on the device."""
 
 
 def make_plan(
-    program: Program, inputs: list[Node], aligned: dict[Node, bool], place: library.Place
-) -> Plan:
-    """Fuse, write and compile the kernels, and place the memory. Raises NotForGpu."""
+    program: Program, inputs: list[Node], aligned: dict[Node, bool],
+    place: library.Place | None,
+) -> Plan:  # fmt: skip
+    """Fuse, write and compile the kernels, and place the memory. Raises NotForGpu.
+
+    Without a `place`, all variants are compiled and nothing is loaded.
+    """
     nodes = program.nodes()
     for node in nodes:
         if node.size >= LARGEST:
@@ -142,13 +146,14 @@ def _whole(descriptor: Descriptor, stride: int) -> int:
     return max(step, -(-stride // step) * step)
 
 
-def _load(launch: Launch, aligned: dict[Node, bool], place: library.Place) -> None:
-    """Load the chosen variant; on a device, compile all, so that other sizes find theirs."""
+def _load(launch: Launch, aligned: dict[Node, bool], place: library.Place | None) -> None:
+    """Load the chosen variant; for a device, compile all, so that other sizes find theirs."""
     call = launch.call
-    if place.device != HOST:
+    if place is None or place.device != HOST:
         for variant in call.variants:
             library.compiled(call, variant, aligned)
-    launch.start = library.entry(call, call.variant, aligned, place).launch
+    if place is not None:
+        launch.start = library.entry(call, call.variant, aligned, place).launch
 
 
 def run_on_device(plan: Plan, arrays: Sequence[Any], allocate: Any, stream: int) -> list[Any]:
