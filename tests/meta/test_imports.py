@@ -40,6 +40,10 @@ PARTS: dict[str, set[str]] = {
     # these join levels
     "compiler": {"base", "language", "frontend", "tile", "aref", "hopper", "runtime", "simulate"},
     "host_launch": {"base", "frontend", "tile", "aref", "compiler", "runtime", "simulate"},
+    "report": {
+        *("base", "frontend", "tile.ops", "aref.ops", "hopper", "hopper.ops"),
+        *("compiler", "runtime", "simulate"),
+    },
     "jit": {"base", "language", "frontend", "compiler", "host_launch", "runtime", "simulate"},
     ".": {"base", "language", "jit", "runtime", "simulate"},
     # users of the public interface

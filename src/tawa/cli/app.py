@@ -34,6 +34,8 @@ def command_line(arguments: Sequence[str]) -> typer.Typer:
     app.command("compile")(compile_)
     app.command("run")(run)
     app.command("check")(check)
+    app.command("report")(report)
+    app.command("timeline")(timeline)
     app.command("explain")(explain)
     app.command("doctor")(doctor)
     for name, text in LANGUAGES.items():
@@ -149,6 +151,56 @@ def check(
     from tawa.cli.check import check_example
 
     raise typer.Exit(check_example(kernel, option, start, bound=bound, schedules=schedules))
+
+
+LAUNCH = typer.Option(
+    None, help="A Python expression that launches the kernel; instead of the file's example."
+)
+CLOCK = typer.Option(None, help="The clock to predict times at, in GHz.")
+
+
+def report(
+    kernel: str = KERNEL,
+    output: Path | None = typer.Option(
+        None, "-o", "--output", help="The page; NAME.html if not given."
+    ),
+    arg: list[str] = typer.Option([], help="Type of an argument, as for `tawa compile`."),
+    const: list[str] = typer.Option([], help="Value of a constexpr parameter: NAME=VALUE."),
+    option: list[str] = typer.Option([], help="A launch option: NAME=VALUE."),
+    launch: str | None = LAUNCH,
+    clock: float | None = CLOCK,
+) -> None:
+    """Write a page about a kernel: linked code, timeline, limits; needs no GPU.
+
+    One HTML file that needs no network: the source, every level of IR, CUDA C++ and machine code
+    with linked lines, the predicted timeline, shared memory, registers, and what bounds the time.
+    With `--arg`, which changes what the example launches, times are left out.
+    """
+    from tawa.cli.report import LaunchCommand, write_report
+
+    command = LaunchCommand(kernel, arg, const, option, launch)
+    path = write_report(command, output, clock)
+    typer.echo(f"{path} ({path.stat().st_size / 1e3:.0f} kB): open it in a browser")
+
+
+def timeline(
+    kernel: str = KERNEL,
+    output: Path = typer.Option(..., "-o", "--output", help="FILE.json, FILE.svg or FILE.png."),
+    const: list[str] = typer.Option([], help="Value of a constexpr parameter: NAME=VALUE."),
+    option: list[str] = typer.Option([], help="A launch option: NAME=VALUE."),
+    launch: str | None = LAUNCH,
+    clock: float | None = CLOCK,
+) -> None:
+    """Write the predicted timeline of a kernel's launch; needs no GPU.
+
+    As a trace for ui.perfetto.dev (.json), as a drawing (.svg) or as an image (.png).
+    """
+    from tawa.cli.report import LaunchCommand
+    from tawa.cli.timeline import format_of, write_timeline
+
+    format_of(output)
+    said = write_timeline(LaunchCommand(kernel, [], const, option, launch), output, clock)
+    typer.echo(f"{output}: {said}")
 
 
 def explain(

@@ -100,12 +100,12 @@ def disassemble(cubin: bytes) -> dict[str, SassFunction]:
     return parse(sass_text(cubin))
 
 
-def sass_text(cubin: bytes) -> str:
-    """nvdisasm's listing of a cubin."""
+def sass_text(cubin: bytes, *flags: str) -> str:
+    """nvdisasm's listing of a cubin; `flags` are further ones of nvdisasm's."""
     with tempfile.TemporaryDirectory(prefix="tawa-") as folder:
         path = Path(folder) / "kernel.cubin"
         path.write_bytes(cubin)
-        command = [nvdisasm(), "-c", str(path)]
+        command = [nvdisasm(), "-c", *flags, str(path)]
         run = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, check=False)
     if run.returncode != 0:
         raise NotACubin(

@@ -1,0 +1,134 @@
+"""`tawa report`: what the compiler made of a kernel, as one page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from tawa.base.errors import TawaError
+from tawa.cli.compile import CompileCommand
+from tawa.cli.kernel_file import EXAMPLE_PREFIX, FoundKernel
+from tawa.runtime.launch import grid_sizes
+
+if TYPE_CHECKING:
+    from tawa.compiler import Compiled
+    from tawa.report.model import Launch
+
+
+class BadLaunchExpression(TawaError):
+    """The expression given to `--launch` can't be evaluated."""
+
+    explanation = (
+        "`--launch` takes a Python expression that launches the kernel, such as a call of a "
+        "function of the kernel's file: `--launch 'launch(np.empty((8192, 8192), np.float16), "
+        "...)'`. It sees the names of that file. Nothing is run, so arrays need no contents."
+    )
+    example = """
+from pathlib import Path
+
+from tawa.cli.report import LaunchCommand
+
+Path("kernels.py").write_text("import tawa\\n@tawa.jit\\ndef scale(x): pass\\n")
+LaunchCommand("kernels.py:scale", expression="scale[(1,)](x)").launch()
+"""
+
+
+class OutputNotWritable(TawaError):
+    """The file that a command was to write can't be written."""
+
+    explanation = "The folder of the file given with `-o` has to exist and to be writable."
+    example = """
+from pathlib import Path
+
+from tawa.cli.report import write_file
+
+write_file(Path("no/such/folder/report.html"), b"")
+"""
+
+
+@dataclass
+class LaunchCommand:
+    """A kernel and one launch of it: the one of its example, or of an expression."""
+
+    where: str
+    types: list[str] = field(default_factory=list[str])
+    constants: list[str] = field(default_factory=list[str])
+    options: list[str] = field(default_factory=list[str])
+    expression: str | None = None
+
+    def __post_init__(self) -> None:
+        self.command = CompileCommand(self.where, self.types, self.constants, self.options)
+        if self.expression is not None:
+            name = EXAMPLE_PREFIX + self.found.name
+            setattr(self.found.module, name, _launcher(self.expression, self.found.module))
+
+    @property
+    def found(self) -> FoundKernel:
+        """The kernel."""
+        return self.command.found
+
+    def compile(self) -> Compiled:
+        """Compile for the launch; a compilation that takes long shows that it runs."""
+        from tawa.jit import progress
+
+        with progress(f"compiling {self.found.name}"):
+            return self.command.compile()
+
+    def launch(self) -> Launch:
+        """What the example launches the kernel with. Raises `NoExample`, `NothingLaunched`."""
+        from tawa.report.model import Launch
+
+        record = self.found.recorded_launch()
+        named = {**record.named(self.found.kernel), **self.command.request().constants}
+        grid = record.grid(named) if callable(record.grid) else record.grid
+        return Launch(grid_sizes(grid), named)
+
+
+def _launcher(expression: str, module: ModuleType) -> Callable[[], Any]:
+    """A function that evaluates the expression with the names of the kernel's file."""
+    names: dict[str, Any] = module.__dict__
+
+    def launch() -> Any:
+        try:
+            return eval(expression, names)  # the user's own words, on the user's machine
+        except TawaError:
+            raise
+        except Exception as error:
+            raise BadLaunchExpression(
+                f"`--launch {expression}` fails",
+                expected="an expression that launches the kernel with the names of its file",
+                found=f"{type(error).__name__}: {error}",
+            ) from error
+
+    return launch
+
+
+def write_report(command: LaunchCommand, output: Path | None, clock_ghz: float | None) -> Path:
+    """Write the page of a kernel and return its path (by default `NAME.html`)."""
+    from tawa.jit import progress
+    from tawa.report.model import build
+    from tawa.report.page import html
+
+    path = output or Path(f"{command.found.name}.html")
+    compiled = command.compile()
+    launch = None
+    if not command.types and command.found.has_example:
+        launch = command.launch()
+    with progress(f"reporting on {command.found.name}"):
+        request = command.command.request()
+        report = build(compiled, command.found.kernel, request, launch, clock_ghz=clock_ghz)
+        write_file(path, html(report).encode())
+    return path
+
+
+def write_file(path: Path, content: bytes) -> None:
+    """Write a file whole. Raises `OutputNotWritable`."""
+    try:
+        path.write_bytes(content)
+    except OSError as error:
+        raise OutputNotWritable(
+            f"{path} can't be written", found=error.strerror or str(error), hint="see -o"
+        ) from error

@@ -1,0 +1,72 @@
+"""`tawa timeline`: a kernel's predicted (or measured) timeline as a file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tawa.base.errors import TawaError
+from tawa.cli.report import LaunchCommand, write_file
+
+if TYPE_CHECKING:
+    from tawa.report.timeline import Timeline
+
+SUFFIXES = (".json", ".svg", ".png")
+
+
+class UnknownPictureFormat(TawaError):
+    """The file that a timeline is to be written to has no known suffix."""
+
+    explanation = (
+        "A timeline is written as a trace for ui.perfetto.dev (`.json`), as a drawing (`.svg`) or "
+        "as an image (`.png`), by the suffix of the file given with `-o`."
+    )
+    example = """
+from pathlib import Path
+
+from tawa.cli.timeline import format_of
+
+format_of(Path("timeline.pdf"))
+"""
+
+
+def format_of(path: Path) -> str:
+    """The suffix of the file to write. Raises `UnknownPictureFormat`."""
+    suffix = path.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise UnknownPictureFormat(
+            f"a timeline can't be written as {path.name}",
+            expected=f"a file that ends in {', '.join(SUFFIXES[:-1])} or {SUFFIXES[-1]}",
+            found=f"`{suffix}`" if suffix else "no suffix",
+        )
+    return suffix
+
+
+def write_timeline(command: LaunchCommand, output: Path, clock_ghz: float | None) -> str:
+    """Write the timeline of a launch; a line that says what it is."""
+    suffix = format_of(output)
+    from tawa.jit import progress
+    from tawa.report.model import predicted_timeline
+    from tawa.simulate import perfetto
+
+    compiled = command.compile()
+    launch = command.launch()
+    with progress(f"predicting {command.found.name}"):
+        prediction, found = predicted_timeline(compiled, launch, clock_ghz)
+    clock = prediction.clock_ghz
+    said = f"predicted {prediction.kernel_us:.2f} us at {clock:.3f} GHz"
+    if suffix == ".json":
+        trace = perfetto(prediction.timeline, clock, f"{compiled.name} (predicted)")
+        write_file(output, trace.encode())
+    else:
+        write_file(output, drawn(f"{compiled.name}: {said}", [found], suffix))
+    return said
+
+
+def drawn(title: str, timelines: Sequence[Timeline], suffix: str) -> bytes:
+    """The picture of timelines above each other, as `.svg` or `.png`. Raises `PillowMissing`."""
+    from tawa.report.picture import picture, png, svg
+
+    shown = picture(title, timelines)
+    return png(shown) if suffix == ".png" else svg(shown).encode()

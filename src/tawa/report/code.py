@@ -1,0 +1,107 @@
+"""The user's source, the IR levels, CUDA C++ and machine code as listings with linked lines.
+
+A line is linked by the lines of the user's source that it comes from, and, from the hopper level
+on, by the op: an op writes its lines of CUDA C++, and the assembler says which instructions come
+from those.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from xdsl.dialects.builtin import ModuleOp
+
+from tawa.base.errors import TawaError
+from tawa.base.spans import LOC, span_of
+from tawa.base.target import Target
+from tawa.compiler import Compiled
+from tawa.hopper.emit import program_of
+from tawa.report.listing import Line, Place, module_listing, places_of, source_listing
+from tawa.report.machine_code import MachineLine, machine_code
+from tawa.runtime.sass import disassemble
+
+LEVELS = ("tile", "aref", "hopper")
+
+
+class LinesDiffer(TawaError):
+    """The machine code with a line table differs from the kernel's own.
+
+    The report would show instructions that don't run.
+    """
+
+    explanation = (
+        "A report reads which line an instruction comes from off a second compilation, with "
+        "`--generate-line-info`, which is to give the same instructions. This is a bug in the "
+        "compiler: please report it with the kernel."
+    )
+
+
+@dataclass(frozen=True)
+class Pane:
+    """One listing: its short name, its title and its lines."""
+
+    name: str
+    title: str
+    lines: tuple[Line, ...]
+
+
+def panes(compiled: Compiled, kernel: Place, file: str, target: Target) -> list[Pane]:
+    """The listings of a compiled kernel that is defined at `kernel`, in the order of the pipeline.
+
+    Raises `DisassemblerMissing` without nvdisasm, and `LinesDiffer`.
+    """
+    modules = {level: compiled.module(level) for level in LEVELS}
+    levels = [Pane(name, name, tuple(module_listing(m))) for name, m in modules.items()]
+    used = [place for pane in levels for line in pane.lines for place in line.places]
+    source = Pane("source", file, tuple(source_listing(kernel, used)))
+    return [source, *levels, *_code(compiled, modules["hopper"], target)]
+
+
+def _code(compiled: Compiled, module: ModuleOp, target: Target) -> Iterable[Pane]:
+    program = program_of(module)
+    numbers = {op: number for number, op in enumerate(module.walk())}
+    body = range(min(program.writers), max(program.writers) + 1)
+    ops = {line: numbers[op] for line, op in program.writers.items()}
+    places = {
+        line: places_of(span_of(op)) if LOC in op.attributes else ()
+        for line, op in program.writers.items()
+    }
+    lines = tuple(
+        Line(text, str(n), places.get(n, ()), ops.get(n), folded=n < body.start - 2)
+        for n, text in enumerate(program.text.splitlines(), 1)
+    )
+    yield Pane("cuda", "CUDA C++", lines)
+    instructions = machine_code(program.text, compiled.spec.entry, target.name, body)
+    _same(instructions, compiled)
+    yield Pane(
+        "sass",
+        "SASS",
+        tuple(
+            Line(
+                found.text,
+                "" if found.address is None else f"{found.address:04x}",
+                places.get(found.line or 0, ()),
+                ops.get(found.line or 0),
+            )
+            for found in instructions
+        ),
+    )
+
+
+def _same(instructions: Iterable[MachineLine], compiled: Compiled) -> None:
+    """Raise unless these are as many instructions as the kernel itself has."""
+    own = disassemble(compiled.cubin)[compiled.spec.entry].instructions
+    shown = [line for line in instructions if line.address is not None]
+    if [_bare(i.text) for i in own] != [_bare(line.text) for line in shown]:
+        raise LinesDiffer(
+            f"the machine code of {compiled.name} with a line table is another",
+            expected=f"{len(own)} instructions",
+            found=f"{len(shown)} instructions",
+        )
+
+
+def _bare(text: str) -> str:
+    """An instruction without its spaces and the names of labels."""
+    return re.sub(r"\s|\.L_\w+", "", text)

@@ -1,0 +1,141 @@
+"""All that a report says about one kernel and, if there is one, one launch of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from xdsl.dialects import scf
+from xdsl.dialects.builtin import ModuleOp
+
+from tawa.base.options import Options
+from tawa.base.target import TARGETS, Target
+from tawa.base.timeline import Interval
+from tawa.compiler import Compiled
+from tawa.frontend import JITFunction
+from tawa.hopper.ops.matrix import WgmmaWait
+from tawa.report.code import Pane, panes
+from tawa.report.occupancy import Occupancy, occupancy
+from tawa.report.timeline import Timeline, timeline
+from tawa.report.work import Bounds, Work, bounds, launch_work
+from tawa.runtime.compile_log import parse_log
+from tawa.simulate import Prediction, predict
+
+
+@dataclass(frozen=True)
+class Launch:
+    """A launch: the user's grid, and the values of the kernel's run-time arguments."""
+
+    grid: tuple[int, ...]
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """What is predicted of a launch."""
+
+    prediction: Prediction
+    work: Work
+    bounds: Bounds
+
+
+@dataclass(frozen=True)
+class Report:
+    """A compiled kernel with all that is shown of it; times only for a launch."""
+
+    compiled: Compiled
+    file: str
+    types: Mapping[str, str]
+    constants: Mapping[str, Any]
+    options: Options
+    target: Target
+    panes: tuple[Pane, ...]
+    occupancy: Occupancy
+    in_flight: int | None
+    """P: matrix instructions left in flight in the loops; None without matrix products."""
+    launch: Launch | None
+    predicted: Predicted | None
+    timelines: tuple[Timeline, ...]
+
+
+def build(
+    compiled: Compiled,
+    kernel: JITFunction,
+    request: Any,
+    launch: Launch | None = None,
+    *,
+    clock_ghz: float | None = None,
+    measured: Sequence[Interval] | None = None,
+) -> Report:
+    """The report of a compiled kernel.
+
+    `request` has the types, constants and options that it was compiled for, `launch` what to
+    predict, at `clock_ghz` (the target's own by default). `measured` are intervals in cycles,
+    recorded on a device, which are shown below the predicted ones.
+    """
+    target = TARGETS[request.options.target]
+    source = kernel.source
+    file = Path(source.file).name
+    listings = panes(compiled, (source.file, source.first_line), file, target)
+    module = compiled.module("hopper")
+    usage = parse_log(compiled.log).function(compiled.spec.entry)
+    timelines: list[Timeline] = []
+    predicted = None
+    if launch is not None:
+        predicted, found = _predict(compiled, module, launch, target, clock_ghz)
+        timelines.append(found)
+    if measured:
+        timelines.append(timeline("measured", measured, clock_ghz or target.clock_ghz))
+    return Report(
+        compiled,
+        file,
+        request.types,
+        request.constants,
+        request.options,
+        target,
+        tuple(listings),
+        occupancy(module, usage, target),
+        products_in_flight(module),
+        launch,
+        predicted,
+        tuple(timelines),
+    )
+
+
+def _predict(
+    compiled: Compiled, module: ModuleOp, launch: Launch, target: Target, clock: float | None
+) -> tuple[Predicted, Timeline]:
+    prediction, shown = predicted_timeline(compiled, launch, clock, module)
+    arguments = [launch.arguments[name] for name in compiled.spec.arguments]
+    work = launch_work(module, launch.grid, arguments, target)
+    return Predicted(prediction, work, bounds(prediction, work, target)), shown
+
+
+def predicted_timeline(
+    compiled: Compiled,
+    launch: Launch,
+    clock_ghz: float | None = None,
+    module: ModuleOp | None = None,
+) -> tuple[Prediction, Timeline]:
+    """The predicted timeline of a launch; `module` is the hopper level, if it was read before."""
+    module = module or compiled.module("hopper")
+    arguments = [launch.arguments[name] for name in compiled.spec.arguments]
+    prediction = predict(module, launch.grid, arguments, clock_ghz=clock_ghz)
+    numbers = {op: number for number, op in enumerate(module.walk())}
+    return prediction, timeline("predicted", prediction.timeline, prediction.clock_ghz, numbers)
+
+
+def products_in_flight(module: ModuleOp) -> int | None:
+    """The most groups of matrix instructions that a wait inside a loop leaves in flight."""
+    waits = [op for op in module.walk() if isinstance(op, WgmmaWait)]
+    inside = [op.pending.value.data for op in waits if _in_loop(op)]
+    return max(inside, default=0) if waits else None
+
+
+def _in_loop(op: WgmmaWait) -> bool:
+    parent = op.parent_op()
+    while parent is not None and not isinstance(parent, scf.ForOp | scf.WhileOp):
+        parent = parent.parent_op()
+    return parent is not None

@@ -1,0 +1,175 @@
+"""Intervals of a timeline as bars on lanes: what they are called, and where they come from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from xdsl.ir import Operation
+
+from tawa.base.spans import span_of
+from tawa.base.timeline import Activity, Interval
+from tawa.hopper.ops.structure import Barriers
+from tawa.report.listing import Place, places_of
+
+KINDS = ("work", "wait", "copy", "tensor", "store")
+"""What a bar can be: ordinary code, waiting, a copy in, matrix products, a copy out."""
+
+MOST_BARS = 20_000
+"""A timeline beyond this many bars is cut off: a page has to be opened."""
+
+_ENGINES = {"copies": "copy", "tensor core": "tensor", "products": "tensor", "stores": "store"}
+_ITERATION = re.compile(r"\(([^()]*)\): ")
+_PLACE = re.compile(r"(.*):(\d+):\d+$")
+
+
+@dataclass(frozen=True)
+class Bar:
+    """One interval, in cycles; `row` is its row of the lane, where intervals overlap.
+
+    `op` is the number of the op of the hopper level, in the order of a walk, and `places` are the
+    lines of the user's source.
+    """
+
+    start: float
+    end: float
+    kind: str
+    name: str
+    row: int = 0
+    iteration: str = ""
+    slot: str = ""
+    op_name: str = ""
+    op: int | None = None
+    places: tuple[Place, ...] = ()
+
+
+@dataclass(frozen=True)
+class Lane:
+    """The bars of one actor or engine, and how many rows they take."""
+
+    name: str
+    rows: int
+    bars: tuple[Bar, ...]
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """Lanes under one title (`predicted`, `measured`); times in cycles of `clock_ghz`."""
+
+    title: str
+    lanes: tuple[Lane, ...]
+    clock_ghz: float
+    cycles: float
+    left_out: int = 0
+    """Intervals after the last one shown."""
+
+
+def timeline(
+    title: str,
+    intervals: Sequence[Interval],
+    clock_ghz: float,
+    numbers: Mapping[Operation, int] | None = None,
+) -> Timeline:
+    """Lanes of intervals; `numbers` are those of the ops of the module that was replayed."""
+    shown = sorted(intervals, key=lambda i: i.start)[:MOST_BARS]
+    bars: dict[str, list[Bar]] = {}
+    for interval in shown:
+        bars.setdefault(interval.track, []).append(_bar(interval, numbers or {}))
+    lanes = [_lane(name, found) for name, found in bars.items() if not name.startswith("idle")]
+    end = max((i.end for i in shown), default=0.0)
+    ordered = tuple(sorted(lanes, key=_order))
+    return Timeline(title, ordered, clock_ghz, end, len(intervals) - len(shown))
+
+
+def _order(lane: Lane) -> tuple[str, int, str]:
+    """CTA by CTA: who loads, the copies, who computes, the tensor core, the stores."""
+    cta = re.search(r"CTA \d+", lane.name)
+    kinds = {bar.kind for bar in lane.bars}
+    engine = next((e for e in _ENGINES if lane.name.startswith(e)), None)
+    rank = {None: 2, "copies": 1, "tensor core": 3, "products": 3, "stores": 4}[engine]
+    produces = engine is None and any(b.op_name == "hopper.tma_load" for b in lane.bars)
+    if produces or (engine is None and "load" in lane.name and "tensor" not in kinds):
+        rank = 0
+    return (cta[0] if cta else "CTA 0", rank, lane.name)
+
+
+def _lane(name: str, bars: Iterable[Bar]) -> Lane:
+    """Bars in as few rows as keep those of one row apart."""
+    ends: list[float] = []
+    placed: list[Bar] = []
+    for bar in bars:
+        row = next((r for r, end in enumerate(ends) if end <= bar.start + 1e-9), len(ends))
+        if row == len(ends):
+            ends.append(0.0)
+        ends[row] = bar.end
+        placed.append(replace(bar, row=row))
+    return Lane(name.removesuffix(" of CTA 0"), len(ends), tuple(placed))
+
+
+def _bar(interval: Interval, numbers: Mapping[Operation, int]) -> Bar:
+    kind = _kind(interval)
+    event: Any = interval.event
+    if isinstance(event, Activity):
+        place = _PLACE.match(event.place)
+        places = ((place[1], int(place[2])),) if place else ()
+        name = event.name
+        return Bar(interval.start, interval.end, kind, name, op_name=event.op, places=places)
+    op: Operation | None = getattr(event, "op", None)
+    found = _ITERATION.search(getattr(event, "text", ""))
+    return Bar(
+        interval.start,
+        interval.end,
+        kind,
+        _name(interval, kind, op),
+        iteration=found[1] if found and "=" in found[1] else "",
+        slot=_slot(event, op),
+        op_name=op.name if op is not None else "",
+        op=numbers.get(op) if op is not None else None,
+        places=places_of(span_of(op)) if op is not None else (),
+    )
+
+
+def _kind(interval: Interval) -> str:
+    for engine, kind in _ENGINES.items():
+        if interval.track.startswith(engine):
+            return kind
+    what = getattr(interval.event, "kind", "") if isinstance(interval.event, Activity) else ""
+    if "wait" in (what or interval.name) or (what or interval.name) == "meeting":
+        return "wait"
+    return "work"
+
+
+def _name(interval: Interval, kind: str, op: Operation | None) -> str:
+    """What the bar is called: the copied tensor, the function, the op."""
+    if op is None or kind in ("wait", "tensor"):
+        return interval.name
+    if kind in ("copy", "store"):
+        hint = getattr(getattr(op, "map", None), "name_hint", None) or interval.name
+        return re.sub(r"(_desc)?(_map)?$", "", hint)
+    function = getattr(getattr(op, "function", None), "data", None)
+    return function if isinstance(function, str) else op.name.removeprefix("hopper.")
+
+
+def _slot(event: Any, op: Operation | None) -> str:
+    """The slot of the ring whose barrier the event is about."""
+    at = {"wait": 1, "expect": 1, "arrive": 1, "load": 1}.get(getattr(event, "kind", ""))
+    barrier = getattr(op, "barrier", None)
+    owner = getattr(barrier, "owner", None)
+    if at is None or not isinstance(owner, Barriers):
+        return ""
+    offset = cast(int, event.operands[at]) - owner.offset.value.data
+    name = owner.barrier.name_hint or "barrier"
+    if event.kind == "load":
+        name = name.removesuffix("_full")
+    return f"{name}[{offset // 8}]"
+
+
+def shares(lane: Lane, cycles: float) -> dict[str, float]:
+    """What part of `cycles` the lane's bars take, by name for waits, by kind for the rest."""
+    found: dict[str, float] = {}
+    for bar in lane.bars:
+        key = bar.name if bar.kind == "wait" else bar.kind
+        found[key] = found.get(key, 0.0) + (bar.end - bar.start) / cycles
+    return found
