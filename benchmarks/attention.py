@@ -83,11 +83,19 @@ def measure(run: Run, d: int, rows: int, causal: bool, options: argparse.Namespa
             works[name] = tawa
         else:
             run.add(case, "tawa", None, config=name, error_text="wrong result: not timed")
-    times = interleaved(works, rounds=2, soak=options.soak, window=options.window)
+    with run.sampler.sampling():
+        times = interleaved(
+            works,
+            rounds=2,
+            soak=options.soak,
+            window=options.window,
+            on_turn=run.sampler.turn,
+        )
     flops = 4 * shape[0] * rows * rows * d // (2 if causal else 1)
     for name, timing in times.items():
         error = {"relative_frobenius": errors[name], "reference": "float64"}
-        run.add(case, name.split()[0], timing, config=name, flops=flops, error=error)
+        readings = run.sampler.readings(name)
+        run.add(case, name.split()[0], timing, config=name, flops=flops, error=error, **readings)
     best = min(t.median for name, t in times.items() if name.startswith("tawa"))
     rate = {n: round(flops / t.median / 1e9) for n, t in times.items()}
     ratio = times["cudnn"].median / best
