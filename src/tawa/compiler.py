@@ -26,6 +26,7 @@ from xdsl.utils.exceptions import ParseError, VerifyException
 from tawa.aref.async_dots import AsyncDots
 from tawa.aref.cursors import Cursors
 from tawa.aref.depths import Depths
+from tawa.aref.guards import Guards
 from tawa.aref.lower import LowerToHopper
 from tawa.aref.ops import AREF
 from tawa.aref.ping_pong import PingPong
@@ -143,6 +144,8 @@ def passes(stage: str, options: Options, remarks: Remarks, slack: Slack) -> list
             # After fusing, which saves a rounding.
             WidenAccumulators(),
             Partition(options, remarks),
+            # Before the schedule, which counts what is skipped as cheap.
+            Guards(),
             ScheduleLoops(options, remarks, slack.registers),
             AsyncDots(options, remarks),
             PingPong(remarks),
