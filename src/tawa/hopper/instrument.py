@@ -18,6 +18,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from tawa.base.elementwise import Map
 from tawa.base.spans import span_of
+from tawa.base.target import HALF_RATE, SPECIAL, Costs
 from tawa.base.timeline import Activity, Segment, TimelineTable
 from tawa.hopper.ops.fragment import ReduceRegisters, Relabel, Undefined, Window
 from tawa.hopper.ops.global_memory import GlobalLoad, GlobalStore, ScalarLoad
@@ -57,6 +58,9 @@ RUNS = ("copy issue", "store issue")
 
 FREE = (Relabel, Undefined, Window, scf.YieldOp, scf.ConditionOp)
 """Ops on fragments that cost nothing."""
+
+MOVES = ("copy", "fill", "rearrange", "pack_operand")
+"""Functions that are mostly renamings of registers."""
 
 NESTED = (scf.ForOp, scf.WhileOp, scf.IfOp, OneThread)
 LOOPS = (scf.ForOp, scf.WhileOp)
@@ -322,12 +326,12 @@ def _subject(op: Operation) -> list[str]:
 
 
 def work_activity(ops: Sequence[Operation]) -> Activity:
-    """Ordinary code, called after its functions that move or compute most registers."""
+    """Ordinary code, called after its functions that take most of a warp's time."""
     weights: dict[str, int] = {}
     heaviest, most = ops[0], -1
     for op in (inner for outer in ops for inner in outer.walk() if _is_work(inner)):
-        weight = max((_registers(v) for v in (*op.operands, *op.results)), default=0)
         name = _function(op)
+        weight = max(map(_registers, (*op.operands, *op.results)), default=0) * _cycles(name)
         weights[name] = weights.get(name, 0) + weight
         if weight > most:
             heaviest, most = op, weight
@@ -341,6 +345,16 @@ def _function(op: Operation) -> str:
     if isinstance(op, ReduceRegisters):
         return f"reduce {op.kind.data}"
     return op.name.removeprefix("hopper.")
+
+
+def _cycles(function: str) -> int:
+    """Of an instruction of a function, roughly."""
+    costs = Costs()
+    if function in MOVES:
+        return 0
+    if function in SPECIAL:
+        return costs.special
+    return costs.half_rate if function in HALF_RATE else costs.alu
 
 
 def _registers(value: SSAValue) -> int:

@@ -5,6 +5,7 @@ What recorders write is described in `tawa.hopper.ops.trace`; a `TimelineTable` 
 
 from __future__ import annotations
 
+import math
 import statistics
 import struct
 from collections.abc import Iterator, Mapping, Sequence
@@ -124,6 +125,8 @@ class Launch:
     tracks: Sequence[Track]
     clock_ghz: float
     simulated: bool = False
+    step_ns: int = 0
+    """The step of the timer that multiprocessors are aligned by; within one, times are exact."""
 
     @property
     def cycles(self) -> float:
@@ -188,6 +191,8 @@ class Launch:
             f"{self.kernel}, grid {self.grid}: {how}, {us:.1f} us at {clock}, "
             f"{len(self.ctas)} CTAs recorded"
         ]
+        if self.step_ns:
+            lines[0] += f"; between multiprocessors times are good to {self.step_ns} ns"
         lines += self.missing()
         lines.append(f"{'role':10} {'times':>7} {'median':>8} {'p90':>8}  activity (clocks)")
         for d in self.durations():
@@ -269,12 +274,12 @@ class _Header:
 
 def aligned(
     regions: Mapping[tuple[int, int], bytes], table: TimelineTable
-) -> tuple[float, list[Track]]:
-    """The clock in GHz and the tracks of regions, which are keyed by CTA and recorder.
+) -> tuple[float, list[Track], int]:
+    """The clock in GHz, the tracks, and the timer's step (ns) of regions by CTA and recorder.
 
     Every multiprocessor counts clocks from its own origin, at one common rate. The rate is what the
-    clocks and the device's timer advance by between begins and ends; an origin is the mean of what
-    the timer says at all begins and ends on that multiprocessor.
+    clocks and the device's timer advance by between begins and ends; an origin is the middle of
+    what the timer says at begins and ends on that multiprocessor, since the timer moves in steps.
     """
     headers = {
         key: _Header(*HEADER.unpack_from(region))
@@ -290,7 +295,7 @@ def aligned(
         _track(key, header, regions[key], offsets[header.multiprocessor], table)
         for key, header in sorted(headers.items())
     ]
-    return ghz, tracks
+    return ghz, tracks, timer_step(list(headers.values()))
 
 
 def _offsets(headers: Sequence[_Header], ghz: float) -> dict[int, float]:
@@ -300,7 +305,13 @@ def _offsets(headers: Sequence[_Header], ghz: float) -> dict[int, float]:
     for header in headers:
         for ns, clock in header.samples():
             found.setdefault(header.multiprocessor, []).append((ns - origin) * ghz - clock)
-    return {number: statistics.fmean(values) for number, values in found.items()}
+    return {number: (min(values) + max(values)) / 2 for number, values in found.items()}
+
+
+def timer_step(headers: Sequence[_Header]) -> int:
+    """Nanoseconds that the device's timer moves by at once, as far as the headers tell."""
+    times = [ns for header in headers for ns, _ in header.samples()]
+    return math.gcd(*(ns - times[0] for ns in times)) if times else 0
 
 
 def _track(

@@ -209,7 +209,7 @@ def _reader(spec: Any, grid: Any, buffer: TraceBuffer) -> Reader:
 
     def read() -> Launch:
         regions = buffer.read()
-        clock, tracks = aligned(regions, spec.timeline)
-        return Launch(spec.entry, sizes, spec.timeline, tracks, clock)
+        clock, tracks, step = aligned(regions, spec.timeline)
+        return Launch(spec.entry, sizes, spec.timeline, tracks, clock, step_ns=step)
 
     return read

@@ -1,0 +1,238 @@
+"""Timestamps change nothing that a kernel does, and record all that its roles do, in order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from instrumented import MULTIPROCESSORS, Run, instrumented, table_of
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp
+
+from tawa.base.timeline import TimelineTable
+from tawa.compiler import read_module, spec_of
+from tawa.hopper.instrument import recorders_of
+from tawa.hopper.ops.matrix import Wgmma, WgmmaCommit, WgmmaFence
+from tawa.hopper.ops.structure import OneThread, Role
+from tawa.hopper.ops.trace import ROLE, TRACE, Timestamp
+from tawa.runtime.spec import KernelSpec, TimelineParam
+from tawa.simulate import check
+from tawa.simulate.machine import Event
+
+RUNS: list[tuple[str, tuple[tuple[str, Any], ...]]] = [
+    ("gemm-cooperative", (("cluster", 2),)),
+    ("gemm-ping-pong", ()),
+    ("gemm-one-role", ()),
+    ("gemm-one-role-8-warps", ()),
+    ("gemm-three-consumers", ()),
+    ("gemm-no-k-persistent", ()),
+    ("attention-full-64", ()),
+    ("attention-causal-64", ()),
+    ("pointers-small", ()),
+    ("persistent_gemm-ping-pong", ()),
+    ("softmax-f16-1024-8", ()),
+    ("vector_add-f16-1", ()),
+    ("newton_root", ()),
+]
+
+
+@pytest.fixture(params=RUNS, scope="module", ids=lambda found: found[0])
+def run(request: pytest.FixtureRequest) -> Run:
+    return Run(*request.param)
+
+
+def records(trace: Sequence[Event], table: TimelineTable) -> list[int]:
+    """The segments that an actor's timestamps recorded, each from its first point to its last."""
+    stamps = [e.operands for e in trace if e.kind == "timestamp"]
+    if not stamps:
+        return []
+    assert stamps[0] == (ROLE, 0)
+    assert stamps[-1] == (ROLE, 1)
+    found: list[int] = []
+    due = 0
+    for number, index in stamps[1:-1]:
+        assert isinstance(number, int)
+        assert index == due, f"point {index} of segment {number}, not {due}"
+        assert due == 0 or found[-1] == number
+        if due == 0:
+            found.append(number)
+        due = (due + 1) % table.segments[number].points
+    assert due == 0
+    return found
+
+
+def recorded_kinds(trace: Sequence[Event], table: TimelineTable) -> Counter[str]:
+    """How many activities of each kind an actor's records hold."""
+    gaps = (gap for number in records(trace, table) for gap in table.segments[number].gaps)
+    return Counter(gap.kind for gap in gaps if gap is not None)
+
+
+def executed_kinds(trace: Sequence[Event]) -> Counter[str]:
+    """The same, counted from what the simulator says the actor did in its role."""
+    stamps = [i for i, e in enumerate(trace) if e.kind == "timestamp"] or [0]
+    found: Counter[str] = Counter()
+    for event in trace[stamps[0] : stamps[-1]]:
+        if event.kind == "named":
+            found["meeting" if event.operands[4] else "arrival"] += 1
+        elif event.kind in KINDS:
+            found[KINDS[event.kind]] += 1
+    return found
+
+
+KINDS = {
+    "wait": "barrier wait",
+    "commit": "wgmma issue",
+    "matrix_wait": "wgmma wait",
+    "bulk_wait": "store wait",
+}
+
+
+def test_results_are_the_same(run: Run):
+    outputs = []
+    for module in (run.plain, instrumented(run.plain)):
+        run.traces(module)
+        outputs.append(run.outputs())
+    for name, array in outputs[0].items():
+        np.testing.assert_array_equal(array.view(np.uint8), outputs[1][name].view(np.uint8))
+
+
+def test_everything_is_recorded_in_order(run: Run):
+    module = instrumented(run.plain)
+    table = table_of(module)
+    seen = set()
+    for cluster in run.traces(module):
+        for name, trace in cluster.items():
+            found, expected = recorded_kinds(trace, table), executed_kinds(trace)
+            for kind in ("copy issue", "store issue"):  # several ops, one activity
+                events = sum(e.kind == kind.split()[0].replace("copy", "load") for e in trace)
+                assert (found.pop(kind, 0) > 0) == (events > 0)
+            found.pop("work", None)
+            assert found == expected
+            if any(e.kind == "timestamp" for e in trace):
+                seen.add(name.removeprefix("CTA 0 ").removeprefix("CTA 1 "))
+    assert seen == set(table.recorders)
+
+
+def test_nothing_but_timestamps_is_added(run: Run):
+    module = instrumented(run.plain)
+    added = [op for op in module.walk() if isinstance(op, TRACE)]
+    assert {op.name for op in added if not isinstance(op, Timestamp)} >= {"hopper.trace_begin"}
+    for op in reversed(added):
+        op.detach()
+    assert [op.name for op in module.walk()] == [op.name for op in run.plain.walk()]
+    kernels = [next(op for op in m.ops if isinstance(op, func.FuncOp)) for m in (module, run.plain)]
+    specs = [spec_of(m) for m in (module, run.plain)]
+    assert len(kernels[0].args) == len(kernels[1].args) + 3 == len(specs[0].parameters)
+    assert specs[0].arguments == specs[1].arguments
+    assert specs[1].timeline is None
+
+
+def test_no_timestamp_lies_among_matrix_instructions(run: Run):
+    module = instrumented(run.plain)
+    for op in module.walk():
+        if isinstance(op, (WgmmaFence, Wgmma)):
+            following = op.next_op
+            while following is not None and not isinstance(following, WgmmaCommit):
+                assert not isinstance(following, TRACE)
+                following = following.next_op
+            assert following is not None
+
+
+def test_one_thread_of_each_group_can_reach_every_point(run: Run):
+    for op in instrumented(run.plain).walk():
+        if isinstance(op, Timestamp):
+            parent = op.parent_op()
+            while parent is not None and not isinstance(parent, Role):
+                assert not isinstance(parent, OneThread) or parent.scope.data in ("team", "group")
+                parent = parent.parent_op()
+            assert parent is not None
+
+
+def test_the_text_can_be_read_back(run: Run):
+    module = instrumented(run.plain)
+    again = read_module(str(module), "hopper")
+    assert str(again) == str(module)
+    spec = spec_of(again)
+    assert KernelSpec.from_json(spec.to_json()) == spec
+    assert [p.field for p in spec.parameters if isinstance(p, TimelineParam)] == [
+        "buffer",
+        "ctas",
+        "mask",
+    ]
+
+
+@pytest.mark.parametrize("name", ["gemm-ping-pong", "gemm-one-role"])
+def test_the_checker_says_the_same(name: str):
+    run = Run(name)
+    reports = [
+        check(
+            module,
+            run.launch.grid,
+            run.values(module),
+            schedules=1,
+            multiprocessors=MULTIPROCESSORS,
+            bound=100_000,
+        )
+        for module in (run.plain, instrumented(run.plain))
+    ]
+    assert [r.proved for r in reports] == [True, True]
+    assert reports[0].states == reports[1].states
+    assert all(r.same_results for r in reports)
+
+
+def test_a_missing_point_would_be_noticed():
+    run = Run("gemm-cooperative")
+    module = instrumented(run.plain)
+    table = table_of(module)
+    point = next(o for o in module.walk() if isinstance(o, Timestamp) and o.index.value.data == 1)
+    point.detach()
+    traces = run.traces(module)[0]
+    with pytest.raises(AssertionError, match="point"):
+        records(traces["math.0"], table)
+
+
+def roles(module: ModuleOp) -> list[list[str]]:
+    return [recorders_of(op) for op in module.walk() if isinstance(op, Role)]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("gemm-cooperative", [["math.0", "math.1"], ["load"]]),
+        ("gemm-ping-pong", [["math[0]", "math[1]"], ["load"]]),
+        ("gemm-one-role-8-warps", [["main.0", "main.1"]]),
+        ("vector_add-f16-1", [["main"]]),
+    ],
+)
+def test_recorders_are_called_as_the_simulators_actors(name: str, expected: list[list[str]]):
+    run = Run(name)
+    assert roles(run.plain) == expected
+    actors = {actor for cluster in run.traces(run.plain) for actor in cluster}
+    assert {name for role in expected for name in role} <= actors
+
+
+def test_what_activities_are_called():
+    table = table_of(instrumented(Run("gemm-ping-pong").plain))
+    math, load = ([s for s in table.segments if s.role == role] for role in ("math", "load"))
+    turn = next(s for s in math if any(g and g.kind == "wgmma issue" for g in s.gaps))
+    kinds = [gap.kind if gap else "" for gap in turn.gaps]
+    assert kinds == ["barrier wait", "wgmma issue", "wgmma wait"]
+    wait, _, left = (gap for gap in turn.gaps if gap)
+    assert wait.op == "hopper.mbarrier_wait"
+    assert wait.detail == "a_b_full"
+    assert "gemm.py:" in wait.place
+    assert left.pending == 1
+    assert sum(s.tile_begins for s in math) == sum(s.tile_ends for s in math) == 1
+    copies = [gap for s in load for gap in s.gaps if gap and gap.kind == "copy issue"]
+    assert [gap.detail for gap in copies] == ["a_desc, b_desc"]
+    store = [gap.detail for s in math for gap in s.gaps if gap and gap.kind == "work"]
+    assert "truncf, stmatrix" in store
+
+
+def test_ordinary_code_is_called_after_its_heaviest_functions():
+    table = table_of(instrumented(Run("attention-full-64").plain))
+    details = [a.detail for s in table.segments for a in (*s.gaps, s.lead, s.trail) if a]
+    assert any("exp2" in detail for detail in details)
