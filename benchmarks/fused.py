@@ -135,9 +135,9 @@ def linear_attention(heads: int = 256, rows: int = 4096, d: int = 128) -> Case:
         dict.fromkeys("qkv", (heads, rows, d)),
         {"o": (heads, rows, d)},
         (
-            {"chunk": 128},
-            {"chunk": 128, "persistent": True},
             {"chunk": 128, "columns": 64},
+            {"chunk": 128, "columns": 64, "persistent": True},
+            {"chunk": 128},
             {"chunk": 64, "columns": 64},
         ),
         heads * rows * (4 * d * d + 4 * 128 * d),

@@ -95,8 +95,8 @@ def linear_attention(
     q_desc, k_desc, v_desc, o_desc, N,
     D: tl.constexpr, DV: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
-    first = tl.program_id(0) * N
-    column = tl.program_id(1) * DV
+    column = tl.program_id(0) * DV
+    first = tl.program_id(1) * N
     state = tl.zeros((D, DV), tl.float32)
     places = tl.arange(0, CHUNK)
     for start in range(0, N, CHUNK):
@@ -230,7 +230,7 @@ def linear_attention_works(q: Any, k: Any, v: Any, o: Any) -> Named:
         )
         name = f"chunk={chunk} columns={dv} warps={warps} stages={stages}"
         constants = {"D": d, "DV": dv, "CHUNK": chunk, "num_warps": warps, "num_stages": stages}
-        yield name, partial(linear_attention[(heads, d // dv)], *args, **constants)
+        yield name, partial(linear_attention[(d // dv, heads)], *args, **constants)
 
 
 def fused_mlp_works(x: Any, w1: Any, w2: Any, y: Any) -> Named:

@@ -18,8 +18,8 @@ def linear_attention(
     CHUNK: tl.constexpr,
 ):
     """One program computes DV columns of one head; the sum stays in registers between chunks."""
-    head = tl.program_id(0)
-    column = tl.program_id(1) * DV
+    column = tl.program_id(0) * DV
+    head = tl.program_id(1)
     state = tl.zeros((D, DV), tl.float32)
     places = tl.arange(0, CHUNK)
     for start in range(0, N, CHUNK):
@@ -39,7 +39,7 @@ def launch(q, k, v, o, chunk=64, columns=None, **options):
     heads, N, D = q.shape
     columns = columns or v.shape[2]
     describe = tawa.TensorDescriptor.from_tensor
-    return linear_attention[(heads, tawa.cdiv(v.shape[2], columns))](
+    return linear_attention[(tawa.cdiv(v.shape[2], columns), heads)](
         describe(q, [1, chunk, D]),
         describe(k, [1, chunk, D]),
         describe(v, [1, chunk, columns]),

@@ -312,8 +312,13 @@ class AsyncDots:
         for op in list(block.ops):
             if isinstance(op, Dot):
                 issued.append(self._issue(op, _fresh_start(op)))
+        before: dict[DotIssue, list[DotIssue]] = {}
         for issue in issued:
-            _wait_before_use(issue)
+            following = _continued_by(issue)
+            if following is None:
+                _wait_before_use(issue, before.get(issue, []))
+            else:
+                before[following] = [*before.get(following, []), *before.get(issue, []), issue]
 
 
 def _fresh_start(dot: Dot) -> SSAValue | None:
@@ -327,10 +332,22 @@ def _fresh_start(dot: Dot) -> SSAValue | None:
     return false.result
 
 
-def _wait_before_use(issue: DotIssue) -> None:
+def _continued_by(issue: DotIssue) -> DotIssue | None:
+    """The product of the same block that alone needs this one's value, to add to it."""
+    if not issue.result.has_one_use():
+        return None
+    (use,) = issue.result.uses
+    op = use.operation
+    if not isinstance(op, DotIssue) or op.parent is not issue.parent:
+        return None
+    return op if op.accumulator is issue.result else None
+
+
+def _wait_before_use(issue: DotIssue, before: list[DotIssue]) -> None:
     """Wait for a product just before the first op of its block that needs the value.
 
-    Products complete in order, so those issued after it may stay unfinished.
+    Products complete in order, so those issued after it may stay unfinished, and those `before`
+    it, whose values it added to, are finished as well.
     """
     block = issue.parent
     assert block is not None
@@ -347,7 +364,7 @@ def _wait_before_use(issue: DotIssue) -> None:
     wait.results_[0].name_hint = issue.result.name_hint
     for use in uses:
         use.operation.operands[use.index] = wait.results_[0]
-    _move_consumed(_slots_of([issue]), wait)
+    _move_consumed(_slots_of([*before, issue]), wait)
 
 
 def _reads(op: Operation, issue: DotIssue) -> bool:

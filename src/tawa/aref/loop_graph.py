@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from xdsl.dialects import arith, scf
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
@@ -20,6 +21,7 @@ from tawa.base.types import byte_size, element_of, shape_of
 from tawa.tile.ops import (
     Arange,
     Broadcast,
+    DescStore,
     Dot,
     ExpandDims,
     Load,
@@ -45,6 +47,7 @@ MOVABLE = (
     GetEnter,
     Consumed,
     Load,
+    DescStore,
     arith.ConstantOp,
 )
 """Ops that may change places as long as their operands allow it."""
@@ -77,6 +80,10 @@ ACCUMULATOR = 2
 
 LAZY = (Splat, Arange, Broadcast, ExpandDims)
 """Ops whose tiles are made anew for every user: they cost next to nothing and hold no registers."""
+
+
+STORED_COLUMNS = 64
+"""Columns of a panel that a descriptor store hands to the copy engine at once."""
 
 
 def is_lazy(value: SSAValue) -> bool:
@@ -188,7 +195,7 @@ def build(loop: scf.ForOp, warps: int, teams: int, target: Target) -> LoopGraph 
             wanted = {op, *close, *(c for m in (op, *close) for c in own.get(m, []))}
             members = [m for m in ops if m in wanted]
             node = Node(len(nodes), members)
-            _cost_of_dot(node, op, groups, target)
+            _cost_of_dot(node, op, warps, target)
             nodes.append(node)
             node_of |= dict.fromkeys(members, node)
     copies = {c for made in own.values() for c in made}
@@ -240,7 +247,8 @@ def _companions(dot: Dot) -> set[Operation]:
     return found
 
 
-def _cost_of_dot(node: Node, dot: Dot, groups: int, target: Target) -> None:
+def _cost_of_dot(node: Node, dot: Dot, warps: int, target: Target) -> None:
+    groups = max(1, warps // 4)
     rows, columns = shape_of(dot.result.type)
     inner = shape_of(dot.a.type)[-1]
     steps = inner * byte_size(element_of(dot.a.type)) // target.mma_k_bytes
@@ -248,12 +256,23 @@ def _cost_of_dot(node: Node, dot: Dot, groups: int, target: Target) -> None:
     count = max(1, blocks * steps * -(-columns // target.mma_max_n))
     node.tensor = max(1, blocks * steps * columns // 2)
     node.thread = target.costs.group + target.costs.issue * count
+    if not _is_view(dot.b):
+        node.thread += _cost_of_staging(dot.b, warps, target.costs)
+
+
+def _cost_of_staging(value: SSAValue, warps: int, costs: Costs) -> int:
+    """Cycles to copy a tile from registers to shared memory: two barriers around the stores."""
+    return 2 * costs.barrier + _registers(value, warps)
 
 
 def _cost(node: Node, op: Operation, warps: int, costs: Costs) -> None:
     """Registers a thread works on, times the cost of an instruction."""
     if isinstance(op, scf.IfOp):
         node.thread = costs.branch
+        return
+    if isinstance(op, DescStore):
+        panels = -(-shape_of(op.value.type)[-1] // STORED_COLUMNS)
+        node.thread = _cost_of_staging(op.value, warps, costs) + 2 * costs.barrier * (panels - 1)
         return
     if isinstance(op, Map):
         name, shape = op.function.data, shape_of(op.result.type)
@@ -332,7 +351,13 @@ def _edges(loop: scf.ForOp, node_of: dict[Operation, Node]) -> list[Edge]:
         for source in (node_of[r] for r in _readers_before(op) if r in node_of):
             if source is not node:
                 found[source.number, node.number, 0] = Edge(source, node, 0)
-    return list(found.values())
+    return [*found.values(), *_order_of_stores(node_of)]
+
+
+def _order_of_stores(node_of: dict[Operation, Node]) -> list[Edge]:
+    """Stores keep their order, since they may write the same place."""
+    stores = [node for op, node in node_of.items() if isinstance(op, DescStore)]
+    return [Edge(first, second, 0) for first, second in pairwise(stores)]
 
 
 def _readers_before(op: Operation) -> list[Operation]:

@@ -26,6 +26,8 @@ class Costs:
     """Latency of a lane exchange that is waited for."""
     branch: int = 8
     """A branch that is mostly not taken, with the vote that decides it (assumed)."""
+    barrier: int = 40
+    """A barrier of a warp group, with the fence before it (assumed)."""
     stretch: float = 1.8
     """Ordinary code of one warp takes this times its pipes' bound (fitted)."""
     issue: int = 3

@@ -1,0 +1,48 @@
+"""Loops of kernels that fuse products with other work: what the scheduler makes of them."""
+
+from __future__ import annotations
+
+import pytest
+from fused import WORKLOADS
+from simulation import recorded
+from xdsl.dialects import scf
+
+from tawa.aref.ops import DotIssue, DotWait
+from tawa.compiler import Compiled
+from tawa.tile.ops import Reduce
+
+BY_NAME = {workload.name: workload for workload in WORKLOADS}
+
+
+def compiled(name: str) -> Compiled:
+    """A workload, compiled."""
+    launch, _ = recorded(BY_NAME[name])
+    return launch.compile()
+
+
+@pytest.mark.parametrize("name", ["fused_mlp-wide", "attention_dq-full", "linear_attention-64"])
+def test_loops_with_several_products_are_scheduled(name: str):
+    """The solver finds a turn for products that ordinary code, and other products, feed."""
+    assert any("turns every" in line for line in compiled(name).remarks)
+
+
+def test_products_of_one_sum_follow_each_other():
+    """No product waits for the one whose value it adds to, if nothing else needs that value."""
+    module = compiled("linear_attention-128").module("aref")
+    issued = [op for op in module.walk() if isinstance(op, DotIssue)]
+    assert any(isinstance(op.accumulator.owner, DotIssue) for op in issued)
+    waited = [op.accumulator for op in issued if isinstance(op.accumulator.owner, DotWait)]
+    assert not any(value.has_one_use() for value in waited)
+
+
+def test_sums_run_beside_the_product_that_reads_the_same_slot():
+    """The loop that takes the row sums of A waits for the product of the turn before only."""
+    module = compiled("gemm_reduction-plain").module("aref")
+    (loop,) = [
+        op
+        for op in module.walk()
+        if isinstance(op, scf.ForOp) and any(isinstance(o, DotIssue) for o in op.body.block.ops)
+    ]
+    ops = list(loop.body.block.ops)
+    assert [op.pending.value.data for op in ops if isinstance(op, DotWait)] == [1]
+    assert any(isinstance(op, Reduce) for op in ops)
