@@ -174,7 +174,11 @@ class RolePlan:
         self._current: Plan | None = None
         self._work: list[Operation] = []
         """Ordinary code since the last point."""
-        self._block(role.body.block, tile=False, outermost=True)
+        block = role.body.block
+        self._block(block, tile=False, outermost=True)
+        if self._work and block.last_op is not None:
+            self._start(Place(block.last_op, after=True))
+            self._close()
 
     def _block(self, block: Block, *, tile: bool, outermost: bool) -> None:
         if tile and block.first_op is not None:

@@ -52,6 +52,8 @@ class Track:
             if segment.tile_ends and tile is not None:
                 yield Interval(track, "tile", tile, times[-1])
             before = times[-1], segment.trail
+        if before[1] is not None and last > before[0]:
+            activities.append(Interval(track, before[1].name, before[0], last, before[1]))
         yield from activities
 
     @property

@@ -145,9 +145,9 @@ class Timeline:
     def add(self, launch: Launch) -> None:
         """Keep a launch whose times are known, such as a simulated one."""
         with self._lock:
-            self._make_room()
             key = launch.kernel, launch.grid, launch.table
             self._readers.pop(key, None)
+            self._make_room()
             self._readers[key] = lambda: launch
 
     def _make_room(self) -> None:
