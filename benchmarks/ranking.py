@@ -1,0 +1,253 @@
+"""How well predictions rank configurations: Spearman's correlation with measured times on an H100.
+
+    python benchmarks/ranking.py --dry             # compile and predict only; needs no GPU
+    python benchmarks/ranking.py                   # measure too; writes rows (suite `ranking`)
+
+Every case has ten or more candidates, which differ in tile, warp groups, stages, products in
+flight, schedule (`overlap`), persistence and clusters. All are predicted at one clock, `--clock`:
+which clock a candidate really gets is decided by its power, which the model does not know.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from prediction import Launch, attention_launch, gemm_launch
+
+from tawa.base.errors import TawaError
+from tawa.simulate import predict_launch
+
+SIZE = 8192
+TOKENS = 16384
+PERSISTENT = {"persistent": True, "consumers": 2}
+PING_PONG = {**PERSISTENT, "ping_pong": True}
+
+GEMM = (
+    (128, 128, {**PERSISTENT, "num_stages": 4}),
+    (128, 128, {**PING_PONG, "num_stages": 4}),
+    (128, 128, {"consumers": 2, "num_stages": 3, "mma_depth": 0}),
+    (128, 128, {"specialize": False, "num_stages": 3}),
+    (128, 192, {**PERSISTENT, "num_stages": 4}),
+    (128, 192, {**PING_PONG, "num_stages": 4, "staging": 4}),
+    (128, 192, {**PING_PONG, "num_stages": 5, "staging": 1}),
+    (128, 192, {**PING_PONG, "num_stages": 5, "staging": 1, "cluster": 2}),
+    (128, 256, {**PERSISTENT, "num_stages": 4, "mma_depth": 1}),
+    (128, 256, {**PERSISTENT, "num_stages": 3, "mma_depth": 0}),
+    (128, 256, {"consumers": 2, "num_stages": 3, "mma_depth": 0}),
+    (256, 128, {**PERSISTENT, "num_stages": 4}),
+    (256, 192, {**PERSISTENT, "num_stages": 3}),
+    (256, 200, {**PERSISTENT, "num_stages": 3}),
+    (192, 192, {**PERSISTENT, "consumers": 3, "num_stages": 4}),
+)
+"""Tiles (M, N; K is 64) and options."""
+
+ATTENTION = {
+    128: (
+        (128, 128, {"persistent": True}),
+        (128, 128, {}),
+        (128, 128, {"num_stages": 1}),
+        (128, 128, {"overlap": False}),
+        (128, 112, {}),
+        (128, 96, {}),
+        (128, 80, {}),
+        (128, 64, {}),
+        (128, 64, {"overlap": False}),
+        (128, 32, {}),
+        (192, 80, {"consumers": 3}),
+        (192, 64, {"consumers": 3}),
+        (192, 96, {"consumers": 3, "overlap": False}),
+    ),
+    64: (
+        (192, 128, {"consumers": 3}),
+        (192, 128, {"consumers": 3, "overlap": False}),
+        (192, 96, {"consumers": 3}),
+        (192, 64, {"consumers": 3}),
+        (128, 128, {}),
+        (128, 128, {"persistent": True}),
+        (128, 128, {"overlap": False}),
+        (128, 192, {}),
+        (128, 96, {}),
+        (128, 64, {}),
+        (128, 32, {}),
+        (256, 64, {"consumers": 4}),
+    ),
+}
+"""Query rows and keys of a tile, and options, by head dimension."""
+
+
+@dataclass
+class Candidate:
+    """A configuration, what the model says of it, and, later, what it took."""
+
+    config: str
+    launch: Launch | None = None
+    predicted_us: float = 0.0
+    bound: str = ""
+    seconds: float = 0.0
+    """That the prediction took."""
+    measured_us: float = 0.0
+    failure: str = ""
+
+
+@dataclass
+class Case:
+    """A problem and its candidates."""
+
+    name: str
+    case: dict[str, Any]
+    make: Callable[[dict[str, Any], str], Launch]
+    configs: list[str]
+    candidates: list[Candidate] = field(default_factory=list)
+
+
+def text_of(options: dict[str, Any]) -> str:
+    """Options as the GEMM suite writes them."""
+    return ",".join(f"{name}={value}" for name, value in options.items())
+
+
+def cases() -> Iterator[Case]:
+    """Products with a short and a long K, and attention with two head dimensions."""
+    gemm = [f"{m}x{n}x64 g8 {text_of(o)}".strip() for m, n, o in GEMM]
+    for depth in (512, 4096):
+        case = {"m": SIZE, "n": SIZE, "k": depth, "dtype": "fp16"}
+        yield Case(f"gemm K={depth}", case, gemm_launch, gemm)
+    for d, configurations in ATTENTION.items():
+        rows = 4096
+        heads = TOKENS // rows * 2048 // d
+        case = {"dtype": "fp16", "d": d, "rows": rows, "heads": heads, "causal": False}
+        configs = [f"tawa {m}x{n} {o}" for m, n, o in configurations]
+        yield Case(f"attention D={d}", case, attention_launch, configs)
+
+
+def predict(case: Case, clock_ghz: float) -> None:
+    """Compile and predict every candidate; what does not compile is kept with its reason."""
+    for config in case.configs:
+        found = Candidate(config)
+        case.candidates.append(found)
+        try:
+            found.launch = case.make(case.case, config)
+            compiled, grid, args = found.launch
+            start = time.process_time()
+            predicted = predict_launch(compiled.module("hopper"), grid, args, clock_ghz=clock_ghz)
+        except TawaError as error:
+            found.failure = f"{type(error).__name__}: {error.message}"
+            continue
+        found.seconds = time.process_time() - start
+        found.predicted_us, found.bound = predicted.us, predicted.bound
+
+
+def measure(case: Case, soak: float, window: float) -> None:
+    """Time every candidate in turn, on arrays of random numbers."""
+    import torch
+
+    from tawa.runtime import launch
+    from tawa.runtime.descriptor import TensorDescriptor
+    from tawa.runtime.timing import interleaved
+
+    arrays: dict[tuple[int, ...], list[Any]] = {}
+
+    def on_device(value: Any, used: dict[tuple[int, ...], int]) -> Any:
+        if not isinstance(value, TensorDescriptor):
+            return value
+        shape = tuple(value.shape)
+        number = used[shape] = used.get(shape, -1) + 1
+        pool = arrays.setdefault(shape, [])
+        if number == len(pool):
+            pool.append(torch.randn(shape, device="cuda", dtype=torch.float16))
+        return TensorDescriptor.from_tensor(pool[number], list(value.block_shape))
+
+    works: dict[str, Callable[[], Any]] = {}
+    for found in case.candidates:
+        if found.launch is None or found.failure:
+            continue
+        compiled, grid, args = found.launch
+        used: dict[tuple[int, ...], int] = {}
+        moved = [on_device(value, used) for value in args]
+        launcher = launch.load(compiled.spec, compiled.cubin)
+        works[found.config] = lambda run=launcher, g=grid, a=moved: run.launch(g, *a)
+        works[found.config]()
+    torch.cuda.synchronize()
+    times = interleaved(works, rounds=2, soak=soak, window=window)
+    for found in case.candidates:
+        if found.config in times:
+            found.measured_us = times[found.config].median * 1e3
+
+
+def ranks(values: list[float]) -> Any:
+    """Ranks from 0, the mean rank for equal values."""
+    order = np.argsort(np.argsort(values, kind="stable"), kind="stable").astype(float)
+    data = np.asarray(values)
+    for value in set(values):
+        order[data == value] = order[data == value].mean()
+    return order
+
+
+def spearman(a: list[float], b: list[float]) -> float:
+    """Spearman's rank correlation."""
+    return float(np.corrcoef(ranks(a), ranks(b))[0, 1])
+
+
+def report(case: Case) -> dict[str, Any]:
+    """Print a case's candidates, fastest predicted first; its correlation and lost time."""
+    print(f"\n{case.name}")
+    good = [c for c in case.candidates if not c.failure]
+    for c in sorted(good, key=lambda c: c.predicted_us):
+        measured = f"measured {c.measured_us:8.1f} us" if c.measured_us else ""
+        text = f"predicted {c.predicted_us:8.1f} us, {c.bound:8} {c.seconds:.2f} s  {measured}"
+        print(f"  {c.config:80} {text}", flush=True)
+    for c in case.candidates:
+        if c.failure:
+            print(f"  {c.config:80} {c.failure[:120]}", flush=True)
+    timed = [c for c in good if c.measured_us]
+    if len(timed) < 3:
+        return {}
+    found = spearman([c.predicted_us for c in timed], [c.measured_us for c in timed])
+    chosen = min(timed, key=lambda c: c.predicted_us)
+    best = min(timed, key=lambda c: c.measured_us)
+    lost = chosen.measured_us / best.measured_us - 1
+    print(
+        f"  Spearman {found:.3f} over {len(timed)}; the first predicted is {lost:.1%} off the best"
+    )
+    return {"spearman": round(found, 4), "candidates": len(timed), "lost": round(lost, 4)}
+
+
+def main() -> None:
+    """Predict, and unless it is a dry run measure, every case whose name matches."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rows", type=Path, help="folder of the result rows")
+    parser.add_argument("--dry", action="store_true", help="compile and predict only")
+    parser.add_argument("--only", default="", help="part of the names of the cases to take")
+    parser.add_argument("--clock", type=float, default=1.5, help="GHz, of all predictions")
+    parser.add_argument("--soak", type=float, default=0.1)
+    parser.add_argument("--window", type=float, default=0.1)
+    options = parser.parse_args()
+    run: Any = None
+    if not options.dry:
+        from rows import Run  # needs a device
+
+        run = Run("ranking", options.rows)
+    for case in cases():
+        if options.only not in case.name:
+            continue
+        predict(case, options.clock)
+        if not options.dry:
+            measure(case, options.soak, options.window)
+        found = report(case)
+        for c in case.candidates if run is not None else ():
+            times = {"ms": c.measured_us / 1e3} if c.measured_us else {"error_text": c.failure}
+            more = {"predicted_ms": c.predicted_us / 1e3, "clock_mhz": options.clock * 1e3}
+            run.add(case.case, "tawa", None, config=c.config, **times, **more)
+        if run is not None and found:
+            run.add(case.case, "tawa", None, **found)
+
+
+if __name__ == "__main__":
+    main()
