@@ -1,76 +1,41 @@
-"""Attention forward: a sequential loop over key blocks with an online softmax, on the public API.
+"""Attention forward for any lengths, masks and score modifications, on the public API.
 
     from tawa.kernels.attention import attention
 
-    o = attention(q, k, v)          # [heads, rows, D] arrays, scaled by 1 / sqrt(D)
+    o = attention(q, k, v, causal=True)          # [batch, heads, rows, D], scaled by 1 / sqrt(D)
 
-Nothing in the kernel says which products overlap which exponentials; the compiler's modulo schedule
-does. `configuration` chooses tiles after measurements on an H100.
+The kernel is the sequential program of `attention_kernel`; `configuration` chooses its tiles.
+`tawa.kernels.torch_attention` makes it an operator of PyTorch.
 """
-
-# Kernel code computes with `constexpr` parameters as with the numbers they hold.
-# pyright: reportOperatorIssue=false, reportArgumentType=false, reportUnknownVariableType=false
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 import tawa
-import tawa.language as tl
+from tawa.kernels.attention_arguments import (
+    MOST_CAPTURED,
+    Problem,
+    check_cap,
+    check_descale,
+    check_number,
+    check_options,
+    check_output,
+    check_rows,
+    described,
+    edges,
+    make_lse,
+    make_output,
+    padded,
+    problem_of,
+)
+from tawa.kernels.attention_kernel import LOG2_E, attention_forward
 
-LOG2_E = 1.4426950408889634
-
-
-@tawa.jit
-def attention_forward(
-    q_desc: Any,
-    k_desc: Any,
-    v_desc: Any,
-    o_desc: Any,
-    scale: Any,
-    KEYS: Any,
-    D: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    CAUSAL: tl.constexpr,
-    MASK_END: tl.constexpr,
-):
-    """One program computes BLOCK_M query rows of one head.
-
-    `scale` is positive and includes log2(e); `MASK_END` says that BLOCK_N does not divide KEYS.
-    """
-    start_m = tl.program_id(0) * BLOCK_M
-    head = tl.program_id(1)
-    rows = start_m + tl.arange(0, BLOCK_M)
-    q = q_desc.load([head, start_m, 0]).reshape(BLOCK_M, D)
-    top = tl.full((BLOCK_M,), -1.0e30, tl.float32)
-    total = tl.zeros((BLOCK_M,), tl.float32)
-    acc = tl.zeros((BLOCK_M, D), tl.float32)
-    end = KEYS
-    if CAUSAL:
-        end = min(start_m + BLOCK_M, KEYS)
-    for start_n in range(0, end, BLOCK_N):
-        k = k_desc.load([head, start_n, 0]).reshape(BLOCK_N, D)
-        scores = tl.dot(q, k.T)
-        columns = start_n + tl.arange(0, BLOCK_N)
-        if CAUSAL:
-            scores = tl.where(columns[None, :] <= rows[:, None], scores, -1.0e30)
-        if MASK_END:
-            scores = tl.where(columns[None, :] < KEYS, scores, -1.0e30)
-        # The largest raw score is scaled, not every score: one multiply-add an exponential.
-        new_top = tl.maximum(top, tl.max(scores, axis=1))
-        shift = new_top * scale
-        correction = tl.exp2(top * scale - shift)
-        p = tl.exp2(scores * scale - shift[:, None])
-        total = total * correction + tl.sum(p, axis=1)
-        v = v_desc.load([head, start_n, 0]).reshape(BLOCK_N, D)
-        acc = tl.dot(p.to(v.dtype), v, acc * correction[:, None])
-        top = new_top
-    out = (acc / total[:, None]).to(o_desc.dtype)
-    o_desc.store([head, start_m, 0], out.reshape(1, BLOCK_M, D))
+Alignment = Literal["bottom-right", "top-left"]
 
 
 @dataclass(frozen=True)
@@ -82,12 +47,20 @@ class Configuration:
     options: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
-def configuration(d: int) -> Configuration:
-    """The configuration for a head dimension (a multiple of 16 up to 256)."""
-    if d <= 64:
+def configuration(
+    d: int, element_bytes: int = 2, *, masked: bool = False, modified: bool = False
+) -> Configuration:
+    """The configuration for a head dimension of up to 256.
+
+    `masked` says that rows see different keys, `modified` that scores are capped or modified
+    (which takes registers).
+    """
+    if modified:
+        return Configuration(128, 64 if d > 64 else 128)
+    if d <= 64 and element_bytes == 2:
         return Configuration(192, 128, {"consumers": 3})
-    if d <= 128:
-        return Configuration(128, 128, {"persistent": True})
+    if d <= 128 and element_bytes == 2:
+        return Configuration(128, 128, {} if masked else {"persistent": True})
     return Configuration(128, 64)
 
 
@@ -95,44 +68,163 @@ def attention(
     q: Any,
     k: Any,
     v: Any,
-    out: Any,
+    out: Any = None,
     *,
     causal: bool = False,
+    window: tuple[int | None, int | None] | None = None,
+    alignment: Alignment = "bottom-right",
     scale: float | None = None,
+    softcap: float | None = None,
+    score_mod: Any = None,
+    captured: Sequence[Any] = (),
+    descale: tuple[Any, Any, Any] | None = None,
+    return_lse: bool = False,
+    lse: Any = None,
     using: Configuration | None = None,
 ) -> Any:
-    """softmax(scale q k^T) v for [heads, rows, D] arrays of 16-bit floats, written to `out`.
+    """softmax(scale q k^T) v, written to `out` (made if not given) and returned.
 
-    `k` and `v` have the heads of `q` and any number of rows. `causal` lets row i see keys 0 to i.
+    `q` is [batch, heads, queries, D], `k` [batch, kv_heads, keys, D] and `v` [batch, kv_heads,
+    keys, DV], of fp16, bf16 or fp8, on a GPU or in NumPy (simulated); each may lack the first
+    dimension. `heads` is a multiple of `kv_heads`: consecutive query heads share keys and values.
+    Dimensions may lie in memory in any order as long as D is contiguous and the other strides are
+    multiples of 16 bytes, so transposed views of [batch, rows, heads, D] are read in place.
+
+    - `causal`: row i sees keys up to i + offset; `window` = (left, right): keys from i + offset -
+      left to i + offset + right, where None (or -1) is no bound. With `alignment` "bottom-right"
+      (as FlashAttention) offset is keys - queries, so that the last row sees the last key; with
+      "top-left" (as PyTorch's `is_causal`) it is 0. Rows that see no key give 0 and an LSE of -inf.
+    - Scores are multiplied by `scale` (1 / sqrt(D) if not given), then become `softcap` *
+      tanh(score / `softcap`), then `score_mod(score, batch, head, q_idx, k_idx, *captured)`: a
+      jitted function of a tile of scores and its indices. `captured` are up to 6 arrays or numbers.
+    - `descale`: factors of fp8 q, k and v: numbers, or fp32 arrays [batch, kv_heads].
+    - `return_lse`: return (out, lse), with the natural logarithm of each row's sum of exponentials
+      [batch, heads, queries] in fp32, written to `lse` if given.
+
+    fp8 products of scores run in fp8; values are widened to fp16 and weighted in fp16.
+
+    Raises AttentionSizesDoNotMatch, AttentionTypeNotSupported, AttentionOptionNotSupported and the
+    errors of `tawa.TensorDescriptor`.
     """
-    heads, queries, d = q.shape
-    keys = k.shape[1]
-    chosen = using or configuration(d)
-    block_m, block_n = chosen.block_m, chosen.block_n
-    describe = tawa.TensorDescriptor.from_tensor
-    attention_forward[(tawa.cdiv(queries, block_m), heads)](
-        describe(q, [1, block_m, d]),
-        describe(k, [1, block_n, d]),
-        describe(v, [1, block_n, d]),
-        describe(out, [1, block_m, d]),
-        (d**-0.5 if scale is None else scale) * LOG2_E,
-        keys,
+    problem = problem_of(q, k, v)
+    left, right = edges(causal, window)
+    check_options(alignment, score_mod, captured)
+    out = make_output(q, problem) if out is None else out
+    check_output(out, problem)
+    lse = make_lse(q, problem) if lse is None and return_lse else lse
+    if lse is not None:
+        check_rows("lse", lse, problem.out_shape[:-1])
+    using = using or configuration(
+        max(problem.d, problem.dv),
+        problem.element_bytes,
+        masked=left is not None or right is not None,
+        modified=bool(softcap) or score_mod is not None,
+    )
+    softmax = _softmax(problem, scale, softcap, score_mod, descale)
+    top_left = alignment == "top-left"
+    if problem.rows:
+        _launch(
+            problem,
+            (q, k, v, out),
+            using,
+            lse=lse,
+            offset=0 if top_left else problem.keys - problem.queries,
+            left=left,
+            right=right,
+            captured=captured,
+            **softmax,
+        )
+    return (out, lse) if return_lse else out
+
+
+def _softmax(
+    problem: Problem, scale: float | None, softcap: float | None, score_mod: Any, descale: Any
+) -> dict[str, Any]:
+    """The kernel's arguments for how scores become weights."""
+    factor = check_number("scale", problem.d**-0.5 if scale is None else scale)
+    cap = check_cap(softcap)
+    q_scale, k_scale, v_scale = check_descale(descale, problem)
+    # The maximum is taken of unscaled scores, which a factor above zero does not reorder.
+    prescaled = factor <= 0 or cap is not None or score_mod is not None
+    return {
+        "q_scale": q_scale,
+        "k_scale": k_scale,
+        "v_scale": v_scale,
+        "prescale": factor if prescaled else None,
+        "multiplier": LOG2_E if prescaled else factor * LOG2_E,
+        "cap": cap,
+        "SCORE_MOD": score_mod,
+    }
+
+
+def _launch(
+    problem: Problem,
+    arrays: tuple[Any, Any, Any, Any],
+    using: Configuration,
+    *,
+    captured: Sequence[Any],
+    **arguments: Any,
+) -> None:
+    """Describe the arrays in blocks of the configuration and launch."""
+    block_m, block_n = using.block_m, using.block_n
+    d, dv = (padded(size, problem.element_bytes) for size in (problem.d, problem.dv))
+    names = ("q", "k", "v", "out")
+    blocks = ((block_m, d), (block_n, d), (block_n, dv), (block_m, dv))
+    extra = [*captured, *([None] * (MOST_CAPTURED - len(captured)))]
+    grid = (tawa.cdiv(problem.queries, block_m), problem.heads, problem.batch)
+    attention_forward[grid](
+        *(described(n, x, (1, 1, *b)) for n, x, b in zip(names, arrays, blocks, strict=True)),
+        QUERIES=problem.queries,
+        KEYS=problem.keys,
+        GROUP=problem.heads // problem.kv_heads,
+        **{f"captured{i}": value for i, value in enumerate(extra)},
+        **arguments,
         D=d,
+        DV=dv,
         BLOCK_M=block_m,
         BLOCK_N=block_n,
-        CAUSAL=causal,
-        MASK_END=keys % block_n != 0,
-        **chosen.options,
+        MASK_END=problem.keys % block_n != 0,
+        CAPTURED=len(captured),
+        **using.options,
     )
-    return out
 
 
-def reference(q: Any, k: Any, v: Any, *, causal: bool = False, scale: float | None = None) -> Any:
-    """The same in float64, by NumPy."""
+def reference(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    causal: bool = False,
+    window: tuple[int | None, int | None] | None = None,
+    alignment: Alignment = "bottom-right",
+    scale: float | None = None,
+    softcap: float | None = None,
+    score_mod: Any = None,
+    captured: Sequence[Any] = (),
+    return_lse: bool = False,
+) -> Any:
+    """The same in float64, by NumPy; `score_mod` is then a function of arrays."""
     q, k, v = (np.asarray(x, np.float64) for x in (q, k, v))
-    scores = q @ k.swapaxes(1, 2) * (q.shape[-1] ** -0.5 if scale is None else scale)
-    if causal:
-        visible = np.tri(scores.shape[1], scores.shape[2], dtype=np.bool_)
-        scores = np.where(visible, scores, -np.inf)
-    p = np.exp(scores - scores.max(axis=-1, keepdims=True))
-    return p / p.sum(axis=-1, keepdims=True) @ v
+    group = q.shape[-3] // k.shape[-3]
+    k, v = (np.repeat(x, group, axis=-3) for x in (k, v))
+    scores: Any = q @ k.swapaxes(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale)
+    if softcap:
+        scores = softcap * np.tanh(scores / softcap)
+    rows, columns = np.arange(int(q.shape[-2]))[:, None], np.arange(int(k.shape[-2]))
+    if score_mod is not None:
+        batch, head = (np.arange(n).reshape(-1, 1, 1) for n in (len(q), q.shape[-3]))
+        batch = batch[..., None] if q.ndim == 4 else 0
+        scores = score_mod(scores, batch, head, rows, columns, *captured)
+    left, right = edges(causal, window)
+    rows = rows + (int(k.shape[-2] - q.shape[-2]) if alignment == "bottom-right" else 0)
+    if right is not None:
+        scores = np.where(columns <= rows + right, scores, -np.inf)
+    if left is not None:
+        scores = np.where(columns >= rows - left, scores, -np.inf)
+    top = scores.max(axis=-1, keepdims=True, initial=-np.inf)
+    p = np.exp(scores - np.where(np.isneginf(top), 0, top))
+    total = p.sum(axis=-1, keepdims=True)
+    out = p / np.where(total == 0, 1, total) @ v
+    with np.errstate(divide="ignore"):
+        lse = (np.log(total) + top)[..., 0]
+    return (out, lse) if return_lse else out
