@@ -62,15 +62,17 @@ def panes(compiled: Compiled, kernel: Place, file: str, target: Target) -> list[
 def _code(compiled: Compiled, module: ModuleOp, target: Target) -> Iterable[Pane]:
     program = program_of(module)
     numbers = {op: number for number, op in enumerate(module.walk())}
-    body = range(min(program.writers), max(program.writers) + 1)
+    text = program.text.splitlines()
+    first = next(n for n, line in enumerate(text, 1) if line.startswith('extern "C" __global__'))
+    body = range(first, len(text) + 1)
     ops = {line: numbers[op] for line, op in program.writers.items()}
     places = {
         line: places_of(span_of(op)) if LOC in op.attributes else ()
         for line, op in program.writers.items()
     }
     lines = tuple(
-        Line(text, str(n), places.get(n, ()), ops.get(n), folded=n < body.start - 2)
-        for n, text in enumerate(program.text.splitlines(), 1)
+        Line(line, str(n), places.get(n, ()), ops.get(n), folded=n < first)
+        for n, line in enumerate(text, 1)
     )
     yield Pane("cuda", "CUDA C++", lines)
     instructions = machine_code(program.text, compiled.spec.entry, target.name, body)

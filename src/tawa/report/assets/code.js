@@ -152,12 +152,21 @@ class Pane {
     }));
   }
 
-  /* Scroll the first linked line into view, unless one is. */
+  /* The linked line that says most: a product, a copy or a store before what prepares it. */
+  best() {
+    for (const role of ["tensor", "copy", "store"]) {
+      const found = this.matches.find((row) => row.element.querySelector(`.t-${role}`));
+      if (found) return found;
+    }
+    return this.matches[0];
+  }
+
+  /* Scroll the best linked line into view, unless it is. */
   follow() {
     if (!this.matches.length || this.element.hidden) return;
-    const top = this.lines.scrollTop, bottom = top + this.lines.clientHeight;
-    const seen = this.matches.some((row) => row.element.offsetTop >= top + 17 && row.element.offsetTop + 34 <= bottom);
-    if (!seen) this.show(this.matches[0]);
+    const row = this.best(), top = this.lines.scrollTop, bottom = top + this.lines.clientHeight;
+    if (row.element.offsetTop < top + 17 || row.element.offsetTop + 34 > bottom) this.show(row);
+    this.current = row;
   }
 
   show(row) {

@@ -66,7 +66,7 @@ function chooser(pane, index) {
 }
 
 function shownFirst() {
-  if (innerWidth >= 1900) return ["source", "tile", "aref", "hopper", "cuda", "sass"];
+  if (innerWidth >= 1900) return ["source", "aref", "hopper", "cuda", "sass"];
   if (innerWidth >= 1240) return ["source", "aref", "cuda", "sass"];
   return ["source", "cuda", "sass"];
 }
