@@ -106,8 +106,10 @@ def dry_run() -> None:
         before, start = axon.compilations(), time.perf_counter()
         plan = compile_for_device(functions[case.name], case.make(array), case.statics)
         made = axon.compilations() - before
-        print(f"{case.name} {case.sizes}: {len(plan.launches)} launches, {made} kernels compiled, "
-              f"{plan.memory.size / 2**20:.1f} MiB, {time.perf_counter() - start:.1f} s")  # fmt: skip
+        print(
+            f"{case.name} {case.sizes}: {len(plan.launches)} launches, {made} kernels compiled, "
+            f"{plan.memory.size / 2**20:.1f} MiB, {time.perf_counter() - start:.1f} s"
+        )
         for launch in plan.launches:
             print(f"    {launch.call.group.kind} {launch.call.variant.name} {launch.call.grid}")
 

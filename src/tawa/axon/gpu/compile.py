@@ -62,10 +62,11 @@ class CompiledFunction:
         leaves = list(_leaves(arguments))
         plan, structure, arrays = self._planned(leaves, arguments, statics)
         own = [leaf for leaf in leaves if _is_array(leaf)]
-        if plan.place.device == HOST:
+        place = plan.place
+        if place is None or place.device == HOST:
             results = run_in_simulator(plan, [np.ascontiguousarray(a) for a in own], arrays)
         else:
-            stream = current_stream(plan.place.library, plan.place.device)()
+            stream = current_stream(place.library, place.device)()
             results = run_on_device(plan, own, arrays, stream)
         return _filled(structure, iter(results))
 
@@ -103,23 +104,26 @@ class CompiledFunction:
     def lowered(
         self, arguments: tuple[Any, ...], statics: Statics
     ) -> tuple[Program, list[Node], dict[Node, bool], Any]:
-        """The graph for these arguments, its inputs, which of them start at whole 16 bytes, and
-        how the results are nested."""
+        """The rewritten graph for these arguments, and what goes with it.
+
+        Its inputs, which of them start at whole 16 bytes, and how the results are nested.
+        """
         own = [leaf for leaf in _leaves(arguments) if _is_array(leaf)]
         arrays = arrays_of(own, self.function)
         call = self.function.contract.enter(arguments, statics)
         tape = Tape()
         tracer = Tracer(self.function.evaluator.module, tape)
-        inputs = {id(leaf): _input(tape, leaf, arrays) for leaf in own}
+        inputs = [_input(tape, leaf, arrays) for leaf in own]
         frame = Frame(tracer.inference, known=_known(call.solver, call.instance.mapping))
         value = tracer.definition(self.function.name, frame)
+        nodes = iter(inputs)
         for argument in arguments:
-            value = value(_traced(argument, inputs))
+            value = value(_traced(argument, nodes))
         results: list[Node] = []
         structure = _taken(value, tracer, results, self.function)
         program = lowered(tape, results, self.precision)
-        aligned = {inputs[id(leaf)]: arrays.aligned(leaf) for leaf in own}
-        return program, [inputs[id(leaf)] for leaf in own], aligned, structure
+        aligned = {n: arrays.aligned(leaf) for n, leaf in zip(inputs, own, strict=True)}
+        return program, inputs, aligned, structure
 
 
 def compile_for_device(
@@ -168,10 +172,8 @@ def _key(leaf: Any) -> Any:
     """What a plan depends on of an argument."""
     if hasattr(leaf, "data_ptr"):
         return leaf.shape, leaf.stride(), leaf.dtype, leaf.data_ptr() & 15, leaf.get_device()
-    if isinstance(leaf, np.ndarray | np.generic):
-        return leaf.shape, str(leaf.dtype)  # pyright: ignore[reportUnknownArgumentType]
     if _is_array(leaf):
-        return tuple(leaf.shape), tuple(leaf.strides), str(leaf.dtype), leaf.data.ptr & 15
+        return tuple(leaf.shape), str(leaf.dtype)
     if isinstance(leaf, bool | int | float):
         return type(leaf), leaf
     raise NotForGpu(
@@ -186,10 +188,11 @@ def _input(tape: Tape, leaf: Any, arrays: Arrays) -> Node:
     return tape.add("input", "", (), shape, element, strides=strides)
 
 
-def _traced(value: Any, inputs: dict[int, Node]) -> Any:
+def _traced(value: Any, inputs: Iterator[Node]) -> Any:
+    """An argument with nodes, in order, in place of arrays."""
     if isinstance(value, tuple):
         return tuple(_traced(item, inputs) for item in cast("tuple[Any, ...]", value))
-    return inputs[id(value)] if id(value) in inputs else np.asarray(value)
+    return next(inputs) if _is_array(value) else np.asarray(value)
 
 
 def _taken(value: Any, tracer: Tracer, results: list[Node], function: Function) -> Any:

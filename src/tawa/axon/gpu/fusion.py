@@ -229,21 +229,28 @@ class Fusion:
         return alike and shared and len(products) <= MAX_ACCUMULATORS
 
     def _side_by_side(self) -> None:
-        """Merge products of one left operand and one size."""
-        groups = {id(g): g for g in self.group_of.values() if g.kind == "product"}
+        """Merge products of one left operand and one size, and functions of the same operands."""
+        groups = {id(g): g for g in self.group_of.values() if g.kind in ("product", "points")}
         first: dict[tuple[object, ...], Group] = {}
         for group in groups.values():
-            product = group.products[0]
-            key = (group.space, product.axis, *product.inputs[::2])
+            key = self._signature(group)
             if key in first:
                 merged = self._merged(first[key], group, None)
                 first[key] = merged or group
             else:
                 first[key] = group
 
+    def _signature(self, group: Group) -> tuple[object, ...]:
+        """Groups with the same one read the same and have the same rows and columns."""
+        if group.kind == "product":
+            product = group.products[0]
+            return (group.space, product.axis, *product.inputs[::2])
+        outside = {i for node in group.members for i in node.inputs if self._near(i) is not group}
+        return (group.space, frozenset(outside))
+
     def _ordered(self) -> list[Group]:
         done: dict[int, Group] = {}
-        groups = {id(g): g for n, g in self.group_of.items()}
+        groups = {id(g): g for g in self.group_of.values()}
         stack = [(group, False) for group in reversed(list(groups.values()))]
         while stack:
             group, ready = stack.pop()
@@ -255,7 +262,7 @@ class Fusion:
         return list(done.values())
 
     def _find_outputs(self) -> None:
-        """Members that are read by other groups, by another route than registers, or are results."""
+        """Members that somebody reads from memory, or that are results."""
         placed = places(self.program.nodes())
         kept = {node.base if node.op == "view" else node for node in self.program.results}
         for node, group in self.group_of.items():

@@ -205,9 +205,7 @@ def _tensor_core_product(node: Node, tape: Tape, precision: str) -> Node | None:
         # The small terms first: they are lost if they are added to the large one.
         loops += [len(pairs)] * 3
         pairs += [low, b_high, high, b_low, high, b_high]
-    return tape.add(
-        "dot", "", tuple(pairs), node.shape, "f32", axis=node.axis, data=tuple(loops)
-    )
+    return tape.add("dot", "", tuple(pairs), node.shape, "f32", axis=node.axis, data=tuple(loops))
 
 
 def _transposed(tape: Tape, function: str, b: Node) -> Node:

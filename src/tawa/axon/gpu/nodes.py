@@ -18,6 +18,7 @@ numbers lie.
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass, field
 from typing import Any
@@ -229,7 +230,7 @@ def reshaped_strides(shape: Shape, strides: Shape, new: Shape) -> Shape | None:
                 sizes.append(axes.pop(0))
                 size *= sizes[-1]
         run = [(s, t) for s, t in run if s != 1] or [run[-1]]
-        for (_, outer), (inner_size, inner) in zip(run, run[1:], strict=False):
+        for (_, outer), (inner_size, inner) in itertools.pairwise(run):
             if outer != inner * inner_size:
                 return None
         steps = [run[-1][1] * step for step in contiguous(tuple(sizes))]

@@ -97,9 +97,7 @@ def make_plan(
     return Plan(program, inputs, launches, memory_of(program, groups, placed), place)
 
 
-def kernel_call(
-    group: Group, placed: dict[Node, Any], aligned: dict[Node, bool]
-) -> KernelCall:
+def kernel_call(group: Group, placed: dict[Node, Any], aligned: dict[Node, bool]) -> KernelCall:
     """The kernel of a group."""
     match group.kind:
         case "points":

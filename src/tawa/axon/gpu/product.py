@@ -29,6 +29,10 @@ def _tiles(*blocks: tuple[int, int, dict[str, Any]], depth: int = 64) -> tuple[V
 
 
 PERSISTENT = {"persistent": True, "consumers": 2}
+TURNS = {"persistent": True, "ping_pong": True, "num_stages": 4, "staging": 2}
+SHORT_K = 2048
+"""Up to this K, consumers take turns on tiles: what follows the products then is not waited for."""
+
 HALF_TILES = {
     1: _tiles((128, 256, PERSISTENT), (128, 128, {}), (64, 64, {})),
     2: _tiles((128, 128, PERSISTENT), (128, 64, {}), (64, 32, {})),
@@ -36,6 +40,9 @@ HALF_TILES = {
     4: _tiles((128, 64, PERSISTENT), (64, 64, {}), (64, 16, {})),
 }
 """Tiles of 16-bit products by number of accumulators, largest first."""
+
+TURNS_TILE = _tiles((128, 160, TURNS))
+"""For short loops. What follows the products must not read whole tiles: registers are few."""
 
 FULL_TILES = {
     1: _tiles((128, 128, {}), (64, 64, {}), depth=32),
@@ -104,7 +111,18 @@ class _ProductWriter:
         count = len(self.products)
         if not self.descriptors:
             return POINTER_TILES[count]
-        return (FULL_TILES if self.products[0].element == "f32" else HALF_TILES)[count]
+        if self.products[0].element == "f32":
+            return FULL_TILES[count]
+        turns = TURNS_TILE if count == 1 and not self._reads_tiles() else ()
+        return (*turns, *HALF_TILES[count])
+
+    def _reads_tiles(self) -> bool:
+        """Whether what follows the products reads other tensors of their size."""
+        members = self.group.members
+        return any(
+            operand.base not in members and operand.size == self.products[0].size
+            for node in members if node.op != "dot" for operand in node.inputs
+        )  # fmt: skip
 
     def _programs(self, variant: Variant) -> int:
         sizes = variant.constants
@@ -112,7 +130,10 @@ class _ProductWriter:
 
     def _chosen(self, variants: tuple[Variant, ...]) -> int:
         """The largest tile that leaves no multiprocessor idle, else the smallest."""
+        length = sum(loop.k for loop in self._loops())
         for number, variant in enumerate(variants):
+            if variant.options.get("ping_pong") and length > SHORT_K:
+                continue
             if self._programs(variant) * max(1, self.count) >= MULTIPROCESSORS:
                 return number
         return len(variants) - 1
@@ -188,7 +209,9 @@ class _ProductWriter:
         if len(strides) > 2:
             address.append(f"batch * {text.parameter('step', strides[0])}")
         masks: list[str] = []
-        for side, stride, spread in zip(sides, strides[-2:], ("[:, None]", "[None, :]"), strict=True):
+        for side, stride, spread in zip(
+            sides, strides[-2:], ("[:, None]", "[None, :]"), strict=True
+        ):
             places = f"(off_{side} + tl.arange(0, {blocks[side]})){spread}"
             step = "" if stride == 1 else f" * {text.parameter('step', stride)}"
             address.append(places + step)

@@ -1,0 +1,240 @@
+"""Compiled Axon programs in the simulator against the evaluator, and what is fused and compiled."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tawa import axon
+from tawa.axon.errors import ContractViolation, RunTimeError
+from tawa.axon.gpu.errors import BadPrecision, NotForGpu
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "axon"
+TOLERANCE = {"float16": 4e-3, "float32": 4e-6, "float64": 1e-12}
+generator = np.random.default_rng(0)
+
+
+def half(*shape: int) -> np.ndarray:
+    return (generator.standard_normal(shape) * 0.5).astype(np.float16)
+
+
+def single(*shape: int) -> np.ndarray:
+    return generator.standard_normal(shape).astype(np.float32)
+
+
+def mapped(value: Any, function: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(mapped(item, function) for item in value)
+    return function(value)
+
+
+def flat(value: Any) -> list[Any]:
+    return [x for item in value for x in flat(item)] if isinstance(value, tuple) else [value]
+
+
+def widened(x: np.ndarray) -> np.ndarray:
+    return x.astype(np.float64) if x.dtype.kind == "f" else x
+
+
+def check(function: axon.Function, *arguments: Any, **statics: int) -> axon.CompiledFunction:
+    """The compiled function's results are the evaluator's in float64, up to rounding."""
+    compiled = axon.compile(function)
+    found = flat(compiled(*arguments, **statics))
+    same = flat(function(*arguments, **statics))
+    try:
+        exact = flat(function(*mapped(arguments, widened), **statics))
+    except ContractViolation:  # the program says f32
+        exact = same
+    for a, b, c in zip(found, same, exact, strict=True):
+        assert (a.shape, a.dtype) == (b.shape, b.dtype)
+        if a.dtype.kind == "f":
+            scale = np.max(np.abs(c)) + 1e-6
+            np.testing.assert_allclose(a / scale, c / scale, atol=TOLERANCE[str(a.dtype)])
+        else:
+            np.testing.assert_array_equal(a, b)
+    return compiled
+
+
+def example(name: str) -> axon.LoadedModule:
+    return axon.load(EXAMPLES / f"{name}.ax")
+
+
+def define(text: str) -> axon.Function:
+    return axon.load(text)["f"]
+
+
+def kinds(compiled: axon.CompiledFunction, *arguments: Any, **statics: int) -> list[str]:
+    return [launch.call.group.kind for launch in compiled.plan(*arguments, **statics).launches]
+
+
+def test_mlp_is_a_kernel_a_layer_for_all_ranks_and_sizes():
+    function = example("mlp")["mlp"]
+    layers = ((half(16, 32), half(32)), (half(32, 48), half(48)), (half(48, 16), half(16)))
+    compiled = check(function, *layers, half(5, 16))
+    count = axon.compilations()
+    for lead in ((3, 4), (1,), (2, 1, 3)):
+        x = half(*lead, 16)
+        np.testing.assert_allclose(compiled(*layers, x), function(*layers, x), atol=2e-2)
+    small = ((half(16, 16), half(16)), (half(16, 16), half(16)), (half(16, 32), half(32)))
+    x = half(7, 16)
+    np.testing.assert_allclose(compiled(*small, x), function(*small, x), atol=2e-2)
+    assert axon.compilations() == count
+    assert kinds(compiled, *layers, half(5, 16)) == ["product"] * 3
+
+
+def test_lstm_step_is_one_kernel():
+    function = example("lstm")["cell"]
+    arguments = ((half(16, 32), half(8, 32), half(32)), (half(4, 8), half(4, 8)), half(4, 16))
+    compiled = check(function, *arguments)
+    (launch,) = compiled.plan(*arguments).launches
+    assert len(launch.call.group.products) == 4
+    assert launch.call.source.count("for step in") == 2
+
+
+def test_a_scan_writes_its_results_in_place():
+    weights = (half(16, 32), half(8, 32), half(32))
+    arguments = (weights, (half(4, 8), half(4, 8)), half(3, 4, 16))
+    compiled = check(example("lstm")["lstm"], *arguments)
+    assert kinds(compiled, *arguments) == ["product"] * 3
+
+
+def test_transformer():
+    block = (half(32), tuple(half(32, 32) for _ in range(4)), half(32),
+             (half(32, 64), half(32, 64), half(64, 32)))  # fmt: skip
+    tokens = generator.integers(0, 48, (2, 9))
+    arguments = (half(48, 32), block, block, half(32), tokens)
+    compiled = check(example("transformer")["transformer"], *arguments, h=2)
+    one = ["rows", "product", "attention", "product", "rows", "product", "product"]
+    assert kinds(compiled, *arguments, h=2) == [*one, *one, "rows", "product"]
+    memory = compiled.plan(*arguments, h=2).memory
+    assert memory.size < memory.total / 3
+
+
+def test_attention_spelled_out():
+    arguments = (single(2, 6, 16), single(2, 5, 16), single(2, 5, 8))
+    check(example("attention")["scaled_attention"], *arguments)
+
+
+def test_mixture_of_experts():
+    arguments = (single(16, 4), single(4, 16, 8), single(4, 8, 16), single(6, 16))
+    check(example("experts")["mixture"], *arguments, k=2)
+
+
+def test_decoding():
+    tokens = generator.integers(0, 24, (2, 8))
+    check(example("decode")["generate"], half(24, 16), half(8, 8), tokens, n=2)
+
+
+def test_residual_block():
+    norm = (half(4, 4, 3, 3), half(4), half(4), half(4), np.abs(half(4)) + np.float16(1))
+    check(example("resnet")["block"], norm, norm, half(2, 4, 5, 6))
+
+
+def test_unet():
+    check(example("unet")["small"], single(4, 3, 3, 3), single(4, 4, 3, 3), single(2, 8, 1, 1),
+          single(1, 3, 4, 6))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "shapes"),
+    [
+        ("def f x y = (x + y) * x - y / (x * x + 2.0)", [(3, 1, 5), (4, 1)]),
+        ("def f x y = where (x < y) (maximum x y) (abs x ** y)", [(5, 16), (16,)]),
+        ("def f x = softplus x + gelu x .* silu x - sign x + floor x // 2.0 % 3.0", [(3, 7)]),
+        ("def f x = softmax{axis = 0} x", [(6, 5)]),
+        ("def f x = (sum x, max{axis = 1} x, min x, mean{axis = 0} x, prod x)", [(3, 4, 5)]),
+        ("def f x = (logsumexp x, log_softmax x, sum_all x, mean_all x)", [(3, 40)]),
+        ("def f s o x = layer_norm s o x", [(24,), (24,), (2, 3, 24)]),
+        ("def f x = (argmax x, argmax{axis = 0} x)", [(7, 9)]),
+        ("def f x = transpose (reverse x) @ x", [(6, 8)]),
+        ("def f x y = concat{axis = 0} (concat x y) (concat y x)", [(3, 4), (3, 4)]),
+        ("def f x = let a, b = split{3} x in (b, pad{2, 1} a, repeat{2, axis = 0} a)", [(2, 8)]),
+        ('def f x y = einsum{"b i j, b j k -> k b i"} x y', [(2, 3, 8), (2, 8, 5)]),
+        ('def f x y = einsum{"i, j -> i j"} x y', [(3,), (5,)]),
+        ('def f x = rearrange{"a (b c) -> c (b a)", b = 2} x', [(3, 8)]),
+        ("def f x y z = x @ y + z @ y + x", [(4, 16), (16, 16), (4, 16)]),
+        ("def f x y = let z = x @ y in let a, b = halves z in (a .* sigmoid b, z)",
+         [(5, 16), (16, 32)]),
+        ("def f x = map (fn r -> r .* sum r) x", [(3, 4)]),
+        ("def f x = [x, x .* x, dot x x * x]", [(5,)]),
+        ("def f x = max_pool x + mean_pool x", [(1, 2, 4, 6)]),
+        ("def f x w = conv2d{stride = 2, pad = 1} x w", [(1, 2, 5, 6), (3, 2, 3, 3)]),
+    ],
+)  # fmt: skip
+def test_operators(text: str, shapes: list[tuple[int, ...]]):
+    check(define(text), *(single(*shape) for shape in shapes))
+
+
+def test_integers_and_truth_values():
+    a, b = np.array([-7, 7, -8, 5]), np.array([2, -2, 3, 5])
+    check(define("def f x y = (x // y, x % y, x / y, maximum x y, sum x)"), a, b)
+    check(define("def f x y = both (x < y) (not (x == y))"), a, b)
+    check(define("def f x = cast{i32} (cast{f16} x * 3.3)"), a)
+
+
+def test_nan_goes_where_numpy_lets_it():
+    x = np.array([[1.0, np.nan, 3.0], [1.0, 2.0, 3.0]], np.float32)
+    compiled = axon.compile(define("def f x = (max x, relu x, softmax x)"))
+    for found, expected in zip(compiled(x), compiled.function(x), strict=True):
+        np.testing.assert_array_equal(np.isnan(found), np.isnan(expected))
+
+
+def test_rows_that_no_tile_holds():
+    compiled = check(define("def f x = log_softmax (x * 2.0)"), single(2, 5000))
+    (launch,) = compiled.plan(single(2, 5000)).launches
+    assert launch.call.variant.name == "long rows"
+
+
+def test_equal_arguments_stay_apart():
+    compiled = axon.compile(define("def f x y = x - y"))
+    x, y = single(3, 4), single(3, 4)
+    np.testing.assert_array_equal(compiled(x, x), 0 * x)
+    np.testing.assert_array_equal(compiled(x, y), x - y)
+
+
+def test_f32_products_keep_f32_accuracy():
+    function = define("def f x w = x @ w")
+    x, w = single(8, 64), single(64, 8)
+    exact = x.astype(np.float64) @ w
+    errors = {
+        precision: np.abs(axon.compile(function, precision=precision)(x, w) - exact).max()
+        for precision in ("f32", "tf32")
+    }
+    assert errors["f32"] < 1e-5 < errors["tf32"]
+
+
+def test_broadcast_conditions_are_checked_before_anything_runs():
+    compiled = axon.compile(define("def f x y = x + y"))
+    with pytest.raises(ContractViolation):
+        compiled(single(3, 4), single(5))
+    with pytest.raises(RunTimeError, match="no part"):
+        axon.compile(define("def f x = slice{0, 4} x"))(single(2, 3))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("def f x = sort x", "`sort` has no GPU kernel"),
+        ("def f x = if sum x > 0.0 then x else x + x", "depends on computed numbers"),
+        ("def f x = while (fn y -> sum y < 9.0) (fn y -> y + y) x", "depends on computed numbers"),
+        ("def f x = fn y -> x + y", "a function or a datatype"),
+    ],
+)
+def test_what_has_no_kernel_says_so(text: str, message: str):
+    with pytest.raises(NotForGpu, match=message):
+        axon.compile(define(text))(single(4))
+
+
+def test_precision_is_one_of_two():
+    with pytest.raises(BadPrecision):
+        axon.compile(define("def f x = x"), precision="fp8")
+
+
+def test_a_plan_can_be_read():
+    compiled = axon.compile(define("def f w b x = relu (linear w b x)"))
+    text = compiled.explain(half(16, 32), half(32), half(3, 16))
+    assert "1. product of 3 x 32" in text
+    assert "relu %5 (written)" in text

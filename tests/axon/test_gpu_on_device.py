@@ -1,0 +1,135 @@
+"""Compiled Axon programs on a device: results against float64, CUDA graphs, one set of kernels."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tawa import axon
+
+pytestmark = pytest.mark.gpu
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "axon"
+TOLERANCE = {"float16": 5e-3, "bfloat16": 4e-2, "float32": 2e-6}
+
+
+@pytest.fixture(scope="module")
+def torch() -> Any:
+    module = pytest.importorskip("torch")
+    if not module.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+    module.manual_seed(0)
+    return module
+
+
+def mapped(value: Any, function: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(mapped(item, function) for item in value)
+    return function(value)
+
+
+def flat(value: Any) -> list[Any]:
+    return [x for item in value for x in flat(item)] if isinstance(value, tuple) else [value]
+
+
+def to_float64(x: Any) -> Any:
+    return x.double().cpu().numpy() if x.dtype.is_floating_point else x.cpu().numpy()
+
+
+def check(compiled: Any, arguments: tuple[Any, ...], **statics: int) -> None:
+    found = compiled(*arguments, **statics)
+    expected = compiled.function(*mapped(arguments, to_float64), **statics)
+    for a, b in zip(flat(found), flat(expected), strict=True):
+        assert tuple(a.shape) == b.shape
+        error = np.linalg.norm(to_float64(a) - b) / np.linalg.norm(b)
+        assert error < TOLERANCE[str(a.dtype).removeprefix("torch.")]
+
+
+def mlp_arguments(array: Any, rows: tuple[int, ...], widths: tuple[int, int, int, int]) -> Any:
+    layers = [(array(k, n) * k**-0.5, array(n)) for k, n in pairwise(widths)]
+    return (*layers, array(*rows, widths[0]))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_one_set_of_kernels_serves_all_sizes(torch: Any, dtype: str) -> None:
+    def array(*shape: int) -> Any:
+        return torch.randn(shape, device="cuda", dtype=getattr(torch, dtype))
+
+    compiled = axon.compile(axon.load(EXAMPLES / "mlp.ax")["mlp"])
+    check(compiled, mlp_arguments(array, (64,), (128, 256, 256, 64)))
+    count = axon.compilations()
+    check(compiled, mlp_arguments(array, (3, 5, 16), (64, 96, 256, 32)))
+    check(compiled, mlp_arguments(array, (2048,), (1024, 512, 2048, 1024)))
+    assert axon.compilations() == count
+
+
+def test_rows_of_odd_sizes_go_through_pointers(torch: Any) -> None:
+    def array(*shape: int) -> Any:
+        return torch.randn(shape, device="cuda", dtype=torch.float16)
+
+    compiled = axon.compile(axon.load(EXAMPLES / "mlp.ax")["mlp"])
+    check(compiled, mlp_arguments(array, (7,), (33, 65, 129, 5)))
+    x = array(1000, 65)[:, 1:]  # starts inside a piece of 16 bytes
+    check(compiled, (*mlp_arguments(array, (1,), (64, 64, 64, 64))[:3], x))
+
+
+@pytest.mark.parametrize(("d", "t"), [(64, 200), (128, 256)])
+def test_a_transformer(torch: Any, d: int, t: int) -> None:
+    def array(*shape: int) -> Any:
+        x = torch.randn(shape, device="cuda", dtype=torch.float16)
+        return x * shape[0] ** -0.5 if len(shape) == 2 else x
+
+    model, heads, words = 4 * d, 4, 1000
+    attention = tuple(array(model, model) for _ in range(4))
+    gated = (array(model, 2 * model), array(model, 2 * model), array(2 * model, model))
+    block = (array(model), attention, array(model), gated)
+    tokens = torch.randint(0, words, (2, t), device="cuda")
+    compiled = axon.compile(axon.load(EXAMPLES / "transformer.ax")["transformer"])
+    arguments = (array(words, model), block, block, array(model), tokens)
+    check(compiled, arguments, h=heads)
+
+
+def test_a_call_can_be_captured_in_a_cuda_graph(torch: Any) -> None:
+    def array(*shape: int) -> Any:
+        return torch.randn(shape, device="cuda", dtype=torch.float16)
+
+    compiled = axon.compile(axon.load(EXAMPLES / "lstm.ax")["cell"])
+    weights = (array(64, 256) * 0.1, array(64, 256) * 0.1, array(256))
+    state, x = (array(32, 64), array(32, 64)), array(32, 64)
+    compiled(weights, state, x)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        found = compiled(weights, state, x)
+    x.copy_(array(32, 64))
+    graph.replay()
+    torch.cuda.synchronize()
+    expected = compiled(weights, state, x)
+    for a, b in zip(flat(found), flat(expected), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_a_scan_joins_its_results(torch: Any) -> None:
+    def array(*shape: int) -> Any:
+        return torch.randn(shape, device="cuda", dtype=torch.float16)
+
+    compiled = axon.compile(axon.load(EXAMPLES / "lstm.ax")["lstm"])
+    weights = (array(64, 128) * 0.1, array(32, 128) * 0.1, array(128))
+    check(compiled, (weights, (array(8, 32), array(8, 32)), array(5, 8, 64)))
+
+
+def test_long_rows_take_several_passes(torch: Any) -> None:
+    compiled = axon.compile(axon.load("def f s o x = layer_norm s o (softmax x .* x)")["f"])
+    for columns in (100, 1000, 4096, 20000):
+        x = torch.randn((3, 2, columns), device="cuda", dtype=torch.float32)
+        check(compiled, (torch.ones_like(x[0, 0]), torch.zeros_like(x[0, 0]), x * 3))
+
+
+def test_an_index_outside_of_the_table_gives_nan(torch: Any) -> None:
+    compiled = axon.compile(axon.load("def f x i = take x i")["f"])
+    found = compiled(torch.ones((4, 8), device="cuda"), torch.tensor([1, 4, -1], device="cuda"))
+    assert found[0].isfinite().all()
+    assert found[1:].isnan().all()
