@@ -14,12 +14,13 @@ from xdsl.dialects.builtin import ModuleOp
 
 from tawa.base.timeline import TimelineTable
 from tawa.compiler import read_module, spec_of
-from tawa.hopper.instrument import recorders_of
+from tawa.hopper.instrument import Instrument, recorders_of
 from tawa.hopper.ops.matrix import Wgmma, WgmmaCommit, WgmmaFence
 from tawa.hopper.ops.structure import OneThread, Role
 from tawa.hopper.ops.trace import ROLE, TRACE, Timestamp
 from tawa.runtime.spec import KernelSpec, TimelineParam
 from tawa.simulate import check
+from tawa.simulate.hopper import check_registers
 from tawa.simulate.machine import Event
 
 RUNS: list[tuple[str, tuple[tuple[str, Any], ...]]] = [
@@ -236,3 +237,26 @@ def test_ordinary_code_is_called_after_its_heaviest_functions():
     table = table_of(instrumented(Run("attention-full-64").plain))
     details = [a.detail for s in table.segments for a in (*s.gaps, s.lead, s.trail) if a]
     assert any("exp2" in detail for detail in details)
+
+
+def registers(module: ModuleOp) -> dict[str, int]:
+    found = (op for op in module.walk() if isinstance(op, Role) and op.registers is not None)
+    return {op.role.data: op.registers.value.data for op in found}
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after"),
+    [
+        ("gemm-cooperative", {"math": 232, "load": 40}, {"math": 240, "load": 24}),
+        ("gemm-three-consumers", {"math": 160, "load": 32}, {"math": 160, "load": 24}),
+        ("gemm-one-role", {}, {}),
+    ],
+)
+def test_registers_can_be_shifted(name: str, before: dict[str, int], after: dict[str, int]):
+    module = Run(name).plain
+    assert registers(module) == before
+    Instrument(shift_registers=True).apply(module)
+    assert registers(module) == after
+    assert sum(op.name == "hopper.timestamp" for op in module.walk()) > 0
+    kernel = next(op for op in module.ops if isinstance(op, func.FuncOp))
+    check_registers(kernel, spec_of(module).threads)

@@ -8,7 +8,7 @@ from tawa.kernels.gemm import Configuration, configuration, gemm
 from tawa.runtime.compile_log import parse_log
 from tawa.runtime.sass import Loop, SassFunction, disassemble
 
-A_POINT, A_RECORD = 2, 10
+A_POINT, A_RECORD = 2, 14
 """Instructions of a point (clock, store), and of a record besides, a few moves included."""
 
 

@@ -13,13 +13,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from xdsl.dialects import func, scf
-from xdsl.dialects.builtin import ModuleOp, StringAttr, i32, i64
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr, i32, i64
 from xdsl.ir import Block, Operation, SSAValue
 
 from tawa.base.elementwise import Map
 from tawa.base.spans import span_of
-from tawa.base.target import HALF_RATE, SPECIAL, Costs
+from tawa.base.target import HALF_RATE, SM90A, SPECIAL, Costs, Target
 from tawa.base.timeline import Activity, Segment, TimelineTable
+from tawa.hopper.ops.core import number
 from tawa.hopper.ops.fragment import ReduceRegisters, Relabel, Undefined, Window
 from tawa.hopper.ops.global_memory import GlobalLoad, GlobalStore, ScalarLoad
 from tawa.hopper.ops.matrix import Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait
@@ -70,8 +71,13 @@ NAMED_WORK = 3
 
 @dataclass(frozen=True)
 class Instrument:
-    """Make a kernel record its timeline."""
+    """Make a kernel record its timeline.
 
+    A recorder keeps two registers. With `shift_registers`, roles of one thread give theirs to the
+    others, as far as whole steps of the register file allow.
+    """
+
+    shift_registers: bool = False
     name: str = "instrument"
 
     def apply(self, module: ModuleOp) -> None:
@@ -94,6 +100,8 @@ class Instrument:
             segments += [plan.segment for plan in planned]
             first += len(own)
         _describe(kernel, TimelineTable(tuple(recorders), tuple(segments)))
+        if self.shift_registers:
+            _shift_registers(kernel, roles)
 
 
 def _describe(kernel: func.FuncOp, table: TimelineTable) -> None:
@@ -105,6 +113,29 @@ def _describe(kernel: func.FuncOp, table: TimelineTable) -> None:
     more = tuple(TimelineParam(name) for name in TIMELINE_FIELDS)
     spec = replace(spec, parameters=(*spec.parameters, *more), timeline=table)
     kernel.attributes["tawa.spec"] = StringAttr(spec.to_json())
+
+
+def _shift_registers(kernel: func.FuncOp, roles: Sequence[Role], target: Target = SM90A) -> None:
+    """Leave roles of one thread the fewest registers, and give the others what that frees."""
+    attribute = kernel.attributes["hopper.threads"]
+    assert isinstance(attribute, IntegerAttr)
+    threads, step = attribute.value.data, target.register_step
+    counts = {role: role.registers.value.data for role in roles if role.registers is not None}
+    counts |= {role: target.min_role_registers for role in counts if role.single}
+    takers = [role for role in counts if not role.single]
+    free = min(target.max_registers, target.registers // threads) // step * step * threads
+    free -= sum(count * _threads(role) for role, count in counts.items())
+    asked = step * sum(map(_threads, takers))
+    if not takers or len(counts) < len(roles):
+        return
+    more = min(free // asked * step, target.max_registers // step * step - max(counts.values()))
+    for role, count in counts.items():
+        role.registers = number(count if role.single else count + more)
+
+
+def _threads(role: Role) -> int:
+    """Threads that a role's registers are set for: whole warp groups."""
+    return -(-role.warps.value.data * role.teams.value.data // 4) * 128
 
 
 def recorders_of(role: Role) -> list[str]:
