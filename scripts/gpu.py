@@ -1,6 +1,6 @@
 """Runs Tawa's GPU tests and benchmarks on a machine with an H100.
 
-    python scripts/gpu.py OUT [--only tests,gemm,cuppl,fused,ablation,host]
+    python scripts/gpu.py OUT [--only tests,gemm,cuppl,fused,timeline,ablation,host]
 
 Each step runs in a process of its own under a time limit, so that a kernel that hangs costs one
 step. OUT receives the logs (one file a step) and the benchmark rows (`OUT/*.jsonl`); the table at
@@ -57,6 +57,7 @@ def steps(out: Path) -> list[Step]:
         Step("cuppl", ("benchmarks/cuppl_gpu.py", *rows), 75),
         Step("axon", ("benchmarks/axon_gpu.py", *rows), 150, needs_torch=True),
         Step("fused", ("benchmarks/fused.py", *rows), 180, needs_torch=True),
+        Step("timeline", ("benchmarks/instrumentation.py", *rows), 90, needs_torch=True),
         Step("ablation", ("benchmarks/gemm.py", "--ablation", *rows), 150, needs_torch=True),
     ]
 
