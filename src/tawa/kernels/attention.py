@@ -221,8 +221,8 @@ def reference(
         scores = np.where(columns <= rows + right, scores, -np.inf)
     if left is not None:
         scores = np.where(columns >= rows - left, scores, -np.inf)
-    top = scores.max(axis=-1, keepdims=True, initial=-np.inf)
-    p = np.exp(scores - np.where(np.isneginf(top), 0, top))
+    top = np.max(scores, axis=-1, keepdims=True, initial=-np.inf)
+    p = np.exp(scores - np.maximum(top, -1e300))
     total = p.sum(axis=-1, keepdims=True)
     out = p / np.where(total == 0, 1, total) @ v
     with np.errstate(divide="ignore"):
