@@ -3,9 +3,10 @@ from pathlib import Path
 
 import pytest
 
-from tawa.cli.check import check_example
+from tawa.cli.check import NOT_PROVED, check_example
 from tawa.cli.compile import CompileCommand
 from tawa.simulate.errors import MissingProxyFence, ReadBeforeFull
+from tawa.simulate.limits import Limits
 
 GEMM = Path(__file__).parents[2] / "examples" / "gemm.py"
 
@@ -34,7 +35,7 @@ def test_what_the_compiler_makes_is_safe(capsys: pytest.CaptureFixture[str]):
 
 
 def test_a_bound_that_is_reached_proves_nothing(capsys: pytest.CaptureFixture[str]):
-    assert check_example(f"{GEMM}:gemm", [], bound=10, schedules=1) == 0
+    assert check_example(f"{GEMM}:gemm", [], schedules=1, limits=Limits(10)) == NOT_PROVED
     assert "not proved: the bound of 10 states was reached" in capsys.readouterr().out
 
 

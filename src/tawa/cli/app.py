@@ -140,17 +140,29 @@ def check(
     option: list[str] = typer.Option([], help="A launch option: NAME=VALUE."),
     start: str | None = typer.Option(None, help="Check a stage's file, not the source."),
     bound: int = typer.Option(1_000_000, help="States that the search visits at most."),
+    steps: int = typer.Option(1_000_000, help="Operations that one cluster may execute."),
+    clusters: int = typer.Option(1024, help="Clusters of the launch that are run."),
+    seconds: float | None = typer.Option(None, help="Time after which to give up."),
     schedules: int = typer.Option(4, help="Random schedules whose results are compared."),
+    pairs: bool = typer.Option(False, "--pairs", help="With every two launch options' values."),
+    all_: bool = typer.Option(False, "--all", help="With every combination of launch options."),
 ) -> None:
     """Check that a kernel's warp groups communicate safely; needs no GPU.
 
     Simulates the launch of the function `example_NAME()` at the last level of the compiler, with
     warp groups, copies and matrix instructions as concurrent actors, and searches every order in
     which they can communicate. The claim is about that launch and its sizes.
-    """
-    from tawa.cli.check import check_example
 
-    raise typer.Exit(check_example(kernel, option, start, bound=bound, schedules=schedules))
+    The exit status is 0 for a launch that is proved, 1 for one that is unsafe, and 3 for one of
+    which too little could be seen: a limit was reached.
+    """
+    from tawa.cli.check import check_combinations, check_example
+    from tawa.simulate.limits import Limits
+
+    limits = Limits(bound, steps, clusters, seconds)
+    if all_ or pairs:
+        raise typer.Exit(check_combinations(kernel, option, every=all_, limits=limits))
+    raise typer.Exit(check_example(kernel, option, start, schedules=schedules, limits=limits))
 
 
 LAUNCH = typer.Option(

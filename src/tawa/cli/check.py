@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tawa.cli.arguments import assignments, option_values
+from tawa.cli.check_sweep import BASES, Row, Sweep
 from tawa.cli.compile import CompileCommand
+
+if TYPE_CHECKING:
+    from tawa.simulate.limits import Limits
+
+PROVED, UNSAFE, NOT_PROVED = 0, 1, 3
+"""Exit statuses; 2 is a command line that can't be read."""
 
 
 def check_example(
@@ -10,12 +22,14 @@ def check_example(
     options: list[str],
     start: str | None = None,
     *,
-    bound: int = 1_000_000,
     schedules: int = 4,
+    limits: Limits | None = None,
 ) -> int:
-    """Check the launch of a kernel's example; the result is 1 if random schedules disagree.
+    """Check the launch of a kernel's example; the result is the command's exit status.
 
-    `start` is the file of a stage to check instead of what the compiler makes.
+    `start` is the file of a stage to check instead of what the compiler makes. The status is 0 if
+    the launch is proved, `UNSAFE` if random schedules disagree, and `NOT_PROVED` if a limit was
+    reached.
 
     Raises a `ProtocolError` for the first access that is not ordered, or deadlock.
     """
@@ -32,8 +46,49 @@ def check_example(
         compiled.module("hopper"),
         grid_sizes(grid),
         arguments,
-        bound=bound,
         schedules=schedules,
+        limits=limits,
     )
     print(report.render())
-    return int(not report.same_results)
+    if not report.same_results:
+        return UNSAFE
+    return PROVED if report.proved else NOT_PROVED
+
+
+def check_combinations(
+    where: str, options: list[str], *, every: bool, limits: Limits | None = None
+) -> int:
+    """Check a kernel's example with many sets of launch options; the result is the exit status.
+
+    `every` checks all combinations of the options that shape communication; otherwise a few that
+    have every two values together. `options` stay as they are.
+    """
+    from tawa.runtime.launch import grid_sizes
+
+    command = CompileCommand(where, options=options)
+    kernel = command.found.kernel
+    record = command.found.recorded_launch()
+    named = record.named(kernel)
+    own = {p.name for p in kernel.parameters}
+    grid = record.grid(named) if callable(record.grid) else record.grid
+    arguments = {name: value for name, value in named.items() if name in own}
+    sweep = Sweep(kernel, grid_sizes(grid), arguments, limits)
+    fixed = option_values(assignments("--option", options))
+    used = {name: value for name, value in named.items() if name not in own}
+    for row in sweep.every(fixed) if every else sweep.pairs(fixed, [used, *BASES]):
+        print(row.render(), flush=True)
+        if row.detail:
+            print(row.detail)
+    print(summary(sweep.rows))
+    possible = [row for row in sweep.rows if row.possible]
+    if any(not row.safe and not row.verdict.startswith("not proved") for row in possible):
+        return UNSAFE
+    return PROVED if all(row.verdict == "proved" for row in possible) else NOT_PROVED
+
+
+def summary(rows: Sequence[Row]) -> str:
+    """How many combinations ended how."""
+    kinds = Counter(row.verdict.partition(":")[0] for row in rows)
+    states = sum(row.states for row in rows if row.same_as is None)
+    counts = ", ".join(f"{count} {kind}" for kind, count in kinds.items())
+    return f"{len(rows)} combinations: {counts}; {states} states"

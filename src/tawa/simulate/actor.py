@@ -17,7 +17,7 @@ from tawa.hopper.ops.core import HopperOp
 from tawa.hopper.ops.machine import Steps
 from tawa.hopper.ops.structure import Role
 from tawa.simulate import errors
-from tawa.simulate.clocks import SEEN
+from tawa.simulate.clocks import SEEN, TIMED
 from tawa.simulate.cta import Cta
 from tawa.simulate.engines import Engines
 from tawa.simulate.machine import Machine, Warps
@@ -41,7 +41,7 @@ class HopperActor(Engines):
         self.values: dict[SSAValue, Any] = {}
         self.loops: list[tuple[str, int]] = []
         for row, component in enumerate(warps.components):
-            self.clock[row, SEEN, component] = 1
+            self.clock[row, [SEEN, TIMED], component] = 1
 
     # --- values -------------------------------------------------------------------------------
 
@@ -150,6 +150,8 @@ class HopperActor(Engines):
         """Run the ops of a block."""
         for op in block.ops:
             self.op = op
+            if self.machine.limits is not None:
+                self.machine.limits.step()
             if self.machine.costs is not None:
                 self._account(self.machine.costs(op))
             steps = op.run(self) if isinstance(op, HopperOp) else self.builtin[type(op)](self, op)

@@ -14,6 +14,7 @@ import numpy as np
 
 from tawa.base.numerics import Array
 from tawa.simulate import errors
+from tawa.simulate.clocks import TIMED
 
 
 @dataclass
@@ -119,6 +120,11 @@ class Mbarrier:
     def _again(self, before: Arrival, now: Arrival) -> bool:
         return before.kind == "own" and before.actor == now.actor
 
+    def start_copy(self, clock: Array) -> None:
+        """A copy that will count here starts, after what its issuer's clock has seen."""
+        self.copies += 1
+        np.maximum(self.collected[TIMED], clock[TIMED], out=self.collected[TIMED])
+
     def land(self, size: int) -> None:
         """`size` bytes of a copy have landed."""
         self.copies -= 1
@@ -158,7 +164,7 @@ class Mbarrier:
     def _check_passed(self) -> None:
         """Whoever waited for the phase before has gone on before this one completes."""
         for wait in self.passed:
-            seen = self.collected[0, list(wait.components)]
+            seen = self.collected[TIMED, list(wait.components)]
             if self.checking and wait.phase == self.phase - 1 and (seen < wait.times).any():
                 raise errors.PhaseAliased(
                     f"phase {self.phase} of {self.label} may complete before a wait for phase "

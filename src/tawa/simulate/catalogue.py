@@ -16,9 +16,10 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.parser import Parser
 
 from tawa.base.numerics import Array
-from tawa.simulate.check import BOUND, CheckReport, check
+from tawa.simulate.check import CheckReport, check
 from tawa.simulate.handwritten import KINDS, gemm_text, hopper_context
 from tawa.simulate.hopper import run
+from tawa.simulate.limits import STATES
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ class Kernel:
         reference = a @ b.T
         return float(np.linalg.norm(c - reference) / max(np.linalg.norm(reference), 1e-30))
 
-    def check(self, *, clocks: bool = True, bound: int = BOUND, schedules: int = 2) -> CheckReport:
+    def check(self, *, clocks: bool = True, bound: int = STATES, schedules: int = 2) -> CheckReport:
         """Check it in every interleaving."""
         grid, arguments = self.launch
         return check(
@@ -198,7 +199,7 @@ EDITS = (
          ((_one_thread(r"hopper\.mbarrier_arrive %turn"), ""),), "ping_pong"),
     Edit("ping-pong without its order barrier", "ReadBeforeFull",
          ((r"hopper\.mbarrier_wait %turn[^\n]*", ""),), "ping_pong"),
-    Edit("both teams start at the first slot", "Deadlock",
+    Edit("both teams start at the first slot", "PhaseAliased",
          ((r"(%start_k = ew\.map muli\()%who", r"\1%zero"),), "ping_pong"),
 )  # fmt: skip
 """Every entry."""

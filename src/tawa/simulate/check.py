@@ -8,8 +8,10 @@ to a bound; and random schedules of the whole program, whose results are compare
 from __future__ import annotations
 
 import time
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -22,10 +24,9 @@ from tawa.simulate.explorer import Exploration, Line, lines_of
 from tawa.simulate.hopper import Cluster, RandomSchedule, RoundRobin, prepared, run_cluster
 from tawa.simulate.interleave import explore
 from tawa.simulate.launch import arrays_of
+from tawa.simulate.limits import STATES, LimitReached, Limits
 from tawa.simulate.machine import Event
-
-BOUND = 1_000_000
-"""States that a search visits at most."""
+from tawa.simulate.order import undetermined
 
 
 @dataclass
@@ -38,9 +39,13 @@ class CheckReport:
     distinct: int = 0
     """Clusters that communicate differently; the others are like one of them."""
     states: int = 0
-    bound: int = BOUND
-    complete: bool = True
-    """Every reachable state of every cluster was visited."""
+    cut: bool = False
+    """A run was stopped, or clusters were left out."""
+    ordered: bool = True
+    """Every phase has its place in the recorded order: other schedules only exchange independent
+    steps (see `simulate.order`)."""
+    reached: list[str] = field(default_factory=list[str])
+    """The limits at which the check gave up."""
     clocks: bool = True
     """The recorded runs were checked by vector clocks, which the search builds on."""
     schedules: int = 0
@@ -50,9 +55,24 @@ class CheckReport:
     actors: tuple[str, ...] = field(default_factory=tuple[str, ...])
 
     @property
+    def complete(self) -> bool:
+        """Every cluster was run to its end and every reachable state of each was visited."""
+        return not self.reached
+
+    @property
+    def one_order(self) -> bool:
+        """Every cluster ran to its end, and every phase has its place in that run's order."""
+        return self.ordered and self.clocks and not self.cut
+
+    @property
     def proved(self) -> bool:
         """Whether every interleaving of this launch was covered."""
         return self.complete and self.clocks
+
+    def reach(self, limit: str) -> None:
+        """Note a limit that was reached."""
+        if limit not in self.reached:
+            self.reached.append(limit)
 
     def render(self) -> str:
         """The report as text."""
@@ -68,13 +88,16 @@ class CheckReport:
             )
         elif self.complete:
             lines.append(f"not proved: searched without vector clocks ({self.states} states)")
-        else:
+        for why in self.reached:
+            lines.append(f"not proved: {why} ({self.states} states visited, no violation so far)")
+        if self.one_order and not self.complete:
             lines.append(
-                f"not proved: the bound of {self.bound} states was reached ({self.states} visited, "
-                "no violation among them)"
+                "order: every phase has its place in the recorded run, so that other schedules "
+                "only exchange independent steps"
             )
         if self.clocks:
-            lines.append("vector clocks: every access of shared memory is ordered")
+            which = "of shared memory" if self.complete else "that was made"
+            lines.append(f"vector clocks: every access {which} is ordered")
         results = "the same results" if self.same_results else "RESULTS THAT DIFFER"
         lines.append(f"{self.schedules} random schedules: {results}")
         lines.append(f"{self.seconds:.1f} s")
@@ -86,38 +109,64 @@ def check(
     grid: Sequence[int],
     args: Sequence[Any],
     *,
-    bound: int = BOUND,
+    bound: int = STATES,
     schedules: int = 4,
     multiprocessors: int = SM90A.multiprocessors,
     clocks: bool = True,
+    limits: Limits | None = None,
 ) -> CheckReport:
     """Check a launch of a hopper module; `args` are as for `simulate.run` and hold its results.
 
     The claim is about this launch: its grid, its sizes, its trip counts. It says "proved" only if
-    every state was visited; `bound` is the number of states at which the search gives up, over all
-    clusters. `clocks=False` leaves the finding to the search alone.
+    every cluster ran to its end and every state was visited; `limits` say when to give up, `bound`
+    alone the number of states, over all clusters. `clocks=False` leaves the finding to the search.
 
     Raises a `ProtocolError` for the first thing that is wrong.
     """
     begin = time.perf_counter()
     arrays = arrays_of(args)
     before = [a.copy() for a in arrays]
-    report = CheckReport("", tuple(grid), bound=bound, clocks=clocks)
-    seen: set[Hashable] = set()
+    limits = limits or Limits(bound)
+    report = CheckReport("", tuple(grid), clocks=clocks)
+    launch = partial(prepared, module, grid, args, multiprocessors)
     with np.errstate(all="ignore"):
-        for cluster in prepared(module, grid, args, multiprocessors):
-            _check_cluster(cluster, report, seen, clocks)
-    after = [a.copy() for a in arrays]
-    for seed in range(schedules if clocks else 0):
-        _restore(arrays, before)
-        with np.errstate(all="ignore"):
-            for number, cluster in enumerate(prepared(module, grid, args, multiprocessors)):
-                run_cluster(cluster, RandomSchedule(seed * 1000 + number))
-        report.schedules += 1
-        report.same_results &= all(_same(a, b) for a, b in zip(arrays, after, strict=True))
+        _check_all(launch(), report, limits)
+        after = [a.copy() for a in arrays]
+        for seed in range(schedules if clocks else 0):
+            _restore(arrays, before)
+            if not _run_all(islice(launch(), limits.clusters), seed, limits):
+                break
+            report.schedules += 1
+            report.same_results &= all(_same(a, b) for a, b in zip(arrays, after, strict=True))
     _restore(arrays, after)
     report.seconds = time.perf_counter() - begin
     return report
+
+
+def _check_all(clusters: Iterator[Cluster], report: CheckReport, limits: Limits) -> None:
+    """Check every cluster, or as many as the limits allow."""
+    seen: set[Hashable] = set()
+    for number, cluster in enumerate(clusters):
+        report.clusters = number + 1
+        if number < limits.clusters:
+            try:
+                _check_cluster(cluster, report, seen, limits)
+            except LimitReached as limit:
+                report.cut = True
+                report.reach(str(limit))
+    if report.clusters > limits.clusters:
+        report.cut = True
+        report.reach(f"only {limits.clusters} of {report.clusters} clusters were run")
+
+
+def _run_all(clusters: Iterator[Cluster], seed: int, limits: Limits) -> bool:
+    """Run every cluster in a random schedule; False if a limit was reached."""
+    try:
+        for number, cluster in enumerate(clusters):
+            run_cluster(cluster, RandomSchedule(seed * 1000 + number), limits=limits)
+    except LimitReached:
+        return False
+    return True
 
 
 def _restore(arrays: Sequence[Array], values: Sequence[Array]) -> None:
@@ -131,24 +180,32 @@ def _same(a: Array, b: Array) -> bool:
 
 
 def _check_cluster(
-    cluster: Cluster, report: CheckReport, seen: set[Hashable], clocks: bool
+    cluster: Cluster, report: CheckReport, seen: set[Hashable], limits: Limits
 ) -> None:
     traces: dict[str, list[Event]] = {}
-    run_cluster(cluster, RoundRobin(), traces, checking=clocks)
-    lines, arrivals = lines_of(traces)
     report.kernel = cluster.kernel.sym_name.data
-    report.clusters += 1
+    limits.look()
+    run_cluster(cluster, RoundRobin(), traces, checking=report.clocks, limits=limits)
+    lines, arrivals = lines_of(traces)
     report.actors = tuple(line.name for line in lines)
     key = _shape(lines)
     if key in seen:
         return
     seen.add(key)
     report.distinct += 1
-    found = explore(lines, arrivals, max(1, report.bound - report.states))
+    unordered = undetermined(lines, arrivals)
+    report.ordered &= unordered is None
+    left = max(1, limits.states - report.states)
+    found = explore(lines, arrivals, left, out_of_time=limits.out_of_time)
     report.states += found.states
-    report.complete &= found.complete
     if found.violation is not None:
         raise _unsafe(found)
+    if unordered is not None:
+        raise _another_phase(unordered)
+    if not found.complete:
+        timed = limits.out_of_time()
+        bound = f"the bound of {limits.states} states was reached"
+        report.reach(limits.time_text() if timed else bound)
 
 
 def _shape(lines: Sequence[Line]) -> Hashable:
@@ -163,6 +220,15 @@ def _shape(lines: Sequence[Line]) -> Hashable:
             ),
         )
         for line in lines
+    )
+
+
+def _another_phase(text: str) -> errors.UnsafeInterleaving:
+    return errors.UnsafeInterleaving(
+        "which phase an operation falls into depends on the schedule",
+        expected="the same communication in every interleaving",
+        found=text,
+        hint="order the two by a barrier",
     )
 
 

@@ -2,9 +2,10 @@
 
 A clock has a component for every warp, for every actor's matrix instructions and bulk stores, and
 for every mbarrier (what the TMA engine writes is published by the phase of the mbarrier that counts
-its bytes). It is an array `[2, components]`: row `SEEN` is ordinary happens-before, row `FENCED`
+its bytes). It is an array `[3, components]`: row `SEEN` is ordinary happens-before, row `FENCED`
 what of it a proxy fence has made visible to the asynchronous engines as well (PTX ISA, "async
-proxy"). Times start at 1, so that 0 means "nothing yet".
+proxy"). Row `TIMED` is what has happened before in time: whoever waits for a copy comes after what
+its issuer had waited for, though the copy publishes no other writes than its own. Times start at 1, so that 0 means "nothing yet".
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import numpy as np
 
 from tawa.base.numerics import Array
 
-SEEN, FENCED = 0, 1
+SEEN, FENCED, TIMED = 0, 1, 2
 WORD = 4
 """Bytes of shared memory that share one record of accesses, unless a kernel accesses less."""
 
@@ -34,7 +35,7 @@ class Components:
 
     def clock(self) -> Array:
         """A clock that has seen nothing."""
-        return np.zeros((2, len(self.names)), np.int32)
+        return np.zeros((3, len(self.names)), np.int32)
 
 
 class Conflict(NamedTuple):

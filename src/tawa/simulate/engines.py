@@ -96,6 +96,8 @@ class Engines(Instructions):
         where = region(tile, map_.bytes, self.cta.shadow.granule)
         record = self.machine.record(self.op, self.doing())
         counted = [self.mbarrier(barrier, target, asynchronous=True) for target in targets]
+        for found in counted:
+            self.knows(found, found.phase, "a copy that counts")
         ranks, phases = [c.rank for c in targets], [found.phase for found in counted]
         self.trace("load", ranks, barrier, map_.bytes, where, phases)
         for target, found in zip(targets, counted, strict=True):
@@ -104,7 +106,7 @@ class Engines(Instructions):
                 if conflict is not None and self.machine.checking:
                     self.conflict(conflict, target, writing=True)
                 target.shadow.note_write(where, found.component, found.phase + 1, record)
-            found.copies += 1
+            found.start_copy(self.clock[0])
             if target is not self.cta:
                 self.touch_remotely(target, "a multicast copy")
 

@@ -31,6 +31,7 @@ from tawa.simulate.cta import (
 )
 from tawa.simulate.global_memory import GlobalMemory
 from tawa.simulate.launch import kernel_of, number_of, parameters, spec_of
+from tawa.simulate.limits import Limits
 from tawa.simulate.machine import SWITCH, Event, Machine, Task, Warps
 from tawa.simulate.structured import BUILTIN
 
@@ -187,15 +188,20 @@ def run_cluster(
     traces: dict[str, list[Event]] | None = None,
     checking: bool = True,
     costs: Callable[[Operation], tuple[str, float] | None] | None = None,
+    limits: Limits | None = None,
 ) -> None:
     """Run the actors of one cluster to their end, checking every step.
 
     `traces` gets each actor's communication; without `checking`, unordered accesses of shared
     memory are not reported. With `costs`, no data is moved, and the traces say what ops cost.
+    Raises LimitReached when the run goes on for longer than `limits` allow.
     """
     found = allocations(cluster.kernel, cluster.shared_bytes)
     machine, actors = _machine(cluster, found)
     machine.checking, machine.costs, machine.dry = checking, costs, costs is not None
+    machine.limits = limits
+    if limits is not None:
+        limits.start_run()
     if traces is not None:
         machine.traces = traces
         traces.update({actor.name: [] for actor in actors})

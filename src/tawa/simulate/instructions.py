@@ -16,7 +16,7 @@ from tawa.base.types import byte_size
 from tawa.hopper.ops.machine import Steps
 from tawa.simulate import errors
 from tawa.simulate.barriers import Arrival, Mbarrier, NamedBarrier, Passed, Waiter
-from tawa.simulate.clocks import FENCED, SEEN, Conflict, granules_of
+from tawa.simulate.clocks import FENCED, SEEN, TIMED, Conflict, granules_of
 from tawa.simulate.cta import Cta
 from tawa.simulate.global_memory import OutsideMemory
 from tawa.simulate.machine import SWITCH, Event, Machine, Warps
@@ -45,7 +45,7 @@ class Instructions:
         self.machine, self.cta, self.warps = machine, cta, warps
         self.name = warps.name
         self.rank, self.block, self.grid = cta.rank, cta.block, machine.grid
-        self.clock = np.zeros((warps.count, 2, len(machine.components.names)), np.int32)
+        self.clock = np.zeros((warps.count, 3, len(machine.components.names)), np.int32)
         self.rows = slice(0, warps.count)
         self.active: int = 32 * warps.count
         """Threads that run."""
@@ -76,7 +76,7 @@ class Instructions:
         """What the running warps have done and seen, for others to acquire."""
         clock = self.clock[self.rows].max(axis=0)
         for row in range(self.rows.start, self.rows.stop):
-            self.clock[row, SEEN, self.warps.components[row]] += 1
+            self.clock[row, [SEEN, TIMED], self.warps.components[row]] += 1
         return clock
 
     def acquire(self, clock: Array) -> None:
@@ -331,6 +331,7 @@ class Instructions:
         self.one_issuer("expect_tx")
         yield SWITCH
         found = self.mbarrier(barrier, self.cta)
+        self.knows(found, found.phase, "an arrival")
         self.trace("expect", self.rank, barrier, size, found.phase)
         found.arrive(Arrival(self.name, self.doing(), "expect"), 1, self.release(), size)
 
@@ -339,6 +340,7 @@ class Instructions:
         yield SWITCH
         target = self.cta if cta is None else self.machine.ctas[cta]
         found = self.mbarrier(barrier, target)
+        self.knows(found, found.phase, "an arrival")
         self.trace("arrive", target.rank, barrier, self.active, found.phase)
         if target is not self.cta:
             self.touch_remotely(target, "a remote arrival")
@@ -356,6 +358,7 @@ class Instructions:
         yield SWITCH
         found = self.mbarrier(barrier, self.cta)
         passes = found.passes(parity)
+        self.knows(found, found.phase - passes, "a wait")
         self.trace("wait", self.rank, barrier, parity, found.phase - passes)
         if not passes:
             text = self.doing()
@@ -368,6 +371,21 @@ class Instructions:
             found.waiters.remove(waiter)
         self.acquire(found.published)
         self._note_passed(found, self.doing(), found.phase - 1)
+
+    def knows(self, barrier: Mbarrier, phase: int, what: str) -> None:
+        """Raise unless all running warps come after the phase before; else this one may be taken
+        for it: a wait may go on a whole turn early, an arrival count in the wrong phase.
+        """
+        seen = self.clock[self.rows, TIMED, barrier.component].min()
+        if self.machine.checking and seen < phase:
+            self.fail(
+                errors.PhaseAliased,
+                f"{what} for phase {phase} of {barrier.label} may meet phase {phase - 1} still "
+                "running",
+                expected="a wait that orders it after the phase before is complete",
+                found=f"nothing orders it after phase {phase - 1}",
+                hint="wait for every phase in turn, or for what comes after it",
+            )
 
     def _note_passed(self, barrier: Mbarrier, text: str, phase: int) -> None:
         """Note a wait, which has to be over before the next phase completes."""

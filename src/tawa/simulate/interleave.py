@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple
@@ -275,15 +275,21 @@ def _stuck(search: Search, state: State) -> str:
 
 
 def explore(
-    lines: Sequence[Line], arrivals: dict[Barrier, int], bound: int, reduce: bool = True
+    lines: Sequence[Line],
+    arrivals: dict[Barrier, int],
+    bound: int,
+    reduce: bool = True,
+    out_of_time: Callable[[int], bool] = lambda states: False,
 ) -> Exploration:
-    """Visit every reachable state, breadth first, or `bound` of them."""
+    """Visit every reachable state, breadth first, until there are `bound` or time is over."""
     search = Search(lines, arrivals, reduce)
     names = (*(line.name for line in lines), ENGINE)
     start = search.start()
     parent: dict[State, tuple[State, str, str] | None] = {start: None}
     todo = deque([start])
+    visited = 0
     while todo:
+        visited += 1
         state = todo.popleft()
         found = search.conflict(state)
         if found is not None:
@@ -299,7 +305,7 @@ def explore(
                 return _violated("phase", move.wrong, move.state, parent, names)
         if stuck and not search.finished(state):
             return _violated("deadlock", _stuck(search, state), state, parent, names)
-        if len(parent) > bound:
+        if len(parent) > bound or out_of_time(visited):
             return Exploration(len(parent), False, None, names)
     return Exploration(len(parent), True, None, names)
 

@@ -12,6 +12,7 @@ from tawa.simulate.barriers import NamedBarrier
 from tawa.simulate.clocks import Components
 from tawa.simulate.cta import Cta
 from tawa.simulate.global_memory import GlobalMemory
+from tawa.simulate.limits import Limits
 
 
 @dataclass(frozen=True)
@@ -89,6 +90,8 @@ class Machine:
     """Move no data and check no accesses: only communication and what it costs."""
     costs: Callable[[Operation], tuple[str, float] | None] | None = None
     """Which resource an op takes for how many cycles, for the traces."""
+    limits: Limits | None = None
+    """When to give up."""
 
     def record(self, op: Operation | None, text: str) -> int:
         """A number that stands for an access."""

@@ -17,6 +17,7 @@ from xdsl.ir import BlockArgument, Operation, SSAValue
 from tawa.aref import ops as aref
 from tawa.base.elementwise import Map
 from tawa.base.errors import TawaError
+from tawa.base.loops import carry, extend_yield
 from tawa.base.spans import span_of
 from tawa.base.types import shape_of
 from tawa.tile.ops import DescLoad, ProgramId
@@ -156,6 +157,39 @@ def _same_course(load: DescLoad, kernel: func.FuncOp, peer: _Peer, flags: list[S
     return True
 
 
+def _still_together(home: Operation, kernel: func.FuncOp, agree: SSAValue) -> SSAValue:
+    """Whether the CTAs agree now and did each time before: once apart, they stay apart.
+
+    A slot that was not shared is returned to its own CTA alone, so the other one, whose copies
+    would fill it next, never learns that it is free.
+    """
+    loops: list[scf.ForOp] = []
+    parent = home.parent_op()
+    while isinstance(parent, scf.ForOp) and parent is not kernel:
+        loops.insert(0, parent)
+        parent = parent.parent_op()
+    if not loops:
+        return agree
+    outermost = loops[0]
+    assert outermost.parent is not None
+    start = arith.ConstantOp(IntegerAttr(1, 1))
+    outermost.parent.insert_op_before(start, outermost)
+    value: SSAValue = start.result
+    carried: list[scf.ForOp] = []
+    for loop in loops:
+        new, (value,), _ = carry(loop, [value])
+        carried.append(new)
+    together = Map("andi", [value, agree])
+    assert home.parent is not None
+    home.parent.insert_op_before(together, home)
+    together.result.name_hint = "together"
+    value = together.result
+    for loop in reversed(carried):
+        extend_yield(loop.body.block, [value])
+        value = loop.results[-1]
+    return together.result
+
+
 def mark_shared(kernel: func.FuncOp, rings: Sequence[Sequence[DescLoad]], cluster: int) -> set[int]:
     """Put an `aref.agree` before every loop whose loads may be shared; returns their rings."""
     shared: set[int] = set()
@@ -178,7 +212,13 @@ def mark_shared(kernel: func.FuncOp, rings: Sequence[Sequence[DescLoad]], cluste
             either = Map("ori", [any_flag, flag])
             whole.append(either)
             any_flag = either.result
-        home.parent.insert_ops_before([*whole, aref.Agree(number, [any_flag, *flags])], home)
+        home.parent.insert_ops_before(whole, home)
+        together = _still_together(home, kernel, any_flag)
+        if together is not any_flag:
+            every = [Map("andi", [flag, together]) for flag in flags]
+            home.parent.insert_ops_before(every, home)
+            flags = [op.result for op in every]
+        home.parent.insert_op_before(aref.Agree(number, [together, *flags]), home)
         shared.add(number)
     if not shared:
         raise ClusterNotPossible(
