@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from tawa import axon
+from tawa.axon.gpu.compile import CompiledFunction, compile_for_device
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "axon"
 MAX_ERROR = 5e-3
@@ -86,7 +87,7 @@ PROGRAMS = {"mlp": ("mlp.ax", "mlp"), "block": ("transformer.ax", "block"),
             "lstm": ("lstm.ax", "cell")}  # fmt: skip
 
 
-def program(name: str) -> axon.CompiledFunction:
+def program(name: str) -> CompiledFunction:
     """The compiled function of a program."""
     file, definition = PROGRAMS[name]
     return axon.compile(axon.load(EXAMPLES / file)[definition])
@@ -94,8 +95,6 @@ def program(name: str) -> axon.CompiledFunction:
 
 def dry_run() -> None:
     """Compile every kernel of every case for the device, without one."""
-    from tawa.axon.gpu.compile import compile_for_device
-
     functions = {name: program(name) for name in PROGRAMS}
 
     def array(*shape: int, by: float = 1.0) -> Any:
@@ -201,7 +200,7 @@ def graph_of(work: Callable[[], Any]) -> Callable[[], Any]:
     return replay
 
 
-def measure(run: Any, case: Case, function: axon.CompiledFunction, options: Any) -> None:
+def measure(run: Any, case: Case, function: CompiledFunction, options: Any) -> None:
     """One case: check both, time them as graphs and as calls, write rows and print a line."""
     import torch
 

@@ -109,3 +109,16 @@ def test_format(tmp_path: Path):
     assert path.read_text() == "# one more\ndef f x = x + 1.0\n"
     output_of("format", "--check", path)
     output_of("format", "--check", *EXAMPLES.glob("*.ax"))
+
+
+def test_run_in_the_simulator():
+    arguments = ("run", EXAMPLES / "mlp.ax", "mlp_broadcast", "3x4", "4", "4x2", "2", "5x3")
+    plain = output_of(*arguments, "--fill", "ones")
+    assert output_of(*arguments, "--fill", "ones", "--device", "simulator") == plain
+
+
+def test_plan():
+    arguments = ("plan", EXAMPLES / "mlp.ax", "mlp_broadcast", "3x4", "4", "4x2", "2", "5x3")
+    text = output_of(*arguments, "--source")
+    assert "2. product of 5 x 2" in text
+    assert "acc0 = tl.dot(" in text

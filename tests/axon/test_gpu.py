@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from tawa import axon
-from tawa.axon.errors import ContractViolation, RunTimeError
+from tawa.axon.errors import ContractViolation
+from tawa.axon.gpu.compile import CompiledFunction
 from tawa.axon.gpu.errors import BadPrecision, NotForGpu
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "axon"
@@ -39,7 +40,7 @@ def widened(x: np.ndarray) -> np.ndarray:
     return x.astype(np.float64) if x.dtype.kind == "f" else x
 
 
-def check(function: axon.Function, *arguments: Any, **statics: int) -> axon.CompiledFunction:
+def check(function: axon.Function, *arguments: Any, **statics: int) -> CompiledFunction:
     """The compiled function's results are the evaluator's in float64, up to rounding."""
     compiled = axon.compile(function)
     found = flat(compiled(*arguments, **statics))
@@ -66,7 +67,7 @@ def define(text: str) -> axon.Function:
     return axon.load(text)["f"]
 
 
-def kinds(compiled: axon.CompiledFunction, *arguments: Any, **statics: int) -> list[str]:
+def kinds(compiled: CompiledFunction, *arguments: Any, **statics: int) -> list[str]:
     return [launch.call.group.kind for launch in compiled.plan(*arguments, **statics).launches]
 
 
@@ -158,7 +159,7 @@ def test_unet():
         ("def f x y z = x @ y + z @ y + x", [(4, 16), (16, 16), (4, 16)]),
         ("def f x y = let z = x @ y in let a, b = halves z in (a .* sigmoid b, z)",
          [(5, 16), (16, 32)]),
-        ("def f x = map (fn r -> r .* sum r) x", [(3, 4)]),
+        ("def f x = map (fn r -> softmax r * 2.0) x", [(3, 4)]),
         ("def f x = [x, x .* x, dot x x * x]", [(5,)]),
         ("def f x = max_pool x + mean_pool x", [(1, 2, 4, 6)]),
         ("def f x w = conv2d{stride = 2, pad = 1} x w", [(1, 2, 5, 6), (3, 2, 3, 3)]),
@@ -210,7 +211,7 @@ def test_broadcast_conditions_are_checked_before_anything_runs():
     compiled = axon.compile(define("def f x y = x + y"))
     with pytest.raises(ContractViolation):
         compiled(single(3, 4), single(5))
-    with pytest.raises(RunTimeError, match="no part"):
+    with pytest.raises(ContractViolation):
         axon.compile(define("def f x = slice{0, 4} x"))(single(2, 3))
 
 
@@ -237,4 +238,4 @@ def test_a_plan_can_be_read():
     compiled = axon.compile(define("def f w b x = relu (linear w b x)"))
     text = compiled.explain(half(16, 32), half(32), half(3, 16))
     assert "1. product of 3 x 32" in text
-    assert "relu %5 (written)" in text
+    assert "relu %4 (written)" in text

@@ -50,7 +50,7 @@ PARTS: dict[str, set[str]] = {
     "kernels": {".", "language"},
     "tasks": {"base", "language", "tile.ops"},
     "functional": {"base"},
-    "axon": {"base", "functional", "kernels", ".", "language"},
+    "axon": {"base", "functional", "kernels", ".", "language", "jit", "runtime"},
     "cuppl": {"base", "functional", "runtime", ".", "language"},
     "cli": {"*"},
     "__main__": {"cli"},

@@ -4,13 +4,37 @@ After the abstract of A. Collins and V. Grover, "Axon: A Language for Dynamic Sh
 Learning Graphs" (arXiv 2210.02374). `docs/axon.md` is the guide.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from tawa.axon.call import Function, LoadedModule, load
 from tawa.axon.contract import Contract, contract
-from tawa.axon.gpu.compile import CompiledFunction, compilations, compile
 from tawa.axon.model import OnnxModel, from_onnx
 
+if TYPE_CHECKING:
+    from tawa.axon.gpu.compile import CompiledFunction  # loaded when something is compiled
+
+
+def compile(function: Function, *, precision: str = "f32") -> CompiledFunction:
+    """A function of a loaded module as GPU kernels. See `tawa.axon.gpu.compile`.
+
+    `precision` concerns products of f32 matrices: `f32` computes them from three tf32 products,
+    accurate to about 22 bits; `tf32` from one, accurate to 11. Raises BadPrecision.
+    """
+    from tawa.axon.gpu.compile import CompiledFunction
+
+    return CompiledFunction(function, precision)
+
+
+def compilations() -> int:
+    """How many GPU kernels of Axon programs were compiled in this process."""
+    from tawa.axon.gpu import library
+
+    return library.compilations()
+
+
 __all__ = [
-    "CompiledFunction",
     "Contract",
     "Function",
     "LoadedModule",

@@ -1,10 +1,11 @@
-"""`tawa axon`: infer, run, check, draw, format, repl, lsp."""
+"""`tawa axon`: infer, run, plan, check, draw, format, repl, lsp."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +23,14 @@ class Fill(StrEnum):
 
     RANDOM = "random"
     ONES = "ones"
+
+
+class Device(StrEnum):
+    """Where `run` computes."""
+
+    CPU = "cpu"
+    GPU = "gpu"
+    SIMULATOR = "simulator"
 
 
 @app.command()
@@ -59,8 +68,52 @@ def run(
     ] = None,
     fill: Annotated[Fill, typer.Option(help="What made-up arrays contain.")] = Fill.RANDOM,
     seed: Annotated[int, typer.Option(help="Of random arrays.")] = 0,
+    device: Annotated[
+        Device,
+        typer.Option(help="NumPy, GPU kernels (needs PyTorch), or these kernels in the simulator."),
+    ] = Device.CPU,
 ) -> None:
-    """Run a definition on arrays with NumPy, and print the result."""
+    """Run a definition on arrays, and print the result."""
+    found, values, statics = _call(file, function, arguments, static, fill, seed)
+    if device is Device.CPU:
+        typer.echo(_shown(found(*values, **statics)))
+        return
+    from tawa.axon import compile as compiled
+
+    if device is Device.GPU:
+        values = [_on_gpu(value) for value in values]
+    typer.echo(_shown(_on_cpu(compiled(found)(*values, **statics))))
+
+
+@app.command()
+def plan(
+    file: SourceFile,
+    function: Annotated[str, typer.Argument(help="The definition to compile.")],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(help="Arguments as for `run`: their shapes matter.")
+    ] = None,
+    static: Annotated[
+        list[str] | None, typer.Option("--static", "-s", help="A static argument, NAME=NUMBER.")
+    ] = None,
+    source: Annotated[bool, typer.Option("--source", help="Also print the kernels.")] = False,
+) -> None:
+    """Print the GPU kernels that a definition is made of, for arguments of given shapes."""
+    from tawa.axon import compile as compiled
+
+    found, values, statics = _call(file, function, arguments, static, Fill.ONES, 0)
+    made = compiled(found)
+    typer.echo(made.explain(*values, **statics))
+    if source:
+        texts = [launch.source for launch in made.plan(*values, **statics).launches]
+        for text in dict.fromkeys(texts):
+            typer.echo(f"\n{text}", nl=False)
+
+
+def _call(
+    file: Path, function: str, arguments: list[str] | None, static: list[str] | None, fill: Fill,
+    seed: int,
+) -> tuple[Any, list[Any], dict[str, int]]:  # fmt: skip
+    """A definition, and the arguments that a command line stands for."""
     import numpy as np
 
     from tawa.axon.call import load
@@ -71,8 +124,27 @@ def run(
     generator = np.random.default_rng(seed)
     values = [_argument(text, fill, generator) for text in arguments or []]
     statics = {key: int(value) for key, _, value in (item.partition("=") for item in static or [])}
-    result = module[function](*values, **statics)
-    typer.echo(_shown(result))
+    return module[function], values, statics
+
+
+def _on_gpu(value: Any) -> Any:
+    """Arrays as PyTorch's on the current device."""
+    if isinstance(value, tuple):
+        return tuple(_on_gpu(item) for item in value)  # pyright: ignore[reportUnknownVariableType]
+    try:
+        torch: Any = import_module("torch")
+    except ImportError as error:
+        raise GpuArraysNeedTorch(
+            "`--device gpu` needs PyTorch", hint="install it, or use `--device simulator`"
+        ) from error
+    return torch.as_tensor(value, device="cuda")
+
+
+def _on_cpu(value: Any) -> Any:
+    """Arrays as NumPy's."""
+    if isinstance(value, tuple):
+        return tuple(_on_cpu(item) for item in value)  # pyright: ignore[reportUnknownVariableType]
+    return value.cpu().numpy() if hasattr(value, "cpu") else value
 
 
 def _argument(text: str, fill: Fill, generator: Any) -> Any:
@@ -243,6 +315,15 @@ def lsp() -> None:
         ) from error
     sys.setrecursionlimit(100_000)
     server().start_io()
+
+
+class GpuArraysNeedTorch(TawaError):
+    """Arrays are to be put on a GPU, and PyTorch is missing."""
+
+    explanation = "`tawa axon run --device gpu` makes its arrays with PyTorch: install it."
+    example = (
+        "import sys\nsys.modules['torch'] = None\nfrom tawa.axon.cli import _on_gpu\n_on_gpu(1.0)"
+    )
 
 
 class ServerNotInstalled(TawaError):

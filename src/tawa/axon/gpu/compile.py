@@ -1,4 +1,4 @@
-"""`axon.compile`: a function of a module that runs as GPU kernels."""
+"""A function of a module that runs as GPU kernels: what `axon.compile` gives."""
 
 from __future__ import annotations
 
@@ -133,20 +133,6 @@ def compile_for_device(
     with deep():
         program, inputs, aligned, _ = function.lowered(arguments, statics)
         return make_plan(program, inputs, aligned, None)
-
-
-def compile(function: Function, *, precision: str = "f32") -> CompiledFunction:
-    """A function of a loaded module as GPU kernels. See `CompiledFunction`.
-
-    `precision` concerns products of f32 matrices: `f32` computes them from three tf32 products,
-    accurate to about 22 bits; `tf32` from one, accurate to 11.
-    """
-    return CompiledFunction(function, precision)
-
-
-def compilations() -> int:
-    """How many GPU kernels were compiled in this process."""
-    return library.compilations()
 
 
 def _is_array(leaf: Any) -> bool:

@@ -60,6 +60,11 @@ class Launch:
     slots: list[Slot]
     start: Any = None
 
+    @property
+    def source(self) -> str:
+        """The kernel's text."""
+        return library.kernel_of(self.call).source.text
+
 
 @dataclass
 class Plan:

@@ -73,6 +73,12 @@ def broadcast_strides(operand: Node, shape: Shape) -> tuple[Shape, int]:
     return (*(0,) * lead, *own), offset
 
 
+def _two_axes(shape: Shape, strides: Shape) -> tuple[Shape, Shape]:
+    """A vector as one row, a number as one row of one column."""
+    size, stride = (shape[0], strides[0]) if shape else (1, 1)
+    return (1, size), (size * stride, stride)
+
+
 @dataclass
 class KernelText:
     """Source text in the making."""
@@ -206,7 +212,8 @@ class Body:
             strides, offset = broadcast_strides(node, shape)
         if self.flat:
             return (self.column, "c") if any(strides) else ("", "")
-        shape, strides = (shape, strides) if shape else ((1,), (0,))
+        if len(shape) < 2:
+            shape, strides = _two_axes(shape, strides)
         moved = placed is not None or (node.op == "view" and not is_reshape(node))
         column = 0 if shape[-1] == 1 != self.columns else strides[-1]
         rows = Rows(merged_axes(shape[:-1], strides[:-1]), column)
