@@ -2,8 +2,8 @@
 
 The line table is the assembler's (`--generate-line-info`), read by nvdisasm. It has no rows for
 matrix instructions, bulk copies and some barriers: those would seem to belong to whatever stands
-before them. The compiler keeps such instructions in their order, and PTX has a row for each, so
-they are paired with PTX by that order wherever the counts agree and no row contradicts.
+before them. The assembler keeps such instructions in their order (it may leave some out), and PTX
+has a row for each, so both sequences are aligned: what the table does know decides.
 """
 
 from __future__ import annotations
@@ -31,6 +31,14 @@ PAIRS: tuple[tuple[str, str], ...] = (
     (r"STSM", r"\bstmatrix\b"),
 )
 """Instructions that are one in SASS and one in PTX: the opcodes on both sides."""
+
+_Search = Callable[[str], re.Match[str] | None]
+
+_PATTERNS: dict[tuple[str, str], tuple[_Search, _Search]] = {
+    pair: (re.compile(r"\s*(?:@\S+ +)?" + pair[0]).match, re.compile(pair[1]).search)
+    for pair in PAIRS
+}
+_SHAPES = (re.compile(r"MMA\.(\d+)x(\d+)x(\d+)"), re.compile(r"\.m(\d+)n(\d+)k(\d+)"))
 
 _FILE = re.compile(r'^\s*//## File "[^"]*", line (\d+)')
 _CODE = re.compile(r"^\s*/\*([0-9a-f]{4,})\*/\s+(.*?)\s*;")
@@ -104,40 +112,87 @@ def _ptx_lines(ptx: str, body: range) -> list[tuple[str, int]]:
     return found
 
 
+@dataclass(frozen=True)
+class _Anchor:
+    """An instruction of `PAIRS` on one side: where it is, and what has to be equal on both."""
+
+    at: int
+    kind: str
+
+
 def paired(lines: Sequence[MachineLine], ptx: str, body: range) -> list[MachineLine]:
     """The instructions of `PAIRS` with the lines that PTX has for them."""
     result = list(lines)
     table = _ptx_lines(ptx, body)
-    for opcode, instruction in PAIRS:
-        matches = re.compile(r"\s*(@\S+ +)?" + opcode).match
-        places = [i for i, found in enumerate(lines) if matches(found.text)]
-        wanted = [line for text, line in table if re.search(instruction, text)]
-        for i, line in zip(places, _lines_for(lines, places, wanted), strict=True):
-            result[i] = replace(lines[i], line=line)
+    wanted = [_Anchor(line, kind) for text, line in table if (kind := _kind(text, 1))]
+    found = [_Anchor(i, kind) for i, line in enumerate(lines) if (kind := _kind(line.text, 0))]
+    known = {(anchor.kind, anchor.at) for anchor in wanted}
+    partners = _aligned(lines, found, wanted, known)
+    for anchor in found:
+        line = partners.get(anchor.at)
+        if line is None:
+            line = _nearest(lines, anchor, known)
+        result[anchor.at] = replace(lines[anchor.at], line=line)
     return result
 
 
-def _lines_for(
-    lines: Sequence[MachineLine], places: Sequence[int], wanted: Sequence[int]
-) -> list[int | None]:
-    """A line for each of the instructions at `places`, of those that PTX has (`wanted`)."""
-    known = set(wanted)
+def _kind(text: str, side: int) -> str:
+    """Which of `PAIRS` a line is (of matrix products: of which shape); empty if none."""
+    for pair in PAIRS:
+        if _PATTERNS[pair][side](text):
+            shape = _SHAPES[side].search(text)
+            return f"{pair[0]} {'x'.join(shape.groups()) if shape else ''}"
+    return ""
 
-    def agrees(place: int, line: int) -> bool:
-        found = lines[place]
-        return not found.own or found.line not in known or found.line == line
 
-    if len(places) == len(wanted) and all(map(agrees, places, wanted)):
-        return list(wanted)
-    return [_nearest(lines, place, lambda line: line in known) for place in places]
+def _aligned(
+    lines: Sequence[MachineLine],
+    found: Sequence[_Anchor],
+    wanted: Sequence[_Anchor],
+    known: set[tuple[str, int]],
+) -> dict[int, int]:
+    """The best pairs that keep both orders: line by the number of the instruction.
+
+    Rows of the line table count most: a pair that one contradicts is none.
+    """
+    width = len(wanted) + 1
+    best = [[0] * width for _ in range(len(found) + 1)]
+    for i in range(len(found) - 1, -1, -1):
+        for j in range(len(wanted) - 1, -1, -1):
+            value = _agreement(lines[found[i].at], found[i], wanted[j], known)
+            take = value + best[i + 1][j + 1] if value else 0
+            best[i][j] = max(take, best[i + 1][j], best[i][j + 1])
+    partners: dict[int, int] = {}
+    i = j = 0
+    while i < len(found) and j < len(wanted):
+        value = _agreement(lines[found[i].at], found[i], wanted[j], known)
+        if value and best[i][j] == value + best[i + 1][j + 1]:
+            partners[found[i].at] = wanted[j].at
+            i, j = i + 1, j + 1
+        elif best[i][j] == best[i + 1][j]:
+            i += 1
+        else:
+            j += 1
+    return partners
+
+
+def _agreement(
+    line: MachineLine, found: _Anchor, wanted: _Anchor, known: set[tuple[str, int]]
+) -> int:
+    """How well two anchors fit each other; 0 if they can't be the same."""
+    if found.kind != wanted.kind:
+        return 0
+    if line.own and line.line is not None and (found.kind, line.line) in known:
+        return 6 if line.line == wanted.at else 0
+    return 3 if line.line == wanted.at else 2
 
 
 def _nearest(
-    lines: Sequence[MachineLine], place: int, accepts: Callable[[int], bool]
+    lines: Sequence[MachineLine], anchor: _Anchor, known: set[tuple[str, int]]
 ) -> int | None:
     """The line of the nearest instruction before with a fitting line; else what the table says."""
-    for at in range(place, max(-1, place - 40), -1):
+    for at in range(anchor.at, max(-1, anchor.at - 40), -1):
         line = lines[at].line
-        if line is not None and accepts(line):
+        if line is not None and (anchor.kind, line) in known:
             return line
-    return lines[place].line
+    return lines[anchor.at].line

@@ -1,0 +1,84 @@
+"""Which line of CUDA C++ an instruction comes from, where the assembler's table does not say."""
+
+from tawa.report.machine_code import MachineLine, paired
+
+BODY = range(10, 30)
+
+
+def code(*rows: tuple[str, int | None, bool]) -> list[MachineLine]:
+    return [MachineLine(text, 16 * i, line, own) for i, (text, line, own) in enumerate(rows)]
+
+
+def ptx(*rows: tuple[int, str]) -> str:
+    return "".join(f".loc 1 {line} 5\n{text}\n" for line, text in rows)
+
+
+def lines(found: list[MachineLine]) -> list[int | None]:
+    return [line.line for line in found]
+
+
+def test_products_take_the_lines_of_their_order_in_ptx():
+    found = paired(
+        code(
+            ("UMOV UR4, 0x1", 12, True),
+            ("     HGMMA.64x8x16.F32 R0", 12, False),  # the row of what stands before it
+            ("UMOV UR5, 0x1", 15, True),
+            ("     HGMMA.64x8x16.F32 R0", 15, False),
+            ("     HGMMA.64x8x16.F32 R0", 15, False),
+        ),
+        ptx(*((line, "wgmma.mma_async.sync.m64n8k16 x;") for line in (13, 14, 16))),
+        BODY,
+    )
+    assert lines(found) == [12, 13, 15, 14, 16]
+
+
+def test_products_that_the_assembler_leaves_out_shift_nothing():
+    # Two groups of two in PTX; of the first, nothing is left but an empty one.
+    rows = [(13, "m64n8k16"), (14, "m64n8k16"), (17, "m64n8k16"), (18, "m64n8k16")]
+    table = ptx((12, "wgmma.fence;")) + "".join(
+        (ptx((16, "wgmma.fence;")) if line == 17 else "")
+        + ptx((line, f"wgmma.mma_async.{shape} x;"))
+        for line, shape in rows
+    )
+    found = paired(
+        code(
+            ("WARPGROUP.ARRIVE", 12, True),
+            ("HGMMA.64x8x8.F16 RZ", 12, False),
+            ("WARPGROUP.ARRIVE", 16, True),
+            ("HGMMA.64x8x16.F32 R0", 16, False),
+            ("HGMMA.64x8x16.F32 R0", 16, False),
+        ),
+        table,
+        BODY,
+    )
+    assert lines(found) == [12, 12, 16, 17, 18]
+
+
+def test_a_row_that_contradicts_the_order_is_believed():
+    # The blocks were laid out the other way round: both instructions have rows of their own.
+    found = paired(
+        code(("BAR.SYNC 0x1", 21, True), ("BAR.SYNC 0x2", 20, True)),
+        ptx((20, "bar.sync 2;"), (21, "bar.sync 1;")),
+        BODY,
+    )
+    assert lines(found) == [21, 20]
+
+
+def test_copies_of_an_instruction_take_the_line_before_them():
+    # One wait in PTX, two in machine code: the first try and the loop that tries again.
+    found = paired(
+        code(
+            ("SYNCS.PHASECHK P0", 17, True),
+            ("@!P0 BRA", 17, False),
+            ("LEA R1", 18, True),
+            ("SYNCS.PHASECHK P0", 18, False),
+        ),
+        ptx((17, "mbarrier.try_wait.parity p;")),
+        BODY,
+    )
+    assert lines(found) == [17, 17, 18, 17]
+
+
+def test_a_line_of_an_inlined_function_counts_for_its_caller():
+    text = ".loc 1 12 3\n.loc 1 4 9, function_name $x, inlined_at 1 12 3\nbar.sync 1;\n"
+    assert lines(paired(code(("BAR.SYNC 0x1", None, False)), text, BODY)) == [12]

@@ -1,0 +1,311 @@
+"""What a report says of kernels: links, occupancy, work, timelines and pictures."""
+
+import json
+import re
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+
+from tawa.base.target import SM90A
+from tawa.base.timeline import Activity, Interval
+from tawa.cli.app import command_line
+from tawa.cli.kernel_file import NoExample, find_kernel
+from tawa.cli.report import (
+    BadLaunchExpression,
+    LaunchCommand,
+    OutputNotWritable,
+    write_file,
+    write_report,
+)
+from tawa.cli.timeline import UnknownPictureFormat, drawn, format_of, write_timeline
+from tawa.report.code import Pane
+from tawa.report.listing import source_listing
+from tawa.report.model import Report, build
+from tawa.report.page import html
+from tawa.report.timeline import MOST_BARS, timeline
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+KERNELS = (
+    "attention.py:attention",
+    "batched_gemm.py:batched_gemm",
+    "control_flow.py:newton_root",
+    "gemm.py:gemm",
+    "gemm_layouts.py:gemm_layouts",
+    "linear_attention.py:linear_attention",
+    "matmul_pointers.py:matmul_pointers",
+    "softmax.py:softmax",
+)
+ENGINES = {"HGMMA": "wgmma_m", "UTMALDG": "tma_load(", "UTMASTG": "tma_store(", "STSM": "stmatrix"}
+"""Opcodes that one function of CUDA C++ stands for."""
+
+
+def report_of(where: str, launch: bool = True) -> Report:
+    command = LaunchCommand(str(EXAMPLES / where))
+    request = command.command.request()
+    found = command.launch() if launch else None
+    return build(command.compile(), command.found.kernel, request, found)
+
+
+@pytest.fixture(scope="module")
+def gemm() -> Report:
+    return report_of("gemm.py:gemm")
+
+
+def pane(report: Report, name: str) -> Pane:
+    return next(pane for pane in report.panes if pane.name == name)
+
+
+@pytest.mark.parametrize("where", KERNELS)
+def test_every_example_has_a_page_whose_links_are_right(where: str):
+    report = report_of(where)
+    cuda = {line.label: line for line in pane(report, "cuda").lines}
+    of_op: dict[int, str] = {}
+    for line in cuda.values():
+        if line.op is not None:
+            of_op[line.op] = of_op.get(line.op, "") + line.text + "\n"
+    for line in pane(report, "sass").lines:
+        for opcode_, function in ENGINES.items():
+            # The assembler issues an empty product where it leaves out those nobody reads.
+            empty = "gdesc[URZ]" in line.text
+            if re.match(rf"(@\S+)?\s*{opcode_}\b", line.text) and not empty:
+                assert line.op is not None, line.text
+                assert function in of_op[line.op], f"{line.label} {line.text}"
+    assert of_op
+    linked = [line for line in pane(report, "sass").lines if line.op is not None]
+    assert len(linked) > 0.7 * len(pane(report, "sass").lines)
+    source = "\n".join(line.text for line in pane(report, "source").lines)
+    assert f"def {report.compiled.name}(" in source
+    page = html(report)
+    assert len(page) < 3e6
+    assert not re.search(r"""(src|href)=["'](?!data:|#)""", page)
+    assert page.count("<!--") == 0
+
+
+def test_lines_of_the_levels_are_linked_with_the_source(gemm: Report):
+    (dot,) = [line for line in pane(gemm, "source").lines if "tl.dot" in line.text]
+    for level, op in (("tile", "tile.dot"), ("aref", "aref.dot_issue"), ("hopper", "wgmma ")):
+        found = [line for line in pane(gemm, level).lines if op in line.text]
+        assert found
+        assert all(line.places == dot.places for line in found), level
+
+
+def test_a_loop_is_linked_with_its_head_alone(gemm: Report):
+    heads = [line for line in pane(gemm, "tile").lines if "scf.for" in line.text]
+    assert [len(line.places) for line in heads] == [1]
+    (place,) = heads[0].places
+    (line,) = [line for line in pane(gemm, "source").lines if place in line.places]
+    assert line.text.strip().startswith("for k in range(")
+
+
+def test_hopper_lines_and_what_they_write_have_the_same_op(gemm: Report):
+    hopper = {line.op: line.text for line in pane(gemm, "hopper").lines}
+    for line in pane(gemm, "cuda").lines:
+        if "tma_load(" in line.text and not line.folded:
+            assert "hopper.tma_load" in hopper[line.op]
+        if "mbarrier_wait(" in line.text and not line.folded:
+            assert "hopper.mbarrier_wait" in hopper[line.op]
+
+
+def test_the_source_shows_whole_functions_with_their_numbers(tmp_path: Path):
+    path = tmp_path / "two.py"
+    path.write_text("x = 1\n\n\ndef a():\n    return 1\n\n\n@wrap\ndef b():\n\n    return 2\n")
+    found = source_listing((str(path), 8), [(str(path), 5)])
+    assert [(line.label, line.text) for line in found] == [
+        ("", "two.py"),
+        ("4", "def a():"),
+        ("5", "    return 1"),
+        ("", ""),
+        ("8", "@wrap"),
+        ("9", "def b():"),
+        ("10", ""),
+        ("11", "    return 2"),
+    ]
+
+
+def test_the_buffers_fill_what_the_kernel_asks_for(gemm: Report):
+    found = gemm.occupancy
+    for before, after in zip(found.buffers, found.buffers[1:], strict=False):
+        assert before.offset + before.bytes <= after.offset
+    last = found.buffers[-1]
+    assert last.offset + last.bytes == found.shared_bytes == gemm.compiled.spec.shared_bytes
+    assert found.limits["shared memory"] == 1
+    assert found.ctas == 1
+
+
+def test_registers_are_those_of_the_roles(gemm: Report):
+    roles = {role.name: role for role in gemm.occupancy.roles}
+    assert (roles["math"].warps, roles["math"].registers) == (8, 232)
+    assert (roles["load"].warps, roles["load"].registers) == (4, 40)
+    assert gemm.occupancy.registers_in_use == 256 * 232 + 128 * 40 <= SM90A.registers
+
+
+def test_small_kernels_share_a_multiprocessor():
+    found = report_of("vector_add.py:vector_add").occupancy
+    assert found.ctas == min(found.limits.values()) > 1
+
+
+def test_the_work_of_a_gemm_is_counted(gemm: Report):
+    assert gemm.predicted is not None
+    work, bounds = gemm.predicted.work, gemm.predicted.bounds
+    tiles, turns = 3 * 3, 4  # of 128 x 256, and of 64
+    assert work.counted == work.clusters == tiles
+    assert work.amounts.flops == tiles * turns * 2 * 128 * 256 * 64
+    assert work.amounts.copied_bytes == tiles * turns * 2 * (128 + 256) * 64
+    assert work.array_bytes == 2 * (300 * 200 + 520 * 200 + 300 * 520)
+    peak_us = work.amounts.tensor_cycles / SM90A.clock_ghz / 1e3
+    assert peak_us == pytest.approx(work.amounts.flops / bounds.peak * 1e6 * SM90A.multiprocessors)
+    assert bounds.limits == tuple(sorted(bounds.limits, key=lambda limit: -limit.share))
+
+
+def test_a_large_gemm_is_bound_by_what_works_most(tmp_path: Path):
+    launch = (
+        "launch(np.empty((4096, 2048), np.float16), np.empty((2048, 2048), np.float16), "
+        "np.empty((4096, 2048), np.float16), persistent=True)"
+    )
+    command = LaunchCommand(str(EXAMPLES / "gemm.py:gemm"), expression=launch)
+    request = command.command.request()
+    found = build(command.compile(), command.found.kernel, request, command.launch())
+    assert found.predicted is not None
+    bounds = found.predicted.bounds
+    assert bounds.bound == bounds.limits[0].name in ("tensor core", "copies from L2")
+    assert 0.3 * bounds.peak < bounds.flops_per_second < bounds.peak
+    assert found.predicted.work.amounts.flops == pytest.approx(2 * 4096 * 2048 * 2048, rel=0.05)
+
+
+def test_a_report_without_a_launch_has_no_times():
+    page = html(report_of("softmax.py:softmax", launch=False))
+    assert "Where the time goes" not in page
+    assert "Registers and occupancy" in page
+
+
+def test_measured_bars_are_below_the_predicted_ones():
+    command = LaunchCommand(str(EXAMPLES / "softmax.py:softmax"))
+    wait = Activity("barrier wait", "a_full", "hopper.mbarrier_wait", "softmax.py:25:9")
+    measured = [
+        Interval("main", wait.name, 0, 10, wait),
+        Interval("main", "work", 10, 30, Activity("work", place="softmax.py:26:9")),
+        Interval("products of main", "wgmma", 5, 25),
+    ]
+    request = command.command.request()
+    compiled, kernel = command.compile(), command.found.kernel
+    report = build(compiled, kernel, request, command.launch(), measured=measured)
+    assert [found.title for found in report.timelines] == ["predicted", "measured"]
+    lanes = {lane.name: lane for lane in report.timelines[1].lanes}
+    assert [bar.kind for bar in lanes["main"].bars] == ["wait", "work"]
+    assert lanes["main"].bars[0].places == (("softmax.py", 25),)
+    assert lanes["products of main"].bars[0].kind == "tensor"
+    data = json.loads(re.search(r'id="data">(.*?)</script>', html(report), re.S)[1])
+    assert [found["title"] for found in data["timelines"]] == ["predicted", "measured"]
+
+
+def test_overlapping_bars_get_rows_of_their_own():
+    spans = [(0, 10), (5, 15), (10, 20), (12, 14)]
+    (lane,) = timeline("x", [Interval("copies", "a", *span) for span in spans], 1.0).lanes
+    assert lane.rows == 3
+    assert [bar.row for bar in lane.bars] == [0, 1, 0, 2]
+
+
+def test_a_timeline_that_is_too_long_says_what_is_left_out():
+    many = [Interval("a", "b", i, i + 1) for i in range(MOST_BARS + 7)]
+    assert timeline("x", many, 1.0).left_out == 7
+
+
+# --- files ------------------------------------------------------------------------------------
+
+
+def test_a_timeline_is_written_as_its_suffix_says(tmp_path: Path):
+    command = LaunchCommand(str(EXAMPLES / "gemm.py:gemm"))
+    paths = [tmp_path / f"gemm.{suffix}" for suffix in ("json", "svg", "png")]
+    for path in paths:
+        assert re.fullmatch(
+            r"predicted \d+\.\d\d us at 1\.755 GHz", write_timeline(command, path, None)
+        )
+    trace = json.loads(paths[0].read_text())
+    names = {e["args"]["name"] for e in trace["traceEvents"] if e["ph"] == "M"}
+    assert {"gemm (predicted)", "load", "math.0", "tensor core of CTA 0"} <= names
+    drawing = ET.parse(paths[1]).getroot()
+    texts = {text.text for text in drawing.iter("{http://www.w3.org/2000/svg}text")}
+    assert {"load", "copies", "math.0", "math.1", "tensor core", "stores"} <= texts
+    assert paths[2].read_bytes()[:8] == b"\x89PNG\r\n\x1a\n"
+    image_module = pytest.importorskip("PIL.Image")
+    image = image_module.open(paths[2]).convert("RGB")
+    colours = {colour for _, colour in image.getcolors(maxcolors=1 << 24)}
+    assert {(0xD9, 0x82, 0x2B), (0x2F, 0x86, 0xC9), (0x3C, 0x9A, 0x62)} <= colours
+
+
+def test_timelines_are_drawn_above_each_other():
+    found = [
+        timeline(t, [Interval("main", "work", 0, 100)], 1.0) for t in ("predicted", "measured")
+    ]
+    text = drawn("both", found, ".svg").decode()
+    assert text.index(">predicted<") < text.index(">measured<")
+
+
+def test_an_unknown_suffix_is_an_error():
+    with pytest.raises(UnknownPictureFormat) as error:
+        format_of(Path("timeline.pdf"))
+    assert "ends in .json, .svg or .png" in str(error.value)
+
+
+def test_a_folder_that_is_missing_is_an_error(tmp_path: Path):
+    with pytest.raises(OutputNotWritable, match="No such file"):
+        write_file(tmp_path / "no" / "page.html", b"")
+
+
+BROKEN = """
+import numpy as np
+import tawa
+import tawa.language as tl
+
+
+@tawa.jit
+def broken(x, n):
+    tl.store(x + tl.arange(0, 128), tl.dot(n, n))
+
+
+@tawa.jit
+def fine(x):
+    tl.store(x, 1.0)
+
+
+def example_broken():
+    broken[(1,)](np.zeros(128, np.float32), 3)
+"""
+
+
+def test_a_kernel_that_does_not_compile_gives_its_error_and_no_page(tmp_path: Path):
+    file = tmp_path / "broken.py"
+    file.write_text(BROKEN)
+    output = tmp_path / "page.html"
+    with pytest.raises(Exception, match="dot") as error:
+        command_line(["report"])(
+            ["report", f"{file}:broken", "-o", str(output)], standalone_mode=False
+        )
+    shown = error.value.render()
+    assert "broken.py:9" in shown
+    assert re.search(r"^ +\| +\^+$", shown, re.M)
+    assert not output.exists()
+
+
+def test_an_expression_can_stand_for_the_example(tmp_path: Path):
+    file = tmp_path / "broken.py"
+    file.write_text(BROKEN)
+    with pytest.raises(NoExample):
+        LaunchCommand(f"{file}:fine").launch()
+    expression = "fine[(2,)](np.zeros(4, np.float32))"
+    path = write_report(
+        LaunchCommand(f"{file}:fine", expression=expression), tmp_path / "fine.html", 1.5
+    )
+    assert "at 1.500 GHz" in path.read_text()
+    with pytest.raises(BadLaunchExpression, match="NameError"):
+        LaunchCommand(f"{file}:fine", expression="fine[(2,)](nothing)").launch()
+
+
+def test_with_types_alone_there_is_a_page_too(tmp_path: Path):
+    file = tmp_path / "broken.py"
+    file.write_text(BROKEN)
+    command = LaunchCommand(f"{file}:fine", types=["x=ptr:f32"])
+    path = write_report(command, tmp_path / "fine.html", None)
+    assert "Where the time goes" not in path.read_text()
+    assert find_kernel(f"{file}:fine").kernel.arg_names == ["x"]
