@@ -118,7 +118,8 @@ def test_run_in_the_simulator():
 
 
 def test_plan():
-    arguments = ("plan", EXAMPLES / "mlp.ax", "mlp_broadcast", "3x4", "4", "4x2", "2", "5x3")
-    text = output_of(*arguments, "--source")
+    shapes = ("3x4", "4", "4x2", "2", "5x3")
+    halves = [f"f16:{shape}" for shape in shapes]
+    text = output_of("plan", EXAMPLES / "mlp.ax", "mlp_broadcast", *halves, "--source")
     assert "2. product of 5 x 2" in text
     assert "acc0 = tl.dot(" in text
