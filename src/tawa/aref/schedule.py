@@ -366,8 +366,12 @@ def in_order(graph: LoopGraph, placed: Mapping[int, Placed]) -> list[Node]:
 
 
 def describe(graph: LoopGraph, solution: Solution, where: str) -> str:
-    """The schedule as a table of its costly nodes."""
+    """The schedule as two tables: what each resource works in a turn, and the costly nodes."""
     lines = [f"the loop at {where} turns every {solution.period} cycles, bound by {solution.bound}"]
+    lines.append("  cycles  share  resource")
+    for name, cycles in sorted(bounds(graph).items(), key=lambda item: -item[1]):
+        lines.append(f"  {cycles:6}  {cycles / solution.period:5.0%}  {name}")
+    lines.append("   start  stage  op                takes")
     for n in sorted(graph.nodes, key=lambda n: solution.placed[n.number].offset):
         place = solution.placed[n.number]
         if n.is_dot or n.thread >= 16:
@@ -376,5 +380,5 @@ def describe(graph: LoopGraph, solution: Solution, where: str) -> str:
             text = getattr(getattr(op, "function", None), "data", op.name)
             span = span_of(op)
             line = f", line {span.line}" if span else ""
-            lines.append(f"  {place.offset:6} stage {place.stage}  {text:16} {unit}{line}")
+            lines.append(f"  {place.offset:6}  {place.stage:5}  {text:16}  {unit}{line}")
     return "\n".join(lines)
