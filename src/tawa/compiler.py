@@ -41,7 +41,7 @@ from tawa.frontend import JITFunction, lower_to_tile, parse_argument
 from tawa.frontend.dependencies import dependency_text
 from tawa.frontend.function import is_jit_function
 from tawa.hopper.emit import SPEC_LINE, emit
-from tawa.hopper.instrument import Instrument
+from tawa.hopper.instrument import Instrument, NotInstrumentable
 from tawa.hopper.ops import HOPPER
 from tawa.runtime.cache import content_key, default_cache
 from tawa.runtime.nvrtc import compile_cuda, version
@@ -72,16 +72,6 @@ from tawa.compiler import read_module
 
 read_module("builtin.module { tile.load }", "tile")
 """
-
-
-class NotInstrumentable(TawaError):
-    """A timeline was asked of CUDA text that was written by hand."""
-
-    explanation = (
-        "Timestamps are inserted at the hopper level. A kernel that starts from a `.cu` file, or "
-        "whose `.cu` stage is replaced, has none: start from its `.hopper` file, or leave the "
-        "option `timeline` out."
-    )
 
 
 class PassFailed(TawaError):
@@ -379,12 +369,12 @@ def compile_kernel(
     if key is not None and (found := _cached(key, fn.__name__)) is not None:
         return found
     if options.timeline:
+        _require_no_text(fn.__name__, start, override)
         without = replace(options, timeline=False)
         found = compile_kernel(
             *(fn, signature, constexprs, without), start=start, override=override, dump_dir=dump_dir
         )
-        by_hand = "cu" in {*(override or {}), start[0] if start else ""}
-        compiled = _instrumented(found, options, dump_dir, by_hand)
+        compiled = _instrumented(found, options, dump_dir)
         if key is not None:
             _store(key, compiled)
         return compiled
@@ -398,12 +388,17 @@ def compile_kernel(
     return compiled
 
 
-def _instrumented(plain: Compiled, options: Options, dump: Path | None, by_hand: bool) -> Compiled:
-    """A compiled kernel that records its timeline. No choice was made with timestamps in view."""
-    if by_hand:
+def _require_no_text(
+    name: str, start: tuple[str, str] | None, override: Mapping[str, str] | None
+) -> None:
+    if "cu" in {*(override or {}), start[0] if start else ""}:
         raise NotInstrumentable(
-            f"{plain.name} can't record its timeline", found="CUDA text given for its `.cu` stage"
+            f"{name} can't record its timeline", found="CUDA text given for its `.cu` stage"
         )
+
+
+def _instrumented(plain: Compiled, options: Options, dump: Path | None) -> Compiled:
+    """A compiled kernel that records its timeline. No choice was made with timestamps in view."""
     attempts: list[Compiled] = []
     for shift in (False, True):
         module = plain.module("hopper")

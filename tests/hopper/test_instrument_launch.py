@@ -11,7 +11,8 @@ import pytest
 
 import tawa
 import tawa.language as tl
-from tawa.compiler import NotInstrumentable, compile_kernel
+from tawa.compiler import compile_kernel
+from tawa.hopper.instrument import NotInstrumentable
 from tawa.kernels.gemm import matmul
 from tawa.runtime.recorded import Launch
 from tawa.runtime.timeline import LIMIT, BadTimeline, NoTimeline, TimelineEmpty

@@ -17,6 +17,7 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr, i32, i64
 from xdsl.ir import Block, Operation, SSAValue
 
 from tawa.base.elementwise import Map
+from tawa.base.errors import TawaError
 from tawa.base.spans import span_of
 from tawa.base.target import HALF_RATE, SM90A, SPECIAL, Costs, Target
 from tawa.base.timeline import Activity, Segment, TimelineTable
@@ -67,6 +68,29 @@ NESTED = (scf.ForOp, scf.WhileOp, scf.IfOp, OneThread)
 LOOPS = (scf.ForOp, scf.WhileOp)
 NAMED_WORK = 3
 """Functions that the name of ordinary code mentions."""
+
+
+class NotInstrumentable(TawaError):
+    """A timeline was asked of CUDA text that was written by hand."""
+
+    explanation = (
+        "Timestamps are inserted at the hopper level. A kernel that starts from a `.cu` file, or "
+        "whose `.cu` stage is replaced, has none: start from its `.hopper` file, or leave the "
+        "option `timeline` out."
+    )
+    example = """
+import tawa
+from tawa.compiler import compile_kernel
+
+
+@tawa.jit
+def nothing(x):
+    pass
+
+
+asked = nothing.request("*f32", timeline=True)
+compile_kernel(nothing, asked.types, asked.constants, asked.options, start=("cu", ""))
+"""
 
 
 @dataclass(frozen=True)
