@@ -69,7 +69,7 @@ def gemm_reduction(
 
 @triton.jit
 def gemm_layernorm(
-    x_desc, w_desc, y_desc, bias_ptr, weight_ptr, shift_ptr, M, N, K, eps,
+    x_desc, w_desc, y_desc, bias_ptr, weight_ptr, shift_ptr, M, K, eps, N: tl.constexpr,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, FLATTEN: tl.constexpr,
 ):  # fmt: skip
     for m in tl.range(tl.program_id(0), tl.cdiv(M, BLOCK_M), tl.num_programs(0), flatten=FLATTEN):
@@ -210,7 +210,7 @@ def gemm_layernorm_works(x: Any, w: Any, bias: Any, weight: Any, shift: Any, y: 
         lambda bm, bn: triton.cdiv(m, bm),
         lambda bm, bn, bk: (
             *(_describe(x, bm, bk), _describe(w, bn, bk), _describe(y, bm, bn)),
-            *(bias, weight, shift, m, n, k, 1e-5),
+            *(bias, weight, shift, m, k, 1e-5, n),
         ),
     )
 

@@ -40,6 +40,7 @@ from tawa.base.remarks import Remarks
 from tawa.frontend import JITFunction, lower_to_tile, parse_argument
 from tawa.frontend.dependencies import dependency_text
 from tawa.frontend.function import is_jit_function
+from tawa.hopper.define import DefineRegisters
 from tawa.hopper.emit import SPEC_LINE, emit
 from tawa.hopper.instrument import Instrument, NotInstrumentable
 from tawa.hopper.ops import HOPPER
@@ -260,10 +261,23 @@ class Pipeline:
             compiled = self._attempt(name, tile, margin)
             scheduled = any(line.startswith(ScheduleLoops.name) for line in self.remarks.lines)
             if not compiled.findings or not scheduled:
-                return compiled
+                return self._defined(compiled)
             why = "; ".join(compiled.findings)
             self.remarks.say("schedule", f"rejected with {margin} registers to spare: {why}")
-        return self._attempt(name, tile, widest)
+        return self._defined(self._attempt(name, tile, widest))
+
+    def _defined(self, compiled: Compiled) -> Compiled:
+        """The kernel with defined registers if it spills: that leaves more to its loops."""
+        spills = [finding for finding in compiled.findings if finding.startswith("spill")]
+        if not spills or not self.override.keys().isdisjoint(("hopper", "cu")):
+            return compiled
+        module = compiled.module("hopper")
+        if not DefineRegisters().apply(module):
+            return compiled
+        self.remarks.say(
+            DefineRegisters.name, f"accumulators start as zeros, because of {spills[0]}"
+        )
+        return self.finish(compiled.name, module)
 
     def _attempt(self, name: str, tile: ModuleOp, margin: int) -> Compiled:
         """tile -> machine code; a depth that was free and does not fit is chosen smaller."""

@@ -111,7 +111,7 @@ WORKLOADS = [
     dual_gemm("ping-pong", 200, 136, 136, (128, 96, 64), persistent=True, ping_pong=True),
     gemm_reduction("plain", 136, 264, 136, (128, 256, 64)),
     gemm_reduction("ping-pong", 200, 136, 136, (128, 128, 64), persistent=True, ping_pong=True),
-    gemm_layernorm("whole", 140, 192, 136, (64, 192, 64)),
+    gemm_layernorm("whole", 140, 256, 136, (64, 256, 64), persistent=True, ping_pong=True),
     gemm_layernorm("part", 200, 104, 136, (128, 128, 64), persistent=True),
     linear_attention("64", 2, 200, 64, 64, {"chunk": 64}),
     linear_attention("128", 2, 264, 128, 128, {"chunk": 128}),

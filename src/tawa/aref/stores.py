@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from xdsl.ir import Operation, SSAValue
 
 from tawa.aref.boxes import boxes
-from tawa.aref.fragments import fragment, natural, team_sync
+from tawa.aref.fragments import natural, team_sync
 from tawa.aref.group_lowering import GroupLowering
 from tawa.aref.layouts import unit_reshape
 from tawa.aref.shared_memory import swizzle_for, tile_for
-from tawa.base.elementwise import Map
-from tawa.base.layout import Layout, accumulator
+from tawa.aref.windows import window
+from tawa.base.layout import accumulator
 from tawa.base.types import byte_size, element_of, shape_of
-from tawa.hopper.ops.fragment import Relabel, Window
+from tawa.hopper.ops.fragment import Relabel
 from tawa.hopper.ops.memory import (
     BulkCommit,
     BulkWaitRead,
@@ -125,7 +125,7 @@ def _staged_by_group(g: GroupLowering, op: DescStore, sizes: tuple[int, int, int
         place = g.add(Slot(ring, slot))
         row = g.map("muli", group, g.constant(64)) if group is not None else g.constant(0)
         own = g.add(Subtile(place, row, 0, 64, width))
-        _write(g, op.value, chunk, (place, own))
+        _write(g, op, chunk, (place, own))
         g.do(FenceProxyAsync())
         g.do(NamedBarrierSync(barrier, GROUP_THREADS))
         where = [*at[:-2], g.plus(at[-2], chunk.row), g.plus(at[-1], chunk.column)]
@@ -148,30 +148,18 @@ def _pending(index: int, slots: int, total: int) -> int:
     return total - 1 - last + index
 
 
-def _window(
-    g: GroupLowering, value: SSAValue, chunk: Chunk, layout: Layout, whole: Layout
-) -> SSAValue:
-    """One chunk of an elementwise value, computed for that chunk alone.
-
-    So the epilogue's intermediate values take the registers of a chunk, not of the whole tile.
-    """
-    op = value.owner
-    if isinstance(op, Map) and not g.layouts.lazy(value) and value.has_one_use():
-        parts = [_window(g, v, chunk, layout, whole) for v in op.arguments]
-        return g.add(Map(op.function.data, parts, element_of(value.type)))
-    return g.add(Window(fragment(g, value, whole), chunk.register, layout))
-
-
 def _write(
-    g: GroupLowering, value: SSAValue, chunk: Chunk, places: tuple[SSAValue, SSAValue]
+    g: GroupLowering, op: DescStore, chunk: Chunk, places: tuple[SSAValue, SSAValue]
 ) -> None:
     """Registers of one chunk to the staging buffer: stmatrix where it can, else plain stores."""
-    place, own = places
+    value, (place, own) = op.value, places
     tile = place.type
     assert isinstance(tile, TileType)
     width = tile.columns.data
     whole = g.layouts.of[value]
-    part = _window(g, value, chunk, accumulator((tile.rows.data, width), g.warps), whole)
+    own_layout = accumulator((tile.rows.data, width), g.warps)
+    at = (chunk.column, chunk.register)
+    part = window(g, value, at, (own_layout, whole), op)
     if byte_size(element_of(value.type)) == 2 and width % 16 == 0:
         g.do(Stmatrix(part, 0, own))
     else:

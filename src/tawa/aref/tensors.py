@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from xdsl.dialects import scf
@@ -187,11 +187,18 @@ def lower_load(g: GroupLowering, op: Load) -> None:
         g.scalars[op.result] = _scalar_load(g, op)
         return
     layout = g.layouts.of[op.result]
-    pointers = fragment(g, op.ptr, layout)
-    mask = fragment(g, op.mask, layout) if op.mask else None
-    other = fragment(g, op.other, layout) if op.other else None
+    parts = [fragment(g, v, layout) if v else None for v in (op.ptr, op.mask, op.other)]
+    g.fragments[op.result] = load_fragment(g, op, parts, layout)
+
+
+def load_fragment(
+    g: GroupLowering, op: Load, parts: Sequence[SSAValue | None], layout: Layout
+) -> SSAValue:
+    """Load a tile, or a part of one, whose pointers, mask and substitute are fragments."""
+    pointers, mask, other = parts
+    assert pointers is not None
     count = _access(g, op.ptr, op.mask, layout)
-    g.fragments[op.result] = g.add(GlobalLoad(pointers, mask, other, count), op.result.name_hint)
+    return g.add(GlobalLoad(pointers, mask, other, count), op.result.name_hint)
 
 
 def _scalar_load(g: GroupLowering, op: Load) -> SSAValue:

@@ -15,7 +15,9 @@ from xdsl.irdl import (
     opt_operand_def,
     prop_def,
     result_def,
+    traits_def,
 )
+from xdsl.traits import MemoryReadEffect
 
 from tawa.base.numerics import value_dtype
 from tawa.base.types import PtrType
@@ -38,6 +40,7 @@ class GlobalLoad(HopperOp):
     other: SSAValue | None = opt_operand_def(FragType)
     vector: IntegerAttr = prop_def(Number)
     value: SSAValue = result_def(FragType)
+    traits = traits_def(MemoryReadEffect())
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
 
     def __init__(
