@@ -1,4 +1,4 @@
-"""The kernel of attention: `tawa.kernels.attention`'s loop on tensors of four axes.
+"""The kernel of attention: the plain loop of `tawa.kernels.attention`, with its tiles.
 
 Queries, keys and values are [batch, heads, rows, d] in any order of the first three axes, so that
 heads need not be copied out of a projection, nor back into one.
@@ -17,7 +17,9 @@ from tawa.axon.gpu.fusion import Group
 from tawa.axon.gpu.kernels import KernelCall, Variant, cdiv
 from tawa.axon.gpu.nodes import Node, contiguous, layout
 from tawa.axon.gpu.text import Descriptor, Parameter
-from tawa.kernels.attention import LOG2_E, configuration
+from tawa.kernels.attention import configuration
+
+LOG2_E = 1.4426950408889634
 
 
 @tawa.jit
