@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,9 +10,12 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import tawa
 import tawa.language as tl
+from tawa.aref.ops import Create
 from tawa.frontend import lower_to_tile, parse_argument
 from tawa.jit import Kernel
 from tawa.kernels.attention import Configuration, attention, configuration, reference
@@ -30,6 +34,8 @@ ERRORS = {"f16": 1e-3, "bf16": 6e-3, "e4m3": 6e-3, "e5m2": 6e-3}
 """Relative Frobenius error of the output: its rounding, and that of the weights."""
 
 SMALL = Configuration(64, 64)
+IN_ORDER = Configuration(64, 64, {"overlap": False})
+"""Compiled quickly: loops keep their order."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +132,7 @@ def check(case: Case, arrays: tuple[Any, Any, Any] | None = None, **more: Any) -
     empty = np.isneginf(exact_lse)
     assert np.array_equal(np.isneginf(lse), empty)
     assert (out[empty] == 0).all()
-    assert np.abs(np.where(empty, 0, lse) - np.where(empty, 0, exact_lse)).max(initial=0) < 1e-4
+    np.testing.assert_allclose(lse[~empty], exact_lse[~empty], rtol=2e-7, atol=1e-4)
 
 
 @tawa.jit
@@ -171,6 +177,9 @@ CASES = {
     "window": Case(queries=300, keys=300, options={"window": (70, 20)}),
     "window, left": Case(queries=300, keys=300, options={"window": (70, None)}),
     "window, right": Case(queries=300, keys=300, options={"window": (-1, 70)}),
+    "window, left, of rows past the keys": Case(
+        queries=300, keys=64, options={"window": (20, None), "alignment": "top-left"}
+    ),
     "window of one": Case(queries=130, keys=130, options={"window": (0, 0)}),
     "window, causal": Case(queries=300, keys=200, options={"window": (90, 7), "causal": True}),
     "scale": Case(options={"scale": 0.3}),
@@ -240,3 +249,138 @@ def test_machine_level(case: Case, hopper_level: Runs) -> None:
     """The compiled program in the simulator, and nothing spilled or serialised in its machine code."""
     check(case)
     assert hopper_level.findings == []
+
+
+@pytest.mark.usefixtures("tile_level")
+def test_rows_whose_maximum_keeps_growing() -> None:
+    """The running maximum moves with every block, whichever way they are visited."""
+    for slope in (3.0, -3.0):
+        q = np.ones((1, 1, 64, 64), np.float16)
+        k = (np.linspace(0, slope, 192)[None, None, :, None] * np.ones(64)).astype(np.float16)
+        v = np.random.default_rng(1).standard_normal((1, 1, 192, 64)).astype(np.float16)
+        check(Case(), (q, k, v))
+
+
+@pytest.mark.usefixtures("tile_level")
+def test_large_scores_do_not_overflow() -> None:
+    q = np.full((1, 1, 64, 64), 200, np.float16)
+    v = np.random.default_rng(1).standard_normal((1, 1, 64, 64)).astype(np.float16)
+    check(Case(options={"causal": True}), (q, -q, v))
+
+
+@pytest.mark.usefixtures("tile_level")
+def test_nan_shows_in_its_rows_only() -> None:
+    q, k, v = Case(queries=70).arrays()
+    q[0, 0, 5] = np.nan
+    out = attention(q, k, v, using=SMALL)
+    assert np.isnan(out[0, 0, 5]).all()
+    assert not np.isnan(np.delete(out, 5, axis=2)).any()
+
+
+@pytest.mark.usefixtures("tile_level")
+def test_transposed_views_are_read_in_place() -> None:
+    rng = np.random.default_rng(0)
+    packed = rng.standard_normal((2, 100, 3, 4, 64)).astype(np.float16)
+    q, k, v = (packed[:, :, i].transpose(0, 2, 1, 3) for i in range(3))
+    check(Case(), (q, k, v))
+
+
+@pytest.mark.usefixtures("tile_level")
+def test_factors_of_fp8_arrays() -> None:
+    q, k, v = Case(batch=2, heads=4, kv_heads=2, dtype="e4m3").arrays()
+    factors = np.random.default_rng(0).uniform(0.5, 2, (3, 2, 2)).astype(np.float32)
+    wide = np.repeat(factors, 2, axis=2)[..., None, None]
+    exact, exact_lse = reference(
+        q.astype(float) * wide[0], k.astype(float) * factors[1, ..., None, None],
+        v.astype(float) * factors[2, ..., None, None], return_lse=True,
+    )  # fmt: skip
+    for descale in (tuple(factors), (factors[0], factors[1], factors[2])):
+        out, lse = attention(q, k, v, descale=descale, return_lse=True, using=SMALL)
+        assert out.dtype == "bfloat16"
+        assert np.linalg.norm(out.astype(float) - exact) < 6e-3 * np.linalg.norm(exact)
+        assert np.abs(lse - exact_lse).max() < 1e-4
+    out = attention(q, k, v, descale=(0.5, None, 3.0), softcap=4.0, using=SMALL)
+    exact = reference(q.astype(float) * 0.5, k, v, softcap=4.0) * 3.0
+    assert np.linalg.norm(out.astype(float) - exact) < 6e-3 * np.linalg.norm(exact)
+
+
+@pytest.mark.usefixtures("tile_level")
+@settings(max_examples=12, deadline=None, derandomize=True)
+@given(
+    queries=st.integers(1, 200),
+    keys=st.integers(0, 200),
+    left=st.none() | st.integers(0, 150),
+    right=st.none() | st.integers(0, 150),
+    alignment=st.sampled_from(["bottom-right", "top-left"]),
+    block=st.sampled_from([(64, 32), (64, 64), (128, 48)]),
+)
+def test_any_window(
+    queries: int, keys: int, left: int | None, right: int | None, alignment: str,
+    block: tuple[int, int],
+) -> None:  # fmt: skip
+    options = {"window": (left, right), "alignment": alignment}
+    check(Case(queries=queries, keys=keys, d=16, using=Configuration(*block), options=options))
+
+
+def test_output_without_batch_is_made() -> None:
+    q = np.ones((2, 3, 64), np.float16)
+    out, lse = attention(q, q, q, return_lse=True, using=IN_ORDER)
+    assert (out == 1).all()
+    assert lse.shape == (2, 3)
+
+
+def test_loops_share_their_rings() -> None:
+    """Three loops over key blocks load through one ring of keys and one of values."""
+    compiled = []
+    q = np.zeros((1, 1, 64, 64), np.float16)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            Kernel, "_launch", lambda k, grid, *a, **o: compiled.append(k.compile(*a, **o))
+        )
+        attention(q, q, q, window=(10, 10), using=IN_ORDER)
+    rings = [op for op in compiled[0].module("aref").walk() if isinstance(op, Create)]
+    assert len(rings) == 3  # and one of queries
+
+
+H = np.float16
+REFUSED = {
+    "rank": (((2, 8, 8), (1, 2, 8, 8), (1, 2, 8, 8)), {}, "do not fit"),
+    "keys and values": (((2, 8, 8), (2, 8, 8), (2, 9, 8)), {}, "do not fit"),
+    "heads": (((4, 8, 8), (3, 8, 8), (3, 8, 8)), {}, "a multiple of 3 query heads"),
+    "d": (((4, 8, 12),) * 3, {}, "multiples of 8 up to 256"),
+    "large d": (((4, 8, 264),) * 3, {}, "split the heads"),
+    "window": (((4, 8, 8),) * 3, {"window": (-2, 0)}, "each at least 0"),
+    "soft cap": (((4, 8, 8),) * 3, {"softcap": -1.0}, "above 0"),
+    "scale": (((4, 8, 8),) * 3, {"scale": float("nan")}, "a finite number"),
+    "alignment": (((4, 8, 8),) * 3, {"alignment": "left"}, "'bottom-right' or 'top-left'"),
+    "plain function": (((4, 8, 8),) * 3, {"score_mod": print}, "decorated with `@tawa.jit`"),
+    "captured": (((4, 8, 8),) * 3, {"captured": (1,)}, "for a `score_mod`"),
+    "factors": (((4, 8, 8),) * 3, {"descale": (1, 1, 1)}, "none for elements of 16 bits"),
+    "out": (((4, 8, 8),) * 3, {"out": np.zeros((4, 9, 8), H)}, "an output of 4x8x8"),
+    "out's type": (((4, 8, 8),) * 3, {"out": np.zeros((4, 8, 8), np.int8)}, "f16, bf16 or f32"),
+    "lse": (((4, 8, 8),) * 3, {"lse": np.zeros((4, 8), H)}, "contiguous array of f32"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused(name: str) -> None:
+    shapes, options, message = REFUSED[name]
+    with pytest.raises(tawa.TawaError, match=re.escape(message)):
+        attention(*(np.zeros(shape, H) for shape in shapes), **options)
+
+
+def test_unaligned_array_is_named() -> None:
+    q = np.zeros((4, 8, 64), H)
+    k = np.zeros((4, 8, 67), H)[..., :64]
+    with pytest.raises(tawa.TawaError, match="argument `k` of attention"):
+        attention(q, k, k)
+
+
+def test_mixed_types() -> None:
+    q = np.zeros((4, 8, 64), H)
+    with pytest.raises(tawa.TawaError, match="f16, f16, f32"):
+        attention(q, q, q.astype(np.float32))
+
+
+def test_every_head_dimension_has_a_configuration() -> None:
+    assert {configuration(d).block_m % 64 for d in range(8, 257, 8)} == {0}
