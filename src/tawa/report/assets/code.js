@@ -7,10 +7,10 @@ const KEYWORDS = {
   cuda: "alignas bool break const constexpr continue else extern float for if inline int return struct template typename unsigned using void while u32 u64 i1 i32 i64 f16 f32 bf16 true false",
 };
 const ROLES = [
-  ["tensor", /^(\w*wgmma\w*|tl\.dot|[HIQBD]G?MMA.*|WARPGROUP.*|(?:tile|aref)\.dot\w*|hopper\.wgmma\w*)$/],
+  ["tensor", /^(wgmma_m\d\w*|tl\.dot|[HIQBD]G?MMA.*|(?:tile\.dot|aref\.dot_issue)|hopper\.wgmma)$/],
   ["copy", /^(\w*tma_load\w*|UTMALDG.*|LDG.*|(?:tile|aref)\.(?:desc_)?load\w*|hopper\.(?:tma_load\w*|global_load)|tl\.load|global_load\w*|UTMACCTL.*)$/],
   ["store", /^(\w*tma_store\w*|UTMASTG.*|STG.*|STSM.*|stmatrix\w*|tile\.(?:desc_)?store|hopper\.(?:tma_store|global_store|stmatrix)|tl\.store|global_store\w*|UTMACMDFLUSH)$/],
-  ["wait", /^(mbarrier_\w+|named_barrier\w*|SYNCS.*|BAR\..*|DEPBAR.*|MEMBAR.*|__syncthreads|aref\.(?:get_enter|put_enter|put_exit|consumed|dot_wait)|hopper\.(?:mbarrier\w*|named_barrier\w*|cta_sync))$/],
+  ["wait", /^(mbarrier_\w+|wgmma_(?:fence|commit|wait)|WARPGROUP.*|hopper\.wgmma_\w+|named_barrier\w*|SYNCS.*|BAR\..*|DEPBAR.*|MEMBAR.*|__syncthreads|aref\.(?:get_enter|put_enter|put_exit|consumed|dot_wait)|hopper\.(?:mbarrier\w*|named_barrier\w*|cta_sync))$/],
 ];
 const TOKENS = {
   source: /("""|#.*|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|@[\w.]+|tl\.\w+|\b\d[\w.]*|[A-Za-z_]\w*)/g,

@@ -155,4 +155,12 @@ addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
-choose(null);
+/* report.html#L45 opens with line 45 of the kernel's file chosen. */
+function openAt() {
+  const line = (location.hash.match(/^#L(\d+)$/) || [])[1];
+  const row = panes[0].rows.find((found) => found.label === line && found.places.length);
+  if (row) chooseRow(row, true);
+  else choose(null);
+}
+addEventListener("hashchange", openAt);
+openAt();

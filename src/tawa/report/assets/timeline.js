@@ -296,7 +296,7 @@ class TimelineView {
     if (wide <= 1 && bar !== this.at && last.get(bar.y) === Math.round(left)) return;
     last.set(bar.y, Math.round(left));
     const linkedBar = this.isLinked(bar);
-    c.globalAlpha = linkedBar ? 1 : 0.28;
+    c.globalAlpha = linkedBar ? 1 : 0.38;
     c.fillStyle = colour[bar.kind];
     c.fillRect(left, bar.y, wide, ROW - 3);
     if (bar === this.over || bar === this.at || (this.choice && linkedBar)) {
@@ -309,7 +309,8 @@ class TimelineView {
       c.font = "10.5px system-ui, sans-serif";
       c.textAlign = "left";
       c.fillStyle = bar.kind === "wait" ? colour.dim : colour.card;
-      const text = [bar.name, bar.slot].filter(Boolean).join("  ");
+      const texts = [[bar.name, bar.slot].filter(Boolean).join("  "), bar.slot || bar.name];
+      const text = texts.find((found) => c.measureText(found).width <= room) || texts[1];
       c.fillText(fitText(c, text, room), from + 4, bar.y + ROW - 7);
     }
     c.globalAlpha = 1;
