@@ -62,8 +62,7 @@ class ProfiledDevice(CudaDevice):
             begin = time.perf_counter()
             self._launch([step], control)
             self.synchronize()
-            name = f"{step[0]} {step[2]}" if step[0] == "advance" else step[0]
-            self.seconds[name] = self.seconds.get(name, 0.0) + time.perf_counter() - begin
+            self.seconds[step[0]] = self.seconds.get(step[0], 0.0) + time.perf_counter() - begin
 
 
 def load(name: str, edit: Callable[[str], str] = str) -> cuppl.Model:
@@ -201,28 +200,36 @@ def profile(run: Run, name: str, data: dict[str, Any], n: int) -> None:
 
 VARIANTS: dict[str, tuple[tuple[str, str], ...]] = {
     "as it is": (),
+    "three blocks a multiprocessor": (("__launch_bounds__(BLOCK)", "__launch_bounds__(BLOCK, 3)"),),
     "every lane its own segment": (
         ("unsigned same = __match_any_sync(ALL_LANES, point);",
-         "if (__any_sync(ALL_LANES, point != IDLE)) return point == IDLE ? POINTS + 2 : point;"
+         "if (__any_sync(ALL_LANES, point != IDLE)) return point == IDLE ? ENTER + 2 : point;"
          "unsigned same = 0;"),
     ),
-    "light segments not first": (("(__popc(same) + 64 * light)", "__popc(same)"),),
+    "the segment of the first lane": (
+        ("unsigned same = __match_any_sync(ALL_LANES, point);",
+         "unsigned busy = __ballot_sync(ALL_LANES, point != IDLE);"
+         "int first = __shfl_sync(ALL_LANES, point, busy ? __ffs(busy) - 1 : 0);"
+         "if (busy) return first; unsigned same = 0;"),
+    ),
+    "four blocks a multiprocessor": (("__launch_bounds__(BLOCK)", "__launch_bounds__(BLOCK, 4)"),),
     "a new particle when one lane is idle": (("4 * bits_in(idle) >= WARP", "bits_in(idle) >= 1"),),
     "new particles when half is idle": (("4 * bits_in(idle)", "2 * bits_in(idle)"),),
-    "new particles when all are idle": (("4 * bits_in(idle) >= WARP", "bits_in(idle) >= WARP"),),
-    "three blocks a multiprocessor": (("__launch_bounds__(BLOCK)", "__launch_bounds__(BLOCK, 3)"),),
-    "four blocks a multiprocessor": (("__launch_bounds__(BLOCK)", "__launch_bounds__(BLOCK, 4)"),),
+    "no large stacks": (("attempt < 64", "attempt < 0"),),
 }  # fmt: skip
 """Names and changes of the kernels' text."""
 
 
-def ablation(run: Run, clock: Clock, name: str, data: dict[str, Any], n: int) -> None:
+def ablation(
+    run: Run, clock: Clock, name: str, data: dict[str, Any], n: int, names: Sequence[str]
+) -> None:
     """What each idea of the execution is worth."""
     model = load(name)
     lowered = model.gpu_code(suspend=True)
     whole = cuda_source(lowered)
-    for variant, changes in VARIANTS.items():
-        if not clock.left(4, f"variant: {variant}"):
+    for variant in names:
+        changes = VARIANTS[variant]
+        if not clock.left(3.5, f"variant: {variant}"):
             continue
         text = whole
         for old, new in changes:
@@ -263,7 +270,10 @@ def measure(run: Run, clock: Clock, largest: int) -> None:
     if clock.left(4, "profiles"):
         profile(run, "crbd_branches", trees["crbd_branches"], min(largest, 1_000_000))
         profile(run, "sir", days, 131_072)
-    ablation(run, clock, "crbd_branches", trees["crbd_branches"], min(largest, 1_000_000))
+    most, branches_data = min(largest, 1_000_000), trees["crbd_branches"]
+    ablation(run, clock, "crbd_branches", branches_data, most, list(VARIANTS)[:4])
+    ablation(run, clock, "sir", days, 131_072, list(VARIANTS)[:2])
+    ablation(run, clock, "crbd_branches", branches_data, most, list(VARIANTS)[4:])
 
 
 def main() -> None:

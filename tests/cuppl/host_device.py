@@ -48,6 +48,8 @@ static inline void __syncthreads() {
 }
 template <class T> T atomicAdd(T* p, T v) { return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST); }
 template <class T> T atomicOr(T* p, T v) { return __atomic_fetch_or(p, v, __ATOMIC_SEQ_CST); }
+template <class T> T atomicAnd(T* p, T v) { return __atomic_fetch_and(p, v, __ATOMIC_SEQ_CST); }
+static inline void __threadfence() {}
 template <class T> T atomicMax(T* p, T v) {
   T old = __atomic_load_n(p, __ATOMIC_SEQ_CST);
   while (old < v && !__atomic_compare_exchange_n(p, &old, v, false, 5, 5)) {}
@@ -61,7 +63,7 @@ LANES_APART = """
 static unsigned warp_ballot(bool yes) { return yes; }
 static int bits_in(unsigned lanes) { return __builtin_popcount(lanes); }
 static i64 warp_grab(u64* counter, i64 count) { return (i64)atomicAdd(counter, (u64)count); }
-static int warp_choose(int point, bool) { return point == IDLE ? -1 : point; }
+static int warp_choose(int point) { return point == IDLE ? -1 : point; }
 """
 LANES_TOGETHER = """
 #define WARP 4
@@ -79,8 +81,8 @@ static int bits_in(unsigned lanes) { return __builtin_popcount(lanes); }
 static i64 warp_grab(u64* counter, i64 count) {
   return warp_reduce(threadIdx.x == 0 ? atomicAdd(counter, (u64)count) : 0, false);
 }
-static int warp_choose(int point, bool light) {
-  return (int)(warp_reduce(point == IDLE ? 0 : (light ? 1000 : 0) + point + 1, true) % 1000) - 1;
+static int warp_choose(int point) {
+  return (int)warp_reduce(point == IDLE ? 0 : point + 1, true) - 1;
 }
 """
 LAUNCH = """
@@ -114,10 +116,11 @@ class HostDevice:
         together: bool = False,
     ) -> None:  # fmt: skip
         self.stack_words, self.pool_words = stack_words, pool_words
+        self.warp = BLOCK if together else 1
         warps = LANES_TOGETHER if together else LANES_APART
         shim, warps = SHIM + warps.splitlines()[1] + "\n", "\n".join(warps.splitlines()[2:])
         source = cuda_source(lowered, shim, BLOCK, warps) + LAUNCH
-        names = ["weigh", "decide", "count_children", "find_parents", "turn", "move_heap"]
+        names = ["weigh", "count_children", "find_parents", "move_heap"]
         names += ["begin", "advance", "copy_rows", "widen"] if lowered.machine else ["run_all"]
         for name in names:
             given = "c, a" if name in TWO_ARGUMENTS else "c"

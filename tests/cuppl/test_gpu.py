@@ -111,7 +111,7 @@ def test_a_few_deep_particles_do_not_make_all_rows_longer(tmp_path: Path) -> Non
     model = cuppl.model(source)
     device = HostDevice(model.gpu_code(True), tmp_path)
     found = compare(model, data, device, 200)
-    assert "widen" not in device.launched[device.launched.index("turn") + 1 :]
+    assert "widen" not in device.launched[device.launched.index("copy_rows") + 1 :]
     assert found.rows < 20
     deepest = 3 * max(n for n in found.run.results[0].tolist())
     assert found.sizes["pool 0"] + found.sizes["pool 1"] > 8 * deepest
@@ -130,7 +130,8 @@ def test_rows_grow_when_most_particles_need_them(tmp_path: Path) -> None:
 class CountingDevice:
     """Gives addresses but no memory, so that sizes can be seen that do not fit here."""
 
-    block, stack_words, pool_words = CudaDevice.block, CudaDevice.stack_words, CudaDevice.pool_words
+    block, warp = CudaDevice.block, CudaDevice.warp
+    stack_words, pool_words = CudaDevice.stack_words, CudaDevice.pool_words
 
     def __init__(self) -> None:
         self.sizes: dict[int, int] = {}

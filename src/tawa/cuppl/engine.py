@@ -49,7 +49,8 @@ def _target_machine() -> Any:
         cpu=llvm.get_host_cpu_name(),
         features=llvm.get_host_cpu_features().flatten(),
         opt=3,
-        codemodel="jitdefault",
+        reloc="pic",
+        codemodel="small",
         jit=True,
     )
 

@@ -6,7 +6,7 @@ import os
 import threading
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -21,13 +21,16 @@ from .lowering.pipeline import Lowered
 from .memory import mask_of, object_table
 from .native import link, translate
 
-__all__ = ["NATIVE_MODULES", "Executable", "Workers", "available_threads"]
+__all__ = ["NATIVE_MODULES", "Executable", "Workers", "available_threads", "new_context"]
 
 NATIVE_MODULES = (collect, importance_natives, smc_natives, tape_natives, trace_natives)
 """Where the driving natives are defined; importing them registers them."""
 
 Words = npt.NDArray[np.int64]
 FIELD = {name: index for index, name in enumerate(CONTEXT_FIELDS)}
+AHEAD = {"next_bits": "next_bits_ahead", "restore_draw": "restore_draw_ahead"}
+"""Natives that are something else on a CPU, with the same results: draws are made ahead."""
+DRAWS_AHEAD = 8
 BYTES_A_LEVEL = 2048
 """Native stack set aside for each level of recursion."""
 
@@ -35,6 +38,13 @@ BYTES_A_LEVEL = 2048
 def available_threads() -> int:
     """Cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def new_context() -> Words:
+    """The context of a thread, with room for its next draws."""
+    context = np.zeros(len(CONTEXT_FIELDS) + DRAWS_AHEAD, dtype=np.int64)
+    context[FIELD["ahead"]] = context.ctypes.data + 8 * len(CONTEXT_FIELDS)
+    return context
 
 
 def machine_wrapper(lowered: Lowered) -> Function:
@@ -108,6 +118,11 @@ def driver_program(lowered: Lowered, entry: str) -> tuple[Program, dict[str, str
         if name not in program.functions:
             program.add(deepcopy(translate(name)))
     link(program)
+    for name, ahead in AHEAD.items():
+        if name in program.functions:
+            program.functions[name] = replace(deepcopy(translate(ahead)), name=name)
+    program.functions.update((ahead, deepcopy(translate(ahead))) for ahead in AHEAD.values())
+    link(program)
     mark_fallible(program)
     return program.reachable(entries), {name: name for name in entries}
 
@@ -160,7 +175,7 @@ class Workers:
 
     def __post_init__(self) -> None:
         for _ in range(self.count):
-            context = np.zeros(len(CONTEXT_FIELDS), dtype=np.int64)
+            context = new_context()
             context[FIELD["inputs"]] = self.inputs
             self.contexts.append(context)
 

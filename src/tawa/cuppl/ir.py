@@ -68,6 +68,7 @@ CONTEXT_FIELDS: dict[str, Type] = {
     "stream": Type.I64,
     "draw": Type.I64,  # 64-bit draws made so far in this step
     "spare": Type.I64,  # second half of the last Philox block
+    "ahead": Type.I64,  # address of the next draws, where eight are made at once
     "weight": Type.F64,  # log weight
     "status": Type.I64,  # 0, or the code of a failure
     "site": Type.I64,  # where it failed: index into the program's table of spans
@@ -336,8 +337,8 @@ class Block:
 class Function:
     """A function; the first block is its entry.
 
-    `inline` asks the back ends to inline it; `may_fail` is set by `finish`; `recursive` functions
-    count their depth against the context's limit.
+    `inline` asks the back ends to inline it, `outlined` asks LLVM not to; `may_fail` is set by
+    `finish`; `recursive` functions count their depth against the context's limit.
     """
 
     name: str
@@ -348,6 +349,7 @@ class Function:
     may_fail: bool = False
     recursive: bool = False
     site: int = 0
+    outlined: bool = False
 
     def callees(self) -> set[str]:
         """Names of the functions called directly."""

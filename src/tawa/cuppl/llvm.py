@@ -133,6 +133,7 @@ class _FunctionEmitter:
     def text(self) -> str:
         function = self.function
         attributes = "alwaysinline nounwind" if function.inline else "nounwind"
+        attributes += " noinline" if function.outlined else ""
         self.lines.append(f"define internal {_signature(function)} {attributes} {{")
         self.lines.append("entry.allocas:")
         for reg in _registers(function):

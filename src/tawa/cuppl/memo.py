@@ -7,6 +7,7 @@ particle that was copied by resampling never sees what its siblings insert.
 from __future__ import annotations
 
 from .native import native
+from .numeric.addresses import address_of, int_of
 from .numeric.primitives import Context, Ints, new_object
 
 __all__ = ["NODE_HEADER", "memo_find", "memo_insert"]
@@ -54,15 +55,3 @@ def memo_insert(ctx: Context, root: Ints, key: int, payload: Ints) -> Ints:
     new[3] = key
     new[4] = int_of(payload)
     return top
-
-
-@native
-def int_of(address: Ints) -> int:
-    """An address as a number."""
-    return address  # type: ignore[return-value]  # an address is a number to the translator
-
-
-@native
-def address_of(word: int) -> Ints:
-    """A number as an address."""
-    return word  # type: ignore[return-value]

@@ -13,10 +13,10 @@ Integers are 64-bit and wrap; a native must not rely on larger ones.
 from __future__ import annotations
 
 from .ir import Function, Program
-from .registry import EXTERNAL, NATIVES, external, native
+from .registry import EXTERNAL, INLINED, NATIVES, OUTLINED, external, inlined, native, outlined
 from .translator import Translator
 
-__all__ = ["NATIVES", "external", "link", "native", "translate"]
+__all__ = ["NATIVES", "external", "inlined", "link", "native", "outlined", "translate"]
 
 _translated: dict[str, Function] = {}
 
@@ -39,5 +39,8 @@ def translate(name: str) -> Function:
     if name not in _translated:
         if name not in NATIVES:
             raise KeyError(f"no native is called {name}")
-        _translated[name] = Translator(name, NATIVES[name]).run()
+        function = Translator(name, NATIVES[name]).run()
+        function.outlined = name in OUTLINED
+        function.inline = name in INLINED or (function.inline and not function.outlined)
+        _translated[name] = function
     return _translated[name]

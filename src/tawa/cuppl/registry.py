@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-__all__ = ["EXTERNAL", "NATIVES", "external", "native"]
+__all__ = [
+    "EXTERNAL",
+    "INLINED",
+    "NATIVES",
+    "OUTLINED",
+    "external",
+    "inlined",
+    "native",
+    "outlined",
+]
 
 Fn = TypeVar("Fn", bound=Callable[..., object])
 
@@ -14,6 +23,26 @@ NATIVES: dict[str, Callable[..., object]] = {}
 
 EXTERNAL: set[str] = set()
 """Those that the compiled program defines."""
+
+
+OUTLINED: set[str] = set()
+"""Those that are better called than inlined."""
+
+
+def outlined(function: Fn) -> Fn:
+    """Say of a native that it is rarely called, and long: it should not be inlined on a CPU."""
+    OUTLINED.add(function.__name__)
+    return function
+
+
+INLINED: set[str] = set()
+"""Those that are inlined however long they are."""
+
+
+def inlined(function: Fn) -> Fn:
+    """Say of a native that it should be inlined wherever it is called."""
+    INLINED.add(function.__name__)
+    return function
 
 
 def external(function: Fn) -> Fn:

@@ -15,6 +15,10 @@ from ..numeric.primitives import Context, FloatVector, floor, shru, sqrt
 from ..numeric.special import lbeta, lchoose, lgamma, xlog1py, xlogy
 from .positive import sample_beta, sample_gamma
 
+STIRLING_RESTS = tuple(
+    math.lgamma(k + 1.0) - ((k + 0.5) * math.log(k + 1.0) - (k + 1.0) + 0.5 * math.log(math.tau))
+    for k in range(10)
+)
 INF = math.inf
 
 
@@ -58,6 +62,27 @@ def binomial_inversion(ctx: Context, n: int, p: float) -> int:
 
 
 @native
+def stirling_rest(k: float) -> float:
+    """log k! - ((k + 1/2) log(k + 1) - (k + 1) + log(tau) / 2), to 1e-11."""
+    if k < 10.0:
+        return STIRLING_RESTS[int(k)]
+    y = 1.0 / (k + 1.0)
+    z = y * y
+    return y * (0.08333333333333333 - z * (0.002777777777777778 - z * 0.0007936507936507937))
+
+
+@native
+def log_binomial_ratio(k: float, mode: float, count: float, p: float) -> float:
+    """log of the probability of k over that of another count, in n trials."""
+    rest = stirling_rest(mode) + stirling_rest(count - mode)
+    rest = rest - stirling_rest(k) - stirling_rest(count - k)
+    hits = (mode + 0.5) * log((mode + 1.0) / (k + 1.0))
+    misses = (count - mode + 0.5) * log((count - mode + 1.0) / (count - k + 1.0))
+    odds = p * (count - k + 1.0) / ((1.0 - p) * (k + 1.0))
+    return rest + hits + misses + (k - mode) * log(odds)
+
+
+@native
 def binomial_rejection(ctx: Context, n: int, p: float) -> int:
     """Transformed rejection, algorithm BTRS (Hormann 1993)."""
     count = float(n)
@@ -69,8 +94,6 @@ def binomial_rejection(ctx: Context, n: int, p: float) -> int:
     vr = 0.92 - 4.2 / b
     alpha = (2.83 + 5.1 / b) * spread
     mode = floor((count + 1.0) * p)
-    h = lgamma(mode + 1.0) + lgamma(count - mode + 1.0)
-    odds = log(p / q)
     while True:
         u = next_uniform(ctx) - 0.5
         v = next_uniform(ctx)
@@ -80,7 +103,7 @@ def binomial_rejection(ctx: Context, n: int, p: float) -> int:
             return int(k)
         if k >= 0.0 and k <= count:
             v = log(v * alpha / (a / (us * us) + b))
-            if v <= h - lgamma(k + 1.0) - lgamma(count - k + 1.0) + (k - mode) * odds:
+            if v <= log_binomial_ratio(k, mode, count, p):
                 return int(k)
     return 0
 

@@ -17,8 +17,8 @@ from .source import BLOCK
 __all__ = ["CudaDevice", "Device"]
 
 KERNELS = (
-    "begin", "advance", "weigh", "decide", "count_children", "find_parents", "copy_rows", "turn",
-    "widen", "run_all", "move_heap",
+    "begin", "advance", "weigh", "count_children", "find_parents", "copy_rows", "widen",
+    "run_all", "move_heap",
 )  # fmt: skip
 
 
@@ -26,6 +26,7 @@ class Device(Protocol):
     """What the driver of SMC needs of a device; addresses are integers."""
 
     block: int
+    warp: int
     stack_words: int
     """Words of the stack of a lane, at first."""
     pool_words: int
@@ -74,6 +75,7 @@ class CudaDevice:
     """One GPU with a program's kernels."""
 
     block = BLOCK
+    warp = 32
     stack_words = 128
     pool_words = 1 << 16
 

@@ -43,11 +43,44 @@ KERNEL void advance(i64* control, i64 deep) {
 }
 #endif
 
-// Integer weights, their sums over blocks, over groups of BLOCK blocks, and over everything.
+// One thread: how the step ended, and whether to resample.
+DEVICE void decide(i64* control) {
+  double top = unordered((u64)control[BEST]);
+  control[RESAMPLING] = 0;
+  if (control[FAILED_STATUS] != 0) control[OUTCOME] = FAILED;
+  else if (control[WAITS] != 0 || control[DEEP] != 0) control[OUTCOME] = NEED_ROOM;
+  else if (bits_of(top) == (i64)0xFFF0000000000000ull) control[OUTCOME] = DEAD;
+  else if (control[ACTIVE] == 0) control[OUTCOME] = FINISHED;
+  if (control[OUTCOME] != RUNNING) return;
+  double scale = float_of_bits(control[SCALE]);
+  double total = (double)atomicAdd((u64*)control + TOTAL, 0ull) / scale;
+  double squares = (double)atomicAdd((u64*)control + SQUARES, 0ull) / scale;
+  control[RESAMPLING] = total * total < float_of_bits(control[THRESHOLD]) * squares;
+  if (control[RESAMPLING]) {
+    Context ctx;
+    ctx.key0 = control[SEED_LOW];
+    ctx.key1 = control[SEED_HIGH];
+    ctx.particle = 0;
+    ctx.step = control[STEP];
+    ctx.stream = control[STREAM] + 1;
+    ctx.draw = 0;
+    control[POINT] = bits_of(cuppl_next_uniform(ctx));
+    double mean = total / (double)control[PARTICLES];
+    control[LOG_Z] = bits_of(float_of_bits(control[LOG_Z]) + top + cuppl_log(ctx, mean));
+    control[RESAMPLED] += 1;
+  }
+}
+
+// Integer weights, their sums over blocks, over groups of BLOCK blocks, and over everything. The last
+// block takes the decision.
 KERNEL void weigh(i64* control) {
   SHARED u64 shared[BLOCK];
-  i64 outcome = control[OUTCOME];
-  if (outcome != RUNNING || control[WAITS] != 0 || control[FAILED_STATUS] != 0) return;
+  SHARED bool last;
+  if (control[OUTCOME] != RUNNING) return;
+  if (control[WAITS] != 0 || control[DEEP] != 0 || control[FAILED_STATUS] != 0) {
+    if (blockIdx.x == 0 && threadIdx.x == 0) decide(control);
+    return;
+  }
   i64 n = control[PARTICLES];
   i64 p = (i64)blockIdx.x * BLOCK + threadIdx.x;
   double top = unordered((u64)control[BEST]), scale = float_of_bits(control[SCALE]);
@@ -66,34 +99,7 @@ KERNEL void weigh(i64* control) {
     atomicAdd((u64*)control + TOTAL, total);
     atomicAdd((u64*)control + SQUARES, squares);
   }
-}
-
-// One thread: how the step ended, and whether to resample.
-KERNEL void decide(i64* control) {
-  if (threadIdx.x != 0 || control[OUTCOME] != RUNNING) return;
-  double top = unordered((u64)control[BEST]);
-  control[RESAMPLING] = 0;
-  if (control[FAILED_STATUS] != 0) control[OUTCOME] = FAILED;
-  else if (control[WAITS] != 0) control[OUTCOME] = NEED_ROOM;
-  else if (bits_of(top) == (i64)0xFFF0000000000000ull) control[OUTCOME] = DEAD;
-  else if (control[ACTIVE] == 0) control[OUTCOME] = FINISHED;
-  if (control[OUTCOME] != RUNNING) return;
-  double scale = float_of_bits(control[SCALE]);
-  double total = (double)control[TOTAL] / scale, squares = (double)control[SQUARES] / scale;
-  control[RESAMPLING] = total * total < float_of_bits(control[THRESHOLD]) * squares;
-  if (control[RESAMPLING]) {
-    Context ctx;
-    ctx.key0 = control[SEED_LOW];
-    ctx.key1 = control[SEED_HIGH];
-    ctx.particle = 0;
-    ctx.step = control[STEP];
-    ctx.stream = control[STREAM] + 1;
-    ctx.draw = 0;
-    control[POINT] = bits_of(cuppl_next_uniform(ctx));
-    double mean = total / (double)control[PARTICLES];
-    control[LOG_Z] = bits_of(float_of_bits(control[LOG_Z]) + top + cuppl_log(ctx, mean));
-    control[RESAMPLED] += 1;
-  }
+  if (is_last_block(control, &last) && threadIdx.x == 0) decide(control);
 }
 
 // For each particle, how many of the equidistant points lie below the end of its weight.
@@ -150,28 +156,11 @@ KERNEL void find_parents(i64* control) {
   ((double*)control[LOGW])[child] = 0.0;
 }
 
-#ifdef HAS_MACHINE
-// Some rows of each slot are its parent's. Later passes overwrite the rows that earlier ones read.
-KERNEL void copy_rows(i64* control, i64 pass) {
-  if (control[OUTCOME] != RUNNING || !control[RESAMPLING]) return;
-  i64 n = control[PARTICLES], child = (i64)blockIdx.x * BLOCK + threadIdx.x;
-  if (child >= n) return;
-  i64 gap = control[GAP], rows = control[ROWS], from = control[BASE], first = pass * gap;
-  i64 to = from >= gap ? from - gap : from - gap + control[PHYSICAL];
-  i64 parent = ((const i64*)control[WEIGHTS])[child];
-  i64 words = (pass ? row_at(control, to, 0)[child] : row_at(control, from, 0)[parent]) & TOP_MASK;
-  if (words > rows) words = rows;
-  if (words > first + gap) words = first + gap;
-  for (i64 word = first; word < words; ++word)
-    row_at(control, to, word)[child] = row_at(control, from, word)[parent];
-}
-#endif
-
 // One block: get ready for the next step.
-KERNEL void turn(i64* control) {
+DEVICE void turn(i64* control) {
   i64 blocks = (control[PARTICLES] + BLOCK - 1) / BLOCK;
   for (i64 g = threadIdx.x; g <= blocks / BLOCK; g += BLOCK) ((u64*)control[SUPERS])[g] = 0;
-  if (threadIdx.x != 0 || control[OUTCOME] != RUNNING) return;
+  if (threadIdx.x != 0) return;
   if (control[RESAMPLING]) {
     i64 base = control[BASE] - control[GAP];
     control[BASE] = base < 0 ? base + control[PHYSICAL] : base;
@@ -181,6 +170,31 @@ KERNEL void turn(i64* control) {
   control[NEXT] = control[NEXT + 1] = control[DEEP] = 0;
   control[SPILLERS] = control[SPILL_WORDS] = control[POOL_NEXT] = 0;
 }
+
+#ifdef HAS_MACHINE
+// Some rows of each slot are its parent's. Later passes overwrite the rows that earlier ones read;
+// the last block of the last pass ends the step.
+KERNEL void copy_rows(i64* control, i64 pass) {
+  SHARED bool last;
+  if (control[OUTCOME] != RUNNING) return;
+  i64 n = control[PARTICLES], child = (i64)blockIdx.x * BLOCK + threadIdx.x;
+  i64 gap = control[GAP], rows = control[ROWS], from = control[BASE], first = pass * gap;
+  if (!control[RESAMPLING]) {
+    if (first + gap >= rows && blockIdx.x == 0) turn(control);
+    return;
+  }
+  if (child < n) {
+    i64 to = from >= gap ? from - gap : from - gap + control[PHYSICAL];
+    i64 parent = ((const i64*)control[WEIGHTS])[child];
+    i64 words = (pass ? row_at(control, to, 0)[child] : row_at(control, from, 0)[parent]) & TOP_MASK;
+    if (words > rows) words = rows;
+    if (words > first + gap) words = first + gap;
+    for (i64 word = first; word < words; ++word)
+      row_at(control, to, word)[child] = row_at(control, from, word)[parent];
+  }
+  if (first + gap >= rows && is_last_block(control, &last)) turn(control);
+}
+#endif
 
 // Likelihood weighting: a particle whose weight is NaN has not run yet.
 #ifdef HAS_MAIN

@@ -25,7 +25,11 @@ enum {
   STACK_WORDS = 68,   // words of each: shallow, deep
   POOLS = 70,         // addresses of the two overflow pools
   POOL_WORDS = 72,    // their sizes
-  POOL_NEXT = 74      // words in use of the one being written
+  POOL_NEXT = 74,     // words in use of the one being written
+  GRAB = 75,          // particles that a warp takes at once
+  SLOTS = 76,         // address of a word for each large stack: whether it is taken
+  SLOT_COUNT = 77,
+  ARRIVED = 78        // blocks that are done with a kernel
 };
 enum { RUNNING = 0, FINISHED = 1, NEED_ROOM = 2, FAILED = 3, DEAD = 4 };
 enum { HEAP_FULL = 1, STACK_FULL = 3, POOL_FULL = 4, REJECTED = 14 };
@@ -64,6 +68,19 @@ DEVICE void save_heap(Context& ctx, i64* control, i64 thread) {
   i64* region = (i64*)control[REGIONS] + 2 * thread;
   region[0] = ctx.heap;
   region[1] = ctx.heap_end;
+}
+
+// Whether this block is the last of its grid to come here. What the others wrote can be read with
+// atomic operations.
+DEVICE bool is_last_block(i64* control, bool* shared) {
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    __threadfence();
+    *shared = atomicAdd((u64*)control + ARRIVED, 1ull) == gridDim.x - 1;
+    if (*shared) control[ARRIVED] = 0;
+  }
+  __syncthreads();
+  return *shared;
 }
 
 DEVICE void note_failure(i64* control, Context& ctx, i64 p, i64 status) {
@@ -135,6 +152,24 @@ DEVICE void store_back(i64* control, i64 p, i64 stack, i64 used) {
     row_at(control, base, word)[p] = int_at(stack + 8 * WARP * word);
   for (i64 word = here; word < used; ++word)
     *pool_at(control, row_at(control, base, here)[p], word - here) = int_at(stack + 8 * WARP * word);
+}
+
+// A large stack for a particle that needs one; -1 if all that were tried are taken.
+DEVICE i64 take_stack(i64* control, i64 thread) {
+  i64 count = control[SLOT_COUNT];
+  for (i64 attempt = 0; attempt < 64 && attempt < count; ++attempt) {
+    i64 slot = (thread * 61 + attempt * WARP) % count;
+    if (atomicMax((u64*)control[SLOTS] + slot, 1ull) == 0) return slot;
+  }
+  return -1;
+}
+DEVICE void give_stack(i64* control, i64 slot) {
+  __threadfence();
+  atomicAnd((u64*)control[SLOTS] + slot, 0ull);
+}
+DEVICE i64 stack_of_slot(const i64* control, i64 slot) {
+  i64 lane = slot % WARP;
+  return control[STACKS + 1] + 8 * ((slot - lane) * control[STACK_WORDS + 1] + lane);
 }
 
 // What a lane has seen of the step: the largest weight, and particles that have not finished.

@@ -35,6 +35,7 @@ LOGW, WEIGHTS, LAST, CHUNKS, REGIONS, SUPERS, KEEP, OBJECTS, FRAMES = range(40, 
 LOW, HIGH, TARGET, ROWS, MASK, TABLE_OF_ROWS, BASE, PHYSICAL, GAP = range(49, 58)
 OLD_ROWS, DEEP, SPILLERS, SPILL_WORDS, SLACK, SHALLOW_LANES, NEXT = range(58, 65)
 STACKS, STACK_WORDS, POOLS, POOL_WORDS, POOL_NEXT = 66, 68, 70, 72, 74
+GRAB, SLOTS, SLOT_COUNT = 75, 76, 77
 CONTROL_WORDS = 80
 POOL_FULL = 4
 SHALLOW, DEEP_LANES = 0, 1
@@ -88,6 +89,7 @@ class GpuMemory:
 
     @property
     def blocks(self) -> int:
+        """Blocks of one thread a particle."""
         return -(-self.particles // self.device.block)
 
     # Memory.
@@ -105,6 +107,7 @@ class GpuMemory:
         return new
 
     def own_array(self, name: str, data: Words) -> int:
+        """Allocate, and copy an array there."""
         address = self.own(name, data.nbytes)
         self.device.write(address, data)
         return address
@@ -121,6 +124,7 @@ class GpuMemory:
     # Set-up.
 
     def start(self) -> None:
+        """Everything before the first step."""
         n, c = self.particles, self.control
         inputs = self.own("inputs", 8 * len(self.image.words))
         self.device.write(inputs, self.image.at(inputs))
@@ -153,6 +157,7 @@ class GpuMemory:
         )
 
     def start_plain(self) -> None:
+        """Memory of a program that runs straight through."""
         main = self.lowered.program.functions[self.lowered.elaborated.main]
         references = [t is Type.REF for t in main.results]
         self.rows = max(1, len(references))
@@ -163,6 +168,7 @@ class GpuMemory:
         self.device.write(int(c[LOGW]), np.full(self.particles, np.nan))
 
     def start_machine(self) -> None:
+        """Memory of a program that stops at its weights."""
         machine = self.lowered.machine
         assert machine is not None
         n, c = self.particles, self.control
@@ -183,6 +189,8 @@ class GpuMemory:
         self.new_stacks(SHALLOW, max(least, self.device.stack_words))
         self.lanes[DEEP_LANES] = min(16 * self.device.block, self.lanes[SHALLOW])
         self.new_stacks(DEEP_LANES, 32 * int(c[STACK_WORDS]))
+        warps = self.lanes[SHALLOW] // self.device.warp
+        c[GRAB] = min(2 * self.device.warp, max(4, n // (2 * warps)))
 
     def grid(self, kernel: str) -> int:
         """Blocks that can run at once, or fewer if there are fewer particles."""
@@ -193,6 +201,9 @@ class GpuMemory:
         c = self.control
         c[STACK_WORDS + kind] = words
         c[STACKS + kind] = self.own(f"stacks {kind}", 8 * words * self.lanes[kind])
+        if kind == DEEP_LANES:
+            c[SLOTS] = self.own("slots", 8 * self.lanes[kind])
+            c[SLOT_COUNT] = self.lanes[kind]
 
     def add_rows(self, more: int) -> None:
         """More rows of state, and as many free ones as resampling needs; BASE becomes 0."""
@@ -213,6 +224,7 @@ class GpuMemory:
         c[ROWS], c[BASE], c[PHYSICAL], c[GAP] = self.rows, 0, len(self.ring), self.free_rows
 
     def new_heap(self, words: int, used: int) -> None:
+        """Use a heap of some words, of which some bytes are taken."""
         c = self.control
         if used == 0:
             self.heap = self.own("heap", 8 * words)
@@ -229,13 +241,12 @@ class GpuMemory:
         passes = -(-self.rows // self.free_rows)
         return [
             ("advance", self.lanes[SHALLOW] // block, 0),
-            ("advance", self.lanes[DEEP_LANES] // block, 1),
-            ("weigh", b, 0), ("decide", 1, 0), ("count_children", b, 0), ("find_parents", b, 0),
+            ("weigh", b, 0), ("count_children", b, 0), ("find_parents", b, 0),
             *(("copy_rows", b, pass_) for pass_ in range(passes)),
-            ("turn", 1, 0),
         ]  # fmt: skip
 
     def run(self) -> GpuRun:
+        """Run to the end."""
         self.start()
         self.device.synchronize()
         begin = time.perf_counter()
@@ -256,10 +267,11 @@ class GpuMemory:
                 raise self.error(ALL_ZERO)
             if outcome == k.FINISHED or (plain and not c[WAITS]):
                 return self.finish(time.perf_counter() - begin)
-            if c[WAITS]:
+            if c[WAITS] or c[DEEP]:
                 self.make_room()
 
     def error(self, status: int) -> Exception:
+        """Free everything; the error for a status that stopped the run."""
         c = self.control
         for address, _ in self.owned.values():
             self.device.free(address)
@@ -284,7 +296,10 @@ class GpuMemory:
             self.device.write(self.owned["supers"][0], np.zeros(size, dtype=np.int64))
 
     def make_room(self) -> None:
+        """Give the particles that wait what they wait for."""
         waits = int(self.control[WAITS])
+        if not waits:
+            waits = self.run_deep()
         if waits >> HEAP_FULL & 1:
             self.grow_heap()
         if waits >> DEPTH & 1 and not waits >> STACK_FULL & 1:
@@ -294,6 +309,18 @@ class GpuMemory:
         if waits >> POOL_FULL & 1:
             self.grow_rows_or_pool()
         self.resume()
+
+    def run_deep(self) -> int:
+        """Run the particles that found no large stack; what they wait for after that."""
+        c = self.control
+        c[OUTCOME] = k.RUNNING
+        self.device.write(self.address, c)
+        blocks = self.lanes[DEEP_LANES] // self.device.block
+        self.device.launch([("advance", blocks, 1)], self.address)
+        self.device.read(self.address, c)
+        if c[k.FAILED_STATUS]:
+            raise self.error(int(c[k.FAILED_STATUS]))
+        return int(c[WAITS])
 
     def grow_stacks(self) -> None:
         """Larger stacks for the deep lanes; fewer of them while that is possible."""
@@ -353,6 +380,7 @@ class GpuMemory:
     # Results.
 
     def finish(self, seconds: float) -> GpuRun:
+        """Results and evidence, once all particles have finished."""
         c, n = self.control, self.particles
         logw = np.zeros(n)
         self.device.read(int(c[LOGW]), logw)

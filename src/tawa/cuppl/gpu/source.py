@@ -21,8 +21,6 @@ BLOCK = 256
 
 KERNELS = Path(__file__).with_name("kernels.cuh")
 PARTICLES = Path(__file__).with_name("particles.cuh")
-GRAB = 64
-"""Particles that a warp takes at once."""
 _QUALIFIERS = """\
 #pragma nv_diag_suppress 177, 550
 #define DEVICE static __device__
@@ -44,10 +42,10 @@ INLINE i64 warp_grab(u64* counter, i64 count) {
   if (threadIdx.x % WARP == 0) first = (i64)atomicAdd(counter, (u64)count);
   return __shfl_sync(ALL_LANES, first, 0);
 }
-// The point that most lanes are at, light ones before others; -1 if all are idle.
-INLINE int warp_choose(int point, bool light) {
+// The point that most lanes are at; -1 if all are idle.
+INLINE int warp_choose(int point) {
   unsigned same = __match_any_sync(ALL_LANES, point);
-  unsigned rank = point == IDLE ? 0u : (unsigned)(__popc(same) + 64 * light) << 16 | (point + 1);
+  unsigned rank = point == IDLE ? 0u : (unsigned)__popc(same) << 16 | (point + 1);
   return (int)(__reduce_max_sync(ALL_LANES, rank) & 0xFFFFu) - 1;
 }
 """
@@ -76,7 +74,7 @@ def cuda_source(
 ) -> str:
     """CUDA C++ for a program. Other qualifiers make it plain C++, for tests without a GPU."""
     flag = "HAS_MACHINE" if lowered.machine else "HAS_MAIN"
-    head = f"#define BLOCK {block}\n#define GRAB {GRAB}\n#define {flag} 1\n"
+    head = f"#define BLOCK {block}\n#define {flag} 1\n"
     head += f"enum {{ FINAL_POINT = {FINAL_POINT}, ENTRY_POINT = {ENTRY_POINT} }};\n"
     program = device_program(lowered)
     whole = Program(dict(program.functions))

@@ -2,17 +2,16 @@
 
 A *segment* starts at a resume point, or where a call enters a function, and ends where control
 goes through the stack or enters a function again. Lanes differ in the segment that they have to
-run next; the warp runs the one that most of them wait for (those that only move words first), and
-the others wait until it is their turn. A lane whose particle suspends takes the next particle. So
-lanes that diverge meet again, at the latest at the next call, and a deep recursion of one lane
-does not keep the others from their work (compare the program-counter batching of Radul et al.,
-arXiv 1910.11141).
+run next; the warp runs the one that most of them wait for, and the others wait until it is their
+turn. A lane whose particle suspends takes the next particle; one whose recursion outgrows its stack
+moves to one of the large stacks, while there are any, and goes on from there. So lanes that diverge
+meet again, at the latest at the next call, and a deep recursion of one lane does not keep the
+others from their work (compare the program-counter batching of Radul et al., arXiv 1910.11141).
 """
 
 from __future__ import annotations
 
-from ..builder import targets
-from ..ir import Block, Call, Fail, Jump, Program, Return, Switch, Terminator
+from ..ir import Block, Fail, Jump, Program, Return, Switch, Terminator
 from ..lowering.machine import DISPATCH, Machine
 from .cuda import TYPE_NAMES, FunctionText
 
@@ -24,8 +23,9 @@ DEVICE void cuppl_turns(i64* control, i64 deep, Tally& tally) {
   const i64 thread = (i64)blockIdx.x * BLOCK + threadIdx.x, lane = threadIdx.x % WARP;
   const i64 region = deep ? thread + control[SHALLOW_LANES] : thread;
   const i64 n = control[PARTICLES], words = control[STACK_WORDS + deep];
-  const i64 v_state = control[STACKS + deep] + 8 * ((thread - lane) * words + lane);
-  const i64 v_limit = (words - control[SLACK]) * WARP;
+  const i64 own_stack = control[STACKS + deep] + 8 * ((thread - lane) * words + lane);
+  const i64 own_limit = (words - control[SLACK]) * WARP, grab = control[GRAB];
+  i64 v_state = own_stack, v_limit = own_limit, slot = -1;
   Context ctx;
   load_context(ctx, control, region);
   i64 p = 0, outcome = 0, v_top = 0, next = 0, end = 0;
@@ -37,8 +37,8 @@ REFILL = """\
     unsigned idle = warp_ballot(point == IDLE);
     if (more && idle && 4 * bits_in(idle) >= WARP) {
       if (next >= end) {
-        next = warp_grab((u64*)control + NEXT + deep, GRAB);
-        end = next + GRAB < n ? next + GRAB : n;
+        next = warp_grab((u64*)control + NEXT + deep, grab);
+        end = next + grab < n ? next + grab : n;
         more = next < n && control[FAILED_STATUS] == 0;
       }
       if (more) {
@@ -52,7 +52,7 @@ REFILL = """\
         }
       }
     }
-    int chosen = warp_choose(point, point < POINTS && light_points[point]);
+    int chosen = warp_choose(point);
     if (chosen < 0) {
       if (more) continue;
       break;
@@ -72,7 +72,23 @@ TAIL = """\
         point = ENTER;
         continue;
       }
+      if (outcome == STACK_FULL && !deep && slot < 0) slot = take_stack(control, thread);
+      if (outcome == STACK_FULL && v_state == own_stack && slot >= 0) {
+        i64 large = stack_of_slot(control, slot);
+        i64 used = (int_at(v_state) & TOP_MASK) / WARP;
+        for (i64 word = 0; word < used; ++word)
+          int_at(large + 8 * WARP * word) = int_at(v_state + 8 * WARP * word);
+        v_state = large;
+        v_limit = (control[STACK_WORDS + 1] - control[SLACK]) * WARP;
+        cuppl_restore_draw(ctx, int_at(v_state + 8 * WARP) & 0xFFFFFFFFll);
+        point = ENTER;
+        continue;
+      }
       settle_particle(ctx, control, p, v_state, deep, outcome, tally);
+      if (slot >= 0) give_stack(control, slot);
+      v_state = own_stack;
+      v_limit = own_limit;
+      slot = -1;
       point = IDLE;
       continue;
   }
@@ -104,10 +120,7 @@ class _Machine(FunctionText):
 
     def whole(self) -> tuple[str, str]:
         points = max(self.cases) + 1
-        names = [self.cases.get(k, "") for k in range(points)]
-        flags = ", ".join(str(int(bool(n) and self.is_light(n))) for n in names)
-        lines = [f"TABLE unsigned char light_points[] = {{{flags}}};"]
-        lines.append(f"enum {{ POINTS = {points}, ENTER = {points}, IDLE = {points + 1} }};")
+        lines = [f"enum {{ ENTER = {points}, IDLE = {points + 1} }};"]
         self.lines = []
         reserved = {p.name for p in self.function.params} | {"top"}
         for type_, found in self.locals().items():
@@ -125,21 +138,6 @@ class _Machine(FunctionText):
             if block.name != "entry":
                 self.block(block)
         return "\n".join(lines), "\n".join([HEAD, *declared, REFILL, *self.lines, TAIL])
-
-    def is_light(self, name: str) -> bool:
-        """Whether no function is called between a point and the end of its segment."""
-        seen: set[str] = set()
-        stack = [name]
-        while stack:
-            block = self.function.blocks[stack.pop()]
-            if any(isinstance(item, Call) for item in block.instructions):
-                return False
-            seen.add(block.name)
-            for target in targets(block.terminator):
-                end = self.past_jumps(target)
-                if end not in seen and end not in self.joins and end != DISPATCH:
-                    stack.append(end)
-        return True
 
     def block(self, block: Block) -> None:
         if block.name == DISPATCH:
@@ -171,7 +169,7 @@ class _Machine(FunctionText):
 
 
 def machine_text(machine: Machine, program: Program) -> tuple[str, str]:
-    """CUDA C++ of the table of points, and of `cuppl_turns`.
+    """CUDA C++ of the numbers of points, and of `cuppl_turns`.
 
     That function runs particles until none is left for the step.
     """

@@ -7,8 +7,8 @@ references among them; `frames` has one mask a resume point.
 
 from __future__ import annotations
 
-from ..memo import address_of
 from ..native import native
+from ..numeric.addresses import address_of
 from ..numeric.primitives import Context, Ints, shru
 
 CONTINUATION_LAYOUT = 2
@@ -107,17 +107,17 @@ def scan_from(ctx: Context, start: int, low: int, high: int, objects: Ints, fram
 
 @native
 def collect(
-    ctx: Context, states: int, particles: int, header: int, low: int, high: int, objects: Ints,
-    frames: Ints,
+    ctx: Context, states: int, particles: int, width: int, header: int, low: int, high: int,
+    objects: Ints, frames: Ints,
 ) -> None:  # fmt: skip
     """Copy all that the particles refer to in [low, high) to where `ctx.heap` points."""
     start = ctx.heap
     for p in range(particles):
-        state = address_of(states + 8 * p)
+        state = address_of(states + 8 * width * p)
         if header > 2:
-            state[2 * particles] = forward(ctx, state[2 * particles], low, high, objects)
+            state[2] = forward(ctx, state[2], low, high, objects)
         top = state[0] & TOP_MASK
-        scan_frames(ctx, state, particles, header * particles, top, low, high, objects, frames)
+        scan_frames(ctx, state, 1, header, top, low, high, objects, frames)
     scan_from(ctx, start, low, high, objects, frames)
 
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from ..executable import BYTES_A_LEVEL, FIELD, Executable
+from ..executable import BYTES_A_LEVEL, FIELD, Executable, new_context
 from ..failures import ALL_ZERO, DEPTH, HEAP_FULL, TRACE_FULL
-from ..ir import CONTEXT_FIELDS, Type
+from ..ir import Type
 from ..memory import float_bits, mask_of
 from . import trace_natives as k
 from .record import Record
@@ -39,7 +39,7 @@ class Chain:
     depth: int = 1 << 13
     record: Record = field(default_factory=Record)
     control: Words = field(default_factory=lambda: np.zeros(16, dtype=np.int64))
-    context: Words = field(default_factory=lambda: np.zeros(len(CONTEXT_FIELDS), dtype=np.int64))
+    context: Words = field(default_factory=new_context)
     heap: Words = field(default_factory=lambda: np.empty(1 << 15, dtype=np.int64))
     rows: Words = field(default_factory=lambda: np.zeros((1, 1), dtype=np.int64))
     weights: npt.NDArray[np.float64] = field(default_factory=lambda: np.zeros(1))

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import UnsupportedMethod
-from ..executable import FIELD, Executable
+from ..executable import FIELD, Executable, new_context
 from ..failures import (
     DEPTH,
     DISCRETE_CHOICE,
@@ -25,7 +25,6 @@ from ..failures import (
     NAN_WEIGHT,
     REJECTED,
 )
-from ..ir import CONTEXT_FIELDS
 from . import tape_natives as k
 from .settings import Limits, failure
 
@@ -46,7 +45,7 @@ class Density:
     ) -> None:
         self.executable, self.limits, self.seed = executable, limits, seed
         self.meter = np.zeros(k.METER_WORDS, dtype=np.int64)
-        self.context = np.zeros(len(CONTEXT_FIELDS), dtype=np.int64)
+        self.context = new_context()
         self.context[FIELD["inputs"]] = inputs
         self.context[FIELD["depth_limit"]] = DEPTH_LIMIT
         self.results = np.zeros(max(1, results), dtype=np.int64)

@@ -120,11 +120,11 @@ class Smc:
         n = self.particles
         machine = self.machine
         rows = machine.header + len(machine.results) + 2 * machine.slack + 4
-        self.state = np.zeros((rows, n), dtype=np.int64)
-        self.other = np.zeros((rows, n), dtype=np.int64)
-        self.state[0] = (np.arange(n) << 38) + (machine.header + 2) * n
-        self.state[machine.header] = point_word(FINAL_POINT, 0)
-        self.state[machine.header + 1] = point_word(ENTRY_POINT, 0)
+        self.state = np.zeros((n, rows), dtype=np.int64)
+        self.other = np.zeros((n, rows), dtype=np.int64)
+        self.state[:, 0] = (np.arange(n) << 38) + (machine.header + 2)
+        self.state[:, machine.header] = point_word(FINAL_POINT, 0)
+        self.state[:, machine.header + 1] = point_word(ENTRY_POINT, 0)
         c = self.control
         c[k.PARTICLES], c[k.THREADS] = n, self.workers.count
         c[k.SEED_LOW], c[k.SEED_HIGH] = self.seed & 0xFFFFFFFF, self.seed >> 32 & 0xFFFFFFFF
@@ -142,7 +142,8 @@ class Smc:
         """Tell the compiled code where the particles' state lies now."""
         c = self.control
         c[k.STATE], c[k.OTHER] = self.state.ctypes.data, self.other.ctypes.data
-        c[k.LIMIT] = (self.state.shape[0] - self.machine.slack) * self.particles
+        c[k.WIDTH] = self.state.shape[1]
+        c[k.LIMIT] = self.state.shape[1] - self.machine.slack
 
     def in_order(self) -> None:
         """Let `state` be the array that the threads used last."""
@@ -162,7 +163,8 @@ class Smc:
             context[FIELD["heap"]] = base
             self.executable.call(
                 "collect", context,
-                [self.state.ctypes.data, self.particles, self.machine.header, *keep,
+                [self.state.ctypes.data, self.particles, self.state.shape[1],
+                 self.machine.header, *keep,
                  self.executable.objects.ctypes.data, self.executable.frames.ctypes.data],
             )  # fmt: skip
             used = int(context[FIELD["heap"]]) - base
@@ -185,10 +187,10 @@ class Smc:
         """More stack, heap or native stack, for the particles that ran out of it."""
         self.in_order()
         if wanted >> STACK_FULL & 1:
-            rows = 2 * self.state.shape[0]
+            rows = 2 * self.state.shape[1]
             self.check(16 * rows * self.particles, STACK_FULL)
-            grown = np.zeros((rows, self.particles), dtype=np.int64)
-            grown[: self.state.shape[0]] = self.state
+            grown = np.zeros((self.particles, rows), dtype=np.int64)
+            grown[:, : self.state.shape[1]] = self.state
             self.state = grown
             self.other = np.zeros_like(grown)
             self.set_addresses()
@@ -210,7 +212,7 @@ class Smc:
         """Results and evidence of finished particles."""
         self.in_order()
         machine = self.machine
-        rows = self.state[machine.header : machine.header + len(machine.results)]
+        rows = self.state[:, machine.header : machine.header + len(machine.results)].T
         best = float(np.max(logw))
         if best == -math.inf:
             raise self.error(ALL_ZERO)
@@ -218,8 +220,8 @@ class Smc:
         resampled = int(self.control[k.RESAMPLED])
         before = float(self.control[k.LOG_Z : k.LOG_Z + 1].view(np.float64)[0])
         return SmcRun(
-            rows.copy(), logw, before + best + total, self.state[0] >> 38, resampled,
-            int(self.control[k.STEP]), [self.heap],
+            np.ascontiguousarray(rows), logw, before + best + total, self.state[:, 0] >> 38,
+            resampled, int(self.control[k.STEP]), [self.heap],
         )  # fmt: skip
 
 

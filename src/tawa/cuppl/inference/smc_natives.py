@@ -12,8 +12,8 @@ from __future__ import annotations
 import math
 
 from ..lowering.frames import restore_draw
-from ..memo import address_of, int_of
 from ..native import external, native
+from ..numeric.addresses import address_of, int_of
 from ..numeric.elementary import exp, log
 from ..numeric.philox import next_uniform
 from ..numeric.primitives import (
@@ -36,7 +36,7 @@ PARTICLES = 3
 THREADS = 4
 SEED_LOW = 5
 SEED_HIGH = 6
-LIMIT = 7  # stack words times particles
+LIMIT = 7  # stack words
 HEAP_NEXT = 8
 HEAP_END = 9
 CHUNK = 10  # bytes
@@ -57,6 +57,7 @@ STREAM = 24
 RETAINED = 25  # 1: slot 0 replays a given particle and keeps it (conditional SMC)
 HEADER = 26  # state words before the stack
 PATH = 27  # address of (key, key, particle) of the kept particle at each step
+WIDTH = 28  # words of a particle
 CONTROL_WORDS = 64
 
 RUNNING = 0
@@ -110,7 +111,7 @@ def next_chunk(ctx: Context, c: Ints) -> bool:
 
 @native
 def run_particle(
-    ctx: Context, c: Ints, p: int, step: int, state: Ints, stride: int, limit: int, weight: float
+    ctx: Context, c: Ints, p: int, step: int, state: Ints, limit: int, weight: float
 ) -> int:
     """Run one particle to its next suspension; its weight is then `ctx.weight`."""
     ctx.key0 = c[SEED_LOW]
@@ -129,11 +130,11 @@ def run_particle(
     ctx.status = 0
     fresh = False
     while True:
-        restore_draw(ctx, state[stride] & DRAW_MASK)
+        restore_draw(ctx, state[1] & DRAW_MASK)
         if c[HEADER] > 2:
-            ctx.memo = state[2 * stride]
-            ctx.memo_count = state[3 * stride]
-        outcome = run_machine(ctx, int_of(state), stride, limit)
+            ctx.memo = state[2]
+            ctx.memo_count = state[3]
+        outcome = run_machine(ctx, int_of(state), 1, limit)
         if outcome != HEAP_FULL or fresh or not next_chunk(ctx, c):
             return outcome
         fresh = True
@@ -153,16 +154,16 @@ def advance(ctx: Context, c: Ints, t: int, logw: Floats, part: Ints) -> None:
     waiting = 0
     failed = 0
     for p in range(low, high):
-        state = address_of(c[STATE] + 8 * p)
-        if state[n] >> 32 == step and failed == 0:
-            outcome = run_particle(ctx, c, p, step, state, n, c[LIMIT], logw[p])
+        state = address_of(c[STATE] + 8 * c[WIDTH] * p)
+        if state[1] >> 32 == step and failed == 0:
+            outcome = run_particle(ctx, c, p, step, state, c[LIMIT], logw[p])
             if outcome <= 0:
                 logw[p] = ctx.weight
-                state[n] = (step + 1) << 32 if outcome == 0 else FINISHED_FLAG
+                state[1] = (step + 1) << 32 if outcome == 0 else FINISHED_FLAG
             elif outcome == REJECTED:
                 logw[p] = -INF
-                state[n] = FINISHED_FLAG
-                state[0] = (state[0] & ANCESTOR_MASK) | (c[HEADER] * n)
+                state[1] = FINISHED_FLAG
+                state[0] = (state[0] & ANCESTOR_MASK) | c[HEADER]
             elif outcome <= STACK_FULL:
                 waiting = waiting | (1 << outcome)
             else:
@@ -170,7 +171,7 @@ def advance(ctx: Context, c: Ints, t: int, logw: Floats, part: Ints) -> None:
                 c[FAILED_STATUS] = outcome
                 c[FAILED_SITE] = ctx.site
                 c[FAILED_PARTICLE] = p
-        if state[n] >= 0:
+        if state[1] >= 0:
             active = active + 1
         if logw[p] > best:
             best = logw[p]
@@ -238,7 +239,9 @@ def sum_parts(c: Ints, part: Ints, word: int, threads: int) -> int:
 @native
 def offspring_before(cumulative: int, total: int, particles: int, u: float) -> int:
     """How many of the points (k + u) / particles lie below a cumulative weight."""
-    at = float(cumulative) / float(total) * float(particles) - u
+    if cumulative >= total:
+        return particles
+    at = float(cumulative) * (float(particles) / float(total)) - u
     below = -floor(-at)
     return min(max(int(below), 0), particles)
 
@@ -308,19 +311,13 @@ def choose_conditionally(
 def copy_states(c: Ints, t: int, logw: Floats, parents: Ints) -> None:
     """Give each slot its parent's state and an even weight."""
     n = c[PARTICLES]
-    old = address_of(c[STATE])
-    new = address_of(c[OTHER])
-    low = n * t // c[THREADS]
-    high = n * (t + 1) // c[THREADS]
-    deepest = 0
-    for p in range(low, high):
-        deepest = max(deepest, old[parents[p]] & TOP_MASK)
+    width = c[WIDTH]
+    for p in range(n * t // c[THREADS], n * (t + 1) // c[THREADS]):
+        old = address_of(c[STATE] + 8 * width * parents[p])
+        new = address_of(c[OTHER] + 8 * width * p)
         logw[p] = 0.0
-    words = deepest // n
-    for word in range(words):
-        row = word * n
-        for p in range(low, high):
-            new[row + p] = old[row + parents[p]]
+        for word in range(old[0] & TOP_MASK):
+            new[word] = old[word]
 
 
 @native

@@ -6,8 +6,8 @@ entry is two places and two partial derivatives. `m`, the meter, is an array of 
 
 from __future__ import annotations
 
-from ..memo import address_of, int_of
 from ..native import external, native
+from ..numeric.addresses import address_of, int_of
 from ..numeric.elementary import exp, log, log1p, sigmoid
 from ..numeric.philox import next_uniform
 from ..numeric.primitives import (

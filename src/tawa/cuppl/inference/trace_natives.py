@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import math
 
-from ..memo import address_of, int_of
 from ..native import native
+from ..numeric.addresses import address_of, int_of
 from ..numeric.elementary import exp, hash_mix, log
 from ..numeric.philox import next_uniform
 from ..numeric.primitives import (

@@ -82,6 +82,7 @@ class Context:
     stream: int = 0
     draw: int = 0
     spare: int = 0
+    ahead: int = 0
     weight: float = 0.0
     status: int = 0
     site: int = 0

@@ -55,7 +55,8 @@ def lgamma_above_half(x: float) -> float:
         x = x + 1.0
     z = 1.0 / (x * x)
     series = horner(z, STIRLING) / x
-    return ((x - 0.5) * log(x) - x) + HALF_LOG_TAU + series - log(product)
+    shift = log(product) if product != 1.0 else 0.0
+    return ((x - 0.5) * log(x) - x) + HALF_LOG_TAU + series - shift
 
 
 @native

@@ -1,0 +1,20 @@
+"""Addresses of memory as numbers, and back."""
+
+from __future__ import annotations
+
+from ..native import native
+from .primitives import Ints
+
+__all__ = ["address_of", "int_of"]
+
+
+@native
+def int_of(address: Ints) -> int:
+    """An address as a number."""
+    return address  # type: ignore[return-value]  # an address is a number to the translator
+
+
+@native
+def address_of(word: int) -> Ints:
+    """A number as an address."""
+    return word  # type: ignore[return-value]
