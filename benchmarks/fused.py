@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
+# After this folder, which has modules of the same names.
+sys.path.append(str(Path(__file__).parents[1] / "examples"))
 
 Work = Callable[[], Any]
 MAX_ERROR = 2e-3
