@@ -277,7 +277,7 @@ def main() -> None:
     parser.add_argument("--kilobytes", type=int, default=64, help="for each warp group")
     parser.add_argument("--soak", type=float, default=0.3, help="seconds before each measurement")
     parser.add_argument("--window", type=float, default=0.3, help="seconds of each measurement")
-    parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()
     chosen = [compile_all] * options.compile + [predict_all] * options.predict
     chosen += [table] * options.table

@@ -15,7 +15,7 @@ from tawa.compiler import compile_kernel
 from tawa.hopper.instrument import NotInstrumentable
 from tawa.kernels.gemm import matmul
 from tawa.runtime.recorded import Launch
-from tawa.runtime.timeline import LIMIT, BadTimeline, NoTimeline, TimelineEmpty
+from tawa.runtime.timeline import LIMIT, BadTimeline, NoTimeline, TimelineEmpty, _reader
 
 sys.path.append(str(Path(__file__).parents[2] / "examples"))
 
@@ -116,6 +116,28 @@ def test_the_last_launch_of_each_kernel_and_grid_is_kept():
     assert [launch.grid[0] for launch in timeline.launches][-2:] == [LIMIT + 2, 5]
     assert len(timeline.launches) == LIMIT
     assert timeline.launch.clock_ghz == 2.0
+
+
+class Buffer:
+    """Stands where device memory does: regions that change with each launch."""
+
+    def __init__(self) -> None:
+        self.regions: dict[tuple[int, int], bytes] = {}
+
+    def read(self) -> dict[tuple[int, int], bytes]:
+        return self.regions
+
+
+def test_a_launch_is_decoded_once_for_each_time_it_was_made():
+    spec = double.compile("*f32", "*f32", "i32", BLOCK=16, timeline=True).spec
+    buffer = Buffer()
+    read = _reader(spec, (2,), buffer)  # pyright: ignore
+    first = read()
+    assert read() is first
+    assert first.grid == (2, 1, 1)
+    assert first.tracks == []
+    buffer.regions = {}
+    assert read() is not first
 
 
 def test_mistakes_have_names(tmp_path: Path):
