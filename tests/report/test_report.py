@@ -4,7 +4,9 @@ import json
 import re
 import xml.etree.ElementTree as ET
 from pathlib import Path
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from tawa.base.target import SM90A
@@ -14,16 +16,19 @@ from tawa.cli.kernel_file import NoExample, find_kernel
 from tawa.cli.report import (
     BadLaunchExpression,
     LaunchCommand,
+    NotMeasured,
     OutputNotWritable,
     write_file,
     write_report,
 )
 from tawa.cli.timeline import UnknownPictureFormat, drawn, format_of, write_timeline
 from tawa.report.code import Pane
+from tawa.report.launch import on_host
 from tawa.report.listing import source_listing
 from tawa.report.model import Report, build
 from tawa.report.page import html
 from tawa.report.timeline import MOST_BARS, timeline
+from tawa.runtime.descriptor import TensorDescriptor
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 KERNELS = (
@@ -189,7 +194,9 @@ def test_measured_bars_are_below_the_predicted_ones():
     ]
     request = command.command.request()
     compiled, kernel = command.compile(), command.found.kernel
-    report = build(compiled, kernel, request, command.launch(), measured=measured)
+    report = build(
+        compiled, kernel, request, command.launch(), measured=timeline("measured", measured, 1.7)
+    )
     assert [found.title for found in report.timelines] == ["predicted", "measured"]
     lanes = {lane.name: lane for lane in report.timelines[1].lanes}
     assert [bar.kind for bar in lanes["main"].bars] == ["wait", "work"]
@@ -209,6 +216,38 @@ def test_overlapping_bars_get_rows_of_their_own():
 def test_a_timeline_that_is_too_long_says_what_is_left_out():
     many = [Interval("a", "b", i, i + 1) for i in range(MOST_BARS + 7)]
     assert timeline("x", many, 1.0).left_out == 7
+
+
+class OnDevice:
+    """An array of some library, on a GPU that this machine need not have."""
+
+    def __init__(self, shape: tuple[int, ...], dtype: str, strides: tuple[int, ...] | None = None):
+        self.dtype = SimpleNamespace(name=dtype)
+        self.__cuda_array_interface__ = {
+            "shape": shape,
+            "typestr": "|V2",
+            "data": (1 << 20, False),
+            "strides": strides,
+            "version": 3,
+        }
+
+
+def test_arrays_of_other_libraries_have_stand_ins_of_their_sizes():
+    plain = on_host(OnDevice((64, 128), "bfloat16"))
+    assert (plain.shape, plain.dtype.name, plain.strides) == ((64, 128), "uint16", (256, 2))
+    strided = on_host(OnDevice((64, 100), "float16", (512, 2)))
+    assert (strided.shape, strided.strides) == ((64, 100), (512, 2))
+    described = on_host(TensorDescriptor.from_tensor(OnDevice((64, 128), "float16"), [64, 64]))
+    assert isinstance(described.base, np.ndarray)
+    assert tuple(described.shape) == (64, 128)
+    assert on_host(3) == 3
+
+
+def test_the_simulators_times_do_not_pass_for_measured_ones(tmp_path: Path):
+    command = LaunchCommand(str(EXAMPLES / "vector_add.py:vector_add"))
+    with pytest.raises(NotMeasured, match="in the simulator"):
+        write_report(command, tmp_path / "page.html", None, measure=True)
+    assert not (tmp_path / "page.html").exists()
 
 
 # --- files ------------------------------------------------------------------------------------

@@ -169,6 +169,9 @@ LAUNCH = typer.Option(
     None, help="A Python expression that launches the kernel; instead of the file's example."
 )
 CLOCK = typer.Option(None, help="The clock to predict times at, in GHz.")
+MEASURE = typer.Option(
+    False, "--measure", help="Run the example on a GPU, and show what its warp groups did."
+)
 
 
 def report(
@@ -181,6 +184,7 @@ def report(
     option: list[str] = typer.Option([], help="A launch option: NAME=VALUE."),
     launch: str | None = LAUNCH,
     clock: float | None = CLOCK,
+    measure: bool = MEASURE,
 ) -> None:
     """Write a page about a kernel: linked code, timeline, limits; needs no GPU.
 
@@ -191,7 +195,7 @@ def report(
     from tawa.cli.report import LaunchCommand, write_report
 
     command = LaunchCommand(kernel, arg, const, option, launch)
-    path = write_report(command, output, clock)
+    path = write_report(command, output, clock, measure)
     typer.echo(f"{path} ({path.stat().st_size / 1e3:.0f} kB): open it in a browser")
 
 
@@ -202,6 +206,7 @@ def timeline(
     option: list[str] = typer.Option([], help="A launch option: NAME=VALUE."),
     launch: str | None = LAUNCH,
     clock: float | None = CLOCK,
+    measure: bool = MEASURE,
 ) -> None:
     """Write the predicted timeline of a kernel's launch; needs no GPU.
 
@@ -211,7 +216,7 @@ def timeline(
     from tawa.cli.timeline import format_of, write_timeline
 
     format_of(output)
-    said = write_timeline(LaunchCommand(kernel, [], const, option, launch), output, clock)
+    said = write_timeline(LaunchCommand(kernel, [], const, option, launch), output, clock, measure)
     typer.echo(f"{output}: {said}")
 
 

@@ -15,7 +15,8 @@ from tawa.runtime.launch import grid_sizes
 
 if TYPE_CHECKING:
     from tawa.compiler import Compiled
-    from tawa.report.model import Launch
+    from tawa.report.launch import Launch
+    from tawa.runtime.recorded import Launch as Recorded
 
 
 class BadLaunchExpression(TawaError):
@@ -49,6 +50,26 @@ write_file(Path("no/such/folder/report.html"), b"")
 """
 
 
+class NotMeasured(TawaError):
+    """A measured timeline was asked for, but the kernel ran in the simulator or not at all."""
+
+    explanation = (
+        "`--measure` runs the kernel's example and records what its warp groups do. That needs "
+        "an example (or `--launch`) with arrays on a GPU, such as PyTorch's or CuPy's; NumPy's run "
+        "in the simulator, whose times are the predicted ones."
+    )
+    example = """
+from pathlib import Path
+
+from tawa.cli.report import LaunchCommand
+
+source = "import tawa, numpy\\n@tawa.jit\\ndef scale(x): pass\\n"
+source += "def example_scale(): scale[(1,)](numpy.zeros(4, numpy.float32))\\n"
+Path("kernels.py").write_text(source)
+LaunchCommand("kernels.py:scale").recorded()
+"""
+
+
 @dataclass
 class LaunchCommand:
     """A kernel and one launch of it: the one of its example, or of an expression."""
@@ -79,12 +100,28 @@ class LaunchCommand:
 
     def launch(self) -> Launch:
         """What the example launches the kernel with. Raises `NoExample`, `NothingLaunched`."""
-        from tawa.report.model import Launch
+        from tawa.report.launch import Launch
 
         record = self.found.recorded_launch()
         named = {**record.named(self.found.kernel), **self.command.request().constants}
         grid = record.grid(named) if callable(record.grid) else record.grid
-        return Launch(grid_sizes(grid), named)
+        return Launch.of(grid_sizes(grid), named)
+
+    def recorded(self) -> Recorded:
+        """What the first CTA of the example does on a GPU. Raises `NotMeasured`."""
+        from tawa.runtime.timeline import Timeline
+
+        with Timeline(ctas=1) as recorder:
+            self.found.example()
+        own = [found for found in recorder.launches if found.kernel == self.found.kernel.__name__]
+        if not own or own[-1].simulated:
+            raise NotMeasured(
+                f"no launch of `{self.found.name}` was measured",
+                expected="an example that launches it on arrays of a GPU",
+                found="a launch on NumPy arrays, in the simulator" if own else "no launch",
+                hint="leave out --measure for the predicted timeline",
+            )
+        return own[-1]
 
 
 def _launcher(expression: str, module: ModuleType) -> Callable[[], Any]:
@@ -106,20 +143,31 @@ def _launcher(expression: str, module: ModuleType) -> Callable[[], Any]:
     return launch
 
 
-def write_report(command: LaunchCommand, output: Path | None, clock_ghz: float | None) -> Path:
-    """Write the page of a kernel and return its path (by default `NAME.html`)."""
+def write_report(
+    command: LaunchCommand, output: Path | None, clock_ghz: float | None, measure: bool = False
+) -> Path:
+    """Write the page of a kernel and return its path (by default `NAME.html`).
+
+    With `measure`, the example is run on a GPU, and its timeline stands below the predicted one.
+    """
     from tawa.jit import progress
     from tawa.report.model import build
     from tawa.report.page import html
+    from tawa.report.timeline import timeline
 
     path = output or Path(f"{command.found.name}.html")
     compiled = command.compile()
     launch = None
     if not command.types and command.found.has_example:
         launch = command.launch()
+    measured = None
+    if measure:
+        recorded = command.recorded()
+        measured = timeline("measured", recorded.intervals(), recorded.clock_ghz)
     with progress(f"reporting on {command.found.name}"):
         request = command.command.request()
-        report = build(compiled, command.found.kernel, request, launch, clock_ghz=clock_ghz)
+        kernel = command.found.kernel
+        report = build(compiled, kernel, request, launch, clock_ghz=clock_ghz, measured=measured)
         write_file(path, html(report).encode())
     return path
 

@@ -43,24 +43,37 @@ def format_of(path: Path) -> str:
     return suffix
 
 
-def write_timeline(command: LaunchCommand, output: Path, clock_ghz: float | None) -> str:
-    """Write the timeline of a launch; a line that says what it is."""
+def write_timeline(
+    command: LaunchCommand, output: Path, clock_ghz: float | None, measure: bool = False
+) -> str:
+    """Write the timeline of a launch; a line that says what it is.
+
+    With `measure`, the example is run on a GPU: a picture has both timelines, a trace has the
+    measured one.
+    """
     suffix = format_of(output)
     from tawa.jit import progress
     from tawa.report.model import predicted_timeline
+    from tawa.report.timeline import timeline
     from tawa.simulate import perfetto
 
     compiled = command.compile()
     launch = command.launch()
     with progress(f"predicting {command.found.name}"):
         prediction, found = predicted_timeline(compiled, launch, clock_ghz)
-    clock = prediction.clock_ghz
-    said = f"predicted {prediction.kernel_us:.2f} us at {clock:.3f} GHz"
+    shown = [found]
+    said = f"predicted {prediction.kernel_us:.2f} us at {prediction.clock_ghz:.3f} GHz"
+    intervals, clock, kind = prediction.timeline, prediction.clock_ghz, "predicted"
+    if measure:
+        recorded = command.recorded()
+        intervals, clock, kind = recorded.intervals(), recorded.clock_ghz, "measured"
+        shown.append(timeline(kind, intervals, clock))
+        said += f", measured {recorded.cycles / clock / 1e3:.2f} us at {clock:.3f} GHz"
     if suffix == ".json":
-        trace = perfetto(prediction.timeline, clock, f"{compiled.name} (predicted)")
+        trace = perfetto(intervals, clock, f"{compiled.name} ({kind})")
         write_file(output, trace.encode())
     else:
-        write_file(output, drawn(f"{compiled.name}: {said}", [found], suffix))
+        write_file(output, drawn(f"{compiled.name}: {said}", shown, suffix))
     return said
 
 

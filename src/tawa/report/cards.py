@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from html import escape
-from typing import Any
+from typing import Any, cast
 
 from tawa.report.model import Report
 from tawa.report.occupancy import Buffer, Occupancy
@@ -20,7 +20,7 @@ _PLACE = re.compile(r"(?:[^\s():]*/)?([\w.-]+\.py):(\d+)(?::\d+)?")
 
 def headline(report: Report) -> str:
     """The kernel's name, and what it is launched with."""
-    what = ", ".join(f"{n} {_shape(v)}" for n, v in _arguments(report))
+    what = ", ".join(f"{name} {text}" for name, text in _arguments(report))
     return (
         f'<h1>{escape(report.compiled.name)}</h1><p class="launch" title="{escape(what)}">'
         f"{escape(report.file)} · {escape(what)}</p>"
@@ -37,19 +37,22 @@ def facts(report: Report) -> str:
     return f'<dl class="facts">{found}</dl>'
 
 
-def _arguments(report: Report) -> list[tuple[str, Any]]:
+def _arguments(report: Report) -> list[tuple[str, str]]:
+    """Names and types of the run-time arguments; of a launch, with the arrays' sizes."""
     if report.launch is None:
         return list(report.types.items())
+    values = report.launch.arguments
     names = report.compiled.spec.arguments
-    return [(name, report.launch.arguments[name]) for name in names]
+    return [(name, _value(report.types.get(name, ""), values[name])) for name in names]
 
 
-def _shape(value: Any) -> str:
+def _value(type_: str, value: Any) -> str:
     shape = getattr(value, "shape", None)
-    if shape is None:
-        return f"= {value}" if isinstance(value, int | float) else str(value)
-    dtype = getattr(value, "dtype", None) or getattr(getattr(value, "base", None), "dtype", "")
-    return f"{dtype}[{', '.join(str(n) for n in shape)}]".replace("torch.", "")
+    if not isinstance(shape, tuple | list):
+        return f"= {value}"
+    element = re.match(r"(?:desc<|\*)(\w+)", type_)
+    sizes = ", ".join(str(n) for n in cast("tuple[int, ...]", shape))
+    return f"{element[1] if element else ''}[{sizes}]"
 
 
 def _facts(report: Report) -> Iterable[tuple[str, str, str]]:

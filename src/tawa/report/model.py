@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,24 +12,16 @@ from xdsl.dialects.builtin import ModuleOp
 
 from tawa.base.options import Options
 from tawa.base.target import TARGETS, Target
-from tawa.base.timeline import Interval
 from tawa.compiler import Compiled
 from tawa.frontend import JITFunction
 from tawa.hopper.ops.matrix import WgmmaWait
 from tawa.report.code import Pane, panes
+from tawa.report.launch import Launch
 from tawa.report.occupancy import Occupancy, occupancy
 from tawa.report.timeline import Timeline, timeline
 from tawa.report.work import Bounds, Work, bounds, launch_work
 from tawa.runtime.compile_log import parse_log
 from tawa.simulate import Prediction, predict
-
-
-@dataclass(frozen=True)
-class Launch:
-    """A launch: the user's grid, and the values of the kernel's run-time arguments."""
-
-    grid: tuple[int, ...]
-    arguments: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -67,13 +59,13 @@ def build(
     launch: Launch | None = None,
     *,
     clock_ghz: float | None = None,
-    measured: Sequence[Interval] | None = None,
+    measured: Timeline | None = None,
 ) -> Report:
     """The report of a compiled kernel.
 
     `request` has the types, constants and options that it was compiled for, `launch` what to
-    predict, at `clock_ghz` (the target's own by default). `measured` are intervals in cycles,
-    recorded on a device, which are shown below the predicted ones.
+    predict, at `clock_ghz` (the target's own by default). A `measured` timeline is shown below the
+    predicted one.
     """
     target = TARGETS[request.options.target]
     source = kernel.source
@@ -86,8 +78,8 @@ def build(
     if launch is not None:
         predicted, found = _predict(compiled, module, launch, target, clock_ghz)
         timelines.append(found)
-    if measured:
-        timelines.append(timeline("measured", measured, clock_ghz or target.clock_ghz))
+    if measured is not None:
+        timelines.append(measured)
     return Report(
         compiled,
         file,
