@@ -69,7 +69,7 @@ def attend(
         acc = tl.dot(p.to(v.dtype), v, acc * correction[:, None])
         top = new_top
     out = (acc / total[:, None]).to(o_desc.dtype)
-    o_desc.store([batch, start_m, head, 0], out.reshape(1, BLOCK_M, 1, D))
+    o_desc.store([batch, head, start_m, 0], out.reshape(1, 1, BLOCK_M, D))
 
 
 def attention_call(group: Group) -> KernelCall:
@@ -78,12 +78,12 @@ def attention_call(group: Group) -> KernelCall:
     q, k, v = node.inputs
     batch, heads, rows, d = q.shape
     width = cdiv(d, 16) * 16
-    tile = configuration(width)
+    tile = configuration(width, masked=node.function == "causal")
     parameters = [
         Parameter("q_desc", "descriptor", _described(q, (1, 1, "BLOCK_M", "D"))),
         Parameter("k_desc", "descriptor", _described(k, (1, 1, "BLOCK_N", "D"))),
         Parameter("v_desc", "descriptor", _described(v, (1, 1, "BLOCK_N", "D"))),
-        Parameter("o_desc", "descriptor", _described(node, (1, "BLOCK_M", 1, "D"))),
+        Parameter("o_desc", "descriptor", _by_heads(node)),
         Parameter("scale", "f32", d**-0.5 * LOG2_E),
         Parameter("KEYS", "i32", k.shape[2]),
         Parameter("HEADS", "i32", heads),
@@ -103,7 +103,14 @@ def attention_call(group: Group) -> KernelCall:
 
 
 def _described(node: Node, block: tuple[int | str, ...]) -> Descriptor:
-    strides, offset = layout(node) if node.op == "view" else (contiguous(node.shape), 0)
-    if node.op == "input":
-        strides, offset = layout(node)
+    strides, offset = layout(node)
     return Descriptor(node.base, node.shape, strides, offset, block)
+
+
+def _by_heads(node: Node) -> Descriptor:
+    """The result, which lies as [batch, rows, heads, d], as [batch, heads, rows, d]."""
+    order = (0, 2, 1, 3)
+    strides = contiguous(node.shape)
+    shape = tuple(node.shape[axis] for axis in order)
+    turned = tuple(strides[axis] for axis in order)
+    return Descriptor(node, shape, turned, 0, (1, 1, "BLOCK_M", "D"))

@@ -202,8 +202,8 @@ def linear_product(tape: Tape, a: Node, w: Node) -> Node:
 
 @rule("@")
 def product(tape: Tape, x: Node, w: Node) -> Node:
-    """Contract the last axis of x with the first of the matrix w."""
-    return linear_product(tape, x, w)
+    """Contract the last axis of x with the last but one of w."""
+    return matmul(tape, x, w)
 
 
 @rule("linear")
