@@ -88,7 +88,7 @@ def test_the_product_of_a_gemm_is_linked_with_its_instructions(opened: Callable[
 def test_the_linked_lines_are_scrolled_into_view(opened: Callable[..., Any]):
     page = opened("gemm.py:gemm")
     click(page, "source", "acc = tl.dot(a, b.T, acc)")
-    for pane, text in (("cuda", "wgmma_m64n256k16"), ("sass", "WARPGROUP.ARRIVE")):
+    for pane, text in (("cuda", "wgmma_m64n256k16"), ("sass", "HGMMA")):
         line = page.locator(f".pane[data-name={pane}] .l.strong", has_text=text).first
         box = line.bounding_box()
         around = page.locator(f".pane[data-name={pane}] .lines").bounding_box()
