@@ -6,7 +6,11 @@ print(coin.smc(10_000).summary())
 """
 
 from .inference.settings import Limits
+from .islands import Islands, ProcessExecutor, RayExecutor
 from .model import Model, load, model
 from .posterior import InferenceWarning, Posterior
 
-__all__ = ["InferenceWarning", "Limits", "Model", "Posterior", "load", "model"]
+__all__ = [
+    "InferenceWarning", "Islands", "Limits", "Model", "Posterior", "ProcessExecutor",
+    "RayExecutor", "load", "model",
+]  # fmt: skip

@@ -44,6 +44,8 @@ class Model:
 
     module: CheckedModule
     main: str = "main"
+    source: str = ""
+    file: str = "<model>"
     _elaborated: Elaborated | None = None
     _executables: dict[str, Executable] = field(default_factory=dict[str, Executable])
     _devices: dict[bool, tuple[Lowered, Any]] = field(
@@ -181,18 +183,20 @@ class Model:
         threads: int | None = None,
         limits: Limits | None = None,
         progress: bool = False,
+        first: int = 0,
     ) -> Posterior:
         """Lightweight Metropolis-Hastings: one choice at a time is drawn anew.
 
         `draws` results are kept of each chain, one every `thin` iterations, after `burn` (by
-        default as many as are kept).
+        default as many as are kept). `first` is the number of the first chain, which sets its
+        random numbers apart from those of the others.
         """
         executable = self.traced("mh_chain")
         workers, block = self.workers(data, 1)
         burn = draws * thin if burn is None else burn
         all_chains = [
             Chain(executable, n, draws, burn, thin, seed, limits or Limits(), workers.inputs)
-            for n in range(chains)
+            for n in range(first, first + chains)
         ]
         with _bar("mh", progress) as report:
             run_chains(all_chains, threads or available_threads(), report)
@@ -440,7 +444,7 @@ class Model:
                 device, lowered, image, particles, seed + run, threshold, limits or Limits()
             )
             found.append(Run.of(one.run))
-            found[-1].heap = (one.heap_address, one.heap)
+            found[-1].copies = [(one.heap_address, one.heap)]
             found[-1].device_memory, found[-1].device_seconds = one.memory, one.seconds
             found[-1].device_rows, found[-1].device_sizes = one.rows, one.sizes
         posterior = Posterior(self.elaborated, found, self.names, f"{method} on the GPU")
@@ -471,7 +475,7 @@ def _bar(title: str, shown: bool) -> Any:
 
 def model(source: str, *, file: str = "<model>", main: str = "main") -> Model:
     """A model from program text. Raises FunctionalError if it is not a well-typed program."""
-    return Model(cuppl_language().check_program(source, file), main)
+    return Model(cuppl_language().check_program(source, file), main, source, file)
 
 
 def load(path: str | Path, *, main: str = "main") -> Model:

@@ -6,7 +6,7 @@ import ctypes
 import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -41,8 +41,10 @@ class Run:
     memory: list[Any] = field(default_factory=list[Any])
     steps: int = 0
     resampled: int = 0
-    heap: tuple[int, npt.NDArray[np.int64]] | None = None
-    """Where the heap lay, and a copy of it, if the run was on another device."""
+    copies: list[tuple[int, npt.NDArray[np.int64]]] = field(
+        default_factory=list[tuple[int, npt.NDArray[np.int64]]]
+    )
+    """Memory of a run on another device or in another process: where it lay, and what it held."""
     device_memory: int = 0
     """The most bytes of the device's memory that the run used."""
     device_seconds: float = 0.0
@@ -54,12 +56,17 @@ class Run:
 
     def read(self, address: int) -> int:
         """A word of memory that the results refer to."""
-        if self.heap is not None:
-            index = (address - self.heap[0]) // 8
-            if 0 <= index < len(self.heap[1]):
-                return int(self.heap[1][index])
+        for base, words in self.copies:
+            if 0 <= address - base < 8 * len(words):
+                return int(words[(address - base) // 8])
+        if self.copies:
             raise ValueError("a result refers to an input, which is on the device")
         return ctypes.c_int64.from_address(address).value
+
+    def portable(self) -> Run:
+        """The same without addresses of this process, for another one."""
+        copies = self.copies or [(a.ctypes.data, a) for a in self.memory]
+        return replace(self, memory=[], copies=copies)
 
     @staticmethod
     def of(run: SmcRun) -> Run:
