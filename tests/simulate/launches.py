@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import importlib
-import inspect
+import re
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +17,12 @@ for folder in (ROOT / "examples", ROOT / "tests" / "workloads"):
     if str(folder) not in sys.path:
         sys.path.append(str(folder))
 
-from simulation import recording  # noqa: E402
+from simulation import Recorded, recording  # noqa: E402
 
-from tawa.cli.check_sweep import Chosen, Sweep  # noqa: E402
-from tawa.frontend.function import is_jit_function  # noqa: E402
+from tawa.cli.check_sweep import Chosen, Row, Sweep  # noqa: E402
 from tawa.simulate.limits import Limits  # noqa: E402
 
-BOUND = 300_000
+BOUND = 2000
 """States that one combination's search may visit."""
 
 PERSISTENT: Chosen = {"persistent": True}
@@ -41,13 +40,13 @@ class Small:
     """Options that stay as they are."""
     shipped: tuple[Chosen, ...] = ()
     """Option sets that the kernel's own configurations and examples use."""
+    pairs: bool = False
+    """Whether every pair of `VALUES` is checked as well."""
     bases: tuple[Chosen, ...] = (PERSISTENT, CLUSTER, {"persistent": True, "cluster": 2})
 
     def sweep(self) -> Sweep:
         """The launch, ready to be checked."""
-        with recording() as launches:
-            self.launch()
-        (record,) = launches
+        record = self.recorded()
         own = [p.name for p in record.kernel.parameters]
         defaults = {p.name: p.default for p in record.kernel.parameters if p.has_default}
         given = {**defaults, **dict(zip(own, record.args, strict=False)), **record.kwargs}
@@ -55,12 +54,17 @@ class Small:
         grid = record.grid(named) if callable(record.grid) else record.grid
         return Sweep(record.kernel, tuple(grid), named, Limits(BOUND))
 
-    @property
-    def kernel_name(self) -> str:
-        """The kernel that is launched."""
+    def rows(self) -> list[Row]:
+        """What the tests know of it: the shipped option sets, then pairs."""
+        sweep = self.sweep()
+        rows = list(sweep.all_of({**self.fixed, **options} for options in self.shipped))
+        return rows + (list(sweep.pairs(self.fixed, self.bases, VALUES)) if self.pairs else [])
+
+    def recorded(self) -> Recorded:
+        """The launch, which is not made; the kernel's name picks one of several."""
         with recording() as launches:
             self.launch()
-        return launches[0].kernel.__name__
+        return next((r for r in launches if r.kernel.__name__ == self.name), launches[0])
 
 
 def _random(*shape: int, dtype: Any = np.float16) -> Any:
@@ -88,7 +92,40 @@ def _configurations() -> tuple[Chosen, ...]:
     return tuple(f for i, f in enumerate(found) if f not in found[:i])
 
 
+VALUES: dict[str, tuple[Any, ...]] = {
+    "specialize": (None, False),
+    "num_stages": (None, 1, 3),
+    "mma_depth": (None, 0, 2),
+    "consumers": (None, 1, 2),
+    "ping_pong": (None, True),
+    "persistent": (None, True),
+    "cluster": (1, 2),
+    "staging": (None, 1),
+    "overlap": (None, False),
+}
+"""What the tests vary; `tawa check --pairs` and `--all` have more values."""
+
+USUAL: tuple[Chosen, ...] = (
+    {}, {"specialize": False}, PERSISTENT, {"num_stages": 1, "mma_depth": 0}, {"consumers": 1},
+    {"persistent": True, "num_stages": 2, "staging": 1}, CLUSTER, PING_PONG, {"overlap": False},
+)  # fmt: skip
+"""What the kernels that are not swept in pairs are checked with."""
+
 A, B = _random(128, 160), _random(128, 160)
+C = (256, 128)
+Q = _random(3, 2, 128, 64)
+
+
+def _attention(**options: Any) -> Callable[[], Any]:
+    """The library's attention on small tiles."""
+    from tawa.kernels.attention import Configuration, attention
+
+    def launch() -> Any:
+        q, k, v = (x[:, None] for x in Q)
+        return attention(q, k, v, using=Configuration(64, 32, {}), **options)
+
+    return launch
+
 
 LIBRARY = (
     Small(
@@ -96,14 +133,47 @@ LIBRARY = (
         _matmul(256, 128, 160, (128, 64, 32)),
         shipped=_configurations(),
         bases=(PERSISTENT, PING_PONG, CLUSTER, {"persistent": True, "cluster": 2}),
+        pairs=True,
     ),
-    Small("kernels/gemm, three consumers", _matmul(192, 128, 96, (192, 64, 32)), {"consumers": 3}),
+    Small("kernels/attention", _attention(causal=True), shipped=({}, PERSISTENT)),
+    Small(
+        "kernels/gemm, three consumers",
+        _matmul(192, 128, 96, (192, 64, 32)),
+        {"consumers": 3},
+        shipped=({}, PERSISTENT, {"num_stages": 2}, {"num_stages": 1, "mma_depth": 0}),
+    ),
 )
-EXAMPLES = (
-    Small("gemm", _example("gemm", _random(256, 160), B, _empty(256, 128), (128, 64, 32)),
+SMALL = (
+    Small("gemm", _example("gemm", _random(256, 160), B, _empty(*C), (128, 64, 32)), pairs=True,
           bases=(PERSISTENT, PING_PONG, CLUSTER, {"persistent": True, "cluster": 2})),
-    Small("attention", _example("attention", *_random(3, 2, 128, 64), _empty(2, 128, 64),
-                                causal=True, block=(64, 32)),
-          shipped=(PERSISTENT, {"num_stages": 2})),
+    Small("gemm, odd tiles", _example("gemm", _random(192, 160), B, _empty(192, 128), (64, 64, 32)),
+          shipped=(PERSISTENT, {**PERSISTENT, "cluster": 2}, PING_PONG)),
+    Small("attention", _example("attention", *Q, _empty(2, 128, 64), causal=True, block=(64, 32)),
+          shipped=({}, PERSISTENT, {"specialize": False}, {"num_stages": 1, "mma_depth": 0},
+                   {"overlap": False}, {"persistent": True, "num_stages": 2, "staging": 1})),
+    Small("gemm_bias", _example("gemm_bias", A, B, _random(128, dtype=np.float32),
+                                _empty(128, 128, dtype=np.float32), (64, 64, 32)), shipped=USUAL),
+    Small("gemm_gelu", _example("gemm_gelu", A, B, _random(128, 128), _empty(128, 128),
+                                (64, 64, 32)), shipped=USUAL),
+    Small("persistent_gemm", _example("persistent_gemm", A, B, _empty(128, 128), (64, 64, 32),
+                                      programs=2), shipped=USUAL),
 )  # fmt: skip
-LAUNCHES = (*LIBRARY, *EXAMPLES)
+
+
+def _as_launched() -> Iterator[Small]:
+    """Every example as its file launches it, and changed a little."""
+    for path in sorted((ROOT / "examples").glob("*.py")):
+        for name in re.findall(r"^def example_(\w+)\(", path.read_text(), re.MULTILINE):
+            small = Small(name, _example_of(path.stem, name))
+            record = small.recorded()
+            own = {p.name for p in record.kernel.parameters}
+            used = {key: value for key, value in record.kwargs.items() if key not in own}
+            yield replace(small, shipped=(used, {**used, "num_stages": 2, "staging": 1}))
+
+
+def _example_of(module: str, name: str) -> Callable[[], Any]:
+    return lambda: getattr(importlib.import_module(module), f"example_{name}")()
+
+
+EXAMPLES = tuple(_as_launched())
+LAUNCHES = (*LIBRARY, *SMALL, *EXAMPLES)

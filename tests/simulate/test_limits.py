@@ -107,7 +107,9 @@ def example_count():
         (0, Limits(seconds=0.5), NOT_PROVED, "the time limit of 0.5 s"),
     ],
 )
-def test_the_command_line(tmp_path, capsys: pytest.CaptureFixture[str], value, limits, status, text):
+def test_the_command_line(
+    tmp_path, capsys: pytest.CaptureFixture[str], value, limits, status, text
+):
     path = tmp_path / "count.py"
     path.write_text(KERNEL.replace("VALUE", str(value)))
     assert check_example(f"{path}:count", [], schedules=1, limits=limits) == status

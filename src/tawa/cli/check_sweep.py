@@ -21,7 +21,7 @@ from tawa.base.options import Options
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
-    from tawa.jit import Kernel, Request
+    from tawa.jit import Kernel
     from tawa.simulate.limits import Limits
 
 Chosen = dict[str, Any]
@@ -139,14 +139,16 @@ class Pairs:
     when it is refused on top of the defaults and of each of the `bases`.
     """
 
-    def __init__(self, fixed: Chosen, bases: Sequence[Chosen]) -> None:
-        self.fixed = fixed
+    def __init__(
+        self, fixed: Chosen, bases: Sequence[Chosen], values: Mapping[str, tuple[Any, ...]]
+    ) -> None:
+        self.fixed, self.values = fixed, values
         self.bases: list[Chosen] = [{}, *bases]
-        self.names = [n for n in VALUES if n not in fixed]
+        self.names = [n for n in values if n not in fixed]
         self.open: dict[Pair, int] = {
             ((a, x), (b, y)): 0
             for a, b in itertools.combinations(self.names, 2)
-            for x, y in itertools.product(VALUES[a], VALUES[b])
+            for x, y in itertools.product(values[a], values[b])
             if _legal({**fixed, a: x, b: y})
         }
         self.given_up: list[Pair] = []
@@ -161,15 +163,16 @@ class Pairs:
     def done(self, pair: Pair, options: Chosen, possible: bool) -> None:
         """The combination proposed for a pair was possible, or not."""
         if possible:
-            self._cover(options)
+            self.cover(options)
             return
         self.open[pair] += 1
         if self.open[pair] > len(self.bases):
             self.given_up.append(pair)
             del self.open[pair]
 
-    def _cover(self, options: Chosen) -> None:
-        whole = {n: options.get(n, VALUES[n][0]) for n in self.names}
+    def cover(self, options: Chosen) -> None:
+        """The pairs that a combination has need no other."""
+        whole = {n: options.get(n, self.values[n][0]) for n in self.names}
         for a, b in itertools.combinations(self.names, 2):
             self.open.pop(((a, whole[a]), (b, whole[b])), None)
 
@@ -181,7 +184,7 @@ class Pairs:
         for name in self.names:
             if name in chosen:
                 continue
-            best = max(VALUES[name], key=lambda v: self._gain(chosen, name, v))
+            best = max(self.values[name], key=lambda v: self._gain(chosen, name, v))
             chosen[name] = best
         return _without_defaults({**self.fixed, **chosen})
 
@@ -225,13 +228,18 @@ class Sweep:
         for options in combinations:
             yield self.check(options)
 
-    def pairs(self, fixed: Chosen, bases: Sequence[Chosen] = ()) -> Iterator[Row]:
+    def pairs(
+        self,
+        fixed: Chosen,
+        bases: Sequence[Chosen] = (),
+        values: Mapping[str, tuple[Any, ...]] = VALUES,
+    ) -> Iterator[Row]:
         """Check combinations that have every possible pair of values."""
-        pairs = Pairs(fixed, bases)
+        pairs = Pairs(fixed, bases, values)
         known = {repr(sorted(row.options.items())): row for row in self.rows}
         for row in self.rows:
             if row.possible:
-                pairs._cover(row.options)  # pyright: ignore[reportPrivateUsage]
+                pairs.cover(row.options)
         for pair, options in pairs:
             key = repr(sorted(options.items()))
             if key not in known:
@@ -257,7 +265,7 @@ class Sweep:
         return row
 
     def _checked(self, options: Chosen) -> Row:
-        module = self._hopper_module(self.kernel.request(**self.named, **options))
+        module = self.module(options)
         text = str(module)
         before = self._texts.get(text)
         if before is not None:
@@ -266,11 +274,12 @@ class Sweep:
         self._texts[text] = row
         return row
 
-    def _hopper_module(self, request: Request) -> ModuleOp:
+    def module(self, options: Chosen) -> ModuleOp:
         """The kernel at the last level, without machine code."""
         from tawa.compiler import Pipeline
         from tawa.frontend import lower_to_tile, parse_argument
 
+        request = self.kernel.request(**self.named, **options)
         pipeline = Pipeline(request.options)
         if self._tile is None:
             types = [parse_argument(text) for text in request.types.values()]

@@ -68,6 +68,9 @@ class Mbarrier:
     landed: int = 0
     copies: int = 0
     """Copies in flight that will count here."""
+    last: Array | None = None
+    """What the arrivals of the last phase had seen; None if copies counted in it, which end later
+    than they start."""
     checking: bool = True
     """Report waits that are not over before the next phase completes."""
     fenced: bool = False
@@ -85,6 +88,10 @@ class Mbarrier:
     def passes(self, parity: int) -> bool:
         """Whether a wait for this parity goes on at once."""
         return (self.phase - 1) & 1 == parity
+
+    def after_last(self, clock: Array) -> bool:
+        """Whether a clock (its row `TIMED`) comes after everything in the last phase."""
+        return self.last is not None and bool((self.last[TIMED] <= clock).all())
 
     def arrive(self, who: Arrival, count: int, clock: Array, size: int = 0) -> None:
         """`count` arrivals that expect `size` bytes; raises when there are too many."""
@@ -155,6 +162,7 @@ class Mbarrier:
                     hint="let the faster group wait for the slower one before it goes on",
                 )
         self._check_passed()
+        self.last = None if self.announced else self.collected.copy()
         np.maximum(self.published, self.collected, out=self.published)
         self.phase += 1
         self.published[:, self.component] = self.phase

@@ -267,6 +267,14 @@ class Instructions:
         component = self.cta.barrier_components.get(barrier)
         if component is None:
             self.unknown_barrier(barrier)
+        if barrier in self.cta.mbarriers:
+            self.fail(
+                errors.BarrierNotInitialised,
+                f"{self._barrier_label(barrier)} is initialised a second time",
+                expected="one `mbarrier_init` of each mbarrier",
+                found="an mbarrier that is in use",
+                hint="initialise each row of mbarriers once, before the first meeting",
+            )
         clock = self.machine.components.clock
         found = Mbarrier(self._barrier_label(barrier), component, arrivals, clock(), clock())
         found.checking = self.machine.checking
@@ -376,8 +384,9 @@ class Instructions:
         """Raise unless all running warps come after the phase before; else this one may be taken
         for it: a wait may go on a whole turn early, an arrival count in the wrong phase.
         """
-        seen = self.clock[self.rows, TIMED, barrier.component].min()
-        if self.machine.checking and seen < phase:
+        clock = self.clock[self.rows, TIMED].min(axis=0)
+        known = clock[barrier.component] >= phase or barrier.after_last(clock)
+        if self.machine.checking and not known:
             self.fail(
                 errors.PhaseAliased,
                 f"{what} for phase {phase} of {barrier.label} may meet phase {phase - 1} still "

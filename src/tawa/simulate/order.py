@@ -33,6 +33,8 @@ class _Phase:
 
     missing: int = 0
     clock: Array | None = None
+    copies: bool = False
+    """Copies count in it, which end later than the step that starts them."""
 
 
 @dataclass
@@ -100,7 +102,7 @@ class _Order:
         if step.kind == "joined":
             self._acquire(i, step)
             return None
-        if clock[self.place[step.barrier]] < step.phase:
+        if not self._knows(i, step.barrier, step.phase):
             return self._early(step.text, step.phase)
         if step.kind == "wait":
             self._acquire(i, step)
@@ -114,12 +116,23 @@ class _Order:
 
     def _start_copies(self, i: int, line: Line, segment: int) -> str | None:
         for barrier, landing in line.segments[segment].loads:
-            if self.clocks[i][self.place[barrier]] < landing.phase:
+            if not self._knows(i, barrier, landing.phase):
                 return self._early(landing.text.removesuffix(" lands"), landing.phase)
+            self.phases[barrier, landing.phase].copies = True
             found = self._contribute(barrier, landing.phase, self.clocks[i])
             if found is not None:
                 return found
         return None
+
+    def _knows(self, i: int, barrier: Barrier, phase: int) -> bool:
+        """Whether an actor comes after the phase before: after a wait for it, or for all in it."""
+        if self.clocks[i][self.place[barrier]] >= phase:
+            return True
+        before = self.phases[barrier, phase - 1]
+        if before.clock is None or before.copies or self.done[barrier] < phase:
+            return False
+        actors = slice(0, len(self.lines))
+        return bool((before.clock[actors] <= self.clocks[i][actors]).all())
 
     def _early(self, text: str, phase: int) -> str:
         return f"{text} counts in phase {phase}, but nothing orders it after phase {phase - 1}"
