@@ -7,6 +7,7 @@ bytes), else through pointers with masks.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 from tawa.axon.gpu.fusion import Group
@@ -15,7 +16,20 @@ from tawa.axon.gpu.nodes import BYTES, Node, layout
 from tawa.axon.gpu.text import Body, Descriptor, KernelText, Parameter
 
 MULTIPROCESSORS = 132
-"""Of an H100 SXM: a tile is chosen that gives each of them work."""
+"""Of an H100 SXM."""
+
+L2_BYTES = 4700
+SM_BYTES = 64
+"""Bytes a clock that the L2 cache gives to all multiprocessors, and at most to one."""
+
+MATRIX_RATE = 2048
+"""Multiply-adds of 16-bit numbers a clock, of one multiprocessor."""
+
+ONE_GROUP, TWO_GROUPS = 0.6, 0.85
+"""Part of it that tiles of one and of two consumer warp groups reach."""
+
+TILE_CLOCKS = 2000
+"""Clocks to fill a tile's pipeline and to begin writing it."""
 
 PIECE = 16
 """Bytes that the copy engine moves at once."""
@@ -37,7 +51,7 @@ HALF_TILES = {
     1: _tiles((128, 256, PERSISTENT), (128, 128, {}), (64, 64, {})),
     2: _tiles((128, 128, PERSISTENT), (128, 64, {}), (64, 32, {})),
     3: _tiles((128, 64, PERSISTENT), (64, 64, {}), (64, 32, {})),
-    4: _tiles((128, 64, PERSISTENT), (64, 64, {}), (64, 16, {})),
+    4: _tiles((128, 64, PERSISTENT), (64, 64, {}), (64, 32, {}), (64, 16, {})),
 }
 """Tiles of 16-bit products by number of accumulators, largest first."""
 
@@ -129,14 +143,33 @@ class _ProductWriter:
         return cdiv(self.m, sizes["BR"]) * cdiv(self.n, sizes["BC"])
 
     def _chosen(self, variants: tuple[Variant, ...]) -> int:
-        """The largest tile that leaves no multiprocessor idle, else the smallest."""
-        length = sum(loop.k for loop in self._loops())
-        for number, variant in enumerate(variants):
-            if variant.options.get("ping_pong") and length > SHORT_K:
-                continue
-            if self._programs(variant) * max(1, self.count) >= MULTIPROCESSORS:
-                return number
-        return len(variants) - 1
+        """The variant with the least estimated time."""
+        loops = self._loops()
+        if sum(loop.k for loop in loops) > SHORT_K:
+            costs = [self._clocks(v, loops) if v not in TURNS_TILE else inf for v in variants]
+        else:
+            costs = [self._clocks(v, loops) for v in variants]
+        return costs.index(min(costs))
+
+    def _clocks(self, variant: Variant, loops: list[_Loop]) -> float:
+        """Estimated clocks of a launch: matrix instructions or loads, whichever take longer."""
+        rows, columns, depth = (variant.constants[name] for name in ("BR", "BC", "BK"))
+        tiles = self._programs(variant) * max(1, self.count)
+        bandwidth = min(SM_BYTES, L2_BYTES / min(tiles, MULTIPROCESSORS))
+        size = BYTES[self.products[0].element]
+        rate = MATRIX_RATE * (ONE_GROUP if rows <= 64 else TWO_GROUPS) * 2 / size
+        clocks = 0.0
+        for loop in loops:
+            left = len({a for a, _, _ in loop.pairs}) * rows
+            right = len({b for _, b, _ in loop.pairs}) * columns
+            loads = (left + right) * depth * size / bandwidth
+            products = len(loop.pairs) * rows * columns * depth / rate
+            clocks += cdiv(loop.k, depth) * max(loads, products)
+        written = len(self.group.outputs) * rows * columns * size / SM_BYTES
+        around = TILE_CLOCKS + written
+        if variant.options.get("ping_pong"):
+            around /= 2
+        return cdiv(tiles, MULTIPROCESSORS) * (clocks + around)
 
     def _place(self) -> None:
         for line in (
