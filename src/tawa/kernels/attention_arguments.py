@@ -183,7 +183,7 @@ def check_options(alignment: str, score_mod: Any, captured: Sequence[Any]) -> No
         raise AttentionOptionNotSupported(
             "a score modification has to be a jitted function",
             expected="a function decorated with `@tawa.jit`",
-            found=repr(score_mod),
+            found=f"`{getattr(score_mod, '__name__', type(score_mod).__name__)}`, which is not",
         )
     if len(captured) > MOST_CAPTURED or (captured and score_mod is None):
         raise _option(
