@@ -130,3 +130,8 @@ class AxonBuilder(CoreBuilder):
         """`axis splits ..before ..after`."""
         axis, before, after = children
         return x.PositionCondition(axis, str(before), str(after), span=self.span(meta))
+
+    def product_condition(self, meta: Meta, children: list[Any]) -> x.ProductCondition:
+        """`..result = ..left @ ..right`."""
+        result, left, _, right = (str(child) for child in children)
+        return x.ProductCondition(result, left, right, span=self.span(meta))

@@ -95,3 +95,17 @@ class Position(ShapeConstraint):
     before: Shape
     after: Shape
     origin: Origin
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixProduct(ShapeConstraint):
+    """`result + [n]` is the shape of a product of shapes `left + [k]` and `right + [k, n]`.
+
+    If `right` is empty, `result` is `left`; else `left` ends with the rows of its matrices, and
+    what is before them broadcasts with `right`.
+    """
+
+    left: Shape
+    right: Shape
+    result: Shape
+    origin: Origin

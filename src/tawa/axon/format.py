@@ -42,6 +42,8 @@ class AxonFormatter(Formatter):
                 return f"{self.dim(left)} {relation} {self.dim(right)}"
             case x.PositionCondition(axis, before, after):
                 return f"{self.dim(axis)} splits ..{before} ..{after}"
+            case x.ProductCondition(result, left, right):
+                return f"..{result} = ..{left} @ ..{right}"
             case _:
                 return super().condition(condition)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from tawa.axon import syntax as x
 from tawa.axon.blame import shape_error
-from tawa.axon.constraints import AtLeast, Broadcast, Divides, Position
+from tawa.axon.constraints import AtLeast, Broadcast, Divides, MatrixProduct, Position
 from tawa.axon.dims import Dim, largest, smallest
 from tawa.axon.errors import BadPattern, StaticArgumentError
 from tawa.axon.measures import Rank, Size
@@ -128,6 +128,9 @@ class AxonInference(Inference):
             case x.PositionCondition(axis, before, after):
                 one, other = (self._shape_named(name) for name in (before, after))
                 self.solver.require(Position(self.read_dim(axis), one, other, origin))
+            case x.ProductCondition(result, left, right):
+                shapes = (self._shape_named(name) for name in (left, right, result))
+                self.solver.require(MatrixProduct(*shapes, origin))
             case _:
                 super().condition(condition)
 

@@ -271,8 +271,8 @@ OPERATORS["logsumexp"] = _logsumexp
 
 @operator("@")
 def matrix_product(x: Array, w: Array) -> Array:
-    """Contract the last axis of x with the first of the matrix w."""
-    if w.ndim != 2 or x.ndim < 1:
+    """Contract the last axis of x with the last but one of w."""
+    if w.ndim < 2 or x.ndim < min(w.ndim, 3) - 1:
         raise ValueError(f"operands of shapes {x.shape} and {w.shape}")
     return np.matmul(x, w)
 

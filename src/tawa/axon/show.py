@@ -8,6 +8,7 @@ from tawa.axon.constraints import (
     Compatible,
     Divides,
     Equal,
+    MatrixProduct,
     Position,
     SameShape,
 )
@@ -131,6 +132,8 @@ class AxonPrinter(TypePrinter):
                 return self._at_least(dim, least)
             case Position(axis, before, after):
                 return f"{self.dim(axis)} splits {self.shape(before)} {self.shape(after)}"
+            case MatrixProduct(left, right, result):
+                return f"{self.shape(result)} = {self.shape(left)} @ {self.shape(right)}"
             case _:
                 return super().constraint(constraint)
 

@@ -18,6 +18,7 @@ from tawa.axon.constraints import (
     Compatible,
     Divides,
     Equal,
+    MatrixProduct,
     Position,
     SameShape,
 )
@@ -79,22 +80,55 @@ class AxonSolver(SolverState):
             SameShape: self._same_shape,
             Broadcast: self._broadcast,
             Position: self._position,
+            MatrixProduct: self._matrix_product,
         }
 
     def _equal(self, constraint: Equal) -> bool:
         return equations.solve(self, constraint.left, constraint.right, constraint.origin)
 
     def default(self, constraint: Constraint) -> bool:
-        """Numbers of no known element type are `i64`, those with a point `f32`."""
+        """Numbers of no known element type are `i64`, those with a point `f32`.
+
+        The right operand of `@` is a matrix if nothing says that it has more axes.
+        """
+        if isinstance(constraint, MatrixProduct):
+            self.equate_shapes(constraint.right, Shape(()), constraint.origin)
+            return True
         if not isinstance(constraint, Among) or constraint.label not in DEFAULTS:
             return False
         self.equate(constraint.term, Con(DEFAULTS[constraint.label]), constraint.origin)
         return True
 
     def generalise(self, type_: Term, since: int) -> Scheme:
-        """The scheme of a type, with conditions that follow from others left out."""
+        """The scheme of a type, with conditions that follow from others left out.
+
+        What a definition multiplies by is decided in it: a matrix, unless it is known to be more.
+        """
+        for constraint in self.waiting(since):
+            if isinstance(constraint, MatrixProduct) and self._is_own(constraint):
+                self.default(constraint)
+                self.settle()
         scheme = super().generalise(type_, since)
         return replace(scheme, constraints=tidied(scheme.constraints))
+
+    def _is_own(self, product: MatrixProduct) -> bool:
+        """Whether a product belongs to the definition that is being generalised."""
+        if product.origin.what == "condition":
+            return False  # of a signature, which says what `@` is
+        return all(self._is_deep(v) for v in self.shape(product.right).variables())
+
+    def _matrix_product(self, constraint: MatrixProduct) -> bool:
+        right, origin = self.shape(constraint.right), constraint.origin
+        if right.dims is None:
+            return False
+        if not right.items:
+            self.equate_shapes(constraint.result, constraint.left, origin)
+            return True
+        stack, rows, result = self.fresh_shape(), self.fresh_dim(), self.fresh_shape()
+        self.equate_shapes(constraint.left, append(stack, Shape((rows,))), origin)
+        self.equate_shapes(constraint.result, append(result, Shape((rows,))), origin)
+        self.demand(Broadcast(stack, right, result, origin))
+        return True
 
     # Shapes.
 

@@ -133,3 +133,12 @@ class PositionCondition(Condition):
     axis: DimSyntax
     before: str
     after: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ProductCondition(Condition):
+    """`..result = ..left @ ..right`."""
+
+    result: str
+    left: str
+    right: str

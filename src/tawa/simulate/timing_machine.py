@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from heapq import heappop, heappush
-from typing import Any
+from typing import Any, NamedTuple
 
 from tawa.base.target import Target
 from tawa.simulate import errors
@@ -21,7 +21,9 @@ from tawa.simulate.timing_work import Work
 
 PIPES = ("issue", "alu", "special", "shared")
 DONE = 1e-6
-"""Of a piece of work: what counts as none left."""
+"""Cycles that count as none left."""
+SLIGHT = 0.05
+"""Part of a pipe below which work does not mind that others want it."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,8 @@ class Rates:
     """Bytes a cycle that L2 gives it."""
     store_bytes: float
     """Bytes a cycle that it can write."""
+    load_latency: float = 260.0
+    """Cycles from a load's turn to its first byte, beyond its transfer."""
 
 
 @dataclass(eq=False)
@@ -42,11 +46,19 @@ class Actor:
     cta: int
     steps: Steps
     now: float = 0.0
-    tensor: float = 0.0
-    """Cycles of the matrix instructions issued since the last commit, and of the last of them."""
+    issued: float = 0.0
+    """Cycles of all matrix instructions so far."""
     last: float = 0.0
+    """Of the last of them."""
     groups: list[float] = field(default_factory=list[float])
-    """When each committed group of matrix instructions ends."""
+    """What `issued` was at the end of each group."""
+    waits_for: float = 0.0
+    """How much of `issued` must have run before the actor goes on, while it is `waiting`."""
+    waiting: bool = False
+    latency: float = 0.0
+    """From then on to its next instruction."""
+    fresh: bool = False
+    """Whether a group of matrix instructions is open."""
     stores: list[float] = field(default_factory=list[float])
     """When each committed group of stores has read its tiles."""
     open_store: float = 0.0
@@ -63,6 +75,24 @@ class _Piece:
     left: float
     speed: float = 1.0
     version: int = 0
+
+
+@dataclass(eq=False)
+class _Core:
+    """The tensor core of a multiprocessor: warp groups take turns, instruction by instruction."""
+
+    streams: dict[Actor, float] = field(default_factory=dict["Actor", float])
+    """Of each actor with instructions left: how many of its cycles have run."""
+    finished: dict[Actor, float] = field(default_factory=dict["Actor", float])
+    """Of the others, the same."""
+    updated: float = 0.0
+    version: int = 0
+
+
+class _Look(NamedTuple):
+    """An event: look at the tensor core of a multiprocessor."""
+
+    place: int
 
 
 @dataclass(eq=False)
@@ -99,7 +129,8 @@ class Machine:
         self.count = 0
         self.active: dict[int, list[_Piece]] = {place: [] for place in places}
         self.updated: dict[int, float] = dict.fromkeys(places, 0.0)
-        self.tensor_free: dict[int, float] = dict.fromkeys(places, 0.0)
+        self.cores: dict[int, _Core] = {place: _Core() for place in places}
+        self.prepared: dict[int, tuple[float, tuple[float, ...]]] = {}
         self.load_free: dict[int, float] = dict.fromkeys(places, 0.0)
         self.store_free: dict[int, float] = dict.fromkeys(places, 0.0)
         self.barriers: dict[tuple[int, int], _Barrier] = {}
@@ -129,6 +160,10 @@ class Machine:
                 if what.version != version:
                     continue
                 self._finished(what, time)
+            elif isinstance(what, _Look):
+                if self.cores[what.place].version != version:
+                    continue
+                self._look(what.place, time)
             else:
                 what(time)
             end = max(end, time)
@@ -140,7 +175,7 @@ class Machine:
                 found=", ".join(waiting),
                 hint="a prediction takes loaded values as zero; `simulate.check` finds deadlocks",
             )
-        ends = [t for a in self.actors for t in (a.now, *a.groups[-1:], *a.stores[-1:])]
+        ends = [t for a in self.actors for t in (a.now, *a.stores[-1:])]
         return max([end, *ends])
 
     def _push(self, time: float, what: Any, version: int = 0) -> None:
@@ -154,27 +189,37 @@ class Machine:
                 return
         actor.done = True
 
+    def _later(self, actor: Actor) -> bool:
+        """Go on at the actor's own time, after what happens before it."""
+        self._push(actor.now, actor)
+        return True
+
     def _use(self, resource: str, cycles: float) -> None:
         self.busy[resource] = self.busy.get(resource, 0.0) + cycles
 
     # --- ordinary code --------------------------------------------------------------------------
 
+    def _alone(self, work: Work) -> tuple[float, tuple[float, ...]]:
+        """How long work takes alone, and what part of each pipe it then takes."""
+        cycles = work.issue, work.alu, work.special, work.shared
+        alone = max(max(cycles) * self.costs.stretch + work.latency, 1.0)
+        return alone, tuple(c / alone for c in cycles)
+
     def _work(self, actor: Actor, step: tuple[Any, ...]) -> bool:
         work: Work = step[1]
-        for pipe in PIPES:
-            cycles = getattr(work, pipe)
-            if cycles:
-                self._use(pipe, cycles)
-        bound = max(work.issue, work.alu, work.special, work.shared)
-        alone = bound * self.costs.stretch + work.latency
+        found = self.prepared.get(id(work))
+        if found is None:
+            found = self.prepared[id(work)] = self._alone(work)
+        alone, wants = found
+        for pipe, want in zip(PIPES, wants, strict=True):
+            if want:
+                self._use(pipe, want * alone)
         if alone < self.costs.grain:
             actor.now += alone
             return False
-        wants = tuple(getattr(work, pipe) / alone for pipe in PIPES)
         place = self.places[actor.cta]
-        piece = _Piece(actor, wants, alone)
         self._settle(place, actor.now)
-        self.active[place].append(piece)
+        self.active[place].append(_Piece(actor, wants, alone))
         self._share(place, actor.now)
         return True
 
@@ -189,17 +234,18 @@ class Machine:
     def _share(self, place: int, now: float) -> None:
         """Give each piece its speed and the time at which it ends if nothing changes."""
         pieces = self.active[place]
+        if not pieces:
+            return
         now = max(now, self.updated[place])
-        load = [0.0] * len(PIPES)
+        beside = bool(self.cores[place].streams)
+        alone = self.costs.beside_tensor if beside else 1.0
+        capacity = self.costs.capacity_beside_tensor if beside else self.costs.capacity
+        over = [sum(piece.wants[i] for piece in pieces) / limit for i, limit in enumerate(capacity)]
         for piece in pieces:
-            for i, want in enumerate(piece.wants):
-                load[i] += want
-        capacity = self.costs.capacity
-        over = [amount / limit for amount, limit in zip(load, capacity, strict=True)]
-        for piece in pieces:
-            slow = max(
-                [1.0, *(o for o, want in zip(over, piece.wants, strict=True) if want > 0.05)]
-            )
+            slow = alone
+            for amount, want in zip(over, piece.wants, strict=True):
+                if want > SLIGHT and amount > slow:
+                    slow = amount
             speed = 1.0 / slow
             if speed != piece.speed or piece.version == 0:
                 piece.speed = speed
@@ -217,34 +263,93 @@ class Machine:
     # --- the tensor core ------------------------------------------------------------------------
 
     def _matrix(self, actor: Actor, step: tuple[Any, ...]) -> bool:
-        actor.tensor += step[1]
-        actor.last = step[1]
+        """Hand an instruction to the tensor core."""
+        cycles = step[1]
+        if not actor.fresh:
+            actor.now += self.costs.matrix_fence
+            actor.fresh = True
+        actor.now += cycles * self.costs.matrix_issue
+        actor.issued += cycles
+        actor.last = cycles
+        self._use("tensor", cycles)
         return False
 
     def _commit(self, actor: Actor, _step: tuple[Any, ...]) -> bool:
-        """The group runs when the core is free; its issue holds the warps almost as long."""
+        """Start the group; its issue holds the warps while more is left than the queue takes."""
+        actor.groups.append(actor.issued)
+        actor.fresh = False
         place = self.places[actor.cta]
-        start = max(actor.now + self.costs.matrix_lead, self.tensor_free[place])
-        end = start + actor.tensor
-        self.tensor_free[place] = end + self.costs.matrix_gap
-        self._use("tensor", actor.tensor)
-        actor.groups.append(end + self.costs.matrix_tail)
-        held = end - self.costs.matrix_queue * actor.last
-        actor.tensor = 0.0
-        actor.now = max(actor.now + self.costs.matrix_issue, held)
-        return self._later(actor)
-
-    def _later(self, actor: Actor) -> bool:
-        """Go on at the actor's own time, after what happens before it."""
-        self._push(actor.now, actor)
-        return True
+        core = self.cores[place]
+        now = actor.now + self.costs.matrix_lead
+        self._run_core(place, now)
+        if actor not in core.streams:
+            core.streams[actor] = core.finished.pop(actor, 0.0)
+            if len(core.streams) == 1:
+                self._settle(place, now)
+                self._share(place, now)
+        actor.waits_for = actor.issued - self.costs.matrix_queue * actor.last
+        return self._when_run(actor, place, now, 0.0)
 
     def _matrix_wait(self, actor: Actor, step: tuple[Any, ...]) -> bool:
         place = len(actor.groups) - step[1]
-        if place > 0 and actor.groups[place - 1] > actor.now:
-            actor.now = actor.groups[place - 1]
-            return self._later(actor)
-        return False
+        if place <= 0:
+            return False
+        actor.waits_for = actor.groups[place - 1]
+        return self._when_run(actor, self.places[actor.cta], actor.now, self.costs.matrix_tail)
+
+    def _when_run(self, actor: Actor, place: int, now: float, latency: float) -> bool:
+        """Let an actor go on when what it waits for has run; whether it has to wait."""
+        core = self.cores[place]
+        self._run_core(place, now)
+        done = core.streams.get(actor)
+        if done is None or done >= actor.waits_for - DONE:
+            self._next_of_core(place)
+            return False
+        actor.latency = latency
+        actor.waiting = True
+        self._next_of_core(place)
+        return True
+
+    def _run_core(self, place: int, now: float) -> None:
+        """Account for what the tensor core did until now."""
+        core = self.cores[place]
+        elapsed = now - core.updated
+        if elapsed <= 0:
+            return
+        core.updated = now
+        share = elapsed / max(1, len(core.streams))
+        for actor in core.streams:
+            core.streams[actor] = min(core.streams[actor] + share, actor.issued)
+
+    def _next_of_core(self, place: int) -> None:
+        """Look again when the next actor's instructions end, or reach what it waits for."""
+        core = self.cores[place]
+        if not core.streams:
+            return
+        least = min(
+            (a.waits_for if a.waiting and a.waits_for > done + DONE else a.issued) - done
+            for a, done in core.streams.items()
+        )
+        core.version += 1
+        again = core.updated + max(least, 0.0) * len(core.streams)
+        self._push(again, _Look(place), core.version)
+
+    def _look(self, place: int, time: float) -> None:
+        """Let those go on whose instructions have run."""
+        core = self.cores[place]
+        self._run_core(place, time)
+        for actor in list(core.streams):
+            done = core.streams[actor]
+            if actor.waiting and done >= actor.waits_for - DONE:
+                actor.waiting = False
+                actor.now = max(actor.now, time + actor.latency)
+                self._push(actor.now, actor)
+            if done >= actor.issued - DONE:
+                core.finished[actor] = core.streams.pop(actor)
+        if not core.streams:
+            self._settle(place, time)
+            self._share(place, time)
+        self._next_of_core(place)
 
     # --- the copy engine ------------------------------------------------------------------------
 
@@ -258,7 +363,7 @@ class Machine:
         self.load_free[place] = start + cycles
         self._use("copies", cycles)
         self.loaded += size
-        landed = start + cycles + self.target.copy_latency
+        landed = start + cycles + self.rates.load_latency
         for cta in ctas:
             self._push(landed, partial(self._count, cta, barrier, 0, -size))
         return False
