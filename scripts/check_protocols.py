@@ -1,4 +1,4 @@
-"""Check every library and example kernel under many launch options; write docs/protocols.md's table.
+"""Check every library and example kernel under many launch options; the table of docs/protocols.md.
 
 python scripts/check_protocols.py             print the table
 python scripts/check_protocols.py --write     and put it into docs/protocols.md
@@ -29,10 +29,8 @@ def line(small, rows, bound: int) -> str:
     verdict = ", ".join(f"{count} {kind}" for kind, count in counts.items())
     which = f"{len(possible)} of {len(rows)}" if len(possible) < len(rows) else str(len(rows))
     kind = "in pairs" if small.pairs else ""
-    return (
-        f"| {small.name} | {which} {kind} | {bound:,} | {sum(states):,} | {max(states, default=0):,} "
-        f"| {verdict} |\n"
-    )
+    numbers = f"{bound:,} | {sum(states):,} | {max(states, default=0):,}"
+    return f"| {small.name} | {f'{which} {kind}'.strip()} | {numbers} | {verdict} |\n"
 
 
 def main() -> int:

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, assume, given, settings
-from random_kernels import RandomKernel, pointwise, products
+from random_kernels import RandomKernel, pipelines, pointwise, products, programs
 
 import tawa
 from tawa.base.errors import TawaError
@@ -82,6 +82,18 @@ def test_products(kernel: RandomKernel, tmp_path):
 @quick
 @given(kernel=pointwise())
 def test_pointwise(kernel: RandomKernel, tmp_path):
+    agree(kernel, tmp_path)
+
+
+@quick
+@given(kernel=programs())
+def test_programs(kernel: RandomKernel, tmp_path):
+    agree(kernel, tmp_path)
+
+
+@quick
+@given(kernel=pipelines())
+def test_pipelines(kernel: RandomKernel, tmp_path):
     agree(kernel, tmp_path)
 
 

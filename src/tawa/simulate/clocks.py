@@ -5,7 +5,8 @@ for every mbarrier (what the TMA engine writes is published by the phase of the 
 its bytes). It is an array `[3, components]`: row `SEEN` is ordinary happens-before, row `FENCED`
 what of it a proxy fence has made visible to the asynchronous engines as well (PTX ISA, "async
 proxy"). Row `TIMED` is what has happened before in time: whoever waits for a copy comes after what
-its issuer had waited for, though the copy publishes no other writes than its own. Times start at 1, so that 0 means "nothing yet".
+its issuer had waited for, though the copy publishes no other writes than its own. Times start at 1,
+so that 0 means "nothing yet".
 """
 
 from __future__ import annotations

@@ -381,8 +381,9 @@ class Instructions:
         self._note_passed(found, self.doing(), found.phase - 1)
 
     def knows(self, barrier: Mbarrier, phase: int, what: str) -> None:
-        """Raise unless all running warps come after the phase before; else this one may be taken
-        for it: a wait may go on a whole turn early, an arrival count in the wrong phase.
+        """Raise unless all running warps come after the phase before.
+
+        If not, a wait may go on a whole turn early, and an arrival count in the phase before.
         """
         clock = self.clock[self.rows, TIMED].min(axis=0)
         known = clock[barrier.component] >= phase or barrier.after_last(clock)
