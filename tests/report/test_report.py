@@ -213,6 +213,17 @@ def test_overlapping_bars_get_rows_of_their_own():
     assert [bar.row for bar in lane.bars] == [0, 1, 0, 2]
 
 
+def test_the_lanes_of_a_cluster_are_those_of_each_cta():
+    tracks = ["CTA 0 math", "copies of CTA 0", "CTA 1 math", "copies of CTA 1", "CTA 1 idle warp 7"]
+    found = timeline("x", [Interval(track, "a", 0, 1) for track in tracks], 1.0)
+    names = [lane.name for lane in found.lanes]
+    assert names == ["CTA 0 copies", "CTA 0 math", "CTA 1 copies", "CTA 1 math"]
+    alone = timeline(
+        "x", [Interval("math", "a", 0, 1), Interval("copies of CTA 0", "b", 0, 1)], 1.0
+    )
+    assert [lane.name for lane in alone.lanes] == ["copies", "math"]
+
+
 def test_a_timeline_that_is_too_long_says_what_is_left_out():
     many = [Interval("a", "b", i, i + 1) for i in range(MOST_BARS + 7)]
     assert timeline("x", many, 1.0).left_out == 7

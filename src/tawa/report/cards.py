@@ -141,12 +141,14 @@ def _time(report: Report) -> str:
     ]
     head = ("limit", "share of the kernel's time", "", "µs alone", "work of the launch", "at most")
     waves = f"{prediction.waves} wave{'s' if prediction.waves > 1 else ''}"
-    sampled = "" if work.counted == work.clusters else f", counted in {work.counted} of them"
+    sampled = ""
+    if work.counted < work.clusters:
+        sampled = f" The work is counted in {work.counted} of {work.clusters} clusters."
     said = _bound_sentence(found, found.limits[0])
     text = (
-        f"<p>{said} {work.ctas} CTA{'s' if work.ctas > 1 else ''}{sampled} on "
+        f"<p>{said} {work.ctas} CTA{'s' if work.ctas > 1 else ''} on "
         f"{report.target.multiprocessors} multiprocessors: {waves} of {prediction.cycles:.0f} "
-        f"cycles. Shares are of the CTA that is predicted.</p>"
+        f"cycles. Shares are of the CTA that is predicted.{sampled}</p>"
     )
     table = text + _table(head, rows, "23")
     if not found.flops_per_second or not found.intensity:
@@ -160,7 +162,7 @@ def _bound_sentence(found: Bounds, first: Limit) -> str:
             f"<b>Latency</b> bounds this launch: no resource works more than {first.share:.0%} of "
             "the time, so the time goes into waiting (see the actors)."
         )
-    return f"<b>{escape(found.bound.capitalize())}</b> bounds this launch."
+    return f"<b>{escape(found.bound[:1].upper() + found.bound[1:])}</b> bounds this launch."
 
 
 def roofline(found: Bounds) -> str:

@@ -77,7 +77,12 @@ def timeline(
     bars: dict[str, list[Bar]] = {}
     for interval in shown:
         bars.setdefault(interval.track, []).append(_bar(interval, numbers or {}))
-    lanes = [_lane(name, found) for name, found in bars.items() if not name.startswith("idle")]
+    many = any(name.startswith("CTA ") for name in bars)
+    lanes = [
+        _lane(_lane_name(name, many), found)
+        for name, found in bars.items()
+        if not re.match(r"(CTA \d+ )?idle", name)
+    ]
     end = max((i.end for i in shown), default=0.0)
     ordered = tuple(sorted(lanes, key=_order))
     return Timeline(title, ordered, clock_ghz, end, len(intervals) - len(shown))
@@ -87,7 +92,7 @@ def _order(lane: Lane) -> tuple[str, int, str]:
     """CTA by CTA: who loads, the copies, who computes, the tensor core, the stores."""
     cta = re.search(r"CTA \d+", lane.name)
     kinds = {bar.kind for bar in lane.bars}
-    engine = next((e for e in _ENGINES if lane.name.startswith(e)), None)
+    engine = next((e for e in _ENGINES if e in lane.name), None)
     rank = {None: 2, "copies": 1, "tensor core": 3, "products": 3, "stores": 4}[engine]
     produces = engine is None and any(b.op_name == "hopper.tma_load" for b in lane.bars)
     if produces or (engine is None and "load" in lane.name and "tensor" not in kinds):
@@ -105,7 +110,15 @@ def _lane(name: str, bars: Iterable[Bar]) -> Lane:
             ends.append(0.0)
         ends[row] = bar.end
         placed.append(replace(bar, row=row))
-    return Lane(name.removesuffix(" of CTA 0"), len(ends), tuple(placed))
+    return Lane(name, len(ends), tuple(placed))
+
+
+def _lane_name(track: str, many: bool) -> str:
+    """`CTA 1 copies` for `copies of CTA 1`; without the CTA where there is one only."""
+    engine, of, cta = track.partition(" of CTA ")
+    if not of:
+        return track
+    return f"CTA {cta} {engine}" if many else engine
 
 
 def _bar(interval: Interval, numbers: Mapping[Operation, int]) -> Bar:
@@ -143,7 +156,9 @@ def _kind(interval: Interval) -> str:
 
 def _name(interval: Interval, kind: str, op: Operation | None) -> str:
     """What the bar is called: the copied tensor, the function, the op."""
-    if op is None or kind in ("wait", "tensor"):
+    if kind == "tensor":
+        return re.sub(r"^CTA \d+ ", "", interval.name)
+    if op is None or kind == "wait":
         return interval.name
     if kind in ("copy", "store"):
         hint = getattr(getattr(op, "map", None), "name_hint", None) or interval.name

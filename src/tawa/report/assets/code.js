@@ -13,7 +13,7 @@ const ROLES = [
   ["wait", /^(mbarrier_\w+|wgmma_(?:fence|commit|wait)|WARPGROUP.*|hopper\.wgmma_\w+|named_barrier\w*|SYNCS.*|BAR\..*|DEPBAR.*|MEMBAR.*|__syncthreads|aref\.(?:get_enter|put_enter|put_exit|consumed|dot_wait)|hopper\.(?:mbarrier\w*|named_barrier\w*|cta_sync))$/],
 ];
 const TOKENS = {
-  source: /("""|#.*|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|@[\w.]+|tl\.\w+|\b\d[\w.]*|[A-Za-z_]\w*)/g,
+  source: /("""(?:[^"]|"(?!""))*(?:"""|$)|#.*|"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'|@[\w.]+|tl\.\w+|\b\d[\w.]*|[A-Za-z_]\w*)/g,
   ir: /("(?:[^"\\]|\\.)*"|%[\w#]+|![\w.]+|\b[a-z_]+\.[a-z_0-9]+\b|\b\d[\w.+-]*|[A-Za-z_]\w*)/g,
   cuda: /(\/\/.*|#\w+.*|"(?:[^"\\]|\\.)*"|\b\d[\w.]*|[A-Za-z_]\w*)/g,
   sass: /(@!?U?P\w+|\.L_\w+|\b[A-Z][A-Z0-9]*(?:\.[A-Z0-9_]+)+\b|\b(?:UR|R|UP|P)\d+\b|\b0x[0-9a-f]+|[A-Z]\w*)/g,
