@@ -117,9 +117,14 @@ class Slack:
     """Of shared memory."""
     registers: int = 0
     """Of a thread."""
+    in_order: bool = False
+    """Loops keep the order of the source: the assembler serialised every schedule."""
 
 
 NO_SLACK = Slack()
+
+SERIALISED = "wgmma serialised"
+"""How findings start that say that the assembler gave up the overlap of matrix products."""
 
 MARGINS = (0, 16, 40)
 """Registers that schedules leave free, one attempt after the other."""
@@ -137,7 +142,10 @@ def passes(stage: str, options: Options, remarks: Remarks, slack: Slack) -> list
             Partition(options, remarks),
             # Before the schedule, which counts what is skipped as cheap.
             Guards(),
-            ScheduleLoops(options, remarks, slack.registers),
+            ScheduleLoops(
+                replace(options, overlap=False) if slack.in_order else options,
+                *(remarks, slack.registers),
+            ),
             AsyncDots(options, remarks),
             PingPong(remarks),
             # Before what depends on the depth: how far loads run ahead.
@@ -264,7 +272,11 @@ class Pipeline:
                 return self._defined(compiled)
             why = "; ".join(compiled.findings)
             self.remarks.say("schedule", f"rejected with {margin} registers to spare: {why}")
-        return self._defined(self._attempt(name, tile, widest))
+        compiled = self._attempt(name, tile, widest)
+        if not any(finding.startswith(SERIALISED) for finding in compiled.findings):
+            return self._defined(compiled)
+        self.remarks.say("schedule", "every schedule was serialised: loops keep their order")
+        return self._defined(self._attempt(name, tile, widest, in_order=True))
 
     def _defined(self, compiled: Compiled) -> Compiled:
         """The kernel with defined registers if it spills: that leaves more to its loops."""
@@ -279,9 +291,9 @@ class Pipeline:
         )
         return self.finish(compiled.name, module)
 
-    def _attempt(self, name: str, tile: ModuleOp, margin: int) -> Compiled:
+    def _attempt(self, name: str, tile: ModuleOp, margin: int, in_order: bool = False) -> Compiled:
         """tile -> machine code; a depth that was free and does not fit is chosen smaller."""
-        slack = Slack(registers=margin)
+        slack = Slack(registers=margin, in_order=in_order)
         while True:
             aref = self._replaced("aref", self.level("aref", tile.clone(), slack))
             try:

@@ -24,6 +24,7 @@ from tawa.aref.ops import (
     Unset,
     ViewRead,
     ViewReshape,
+    Views,
     ViewTrans,
     WarpGroup,
     ZeroUnless,
@@ -263,7 +264,7 @@ class AsyncDots:
         size = sum(slot_bytes(get.ref) for get in gets)
         return int(2 * size <= TARGETS[self.options.target].shared_bytes)
 
-    def _drain_inside(self, block: Block, end: Operation, gets: list[GetEnter]) -> None:
+    def _drain_inside(self, block: Block, end: Operation, gets: list[GetEnter | Views]) -> None:
         last = terminator(block)
         values = [v for v in last.operands if isinstance(v.owner, DotIssue)]
         wait = DotWait(0, values)
@@ -276,7 +277,12 @@ class AsyncDots:
         _move_consumed(gets, wait)
 
     def _lag(
-        self, loop: scf.ForOp, end: Operation, gets: list[GetEnter], depth: int, products: int
+        self,
+        loop: scf.ForOp,
+        end: Operation,
+        gets: list[GetEnter | Views],
+        depth: int,
+        products: int,
     ) -> scf.ForOp:
         block = loop.body.block
         outer = loop.parent
@@ -385,25 +391,25 @@ def _unset(loop: scf.ForOp, index: int) -> bool:
     return True
 
 
-def _slots_of(issued: list[DotIssue]) -> list[GetEnter]:
-    """The gets, in the dots' own block, whose slots only the dots read."""
-    found: dict[GetEnter, None] = {}
+def _slots_of(issued: list[DotIssue]) -> list[GetEnter | Views]:
+    """What gives, in the dots' own block, the slots that the dots read."""
+    found: dict[GetEnter | Views, None] = {}
     for dot in issued:
         for operand in (dot.a, dot.b):
             value = operand
             while isinstance(value.owner, ViewTrans | ViewReshape):
                 value = value.owner.view
             get = value.owner
-            if isinstance(get, GetEnter) and get.parent is dot.parent:
+            if isinstance(get, GetEnter | Views) and get.parent is dot.parent:
                 found[get] = None
     return list(found)
 
 
-def _consumed_of(get: GetEnter) -> list[Consumed]:
+def _consumed_of(get: GetEnter | Views) -> list[Consumed]:
     return [use.operation for use in get.token.uses if isinstance(use.operation, Consumed)]
 
 
-def _erase_consumed(get: GetEnter) -> SSAValue | None:
+def _erase_consumed(get: GetEnter | Views) -> SSAValue | None:
     """Erase the slot's return; returns the flag that the cluster shares it."""
     shared: SSAValue | None = None
     for op in _consumed_of(get):
@@ -413,7 +419,7 @@ def _erase_consumed(get: GetEnter) -> SSAValue | None:
     return shared
 
 
-def _move_consumed(gets: list[GetEnter], wait: DotWait) -> None:
+def _move_consumed(gets: list[GetEnter | Views], wait: DotWait) -> None:
     """Return slots only after the wait, naming wgmma, where nothing reads them later."""
     block = wait.parent
     assert block is not None

@@ -12,8 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects import scf
-from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
 
+from tawa.aref.loop_graph import stays_in_memory
+from tawa.aref.ops import GetEnter, ViewRead, Views
 from tawa.base.elementwise import Map
 from tawa.base.loops import integer_constant, terminator
 
@@ -135,7 +137,32 @@ class Expansion:
             return self.carry(value, iteration)
         if (value, iteration) in self.done:
             return self.done[value, iteration]
-        return self.carry(value, iteration)
+        return self.read_again(value, iteration, self.steady) or self.carry(value, iteration)
+
+    def read_again(
+        self, value: SSAValue, iteration: int, find: Callable[[SSAValue, int], SSAValue]
+    ) -> SSAValue | None:
+        """A tile in a slot that an earlier turn entered: turns carry the slot's token, not tiles.
+
+        None for what does not stay in shared memory.
+        """
+        op = value.owner
+        if not isinstance(op, Operation) or not stays_in_memory(value):
+            return None
+        if isinstance(op, ViewRead):
+            assert isinstance(op.view, OpResult)
+            get = op.view.op
+            if not isinstance(get, GetEnter) or not self.inside(get.token):
+                return None
+            views = Views(self.seen(get.ref), find(get.token, iteration))
+            self.into.add_op(views)
+            source = views.views[get.views.index(op.view)]
+            mapping: dict[SSAValue, SSAValue] = {op.view: source}
+        else:
+            mapping = {v: find(v, iteration) for v in op.operands}
+        new = self.done[value, iteration] = self.add(op.clone(mapping))
+        new.name_hint = value.name_hint
+        return new
 
     def carry(self, value: SSAValue, iteration: int) -> SSAValue:
         """A new value of the new loop, for `value` at an iteration relative to the turn."""
@@ -199,6 +226,8 @@ class Expansion:
             return self.seen(value)
         if (value, iteration) in self.done:
             return self.done[value, iteration]
+        if (again := self.read_again(value, iteration, self.end)) is not None:
+            return again
         assert isinstance(value, BlockArgument), "an epilogue needs only what turns carry"
         if value.index == 0:
             return self.index(self.last, iteration)

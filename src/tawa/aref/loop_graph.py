@@ -296,12 +296,12 @@ def _cost(node: Node, op: Operation, warps: int, costs: Costs) -> None:
 
 def _registers(value: SSAValue, warps: int) -> int:
     shape = shape_of(value.type)
-    if not shape or _stays_in_memory(value):
+    if not shape or stays_in_memory(value):
         return 0
     return max(1, _held(shape, warps) * byte_size(element_of(value.type)) // 4)
 
 
-def _stays_in_memory(value: SSAValue) -> bool:
+def stays_in_memory(value: SSAValue) -> bool:
     """Whether a tile is a view of a slot that products alone read, from shared memory."""
     op = value.owner
     if not isinstance(op, ViewRead | Trans | Reshape):
@@ -311,7 +311,7 @@ def _stays_in_memory(value: SSAValue) -> bool:
         return False
     return all(
         (isinstance(u.operation, Dot) and u.index != ACCUMULATOR)
-        or (isinstance(u.operation, Trans | Reshape) and _stays_in_memory(u.operation.result))
+        or (isinstance(u.operation, Trans | Reshape) and stays_in_memory(u.operation.result))
         for u in value.uses
     )
 
