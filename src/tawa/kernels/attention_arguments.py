@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, cast
 
 import tawa
@@ -104,9 +105,17 @@ class Problem:
         return shape if self.batched else shape[1:]
 
 
-def problem_of(q: Any, k: Any, v: Any) -> Problem:
-    """The sizes of `attention(q, k, v)`, once they are checked."""
-    shapes = [tuple(x.shape) for x in (q, k, v)]
+def problem_of(q: Any, k: Any, v: Any, *, symbolic: bool = False) -> Problem:
+    """The sizes of `attention(q, k, v)`, once they are checked.
+
+    `symbolic` says that sizes may be PyTorch's symbols, which no cache can hold.
+    """
+    types = element_type(q), element_type(k), element_type(v)
+    shapes = tuple(q.shape), tuple(k.shape), tuple(v.shape)
+    return _problem(shapes, types) if symbolic else _known_problem(shapes, types)
+
+
+def _problem(shapes: tuple[tuple[int, ...], ...], types: tuple[str, ...]) -> Problem:
     ranks = {len(shape) for shape in shapes}
     if not (ranks == {3} or ranks == {4}):
         raise _sizes("arrays of rank 4 (or all of rank 3)", shapes)
@@ -118,14 +127,22 @@ def problem_of(q: Any, k: Any, v: Any) -> Problem:
         raise _sizes("q [batch, heads, queries, D], k and v [batch, kv_heads, keys, D]", shapes)
     if hk == 0 or hq % hk:
         raise _sizes(f"a multiple of {hk} query heads, as there are {hk} of keys", shapes)
-    problem = Problem(bq, hq, hk, sq, sk, d, dv, element_type(q), batched)
-    _check_types(problem, [element_type(x) for x in (q, k, v)])
+    problem = Problem(bq, hq, hk, sq, sk, d, dv, types[0], batched)
+    _check_types(problem, types)
     return problem
+
+
+_known_problem = lru_cache(maxsize=1024)(_problem)
 
 
 def element_type(array: Any) -> str:
     """The element type by the compiler's name (`f16`, `bf16`, `e4m3`), else the library's."""
-    name = str(array.dtype).rpartition(".")[2]
+    return _element_type(array.dtype)
+
+
+@lru_cache(maxsize=64)
+def _element_type(dtype: Any) -> str:
+    name = str(dtype).rpartition(".")[2]
     known = {"float16": "f16", "bfloat16": "bf16", "float32": "f32"}
     known |= {"float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2"}
     return known.get(name, name)
@@ -240,13 +257,11 @@ def padded(size: int, element_bytes: int) -> int:
 
 def described(name: str, array: Any, block: Sequence[int]) -> tawa.TensorDescriptor:
     """The descriptor of a 4-dimensional block; an array without batch has one of size 1."""
-    inner = 16 // ELEMENT_TYPES.get(element_type(array), 4)
     try:
-        seen = tawa.TensorDescriptor.from_tensor(array, [1] * (len(array.shape) - 1) + [inner])
-        shape, strides = seen.shape, seen.strides
-        if len(shape) == 3:
-            shape, strides = (1, *shape), (0, *strides)
-        return tawa.TensorDescriptor(array, shape, strides, block)
+        if len(array.shape) == 4:
+            return tawa.TensorDescriptor.from_tensor(array, block)
+        seen = tawa.TensorDescriptor.from_tensor(array, block[1:])
+        return tawa.TensorDescriptor(array, (1, *seen.shape), (0, *seen.strides), block)
     except tawa.TawaError as error:
         error.with_note(f"this is argument `{name}` of attention")
         raise

@@ -156,7 +156,7 @@ def _fake(
 ) -> Any:
     """The result's shape, type and strides, from shapes that may be symbols."""
     _check(query, key, attn_mask, dropout_p, is_causal, enable_gqa)
-    return make_output(query, problem_of(query, key, value))
+    return make_output(query, problem_of(query, key, value, symbolic=True))
 
 
 def _backward(context: Any, gradient: Any) -> Any:
