@@ -29,6 +29,7 @@ from tawa.aref.depths import Depths
 from tawa.aref.guards import Guards
 from tawa.aref.lower import LowerToHopper
 from tawa.aref.ops import AREF
+from tawa.aref.partial_sums import PartialSums
 from tawa.aref.ping_pong import PingPong
 from tawa.aref.prefetch import Prefetch
 from tawa.aref.schedule import ScheduleLoops
@@ -142,6 +143,7 @@ def passes(stage: str, options: Options, remarks: Remarks, slack: Slack) -> list
             Partition(options, remarks),
             # Before the schedule, which counts what is skipped as cheap.
             Guards(),
+            PartialSums(),
             ScheduleLoops(
                 replace(options, overlap=False) if slack.in_order else options,
                 *(remarks, slack.registers),

@@ -179,6 +179,33 @@ class AnyAbove(ArefOp):
         return np.asarray(np.any(value > np.expand_dims(bound, self.axis.value.data)))
 
 
+@irdl_op_definition
+class LanePartials(ArefOp):
+    """Sums of rows as far as each of the four lanes that share a row holds it: [rows, 4].
+
+    A lane holds two elements of every eight, as matrix products leave them.
+    """
+
+    LANES: ClassVar[int] = 4
+    """Lanes that share a row of a product's accumulator."""
+
+    name: ClassVar[str] = "aref.lane_partials"
+    value: SSAValue = operand_def(base(TensorType))
+    result: SSAValue = result_def(base(TensorType))
+    traits = traits_def(Pure())
+    assembly_format = "$value attr-dict `:` type($value) `->` type($result)"
+
+    def __init__(self, value: SSAValue):
+        shape = (shape_of(value.type)[0], self.LANES)
+        super().__init__(operands=[value], result_types=[TensorType(element_of(value.type), shape)])
+
+    def evaluate(self, value: Array) -> Array:
+        """Add up what each lane holds."""
+        rows, columns = value.shape
+        held = value.reshape(rows, columns // (2 * self.LANES), self.LANES, 2)
+        return np.asarray(held.sum(axis=(1, 3), dtype=value.dtype))
+
+
 COMPUTE_OPS: tuple[type[ArefOp], ...] = (
-    Unset, ZeroUnless, Stage, DotIssue, DotWait, Any, AnyAbove,
+    Unset, ZeroUnless, Stage, DotIssue, DotWait, Any, AnyAbove, LanePartials,
 )  # fmt: skip

@@ -16,6 +16,7 @@ known not to happen (`tl.assume` can say it).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -29,6 +30,9 @@ from tawa.aref.ranges import runs
 from tawa.base.elementwise import Map
 from tawa.base.types import shape_of
 from tawa.tile.ops import Dot, Reshape, Trans
+
+LARGE = 64 * 16
+"""Elements of a tile whose registers matter."""
 
 Values = dict[SSAValue, SSAValue]
 
@@ -186,7 +190,7 @@ class _Flattening:
         """
         body = self.loop.body.block
         found: set[Operation] = set()
-        tiles = {a for a in body.args if len(shape_of(a.type)) > 1}
+        tiles = {a for a in body.args if math.prod(shape_of(a.type)) >= LARGE}
         for op in self.schedule.order:
             if self.schedule.stage[op] == 0 and not isinstance(op, Dot):
                 used = {v for inner in op.walk() for v in inner.operands}

@@ -128,12 +128,16 @@ class KernelLowering:
         return self._maps[key]
 
     def staging_ring(self, tile: TileType, slots: int) -> tuple[SSAValue, bool]:
-        """The staging buffers of this shape; the flag says whether one store alone uses them."""
-        stores = sum(isinstance(op, DescStore) for op in self.source.walk())
+        """The staging buffers of this shape.
+
+        The flag says whether every store goes through them in the same chunks, so that which of
+        them are still being read is known from a store's place alone.
+        """
+        stored = {op.value.type for op in self.source.walk() if isinstance(op, DescStore)}
         if tile not in self._staging:
             op = self.memory.ring("staging", slots, tile)
             self.declarations.append(op)
             self._staging[tile] = op.ring
         ring = self._staging[tile]
         assert isinstance(ring.type, RingType)
-        return ring, stores == 1 and ring.type.slots.data == slots
+        return ring, len(stored) == 1 and ring.type.slots.data == slots

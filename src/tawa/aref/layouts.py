@@ -14,9 +14,9 @@ from xdsl.dialects import arith, scf
 from xdsl.ir import Operation, SSAValue
 
 from tawa.aref.axis_info import AxisAnalysis, fastest
-from tawa.aref.ops import DotIssue, DotWait, Unset, ViewRead, WarpGroup, ZeroUnless
+from tawa.aref.ops import DotIssue, DotWait, LanePartials, Unset, ViewRead, WarpGroup, ZeroUnless
 from tawa.base.elementwise import Map
-from tawa.base.layout import Layout, accumulator, blocked
+from tawa.base.layout import Layout, Mode, accumulator, blocked
 from tawa.base.loops import terminator
 from tawa.base.types import byte_size, element_of, shape_of
 from tawa.tile.ops import Arange, Broadcast, ExpandDims, Load, Reduce, Reshape, Splat, Trans
@@ -36,6 +36,13 @@ def unit_reshape(layout: Layout, shape: tuple[int, ...]) -> Layout | None:
         if extent == 1:
             layout = layout.expanded(d)
     return layout
+
+
+def lane_parts(layout: Layout) -> Layout:
+    """Of an accumulator's layout: the rows' parts that the four lanes of a row hold."""
+    rows = tuple(m for m in layout.reg if m.dim == 0)
+    lanes = tuple(Mode(m.extent, 1, 1) if m.dim == 1 else m for m in layout.lane)
+    return Layout((layout.shape[0], LanePartials.LANES), rows, lanes, layout.warp)
 
 
 def _carried_pairs(op: Operation) -> Iterable[tuple[SSAValue, SSAValue]]:
@@ -137,6 +144,8 @@ class Layouts:
             return self._set(result, known[0])
         if isinstance(op, Reduce):
             return self._set(result, known[0].without(op.axis.value.data))
+        if isinstance(op, LanePartials):
+            return self._set(result, lane_parts(known[0]))
         if isinstance(op, Trans):
             return self._set(result, known[0].permuted(op.permutation))
         if isinstance(op, Reshape):

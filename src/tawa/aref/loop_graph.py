@@ -13,7 +13,7 @@ from itertools import pairwise
 from xdsl.dialects import arith, scf
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
-from tawa.aref.ops import Any, AnyAbove, Consumed, GetEnter, ViewRead
+from tawa.aref.ops import Any, AnyAbove, Consumed, GetEnter, LanePartials, ViewRead
 from tawa.base.elementwise import Map
 from tawa.base.loops import terminator
 from tawa.base.target import HALF_RATE, SPECIAL, Costs, Target
@@ -42,6 +42,7 @@ MOVABLE = (
     Trans,
     Any,
     AnyAbove,
+    LanePartials,
     ViewRead,
     Dot,
     GetEnter,
@@ -278,6 +279,8 @@ def _cost(node: Node, op: Operation, warps: int, costs: Costs) -> None:
         name, shape = op.function.data, shape_of(op.result.type)
     elif isinstance(op, AnyAbove):
         name, shape = "maxnumf", shape_of(op.value.type)
+    elif isinstance(op, LanePartials):
+        name, shape = "addf", shape_of(op.value.type)
     elif isinstance(op, Reduce):
         name, shape = op.kind.data, shape_of(op.value.type)
     else:

@@ -105,7 +105,7 @@ def _staged_by_group(g: GroupLowering, op: DescStore, sizes: tuple[int, int, int
     pieces = chunks(own_rows, own_columns, width)
     tile = TileType.of(64 * g.groups, width, element, swizzle_for(width, element))
     slots = min(g.kernel.staging, len(pieces))
-    ring, fresh = g.kernel.staging_ring(tile, slots * g.teams)
+    ring, alike = g.kernel.staging_ring(tile, slots * g.teams)
     shape = shape_of(op.value.type)
     box = (1,) * (len(shape) - 2) + (64, width)
     map_ = g.kernel.tensor_map(op.desc, box, tile.swizzle.data, stored=True)
@@ -117,7 +117,7 @@ def _staged_by_group(g: GroupLowering, op: DescStore, sizes: tuple[int, int, int
     first_slot = g.map("muli", g.team_index(), g.constant(slots)) if g.teams > 1 else None
     barrier, evict = g.group_barrier(), g.kernel.options.stream_stores
     for i, chunk in enumerate(pieces):
-        pending = _pending(i, slots, len(pieces)) if fresh else 0
+        pending = _pending(i, slots, len(pieces)) if alike else 0
         slot = g.constant(i % slots)
         slot = slot if first_slot is None else g.map("addi", first_slot, slot)
         g.one_thread("group", lambda pending=pending: g.do(BulkWaitRead(pending)))

@@ -21,7 +21,7 @@ from tawa.aref.fragments import (
     team_sync,
 )
 from tawa.aref.group_lowering import GroupLowering
-from tawa.aref.layouts import unit_reshape
+from tawa.aref.layouts import lane_parts, unit_reshape
 from tawa.base.elementwise import Map
 from tawa.base.layout import REPLICA, Layout, Mode, Modes
 from tawa.base.types import element_of, shape_of
@@ -144,6 +144,15 @@ def lower_any_above(g: GroupLowering, op: aref.AnyAbove) -> None:
     assert isinstance(own.type, FragType)
     bound = fragment(g, op.bound, own.type.layout)
     g.scalars[op.result] = g.add(VoteAny(g.add(Map("cmpf_ogt", [own, bound]))))
+
+
+def lower_lane_partials(g: GroupLowering, op: aref.LanePartials) -> None:
+    """What each thread holds of a row, added up."""
+    source = natural(g, op.value)
+    own = g.add(ReduceRegisters(source, 1, "addf"))
+    assert isinstance(source.type, FragType)
+    parts = g.add(Relabel(own, lane_parts(source.type.layout)))
+    g.fragments[op.result] = convert(g, parts, g.layouts.of[op.result])
 
 
 def _across_warps(
@@ -286,6 +295,7 @@ TENSORS: dict[type[Operation], Callable[..., None]] = {
     Reduce: lower_reduce,
     aref.Any: lower_any,
     aref.AnyAbove: lower_any_above,
+    aref.LanePartials: lower_lane_partials,
     Load: lower_load,
     Store: lower_store,
     aref.ViewRead: lower_view_read,

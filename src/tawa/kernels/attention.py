@@ -183,8 +183,9 @@ def _launch(
         DV=dv,
         BLOCK_M=block_m,
         BLOCK_N=block_n,
-        MASK_END=problem.keys % block_n != 0,
+        MASK_END=problem.keys % block_n != 0 or problem.keys == 0,
         CAPTURED=len(captured),
+        PAIRS=using.options.get("deal") == 2,
         **using.options,
     )
 

@@ -1,10 +1,9 @@
 """Attention forward as one sequential program: loops over key blocks with an online softmax.
 
 `attention_forward` computes BLOCK_M query rows of one head. Key blocks are visited from the last
-visible one to the first, in up to three loops: blocks at the causal or right-hand edge, blocks that
-every row sees whole, blocks at a window's left-hand edge. Only the middle loop has no mask code,
-and blocks that no row sees are not visited. Nothing here says which products overlap which
-exponentials, who loads, or where anything waits: that is the compiler's work.
+visible one to the first; only those at an edge of what is visible are masked, and blocks that no
+row sees are not visited. Nothing here says which products overlap which exponentials, who loads, or
+where anything waits: that is the compiler's work.
 """
 
 # Kernel code computes with `constexpr` parameters as with the numbers they hold.
@@ -72,23 +71,46 @@ def masked(
 
 
 @tawa.jit
+def mask_edges(
+    scores: Any, columns: Any, block: Any, blocks: Any, shown: Any,
+    LEFT: tl.constexpr, RIGHT: tl.constexpr,
+):  # fmt: skip
+    """Scores without those that a row must not see, in blocks where there are such."""
+    _, whole, part, _ = blocks
+    first_shown, last_shown = shown
+    if RIGHT:
+        if block >= part:
+            scores = tl.where(columns[None, :] <= last_shown[:, None], scores, -float("inf"))
+    if LEFT:
+        if block < whole:
+            scores = tl.where(columns[None, :] >= first_shown[:, None], scores, -float("inf"))
+    return scores
+
+
+@tawa.jit
 def visit_keys(
     acc: Any, top: Any, total: Any, q: Any, k_desc: Any, v_desc: Any, place: Any, limits: Any,
-    shown: Any, scales: Any, captured: Any, first: Any, last: Any,
+    shown: Any, scales: Any, captured: Any, blocks: Any,
     D: tl.constexpr, DV: tl.constexpr, BLOCK_N: tl.constexpr, SCORE_MOD: tl.constexpr,
     LEFT: tl.constexpr, RIGHT: tl.constexpr,
 ):  # fmt: skip
-    """The running softmax after key blocks `last` - 1 down to `first`.
+    """The running softmax after all visible key blocks, from the last to the first.
 
-    `acc` is the weighted sum of values, `top` the largest score of each row, `total` the sum of
-    exponentials. LEFT and RIGHT say which edges of the visible keys may lie inside these blocks.
+    `acc` is the weighted sum of values, `top` a score of each row that none exceeds by more than 8
+    in the exponent, `total` the sum of exponentials. LEFT and RIGHT say at which edges of the
+    visible keys blocks are masked.
     """
     batch, head, kv_head = place
     row_index, key_limit = limits
-    first_shown, last_shown = shown
     prescale, multiplier, cap = scales
-    for turn in range(0, last - first):
-        start_n = (last - 1 - turn) * BLOCK_N
+    begin, _, _, end = blocks
+    # Exponentials stay below 2^8, and a maximum that grows by less than that is left as it is.
+    slack = tl.minimum(8 / multiplier, 1.0e30)
+    # At least one block, though it may show nothing: then tiles always overlap.
+    turns = max(end - begin, 1)
+    for turn in range(0, turns):
+        block = begin + turns - 1 - turn
+        start_n = block * BLOCK_N
         k = k_desc.load([batch, kv_head, start_n, 0]).reshape(BLOCK_N, D)
         scores = tl.dot(q, k.T)
         columns = start_n + tl.arange(0, BLOCK_N)
@@ -100,12 +122,10 @@ def visit_keys(
             keys = tl.minimum(columns, key_limit) if RIGHT else columns
             index = (row_index[:, None], keys[None, :])
             scores = SCORE_MOD(scores, batch, head, *index, *captured)
-        if RIGHT:
-            scores = tl.where(columns[None, :] <= last_shown[:, None], scores, -float("inf"))
-        if LEFT:
-            scores = tl.where(columns[None, :] >= first_shown[:, None], scores, -float("inf"))
+        scores = mask_edges(scores, columns, block, blocks, shown, LEFT, RIGHT)
         # The largest raw score is scaled, not every score: one multiply-add an exponential.
-        new_top = tl.maximum(top, tl.max(scores, axis=1))
+        block_top = tl.max(scores, axis=1)
+        new_top = tl.where(block_top > top + slack, block_top, top)
         shift = new_top * multiplier
         if LEFT or RIGHT or SCORE_MOD is not None:  # a row that has seen nothing keeps zeros
             shift = tl.where(new_top == -float("inf"), 0.0, shift)
@@ -125,9 +145,10 @@ def visible_blocks(
     start_m: Any, offset: Any, left: Any, right: Any, KEYS: Any,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, MASK_END: tl.constexpr,
 ):  # fmt: skip
-    """Which key blocks the rows from `start_m` on see: begin <= whole <= part <= end.
+    """Which key blocks the rows from `start_m` on see.
 
-    Blocks `begin` to `end` are visible to some row; those from `whole` to `part` to every row.
+    Blocks `begin` to `end` are visible to some row; before block `whole` not all rows see every
+    key, nor from block `part` on.
     """
     end = tl.cdiv(KEYS, BLOCK_N)
     part = KEYS // BLOCK_N if MASK_END else end
@@ -137,11 +158,9 @@ def visible_blocks(
     begin = 0
     if left is not None:
         begin = min(max(start_m + offset - left, 0) // BLOCK_N, end)
-    part = min(max(part, begin), end)
     whole = begin
     if left is not None:
         whole = tl.cdiv(max(start_m + BLOCK_M - 1 + offset - left, 0), BLOCK_N)
-        whole = min(max(whole, begin), part)
     return begin, whole, part, end
 
 
@@ -169,6 +188,7 @@ def attention_forward(
     captured0: Any, captured1: Any, captured2: Any, captured3: Any, captured4: Any, captured5: Any,
     D: tl.constexpr, DV: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
     MASK_END: tl.constexpr, SCORE_MOD: tl.constexpr, CAPTURED: tl.constexpr,
+    PAIRS: tl.constexpr,
 ):  # fmt: skip
     """One program computes BLOCK_M query rows of one head.
 
@@ -177,8 +197,12 @@ def attention_forward(
     and modified, each unless it is None; exponentials are of base 2, of scores times `multiplier`.
     """
     block_m = tl.program_id(0)
-    if right is not None:  # the longest rows first
-        block_m = tl.num_programs(0) - 1 - block_m
+    if right is not None:
+        if PAIRS:  # a long one, a short one, the next long one ...
+            half = block_m // 2
+            block_m = half if block_m % 2 == 1 else tl.num_programs(0) - 1 - half
+        else:  # the longest rows first
+            block_m = tl.num_programs(0) - 1 - block_m
     start_m = block_m * BLOCK_M
     head = tl.program_id(1)
     batch = tl.program_id(2)
@@ -190,9 +214,7 @@ def attention_forward(
     else:
         multiplier = multiplier * factor
     rows = start_m + tl.arange(0, BLOCK_M)
-    begin, whole, part, end = visible_blocks(
-        start_m, offset, left, right, KEYS, BLOCK_M, BLOCK_N, MASK_END
-    )
+    blocks = visible_blocks(start_m, offset, left, right, KEYS, BLOCK_M, BLOCK_N, MASK_END)
     first_shown = rows if left is None else rows + (offset - left)
     last_shown = tl.zeros((BLOCK_M,), tl.int32) + (KEYS - 1)
     if right is not None:
@@ -202,15 +224,11 @@ def attention_forward(
     limits = (tl.minimum(rows, QUERIES - 1), KEYS - 1)
     captured = (captured0, captured1, captured2, captured3, captured4, captured5)[:CAPTURED]
     fixed = (q, k_desc, v_desc, place, limits, (first_shown, last_shown),
-             (prescale, multiplier, cap), captured)  # fmt: skip
-    sizes: tl.constexpr = (D, DV, BLOCK_N, SCORE_MOD)
+             (prescale, multiplier, cap), captured, blocks)  # fmt: skip
     top = tl.full((BLOCK_M,), -float("inf"), tl.float32)
     state = (tl.zeros((BLOCK_M, DV), tl.float32), top, tl.zeros((BLOCK_M,), tl.float32))
-    if right is not None or MASK_END:
-        state = visit_keys(*state, *fixed, part, end, *sizes, left is not None, True)
-    state = visit_keys(*state, *fixed, whole, part, *sizes, False, False)
-    if left is not None:
-        state = visit_keys(*state, *fixed, begin, whole, *sizes, True, False)
+    masked_right: tl.constexpr = right is not None or left is not None or MASK_END
+    state = visit_keys(*state, *fixed, D, DV, BLOCK_N, SCORE_MOD, left is not None, masked_right)
     v_factor = factor_of(v_scale, entry)
     finish(*state, o_desc, lse, v_factor, multiplier, batch, head, start_m, rows, QUERIES,
            BLOCK_M, DV)  # fmt: skip

@@ -356,7 +356,7 @@ class Partition:
         """The aref module of a tile module with one kernel."""
         kernel = next(op for op in module.ops if isinstance(op, func.FuncOp))
         if self.options.persistent:
-            make_persistent(kernel)
+            make_persistent(kernel, self.options.deal)
         rings = plan_rings(kernel.walk())
         shared: set[int] = set()
         if self.options.cluster != 1:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from xdsl.dialects import func, scf
+from xdsl.dialects import arith, func, scf
 from xdsl.dialects.builtin import IntegerAttr, i32
-from xdsl.ir import Block
+from xdsl.ir import Block, Operation, SSAValue
 
 from tawa.aref import ops as aref
 from tawa.base.elementwise import Map
@@ -12,11 +12,56 @@ from tawa.base.kernels import add_arguments
 from tawa.tile.ops import NumPrograms, ProgramId
 
 
-def make_persistent(kernel: func.FuncOp) -> None:
+class _Arithmetic:
+    """Integer ops, collected in order."""
+
+    def __init__(self) -> None:
+        self.ops: list[Operation] = []
+
+    def add(self, op: Operation) -> SSAValue:
+        """Collect an op; returns its result."""
+        self.ops.append(op)
+        return op.results[0]
+
+    def number(self, value: int) -> SSAValue:
+        """A constant."""
+        return self.add(arith.ConstantOp(IntegerAttr(value, i32)))
+
+    def __call__(self, function: str, *operands: SSAValue) -> SSAValue:
+        """A function of values."""
+        return self.add(Map(function, operands))
+
+
+def _programs_of(
+    cta: SSAValue, ctas: SSAValue, total: SSAValue, deal: int
+) -> tuple[list[Operation], SSAValue]:
+    """How many programs a CTA has that takes `deal` consecutive ones at a time."""
+    a = _Arithmetic()
+    each = a.number(deal)
+    round_ = a("muli", each, ctas)
+    whole = a("muli", a("divsi", total, round_), each)
+    rest = a("subi", a("remsi", total, round_), a("muli", each, cta))
+    count = a("addi", whole, a("minsi", a("maxsi", rest, a.number(0)), each))
+    return a.ops, count
+
+
+def _dealt(
+    turn: SSAValue, cta: SSAValue, ctas: SSAValue, deal: int
+) -> tuple[list[Operation], SSAValue]:
+    """The program that a CTA runs in a turn of its loop."""
+    a = _Arithmetic()
+    each = a.number(deal)
+    hand = a("addi", a("muli", a("divsi", turn, each), ctas), cta)
+    program = a("addi", a("muli", hand, each), a("remsi", turn, each))
+    return a.ops, program
+
+
+def make_persistent(kernel: func.FuncOp, deal: int = 1) -> None:
     """Wrap a plain grid's program into a loop over the programs of one CTA.
 
     The logical grid's sizes become three new arguments; `program_id` is computed from the loop's
-    counter, which starts at the CTA's index and steps by the number of CTAs.
+    counter. A CTA takes `deal` consecutive programs, then the next ones that no CTA before it
+    takes: with 1, the counter starts at the CTA's index and steps by the number of CTAs.
     """
     block = kernel.body.block
     sizes = add_arguments(kernel, [i32] * 3)
@@ -27,19 +72,27 @@ def make_persistent(kernel: func.FuncOp) -> None:
     area = Map("muli", [sizes[0], sizes[1]])
     total = Map("muli", [area.result, sizes[2]])
     body = Block(arg_types=[i32])
-    program = body.args[0]
-    program.name_hint = "program"
+    program: SSAValue = body.args[0]
+    bounds: list[Operation] = []
+    first, end, step = start.result, total.result, count.result
     for op in inner:
         op.detach()
+    if deal > 1:
+        zero, one = (arith.ConstantOp(IntegerAttr(n, i32)) for n in (0, 1))
+        bounds, end = _programs_of(start.result, count.result, total.result, deal)
+        bounds, first, step = [zero, one, *bounds], zero.result, one.result
+        found, program = _dealt(body.args[0], start.result, count.result, deal)
+        body.add_ops(found)
+    program.name_hint = "program"
     x = Map("remsi", [program, sizes[0]])
     rest = Map("divsi", [program, sizes[0]])
     y, z = Map("remsi", [rest.result, sizes[1]]), Map("divsi", [rest.result, sizes[1]])
     body.add_ops([x, rest, y, z, *inner, scf.YieldOp()])
-    loop = scf.ForOp(start.result, total.result, count.result, [], body)
+    loop = scf.ForOp(first, end, step, [], body)
     loop.attributes["tawa.tile_loop"] = IntegerAttr(1, i32)
     last = block.last_op
     assert last is not None
-    block.insert_ops_before([start, count, area, total, loop], last)
+    block.insert_ops_before([start, count, area, total, *bounds, loop], last)
     for op in list(body.walk()):
         if isinstance(op, ProgramId | NumPrograms):
             axis = op.axis.value.data
