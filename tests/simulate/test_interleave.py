@@ -208,3 +208,21 @@ def test_the_reduction_keeps_the_verdict():
             assert reduced.violation is not None, seed
     assert verdicts["race"] > 20
     assert verdicts["none"] > 100
+
+
+def test_states_of_a_gemm_with_three_slots_and_two_consumers():
+    """D = 3, P = 1, five k tiles: few states, each of them visited."""
+    report = correct("cooperative").check(schedules=0)
+    assert report.proved
+    assert report.one_order
+    assert report.states == 195
+
+
+def test_states_of_attention_s_two_rings():
+    """As compiled now; a search that loses its reduction has a hundred times as many."""
+    from launches import SMALL
+
+    (small,) = (s for s in SMALL if s.name == "attention")
+    row = small.sweep().check({"num_stages": 2})
+    assert row.verdict == "proved", row.detail or row.verdict
+    assert 100 < row.states < 2000

@@ -233,7 +233,8 @@ class NamedBarrier:
             raise errors.NamedBarrierMismatch(
                 f"{actor} arrives at {self.label} with {count} threads",
                 expected=f"{threads} threads altogether",
-                found=f"{self.arrived} there already ({', '.join(self.present)})",
+                found=f"{self.arrived} there already ({', '.join(self.present) or 'nobody'}), "
+                f"and {count} more",
                 hint="count the threads of all groups that use the barrier",
             )
         self.threads, self.arrived = threads, self.arrived + count

@@ -178,6 +178,8 @@ EDITS = (
          ((r"hopper\.cta_sync", ""),)),
     Edit("barrier initialisation not fenced", "BarrierNotInitialised",
          ((r"hopper\.fence_barrier_init", ""),)),
+    Edit("barriers initialised twice", "BarrierNotInitialised",
+         ((r"(hopper\.mbarrier_init %empty[^\n]*)", r"\1\n\1"),)),
     Edit("slot index one too far", "OutOfBounds",
          ((r"%stage = hopper\.slot %staging\[%who\]", "%stage = hopper.slot %staging[%name]"),)),
     Edit("one load too many", "CopyAfterExit",

@@ -394,7 +394,8 @@ class Instructions:
                 "running",
                 expected="a wait that orders it after the phase before is complete",
                 found=f"nothing orders it after phase {phase - 1}",
-                hint="wait for every phase in turn, or for what comes after it",
+                hint="wait for every phase in turn, and let a phase take the arrivals of all who "
+                "use the slot",
             )
 
     def _note_passed(self, barrier: Mbarrier, text: str, phase: int) -> None:
