@@ -1,4 +1,4 @@
-"""Reports made once, and a headless browser to open them in."""
+"""Pages made once, and a headless browser to open them in."""
 
 import os
 import shutil
@@ -10,18 +10,9 @@ from pathlib import Path
 import pytest
 
 from tawa.cli.report import LaunchCommand, write_report
-from tawa.report.model import Report, build
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
-
-
-@cache
-def report_of(where: str) -> Report:
-    """The report of an example, such as `gemm.py:gemm`."""
-    command = LaunchCommand(str(EXAMPLES / where))
-    request = command.command.request()
-    return build(command.compile(), command.found.kernel, request, command.launch())
 
 
 @pytest.fixture(scope="session")

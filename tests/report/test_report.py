@@ -3,6 +3,7 @@
 import json
 import re
 import xml.etree.ElementTree as ET
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -33,7 +34,6 @@ from tawa.runtime.descriptor import TensorDescriptor
 EXAMPLES = Path(__file__).parents[2] / "examples"
 KERNELS = (
     "attention.py:attention",
-    "batched_gemm.py:batched_gemm",
     "control_flow.py:newton_root",
     "gemm.py:gemm",
     "gemm_layouts.py:gemm_layouts",
@@ -45,6 +45,7 @@ ENGINES = {"HGMMA": "wgmma_m", "UTMALDG": "tma_load(", "UTMASTG": "tma_store(", 
 """Opcodes that one function of CUDA C++ stands for."""
 
 
+@cache
 def report_of(where: str, launch: bool = True) -> Report:
     command = LaunchCommand(str(EXAMPLES / where))
     request = command.command.request()

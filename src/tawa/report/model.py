@@ -11,7 +11,7 @@ from xdsl.dialects import scf
 from xdsl.dialects.builtin import ModuleOp
 
 from tawa.base.options import Options
-from tawa.base.target import TARGETS, Target
+from tawa.base.target import SM90A, TARGETS, Target
 from tawa.compiler import Compiled
 from tawa.frontend import JITFunction
 from tawa.hopper.ops.matrix import WgmmaWait
@@ -99,7 +99,7 @@ def build(
 def _predict(
     compiled: Compiled, module: ModuleOp, launch: Launch, target: Target, clock: float | None
 ) -> tuple[Predicted, Timeline]:
-    prediction, shown = predicted_timeline(compiled, launch, clock, module)
+    prediction, shown = predicted_timeline(compiled, launch, clock, module, target)
     arguments = [launch.arguments[name] for name in compiled.spec.arguments]
     work = launch_work(module, launch.grid, arguments, target)
     return Predicted(prediction, work, bounds(prediction, work, target)), shown
@@ -110,11 +110,12 @@ def predicted_timeline(
     launch: Launch,
     clock_ghz: float | None = None,
     module: ModuleOp | None = None,
+    target: Target = SM90A,
 ) -> tuple[Prediction, Timeline]:
     """The predicted timeline of a launch; `module` is the hopper level, if it was read before."""
     module = module or compiled.module("hopper")
     arguments = [launch.arguments[name] for name in compiled.spec.arguments]
-    prediction = predict(module, launch.grid, arguments, clock_ghz=clock_ghz)
+    prediction = predict(module, launch.grid, arguments, target=target, clock_ghz=clock_ghz)
     numbers = {op: number for number, op in enumerate(module.walk())}
     return prediction, timeline("predicted", prediction.timeline, prediction.clock_ghz, numbers)
 
