@@ -28,6 +28,11 @@ def _strict(x: Array, w: Array) -> Array:
     return x @ w
 
 
+def _product(x: Array, w: Array) -> Array:
+    """`@` where the program says that the right operand is a stack."""
+    return _strict(x, w) if w.ndim <= 2 else _stacked(x, w)
+
+
 def _stacked(x: Array, y: Array) -> Array:
     if x.ndim < 2 or y.ndim < 2:
         raise ValueError("not matrices")
@@ -157,11 +162,15 @@ class Program:
             names.append(f"v{number}")
         return "\n".join([head, *lines, f"  {names[-1]}"])
 
-    def run(self, *arrays: Array) -> Array:
-        """What NumPy makes of it. Raises what NumPy raises."""
+    def run(self, *arrays: Array, stacks: bool = True) -> Array:
+        """What NumPy makes of it. Raises what NumPy raises.
+
+        `stacks` says whether `@` takes stacks of matrices on its right.
+        """
         values = list(arrays)
         for step, operands in self.steps:
-            values.append(step.meaning(*(values[operand] for operand in operands)))
+            meaning = _product if stacks and step.meaning is _strict else step.meaning
+            values.append(meaning(*(values[operand] for operand in operands)))
         return values[-1]
 
 

@@ -193,3 +193,20 @@ def test_torch_like_arrays_are_taken():
 
     f = axon.load("def f x = sum x")["f"]
     np.testing.assert_allclose(f(Foreign()), [3, 3])
+
+
+def test_a_product_with_stacks_where_the_program_says_so():
+    module = axon.load("""
+def stacks x (w: f64[b, k, n]) = x @ w
+def turned x w = (x @ w, rearrange{"a b c -> c a b"} w)
+def matrix x w = x @ w
+""")
+    assert module["stacks"].type == (
+        "f64[..s, a, k] -> f64[b, k, n] -> f64[..r, a, n] where [..r] = [..s] & [b]"
+    )
+    assert module["matrix"].type == "t[..s, k] -> t[k, n] -> t[..s, n] where num t"
+    x, w = array(5, 4, 3), array(5, 3, 2)
+    np.testing.assert_allclose(module["stacks"](x, w), x @ w)
+    np.testing.assert_allclose(module["turned"](x[0], w)[0], x[0] @ w)
+    with pytest.raises(ContractViolation):
+        module["matrix"](x, w)

@@ -67,6 +67,7 @@ class AxonInference(Inference):
         self.statics: dict[s.Name, dict[str, Term]] = {}
         self.patterns: dict[s.Name, str] = {}
         self._in_signature = False
+        solver.explain = self.clash_error
         self.named_sizes: dict[str, dict[str, Variable]] = {}
         """The sizes that each definition names in its annotations."""
 

@@ -34,8 +34,17 @@ DEFAULTS = {"num": "i64", "float": "f32"}
 """The element types of numbers that nothing determines."""
 
 
+def _itself(clash: Clash) -> Exception:
+    return clash
+
+
 class AxonSolver(SolverState):
-    """Solves types, shapes and dimensions together."""
+    """Solves types, shapes and dimensions together.
+
+    `explain` makes the user's error of a clash that comes up when a definition is generalised.
+    """
+
+    explain: Callable[[Clash], Exception] = staticmethod(_itself)
 
     def successor(self) -> AxonSolver:
         """A new solver with the same declared variables."""
@@ -106,8 +115,11 @@ class AxonSolver(SolverState):
         """
         for constraint in self.waiting(since):
             if isinstance(constraint, MatrixProduct) and self._is_own(constraint):
-                self.default(constraint)
-                self.settle()
+                try:
+                    self.default(constraint)
+                    self.settle()
+                except Clash as clash:
+                    raise self.explain(clash) from None
         scheme = super().generalise(type_, since)
         return replace(scheme, constraints=tidied(scheme.constraints))
 
