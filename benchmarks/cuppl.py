@@ -1,11 +1,13 @@
-"""CuPPL beside its peers, in one run.
+"""CuPPL beside its peers on this machine's CPU, in one run.
 
-    python benchmarks/cuppl.py [--gpu] [--webppl FOLDER] [--largest PARTICLES]
+    python benchmarks/cuppl.py [--webppl FOLDER] [--peers PYTHON] [--sizes 1000,10000]
+    python benchmarks/cuppl.py --write docs/cuppl.md   # rewrite the document's tables from the rows
 
-The birth-death model at several sizes, against a filter written by hand in C (compiled here with
-gcc) and, if `--webppl` names a folder into which it can be installed with npm, WebPPL. With `--gpu`
-the same model and an epidemic run on the first GPU. Prints a table, and one JSON object a row into
-benchmarks/results/cuppl.json.
+The birth-death model against a bootstrap filter written by hand in C (compiled here with gcc) and,
+if `--webppl` names a folder for npm to install it in, WebPPL. With `--peers`, a Python that has
+it: NumPyro's NUTS on a regression (it has no SMC for programs). Times are processor seconds, so
+that other work on the machine counts less; start-up is measured by itself. One JSON object a row in
+`results/cuppl.jsonl`.
 """
 
 from __future__ import annotations
@@ -13,111 +15,186 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import platform
+import re
 import resource
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
+import uuid
 import warnings
 from collections.abc import Callable
+from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from cuppl_cases import EXAMPLES, LOG_Z, birth_death, crbd, epidemic
+from rows import commit
+
+from tawa import cuppl
 
 HERE = Path(__file__).parent
-EXAMPLES = HERE.parent / "examples" / "cuppl"
-sys.path.insert(0, str(EXAMPLES))
-
-import crbd  # noqa: E402
-
-from tawa import cuppl  # noqa: E402
-
-EXACT = -307.273912
+RESULTS = HERE / "results" / "cuppl.jsonl"
+PLACE = re.compile(r"(<!-- table: cuppl-cpu -->\n).*?(<!-- end of table -->)", re.S)
+SEEDS = (1, 2, 3)
+LINE = """
+input xs : vector[float]
+input ys : vector[float]
+def main () =
+  let a = sample (normal 0 1) in
+  let b = sample (normal 0 1) in
+  let s = sample (gamma 2 0.5) in
+  iter (fn (x, y) -> observe (normal (a + b * x) s) y) (zip xs ys);
+  (a, b, s)
+"""
 Row = dict[str, Any]
 
 
-def cpu_seconds(work: Callable[[], Any]) -> tuple[float, float, Any]:
-    """Wall and processor time of a call, and what it returns."""
-    before, start = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
+class Rows:
+    """The rows of one run."""
+
+    def __init__(self) -> None:
+        self.run = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{uuid.uuid4().hex[:6]}"
+        self.shared: Row = {
+            "run": self.run, "suite": "cuppl", "device": processor(), "commit": commit(),
+            "date": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+            "versions": {p: metadata.version(p) for p in ("llvmlite", "numpy")},
+        }  # fmt: skip
+
+    def add(self, case: Row, impl: str, seconds: list[float], **more: Any) -> None:
+        """Write a row, and a line for people."""
+        row: Row = {**self.shared, "case": case, "impl": impl}
+        if seconds:
+            ms = [1000 * s for s in seconds]
+            row |= {
+                "ms": round(statistics.median(ms), 3), "ms_min": round(min(ms), 3),
+                "ms_max": round(max(ms), 3), "reps": len(ms),
+            }  # fmt: skip
+        row |= {"load": round(os.getloadavg()[0], 1), **more}
+        RESULTS.parent.mkdir(exist_ok=True)
+        with RESULTS.open("a") as file:
+            file.write(json.dumps(row) + "\n")
+        shown = f"{min(seconds):10.4f} s" if seconds else f"{more.get('error_text', '')}"
+        print(f"{json.dumps(case):60} {impl:22} {shown}", flush=True)
+
+
+def processor() -> str:
+    """The CPU's name."""
+    path = Path("/proc/cpuinfo")
+    lines = path.read_text().splitlines() if path.exists() else []
+    names = [line.split(": ", 1)[1] for line in lines if line.startswith("model name")]
+    return f"{names[0] if names else platform.machine()}, {len(names)} cores"
+
+
+def spent(work: Callable[[], Any], children: bool = False) -> tuple[float, Any]:
+    """Processor seconds of this process (or of the processes that it waits for)."""
+    who = resource.RUSAGE_CHILDREN if children else resource.RUSAGE_SELF
+    before = resource.getrusage(who)
     found = work()
-    wall, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_SELF)
-    return wall, after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime, found
+    after = resource.getrusage(who)
+    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime, found
 
 
-def row(system: str, model: str, particles: int, seconds: float, **more: Any) -> Row:
-    found = {"system": system, "model": model, "particles": particles, "seconds": seconds, **more}
-    texts = (f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in more.items())
-    shown = ", ".join(texts)
-    print(f"{system:24} {model:8} {particles:>9} particles {seconds:9.4f} s   {shown}", flush=True)
-    return found
+def tawa_and_c(rows: Rows, sizes: list[int]) -> None:
+    """The two in turn: A B A B."""
+    data = birth_death()
+    text = "\n".join(f"{p} {a} {int(x)}" for p, a, x in data["crbd_branches"]["branches"])
+    with tempfile.TemporaryDirectory() as folder:
+        binary = c_filter(Path(folder))
+        for name in ("crbd_branches", "crbd"):
+            model = cuppl.load(EXAMPLES / f"{name}.ppl")
+            model.smc(100, data=data[name], threads=1)
+            for n in sizes:
+                turns(rows, model, name, data[name], n, binary, text)
+    model = cuppl.load(EXAMPLES / "sir.ppl")
+    days = epidemic()
+    model.smc(100, data=days, threads=1)
+    once = [
+        spent(lambda s=s: model.smc(1000, data=days, seed=s, threads=1, ess_threshold=1.0))[0]
+        for s in SEEDS
+    ]
+    rows.add({"model": "sir", "particles": 1000, "threads": 1}, "tawa", once)
 
 
-def compile_times(path: Path, data: dict[str, Any]) -> Row:
-    """The first answer of a new model, with everything that it takes."""
-    start = time.perf_counter()
-    model = cuppl.load(path)
-    model.executable(suspend=True)
-    compiled = time.perf_counter() - start
-    model.smc(10, data=data, threads=1)
-    return row("cuppl, compiling", path.stem, 0, compiled)
-
-
-def c_filter(text: str, sizes: list[int]) -> list[Row]:
-    """The hand-written filter, one thread."""
+def c_filter(folder: Path) -> Path | None:
+    """The filter in C, compiled; None without a compiler."""
     compiler = shutil.which("gcc")
     if compiler is None:
-        return []
-    out: list[Row] = []
-    with tempfile.TemporaryDirectory() as folder:
-        binary = Path(folder) / "filter"
-        source = HERE / "crbd_filter.c"
-        flags = ["-O3", "-march=native", "-o", str(binary), str(source), "-lm"]
-        subprocess.run([compiler, *flags], check=True)
-        for n in sizes:
-            runs = [
-                subprocess.run(
-                    [str(binary), str(n), str(seed), str(crbd.RHO)], input=text, text=True,
-                    capture_output=True, check=True,
-                ).stdout.split()
-                for seed in (1, 2, 3)
-            ]  # fmt: skip
-            best = min(float(r[1]) for r in runs)
-            out.append(row("C, one thread", "crbd", n, best, log_evidence=float(runs[0][0])))
-    return out
+        return None
+    binary = folder / "filter"
+    flags = ["-O3", "-march=native", "-o", str(binary), str(HERE / "crbd_filter.c"), "-lm"]
+    subprocess.run([compiler, *flags], check=True)
+    return binary
 
 
-def on_cpu(name: str, data: dict[str, Any], sizes: list[int]) -> list[Row]:
-    """CuPPL on one thread and on two."""
-    model = cuppl.load(EXAMPLES / f"{name}.ppl")
-    model.smc(100, data=data, threads=1)
-    out: list[Row] = []
-    for n in sizes:
-        for threads in (1, 2):
-            best: tuple[float, float, Any] = (math.inf, math.inf, None)
-            for seed in (1, 2, 3):
-                once = cpu_seconds(
-                    lambda n=n, t=threads, s=seed: model.smc(
+def turns(
+    rows: Rows, model: cuppl.Model, name: str, data: Row, n: int, binary: Path | None, text: str
+) -> None:
+    """Three rounds of both: one and two threads, and C. The least of each seed is kept."""
+    best: dict[str, dict[int, float]] = {"1": {}, "2": {}, "c": {}, "wall 1": {}, "wall 2": {}}
+
+    def note(kind: str, seed: int, seconds: float) -> None:
+        best[kind][seed] = min(best[kind].get(seed, math.inf), seconds)
+
+    for _ in range(3):
+        for seed in SEEDS:
+            for threads in (1, 2):
+                start = time.perf_counter()
+                seconds, _found = spent(
+                    lambda s=seed, t=threads: model.smc(
                         n, data=data, seed=s, threads=t, ess_threshold=1.0
                     )
                 )
-                best = min(best, once, key=lambda r: r[0])
-            more = {"processor": best[1], "log_evidence": best[2].log_evidence}
-            out.append(row(f"cuppl, {threads} thread(s)", name, n, best[0], **more))
-    return out
+                note(f"wall {threads}", seed, time.perf_counter() - start)
+                note(str(threads), seed, seconds)
+            if binary is not None and name == "crbd_branches":
+                command = [str(binary), str(n), str(seed), str(crbd.RHO)]
+                done = subprocess.run(command, input=text, text=True, capture_output=True)
+                note("c", seed, float(done.stdout.split()[1]))
+    for threads in (1, 2):
+        case = {"model": name, "particles": n, "threads": threads}
+        wall = round(1000 * min(best[f"wall {threads}"].values()), 1)
+        rows.add(case, "tawa", list(best[str(threads)].values()), ms_wall=wall)
+    if best["c"]:
+        case = {"model": name, "particles": n, "threads": 1}
+        rows.add(case, "c", list(best["c"].values()))
 
 
-def webppl(folder: Path, branches: list[tuple[float, float, bool]], sizes: list[int]) -> list[Row]:
-    """WebPPL, without its start-up."""
+def compile_times(rows: Rows) -> None:
+    """From a program's text to machine code, in a process that has compiled nothing yet."""
+    for name in ("crbd_branches", "crbd", "sir"):
+        script = (
+            "import time; start = time.process_time()\n"
+            "from tawa import cuppl; loaded = time.process_time()\n"
+            f"cuppl.load({str(EXAMPLES / (name + '.ppl'))!r}).executable(suspend=True)\n"
+            "print(loaded - start, time.process_time() - loaded)"
+        )
+        done = [
+            subprocess.run(
+                [sys.executable, "-c", script], capture_output=True, text=True, check=True
+            ).stdout.split()
+            for _ in range(3)
+        ]
+        rows.add({"model": name, "what": "import"}, "tawa", [float(d[0]) for d in done])
+        rows.add({"model": name, "what": "compile"}, "tawa", [float(d[1]) for d in done])
+
+
+def webppl(rows: Rows, folder: Path, sizes: list[int]) -> None:
+    """WebPPL; its start-up is the time of one particle."""
     program = folder / "node_modules" / ".bin" / "webppl"
     if not program.exists():
+        folder.mkdir(parents=True, exist_ok=True)
         subprocess.run(["npm", "install", "--prefix", str(folder), "webppl@0.9.15"], check=True)
+    branches = birth_death()["crbd_branches"]["branches"]
     leaves = sum(leaf for _, _, leaf in branches)
     prefactor = (leaves - 1) * math.log(2.0) - math.lgamma(leaves + 1.0)
-    out: list[Row] = []
-    for n in sizes:
+
+    def run(n: int) -> tuple[float, float]:
         head = (
             f"var branches = {json.dumps(branches)}; var rho = {crbd.RHO};"
             f"var prefactor = {prefactor}; var particles = {n};\n"
@@ -125,82 +202,119 @@ def webppl(folder: Path, branches: list[tuple[float, float, bool]], sizes: list[
         source = folder / "crbd.wppl"
         source.write_text(head + (HERE / "crbd.wppl").read_text())
         command = [str(program), str(source)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        evidence, seconds = done.stdout.split()[:2]
-        out.append(row("WebPPL", "crbd", n, float(seconds), log_evidence=float(evidence)))
-    return out
+        seconds, done = spent(
+            lambda: subprocess.run(command, capture_output=True, text=True, check=True), True
+        )
+        return seconds, float(done.stdout.split()[0].replace("-Infinity", "-inf"))
+
+    start = min(run(1)[0] for _ in range(2))
+    rows.add({"model": "crbd_branches", "what": "start-up"}, "webppl", [start])
+    for n in sizes:
+        seconds, evidence = run(n)
+        case = {"model": "crbd_branches", "particles": n, "threads": 1}
+        rows.add(case, "webppl", [seconds - start], log_evidence=evidence)
 
 
-def on_gpu(data: dict[str, dict[str, Any]]) -> list[Row]:
-    """CuPPL on the first GPU: compile time, birth-death up to 1e7 particles, an epidemic."""
-    out: list[Row] = []
-    for name in ("crbd", "crbd_branches", "sir"):
-        model = cuppl.load(EXAMPLES / f"{name}.ppl")
-        start = time.perf_counter()
-        model.gpu_device(suspend=True)
-        out.append(row("cuppl GPU, compiling", name, 0, time.perf_counter() - start))
-        sizes = [131_072] if name == "sir" else [10_000, 100_000, 1_000_000, 10_000_000]
-        if name == "crbd":
-            sizes.pop()
-        for n in sizes:
-            best, found = math.inf, None
-            for seed in (1, 2, 3):
-                start = time.perf_counter()
-                found = model.smc(n, data=data[name], seed=seed, device="gpu", ess_threshold=1.0)
-                best = min(best, time.perf_counter() - start)
-            assert found is not None
-            more = {
-                "log_evidence": found.log_evidence,
-                "memory": found.runs[0].device_memory,
-                "device_seconds": found.runs[0].device_seconds,
-            }
-            out.append(row("cuppl, GPU", name, n, best, **more))
-    return out
+NUMPYRO = """
+import json, sys, time
+import jax, numpyro, numpyro.distributions as dist
+from numpyro.infer import MCMC, NUTS
+numpyro.enable_x64()
+data = json.loads(sys.stdin.read())
+xs, ys = (jax.numpy.array(data[k]) for k in ("xs", "ys"))
+def model():
+    a = numpyro.sample("a", dist.Normal(0, 1)); b = numpyro.sample("b", dist.Normal(0, 1))
+    s = numpyro.sample("s", dist.Gamma(2, 2))
+    numpyro.sample("y", dist.Normal(a + b * xs, s), obs=ys)
+mcmc = MCMC(NUTS(model), num_warmup=1000, num_samples=1000, progress_bar=False)
+found = []
+for seed in (1, 2, 3):
+    begin = time.process_time(); mcmc.run(jax.random.PRNGKey(seed))
+    mean = float(mcmc.get_samples()["b"].mean()); found.append(time.process_time() - begin)
+print(json.dumps({"seconds": found, "mean": mean, "version": numpyro.__version__}))
+"""
 
 
-def epidemic() -> dict[str, Any]:
-    """400 days of reports, made up with a fixed seed."""
+def numpyro(rows: Rows, python: str) -> None:
+    """NUTS on a regression with 50 points: 1000 draws after 1000 to warm up, one chain."""
+    import numpy as np
+
     random = np.random.default_rng(1)
-    population, s, i, r = 100_000, 99_990, 10, 0
-    cases: list[int] = []
-    for _ in range(400):
-        infected = random.binomial(s, 1 - math.exp(-0.2 * i / population))
-        recovered = random.binomial(i, 1 - math.exp(-0.1))
-        waned = random.binomial(r, 1 - math.exp(-0.01))
-        s, i, r = s - infected + waned, i + infected - recovered, r + recovered - waned
-        cases.append(int(random.poisson(0.1 * infected + 0.001)))
-    return {"cases": cases, "population": population}
+    xs = random.normal(size=50)
+    data = {"xs": xs.tolist(), "ys": (0.5 + 1.5 * xs + 0.3 * random.normal(size=50)).tolist()}
+    model = cuppl.model(LINE)
+    case = {"model": "regression", "method": "nuts", "draws": 1000}
+    first, _ = spent(lambda: model.nuts(10, warm_up=10, chains=1, data=data))
+    times = [spent(lambda s=s: model.nuts(1000, chains=1, data=data, seed=s)) for s in SEEDS]
+    mean = times[-1][1].mean("b")
+    rows.add(case, "tawa", [t for t, _ in times], seconds_to_compile=round(first, 2), mean=mean)
+    done = subprocess.run(
+        [python, "-c", NUMPYRO], input=json.dumps(data), capture_output=True, text=True
+    )
+    if done.returncode:
+        rows.add(case, "numpyro", [], error_text=done.stderr.strip().splitlines()[-1])
+        return
+    found = json.loads(done.stdout)
+    rows.add(
+        case, "numpyro", found["seconds"][1:], mean=found["mean"],
+        seconds_to_compile=round(found["seconds"][0] - min(found["seconds"][1:]), 2),
+        peer_version=found["version"],
+    )  # fmt: skip
+
+
+def table(rows: list[Row]) -> str:
+    """The Markdown table of the latest run."""
+    if not rows:
+        return "(no rows)"
+    rows = [row for row in rows if row["run"] == rows[-1]["run"]]
+    lines = ["| case | system | processor seconds | x Tawa, one thread |", "|---|---|---|---|"]
+    for row in rows:
+        case = ", ".join(f"{k} {v}" if k != "model" else str(v) for k, v in row["case"].items())
+        if "ms" not in row:
+            lines.append(f"| {case} | {row['impl']} | {row.get('error_text', '')} | |")
+            continue
+        same = {**row["case"], "threads": 1} if "threads" in row["case"] else row["case"]
+        ours = next((r for r in rows if r["case"] == same and r["impl"] == "tawa"), None)
+        ratio = f"{row['ms_min'] / ours['ms_min']:.2f}" if ours and ours is not row else ""
+        lines.append(f"| {case} | {row['impl']} | {row['ms_min'] / 1000:.4g} | {ratio} |")
+    first = rows[0]
+    origin = f"{first['device']}, commit {first['commit']}, {first['date'][:10]}."
+    return "\n".join([*lines, "", f"Run {first['run']}: {origin}"])
+
+
+def read() -> list[Row]:
+    """All rows."""
+    if not RESULTS.exists():
+        return []
+    return [json.loads(line) for line in RESULTS.read_text().splitlines() if line.strip()]
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--gpu", action="store_true")
-    parser.add_argument("--webppl", type=Path)
-    parser.add_argument("--largest", type=int, default=100_000)
+    """Measure, or rewrite documents."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--webppl", type=Path, help="folder of an npm installation")
+    parser.add_argument("--peers", help="a Python with numpyro")
+    parser.add_argument("--sizes", default="1000,10000")
+    parser.add_argument("--write", type=Path, nargs="*", default=[])
     options = parser.parse_args()
+    if options.write:
+        for path in options.write:
+            made = PLACE.sub(lambda m: f"{m[1]}{table(read())}\n{m[2]}", path.read_text())
+            path.write_text(made)
+        return
     warnings.simplefilter("ignore", cuppl.InferenceWarning)
-    tree = crbd.read_tree(EXAMPLES / "data" / "alcedinidae.phyjson")
-    branches = crbd.branches(tree)
-    data = {
-        "crbd": {"tree": tree, "rho": crbd.RHO},
-        "crbd_branches": {"branches": branches, "rho": crbd.RHO},
-        "sir": epidemic(),
-    }
-    sizes = [n for n in (1000, 10_000, 100_000, 1_000_000) if n <= options.largest]
-    text = "\n".join(f"{p} {a} {int(leaf)}" for p, a, leaf in branches)
-    print(f"{platform.processor() or platform.machine()}; exact log evidence {EXACT}")
-    rows = [compile_times(EXAMPLES / f"{name}.ppl", data[name]) for name in ("crbd", "sir")]
-    rows += c_filter(text, sizes)
-    for name in ("crbd", "crbd_branches"):
-        rows += on_cpu(name, data[name], sizes)
+    sizes = [int(n) for n in options.sizes.split(",")]
+    rows = Rows()
+    print(f"{processor()}; exact log evidence {LOG_Z}; load {os.getloadavg()[0]:.1f}")
+    compile_times(rows)
+    tawa_and_c(rows, sizes)
+    if options.peers:
+        numpyro(rows, options.peers)
     if options.webppl is not None:
-        options.webppl.mkdir(parents=True, exist_ok=True)
-        rows += webppl(options.webppl, branches, [n for n in sizes if n <= 10_000])
-    if options.gpu:
-        rows += on_gpu(data)
-    results = HERE / "results" / "cuppl.json"
-    results.parent.mkdir(exist_ok=True)
-    results.write_text("\n".join(json.dumps(r) for r in rows) + "\n")
+        webppl(rows, options.webppl, sizes)
+    print(table(read()))
 
 
 if __name__ == "__main__":

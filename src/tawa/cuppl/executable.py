@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -112,8 +113,7 @@ def driver_program(lowered: Lowered, entry: str) -> tuple[Program, dict[str, str
     program.add(machine_wrapper(lowered))
     program.add(main_wrapper(lowered))
     program.add(taped_wrapper(lowered))
-    entries = ["collect", "collect_results"]
-    entries.extend(entry.split())
+    entries = entry.split()
     for name in entries:
         if name not in program.functions:
             program.add(deepcopy(translate(name)))
@@ -125,6 +125,17 @@ def driver_program(lowered: Lowered, entry: str) -> tuple[Program, dict[str, str
     link(program)
     mark_fallible(program)
     return program.reachable(entries), {name: name for name in entries}
+
+
+@cache
+def collector() -> Compiled:
+    """The collector: the same for all programs, and compiled when one first needs it."""
+    entries = ["collect", "collect_results"]
+    program = Program({name: deepcopy(translate(name)) for name in entries})
+    link(program)
+    mark_fallible(program)
+    whole = program.reachable(entries)
+    return compile_llvm(emit_llvm(whole, {name: name for name in entries}))
 
 
 @dataclass(slots=True)
@@ -149,6 +160,14 @@ class Executable:
             object_table(lowered.elaborated.layouts),
             np.array(masks, dtype=np.int64),
         )
+
+    @staticmethod
+    def collect(symbol: str, context: Words, arguments: list[int]) -> None:
+        """Call one of the collector's natives."""
+        given = np.array(arguments, dtype=np.int64)
+        out = np.zeros(8, dtype=np.int64)
+        function = collector().function(symbol)
+        function(context.ctypes.data, given.ctypes.data, out.ctypes.data)
 
     def call(self, symbol: str, context: Words, arguments: list[int]) -> int:
         """Call an exported native; returns its first result."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from ..native import native
+from ..native import native, outlined
 from ..numeric.elementary import exp, log, log1p
 from ..numeric.philox import next_bits, next_uniform
 from ..numeric.primitives import Context, FloatVector, floor, shru, sqrt
@@ -46,6 +46,7 @@ def valid_binomial(n: int, p: float) -> bool:
     return n >= 0 and p >= 0.0 and p <= 1.0
 
 
+@outlined
 @native
 def binomial_inversion(ctx: Context, n: int, p: float) -> int:
     """Sequential search; n * p is below 10 and p at most 1/2."""
@@ -82,6 +83,7 @@ def log_binomial_ratio(k: float, mode: float, count: float, p: float) -> float:
     return rest + hits + misses + (k - mode) * log(odds)
 
 
+@outlined
 @native
 def binomial_rejection(ctx: Context, n: int, p: float) -> int:
     """Transformed rejection, algorithm BTRS (Hormann 1993)."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ..native import native
+from ..native import native, outlined
 from ..numeric.elementary import exp, expm1, log, log1p, power, tan
 from ..numeric.philox import next_uniform
 from ..numeric.primitives import Context, sqrt
@@ -41,6 +41,7 @@ def logpdf_exponential(x: float, rate: float) -> float:
     return log(rate) - rate * x if x >= 0.0 else -INF
 
 
+@outlined
 @native
 def log_standard_gamma(ctx: Context, shape: float) -> float:
     """log of a Gamma(shape, 1) draw: Marsaglia and Tsang (2000), boosted below shape 1."""

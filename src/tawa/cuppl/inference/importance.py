@@ -101,7 +101,7 @@ class _Driver:
         context = self.workers.contexts[0]
         context[FIELD["heap"]] = self.heap.ctypes.data
         low = old.ctypes.data
-        self.executable.call(
+        self.executable.collect(
             "collect_results", context,
             [self.out.ctypes.data, self.out.shape[0], mask_of(self.references),
              self.particles, low, low + 8 * words, self.executable.objects.ctypes.data],

@@ -116,7 +116,7 @@ class Chain:
         mask = mask_of(self.references)
         for array, columns in ((self.rows, self.draws), (self.buffers.T.copy(), 2)):
             given = [array.ctypes.data, array.shape[0], mask, columns, *tables]
-            self.executable.call("collect_results", self.context, given)
+            self.executable.collect("collect_results", self.context, given)
             if columns == 2 and array is not self.rows:
                 self.buffers[:] = array.T
         self.give_heap(int(self.context[FIELD["heap"]]) - self.heap.ctypes.data)

@@ -161,7 +161,7 @@ class Smc:
         if keep:
             context = self.workers.contexts[0]
             context[FIELD["heap"]] = base
-            self.executable.call(
+            self.executable.collect(
                 "collect", context,
                 [self.state.ctypes.data, self.particles, self.state.shape[1],
                  self.machine.header, *keep,

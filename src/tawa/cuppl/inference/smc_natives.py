@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 
 from ..lowering.frames import restore_draw
-from ..native import external, native
+from ..native import external, native, outlined
 from ..numeric.addresses import address_of, int_of
 from ..numeric.elementary import exp, log
 from ..numeric.philox import next_uniform
@@ -270,6 +270,7 @@ def choose_ancestors(
             child = child + 1
 
 
+@outlined
 @native
 def choose_conditionally(
     ctx: Context, c: Ints, t: int, weights: Ints, parents: Ints, part: Ints

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from ..native import native
+from ..native import native, outlined
 from .elementary import cos, exp, log, log1p, sin
 from .primitives import floor, horner, sqrt
 
@@ -46,6 +46,7 @@ DIGAMMA_SERIES = (
 )
 
 
+@outlined
 @native
 def lgamma_above_half(x: float) -> float:
     """log Gamma(x) for x >= 0.5."""
@@ -230,6 +231,7 @@ TAIL_Q = (
 )
 
 
+@outlined
 @native
 def normal_quantile_tail(q: float, p: float) -> float:
     """The quantile where the lower tail is below 0.075 on either side."""
