@@ -13,6 +13,7 @@ import importlib
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -26,6 +27,9 @@ sys.path.append(str(Path(__file__).parents[1] / "examples"))
 Work = Callable[[], Any]
 MAX_ERROR = 2e-3
 """Relative Frobenius error against float64 above which a contender is not timed."""
+
+THREADS = 4
+"""That compile Tawa's configurations before they are measured."""
 
 FINALISTS = 2
 """Configurations of each contender that are measured at length."""
@@ -138,7 +142,6 @@ def linear_attention(heads: int = 256, rows: int = 4096, d: int = 128) -> Case:
         (
             {"chunk": 128, "columns": 64},
             {"chunk": 128, "columns": 64, "persistent": True},
-            {"chunk": 128},
             {"chunk": 64, "columns": 64},
         ),
         heads * rows * (4 * d * d + 4 * 128 * d),
@@ -157,7 +160,7 @@ def fused_mlp(rows: int = 65536, d: int = 256, hidden: int = 1024) -> Case:
         (
             {"block": (128, 64)},
             {"block": (128, 32), "persistent": True},
-            {"block": (128, 64), "overlap": False},
+            {"block": (128, 64), "cluster": 2},
             {"block": (128, 96)},
             {"block": (64, 64), "consumers": 1},
         ),
@@ -263,7 +266,7 @@ def main() -> None:
     parser.add_argument("--size", type=int, default=8192, help="M, N and K of the GEMMs")
     parser.add_argument("--cases", default="", help="comma-separated names")
     parser.add_argument("--soak", type=float, default=0.3)
-    parser.add_argument("--window", type=float, default=0.2)
+    parser.add_argument("--window", type=float, default=0.15)
     parser.add_argument("--dry-run", action="store_true", help="compile, on no device")
     options = parser.parse_args()
     chosen = [c for c in cases(options.size) if c.name in (options.cases or c.name).split(",")]
@@ -283,30 +286,38 @@ def main() -> None:
     print("\n".join(["", *lines]))
 
 
-def dry_run(case: Case) -> int:
-    """Compile every configuration; returns how many spill or serialise products."""
+def compilations(
+    case: Case, arrays: dict[str, Any]
+) -> list[tuple[str, Callable[[], tuple[str, ...]]]]:
+    """What compiles each of Tawa's configurations, and gives the assembler's findings."""
     from tawa.jit import Kernel
 
-    asked: list[tuple[Any, Any, Any]] = []
+    asked: list[Callable[[], tuple[str, ...]]] = []
 
     def record(self: Kernel, grid: Any, /, *args: Any, **kwargs: Any) -> None:
-        asked.append((self, args, kwargs))
+        asked.append(lambda: self.compile(*args, **kwargs).findings)
 
-    shapes = {**case.inputs, **case.outputs}
-    arrays = {n: np.empty(s, np.float32 if len(s) == 1 else np.float16) for n, s in shapes.items()}
-    launch, bad = Kernel._launch, 0
+    launches, launch = list(case.launches(arrays)), Kernel._launch
     Kernel._launch = record  # pyright: ignore
     try:
-        for name, work in case.launches(arrays):
+        for _, work in launches:
             work()
-            kernel, args, kwargs = asked.pop()
-            start = time.process_time()
-            compiled = kernel.compile(*args, **kwargs)
-            seconds = time.process_time() - start
-            print(f"{case.name:18} {name:60} {seconds:5.1f} s {compiled.findings}", flush=True)
-            bad += bool(compiled.findings)
     finally:
         Kernel._launch = launch  # pyright: ignore
+    return [(name, work) for (name, _), work in zip(launches, asked, strict=True)]
+
+
+def dry_run(case: Case) -> int:
+    """Compile every configuration; returns how many spill or serialise products."""
+    shapes = {**case.inputs, **case.outputs}
+    arrays = {n: np.empty(s, np.float32 if len(s) == 1 else np.float16) for n, s in shapes.items()}
+    bad = 0
+    for name, work in compilations(case, arrays):
+        start = time.process_time()
+        findings = work()
+        seconds = time.process_time() - start
+        print(f"{case.name:18} {name:60} {seconds:5.1f} s {findings}", flush=True)
+        bad += bool(findings)
     return bad
 
 
@@ -327,6 +338,8 @@ def measure(run: Any, problem: Problem, options: argparse.Namespace) -> str:
     from tawa.runtime.timing import interleaved
 
     case = problem.case
+    with ThreadPoolExecutor(THREADS) as pool:
+        list(pool.map(lambda item: item[1](), compilations(case, problem.arrays)))
     works: dict[str, Work] = {}
     chosen: dict[str, dict[str, Any]] = {}
     for impl, candidates in contenders(problem).items():

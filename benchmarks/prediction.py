@@ -70,7 +70,10 @@ def gemm_launch(case: Row, config: str) -> Launch:
     compiled = _gemm_kernel().compile(
         *(f"desc<{type_},{a}x{b}>" for a, b in ((m, k), (n, k), (m, n))),
         *("i32:16",) * 3,
-        BLOCK_M=m, BLOCK_N=n, BLOCK_K=k, GROUP_M=int(group[1:]),
+        BLOCK_M=m,
+        BLOCK_N=n,
+        BLOCK_K=k,
+        GROUP_M=int(group[1:]),
         **options,
     )
     describe = tawa.TensorDescriptor.from_tensor
