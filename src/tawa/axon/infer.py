@@ -130,8 +130,8 @@ class AxonInference(Inference):
                 one, other = (self._shape_named(name) for name in (before, after))
                 self.solver.require(Position(self.read_dim(axis), one, other, origin))
             case x.ProductCondition(result, left, right):
-                shapes = (self._shape_named(name) for name in (left, right, result))
-                self.solver.require(MatrixProduct(*shapes, origin))
+                one, other, found = (self._shape_named(name) for name in (left, right, result))
+                self.solver.require(MatrixProduct(one, other, found, origin))
             case _:
                 super().condition(condition)
 
