@@ -40,7 +40,7 @@ from tawa import cuppl
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "cuppl.jsonl"
-PLACE = re.compile(r"(<!-- table: cuppl-cpu -->\n).*?(<!-- end of table -->)", re.S)
+PLACE = re.compile(r"(<!-- table: (cuppl-[\w]+) -->\n).*?(<!-- end of table -->)", re.S)
 SEEDS = (1, 2, 3)
 LINE = """
 input xs : vector[float]
@@ -282,11 +282,48 @@ def table(rows: list[Row]) -> str:
     return "\n".join([*lines, "", f"Run {first['run']}: {origin}"])
 
 
-def read() -> list[Row]:
-    """All rows."""
-    if not RESULTS.exists():
+def gpu_table(rows: list[Row]) -> str:
+    """The Markdown table of the latest run on a GPU (`cuppl_gpu.py`)."""
+    if not rows:
+        return "(no rows)"
+    rows = [row for row in rows if row["run"] == rows[-1]["run"]]
+    lines = [
+        "| model | particles | ms | ns a particle | from exact | MiB of the device |",
+        "|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        case = row["case"]
+        if "ms" not in row or "particles" not in case or "variant" in case:
+            continue
+        n, away = case["particles"], row.get("standard_errors")
+        size = f"{row['bytes_by_driver'] / 2**20:.0f}" if "bytes_by_driver" in row else ""
+        what = case["model"] + ("" if row["impl"] == "tawa" else ", one core of the host")
+        if case.get("ess_threshold", 1.0) != 1.0:
+            what += f", ess_threshold {case['ess_threshold']}"
+        lines.append(
+            f"| {what} | {n:,} | {row['ms_min']:.1f} | {1e6 * row['ms_min'] / n:.0f} | "
+            f"{'' if away is None else f'{away} standard errors'} | {size} |"
+        )
+    first = rows[0]
+    origin = f"{first['device']}, commit {first['commit']}, {first['date'][:10]}."
+    return "\n".join([*lines, "", f"Run {first['run']}: {origin}"])
+
+
+TABLES = {"cuppl-cpu": table, "cuppl-gpu": gpu_table}
+
+
+def read(name: str = "cuppl") -> list[Row]:
+    """All rows of a suite."""
+    path = RESULTS.with_stem(name)
+    if not path.exists():
         return []
-    return [json.loads(line) for line in RESULTS.read_text().splitlines() if line.strip()]
+    return [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
+
+
+def made(match: re.Match[str]) -> str:
+    """A table of a document, anew."""
+    suite = match[2].removesuffix("-cpu")
+    return f"{match[1]}{TABLES[match[2]](read(suite))}\n{match[3]}"
 
 
 def main() -> None:
@@ -301,8 +338,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.write:
         for path in options.write:
-            made = PLACE.sub(lambda m: f"{m[1]}{table(read())}\n{m[2]}", path.read_text())
-            path.write_text(made)
+            path.write_text(PLACE.sub(made, path.read_text()))
         return
     warnings.simplefilter("ignore", cuppl.InferenceWarning)
     sizes = [int(n) for n in options.sizes.split(",")]
