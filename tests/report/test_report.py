@@ -96,6 +96,15 @@ def test_lines_of_the_levels_are_linked_with_the_source(gemm: Report):
         assert all(line.places == dot.places for line in found), level
 
 
+def test_each_copy_is_linked_with_its_own_load(gemm: Report):
+    for operand in ("a", "b"):
+        (load,) = [x for x in pane(gemm, "source").lines if f"{operand}_desc.load" in x.text]
+        word = f"hopper.tma_load %{operand}_desc_map"
+        copies = [line for line in pane(gemm, "hopper").lines if word in line.text]
+        assert copies
+        assert all(line.places == load.places for line in copies)
+
+
 def test_a_loop_is_linked_with_its_head_alone(gemm: Report):
     heads = [line for line in pane(gemm, "tile").lines if "scf.for" in line.text]
     assert [len(line.places) for line in heads] == [1]

@@ -95,7 +95,8 @@ def lower_put_exit(g: GroupLowering, op: aref.PutExit) -> None:
         _views(g, enter, cursor.slot)
         for load in loads:
             assert isinstance(load, aref.LoadInto)
-            _copy(g, load, ring.full, cursor.slot)
+            with g.made_for(load):
+                _copy(g, load, ring.full, cursor.slot)
 
     if g.single:
         body()

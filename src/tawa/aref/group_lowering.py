@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from xdsl.dialects import arith, scf
@@ -110,6 +111,13 @@ class GroupLowering:
             result.name_hint = hint
         return result
 
+    @contextmanager
+    def made_for(self, op: Operation) -> Generator[None]:
+        """What is appended meanwhile has the source range of `op`."""
+        before, self._span = self._span, op
+        yield
+        self._span = before
+
     def do(self, op: Operation) -> None:
         """Append an op to the current block."""
         if self._span is not None:
@@ -193,7 +201,6 @@ class GroupLowering:
         for op in block.ops:
             if isinstance(op, scf.YieldOp | scf.ConditionOp):
                 continue
-            before, self._span = self._span, op
             handler = self.table.get(type(op))
             if handler is None:
                 raise TileNotSupported(
@@ -201,8 +208,8 @@ class GroupLowering:
                     span=span_of(op),
                     hint="rewrite it with loads, dots, elementwise ops and reductions",
                 )
-            handler(self, op)
-            self._span = before
+            with self.made_for(op):
+                handler(self, op)
 
     # --- carried values: one old value is one or two new ones -------------------------------------
 
