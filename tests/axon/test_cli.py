@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -123,3 +124,20 @@ def test_plan():
     text = output_of("plan", EXAMPLES / "mlp.ax", "mlp_broadcast", *halves, "--source")
     assert "2. product of 5 x 2" in text
     assert "acc0 = tl.dot(" in text
+
+
+def test_labels_stay_inside_and_apart(tmp_path: Path):
+    target = tmp_path / "graph.svg"
+    output_of("draw", EXAMPLES / "transformer.ax", "block", "-o", target)
+    root = ElementTree.parse(target).getroot()
+    width = float(root.attrib["width"])
+    ends: dict[float, list[tuple[float, float]]] = {}
+    for element in root.iter():
+        if element.tag.endswith("text") and "text-anchor" not in element.attrib:
+            start = float(element.attrib["x"])
+            end = start + 6.6 * len(element.text or "")  # the width of a letter of that size
+            ends.setdefault(float(element.attrib["y"]), []).append((start, end))
+    for spans in ends.values():
+        spans.sort()
+        assert spans[-1][1] < width
+        assert all(a[1] < b[0] for a, b in pairwise(spans))

@@ -10,7 +10,7 @@ from tawa.axon.show import AxonPrinter
 
 
 def model_graph(model: ModelProto, shapes: ModelShapes) -> Graph:
-    """The graph of a model's nodes; weights are left out."""
+    """The graph of a model's nodes; weights, and what is computed from them alone, are left out."""
     printer = AxonPrinter()
     graph = Graph(model.graph.name or "model")
     weights = {initializer.name for initializer in model.graph.initializer}
@@ -19,6 +19,8 @@ def model_graph(model: ModelProto, shapes: ModelShapes) -> Graph:
         if entry.name not in weights:
             made[entry.name] = graph.add(entry.name, "parameter")
     for node in model.graph.node:
+        if made and not any(name in made for name in node.input):
+            continue
         number = graph.add(node.op_type, "call")
         for name in node.input:
             if name in made:
