@@ -112,7 +112,16 @@ INLINE i64* pool_at(const i64* control, i64 block, i64 word) {
 DEVICE void load_words(const i64* control, i64 p, i64 stack, i64 first) {
   i64 used = first & TOP_MASK, rows = control[ROWS], base = control[BASE];
   i64 here = used <= rows ? used : rows - 1;
-  for (i64 word = 1; word < here; ++word)
+  i64 word = 1;
+  for (; word + 3 < here; word += 4) {  // four loads at once, before any store
+    i64 a = row_at(control, base, word)[p], b = row_at(control, base, word + 1)[p];
+    i64 c = row_at(control, base, word + 2)[p], d = row_at(control, base, word + 3)[p];
+    int_at(stack + 8 * WARP * word) = a;
+    int_at(stack + 8 * WARP * (word + 1)) = b;
+    int_at(stack + 8 * WARP * (word + 2)) = c;
+    int_at(stack + 8 * WARP * (word + 3)) = d;
+  }
+  for (; word < here; ++word)
     int_at(stack + 8 * WARP * word) = row_at(control, base, word)[p];
   if (used > rows) {
     i64 block = row_at(control, base, rows - 1)[p];

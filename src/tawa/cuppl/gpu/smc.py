@@ -189,8 +189,13 @@ class GpuMemory:
         self.new_stacks(SHALLOW, max(least, self.device.stack_words))
         self.lanes[DEEP_LANES] = min(16 * self.device.block, self.lanes[SHALLOW])
         self.new_stacks(DEEP_LANES, 32 * int(c[STACK_WORDS]))
-        warps = self.lanes[SHALLOW] // self.device.warp
-        c[GRAB] = min(2 * self.device.warp, max(4, n // (2 * warps)))
+        c[GRAB] = self.grab()
+
+    def grab(self) -> int:
+        """Particles that a warp takes at once: some for every warp, whole warps of them if many."""
+        warp = self.device.warp
+        share = self.particles * warp // (2 * self.lanes[SHALLOW])
+        return max(4, share) if share < warp // 2 else min(2, (share + warp // 2) // warp) * warp
 
     def grid(self, kernel: str) -> int:
         """Blocks that can run at once, or fewer if there are fewer particles."""
