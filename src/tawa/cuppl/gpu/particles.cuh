@@ -164,10 +164,10 @@ DEVICE void store_back(i64* control, i64 p, i64 stack, i64 used) {
 }
 
 // A large stack for a particle that needs one; -1 if all that were tried are taken.
-DEVICE i64 take_stack(i64* control, i64 thread) {
-  i64 count = control[SLOT_COUNT];
-  for (i64 attempt = 0; attempt < 64 && attempt < count; ++attempt) {
-    i64 slot = (thread * 61 + attempt * WARP) % count;
+OUTLINE i64 take_stack(i64* control, i64 thread) {
+  unsigned count = (unsigned)control[SLOT_COUNT];
+  for (unsigned attempt = 0; attempt < 64 && attempt < count; ++attempt) {
+    unsigned slot = ((unsigned)thread * 61 + attempt * WARP) % count;
     if (atomicMax((u64*)control[SLOTS] + slot, 1ull) == 0) return slot;
   }
   return -1;
