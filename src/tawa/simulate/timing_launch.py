@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from heapq import heapify, heapreplace
 from typing import Any
 
@@ -18,14 +19,18 @@ from xdsl.dialects.builtin import ModuleOp
 
 from tawa.base.target import SM90A, Target
 from tawa.simulate.hopper import Cluster, prepared, warp_spans
-from tawa.simulate.launch import arrays_of
+from tawa.simulate.launch import arrays_of, spec_of
 from tawa.simulate.timing_machine import Actor, Machine, Rates
-from tawa.simulate.timing_program import Program, program
+from tawa.simulate.timing_program import LOAD, Program, Steps, program
 
 Block = tuple[int, int, int]
 
 SAMPLES = 7
 """CTAs along an axis of the grid that are replayed when they differ."""
+
+SHARED_READS = 1.33
+"""Bytes that multiprocessors load for each that L2 reads, where neighbours load the same: of an
+8192^3 product without clusters L2 read 0.75 of what was loaded (`ncu`, measured)."""
 
 THREADS, CTAS = 2048, 32
 """Of a multiprocessor (CUDA C++ Programming Guide, compute capability 9.0)."""
@@ -94,6 +99,28 @@ class Launch:
         self.grid = self.first.grid
         self.cluster = len(self.first.blocks)
         self.bytes = sum(array.nbytes for array in arrays_of(args))
+        self.persistent = spec_of(module, kernel).grid == "persistent"
+
+    @cached_property
+    def loads(self) -> list[int]:
+        """Of a persistent grid, how many copies each CTA loads: what its work goes by."""
+        counts = [self._loads(run, 0) for _, run in self.programs]
+        loading = [run for count, (_, run) in zip(counts, self.programs, strict=True) if count]
+        rest = [sum(self._loads(run, x) for run in loading) for x in range(1, self.grid[0])]
+        return [sum(counts), *rest]
+
+    def _loads(self, run: Program, x: int) -> int:
+        """Copies that one actor of CTA `x` loads."""
+        return sum(step[0] == LOAD for step in self._steps(run, x))
+
+    @cached_property
+    def loaded(self) -> float:
+        """Bytes that all CTAs load, if the first is like the others."""
+        steps = (step for _, run in self.programs for step in self._steps(run, 0))
+        return float(self.ctas * sum(step[2] for step in steps if step[0] == LOAD))
+
+    def _steps(self, run: Program, x: int) -> Steps:
+        return run(self.values, x % self.cluster, (x, 0, 0), self.grid)
 
     @property
     def ctas(self) -> int:
@@ -149,7 +176,7 @@ def predict_launch(
     """
     launch = Launch(module, grid, args, target)
     resident = ctas_per_multiprocessor or launch.resident
-    rates = _rates(launch, clock_ghz)
+    rates = _rates(launch, clock_ghz, launch.loaded)
     samples = _samples(launch, rates, resident)
     times = _all_cycles(launch, samples)
     switch = target.timing.cta_us * 1e3 * clock_ghz
@@ -165,7 +192,7 @@ def predict_launch(
     kernel_us = max(kernel_us, memory_us)
     bound = max(shares, key=lambda name: shares[name])
     return LaunchPrediction(
-        (kernel_us + target.launch_us) / 1e6,
+        (kernel_us + target.empty_us) / 1e6,
         kernel_us / 1e6,
         clock_ghz,
         bound if shares[bound] > 0.7 else "latency",
@@ -176,18 +203,26 @@ def predict_launch(
     )
 
 
-def _rates(launch: Launch, clock: float) -> Rates:
+def _rates(launch: Launch, clock: float, loaded: float) -> Rates:
+    """What a multiprocessor gets, when all of them load `loaded` bytes altogether.
+
+    What is read several times is read by neighbours at about the same time, from L2.
+    """
     target = launch.target
     active = min(launch.ctas, target.multiprocessors)
-    load = min(64.0, target.l2_gbs / active / clock)
-    store = load
-    if launch.bytes > target.l2_bytes:
-        store = min(load, target.memory_gbs / active / clock)
-    return Rates(load, store)
+    reuse = max(1.0, loaded / max(1.0, launch.bytes))
+    load = min(target.ingest_bytes, min(reuse, SHARED_READS) * target.l2_gbs / active / clock)
+    store = target.l2_store_gbs if launch.bytes <= target.l2_bytes else target.memory_gbs
+    latency = target.load_latency + target.miss_latency / reuse
+    return Rates(load, min(target.ingest_bytes, store / active / clock), latency)
 
 
 def _samples(launch: Launch, rates: Rates, resident: int) -> dict[Block, _Sample]:
-    """Replays of CTAs that stand for all: the first, and more along axes on which they differ."""
+    """Replays of CTAs that stand for all.
+
+    Of a persistent grid, those with the least and the most to load; else the first, and more along
+    the axes of the grid on which they differ.
+    """
     found: dict[Block, _Sample] = {}
 
     def at(block: Block) -> _Sample:
@@ -195,20 +230,22 @@ def _samples(launch: Launch, rates: Rates, resident: int) -> dict[Block, _Sample
             found[block] = launch.replay(block, rates, resident)
         return found[block]
 
-    step = launch.cluster
     first = at((0, 0, 0))
+    if launch.persistent:
+        loads = launch.loads
+        for place in (int(np.argmin(loads)), int(np.argmax(loads))):
+            if abs(loads[place] - loads[0]) > 0.01 * loads[0]:
+                at((place // launch.cluster * launch.cluster, 0, 0))
+        return found
     for axis, size in enumerate(launch.grid):
-        last = (size - 1) // (step if axis == 0 else 1) * (step if axis == 0 else 1)
-        if last == 0:
+        step = launch.cluster if axis == 0 else 1
+        end, half = ((size - 1) // part // step * step for part in (1, 2))
+        if end == 0:
             continue
-        end = at(_block(axis, last))
-        half = at(_block(axis, last // 2 // step * step if axis == 0 else last // 2))
-        if max(end.cycles, half.cycles, first.cycles) > 1.01 * min(
-            end.cycles, half.cycles, first.cycles
-        ):
+        cycles = [first.cycles, at(_block(axis, end)).cycles, at(_block(axis, half)).cycles]
+        if max(cycles) > 1.01 * min(cycles):
             for number in range(1, SAMPLES - 1):
-                place = last * number // (SAMPLES - 1)
-                at(_block(axis, place // step * step if axis == 0 else place))
+                at(_block(axis, end * number // (SAMPLES - 1) // step * step))
     return found
 
 
@@ -232,6 +269,10 @@ def _mean(samples: dict[Block, _Sample]) -> _Sample:
 
 def _all_cycles(launch: Launch, samples: dict[Block, _Sample]) -> Any:
     """Cycles of every CTA in launch order: x fastest."""
+    if launch.persistent:
+        order = sorted({launch.loads[b[0]]: s.cycles for b, s in samples.items()}.items())
+        loads, cycles = zip(*order, strict=True)
+        return np.interp(launch.loads, loads, cycles)
     base = samples[0, 0, 0].cycles
     axes: list[Any] = []
     for axis, size in enumerate(launch.grid):

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from heapq import heappop, heappush
+from random import Random
 from typing import Any, NamedTuple
 
 from tawa.base.target import Target
@@ -24,6 +25,8 @@ DONE = 1e-6
 """Cycles that count as none left."""
 SLIGHT = 0.05
 """Part of a pipe below which work does not mind that others want it."""
+LEAST = 0.02
+"""Speed of work that finds its pipes taken."""
 
 
 @dataclass(frozen=True)
@@ -116,6 +119,18 @@ class _Meeting:
     waiting: list[Actor] = field(default_factory=list[Actor])
 
 
+def _left(actor: Actor, done: float, later: int) -> float:
+    """Cycles of an actor's instructions until it goes on, or until none are left.
+
+    Where it waits for a group's end, the last instruction ends before those of the `later` actors
+    that come after it in their turn, though all have run equally far.
+    """
+    if not actor.waiting or actor.waits_for <= done + DONE:
+        return actor.issued - done if not actor.waiting else 0.0
+    ahead = later * actor.last / (later + 1) if actor.latency else 0.0
+    return actor.waits_for - done - ahead
+
+
 class Machine:
     """Runs the actors of the CTAs that share one multiprocessor, or of one cluster."""
 
@@ -130,6 +145,7 @@ class Machine:
         self.active: dict[int, list[_Piece]] = {place: [] for place in places}
         self.updated: dict[int, float] = dict.fromkeys(places, 0.0)
         self.cores: dict[int, _Core] = {place: _Core() for place in places}
+        self.random = Random(0)
         self.prepared: dict[int, tuple[float, tuple[float, ...]]] = {}
         self.load_free: dict[int, float] = dict.fromkeys(places, 0.0)
         self.store_free: dict[int, float] = dict.fromkeys(places, 0.0)
@@ -202,7 +218,8 @@ class Machine:
     def _alone(self, work: Work) -> tuple[float, tuple[float, ...]]:
         """How long work takes alone, and what part of each pipe it then takes."""
         cycles = work.issue, work.alu, work.special, work.shared
-        alone = max(max(cycles) * self.costs.stretch + work.latency, 1.0)
+        code = max(cycles[:3]) * self.costs.stretch
+        alone = max(max(code, work.shared) + work.latency, 1.0)
         return alone, tuple(c / alone for c in cycles)
 
     def _work(self, actor: Actor, step: tuple[Any, ...]) -> bool:
@@ -211,6 +228,8 @@ class Machine:
         if found is None:
             found = self.prepared[id(work)] = self._alone(work)
         alone, wants = found
+        # Without it, groups can lock into a rhythm, good or bad, that hardware would not keep.
+        alone *= 1.0 + self.costs.jitter * (2.0 * self.random.random() - 1.0)
         for pipe, want in zip(PIPES, wants, strict=True):
             if want:
                 self._use(pipe, want * alone)
@@ -232,7 +251,11 @@ class Machine:
             self.updated[place] = now
 
     def _share(self, place: int, now: float) -> None:
-        """Give each piece its speed and the time at which it ends if nothing changes."""
+        """Give each piece its speed and the time at which it ends if nothing changes.
+
+        A scheduler prefers the warp that it served before, so the piece that began first goes at
+        full speed and later ones take what is left.
+        """
         pieces = self.active[place]
         if not pieces:
             return
@@ -240,13 +263,14 @@ class Machine:
         beside = bool(self.cores[place].streams)
         alone = self.costs.beside_tensor if beside else 1.0
         capacity = self.costs.capacity_beside_tensor if beside else self.costs.capacity
-        over = [sum(piece.wants[i] for piece in pieces) / limit for i, limit in enumerate(capacity)]
+        left = list(capacity)
         for piece in pieces:
-            slow = alone
-            for amount, want in zip(over, piece.wants, strict=True):
-                if want > SLIGHT and amount > slow:
-                    slow = amount
-            speed = 1.0 / slow
+            speed = 1.0 / alone
+            for i, want in enumerate(piece.wants):
+                if want > SLIGHT:
+                    speed = min(speed, max(left[i] / want, LEAST))
+            for i, want in enumerate(piece.wants):
+                left[i] -= want * speed
             if speed != piece.speed or piece.version == 0:
                 piece.speed = speed
                 piece.version += 1
@@ -266,8 +290,16 @@ class Machine:
         """Hand an instruction to the tensor core."""
         cycles = step[1]
         if not actor.fresh:
-            actor.now += self.costs.matrix_fence
             actor.fresh = True
+            actor.now += self.costs.matrix_fence
+            place, core = self.places[actor.cta], self.cores[self.places[actor.cta]]
+            begin = actor.now + self.costs.matrix_lead
+            self._run_core(place, begin)
+            if actor not in core.streams:
+                core.streams[actor] = core.finished.pop(actor, 0.0)
+                if len(core.streams) == 1:
+                    self._settle(place, begin)
+                    self._share(place, begin)
         actor.now += cycles * self.costs.matrix_issue
         actor.issued += cycles
         actor.last = cycles
@@ -275,20 +307,11 @@ class Machine:
         return False
 
     def _commit(self, actor: Actor, _step: tuple[Any, ...]) -> bool:
-        """Start the group; its issue holds the warps while more is left than the queue takes."""
+        """Close the group; its issue holds the warps while more is left than the queue takes."""
         actor.groups.append(actor.issued)
         actor.fresh = False
-        place = self.places[actor.cta]
-        core = self.cores[place]
-        now = actor.now + self.costs.matrix_lead
-        self._run_core(place, now)
-        if actor not in core.streams:
-            core.streams[actor] = core.finished.pop(actor, 0.0)
-            if len(core.streams) == 1:
-                self._settle(place, now)
-                self._share(place, now)
         actor.waits_for = actor.issued - self.costs.matrix_queue * actor.last
-        return self._when_run(actor, place, now, 0.0)
+        return self._when_run(actor, self.places[actor.cta], actor.now, 0.0)
 
     def _matrix_wait(self, actor: Actor, step: tuple[Any, ...]) -> bool:
         place = len(actor.groups) - step[1]
@@ -322,25 +345,34 @@ class Machine:
             core.streams[actor] = min(core.streams[actor] + share, actor.issued)
 
     def _next_of_core(self, place: int) -> None:
-        """Look again when the next actor's instructions end, or reach what it waits for."""
+        """Look again when the next actor's instructions end, or reach what it waits for.
+
+        Instructions of several actors take turns, so the last of one ends before the last of those
+        that come after it in their turn, though all have run equally far.
+        """
         core = self.cores[place]
-        if not core.streams:
+        many = len(core.streams)
+        if not many:
             return
         least = min(
-            (a.waits_for if a.waiting and a.waits_for > done + DONE else a.issued) - done
-            for a, done in core.streams.items()
+            _left(actor, done, many - 1 - rank) * many
+            for rank, (actor, done) in enumerate(core.streams.items())
         )
         core.version += 1
-        again = core.updated + max(least, 0.0) * len(core.streams)
-        self._push(again, _Look(place), core.version)
+        self._push(core.updated + max(least, 0.0), _Look(place), core.version)
 
     def _look(self, place: int, time: float) -> None:
         """Let those go on whose instructions have run."""
         core = self.cores[place]
         self._run_core(place, time)
-        for actor in list(core.streams):
+        many = len(core.streams)
+        for rank, actor in enumerate(list(core.streams)):
             done = core.streams[actor]
-            if actor.waiting and done >= actor.waits_for - DONE:
+            if actor.waiting and _left(actor, done, many - 1 - rank) * many <= DONE:
+                gain = max(0.0, actor.waits_for - done)
+                for other in core.streams:
+                    core.streams[other] += gain if other is actor else -gain / (many - 1 or 1)
+                done += gain
                 actor.waiting = False
                 actor.now = max(actor.now, time + actor.latency)
                 self._push(actor.now, actor)
@@ -446,7 +478,7 @@ class Machine:
             meeting.left = threads
             meeting.time = 0.0
         meeting.left -= own
-        actor.now += self.costs.arrive
+        actor.now += self.costs.meeting_arrive
         meeting.time = max(meeting.time, actor.now)
         if waits:
             meeting.waiting.append(actor)

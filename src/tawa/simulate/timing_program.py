@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from xdsl.dialects import arith, func, scf
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr
-from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
+from xdsl.ir import Block, Operation, SSAValue
 
 from tawa.base.elementwise import Map
 from tawa.base.target import Target
@@ -42,8 +42,9 @@ from tawa.hopper.ops.sync import (
     NamedBarrierArrive,
     NamedBarrierSync,
 )
-from tawa.hopper.types import BarrierType, FragType
+from tawa.hopper.types import BarrierType
 from tawa.simulate.hopper import Span
+from tawa.simulate.timing_scalars import last, needed
 from tawa.simulate.timing_work import NO_WORK, Work, matrix_cycles, work_of
 
 (
@@ -133,83 +134,6 @@ def merged(works: Sequence[Work]) -> list[Work]:
     if now.issue or now.latency:
         found.append(now)
     return found
-
-
-def needed(kernel: func.FuncOp) -> set[SSAValue]:
-    """The scalars that control flow and barriers depend on."""
-    todo: list[SSAValue] = []
-    for op in kernel.walk():
-        todo += _roots(op)
-    found: set[SSAValue] = set()
-    while todo:
-        value = todo.pop()
-        if value in found or isinstance(value.type, FragType):
-            continue
-        found.add(value)
-        todo += _sources(value)
-    return found
-
-
-def _roots(op: Operation) -> Sequence[SSAValue]:
-    match op:
-        case scf.ForOp():
-            return op.lb, op.ub, op.step
-        case scf.IfOp():
-            return (op.cond,)
-        case scf.ConditionOp():
-            return (op.operands[0],)
-        case MbarrierExpect():
-            return op.barrier, op.slot
-        case MbarrierArrive():
-            return op.barrier, op.slot, *([op.cta] if op.cta else [])
-        case MbarrierWait():
-            return op.barrier, op.slot, op.parity
-        case MbarrierInit():
-            return (op.barrier,)
-        case TmaLoad():
-            return op.barrier, op.slot, *([op.ctas] if op.ctas else [])
-        case NamedBarrierSync() | NamedBarrierArrive():
-            return (op.barrier,)
-        case _:
-            return ()
-
-
-def _sources(value: SSAValue) -> Sequence[SSAValue]:
-    """What a scalar is computed from."""
-    if isinstance(value, BlockArgument):
-        return _passed(value.owner, value.index)
-    assert isinstance(value, OpResult)
-    op, index = value.op, value.index
-    match op:
-        case scf.ForOp():
-            return op.iter_args[index], last(op.body).operands[index]
-        case scf.IfOp():
-            return [last(r).operands[index] for r in op.regions if r.blocks]
-        case scf.WhileOp():
-            return (last(op.before_region).operands[index + 1],)
-        case Map():
-            return op.operands
-        case _:
-            return ()
-
-
-def _passed(block: Block, index: int) -> Sequence[SSAValue]:
-    """What a block's argument stands for."""
-    op = block.parent_op()
-    if isinstance(op, scf.ForOp):
-        return (op.iter_args[index - 1], last(op.body).operands[index - 1]) if index else ()
-    if isinstance(op, scf.WhileOp):
-        if block is op.before_region.block:
-            return op.arguments[index], last(op.after_region).operands[index]
-        return (last(op.before_region).operands[index + 1],)
-    return ()
-
-
-def last(region: Region) -> Operation:
-    """A region's terminator."""
-    op = region.block.last_op
-    assert op is not None
-    return op
 
 
 def program(kernel: func.FuncOp, warps: Span, kernel_warps: int, target: Target) -> Program:

@@ -69,7 +69,8 @@ def _map(op: Map, target: Target) -> Work:
     name, count = op.function.data, registers(op.result)
     costs = target.costs
     if not isinstance(op.result.type, FragType):
-        return Work(issue=float(SLOW.get(name, 1)))
+        count = SLOW.get(name, 1)
+        return Work(float(count), latency=count * (target.timing.scalar - 1.0))
     if _fused(op):
         return NO_WORK
     if name in SLOW:
@@ -110,7 +111,7 @@ def _reduce(op: ReduceRegisters, target: Target) -> Work:
 
 def _shuffle(op: ShuffleXor, target: Target) -> Work:
     count = registers(op.value)
-    return Work(float(count), latency=float(target.costs.shuffle), ordered=True)
+    return Work(float(count), latency=target.timing.shuffle, ordered=True)
 
 
 def _moved(pick: str, access: int) -> Callable[[Any, Target], Work]:
@@ -143,7 +144,7 @@ WORKS: dict[type[Operation], Callable[[Any, Target], Work]] = {
     Copy: _each("value", 1.0),
     ReduceRegisters: _reduce,
     ShuffleXor: _shuffle,
-    VoteAny: lambda _op, target: Work(2.0, latency=target.costs.shuffle, ordered=True),
+    VoteAny: lambda _op, target: Work(2.0, latency=target.timing.shuffle, ordered=True),
     ZeroUnless: lambda _op, _target: Work(4.0),
     SharedStore: _moved("value", 16),
     SharedLoad: _moved("value", 16),

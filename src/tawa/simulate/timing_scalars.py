@@ -1,0 +1,97 @@
+"""Which scalars of a hopper kernel decide what happens when: those of control flow and barriers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects import func, scf
+from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
+
+from tawa.base.elementwise import Map
+from tawa.hopper.ops.memory import TmaLoad
+from tawa.hopper.ops.sync import (
+    MbarrierArrive,
+    MbarrierExpect,
+    MbarrierInit,
+    MbarrierWait,
+    NamedBarrierArrive,
+    NamedBarrierSync,
+)
+from tawa.hopper.types import FragType
+
+
+def needed(kernel: func.FuncOp) -> set[SSAValue]:
+    """The scalars that control flow and barriers depend on."""
+    todo: list[SSAValue] = []
+    for op in kernel.walk():
+        todo += _roots(op)
+    found: set[SSAValue] = set()
+    while todo:
+        value = todo.pop()
+        if value in found or isinstance(value.type, FragType):
+            continue
+        found.add(value)
+        todo += _sources(value)
+    return found
+
+
+def _roots(op: Operation) -> Sequence[SSAValue]:
+    match op:
+        case scf.ForOp():
+            return op.lb, op.ub, op.step
+        case scf.IfOp():
+            return (op.cond,)
+        case scf.ConditionOp():
+            return (op.operands[0],)
+        case MbarrierExpect():
+            return op.barrier, op.slot
+        case MbarrierArrive():
+            return op.barrier, op.slot, *([op.cta] if op.cta else [])
+        case MbarrierWait():
+            return op.barrier, op.slot, op.parity
+        case MbarrierInit():
+            return (op.barrier,)
+        case TmaLoad():
+            return op.barrier, op.slot, *([op.ctas] if op.ctas else [])
+        case NamedBarrierSync() | NamedBarrierArrive():
+            return (op.barrier,)
+        case _:
+            return ()
+
+
+def _sources(value: SSAValue) -> Sequence[SSAValue]:
+    """What a scalar is computed from."""
+    if isinstance(value, BlockArgument):
+        return _passed(value.owner, value.index)
+    assert isinstance(value, OpResult)
+    op, index = value.op, value.index
+    match op:
+        case scf.ForOp():
+            return op.iter_args[index], last(op.body).operands[index]
+        case scf.IfOp():
+            return [last(r).operands[index] for r in op.regions if r.blocks]
+        case scf.WhileOp():
+            return (last(op.before_region).operands[index + 1],)
+        case Map():
+            return op.operands
+        case _:
+            return ()
+
+
+def _passed(block: Block, index: int) -> Sequence[SSAValue]:
+    """What a block's argument stands for."""
+    op = block.parent_op()
+    if isinstance(op, scf.ForOp):
+        return (op.iter_args[index - 1], last(op.body).operands[index - 1]) if index else ()
+    if isinstance(op, scf.WhileOp):
+        if block is op.before_region.block:
+            return op.arguments[index], last(op.after_region).operands[index]
+        return (last(op.before_region).operands[index + 1],)
+    return ()
+
+
+def last(region: Region) -> Operation:
+    """A region's terminator."""
+    op = region.block.last_op
+    assert op is not None
+    return op
