@@ -32,7 +32,7 @@ from tawa.aref.ops import AREF
 from tawa.aref.partial_sums import PartialSums
 from tawa.aref.ping_pong import PingPong
 from tawa.aref.prefetch import Prefetch
-from tawa.aref.schedule import ScheduleLoops
+from tawa.aref.schedule import NO_SCHEDULE, ScheduleLoops
 from tawa.aref.shared_memory import SharedMemoryExceeded
 from tawa.base.elementwise import EW
 from tawa.base.errors import TawaError
@@ -118,17 +118,14 @@ class Slack:
     """Of shared memory."""
     registers: int = 0
     """Of a thread."""
-    in_order: bool = False
-    """Loops keep the order of the source: the assembler serialised every schedule."""
+    stages: int = 2
+    """Turns that schedules may spread an iteration over; with 0, loops keep their order."""
 
 
 NO_SLACK = Slack()
 
-SERIALISED = "wgmma serialised"
-"""How findings start that say that the assembler gave up the overlap of matrix products."""
-
-MARGINS = (0, 16, 40)
-"""Registers that schedules leave free, one attempt after the other."""
+ATTEMPTS = (Slack(), Slack(registers=16), Slack(registers=40), Slack(stages=1), Slack(stages=0))
+"""What is tried, one after the other, while the assembler spills or serialises schedules."""
 
 
 def passes(stage: str, options: Options, remarks: Remarks, slack: Slack) -> list[Pass]:
@@ -144,10 +141,7 @@ def passes(stage: str, options: Options, remarks: Remarks, slack: Slack) -> list
             # Before the schedule, which counts what is skipped as cheap.
             Guards(),
             PartialSums(),
-            ScheduleLoops(
-                replace(options, overlap=False) if slack.in_order else options,
-                *(remarks, slack.registers),
-            ),
+            ScheduleLoops(options, remarks, slack.registers, slack.stages),
             AsyncDots(options, remarks),
             PingPong(remarks),
             # Before what depends on the depth: how far loads run ahead.
@@ -266,19 +260,22 @@ class Pipeline:
 
     def _first_good(self, name: str, tile: ModuleOp) -> Compiled:
         """Reject schedules that the assembler spills or serialises; take tighter ones."""
-        *margins, widest = MARGINS
-        for margin in margins:
-            compiled = self._attempt(name, tile, margin)
-            scheduled = any(line.startswith(ScheduleLoops.name) for line in self.remarks.lines)
-            if not compiled.findings or not scheduled:
+        *attempts, last = ATTEMPTS
+        rejected = False
+        for slack in attempts:
+            start = len(self.remarks.lines)
+            compiled = self._attempt(name, tile, slack)
+            said = [s for s in self.remarks.lines[start:] if s.startswith(ScheduleLoops.name)]
+            gave_up = not said or any(NO_SCHEDULE in line for line in said)
+            if rejected and gave_up and slack.stages > 1:
+                continue  # fewer stages may have a schedule that needs no more registers
+            if not compiled.findings or not (rejected or said):
                 return self._defined(compiled)
             why = "; ".join(compiled.findings)
-            self.remarks.say("schedule", f"rejected with {margin} registers to spare: {why}")
-        compiled = self._attempt(name, tile, widest)
-        if not any(finding.startswith(SERIALISED) for finding in compiled.findings):
-            return self._defined(compiled)
-        self.remarks.say("schedule", "every schedule was serialised: loops keep their order")
-        return self._defined(self._attempt(name, tile, widest, in_order=True))
+            spare = f"{slack.registers} registers to spare, {slack.stages} stages"
+            self.remarks.say(ScheduleLoops.name, f"rejected with {spare}: {why}")
+            rejected = True
+        return self._defined(self._attempt(name, tile, last))
 
     def _defined(self, compiled: Compiled) -> Compiled:
         """The kernel with defined registers if it spills: that leaves more to its loops."""
@@ -293,9 +290,8 @@ class Pipeline:
         )
         return self.finish(compiled.name, module)
 
-    def _attempt(self, name: str, tile: ModuleOp, margin: int, in_order: bool = False) -> Compiled:
+    def _attempt(self, name: str, tile: ModuleOp, slack: Slack) -> Compiled:
         """tile -> machine code; a depth that was free and does not fit is chosen smaller."""
-        slack = Slack(registers=margin, in_order=in_order)
         while True:
             aref = self._replaced("aref", self.level("aref", tile.clone(), slack))
             try:

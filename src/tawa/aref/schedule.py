@@ -36,6 +36,8 @@ from tawa.base.spans import span_of
 from tawa.base.target import TARGETS, Target
 from tawa.tile.ops import Dot, Reshape, Trans
 
+NO_SCHEDULE = "no schedule found"
+
 STAGES = 2
 """Turns that an iteration may be spread over, at most."""
 
@@ -63,6 +65,9 @@ PROMPT = 4
 Products that wait in the tensor core's queue cover what the model does not know: at head dimension
 256, attention that converts its weights before it issues both products runs 12% slower (measured).
 """
+
+PATIENCE, STRIDE = 5, 3
+"""Periods that may stay undecided at the work limit; steps at once when half of them have."""
 
 PERIODS, STEP_PERCENT = 12, 4
 """Periods that are tried, and how much longer each is than the one before, of the bound."""
@@ -93,11 +98,13 @@ class ScheduleLoops:
     remarks: Remarks
     margin: int = 0
     """Registers of a thread to leave free, because an assembled attempt spilled."""
+    stages: int = STAGES
+    """Turns that an iteration may be spread over; with 0, loops keep the order of the source."""
     name: ClassVar[str] = "schedule"
 
     def apply(self, module: ModuleOp) -> None:
         """Schedule the innermost loops with products of every computing warp group."""
-        if self.options.overlap is False:
+        if self.options.overlap is False or not self.stages:
             return
         target = TARGETS[self.options.target]
         for group in [op for op in module.walk() if isinstance(op, WarpGroup)]:
@@ -116,9 +123,9 @@ class ScheduleLoops:
             return
         warps = group.warps.value.data * group.teams.value.data
         split = budget(target, warps, 0)
-        solution = solve(graph, target, split.limit - ADDRESSES - self.margin)
+        solution = solve(graph, target, split.limit - ADDRESSES - self.margin, self.stages)
         if solution is None:
-            self.remarks.say(self.name, f"the loop at {where} keeps its order: no schedule found")
+            self.remarks.say(self.name, f"the loop at {where} keeps its order: {NO_SCHEDULE}")
             return
         self.remarks.say(self.name, describe(graph, solution, str(where)))
         order = as_schedule(graph, solution)
@@ -160,18 +167,21 @@ class _Model:
     With the period fixed all constraints are linear in small numbers, which makes them quick.
     """
 
-    def __init__(self, graph: LoopGraph, target: Target, capacity: int, period: int) -> None:
+    def __init__(
+        self, graph: LoopGraph, target: Target, capacity: int, period: int, stages: int
+    ) -> None:
         from ortools.sat.python import cp_model  # takes half a second: only when it is needed
 
         self.cp: Any = cp_model
+        self.undecided = False
         self.graph, self.period = graph, period // UNIT
         period = self.period
         self.lead, self.tail = in_units(target.costs.lead), in_units(target.costs.tail)
         self.model: Any = cp_model.CpModel()
         count = range(len(graph.nodes))
-        far = STAGES * period
+        far = stages * period
         self.offset = [self.model.new_int_var(0, period, f"r{i}") for i in count]
-        self.turn = [self.model.new_int_var(0, STAGES - 1, f"j{i}") for i in count]
+        self.turn = [self.model.new_int_var(0, stages - 1, f"j{i}") for i in count]
         self.start = [self.offset[i] + period * self.turn[i] for i in count]
         self.run = {n.number: self.model.new_int_var(0, far, f"x{n.number}") for n in graph.dots}
         self._place()
@@ -298,51 +308,58 @@ class _Model:
         solver.parameters.max_deterministic_time = WORK_LIMIT
         good = (self.cp.OPTIMAL, self.cp.FEASIBLE)
         early = self.latency + PROMPT * sum(self.offset[n.number] for n in self.graph.dots)
+        found: list[tuple[int, int]] = []
         for objective in (None, early, self._held()):
             if objective is not None:
                 self.model.minimize(objective)
-            if solver.solve(self.model) not in good:
-                return None
+            status = solver.solve(self.model)
+            if status not in good:
+                self.undecided = status == self.cp.UNKNOWN
+                break
+            found = [(solver.value(r), solver.value(j)) for r, j in
+                     zip(self.offset, self.turn, strict=True)]  # fmt: skip
             self.model.clear_hints()
             for variable in (*self.offset, *self.turn):
                 self.model.add_hint(variable, solver.value(variable))
             if objective is early:
                 shortest = int(solver.value(early))
                 self.model.add(early <= shortest + shortest * TOLERANCE_PERCENT // 100)
-        turns = [int(solver.value(t)) for t in self.turn]
-        first = min(turns)
-        return {
-            n.number: Placed(UNIT * solver.value(self.offset[n.number]), turns[n.number] - first)
-            for n in self.graph.nodes
-        }
+        if not found:
+            return None
+        first = min(turn for _, turn in found)
+        return {i: Placed(UNIT * offset, turn - first) for i, (offset, turn) in enumerate(found)}
 
 
-def solve(graph: LoopGraph, target: Target, capacity: int) -> Solution | None:
+def solve(graph: LoopGraph, target: Target, capacity: int, stages: int = STAGES) -> Solution | None:
     """The shortest modulo schedule whose values take at most `capacity` registers of a thread.
 
     Periods are tried from the resources' bound upwards; None if none is found.
     """
-    key = (str(graph.loop), graph.groups, target.name, capacity)
+    key = (str(graph.loop), graph.groups, target.name, capacity, stages)
     if key not in _SOLVED:
         if len(_SOLVED) > 64:
             _SOLVED.clear()
-        _SOLVED[key] = _search(graph, target, capacity)
+        _SOLVED[key] = _search(graph, target, capacity, stages)
     return _SOLVED[key]
 
 
-_SOLVED: dict[tuple[str, int, str, int], Solution | None] = {}
+_SOLVED: dict[tuple[str, int, str, int, int], Solution | None] = {}
 """Solutions by loop: one compilation asks again when shared memory turns out to be short."""
 
 
-def _search(graph: LoopGraph, target: Target, capacity: int) -> Solution | None:
+def _search(graph: LoopGraph, target: Target, capacity: int, stages: int) -> Solution | None:
     limits = bounds(graph)
     least = max(limits.values())
-    for step in range(PERIODS):
+    step = undecided = 0
+    while step < PERIODS and undecided < PATIENCE:
         period = UNIT * -(-(least + least * step * STEP_PERCENT // 100) // UNIT)
-        placed = _Model(graph, target, capacity, period).solve()
+        model = _Model(graph, target, capacity, period, stages)
+        placed = model.solve()
         if placed is not None:
             bound = max(limits, key=lambda name: limits[name]) if step == 0 else "latency"
             return Solution(period, placed, bound)
+        undecided += model.undecided
+        step += STRIDE if undecided > PATIENCE // 2 else 1
     return None
 
 
