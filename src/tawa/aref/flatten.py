@@ -10,6 +10,9 @@ next tile's first products run under the last ones of this tile:
         epilogue of this tile, with the prologue of the next; what follows the loop in this tile
     epilogue of the last tile; what follows the loop in it
 
+Where the next tile lies (divisions, mostly) is computed a tile ahead, while products run: nothing
+waits for it then.
+
 A tile without any iteration would leave the pipeline with nothing to drain, so this needs to be
 known not to happen (`tl.assume` can say it).
 """
@@ -24,8 +27,8 @@ from xdsl.dialects import arith, scf
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 
 from tawa.aref.expand import Expansion, Key, Schedule
-from tawa.aref.loop_graph import is_lazy
-from tawa.aref.ops import GetEnter, ViewRead, Views
+from tawa.aref.loop_graph import is_lazy, is_movable
+from tawa.aref.ops import Consumed, GetEnter, ViewRead, Views
 from tawa.aref.ranges import runs
 from tawa.base.elementwise import Map
 from tawa.base.types import shape_of
@@ -69,6 +72,9 @@ class _Flattening:
         ops = list(outer.body.block.ops)
         place = ops.index(self.loop)
         self.before, self.after = ops[:place], ops[place + 1 : -1]
+        self.returns = self._returns()
+        self.scalars = self._scalars()
+        self.ahead = self._ahead()
         self.base = self._base()
 
     @property
@@ -77,6 +83,34 @@ class _Flattening:
         return self.outer.body.block.args[0]
 
     # --- what one tile computes before its loop, as later parts see it ----------------------------
+
+    def _scalars(self) -> list[Operation]:
+        """Ops before the inner loop that compute scalars from the tile's index alone."""
+        made: set[SSAValue] = {self.index}
+        mine = {r for op in self.before for r in op.results}
+        found: list[Operation] = []
+        for op in self.before:
+            pure = isinstance(op, Map | scf.IfOp) and is_movable(op)
+            scalar = pure and not any(shape_of(r.type) for r in op.results)
+            inputs = (v for inner in op.walk() for v in inner.operands)
+            if scalar and all(v in made or v not in mine for v in inputs):
+                found.append(op)
+                made |= set(op.results)
+        return found
+
+    def _ahead(self) -> list[SSAValue]:
+        """Scalars that something else needs: they are carried for the next tile."""
+        own = set(self.scalars)
+        others = (op for op in (*self.before, self.loop, *self.after) if op not in own)
+        used = {v for op in others for inner in op.walk() for v in inner.operands}
+        return [r for op in self.scalars for r in op.results if r in used]
+
+    def place(self, index: SSAValue, into: Block) -> Values:
+        """Append the computation of where a tile lies; returns what `ahead` names."""
+        values: Values = {self.index: index}
+        for op in self.scalars:
+            values |= _cloned(op, values, into)
+        return {v: values[v] for v in self.ahead}
 
     def _base(self) -> list[SSAValue]:
         """Values made before the inner loop that are carried; the rest is made of them again."""
@@ -116,18 +150,44 @@ class _Flattening:
         owner = value.owner
         return value is self.index or (isinstance(owner, Operation) and owner in self.before)
 
-    def start(self, index: SSAValue, into: Block) -> Values:
-        """Append what a tile does before its loop; returns its values."""
-        values: Values = {self.index: index}
+    def start(self, index: SSAValue, placed: Values, into: Block) -> Values:
+        """Append what a tile, placed before, does before its loop; returns its values."""
+        values: Values = {self.index: index, **placed}
         for op in self.before:
-            values |= _cloned(op, values, into)
+            if op not in self.scalars:
+                values |= _cloned(op, values, into)
         return values
 
-    def finish(self, results: list[SSAValue], values: Values, into: Block) -> None:
-        """Append what a tile does after its loop."""
+    def finish(
+        self, results: list[SSAValue], values: Values, into: Block, *, released: bool = False
+    ) -> None:
+        """Append what a tile does after its loop, less the returns of slots if they are done."""
         values = values | dict(zip(self.loop.results, results, strict=True))
         for op in self.after:
-            values |= _cloned(op, values, into)
+            if not (released and op in self.returns):
+                values |= _cloned(op, values, into)
+
+    def _returns(self) -> list[Operation]:
+        """The returns of slots whose readers all ran in the steady state, and are done."""
+        drained = {op for op, stage in self.schedule.stage.items() if stage > 0} | set(self.after)
+        found: list[Operation] = []
+        for op in self.after:
+            if isinstance(op, Consumed) and isinstance(op.token.owner, GetEnter):
+                work: list[SSAValue] = list(op.token.owner.views)
+                readers: set[Operation] = set()
+                while work:
+                    for use in work.pop().uses:
+                        readers.add(use.operation)
+                        if isinstance(use.operation, ViewRead | Trans | Reshape):
+                            work += use.operation.results
+                if not readers & drained:
+                    found.append(op)
+        return found
+
+    def _release(self, old: Expansion, into: Block) -> None:
+        """Append the returns of a tile's slots that nothing reads any more."""
+        for op in self.returns:
+            _cloned(op, dict(old.outside), into)
 
     # --- the parts --------------------------------------------------------------------------------
 
@@ -138,10 +198,12 @@ class _Flattening:
         some = Map("cmpi_slt", [self.outer.lb, self.outer.ub])
         then = Block()
         steady, leave = self._steady()
-        values = self.start(self.outer.lb, then)
+        values = self.start(self.outer.lb, self.place(self.outer.lb, then), then)
         first = Expansion(self.loop, self.schedule, then, values)
         first.prologue()
-        inits = [self.outer.lb, *(values[v] for v in self.base), *map(first.filled, self.keys)]
+        second = self.place(first.add(Map("addi", [self.outer.lb, self.outer.step])), then)
+        inits = [self.outer.lb, *second.values(), *(values[v] for v in self.base)]
+        inits += map(first.filled, self.keys)
         boundary = self._boundary(leave)
         types = [a.type for a in leave]
         tiles = scf.WhileOp(inits, types, Region(steady), Region(boundary))
@@ -157,9 +219,10 @@ class _Flattening:
 
     def _steady(self) -> tuple[Block, Sequence[SSAValue]]:
         """The steady state of a tile, up to the question whether there is a next."""
-        block = Block(arg_types=[self.index.type, *(v.type for v in self.base)])
-        _name(block.args, [self.index, *self.base])
-        values = self.remake(block, dict(zip([self.index, *self.base], block.args, strict=True)))
+        tile = [self.index, *self.ahead, *self.base]
+        block = Block(arg_types=[v.type for v in tile])
+        _name(block.args, tile)
+        values = self.remake(block, self._known(block.args))
 
         def first(key: Key) -> SSAValue:
             self.keys.append(key)
@@ -172,15 +235,20 @@ class _Flattening:
         steady = work.steady_state((begin, work.seen(self.loop.ub)))
         following = work.add(Map("addi", [block.args[0], self.outer.step]))
         more = work.add(Map("cmpi_slt", [following, self.outer.ub]))
-        leave = [*block.args[: 1 + len(self.base)], *steady.results]
+        leave = [*block.args[: len(tile)], *steady.results]
         block.add_op(scf.ConditionOp(more, *leave))
         return block, leave
 
+    def _known(self, carried: Sequence[SSAValue]) -> Values:
+        """This tile's values among those carried: index, next tile's place, base, keys."""
+        base = carried[1 + len(self.ahead) :]
+        return {self.index: carried[0], **dict(zip(self.base, base, strict=False))}
+
     def _draining(self, leave: Sequence[SSAValue], into: Block) -> Expansion:
         """A tile whose steady state is over."""
-        known = dict(zip([self.index, *self.base], leave, strict=False))
-        values = self.remake(into, known)
-        done = dict(zip(self.keys, leave[1 + len(self.base) :], strict=True))
+        values = self.remake(into, self._known(leave))
+        keys = leave[1 + len(self.ahead) + len(self.base) :]
+        done = dict(zip(self.keys, keys, strict=True))
         return Expansion(self.loop, self.schedule, into, values, done=done)
 
     def _fresh_accumulators(self) -> set[Operation]:
@@ -205,20 +273,27 @@ class _Flattening:
         _name(block.args, leave)
         old = self._draining(list(block.args), block)
         index = old.add(Map("addi", [block.args[0], self.outer.step]))
-        values = self.start(index, block)
+        placed = dict(zip(self.ahead, block.args[1:], strict=False))
+        values = self.start(index, placed, block)
         new = Expansion(self.loop, self.schedule, block, values)
+        self._release(old, block)
         old.count()
         late = self._fresh_accumulators()
+        products = [op for op in self.schedule.order if isinstance(op, Dot)]
+        following: Values = {}
         for op in self.schedule.order:
             old.drain(op, 0)
             if op not in late:
                 new.fill(op, 0)
-        self.finish(old.results(), dict(old.outside), block)
+            if op is products[-1]:
+                after = new.add(Map("addi", [index, self.outer.step]))
+                following = self.place(after, block)
+        self.finish(old.results(), dict(old.outside), block, released=True)
         for op in self.schedule.order:
             if op in late:
                 new.fill(op, 0)
-        passed = [index, *(values[v] for v in self.base), *map(new.filled, self.keys)]
-        block.add_op(scf.YieldOp(*passed))
+        passed = [index, *following.values(), *(values[v] for v in self.base)]
+        block.add_op(scf.YieldOp(*passed, *map(new.filled, self.keys)))
         return block
 
 

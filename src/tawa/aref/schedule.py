@@ -27,6 +27,7 @@ from xdsl.dialects.builtin import ModuleOp
 from tawa.aref.async_dots import find_chains
 from tawa.aref.expand import Schedule, expand
 from tawa.aref.flatten import flatten, obstacle
+from tawa.aref.load_ahead import load_ahead
 from tawa.aref.loop_graph import LoopGraph, Node, build
 from tawa.aref.ops import ViewRead, WarpGroup
 from tawa.aref.registers import budget
@@ -109,34 +110,38 @@ class ScheduleLoops:
         target = TARGETS[self.options.target]
         for group in [op for op in module.walk() if isinstance(op, WarpGroup)]:
             if group.single is None:
-                for loop in [op for op in group.walk() if isinstance(op, scf.ForOp)]:
-                    self._loop(loop, group, target)
+                loops = [op for op in group.walk() if isinstance(op, scf.ForOp)]
+                joined = [self._loop(loop, group, target) for loop in loops]
+                if any(joined):
+                    load_ahead(module)
 
-    def _loop(self, loop: scf.ForOp, group: WarpGroup, target: Target) -> None:
+    def _loop(self, loop: scf.ForOp, group: WarpGroup, target: Target) -> bool:
+        """Schedule a loop; whether it was joined across tiles."""
         body = loop.body.block
         if not any(isinstance(op, Dot) for op in body.ops) or find_chains(body):
-            return
+            return False
         where = span_of(loop) or "loop"
         graph = build(loop, group.warps.value.data, group.teams.value.data, target)
         if isinstance(graph, str):
             self.remarks.say(self.name, f"the loop at {where} keeps its order: {graph}")
-            return
+            return False
         warps = group.warps.value.data * group.teams.value.data
         split = budget(target, warps, 0)
         solution = solve(graph, target, split.limit - ADDRESSES - self.margin, self.stages)
         if solution is None:
             self.remarks.say(self.name, f"the loop at {where} keeps its order: {NO_SCHEDULE}")
-            return
+            return False
         self.remarks.say(self.name, describe(graph, solution, str(where)))
         order = as_schedule(graph, solution)
         inside = obstacle(loop, order) if group.teams.value.data == 1 else "teams take turns"
         if inside is None:
             self.remarks.say(self.name, f"the loop at {where} runs on from tile to tile")
             flatten(loop, order)
-            return
+            return True
         if isinstance(loop.parent_op(), scf.ForOp):
             self.remarks.say(self.name, f"the loop at {where} is not joined across tiles: {inside}")
         expand(loop, order)
+        return False
 
 
 def _alternatives(node: Node) -> bool:
