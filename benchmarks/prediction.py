@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rows import commit
 
 import kernels
 import tawa
@@ -34,8 +35,8 @@ SUITES = ("gemm", "gemm-ablation", "attention", "costs")
 NVML_FACTOR = 0.94
 """The clock inside a product over what NVML read: 0.928, 0.953, 0.935 at K = 1024, 2048,
 8192 (rows of suite `costs`). NVML reads the clock that is set; the chip runs below it."""
-ASSUMED_MHZ = 1550
-"""Of rows without a reading: attention ran at 1471 to 1639 in the rows of suite `costs`."""
+ASSUMED_MHZ = {64: 1639, 128: 1542, 256: 1471}
+"""By head dimension, of rows without a reading: what was read in kernels of suite `costs`."""
 UNDISTURBED = 1.05
 """Rows of suite `costs` are left out if the probe made the kernel this much slower."""
 SIZE, TOKENS = 8192, 16384
@@ -178,7 +179,7 @@ def clock_of(row: Row) -> tuple[float, str]:
         return float(row["kernel_clock_mhz"]), "in the kernel"
     if row.get("clock_mhz"):
         return NVML_FACTOR * row["clock_mhz"], f"{NVML_FACTOR} NVML"
-    return ASSUMED_MHZ, "assumed"
+    return ASSUMED_MHZ[row["case"]["d"]], "assumed"
 
 
 def line(found: Compared) -> str:
@@ -210,13 +211,17 @@ def summary(found: list[Compared]) -> str:
     return "\n".join(lines)
 
 
-def record_of(found: Compared) -> Row:
-    """The row that is written."""
+def record_of(found: Compared, now: datetime) -> Row:
+    """The row that is written; all rows of one call share `now`."""
     row, predicted = found.row, found.prediction
     return {
+        "run": f"{now:%Y%m%d-%H%M%S}-prediction",
         "suite": "prediction",
-        "of": {key: row[key] for key in ("run", "suite", "commit", "device")},
-        "date": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+        "of": {key: row[key] for key in ("run", "suite", "commit")},
+        "device": row["device"],
+        "commit": commit(),
+        "versions": row["versions"],
+        "date": f"{now:%Y-%m-%dT%H:%M:%SZ}",
         "case": row["case"],
         "impl": row["impl"],
         "config": row["config"],
@@ -245,7 +250,8 @@ def main() -> None:
         print(line(found[-1]), flush=True)
     print(summary(found))
     if not options.dry:
-        texts = [json.dumps(record_of(c)) + "\n" for c in found]
+        now = datetime.now(UTC)
+        texts = [json.dumps(record_of(c, now)) + "\n" for c in found]
         (options.rows / "prediction.jsonl").write_text("".join(texts))
 
 

@@ -130,7 +130,26 @@ def host_table(rows: list[Row]) -> list[str]:
     return lines
 
 
+def prediction_table(rows: list[Row]) -> list[str]:
+    """Predicted and measured times of each kernel, the clock that was assumed, and the error."""
+    lines = [
+        "| suite | case | configuration | clock (MHz) | measured (us) | predicted (us) | error |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        names = ("dtype", "k", "d", "rows", "causal", "step")
+        case = " ".join(f"{name}={row['case'][name]}" for name in names if name in row["case"])
+        clock = f"{row['clock_mhz']:.0f} ({row['clock_source']})"
+        times = f"{row['ms'] * 1e3:.1f} | {row['predicted_ms'] * 1e3:.1f} | {row['error']:+.1%}"
+        lines.append(f"| {row['of']['suite']} | {case} | {row['config']} | {clock} | {times} |")
+    mean = geometric_mean([1 + row["error"] for row in rows])
+    worst = max((row["error"] for row in rows), key=abs)
+    lines.append(f"| geometric mean, largest error | | | | | {mean:.3f} | {worst:+.1%} |")
+    return lines
+
+
 TABLES: dict[str, Callable[[list[Row]], list[str]]] = {
+    "prediction": prediction_table,
     "gemm": gemm_table,
     "gemm-ablation": ablation_table,
     "host": host_table,
