@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from time import process_time
 from typing import Any
 
 import numpy as np
@@ -239,3 +240,15 @@ def test_a_plan_can_be_read():
     text = compiled.explain(half(16, 32), half(32), half(3, 16))
     assert "1. product of 3 x 32" in text
     assert "relu %4 (written)" in text
+
+
+def test_planning_a_long_scan_takes_time_in_proportion():
+    compiled = axon.compile(example("lstm")["lstm"])
+    weights = (half(16, 32), half(8, 32), half(32))
+    times: list[float] = []
+    for steps in (25, 50, 100):
+        start = process_time()
+        plan = compiled.plan(weights, (half(4, 8), half(4, 8)), half(steps, 4, 16))
+        times.append(process_time() - start)
+        assert len(plan.launches) == steps
+    assert times[2] < 6 * max(times[1], 0.05)

@@ -24,6 +24,9 @@ from tawa.functional.recursion import deep
 from tawa.runtime.arrays import HOST
 from tawa.runtime.streams import current_stream
 
+MOST_PLANS = 1024
+"""Plans that a function keeps: one for each combination of its arguments' shapes."""
+
 PRECISIONS = ("f32", "tf32")
 Statics = dict[str, "int | tuple[int, ...]"]
 
@@ -85,6 +88,8 @@ class CompiledFunction:
         found = self._plans.get(key)
         if found is None:
             with self._lock, deep():
+                if len(self._plans) >= MOST_PLANS:
+                    self._plans.pop(next(iter(self._plans)))
                 found = self._plans[key] = self._make(leaves, arguments, statics)
         return found
 

@@ -51,6 +51,8 @@ class Fusion:
     users: Users = field(init=False)
     group_of: dict[Node, Group] = field(default_factory=dict[Node, Group])
     _reduced: dict[Node, bool] = field(default_factory=dict[Node, bool])
+    _position: dict[Node, int] = field(default_factory=dict[Node, int])
+    """Of each node in an order in which operands come first."""
 
     def __post_init__(self) -> None:
         """Find who reads what."""
@@ -58,7 +60,9 @@ class Fusion:
 
     def run(self) -> list[Group]:
         """The groups, in an order in which they can run."""
-        for node in self.program.nodes():
+        nodes = self.program.nodes()
+        self._position = {node: number for number, node in enumerate(nodes)}
+        for node in nodes:
             if node.op in ("map", "reduce", "take") and node.function != "iota":
                 self._visit(node)
             elif node.op in ("dot", "attention"):
@@ -145,13 +149,18 @@ class Fusion:
         return [self.group_of[w] for w in writers if w in self.group_of]
 
     def _depends(self, start: Iterable[Group], target: Group) -> bool:
-        """Whether one of some groups is, or needs, a group."""
+        """Whether one of some groups is, or needs, a group.
+
+        A group all of whose members come before the first of another doesn't need it.
+        """
         stack, seen = list(start), set[int]()
+        first = self._position[next(iter(target.members))]
         while stack:
             group = stack.pop()
             if group is target:
                 return True
-            if id(group) not in seen:
+            last = self._position[next(reversed(group.members))]
+            if last > first and id(group) not in seen:
                 seen.add(id(group))
                 stack.extend(self.before(group))
         return False
@@ -182,26 +191,11 @@ class Fusion:
         ):
             return None
         kind = next((k for k in ("product", "rows") if k in kinds), "points")
-        members = sorted({**one.members, **other.members}, key=lambda n: n.number)
-        merged = Group(kind, one.space, dict.fromkeys(self._in_order(members)))
+        members = sorted({**one.members, **other.members}, key=self._position.__getitem__)
+        merged = Group(kind, one.space, dict.fromkeys(members))
         for member in members:
             self.group_of[member] = merged
         return merged
-
-    def _in_order(self, members: list[Node]) -> list[Node]:
-        """Members, operands first: numbers follow the trace, which rewrites may have left."""
-        inside, done = set(members), dict[Node, None]()
-
-        def visit(node: Node) -> None:
-            if node in done or node not in inside:
-                return
-            for operand in node.inputs:
-                visit(operand.base)
-            done[node] = None
-
-        for member in members:
-            visit(member)
-        return list(done)
 
     def _waits_for(self, node: Node, group: Group, pair: tuple[Group, Group]) -> bool:
         for operand in node.inputs:
