@@ -130,11 +130,6 @@ def test_decoding():
     check(example("decode")["generate"], half(24, 16), half(8, 8), tokens, n=2)
 
 
-def test_residual_block():
-    norm = (half(4, 4, 3, 3), half(4), half(4), half(4), np.abs(half(4)) + np.float16(1))
-    check(example("resnet")["block"], norm, norm, half(2, 4, 5, 6))
-
-
 def test_unet():
     check(example("unet")["small"], single(4, 3, 3, 3), single(4, 4, 3, 3), single(2, 8, 1, 1),
           single(1, 3, 4, 6))  # fmt: skip

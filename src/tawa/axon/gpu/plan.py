@@ -95,14 +95,17 @@ def make_plan(
     groups = Fusion(program).run()
     launches: list[Launch] = []
     for group in groups:
-        call = kernel_call(group, placed, aligned)
+        simulated = place is not None and place.device == HOST
+        call = kernel_call(group, placed, aligned, simulated)
         launches.append(_launch(call))
     for launch in launches:
         _load(launch, aligned, place)
     return Plan(program, inputs, launches, memory_of(program, groups, placed), place)
 
 
-def kernel_call(group: Group, placed: dict[Node, Any], aligned: dict[Node, bool]) -> KernelCall:
+def kernel_call(
+    group: Group, placed: dict[Node, Any], aligned: dict[Node, bool], simulated: bool
+) -> KernelCall:
     """The kernel of a group."""
     match group.kind:
         case "points":
@@ -110,7 +113,7 @@ def kernel_call(group: Group, placed: dict[Node, Any], aligned: dict[Node, bool]
         case "rows":
             return rows_kernel(group, placed)
         case "product":
-            return product_kernel(group, placed, aligned)
+            return product_kernel(group, placed, aligned, simulated)
         case _:
             return attention_call(group)
 

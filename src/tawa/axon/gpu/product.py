@@ -77,14 +77,22 @@ class _Loop:
     pairs: list[tuple[Node, Node, int]]
 
 
-def product_kernel(group: Group, places: Places, aligned: dict[Node, bool]) -> KernelCall:
-    """Products and what follows them. `aligned` says which arguments start at whole 16 bytes."""
-    return _ProductWriter(group, places, aligned).write()
+def product_kernel(
+    group: Group, places: Places, aligned: dict[Node, bool], simulated: bool = False
+) -> KernelCall:
+    """Products and what follows them. `aligned` says which arguments start at whole 16 bytes.
+
+    In the simulator, which has no tile to prefer, the smallest is taken.
+    """
+    return _ProductWriter(group, places, aligned, simulated).write()
 
 
 class _ProductWriter:
-    def __init__(self, group: Group, places: Places, aligned: dict[Node, bool]) -> None:
+    def __init__(
+        self, group: Group, places: Places, aligned: dict[Node, bool], simulated: bool
+    ) -> None:
         self.group, self.places, self.aligned = group, places, aligned
+        self.simulated = simulated
         self.products = group.products
         first = self.products[0]
         self.count = first.axis
@@ -144,6 +152,8 @@ class _ProductWriter:
 
     def _chosen(self, variants: tuple[Variant, ...]) -> int:
         """The variant with the least estimated time."""
+        if self.simulated:
+            return len(variants) - 1
         loops = self._loops()
         if sum(loop.k for loop in loops) > SHORT_K:
             costs = [self._clocks(v, loops) if v not in TURNS_TILE else inf for v in variants]
