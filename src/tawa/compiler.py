@@ -34,6 +34,7 @@ from tawa.aref.ping_pong import PingPong
 from tawa.aref.prefetch import Prefetch
 from tawa.aref.schedule import NO_SCHEDULE, ScheduleLoops
 from tawa.aref.shared_memory import SharedMemoryExceeded
+from tawa.base.attempts import ATTEMPTS, MOST_RESERVED, NO_SLACK, Slack
 from tawa.base.elementwise import EW
 from tawa.base.errors import TawaError
 from tawa.base.options import Options
@@ -57,9 +58,6 @@ from tawa.tile.simplify import Simplify
 from tawa.tile.widen import WidenAccumulators
 
 T = TypeVar("T")
-
-MOST_RESERVED = 1 << 18
-"""Bytes; when this much is set aside and a kernel still does not fit, fewer slots do not help."""
 
 
 class StageNotReadable(TawaError):
@@ -108,24 +106,6 @@ class Tidy:
         """Common subexpressions, then dead ops."""
         cse(module)
         dce(module)
-
-
-@dataclass(frozen=True)
-class Slack:
-    """What an attempt leaves free, because one before it turned out to need more."""
-
-    bytes: int = 0
-    """Of shared memory."""
-    registers: int = 0
-    """Of a thread."""
-    stages: int = 2
-    """Turns that schedules may spread an iteration over; with 0, loops keep their order."""
-
-
-NO_SLACK = Slack()
-
-ATTEMPTS = (Slack(), Slack(registers=16), Slack(registers=40), Slack(stages=1), Slack(stages=0))
-"""What is tried, one after the other, while the assembler spills or serialises schedules."""
 
 
 def passes(stage: str, options: Options, remarks: Remarks, slack: Slack) -> list[Pass]:
