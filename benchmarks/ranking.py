@@ -75,7 +75,7 @@ ATTENTION = {
         (128, 96, {}),
         (128, 64, {}),
         (128, 32, {}),
-        (256, 64, {"consumers": 4}),
+        (192, 32, {"consumers": 3}),
     ),
 }
 """Query rows and keys of a tile, and options, by head dimension."""
