@@ -136,7 +136,7 @@ class HostDevice:
             compiler = shutil.which("g++")
             assert compiler is not None
             subprocess.run(
-                [compiler, "-std=c++17", "-O1", "-ffp-contract=off", "-fno-strict-aliasing", "-w",
+                [compiler, "-std=c++17", "-O0", "-ffp-contract=off", "-fno-strict-aliasing", "-w",
                  "-shared", "-fPIC", "-pthread", str(text), "-o", str(library)],
                 check=True,
             )  # fmt: skip

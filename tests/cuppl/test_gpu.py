@@ -110,7 +110,7 @@ def test_a_few_deep_particles_do_not_make_all_rows_longer(tmp_path: Path) -> Non
     source, data = PROGRAMS["few are deep at rest"]
     model = cuppl.model(source)
     device = HostDevice(model.gpu_code(True), tmp_path)
-    found = compare(model, data, device, 200)
+    found = compare(model, data, device, 80)
     assert "widen" not in device.launched[device.launched.index("copy_rows") + 1 :]
     assert found.rows < 20
     deepest = 3 * max(n for n in found.run.results[0].tolist())
