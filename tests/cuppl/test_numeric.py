@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from native_calls import Natives
+from native_calls import FIELD, Natives
 
+from tawa.cuppl.lowering import frames
 from tawa.cuppl.native import NATIVES
 from tawa.cuppl.numeric import elementary, philox, special
 from tawa.cuppl.numeric.primitives import Context
@@ -36,7 +37,9 @@ FUNCTIONS = {
 
 @pytest.fixture(scope="module")
 def natives() -> Natives:
-    return Natives([*FUNCTIONS, "philox", "next_bits", "next_uniform", "power"])
+    assert "restore_draw_ahead" in frames.__dict__  # importing it has registered it
+    more = ["philox", "next_bits", "next_uniform", "next_bits_ahead", "restore_draw_ahead", "power"]
+    return Natives([*FUNCTIONS, *more])
 
 
 def points(name: str) -> list[float]:
@@ -131,9 +134,26 @@ def test_streams_replay_and_differ(natives: Natives) -> None:
 
 
 def test_uniform_never_reaches_its_ends() -> None:
-    step = philox.UNIFORM_STEP
-    assert (0.0 + 0.5) * step > 0.0
-    assert (float((1 << 52) - 1) + 0.5) * step < 1.0
+    assert philox.uniform_of(0) == 0.5 * 2.0**-52
+    assert philox.uniform_of(-1) == (2.0**52 - 0.5) * 2.0**-52 < 1.0
+
+
+@given(st.integers(0, 2**64 - 1))
+def test_uniforms_are_the_middles_of_cells(bits: int) -> None:
+    assert philox.uniform_of(bits) == (float(bits >> 12) + 0.5) * 2.0**-52
+
+
+def test_draws_made_ahead_are_the_same(natives: Natives) -> None:
+    reference = Context(key0=7, particle=3, step=5, stream=2)
+    wanted = [philox.next_uniform(reference) for _ in range(30)]
+    ahead = np.zeros(8, dtype=np.int64)
+    for start in (0, 1, 7, 8, 13):
+        natives.reset(seed=7, particle=3)
+        for name, value in (("step", 5), ("stream", 2), ("ahead", ahead.ctypes.data)):
+            natives.context[FIELD[name]] = value
+        natives("restore_draw_ahead", start)
+        found = [philox.uniform_of(natives("next_bits_ahead")) for _ in range(start, 30)]
+        assert found == wanted[start:]
 
 
 def test_derivative_of_lgamma() -> None:

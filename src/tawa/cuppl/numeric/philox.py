@@ -87,7 +87,13 @@ def next_bits_ahead(ctx: Context) -> int:
 
 
 @native
+def uniform_of(bits: int) -> float:
+    """The middle of the cell that 64 bits choose."""
+    # They are the fraction of a float in [1, 2), from which the subtraction is exact.
+    return float_of_bits(shru(bits, 12) | ONE_BITS) - ONE_MINUS_HALF_CELL
+
+
+@native
 def next_uniform(ctx: Context) -> float:
     """Uniform on the open interval (0, 1): the middles of 2^52 equal cells, all exact."""
-    # The bits are the fraction of a float in [1, 2), from which the subtraction is exact.
-    return float_of_bits(shru(next_bits(ctx), 12) | ONE_BITS) - ONE_MINUS_HALF_CELL
+    return uniform_of(next_bits(ctx))
