@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -11,8 +12,12 @@ import pytest
 
 from tawa import axon
 from tawa.axon.errors import ContractViolation
+from tawa.axon.gpu import library
 from tawa.axon.gpu.compile import CompiledFunction
 from tawa.axon.gpu.errors import BadPrecision, NotForGpu
+from tawa.host_launch import stored
+from tawa.runtime.launch import grid_sizes
+from tawa.simulate.hopper import run as run_hopper
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "axon"
 TOLERANCE = {"float16": 4e-3, "float32": 4e-6, "float64": 1e-12}
@@ -247,3 +252,24 @@ def test_planning_a_long_scan_takes_time_in_proportion():
         times.append(process_time() - start)
         assert len(plan.launches) == steps
     assert times[2] < 6 * max(times[1], 0.05)
+
+
+def test_a_transformer_block_at_the_machine_level(monkeypatch: pytest.MonkeyPatch):
+    """Heads of the size that two consumer warp groups share, on the simulated machine."""
+
+    def simulation(compiled: Any, select: Any) -> Any:
+        module = compiled.module("hopper")
+
+        def start(grid: Any, values: Any, stream: Any) -> None:
+            del stream
+            given = values if select is None else select(values)
+            run_hopper(module, grid_sizes(grid), [stored(v) for v in given], multiprocessors=2)
+
+        return start
+
+    monkeypatch.setattr(sys.modules["tawa.jit"], "simulation", simulation)
+    monkeypatch.setattr(library, "_ENTRIES", {})
+    attention = tuple(half(256, 256) * np.float16(0.1) for _ in range(4))
+    gated = (half(256, 64), half(256, 64), half(64, 256))
+    block = (half(256), attention, half(256), gated)
+    check(example("transformer")["block"], block, half(1, 70, 256), h=2)
