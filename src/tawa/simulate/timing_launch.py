@@ -8,10 +8,11 @@ power-capped card runs matrix products far below its nominal clock.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import heapify, heapreplace
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,8 @@ from xdsl.dialects.builtin import ModuleOp
 from tawa.base.target import SM90A, Target
 from tawa.simulate.hopper import Cluster, prepared, warp_spans
 from tawa.simulate.launch import arrays_of, spec_of
-from tawa.simulate.timing_machine import Actor, Machine, Rates
-from tawa.simulate.timing_program import LOAD, Program, Steps, program
+from tawa.simulate.timing_machine import MOST_EVENTS, Actor, Machine, Rates
+from tawa.simulate.timing_program import LOAD, Program, program
 
 Block = tuple[int, int, int]
 
@@ -119,8 +120,8 @@ class Launch:
         steps = (step for _, run in self.programs for step in self._steps(run, 0))
         return float(self.ctas * sum(step[2] for step in steps if step[0] == LOAD))
 
-    def _steps(self, run: Program, x: int) -> Steps:
-        return run(self.values, x % self.cluster, (x, 0, 0), self.grid)
+    def _steps(self, run: Program, x: int) -> Iterator[tuple[Any, ...]]:
+        return islice(run(self.values, x % self.cluster, (x, 0, 0), self.grid), MOST_EVENTS)
 
     @property
     def ctas(self) -> int:

@@ -25,6 +25,8 @@ DONE = 1e-6
 """Cycles that count as none left."""
 SLIGHT = 0.05
 """Part of a pipe below which work does not mind that others want it."""
+MOST_EVENTS = 5_000_000
+"""Events after which a replay is given up: about a minute."""
 LEAST = 0.02
 """Speed of work that finds its pipes taken."""
 
@@ -162,7 +164,7 @@ class Machine:
     def run(self) -> float:
         """Run all actors to their end; gives the time of the last thing that happens, in cycles.
 
-        Raises Deadlock when some wait for ever.
+        Raises Deadlock when some wait, or go on, for ever.
         """
         for actor in self.actors:
             self._push(0.0, actor)
@@ -183,6 +185,13 @@ class Machine:
             else:
                 what(time)
             end = max(end, time)
+            if self.count > MOST_EVENTS:
+                raise errors.Deadlock(
+                    f"a replay goes on after {MOST_EVENTS} events",
+                    expected="a loop that ends",
+                    found="one that may wait for a value of memory",
+                    hint="a prediction takes loaded values as zero; predict a smaller problem",
+                )
         if not all(actor.done for actor in self.actors):
             waiting = [actor.name for actor in self.actors if not actor.done]
             raise errors.Deadlock(
