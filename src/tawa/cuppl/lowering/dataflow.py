@@ -6,9 +6,9 @@ from dataclasses import fields, replace
 from typing import Any, TypeVar
 
 from ..builder import targets
-from ..ir import Branch, Function, Instruction, Reg, Return, Switch, Terminator
+from ..ir import Branch, Function, Get, Instruction, Program, Reg, Return, Set, Switch, Terminator
 
-__all__ = ["defined", "live_at_entry", "rename", "used", "used_by_terminator"]
+__all__ = ["defined", "live_at_entry", "rename", "touches", "used", "used_by_terminator"]
 
 Item = TypeVar("Item", bound=Instruction | Terminator)
 _WRITTEN = ("dst", "dsts")
@@ -90,3 +90,13 @@ def rename(item: Item, prefix: str) -> Item:
         elif isinstance(value, str) and field.name in ("target", "then", "other", "default"):
             changes[field.name] = prefix + value
     return replace(item, **changes)
+
+
+def touches(program: Program, names: tuple[str, ...]) -> bool:
+    """Whether any function reads or writes one of these fields of the context."""
+    return any(
+        isinstance(item, Get | Set) and item.field in names
+        for function in program.functions.values()
+        for block in function.blocks.values()
+        for item in block.instructions
+    )

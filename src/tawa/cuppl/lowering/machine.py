@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from ..builder import targets
 from ..failures import NO_RESET, STACK_FULL
 from ..ir import (
     Alloc,
@@ -47,7 +48,7 @@ from ..ir import (
     Switch,
     Type,
 )
-from .dataflow import live_at_entry, live_before, rename, used_by_terminator
+from .dataflow import live_at_entry, live_before, rename, touches, used_by_terminator
 from .tail import LOOP_HEAD, is_tail_call
 
 __all__ = [
@@ -131,7 +132,7 @@ class _Builder:
 
     def run(self) -> Machine:
         names = [n for n in self.program.functions if n in self.suspending]
-        self.header = 4 if _uses_memo(self.program) else 2
+        self.header = 4 if touches(self.program, ("memo", "memo_count")) else 2
         self.prefixes = {name: f"f{k}_" for k, name in enumerate(names)}
         results = self.program.functions[self.main].results
         self.frames = [Frame(()), Frame(()), Frame(results), Frame((I64,))]
@@ -287,7 +288,7 @@ class _Builder:
         for block in function.blocks.values():
             self.open(prefix + block.name)
             after = set(used_by_terminator(block.terminator))
-            for target in _targets(block):
+            for target in targets(block.terminator):
                 after |= live[target]
             if not self.instructions(block, after):
                 self.finish(block)
@@ -492,19 +493,3 @@ class _Builder:
         self.put(Call((self.top,), "reinstate", (self.state, self.stride, self.top, address)))
         self.here.terminator = Jump(DISPATCH)
         self.returned(name, kept, item.dsts)
-
-
-def _targets(block: Block) -> tuple[str, ...]:
-    from ..builder import targets
-
-    return targets(block.terminator)
-
-
-def _uses_memo(program: Program) -> bool:
-    """Whether any function touches the memo table or its counter."""
-    return any(
-        isinstance(item, Get | Set) and item.field in ("memo", "memo_count")
-        for function in program.functions.values()
-        for block in function.blocks.values()
-        for item in block.instructions
-    )
