@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ from typing import Any
 import numpy as np
 
 import tawa
+from tawa.base.timeline import DETAILS
 from tawa.compiler import Compiled
 from tawa.jit import Kernel
 from tawa.kernels.attention import attention
@@ -84,7 +86,7 @@ def measure(options: argparse.Namespace) -> None:
         plain()
         expected = out.clone()
         out.fill_(float("nan"))
-        timeline = tawa.Timeline(kilobytes=options.kilobytes)
+        timeline = tawa.Timeline(kilobytes=options.kilobytes, detail=options.detail)
         recorded = recording(timeline, plain)
         recorded()
         same = torch.equal(out, expected)
@@ -152,13 +154,13 @@ class Caught:
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
 
-    def compile(self, timeline: bool) -> Compiled:
+    def compile(self, timeline: bool | str) -> Compiled:
         """The kernel, with or without timestamps."""
         return self.kernel.compile(*self.args, **self.kwargs, timeline=timeline)
 
-    def predicted(self, clock_ghz: float) -> Launch:
+    def predicted(self, clock_ghz: float, detail: str) -> Launch:
         """The recorded launch as the simulator times it."""
-        compiled = self.compile(timeline=True)
+        compiled = self.compile(detail)
         names = [p.name for p in self.kernel.parameters]
         given = {**dict(zip(names, self.args, strict=False)), **self.kwargs}
         values = [given[name] for name in compiled.spec.arguments]
@@ -191,14 +193,16 @@ def caught(case: dict[str, Any]) -> Caught:
     return launch
 
 
-def compile_all(_options: argparse.Namespace) -> None:
+def compile_all(options: argparse.Namespace) -> None:
     """Compile every kernel with and without timestamps and say what they add to machine code."""
     for case in CASES:
         launch = caught(case)
-        both = [launch.compile(timeline) for timeline in (False, True)]
+        both = [launch.compile(timeline) for timeline in (False, options.detail)]
         codes = [next(iter(disassemble(c.cubin).values())) for c in both]
         turns = [turn(code) for code in codes]
-        findings = "; ".join(both[1].findings) or "no findings"
+        timeline = both[1].spec.timeline
+        said = (*both[1].findings, *(timeline.notes if timeline is not None else ()))
+        findings = "; ".join(said) or "no findings"
         points = sum("SR_CLOCKLO" in i.text for i in turns[1])
         print(
             f"{name_of(case):16} {len(codes[0].instructions)} -> {len(codes[1].instructions)} "
@@ -218,7 +222,7 @@ def predict_all(options: argparse.Namespace) -> None:
     """Predict every case's durations, at the clock that was measured where there is one."""
     clocks = {json.dumps(r["case"]): r["clock_ghz"] for r in durations(options.rows, "measured")}
     for case in CASES:
-        launch = caught(case).predicted(clocks.get(json.dumps(case), options.clock))
+        launch = caught(case).predicted(clocks.get(json.dumps(case), options.clock), options.detail)
         print(f"{name_of(case)}: {launch.render()}", flush=True)
         keep_durations(options.rows, case, "predicted", launch)
 
@@ -231,6 +235,7 @@ def keep_durations(folder: Path, case: dict[str, Any], impl: str, launch: Launch
     shared = {
         "case": case,
         "impl": impl,
+        "detail": launch.table.detail,
         "clock_ghz": round(launch.clock_ghz, 4),
         "recorders": len(launch.tracks),
         "cycles": round(launch.cycles),
@@ -238,22 +243,25 @@ def keep_durations(folder: Path, case: dict[str, Any], impl: str, launch: Launch
     }
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "timeline-durations.jsonl").open("a") as file:
-        for number, found in enumerate(launch.durations()):
-            file.write(json.dumps({**shared, "number": number, **found.as_row()}) + "\n")
+        seen: Counter[tuple[str, str]] = Counter()
+        for found in launch.durations():
+            row, named = found.as_row(), (found.role, found.activity.name)
+            file.write(json.dumps({**shared, "number": seen[named], **row}) + "\n")
+            seen[named] += 1
 
 
 def durations(folder: Path, impl: str) -> list[dict[str, Any]]:
     """The rows of an implementation that are there."""
     path = folder / "timeline-durations.jsonl"
     rows = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-    return [row for row in rows if row["impl"] == impl]
+    return [row for row in rows if row["impl"] == impl and "name" in row]
 
 
 def table(options: argparse.Namespace) -> None:
     """Print measured and predicted medians of each activity, the last of each."""
     both = [
-        {(json.dumps(r["case"]), r["number"]): r for r in durations(options.rows, impl)}
-        for impl in ("measured", "predicted")
+        {(json.dumps(r["case"]), r["number"], r["role"], r["name"]): r for r in rows}
+        for rows in (durations(options.rows, impl) for impl in ("measured", "predicted"))
     ]
     for case in CASES:
         print(f"\n{name_of(case)}: median clocks, measured and predicted")
@@ -261,8 +269,7 @@ def table(options: argparse.Namespace) -> None:
             if key[0] == json.dumps(case):
                 other = both[1].get(key)
                 predicted = f"{other['median']:8.0f}" if other else f"{'-':>8}"
-                name = f"{row['kind']} {row['detail']}".strip()
-                print(f"  {row['role']:6} {row['median']:8.0f} {predicted}  {name}")
+                print(f"  {row['role']:6} {row['median']:8.0f} {predicted}  {row['name']}")
 
 
 def main() -> None:
@@ -273,6 +280,7 @@ def main() -> None:
     parser.add_argument("--compile", action="store_true", help="compile only; needs no GPU")
     parser.add_argument("--predict", action="store_true", help="predict only; needs no GPU")
     parser.add_argument("--table", action="store_true", help="compare durations; needs no GPU")
+    parser.add_argument("--detail", choices=DETAILS, default="coarse", help="how many points")
     parser.add_argument("--clock", type=float, default=1.5, help="GHz of predictions")
     parser.add_argument("--kilobytes", type=int, default=64, help="for each warp group")
     parser.add_argument("--soak", type=float, default=0.3, help="seconds before each measurement")

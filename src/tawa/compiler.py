@@ -44,7 +44,7 @@ from tawa.frontend.dependencies import dependency_text
 from tawa.frontend.function import is_jit_function
 from tawa.hopper.define import DefineRegisters
 from tawa.hopper.emit import SPEC_LINE, emit
-from tawa.hopper.instrument import Instrument, NotInstrumentable
+from tawa.hopper.instrument import Instrument, NotInstrumentable, disturbed
 from tawa.hopper.ops import HOPPER
 from tawa.runtime.cache import content_key, default_cache
 from tawa.runtime.nvrtc import compile_cuda, version
@@ -404,16 +404,16 @@ def _require_no_text(
 def _instrumented(plain: Compiled, options: Options, dump: Path | None) -> Compiled:
     """A compiled kernel that records its timeline. No choice was made with timestamps in view."""
     attempts: list[Compiled] = []
-    for shift in (False, True):
+    for instrument in Instrument.attempts(options.timeline):
         module = plain.module("hopper")
-        Instrument(shift).apply(module)
+        instrument.apply(module)
         module.verify()
         remarks = Remarks([r for r in plain.remarks if not r.startswith("assembler")])
         before = {s: plain.stages[s] for s in ("tile", "aref") if s in plain.stages}
         attempts.append(Pipeline(options, dump, {}, remarks, before).finish(plain.name, module))
         if len(attempts[-1].findings) <= len(plain.findings):
             return attempts[-1]
-    return attempts[0]
+    return replace(attempts[-1], spec=disturbed(attempts[-1].spec, attempts[-1].findings))
 
 
 def resume(name: str, start: tuple[str, str], pipeline: Pipeline) -> Compiled:

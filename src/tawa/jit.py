@@ -243,14 +243,14 @@ class Kernel(JITFunction):
         entry.launch(grid, values, stream)
         return entry.compiled
 
-    def _recorded(self) -> bool:
+    def _recorded(self) -> str:
         """The value of the option `timeline` in a timeline's block."""
         if any(parameter.name == "timeline" for parameter in self._bound_parameters):
             raise BadTimeline(
                 f"{self.__name__} has a parameter of its own called `timeline`",
                 hint="rename the parameter to record the kernel's timeline",
             )
-        return True
+        return active().detail
 
     def _prepare(self, key: tuple[Any, ...], named: dict[str, Any], device: Any) -> Entry:
         """Compile and load for a key that was not seen before."""

@@ -29,10 +29,10 @@ def plain_module(launch: Recorded) -> ModuleOp:
     return pipeline.level("hopper", pipeline.level("aref", pipeline.level("tile", tile)))
 
 
-def instrumented(module: ModuleOp) -> ModuleOp:
+def instrumented(module: ModuleOp, detail: str = "fine") -> ModuleOp:
     """A copy of a module that records its timeline."""
     found = module.clone()
-    Instrument().apply(found)
+    Instrument(detail=detail).apply(found)
     found.verify()
     return found
 

@@ -12,9 +12,10 @@ from instrumented import MULTIPROCESSORS, Run, instrumented, table_of
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 
-from tawa.base.timeline import TimelineTable
+from tawa.base.timeline import DETAILS, Activity, TimelineTable
 from tawa.compiler import read_module, spec_of
-from tawa.hopper.instrument import Instrument, recorders_of
+from tawa.hopper.detail import POINTS_OF_A_TILE, POINTS_OF_A_TURN
+from tawa.hopper.instrument import Instrument, disturbed, is_inner, recorders_of
 from tawa.hopper.ops.matrix import Wgmma, WgmmaCommit, WgmmaFence
 from tawa.hopper.ops.structure import OneThread, Role
 from tawa.hopper.ops.trace import ROLE, TRACE, Timestamp
@@ -93,11 +94,12 @@ KINDS = {
 
 def test_results_are_the_same(run: Run):
     outputs = []
-    for module in (run.plain, instrumented(run.plain)):
+    for module in (run.plain, instrumented(run.plain), instrumented(run.plain, "coarse")):
         run.traces(module)
         outputs.append(run.outputs())
     for name, array in outputs[0].items():
-        np.testing.assert_array_equal(array.view(np.uint8), outputs[1][name].view(np.uint8))
+        for other in outputs[1:]:
+            np.testing.assert_array_equal(array.view(np.uint8), other[name].view(np.uint8))
 
 
 def test_everything_is_recorded_in_order(run: Run):
@@ -115,6 +117,33 @@ def test_everything_is_recorded_in_order(run: Run):
             if any(e.kind == "timestamp" for e in trace):
                 seen.add(name.removeprefix("CTA 0 ").removeprefix("CTA 1 "))
     assert seen == set(table.recorders)
+
+
+@pytest.mark.parametrize("detail", ["coarse", "tiles"])
+def test_few_points_leave_no_activity_out(run: Run, detail: str):
+    """Records are whole, a turn of an inner loop has few points, and names say all that is done."""
+    fine, module = instrumented(run.plain), instrumented(run.plain, detail)
+    table = table_of(module)
+    for cluster in run.traces(module):
+        for trace in cluster.values():
+            records(trace, table)
+
+    def elements(table: TimelineTable) -> Counter[tuple[str, Activity]]:
+        return Counter(
+            (segment.role, element)
+            for segment in table.segments
+            for activity in (segment.lead, *segment.gaps, segment.trail)
+            if activity is not None
+            for element in activity.elements
+            if element.kind != "work"
+        )
+
+    assert elements(table) == elements(table_of(fine))
+    assert sum(s.points for s in table.segments) <= sum(s.points for s in table_of(fine).segments)
+    assert max(s.points for s in table.segments) <= POINTS_OF_A_TILE
+    for op in module.walk():
+        if isinstance(op, Timestamp) and is_inner(op):
+            assert op.points.value.data <= (POINTS_OF_A_TURN if detail == "coarse" else 1)
 
 
 def test_nothing_but_timestamps_is_added(run: Run):
@@ -242,6 +271,25 @@ def test_ordinary_code_is_called_after_its_heaviest_functions():
 def registers(module: ModuleOp) -> dict[str, int]:
     found = (op for op in module.walk() if isinstance(op, Role) and op.registers is not None)
     return {op.role.data: op.registers.value.data for op in found}
+
+
+def test_each_attempt_has_fewer_points_and_says_so():
+    assert [(a.detail, a.shift_registers) for a in Instrument.attempts("fine")] == [
+        (detail, shift) for detail in DETAILS for shift in (False, True)
+    ]
+    first, *_, last = Instrument.attempts(True)
+    assert (first.detail, first.notes) == ("coarse", ())
+    assert (last.detail, last.shift_registers) == ("tiles", True)
+    module = Run("gemm-ping-pong").plain
+    last.apply(module)
+    spec = spec_of(module)
+    assert table_of(module).notes == last.notes
+    assert "recorded as 'tiles'" in last.notes[0]
+    assert "'coarse'" in last.notes[0]
+    worse = disturbed(spec, ["spill: 8 bytes"]).timeline
+    assert worse is not None
+    assert worse.notes[:-1] == last.notes
+    assert "spill: 8 bytes" in worse.notes[-1]
 
 
 @pytest.mark.parametrize(

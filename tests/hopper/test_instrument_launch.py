@@ -36,7 +36,7 @@ def product() -> tuple[tawa.Timeline, np.ndarray, np.ndarray]:
     """A library product in a timeline's block: the timeline, what it gave and should give."""
     random = np.random.default_rng(0)
     a, b = (random.standard_normal((256, 320)).astype(np.float16) for _ in range(2))
-    with tawa.Timeline() as timeline:
+    with tawa.Timeline(detail="fine") as timeline:
         c = matmul(a, b.T)
     return timeline, c, a.astype(float) @ b.astype(float).T
 
@@ -93,6 +93,21 @@ def test_only_launches_in_the_block_are_instrumented():
     assert inside.stages["aref"] == before.stages["aref"]
     np.testing.assert_array_equal(y, 2 * x)
     assert timeline.launch.kernel == before.spec.entry
+
+
+def test_the_detail_is_the_blocks():
+    x, y = np.ones((2, 4), np.float32)
+    points = {}
+    for detail in ("fine", "coarse", "tiles"):
+        with tawa.Timeline(detail=detail):
+            found = double[(1,)](x, y, 4, BLOCK=16)
+        assert found.spec.timeline is not None
+        assert found.spec.timeline.detail == detail
+        points[detail] = sum(s.points for s in found.spec.timeline.segments)
+    assert points["fine"] >= points["coarse"] >= points["tiles"] > 0
+    same = double.compile("*f32:16", "*f32:16", "i32", BLOCK=16, timeline=True).spec.timeline
+    assert same is not None
+    assert same.detail == "coarse"
 
 
 def test_blocks_nest():
@@ -152,6 +167,8 @@ def test_mistakes_have_names(tmp_path: Path):
     for sizes in ({"ctas": 0}, {"kilobytes": 3}, {"kilobytes": 96}, {"kilobytes": 8192}):
         with pytest.raises(BadTimeline):
             tawa.Timeline(**sizes)
+    with pytest.raises(BadTimeline, match="detail"):
+        tawa.Timeline(detail="all")
     with pytest.raises(tawa.TawaError, match="timeline"):
         double[(1,)](x, x, 16, BLOCK=16, timeline="yes")
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import ctypes
 import json
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import pytest
 
-from tawa.base.timeline import Activity, Interval, Segment, TimelineTable, perfetto
+from tawa.base.timeline import Activity, Interval, Segment, TimelineTable, combined, perfetto
 from tawa.runtime.launch import EntryPoints, LaunchConfig, Launcher
 from tawa.runtime.recorded import HEADER_BYTES, LONGEST_RECORD, Launch, Track, aligned
 from tawa.runtime.spec import InvalidSpec, KernelSpec, TimelineParam
@@ -49,12 +49,17 @@ class Multiprocessor:
         """The device's timer."""
         return (1_000_000_000 + int(ns)) // self.step * self.step
 
+    def words(self, number: int, at: Sequence[float]) -> Iterator[int]:
+        """Of a record: the first has the segment's number in its low bits."""
+        yield (self.clock(at[0]) << TABLE.tag_bits) + number
+        yield from map(self.clock, at[1:])
+
     def region(
         self, begin: float, end: float | None, records: Sequence[tuple[int, Sequence[float]]]
     ) -> bytes:
         """What a recorder writes; times in nanoseconds."""
         body = b"".join(
-            struct.pack(f"<{1 + len(at)}I", n, *(self.clock(t) & 0xFFFFFFFF for t in at))
+            struct.pack(f"<{len(at)}I", *(word & 0xFFFFFFFF for word in self.words(n, at)))
             for n, at in records
         )
         ends = (0, 0) if end is None else (self.timer(end), self.clock(end))
@@ -95,7 +100,7 @@ def test_a_clock_whose_low_half_wraps():
 
 def test_what_does_not_fit_is_said():
     sm = Multiprocessor(0, 0)
-    count = -(-(REGION - LONGEST_RECORD - HEADER_BYTES) // 20)
+    count = -(-(REGION - LONGEST_RECORD - HEADER_BYTES) // 16)
     times = [(0, (i * 10.0, i * 10 + 1.0, i * 10 + 2.0, i * 10 + 3.0)) for i in range(count)]
     _, tracks, _ = aligned({(0, 0): sm.region(0, 10.0 * count, times)}, TABLE)
     launch = Launch("k", (1,), TABLE, tracks, 1.5)
@@ -169,8 +174,46 @@ def test_durations():
         ("barrier wait", 2, 10, 20),
         ("wgmma issue", 2, 2, 4),
         ("wgmma wait", 2, 13, 26),
+        ("work", 2, 15, 30),
     ]
     assert rows[0]["place"] == "gemm.py:4:1"
+
+
+def test_activities_without_points_between():
+    """An issue and its waits may be parts of one activity, also one between two records."""
+    mixed = combined((ISSUE, DRAIN))
+    assert mixed is not None
+    assert (mixed.kind, mixed.name) == ("mixed", "wgmma issue acc + wgmma wait")
+    last = Activity("wgmma wait")
+    assert combined((WORK, WORK)) == WORK
+    assert combined((mixed, None)) == mixed
+    table = TimelineTable(
+        ("math",),
+        (Segment("math", (WAIT,), trail=mixed), Segment("math", (), lead=last, trail=WORK)),
+        detail="coarse",
+        notes=("recorded as 'coarse'",),
+    )
+    records = [(0, (10.0, 20.0)), (0, (60.0, 65.0)), (1, (130.0,))]
+    found = Launch("k", (1,), table, [Track(0, "math", 0.0, 150.0, records)], 2.0)
+    assert [(i.name, i.start, i.end) for i in found.intervals() if i.track == "math"] == [
+        ("role math", 0, 150),
+        ("barrier wait a_full", 10, 20),
+        ("wgmma issue acc + wgmma wait", 20, 60),
+        ("barrier wait a_full", 60, 65),
+        ("wgmma issue acc + wgmma wait", 65, 130),
+        ("work exp2", 130, 150),
+    ]
+    products = [(i.start, i.end) for i in found.intervals() if i.track == "products of math"]
+    assert products == [(20, 130)]
+    assert [(d.activity.kind, d.count, d.total) for d in found.durations()] == [
+        ("barrier wait", 2, 15),
+        ("mixed", 1, 40),
+        ("mixed", 1, 65),
+        ("work", 1, 20),
+    ]
+    assert found.missing() == ["recorded as 'coarse'"]
+    spec = KernelSpec("k", 128, 0, (TimelineParam("mask"),), timeline=table)
+    assert KernelSpec.from_json(spec.to_json()) == spec
 
 
 def test_the_trace_is_in_microseconds():

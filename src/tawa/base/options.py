@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from tawa.base.errors import TawaError
 from tawa.base.target import TARGETS
+from tawa.base.timeline import DETAILS
 
 
 class BadOption(TawaError):
@@ -67,15 +68,18 @@ class Options:
     stream_stores: bool = False
     """Give written lines back to memory first (L2 evict-first): for outputs larger than the L2."""
 
-    timeline: bool = False
-    """Write timestamps to a `tawa.Timeline`, which sets this for the launches in its block."""
+    timeline: bool | str = False
+    """Write timestamps to a `tawa.Timeline`, which sets this for the launches in its block.
+
+    The value is the timeline's `detail`: `"fine"`, `"coarse"` (as is `True`) or `"tiles"`.
+    """
 
     def __post_init__(self) -> None:
         """Check each value's range. Raises BadOption."""
         self._one_of("target", tuple(TARGETS))
         self._one_of("num_warps", (1, 2, 4, 8, 16))
         self._one_of("consumers", (None, 1, 2, 3))
-        self._one_of("timeline", (False, True))
+        self._one_of("timeline", (False, True, *DETAILS))
         self._between("num_stages", 1, 64)
         self._between("mma_depth", 0, 7)
         self._between("staging", 1, 16)

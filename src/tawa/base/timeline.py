@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
 
@@ -49,6 +49,10 @@ def _span(interval: Interval) -> tuple[float, float]:
     return interval.start, interval.end - interval.start
 
 
+DETAILS = ("fine", "coarse", "tiles")
+"""How many points a recording kernel has, most first."""
+
+
 @dataclass(frozen=True)
 class Activity:
     """What a role does between two points of a segment.
@@ -59,6 +63,7 @@ class Activity:
     - `op`: the op of the hopper level that it begins with.
     - `place`: `file:line:column` of the user's source, or nothing.
     - `pending`: of a `wgmma wait`, how many groups of products it leaves in flight.
+    - `parts`: of kind `mixed`: several activities, one after the other, with no points between.
     """
 
     kind: str
@@ -66,11 +71,29 @@ class Activity:
     op: str = ""
     place: str = ""
     pending: int = 0
+    parts: tuple[Activity, ...] = ()
 
     @property
     def name(self) -> str:
         """How an interval of it is called."""
+        if self.parts:
+            return " + ".join(dict.fromkeys(part.name for part in self.parts))
         return f"{self.kind} {self.detail}".strip()
+
+    @property
+    def elements(self) -> tuple[Activity, ...]:
+        """Its parts, or itself if it has none."""
+        return self.parts or (self,)
+
+
+def combined(activities: Iterable[Activity | None]) -> Activity | None:
+    """Activities that follow each other as one: ordinary code stays `work`, else it is `mixed`."""
+    parts = tuple(e for a in activities if a is not None for e in a.elements)
+    if len(parts) < 2:
+        return parts[0] if parts else None
+    if all(part.kind == "work" for part in parts):
+        return replace(parts[0], detail=", ".join(dict.fromkeys(p.detail for p in parts)))
+    return Activity("mixed", op=parts[0].op, place=parts[0].place, parts=parts)
 
 
 @dataclass(frozen=True)
@@ -100,10 +123,20 @@ class Segment:
 
 @dataclass(frozen=True)
 class TimelineTable:
-    """What a recording kernel can say: who records (warp groups, by name), and its segments."""
+    """What a recording kernel can say: who records (warp groups, by name), and its segments.
+
+    `detail` is one of `DETAILS`; `notes` are sentences about how the recording came about.
+    """
 
     recorders: tuple[str, ...]
     segments: tuple[Segment, ...]
+    detail: str = "fine"
+    notes: tuple[str, ...] = ()
+
+    @property
+    def tag_bits(self) -> int:
+        """Low bits of a record's first word that hold the number of its segment."""
+        return max(1, (len(self.segments) - 1).bit_length())
 
     def to_record(self) -> dict[str, Any]:
         """The table as JSON's own types."""
@@ -113,7 +146,10 @@ class TimelineTable:
     def from_record(record: dict[str, Any]) -> TimelineTable:
         """What `to_record` made, with lists or tuples."""
         return TimelineTable(
-            tuple(record["recorders"]), tuple(_segment(dict(s)) for s in record["segments"])
+            tuple(record["recorders"]),
+            tuple(_segment(dict(s)) for s in record["segments"]),
+            record["detail"],
+            tuple(record["notes"]),
         )
 
 
@@ -124,4 +160,10 @@ def _segment(record: dict[str, Any]) -> Segment:
 
 
 def _activity(record: dict[str, Any] | None) -> Activity | None:
-    return None if record is None else Activity(**record)
+    if record is None:
+        return None
+    own: dict[str, Any] = {
+        **record,
+        "parts": tuple(Activity(**dict(part)) for part in record["parts"]),
+    }
+    return Activity(**own)

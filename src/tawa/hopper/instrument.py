@@ -10,7 +10,7 @@ the points becomes part of the kernel's spec.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from xdsl.dialects import func, scf
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr, i32, i64
@@ -20,7 +20,8 @@ from tawa.base.elementwise import Map
 from tawa.base.errors import TawaError
 from tawa.base.spans import span_of
 from tawa.base.target import HALF_RATE, SM90A, SPECIAL, Costs, Target
-from tawa.base.timeline import Activity, Segment, TimelineTable
+from tawa.base.timeline import DETAILS, Activity, TimelineTable
+from tawa.hopper.detail import Place, Plan, thinned
 from tawa.hopper.ops.core import number
 from tawa.hopper.ops.fragment import ReduceRegisters, Relabel, Undefined, Window
 from tawa.hopper.ops.global_memory import GlobalLoad, GlobalStore, ScalarLoad
@@ -95,14 +96,26 @@ compile_kernel(nothing, asked.types, asked.constants, asked.options, start=("cu"
 
 @dataclass(frozen=True)
 class Instrument:
-    """Make a kernel record its timeline.
+    """Make a kernel record its timeline, in one of `DETAILS`.
 
     A recorder keeps two registers. With `shift_registers`, roles of one thread give theirs to the
     others, as far as whole steps of the register file allow.
     """
 
     shift_registers: bool = False
+    detail: str = "coarse"
+    notes: tuple[str, ...] = ()
     name: str = "instrument"
+
+    @staticmethod
+    def attempts(asked: bool | str) -> Iterator[Instrument]:
+        """Ways to record, most points first; the next one is for where the assembler spills."""
+        detail = asked if isinstance(asked, str) else "coarse"
+        for found in DETAILS[DETAILS.index(detail) :]:
+            note = f"recorded as {found!r}: with the points of {detail!r} the assembler spills"
+            notes = () if found == detail else (note,)
+            yield Instrument(detail=found, notes=notes)
+            yield Instrument(shift_registers=True, detail=found, notes=notes)
 
     def apply(self, module: ModuleOp) -> None:
         """Change the module's only kernel, and its spec."""
@@ -115,17 +128,24 @@ class Instrument:
         kernel.update_function_type()
         roles = [op for op in kernel.walk() if isinstance(op, Role)]
         recorders = [name for role in roles for name in recorders_of(role)]
-        segments: list[Segment] = []
-        first = 0
-        for role in roles:
-            own = recorders_of(role)
-            planned = RolePlan(role).segments
-            _insert(role, planned, len(segments), launch, (first, len(recorders)))
-            segments += [plan.segment for plan in planned]
-            first += len(own)
-        _describe(kernel, TimelineTable(tuple(recorders), tuple(segments)))
+        plans = [thinned(RolePlan(role).segments, self.detail) for role in roles]
+        segments = tuple(plan.segment for planned in plans for plan in planned)
+        table = TimelineTable(tuple(recorders), segments, self.detail, self.notes)
+        first = number = 0
+        for role, planned in zip(roles, plans, strict=True):
+            _insert(role, planned, (number, table.tag_bits), launch, (first, len(recorders)))
+            number += len(planned)
+            first += len(recorders_of(role))
+        _describe(kernel, table)
         if self.shift_registers:
             _shift_registers(kernel, roles)
+
+
+def disturbed(spec: KernelSpec, findings: Sequence[str]) -> KernelSpec:
+    """The spec of a kernel that recording makes spill at any detail: its timeline says so."""
+    assert spec.timeline is not None
+    note = f"the times are disturbed, since recording makes the kernel spill ({findings[-1]})"
+    return replace(spec, timeline=replace(spec.timeline, notes=(*spec.timeline.notes, note)))
 
 
 def _describe(kernel: func.FuncOp, table: TimelineTable) -> None:
@@ -172,38 +192,6 @@ def recorders_of(role: Role) -> list[str]:
         for team in range(teams)
         for group in range(-(-warps // 4))
     ]
-
-
-@dataclass(frozen=True)
-class Place:
-    """Before or after an op."""
-
-    op: Operation
-    after: bool
-
-
-@dataclass
-class Plan:
-    """A segment in the making."""
-
-    role: str
-    places: list[Place]
-    gaps: list[Activity | None] = field(default_factory=list["Activity | None"])
-    lead: Activity | None = None
-    trail: Activity | None = None
-    tile_begins: bool = False
-    tile_ends: bool = False
-
-    def add(self, place: Place, gap: Activity | None) -> None:
-        """One more point, and what lies before it."""
-        self.places.append(place)
-        self.gaps.append(gap)
-
-    @property
-    def segment(self) -> Segment:
-        """What the table says of it."""
-        gaps = tuple(self.gaps)
-        return Segment(self.role, gaps, self.lead, self.trail, self.tile_begins, self.tile_ends)
 
 
 @dataclass(frozen=True)
@@ -281,7 +269,7 @@ class RolePlan:
 
     def _start(self, place: Place) -> None:
         self._close()
-        self._current = Plan(self.role, [place], lead=self._take_work())
+        self._current = Plan(self.role, [place], is_inner(place.op), lead=self._take_work())
         self.segments.append(self._current)
 
     def _close(self) -> None:
@@ -345,6 +333,14 @@ def _has_kind(op: Operation) -> bool:
 def _has_loop(op: Operation) -> bool:
     """Whether a loop has a loop with activities inside."""
     return any(isinstance(o, LOOPS) and o is not op and _has_kind(o) for o in op.walk())
+
+
+def is_inner(op: Operation) -> bool:
+    """Whether an op is in a loop that has no loop with activities inside."""
+    parent = op.parent_op()
+    while parent is not None and not isinstance(parent, LOOPS):
+        parent = parent.parent_op()
+    return parent is not None and not _has_loop(parent)
 
 
 def _matters(op: Operation) -> bool:
@@ -428,22 +424,26 @@ def _place_of(ops: Sequence[Operation]) -> str:
 def _insert(
     role: Role,
     planned: Sequence[Plan],
-    number: int,
+    tags: tuple[int, int],
     launch: Sequence[SSAValue],
     recorders: tuple[int, int],
 ) -> None:
-    """Put the planned points into a role; its segments are numbered from `number`."""
+    """Put the planned points into a role.
+
+    `tags` are the number of its first segment and the bits for numbers; `recorders` the number of
+    its first recorder and how many all roles have.
+    """
     block = role.body.block
     groups = 1 if role.single else -(-role.warps.value.data // 4)
     first, count = recorders
     begin = TraceBegin(launch, first, groups, count, role.single is not None)
     begin.trace.name_hint, begin.open.name_hint = "trace", "trace_open"
-    for segment, plan in enumerate(planned, number):
+    for segment, plan in enumerate(planned, tags[0]):
         for index, place in enumerate(plan.places):
-            stamp = Timestamp(begin.trace, begin.open, segment, index, len(plan.places))
+            stamp = Timestamp(begin.trace, begin.open, segment, index, len(plan.places), tags[1])
             ops: list[Operation] = [stamp]
             if index == 0:
-                ops.insert(0, RecordBegin(begin.trace, begin.open, launch[2], segment))
+                ops.insert(0, RecordBegin(begin.trace, begin.open, launch[2]))
             parent = place.op.parent
             assert parent is not None
             if place.after:

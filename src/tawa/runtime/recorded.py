@@ -12,7 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tawa.base.timeline import Activity, Interval, Segment, TimelineTable
+from tawa.base.timeline import Activity, Interval, TimelineTable, combined
+from tawa.runtime.tracebuffer import LONGEST_RECORD
+
+Place = tuple[int, int]
+"""The number of a segment, and of a gap between its points: -1 before the first, then from 0."""
 
 
 @dataclass(frozen=True)
@@ -38,23 +42,30 @@ class Track:
         last = self.end if self.end is not None else self._last
         yield Interval(track, f"role {self.name}", self.begin, last)
         tile: float | None = None
-        before: tuple[float, Activity | None] = (self.begin, None)
-        activities: list[Interval] = []
         for number, times in self.records:
             segment = table.segments[number]
             if segment.tile_begins:
                 tile = times[0]
-            name = _name(before[1], segment.lead)
-            if name:
-                event = segment.lead or before[1]
-                activities.append(Interval(track, name, before[0], times[0], event))
-            activities += _gaps(segment, times, track)
             if segment.tile_ends and tile is not None:
                 yield Interval(track, "tile", tile, times[-1])
-            before = times[-1], segment.trail
-        if before[1] is not None and last > before[0]:
-            activities.append(Interval(track, before[1].name, before[0], last, before[1]))
-        yield from activities
+        for _, activity, start, end in self.passages(table):
+            yield Interval(track, activity.name, start, end, activity)
+
+    def passages(self, table: TimelineTable) -> Iterator[tuple[Place, Activity, float, float]]:
+        """What was done between points, in order: where in the program, what, from when to when."""
+        number, at, trail = -1, self.begin, None
+        for following, times in self.records:
+            segment = table.segments[following]
+            between = combined((trail, segment.lead))
+            if between is not None:
+                place = (number, len(table.segments[number].gaps)) if trail else (following, -1)
+                yield place, between, at, times[0]
+            for gap, activity in enumerate(segment.gaps):
+                if activity is not None:
+                    yield (following, gap), activity, times[gap], times[gap + 1]
+            number, at, trail = following, times[-1], segment.trail
+        if trail is not None and self.end is not None and self.end > at:
+            yield (number, len(table.segments[number].gaps)), trail, at, self.end
 
     @property
     def _last(self) -> float:
@@ -63,33 +74,22 @@ class Track:
     def products(self, table: TimelineTable, track: str) -> Iterator[Interval]:
         """Groups of matrix instructions, as long as each may have been on the tensor core.
 
-        That is from its issue, or the end of the group before, to the wait that found it done.
+        That is from its issue, or the end of the group before, to the wait that found it done. An
+        issue among other activities may be as early as they begin, a wait as late as they end.
         """
+        if table.detail == "tiles":
+            return  # how many turns a loop took is not recorded
         flying: list[tuple[Activity, float]] = []
         done = self.begin
-        for number, times in self.records:
-            for at, gap in enumerate(table.segments[number].gaps):
-                if gap is not None and gap.kind == "wgmma issue":
-                    flying.append((gap, times[at + 1]))
-                elif gap is not None and gap.kind == "wgmma wait":
-                    while len(flying) > gap.pending:
-                        issue, start = flying.pop(0)
-                        end = times[at + 1]
-                        if end > max(start, done):
-                            yield Interval(track, issue.detail, max(start, done), end, issue)
-                        done = end
-
-
-def _gaps(segment: Segment, times: Sequence[float], track: str) -> Iterator[Interval]:
-    for at, gap in enumerate(segment.gaps):
-        if gap is not None:
-            yield Interval(track, gap.name, times[at], times[at + 1], gap)
-
-
-def _name(before: Activity | None, lead: Activity | None) -> str:
-    """How the time between two records is called."""
-    details = [a.detail for a in (before, lead) if a is not None]
-    return f"work {', '.join(dict.fromkeys(details))}" if details else ""
+        for _, activity, begin, end in self.passages(table):
+            for part in activity.elements:
+                if part.kind == "wgmma issue":
+                    flying.append((part, end if part is activity.elements[-1] else begin))
+                while part.kind == "wgmma wait" and len(flying) > part.pending:
+                    issue, start = flying.pop(0)
+                    if end > max(start, done):
+                        yield Interval(track, issue.detail, max(start, done), end, issue)
+                    done = end
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Durations:
         """A JSON object."""
         own = {k: round(getattr(self, k), 1) for k in ("median", "p10", "p90", "total")}
         a = self.activity
-        named = {"role": self.role, "kind": a.kind, "detail": a.detail, "op": a.op}
+        named = {"role": self.role, "name": a.name, "kind": a.kind, "detail": a.detail, "op": a.op}
         return {**named, "place": a.place, "count": self.count, **own}
 
 
@@ -157,21 +157,18 @@ class Launch:
 
     def durations(self) -> list[Durations]:
         """How long each activity takes, in the program's order."""
-        times: dict[tuple[int, int], list[float]] = {}
+        times: dict[tuple[Place, Activity], list[float]] = {}
         for track in self.tracks:
-            for number, at in track.records:
-                for gap in range(len(at) - 1):
-                    times.setdefault((number, gap), []).append(at[gap + 1] - at[gap])
+            for place, activity, start, end in track.passages(self.table):
+                times.setdefault((place, activity), []).append(end - start)
         return [
-            _durations(segment.role, activity, times[number, at])
-            for number, segment in enumerate(self.table.segments)
-            for at, activity in enumerate(segment.gaps)
-            if activity is not None and (number, at) in times
+            _durations(self.table.segments[place[0]].role, activity, times[place, activity])
+            for place, activity in sorted(times, key=lambda key: (key[0], key[1].name))
         ]
 
     def missing(self) -> list[str]:
-        """Sentences about what was not recorded."""
-        found: list[str] = []
+        """Sentences about what was not recorded, or not as it was asked for."""
+        found: list[str] = list(self.table.notes)
         full = [t for t in self.tracks if t.full]
         if full:
             names = ", ".join(sorted({t.name for t in full}))
@@ -193,6 +190,8 @@ class Launch:
             f"{self.kernel}, grid {self.grid}: {how}, {us:.1f} us at {clock}, "
             f"{len(self.ctas)} CTAs recorded"
         ]
+        if self.table.detail == "fine" and not self.simulated:
+            lines[0] += "; so many points lengthen it, `coarse` ones by less than 3%"
         if self.step_ns:
             lines[0] += f"; between multiprocessors times are good to {self.step_ns} ns"
         lines += self.missing()
@@ -251,9 +250,6 @@ def _cta_of(actor: str) -> tuple[int, str]:
 HEADER_BYTES = 64
 HEADER = struct.Struct("<6Q")
 """Timer and clock at begin, timer and clock at end, multiprocessor, offset of the end."""
-
-LONGEST_RECORD = 512
-"""Bytes that a region keeps free: nothing is begun beyond."""
 
 DEFAULT_GHZ = 1.755
 """Where the timer did not advance while a kernel ran."""
@@ -322,20 +318,19 @@ def _track(
     ended = header.end_ns != 0
     used = header.end_offset if ended else HEADER_BYTES
     words = memoryview(region)[HEADER_BYTES : used - used % 4].cast("I")
-    low = header.begin_clock & 0xFFFFFFFF
-
-    def time(word: int) -> float:
-        return header.begin_clock + ((word - low) & 0xFFFFFFFF) + offset
-
     records: list[tuple[int, tuple[float, ...]]] = []
-    at = 0
-    while at < len(words) and words[at] < len(table.segments):
-        count = table.segments[words[at]].points
-        if at + 1 + count > len(words):
+    at, now, bits = 0, header.begin_clock, table.tag_bits
+    while at < len(words) and (number := words[at] & (1 << bits) - 1) < len(table.segments):
+        own = words[at : at + table.segments[number].points]
+        if len(own) < table.segments[number].points:
             break
-        times = tuple(time(word) for word in words[at + 1 : at + 1 + count])
-        records.append((words[at], times))
-        at += 1 + count
+        now += ((own[0] >> bits) - now) & (1 << 32 - bits) - 1
+        times = [now + offset]
+        for word in own[1:]:
+            now += (word - now) & 0xFFFFFFFF
+            times.append(now + offset)
+        records.append((number, tuple(times)))
+        at += len(own)
     full = used >= len(region) - LONGEST_RECORD
     cta, recorder = key
     end = header.end_clock + offset if ended else None

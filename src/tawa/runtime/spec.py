@@ -158,7 +158,8 @@ class TimelineParam:
     """Where a recording kernel writes its timeline, given by the launch that asks for it.
 
     `buffer` is the address of the regions, one for each recorder of each recorded CTA (u64);
-    `ctas` how many CTAs are recorded, `mask` a region's bytes - 1 (u32). All are 0 for nothing.
+    `ctas` how many CTAs are recorded, `mask` the bits of a region's addresses that
+    are not all set while there is room (u32). All are 0 for nothing.
     """
 
     field: Literal["buffer", "ctas", "mask"]

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tawa.base.errors import TawaError
-from tawa.base.timeline import perfetto
+from tawa.base.timeline import DETAILS, perfetto
 from tawa.runtime.launch import grid_sizes
 from tawa.runtime.recorded import Launch, aligned
 from tawa.runtime.tracebuffer import TraceBuffer
@@ -34,8 +34,10 @@ class BadTimeline(TawaError):
     """A timeline was asked for with sizes that it can't have."""
 
     explanation = (
-        "`tawa.Timeline(ctas=N, kilobytes=K)` records the first N CTAs of a launch, in K KiB of "
-        "device memory for each warp group: N from 1 to 4096, K a power of two from 4 to 4096."
+        "`tawa.Timeline(ctas=N, kilobytes=K, detail=D)` records the first N CTAs of a launch, in K "
+        "KiB of device memory for each warp group: N from 1 to 4096, K a power of two from 4 to "
+        "4096. D is `coarse` (few points, for kernels as fast as without), `fine` (a point at "
+        "every wait and issue) or `tiles` (none in the turns of inner loops)."
     )
     example = """
 import tawa
@@ -89,8 +91,11 @@ class Timeline:
     """Records the launches in its block: the last one of each kernel and grid.
 
     - `ctas`: how many CTAs of a launch are recorded, the first ones.
-    - `kilobytes`: device memory for each warp group of them, a power of two; 4 KiB hold about 200
-      turns of a loop with 4 points. What does not fit is not recorded, and `missing` says so.
+    - `kilobytes`: device memory for each warp group of them, a power of two; 4 KiB hold about 400
+      turns of a loop with 2 points. What does not fit is not recorded, and `missing` says so.
+    - `detail`: `"coarse"` keeps a few points of each loop's turn and each tile, `"fine"` one at
+      every wait and issue, which lengthens short loops, `"tiles"` none in inner loops. Where the
+      points would make a kernel spill there are fewer, and `missing` says so.
 
     Launches of NumPy arrays get the simulator's times. A launch is read (and waited for) when it is
     first asked for. Raises `BadTimeline`.
@@ -98,6 +103,7 @@ class Timeline:
 
     ctas: int = MULTIPROCESSORS
     kilobytes: int = 64
+    detail: str = "coarse"
     _readers: dict[Any, Reader] = field(default_factory=dict[Any, Reader], repr=False)
     _buffers: dict[Any, TraceBuffer] = field(default_factory=dict[Any, TraceBuffer], repr=False)
     _tokens: list[Token[Timeline | None]] = field(
@@ -106,13 +112,19 @@ class Timeline:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def __post_init__(self) -> None:
-        """Check the sizes."""
+        """Check the sizes and the detail."""
         size, power = self.kilobytes, self.kilobytes & (self.kilobytes - 1) == 0
         if not (1 <= self.ctas <= 4096 and 4 <= size <= 4096 and power):
             raise BadTimeline(
                 "a timeline can't have these sizes",
                 expected="ctas from 1 to 4096, kilobytes a power of two from 4 to 4096",
                 found=f"ctas={self.ctas}, kilobytes={self.kilobytes}",
+            )
+        if self.detail not in DETAILS:
+            raise BadTimeline(
+                "a timeline has no such detail",
+                expected=" or ".join(map(repr, DETAILS)),
+                found=repr(self.detail),
             )
 
     def __enter__(self) -> Timeline:

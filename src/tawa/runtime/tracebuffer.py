@@ -10,6 +10,9 @@ from tawa.runtime import driver
 
 HEADER_WORDS = 16
 
+LONGEST_RECORD = 512
+"""Bytes that a region keeps free: nothing is begun beyond."""
+
 
 class TraceBuffer:
     """Regions of a power of two bytes, aligned to it, for the recorders of the first CTAs."""
@@ -34,8 +37,8 @@ class TraceBuffer:
 
     @property
     def parameters(self) -> tuple[int, int, int]:
-        """The kernel's parameters: address, CTAs, and a region's bytes - 1."""
-        return self.first, self.ctas, self.region_bytes - 1
+        """The kernel's parameters: address, CTAs, and the bits not all set while there is room."""
+        return self.first, self.ctas, self.region_bytes - LONGEST_RECORD
 
     def clear(self, stream: int) -> None:
         """Mark all regions as not written."""

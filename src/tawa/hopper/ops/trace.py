@@ -4,8 +4,9 @@ A *recorder* is the first thread of a warp group (or a role's only thread). Each
 recorded CTA has a region of global memory, a power of two bytes long and aligned to its length: 64
 bytes of header (when the role began and ended, in nanoseconds of the device's timer and in clocks
 of the multiprocessor, which multiprocessor, and where its records end), then records. A record is
-32-bit words: the number of a segment of the program, then the clock at each of its points. What
-does not fit any more is not written.
+32-bit words, the clock at each point of a segment of the program; the first word has the segment's
+number in its low bits, and the clock's low bits above them. What does not fit any more is not
+written.
 """
 
 from __future__ import annotations
@@ -136,23 +137,22 @@ class TraceEnd(_Recorder):
 
 @irdl_op_definition
 class RecordBegin(HopperOp):
-    """Begin a record of a segment, if there is room; its timestamps follow."""
+    """Begin a record, if there is room; its timestamps follow."""
 
     name: ClassVar[str] = "hopper.record_begin"
     trace: SSAValue = operand_def(TraceType)
     open: SSAValue = operand_def(i1)
     mask: SSAValue = operand_def(i32)
-    segment: IntegerAttr = prop_def(Number)
-    assembly_format = "$trace `,` $open `mask` $mask `segment` $segment attr-dict"
+    assembly_format = "$trace `,` $open `mask` $mask attr-dict"
 
-    def __init__(self, trace: SSAValue, open_: SSAValue, mask: SSAValue, segment: int):
-        super().__init__(operands=[trace, open_, mask], properties={"segment": number(segment)})
+    def __init__(self, trace: SSAValue, open_: SSAValue, mask: SSAValue):
+        super().__init__(operands=[trace, open_, mask])
 
     def cuda(self, w: Writer) -> None:
-        """A comparison and a store."""
+        """One instruction: a predicate."""
         _use(w, "record_begin")
         trace, opened, mask = (w.name(v) for v in (self.trace, self.open, self.mask))
-        w.line(f"{opened} = record_begin({trace}, {mask}, {self.segment.value.data});")
+        w.line(f"{opened} = record_begin({trace}, {mask});")
 
     def run(self, m: Actor) -> None:
         """Nothing: timestamps name their segment."""
@@ -160,7 +160,10 @@ class RecordBegin(HopperOp):
 
 @irdl_op_definition
 class Timestamp(HopperOp):
-    """The clock at point `index` of the `points` of a segment; the last one ends the record."""
+    """The clock at point `index` of the `points` of a segment; the last one ends the record.
+
+    `tag` is how many low bits of the first point's word hold the segment's number.
+    """
 
     name: ClassVar[str] = "hopper.timestamp"
     trace: SSAValue = operand_def(TraceType)
@@ -168,15 +171,21 @@ class Timestamp(HopperOp):
     segment: IntegerAttr = prop_def(Number)
     index: IntegerAttr = prop_def(Number)
     points: IntegerAttr = prop_def(Number)
-    assembly_format = "$trace `,` $open `segment` $segment `point` $index `of` $points attr-dict"
+    tag: IntegerAttr = prop_def(Number)
+    assembly_format = (
+        "$trace `,` $open `segment` $segment `point` $index `of` $points `tag` $tag attr-dict"
+    )
 
-    def __init__(self, trace: SSAValue, open_: SSAValue, segment: int, index: int, points: int):
+    def __init__(
+        self, trace: SSAValue, open_: SSAValue, segment: int, index: int, points: int, tag: int
+    ):
         super().__init__(
             operands=[trace, open_],
             properties={
                 "segment": number(segment),
                 "index": number(index),
                 "points": number(points),
+                "tag": number(tag),
             },
         )
 
@@ -184,15 +193,21 @@ class Timestamp(HopperOp):
         """A point of the segment."""
         if not 0 <= self.index.value.data < self.points.value.data <= MOST_POINTS:
             raise VerifyException(f"a segment has 1 to {MOST_POINTS} points, counted from 0")
+        if not 0 <= self.segment.value.data < 1 << self.tag.value.data <= 1 << 16:
+            raise VerifyException("a segment's number fits into the bits of its tag, at most 16")
 
     def cuda(self, w: Writer) -> None:
         """The clock and a store; after the last point, on to the next record."""
-        _use(w, "timestamp", "record_end")
+        _use(w, "timestamp", "timestamp_tagged", "record_end")
         trace, opened = w.name(self.trace), w.name(self.open)
         index, points = self.index.value.data, self.points.value.data
-        w.line(f"timestamp<{4 * index + 4}>({trace}, {opened});")
+        if index == 0:
+            tag, segment = self.tag.value.data, self.segment.value.data
+            w.line(f"timestamp_tagged<{tag}, {segment}>({trace}, {opened});")
+        else:
+            w.line(f"timestamp<{4 * index}>({trace}, {opened});")
         if index + 1 == points:
-            w.line(f"record_end<{4 * points + 4}>({trace}, {opened});")
+            w.line(f"record_end<{4 * points}>({trace}, {opened});")
 
     def run(self, m: Actor) -> None:
         """Note the segment and the point."""
@@ -208,7 +223,7 @@ __device__ __forceinline__ unsigned long long* trace_region(
   u32 cta = blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z);
   if (cta >= ctas) return nullptr;
   u64 region = u64(cta) * recorders + recorder;
-  return reinterpret_cast<unsigned long long*>(buffer + region * (u64(mask) + 1));
+  return reinterpret_cast<unsigned long long*>(buffer + region * (u64(mask) + 512));
 }
 """,
     "trace_times": """\
@@ -224,7 +239,7 @@ __device__ __forceinline__ u64 trace_begin(
     bool elected, u64 buffer, u32 ctas, u32 mask, u32 recorders, u32 recorder) {
   unsigned long long* header = nullptr;
   if (elected) header = trace_region(buffer, ctas, mask, recorders, recorder);
-  if (header == nullptr) return mask;  // the end of a region: no room
+  if (header == nullptr) return ~u64(0);  // no room
   u32 multiprocessor;
   asm volatile("mov.u32 %0, %%smid;" : "=r"(multiprocessor));
   header[4] = multiprocessor;
@@ -238,16 +253,13 @@ __device__ __forceinline__ void trace_end(
   unsigned long long* header = nullptr;
   if (elected) header = trace_region(buffer, ctas, mask, recorders, recorder);
   if (header == nullptr) return;
-  header[5] = trace & mask;
+  header[5] = trace & (mask | 511);
   trace_times(header + 2);
 }
 """,
     "record_begin": """\
-__device__ __forceinline__ bool record_begin(u64 trace, u32 mask, u32 segment) {
-  const bool open = int(u32(trace) & mask) < int(mask) - 511;  // room for the longest record
-  asm volatile("{.reg .pred open; setp.ne.b32 open, %1, 0;\\n"
-               "@open st.global.b32 [%0], %2;}" :: "l"(trace), "r"(int(open)), "r"(segment));
-  return open;
+__device__ __forceinline__ bool record_begin(u64 trace, u32 mask) {
+  return (~u32(trace) & mask) != 0;  // regions are aligned, their last 512 bytes are kept free
 }
 """,
     "timestamp": """\
@@ -257,9 +269,20 @@ template <int offset> __device__ __forceinline__ void timestamp(u64 trace, bool 
                "@open st.global.b32 [%0 + %2], now;}" :: "l"(trace), "r"(int(open)), "n"(offset));
 }
 """,
+    "timestamp_tagged": """\
+template <int bits, int segment>
+__device__ __forceinline__ void timestamp_tagged(u64 trace, bool open) {
+  asm volatile("{.reg .pred open; .reg .b32 now; setp.ne.b32 open, %1, 0;\\n"
+               "mov.u32 now, %%clock;\\nshl.b32 now, now, %2;\\nadd.u32 now, now, %3;\\n"
+               "@open st.global.b32 [%0], now;}"
+               :: "l"(trace), "r"(int(open)), "n"(bits), "n"(segment));
+}
+""",
     "record_end": """\
 template <int bytes> __device__ __forceinline__ void record_end(u64& trace, bool open) {
-  trace = (trace >> 32 << 32) | u32(u32(trace) + (open ? bytes : 0));  // regions are aligned
+  asm volatile("{.reg .pred open; .reg .b32 low, high; setp.ne.b32 open, %1, 0;\\n"
+               "mov.b64 {low, high}, %0;\\n@open add.u32 low, low, %2;\\n"
+               "mov.b64 %0, {low, high};}" : "+l"(trace) : "r"(int(open)), "n"(bytes));
 }
 """,
 }
