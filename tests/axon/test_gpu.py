@@ -138,11 +138,6 @@ def test_decoding():
     check(example("decode")["generate"], half(24, 16), half(8, 8), tokens, n=2)
 
 
-def test_unet():
-    check(example("unet")["small"], single(4, 3, 3, 3), single(4, 4, 3, 3), single(2, 8, 1, 1),
-          single(1, 3, 4, 6))  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("text", "shapes"),
     [
