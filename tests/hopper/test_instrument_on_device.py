@@ -13,12 +13,12 @@ torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.gpu
 
 
-def product(m: int, n: int, k: int, **sizes: int) -> Launch:
+def product(m: int, n: int, k: int, detail: str = "coarse", **sizes: int) -> Launch:
     """The recorded launch of a product, whose result is compared with the unrecorded one."""
     torch.manual_seed(0)
     a, b = (torch.randn(size, k, device="cuda", dtype=torch.float16) for size in (m, n))
     expected = matmul(a, b.T)
-    with tawa.Timeline(**sizes) as timeline:
+    with tawa.Timeline(detail=detail, **sizes) as timeline:
         found = matmul(a, b.T)
     assert torch.equal(found, expected)
     return timeline.launch
@@ -28,9 +28,11 @@ def times(track: Track) -> list[float]:
     return [time for _, points in track.records for time in points]
 
 
+@pytest.mark.parametrize("detail", ["fine", "coarse", "tiles"])
 @pytest.mark.parametrize("k", [256, 4096])
-def test_every_role_is_recorded(k: int):
-    launch = product(2048, 2048, k, kilobytes=128)
+def test_every_role_is_recorded(k: int, detail: str):
+    launch = product(2048, 2048, k, detail, kilobytes=128)
+    assert launch.table.detail == detail
     assert not launch.simulated
     assert launch.missing() == []
     assert 0.2 < launch.clock_ghz < 2.5
@@ -44,7 +46,7 @@ def test_every_role_is_recorded(k: int):
 
 def test_turns_are_counted():
     """Each loading role issues the copies of its tiles' turns, and the others wait for as many."""
-    launch = product(2048, 2048, 1024, kilobytes=128)
+    launch = product(2048, 2048, 1024, "fine", kilobytes=128)
 
     def turns(track: Track, kind: str) -> int:
         segments: list[Segment] = [launch.table.segments[number] for number, _ in track.records]
@@ -59,7 +61,7 @@ def test_turns_are_counted():
 
 
 def test_launches_repeat_and_overflow_is_said():
-    launch = product(4096, 4096, 4096, ctas=8, kilobytes=4)
+    launch = product(4096, 4096, 8192, "fine", ctas=8, kilobytes=4)
     assert launch.ctas == list(range(8))
     assert any("full" in line for line in launch.missing())
     a = torch.randn(512, 512, device="cuda", dtype=torch.float16)
