@@ -1,6 +1,6 @@
 """Runs Tawa's GPU tests and benchmarks on a machine with an H100.
 
-    python scripts/gpu.py OUT [--only tests,gemm,cuppl,fused,timeline,ablation,host]
+    python scripts/gpu.py OUT [--only tests,gemm,attention,fused,timeline]
 
 Each step runs in a process of its own under a time limit, so that a kernel that hangs costs one
 step. OUT receives the logs (one file a step) and the benchmark rows (`OUT/*.jsonl`); the table at
@@ -54,11 +54,18 @@ def steps(out: Path) -> list[Step]:
         Step("tests", (*tests, *isolation(), *gpu_tests()), 300),
         Step("host", ("benchmarks/host.py", *rows), 150, needs_torch=True),
         Step("gemm", ("benchmarks/gemm.py", *rows), 480, needs_torch=True),
+        Step("attention", ("benchmarks/attention.py", *rows), 200, needs_torch=True),
         Step("cuppl", ("benchmarks/cuppl_gpu.py", *rows), 75),
         Step("axon", ("benchmarks/axon_gpu.py", *rows), 150, needs_torch=True),
         Step("fused", ("benchmarks/fused.py", *rows), 180, needs_torch=True),
         Step("timeline", ("benchmarks/instrumentation.py", *rows), 90, needs_torch=True),
         Step("ablation", ("benchmarks/gemm.py", "--ablation", *rows), 150, needs_torch=True),
+        Step(
+            "attention-ablation",
+            ("benchmarks/attention.py", "--ablation", *rows),
+            60,
+            needs_torch=True,
+        ),
     ]
 
 
@@ -97,7 +104,8 @@ def isolation() -> tuple[str, ...]:
     if not (importable("xdist") and importable("pytest_timeout")):
         print("without pytest-xdist and pytest-timeout, a kernel that hangs ends the tests")
         return ("-v",)
-    return ("-v", "-n", "1", "--timeout=60", "--timeout-method=thread", "--max-worker-restart=20")
+    workers = str(max(1, min(8, (os.cpu_count() or 2) // 2)))
+    return ("-q", "-n", workers, "--timeout=90", "--timeout-method=thread", "--max-worker-restart=20")
 
 
 def main() -> int:

@@ -20,9 +20,12 @@ def odd_rows(rows: int) -> Small:
 
 @pytest.mark.parametrize("rows", [1, 3, 4])
 @pytest.mark.parametrize("stages", [2, None])
-def test_tiles_that_only_some_turns_share_are_safe(rows: int, stages: int | None):
+@pytest.mark.parametrize("consumers", [{"consumers": 1}, {"ping_pong": True}])
+def test_tiles_that_only_some_turns_share_are_safe(
+    rows: int, stages: int | None, consumers: dict[str, object]
+):
     sweep = odd_rows(rows).sweep()
-    options = {"persistent": True, "cluster": 2, "consumers": 1}
+    options = {"persistent": True, "cluster": 2, **consumers}
     row = sweep.check(options if stages is None else {**options, "num_stages": stages})
     assert row.safe, row.detail or row.verdict
     a, b, c = (sweep.named[f"{x}_desc"].base.astype(float) for x in "abc")

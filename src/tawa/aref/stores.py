@@ -58,8 +58,10 @@ def chunks(own_rows: int, own_columns: int, width: int) -> list[Chunk]:
 def lower_desc_store(g: GroupLowering, op: DescStore) -> None:
     """Store a tile through its descriptor."""
     value = natural(g, op.value)
-    matrix = _rows_and_columns(shape_of(op.value.type))
-    if matrix is not None:
+    shape = shape_of(op.value.type)
+    axes = matrix_axes(shape)
+    if axes is not None:
+        matrix = (shape[axes[0]], shape[axes[1]])
         value = _relabelled(g, value, matrix)
         columns = matrix[1] // (g.groups if g.layouts.columns else 1)
         size = byte_size(element_of(value.type))
@@ -70,10 +72,14 @@ def lower_desc_store(g: GroupLowering, op: DescStore) -> None:
     _staged_by_team(g, op, value)
 
 
-def _rows_and_columns(shape: tuple[int, ...]) -> tuple[int, int] | None:
-    """A tile as rows and columns, the extents of 1 of higher ranks left out; None if it is none."""
-    plain = [e for e in shape if e != 1] if len(shape) > 2 else shape
-    return (plain[0], plain[1]) if len(plain) == 2 else None
+def matrix_axes(shape: tuple[int, ...]) -> tuple[int, int] | None:
+    """The axes of a tile's rows and columns, the other extents being 1; None if it is no matrix.
+
+    Columns are the last axis, along which memory is contiguous.
+    """
+    plain = [d for d, e in enumerate(shape) if e != 1] if len(shape) > 2 else range(len(shape))
+    last = len(shape) - 1
+    return (plain[0], plain[1]) if len(plain) == 2 and plain[1] == last else None
 
 
 def _relabelled(g: GroupLowering, value: SSAValue, matrix: tuple[int, int]) -> SSAValue:
@@ -107,12 +113,15 @@ def _staged_by_group(g: GroupLowering, op: DescStore, sizes: tuple[int, int, int
     slots = min(g.kernel.staging, len(pieces))
     ring, alike = g.kernel.staging_ring(tile, slots * g.teams)
     shape = shape_of(op.value.type)
-    box = (1,) * (len(shape) - 2) + (64, width)
+    axes = matrix_axes(shape)
+    assert axes is not None
+    row_axis, column_axis = axes
+    box = tuple({row_axis: 64, column_axis: width}.get(d, 1) for d in range(len(shape)))
     map_ = g.kernel.tensor_map(op.desc, box, tile.swizzle.data, stored=True)
     at = [g.scalar(c) for c in op.coordinates]
     group = g.group_index() if g.groups > 1 else None
     if group is not None:
-        axis, share = (-1, own_columns) if g.layouts.columns else (-2, own_rows)
+        axis, share = (column_axis, own_columns) if g.layouts.columns else (row_axis, own_rows)
         at[axis] = g.map("addi", at[axis], g.map("muli", group, g.constant(share)))
     first_slot = g.map("muli", g.team_index(), g.constant(slots)) if g.teams > 1 else None
     barrier, evict = g.group_barrier(), g.kernel.options.stream_stores
@@ -128,7 +137,9 @@ def _staged_by_group(g: GroupLowering, op: DescStore, sizes: tuple[int, int, int
         _write(g, op, chunk, (place, own))
         g.do(FenceProxyAsync())
         g.do(NamedBarrierSync(barrier, GROUP_THREADS))
-        where = [*at[:-2], g.plus(at[-2], chunk.row), g.plus(at[-1], chunk.column)]
+        where = list(at)
+        where[row_axis] = g.plus(at[row_axis], chunk.row)
+        where[column_axis] = g.plus(at[column_axis], chunk.column)
 
         def send(where: list[SSAValue] = where, own: SSAValue = own) -> None:
             g.do(TmaStore(map_, where, own, evict))

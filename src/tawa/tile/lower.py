@@ -147,8 +147,9 @@ def plan_rings(block_ops: Iterable[Operation]) -> list[RingPlan]:
 def _follows(first: DescLoad, second: DescLoad) -> bool:
     """Whether the loads lie in two loops of which one follows the other."""
     one, other = first.parent_op(), second.parent_op()
-    loops = isinstance(one, scf.ForOp) and isinstance(other, scf.ForOp)
-    return loops and one is not other and one.parent is other.parent
+    if not isinstance(one, scf.ForOp) or not isinstance(other, scf.ForOp):
+        return False
+    return one is not other and one.parent is other.parent
 
 
 def share_rings(rings: Sequence[RingPlan]) -> list[RingPlan]:
@@ -360,7 +361,9 @@ class Partition:
         rings = plan_rings(kernel.walk())
         shared: set[int] = set()
         if self.options.cluster != 1:
-            shared = mark_shared(kernel, [r.loads for r in rings], self.options.cluster)
+            turns = bool(self.options.ping_pong)
+            loads = [r.loads for r in rings]
+            shared = mark_shared(kernel, loads, self.options.cluster, turns=turns)
         else:
             rings = share_rings(rings)
         _label(rings)

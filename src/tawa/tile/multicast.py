@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.dialects import arith, func, scf
-from xdsl.dialects.builtin import IntegerAttr, i32
-from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.dialects.builtin import IntegerAttr, i1, i32
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from tawa.aref import ops as aref
 from tawa.base.elementwise import Map
@@ -190,8 +190,60 @@ def _still_together(home: Operation, kernel: func.FuncOp, agree: SSAValue) -> SS
     return together.result
 
 
-def mark_shared(kernel: func.FuncOp, rings: Sequence[Sequence[DescLoad]], cluster: int) -> set[int]:
-    """Put an `aref.agree` before every loop whose loads may be shared; returns their rings."""
+def _as_many_turns(loop: scf.ForOp) -> SSAValue:
+    """Whether the peer runs the loop as often."""
+    peer = _Peer(loop)
+    start = peer.of(loop.lb)
+    if start is None or peer.of(loop.ub) is not loop.ub:
+        return peer.add(arith.ConstantOp(IntegerAttr(0, 1)))
+    one = peer.add(arith.ConstantOp(IntegerAttr(1, i32)))
+    counts: list[SSAValue] = []
+    for first in (loop.lb, start):
+        span = peer.add(Map("subi", [loop.ub, first]))
+        more = peer.add(Map("addi", [span, peer.add(Map("subi", [loop.step, one]))]))
+        counts.append(peer.add(Map("divsi", [more, loop.step])))
+    return peer.add(Map("cmpi_eq", counts))
+
+
+def _always_together(home: Operation, kernel: func.FuncOp, agree: SSAValue) -> SSAValue:
+    """Whether the CTAs agree in every turn of the loop around: found out before it starts.
+
+    For consumers that take turns on the loop's turns, of which none sees all.
+    """
+    loop = home.parent_op()
+    if not isinstance(loop, scf.ForOp) or loop.parent_op() is not kernel:
+        return agree
+    body, place = loop.body.block, loop.parent
+    assert place is not None
+    needed: set[Operation] = set()
+    work = [agree]
+    while work:
+        op = work.pop().owner
+        if isinstance(op, Operation) and op.parent is body and op not in needed:
+            needed.add(op)
+            work += op.operands
+    start = _as_many_turns(loop)
+    block = Block(arg_types=[body.args[0].type, i1])
+    values: dict[SSAValue, SSAValue] = {body.args[0]: block.args[0]}
+    for op in [op for op in body.ops if op in needed]:
+        copy = op.clone({v: values.get(v, v) for v in op.operands})
+        block.add_op(copy)
+        values |= dict(zip(op.results, copy.results, strict=True))
+    every = Map("andi", [block.args[1], values.get(agree, agree)])
+    block.add_ops([every, scf.YieldOp(every.result)])
+    check = scf.ForOp(loop.lb, loop.ub, loop.step, [start], block)
+    place.insert_op_before(check, loop)
+    check.results[0].name_hint = "together"
+    return check.results[0]
+
+
+def mark_shared(
+    kernel: func.FuncOp, rings: Sequence[Sequence[DescLoad]], cluster: int, *, turns: bool = False
+) -> set[int]:
+    """Put an `aref.agree` before every loop whose loads may be shared; returns their rings.
+
+    `turns` says that consumers take turns on the turns of the loop around.
+    """
     shared: set[int] = set()
     if cluster != 2:
         raise ClusterNotPossible(
@@ -213,7 +265,8 @@ def mark_shared(kernel: func.FuncOp, rings: Sequence[Sequence[DescLoad]], cluste
             whole.append(either)
             any_flag = either.result
         home.parent.insert_ops_before(whole, home)
-        together = _still_together(home, kernel, any_flag)
+        find = _always_together if turns else _still_together
+        together = find(home, kernel, any_flag)
         if together is not any_flag:
             every = [Map("andi", [flag, together]) for flag in flags]
             home.parent.insert_ops_before(every, home)

@@ -1,0 +1,132 @@
+"""Pipelines that run on from tile to tile, skipped work and carried parts of sums."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tawa
+import tawa.language as tl
+from tawa.simulate.aref import run as run_aref
+from tawa.simulate.hopper import run as run_hopper
+
+LOG2_E = 1.4426950408889634
+
+
+@tawa.jit
+def attention(
+    q_desc: Any, k_desc: Any, v_desc: Any, o_desc: Any, scale: Any, slack: Any, KEYS: Any,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, ASSUME: tl.constexpr,
+):  # fmt: skip
+    """Attention of one head; maxima that grow by less than `slack` are left as they are."""
+    if ASSUME:
+        tl.assume(KEYS > 0)
+    start_m = tl.program_id(0) * BLOCK_M
+    head = tl.program_id(1)
+    q = q_desc.load([head, start_m, 0]).reshape(BLOCK_M, 64)
+    top = tl.full((BLOCK_M,), -1.0e30, tl.float32)
+    total = tl.zeros((BLOCK_M,), tl.float32)
+    acc = tl.zeros((BLOCK_M, 64), tl.float32)
+    for start_n in range(0, KEYS, BLOCK_N):
+        k = k_desc.load([head, start_n, 0]).reshape(BLOCK_N, 64)
+        scores = tl.dot(q, k.T)
+        largest = tl.max(scores, axis=1)
+        new_top = tl.where(largest > top + slack, largest, top)
+        correction = tl.exp2((top - new_top) * scale)
+        p = tl.exp2((scores - new_top[:, None]) * scale)
+        total = total * correction + tl.sum(p, axis=1)
+        v = v_desc.load([head, start_n, 0]).reshape(BLOCK_N, 64)
+        acc = tl.dot(p.to(v.dtype), v, acc * correction[:, None])
+        top = new_top
+    out = (acc / total[:, None]).to(o_desc.dtype)
+    o_desc.store([head, start_m, 0], out.reshape(1, BLOCK_M, 64))
+
+
+def compiled(*, assume: bool = True, **options: Any) -> Any:
+    """The kernel for 128 rows and blocks of 64 keys."""
+    tiles = [f"desc<f16,1x{n}x64>" for n in (128, 64, 64, 128)]
+    return attention.compile(*tiles, "f32", "f32", "i32", 128, 64, assume, **options)
+
+
+def check(
+    kernel: Any,
+    shape: tuple[int, int, int],
+    *,
+    growing: bool = False,
+    multiprocessors: int = 2,
+    levels: tuple[str, ...] = ("hopper", "aref"),
+) -> None:
+    """Run (heads, rows, keys) at the levels below and compare with float64."""
+    heads, rows, keys = shape
+    random = np.random.default_rng(0)
+    q = random.standard_normal((heads, rows, 64)).astype(np.float16)
+    k, v = (random.standard_normal((heads, keys, 64)).astype(np.float16) for _ in range(2))
+    if growing:
+        k *= np.linspace(0.1, 4, keys)[:, None].astype(np.float16)
+    exact = q.astype(float) @ k.astype(float).swapaxes(1, 2) / 8
+    exact = np.exp(exact - exact.max(-1, keepdims=True))
+    exact = exact / exact.sum(-1, keepdims=True) @ v.astype(float)
+    out = np.empty(q.shape, np.float16)
+    describe = tawa.TensorDescriptor.from_tensor
+    blocks = zip((q, k, v, out), (128, 64, 64, 128), strict=True)
+    arrays = [describe(x, [1, n, 64]) for x, n in blocks]
+    scale = LOG2_E / 8
+    grid = (-(-rows // 128), heads)
+    for level in levels:
+        out[:] = np.nan
+        run = run_hopper if level == "hopper" else run_aref
+        run(kernel.module(level), grid, [*arrays, scale, 8 / scale, keys],
+            multiprocessors=multiprocessors)  # fmt: skip
+        np.testing.assert_allclose(out, exact, rtol=1e-2, atol=4e-3)
+
+
+@pytest.fixture(scope="module")
+def joined() -> Any:
+    found = compiled(persistent=True)
+    assert "runs on from tile to tile" in found.explain
+    assert not found.findings
+    return found
+
+
+@pytest.mark.parametrize("keys", [64, 128, 192])
+def test_joined_tiles(joined: Any, keys: int):
+    """One, two and three turns a tile; CTAs with three tiles and with two."""
+    check(joined, (1, 640, keys))
+
+
+def test_one_tile_for_each_cta(joined: Any):
+    check(joined, (2, 128, 128), levels=("hopper",))
+
+
+def test_growing_maxima(joined: Any):
+    """The rescaling that is mostly skipped happens where it must."""
+    check(joined, (1, 256, 256), growing=True)
+
+
+def test_programs_dealt_in_pairs():
+    kernel = compiled(persistent=True, deal=2)
+    check(kernel, (3, 384, 128), multiprocessors=2)
+    check(kernel, (1, 384, 64), multiprocessors=4, levels=("hopper",))
+
+
+def test_a_loop_that_may_not_run_is_not_joined():
+    kernel = compiled(assume=False, persistent=True)
+    assert "is not joined across tiles: it may not run at all" in kernel.explain
+    check(kernel, (1, 256, 128), levels=("hopper",))
+
+
+def test_a_plain_grid_has_nothing_to_join():
+    assert "tile to tile" not in compiled().explain
+
+
+def test_skipped_work_and_parts_of_sums_are_in_the_ir(joined: Any):
+    text = joined.stages["aref"]
+    for op in ("aref.any_above", "aref.any ", "aref.lane_partials"):
+        assert op in text, op
+
+
+def test_deal_needs_a_persistent_kernel():
+    with pytest.raises(tawa.TawaError, match="dealt to the CTAs"):
+        compiled(deal=2)
