@@ -6,9 +6,6 @@ repeated: a race shows as a result that differs.
 
 from __future__ import annotations
 
-import contextlib
-import importlib
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -25,7 +22,9 @@ pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("default")]
 ERRORS = {"float16": 1e-3, "bfloat16": 6e-3, "float8_e4m3fn": 6e-3}
 """Relative Frobenius error of the output: its rounding, and that of the weights."""
 
-LSE_ERROR = 2e-4
+LSE_ERROR, FP8_LSE_ERROR = 2e-4, 5e-3
+"""Of the log-sum-exp; Hopper adds up fp8 products with 14 bits or so, others in fp32."""
+
 AROUND = 12.5
 ROWS = 2048
 """Query rows of the reference at a time."""
@@ -118,7 +117,7 @@ class Result:
         self.out.fill_(float("nan"))
         self.lse.fill_(float("nan"))
 
-    def check(self, expected: tuple[Any, Any], limit: float) -> None:
+    def check(self, expected: tuple[Any, Any], limit: float, lse_limit: float = LSE_ERROR) -> None:
         """Compare with float64, and look at what lies around the output."""
         torch, (out, lse) = self.torch, expected
         error, norm = float((self.out.double() - out).norm()), float(out.norm())
@@ -127,7 +126,7 @@ class Result:
         assert torch.equal(self.lse == -torch.inf, empty)
         assert bool((self.out[empty] == 0).all())
         distance = (self.lse.double() - lse)[~empty].abs()
-        assert distance.numel() == 0 or float(distance.max()) < LSE_ERROR
+        assert distance.numel() == 0 or float(distance.max()) < lse_limit
         self.out.fill_(AROUND)
         assert bool((self.buffer == AROUND).all()), "something was written outside of the output"
 
@@ -222,7 +221,8 @@ def test_against_float64(torch: Any, name: str) -> None:
     q, k, v = inputs(torch, case)
     described = {n: x for n, x in case.options.items() if n != "score_mod"}
     expected = exact(torch, q, k, v, case.modify, **described)
-    launched(torch, case, (q, k, v)).check(expected, ERRORS[case.dtype])
+    lse_limit = FP8_LSE_ERROR if "float8" in case.dtype else LSE_ERROR
+    launched(torch, case, (q, k, v)).check(expected, ERRORS[case.dtype], lse_limit)
 
 
 @pytest.mark.parametrize("d", [64, 128])
@@ -273,15 +273,13 @@ def test_factors_of_fp8(torch: Any) -> None:
     wide = [f[:, :, None, None].double() for f in factors]
     scaled = (q.double() * wide[0].repeat_interleave(2, 1), k.double() * wide[1])
     expected = exact(torch, *scaled, v.double() * wide[2])
-    launched(torch, case, (q, k, v), descale=tuple(factors)).check(expected, 6e-3)
+    launched(torch, case, (q, k, v), descale=tuple(factors)).check(expected, 6e-3, FP8_LSE_ERROR)
 
 
 def flash_attention_3() -> Any:
-    """FlashAttention-3's interface, of the wheel fa3-fwd: which looks for a module's old name."""
-    with contextlib.suppress(ImportError):
-        sys.modules.setdefault("flash_attn_config", importlib.import_module("fa3_fwd_config"))
+    """FlashAttention-3's interface, of the package fa3-fwd."""
     reason = "FlashAttention-3 (the package fa3-fwd) can't be imported"
-    return pytest.importorskip("flash_attn_interface", reason=reason, exc_type=ImportError)
+    return pytest.importorskip("fa3_fwd_interface", reason=reason, exc_type=ImportError)
 
 
 @pytest.mark.parametrize("d", [64, 128, 256])
