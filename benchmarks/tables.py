@@ -54,7 +54,7 @@ def filled(document: str, folder: Path) -> str:
 
 def table(suite: str, folder: Path, run: str | None) -> str:
     """The Markdown table of one run of a suite, with a line that says where it comes from."""
-    rows = read(folder / f"{suite}.jsonl")
+    rows = read(folder / f"{suite.removesuffix('-summary')}.jsonl")
     if not rows:
         return f"(no rows of {suite})"
     chosen = run or rows[-1]["run"]
@@ -148,11 +148,130 @@ def prediction_table(rows: list[Row]) -> list[str]:
     return lines
 
 
+def attention_table(rows: list[Row]) -> list[str]:
+    """TFLOP/s of each contender, and the ratios to the best of cuDNN and FA3 and to Triton."""
+    peers = ("cudnn", "fa3")
+    lines = [
+        "| type | D | mask | rows | cuDNN | FA3 | Triton | Tawa | x best peer | x Triton |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    ratios: dict[str, list[float]] = {"best": [], "triton": []}
+    for case, found in by_case(rows):
+        timed = [found[p] for p in peers if p in found]
+        best = min(timed, key=lambda row: row["ms"], default=None)
+        cells = [rate(found.get(impl)) for impl in (*peers, "triton", "tawa")]
+        for name, peer in (("best", best), ("triton", found.get("triton"))):
+            ratio = speedup(peer, found.get("tawa"))
+            cells.append(f"{ratio:.3f}" if ratio is not None else "-")
+            if ratio is not None and case["dtype"] != "fp8":
+                ratios[name].append(ratio)
+        mask = "causal" if case["causal"] else "full"
+        head = f"{case['dtype']} | {case['d']} | {mask} | {case['rows']}"
+        lines.append(f"| {head} | {' | '.join(cells)} |")
+    means = [f"{geometric_mean(r):.3f}" if r else "-" for r in ratios.values()]
+    lines.append(f"| geometric mean, 16 bit | | | | | | | | {' | '.join(means)} |")
+    return lines
+
+
+def attention_summary(rows: list[Row]) -> list[str]:
+    """Of each head dimension and mask: the range of rates, and the ratios over all lengths."""
+    lines = [
+        "| type | D | mask | rows | Tawa (TFLOP/s) | x best of cuDNN, FA3 (least) | x Triton |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    groups: dict[tuple[str, int, bool], list[tuple[int, float, float, float]]] = {}
+    for case, found in by_case(rows):
+        timed = [found[p]["ms"] for p in ("cudnn", "fa3") if p in found]
+        if "tawa" in found and "triton" in found and timed:
+            ours = found["tawa"]
+            entry = (case["rows"], ours["tflops"], min(timed) / ours["ms"],
+                     found["triton"]["ms"] / ours["ms"])  # fmt: skip
+            groups.setdefault((case["dtype"], case["d"], case["causal"]), []).append(entry)
+    groups_of_all = [entry for group in groups.values() for entry in group]
+    for (dtype, d, causal), found in groups.items():
+        lengths, rates, best, triton = zip(*found, strict=True)
+        ratio = f"{geometric_mean(list(best)):.3f} ({min(best):.3f})"
+        head = (
+            f"{dtype} | {d} | {'causal' if causal else 'full'} | {min(lengths)} to {max(lengths)}"
+        )
+        speed = f"{min(rates):.0f} to {max(rates):.0f}"
+        lines.append(f"| {head} | {speed} | {ratio} | {geometric_mean(list(triton)):.2f} |")
+    if groups_of_all:
+        _, _, best, triton = zip(*groups_of_all, strict=True)
+        ratio = f"{geometric_mean(list(best)):.3f} ({min(best):.3f})"
+        lines.append(f"| all | | | | | {ratio} | {geometric_mean(list(triton)):.2f} |")
+    return lines
+
+
+def steps_table(rows: list[Row]) -> list[str]:
+    """TFLOP/s of the same kernel with parts of the compiler's work left out."""
+    lines = ["| rows | step | TFLOP/s |", "|---|---|---|"]
+    for row in rows:
+        if "ms" in row:
+            lines.append(f"| {row['case']['rows']} | {row['impl']} | {row['tflops']:.0f} |")
+    return lines
+
+
+def fused_table(rows: list[Row]) -> list[str]:
+    """Milliseconds of the best configuration of each, and the ratios to the others."""
+    lines = ["| kernel | torch (ms) | Triton (ms) | Tawa (ms) | TFLOP/s | x torch | x Triton |",
+             "|---|---|---|---|---|---|---|"]  # fmt: skip
+    for case, found in by_case(rows):
+        order = ("torch", "triton", "tawa")
+        cells = [f"{found[i]['ms']:.3f}" if i in found else "-" for i in order]
+        cells.append(rate(found.get("tawa")))
+        for impl in ("torch", "triton"):
+            ratio = speedup(found.get(impl), found.get("tawa"))
+            cells.append(f"{ratio:.2f}" if ratio is not None else "-")
+        lines.append(f"| {case['kernel']} | {' | '.join(cells)} |")
+    return lines
+
+
+def timeline_table(rows: list[Row]) -> list[str]:
+    """Times with and without timestamps."""
+    lines = ["| kernel | plain (us) | recorded (us) | cost |", "|---|---|---|---|"]
+    times: dict[str, dict[str, float]] = {}
+    for row in rows:
+        sizes = (f"{k} {v}" for k, v in row["case"].items() if k in ("k", "d", "rows"))
+        name = f"{row['case']['workload']} {' '.join(sizes)}"
+        times.setdefault(name, {})[row["config"]] = row["ms"] * 1e3
+    for name, found in times.items():
+        plain, recorded = found["plain"], found["recorded"]
+        lines.append(f"| {name} | {plain:.1f} | {recorded:.1f} | {recorded / plain - 1:+.1%} |")
+    return lines
+
+
+def axon_table(rows: list[Row]) -> list[str]:
+    """Microseconds as CUDA graphs and as calls, and the ratios to torch.compile."""
+    lines = ["| program | sizes | as | torch.compile (us) | Tawa (us) | ratio | kernels compiled |",
+             "|---|---|---|---|---|---|---|"]  # fmt: skip
+    found: dict[tuple[str, str, str], dict[str, Row]] = {}
+    for row in rows:
+        if "ms" in row:
+            case = dict(row["case"])
+            program, _ = case.pop("program"), case.pop("dtype")
+            sizes = ", ".join(f"{k} {v}" for k, v in case.items())
+            found.setdefault((program, sizes, row["config"]), {})[row["impl"]] = row
+    for (program, sizes, way), by in found.items():
+        if {"tawa", "torch.compile"} <= by.keys():
+            ours, theirs = by["tawa"], by["torch.compile"]
+            times = f"{theirs['ms'] * 1e3:.1f} | {ours['ms'] * 1e3:.1f}"
+            ratio, kernels = theirs["ms"] / ours["ms"], ours.get("compilations", "")
+            lines.append(f"| {program} | {sizes} | {way} | {times} | {ratio:.2f} | {kernels} |")
+    return lines
+
+
 TABLES: dict[str, Callable[[list[Row]], list[str]]] = {
     "prediction": prediction_table,
     "gemm": gemm_table,
     "gemm-ablation": ablation_table,
     "host": host_table,
+    "attention": attention_table,
+    "attention-summary": attention_summary,
+    "attention-ablation": steps_table,
+    "fused": fused_table,
+    "timeline": timeline_table,
+    "axon-gpu": axon_table,
 }
 
 

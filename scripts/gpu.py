@@ -105,7 +105,8 @@ def isolation() -> tuple[str, ...]:
         print("without pytest-xdist and pytest-timeout, a kernel that hangs ends the tests")
         return ("-v",)
     workers = str(max(1, min(8, (os.cpu_count() or 2) // 2)))
-    return ("-q", "-n", workers, "--timeout=90", "--timeout-method=thread", "--max-worker-restart=20")
+    hanging = ("--timeout=90", "--timeout-method=thread", "--max-worker-restart=20")
+    return ("-q", "-n", workers, *hanging)
 
 
 def main() -> int:

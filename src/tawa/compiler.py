@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 from xdsl.context import Context
 from xdsl.dialects import arith, builtin, func, scf
@@ -448,7 +448,8 @@ def _key(
     fn: JITFunction, signature: Mapping[str, str], constants: Mapping[str, object], options: Options
 ) -> str:
     """What a compilation depends on: the kernel, all it refers to, types, constants, compilers."""
-    called = [dependency_text(JITFunction(c)) for c in constants.values() if is_jit_function(c)]
+    functions = [cast(Any, c) for c in constants.values() if is_jit_function(c)]
+    called = [dependency_text(JITFunction(c)) for c in functions]
     parts = [repr(dict(signature)), repr(dict(constants)), repr(options)]
     return content_key(dependency_text(fn), *called, *parts, version(), _own_version())
 

@@ -20,7 +20,7 @@ known not to happen (`tl.assume` can say it).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.dialects import arith, scf
@@ -150,7 +150,7 @@ class _Flattening:
         owner = value.owner
         return value is self.index or (isinstance(owner, Operation) and owner in self.before)
 
-    def start(self, index: SSAValue, placed: Values, into: Block) -> Values:
+    def start(self, index: SSAValue, placed: Mapping[SSAValue, SSAValue], into: Block) -> Values:
         """Append what a tile, placed before, does before its loop; returns its values."""
         values: Values = {self.index: index, **placed}
         for op in self.before:
