@@ -100,9 +100,15 @@ def _gemm_kernel(found: list[Any] = []) -> Any:  # noqa: B006 (made once)
 
 
 def attention_launch(case: Row, config: str) -> Launch:
-    """The launch of a row of the attention suite: what the library's function would launch."""
-    _, blocks, options = config.split(maxsplit=2)
-    using = attention_kernels.Configuration(*map(int, blocks.split("x")), ast.literal_eval(options))
+    """The launch of a row of the attention suite: what the library's function would launch.
+
+    An empty configuration is the library's own choice.
+    """
+    using = None
+    if config:
+        _, blocks, options = config.split(maxsplit=2)
+        sizes = map(int, blocks.split("x"))
+        using = attention_kernels.Configuration(*sizes, ast.literal_eval(options))
     shape = case["heads"], case["rows"], case["d"]
     arrays = [np.empty(shape, np.float16) for _ in range(4)]
     kernel = attention_kernels.attention_forward
@@ -156,7 +162,8 @@ def rows(suites: tuple[str, ...], folder: Path = RESULTS) -> Iterator[Row]:
         found = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
         latest = found[-1]["run"]
         for row in found:
-            if row["run"] == latest and row["impl"] == "tawa" and "ms" in row:
+            timed = row["impl"] == "tawa" and "ms" in row
+            if row["run"] == latest and timed and row["case"].get("dtype") != "fp8":
                 if "ms_beside_probe" not in row:
                     yield row
                 elif row["ms_beside_probe"] < UNDISTURBED * row["ms"]:

@@ -127,6 +127,38 @@ def test_skipped_work_and_parts_of_sums_are_in_the_ir(joined: Any):
         assert op in text, op
 
 
+@tawa.jit
+def tile_and_loop(a_desc: Any, b_desc: Any, o_desc: Any, KEYS: Any, TWICE: tl.constexpr):
+    """Two products a turn; with TWICE, the tile reads the loop's tensor once more after it."""
+    tl.assume(KEYS > 0)
+    start = tl.program_id(0) * 128
+    a = a_desc.load([start, 0])
+    acc = tl.zeros((128, 64), tl.float32)
+    for key in range(0, KEYS, 64):
+        weights = tl.exp2(tl.dot(a, b_desc.load([key, 0]).T))
+        acc = tl.dot(weights.to(a.dtype), b_desc.load([key, 0]), acc)
+    if TWICE:
+        for key in range(0, KEYS, 64):
+            acc += tl.sum(b_desc.load([key, 0]).to(tl.float32), axis=0)[None, :]
+    o_desc.store([start, 0], acc.to(o_desc.dtype))
+
+
+@pytest.mark.parametrize("twice", [False, True])
+def test_a_ring_is_read_in_the_order_it_is_filled(twice: bool):
+    """A loop after the pipelined one may share its ring: then tiles are not joined."""
+    tiles = [f"desc<f16,{n}x64>" for n in (128, 64, 128)]
+    kernel = tile_and_loop.compile(*tiles, "i32", twice, persistent=True)
+    random = np.random.default_rng(0)
+    a, b = ((random.standard_normal((n, 64)) / 8).astype(np.float16) for n in (384, 192))
+    out = np.full(a.shape, np.nan, np.float16)
+    describe = tawa.TensorDescriptor.from_tensor
+    arrays = [describe(x, [n, 64]) for x, n in zip((a, b, out), (128, 64, 128), strict=True)]
+    run_hopper(kernel.module("hopper"), (3,), [*arrays, 192], multiprocessors=2)
+    a, b = a.astype(float), b.astype(float)
+    exact = np.exp2(a @ b.T) @ b + twice * b.sum(0)
+    np.testing.assert_allclose(out, exact, rtol=1e-2, atol=2e-2)
+
+
 def test_deal_needs_a_persistent_kernel():
     with pytest.raises(tawa.TawaError, match="dealt to the CTAs"):
         compiled(deal=2)

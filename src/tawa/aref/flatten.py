@@ -51,6 +51,10 @@ def obstacle(loop: scf.ForOp, schedule: Schedule) -> str | None:
     others = (op for op in body.ops if op is not loop)
     if any(isinstance(inner, Dot) for op in others for inner in op.walk()):
         return "a tile has other matrix products"
+    rings = {op.ref for op in loop.walk() if isinstance(op, GetEnter)}
+    outside = (inner for op in body.ops if op is not loop for inner in op.walk())
+    if any(isinstance(op, GetEnter) and op.ref in rings for op in outside):
+        return "its slots come from a ring that the rest of a tile reads too"
     if not runs(loop):
         return "it may not run at all; `tl.assume(n > 0)` promises that it does"
     return None
