@@ -107,15 +107,15 @@ TWO_ARGUMENTS = ("advance", "copy_rows")
 
 
 class HostDevice:
-    """A `Device` on the CPU; small stacks and pools, so that the paths that grow them are taken."""
+    """A `Device` on the CPU; small stacks, pools and heaps, so that the paths that grow them are taken."""
 
     block = BLOCK
 
     def __init__(
         self, lowered: Lowered, folder: Path, *, stack_words: int = 1, pool_words: int = 8,
-        together: bool = False,
+        heap_words: int = 4, together: bool = False,
     ) -> None:  # fmt: skip
-        self.stack_words, self.pool_words = stack_words, pool_words
+        self.stack_words, self.pool_words, self.heap_words = stack_words, pool_words, heap_words
         self.warp = BLOCK if together else 1
         warps = LANES_TOGETHER if together else LANES_APART
         shim, warps = SHIM + warps.splitlines()[1] + "\n", "\n".join(warps.splitlines()[2:])

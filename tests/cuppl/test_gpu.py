@@ -132,6 +132,7 @@ class CountingDevice:
 
     block, warp = CudaDevice.block, CudaDevice.warp
     stack_words, pool_words = CudaDevice.stack_words, CudaDevice.pool_words
+    heap_words = CudaDevice.heap_words
 
     def __init__(self) -> None:
         self.sizes: dict[int, int] = {}

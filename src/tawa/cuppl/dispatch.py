@@ -147,7 +147,7 @@ def _write_memo(e: Elaborator, memo: Memo, name: str, span: Span) -> None:
     hashed = emit_hash(inner, parameter, given, inside.key)
     found = _find(inner, hashed, inside.key, parameter, given)
     hit, miss = b.name("hit"), b.name("miss")
-    b.branch(b.op("nei", found, b.const(0)), hit, miss)
+    b.branch(b.op("nei", b.convert(found, Type.I64), b.const(0)), hit, miss)
     b.open(hit)
     b.end(Return(b.load_words(found, 3 + len(words), results)))
     b.open(miss)
@@ -161,14 +161,17 @@ def _write_memo(e: Elaborator, memo: Memo, name: str, span: Span) -> None:
 
 
 def _find(e: Elaborator, hashed: Reg, key: Reg, parameter: Term, given: tuple[Reg, ...]) -> Reg:
-    """Address of the payload for this table and argument, or 0."""
+    """Address of the payload for this table and argument, or 0.
+
+    A reference in all registers: the collector may run before a comparison goes on.
+    """
     b = e.b
-    root = b.convert(b.get("memo", Type.REF), Type.I64)
-    found = b.fresh_copy(b.call("memo_find", [root, hashed], [Type.I64]))[0]
+    root = b.get("memo", Type.REF)
+    found = b.fresh_copy(b.call("memo_find", [root, hashed], [Type.REF]))[0]
     loop, look, more, done = b.name("loop"), b.name("look"), b.name("more"), b.name("done")
     b.jump(loop)
     b.open(loop)
-    b.branch(b.op("nei", found, b.const(0)), look, done)
+    b.branch(b.op("nei", b.convert(found, Type.I64), b.const(0)), look, done)
     b.open(look)
     same_key = b.op("eqi", b.load(found, 2, Type.I64), key)
     compare, same = b.name("compare"), b.name("same")
@@ -179,18 +182,19 @@ def _find(e: Elaborator, hashed: Reg, key: Reg, parameter: Term, given: tuple[Re
     b.open(same)
     b.jump(done)
     b.open(more)
-    b.put(Copy(found, b.load(found, 1, Type.I64)))
+    b.put(Copy(found, b.load(found, 1, Type.REF)))
     b.jump(loop)
     b.open(done)
     return found
 
 
 def _insert(e: Elaborator, hashed: Reg, words: tuple[Reg, ...]) -> None:
+    """Remember a call; what is alive when the heap is full are references, which may move."""
     b = e.b
-    root = b.convert(b.get("memo", Type.REF), Type.I64)
-    chain = b.call("memo_find", [root, hashed], [Type.I64])[0]
-    content = (b.convert(chain, Type.REF), *words)
+    root = b.get("memo", Type.REF)
+    chain = b.call("memo_find", [root, hashed], [Type.REF])[0]
+    content = (chain, *words)
     layout = e.shared.layouts.number(False, tuple(w.type for w in content))
     payload = e.store_object(layout << 20, content)
-    new = b.call("memo_insert", [root, hashed, b.convert(payload, Type.I64)], [Type.I64])[0]
-    b.put(Set("memo", b.convert(new, Type.REF)))
+    new = b.call("memo_insert", [root, hashed, payload], [Type.REF])[0]
+    b.put(Set("memo", new))

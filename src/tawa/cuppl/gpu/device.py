@@ -31,6 +31,8 @@ class Device(Protocol):
     """Words of the stack of a lane, at first."""
     pool_words: int
     """Words of each overflow pool, at first."""
+    heap_words: int
+    """Words of the heap for each particle, at first."""
 
     def resident(self, kernel: str) -> int:
         """Blocks of a kernel that run at once."""
@@ -78,6 +80,7 @@ class CudaDevice:
     warp = 32
     stack_words = 128
     pool_words = 1 << 16
+    heap_words = 32
 
     def __init__(self, source: str, index: int = 0) -> None:
         self.device = driver.device(index)

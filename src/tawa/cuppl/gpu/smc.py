@@ -141,7 +141,7 @@ class GpuMemory:
             self.start_machine()
         c[REGIONS] = self.own("regions", 16 * sum(self.lanes))
         if self.allocates():
-            self.heap_words = max(self.heap_words, 32 * n)
+            self.heap_words = self.device.heap_words * max(n, self.device.block)
         self.new_heap(self.heap_words, 0)
         self.address = self.own_array("control", c)
         if self.lowered.machine is not None:

@@ -319,8 +319,9 @@ class _Builder:
             case Call():
                 self.native_call(item, before)
             case Alloc(dst, words):
-                size = self.const(words) if isinstance(words, int) else words
-                self.native_call(Call((dst,), "allocate", (size,)), before)
+                size = words if isinstance(words, Reg) else self.fresh()
+                again = () if isinstance(words, Reg) else (Const(size, words),)
+                self.native_call(Call((dst,), "allocate", (size,)), before, again)
             case Factor():
                 self.suspend(live)
             case Reset():
@@ -399,12 +400,14 @@ class _Builder:
         self.pop(kept)
         self.move(dsts, self.return_regs([d.type for d in dsts]))
 
-    def native_call(self, call: Call, before: list[Reg]) -> None:
+    def native_call(self, call: Call, before: list[Reg], again: tuple[Const, ...] = ()) -> None:
+        """Call; if that fails, suspend to try `again`, for which those constants are made again."""
         callee = self.program.functions[call.function]
         if not callee.may_fail:
-            self.put(call)
+            self.put(*again, call)
             return
         _, _, point = self.retry(before).partition(" ")
+        self.put(*again)
         draw, memo, count = self.fresh(), self.fresh(Type.REF), self.fresh()
         self.put(Get(draw, "draw"))
         if self.header == 4:
@@ -483,7 +486,8 @@ class _Builder:
         size = self.fresh()
         self.put(Load(size, address, None, 1))
         need = self.op("addi", size, self.const(len(kept) + 4))
-        self.ensure(need, list(dict.fromkeys([*before, address, size, need])))
+        self.ensure(need, [*before, need])
+        self.put(Copy(address, item.continuation))  # it may have moved since
         point, name = self.new_point(kept)
         self.push(kept, point)
         prompt = self.fresh()
