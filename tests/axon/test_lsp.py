@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -68,7 +69,9 @@ async def session() -> dict[str, object]:
 
 @pytest.fixture(scope="module")
 def seen() -> dict[str, object]:
-    return asyncio.run(asyncio.wait_for(session(), 60))
+    # In a thread of its own: a browser's tests in this process may have left an event loop running.
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(lambda: asyncio.run(asyncio.wait_for(session(), 60))).result()
 
 
 def test_server_answers_a_client(seen: dict[str, object]):
