@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+import gemm_kernels as kernels
 import torch
 
-import kernels
 import tawa
 from tawa.runtime import driver
 

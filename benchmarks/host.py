@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import gemm_kernels as kernels
 import torch
 from contenders import Problem, Tile, Work, cublas, tawa_kernel
 from rows import Run
 
-import kernels
 import tawa
 from tawa.runtime.timing import Timing, host_microseconds
 
@@ -34,7 +34,7 @@ import os, sys, time
 start = time.perf_counter()
 os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:int(sys.argv[2])])
 sys.path.insert(0, sys.argv[1])
-import kernels, tawa
+import gemm_kernels as kernels, tawa
 imported = time.perf_counter()
 kernel = tawa.jit(kernels.gemm)
 kernel.compile("desc<f16,128x64>", "desc<f16,256x64>", "desc<f16,128x256>", "i32:16", "i32:16",

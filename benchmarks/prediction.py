@@ -22,10 +22,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import gemm_kernels as kernels
 import numpy as np
 from rows import commit
 
-import kernels
 import tawa
 from tawa.kernels import attention as attention_kernels
 from tawa.simulate import LaunchPrediction, predict_launch
