@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from tawa.base.spans import Span
+from tawa.base.source import Span
 from tawa.functional.terms import Con, Term
 
 from .control import CONTROL_BUILTINS

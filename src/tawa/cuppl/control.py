@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tawa.base.spans import Span
+from tawa.base.source import Span
 from tawa.functional.terms import Con
 
 from .builder import FunctionBuilder

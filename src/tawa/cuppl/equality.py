@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tawa.base.spans import Span
+from tawa.base.source import Span
 from tawa.functional.terms import Con, Term
 
 from .builder import FunctionBuilder

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from tawa.base.spans import Span
+from tawa.base.source import Span
 from tawa.functional import syntax as s
 from tawa.functional.language import CheckedModule
 from tawa.functional.terms import Term

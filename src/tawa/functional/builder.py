@@ -8,7 +8,7 @@ from typing import Any
 from lark import Token, Tree
 from lark.tree import Meta
 
-from tawa.base.spans import Span
+from tawa.base.source import Span
 from tawa.functional import syntax as s
 
 UNARY_NAMES = {"-": "negate", "!": "not"}

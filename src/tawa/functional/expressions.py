@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 
-from tawa.base.spans import Span
+from tawa.base.source import Span
 from tawa.functional import syntax as s
 from tawa.functional.coverage import check_coverage
 from tawa.functional.errors import (

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tawa.base.spans import Span
+from tawa.base.source import Span
 from tawa.functional import syntax as s
 from tawa.functional.dependencies import definition_groups
 from tawa.functional.errors import DuplicateName, UnknownType

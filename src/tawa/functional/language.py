@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from tawa.base.spans import Span
+from tawa.base.source import Span
 from tawa.functional import syntax as s
 from tawa.functional.builder import CoreBuilder, TreeBuilder
 from tawa.functional.errors import ImportCycle, ImportNotFound, ProgramSyntaxError

@@ -14,7 +14,7 @@ from typing import Any
 from lark import Lark, Token, Tree, UnexpectedCharacters, UnexpectedInput
 from lark.exceptions import UnexpectedToken
 
-from tawa.base.spans import Span
+from tawa.base.source import Span
 from tawa.functional import syntax as s
 from tawa.functional.builder import CoreBuilder, TreeBuilder
 from tawa.functional.errors import ProgramSyntaxError

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from typing import cast
 
-from tawa.base.spans import Span
+from tawa.base.source import Span
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

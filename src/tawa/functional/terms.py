@@ -13,7 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-from tawa.base.spans import Span
+from tawa.base.source import Span
 
 _ids = itertools.count()
 
