@@ -1,9 +1,11 @@
 """Kernels that fuse products with other work, against Triton and against torch's operators.
 
 The Tawa kernels are those of `examples/`: sequential, with nothing in them about warps or stages.
-Each contender's configurations are checked against float64 and timed briefly; the best two of each
-and the composition of torch's operators (cuBLAS and elementwise kernels) then take turns: soak,
-measure, forward and backward. `--dry-run` only compiles Tawa's configurations, without a device.
+Each contender's configurations are checked against float64 and timed briefly; the best two of each,
+the composition of torch's operators (cuBLAS and elementwise kernels) and a bound then take turns:
+soak, measure, forward and backward. The bound is `tawa.kernels.gemm` on a plain product of as many
+operations, or a copy of as many bytes: what this device gives to any kernel of that work.
+`--dry-run` only compiles Tawa's configurations, without a device.
 """
 
 from __future__ import annotations
@@ -49,6 +51,8 @@ class Case:
     """Standard deviation of inputs where it is not 1; vectors are of f32, the rest of f16."""
     checked: int | None = None
     """Leading entries that are compared with float64 (all if unset)."""
+    product: tuple[int, int, int] | None = None
+    """M, N and K of the plain product that bounds it; without one, a copy of its bytes does."""
 
     def launches(self, arrays: dict[str, Any]) -> Iterator[tuple[str, Work]]:
         """Tawa's configurations as functions that enqueue the kernel."""
@@ -67,53 +71,63 @@ class Case:
 PING_PONG = {"persistent": True, "ping_pong": True}
 
 
-def cases(size: int) -> list[Case]:
-    """All cases; `size` is M = N = K of the square products."""
+def cases() -> list[Case]:
+    """All cases: large products, a model's feed-forward layer, and small K."""
     return [
-        dual_gemm(size),
-        gemm_reduction(size),
-        gemm_layernorm(),
-        linear_attention(),
-        fused_mlp(),
+        dual_gemm(8192, 8192, 8192),
+        dual_gemm(4096, 14336, 4096),
+        dual_gemm(4096, 4096, 1024),
+        gemm_reduction(8192, 8192, 8192),
+        gemm_reduction(8192, 8192, 1024),
+        gemm_reduction(4096, 4096, 2048),
+        gemm_layernorm(65536, 256, 2048),
+        gemm_layernorm(65536, 256, 512),
+        linear_attention(256, 4096),
+        linear_attention(32, 16384),
+        linear_attention(16, 32768),
+        fused_mlp(65536),
+        fused_mlp(16384),
     ]
 
 
-def dual_gemm(size: int) -> Case:
+def dual_gemm(m: int, n: int, k: int) -> Case:
     """SwiGLU's two products."""
     return Case(
         "dual_gemm",
-        {"m": size, "n": size, "k": size},
-        {"a": (size, size), "b1": (size, size), "b2": (size, size)},
-        {"c": (size, size)},
+        {"m": m, "n": n, "k": k},
+        {"a": (m, k), "b1": (n, k), "b2": (n, k)},
+        {"c": (m, n)},
         (
             {"block": (128, 128, 64), "persistent": True},
             {"block": (128, 96, 64), **PING_PONG},
             {"block": (256, 96, 64), "persistent": True},
             {"block": (128, 128, 64)},
         ),
-        4 * size**3,
-        {"b1": size**-0.5, "b2": size**-0.5},
+        4 * m * n * k,
+        {"b1": k**-0.5, "b2": k**-0.5},
+        product=(m, 2 * n, k),
     )
 
 
-def gemm_reduction(size: int) -> Case:
+def gemm_reduction(m: int, n: int, k: int) -> Case:
     """A product and the row sums of its first operand."""
     return Case(
         "gemm_reduction",
-        {"m": size, "n": size, "k": size},
-        {"a": (size, size), "b": (size, size)},
-        {"c": (size, size), "sums": (size,)},
+        {"m": m, "n": n, "k": k},
+        {"a": (m, k), "b": (n, k)},
+        {"c": (m, n), "sums": (m,)},
         (
             {"block": (128, 256, 64), "persistent": True},
             {"block": (128, 176, 64), **PING_PONG},
             {"block": (256, 128, 64), "persistent": True},
             {"block": (128, 256, 64)},
         ),
-        2 * size**3 + size**2,
+        2 * m * n * k + m * k,
+        product=(m, n, k),
     )
 
 
-def gemm_layernorm(rows: int = 65536, n: int = 256, k: int = 2048) -> Case:
+def gemm_layernorm(rows: int, n: int, k: int) -> Case:
     """A product whose rows are normalised."""
     vectors = dict.fromkeys(("bias", "weight", "shift"), (n,))
     return Case(
@@ -129,11 +143,15 @@ def gemm_layernorm(rows: int = 65536, n: int = 256, k: int = 2048) -> Case:
         ),
         2 * rows * n * k,
         {"w": k**-0.5},
+        product=(rows, n, k),
     )
 
 
-def linear_attention(heads: int = 256, rows: int = 4096, d: int = 128) -> Case:
-    """Causal linear attention; operations are counted for chunks of 128."""
+def linear_attention(heads: int, rows: int, d: int = 128) -> Case:
+    """Causal linear attention; operations are counted for chunks of 128.
+
+    A head is a chain of chunks, so few heads with long rows need short turns.
+    """
     return Case(
         "linear_attention",
         {"heads": heads, "rows": rows, "d": d},
@@ -141,8 +159,10 @@ def linear_attention(heads: int = 256, rows: int = 4096, d: int = 128) -> Case:
         {"o": (heads, rows, d)},
         (
             {"chunk": 128, "columns": 64},
-            {"chunk": 128, "columns": 64, "persistent": True},
-            {"chunk": 64, "columns": 64},
+            {"chunk": 64, "columns": 64, "consumers": 1},
+            {"chunk": 64, "columns": 128, "consumers": 1},
+            {"chunk": 64, "columns": 32, "consumers": 1},
+            {"chunk": 128, "columns": 32},
         ),
         heads * rows * (4 * d * d + 4 * 128 * d),
         {"q": d**-0.5},
@@ -150,7 +170,7 @@ def linear_attention(heads: int = 256, rows: int = 4096, d: int = 128) -> Case:
     )
 
 
-def fused_mlp(rows: int = 65536, d: int = 256, hidden: int = 1024) -> Case:
+def fused_mlp(rows: int, d: int = 256, hidden: int = 1024) -> Case:
     """Two chained products with a gelu between them."""
     return Case(
         "fused_mlp",
@@ -166,6 +186,7 @@ def fused_mlp(rows: int = 65536, d: int = 256, hidden: int = 1024) -> Case:
         ),
         4 * rows * d * hidden,
         {"w1": d**-0.5, "w2": hidden**-0.5},
+        product=(rows, 2 * hidden, d),
     )
 
 
@@ -263,13 +284,12 @@ def main() -> None:
     """Measure every case and write its rows."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=Path, help="folder of the result rows")
-    parser.add_argument("--size", type=int, default=8192, help="M, N and K of the GEMMs")
     parser.add_argument("--cases", default="", help="comma-separated names")
     parser.add_argument("--soak", type=float, default=0.3)
     parser.add_argument("--window", type=float, default=0.15)
     parser.add_argument("--dry-run", action="store_true", help="compile, on no device")
     options = parser.parse_args()
-    chosen = [c for c in cases(options.size) if c.name in (options.cases or c.name).split(",")]
+    chosen = [c for c in cases() if c.name in (options.cases or c.name).split(",")]
     if options.dry_run:
         sys.exit(sum(dry_run(case) for case in chosen))
     import torch
@@ -321,6 +341,23 @@ def dry_run(case: Case) -> int:
     return bad
 
 
+def bound(case: Case) -> tuple[str, Work]:
+    """What bounds the case on this device, and the work that measures it."""
+    import torch
+
+    from tawa.kernels.gemm import matmul
+
+    def random(*shape: int) -> Any:
+        return torch.randn(shape, device="cuda", dtype=torch.float16)
+
+    if case.product is None:
+        source = random(case.bytes // 4)
+        return f"a copy of {case.bytes} bytes", partial(torch.empty_like(source).copy_, source)
+    m, n, k = case.product
+    c = torch.empty((m, n), device="cuda", dtype=torch.float16)
+    return f"a product of {m}x{n}x{k}", partial(matmul, random(m, k), random(n, k).T, c)
+
+
 def contenders(problem: Problem) -> dict[str, Iterator[tuple[str, Work]]]:
     """The configurations of each implementation."""
     import fused_triton
@@ -345,6 +382,8 @@ def measure(run: Any, problem: Problem, options: argparse.Namespace) -> str:
     for impl, candidates in contenders(problem).items():
         for place, (work, more) in enumerate(best_of(run, problem, impl, candidates)):
             works[f"{impl} {place}"], chosen[f"{impl} {place}"] = work, more
+    text, works["bound"] = bound(case)
+    chosen["bound"] = {"config": text}
     with run.sampler.sampling():
         times = interleaved(
             works, soak=options.soak, window=options.window, on_turn=run.sampler.turn
@@ -365,13 +404,14 @@ def describe(case: Case) -> dict[str, Any]:
 
 def summary(case: Case, fastest: dict[str, float]) -> str:
     """One line: each contender's rate, and how many times faster Tawa is."""
-    parts = [f"{case.name:18}"]
+    parts = [f"{case.name:18} {' '.join(map(str, case.sizes.values())):18}"]
     for impl, ms in fastest.items():
         rate, bandwidth = case.flops / ms / 1e9, case.bytes / ms / 1e6
         parts.append(f"{impl} {ms:.3f} ms {rate:.0f} TFLOP/s {bandwidth:.0f} GB/s")
     for peer in ("triton", "torch"):
         if peer in fastest and "tawa" in fastest:
-            parts.append(f"{fastest[peer] / fastest['tawa']:.3f}x {peer}")
+            most = f" (at most {fastest[peer] / fastest['bound']:.2f})"
+            parts.append(f"{fastest[peer] / fastest['tawa']:.3f}x {peer}{most}")
     return "  ".join(parts)
 
 

@@ -213,15 +213,17 @@ def steps_table(rows: list[Row]) -> list[str]:
 
 
 def fused_table(rows: list[Row]) -> list[str]:
-    """Milliseconds of the best configuration of each, and the ratios to the others."""
-    lines = ["| kernel | torch (ms) | Triton (ms) | Tawa (ms) | TFLOP/s | x torch | x Triton |",
-             "|---|---|---|---|---|---|---|"]  # fmt: skip
+    """Milliseconds of the best configuration of each, the ratios to the others, and the bound."""
+    lines = ["| kernel | sizes | torch (ms) | Triton (ms) | Tawa (ms) | bound (ms) | TFLOP/s "
+             "| GB/s | x torch | x Triton | at most |", "|" + "---|" * 11]  # fmt: skip
     for case, found in by_case(rows):
-        order = ("torch", "triton", "tawa")
-        cells = [f"{found[i]['ms']:.3f}" if i in found else "-" for i in order]
-        cells.append(rate(found.get("tawa")))
-        for impl in ("torch", "triton"):
-            ratio = speedup(found.get(impl), found.get("tawa"))
+        sizes = " x ".join(str(v) for k, v in case.items() if k not in ("kernel", "dtype"))
+        order = ("torch", "triton", "tawa", "bound")
+        cells = [sizes, *(f"{found[i]['ms']:.3f}" if i in found else "-" for i in order)]
+        best = found.get("tawa")
+        cells += [rate(best), f"{best['gbps']:.0f}" if best and "gbps" in best else "-"]
+        for slow, fast in (("torch", "tawa"), ("triton", "tawa"), ("triton", "bound")):
+            ratio = speedup(found.get(slow), found.get(fast))
             cells.append(f"{ratio:.2f}" if ratio is not None else "-")
         lines.append(f"| {case['kernel']} | {' | '.join(cells)} |")
     return lines

@@ -11,15 +11,17 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp, TensorType, i1
-from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, SSAValue
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i1
+from xdsl.ir import Block, Operation, SSAValue
 
 from tawa.aref.ops import (
     Consumed,
+    Create,
     DotIssue,
     DotWait,
     GetEnter,
     NoToken,
+    Restage,
     Stage,
     Unset,
     ViewRead,
@@ -30,6 +32,7 @@ from tawa.aref.ops import (
     ZeroUnless,
 )
 from tawa.aref.product_check import check_product
+from tawa.aref.products import from_products, is_view, needs_transpose, view_of
 from tawa.aref.shared_memory import slot_bytes
 from tawa.base.elementwise import Map
 from tawa.base.loops import carry, extend_yield, terminator
@@ -37,88 +40,9 @@ from tawa.base.options import Options
 from tawa.base.remarks import Remarks
 from tawa.base.spans import copy_span, span_of
 from tawa.base.target import TARGETS
-from tawa.base.types import byte_size, element_of, shape_of
+from tawa.base.types import byte_size, element_of
 from tawa.tile.ops import Dot, Reshape, Splat, Trans
 from tawa.tile.zero import is_zero
-
-
-def view_of(value: SSAValue, before: Operation) -> SSAValue | None:
-    """The view that a tile is read from, transposed and reshaped as the value is; None if none."""
-    owner = value.owner
-    if isinstance(owner, ViewRead):
-        return owner.view
-    block = before.parent
-    if isinstance(owner, Trans) and owner.permutation == (1, 0):
-        source = view_of(owner.value, before)
-        new = ViewTrans(source) if source else None
-    elif isinstance(owner, Reshape) and _only_units(owner):
-        source = view_of(owner.value, before)
-        new = ViewReshape(source, _tile(owner.result)) if source else None
-    else:
-        return None
-    if new is None or block is None:
-        return None
-    block.insert_op_before(new, before)
-    new.result.name_hint = value.name_hint
-    return new.result
-
-
-def is_view(value: SSAValue) -> bool:
-    """Whether `view_of` finds a view."""
-    owner = value.owner
-    if isinstance(owner, Trans) and owner.permutation == (1, 0):
-        return is_view(owner.value)
-    if isinstance(owner, Reshape) and _only_units(owner):
-        return is_view(owner.value)
-    return isinstance(owner, ViewRead)
-
-
-def _tile(value: SSAValue) -> TensorType[Attribute]:
-    return TensorType(element_of(value.type), shape_of(value.type))
-
-
-def _only_units(op: Reshape) -> bool:
-    old, new = ([e for e in shape_of(v.type) if e != 1] for v in (op.value, op.result))
-    return old == new
-
-
-def from_products(value: SSAValue) -> bool:
-    """Whether a computed tile already lies in registers as matrix products leave them."""
-    seen: set[SSAValue] = set()
-    work = [value]
-    while work:
-        v = work.pop()
-        if v in seen or not shape_of(v.type):
-            continue
-        seen.add(v)
-        if isinstance(v, OpResult):
-            if isinstance(v.op, Dot | DotIssue | DotWait):
-                return True
-            if not v.op.regions:
-                work += v.op.operands
-            elif isinstance(v.op, scf.ForOp):
-                work.append(terminator(v.op.body.block).operands[v.index])
-            elif isinstance(v.op, scf.IfOp):
-                work += [terminator(r.block).operands[v.index] for r in v.op.regions if r.blocks]
-            elif isinstance(v.op, scf.WhileOp):
-                work.append(terminator(v.op.before_region.block).operands[v.index + 1])
-        else:
-            work += _passed_to(v)
-    return False
-
-
-def _passed_to(argument: SSAValue) -> list[SSAValue]:
-    """The values that a loop passes to an argument of its block."""
-    assert isinstance(argument, BlockArgument)
-    loop, index = argument.owner.parent_op(), argument.index
-    if isinstance(loop, scf.ForOp) and index > 0:
-        return [loop.iter_args[index - 1], terminator(loop.body.block).operands[index - 1]]
-    if isinstance(loop, scf.WhileOp):
-        before, after = loop.before_region.block, loop.after_region.block
-        if argument.owner is after:
-            return [terminator(before).operands[index + 1]]
-        return [loop.arguments[index], terminator(after).operands[index]]
-    return []
 
 
 @dataclass
@@ -178,12 +102,14 @@ class AsyncDots:
     def _issue(self, dot: Dot, accumulate: SSAValue | None) -> DotIssue:
         block = dot.parent
         assert block is not None
-        a = view_of(dot.a, dot)
+        computed = not is_view(dot.a) and from_products(dot.a)
+        narrow = byte_size(element_of(dot.a.type)) == 1
+        b = self._view(dot, 1, interleaved=computed and narrow)
+        b = b or self._stage(dot.b, dot, 0)
+        a = self._view(dot, 0)
         if a is None:
-            a = dot.a
-            keep = byte_size(element_of(a.type)) == 2 and from_products(a)
-            a = a if keep else self._stage(a, dot, 1)
-        b = view_of(dot.b, dot) or self._stage(dot.b, dot, 0)
+            keep = computed and (_is_interleaved(b) if narrow else _has_pairs(dot.a))
+            a = dot.a if keep else self._stage(dot.a, dot, 1)
         new = DotIssue((a, b, dot.acc), accumulate, dot.precision)
         new.result.name_hint = dot.result.name_hint
         copy_span(dot, [new])
@@ -192,6 +118,20 @@ class AsyncDots:
         dot.detach()
         dot.erase()
         return new
+
+    def _view(self, dot: Dot, index: int, *, interleaved: bool = False) -> SSAValue | None:
+        """An operand where it lies in a slot, or copied from there with K contiguous."""
+        wrong = needs_transpose(dot, index)
+        view = view_of(dot.operands[index], dot)
+        if view is None or not wrong:
+            return view
+        block = dot.parent
+        assert block is not None
+        new = Restage(view, interleaved=interleaved)
+        copy_span(dot, [new])
+        new.result.name_hint = view.name_hint
+        block.insert_op_before(new, dot)
+        return new.result
 
     def _stage(self, value: SSAValue, before: Operation, inner: int) -> SSAValue:
         """A view of a copy in shared memory, where K (dimension `inner`) is contiguous.
@@ -228,7 +168,7 @@ class AsyncDots:
         loop = block.parent_op()
         assert isinstance(loop, scf.ForOp)
         depth = self._depth(block)
-        if not all(is_view(v) for chain in chains for d in chain.dots for v in (d.a, d.b)):
+        if not all(_in_place(dot) for chain in chains for dot in chain.dots):
             # An operand in registers or in a staging buffer is made anew by the next iteration.
             depth = 0
         first = {chain.dots[0] for chain in chains}
@@ -325,6 +265,26 @@ class AsyncDots:
                 _wait_before_use(issue, before.get(issue, []))
             else:
                 before[following] = [*before.get(following, []), *before.get(issue, []), issue]
+
+
+def _in_place(dot: Dot) -> bool:
+    """Whether the product reads both operands from slots."""
+    return all(is_view(dot.operands[i]) and not needs_transpose(dot, i) for i in (0, 1))
+
+
+def _has_pairs(value: SSAValue) -> bool:
+    """Whether two elements make a register, as matrix instructions want A operands."""
+    return byte_size(element_of(value.type)) == 2
+
+
+def _is_interleaved(view: SSAValue) -> bool:
+    """Whether K lies in the order in which registers have it."""
+    while isinstance(view.owner, ViewTrans | ViewReshape):
+        view = view.owner.view
+    if isinstance(view.owner, GetEnter | Views):
+        create = view.owner.ref.owner
+        return isinstance(create, Create) and create.interleaved is not None
+    return isinstance(view.owner, Restage) and view.owner.interleaved is not None
 
 
 def _fresh_start(dot: Dot) -> SSAValue | None:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from xdsl.dialects import scf
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
+from xdsl.transforms.dead_code_elimination import is_trivially_dead
 
 from tawa.aref.loop_graph import stays_in_memory
 from tawa.aref.ops import GetEnter, ViewRead, Views
@@ -294,21 +295,35 @@ def expand(loop: scf.ForOp, schedule: Schedule) -> None:
     first = work.index(loop.lb, ahead)
     work.steady_state((first, loop.ub))
     results = work.epilogue()
-    then.add_op(scf.YieldOp(*results))
+    used = [i for i, r in enumerate(loop.results) if any(True for _ in r.uses)]
+    then.add_op(scf.YieldOp(*(results[i] for i in used)))
+    _drop_unused(then)
     otherwise = Block()
     if ahead == 1:
-        otherwise.add_op(scf.YieldOp(*loop.iter_args))
+        otherwise.add_op(scf.YieldOp(*(loop.iter_args[i] for i in used)))
     else:
         again = loop.clone()
-        otherwise.add_ops([again, scf.YieldOp(*again.results)])
-    types = [r.type for r in loop.results]
+        otherwise.add_ops([again, scf.YieldOp(*(again.results[i] for i in used))])
+    types = [loop.results[i].type for i in used]
     branch = scf.IfOp(long, types, Region(then), Region(otherwise))
     outer.insert_op_before(branch, loop)
-    for old, new in zip(loop.results, branch.results, strict=True):
+    for i, new in zip(used, branch.results, strict=True):
+        old = loop.results[i]
         new.name_hint = old.name_hint
         old.replace_all_uses_with(new)
     loop.detach()
     loop.erase()
+
+
+def _drop_unused(block: Block) -> None:
+    """Erase what an epilogue computes for results that nobody reads.
+
+    A product among it would be issued and never waited for, and its slot returned too soon.
+    """
+    for op in reversed(list(block.ops)):
+        if op.results and is_trivially_dead(op):
+            op.detach()
+            op.erase()
 
 
 def _reorder(loop: scf.ForOp, schedule: Schedule) -> None:
