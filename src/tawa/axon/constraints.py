@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
+from functools import cache
 
 from tawa.axon.dims import Dim
 from tawa.axon.shapes import Shape
 from tawa.functional.terms import Constraint, Origin, Term, Variable
+
+
+@cache
+def _names(kind: type[ShapeConstraint]) -> tuple[str, ...]:
+    """The fields of a kind of constraint, but for the origin."""
+    return tuple(field.name for field in fields(kind) if field.name != "origin")
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,19 +23,18 @@ class ShapeConstraint(Constraint):
 
     def variables(self) -> Iterator[Variable]:
         """Those of all the fields."""
-        for field in fields(self):
-            value = getattr(self, field.name)
+        for name in _names(type(self)):
+            value = getattr(self, name)
             if isinstance(value, Term):
                 yield from value.variables()
 
     def substitute(self, replace: Callable[[Variable], Term | None], origin: Origin) -> Constraint:
         """The same demand on other terms, made at another place."""
-        changes: dict[str, object] = {"origin": origin}
-        for field in fields(self):
-            value = getattr(self, field.name)
-            if isinstance(value, Term):
-                changes[field.name] = value.substitute(replace)
-        return dataclasses.replace(self, **changes)
+        values: dict[str, object] = {"origin": origin}
+        for name in _names(type(self)):
+            value = getattr(self, name)
+            values[name] = value.substitute(replace) if isinstance(value, Term) else value
+        return type(self)(**values)
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,8 +119,16 @@ class Dim(Term):
 
     def substitute(self, replace: Replace) -> Dim:
         """The dimension with variables replaced by dimensions (shape variables by shapes)."""
-        if not self.terms:
+        terms = self.terms
+        if not terms:
             return self
+        if len(terms) == 1:
+            monomial, c = terms[0]
+            if not monomial:
+                return self
+            if c == 1 and len(monomial) == 1 and monomial[0][1] == 1:
+                found = substitute_factor(monomial[0][0], replace)
+                return self if found is None else found
         replaced = {f: substitute_factor(f, replace) for f in self.factors()}
         if all(value is None for value in replaced.values()):
             return self

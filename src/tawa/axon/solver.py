@@ -46,6 +46,19 @@ class AxonSolver(SolverState):
 
     explain: Callable[[Clash], Exception] = staticmethod(_itself)
 
+    def __init__(self) -> None:
+        super().__init__()
+        self._rules: dict[type[Constraint], Callable[..., bool]] = {
+            Equal: self._equal,
+            Divides: partial(equations.divide, self),
+            AtLeast: partial(equations.bound, self),
+            Compatible: self._compatible,
+            SameShape: self._same_shape,
+            Broadcast: self._broadcast,
+            Position: self._position,
+            MatrixProduct: self._matrix_product,
+        }
+
     def successor(self) -> AxonSolver:
         """A new solver with the same declared variables."""
         solver = type(self)()
@@ -77,20 +90,8 @@ class AxonSolver(SolverState):
 
     def attempt(self, constraint: Constraint) -> bool:
         """Decide a constraint if that can be done now."""
-        rule = self._rules().get(type(constraint))
+        rule = self._rules.get(type(constraint))
         return super().attempt(constraint) if rule is None else rule(constraint)
-
-    def _rules(self) -> dict[type[Constraint], Callable[..., bool]]:
-        return {
-            Equal: self._equal,
-            Divides: partial(equations.divide, self),
-            AtLeast: partial(equations.bound, self),
-            Compatible: self._compatible,
-            SameShape: self._same_shape,
-            Broadcast: self._broadcast,
-            Position: self._position,
-            MatrixProduct: self._matrix_product,
-        }
 
     def _equal(self, constraint: Equal) -> bool:
         return equations.solve(self, constraint.left, constraint.right, constraint.origin)
@@ -149,12 +150,10 @@ class AxonSolver(SolverState):
         self.demand(SameShape(left, right, origin))
 
     def _same_shape(self, constraint: SameShape) -> bool:
-        whole = self.shape(constraint.left), self.shape(constraint.right)
+        whole = left, right = self.shape(constraint.left), self.shape(constraint.right)
         origin = constraint.origin
         while True:
-            one, other = self._cancelled(
-                self.shape(constraint.left), self.shape(constraint.right), whole, origin
-            )
+            one, other = self._cancelled(left, right, whole, origin)
             if not one or not other:
                 self._empty(one or other, whole, origin)
                 return True
@@ -166,6 +165,7 @@ class AxonSolver(SolverState):
                     return True
             if not self._ranks_progress(Shape(one), Shape(other), whole, origin):
                 return self._overlap(one, other, whole, origin)
+            left, right = self.shape(left), self.shape(right)
 
     def _cancelled(
         self, left: Shape, right: Shape, whole: tuple[Shape, Shape], origin: Origin

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
-
 from tawa.axon.constraints import AtLeast, Equal
 from tawa.axon.dims import Dim
 from tawa.axon.shapes import Shape, as_shape
@@ -100,9 +98,9 @@ class SolverState(Solver):
         """Make two dimensions equal, now or later. Raises Clash."""
         self.demand(Equal(left, right, origin))
 
-    @abstractmethod
     def equate_shapes(self, left: Shape, right: Shape, origin: Origin) -> None:
         """Make two shapes equal, now or later. Raises Clash."""
+        raise NotImplementedError
 
     def set_shape(self, variable: Variable, value: Shape, origin: Origin) -> None:
         """Let a shape variable stand for a shape that doesn't contain it."""

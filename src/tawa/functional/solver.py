@@ -92,16 +92,17 @@ class Solver:
 
     def resolve(self, term: Term) -> Term:
         """The term with all that is known put in."""
+        return term.substitute(self._known)
 
-        def known(variable: Variable) -> Term | None:
-            found = self.bindings.get(variable)
-            if found is None:
-                return None
-            resolved = found.substitute(known)
+    def _known(self, variable: Variable) -> Term | None:
+        """What a variable stands for, if that is known; the next to ask finds it resolved."""
+        found = self.bindings.get(variable)
+        if found is None:
+            return None
+        resolved = found.substitute(self._known)
+        if resolved is not found:
             self.bindings[variable] = resolved
-            return resolved
-
-        return term.substitute(known)
+        return resolved
 
     def free_variables(self, term: Term) -> dict[Variable, None]:
         """The unknowns in a term, in order."""
@@ -210,7 +211,11 @@ class Solver:
         """The unknowns that a constraint depends on."""
         found: dict[Variable, None] = {}
         for variable in constraint.variables():
-            found.update(self.free_variables(variable))
+            known = self._known(variable)
+            if known is None:
+                found[variable] = None
+            else:
+                found.update(dict.fromkeys(known.variables()))
         return found
 
     def default(self, constraint: Constraint) -> bool:
@@ -224,6 +229,8 @@ class Solver:
 
     def instantiate(self, scheme: Scheme, origin: Origin) -> Instance:
         """The scheme's type with fresh variables; its constraints become demands here."""
+        if not scheme.variables:
+            return Instance(scheme, {}, scheme.type)
         mapping = {v: self.fresh(v.kind, v.hint) for v in scheme.variables}
         replace = mapping.get
         instance = Instance(scheme, mapping, scheme.type.substitute(replace))
@@ -251,9 +258,6 @@ class Solver:
 
     def _resolved(self, constraint: Constraint) -> Constraint:
         return constraint.substitute(self._known, constraint.origin)
-
-    def _known(self, variable: Variable) -> Term | None:
-        return self.resolve(variable) if variable in self.bindings else None
 
     def _is_deep(self, variable: Variable) -> bool:
         return self.levels.get(variable, 0) > self.level

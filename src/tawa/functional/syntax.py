@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, is_dataclass
+from functools import cache
 from typing import cast
 
 from tawa.base.source import Span
@@ -338,6 +339,10 @@ class Module:
         return (d for d in self.declarations if isinstance(d, Definition))
 
 
+PLACES = ("span", "name_span")
+"""Fields that say where a node is."""
+
+
 def spine(expression: Expression) -> tuple[Expression, list[Expression]]:
     """The function that an application calls, and its arguments in order."""
     arguments: list[Expression] = []
@@ -349,18 +354,28 @@ def spine(expression: Expression) -> tuple[Expression, list[Expression]]:
 
 def children(node: object) -> Iterator[Node]:
     """The nodes directly below `node`."""
-    if not is_dataclass(node):
-        return
-    for field in fields(node):
-        yield from _nodes(getattr(node, field.name))
+    for name in _parts(type(node)):
+        value = getattr(node, name)
+        if isinstance(value, Node):
+            yield value
+        elif isinstance(value, tuple):
+            yield from _nodes(cast("tuple[object, ...]", value))
 
 
-def _nodes(value: object) -> Iterator[Node]:
-    if isinstance(value, Node):
-        yield value
-    elif isinstance(value, tuple):
-        for item in cast("tuple[object, ...]", value):
-            yield from _nodes(item)
+@cache
+def _parts(kind: type) -> tuple[str, ...]:
+    """The fields of a kind of node that may hold nodes."""
+    if not is_dataclass(kind):
+        return ()
+    return tuple(field.name for field in fields(kind) if field.name not in PLACES)
+
+
+def _nodes(values: tuple[object, ...]) -> Iterator[Node]:
+    for value in values:
+        if isinstance(value, Node):
+            yield value
+        elif isinstance(value, tuple):
+            yield from _nodes(cast("tuple[object, ...]", value))
 
 
 def structure(node: object) -> object:
@@ -370,7 +385,7 @@ def structure(node: object) -> object:
         return tuple(structure(item) for item in items)
     if not isinstance(node, (Node, Module)):
         return node
-    skipped = {"span", "name_span", "file", "comments"}
+    skipped = {*PLACES, "file", "comments"}
     parts = (structure(getattr(node, f.name)) for f in fields(node) if f.name not in skipped)
     return (type(node).__name__, *parts)
 

@@ -9,7 +9,6 @@ solved again by another one.
 from __future__ import annotations
 
 import itertools
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
@@ -18,18 +17,21 @@ from tawa.base.source import Span
 _ids = itertools.count()
 
 
-class Term(ABC):
-    """A type, or something else that occurs in types."""
+class Term:
+    """A type, or something else that occurs in types.
+
+    No abstract base class by name: `isinstance` is asked of terms too often for its price.
+    """
 
     __slots__ = ()
 
-    @abstractmethod
     def variables(self) -> Iterator[Variable]:
         """The variables in the term, left to right, with repetitions."""
+        raise NotImplementedError
 
-    @abstractmethod
     def substitute(self, replace: Callable[[Variable], Term | None]) -> Term:
         """The term with each variable replaced, where `replace` doesn't say None."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -67,9 +69,13 @@ class Con(Term):
 
     def substitute(self, replace: Callable[[Variable], Term | None]) -> Term:
         """The constructor with its arguments substituted; the same object if nothing changes."""
-        arguments = tuple(argument.substitute(replace) for argument in self.arguments)
-        same = all(new is old for new, old in zip(arguments, self.arguments, strict=True))
-        return self if same else Con(self.name, arguments)
+        same = True
+        arguments: list[Term] = []
+        for argument in self.arguments:
+            new = argument.substitute(replace)
+            same = same and new is argument
+            arguments.append(new)
+        return self if same else Con(self.name, tuple(arguments))
 
 
 def arrow(parameter: Term, result: Term) -> Con:
@@ -108,19 +114,19 @@ class Origin:
             yield from self.cause.chain()
 
 
-class Constraint(ABC):
+class Constraint:
     """A demand on terms that can't be decided yet. A language defines its own."""
 
     __slots__ = ()
     origin: Origin
 
-    @abstractmethod
     def variables(self) -> Iterator[Variable]:
         """The variables that the demand is about; it is tried again when one gets bound."""
+        raise NotImplementedError
 
-    @abstractmethod
     def substitute(self, replace: Callable[[Variable], Term | None], origin: Origin) -> Constraint:
         """The same demand on other terms, made at another place."""
+        raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
