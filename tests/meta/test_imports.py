@@ -68,6 +68,7 @@ BELONGS_TO: dict[str, str] = {
     "tile.combine_ops": "tile.ops",
     "tile.compute_ops": "tile.ops",
     "tile.memory_ops": "tile.ops",
+    "tile.pointers": "tile.ops",
     "tile.value_ops": "tile.ops",
     "tile.zero": "tile.ops",
 }

@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import FunctionType, ModuleOp, StringAttr
 from xdsl.ir import Block, Operation, OpResult, Region, SSAValue
 
 from tawa.aref import ops as aref
+from tawa.aref.atomics import ATOMICS
 from tawa.aref.axis_info import AxisAnalysis
 from tawa.aref.channels import CHANNELS
 from tawa.aref.control import CONTROL
@@ -41,6 +42,7 @@ TABLE: dict[type[Operation], Callable[..., None]] = {
     **CONTROL,
     **CHANNELS,
     **TENSORS,
+    **ATOMICS,
     **MATRIX,
     **STORES,
 }

@@ -21,6 +21,8 @@ from tawa.base.options import Options
 from tawa.base.remarks import Remarks
 from tawa.base.spans import span_of
 from tawa.base.types import shape_of
+from tawa.tile.ops import Load
+from tawa.tile.pointers import WRITES, may_overlap, origins
 
 PUT = (PutEnter, LoadInto, PutExit)
 
@@ -47,8 +49,10 @@ class _Slice:
 
 
 def find_slice(loop: scf.ForOp) -> _Slice | None:
-    """The slice of a loop's own puts; None if it needs a tile or nested control flow."""
+    """The slice of a loop's own puts; None if it needs a tile, control flow or what is written."""
     body = loop.body.block
+    writes = [op for op in body.walk() if isinstance(op, WRITES)]
+    written = {argument for op in writes for argument in origins(op.operands[0])}
     wanted: set[Operation] = set()
     carried: set[int] = set()
     work: list[SSAValue] = []
@@ -68,6 +72,10 @@ def find_slice(loop: scf.ForOp) -> _Slice | None:
         if op.parent is not body or op in wanted:
             continue
         if op.regions or any(shape_of(r.type) for r in op.results):
+            return None
+        if isinstance(op, WRITES):
+            return None
+        if isinstance(op, Load) and may_overlap(origins(op.ptr), written):
             return None
         wanted.add(op)
         work += op.operands
@@ -101,7 +109,9 @@ class Prefetch:
         where = span_of(puts[0])
         if found is None or distance < 1:
             why = (
-                "their coordinates need a tile" if found is None else f"the ring has {depth} slots"
+                "their coordinates need a tile, or memory that the loop writes"
+                if found is None
+                else f"the ring has {depth} slots"
             )
             self.remarks.say(self.name, f"the loads of {where or 'a loop'} do not run ahead: {why}")
             return

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IntegerAttr, IntegerType
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, OpResult, SSAValue
+from xdsl.traits import IsolatedFromAbove
 from xdsl.utils.hints import isa
 
 
@@ -99,6 +100,34 @@ def extend_condition(block: Block, values: Sequence[SSAValue]) -> None:
     block.insert_op_before(new, old)
     old.detach()
     old.erase()
+
+
+def passed_to(argument: BlockArgument) -> list[SSAValue]:
+    """The values that a loop passes to an argument of its block: at first, and from turn to turn.
+
+    A loop's counter, and an argument of another op's block, get none.
+    """
+    loop, index = argument.owner.parent_op(), argument.index
+    if isinstance(loop, scf.ForOp) and index > 0:
+        return [loop.iter_args[index - 1], terminator(loop.body.block).operands[index - 1]]
+    if isinstance(loop, scf.WhileOp):
+        before, after = loop.before_region.block, loop.after_region.block
+        if argument.owner is after:
+            return [terminator(before).operands[index + 1]]
+        return [loop.arguments[index], terminator(after).operands[index]]
+    return []
+
+
+def passed_out(result: OpResult) -> list[SSAValue]:
+    """The values of a loop's or branch's blocks that its result may be; [] for other ops."""
+    op, index = result.op, result.index
+    if isinstance(op, scf.ForOp):
+        return [op.iter_args[index], terminator(op.body.block).operands[index]]
+    if isinstance(op, scf.IfOp):
+        return [terminator(r.block).operands[index] for r in op.regions if r.blocks]
+    if isinstance(op, scf.WhileOp):
+        return [terminator(op.before_region.block).operands[index + 1]]
+    return []
 
 
 class _Marks:
@@ -196,6 +225,8 @@ def _sweep(block: Block, marks: _Marks) -> None:
             op = _sweep_if(op, marks)
         elif isinstance(op, scf.WhileOp):
             op = _sweep_while(op, marks)
+        elif op.has_trait(IsolatedFromAbove):
+            continue  # its region is a part of what the op means
         for region in op.regions:
             for inner in region.blocks:
                 _sweep(inner, marks)

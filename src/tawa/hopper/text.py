@@ -9,7 +9,9 @@ from contextlib import contextmanager
 from xdsl.ir import Attribute, Operation, Region, SSAValue
 
 from tawa.base.layout import REPLICA, Layout, Modes
+from tawa.base.prelude import PRELUDE
 from tawa.base.types import NAMES, PtrType, byte_size, short_name
+from tawa.hopper.prelude import HOPPER_PRELUDE
 from tawa.hopper.types import (
     BarrierType,
     FragType,
@@ -25,8 +27,8 @@ _KEYWORDS = frozenset(
     "static struct switch template this throw typedef union unsigned using virtual void volatile "
     "while and or not xor bool true false lane warp thread warp_id group_thread smem add sub mul "
     "exp log sqrt sin cos max min abs floor ceil erf tanh fma asm half i j s "
-    "threadIdx blockIdx blockDim gridDim NULL NAN INFINITY Vector".split()
-) | frozenset(NAMES)
+    "threadIdx blockIdx blockDim gridDim NULL NAN INFINITY Vector u8 u16 u32 u64".split()
+) | frozenset([*NAMES, *PRELUDE, *HOPPER_PRELUDE])
 
 
 def c_type(type_: Attribute) -> str:

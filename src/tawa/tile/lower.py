@@ -23,7 +23,9 @@ from tawa.base.options import Options
 from tawa.base.remarks import Remarks
 from tawa.base.spans import copy_span, span_of
 from tawa.base.types import element_of, shape_of
+from tawa.tile.in_place import check_in_place
 from tawa.tile.multicast import ClusterNotPossible, mark_shared
+from tawa.tile.obstacles import producer_obstacle, written_arguments
 from tawa.tile.ops import (
     Assert,
     AtomicCas,
@@ -324,16 +326,6 @@ def copy_body(kernel: func.FuncOp, arguments: Sequence[SSAValue]) -> Region:
     return body
 
 
-def producer_obstacle(body: Block) -> tuple[str, Operation] | None:
-    """Why one thread cannot run the loading role, and where; None if it can."""
-    for op in body.walk():
-        if isinstance(op, DescLoad):
-            return "the coordinates of a load depend on a tile that is loaded", op
-        if any(isinstance(r.type, TensorType) for r in op.results):
-            return "the coordinates of a load depend on a computed tile", op
-    return None
-
-
 def _create(rings: Sequence[RingPlan], shared: set[int]) -> list[aref.Create]:
     """The rings, all of one slot as yet."""
     found: list[aref.Create] = []
@@ -356,6 +348,7 @@ class Partition:
     def apply(self, module: ModuleOp) -> ModuleOp:
         """The aref module of a tile module with one kernel."""
         kernel = next(op for op in module.ops if isinstance(op, func.FuncOp))
+        check_in_place(kernel)
         if self.options.persistent:
             make_persistent(kernel, self.options.deal)
         rings = plan_rings(kernel.walk())
@@ -407,7 +400,9 @@ class Partition:
         body = copy_body(kernel, arguments)
         _put_all(body.block, refs)
         prune(body.block, lambda op: isinstance(op, PUTS))
-        obstacle = producer_obstacle(body.block)
+        indices = written_arguments(kernel)
+        written = [arguments[i] if i is not None else None for i in indices]
+        obstacle = producer_obstacle(body.block, written)
         if obstacle is None:
             return aref.WarpGroup("load", 4, 1, body, single=True)
         self._decline(*obstacle)

@@ -21,6 +21,7 @@ from xdsl.traits import MemoryReadEffect
 
 from tawa.base.numerics import value_dtype
 from tawa.base.types import PtrType
+from tawa.hopper.ops.atomic import ATOMIC
 from tawa.hopper.ops.core import HopperOp, Number, number
 from tawa.hopper.ops.machine import Actor
 from tawa.hopper.text import Writer, c_type, owner_condition
@@ -171,4 +172,6 @@ class ScalarStore(HopperOp):
         m.global_store(at, np.array([m.value(self.value)]), self.value.type, by)
 
 
-GLOBAL_MEMORY: Sequence[type[HopperOp]] = (GlobalLoad, GlobalStore, ScalarLoad, ScalarStore)
+GLOBAL_MEMORY: Sequence[type[HopperOp]] = (
+    GlobalLoad, GlobalStore, ScalarLoad, ScalarStore, *ATOMIC,
+)  # fmt: skip

@@ -1,0 +1,195 @@
+"""Atomic operations on global memory (PTX ISA 9.0, `atom`, `fence`)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+from xdsl.dialects.builtin import StringAttr
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    irdl_op_definition,
+    operand_def,
+    opt_operand_def,
+    prop_def,
+    result_def,
+)
+
+from tawa.base.numerics import Array, encode, value_dtype
+from tawa.base.scalars import FUNCTIONS
+from tawa.base.types import byte_size, f16, f32, f64, short_name
+from tawa.hopper.ops.core import HopperOp
+from tawa.hopper.ops.machine import Actor
+from tawa.hopper.text import Writer, c_type, owner_condition
+from tawa.hopper.types import FragType
+
+COMBINATIONS = {"maxf": "maxnumf", "minf": "minnumf"}
+"""Scalar functions of the kinds that are not named as theirs."""
+
+_WORDS = {2: ("u16", "h", "b16"), 4: ("u32", "r", "b32"), 8: ("u64", "l", "b64")}
+"""Bytes -> C++ type, constraint and PTX type of an element's bits."""
+
+_ORDERED = {"maxsi": ("max", "s"), "minsi": ("min", "s"), "maxui": ("max", "u"),
+            "minui": ("min", "u"), "addi": ("add", "u")}  # fmt: skip
+_BITWISE = {"andi": "and", "ori": "or", "xori": "xor", "xchg": "exch"}
+
+
+def _instruction(kind: str, element: Attribute) -> str | None:
+    """The instruction's operation and type; None if there is no such instruction."""
+    bits = 8 * byte_size(element)
+    if kind in _ORDERED:
+        operation, sign = _ORDERED[kind]
+        return f"{operation}.{sign}{bits}"
+    if kind in _BITWISE:
+        return f"{_BITWISE[kind]}.b{bits}"
+    if kind == "addf":
+        if element in (f32, f64):
+            return f"add.f{bits}"
+        return "add.noftz.f16" if element == f16 else "add.noftz.bf16"
+    return None
+
+
+def _function(kind: str, element: Attribute, scope: str) -> tuple[str, str]:
+    """The name and definition of the C++ function of one operation on one element type."""
+    type_, name = short_name(element), f"atomic_{kind}_{short_name(element)}_{scope}"
+    word, letter, bits = _WORDS[byte_size(element)]
+    compare = f"{type_} compare, " if kind == "cas" else ""
+    head = f"__device__ __forceinline__ {type_} {name}({type_}* pointer, {compare}{type_} value) {{"
+    found = _instruction(kind, element)
+    if found is not None:
+        register = f"f{bits[1:]}" if found in ("add.f32", "add.f64") else bits
+        body = f"""\
+  {word} old;
+  asm volatile("{{.reg .{register} o, v; mov.{bits} v, %2; "
+               "atom.relaxed.{scope}.global.{found} o, [%1], v; mov.{bits} %0, o;}}"
+               : "={letter}"(old) : "l"(pointer), "{letter}"(bit_cast<{word}>(value)) : "memory");
+  return bit_cast<{type_}>(old);
+"""
+        return name, f"{head}\n{body}}}\n"
+    swap = f"""\
+asm volatile("atom.relaxed.{scope}.global.cas.{bits} %0, [%1], %2, %3;"
+                 : "={letter}"(found) : "l"(pointer), "{letter}"(bit_cast<{word}>(old)),
+                   "{letter}"(bit_cast<{word}>(next)) : "memory");"""
+    if kind == "cas":
+        steps = f"  const {type_} old = compare, next = value;\n  {word} found;\n  {swap}\n"
+        return name, f"{head}\n{steps}  return bit_cast<{type_}>(found);\n}}\n"
+    function = FUNCTIONS[COMBINATIONS[kind]]
+    combined = function.cuda((element, element), element).format("old", "value")
+    body = f"""\
+  {type_} old = *const_cast<const volatile {type_}*>(pointer);
+  while (true) {{
+    const {type_} next = {combined};
+    {word} found;
+    {swap}
+    if (found == bit_cast<{word}>(old)) return old;
+    old = bit_cast<{type_}>(found);
+  }}
+"""
+    return name, f"{head}\n{body}}}\n"
+
+
+@irdl_op_definition
+class GlobalAtomic(HopperOp):
+    """Each thread combines the elements it holds into memory and gets the old ones, relaxed.
+
+    Of copies, the first holder does; the others, and masked-off elements, get 0. `kind` is a kind
+    of `tile.atomic_rmw`, or `cas` with a value to compare with.
+    """
+
+    name: ClassVar[str] = "hopper.global_atomic"
+    pointers: SSAValue = operand_def(FragType)
+    operand: SSAValue = operand_def(FragType)
+    compare: SSAValue | None = opt_operand_def(FragType)
+    mask: SSAValue | None = opt_operand_def(FragType)
+    kind: StringAttr = prop_def(StringAttr)
+    scope: StringAttr = prop_def(StringAttr)
+    value: SSAValue = result_def(FragType)
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+
+    def __init__(
+        self,
+        kind: str,
+        pointers: SSAValue,
+        operand: SSAValue,
+        mask: SSAValue | None = None,
+        compare: SSAValue | None = None,
+        *,
+        scope: str,
+    ):
+        super().__init__(
+            operands=[pointers, operand, compare, mask],
+            properties={"kind": StringAttr(kind), "scope": StringAttr(scope)},
+            result_types=[operand.type],
+        )
+
+    def cuda(self, w: Writer) -> None:
+        """A loop over registers in the threads that hold first copies."""
+        frag = self.value.type
+        assert isinstance(frag, FragType)
+        name, owner = w.declare(self.value), owner_condition(frag.layout)
+        function, text = _function(self.kind.data, frag.element_type, self.scope.data)
+        w.functions.setdefault(function, text)
+        w.line(f"{w.registers(frag.layout)} {name}[i] = {c_type(frag)}{{}};")
+        with w.block(f"if ({owner})" if owner else ""):
+            w.line("#pragma unroll")
+            masked = f"if ({w.name(self.mask)}[i]) " if self.mask else ""
+            compare = f"{w.name(self.compare)}[i], " if self.compare else ""
+            call = f"{function}({w.name(self.pointers)}[i], {compare}{w.name(self.operand)}[i])"
+            w.line(f"for (int i = 0; i < {frag.layout.registers}; ++i)")
+            w.line(f"  {masked}{name}[i] = {call};")
+
+    def run(self, m: Actor) -> None:
+        """One element after the other; the actor's threads in their order."""
+        frag = self.value.type
+        assert isinstance(frag, FragType)
+        at, values = m.fragment(self.pointers), m.fragment(self.operand)
+        by = np.ones(at.shape, bool) if self.mask is None else m.fragment(self.mask)
+        by = by & m.owners(frag.layout)[:, None]
+        compare = None if self.compare is None else m.fragment(self.compare)
+        result = np.zeros(at.shape, value_dtype(frag.element_type))
+        for index in np.argwhere(by):
+            place = tuple(slice(i, i + 1) for i in index)
+            yes = np.ones((1, 1), bool)
+            old = m.global_load(at[place], frag.element_type, 1, yes)[..., 0]
+            expected = None if compare is None else compare[place]
+            new = self._combined(frag.element_type, old, values[place], expected)
+            m.global_store(at[place], new[..., None], frag.element_type, yes)
+            result[place] = old
+        m.new_fragment(self.value, result)
+
+    def _combined(self, element: Attribute, old: Array, new: Array, compare: Array | None) -> Array:
+        """What memory holds afterwards."""
+        kind = self.kind.data
+        if compare is not None:
+            return np.where(encode(old, element) == encode(compare, element), new, old)
+        if kind == "xchg":
+            return new
+        function = FUNCTIONS[COMBINATIONS.get(kind, kind)]
+        return function.evaluate((element, element), element, old, new)
+
+
+@irdl_op_definition
+class MemoryFence(HopperOp):
+    """Order this thread's memory accesses before it with those after it (`fence.acq_rel`).
+
+    With a barrier before it, it orders those of all threads that met there.
+    """
+
+    name: ClassVar[str] = "hopper.memory_fence"
+    scope: StringAttr = prop_def(StringAttr)
+    assembly_format = "$scope attr-dict"
+
+    def __init__(self, scope: str):
+        super().__init__(properties={"scope": StringAttr(scope)})
+
+    def cuda(self, w: Writer) -> None:
+        """The instruction."""
+        w.line(f'asm volatile("fence.acq_rel.{self.scope.data};" ::: "memory");')
+
+    def run(self, m: Actor) -> None:
+        """Nothing: simulated global memory is ordered."""
+
+
+ATOMIC: Sequence[type[HopperOp]] = (GlobalAtomic, MemoryFence)

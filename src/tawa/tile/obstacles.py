@@ -1,0 +1,40 @@
+"""What keeps one thread from running the loads ahead of the rest of a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TypeAlias
+
+from xdsl.dialects import func
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+
+from tawa.tile.ops import AtomicCas, AtomicRmw, DescLoad, Load
+from tawa.tile.pointers import WRITES, may_overlap, origins
+
+Obstacle: TypeAlias = tuple[str, Operation]
+"""Why something cannot be done, and the op that is in its way."""
+
+
+def producer_obstacle(body: Block, written: Collection[SSAValue | None]) -> Obstacle | None:
+    """Why one thread cannot run the loading role, and where; None if it can.
+
+    `written` are the arguments through which the kernel writes.
+    """
+    for op in body.walk():
+        if isinstance(op, DescLoad):
+            return "the coordinates of a load depend on a tile that is loaded", op
+        if isinstance(op, AtomicRmw | AtomicCas):
+            return "the coordinates of a load depend on an atomic operation", op
+        if isinstance(op, Load) and may_overlap(origins(op.ptr), written):
+            return "the coordinates of a load depend on memory that the kernel writes", op
+        if any(isinstance(r.type, TensorType) for r in op.results):
+            return "the coordinates of a load depend on a computed tile", op
+    return None
+
+
+def written_arguments(kernel: func.FuncOp) -> set[int | None]:
+    """The numbers of the arguments through which a kernel writes; None if it may be any."""
+    places = [op.operands[0] for op in kernel.walk() if isinstance(op, WRITES)]
+    found = {argument for place in places for argument in origins(place)}
+    return {a.index if isinstance(a, BlockArgument) else None for a in found}
