@@ -1,6 +1,6 @@
 """The CUDA text compiled as plain C++ and run on the CPU, one block after the other.
 
-The threads of a block are threads of the operating system, so that `__syncthreads` is a barrier.
+The threads of a block take turns: each runs until the next `__syncthreads`, or its end.
 This checks the generated text and the driver where there is no GPU; it says nothing about speed.
 """
 
@@ -22,10 +22,10 @@ from tawa.cuppl.lowering.pipeline import Lowered
 
 BLOCK = 4
 SHIM = """
+#include <functional>
 #include <math.h>
-#include <sched.h>
 #include <string.h>
-#include <thread>
+#include <ucontext.h>
 #include <vector>
 #define DEVICE static
 #define OUTLINE static
@@ -34,17 +34,16 @@ SHIM = """
 #define SHARED static
 #define TABLE static const
 struct Index { unsigned x; };
-static thread_local Index threadIdx, blockIdx;
-static Index gridDim;
-static int arrived, generation;
+static Index threadIdx, blockIdx, gridDim;
+static ucontext_t caller, threads[BLOCK];
+static std::vector<char> stacks[BLOCK];
+static bool ended[BLOCK];
+static unsigned arrived, generation;
+static void give_way() { swapcontext(&threads[threadIdx.x], &caller); }
 static inline void __syncthreads() {
-  int now = __atomic_load_n(&generation, __ATOMIC_SEQ_CST);
-  if (__atomic_add_fetch(&arrived, 1, __ATOMIC_SEQ_CST) == BLOCK) {
-    __atomic_store_n(&arrived, 0, __ATOMIC_SEQ_CST);
-    __atomic_add_fetch(&generation, 1, __ATOMIC_SEQ_CST);
-  } else {
-    while (__atomic_load_n(&generation, __ATOMIC_SEQ_CST) == now) sched_yield();
-  }
+  unsigned now = generation;
+  if (++arrived == BLOCK) { arrived = 0; ++generation; }
+  while (generation == now) give_way();
 }
 template <class T> T atomicAdd(T* p, T v) { return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST); }
 template <class T> T atomicOr(T* p, T v) { return __atomic_fetch_or(p, v, __ATOMIC_SEQ_CST); }
@@ -86,19 +85,38 @@ static int warp_choose(int point) {
 }
 """
 LAUNCH = """
-template <class Kernel> static void run(Kernel kernel, int blocks) {
-  gridDim.x = blocks;
-  std::vector<std::thread> threads;
-  for (unsigned t = 0; t < BLOCK; ++t)
-    threads.emplace_back([=] {
+static std::function<void()> kernel_;
+static void thread_main() {
+  kernel_();
+  ended[threadIdx.x] = true;
+  give_way();
+}
+static void run_block() {
+  for (unsigned t = 0; t < BLOCK; ++t) {
+    stacks[t].resize(1 << 18);
+    getcontext(&threads[t]);
+    threads[t].uc_stack.ss_sp = stacks[t].data();
+    threads[t].uc_stack.ss_size = stacks[t].size();
+    makecontext(&threads[t], thread_main, 0);
+    ended[t] = false;
+  }
+  for (bool all = false; !all;) {
+    all = true;
+    for (unsigned t = 0; t < BLOCK; ++t) {
+      if (ended[t]) continue;
       threadIdx.x = t;
-      for (int b = 0; b < blocks; ++b) {
-        blockIdx.x = b;
-        kernel();
-        __syncthreads();
-      }
-    });
-  for (auto& thread : threads) thread.join();
+      swapcontext(&caller, &threads[t]);
+      all = all && ended[t];
+    }
+  }
+}
+static void run(std::function<void()> kernel, int blocks) {
+  gridDim.x = blocks;
+  kernel_ = kernel;
+  for (int b = 0; b < blocks; ++b) {
+    blockIdx.x = b;
+    run_block();
+  }
 }
 """
 
@@ -137,7 +155,7 @@ class HostDevice:
             assert compiler is not None
             subprocess.run(
                 [compiler, "-std=c++17", "-O0", "-ffp-contract=off", "-fno-strict-aliasing", "-w",
-                 "-shared", "-fPIC", "-pthread", str(text), "-o", str(library)],
+                 "-shared", "-fPIC", str(text), "-o", str(library)],
                 check=True,
             )  # fmt: skip
         self.library = ctypes.CDLL(str(library))
