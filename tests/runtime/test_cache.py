@@ -99,7 +99,7 @@ def test_what_a_dead_process_left_is_removed(tmp_path: Path) -> None:
     for path in (old, new):
         path.write_bytes(b"half")
     os.utime(old, (0, time.time() - UNFINISHED_SECONDS - 10))
-    cache.put(content_key("b"), {"x": b"2"})
+    cache.put(content_key("a"), {"x": b"2"})  # looks at the folder that it writes to
     assert not old.exists()
     assert new.exists()
 

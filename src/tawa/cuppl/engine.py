@@ -1,19 +1,42 @@
-"""Compiles LLVM IR text for this machine and hands out callable addresses."""
+"""Compiles LLVM IR text for this machine and hands out callable addresses.
+
+Machine code is kept in memory and on disk by the text that it was made from, so the natives that
+programs share, and programs that were compiled before, are not compiled again.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import threading
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
+import llvmlite
 import llvmlite.binding as _llvm
+
+from tawa.runtime.cache import content_key, default_cache
 
 llvm: Any = _llvm  # it has no type stubs
 
-__all__ = ["Compiled", "compile_llvm"]
+__all__ = ["Compiled", "Module", "compile_llvm", "compile_modules", "object_code"]
+
+OPTIMISATION = "1"
+"""Part of the key of what is kept: to be changed with what `object_code` does."""
 
 _lock = threading.Lock()
+_known: dict[str, bytes] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Module:
+    """LLVM IR, with a name for its content if there is a shorter one than its text."""
+
+    text: Callable[[], str]
+    name: str = ""
+    vectorise: bool = False
+    """Worth the time: code with loops over numbers that many programs share."""
 
 
 @dataclass(slots=True)
@@ -21,8 +44,8 @@ class Compiled:
     """Machine code in memory. Keep it alive as long as its addresses are in use."""
 
     engine: Any
-    module: Any
-    machine: Any
+    modules: Sequence[Module]
+    """What it was made from."""
 
     def address(self, symbol: str) -> int:
         """Address of an exported symbol; KeyError if there is none."""
@@ -37,40 +60,71 @@ class Compiled:
         return kind(self.address(symbol))
 
     def assembly(self) -> str:
-        """Assembly text of the optimised module."""
-        return self.machine.emit_assembly(self.module)
+        """Assembly text, one module after the other."""
+        machine = _target_machine()
+        return "\n".join(machine.emit_assembly(_optimised(machine, m)) for m in self.modules)
+
+
+@cache
+def _host() -> tuple[str, str]:
+    """Name and features of this machine's processor."""
+    return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
 
 
 def _target_machine() -> Any:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    name, features = _host()
     target = llvm.Target.from_default_triple()
     return target.create_target_machine(
-        cpu=llvm.get_host_cpu_name(),
-        features=llvm.get_host_cpu_features().flatten(),
-        opt=3,
-        reloc="pic",
-        codemodel="small",
-        jit=True,
+        cpu=name, features=features, opt=2, reloc="pic", codemodel="small", jit=True
     )
 
 
-def compile_llvm(text: str, level: int = 2) -> Compiled:
-    """Optimise and compile a module.
+def _optimised(machine: Any, source: Module) -> Any:
+    """An optimised module. Float contraction stays off: results must not depend on the machine."""
+    module = llvm.parse_assembly(source.text())
+    module.triple = machine.triple
+    module.data_layout = str(machine.target_data)
+    options = llvm.create_pipeline_tuning_options(speed_level=2 if source.vectorise else 1)
+    options.loop_vectorization = source.vectorise
+    options.slp_vectorization = False
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    return module
 
-    Float contraction stays off: results must not depend on the machine.
-    """
+
+def object_code(module: Module) -> bytes:
+    """An object file of a module, compiled unless it is known already."""
+    key = content_key(
+        "cuppl object", OPTIMISATION, llvmlite.__version__, str(llvm.llvm_version_info),
+        *_host(), str(module.vectorise), module.name or module.text(),
+    )  # fmt: skip
+    if key not in _known:
+        kept = default_cache().get(key)
+        if kept is None:
+            machine = _target_machine()
+            kept = {"object": machine.emit_object(_optimised(machine, module))}
+            default_cache().put(key, kept)
+        _known[key] = kept["object"]
+    return _known[key]
+
+
+def compile_modules(modules: Sequence[Module]) -> Compiled:
+    """Modules compiled and linked with each other."""
     with _lock:
+        objects = [object_code(module) for module in modules]
         machine = _target_machine()
-        module = llvm.parse_assembly(text)
-        module.triple = machine.triple
-        module.data_layout = str(machine.target_data)
-        options = llvm.create_pipeline_tuning_options(speed_level=level)
-        options.loop_vectorization = level > 1
-        options.slp_vectorization = False
-        builder = llvm.create_pass_builder(machine, options)
-        passes = builder.getModulePassManager()
-        passes.run(module, builder)
-        engine = llvm.create_mcjit_compiler(module, machine)
+        empty = llvm.parse_assembly("")
+        empty.triple = machine.triple
+        empty.data_layout = str(machine.target_data)
+        engine = llvm.create_mcjit_compiler(empty, machine)
+        for code in objects:
+            engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         engine.finalize_object()
-    return Compiled(engine, module, machine)
+    return Compiled(engine, tuple(modules))
+
+
+def compile_llvm(text: str) -> Compiled:
+    """A module that stands alone."""
+    return compile_modules([Module(lambda: text, vectorise=True)])

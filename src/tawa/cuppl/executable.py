@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 from collections.abc import Callable
-from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from .builder import FunctionBuilder
-from .engine import Compiled, compile_llvm
+from .engine import Compiled, Module, compile_llvm, compile_modules
 from .inference import collect, importance_natives, smc_natives, tape_natives, trace_natives
 from .ir import CONTEXT_FIELDS, Call, Function, Program, Return, Store, Type
-from .llvm import emit_llvm
+from .llvm import emit_llvm, emit_unit
 from .lowering.guards import mark_fallible
 from .lowering.pipeline import Lowered
 from .memory import mask_of, object_table
 from .native import link, translate
+from .units import Unit, cut
 
 __all__ = ["NATIVE_MODULES", "Executable", "Workers", "available_threads", "new_context"]
 
@@ -116,22 +118,44 @@ def driver_program(lowered: Lowered, entry: str) -> tuple[Program, dict[str, str
     entries = entry.split()
     for name in entries:
         if name not in program.functions:
-            program.add(deepcopy(translate(name)))
+            program.add(translate(name).copy())
     link(program)
     for name, ahead in AHEAD.items():
         if name in program.functions:
-            program.functions[name] = replace(deepcopy(translate(ahead)), name=name)
-    program.functions.update((ahead, deepcopy(translate(ahead))) for ahead in AHEAD.values())
+            program.functions[name] = replace(translate(ahead).copy(), name=name)
+    program.functions.update((ahead, translate(ahead).copy()) for ahead in AHEAD.values())
     link(program)
     mark_fallible(program)
     return program.reachable(entries), {name: name for name in entries}
+
+
+def modules(program: Program, exported: dict[str, str]) -> list[Module]:
+    """The units of a program, each a module; natives are named by where they come from."""
+
+    def module(unit: Unit) -> Module:
+        drives = unit.native in exported
+        name = f"native {unit.native} {drives} {_own_source()}" if unit.native else ""
+        return Module(
+            lambda: emit_unit(program, unit, exported), name, bool(unit.native) and not drives
+        )
+
+    return [module(unit) for unit in cut(program, list(exported))]
+
+
+@cache
+def _own_source() -> str:
+    """A digest of this package: of the natives and of all that translates them."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 @cache
 def collector() -> Compiled:
     """The collector: the same for all programs, and compiled when one first needs it."""
     entries = ["collect", "collect_results"]
-    program = Program({name: deepcopy(translate(name)) for name in entries})
+    program = Program({name: translate(name).copy() for name in entries})
     link(program)
     mark_fallible(program)
     whole = program.reachable(entries)
@@ -152,7 +176,7 @@ class Executable:
         """Compile; `entry` is the native that runs the program (by default SMC or importance)."""
         default = "smc_thread" if lowered.machine else "importance_thread"
         program, exported = driver_program(lowered, entry or default)
-        compiled = compile_llvm(emit_llvm(program, exported))
+        compiled = compile_modules(modules(program, exported))
         masks = [mask_of(f.references) for f in lowered.machine.frames] if lowered.machine else [0]
         return Executable(
             lowered,

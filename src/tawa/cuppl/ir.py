@@ -12,7 +12,7 @@ weight, heap limits, failure status); instructions `Get` and `Set` read and writ
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 __all__ = [
@@ -351,6 +351,14 @@ class Function:
     site: int = 0
     outlined: bool = False
 
+    def copy(self) -> Function:
+        """A function that passes may change; instructions are shared, as none changes one."""
+        blocks = {
+            name: Block(name, list(block.instructions), block.terminator)
+            for name, block in self.blocks.items()
+        }
+        return replace(self, blocks=blocks)
+
     def callees(self) -> set[str]:
         """Names of the functions called directly."""
         found: set[str] = set()
@@ -368,6 +376,10 @@ class Program:
     """Functions by name, in no particular order."""
 
     functions: dict[str, Function] = field(default_factory=dict[str, Function])
+
+    def copy(self) -> Program:
+        """A program that passes may change."""
+        return Program({name: function.copy() for name, function in self.functions.items()})
 
     def add(self, function: Function) -> Function:
         """Add a function; its name must be new."""

@@ -11,9 +11,11 @@ from lark.tree import Meta
 from tawa.functional import syntax as s
 from tawa.functional.builder import CoreBuilder
 from tawa.functional.infer import Inference
+from tawa.functional.kept import Store, kept_object
 from tawa.functional.language import CheckedModule, Language
 from tawa.functional.solver import Solver
 from tawa.functional.terms import Among, Con, Constraint, Origin, Term
+from tawa.runtime.cache import default_cache
 
 from .prelude import PRELUDE
 
@@ -109,7 +111,13 @@ class Cuppl(Language):
 
     def __init__(self) -> None:
         super().__init__()
-        self.library = self.parse(LIBRARY.read_text(), str(LIBRARY))
+        text = LIBRARY.read_text()
+        parts = [self.name, self.additions, str(LIBRARY), text]
+        self.library = kept_object(self.store(), parts, lambda: self.parse(text, str(LIBRARY)))
+
+    def store(self) -> Store:
+        """The cache of compiled kernels."""
+        return default_cache()
 
     def check_program(self, text: str, file: str = "<string>") -> CheckedModule:
         """Parse and infer a program together with what it uses of the library."""

@@ -1,4 +1,7 @@
-"""Core to LLVM IR text: one function a function, one alloca a register, one line or a few an op.
+"""Core to LLVM IR text: one function a function, one line or a few an op.
+
+A register that is set more than once, or read in another block than the one that sets it, is a
+slot of memory (LLVM promotes them).
 
 The only target of this file is text; `engine.py` compiles and runs it. A function that may fail
 returns its status as the first member of its result.
@@ -36,9 +39,11 @@ from .ir import (
     Terminator,
     Type,
 )
+from .lowering.dataflow import in_memory
 from .scalars import SCALARS
+from .units import Unit
 
-__all__ = ["emit_llvm"]
+__all__ = ["emit_llvm", "emit_unit"]
 
 _TYPES = {Type.F64: "double", Type.I64: "i64", Type.BOOL: "i1", Type.REF: "i64"}
 _FIELD = {name: index for index, name in enumerate(CONTEXT_FIELDS)}
@@ -55,18 +60,30 @@ declare i32 @sched_yield()
 """
 
 
-def emit_llvm(program: Program, exported: dict[str, str] | None = None, parallel: str = "") -> str:
-    """LLVM IR of a program.
+def emit_llvm(program: Program, exported: dict[str, str] | None = None) -> str:
+    """LLVM IR of a whole program.
 
     `exported` maps function names to the symbol they get with the C calling convention
     (`void symbol(i64* context, i64* arguments, i64* results)`: words in, words out; the status
-    is in the context). `parallel` is text to append: primitives that only this target has.
+    is in the context).
     """
-    parts = [_INTRINSICS, parallel]
-    parts.extend(_table(values) for values in tables(program))
-    parts.extend(_FunctionEmitter(f, program).text() for f in program.functions.values())
-    for name, symbol in (exported or {}).items():
-        parts.append(_export(program.functions[name], symbol))
+    whole = Unit(list(program.functions.values()), frozenset())
+    return emit_unit(program, whole, exported or {})
+
+
+def emit_unit(program: Program, unit: Unit, exported: dict[str, str]) -> str:
+    """LLVM IR of a part of a program; other parts of it are declared."""
+    part = Program({f.name: f for f in unit.functions})
+    own = part.functions.keys()
+    called = {c for f in unit.functions for c in f.callees()}
+    parts = [_INTRINSICS]
+    parts.extend(_table(values) for values in tables(part))
+    parts.extend(_declaration(program.functions[n]) for n in sorted(called - own))
+    for function in unit.functions:
+        parts.append(_FunctionEmitter(function, program, function.name in unit.public).text())
+    parts.extend(
+        _export(program.functions[n], symbol) for n, symbol in exported.items() if n in own
+    )
     return "\n".join(parts)
 
 
@@ -108,6 +125,13 @@ def _signature(function: Function) -> str:
     return f"{result_type(function)} @{_symbol(function.name)}({', '.join(params)})"
 
 
+def _declaration(function: Function) -> str:
+    params = ["ptr noalias nocapture", *(_TYPES[p.type] for p in function.params)]
+    return (
+        f"declare {result_type(function)} @{_symbol(function.name)}({', '.join(params)}) nounwind"
+    )
+
+
 def _symbol(name: str) -> str:
     return f'"cuppl.{name}"'
 
@@ -124,22 +148,31 @@ def float_text(value: float) -> str:
 class _FunctionEmitter:
     """Text of one function."""
 
-    def __init__(self, function: Function, program: Program) -> None:
+    def __init__(self, function: Function, program: Program, public: bool) -> None:
         self.function = function
         self.program = program
+        self.linkage = "" if public else "internal "
         self.lines: list[str] = []
         self.count = 0
+        self.slots: dict[Reg, str] = {}
+        self.values: dict[Reg, str] = {}
+        """Of registers that have no slot."""
 
     def text(self) -> str:
         function = self.function
         attributes = "alwaysinline nounwind" if function.inline else "nounwind"
         attributes += " noinline" if function.outlined else ""
-        self.lines.append(f"define internal {_signature(function)} {attributes} {{")
+        self.lines.append(f"define {self.linkage}{_signature(function)} {attributes} {{")
         self.lines.append("entry.allocas:")
-        for reg in _registers(function):
-            self.lines.append(f"  %r.{_plain(reg)} = alloca {_TYPES[reg.type]}")
+        for reg in in_memory(function):
+            self.lines.append(f"  %r.{_name(reg)} = alloca {_TYPES[reg.type]}")
+            self.slots[reg] = f"%r.{_name(reg)}"
         for reg in function.params:
             self._write(reg, f"%{_name(reg)}.in")
+        for block in function.blocks.values():
+            for item in block.instructions:
+                if isinstance(item, Const) and item.dst not in self.slots:
+                    self.values[item.dst] = _literal(item.value, item.dst.type)
         first = next(iter(function.blocks))
         self.lines.append(f"  br label %b.{first}")
         for block in function.blocks.values():
@@ -155,12 +188,19 @@ class _FunctionEmitter:
         self.lines.append("  " + text)
 
     def _read(self, reg: Reg) -> str:
+        slot = self.slots.get(reg)
+        if slot is None:
+            return self.values[reg]
         value = self._fresh()
-        self._emit(f"{value} = load {_TYPES[reg.type]}, ptr %r.{_plain(reg)}")
+        self._emit(f"{value} = load {_TYPES[reg.type]}, ptr {slot}")
         return value
 
     def _write(self, reg: Reg, value: str) -> None:
-        self._emit(f"store {_TYPES[reg.type]} {value}, ptr %r.{_plain(reg)}")
+        slot = self.slots.get(reg)
+        if slot is None:
+            self.values[reg] = value
+        else:
+            self._emit(f"store {_TYPES[reg.type]} {value}, ptr {slot}")
 
     def _block(self, block: Block) -> None:
         self.lines.append(f"b.{block.name}:")
@@ -363,23 +403,6 @@ class _FunctionEmitter:
                 self._emit(f"{new} = insertvalue {kind} {whole}, {kind_} {value}, {index}")
                 whole = new
             self._emit(f"ret {kind} {whole}")
-
-
-def _plain(reg: Reg) -> str:
-    return _name(reg)
-
-
-def _registers(function: Function) -> list[Reg]:
-    """Every register of a function, each once."""
-    seen: dict[str, Reg] = {p.name: p for p in function.params}
-    for block in function.blocks.values():
-        for item in block.instructions:
-            if isinstance(item, Call):
-                for reg in item.dsts:
-                    seen.setdefault(reg.name, reg)
-            elif isinstance(item, Const | Copy | Op | Load | Get | Alloc | AtomicAdd | Table):
-                seen.setdefault(item.dst.name, item.dst)
-    return list(seen.values())
 
 
 def _literal(value: float | int | bool, type_: Type) -> str:

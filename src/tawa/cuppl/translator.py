@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ast
-import inspect
-import textwrap
+import linecache
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -59,13 +58,28 @@ class _Value:
     """Annotation name, for what can be subscripted."""
 
 
+def _source(function: Callable[..., object]) -> str:
+    """The text of a top-level function: up to the next line that is not indented.
+
+    `inspect.getsource` would find the same, by breaking the file into tokens.
+    """
+    code = function.__code__  # type: ignore[attr-defined]
+    lines = linecache.getlines(code.co_filename)
+    first = last = code.co_firstlineno - 1
+    while not lines[last].startswith("def "):
+        last += 1
+    last += 1
+    while last < len(lines) and (lines[last][:1] in " )\n" or not lines[last].strip()):
+        last += 1
+    return "".join(lines[first:last])
+
+
 class Translator:
     """Translates one function."""
 
     def __init__(self, name: str, function: Callable[..., object]) -> None:
         self.name = name
-        source = textwrap.dedent(inspect.getsource(function))
-        tree = ast.parse(source).body[0]
+        tree = ast.parse(_source(function)).body[0]
         assert isinstance(tree, ast.FunctionDef)
         self.tree = tree
         self.globals: dict[str, object] = function.__globals__  # type: ignore[attr-defined]

@@ -14,6 +14,7 @@ from tawa.functional import syntax as s
 from tawa.functional.builder import CoreBuilder, TreeBuilder
 from tawa.functional.errors import ImportCycle, ImportNotFound, ProgramSyntaxError
 from tawa.functional.infer import Inference
+from tawa.functional.kept import Store, kept_object
 from tawa.functional.parser import Parser
 from tawa.functional.recursion import deep
 from tawa.functional.solver import Solver
@@ -59,10 +60,18 @@ class Language:
     """Signatures (`val`) of the built-ins, in the language itself."""
 
     def __init__(self) -> None:
-        self.parser = Parser(self.additions, self.builder)
+        store = self.store()
+        self.parser = Parser(self.additions, self.builder, store)
+        parts = [self.name, self.additions, self.prelude]
+        self.prelude_module, self.built_ins = kept_object(store, parts, self._read_prelude)
+
+    def store(self) -> Store | None:
+        """Where parse tables and built-ins are kept for other processes; None: nowhere."""
+        return None
+
+    def _read_prelude(self) -> tuple[s.Module, dict[str, Scheme]]:
         module = self.parser.module(self.prelude, f"<{self.name} prelude>")
-        self.prelude_module = module
-        self.built_ins = self.inference(self.solver(), {}).module(module)
+        return module, self.inference(self.solver(), {}).module(module)
 
     def parse(self, text: str, file: str = "<string>") -> s.Module:
         """The tree of a module. Raises ProgramSyntaxError."""

@@ -11,13 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lark import Lark, Token, Tree, UnexpectedCharacters, UnexpectedInput
+from lark import Token, Tree, UnexpectedCharacters, UnexpectedInput
 from lark.exceptions import UnexpectedToken
 
 from tawa.base.source import Span
 from tawa.functional import syntax as s
 from tawa.functional.builder import CoreBuilder, TreeBuilder
 from tawa.functional.errors import ProgramSyntaxError
+from tawa.functional.kept import Store, kept_parser
 
 BASE_GRAMMAR = Path(__file__).with_name("grammar.lark").read_text()
 
@@ -36,17 +37,22 @@ FRIENDLY = {
 class Parser:
     """Parses a language: the base grammar with `additions`, into the tree that `builder` makes."""
 
-    def __init__(self, additions: str = "", builder: type[TreeBuilder] = CoreBuilder) -> None:
+    def __init__(
+        self,
+        additions: str = "",
+        builder: type[TreeBuilder] = CoreBuilder,
+        store: Store | None = None,
+    ) -> None:
         self._builder = builder
         self._comments: list[Token] = []
-        self._lark = Lark(
-            BASE_GRAMMAR + "\n" + additions,
-            parser="lalr",
-            start=["start", "expression", "type"],
-            propagate_positions=True,
-            maybe_placeholders=True,
-            lexer_callbacks={"COMMENT": self._comments.append},
-        )
+        options = {
+            "parser": "lalr",
+            "start": ["start", "expression", "type"],
+            "propagate_positions": True,
+            "maybe_placeholders": True,
+        }
+        callbacks = {"COMMENT": self._comments.append}
+        self._lark = kept_parser(store, BASE_GRAMMAR + "\n" + additions, options, callbacks)
 
     def module(self, text: str, file: str) -> s.Module:
         """Parse a whole module. Raises ProgramSyntaxError."""

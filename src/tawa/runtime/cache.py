@@ -25,6 +25,9 @@ LIMIT = 2**30
 """Bytes that a cache may take; the entries used longest ago go first."""
 
 SUFFIX = ".kernel"
+FOLDERS = 256
+"""Entries lie in folders named by the first two digits of their keys."""
+
 UNFINISHED_SECONDS = 3600
 """A temporary file older than this was left by a process that died."""
 
@@ -74,7 +77,10 @@ class Cache:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             _write_whole(path, _encode(entry))
-            self.trim()
+            # A walk through all entries takes long: only when this folder has more than its share.
+            beside = sum(size for _, size, _ in self._entries(f"{key[:2]}/*"))
+            if beside > self.limit // FOLDERS:
+                self.trim()
         except OSError as error:
             warnings.warn(f"{self.folder}: {error}", CacheUnwritable, stacklevel=2)
 
@@ -92,10 +98,10 @@ class Cache:
     def _path(self, key: str) -> Path:
         return self.folder / key[:2] / (key + SUFFIX)
 
-    def _entries(self) -> list[tuple[float, int, Path]]:
+    def _entries(self, pattern: str = "*/*") -> list[tuple[float, int, Path]]:
         """Time of use, size and path of each entry; removes what dead processes left."""
         found: list[tuple[float, int, Path]] = []
-        for path in self.folder.glob("*/*"):
+        for path in self.folder.glob(pattern):
             with contextlib.suppress(OSError):
                 status = path.stat()
                 if path.suffix == SUFFIX:

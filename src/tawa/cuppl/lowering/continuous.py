@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from copy import deepcopy
 
 from ..builder import FunctionBuilder
 from ..builtins import FAMILIES
@@ -26,7 +25,7 @@ ENDS = {"interval": (0, 1), "truncated": (2, 3), "bounded": (0, 2)}
 
 def lower_continuous(elaborated: Elaborated) -> Lowered | None:
     """Lower to a differentiated log density; None if the program uses `shift`."""
-    program = deepcopy(elaborated.program).reachable([elaborated.main])
+    program = elaborated.program.copy().reachable([elaborated.main])
     families: dict[str, tuple[Type, ...]] = {}
     for function in program.functions.values():
         _Values(function, families).run()

@@ -3,15 +3,45 @@
 from __future__ import annotations
 
 from dataclasses import fields, replace
+from functools import cache
 from typing import Any, TypeVar
 
 from ..builder import targets
-from ..ir import Branch, Function, Get, Instruction, Program, Reg, Return, Set, Switch, Terminator
+from ..ir import (
+    Branch,
+    Const,
+    Function,
+    Get,
+    Instruction,
+    Program,
+    Reg,
+    Return,
+    Set,
+    Switch,
+    Terminator,
+)
 
-__all__ = ["defined", "live_at_entry", "rename", "touches", "used", "used_by_terminator"]
+__all__ = [
+    "defined",
+    "in_memory",
+    "live_at_entry",
+    "rename",
+    "touches",
+    "used",
+    "used_by_terminator",
+]
 
 Item = TypeVar("Item", bound=Instruction | Terminator)
 _WRITTEN = ("dst", "dsts")
+
+
+@cache
+def _field_names(kind: type[Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The fields of a kind of instruction that it writes, and the others."""
+    names = [f.name for f in fields(kind)]
+    return (
+        tuple(n for n in names if n in _WRITTEN), tuple(n for n in names if n not in _WRITTEN)
+    )  # fmt: skip
 
 
 def _registers(value: Any) -> tuple[Reg, ...]:
@@ -24,13 +54,12 @@ def _registers(value: Any) -> tuple[Reg, ...]:
 
 def defined(item: Instruction) -> tuple[Reg, ...]:
     """Registers that an instruction sets."""
-    return tuple(r for n in _WRITTEN if hasattr(item, n) for r in _registers(getattr(item, n)))
+    return tuple(r for n in _field_names(type(item))[0] for r in _registers(getattr(item, n)))
 
 
 def used(item: Instruction) -> tuple[Reg, ...]:
     """Registers that an instruction reads."""
-    names = (f.name for f in fields(item) if f.name not in _WRITTEN)
-    return tuple(r for n in names for r in _registers(getattr(item, n)))
+    return tuple(r for n in _field_names(type(item))[1] for r in _registers(getattr(item, n)))
 
 
 def used_by_terminator(item: Terminator | None) -> tuple[Reg, ...]:
@@ -100,3 +129,26 @@ def touches(program: Program, names: tuple[str, ...]) -> bool:
         for block in function.blocks.values()
         for item in block.instructions
     )
+
+
+def in_memory(function: Function) -> list[Reg]:
+    """The registers that need a place in memory where there are no phis.
+
+    Not those that are set once, if they are parameters or constants, or are read only after that
+    in the same block.
+    """
+    sets: dict[Reg, int] = dict.fromkeys(function.params, 1)
+    anywhere = set(function.params)
+    home: dict[Reg, str] = {}
+    abroad: set[Reg] = set()
+    for block in function.blocks.values():
+        for item in block.instructions:
+            abroad.update(r for r in used(item) if home.get(r) != block.name)
+            for reg in defined(item):
+                sets[reg] = sets.get(reg, 0) + 1
+                home[reg] = block.name
+                if isinstance(item, Const):
+                    anywhere.add(reg)
+        read = used_by_terminator(block.terminator)
+        abroad.update(r for r in read if home.get(r) != block.name)
+    return [r for r in sets if sets[r] > 1 or (r in abroad and r not in anywhere)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import deepcopy
 from dataclasses import dataclass
 
 from ..ir import Program
@@ -40,7 +39,7 @@ def lower(
     With `explicit_recursion` (GPUs) no function calls itself: recursion that is not a loop goes
     through explicit frames, as if it could suspend.
     """
-    program = deepcopy(elaborated.program).reachable([elaborated.main])
+    program = elaborated.program.copy().reachable([elaborated.main])
     for function in program.functions.values():
         lower_draws(function)
         lower_factors(function, suspend_at_factors)
@@ -65,7 +64,7 @@ def finish(elaborated: Elaborated, program: Program, explicit_recursion: bool = 
     machine = None
     if suspending:
         for name in MACHINE_NATIVES:
-            program.functions.setdefault(name, deepcopy(translate(name)))
+            program.functions.setdefault(name, translate(name).copy())
     link(program)
     mark_fallible(program)
     if elaborated.main in suspending:
@@ -78,7 +77,7 @@ def finish(elaborated: Elaborated, program: Program, explicit_recursion: bool = 
 
 def _true_recursion(program: Program) -> set[str]:
     """Functions that call themselves other than by a tail call."""
-    probe = deepcopy(program)
+    probe = program.copy()
     for function in probe.functions.values():
         expose_tail_calls(function)
         loop_self_calls(function)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..ir import Call, Factor, Program, Reset, Resume, Shift
 
 __all__ = ["choose_variants", "recursive_functions", "suspending_functions"]
@@ -32,11 +34,10 @@ def choose_variants(program: Program, suspending: set[str]) -> None:
     """Settle the calls that have a variant for callees that may suspend."""
     for function in program.functions.values():
         for block in function.blocks.values():
-            for item in block.instructions:
+            for index, item in enumerate(block.instructions):
                 if isinstance(item, Call) and item.suspending is not None:
-                    if item.function in suspending:
-                        item.function = item.suspending
-                    item.suspending = None
+                    name = item.suspending if item.function in suspending else item.function
+                    block.instructions[index] = replace(item, function=name, suspending=None)
 
 
 def recursive_functions(program: Program) -> set[str]:

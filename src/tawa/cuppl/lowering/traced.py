@@ -6,7 +6,6 @@ Each family gets one core function that makes a choice from it; every draw calls
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import deepcopy
 
 from ..builder import FunctionBuilder
 from ..builtins import FAMILIES
@@ -52,7 +51,7 @@ def _lower(
     write: Callable[[str, tuple[Type, ...]], Function],
     addresses: bool,
 ) -> Lowered:
-    program = deepcopy(elaborated.program).reachable([elaborated.main])
+    program = elaborated.program.copy().reachable([elaborated.main])
     drawing = _drawing(program)
     families: dict[str, tuple[Type, ...]] = {}
     for function in list(program.functions.values()):
