@@ -1,13 +1,14 @@
 """Runs a module of the aref level: warp groups as coroutines, arefs as three-state slots.
 
-Each program instance (CTA) is run by itself: its warp groups (one actor a team) take turns, each
-until it must wait. A slot is empty, full or borrowed; dots are asynchronous and read their views
-when they are waited for, the latest moment. Values of tiles mean what they mean at the tile level.
+Each program instance (CTA) is run by itself, the two of a cluster that multicasts together: their
+warp groups (one actor a team) take turns, each until it must wait. A slot is empty, full or
+borrowed; dots are asynchronous and read their views when they are waited for, the latest moment.
+Values of tiles mean what they mean at the tile level.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -23,6 +24,8 @@ from tawa.base.target import SM90A
 from tawa.base.types import element_of, shape_of
 from tawa.simulate import errors
 from tawa.simulate.aref_actor import ArefActor, Cta, Dot, Ring, Slot, Steps, Token, View, unchanged
+from tawa.simulate.aref_multicast import RANKS, give_back, multicast, publish
+from tawa.simulate.hopper import cluster_blocks
 from tawa.simulate.memory import Memory
 from tawa.simulate.tile import Program, argument_value
 from tawa.tile.arithmetic import dot
@@ -48,7 +51,7 @@ def _put_enter(actor: ArefActor, op: ops.PutEnter) -> Steps:
             hint="move the cursor by one for each put",
         )
     ring.puts += 1
-    yield lambda: slot.returned >= turn * ring.consumers
+    yield lambda: slot.returned >= turn * ring.needed
     _open(actor, op, token)
 
 
@@ -96,15 +99,16 @@ def _put_exit(actor: ArefActor, op: ops.PutExit) -> None:
     _close(actor, token, "published")
     for load in token.loads:
         load()
-    if any(tile is None for tile in token.slot.tiles):
+    missing = [i for i, tile in enumerate(token.slot.tiles) if tile is None]
+    if set(missing) - token.shared:
         actor.fail(
             errors.ReadBeforeFull,
             f"{token.ring.place(token.use)} is published before all its tiles are filled",
             expected=f"{len(token.slot.tiles)} tiles",
-            found=f"{sum(tile is not None for tile in token.slot.tiles)}",
+            found=f"{len(token.slot.tiles) - len(missing)}",
             hint="load every tile of the tuple",
         )
-    token.slot.filled += 1
+    publish(actor, token)
 
 
 def _consumed(actor: ArefActor, op: ops.Consumed) -> None:
@@ -121,9 +125,7 @@ def _consumed(actor: ArefActor, op: ops.Consumed) -> None:
                 hint="with P dots in flight, return the slot of iteration k - P",
             )
     _close(actor, token, "returned")
-    token.slot.returned += 1
-    if token.slot.returned == (token.turn + 1) * token.ring.consumers:
-        token.slot.tiles = [None] * len(token.slot.tiles)
+    give_back(token, op.shared is not None and bool(actor.values[op.shared]))
 
 
 def _load_into(actor: ArefActor, op: ops.LoadInto) -> None:
@@ -132,13 +134,27 @@ def _load_into(actor: ArefActor, op: ops.LoadInto) -> None:
     load = DescLoad(op.desc, list(op.coordinates))
     inner = Program(actor.memory, actor.index, actor.grid)
     inner.values = {v: actor.values[v] for v in (op.desc, *op.coordinates)}
+    shared = op.shared is not None and bool(actor.values[op.shared])
+    if shared and token.ring.peer is not None:
+        token.shared.add(view.index)
 
     def copy() -> None:
         inner.run_op(load)
-        token.slot.tiles[view.index] = inner.values[load.result]
+        tile = inner.values[load.result]
+        if view.index in token.shared:
+            multicast(actor, token, view.index, tile)
+        else:
+            token.slot.tiles[view.index] = tile
         load.drop_all_references()
 
     token.loads.append(copy)
+
+
+def _transpose_into(actor: ArefActor, op: ops.TransposeInto) -> None:
+    view: View = actor.values[op.view]
+    token: Token = actor.values[op.token]
+    tile = actor.tile(actor.values[op.source])
+    token.slot.tiles[view.index] = tile.reshape(-1, tile.shape[-1]).T.copy()
 
 
 def _dot_issue(actor: ArefActor, op: ops.DotIssue) -> None:
@@ -160,6 +176,12 @@ def _dot_issue(actor: ArefActor, op: ops.DotIssue) -> None:
     flying = Dot(compute, reads)
     actor.dots.append(flying)
     actor.values[op.result] = flying
+
+
+def _warp_dot(actor: ArefActor, op: ops.WarpDot) -> Array:
+    a, b = (actor.tile(actor.values[v]) for v in (op.a, op.b))
+    start: Any = actor.known(op.accumulator)
+    return dot(a, b, start, element_of(op.accumulator.type), op.precision.data)
 
 
 def _dot_wait(actor: ArefActor, op: ops.DotWait) -> None:
@@ -217,10 +239,6 @@ def _bind(value: Callable[[ArefActor, Any], Any]) -> Callable[[ArefActor, Any], 
     return action
 
 
-def _nothing(_actor: ArefActor, _op: Operation) -> None:
-    """An agreement between CTAs changes nothing in one of them."""
-
-
 def _staged(actor: ArefActor, op: ops.Stage) -> View:
     return View(None, 0, unchanged, np.asarray(actor.known(op.value)).copy())
 
@@ -236,6 +254,7 @@ ACTIONS: dict[type[Operation], Callable[..., Steps | None]] = {
     ops.Views: _views,
     ops.Consumed: _consumed,
     ops.LoadInto: _load_into,
+    ops.TransposeInto: _transpose_into,
     ops.DotIssue: _dot_issue,
     ops.DotWait: _dot_wait,
     ops.Advance: _advance,
@@ -243,7 +262,6 @@ ACTIONS: dict[type[Operation], Callable[..., Steps | None]] = {
     ops.Unset: _unset,
     ops.TurnWait: _turn_wait,
     ops.TurnPass: _turn_pass,
-    ops.Agree: _nothing,
     ops.Start: _bind(lambda _a, _o: 0),
     ops.NoToken: _bind(lambda _a, _o: None),
     ops.TeamIndex: _bind(lambda a, _o: _number(a.team)),
@@ -253,6 +271,8 @@ ACTIONS: dict[type[Operation], Callable[..., Steps | None]] = {
     ops.ViewReshape: _view(lambda o, tile: tile.reshape(shape_of(o.result.type.tile))),
     ops.ViewRead: _bind(lambda a, o: a.tile(a.values[o.view]).copy()),
     ops.Stage: _bind(_staged),
+    ops.WarpDot: _bind(_warp_dot),
+    ops.Restage: _bind(lambda a, o: View(None, 0, unchanged, a.tile(a.values[o.view]).copy())),
 }
 """What the ops of the aref level do; an op that may wait is a generator."""
 
@@ -279,22 +299,16 @@ def _uses(group: ops.WarpGroup, ring: ops.Create, kind: type[ops.PutEnter | ops.
     return any(isinstance(op, kind) and op.ref is ring.ref for op in group.walk())
 
 
-def _run_cta(block: Block, cta: Cta) -> None:
-    cta.values.update(_rings(block))
-    main = ArefActor(cta, "main", "main", 0, 1)
-    for op in block.ops:
-        if not isinstance(op, ops.Create | ops.WarpGroup | ReturnOp):
-            main.run_op(op)
-    cta.values.update(main.values)
+def _run_cluster(block: Block, ctas: Sequence[Cta]) -> None:
+    """Run the CTAs of a cluster, or one CTA, to their end."""
+    rings = [_rings(block) for _ in ctas]
+    for ref in [op.ref for op in block.ops if isinstance(op, ops.Create) and op.multicast]:
+        for rank, own in enumerate(rings[:RANKS]):
+            own[ref].rank, own[ref].peer = rank, rings[1 - rank][ref]
     running: list[tuple[ArefActor, Iterator[Any], Callable[[], bool]]] = []
-    for op in block.ops:
-        if isinstance(op, ops.WarpGroup):
-            teams = op.teams.value.data
-            for team in range(teams):
-                role = op.role.data
-                name = role if teams == 1 else f"{role}[{team}]"
-                actor = ArefActor(cta, name, role, team, teams)
-                running.append((actor, actor.steps(op.body.block, []), lambda: True))
+    for cta, own in zip(ctas, rings, strict=True):
+        cta.values.update(own)
+        running += [(a, a.steps(body, []), lambda: True) for a, body in _actors(block, cta)]
     while running:
         ready = next((i for i, (_, _, wait) in enumerate(running) if wait()), None)
         if ready is None:
@@ -302,6 +316,38 @@ def _run_cta(block: Block, cta: Cta) -> None:
         actor, steps, _ = running.pop(ready)
         with suppress(StopIteration):
             running.insert(ready, (actor, steps, next(steps)))
+    for cta, own in zip(ctas, rings, strict=True):
+        _check_parts(cta, own.values())
+
+
+def _actors(block: Block, cta: Cta) -> Iterator[tuple[ArefActor, Block]]:
+    """A CTA's actors and what they run; ops outside of warp groups are run at once."""
+    main = ArefActor(cta, "main", "main", 0, 1)
+    for op in block.ops:
+        if not isinstance(op, ops.Create | ops.WarpGroup | ReturnOp):
+            main.run_op(op)
+    cta.values.update(main.values)
+    for op in block.ops:
+        if isinstance(op, ops.WarpGroup):
+            teams = op.teams.value.data
+            for team in range(teams):
+                role = op.role.data
+                name = role if teams == 1 else f"{role}[{team}]"
+                yield ArefActor(cta, name, role, team, teams), op.body.block
+
+
+def _check_parts(cta: Cta, rings: Iterable[Ring]) -> None:
+    """What was multicast into a CTA must have been expected there."""
+    for ring in rings:
+        for use, slot in enumerate(ring.slots):
+            if slot.parts:
+                raise errors.ClusterExit(
+                    f"a part was multicast into {ring.place(use)} of {cta.name.strip()}, "
+                    "which expects none any more",
+                    expected="both CTAs to share the same puts",
+                    found=f"{len(slot.parts)} tiles of which one half came",
+                    hint="compute the flag `shared` from what both CTAs know",
+                )
 
 
 def _deadlock(stuck: Sequence[ArefActor]) -> errors.Deadlock:
@@ -324,11 +370,13 @@ def run(
     """Run a module of the aref level on NumPy arrays, which it changes in place.
 
     `args` are those of the tile level (`simulate.tile.run`); a persistent kernel gets at most
-    `multiprocessors` program instances. Raises a `ProtocolError` for the first broken rule.
+    `multiprocessors` program instances. The two CTAs of a cluster run together. Raises a
+    `ProtocolError` for the first broken rule.
     """
     kernel = next(op for op in module.body.block.ops if isinstance(op, FuncOp))
     block = kernel.body.block
-    full = (*grid, 1, 1)[:3]
+    sides = (*grid, 1, 1)[:3]
+    full = (int(sides[0]), int(sides[1]), int(sides[2]))
     memory = Memory()
     sizes = [np.asarray(n, np.int32) for n in full]
     names = [a.name_hint or f"argument {i}" for i, a in enumerate(block.args)]
@@ -337,11 +385,14 @@ def run(
         for name, parameter, value in zip(names, block.args, args, strict=False)
     ]
     values: dict[SSAValue, Any] = dict(zip(block.args, [*given, *sizes], strict=False))
+    cluster = RANKS if any(isinstance(op, ops.Create) and op.multicast for op in block.ops) else 1
     launched = full
     if "tawa.persistent" in kernel.attributes:
-        launched = (min(full[0] * full[1] * full[2], multiprocessors), 1, 1)
+        count = min(full[0] * full[1] * full[2], multiprocessors)
+        launched = (-(-count // cluster) * cluster, 1, 1)
     with np.errstate(all="ignore"):
-        for number in range(launched[0] * launched[1] * launched[2]):
-            x, rest = number % launched[0], number // launched[0]
-            index = (x, rest % launched[1], rest // launched[1])
-            _run_cta(block, Cta(memory, index, launched, dict(values), ACTIONS))
+        for blocks in cluster_blocks(launched, cluster):
+            ctas = [Cta(memory, index, launched, dict(values), ACTIONS) for index in blocks]
+            for rank, cta in enumerate(ctas):
+                cta.name = f"CTA {rank} " if cluster > 1 else ""
+            _run_cluster(block, ctas)

@@ -33,7 +33,15 @@ class Slot:
     filled: int = 0
     """Puts that have completed."""
     returned: int = 0
-    """Returns by consumers."""
+    """Returns by consumers: with multicast two each, to the CTAs that wait for them."""
+    freed: int = 0
+    """Returns by consumers of this CTA, however they are sent."""
+    parts: dict[tuple[int, int], dict[int, Array]] = field(
+        default_factory=dict[tuple[int, int], "dict[int, Array]"]
+    )
+    """Of each turn and tile, the parts that CTAs of the cluster have multicast."""
+    shared: dict[int, frozenset[int]] = field(default_factory=dict[int, "frozenset[int]"])
+    """Of each turn that is published, the tiles that come as parts."""
 
 
 @dataclass(eq=False)
@@ -47,6 +55,15 @@ class Ring:
     """One team makes all puts, so that each has the next number."""
     puts: int = 0
     """Puts entered so far."""
+    rank: int = 0
+    """The CTA in its cluster."""
+    peer: Ring | None = None
+    """With multicast: the same ring in the cluster's other CTA."""
+
+    @property
+    def needed(self) -> int:
+        """Returns before a slot is empty again."""
+        return self.consumers * (2 if self.peer is not None else 1)
 
     def place(self, use: int) -> str:
         """What messages call the slot of the `use`-th put."""
@@ -62,6 +79,8 @@ class Token:
     put: bool
     open: bool = True
     loads: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
+    shared: set[int] = field(default_factory=set[int])
+    """Tiles that the cluster's CTAs load together."""
 
     @property
     def slot(self) -> Slot:
@@ -103,7 +122,8 @@ class ArefActor(Program):
 
     def __init__(self, cta: Cta, name: str, role: str, team: int, teams: int) -> None:
         super().__init__(cta.memory, cta.index, cta.grid)
-        self.cta, self.name, self.role, self.team, self.teams = cta, name, role, team, teams
+        self.cta, self.role, self.team, self.teams = cta, role, team, teams
+        self.name = f"{cta.name}{name}"
         self.dots: list[Dot] = []
         self.loops: list[tuple[str, int]] = []
         self.op: Operation | None = None
@@ -223,5 +243,7 @@ class Cta:
     values: dict[SSAValue, Any]
     actions: Mapping[type[Operation], Callable[..., Steps | None]]
     """What the ops of the level do."""
+    name: str = ""
+    """What messages put before its actors' names, in a cluster."""
     passes: dict[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])
     """Turns passed to each team of each role, minus those taken."""
