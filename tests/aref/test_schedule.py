@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from xdsl.dialects import scf
 
-from tawa.aref import schedule
+from tawa.aref import modulo
 from tawa.aref.loop_graph import LoopGraph, build
 from tawa.aref.ops import WarpGroup
-from tawa.aref.schedule import UNIT, Solution, bounds, in_units, solve
+from tawa.aref.modulo import UNIT, Solution, bounds, in_units, solve
 from tawa.base.options import Options
 from tawa.base.remarks import Remarks
 from tawa.base.target import SM90A
@@ -107,7 +107,7 @@ def test_products_of_two_iterations_share_a_turn(scheduled: tuple[LoopGraph, Sol
 def test_deterministic():
     """The same graph gives the same schedule, in a fresh search too."""
     first = solve(attention(64), SM90A, CAPACITY)
-    schedule._SOLVED.clear()
+    modulo._SOLVED.clear()
     assert solve(attention(64), SM90A, CAPACITY) == first
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -47,6 +48,19 @@ class Depths:
         rings = [op for op in module.walk() if isinstance(op, Create)]
         if not rings:
             return
+        depths, looped = self.chosen(module, rings)
+        for ring, depth in depths.items():
+            self._set(ring, depth)
+        if looped:
+            chosen = "asked for" if self.options.num_stages else "what shared memory holds"
+            slot = sum(slot_bytes(r.ref) for r in looped)
+            text = f"{depths[looped[0]]} slots of {slot} bytes in the loop ({chosen})"
+            self.remarks.say(self.name, text)
+
+    def chosen(
+        self, module: ModuleOp, rings: Sequence[Create]
+    ) -> tuple[dict[Create, int], list[Create]]:
+        """The depth of each ring, and the rings of the innermost loops."""
         deepest = {
             r: max(nesting(u.operation) for u in r.ref.uses if isinstance(u.operation, PutEnter))
             for r in rings
@@ -62,11 +76,7 @@ class Depths:
         least = 1 + max(map(self._lag, looped), default=0)
         most = max(least, min(MOST, (free - self.reserve - 1024) // slot)) if slot else 1
         depth = self.options.num_stages or most
-        for ring in rings:
-            self._set(ring, depth if ring in looped else outer_depth[ring])
-        if looped:
-            chosen = "asked for" if self.options.num_stages else "what shared memory holds"
-            self.remarks.say(self.name, f"{depth} slots of {slot} bytes in the loop ({chosen})")
+        return {r: depth if r in looped else outer_depth[r] for r in rings}, looped
 
     def _lag(self, ring: Create) -> int:
         """Slots that a loop holds while it waits for another: those of products in flight."""

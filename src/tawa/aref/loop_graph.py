@@ -7,6 +7,7 @@ op. An edge says that a node needs another of the same iteration, or of the iter
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -14,6 +15,7 @@ from xdsl.dialects import arith, scf
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from tawa.aref.ops import Any, AnyAbove, Consumed, GetEnter, LanePartials, ViewRead
+from tawa.aref.shared_memory import slot_bytes
 from tawa.base.elementwise import Map
 from tawa.base.loops import terminator
 from tawa.base.target import HALF_RATE, SPECIAL, Costs, Target
@@ -75,6 +77,8 @@ def is_movable(op: Operation) -> bool:
         return all(isinstance(inner, COMPUTING) for inner in inside)
     return isinstance(op, MOVABLE)
 
+
+NO_DEPTHS: Mapping[SSAValue, int] = {}
 
 ACCUMULATOR = 2
 """The operand of a product that it adds to."""
@@ -158,6 +162,18 @@ class Edge:
     """The target is a product that needs the value only as what it adds to."""
 
 
+@dataclass(frozen=True)
+class Slot:
+    """A slot of a ring that an iteration holds: who waits for it, and who reads it last."""
+
+    get: Node
+    readers: tuple[Node, ...]
+    load: int
+    """Cycles from the issue of the slot's copies to their end."""
+    depth: int
+    """Slots of the ring."""
+
+
 @dataclass
 class LoopGraph:
     """The nodes of a loop body in program order, and their edges."""
@@ -166,7 +182,9 @@ class LoopGraph:
     nodes: list[Node]
     edges: list[Edge]
     groups: int
-    """Warp groups of the multiprocessor that run this loop."""
+    """Warp groups of the multiprocessor that run this loop, each at its own pace."""
+    slots: list[Slot] = field(default_factory=list[Slot])
+    """What the loop gets of rings whose depth is known."""
 
     @property
     def dots(self) -> list[Node]:
@@ -178,8 +196,14 @@ class LoopGraph:
         return [e.target for e in self.edges if e.source is node and e.distance == 0]
 
 
-def build(loop: scf.ForOp, warps: int, teams: int, target: Target) -> LoopGraph | str:
-    """The graph of a loop, or why it has none."""
+def build(
+    loop: scf.ForOp,
+    warps: int,
+    teams: int,
+    target: Target,
+    depths: Mapping[SSAValue, int] = NO_DEPTHS,
+) -> LoopGraph | str:
+    """The graph of a loop, or why it has none; `depths` are the slots of rings it gets from."""
     body = loop.body.block
     ops = [op for op in body.ops if op is not terminator(body)]
     for op in ops:
@@ -213,7 +237,39 @@ def build(loop: scf.ForOp, warps: int, teams: int, target: Target) -> LoopGraph 
     nodes.sort(key=lambda n: place[n.ops[-1]])
     for i, node in enumerate(nodes):
         node.number = i
-    return LoopGraph(loop, nodes, _edges(loop, node_of), groups * teams)
+    apart = groups * teams
+    if groups > 1 and any(not _is_view(n.dot.b) for n in nodes if n.is_dot):
+        _in_step(nodes, groups)
+        apart = teams
+    slots = _slots(node_of, depths, target)
+    return LoopGraph(loop, nodes, _edges(loop, node_of), apart, slots)
+
+
+def _in_step(nodes: list[Node], groups: int) -> None:
+    """Let a node's costs be those of all warp groups of a team, which then count as one.
+
+    An operand that they write to shared memory together has them wait for each other in every turn,
+    so that each finds the units busy with what the others asked for at the same time.
+    """
+    for node in nodes:
+        node.tensor *= groups
+        node.special *= groups
+        node.thread = max(node.thread, node.special)
+
+
+def _slots(
+    node_of: dict[Operation, Node], depths: Mapping[SSAValue, int], target: Target
+) -> list[Slot]:
+    found: list[Slot] = []
+    for op, node in node_of.items():
+        if not isinstance(op, Consumed) or op.ref not in depths:
+            continue
+        get = op.token.owner
+        if isinstance(get, GetEnter) and get in node_of:
+            readers = [node, *(node_of[r] for r in _readers_before(op) if r in node_of)]
+            load = target.copy_latency + round(slot_bytes(op.ref) / target.copy_bytes)
+            found.append(Slot(node_of[get], tuple(readers), load, depths[op.ref]))
+    return found
 
 
 def _reads(get: Operation) -> list[Operation]:

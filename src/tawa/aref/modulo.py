@@ -1,0 +1,320 @@
+"""Modulo scheduling with a constraint solver (OR-tools CP-SAT): the model and its search.
+
+One turn of the new loop lasts T cycles; an op starts at s = r + j T, so it runs in turn j of its
+iteration at offset r: j is its stage, r its place in the turn. The solver finds the least T under
+the resources (the issuing thread, the tensor core, the special-function unit) and the machine's
+rules:
+
+- a product's accumulator that ordinary code touches is finished within its turn (else ptxas
+  serialises everything: its diagnostics C7514 and C7515);
+- there is one copy of each accumulator and of each A operand in registers, so the next iteration
+  writes it only after this one's reader is done (C7513);
+- products finish in the order they are issued;
+- a ring of D slots is loaded again D turns later, so a slot is held for less than that by the time
+  that a load takes.
+
+Program order and stages are what is used; start times are not, since the hardware is dynamic.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tawa.aref.loop_graph import LoopGraph, Node, Slot
+from tawa.aref.ops import ViewRead
+from tawa.base.target import Target
+from tawa.tile.ops import Reshape, Trans
+
+STAGES = 2
+"""Turns that an iteration may be spread over, at most."""
+
+TILE_REGISTERS = 8
+"""Values of fewer registers a thread are row statistics, which `ADDRESSES` covers."""
+
+ADDRESSES = 28
+"""Registers of a thread that addresses, counters and row statistics take (measured)."""
+
+WORK_LIMIT = 0.1
+"""Deterministic seconds of the solver for one period: the same answer on every machine."""
+
+TOLERANCE_PERCENT = 2
+"""How much longer than the shortest a turn of one warp group may take to save registers."""
+
+SMALL = 16
+"""Cycles of a node that may be moved up without delaying anything else."""
+
+UNIT = 8
+"""Cycles that the solver counts as one: it searches small numbers much faster."""
+
+PROMPT = 4
+"""Cycles of a turn's latency that one cycle is worth by which a product is issued earlier.
+
+Products that wait in the tensor core's queue cover what the model does not know: at head dimension
+256, attention that converts its weights before it issues both products runs 12% slower (measured).
+"""
+
+PATIENCE, STRIDE = 5, 3
+"""Periods that may stay undecided at the work limit; steps at once when half of them have."""
+
+PERIODS, STEP_PERCENT = 12, 4
+"""Periods that are tried, and how much longer each is than the one before, of the bound."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """When a node starts in its turn, and in which turn of its iteration."""
+
+    offset: int
+    stage: int
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A modulo schedule; `bound` is what limits the turn's length."""
+
+    period: int
+    placed: dict[int, Placed]
+    bound: str
+
+
+def _alternatives(node: Node) -> bool:
+    """Whether ordinary code makes the node's A operand, in registers."""
+    value = node.dot.a
+    while isinstance(value.owner, Trans | Reshape):
+        value = value.owner.value
+    return not isinstance(value.owner, ViewRead)
+
+
+def bounds(graph: LoopGraph) -> dict[str, int]:
+    """The least period that each resource allows."""
+    return {
+        "the issuing thread": sum(n.thread for n in graph.nodes),
+        "the tensor core": graph.groups * sum(n.tensor for n in graph.nodes),
+        "the special-function unit": graph.groups * sum(n.special for n in graph.nodes),
+        "the slots of a ring": max(map(_slot_bound, graph.slots), default=0),
+    }
+
+
+def _slot_bound(slot: Slot) -> int:
+    """Cycles of a turn that loads a slot, and holds it as long as its longest reader works."""
+    held = max(n.tensor or n.thread for n in slot.readers)
+    return -(-(slot.load + held) // slot.depth)
+
+
+def in_units(cycles: int) -> int:
+    """Cycles as the solver counts them; what is shorter than half a unit takes no time."""
+    return round(cycles / UNIT)
+
+
+class _Model:
+    """The constraint model of one graph for one period.
+
+    With the period fixed all constraints are linear in small numbers, which makes them quick.
+    """
+
+    def __init__(
+        self, graph: LoopGraph, target: Target, capacity: int, period: int, stages: int
+    ) -> None:
+        from ortools.sat.python import cp_model  # takes half a second: only when it is needed
+
+        self.cp: Any = cp_model
+        self.undecided = False
+        self.graph, self.period = graph, period // UNIT
+        period = self.period
+        self.lead, self.tail = in_units(target.costs.lead), in_units(target.costs.tail)
+        self.model: Any = cp_model.CpModel()
+        count = range(len(graph.nodes))
+        far = stages * period
+        self.offset = [self.model.new_int_var(0, period, f"r{i}") for i in count]
+        self.turn = [self.model.new_int_var(0, stages - 1, f"j{i}") for i in count]
+        self.start = [self.offset[i] + period * self.turn[i] for i in count]
+        self.run = {n.number: self.model.new_int_var(0, far, f"x{n.number}") for n in graph.dots}
+        self._place()
+        self._depend()
+        self._tensor_core()
+        self._one_copy()
+        self._registers(capacity)
+        self._slots()
+        self.latency: Any = self.model.new_int_var(0, period, "latency")
+        for n in graph.nodes:
+            end = (
+                self.in_turn(n) + in_units(n.tensor) + self.tail
+                if n.is_dot
+                else self._thread_end(n)
+            )
+            self.model.add(self.latency >= end)
+
+    def _thread_end(self, node: Node) -> Any:
+        return self.offset[node.number] + in_units(node.thread)
+
+    def _place(self) -> None:
+        intervals: list[Any] = []
+        for n in self.graph.nodes:
+            i = n.number
+            size = in_units(n.thread)
+            self.model.add(self.offset[i] + size <= self.period)
+            if size:
+                intervals.append(
+                    self.model.new_fixed_size_interval_var(self.offset[i], size, f"i{i}")
+                )
+        self.model.add_no_overlap(intervals)
+
+    def finish(self, node: Node) -> Any:
+        """When a node's result may be used."""
+        if node.is_dot:
+            return self.run[node.number] + in_units(node.tensor) + self.tail
+        return self.start[node.number] + in_units(node.thread)
+
+    def _depend(self) -> None:
+        for e in self.graph.edges:
+            begin = self.start[e.target.number] + e.distance * self.period
+            if e.source.is_dot and e.accumulates:
+                self.model.add(begin >= self.start[e.source.number] + in_units(e.source.thread))
+            else:
+                self.model.add(begin >= self.finish(e.source))
+
+    def in_turn(self, node: Node) -> Any:
+        """When a product starts to run, counted from the start of the turn that issues it."""
+        i = node.number
+        return self.run[i] - self.start[i] + self.offset[i]
+
+    def _tensor_core(self) -> None:
+        dots = self.graph.dots
+        for n in dots:
+            self.model.add(self.run[n.number] >= self.start[n.number] + self.lead)
+            self.model.add(self.in_turn(n) + in_units(n.tensor) + self.tail <= self.period)
+        for a in dots:
+            for b in dots:
+                if a.number < b.number:
+                    first = self.model.new_bool_var(f"o{a.number}_{b.number}")
+                    for x, y, literal in ((a, b, first), (b, a, first.negated())):
+                        order = self.offset[x.number] < self.offset[y.number]
+                        self.model.add(order).only_enforce_if(literal)
+                        runs = self.in_turn(x) + in_units(x.tensor) <= self.in_turn(y)
+                        self.model.add(runs).only_enforce_if(literal)
+
+    def _one_copy(self) -> None:
+        for n in self.graph.dots:
+            again = self.start[n.number] + self.period
+            for reader in self.graph.readers(n):
+                if not reader.is_dot:
+                    self.model.add(again >= self.start[reader.number] + in_units(reader.thread))
+            if _alternatives(n):
+                for e in self.graph.edges:
+                    makes = any(r is n.dot.a for op in e.source.ops for r in op.results)
+                    if e.target is n and e.distance == 0 and makes:
+                        rewritten = self.start[e.source.number] + self.period
+                        self.model.add(rewritten >= self.run[n.number] + in_units(n.tensor))
+
+    def _registers(self, capacity: int) -> None:
+        """What is held at any time of a turn fits the registers of a thread.
+
+        A value is held from its op's start to its last reader's (an A operand: to the product's
+        end); there is one copy of it, so it is held for a turn at most.
+        """
+        intervals: list[Any] = []
+        demands: list[int] = []
+        self.lengths: list[tuple[int, Any]] = []
+        for n in self.graph.nodes:
+            users = [e for e in self.graph.edges if e.source is n]
+            if n.registers < TILE_REGISTERS or not users:
+                continue
+            i = n.number
+            length = self.model.new_int_var(0, self.period, f"l{i}")
+            for e in users:
+                until = self.start[e.target.number] + e.distance * self.period
+                if e.target.is_dot and not e.accumulates:
+                    until = (
+                        self.run[e.target.number]
+                        + in_units(e.target.tensor)
+                        + e.distance * self.period
+                    )
+                self.model.add(length >= until - self.start[i])
+            for shift in (0, 1):
+                begin = self.offset[i] - shift * self.period
+                end = self.model.new_int_var(-self.period, 2 * self.period, f"e{i}_{shift}")
+                intervals.append(self.model.new_interval_var(begin, length, end, f"h{i}_{shift}"))
+                demands.append(n.registers)
+            self.lengths.append((n.registers, length))
+        self.model.add_cumulative(intervals, demands, capacity)
+        # Follows from the cumulative; without it, budgets that are too tight take long to refuse.
+        area = sum(r * length for r, length in self.lengths)
+        self.model.add(area <= capacity * self.period)
+
+    def _slots(self) -> None:
+        """A slot is returned early enough for its next load to be there when it is waited for."""
+        for slot in self.graph.slots:
+            for reader in slot.readers:
+                held = self.finish(reader) - self.start[slot.get.number]
+                self.model.add(held + in_units(slot.load) <= slot.depth * self.period)
+
+    def _held(self) -> Any:
+        """Registers times the cycles they are held, and, with less weight, when ops start."""
+        return sum(16 * r * length for r, length in self.lengths) + sum(self.start)
+
+    def solve(self) -> dict[int, Placed] | None:
+        """A placement, as good as the work limit finds.
+
+        A turn that one warp group finishes early leaves room for what the model does not know; of
+        such placements, one that holds few registers and starts ops early.
+        """
+        solver: Any = self.cp.CpSolver()
+        solver.parameters.num_workers = 1
+        solver.parameters.random_seed = 0
+        solver.parameters.max_deterministic_time = WORK_LIMIT
+        good = (self.cp.OPTIMAL, self.cp.FEASIBLE)
+        early = self.latency + PROMPT * sum(self.offset[n.number] for n in self.graph.dots)
+        found: list[tuple[int, int]] = []
+        for objective in (None, early, self._held()):
+            if objective is not None:
+                self.model.minimize(objective)
+            status = solver.solve(self.model)
+            if status not in good:
+                self.undecided = status == self.cp.UNKNOWN
+                break
+            found = [(solver.value(r), solver.value(j)) for r, j in
+                     zip(self.offset, self.turn, strict=True)]  # fmt: skip
+            self.model.clear_hints()
+            for variable in (*self.offset, *self.turn):
+                self.model.add_hint(variable, solver.value(variable))
+            if objective is early:
+                shortest = int(solver.value(early))
+                self.model.add(early <= shortest + shortest * TOLERANCE_PERCENT // 100)
+        if not found:
+            return None
+        first = min(turn for _, turn in found)
+        return {i: Placed(UNIT * offset, turn - first) for i, (offset, turn) in enumerate(found)}
+
+
+def solve(graph: LoopGraph, target: Target, capacity: int, stages: int = STAGES) -> Solution | None:
+    """The shortest modulo schedule whose values take at most `capacity` registers of a thread.
+
+    Periods are tried from the resources' bound upwards; None if none is found.
+    """
+    key = (str(graph.loop), graph.groups, target.name, capacity, stages)
+    if key not in _SOLVED:
+        if len(_SOLVED) > 64:
+            _SOLVED.clear()
+        _SOLVED[key] = _search(graph, target, capacity, stages)
+    return _SOLVED[key]
+
+
+_SOLVED: dict[tuple[str, int, str, int, int], Solution | None] = {}
+"""Solutions by loop: one compilation asks again when shared memory turns out to be short."""
+
+
+def _search(graph: LoopGraph, target: Target, capacity: int, stages: int) -> Solution | None:
+    limits = bounds(graph)
+    least = max(limits.values())
+    step = undecided = 0
+    while step < PERIODS and undecided < PATIENCE:
+        period = UNIT * -(-(least + least * step * STEP_PERCENT // 100) // UNIT)
+        model = _Model(graph, target, capacity, period, stages)
+        placed = model.solve()
+        if placed is not None:
+            bound = max(limits, key=lambda name: limits[name]) if step == 0 else "latency"
+            return Solution(period, placed, bound)
+        undecided += model.undecided
+        step += STRIDE if undecided > PATIENCE // 2 else 1
+    return None
