@@ -34,6 +34,8 @@ from tawa.aref.ping_pong import PingPong
 from tawa.aref.prefetch import Prefetch
 from tawa.aref.schedule import NO_SCHEDULE, ScheduleLoops
 from tawa.aref.shared_memory import SharedMemoryExceeded
+from tawa.aref.transposes import Transposes
+from tawa.aref.warp_products import WarpProducts
 from tawa.base.attempts import ATTEMPTS, MOST_RESERVED, NO_SLACK, Slack
 from tawa.base.elementwise import EW
 from tawa.base.errors import TawaError
@@ -118,6 +120,10 @@ def passes(stage: str, options: Options, remarks: Remarks, slack: Slack) -> list
             # After fusing, which saves a rounding.
             WidenAccumulators(),
             Partition(options, remarks),
+            # Before everything that takes products for those of warp groups.
+            WarpProducts(options, remarks),
+            # While loads, gets and products are as partition leaves them.
+            Transposes(remarks),
             # Before the schedule, which counts what is skipped as cheap.
             Guards(),
             PartialSums(),

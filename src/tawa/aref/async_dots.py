@@ -31,7 +31,6 @@ from tawa.aref.ops import (
     WarpGroup,
     ZeroUnless,
 )
-from tawa.aref.product_check import check_product
 from tawa.aref.products import from_products, is_view, needs_transpose, view_of
 from tawa.aref.shared_memory import slot_bytes
 from tawa.base.elementwise import Map
@@ -86,8 +85,6 @@ class AsyncDots:
 
     def apply(self, module: ModuleOp) -> None:
         """Rewrite every warp group of the module."""
-        for dot in [op for op in module.walk() if isinstance(op, Dot)]:
-            check_product(dot, TARGETS[self.options.target])
         for group in [op for op in module.walk() if isinstance(op, WarpGroup)]:
             blocks = {op.parent: None for op in group.walk() if isinstance(op, Dot)}
             for block in blocks:

@@ -14,7 +14,16 @@ from xdsl.dialects import arith, scf
 from xdsl.ir import Operation, SSAValue
 
 from tawa.aref.axis_info import AxisAnalysis, fastest
-from tawa.aref.ops import DotIssue, DotWait, LanePartials, Unset, ViewRead, WarpGroup, ZeroUnless
+from tawa.aref.ops import (
+    DotIssue,
+    DotWait,
+    LanePartials,
+    Unset,
+    ViewRead,
+    WarpDot,
+    WarpGroup,
+    ZeroUnless,
+)
 from tawa.base.elementwise import Map
 from tawa.base.layout import Layout, Mode, accumulator, blocked
 from tawa.base.loops import terminator
@@ -47,7 +56,7 @@ def lane_parts(layout: Layout) -> Layout:
 
 def _carried_pairs(op: Operation) -> Iterable[tuple[SSAValue, SSAValue]]:
     """Values that an op carries from one name to another: they share their layout."""
-    if isinstance(op, DotIssue):
+    if isinstance(op, DotIssue | WarpDot):
         yield op.accumulator, op.result
     elif isinstance(op, DotWait):
         yield from zip(op.values, op.results_, strict=True)
@@ -166,6 +175,8 @@ class Layouts:
     def _wanted_by(self, op: Operation, index: int) -> Layout | None:
         """The layout in which an op would take its operand; None if it has no wish."""
         if isinstance(op, DotIssue) and index == 0:
+        if isinstance(op, WarpDot):
+            return self._set(op.result, op.product.accumulator(self.warps))
             rows, columns = shape_of(op.a.type)
             return accumulator((rows, columns), self.warps)
         if isinstance(op, Map):

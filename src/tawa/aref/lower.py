@@ -24,6 +24,7 @@ from tawa.aref.registers import accumulator_registers, budget
 from tawa.aref.shared_memory import SharedMemory, tile_for
 from tawa.aref.stores import STORES
 from tawa.aref.tensors import TENSORS
+from tawa.aref.warp_matrix import WARP_MATRIX
 from tawa.base.cpp_names import entry_name
 from tawa.base.errors import TawaError
 from tawa.base.options import Options
@@ -43,6 +44,7 @@ TABLE: dict[type[Operation], Callable[..., None]] = {
     **CHANNELS,
     **TENSORS,
     **ATOMICS,
+    **WARP_MATRIX,
     **MATRIX,
     **STORES,
 }

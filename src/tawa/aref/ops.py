@@ -47,6 +47,7 @@ from tawa.aref.compute_ops import (
 from tawa.aref.types import CursorType, RefType, TokenType, ViewType
 
 __all__ = [
+from tawa.aref.warp_ops import WARP_OPS, WarpDot
     "AREF",
     "Advance",
     "Agree",
@@ -84,6 +85,7 @@ __all__ = [
     "ZeroUnless",
 ]
 
+    "WarpDot",
 
 @irdl_op_definition
 class WarpGroup(ArefOp):
@@ -185,5 +187,5 @@ class TurnPass(_Turn):
 ROLE_OPS: tuple[type[ArefOp], ...] = (WarpGroup, TeamIndex, CtaIndex, CtaCount, TurnWait, TurnPass)
 
 AREF = Dialect(
-    "aref", [*ROLE_OPS, *CHANNEL_OPS, *COMPUTE_OPS], [RefType, ViewType, CursorType, TokenType]
+    "aref", [*ROLE_OPS, *CHANNEL_OPS, *COMPUTE_OPS, *WARP_OPS], [RefType, ViewType, CursorType, TokenType]
 )

@@ -459,7 +459,11 @@ class Partition:
 
     def _shape(self, kernel: func.FuncOp) -> tuple[int, int]:
         """Warps of a team and number of teams."""
-        dots = [op for op in kernel.walk() if isinstance(op, Dot)]
+        # Other products are done by warps, however many there are.
+        dots = [
+            op for op in kernel.walk()
+            if isinstance(op, Dot) and shape_of(op.result.type)[-2] % 64 == 0
+        ]  # fmt: skip
         asked = self.options.consumers
         if not dots:
             return 4 * (asked or max(1, self.options.num_warps // 4)), 1

@@ -13,6 +13,8 @@ from tawa.hopper.ops.memory import MEMORY
 from tawa.hopper.ops.structure import STRUCTURE
 from tawa.hopper.ops.sync import SYNC
 from tawa.hopper.ops.trace import TRACE, TraceType
+from tawa.hopper.ops.transpose import TRANSPOSE
+from tawa.hopper.ops.warp_matrix import WARP_MATRIX
 from tawa.hopper.types import (
     BarrierType,
     FragType,
@@ -26,4 +28,4 @@ OPS: tuple[type[HopperOp], ...] = (
     *STRUCTURE, *SYNC, *MEMORY, *GLOBAL_MEMORY, *MATRIX, *FRAGMENT, *TRACE
 )  # fmt: skip
 TYPES = (FragType, TileType, RingType, BarrierType, TensorMapType, MatrixDescType, TraceType)
-HOPPER = Dialect("hopper", list(OPS), list(TYPES))
+HOPPER = Dialect("hopper", [*OPS, *WARP_MATRIX], list(TYPES))

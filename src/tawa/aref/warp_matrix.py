@@ -1,0 +1,30 @@
+"""Lowering of products that warps do by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from xdsl.ir import Operation
+
+from tawa.aref.fragments import fragment
+from tawa.aref.group_lowering import GroupLowering
+from tawa.aref.warp_ops import WarpDot
+from tawa.hopper.ops.warp_matrix import WarpProduct
+
+
+def lower_warp_dot(g: GroupLowering, op: WarpDot) -> None:
+    """One op for all of K."""
+    product, layout = op.product, g.layouts.of[op.result]
+    views = g.views[op.a], g.views[op.b]
+    new = WarpProduct(
+        fragment(g, op.accumulator, layout),
+        (views[0].tile, views[1].tile),
+        (views[0].transposed, views[1].transposed),
+        product.inner,
+        product.precision,
+    )
+    g.fragments[op.result] = g.add(new, op.result.name_hint)
+
+
+WARP_MATRIX: dict[type[Operation], Callable[..., None]] = {WarpDot: lower_warp_dot}
+"""Lowering of products by warps."""

@@ -1,0 +1,86 @@
+"""Products that no warp-group instruction does are done by warps, from shared memory, at once.
+
+Rows that do not fill 64 for each warp group, fewer than four warps, batches, exact f32, f64: what
+a kernel may write and `wgmma` does not have. Tiles in slots are read where they lie, computed ones
+are copied to shared memory first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+
+from tawa.aref.ops import Stage, ViewRead, ViewTrans, WarpDot, WarpGroup
+from tawa.aref.product_check import product_obstacle
+from tawa.aref.products import view_of
+from tawa.base.options import Options
+from tawa.base.remarks import Remarks
+from tawa.base.spans import copy_span, span_of
+from tawa.base.target import TARGETS
+from tawa.tile.ops import Dot, Reshape, Trans
+
+
+@dataclass(frozen=True)
+class WarpProducts:
+    """`tile.dot` -> `aref.warp_dot` where it must be."""
+
+    options: Options
+    remarks: Remarks
+    name: ClassVar[str] = "warp-products"
+
+    def apply(self, module: ModuleOp) -> None:
+        """Replace the products of every warp group that have no warp-group instruction."""
+        target = TARGETS[self.options.target]
+        for group in [op for op in module.walk() if isinstance(op, WarpGroup)]:
+            found = [op for op in group.walk() if isinstance(op, Dot)]
+            reasons = {dot: product_obstacle(dot, group.warps.value.data, target) for dot in found}
+            for dot, why in reasons.items():
+                if why is not None:
+                    self._replace(dot)
+                    where = span_of(dot) or "a product"
+                    self.remarks.say(self.name, f"{where} is done by warps: {why}")
+            if any(reasons.values()):
+                _drop_unread(group)
+
+    def _replace(self, dot: Dot) -> None:
+        block = dot.parent
+        assert block is not None
+        a, b = (_view(v, dot) for v in (dot.a, dot.b))
+        new = WarpDot(a, b, dot.acc, dot.precision.data if dot.precision else "tf32")
+        new.result.name_hint = dot.result.name_hint
+        copy_span(dot, [new])
+        block.insert_op_before(new, dot)
+        dot.result.replace_all_uses_with(new.result)
+        dot.detach()
+        dot.erase()
+
+
+def _view(value: SSAValue, before: Operation) -> SSAValue:
+    """An operand in shared memory: in its slot, or copied there."""
+    found = view_of(value, before)
+    if found is not None:
+        return found
+    block, owner = before.parent, value.owner
+    assert block is not None
+    turned = isinstance(owner, Trans) and owner.permutation == (1, 0)
+    source = owner.value if isinstance(owner, Trans) and turned else value
+    stage = Stage(source)
+    stage.view.name_hint = value.name_hint
+    copy_span(before, [stage])
+    block.insert_op_before(stage, before)
+    if not turned:
+        return stage.view
+    view = ViewTrans(stage.view)
+    block.insert_op_before(view, before)
+    return view.result
+
+
+def _drop_unread(group: WarpGroup) -> None:
+    """Remove reads, transposes and reshapes that nothing uses any more."""
+    for op in reversed([op for op in group.walk() if isinstance(op, ViewRead | Trans | Reshape)]):
+        if op.results[0].first_use is None:
+            op.detach()
+            op.erase()

@@ -1,0 +1,326 @@
+"""Matrix products that each warp does by itself, from shared memory, done when the op is."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from typing import ClassVar
+
+import numpy as np
+from xdsl.dialects.builtin import IntegerAttr, StringAttr, UnitAttr
+from xdsl.ir import Attribute, SSAValue
+from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
+from xdsl.utils.exceptions import VerifyException
+
+from tawa.base.layout import Layout
+from tawa.base.numerics import Array, value_dtype
+from tawa.base.scalars import FUNCTIONS
+from tawa.base.types import f16, f32, f64, i8, i32, short_name
+from tawa.base.warp_matrix import ROWS, Product
+from tawa.hopper.ops.core import HopperOp, Number, number
+from tawa.hopper.ops.machine import Actor
+from tawa.hopper.text import Writer, c_type, thread_coordinate, tile_address
+from tawa.hopper.types import FragType, TileType
+
+_LOW_TF32_BITS = np.uint32(0xFFFFE000)
+_WIDER: dict[Attribute, str] = {f32: "extf", f64: "extf", f16: "extf", i32: "extsi"}
+"""Scalar functions that convert to a type, without loss."""
+
+
+def _instruction(product: Product) -> tuple[str, str]:
+    """The name and definition of the C++ function of one matrix instruction."""
+    element = product.multiplied
+    operand = "tf32" if element == f32 else "s8" if element == i8 else short_name(element)
+    result, letter, scalar = ("s32", "r", "i32") if element == i8 else ("f32", "f", "f32")
+    counts = product.registers
+    name = f"mma_m16n8k{product.step}_{operand}"
+    places, first = ["{%0, %1, %2, %3}"], 4
+    for count in counts:
+        places.append("{" + ", ".join(f"%{first + i}" for i in range(count)) + "}")
+        first += count
+    c = ", ".join(f'"+{letter}"(c[{i}])' for i in range(4))
+    sources = ", ".join(
+        f'"r"({x}[{i}])' for x, n in zip("ab", counts, strict=True) for i in range(n)
+    )
+    text = f"mma.sync.aligned.m16n8k{product.step}.row.col.{result}.{operand}.{operand}.{result}"
+    return name, (
+        f"__device__ __forceinline__ void {name}({scalar}* c, const u32* a, const u32* b) {{\n"
+        f'  asm volatile("{text} "\n'
+        f'               "{", ".join(places)}, {places[0]};"\n'
+        f"               : {c}\n"
+        f"               : {sources});\n}}\n"
+    )
+
+
+@irdl_op_definition
+class WarpProduct(HopperOp):
+    """`accumulator + a @ b` of tiles in shared memory, each warp its own part of the result.
+
+    With `turn_a` (`turn_b`), rank 2, the tile holds the operand transposed. Where the layout has
+    copies, all threads that hold one compute it.
+    """
+
+    name: ClassVar[str] = "hopper.warp_product"
+    accumulator: SSAValue = operand_def(FragType)
+    a: SSAValue = operand_def(TileType)
+    b: SSAValue = operand_def(TileType)
+    inner: IntegerAttr = prop_def(Number)
+    precision: StringAttr = prop_def(StringAttr)
+    turn_a: UnitAttr | None = opt_prop_def(UnitAttr)
+    turn_b: UnitAttr | None = opt_prop_def(UnitAttr)
+    result: SSAValue = result_def(FragType)
+
+    def __init__(
+        self,
+        accumulator: SSAValue,
+        operands: tuple[SSAValue, SSAValue],
+        turned: tuple[bool, bool],
+        inner: int,
+        precision: str,
+    ):
+        flags = (UnitAttr() if t else None for t in turned)
+        super().__init__(
+            operands=[accumulator, *operands],
+            properties={
+                "inner": number(inner),
+                "precision": StringAttr(precision),
+                **dict(zip(("turn_a", "turn_b"), flags, strict=True)),
+            },
+            result_types=[accumulator.type],
+        )
+
+    @property
+    def product(self) -> Product:
+        """What is multiplied."""
+        layout = self._layout
+        *batch, rows, columns = layout.shape
+        inner = self.inner.value.data
+        a = (*batch, rows, inner)
+        return Product.of(a, (*batch, inner, columns), element_of_tile(self.a), self.precision.data)
+
+    @property
+    def _layout(self) -> Layout:
+        assert isinstance(self.accumulator.type, FragType)
+        return self.accumulator.type.layout
+
+    @property
+    def _turned(self) -> tuple[bool, bool]:
+        return self.turn_a is not None, self.turn_b is not None
+
+    def verify_(self) -> None:
+        """The accumulator has the product's own layout."""
+        if self._layout != self.product.accumulator(self._layout.warps):
+            raise VerifyException("the accumulator of a warp product has the product's layout")
+
+    # --- text -----------------------------------------------------------------------------------
+
+    def cuda(self, w: Writer) -> None:
+        """A loop over K, whose body loads operands and multiplies them."""
+        frag = self.result.type
+        name = w.declare(self.result)
+        w.assign(name, w.name(self.accumulator), frag)
+        product, k = self.product, w.fresh("along_k")
+        step = 1 if product.way == "scalar" else product.step
+        w.line("#pragma unroll 4" if step == 1 else "#pragma unroll 2")
+        with w.block(f"for (int {k} = 0; {k} < {product.inner}; {k} += {step})"):
+            if step == 1:
+                self._scalars(w, name, k)
+            else:
+                self._matrices(w, name, k)
+
+    def _start(self, side: int, dim: int) -> str:
+        """What a thread's place adds to a coordinate of an operand (counted from the last)."""
+        layout = self.product.operand(self._layout.warps, side)
+        return thread_coordinate(layout, len(layout.shape) + dim)
+
+    def _element(self, w: Writer, side: int, at: tuple[str, str, str]) -> str:
+        """One element of an operand, batch, row and column given, as what is multiplied."""
+        tile = (self.a, self.b)[side]
+        product, stored = self.product, element_of_tile(tile)
+        address = self._address(w, side, at)
+        text = f"shared_load<{short_name(stored)}>({address})"
+        wanted = product.multiplied
+        if product.way == "scalar":
+            wanted = self._element_type
+        if stored != wanted:
+            text = FUNCTIONS[_WIDER[wanted]].cuda([stored], wanted).format(text)
+        elif stored == f32 and product.precision == "tf32":
+            text = f"bit_cast<f32>(bit_cast<u32>({text}) & 0xffffe000u)"
+        return text
+
+    @property
+    def _element_type(self) -> Attribute:
+        assert isinstance(self.accumulator.type, FragType)
+        return self.accumulator.type.element_type
+
+    def _address(self, w: Writer, side: int, at: tuple[str, str, str]) -> str:
+        tile = (self.a, self.b)[side]
+        assert isinstance(tile.type, TileType)
+        batch, row, column = at
+        if self._turned[side]:
+            row, column = column, row
+        elif self.product.batched:
+            row = f"({batch}) * {self._rows(side)} + {row}"
+        return tile_address(tile.type, w.name(tile), row, column)
+
+    def _rows(self, side: int) -> int:
+        return self.product.inner if side else self.product.rows
+
+    def _word(self, w: Writer, side: int, at: tuple[str, str, str]) -> str:
+        """A register of an operand: elements that follow each other along K."""
+        tile = (self.a, self.b)[side]
+        product = self.product
+        contiguous = self._turned[side] == bool(side)
+        if contiguous and element_of_tile(tile) == product.multiplied and product.packed > 1:
+            return f"shared_load<u32>({self._address(w, side, at)})"
+        parts: list[str] = []
+        for i in range(product.packed):
+            batch, row, column = at
+            row, column = (f"{row} + {i}", column) if side else (row, f"{column} + {i}")
+            parts.append(self._element(w, side, (batch, row, column)))
+        if product.packed == 1:
+            return f"bit_cast<u32>({parts[0]})"
+        if product.packed == 2:
+            return f"pair({parts[0]}, {parts[1]})"
+        bytes_ = (f"u32(u8({part})) << {8 * i}" for i, part in enumerate(parts))
+        return " | ".join(bytes_)
+
+    def _matrices(self, w: Writer, name: str, k: str) -> None:
+        """Registers of A for all rows, then column by column those of B, and the products."""
+        product = self.product
+        function, text = _instruction(product)
+        w.functions.setdefault(function, text)
+        along, down, across = product.shares(self._layout.warps)
+        counts = product.registers
+        sizes = (product.batches // along, product.rows // down // ROWS,
+                 product.columns // across // 8)  # fmt: skip
+        batch, row, column = (w.fresh(n) for n in ("batch_part", "row_part", "column_part"))
+        a, b = w.fresh("a_words"), w.fresh("b_words")
+        at_batch = f"{self._start(0, -3)} + {batch}" if product.batched else "0"
+        with _unrolled(w, batch, sizes[0]):
+            w.line(f"u32 {a}[{sizes[1]}][{counts[0]}];")
+            with _unrolled(w, row, sizes[1]):
+                for i in range(counts[0]):
+                    at_row = f"{self._start(0, -2)} + {row} * {ROWS} + {i % 2 * 8}"
+                    at_k = f"{k} + {self._start(0, -1)} + {i // 2 * 4 * product.packed}"
+                    self._load(w, f"{a}[{row}][{i}]", 0, (at_batch, at_row, at_k))
+            with _unrolled(w, column, sizes[2]):
+                w.line(f"u32 {b}[{counts[1]}];")
+                for i in range(counts[1]):
+                    at_k = f"{k} + {self._start(1, -2)} + {i * 4 * product.packed}"
+                    at_column = f"{self._start(1, -1)} + {column} * 8"
+                    self._load(w, f"{b}[{i}]", 1, (at_batch, at_k, at_column))
+                with _unrolled(w, row, sizes[1]):
+                    index = f"(({batch} * {sizes[1]} + {row}) * {sizes[2]} + {column}) * 4"
+                    self._multiply(w, function, f"{name} + {index}", f"{a}[{row}]", b)
+
+    def _load(self, w: Writer, target: str, side: int, at: tuple[str, str, str]) -> None:
+        w.line(f"{target} = {self._word(w, side, at)};")
+
+    def _multiply(self, w: Writer, function: str, c: str, a: str, b: str) -> None:
+        """One instruction; or three, of the upper parts of f32 numbers and what is left of them."""
+        if self.product.way == "matrix":
+            w.line(f"{function}({c}, {a}, {b});")
+            return
+        for x, count in zip((a, b), self.product.registers, strict=True):
+            part = "a" if x == a else "b"
+            w.line(f"u32 {part}_high[{count}], {part}_low[{count}];")
+            w.line("#pragma unroll")
+            with w.block(f"for (int i = 0; i < {count}; ++i)"):
+                w.line(f"{part}_high[i] = {x}[i] & 0xffffe000u;")
+                rest = f"bit_cast<f32>({x}[i]) - bit_cast<f32>({part}_high[i])"
+                w.line(f"{part}_low[i] = bit_cast<u32>({rest});")
+        for left, right in (("low", "high"), ("high", "low"), ("high", "high")):
+            w.line(f"{function}({c}, a_{left}, b_{right});")
+
+    def _scalars(self, w: Writer, name: str, k: str) -> None:
+        """Every element of A and B that this thread needs of one k, then their products."""
+        layout, rank = self._layout, len(self._layout.shape)
+        type_ = c_type(self.accumulator.type)
+        places = [tuple(p) for p in layout.offsets(layout.reg).tolist()]
+        names = w.fresh("a_part"), w.fresh("b_part")
+        needed: list[dict[tuple[int, ...], int]] = []
+        for side, array in enumerate(names):
+            keys = dict.fromkeys((*p[:-2], p[-2 + side]) for p in places)
+            needed.append({key: i for i, key in enumerate(keys)})
+            w.line(f"{type_} {array}[{len(keys)}];")
+            for key, i in needed[side].items():
+                batch = f"{self._start(side, -3)} + {key[0]}" if rank == 3 else "0"
+                outer = f"{self._start(side, -1 if side else -2)} + {key[-1]}"
+                at = (batch, k, outer) if side else (batch, outer, k)
+                w.line(f"{array}[{i}] = {self._element(w, side, at)};")
+        for r, place in enumerate(places):
+            a, b = (needed[side][(*place[:-2], place[-2 + side])] for side in (0, 1))
+            w.line(f"{name}[{r}] += {names[0]}[{a}] * {names[1]}[{b}];")
+
+    # --- meaning --------------------------------------------------------------------------------
+
+    def run(self, m: Actor) -> None:
+        """Each warp reads its operands and adds its part of the product."""
+        layout = self._layout
+        result = m.fragment(self.accumulator).copy()
+        where = m.coordinates(layout)
+        sides = [self._read(m, side) for side in (0, 1)]
+        for warp in range(m.threads // 32):
+            part = slice(32 * warp, 32 * warp + 32)
+            at = where[part]
+            rows, columns = (np.unique(at[..., d]) for d in (-2, -1))
+            batches = np.unique(at[..., 0]) if self.product.batched else np.zeros(1, np.int64)
+            a, b = (self._dense(values[part], at_[part], side)
+                    for side, (values, at_) in enumerate(sides))  # fmt: skip
+            product = self._times(a[batches][:, rows], b[batches][:, :, columns])
+            first = np.searchsorted(batches, at[..., 0]) if self.product.batched else 0
+            place = np.searchsorted(rows, at[..., -2]), np.searchsorted(columns, at[..., -1])
+            result[part] = (result[part] + product[(first, *place)]).astype(result.dtype)
+        m.new_fragment(self.result, result)
+
+    def _read(self, m: Actor, side: int) -> tuple[Array, Array]:
+        """The elements that each thread reads of an operand, and where they are in it."""
+        tile = (self.a, self.b)[side]
+        assert isinstance(tile.type, TileType)
+        where = m.coordinates(self.product.operand(self._layout.warps, side))
+        row, column = where[..., -2], where[..., -1]
+        if self._turned[side]:
+            row, column = column, row
+        elif self.product.batched:
+            row = where[..., 0] * self._rows(side) + row
+        at = m.integer(tile) + tile.type.offsets(row, column)
+        return m.shared_load(at, tile.type.element_type), where
+
+    def _dense(self, values: Array, where: Array, side: int) -> Array:
+        """What one warp has read of an operand, `[batches, rows, columns]`."""
+        p = self.product
+        shape = (p.batches, p.inner, p.columns) if side else (p.batches, p.rows, p.inner)
+        dense = np.zeros(shape, values.dtype)
+        batch = where[..., 0] if p.batched else 0
+        dense[batch, where[..., -2], where[..., -1]] = values
+        return dense
+
+    def _times(self, a: Array, b: Array) -> Array:
+        """The product, in the accumulator's type; i8 exactly."""
+        element = self._element_type
+        if element == i32:
+            return np.matmul(a.astype(np.float64), b.astype(np.float64)).astype(np.int64)
+        if self.product.element == f32 and self.product.precision == "tf32":
+            a, b = (np.ascontiguousarray(x).view(np.uint32) & _LOW_TF32_BITS for x in (a, b))
+            a, b = a.view(np.float32), b.view(np.float32)
+        dtype = value_dtype(element)
+        with np.errstate(all="ignore"):
+            return np.matmul(a.astype(dtype), b.astype(dtype))
+
+
+@contextmanager
+def _unrolled(w: Writer, index: str, count: int) -> Generator[None]:
+    """A loop over parts, unrolled."""
+    w.line("#pragma unroll")
+    with w.block(f"for (int {index} = 0; {index} < {count}; ++{index})"):
+        yield
+
+
+def element_of_tile(tile: SSAValue) -> Attribute:
+    """The element type of a tile in shared memory."""
+    assert isinstance(tile.type, TileType)
+    return tile.type.element_type
+
+
+WARP_MATRIX: Sequence[type[HopperOp]] = (WarpProduct,)
