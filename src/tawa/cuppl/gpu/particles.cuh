@@ -241,9 +241,8 @@ DEVICE void settle_particle(
     note_wait(control, ctx, p, POOL_FULL);
     return;
   }
-  if (outcome == HEAP_FULL) return;
   ((double*)control[LOGW])[p] = weight;
-  count_particle(tally, weight, flags);
+  if (outcome != HEAP_FULL) count_particle(tally, weight, flags);
 }
 
 // All particles at the entry of the program.

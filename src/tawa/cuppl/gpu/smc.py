@@ -195,7 +195,8 @@ class GpuMemory:
         """Particles that a warp takes at once: some for every warp, whole warps of them if many."""
         warp = self.device.warp
         share = self.particles * warp // (2 * self.lanes[SHALLOW])
-        return max(4, share) if share < warp // 2 else min(2, (share + warp // 2) // warp) * warp
+        few = share < max(1, warp // 2)
+        return max(4, share) if few else min(2, (share + warp // 2) // warp) * warp
 
     def grid(self, kernel: str) -> int:
         """Blocks that can run at once, or fewer if there are fewer particles."""

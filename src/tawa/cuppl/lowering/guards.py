@@ -20,7 +20,7 @@ from ..ir import (
 from .effects import Splitter
 from .tail import LOOP_HEAD
 
-__all__ = ["guard_loop", "guard_recursion", "mark_fallible"]
+__all__ = ["guard_loop", "guard_recursion", "guard_steps", "mark_fallible"]
 
 
 class _Guard(Splitter):
@@ -68,6 +68,22 @@ def burn(splitter: Splitter, site: int) -> None:
 def guard_recursion(function: Function) -> None:
     """Fail beyond the depth that the native stack has room for."""
     _Guard(function).run()
+
+
+class _Entry(Splitter):
+    prefix = "entry"
+
+    def run(self) -> None:
+        function = self.function
+        self.here = self.blocks["counted"] = Block("counted")
+        burn(self, function.site)
+        self.here.terminator = Jump(next(iter(function.blocks)))
+        function.blocks = {**self.blocks, **function.blocks}
+
+
+def guard_steps(function: Function) -> None:
+    """Use fuel at each call of a function whose depth only memory bounds."""
+    _Entry(function).run()
 
 
 class _Loop(Splitter):

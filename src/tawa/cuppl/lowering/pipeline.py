@@ -9,7 +9,7 @@ from ..native import link, translate
 from ..shared import Elaborated
 from . import frames as _frames  # registers its natives
 from .effects import lower_draws, lower_factors
-from .guards import guard_loop, guard_recursion, mark_fallible
+from .guards import guard_loop, guard_recursion, guard_steps, mark_fallible
 from .machine import Machine, build_machine
 from .suspension import choose_variants, recursive_functions, suspending_functions
 from .tail import expose_tail_calls, loop_self_calls
@@ -54,13 +54,17 @@ def finish(elaborated: Elaborated, program: Program, explicit_recursion: bool = 
     choose_variants(program, suspending)
     program = program.reachable([elaborated.main])
     suspending &= program.functions.keys()
+    loops: set[str] = set()
     for function in program.functions.values():
         expose_tail_calls(function)
         if loop_self_calls(function):
             guard_loop(function)
+            loops.add(function.name)
     for name in sorted(recursive_functions(program)):
         if name not in suspending:
             guard_recursion(program.functions[name])
+        elif name not in loops:  # a loop's head counts its calls too
+            guard_steps(program.functions[name])
     machine = None
     if suspending:
         for name in MACHINE_NATIVES:
