@@ -8,7 +8,7 @@ from xdsl.ir import Operation, SSAValue
 
 from tawa.aref.fragments import convert, exchange, fragment, scratch, scratch_tile, team_sync
 from tawa.aref.group_lowering import GroupLowering
-from tawa.base.layout import REPLICA, Layout, Mode
+from tawa.base.layout import REPLICA, Layout, point
 from tawa.base.types import shape_of
 from tawa.hopper.ops.atomic import GlobalAtomic, MemoryFence
 from tawa.hopper.ops.fragment import Extract, Fill
@@ -70,8 +70,7 @@ def _lower(
 def _layout(g: GroupLowering, op: AtomicRmw | AtomicCas) -> Layout:
     """Where the value lies, or neighbouring elements in neighbouring lanes."""
     if not shape_of(op.value.type):
-        lanes, warps = (Mode(32, REPLICA, 0),), (Mode(g.warps, REPLICA, 0),)
-        return Layout((), (), lanes, warps)
+        return point(g.warps)
     return g.layouts.of.get(op.value) or g.layouts.default(op.value, 1)
 
 

@@ -28,7 +28,19 @@ from tawa.base.elementwise import Map
 from tawa.base.layout import Layout, Mode, accumulator, blocked
 from tawa.base.loops import terminator
 from tawa.base.types import byte_size, element_of, shape_of
-from tawa.tile.ops import Arange, Broadcast, ExpandDims, Load, Reduce, Reshape, Splat, Trans
+from tawa.tile.ops import (
+    Arange,
+    ArgReduce,
+    Broadcast,
+    ExpandDims,
+    Load,
+    Reduce,
+    ReduceWith,
+    Reshape,
+    ScanWith,
+    Splat,
+    Trans,
+)
 
 LAZY = (Splat, Arange, Broadcast, ExpandDims, arith.ConstantOp, Unset)
 
@@ -179,6 +191,10 @@ class Layouts:
             return self._set(op.result, op.product.accumulator(self.warps))
             rows, columns = shape_of(op.a.type)
             return accumulator((rows, columns), self.warps)
+        if isinstance(op, WarpDot):
+            return self._set(op.result, op.product.accumulator(self.warps))
+        if isinstance(op, ArgReduce | ReduceWith | ScanWith):
+            return self._forward_several(op)
         if isinstance(op, Map):
             return self.of.get(op.result) or self._wanted(op.result)
         if not isinstance(op, ExpandDims | Broadcast):
@@ -198,6 +214,14 @@ class Layouts:
         while changed:
             changed = False
             for op in self.ops:
+    def _forward_several(self, op: ArgReduce | ReduceWith | ScanWith) -> bool:
+        """Let the results of an op of several tiles follow from its first operand."""
+        known = self.of.get(op.operands[0])
+        if known is None:
+            return False
+        layout = known if isinstance(op, ScanWith) else known.without(op.axis.value.data)
+        return any([self._set(r, layout) for r in op.results if shape_of(r.type)])
+
                 changed |= self._forward(op)
 
     def _flexible(self) -> list[SSAValue]:

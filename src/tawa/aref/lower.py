@@ -15,12 +15,16 @@ from tawa.aref import ops as aref
 from tawa.aref.atomics import ATOMICS
 from tawa.aref.axis_info import AxisAnalysis
 from tawa.aref.channels import CHANNELS
+from tawa.aref.combining import COMBINING
 from tawa.aref.control import CONTROL
+from tawa.aref.debugging import DEBUGGING
 from tawa.aref.group_lowering import GroupLowering
+from tawa.aref.joining import JOINING
 from tawa.aref.kernel_lowering import KernelLowering, LoweredRing
 from tawa.aref.layouts import Layouts
 from tawa.aref.matrix import MATRIX
 from tawa.aref.registers import accumulator_registers, budget
+from tawa.aref.scans import SCANS
 from tawa.aref.shared_memory import SharedMemory, tile_for
 from tawa.aref.stores import STORES
 from tawa.aref.tensors import TENSORS
@@ -45,6 +49,10 @@ TABLE: dict[type[Operation], Callable[..., None]] = {
     **TENSORS,
     **ATOMICS,
     **WARP_MATRIX,
+    **COMBINING,
+    **SCANS,
+    **JOINING,
+    **DEBUGGING,
     **MATRIX,
     **STORES,
 }

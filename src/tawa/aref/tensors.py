@@ -23,8 +23,8 @@ from tawa.aref.fragments import (
 from tawa.aref.group_lowering import GroupLowering
 from tawa.aref.layouts import lane_parts, unit_reshape
 from tawa.base.elementwise import Map
-from tawa.base.layout import REPLICA, Layout, Mode, Modes
-from tawa.base.types import element_of, shape_of
+from tawa.base.layout import REPLICA, Layout, Mode, Modes, byte_operand, point
+from tawa.base.types import element_of, f32, shape_of
 from tawa.hopper.ops.fragment import (
     Extract,
     Fill,
@@ -123,7 +123,9 @@ def lower_reduce(g: GroupLowering, op: Reduce) -> None:
                 value = g.add(Map(kind, [value, other]))
         below *= mode.extent
     if any(m.dim == axis for m in layout.warp):
-        value = _across_warps(g, value, layout, axis, kind)
+        rows = across_warps(g, value, layout, axis)
+        whole = g.add(ReduceRegisters(rows, 0, kind))
+        value = g.add(Relabel(whole, layout.without(axis)))
     if shape_of(op.result.type):
         wanted = g.layouts.of.get(op.result)
         value.name_hint = op.result.name_hint
@@ -155,10 +157,12 @@ def lower_lane_partials(g: GroupLowering, op: aref.LanePartials) -> None:
     g.fragments[op.result] = convert(g, parts, g.layouts.of[op.result])
 
 
-def _across_warps(
-    g: GroupLowering, value: SSAValue, layout: Layout, axis: int, kind: str
-) -> SSAValue:
-    """Combine the warps' parts: each writes a row of scratch space and reads all rows."""
+def across_warps(g: GroupLowering, value: SSAValue, layout: Layout, axis: int) -> SSAValue:
+    """All warps' parts along a dimension, in each thread, as a new first dimension.
+
+    Each warp writes a row of scratch space and reads all rows. `layout` is that of the whole tile;
+    `value` lacks the dimension.
+    """
     assert isinstance(value.type, FragType)
     result = value.type.layout
     count = 1
@@ -185,9 +189,7 @@ def _across_warps(
         shifted(result.lane),
         shifted(result.warp),
     )
-    rows = g.add(SharedLoad(place, value.type.with_layout(every)))
-    whole = g.add(ReduceRegisters(rows, 0, kind))
-    return whole if result.shape else g.add(Relabel(whole, result))
+    return g.add(SharedLoad(place, value.type.with_layout(every)))
 
 
 def lower_load(g: GroupLowering, op: Load) -> None:
@@ -214,15 +216,14 @@ def _scalar_load(g: GroupLowering, op: Load) -> SSAValue:
     if op.mask is None:
         return g.add(ScalarLoad(g.scalar(op.ptr)), op.result.name_hint)
     # A masked scalar is a tile of rank 0 that every thread holds.
-    lanes, warps = (Mode(32, REPLICA, 0),), (Mode(g.warps, REPLICA, 0),)
-    layout = Layout((), (), lanes, warps)
+    layout = point(g.warps)
 
-    def point(value: SSAValue) -> SSAValue:
+    def filled(value: SSAValue) -> SSAValue:
         scalar = g.scalar(value)
         return g.add(Fill(scalar, FragType.of(scalar.type, layout)))
 
-    other = point(op.other) if op.other else None
-    return g.add(Extract(g.add(GlobalLoad(point(op.ptr), point(op.mask), other, 1))))
+    other = filled(op.other) if op.other else None
+    return g.add(Extract(g.add(GlobalLoad(filled(op.ptr), filled(op.mask), other, 1))))
 
 
 def _access(g: GroupLowering, pointers: SSAValue, mask: SSAValue | None, layout: Layout) -> int:

@@ -194,6 +194,42 @@ def accumulator(shape: tuple[int, int], warps: int, split_columns: bool = False)
     )
 
 
+def byte_operand(shape: tuple[int, int], warps: int) -> Layout:
+    """wgmma's layout of 8-bit A operands, K in the order in which accumulators hold columns.
+
+    Four consecutive registers are a word. Each thread holds what it holds of an accumulator: in the
+    order of the PTX ISA (wgmma register fragments), K would be 0, 1, 8, 9, 2, 3, 10, 11, ...
+    """
+    rows, inner = shape
+    own = rows // (warps // 4)
+    bytes_ = (Mode(2, 1, 1), Mode(2, 1, 8))
+    reg = (*bytes_, Mode(2, 0, 8), Mode(inner // 16, 1, 16), Mode(own // 64, 0, 64))
+    return _operand(shape, warps, reg, Mode(4, 1, 2))
+
+
+def operand_words(shape: tuple[int, int], warps: int) -> Layout:
+    """The layout of the words that four registers each of `byte_operand(shape, warps)` are."""
+    rows, inner = shape
+    own = rows // (warps // 4)
+    reg = (Mode(2, 0, 8), Mode(inner // 16, 1, 4), Mode(own // 64, 0, 64))
+    return _operand((rows, inner // 4), warps, reg, Mode(4, 1, 1))
+
+
+def _operand(shape: tuple[int, int], warps: int, reg: Modes, lanes: Mode) -> Layout:
+    """Groups of four warps stack along the rows, four lanes along a row."""
+    groups = warps // 4
+    warp = [Mode(4, 0, 16)]
+    if groups > 1:
+        warp.append(Mode(groups, 0, shape[0] // groups))
+    used = tuple(m for m in reg if m.extent > 1)
+    return Layout(shape, used, (lanes, Mode(8, 0, 1)), tuple(warp))
+
+
+def point(warps: int) -> Layout:
+    """The layout of a tile of rank 0: every thread holds its element."""
+    return Layout((), (), (Mode(LANES, REPLICA, 0),), (Mode(warps, REPLICA, 0),))
+
+
 @lru_cache(maxsize=1024)
 def blocked(
     shape: tuple[int, ...], warps: int, vector: int, order: tuple[int, ...] | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
@@ -22,6 +22,7 @@ from tawa.simulate.cta import Cta
 from tawa.simulate.engines import Engines
 from tawa.simulate.machine import Machine, Warps
 from tawa.simulate.registers import Ref, Registers
+from tawa.simulate.tile import DeviceAssertion
 
 Meaning = Callable[..., Steps | None]
 """What a builtin op does: called with the actor and the op."""
@@ -165,6 +166,21 @@ class HopperActor(Engines):
     def timestamp(self, segment: int, index: int) -> None:
         """Note that point `index` of a segment is passed."""
         self.trace("timestamp", segment, index)
+
+    def region(self, region: Region) -> Steps:
+        """Run a region with all the actor's warps."""
+        return self.block_ops(region.block)
+
+    def say(self, text: str) -> None:
+        """Print a line that names the program."""
+        if not self.machine.dry:
+            print(f"program {list(self.block)}: {text}")
+
+    def assertion_failed(self, message: str, place: Sequence[int]) -> None:
+        """Stop: the kernel's own check does not hold for the element at a place."""
+        if not self.machine.dry:
+            where = f" at element {list(place)}" if place else ""
+            self.fail(DeviceAssertion, message, found=f"false in program {list(self.block)}{where}")
 
     def role(self, op: Operation) -> Steps:
         """Run a role's region if the actor's warps belong to it."""

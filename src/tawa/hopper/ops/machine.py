@@ -206,6 +206,14 @@ class Recording(Protocol):
         """Note that point `index` of a segment is passed."""
         ...
 
+    def say(self, text: str) -> None:
+        """Print a line that names the program."""
+        ...
+
+    def assertion_failed(self, message: str, place: Sequence[int]) -> None:
+        """Stop: the kernel's own check does not hold for the element at a place."""
+        ...
+
 
 class Control(Protocol):
     """Regions."""
