@@ -84,22 +84,6 @@ def test_options_out_of_range(options: dict[str, Any]) -> None:
 
 
 @tawa.jit
-def wide_elements(a, b, c, K):
-    acc = tl.zeros((64, 64), tl.float32)
-    for k in range(0, K, 64):
-        acc = tl.dot(a.load([0, k]), b.load([k, 0]), acc)
-    c.store([0, 0], acc)
-
-
-@pytest.mark.parametrize("element", ["e4m3", "f32"])
-def test_operand_contiguous_along_n(element: str) -> None:
-    with pytest.raises(ProductNotSupported) as caught:
-        wide_elements.compile(*[f"desc<{element},64x64>"] * 2, "desc<f32,64x64>", "i32")
-    complete(caught.value, "tl.dot")
-    assert "contiguous along K" in str(caught.value.expected)
-
-
-@tawa.jit
 def copy(x, y):
     i = tl.arange(0, 64)
     tl.store(y + i, tl.load(x + i))

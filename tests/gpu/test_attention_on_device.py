@@ -19,7 +19,7 @@ from tawa.kernels.attention_kernel import alibi, masked
 
 pytestmark = [pytest.mark.gpu, pytest.mark.filterwarnings("default")]
 
-ERRORS = {"float16": 1e-3, "bfloat16": 6e-3, "float8_e4m3fn": 6e-3}
+ERRORS = {"float16": 1e-3, "bfloat16": 6e-3, "float8_e4m3fn": 3e-2}
 """Relative Frobenius error of the output: its rounding, and that of the weights."""
 
 LSE_ERROR, FP8_LSE_ERROR = 2e-4, 5e-3

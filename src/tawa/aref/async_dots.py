@@ -7,13 +7,15 @@ A product whose accumulator is only carried round its loop stays in flight over 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i1
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, TensorType, i1
 from xdsl.ir import Block, Operation, SSAValue
 
+from tawa.aref.layouts import carried_with, same_values
 from tawa.aref.ops import (
     Consumed,
     Create,
@@ -93,7 +95,7 @@ class AsyncDots:
                 if chains:
                     self._in_flight(block, chains)
                 else:
-                    self._waited(block)
+                    self._waited(block, group)
             _drop_unread(group)
 
     def _issue(self, dot: Dot, accumulate: SSAValue | None) -> DotIssue:
@@ -244,7 +246,7 @@ class AsyncDots:
         outer.insert_ops_after(after, new)
         return new
 
-    def _waited(self, block: Block) -> None:
+    def _waited(self, block: Block, group: WarpGroup) -> None:
         """Issue and wait: the value is used in the same iteration."""
         loop = block.parent_op()
         if isinstance(loop, scf.ForOp) and loop.parent is not None:
@@ -256,10 +258,11 @@ class AsyncDots:
             if isinstance(op, Dot):
                 issued.append(self._issue(op, _fresh_start(op)))
         before: dict[DotIssue, list[DotIssue]] = {}
+        same = same_values(group.walk())
         for issue in issued:
             following = _continued_by(issue)
             if following is None:
-                _wait_before_use(issue, before.get(issue, []))
+                _wait_before_use(issue, before.get(issue, []), _operands(issue, same))
             else:
                 before[following] = [*before.get(following, []), *before.get(issue, []), issue]
 
@@ -306,8 +309,10 @@ def _continued_by(issue: DotIssue) -> DotIssue | None:
     return op if op.accumulator is issue.result else None
 
 
-def _wait_before_use(issue: DotIssue, before: list[DotIssue]) -> None:
+def _wait_before_use(issue: DotIssue, before: list[DotIssue], written: set[SSAValue]) -> None:
     """Wait for a product just before the first op of its block that needs the value.
+
+    Ops that make one of the values `written` change registers that the product reads, too.
 
     Products complete in order, so those issued after it may stay unfinished, and those `before`
     it, whose values it added to, are finished as well.
@@ -317,7 +322,7 @@ def _wait_before_use(issue: DotIssue, before: list[DotIssue]) -> None:
     uses = list(issue.result.uses)
     place: Operation | None = issue.next_op
     pending = 0
-    while place is not None and not _reads(place, issue):
+    while place is not None and not _reads(place, issue) and written.isdisjoint(place.results):
         pending += isinstance(place, DotIssue)
         place = place.next_op
     if place is None:
@@ -328,6 +333,13 @@ def _wait_before_use(issue: DotIssue, before: list[DotIssue]) -> None:
     for use in uses:
         use.operation.operands[use.index] = wait.results_[0]
     _move_consumed(_slots_of([*before, issue]), wait)
+
+
+def _operands(issue: DotIssue, same: Mapping[SSAValue, list[SSAValue]]) -> set[SSAValue]:
+    """What has the registers of a product's 8-bit A operand: values that are carried as it is."""
+    a = issue.a
+    small = isinstance(a.type, TensorType) and byte_size(element_of(a.type)) == 1
+    return carried_with(a, same) if small else set()
 
 
 def _reads(op: Operation, issue: DotIssue) -> bool:

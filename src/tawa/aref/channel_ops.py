@@ -8,6 +8,7 @@ read. A *view* is a tile in a slot; it may be transposed or reshaped before it i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -53,16 +54,33 @@ class ArefOp(IRDLOperation):
 
 @irdl_op_definition
 class Create(ArefOp):
-    """A ring of arefs, all empty; with `multicast`, puts may reach all CTAs of the cluster."""
+    """A ring of arefs, all empty; with `multicast`, puts may reach all CTAs of the cluster.
+
+    `interleaved`: products take one operand from this ring and the other from registers, so K may
+    lie in the order in which registers have it. What is put is transposed on the way.
+    """
 
     name: ClassVar[str] = "aref.create"
     multicast: UnitAttr | None = opt_prop_def(UnitAttr)
+    interleaved: UnitAttr | None = opt_prop_def(UnitAttr)
     ref: SSAValue = result_def(RefType)
-    assembly_format = "(`multicast` $multicast^)? attr-dict `:` type($ref)"
+    assembly_format = (
+        "(`multicast` $multicast^)? (`interleaved` $interleaved^)? attr-dict `:` type($ref)"
+    )
 
-    def __init__(self, depth: int, tiles: Sequence[TensorAttr], *, multicast: bool = False):
+    def __init__(
+        self,
+        depth: int,
+        tiles: Sequence[TensorAttr],
+        *,
+        multicast: bool = False,
+        interleaved: bool = False,
+    ):
         super().__init__(
-            properties={"multicast": UnitAttr() if multicast else None},
+            properties={
+                "multicast": UnitAttr() if multicast else None,
+                "interleaved": UnitAttr() if interleaved else None,
+            },
             result_types=[RefType(IntAttr(depth), ArrayAttr(tiles))],
         )
 
@@ -254,6 +272,31 @@ class LoadInto(ArefOp):
 
 
 @irdl_op_definition
+class TransposeInto(ArefOp):
+    """Copy a slot's tile, its dimensions exchanged, into a view; the warp group does it itself."""
+
+    name: ClassVar[str] = "aref.transpose_into"
+    source: SSAValue = operand_def(ViewType)
+    view: SSAValue = operand_def(ViewType)
+    ref: SSAValue = operand_def(RefType)
+    token: SSAValue = operand_def(TokenType)
+    assembly_format = (
+        "$source `into` $view `of` $ref `,` $token attr-dict "
+        "`:` type($source) `,` type($view) `,` type($ref)"
+    )
+
+    def __init__(self, source: SSAValue, view: SSAValue, ref: SSAValue, token: SSAValue):
+        super().__init__(operands=[source, view, ref, token])
+
+    def verify_(self) -> None:
+        """Rows become columns; extents of 1 do not count."""
+        assert isinstance(self.source.type, ViewType) and isinstance(self.view.type, ViewType)
+        *outer, columns = self.source.type.tile.get_shape()
+        if self.view.type.tile.get_shape() != (columns, math.prod(outer)):
+            raise VerifyException("the view has the source's columns as rows")
+
+
+@irdl_op_definition
 class ViewTrans(ArefOp):
     """The view with its two dimensions exchanged; no data moves."""
 
@@ -321,6 +364,7 @@ CHANNEL_OPS: tuple[type[ArefOp], ...] = (
     Consumed,
     NoToken,
     LoadInto,
+    TransposeInto,
     ViewTrans,
     ViewReshape,
     ViewRead,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from xdsl.dialects import scf
 from xdsl.dialects.builtin import i32
@@ -10,16 +11,19 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 
 from tawa.aref import ops as aref
 from tawa.aref.boxes import boxes
+from tawa.aref.fragments import team_sync
 from tawa.aref.group_lowering import Cursor, GroupLowering, View
 from tawa.hopper.ops.memory import Slot, Subtile, TmaLoad
 from tawa.hopper.ops.structure import ClusterRank
 from tawa.hopper.ops.sync import (
+    FenceProxyAsync,
     MbarrierArrive,
     MbarrierExpect,
     MbarrierWait,
     NamedBarrierArrive,
     NamedBarrierSync,
 )
+from tawa.hopper.ops.transpose import TransposeTile
 from tawa.hopper.types import TileType
 
 EVERY_CTA = 0b11
@@ -64,10 +68,12 @@ def _step(g: GroupLowering, cursor: Cursor, depth: int) -> Cursor:
 def _views(
     g: GroupLowering, op: aref.PutEnter | aref.GetEnter | aref.Views, slot: SSAValue
 ) -> None:
+    create = op.ref.owner
+    order = isinstance(create, aref.Create) and create.interleaved is not None
     for ring, view in zip(g.kernel.rings[op.ref].tiles, op.views, strict=True):
         tile = g.add(Slot(ring, slot), view.name_hint)
         assert isinstance(view.type, aref.ViewType)
-        g.views[view] = View(tile, tuple(view.type.tile.get_shape()))
+        g.views[view] = View(tile, tuple(view.type.tile.get_shape()), interleaved=order)
 
 
 def lower_put_enter(g: GroupLowering, op: aref.PutEnter) -> None:
@@ -77,7 +83,7 @@ def lower_put_enter(g: GroupLowering, op: aref.PutEnter) -> None:
     g.pending_puts[op.token] = [op]
 
 
-def lower_load_into(g: GroupLowering, op: aref.LoadInto) -> None:
+def lower_fill(g: GroupLowering, op: aref.LoadInto | aref.TransposeInto) -> None:
     """Remember the copy."""
     g.pending_puts[op.token].append(op)
 
@@ -87,6 +93,9 @@ def lower_put_exit(g: GroupLowering, op: aref.PutExit) -> None:
     enter, *loads = g.pending_puts.pop(op.token)
     assert isinstance(enter, aref.PutEnter) and enter.cursor is not None
     cursor, ring = g.cursors[enter.cursor], g.kernel.rings[op.ref]
+    if any(isinstance(load, aref.TransposeInto) for load in loads):
+        _transpose(g, enter, loads)
+        return
 
     def body() -> None:
         parity = g.map("xori", cursor.phase, g.constant(1))
@@ -102,6 +111,26 @@ def lower_put_exit(g: GroupLowering, op: aref.PutExit) -> None:
         body()
     else:
         g.one_thread("team", body)
+
+
+def _transpose(g: GroupLowering, enter: aref.PutEnter, fills: list[Operation]) -> None:
+    """Wait for empty, transpose with all warps, make it visible to the tensor core, publish."""
+    assert enter.cursor is not None
+    cursor, ring = g.cursors[enter.cursor], g.kernel.rings[enter.ref]
+    create = enter.ref.owner
+    assert isinstance(create, aref.Create)
+    parity = g.map("xori", cursor.phase, g.constant(1))
+    g.do(MbarrierWait(ring.empty, cursor.slot, parity))
+    _views(g, enter, cursor.slot)
+    order = create.interleaved is not None
+    for op in fills:
+        assert isinstance(op, aref.TransposeInto)
+        with g.made_for(op):
+            source, target = g.views[op.source].tile, g.views[op.view].tile
+            g.do(TransposeTile(source, target, g.warps, interleaved=order))
+    g.do(FenceProxyAsync())
+    team_sync(g)
+    g.one_thread("team", lambda: g.do(MbarrierArrive(ring.full, cursor.slot)))
 
 
 def _copy(g: GroupLowering, op: aref.LoadInto, full: SSAValue, slot: SSAValue) -> None:
@@ -221,7 +250,7 @@ def lower_no_token(g: GroupLowering, op: aref.NoToken) -> None:
 def lower_view_trans(g: GroupLowering, op: aref.ViewTrans) -> None:
     """The same tile, marked."""
     view = g.views[op.view]
-    g.views[op.result] = View(view.tile, view.shape[::-1], not view.transposed)
+    g.views[op.result] = replace(view, shape=view.shape[::-1], transposed=not view.transposed)
 
 
 def lower_view_reshape(g: GroupLowering, op: aref.ViewReshape) -> None:
@@ -229,7 +258,7 @@ def lower_view_reshape(g: GroupLowering, op: aref.ViewReshape) -> None:
     view = g.views[op.view]
     assert isinstance(op.result.type, aref.ViewType)
     shape = tuple(op.result.type.tile.get_shape())
-    g.views[op.result] = View(view.tile, shape, view.transposed)
+    g.views[op.result] = replace(view, shape=shape)
 
 
 def lower_turn(g: GroupLowering, op: aref.TurnWait | aref.TurnPass) -> None:
@@ -249,7 +278,8 @@ CHANNELS: dict[type[Operation], Callable[..., None]] = {
     aref.Start: lower_start,
     aref.Advance: lower_advance,
     aref.PutEnter: lower_put_enter,
-    aref.LoadInto: lower_load_into,
+    aref.LoadInto: lower_fill,
+    aref.TransposeInto: lower_fill,
     aref.PutExit: lower_put_exit,
     aref.GetEnter: lower_get_enter,
     aref.Views: lower_views,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
-from xdsl.dialects.builtin import IntegerAttr, StringAttr, TensorType, i1, i64
+from xdsl.dialects.builtin import IntegerAttr, StringAttr, TensorType, UnitAttr, i1, i64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -69,6 +69,29 @@ class Stage(ArefOp):
     def __init__(self, value: SSAValue):
         tile = TensorType(element_of(value.type), shape_of(value.type))
         super().__init__(operands=[value], result_types=[ViewType(tile)])
+
+
+@irdl_op_definition
+class Restage(ArefOp):
+    """Copy a slot's tile to shared memory so that its other dimension is the contiguous one.
+
+    `interleaved`: K lies in the order in which registers have it (see `aref.create`).
+    """
+
+    name: ClassVar[str] = "aref.restage"
+    view: SSAValue = operand_def(ViewType)
+    interleaved: UnitAttr | None = opt_prop_def(UnitAttr)
+    result: SSAValue = result_def(ViewType)
+    assembly_format = (
+        "$view (`interleaved` $interleaved^)? attr-dict `:` type($view) `->` type($result)"
+    )
+
+    def __init__(self, view: SSAValue, *, interleaved: bool = False):
+        super().__init__(
+            operands=[view],
+            properties={"interleaved": UnitAttr() if interleaved else None},
+            result_types=[view.type],
+        )
 
 
 @irdl_op_definition
@@ -207,5 +230,5 @@ class LanePartials(ArefOp):
 
 
 COMPUTE_OPS: tuple[type[ArefOp], ...] = (
-    Unset, ZeroUnless, Stage, DotIssue, DotWait, Any, AnyAbove, LanePartials,
+    Unset, ZeroUnless, Stage, Restage, DotIssue, DotWait, Any, AnyAbove, LanePartials,
 )  # fmt: skip

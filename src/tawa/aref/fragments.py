@@ -23,7 +23,12 @@ from tawa.tile.ops import Arange, Broadcast, ExpandDims, Splat
 
 
 def fragment(g: GroupLowering, value: SSAValue, layout: Layout) -> SSAValue:
-    """The value as a fragment in a layout; lazy values are made, others converted."""
+    """The value as a fragment in a layout; lazy values are made, others converted.
+
+    What is held as words of an operand stays so: only products and what carries it ask for it.
+    """
+    if value in g.layouts.packed:
+        return g.fragments[value]
     if g.layouts.lazy(value):
         for made in reversed(g.made):
             if (value, layout) in made:

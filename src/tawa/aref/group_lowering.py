@@ -18,6 +18,7 @@ from tawa.base.errors import TawaError
 from tawa.base.layout import Layout
 from tawa.base.spans import copy_span, span_of
 from tawa.base.types import element_of, shape_of
+from tawa.hopper.ops.matrix import words_type
 from tawa.hopper.ops.structure import GroupIndex, OneThread, TeamIndex
 from tawa.hopper.types import FragType
 
@@ -48,11 +49,15 @@ check.compile("*f32", 64)
 
 @dataclass(frozen=True)
 class View:
-    """A tile in shared memory as an operand: its value, its shape, and whether it is transposed."""
+    """A tile in shared memory as an operand: its value, its shape, and whether it is transposed.
+
+    `interleaved`: its rows hold K in the order in which registers of a product's result do.
+    """
 
     tile: SSAValue
     shape: tuple[int, ...]
     transposed: bool = False
+    interleaved: bool = False
 
 
 @dataclass(frozen=True)
@@ -219,6 +224,8 @@ class GroupLowering:
             return [i32, i32]
         if isinstance(value.type, aref.TokenType):
             return [i32]
+        if value in self.layouts.packed:
+            return [words_type(shape_of(value.type), self.warps)]
         if shape_of(value.type):
             return [FragType.of(element_of(value.type), self.layouts.of[value])]
         return [value.type]

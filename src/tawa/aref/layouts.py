@@ -8,10 +8,10 @@ and broadcasts (*lazy* values) have none: they are made in whatever layout a use
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from xdsl.dialects import arith, scf
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from tawa.aref.axis_info import AxisAnalysis, fastest
 from tawa.aref.ops import (
@@ -66,7 +66,18 @@ def lane_parts(layout: Layout) -> Layout:
     return Layout((layout.shape[0], LanePartials.LANES), rows, lanes, layout.warp)
 
 
-def _carried_pairs(op: Operation) -> Iterable[tuple[SSAValue, SSAValue]]:
+def _is_operand(value: SSAValue) -> bool:
+    """Whether a value is made by an elementwise op, or carried, and products alone read it."""
+    loops = (scf.ForOp, scf.IfOp, scf.WhileOp)
+    carriers = (*loops, scf.YieldOp, scf.ConditionOp)
+    made = isinstance(value, BlockArgument) or isinstance(value.owner, (Map, *loops))
+    return made and all(
+        isinstance(u.operation, carriers) or (isinstance(u.operation, DotIssue) and u.index == 0)
+        for u in value.uses
+    )
+
+
+def carried_pairs(op: Operation) -> Iterable[tuple[SSAValue, SSAValue]]:
     """Values that an op carries from one name to another: they share their layout."""
     if isinstance(op, DotIssue | WarpDot):
         yield op.accumulator, op.result
@@ -87,6 +98,27 @@ def _carried_pairs(op: Operation) -> Iterable[tuple[SSAValue, SSAValue]]:
         yield from _while_pairs(op)
 
 
+def same_values(ops: Iterable[Operation]) -> dict[SSAValue, list[SSAValue]]:
+    """The tiles that each tile is carried to or from."""
+    found: dict[SSAValue, list[SSAValue]] = {}
+    for op in ops:
+        for a, b in carried_pairs(op):
+            if shape_of(a.type):
+                found.setdefault(a, []).append(b)
+                found.setdefault(b, []).append(a)
+    return found
+
+
+def carried_with(value: SSAValue, same: Mapping[SSAValue, list[SSAValue]]) -> set[SSAValue]:
+    """All values that are carried to or from a value, on any way, and itself."""
+    found, work = {value}, [value]
+    while work:
+        new = set(same.get(work.pop(), [])) - found
+        found |= new
+        work += new
+    return found
+
+
 def _while_pairs(op: scf.WhileOp) -> Iterable[tuple[SSAValue, SSAValue]]:
     before, after = op.before_region.block, op.after_region.block
     yield from zip(op.arguments, before.args, strict=True)
@@ -104,11 +136,21 @@ class Layouts:
         self.axes = axes
         self.of: dict[SSAValue, Layout] = {}
         self._lazy: dict[SSAValue, bool] = {}
-        self._same: dict[SSAValue, list[SSAValue]] = {}
         self.ops = list(group.body.walk())
-        for op in self.ops:
-            self._link(op)
+        self._same = same_values(self.ops)
         self._run()
+        self.packed = self._packed()
+        """Values that are held as the words of an A operand of 8-bit elements."""
+
+    def _packed(self) -> set[SSAValue]:
+        """8-bit tiles that products alone read, from registers."""
+        found: set[SSAValue] = set()
+        for op in self.ops:
+            if isinstance(op, DotIssue) and shape_of(op.a.type) and op.a not in found:
+                together = carried_with(op.a, self._same)
+                if byte_size(element_of(op.a.type)) == 1 and all(map(_is_operand, together)):
+                    found |= together
+        return found
 
     def lazy(self, value: SSAValue) -> bool:
         """Whether the value is made anew in any layout that is asked for."""
@@ -128,12 +170,6 @@ class Layouts:
         while count > 1 and count > share:
             count //= 2
         return blocked(shape, self.warps, max(1, count))
-
-    def _link(self, op: Operation) -> None:
-        for a, b in _carried_pairs(op):
-            if shape_of(a.type):
-                self._same.setdefault(a, []).append(b)
-                self._same.setdefault(b, []).append(a)
 
     def _set(self, value: SSAValue, layout: Layout) -> bool:
         """Fix a value's layout, and that of all values it is carried to."""
@@ -155,6 +191,10 @@ class Layouts:
         """Let an op's result follow from its operands."""
         if isinstance(op, DotIssue):
             return self._set(op.result, self.accumulator(op))
+        if isinstance(op, WarpDot):
+            return self._set(op.result, op.product.accumulator(self.warps))
+        if isinstance(op, ArgReduce | ReduceWith | ScanWith):
+            return self._forward_several(op)
         if len(op.results) != 1 or op.results[0] in self.of or not shape_of(op.results[0].type):
             return False
         result = op.results[0]
@@ -174,6 +214,14 @@ class Layouts:
             return self._set(result, layout or self.default(result))
         return False
 
+    def _forward_several(self, op: ArgReduce | ReduceWith | ScanWith) -> bool:
+        """Let the results of an op of several tiles follow from its first operand."""
+        known = self.of.get(op.operands[0])
+        if known is None:
+            return False
+        layout = known if isinstance(op, ScanWith) else known.without(op.axis.value.data)
+        return any([self._set(r, layout) for r in op.results if shape_of(r.type)])
+
     def accumulator(self, op: DotIssue) -> Layout:
         """The layout of a matrix product's accumulator."""
         rows, columns = shape_of(op.result.type)
@@ -187,14 +235,8 @@ class Layouts:
     def _wanted_by(self, op: Operation, index: int) -> Layout | None:
         """The layout in which an op would take its operand; None if it has no wish."""
         if isinstance(op, DotIssue) and index == 0:
-        if isinstance(op, WarpDot):
-            return self._set(op.result, op.product.accumulator(self.warps))
             rows, columns = shape_of(op.a.type)
             return accumulator((rows, columns), self.warps)
-        if isinstance(op, WarpDot):
-            return self._set(op.result, op.product.accumulator(self.warps))
-        if isinstance(op, ArgReduce | ReduceWith | ScanWith):
-            return self._forward_several(op)
         if isinstance(op, Map):
             return self.of.get(op.result) or self._wanted(op.result)
         if not isinstance(op, ExpandDims | Broadcast):
@@ -214,14 +256,6 @@ class Layouts:
         while changed:
             changed = False
             for op in self.ops:
-    def _forward_several(self, op: ArgReduce | ReduceWith | ScanWith) -> bool:
-        """Let the results of an op of several tiles follow from its first operand."""
-        known = self.of.get(op.operands[0])
-        if known is None:
-            return False
-        layout = known if isinstance(op, ScanWith) else known.without(op.axis.value.data)
-        return any([self._set(r, layout) for r in op.results if shape_of(r.type)])
-
                 changed |= self._forward(op)
 
     def _flexible(self) -> list[SSAValue]:

@@ -38,7 +38,7 @@ from tawa.base.target import TARGETS
 from tawa.base.types import shape_of
 from tawa.hopper.ops.core import number
 from tawa.hopper.ops.memory import BulkWaitRead
-from tawa.hopper.ops.structure import OneThread, PrefetchTensorMap, Role
+from tawa.hopper.ops.structure import OneThread, PrefetchTensorMap, Role, SharedWarpGroup
 from tawa.hopper.ops.sync import ClusterSync, CtaSync, FenceBarrierInit, MbarrierInit
 from tawa.hopper.types import TensorMapType
 from tawa.tile.ops import DescStore
@@ -188,17 +188,19 @@ class LowerToHopper:
     ) -> tuple[list[Operation], int]:
         """The roles, computing ones first (their warps are the lowest), and the CTA's threads."""
         axes = AxisAnalysis()
-        computing = [g for g in groups if g.single is None]
+        computing = [g for g in groups if g.single is None and g.moves is None]
+        moving = [g for g in groups if g.moves is not None]
+        loading = [g for g in groups if g.single is not None]
         warps = sum(g.warps.value.data * g.teams.value.data for g in computing)
         specialised = len(computing) < len(groups)
         sizes = max((_accumulators(g) for g in computing), default=0)
         split = budget(TARGETS[self.options.target], warps if specialised else 0, sizes)
         self._check_registers(kernel, sizes, split.limit if specialised else 255)
-        roles: list[Operation] = []
-        first = 0
-        for group in [*computing, *(g for g in groups if g.single is not None)]:
-            layouts = Layouts(group, axes)
-            lowering = GroupLowering(kernel, group, layouts, 1, TABLE)
+        roles: list[Role] = []
+        first, barrier = 0, 1
+        for group in [*computing, *moving, *loading]:
+            lowering = GroupLowering(kernel, group, Layouts(group, axes), barrier, TABLE)
+            barrier = lowering.turn_barrier() + lowering.teams
             block = Block()
             lowering.run(block)
             if any(isinstance(op, DescStore) for op in group.walk()):
@@ -208,12 +210,18 @@ class LowerToHopper:
             count = group.warps.value.data
             teams = group.teams.value.data
             registers = split.producer if single else split.consumer
+            if moving and not group.computes:
+                count, registers = (1 if single else count), None
             roles.append(
                 Role(group.role.data, first, count, teams, Region(block), single=single,
                      registers=registers if specialised else None)
             )  # fmt: skip
             first += count * teams
-        return roles, 32 * first
+        if not moving:
+            return [*roles], 32 * first
+        count = len(computing)
+        shared = SharedWarpGroup(warps, split.producer, roles[count:])
+        return [*roles[:count], shared], 32 * (warps + shared.WARPS)
 
     def _check_registers(self, kernel: KernelLowering, accumulators: int, limit: int) -> None:
         if accumulators > limit - 24:

@@ -13,7 +13,7 @@ from tawa.aref.fragments import copied, fragment, natural, team_sync
 from tawa.aref.group_lowering import GroupLowering, View
 from tawa.aref.shared_memory import tile_for
 from tawa.base.errors import TawaError
-from tawa.base.layout import accumulator
+from tawa.base.layout import accumulator, byte_operand
 from tawa.base.spans import span_of
 from tawa.base.types import byte_size, element_of, i8, shape_of
 from tawa.hopper.ops.core import number
@@ -28,6 +28,7 @@ from tawa.hopper.ops.matrix import (
 )
 from tawa.hopper.ops.memory import SharedStore, Slot, Subtile, SubtileColumn
 from tawa.hopper.ops.sync import FenceProxyAsync
+from tawa.hopper.ops.transpose import TransposeTile
 from tawa.hopper.types import TileType
 
 
@@ -37,7 +38,7 @@ class ProductNotSupported(TawaError):
     explanation = (
         "Hopper's warp-group instructions multiply 64 rows by up to 256 columns, 32 bytes of K at "
         "a time. Rows come in multiples of 64 for each consumer, columns in multiples of 8, K in "
-        "multiples of 32 bytes; 8-bit and 32-bit operands must be contiguous along K."
+        "multiples of 32 bytes."
     )
     example = """
 import tawa
@@ -106,13 +107,7 @@ def _operand(
             "rows of 32, 64 or a multiple of 128 bytes", f"rows of {width} bytes",
             "use wider blocks",
         )  # fmt: skip
-    if not k_major and byte_size(tile.element_type) != 2:
-        raise _refuse(
-            op, "only 16-bit operands may be contiguous along M or N",
-            "an operand contiguous along K",
-            f"a {tile.element_type} operand contiguous along the other",
-            "store it transposed in memory",
-        )  # fmt: skip
+    assert k_major or byte_size(tile.element_type) == 2, "other operands are transposed before"
     value = view.tile
     if own is not None:
         count, index = own
@@ -173,7 +168,12 @@ def _product(g: GroupLowering, op: aref.DotIssue) -> Product:
         a = _operand(g, op, a_view, not a_view.transposed, a_share)
         return Product(a, b, own_rows, own_columns, a_view.shape[-1], a.tile.element_type)
     inner, element = shape_of(op.a.type)[-1], element_of(op.a.type)
-    packed = g.add(PackOperand(fragment(g, op.a, accumulator((rows, inner), g.warps))))
+    if op.a in g.layouts.packed:
+        packed = g.fragments[op.a]
+    else:
+        layout = byte_operand if byte_size(element) == 1 else accumulator
+        packed = g.add(PackOperand(fragment(g, op.a, layout((rows, inner), g.warps))))
+    assert b_view.interleaved == (byte_size(element) == 1), "operands agree on the order of K"
     return Product(packed, b, own_rows, own_columns, inner, element)
 
 
@@ -270,10 +270,27 @@ def lower_stage(g: GroupLowering, op: aref.Stage) -> None:
     g.views[op.view] = View(place, shape_of(op.value.type))
 
 
+def lower_restage(g: GroupLowering, op: aref.Restage) -> None:
+    """Transpose the slot's tile with all warps of the team, for the tensor core to read."""
+    view = g.views[op.view]
+    source = view.tile.type
+    assert isinstance(source, TileType)
+    tile = tile_for(source.extents[::-1], source.element_type)
+    ring = g.add(g.kernel.memory.ring(op.result.name_hint or "turned", g.teams, tile))
+    place = g.add(Slot(ring, g.team_index() if g.teams > 1 else g.constant(0)))
+    order = op.interleaved is not None
+    team_sync(g)
+    g.do(TransposeTile(view.tile, place, g.warps, interleaved=order))
+    g.do(FenceProxyAsync())
+    team_sync(g)
+    g.views[op.result] = View(place, view.shape, not view.transposed, order)
+
+
 MATRIX: dict[type[Operation], Callable[..., None]] = {
     aref.DotIssue: lower_dot_issue,
     aref.DotWait: lower_dot_wait,
     aref.ZeroUnless: lower_zero_unless,
     aref.Stage: lower_stage,
+    aref.Restage: lower_restage,
 }
 """Lowering of matrix products."""

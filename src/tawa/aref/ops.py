@@ -28,6 +28,7 @@ from tawa.aref.channel_ops import (
     PutEnter,
     PutExit,
     Start,
+    TransposeInto,
     ViewRead,
     ViewReshape,
     Views,
@@ -40,14 +41,15 @@ from tawa.aref.compute_ops import (
     DotIssue,
     DotWait,
     LanePartials,
+    Restage,
     Stage,
     Unset,
     ZeroUnless,
 )
 from tawa.aref.types import CursorType, RefType, TokenType, ViewType
+from tawa.aref.warp_ops import WARP_OPS, WarpDot
 
 __all__ = [
-from tawa.aref.warp_ops import WARP_OPS, WarpDot
     "AREF",
     "Advance",
     "Agree",
@@ -69,10 +71,12 @@ from tawa.aref.warp_ops import WARP_OPS, WarpDot
     "PutEnter",
     "PutExit",
     "RefType",
+    "Restage",
     "Stage",
     "Start",
     "TeamIndex",
     "TokenType",
+    "TransposeInto",
     "TurnPass",
     "TurnWait",
     "Unset",
@@ -81,18 +85,19 @@ from tawa.aref.warp_ops import WARP_OPS, WarpDot
     "ViewTrans",
     "Views",
     "ViewType",
+    "WarpDot",
     "WarpGroup",
     "ZeroUnless",
 ]
 
-    "WarpDot",
 
 @irdl_op_definition
 class WarpGroup(ArefOp):
     """`teams` teams of `warps` warps run the region concurrently with the other regions.
 
-    `single`: one thread of it suffices. The warp groups of a team share the rows of a matrix
-    product, or with `split_columns` its columns.
+    `single`: one thread of it suffices. `moves`: it moves tiles between rings and computes nothing,
+    so it needs few registers and shares a warp group with other such roles. The warp groups of a
+    team share the rows of a matrix product, or with `split_columns` its columns.
     """
 
     name: ClassVar[str] = "aref.warp_group"
@@ -100,6 +105,7 @@ class WarpGroup(ArefOp):
     warps: IntegerAttr = prop_def(IntegerAttr)
     teams: IntegerAttr = prop_def(IntegerAttr)
     single: UnitAttr | None = opt_prop_def(UnitAttr)
+    moves: UnitAttr | None = opt_prop_def(UnitAttr)
     split_columns: UnitAttr | None = opt_prop_def(UnitAttr)
     body: Region = region_def("single_block")
     traits = traits_def(NoTerminator())
@@ -112,6 +118,7 @@ class WarpGroup(ArefOp):
         body: Region | None = None,
         *,
         single: bool = False,
+        moves: bool = False,
         split_columns: bool = False,
     ):
         super().__init__(
@@ -120,10 +127,16 @@ class WarpGroup(ArefOp):
                 "warps": IntegerAttr(warps, i64),
                 "teams": IntegerAttr(teams, i64),
                 "single": UnitAttr() if single else None,
+                "moves": UnitAttr() if moves else None,
                 "split_columns": UnitAttr() if split_columns else None,
             },
             regions=[body or Region(Block())],
         )
+
+    @property
+    def computes(self) -> bool:
+        """Whether its warps compute, rather than load or move tiles."""
+        return self.single is None and self.moves is None
 
 
 @irdl_op_definition

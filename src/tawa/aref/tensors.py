@@ -34,6 +34,7 @@ from tawa.hopper.ops.fragment import (
     VoteAny,
 )
 from tawa.hopper.ops.global_memory import GlobalLoad, GlobalStore, ScalarLoad, ScalarStore
+from tawa.hopper.ops.matrix import PackOperand, RoundOperand
 from tawa.hopper.ops.memory import SharedLoad
 from tawa.hopper.types import FragType, TileType
 from tawa.tile.ops import (
@@ -56,11 +57,26 @@ def lower_map(g: GroupLowering, op: Map) -> None:
     if not shape_of(result.type):
         operands = [g.scalar(v) for v in op.arguments]
         g.scalars[result] = g.add(Map(op.function.data, operands, result.type), result.name_hint)
+    elif result in g.layouts.packed:
+        _packed(g, op)
     elif not g.layouts.lazy(result):
         layout = g.layouts.of[result]
         operands = [fragment(g, v, layout) for v in op.arguments]
         new = Map(op.function.data, operands, element_of(result.type))
         g.fragments[result] = g.add(new, result.name_hint)
+
+
+def _packed(g: GroupLowering, op: Map) -> None:
+    """An operand of a product, of 8-bit elements: rounded and packed four a word."""
+    shape, element = shape_of(op.result.type), element_of(op.result.type)
+    layout = byte_operand((shape[0], shape[1]), g.warps)
+    operands = [fragment(g, v, layout) for v in op.arguments]
+    if op.function.data == "truncf" and element_of(op.arguments[0].type) == f32:
+        word = g.add(RoundOperand(operands[0], element))
+    else:
+        word = g.add(PackOperand(g.add(Map(op.function.data, operands, element))))
+    word.name_hint = op.result.name_hint
+    g.fragments[op.result] = word
 
 
 def lower_lazy(g: GroupLowering, op: Operation) -> None:

@@ -180,6 +180,12 @@ __device__ __forceinline__ void stmatrix(u32 address, u32 a, u32 b, u32 c, u32 d
                :: "r"(address), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
 }
 """,
+    "ldmatrix_transposed": """\
+__device__ __forceinline__ void ldmatrix_transposed(u32 (&x)[4], u32 address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(address) : "memory");
+}
+""",
     "stmatrix_transposed": """\
 __device__ __forceinline__ void stmatrix_transposed(u32 address, u32 a, u32 b, u32 c, u32 d) {
   asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};"
@@ -227,6 +233,23 @@ template <class T> __device__ __forceinline__ T shuffle_xor(T value, int mask) {
     both.word = __shfl_xor_sync(0xffffffffu, both.word, mask);
     return both.small;
   }
+}
+""",
+    "round_quad": """\
+template <class T> __device__ u32 round_quad(f32 a, f32 b, f32 c, f32 d);
+template <> __device__ __forceinline__ u32 round_quad<e4m3>(f32 a, f32 b, f32 c, f32 d) {
+  u32 y;
+  asm("{.reg .b16 l, h; cvt.rn.satfinite.e4m3x2.f32 l, %2, %1; "
+      "cvt.rn.satfinite.e4m3x2.f32 h, %4, %3; mov.b32 %0, {l, h};}"
+      : "=r"(y) : "f"(a), "f"(b), "f"(c), "f"(d));
+  return y;
+}
+template <> __device__ __forceinline__ u32 round_quad<e5m2>(f32 a, f32 b, f32 c, f32 d) {
+  u32 y;
+  asm("{.reg .b16 l, h; cvt.rn.satfinite.e5m2x2.f32 l, %2, %1; "
+      "cvt.rn.satfinite.e5m2x2.f32 h, %4, %3; mov.b32 %0, {l, h};}"
+      : "=r"(y) : "f"(a), "f"(b), "f"(c), "f"(d));
+  return y;
 }
 """,
     "quad": """\

@@ -87,6 +87,7 @@ def attention(
     score_mod: Any = None,
     captured: Sequence[Any] = (),
     descale: tuple[Any, Any, Any] | None = None,
+    widen_values: bool | None = None,
     return_lse: bool = False,
     lse: Any = None,
     using: Configuration | None = None,
@@ -142,6 +143,7 @@ def attention(
             left=left,
             right=right,
             captured=captured,
+            narrow=problem.element_bytes == 1 and not problem.widens(widen_values),
             **softmax,
         )
     return (out, lse) if return_lse else out
@@ -173,6 +175,7 @@ def _launch(
     using: Configuration,
     *,
     captured: Sequence[Any],
+    narrow: bool,
     **arguments: Any,
 ) -> None:
     """Describe the arrays in blocks of the configuration and launch."""
@@ -196,6 +199,7 @@ def _launch(
         MASK_END=problem.keys % block_n != 0 or problem.keys == 0,
         CAPTURED=len(captured),
         PAIRS=using.options.get("deal") == 2,
+        NARROW=narrow,
         **using.options,
     )
 

@@ -93,6 +93,14 @@ class Problem:
         """Bytes of an element of queries, keys and values."""
         return ELEMENT_TYPES[self.element_type]
 
+    def widens(self, asked: bool | None) -> bool:
+        """Whether 8-bit values are weighted in fp16: as asked, or if they are e5m2.
+
+        Weights are as exact as values, and 2 bits of mantissa are too few for them.
+        """
+        wanted = self.element_type == "e5m2" if asked is None else asked
+        return wanted and self.element_bytes == 1
+
     @property
     def rows(self) -> int:
         """Rows of the output."""

@@ -20,6 +20,9 @@ import tawa.language as tl
 
 LOG2_E = 1.4426950408889634
 LN_2 = tl.constexpr(0.6931471805599453)
+E4M3_OFFSET, E4M3_RISE = tl.constexpr(5), tl.constexpr(3)
+"""Weights of e4m3 reach 2^8, of its 448, and are normal numbers down to 2^-6: those of a row's
+maximum lie 5 binary digits below the top, and the maximum may grow by 3 before it is taken over."""
 
 
 @tawa.jit
@@ -92,20 +95,21 @@ def visit_keys(
     acc: Any, top: Any, total: Any, q: Any, k_desc: Any, v_desc: Any, place: Any, limits: Any,
     shown: Any, scales: Any, captured: Any, blocks: Any,
     D: tl.constexpr, DV: tl.constexpr, BLOCK_N: tl.constexpr, SCORE_MOD: tl.constexpr,
-    LEFT: tl.constexpr, RIGHT: tl.constexpr,
+    LEFT: tl.constexpr, RIGHT: tl.constexpr, NARROW: tl.constexpr,
 ):  # fmt: skip
     """The running softmax after all visible key blocks, from the last to the first.
 
     `acc` is the weighted sum of values, `top` a score of each row that none exceeds by more than 8
     in the exponent, `total` the sum of exponentials. LEFT and RIGHT say at which edges of the
-    visible keys blocks are masked.
+    visible keys blocks are masked. NARROW: weights are e4m3; then scores exceed `top` by 3 at most,
+    and `acc` and `total` are 2^5 times what they are.
     """
     batch, head, kv_head = place
     row_index, key_limit = limits
     prescale, multiplier, cap = scales
     begin, _, _, end = blocks
     # Exponentials stay below 2^8, and a maximum that grows by less than that is left as it is.
-    slack = tl.minimum(8 / multiplier, 1.0e30)
+    slack = tl.minimum((E4M3_RISE if NARROW else 8) / multiplier, 1.0e30)
     # At least one block, though it may show nothing: then tiles always overlap.
     turns = max(end - begin, 1)
     for turn in range(0, turns):
@@ -130,10 +134,12 @@ def visit_keys(
         if LEFT or RIGHT or SCORE_MOD is not None:  # a row that has seen nothing keeps zeros
             shift = tl.where(new_top == -float("inf"), 0.0, shift)
         correction = tl.exp2(top * multiplier - shift)
+        if NARROW:
+            shift = shift - E4M3_OFFSET
         p = tl.exp2(scores * multiplier - shift[:, None])
         total = total * correction + tl.sum(p, axis=1)
         v = v_desc.load([batch, kv_head, start_n, 0]).reshape(BLOCK_N, DV)
-        if v.dtype.is_fp8():
+        if v.dtype.is_fp8() and not NARROW:
             v = v.to(tl.float16)
         acc = tl.dot(p.to(v.dtype), v, acc * correction[:, None])
         top = new_top
@@ -168,7 +174,7 @@ def visible_blocks(
 def finish(
     acc: Any, top: Any, total: Any, o_desc: Any, lse: Any, v_factor: Any, multiplier: Any,
     batch: Any, head: Any, start_m: Any, rows: Any, QUERIES: Any,
-    BLOCK_M: tl.constexpr, DV: tl.constexpr,
+    BLOCK_M: tl.constexpr, DV: tl.constexpr, NARROW: tl.constexpr,
 ):  # fmt: skip
     """Write the rows' output, and their log-sum-exp if asked for."""
     inverse = tl.where(total == 0, 0.0, v_factor / total)
@@ -176,7 +182,10 @@ def finish(
     o_desc.store([batch, head, start_m, 0], out.reshape(1, 1, BLOCK_M, DV))
     if lse is not None:
         at = lse + (batch * tl.num_programs(1) + head).to(tl.int64) * QUERIES + rows
-        value = (top * multiplier + tl.log2(total)) * LN_2
+        value = top * multiplier + tl.log2(total)
+        if NARROW:
+            value = value - E4M3_OFFSET
+        value = value * LN_2
         tl.store(at, tl.where(total == 0, -float("inf"), value), mask=rows < QUERIES)
 
 
@@ -188,13 +197,14 @@ def attention_forward(
     captured0: Any, captured1: Any, captured2: Any, captured3: Any, captured4: Any, captured5: Any,
     D: tl.constexpr, DV: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
     MASK_END: tl.constexpr, SCORE_MOD: tl.constexpr, CAPTURED: tl.constexpr,
-    PAIRS: tl.constexpr,
+    PAIRS: tl.constexpr, NARROW: tl.constexpr = False,
 ):  # fmt: skip
     """One program computes BLOCK_M query rows of one head.
 
     Row i sees keys i + offset - left to i + offset + right; a bound that is None is no bound.
     GROUP query heads share a head of keys and values. Scores are multiplied by `prescale`, capped
     and modified, each unless it is None; exponentials are of base 2, of scores times `multiplier`.
+    8-bit values are weighted in fp16, or with NARROW in e4m3.
     """
     block_m = tl.program_id(0)
     if right is not None:
@@ -228,7 +238,8 @@ def attention_forward(
     top = tl.full((BLOCK_M,), -float("inf"), tl.float32)
     state = (tl.zeros((BLOCK_M, DV), tl.float32), top, tl.zeros((BLOCK_M,), tl.float32))
     masked_right: tl.constexpr = right is not None or left is not None or MASK_END
-    state = visit_keys(*state, *fixed, D, DV, BLOCK_N, SCORE_MOD, left is not None, masked_right)
+    state = visit_keys(*state, *fixed, D, DV, BLOCK_N, SCORE_MOD, left is not None, masked_right,
+                       NARROW)  # fmt: skip
     v_factor = factor_of(v_scale, entry)
     finish(*state, o_desc, lse, v_factor, multiplier, batch, head, start_m, rows, QUERIES,
-           BLOCK_M, DV)  # fmt: skip
+           BLOCK_M, DV, NARROW)  # fmt: skip

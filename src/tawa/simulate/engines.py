@@ -234,6 +234,9 @@ class Engines(Instructions):
         self._fenced(registers)
         registers.operand_of = group
         size, first = byte_size(op.a_type), op.a_offset.value.data
+        if size == 1:
+            words, element = slice(first // 4, first // 4 + 4), op.a_type
+            return lambda: from_fragment(_bytes(registers.data[:, words], element), size)
         last = first + 16 // size
         return lambda: from_fragment(registers.data[:, first:last], size)
 
@@ -295,6 +298,11 @@ class Engines(Instructions):
                 found=f"{len(open_stores)} stores not waited for: {open_stores[0].name}",
                 hint="commit and wait before the end",
             )
+
+
+def _bytes(words: Array, element: Attribute) -> Array:
+    """The elements in an A operand's words."""
+    return decode(np.ascontiguousarray(words, np.int32).view(storage_dtype(element)), element)
 
 
 def _element(value: SSAValue) -> Attribute:

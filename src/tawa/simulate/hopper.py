@@ -16,7 +16,7 @@ from tawa.base.numerics import Array
 from tawa.base.spans import span_of
 from tawa.base.target import SM90A, Target
 from tawa.hopper.ops.machine import Wait
-from tawa.hopper.ops.structure import Role
+from tawa.hopper.ops.structure import Role, SharedWarpGroup
 from tawa.simulate import errors
 from tawa.simulate.actor import HopperActor
 from tawa.simulate.barriers import NamedBarrier
@@ -82,6 +82,10 @@ def check_registers(kernel: func.FuncOp, threads: int, target: Target = SM90A) -
     named = 0
     text: list[str] = []
     for role in kernel.walk():
+        if isinstance(role, SharedWarpGroup) and role.registers is not None:
+            asked += role.registers.value.data * role.WARPS * 32
+            named += role.WARPS * 32
+            text.append(f"shared: {role.WARPS} warps x {role.registers.value.data}")
         if isinstance(role, Role) and role.registers is not None:
             warps = role.warps.value.data * role.teams.value.data
             whole = -(-warps // 4) * 4

@@ -104,14 +104,16 @@ class Instructions:
         where = at[: self.active][chosen][..., None] + np.arange(size)
         self.cta.shared[where] = stored.view(np.uint8).reshape(where.shape)
 
-    def shared_load(self, at: Array, element: Attribute) -> Array:
-        """Read the elements at `at`."""
+    def shared_load(self, at: Array, element: Attribute, by: Array | None = None) -> Array:
+        """Read the elements at `at`, in the threads where `by` is true (else anything)."""
         if self.machine.dry:
             return decode(np.zeros(at.shape, storage_dtype(element)), element)
         size, granule = byte_size(element), self.cta.shadow.granule
         for row, part in self._by_warp():
-            where = granules_of(self.inside(at[part], size), size, granule)
-            self._note_read(where, row)
+            read = at[part] if by is None else at[part][by[part]]
+            if read.size:
+                self._note_read(granules_of(self.inside(read, size), size, granule), row)
+        at = at if by is None else np.where(by[:, None], at, 0)
         raw = self.cta.shared[at[..., None] + np.arange(size)]
         return decode(raw.reshape(*at.shape, size).view(storage_dtype(element))[..., 0], element)
 

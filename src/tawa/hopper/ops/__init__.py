@@ -27,7 +27,7 @@ from tawa.hopper.types import (
 )
 
 OPS: tuple[type[HopperOp], ...] = (
-    *STRUCTURE, *SYNC, *MEMORY, *GLOBAL_MEMORY, *MATRIX, *FRAGMENT, *TRACE
+    *STRUCTURE, *SYNC, *MEMORY, *TRANSPOSE, *GLOBAL_MEMORY, *MATRIX, *FRAGMENT, *TRACE
 )  # fmt: skip
 TYPES = (FragType, TileType, RingType, BarrierType, TensorMapType, MatrixDescType, TraceType)
 HOPPER = Dialect("hopper", [*OPS, *WARP_MATRIX, *LANE_OPS, *DEBUG], list(TYPES))

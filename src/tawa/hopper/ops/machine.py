@@ -104,8 +104,8 @@ class SharedMemory(Protocol):
         """Write `values[thread, i]` at `at[thread, i]` in the threads where `by` is true."""
         ...
 
-    def shared_load(self, at: Array, element: Attribute) -> Array:
-        """Read the elements at `at`."""
+    def shared_load(self, at: Array, element: Attribute, by: Array | None = None) -> Array:
+        """Read the elements at `at`, in the threads where `by` is true (else anything)."""
         ...
 
     def fence_proxy_async(self) -> None:
@@ -217,6 +217,10 @@ class Recording(Protocol):
 
 class Control(Protocol):
     """Regions."""
+
+    def region(self, region: Region) -> Steps:
+        """Run a region with all the actor's warps."""
+        ...
 
     def role(self, op: Operation) -> Steps:
         """Run the region of a `hopper.role` if the actor belongs to it."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import IntegerAttr, UnitAttr, i1
-from xdsl.ir import SSAValue
+import numpy as np
+from xdsl.dialects.builtin import IntegerAttr, UnitAttr, i1, i32
+from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     irdl_op_definition,
@@ -22,6 +23,8 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
+from tawa.base.layout import byte_operand, operand_words
+from tawa.base.numerics import Array, encode, round_to
 from tawa.base.types import byte_size, short_name
 from tawa.hopper.ops.core import HopperOp, Number, number
 from tawa.hopper.ops.machine import Actor, Steps
@@ -157,11 +160,74 @@ class WgmmaWait(HopperOp):
             m.alias(result, value)
 
 
+def words_type(shape: tuple[int, ...], warps: int) -> FragType:
+    """The words of an A operand of 8-bit elements in registers."""
+    rows, inner = shape
+    return FragType.of(i32, operand_words((rows, inner), warps))
+
+
+def _words_of(operand: SSAValue) -> FragType:
+    assert isinstance(operand.type, FragType)
+    layout = operand.type.layout
+    return words_type(layout.shape, layout.warps)
+
+
+def _check_bytes(operand: SSAValue) -> None:
+    assert isinstance(operand.type, FragType)
+    layout = operand.type.layout
+    rows, inner = layout.shape
+    if layout != byte_operand((rows, inner), layout.warps):
+        raise VerifyException("8-bit elements are packed in the layout of an A operand")
+
+
+@irdl_op_definition
+class RoundOperand(HopperOp):
+    """f32 elements rounded to 8 bits, as the 32-bit words of an A operand."""
+
+    name: ClassVar[str] = "hopper.round_operand"
+    operand: SSAValue = operand_def(FragType)
+    element = prop_def()
+    value: SSAValue = result_def(FragType)
+    traits = traits_def(Pure())
+    assembly_format = "$operand `to` $element attr-dict `:` type($operand) `->` type($value)"
+
+    def __init__(self, operand: SSAValue, element: Attribute):
+        super().__init__(
+            operands=[operand],
+            properties={"element": element},
+            result_types=[_words_of(operand)],
+        )
+
+    def verify_(self) -> None:
+        """The elements lie as in an A operand."""
+        _check_bytes(self.operand)
+
+    def cuda(self, w: Writer) -> None:
+        """A loop over words."""
+        frag, name, source = self.value.type, w.declare(self.value), w.name(self.operand)
+        assert isinstance(frag, FragType)
+        w.line("#pragma unroll")
+        four = ", ".join(f"{source}[i * 4 + {j}]" for j in range(4))
+        count, element = frag.layout.registers, short_name(self.element)
+        w.line(f"for (int i = 0; i < {count}; ++i) {name}[i] = round_quad<{element}>({four});")
+
+    def run(self, m: Actor) -> None:
+        """Rounded and packed."""
+        rounded = round_to(m.fragment(self.operand), self.element)
+        m.new_fragment(self.value, _words(rounded, self.element))
+
+
+def _words(values: Array, element: Attribute) -> Array:
+    """Elements as the words that they are four by four."""
+    return np.ascontiguousarray(encode(values, element)).view(np.int32)
+
+
 @irdl_op_definition
 class PackOperand(HopperOp):
     """An A operand's elements as the 32-bit words that matrix instructions take from registers.
 
     Packed before the fence, so that no register of the operand is written between instructions.
+    Words of 8-bit elements are a fragment of their own.
     """
 
     name: ClassVar[str] = "hopper.pack_operand"
@@ -171,7 +237,17 @@ class PackOperand(HopperOp):
     assembly_format = "$operand attr-dict `:` type($operand) `->` type($value)"
 
     def __init__(self, operand: SSAValue):
-        super().__init__(operands=[operand], result_types=[operand.type])
+        assert isinstance(operand.type, FragType)
+        small = byte_size(operand.type.element_type) == 1
+        super().__init__(
+            operands=[operand], result_types=[_words_of(operand) if small else operand.type]
+        )
+
+    def verify_(self) -> None:
+        """8-bit elements lie as in an A operand."""
+        assert isinstance(self.operand.type, FragType)
+        if byte_size(self.operand.type.element_type) == 1:
+            _check_bytes(self.operand)
 
     def cuda(self, w: Writer) -> None:
         """A loop over words."""
@@ -189,8 +265,11 @@ class PackOperand(HopperOp):
         w.line(f"for (int i = 0; i < {count}; ++i) {name}[i] = {word};")
 
     def run(self, m: Actor) -> None:
-        """The same elements."""
-        m.new_fragment(self.value, m.fragment(self.operand))
+        """The same elements, or their words."""
+        values, frag = m.fragment(self.operand), self.operand.type
+        assert isinstance(frag, FragType)
+        small = byte_size(frag.element_type) == 1
+        m.new_fragment(self.value, _words(values, frag.element_type) if small else values)
 
 
 @irdl_op_definition
@@ -240,9 +319,9 @@ class Wgmma(HopperOp):
         first = self.first_register.value.data
         scale = w.name(self.accumulate) if self.accumulate else "true"
         a_offset = self.a_offset.value.data
-        if isinstance(self.a.type, FragType):
-            a_offset = a_offset * byte_size(self.a_type) // 4
         a = f"{w.name(self.a)} + {a_offset}"
+        if isinstance(self.a.type, FragType):
+            a = f"(const u32*){w.name(self.a)} + {a_offset * byte_size(self.a_type) // 4}"
         b = f"{w.name(self.b)} + {self.b_offset.value.data}"
         w.line(f"{function}({name} + {first}, {a}, {b}, {scale});")
 
@@ -308,5 +387,5 @@ def _wrapper(
 
 
 MATRIX: Sequence[type[HopperOp]] = (
-    MatrixDesc, WgmmaFence, PackOperand, Wgmma, WgmmaCommit, WgmmaWait,
+    MatrixDesc, WgmmaFence, RoundOperand, PackOperand, Wgmma, WgmmaCommit, WgmmaWait,
 )  # fmt: skip

@@ -96,6 +96,54 @@ class Role(HopperOp):
 
 
 @irdl_op_definition
+class SharedWarpGroup(HopperOp):
+    """Roles of fewer than four warps each that share one warp group, from `first_warp` on.
+
+    They compute little, and all four warps give registers up together: `setmaxnreg` is an
+    instruction of the whole warp group.
+    """
+
+    name: ClassVar[str] = "hopper.shared_warp_group"
+    WARPS: ClassVar[int] = 4
+    first_warp: IntegerAttr = prop_def(Number)
+    registers: IntegerAttr | None = opt_prop_def(Number)
+    body: Region = region_def("single_block")
+    traits = traits_def(NoTerminator())
+
+    def __init__(self, first_warp: int, registers: int | None, roles: Sequence[Role]):
+        super().__init__(
+            properties={
+                "first_warp": number(first_warp),
+                "registers": None if registers is None else number(registers),
+            },
+            regions=[Region(Block(roles))],
+        )
+
+    def verify_(self) -> None:
+        """The roles' warps are the group's, and none sets registers for itself."""
+        first = self.first_warp.value.data
+        for role in self.body.block.ops:
+            if not isinstance(role, Role) or role.registers is not None:
+                raise VerifyException("a shared warp group consists of roles without registers")
+            begin = role.first_warp.value.data
+            end = begin + role.warps.value.data * role.teams.value.data
+            if first % self.WARPS or begin < first or end > first + self.WARPS:
+                raise VerifyException("a role's warps are not those of its shared warp group")
+
+    def cuda(self, w: Writer) -> None:
+        """One branch over warps, with the roles' own branches in it."""
+        first = self.first_warp.value.data
+        with w.block(f"if (warp_id >= {first} && warp_id < {first + self.WARPS})"):
+            if self.registers:
+                w.line(f"set_registers_down<{self.registers.value.data}>();")
+            w.region(self.body)
+
+    def run(self, m: Actor) -> Steps:
+        """The actors of the roles run them."""
+        return m.region(self.body)
+
+
+@irdl_op_definition
 class OneThread(HopperOp):
     """One thread of the CTA, of each team or of each warp group runs the region."""
 
@@ -292,6 +340,6 @@ class PrefetchTensorMap(HopperOp):
 
 
 STRUCTURE: Sequence[type[HopperOp]] = (
-    Role, OneThread, Ring, Barriers, TeamIndex, GroupIndex, ClusterRank, BlockId, NumBlocks,
-    PrefetchTensorMap,
+    Role, SharedWarpGroup, OneThread, Ring, Barriers, TeamIndex, GroupIndex, ClusterRank, BlockId,
+    NumBlocks, PrefetchTensorMap,
 )  # fmt: skip
