@@ -132,7 +132,8 @@ class CountingDevice:
 
     block, warp = CudaDevice.block, CudaDevice.warp
     stack_words, pool_words = CudaDevice.stack_words, CudaDevice.pool_words
-    heap_words = CudaDevice.heap_words
+    stack_bytes, heap_words = CudaDevice.stack_bytes, CudaDevice.heap_words
+    patience = CudaDevice.patience
 
     def __init__(self) -> None:
         self.sizes: dict[int, int] = {}

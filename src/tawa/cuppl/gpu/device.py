@@ -28,7 +28,11 @@ class Device(Protocol):
     block: int
     warp: int
     stack_words: int
-    """Words of the stack of a lane, at first."""
+    """Words of the stack of a lane, at least."""
+    stack_bytes: int
+    """All stacks of lanes together may take so much where that gives them more words."""
+    patience: int
+    """Particles that may find the pool full before the others are left for the next launch."""
     pool_words: int
     """Words of each overflow pool, at first."""
     heap_words: int
@@ -79,6 +83,8 @@ class CudaDevice:
     block = BLOCK
     warp = 32
     stack_words = 128
+    stack_bytes = 280 << 20
+    patience = 1 << 12
     pool_words = 1 << 16
     heap_words = 32
 

@@ -29,7 +29,8 @@ enum {
   GRAB = 75,          // particles that a warp takes at once
   SLOTS = 76,         // address of a word for each large stack: whether it is taken
   SLOT_COUNT = 77,
-  ARRIVED = 78        // blocks that are done with a kernel
+  ARRIVED = 78,       // blocks that are done with a kernel
+  PATIENCE = 79       // particles that may need a full pool before the rest is left for later
 };
 enum { RUNNING = 0, FINISHED = 1, NEED_ROOM = 2, FAILED = 3, DEAD = 4 };
 enum { HEAP_FULL = 1, STACK_FULL = 3, POOL_FULL = 4, REJECTED = 14 };
@@ -89,6 +90,13 @@ DEVICE void note_failure(i64* control, Context& ctx, i64 p, i64 status) {
     control[FAILED_PARTICLE] = p;
     control[FAILED_STATUS] = status;
   }
+}
+
+// Whether to leave the rest: a particle failed, or the pool is full and many more would need it.
+DEVICE bool gave_up(const i64* control) {
+  volatile const i64* now = control;
+  return now[FAILED_STATUS] != 0
+      || ((now[WAITS] >> POOL_FULL & 1) && now[SPILLERS] > control[PATIENCE]);
 }
 
 DEVICE void note_wait(i64* control, Context& ctx, i64 p, i64 what) {

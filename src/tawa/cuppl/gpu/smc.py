@@ -35,13 +35,14 @@ LOGW, WEIGHTS, LAST, CHUNKS, REGIONS, SUPERS, KEEP, OBJECTS, FRAMES = range(40, 
 LOW, HIGH, TARGET, ROWS, MASK, TABLE_OF_ROWS, BASE, PHYSICAL, GAP = range(49, 58)
 OLD_ROWS, DEEP, SPILLERS, SPILL_WORDS, SLACK, SHALLOW_LANES, NEXT = range(58, 65)
 STACKS, STACK_WORDS, POOLS, POOL_WORDS, POOL_NEXT = 66, 68, 70, 72, 74
-GRAB, SLOTS, SLOT_COUNT = 75, 76, 77
+GRAB, SLOTS, SLOT_COUNT, PATIENCE = 75, 76, 77, 79
 CONTROL_WORDS = 80
 POOL_FULL = 4
 SHALLOW, DEEP_LANES = 0, 1
 BATCH = 16
 FREE_ROWS_BYTES = 1 << 28
 """Resampling may use so much for rows that are free: fewer mean more passes."""
+MOST_STACK_WORDS = 1 << 10
 NO_LIMIT = 1 << 40
 
 
@@ -186,10 +187,17 @@ class GpuMemory:
         self.lanes[SHALLOW] = self.grid("advance") * self.device.block
         c[SHALLOW_LANES] = self.lanes[SHALLOW]
         least = machine.header + 2 + 2 * machine.slack
-        self.new_stacks(SHALLOW, max(least, self.device.stack_words))
+        self.new_stacks(SHALLOW, max(least, self.stack_words()))
         self.lanes[DEEP_LANES] = min(16 * self.device.block, self.lanes[SHALLOW])
-        self.new_stacks(DEEP_LANES, 32 * int(c[STACK_WORDS]))
-        c[GRAB] = self.grab()
+        self.new_stacks(DEEP_LANES, 4 * int(c[STACK_WORDS]))
+        c[GRAB], c[PATIENCE] = self.grab(), self.device.patience
+
+    def stack_words(self) -> int:
+        """Words of each lane's stack: what recursion may need, as far as memory is not wasted."""
+        words, lanes = self.device.stack_words, self.lanes[SHALLOW]
+        while words < MOST_STACK_WORDS and 16 * words * lanes <= self.device.stack_bytes:
+            words *= 2
+        return words
 
     def grab(self) -> int:
         """Particles that a warp takes at once: some for every warp, whole warps of them if many."""
@@ -342,9 +350,11 @@ class GpuMemory:
         """More rows if many particles need them, else a larger pool for the few that do."""
         c = self.control
         spillers, pool = int(c[SPILLERS]), (int(c[k.STEP]) + 1) & 1
+        all_ran = int(c[NEXT]) >= self.particles or self.particles <= self.device.patience
+        settled = self.particles if all_ran else int(c[ACTIVE]) + spillers
         capacity = int(c[POOL_WORDS + pool])
         c[POOL_NEXT] = min(int(c[POOL_NEXT]), capacity)
-        if 8 * spillers >= self.particles:
+        if 8 * spillers >= settled:
             c[OLD_ROWS] = self.rows
             self.add_rows(max(1, math.ceil(int(c[SPILL_WORDS]) / spillers) - 1))
             self.device.write(self.address, c)

@@ -30,16 +30,18 @@ DEVICE void cuppl_turns(i64* control, i64 deep, Tally& tally) {
   load_context(ctx, control, region);
   i64 p = 0, outcome = 0, v_top = 0, next = 0, end = 0;
   int point = IDLE;
+  unsigned turns = 0;
   bool fresh = false, more = true;
 """
 REFILL = """\
   for (;;) {
+    if (++turns % 128 == 0 && warp_ballot(gave_up(control))) break;  // what was begun is as it was before
     unsigned idle = warp_ballot(point == IDLE);
     if (more && idle && 4 * bits_in(idle) >= WARP) {
       if (next >= end) {
         next = warp_grab((u64*)control + NEXT + deep, grab);
         end = next + grab < n ? next + grab : n;
-        more = next < n && control[FAILED_STATUS] == 0;
+        more = next < n && !warp_ballot(gave_up(control));
       }
       if (more) {
         i64 mine = next + bits_in(idle & ((1u << lane) - 1));
@@ -92,6 +94,7 @@ TAIL = """\
       point = IDLE;
       continue;
   }
+  if (slot >= 0) give_stack(control, slot);
   save_heap(ctx, control, region);
 }
 """
