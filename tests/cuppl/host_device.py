@@ -131,8 +131,7 @@ class HostDevice:
 
     def __init__(
         self, lowered: Lowered, folder: Path, *, stack_words: int = 1, pool_words: int = 8,
-        heap_words: int = 4, patience: int = 1 << 30,
-        together: bool = False,
+        heap_words: int = 4, patience: int = 1 << 30, together: bool = False,
     ) -> None:  # fmt: skip
         self.stack_words, self.pool_words, self.heap_words = stack_words, pool_words, heap_words
         self.stack_bytes, self.patience = 0, patience

@@ -243,7 +243,10 @@ DEVICE void settle_particle(
   double weight = outcome == REJECTED ? MINUS_INFINITY : ctx.weight;
   if (outcome == 0) flags = (ctx.step + 1) << 32;
   else if (outcome != HEAP_FULL) flags = -(1ll << 32);
-  if (outcome == REJECTED) used = control[HEADER];
+  if (outcome == REJECTED) {
+    used = control[HEADER];
+    for (i64 word = used; word < control[ROWS]; ++word) row_at(control, control[BASE], word)[p] = 0;
+  }
   if (outcome == HEAP_FULL) note_wait(control, ctx, p, HEAP_FULL);
   if (!store_words(control, p, stack, used, flags)) {
     note_wait(control, ctx, p, POOL_FULL);

@@ -35,7 +35,8 @@ DEVICE void cuppl_turns(i64* control, i64 deep, Tally& tally) {
 """
 REFILL = """\
   for (;;) {
-    if (++turns % 128 == 0 && warp_ballot(gave_up(control))) break;  // what was begun is as it was before
+    // What was begun is then as it was before.
+    if (++turns % 128 == 0 && warp_ballot(gave_up(control))) break;
     unsigned idle = warp_ballot(point == IDLE);
     if (more && idle && 4 * bits_in(idle) >= WARP) {
       if (next >= end) {
