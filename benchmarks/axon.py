@@ -141,14 +141,19 @@ TOOLS: dict[str, oc.Tool] = {
 def nodes(pattern: str, emit: Callable[..., None]) -> None:
     """Every node case, every tool."""
     cases = list(oc.cases(pattern))
-    valued = sum(len(case.valuations) == 3 for case in cases)
+    counts = {
+        "cases": len(cases),
+        "without_sizes": sum(not case.symbols for case in cases),
+        "three_valuations": sum(len(case.valuations) == 3 for case in cases),
+        "two_valuations": sum(len(case.valuations) == 2 for case in cases),
+    }
     for name, tool in TOOLS.items():
         total = oc.Score()
         start = time.process_time()
         for case in cases:
             oc.score(case, tool, total)
         emit(
-            {"part": "nodes", "cases": len(cases), "three_valuations": valued}, name,
+            {"part": "nodes", **counts}, name,
             right=total.right, partial=total.partial, wrong=total.wrong,
             unranked=total.unranked, outputs=total.outputs, exceptions=total.failed,
             seconds=round(time.process_time() - start, 2),
@@ -265,8 +270,13 @@ def nodes_table() -> str:
     """One line for each tool."""
     rows = latest("nodes")
     case = rows[0]["case"]
+    valued = case["three_valuations"] + case["two_valuations"]
+    rest = case["cases"] - case["without_sizes"] - valued
     lines = [
-        f"{case['cases']} cases, {case['three_valuations']} of them at three valuations:",
+        "| cases | without a size to vary | at three valuations | at two | at one |",
+        "|---|---|---|---|---|",
+        f"| {case['cases']} | {case['without_sizes']} | {case['three_valuations']} | "
+        f"{case['two_valuations']} | {rest} |",
         "",
         "| tool | fully right | partly known | wrong | no rank | cases raised | seconds |",
         "|---|---|---|---|---|---|---|",

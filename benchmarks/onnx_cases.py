@@ -3,24 +3,23 @@
 A case is a model of one operator (or its expansion into others) with input data. Its inputs are
 made symbolic, every size n > 1 becoming the symbol `s<n>` (1 stays 1), except for small integer
 inputs, which become constants. What a tool infers is compared with the executed shapes at up to
-three valuations of the symbols: the data that comes with the case, and larger data.
+three valuations of the symbols: the data that comes with the case, and data of other sizes. Where
+the constants fix all sizes, they are changed with them, and the tool infers again.
 """
 
 from __future__ import annotations
 
-import contextlib
-import io
 import logging
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import combinations, islice
 from typing import Any
 
 import numpy as np
 import onnx
-import onnxruntime
-from onnx import ModelProto, NodeProto, helper, numpy_helper
-from onnx.reference import ReferenceEvaluator
+from onnx import ModelProto, helper, numpy_helper
+from onnx_oracle import Oracle
 
 SMALL = 16
 """Integer inputs of at most this many numbers are constants."""
@@ -30,15 +29,24 @@ GROWTH: tuple[Callable[[int], int], ...] = (
 )  # fmt: skip
 """How sizes are changed; the first two valuations that execute are used."""
 
+MOST_TRIES = 90
+"""Sets of two or three symbols that are tried for other sizes."""
+
 Shapes = dict[str, tuple[int, ...]]
+Inputs = dict[str, "tuple[int | str, ...] | None"]
+Constants = dict[str, np.ndarray]
 
 
 @dataclass(frozen=True)
 class Valuation:
-    """Sizes of the symbols, and the shapes that execution gives."""
+    """Sizes of the symbols, and the shapes that execution gives.
+
+    `constants` are other constants than the case's, where these fix the sizes.
+    """
 
     sizes: dict[str, int]
     outputs: Shapes
+    constants: Constants | None = None
 
 
 @dataclass(frozen=True)
@@ -47,9 +55,14 @@ class Case:
 
     name: str
     model: ModelProto
-    inputs: dict[str, tuple[int | str, ...] | None]
-    constants: dict[str, np.ndarray]
+    inputs: Inputs
+    constants: Constants
     valuations: tuple[Valuation, ...]
+
+    @property
+    def symbols(self) -> set[str]:
+        """The symbols among the sizes."""
+        return symbols_of(self.inputs)
 
 
 def cases(pattern: str = "", grow: bool = True) -> Iterator[Case]:
@@ -70,37 +83,122 @@ def cases(pattern: str = "", grow: bool = True) -> Iterator[Case]:
 def prepared(
     name: str, model: ModelProto, inputs: list[Any], outputs: list[Any], grow: bool
 ) -> Case:
-    """The symbolic case of a model with data."""
-    declared: dict[str, tuple[int | str, ...] | None] = {}
-    constants: dict[str, np.ndarray] = {}
+    """The symbolic case of a model with data.
+
+    Sizes that are equal share a symbol. Where the model then runs at no other sizes, because one
+    of them is fixed, each axis has a symbol of its own.
+    """
     given: dict[str, Any] = {}
     for entry, raw in zip(model.graph.input, inputs, strict=False):
         value = numpy_helper.to_array(raw) if isinstance(raw, onnx.TensorProto) else raw
-        value = np.asarray(value) if isinstance(value, np.generic) else value
-        given[entry.name] = value
-        if not isinstance(value, np.ndarray):
-            declared[entry.name] = None
-        elif np.issubdtype(value.dtype, np.integer) and value.size <= SMALL:
-            constants[entry.name] = value
-        else:
-            declared[entry.name] = tuple(n if n <= 1 else f"s{n}" for n in value.shape)
+        given[entry.name] = np.asarray(value) if isinstance(value, np.generic) else value
     names = [entry.name for entry in model.graph.output]
     first = {
         n: tuple(value.dims) if isinstance(value, onnx.TensorProto) else np.shape(value)
         for n, value in zip(names, outputs, strict=False)
         if isinstance(value, np.ndarray | np.generic | onnx.TensorProto)
     }
-    symbols = {size for sizes in declared.values() for size in sizes or () if isinstance(size, str)}
-    valuations = [Valuation({symbol: int(symbol[1:]) for symbol in symbols}, first)]
-    if symbols and grow:
-        oracle = Oracle(model, {**given, **constants})
-        for sizes in grown(valuations[0].sizes):
-            if len(valuations) < 3:
-                valuations += executed(oracle, declared, constants, given, sizes, first)
-    return Case(name, model, declared, constants, tuple(valuations))
+    oracle = Oracle(model, given) if grow else None
+    found: list[Case] = []
+    for shared in (True, False):
+        declared, constants = symbolic(given, shared)
+        numbers = {symbol: number_of(symbol) for symbol in symbols_of(declared)}
+        valuations = [Valuation(numbers, first)]
+        if oracle is not None and numbers:
+            tries = others(numbers, constants, thorough=not shared)
+            for sizes, changed in tries:
+                if len(valuations) < 3:
+                    valuations += executed(
+                        oracle, declared, constants, given, sizes, changed, first
+                    )
+        found.append(Case(name, model, declared, constants, tuple(valuations)))
+        if len(valuations) == 3 or not numbers or not grow:
+            break
+    return max(found, key=lambda case: len(case.valuations))
 
 
-def grown(sizes: dict[str, int]) -> Iterator[dict[str, int]]:
+def symbolic(given: dict[str, Any], shared: bool) -> tuple[Inputs, Constants]:
+    """The inputs' sizes with symbols (`s3`; `s3.x.0` if they aren't shared), and the constants."""
+    declared: Inputs = {}
+    constants: Constants = {}
+    for name, value in given.items():
+        if not isinstance(value, np.ndarray):
+            declared[name] = None
+        elif np.issubdtype(value.dtype, np.integer) and value.size <= SMALL:
+            constants[name] = value
+        else:
+            declared[name] = tuple(
+                n if n <= 1 else f"s{n}" if shared else f"s{n}_{len(declared)}_{axis}"
+                for axis, n in enumerate(value.shape)
+            )
+    return declared, constants
+
+
+def symbols_of(inputs: Inputs) -> set[str]:
+    """The symbols among sizes."""
+    return {size for sizes in inputs.values() for size in sizes or () if isinstance(size, str)}
+
+
+def number_of(symbol: str) -> int:
+    """The size that a symbol stands for in the case's own data."""
+    return int(symbol[1:].partition("_")[0])
+
+
+Sizes = dict[str, int]
+
+
+def others(
+    sizes: Sizes, constants: Constants, thorough: bool
+) -> Iterator[tuple[Sizes, Constants | None]]:
+    """Other sizes of the symbols, and what the constants become where they fix sizes too."""
+    for grown_sizes in grown(sizes):
+        yield grown_sizes, None
+    if not thorough:
+        return
+    few = sorted(sizes)
+    for count in (2, 3):
+        for chosen in islice(combinations(few, count), MOST_TRIES):
+            yield {s: n + (s in chosen) for s, n in sizes.items()}, None
+    for one, other in combinations(few, 2):
+        yield {**sizes, one: sizes[other], other: sizes[one]}, None
+    for symbol in few:
+        yield {**sizes, symbol: 1}, None
+    for grown_sizes in grown(sizes):
+        for change in (_resized, _renamed, _scaled):
+            yield grown_sizes, change(constants, sizes, grown_sizes)
+    for factor in (2, 3):
+        yield sizes, {n: np.resize(c, [factor * k for k in c.shape]) for n, c in constants.items()}
+
+
+def _changes(old: Sizes, new: Sizes) -> dict[int, int]:
+    """What each number among the sizes becomes."""
+    return {old[symbol]: size for symbol, size in new.items() if size != old[symbol]}
+
+
+def _resized(constants: Constants, old: Sizes, new: Sizes) -> Constants:
+    """Constants whose own axes follow the sizes."""
+    becomes = _changes(old, new)
+    return {
+        name: np.resize(value, [becomes.get(n, n) for n in value.shape])
+        for name, value in constants.items()
+    }
+
+
+def _renamed(constants: Constants, old: Sizes, new: Sizes) -> Constants:
+    """Constants that list sizes: those that change."""
+    becomes = _changes(old, new)
+    change = np.vectorize(lambda n: becomes.get(int(n), n))
+    return {n: change(c).astype(c.dtype) if c.size else c for n, c in constants.items()}
+
+
+def _scaled(constants: Constants, old: Sizes, new: Sizes) -> Constants:
+    """Constants multiplied as the sizes are."""
+    factors = {new[symbol] // size for symbol, size in old.items()}
+    factor = factors.pop() if len(factors) == 1 else 1
+    return {name: value * factor for name, value in constants.items()}
+
+
+def grown(sizes: Sizes) -> Iterator[Sizes]:
     """Other sizes of the symbols: all of them grown, then one at a time."""
     for grow in GROWTH:
         yield {symbol: grow(size) for symbol, size in sizes.items()}
@@ -110,21 +208,20 @@ def grown(sizes: dict[str, int]) -> Iterator[dict[str, int]]:
 
 
 def executed(
-    oracle: Oracle,
-    declared: dict[str, tuple[int | str, ...] | None],
-    constants: dict[str, np.ndarray],
-    given: dict[str, Any],
-    sizes: dict[str, int],
-    first: Shapes,
-) -> list[Valuation]:
+    oracle: Oracle, declared: Inputs, constants: Constants, given: dict[str, Any], sizes: Sizes,
+    changed: Constants | None, first: Shapes,
+) -> list[Valuation]:  # fmt: skip
     """The model run on data of other sizes: one valuation, or none if it doesn't run."""
-    feeds: dict[str, Any] = dict(constants)
+    feeds: dict[str, Any] = dict(constants if changed is None else changed)
+    becomes = {number_of(symbol): size for symbol, size in sizes.items()}
     for name, dims in declared.items():
-        if dims is None:
-            feeds[name] = given[name]
-            continue
-        shape = [sizes[dim] if isinstance(dim, str) else dim for dim in dims]
-        feeds[name] = np.resize(given[name], shape)
+        value = given[name]
+        if dims is not None:
+            feeds[name] = np.resize(value, [sizes[d] if isinstance(d, str) else d for d in dims])
+        elif isinstance(value, list):  # a sequence
+            feeds[name] = [np.resize(x, [becomes.get(n, n) for n in x.shape]) for x in value]
+        else:
+            feeds[name] = value
     results = oracle.run(feeds)
     if results is None:
         return []
@@ -133,79 +230,7 @@ def executed(
         for name, value in zip(oracle.outputs, results, strict=True)
         if name in first and isinstance(value, np.ndarray | np.generic)
     }
-    return [Valuation(sizes, outputs)]
-
-
-class Oracle:
-    """Executes a model on data of any size.
-
-    Runs onnx's reference evaluator. It doesn't check all that an operator's specification demands,
-    so onnxruntime, where it knows the operators, and the rules in `SPECIFIED` have a veto.
-    """
-
-    def __init__(self, model: ModelProto, given: dict[str, Any]) -> None:
-        self.model = model
-        self.outputs = [entry.name for entry in model.graph.output]
-        self._session = self._onnxruntime()
-        if self._session is not None and self._refused(given):
-            self._session = None
-
-    def _onnxruntime(self) -> onnxruntime.InferenceSession | None:
-        free = ModelProto()
-        free.CopyFrom(self.model)
-        for entry in (*free.graph.input, *free.graph.output):
-            for dim in entry.type.tensor_type.shape.dim:
-                dim.Clear()
-        options = onnxruntime.SessionOptions()
-        options.log_severity_level = 4
-        options.intra_op_num_threads = 1
-        try:
-            return onnxruntime.InferenceSession(free.SerializeToString(), options)
-        except Exception:  # it doesn't know all operators
-            return None
-
-    def _refused(self, feeds: dict[str, Any]) -> bool:
-        if self._session is None:
-            return False
-        try:
-            self._session.run(None, feeds)
-        except Exception:  # onnxruntime has many ways to refuse
-            return True
-        return False
-
-    def run(self, feeds: dict[str, Any]) -> list[Any] | None:
-        """The outputs, or None if the model can't be run on this data."""
-        for node in self.model.graph.node:
-            rule = SPECIFIED.get(node.op_type)
-            if rule is None:
-                continue
-            given = [feeds.get(name) for name in node.input]
-            if not rule(node, [getattr(value, "shape", None) for value in given]):
-                return None
-        try:
-            with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                results = ReferenceEvaluator(self.model).run(None, feeds)
-        except Exception:  # a model that doesn't run at these sizes says nothing
-            return None
-        return None if self._refused(feeds) else results
-
-
-def _hidden_size(node: NodeProto, shapes: list[Any]) -> bool:
-    hidden = [a.i for a in node.attribute if a.name == "hidden_size"]
-    return not hidden or shapes[2] is None or shapes[2][2] == hidden[0]
-
-
-SPECIFIED: dict[str, Callable[[NodeProto, list[Any]], bool]] = {
-    "CausalConvWithState": lambda _, shapes: (
-        len(shapes) < 4 or shapes[3] is None or shapes[3][2] == shapes[1][2] - 1
-    ),
-    "RNN": _hidden_size,
-    "GRU": _hidden_size,
-    "LSTM": _hidden_size,
-    "RoiAlign": lambda _, shapes: shapes[1][0] == shapes[2][0],
-}
-"""What the specification says of an operator's input shapes and the evaluator doesn't check."""
+    return [Valuation(sizes, outputs, changed)]
 
 
 def symbolic_model(case: Case) -> ModelProto:
@@ -258,7 +283,12 @@ def score(case: Case, tool: Tool, total: Score) -> dict[str, str]:
     names = case.valuations[0].outputs
     try:
         evaluate = tool(case)
-        found = [evaluate(valuation.sizes) for valuation in case.valuations]
+        found = [
+            evaluate(valuation.sizes)
+            if valuation.constants is None
+            else tool(replace(case, constants=valuation.constants))(valuation.sizes)
+            for valuation in case.valuations
+        ]
     except Exception:  # a tool that raises knows nothing of the outputs
         total.failed += 1
         found = [{} for _ in case.valuations]
