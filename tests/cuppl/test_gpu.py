@@ -11,6 +11,7 @@ import pytest
 from host_device import HostDevice
 
 from tawa import cuppl
+from tawa.cuppl.failures import NaNWeight, UnboundedRecursion
 from tawa.cuppl.gpu.device import CudaDevice
 from tawa.cuppl.gpu.smc import GpuMemory, GpuRun, run_on_gpu
 from tawa.cuppl.gpu.source import cuda_source
@@ -125,6 +126,63 @@ def test_rows_grow_when_most_particles_need_them(tmp_path: Path) -> None:
     found = compare(model, data, device, 40)
     assert "widen" in device.launched
     assert found.rows > 20
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+def test_a_step_that_needs_more_rows_is_left_early(tmp_path: Path) -> None:
+    source, data = PROGRAMS["all are deep at rest"]
+    model = cuppl.model(source)
+    device = HostDevice(model.gpu_code(True), tmp_path, patience=2)
+    compare(model, data, device, 40)
+    assert "widen" in device.launched
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+def test_a_particle_keeps_its_weight_while_the_heap_is_collected(tmp_path: Path) -> None:
+    model = cuppl.model(
+        "data Tree = Leaf(float) | Node(Tree, Tree)\n"
+        "def grow () = if flip 0.45 then Node (grow (), grow ())\n"
+        "  else Leaf (sample (exponential 1))\n"
+        "def total t = match t with | Leaf x -> x | Node (l, r) -> total l + total r end\n"
+        "def main () = let t = grow () in observe (normal (total t) 2) 3;\n"
+        "  let u = grow () in observe (normal (total u) 1) 4; total u"
+    )
+    device = HostDevice(model.gpu_code(False), tmp_path)
+    device.suspend = False
+    compare(model, {}, device, 33)
+
+
+ENDLESS = {
+    "functions in turns": (
+        "def f x = g (x + 1)\ndef g x = f (x + 1)\n"
+        "def main () = factor 0.0; if f 0 == 0 then 1 else 2",
+        UnboundedRecursion,
+    ),
+    "shallow but endless": (
+        "def f n = if n == 0 then 0 else f (n - 1) + f (n - 1)\ndef main () = factor 0.0; f 60",
+        UnboundedRecursion,
+    ),
+    "not a number": (
+        "def main () = let x = sample (normal 0 1) in factor 0.0; factor (log (x - 9.0)); x",
+        NaNWeight,
+    ),
+}
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+@pytest.mark.parametrize("name", ENDLESS)
+def test_errors_are_those_of_the_cpu(name: str, tmp_path: Path) -> None:
+    source, error = ENDLESS[name]
+    model = cuppl.model(source)
+    lowered, limits = model.gpu_code(True), Limits(max_steps=10_000)
+    image = encode_inputs(model.elaborated, {})
+    with pytest.raises(error) as caught:
+        run_on_gpu(HostDevice(lowered, tmp_path), lowered, image, 5, 1, 1.0, limits)
+    with pytest.raises(error) as exact:
+        model.smc(5, seed=1, threads=1, limits=limits)
+    assert caught.value.span is not None
+    assert exact.value.span is not None
+    assert caught.value.span.line == exact.value.span.line
 
 
 class CountingDevice:
