@@ -39,6 +39,7 @@ FUNCTIONS = {
 def natives() -> Natives:
     assert "restore_draw_ahead" in frames.__dict__  # importing it has registered it
     more = ["philox", "next_bits", "next_uniform", "next_bits_ahead", "restore_draw_ahead", "power"]
+    more += ["philox_group", "group_draws"]
     return Natives([*FUNCTIONS, *more])
 
 
@@ -146,14 +147,30 @@ def test_uniforms_are_the_middles_of_cells(bits: int) -> None:
 def test_draws_made_ahead_are_the_same(natives: Natives) -> None:
     reference = Context(key0=7, particle=3, step=5, stream=2)
     wanted = [philox.next_uniform(reference) for _ in range(30)]
-    ahead = np.zeros(8, dtype=np.int64)
+    room = np.zeros(philox.ROOM_WORDS, dtype=np.int64)
     for start in (0, 1, 7, 8, 13):
         natives.reset(seed=7, particle=3)
-        for name, value in (("step", 5), ("stream", 2), ("ahead", ahead.ctypes.data)):
+        for name, value in (("step", 5), ("stream", 2), ("room", room.ctypes.data)):
             natives.context[FIELD[name]] = value
         natives("restore_draw_ahead", start)
         found = [philox.uniform_of(natives("next_bits_ahead")) for _ in range(start, 30)]
         assert found == wanted[start:]
+
+
+def test_draws_made_for_a_group_are_the_same(natives: Natives) -> None:
+    room = np.zeros(philox.ROOM_WORDS, dtype=np.int64)
+    natives.reset(seed=7)
+    for name, value in (("step", 5), ("stream", 2), ("room", room.ctypes.data)):
+        natives.context[FIELD[name]] = value
+    natives("philox_group", 16)
+    for slot in range(philox.GROUP):
+        reference = Context(key0=7, particle=16 + slot, step=5, stream=2)
+        natives.context[FIELD["particle"]] = 16 + slot
+        natives.context[FIELD["ahead"]] = natives("group_draws", slot)
+        natives.context[FIELD["draw"]] = 0
+        natives.context[FIELD["made"]] = philox.GROUP_DRAWS
+        found = [philox.uniform_of(natives("next_bits_ahead")) for _ in range(20)]
+        assert found == [philox.next_uniform(reference) for _ in range(20)]
 
 
 def test_derivative_of_lgamma() -> None:

@@ -22,6 +22,7 @@ from .lowering.guards import mark_fallible
 from .lowering.pipeline import Lowered
 from .memory import mask_of, object_table
 from .native import link, translate
+from .numeric.philox import ROOM_WORDS
 from .units import Unit, cut
 
 __all__ = ["NATIVE_MODULES", "Executable", "Workers", "available_threads", "new_context"]
@@ -33,7 +34,6 @@ Words = npt.NDArray[np.int64]
 FIELD = {name: index for index, name in enumerate(CONTEXT_FIELDS)}
 AHEAD = {"next_bits": "next_bits_ahead", "restore_draw": "restore_draw_ahead"}
 """Natives that are something else on a CPU, with the same results: draws are made ahead."""
-DRAWS_AHEAD = 8
 BYTES_A_LEVEL = 2048
 """Native stack set aside for each level of recursion."""
 
@@ -45,8 +45,8 @@ def available_threads() -> int:
 
 def new_context() -> Words:
     """The context of a thread, with room for its next draws."""
-    context = np.zeros(len(CONTEXT_FIELDS) + DRAWS_AHEAD, dtype=np.int64)
-    context[FIELD["ahead"]] = context.ctypes.data + 8 * len(CONTEXT_FIELDS)
+    context = np.zeros(len(CONTEXT_FIELDS) + ROOM_WORDS, dtype=np.int64)
+    context[FIELD["room"]] = context.ctypes.data + 8 * len(CONTEXT_FIELDS)
     return context
 
 
@@ -135,9 +135,7 @@ def modules(program: Program, exported: dict[str, str]) -> list[Module]:
     def module(unit: Unit) -> Module:
         drives = unit.native in exported
         name = f"native {unit.native} {drives} {_own_source()}" if unit.native else ""
-        return Module(
-            lambda: emit_unit(program, unit, exported), name, bool(unit.native) and not drives
-        )
+        return Module(lambda: emit_unit(program, unit, exported), name, bool(unit.native))
 
     return [module(unit) for unit in cut(program, list(exported))]
 

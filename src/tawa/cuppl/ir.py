@@ -68,7 +68,9 @@ CONTEXT_FIELDS: dict[str, Type] = {
     "stream": Type.I64,
     "draw": Type.I64,  # 64-bit draws made so far in this step
     "spare": Type.I64,  # second half of the last Philox block
-    "ahead": Type.I64,  # address of the next draws, where eight are made at once
+    "ahead": Type.I64,  # where draws are made ahead: address at which block 0 of them would lie,
+    "made": Type.I64,  # how many of this step are made,
+    "room": Type.I64,  # and the address of room for them
     "weight": Type.F64,  # log weight
     "status": Type.I64,  # 0, or the code of a failure
     "site": Type.I64,  # where it failed: index into the program's table of spans

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from ..native import external, native
+from ..numeric.philox import GROUP, group_draws
 from ..numeric.primitives import Context, Floats, Ints
 from .smc_natives import (
     FAILED_PARTICLE,
@@ -14,13 +15,12 @@ from .smc_natives import (
     HEAP_FULL,
     PARTICLES,
     REJECTED,
-    SEED_HIGH,
-    SEED_LOW,
     STACK_FULL,
     STATE,
-    STREAM,
     THREADS,
     next_chunk,
+    prepare_draws,
+    start_step,
 )
 
 INF = math.inf
@@ -35,13 +35,17 @@ def run_main(ctx: Context, out: int, stride: int) -> int:
 @native
 def run_once(ctx: Context, c: Ints, p: int) -> int:
     """One run from its beginning."""
+    start_step(ctx, c, 0)
+    return run_with_draws(ctx, c, p, 0)
+
+
+@native
+def run_with_draws(ctx: Context, c: Ints, p: int, made: int) -> int:
+    """One run from its beginning, for which some draws are made already."""
     n = c[PARTICLES]
-    ctx.key0 = c[SEED_LOW]
-    ctx.key1 = c[SEED_HIGH]
     ctx.particle = p
-    ctx.step = 0
-    ctx.stream = c[STREAM]
     ctx.draw = 0
+    ctx.made = made
     ctx.weight = 0.0
     ctx.depth = 0
     ctx.fuel = c[FUEL]
@@ -58,13 +62,19 @@ def importance_thread(
     """Run this thread's particles that are not done (their weight is NaN)."""
     n = c[PARTICLES]
     failed = 0
-    for p in range(n * t // c[THREADS], n * (t + 1) // c[THREADS]):
+    start_step(ctx, c, 0)
+    made = 0
+    low = n * t // c[THREADS]
+    for p in range(low, n * (t + 1) // c[THREADS]):
+        slot = (p - low) % GROUP
+        made = prepare_draws(ctx, p, slot, p == low, made)
         if logw[p] != logw[p] and failed == 0:
             start = ctx.heap
-            status = run_once(ctx, c, p)
+            ctx.ahead = group_draws(ctx, slot)
+            status = run_with_draws(ctx, c, p, made)
             if status == HEAP_FULL and next_chunk(ctx, c):
                 start = ctx.heap
-                status = run_once(ctx, c, p)
+                status = run_with_draws(ctx, c, p, 0)
             if keep_heap == 0:
                 ctx.heap = start
             if status == 0:

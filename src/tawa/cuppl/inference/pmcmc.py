@@ -81,7 +81,7 @@ class _Conditional(Smc):
 
     def turned(self, parents: Words) -> None:
         """Remember who descends from whom."""
-        self.history.append(parents.copy())
+        self.history.append(parents[: self.particles].copy())
 
     def lineage(self, index: int) -> Words:
         """The path of the particle that ends in a slot."""

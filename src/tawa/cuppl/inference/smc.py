@@ -78,7 +78,7 @@ class Smc:
         n = self.particles
         self.start()
         logw = np.zeros(n)
-        weights, parents = np.zeros(n, dtype=np.int64), np.zeros(n, dtype=np.int64)
+        weights, parents = np.zeros(n, dtype=np.int64), np.zeros(n + 1, dtype=np.int64)
         part = np.zeros(8 * self.workers.count, dtype=np.int64)
         arrays = [a.ctypes.data for a in (logw, weights, parents, part)]
 
@@ -120,6 +120,7 @@ class Smc:
         n = self.particles
         machine = self.machine
         rows = machine.header + len(machine.results) + 2 * machine.slack + 4
+        rows = (rows + 7) & ~7  # states are copied eight words at a time
         self.state = np.zeros((n, rows), dtype=np.int64)
         self.other = np.zeros((n, rows), dtype=np.int64)
         self.state[:, 0] = (np.arange(n) << 38) + (machine.header + 2)

@@ -15,7 +15,7 @@ from ..lowering.frames import restore_draw
 from ..native import external, native, outlined
 from ..numeric.addresses import address_of, int_of
 from ..numeric.elementary import exp, log
-from ..numeric.philox import next_uniform
+from ..numeric.philox import GROUP, GROUP_DRAWS, group_draws, next_uniform, philox_group
 from ..numeric.primitives import (
     Context,
     Floats,
@@ -58,6 +58,7 @@ RETAINED = 25  # 1: slot 0 replays a given particle and keeps it (conditional SM
 HEADER = 26  # state words before the stack
 PATH = 27  # address of (key, key, particle) of the kept particle at each step
 WIDTH = 28  # words of a particle
+COPYING = 29  # 1: the particles are still in OTHER, each at its parent's place
 CONTROL_WORDS = 64
 
 RUNNING = 0
@@ -111,26 +112,28 @@ def next_chunk(ctx: Context, c: Ints) -> bool:
 
 @native
 def run_particle(
-    ctx: Context, c: Ints, p: int, step: int, state: Ints, limit: int, weight: float
+    ctx: Context, c: Ints, p: int, made: int, state: Ints, limit: int, weight: float
 ) -> int:
-    """Run one particle to its next suspension; its weight is then `ctx.weight`."""
-    ctx.key0 = c[SEED_LOW]
-    ctx.key1 = c[SEED_HIGH]
+    """Run one particle, some of whose draws are made, to its next suspension.
+
+    Its weight is then `ctx.weight`.
+    """
     ctx.particle = p
     if c[RETAINED] == 1 and p == 0:
         path = address_of(c[PATH])
-        ctx.key0 = path[3 * step]
-        ctx.key1 = path[3 * step + 1]
-        ctx.particle = path[3 * step + 2]
-    ctx.step = step
-    ctx.stream = c[STREAM]
+        ctx.key0 = path[3 * ctx.step]
+        ctx.key1 = path[3 * ctx.step + 1]
+        ctx.particle = path[3 * ctx.step + 2]
+        made = 0
     ctx.weight = weight
     ctx.depth = 0
     ctx.fuel = c[FUEL]
     ctx.status = 0
     fresh = False
+    restore_draw(ctx, state[1] & DRAW_MASK)
+    if state[1] & DRAW_MASK == 0:
+        ctx.made = made
     while True:
-        restore_draw(ctx, state[1] & DRAW_MASK)
         if c[HEADER] > 2:
             ctx.memo = state[2]
             ctx.memo_count = state[3]
@@ -139,42 +142,113 @@ def run_particle(
             return outcome
         fresh = True
         ctx.depth = 0
+        restore_draw(ctx, state[1] & DRAW_MASK)
     return 0
 
 
 @native
-def advance(ctx: Context, c: Ints, t: int, logw: Floats, part: Ints) -> None:
-    """Run this thread's particles to the next suspension."""
+def start_step(ctx: Context, c: Ints, step: int) -> None:
+    """The part of a draw's key that particles share."""
+    ctx.key0 = c[SEED_LOW]
+    ctx.key1 = c[SEED_HIGH]
+    ctx.step = step
+    ctx.stream = c[STREAM]
+
+
+@native
+def copy_state(c: Ints, p: int, parent: int, words: int) -> None:
+    """Give a slot its parent's state. Eight words at a time, though the last may not be in use."""
+    old = address_of(c[OTHER] + 8 * c[WIDTH] * parent)
+    new = address_of(c[STATE] + 8 * c[WIDTH] * p)
+    for word in range(0, words, 8):
+        w0 = old[word]
+        w1 = old[word + 1]
+        w2 = old[word + 2]
+        w3 = old[word + 3]
+        w4 = old[word + 4]
+        w5 = old[word + 5]
+        w6 = old[word + 6]
+        w7 = old[word + 7]
+        new[word] = w0
+        new[word + 1] = w1
+        new[word + 2] = w2
+        new[word + 3] = w3
+        new[word + 4] = w4
+        new[word + 5] = w5
+        new[word + 6] = w6
+        new[word + 7] = w7
+
+
+@native
+def used_words(c: Ints, parent: int) -> int:
+    """The words of a state in use, of a particle that was not copied yet."""
+    return address_of(c[OTHER] + 8 * c[WIDTH] * parent)[0] & TOP_MASK
+
+
+@native
+def settle(ctx: Context, c: Ints, p: int, state: Ints, logw: Floats, outcome: int) -> int:
+    """Note how a particle's run ended: a bit of what it waits for, or minus its failure."""
+    if outcome <= 0:
+        logw[p] = ctx.weight
+        state[1] = (ctx.step + 1) << 32 if outcome == 0 else FINISHED_FLAG
+        return 0
+    if outcome == REJECTED:
+        logw[p] = -INF
+        state[1] = FINISHED_FLAG
+        state[0] = (state[0] & ANCESTOR_MASK) | c[HEADER]
+        return 0
+    if outcome <= STACK_FULL:
+        return 1 << outcome
+    c[FAILED_STATUS] = outcome
+    c[FAILED_SITE] = ctx.site
+    c[FAILED_PARTICLE] = p
+    return -outcome
+
+
+@native
+def prepare_draws(ctx: Context, p: int, slot: int, first: bool, made: int) -> int:
+    """Make a group's draws if the particle before drew; returns how many this one has."""
+    if slot == 0:
+        made = 0
+        if first or ctx.draw > 0:
+            philox_group(ctx, p)
+            made = GROUP_DRAWS
+    return made
+
+
+@native
+def advance(ctx: Context, c: Ints, t: int, logw: Floats, parents: Ints, part: Ints) -> None:
+    """Run this thread's particles to the next suspension, after the copies that are due."""
     n = c[PARTICLES]
     step = c[STEP]
+    copying = c[COPYING] == 1
     low = n * t // c[THREADS]
     high = n * (t + 1) // c[THREADS]
     best = -INF
     active = 0
     waiting = 0
     failed = 0
+    made = 0
+    words = used_words(c, parents[low]) if copying and low < high else 0
+    start_step(ctx, c, step)
     for p in range(low, high):
+        slot = (p - low) % GROUP
+        made = prepare_draws(ctx, p, slot, p == low, made)
+        if copying:
+            copy_state(c, p, parents[p], words)
+            words = used_words(c, parents[min(p + 1, high - 1)])  # soon, so that it is here then
+            logw[p] = 0.0
         state = address_of(c[STATE] + 8 * c[WIDTH] * p)
         if state[1] >> 32 == step and failed == 0:
-            outcome = run_particle(ctx, c, p, step, state, c[LIMIT], logw[p])
-            if outcome <= 0:
-                logw[p] = ctx.weight
-                state[1] = (step + 1) << 32 if outcome == 0 else FINISHED_FLAG
-            elif outcome == REJECTED:
-                logw[p] = -INF
-                state[1] = FINISHED_FLAG
-                state[0] = (state[0] & ANCESTOR_MASK) | c[HEADER]
-            elif outcome <= STACK_FULL:
-                waiting = waiting | (1 << outcome)
-            else:
-                failed = outcome
-                c[FAILED_STATUS] = outcome
-                c[FAILED_SITE] = ctx.site
-                c[FAILED_PARTICLE] = p
-        if state[1] >= 0:
-            active = active + 1
-        if logw[p] > best:
-            best = logw[p]
+            ctx.ahead = group_draws(ctx, slot)
+            outcome = run_particle(ctx, c, p, made, state, c[LIMIT], logw[p])
+            found = settle(ctx, c, p, state, logw, outcome)
+            waiting = waiting | max(found, 0)
+            failed = max(-found, 0)
+            if p == 0:
+                start_step(ctx, c, step)  # a kept particle has draws of its own
+        active = active + (1 if state[1] >= 0 else 0)
+        best = max(best, logw[p])
     part[8 * t] = bits_of(best)
     part[8 * t + 1] = active
     part[8 * t + 2] = waiting
@@ -254,20 +328,23 @@ def choose_ancestors(
     n = c[PARTICLES]
     total = sum_parts(c, part, 4, c[THREADS])
     cumulative = sum_parts(c, part, 4, t)
-    ctx.key0 = c[SEED_LOW]
-    ctx.key1 = c[SEED_HIGH]
-    ctx.particle = 0
-    ctx.step = c[STEP]
+    start_step(ctx, c, c[STEP])
     ctx.stream = c[STREAM] + 1
+    ctx.particle = 0
     ctx.draw = 0
+    ctx.made = 0
     u = next_uniform(ctx)
     child = offspring_before(cumulative, total, n, u)
     for p in range(n * t // c[THREADS], n * (t + 1) // c[THREADS]):
         cumulative = cumulative + weights[p]
         last = offspring_before(cumulative, total, n, u)
+        # Whether there is a first child is as good as random: no branch asks for it.
+        parents[child if child < last else n] = p
+        child = child + 1
         while child < last:
             parents[child] = p
             child = child + 1
+        child = last
 
 
 @outlined
@@ -289,13 +366,12 @@ def choose_conditionally(
         weights[p] = cumulative
     barrier(c, c[THREADS])
     total = float(weights[n - 1])
-    ctx.key0 = c[SEED_LOW]
-    ctx.key1 = c[SEED_HIGH]
-    ctx.step = c[STEP]
+    start_step(ctx, c, c[STEP])
     ctx.stream = c[STREAM] + 1
     for child in range(low, high):
         ctx.particle = child
         ctx.draw = 0
+        ctx.made = 0
         point = next_uniform(ctx) * total
         first = 0
         last = n - 1
@@ -310,15 +386,11 @@ def choose_conditionally(
 
 @native
 def copy_states(c: Ints, t: int, logw: Floats, parents: Ints) -> None:
-    """Give each slot its parent's state and an even weight."""
+    """Make the copies that are due."""
     n = c[PARTICLES]
-    width = c[WIDTH]
     for p in range(n * t // c[THREADS], n * (t + 1) // c[THREADS]):
-        old = address_of(c[STATE] + 8 * width * parents[p])
-        new = address_of(c[OTHER] + 8 * width * p)
+        copy_state(c, p, parents[p], used_words(c, parents[p]))
         logw[p] = 0.0
-        for word in range(old[0] & TOP_MASK):
-            new[word] = old[word]
 
 
 @native
@@ -331,8 +403,10 @@ def smc_thread(
     turns = c[TURNS]
     while turns > 0:
         turns = turns - 1
-        advance(ctx, c, t, logw, part)
+        advance(ctx, c, t, logw, parents, part)
         barrier(c, threads)
+        if t == 0:
+            c[COPYING] = 0
         outcome = verdict(c, part)
         if outcome != RUNNING:
             return outcome
@@ -348,8 +422,6 @@ def smc_thread(
                 choose_conditionally(ctx, c, t, weights, parents, part)
             else:
                 choose_ancestors(ctx, c, t, weights, parents, part)
-            barrier(c, threads)
-            copy_states(c, t, logw, parents)
         barrier(c, threads)
         if t == 0:
             if resample:
@@ -359,6 +431,14 @@ def smc_thread(
                 c[STATE] = c[OTHER]
                 c[OTHER] = swap
                 c[RESAMPLED] = c[RESAMPLED] + 1
+                c[COPYING] = 1
             c[STEP] = c[STEP] + 1
         barrier(c, threads)
+        if resample and turns == 0:
+            # The caller looks at the particles.
+            copy_states(c, t, logw, parents)
+            barrier(c, threads)
+            if t == 0:
+                c[COPYING] = 0
+            barrier(c, threads)
     return RUNNING

@@ -293,6 +293,7 @@ def mh_chain(ctx: Context, c: Ints, r: Ints, keep_heap: int) -> int:
     while c[ITERATION] < c[LAST]:
         start = ctx.heap
         ctx.draw = 0
+        ctx.made = 0
         ctx.key0 = c[SEED_LOW]
         ctx.key1 = c[SEED_HIGH]
         ctx.particle = c[CHAIN]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from ..native import native
-from ..numeric.addresses import address_of
-from ..numeric.philox import philox_ahead, philox_block
+from ..numeric.philox import philox_block
 from ..numeric.primitives import Context, Ints, new_object, shru
 
 CONTINUATION_HEADER = 2 << 20 | 2
@@ -23,10 +22,9 @@ def restore_draw(ctx: Context, draw: int) -> None:
 
 @native
 def restore_draw_ahead(ctx: Context, draw: int) -> None:
-    """`restore_draw` where draws are made eight at a time."""
+    """`restore_draw` where draws are made ahead: they are made again when one is needed."""
     ctx.draw = draw
-    if draw & 7 != 0:
-        philox_ahead(ctx, (draw & -8) >> 1, address_of(ctx.ahead))
+    ctx.made = 0
     ctx.status = 0
 
 

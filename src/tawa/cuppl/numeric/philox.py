@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ..native import inlined, native, outlined
 from .addresses import address_of
-from .primitives import Context, Ints, float_of_bits, shru
+from .primitives import Context, float_of_bits, shru
 
 __all__ = ["next_bits", "next_uniform", "philox"]
 
@@ -19,6 +19,18 @@ WEYL_0 = 0x9E3779B9
 WEYL_1 = 0xBB67AE85
 ONE_BITS = 0x3FF << 52
 ONE_MINUS_HALF_CELL = 1.0 - 2.0**-53
+LANES = 32
+"""Draws that are made ahead lie in two rows of this many: those of low halves of blocks, then those
+of high halves."""
+
+GROUP = 8
+"""Particles whose first draws are made together."""
+
+GROUP_DRAWS = 8
+"""Draws that each of them gets."""
+
+ROOM_WORDS = 4 * LANES
+"""Room for the draws of one particle, and after it for those of a group."""
 
 
 @inlined
@@ -60,30 +72,73 @@ def next_bits(ctx: Context) -> int:
     return first
 
 
+@inlined
+@native
+def philox_lane(c0: int, c1: int, c2: int, k0: int, k1: int, c3: int) -> tuple[int, int]:
+    """The two draws of a block, as one of many lanes of a vector.
+
+    Products take the lower halves of words, so what is in the upper halves need not be cleared.
+    """
+    for _round in range(10):
+        p0 = MULTIPLIER_0 * (c0 & MASK)
+        p1 = MULTIPLIER_1 * (c2 & MASK)
+        c0 = shru(p1, 32) ^ c1 ^ k0
+        c2 = shru(p0, 32) ^ c3 ^ k1
+        c1 = p1
+        c3 = p0
+        k0 = k0 + WEYL_0
+        k1 = k1 + WEYL_1
+    return (c0 & MASK) | (c1 << 32), (c2 & MASK) | (c3 << 32)
+
+
 @outlined
 @native
-def philox_ahead(ctx: Context, first: int, out: Ints) -> None:
-    """The draws of four blocks, which vector instructions can make at once: low, then high."""
-    particle = ctx.particle & MASK
-    step = ctx.step & MASK
-    stream = ctx.stream & MASK
-    key0 = ctx.key0 & MASK
-    key1 = ctx.key1 & MASK
-    for lane in range(4):
-        low0, high0, low1, high1 = philox((first + lane) & MASK, particle, step, stream, key0, key1)
-        out[lane] = low0 | (high0 << 32)
-        out[lane + 4] = low1 | (high1 << 32)
+def philox_ahead(ctx: Context, draw: int) -> None:
+    """Make the draws of eight blocks, which vector instructions can make at once."""
+    block = draw >> 1
+    out = address_of(ctx.room)
+    particle = ctx.particle
+    step = ctx.step
+    stream = ctx.stream
+    key0 = ctx.key0
+    key1 = ctx.key1
+    for lane in range(8):
+        low, high = philox_lane(block + lane, particle, step, key0, key1, stream)
+        out[lane] = low
+        out[lane + LANES] = high
+    ctx.ahead = ctx.room - 8 * block
+    ctx.made = 2 * block + 16
+
+
+@outlined
+@native
+def philox_group(ctx: Context, first: int) -> None:
+    """Make the first eight draws of eight particles: no block waits for another."""
+    out = address_of(group_draws(ctx, 0))
+    step = ctx.step
+    stream = ctx.stream
+    key0 = ctx.key0
+    key1 = ctx.key1
+    for lane in range(LANES):
+        low, high = philox_lane(lane & 3, first + (lane >> 2), step, key0, key1, stream)
+        out[lane] = low
+        out[lane + LANES] = high
+
+
+@native
+def group_draws(ctx: Context, slot: int) -> int:
+    """Where the draws of a particle of a group lie."""
+    return ctx.room + 16 * LANES + 32 * slot
 
 
 @native
 def next_bits_ahead(ctx: Context) -> int:
-    """`next_bits`, eight draws at a time: for machines on which a lane waits for nobody."""
+    """`next_bits`, many draws at a time: for machines on which a lane waits for nobody."""
     draw = ctx.draw
     ctx.draw = draw + 1
-    ahead = address_of(ctx.ahead)
-    if draw & 7 == 0:
-        philox_ahead(ctx, draw >> 1, ahead)
-    return ahead[((draw & 1) << 2) | ((draw >> 1) & 3)]
+    if draw >= ctx.made:
+        philox_ahead(ctx, draw)
+    return address_of(ctx.ahead)[(draw >> 1) + ((draw & 1) << 5)]
 
 
 @native

@@ -83,6 +83,8 @@ class Context:
     draw: int = 0
     spare: int = 0
     ahead: int = 0
+    made: int = 0
+    room: int = 0
     weight: float = 0.0
     status: int = 0
     site: int = 0
