@@ -32,7 +32,7 @@ from tawa.aref.ops import AREF
 from tawa.aref.partial_sums import PartialSums
 from tawa.aref.ping_pong import PingPong
 from tawa.aref.prefetch import Prefetch
-from tawa.aref.schedule import NO_SCHEDULE, ScheduleLoops
+from tawa.aref.schedule import NO_SCHEDULE, ScheduleLoops, ScheduleRejected
 from tawa.aref.shared_memory import SharedMemoryExceeded
 from tawa.aref.transposes import Transposes
 from tawa.aref.warp_products import WarpProducts
@@ -246,15 +246,20 @@ class Pipeline:
 
     def _first_good(self, name: str, tile: ModuleOp) -> Compiled:
         """Reject schedules that the assembler spills or serialises; take tighter ones."""
+        if self.options.schedule:
+            return self._pinned(name, tile)
         *attempts, last = ATTEMPTS
-        rejected = False
+        rejected = exhausted = False
         for slack in attempts:
+            if exhausted and slack.stages > 1:
+                continue  # what has no schedule has none with fewer registers
             start = len(self.remarks.lines)
             compiled = self._attempt(name, tile, slack)
             said = [s for s in self.remarks.lines[start:] if s.startswith(ScheduleLoops.name)]
             gave_up = not said or any(NO_SCHEDULE in line for line in said)
             if rejected and gave_up and slack.stages > 1:
-                continue  # fewer stages may have a schedule that needs no more registers
+                exhausted = True  # fewer stages may have a schedule that needs no more registers
+                continue
             if not compiled.findings or not (rejected or said):
                 return self._defined(compiled)
             why = "; ".join(compiled.findings)
@@ -262,6 +267,18 @@ class Pipeline:
             self.remarks.say(ScheduleLoops.name, f"rejected with {spare}: {why}")
             rejected = True
         return self._defined(self._attempt(name, tile, last))
+
+    def _pinned(self, name: str, tile: ModuleOp) -> Compiled:
+        """The kernel with the schedule that was asked for."""
+        compiled = self._attempt(name, tile, NO_SLACK)
+        if compiled.findings:
+            raise ScheduleRejected(
+                f"the assembler can't do with schedule {self.options.schedule} of {name}",
+                expected="machine code without spills and serialised products",
+                found="; ".join(compiled.findings),
+                hint="another `schedule`, or none: then the compiler takes one that it can",
+            )
+        return compiled
 
     def _defined(self, compiled: Compiled) -> Compiled:
         """The kernel with defined registers if it spills: that leaves more to its loops."""

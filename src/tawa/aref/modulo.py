@@ -18,7 +18,9 @@ Program order and stages are what is used; start times are not, since the hardwa
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any
 
 from tawa.aref.loop_graph import LoopGraph, Node, Slot
@@ -38,6 +40,12 @@ ADDRESSES = 28
 WORK_LIMIT = 0.1
 """Deterministic seconds of the solver for one period: the same answer on every machine."""
 
+OTHERS_LIMIT = 0.04
+"""The same for a schedule after the first."""
+
+SPARE = 8
+"""Registers that schedules after the first leave free: fewer of them are rejected."""
+
 TOLERANCE_PERCENT = 2
 """How much longer than the shortest a turn of one warp group may take to save registers."""
 
@@ -56,6 +64,10 @@ Products that wait in the tensor core's queue cover what the model does not know
 
 PATIENCE, STRIDE = 5, 3
 """Periods that may stay undecided at the work limit; steps at once when half of them have."""
+
+COSTLY, DIFFERENCES, ALIKE = 48, 2, 4
+"""Schedules differ if the nodes of so many cycles differ in so many places, before or after another
+and in the first or a later stage; so many of them are asked for of one period."""
 
 PERIODS, STEP_PERCENT = 12, 4
 """Periods that are tried, and how much longer each is than the one before, of the bound."""
@@ -126,7 +138,7 @@ class _Model:
         self.model: Any = cp_model.CpModel()
         count = range(len(graph.nodes))
         far = stages * period
-        self.offset = [self.model.new_int_var(0, period, f"r{i}") for i in count]
+        self.offset = [self.model.new_int_var(0, period - 1, f"r{i}") for i in count]
         self.turn = [self.model.new_int_var(0, stages - 1, f"j{i}") for i in count]
         self.start = [self.offset[i] + period * self.turn[i] for i in count]
         self.run = {n.number: self.model.new_int_var(0, far, f"x{n.number}") for n in graph.dots}
@@ -249,11 +261,40 @@ class _Model:
                 held = self.finish(reader) - self.start[slot.get.number]
                 self.model.add(held + in_units(slot.load) <= slot.depth * self.period)
 
+    def differ_from(self, others: Sequence[Mapping[int, Placed]]) -> None:
+        """Exclude schedules whose costly nodes have the order and the stages of one of `others`."""
+        if not others:
+            return
+        costly = [n.number for n in self.graph.nodes if n.is_dot or n.thread >= COSTLY]
+        early = {i: self._literal(self.turn[i] == 0, self.turn[i] > 0) for i in costly}
+        self.model.add_bool_or(early.values())
+        before = {
+            (a, b): self._literal(self.offset[a] < self.offset[b], self.offset[b] < self.offset[a])
+            for a, b in combinations(costly, 2)
+        }
+        for placed in others:
+            same = [
+                literal if placed[i].stage == 0 else literal.negated()
+                for i, literal in early.items()
+            ]
+            same += [
+                literal if placed[a].offset < placed[b].offset else literal.negated()
+                for (a, b), literal in before.items()
+            ]
+            self.model.add(sum(same) <= len(same) - DIFFERENCES)
+
+    def _literal(self, then: Any, otherwise: Any) -> Any:
+        """A literal that says which of two linear conditions holds."""
+        found = self.model.new_bool_var("")
+        self.model.add(then).only_enforce_if(found)
+        self.model.add(otherwise).only_enforce_if(found.negated())
+        return found
+
     def _held(self) -> Any:
         """Registers times the cycles they are held, and, with less weight, when ops start."""
         return sum(16 * r * length for r, length in self.lengths) + sum(self.start)
 
-    def solve(self) -> dict[int, Placed] | None:
+    def solve(self, work: float = WORK_LIMIT) -> dict[int, Placed] | None:
         """A placement, as good as the work limit finds.
 
         A turn that one warp group finishes early leaves room for what the model does not know; of
@@ -262,7 +303,7 @@ class _Model:
         solver: Any = self.cp.CpSolver()
         solver.parameters.num_workers = 1
         solver.parameters.random_seed = 0
-        solver.parameters.max_deterministic_time = WORK_LIMIT
+        solver.parameters.max_deterministic_time = work
         good = (self.cp.OPTIMAL, self.cp.FEASIBLE)
         early = self.latency + PROMPT * sum(self.offset[n.number] for n in self.graph.dots)
         found: list[tuple[int, int]] = []
@@ -287,34 +328,59 @@ class _Model:
         return {i: Placed(UNIT * offset, turn - first) for i, (offset, turn) in enumerate(found)}
 
 
-def solve(graph: LoopGraph, target: Target, capacity: int, stages: int = STAGES) -> Solution | None:
+def solve(
+    graph: LoopGraph, target: Target, capacity: int, stages: int = STAGES, rank: int = 0
+) -> Solution | None:
     """The shortest modulo schedule whose values take at most `capacity` registers of a thread.
 
-    Periods are tried from the resources' bound upwards; None if none is found.
+    Periods are tried from the resources' bound upwards; None if none is found. With a `rank`, what
+    the solver prefers after so many others that differ in the order of what takes long.
     """
-    key = (str(graph.loop), graph.groups, target.name, capacity, stages)
+    slots = tuple((slot.load, slot.depth) for slot in graph.slots)
+    key = (str(graph.loop), graph.groups, target.name, capacity, stages, slots)
     if key not in _SOLVED:
         if len(_SOLVED) > 64:
             _SOLVED.clear()
-        _SOLVED[key] = _search(graph, target, capacity, stages)
-    return _SOLVED[key]
+        _SOLVED[key] = _Search(graph, target, capacity, stages)
+    return _SOLVED[key].ranked(rank)
 
 
-_SOLVED: dict[tuple[str, int, str, int, int], Solution | None] = {}
-"""Solutions by loop: one compilation asks again when shared memory turns out to be short."""
+class _Search:
+    """The schedules of one graph, in the order in which the solver prefers them."""
 
+    def __init__(self, graph: LoopGraph, target: Target, capacity: int, stages: int) -> None:
+        self.found: list[Solution] = []
+        self.rest = self._schedules(graph, target, capacity, stages)
 
-def _search(graph: LoopGraph, target: Target, capacity: int, stages: int) -> Solution | None:
-    limits = bounds(graph)
-    least = max(limits.values())
-    step = undecided = 0
-    while step < PERIODS and undecided < PATIENCE:
-        period = UNIT * -(-(least + least * step * STEP_PERCENT // 100) // UNIT)
-        model = _Model(graph, target, capacity, period, stages)
-        placed = model.solve()
-        if placed is not None:
+    def ranked(self, rank: int) -> Solution | None:
+        """The schedule after `rank` others; None if there are no more."""
+        while len(self.found) <= rank:
+            following = next(self.rest, None)
+            if following is None:
+                return None
+            self.found.append(following)
+        return self.found[rank]
+
+    def _schedules(
+        self, graph: LoopGraph, target: Target, capacity: int, stages: int
+    ) -> Iterator[Solution]:
+        limits = bounds(graph)
+        least = max(limits.values())
+        step = undecided = 0
+        while step < PERIODS and undecided < PATIENCE:
+            period = UNIT * -(-(least + least * step * STEP_PERCENT // 100) // UNIT)
             bound = max(limits, key=lambda name: limits[name]) if step == 0 else "latency"
-            return Solution(period, placed, bound)
-        undecided += model.undecided
-        step += STRIDE if undecided > PATIENCE // 2 else 1
-    return None
+            for _ in range(ALIKE):
+                spare = SPARE if self.found else 0
+                model = _Model(graph, target, capacity - spare, period, stages)
+                model.differ_from([s.placed for s in self.found])
+                placed = model.solve(OTHERS_LIMIT if self.found else WORK_LIMIT)
+                if placed is None:
+                    undecided += model.undecided
+                    break
+                yield Solution(period, placed, bound)
+            step += STRIDE if undecided > PATIENCE // 2 else 1
+
+
+_SOLVED: dict[tuple[object, ...], _Search] = {}
+"""Searches by loop: one compilation asks again when shared memory turns out to be short."""

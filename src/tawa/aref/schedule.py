@@ -34,6 +34,7 @@ from tawa.aref.modulo import (
 )
 from tawa.aref.ops import Create, GetEnter, WarpGroup
 from tawa.aref.registers import budget
+from tawa.base.errors import TawaError
 from tawa.base.options import Options
 from tawa.base.remarks import Remarks
 from tawa.base.spans import span_of
@@ -41,6 +42,35 @@ from tawa.base.target import TARGETS, Target
 from tawa.tile.ops import Dot
 
 NO_SCHEDULE = "no schedule found"
+
+
+class NoSuchSchedule(TawaError):
+    """A loop has fewer schedules than the launch option `schedule` counts."""
+
+    explanation = (
+        "`schedule=k` asks for what the solver prefers after k other schedules of a loop whose "
+        "products feed ordinary code. There are as many as fit the registers and shared memory "
+        "and differ in the order of what takes long."
+    )
+    example = """
+import sys
+
+sys.path.insert(0, "examples")
+from fused_mlp import fused_mlp
+
+types = [f"desc<f16,{shape}>" for shape in ("128x64", "64x64", "64x64", "128x64")]
+fused_mlp.compile(*types, "i32:16", BLOCK_M=128, BLOCK_H=64, D=64, OUT=64, schedule=63)
+"""
+
+
+class ScheduleRejected(TawaError):
+    """The schedule that a launch asks for spills registers, or has its products serialised."""
+
+    explanation = (
+        "Without the launch option `schedule`, a schedule that the assembler spills or serialises "
+        "is rejected and a tighter one taken. One that is asked for by its number is not replaced; "
+        "`autotune` leaves it out."
+    )
 
 
 @dataclass(frozen=True)
@@ -84,7 +114,16 @@ class ScheduleLoops:
             return False
         warps = group.warps.value.data * group.teams.value.data
         split = budget(target, warps, 0)
-        solution = solve(graph, target, split.limit - ADDRESSES - self.margin, self.stages)
+        capacity, rank = split.limit - ADDRESSES - self.margin, self.options.schedule
+        solution = solve(graph, target, capacity, self.stages, rank)
+        if solution is None and rank and solve(graph, target, capacity, self.stages):
+            raise NoSuchSchedule(
+                f"the loop at {where} has no schedule of rank {rank}",
+                span=span_of(loop),
+                expected="a smaller `schedule`",
+                found=f"schedule={rank}",
+                hint="leave `schedule` unset for the solver's first choice",
+            )
         if solution is None:
             self.remarks.say(self.name, f"the loop at {where} keeps its order: {NO_SCHEDULE}")
             return False

@@ -22,5 +22,5 @@ class Slack:
 
 NO_SLACK = Slack()
 
-ATTEMPTS = (Slack(), Slack(registers=16), Slack(registers=40), Slack(stages=1), Slack(stages=0))
+ATTEMPTS = (Slack(), Slack(registers=8), Slack(registers=24), Slack(stages=1), Slack(stages=0))
 """What is tried, one after the other, while the assembler spills or serialises schedules."""

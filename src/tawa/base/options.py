@@ -16,8 +16,8 @@ class BadOption(TawaError):
         "The launch options are the fields of `tawa.Options`. Their ranges: `num_warps` 1, 2, 4, "
         "8 or 16; `num_stages` from 1; `mma_depth` from 0 and less than `num_stages`, since a "
         "slot is returned only when the products that read it are done; `consumers` 1 to 3; "
-        "`staging` 1 to 16; `deal` 1 to 8, above 1 only with `persistent` and without clusters; "
-        "`cluster` 1 or 2."
+        "`staging` 1 to 16; `schedule` 0 to 63; `deal` 1 to 8, above 1 only with `persistent` and "
+        "without clusters; `cluster` 1 or 2."
     )
     example = """
 import tawa
@@ -65,6 +65,8 @@ class Options:
     """Buffers of 64 columns each consumer has to stage descriptor stores in."""
     overlap: bool | None = None
     """`False` keeps the order of loops whose products feed ordinary code (no modulo schedule)."""
+    schedule: int = 0
+    """Which of the solver's schedules such loops get, by its preference (0 to 63): for tuning."""
     stream_stores: bool = False
     """Give written lines back to memory first (L2 evict-first): for outputs larger than the L2."""
 
@@ -84,6 +86,7 @@ class Options:
         self._between("mma_depth", 0, 7)
         self._between("staging", 1, 16)
         self._between("deal", 1, 8)
+        self._between("schedule", 0, 63)
         if self.deal > 1 and (self.cluster > 1 or not self.persistent):
             raise BadOption(
                 "programs are dealt to the CTAs of a persistent kernel without clusters",
