@@ -22,7 +22,10 @@ llvm: Any = _llvm  # it has no type stubs
 
 __all__ = ["Compiled", "Module", "compile_llvm", "compile_modules", "object_code"]
 
-OPTIMISATION = "1"
+FEW_COPIES = 100
+"""Inlining threshold of programs: long natives are called, which is as fast and sooner compiled."""
+
+OPTIMISATION = "2"
 """Part of the key of what is kept: to be changed with what `object_code` does."""
 
 _lock = threading.Lock()
@@ -89,6 +92,8 @@ def _optimised(machine: Any, source: Module) -> Any:
     options = llvm.create_pipeline_tuning_options(speed_level=2 if source.vectorise else 1)
     options.loop_vectorization = source.vectorise
     options.slp_vectorization = False
+    if not source.vectorise:
+        options.inlining_threshold = FEW_COPIES
     builder = llvm.create_pass_builder(machine, options)
     builder.getModulePassManager().run(module, builder)
     return module

@@ -91,7 +91,7 @@ class Density:
         self.context[FIELD["stream"]] = 8
         for attempt in range(100):
             self.context[FIELD["step"]] = attempt
-            self.context[FIELD["draw"]] = 0
+            self.context[FIELD["draw"]] = self.context[FIELD["made"]] = 0
             value, status = self.raw()
             if status == 0 and math.isfinite(value):
                 break

@@ -174,7 +174,7 @@ def _propose(
 
         def work(thread: int, context: Words) -> int:
             del thread
-            context[FIELD["draw"]] = 0
+            context[FIELD["draw"]] = context[FIELD["made"]] = 0
             given = [control.ctypes.data, record.words.ctypes.data, proposed]
             return prior.call("traced_run", context, given)
 
