@@ -216,9 +216,12 @@ def chain(emit: Callable[..., None]) -> None:
     language = axon()
     for length in (100, 1000, 10_000):
         module = language.parse(chain_text(length), f"chain{length}.ax")
-        start = time.process_time()
-        language.check_module(module)
-        seconds = time.process_time() - start
+        times: list[float] = []
+        for _ in range(3):  # the least is what it takes; others on the machine add to it
+            start = time.process_time()
+            language.check_module(module)
+            times.append(time.process_time() - start)
+        seconds = min(times)
         emit(
             {"part": "chain", "operators": length}, "tawa", seconds=round(seconds, 4),
             microseconds_per_operator=round(seconds / length * 1e6, 1),

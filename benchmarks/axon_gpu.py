@@ -239,7 +239,7 @@ def measure(run: Any, case: Case, function: CompiledFunction, options: Any) -> N
     timed = {f"{name} graph": graph_of(work) for name, work in works.items()}
     timed |= {f"{name} call": work for name, work in works.items()}
     again = error_of(timed["tawa graph"](), found)
-    times = interleaved(timed, rounds=2, soak=options.soak, window=options.window)
+    times = interleaved(timed, rounds=4, soak=options.soak, window=options.window)
     for name, timing in times.items():
         impl, _, mode = name.rpartition(" ")
         error = {"relative_frobenius": errors[impl], "reference": "float64"}
@@ -278,8 +278,8 @@ def main() -> None:
     parser.add_argument("--rows", type=Path, help="folder of the result rows")
     parser.add_argument("--dry", action="store_true", help="only compile, without a device")
     parser.add_argument("--only", default="", help="comma-separated programs")
-    parser.add_argument("--soak", type=float, default=0.12)
-    parser.add_argument("--window", type=float, default=0.12)
+    parser.add_argument("--soak", type=float, default=0.08)
+    parser.add_argument("--window", type=float, default=0.08)
     options = parser.parse_args()
     if options.dry:
         dry_run()

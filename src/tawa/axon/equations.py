@@ -296,6 +296,17 @@ def remainder(dim: Dim, number: int) -> Dim:
     return Dim(tuple(terms))
 
 
+def _sign(state: SolverState, dim: Dim, constraint: AtLeast) -> bool:
+    """Whether a positive factor of a bound by 0 or 1 could be left out."""
+    goal, symbols = constraint.bound - dim.offset, dim - dim.offset
+    shared = common_monomial(symbols) if goal in (0, 1) and len(symbols.terms) > 1 else ()
+    positive = tuple((f, n) for f, n in shared if (factor_least(f) or 0) >= 1)
+    if not positive:
+        return False
+    state.demand(AtLeast(divide_monomial(symbols, positive), goal, constraint.origin))
+    return True
+
+
 def bound(state: SolverState, constraint: AtLeast) -> bool:
     """Decide that a dimension has a lower bound, if that can be done now."""
     dim = state.dim(constraint.dim)
@@ -305,16 +316,18 @@ def bound(state: SolverState, constraint: AtLeast) -> bool:
     ceiling = (-dim).least()
     if ceiling is not None and -ceiling < constraint.bound:
         raise Clash(dim, Dim.of(constraint.bound), constraint.origin, "a size is too small")
+    if _sign(state, dim, constraint):
+        return True
     symbolic = [(monomial, c) for monomial, c in dim.terms if monomial]
     if len(symbolic) != 1:
         return False
     monomial, slope = symbolic[0]
     lone = monomial[0] if len(monomial) == 1 else None
     if lone is not None and isinstance(lone[0], Floor) and lone[1] == 1 and slope > 0:
-        divisor = lone[0].denominator.constant
-        if divisor is not None:
-            limit = -(-(constraint.bound - dim.offset) // slope) * divisor
-            state.demand(AtLeast(lone[0].numerator, limit, constraint.origin))
+        divisor = lone[0].denominator
+        if (divisor.least() or 0) >= 1:
+            limit = divisor * -(-(constraint.bound - dim.offset) // slope)
+            state.demand(AtLeast(lone[0].numerator - limit, 0, constraint.origin))
             return True
     if dim.offset == 0 and 1 <= constraint.bound <= slope:
         monomial = tuple(f for f in monomial if (factor_least(f[0]) or 0) < 1)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from tawa.axon.constraints import (
     AtLeast,
     Broadcast,
@@ -15,8 +17,26 @@ from tawa.axon.constraints import (
 from tawa.axon.dims import Dim, Factor, Floor, Largest, Monomial
 from tawa.axon.measures import Rank, Size
 from tawa.axon.shapes import Shape, tensor_parts
+from tawa.base.source import Span
 from tawa.functional.show import TypePrinter
-from tawa.functional.terms import Con, Constraint, Term, Variable
+from tawa.functional.terms import Con, Constraint, Origin, Scheme, Term, Variable
+
+NOWHERE = Origin(Span("<shown>", 1, 0), "shown")
+
+
+def _static_sizes(type_: Term) -> Iterator[tuple[str, Variable, int]]:
+    """The static numbers that are a size, or a size and a constant: name, size, constant."""
+    if not isinstance(type_, Con) or not type_.name.startswith("{"):
+        return
+    names = type_.name[1:-1].split(",")
+    seen: set[Variable] = set()
+    for name, value in zip(names, type_.arguments, strict=False):
+        if not isinstance(value, Dim):
+            continue
+        variable = (value - value.offset).sole_variable
+        if variable is not None and variable.kind == "dim" and variable not in seen:
+            seen.add(variable)
+            yield name.partition("=")[0], variable, value.offset
 
 
 class AxonPrinter(TypePrinter):
@@ -30,6 +50,24 @@ class AxonPrinter(TypePrinter):
         "integer": "ijklmn",
         "shape": "srqpxyz",
     }
+
+    def scheme(self, scheme: Scheme) -> str:
+        """A type with its conditions; sizes are shown in terms of the static numbers."""
+        for name, variable, offset in _static_sizes(scheme.type):
+            if not offset:
+                self.call(variable, name)
+                continue
+            number = Dim.of(Variable("integer", name))
+
+            def put(
+                v: Variable, old: Variable = variable, new: Dim = number - offset
+            ) -> Term | None:
+                return new if v is old else None
+
+            least = AtLeast(number, 1 + offset, NOWHERE)
+            constraints = (*(c.substitute(put, c.origin) for c in scheme.constraints), least)
+            scheme = Scheme(scheme.variables, constraints, scheme.type.substitute(put))
+        return super().scheme(scheme)
 
     def applied(self, term: Con) -> str:
         """A tensor type, or an element type."""

@@ -24,6 +24,7 @@ from tawa.axon.constraints import (
 )
 from tawa.axon.dims import Dim, largest
 from tawa.axon.measures import Rank
+from tawa.axon.plain import with_plain_sizes
 from tawa.axon.shapes import Item, Shape, append, as_shape
 from tawa.axon.state import SolverState
 from tawa.axon.tidy import tidied
@@ -58,6 +59,8 @@ class AxonSolver(SolverState):
             Position: self._position,
             MatrixProduct: self._matrix_product,
         }
+        self._broadcasts: dict[frozenset[Shape], tuple[int, Shape]] = {}
+        """Of operands that wait to be broadcast: the constraint's key, and the result."""
 
     def successor(self) -> AxonSolver:
         """A new solver with the same declared variables."""
@@ -121,7 +124,7 @@ class AxonSolver(SolverState):
                     self.settle()
                 except Clash as clash:
                     raise self.explain(clash) from None
-        scheme = super().generalise(type_, since)
+        scheme = with_plain_sizes(super().generalise(type_, since))
         return replace(scheme, constraints=tidied(scheme.constraints))
 
     def _is_own(self, product: MatrixProduct) -> bool:
@@ -228,6 +231,17 @@ class AxonSolver(SolverState):
         return False
 
     # Broadcasting.
+
+    def _park(self, constraint: Constraint) -> None:
+        """Let a constraint wait; broadcasts of the same shapes have the same result."""
+        if isinstance(constraint, Broadcast):
+            pair = frozenset((self.shape(constraint.left), self.shape(constraint.right)))
+            key, result = self._broadcasts.get(pair, (-1, constraint.result))
+            if key in self._parked:
+                self.equate_shapes(constraint.result, result, constraint.origin)
+                return
+            self._broadcasts[pair] = self.mark, constraint.result
+        super()._park(constraint)
 
     def _broadcast(self, constraint: Broadcast) -> bool:
         origin = constraint.origin

@@ -19,7 +19,7 @@ class Variant:
     """One compilation of a kernel: values of its constants, launch options, and when it is for."""
 
     name: str
-    constants: dict[str, int]
+    constants: dict[str, Any]
     options: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
@@ -123,6 +123,7 @@ def _contiguous(shape: Shape, strides: Shape) -> bool:
 WHOLE = (
     Variant("rows to 128", {"BR": 8, "BC": 128, "LOOP": 0}),
     Variant("rows to 1024", {"BR": 2, "BC": 1024, "LOOP": 0}),
+    Variant("rows to 2048", {"BR": 1, "BC": 2048, "LOOP": 0}, {"num_warps": 8}),
     Variant("rows to 4096", {"BR": 1, "BC": 4096, "LOOP": 0}, {"num_warps": 8}),
 )
 LONG = Variant("long rows", {"BR": 1, "BC": 2048, "LOOP": 1}, {"num_warps": 8})

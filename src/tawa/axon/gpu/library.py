@@ -102,7 +102,8 @@ def compiled(call: KernelCall, variant: Variant, aligned: dict[Node, bool]) -> A
     types = types_of(call, variant, aligned)
     key = (kernel, *types.values(), *variant.constants.items(), *map(str, variant.options.items()))
     if key not in _COMPILED:
-        _COMPILED[key] = kernel.compile(**types, **variant.constants, **variant.options)
+        given = {name: None if text == "none" else text for name, text in types.items()}
+        _COMPILED[key] = kernel.compile(**given, **variant.constants, **variant.options)
     return _COMPILED[key]
 
 

@@ -7,66 +7,29 @@ bytes), else through pointers with masks.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import inf
-from typing import Any
 
 from tawa.axon.gpu.fusion import Group
-from tawa.axon.gpu.kernels import KernelCall, Places, Variant, cdiv
-from tawa.axon.gpu.nodes import BYTES, Node, layout
-from tawa.axon.gpu.text import Body, Descriptor, KernelText, Parameter
-
-MULTIPROCESSORS = 132
-"""Of an H100 SXM."""
-
-L2_BYTES = 4700
-SM_BYTES = 64
-"""Bytes a clock that the L2 cache gives to all multiprocessors, and at most to one."""
-
-MATRIX_RATE = 2048
-"""Multiply-adds of 16-bit numbers a clock, of one multiprocessor."""
-
-ONE_GROUP, TWO_GROUPS = 0.6, 0.85
-"""Part of it that tiles of one and of two consumer warp groups reach."""
-
-TILE_CLOCKS = 2000
-"""Clocks to fill a tile's pipeline and to begin writing it."""
+from tawa.axon.gpu.kernels import KernelCall, Places, Variant
+from tawa.axon.gpu.nodes import BYTES, Node, Shape, layout
+from tawa.axon.gpu.text import (
+    Body,
+    Descriptor,
+    KernelText,
+    Parameter,
+    broadcast_strides,
+    merged_axes,
+)
+from tawa.axon.gpu.tiles import (
+    FULL_TILES,
+    HALF_TILES,
+    POINTER_TILES,
+    READING_TILES,
+    Loop,
+    Work,
+)
 
 PIECE = 16
 """Bytes that the copy engine moves at once."""
-
-
-def _tiles(*blocks: tuple[int, int, dict[str, Any]], depth: int = 64) -> tuple[Variant, ...]:
-    return tuple(
-        Variant(f"{rows}x{columns}", {"BR": rows, "BC": columns, "BK": depth, "GROUP": 8}, options)
-        for rows, columns, options in blocks
-    )
-
-
-PERSISTENT = {"persistent": True, "consumers": 2}
-TURNS = {"persistent": True, "ping_pong": True, "num_stages": 4, "staging": 2}
-SHORT_K = 2048
-"""Up to this K, consumers take turns on tiles: what follows the products then is not waited for."""
-
-HALF_TILES = {
-    1: _tiles((128, 256, PERSISTENT), (128, 128, {}), (64, 64, {})),
-    2: _tiles((128, 128, PERSISTENT), (128, 64, {}), (64, 32, {})),
-    3: _tiles((128, 64, PERSISTENT), (64, 64, {}), (64, 32, {})),
-    4: _tiles((128, 64, PERSISTENT), (64, 64, {}), (64, 32, {}), (64, 16, {})),
-}
-"""Tiles of 16-bit products by number of accumulators, largest first."""
-
-TURNS_TILE = _tiles((128, 160, TURNS))
-"""For short loops. What follows the products must not read whole tiles: registers are few."""
-
-FULL_TILES = {
-    1: _tiles((128, 128, {}), (64, 64, {}), depth=32),
-    2: _tiles((128, 64, {}), (64, 32, {}), depth=32),
-    3: _tiles((64, 32, {}), depth=32),
-    4: _tiles((64, 32, {}), depth=32),
-}
-POINTER_TILES = {
-    count: _tiles((64, 64 if count < 3 else 32, {}), depth=32) for count in range(1, 5)
-}
 
 
 @dataclass
@@ -101,6 +64,7 @@ class _ProductWriter:
         self.text = KernelText()
         operands = {operand for product in self.products for operand in product.inputs}
         self.descriptors = all(self._by_descriptor(operand) for operand in operands)
+        self.tiles_read = {read: self._staged(*read) for read in self._whole_tiles()}
 
     def _by_descriptor(self, operand: Node) -> bool:
         strides, offset = layout(operand)
@@ -121,10 +85,10 @@ class _ProductWriter:
         for loop in self._loops():
             self._loop(loop)
         self._epilogue()
-        constants = ("BR", "BC", "BK", "GROUP")
-        variants = self._variants()
-        chosen = self._chosen(variants)
-        grid = (self._programs(variants[chosen]), *([self.count] if self.count else []))
+        constants = ("BR", "BC", "BK", "GROUP", "STAGED")
+        variants, work = self._variants(), self._work()
+        chosen = len(variants) - 1 if self.simulated else work.best(variants)
+        grid = (work.programs(variants[chosen]), *([self.count] if self.count else []))
         return KernelCall(
             self.group, text.source("NAME", constants), text.parameters, variants, chosen, grid
         )
@@ -135,51 +99,46 @@ class _ProductWriter:
             return POINTER_TILES[count]
         if self.products[0].element == "f32":
             return FULL_TILES[count]
-        turns = TURNS_TILE if count == 1 and not self._reads_tiles() else ()
-        return (*turns, *HALF_TILES[count])
+        return READING_TILES[count] if self.tiles_read else HALF_TILES[count]
 
-    def _reads_tiles(self) -> bool:
-        """Whether what follows the products reads other tensors of their size."""
-        members = self.group.members
-        return any(
-            operand.base not in members and operand.size == self.products[0].size
-            for node in members if node.op != "dot" for operand in node.inputs
+    def _whole_tiles(self) -> list[tuple[Node, Shape]]:
+        """Other tensors of the products' size that what follows them reads, with the shape read."""
+        members, size = self.group.members, self.products[0].size
+        found = {
+            (operand, node.shape): None
+            for node in members if node.op == "map" for operand in node.inputs
+            if operand.base not in members and operand.size == size
+        }  # fmt: skip
+        return list(found)
+
+    def _staged(self, operand: Node, shape: Shape) -> Descriptor | None:
+        """How the copy engine can take a whole tile of a tensor, if it can."""
+        strides, offset = broadcast_strides(operand, shape)
+        size = BYTES[operand.element]
+        axes = merged_axes(shape[:-1], strides[:-1])
+        kept = operand.base.op not in ("constant", "join") and self.descriptors and not self.count
+        if not kept or size != 2 or not self.aligned.get(operand.base, True):
+            return None
+        if len(axes) != 1 or strides[-1] != 1 or axes[0][0] * shape[-1] != operand.size:
+            return None
+        step = axes[0][1]
+        if step * size % PIECE or offset * size % PIECE or shape[-1] * size % PIECE:
+            return None
+        return Descriptor(operand.base, (self.m, self.n), (step, 1), offset, ("BR", "BC"))
+
+    def _work(self) -> Work:
+        loops = tuple(
+            Loop(
+                loop.k, len(loop.pairs),
+                len({a for a, _, _ in loop.pairs}), len({b for _, b, _ in loop.pairs}),
+            )
+            for loop in self._loops()
         )  # fmt: skip
-
-    def _programs(self, variant: Variant) -> int:
-        sizes = variant.constants
-        return cdiv(self.m, sizes["BR"]) * cdiv(self.n, sizes["BC"])
-
-    def _chosen(self, variants: tuple[Variant, ...]) -> int:
-        """The variant with the least estimated time."""
-        if self.simulated:
-            return len(variants) - 1
-        loops = self._loops()
-        if sum(loop.k for loop in loops) > SHORT_K:
-            costs = [self._clocks(v, loops) if v not in TURNS_TILE else inf for v in variants]
-        else:
-            costs = [self._clocks(v, loops) for v in variants]
-        return costs.index(min(costs))
-
-    def _clocks(self, variant: Variant, loops: list[_Loop]) -> float:
-        """Estimated clocks of a launch: matrix instructions or loads, whichever take longer."""
-        rows, columns, depth = (variant.constants[name] for name in ("BR", "BC", "BK"))
-        tiles = self._programs(variant) * max(1, self.count)
-        bandwidth = min(SM_BYTES, L2_BYTES / min(tiles, MULTIPROCESSORS))
-        size = BYTES[self.products[0].element]
-        rate = MATRIX_RATE * (ONE_GROUP if rows <= 64 else TWO_GROUPS) * 2 / size
-        clocks = 0.0
-        for loop in loops:
-            left = len({a for a, _, _ in loop.pairs}) * rows
-            right = len({b for _, b, _ in loop.pairs}) * columns
-            loads = (left + right) * depth * size / bandwidth
-            products = len(loop.pairs) * rows * columns * depth / rate
-            clocks += cdiv(loop.k, depth) * max(loads, products)
-        written = len(self.group.outputs) * rows * columns * size / SM_BYTES
-        around = TILE_CLOCKS + written
-        if variant.options.get("ping_pong"):
-            around /= 2
-        return cdiv(tiles, MULTIPROCESSORS) * (clocks + around)
+        staged = sum(descriptor is not None for descriptor in self.tiles_read.values())
+        return Work(
+            self.m, self.n, self.count, len(self.products), BYTES[self.products[0].element],
+            loops, len(self.tiles_read), staged, len(self.group.outputs),
+        )  # fmt: skip
 
     def _place(self) -> None:
         for line in (
@@ -272,11 +231,29 @@ class _ProductWriter:
         text.line("rmask = local < M")
         text.line("cmask = cols < N")
         text.line("mask = rmask[:, None] & cmask[None, :]")
+        for (operand, shape), descriptor in self.tiles_read.items():
+            if descriptor is not None:
+                self._read_staged(body, operand, shape, descriptor)
         for node in self.group.members:
             if node.op != "dot":
                 body.compute(node)
         for node in self.group.outputs:
             self._store(body, node)
+
+    def _read_staged(self, body: Body, operand: Node, shape: Shape, tile: Descriptor) -> None:
+        """Read a whole tile by the copy engine where there is room for it, else by pointers."""
+        text, value = self.text, self.text.name("w")
+        name = text.parameter("descriptor", tile)
+        text.line("if STAGED:")
+        text.indent += 1
+        text.line(f"{value} = {name}.load([off_m, off_n]).to(tl.float32)")
+        text.indent -= 1
+        text.line("else:")
+        text.indent += 1
+        loaded, used = body.load(operand, shape)
+        text.line(f"{value} = {loaded}")
+        text.indent -= 1
+        body.loaded[operand, shape] = value, used
 
     def _store(self, body: Body, node: Node) -> None:
         """Through a descriptor where rows are whole pieces, else with a mask."""

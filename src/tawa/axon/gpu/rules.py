@@ -17,6 +17,9 @@ UNARY = (
 EPSILON = 1e-5
 """Of the norms."""
 
+MOST_HEAD = 256
+"""Numbers of a head of attention that one kernel holds; multiples of 8 are."""
+
 
 def _pointwise(name: str, element: str | None = None) -> Rule:
     def build(tape: Tape, *inputs: Node) -> Node:
@@ -227,14 +230,16 @@ def outer(tape: Tape, a: Node, b: Node) -> Node:
 def _attention(tape: Tape, q: Node, k: Node, v: Node, causal: bool) -> Node:
     """One node where the kernel takes it, else its parts."""
     d = q.shape[-1]
-    fits = q.element in ("f16", "bf16") and v.shape[-1] == d and d <= 256 and d % 8 == 0
-    if not fits:
+    widths = (d, v.shape[-1])
+    fits = all(width <= MOST_HEAD and width % 8 == 0 for width in widths)
+    if not fits or q.element not in ("f16", "bf16"):
         return _attention_parts(tape, q, k, v, causal)
     inputs = tuple(_four_axes(tape, x) for x in (q, k, v))
     b, h, rows, _ = inputs[0].shape
     # The result lies as [b, rows, h, d], so that joining heads is a view.
-    found = tape.add("attention", "causal" if causal else "", inputs, (b, rows, h, d), q.element)
-    return tape.reshape(tape.permute(found, (0, 2, 1, 3)), q.shape)
+    shape = (b, rows, h, v.shape[-1])
+    found = tape.add("attention", "causal" if causal else "", inputs, shape, q.element)
+    return tape.reshape(tape.permute(found, (0, 2, 1, 3)), (*q.shape[:-1], v.shape[-1]))
 
 
 def _four_axes(tape: Tape, x: Node) -> Node:

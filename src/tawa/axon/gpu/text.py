@@ -20,8 +20,8 @@ from tawa.axon.gpu.nodes import Node, Shape, layout
 class Parameter:
     """A parameter of a kernel and what a launch passes for it.
 
-    `kind`: `pointer` (to the memory of `value`, a node), `descriptor`, `i32`, `i64`, `f32`, or
-    `step`: an i32 of which it matters whether 16 divides it.
+    `kind`: `pointer` (to the memory of `value`, a node), `descriptor`, `i32`, `i64`, `f32`,
+    `none` (nothing is passed), or `step`: an i32 of which it matters whether 16 divides it.
     """
 
     name: str

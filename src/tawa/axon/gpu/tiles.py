@@ -1,0 +1,141 @@
+"""The tiles of products: which ones are compiled, and which one a launch takes by its sizes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tawa.axon.gpu.kernels import Variant, cdiv
+
+MULTIPROCESSORS = 132
+"""Of an H100 SXM."""
+
+L2_BYTES = 6000
+SM_BYTES = 64
+"""Bytes a clock that the L2 cache gives to all multiprocessors, and at most to one."""
+
+MATRIX_RATE = 2048
+"""Multiply-adds of 16-bit numbers a clock, of one multiprocessor."""
+
+ONE_GROUP, TWO_GROUPS, LARGEST = 0.6, 0.78, 0.81
+"""Part of it that tiles of one and of two consumer warp groups reach, and the largest of all."""
+
+TWO_GROUPS_AREA = 128 * 256
+"""Accumulators of two consumer warp groups' usual tile; only the largest have more."""
+
+TILE_CLOCKS = 2000
+"""Clocks to fill a tile's pipeline and to begin writing it."""
+
+SCATTERED = 12
+"""How much longer a tile of another operand takes to read than to write, unless it is staged."""
+
+STAGED_AREA = 128 * 128
+"""Numbers of a tile of another operand that shared memory holds beside the products' slots."""
+
+
+def _tiles(*blocks: tuple[int, int, dict[str, Any]], depth: int = 64) -> tuple[Variant, ...]:
+    return tuple(
+        Variant(
+            f"{rows}x{columns}",
+            {"BR": rows, "BC": columns, "BK": depth, "GROUP": 8, "STAGED": int(small)},
+            options,
+        )
+        for rows, columns, options in blocks
+        for small in (rows * columns <= STAGED_AREA and depth == 64,)
+    )
+
+
+TOGETHER = {"persistent": True, "consumers": 2}
+TURNS = {"persistent": True, "ping_pong": True}
+
+HALF_TILES = {
+    1: _tiles(
+        (256, 192, TOGETHER | {"num_stages": 3}), (128, 256, TOGETHER),
+        (128, 128, TURNS | {"num_stages": 5}), (128, 64, {}), (64, 64, {}),
+    ),
+    2: _tiles((256, 64, TOGETHER), (128, 64, TOGETHER), (64, 32, {})),
+    3: _tiles((128, 64, TURNS | {"num_stages": 5, "staging": 1}), (64, 64, {}), (64, 32, {})),
+    4: _tiles((128, 64, TOGETHER), (64, 64, {}), (64, 32, {}), (64, 16, {})),
+}  # fmt: skip
+"""Tiles of 16-bit products by number of accumulators, largest first."""
+
+READING_TILES = HALF_TILES | {
+    1: _tiles(
+        (128, 256, TOGETHER), (128, 128, TURNS | {"num_stages": 4}), (128, 64, {}), (64, 64, {}),
+    ),
+    3: _tiles((128, 64, TOGETHER), (64, 64, {}), (64, 32, {})),
+}  # fmt: skip
+"""Those where what follows the products reads whole tiles too, which takes registers."""
+
+FULL_TILES = {
+    1: _tiles((128, 128, {}), (64, 64, {}), depth=32),
+    2: _tiles((128, 64, {}), (64, 32, {}), depth=32),
+    3: _tiles((64, 32, {}), depth=32),
+    4: _tiles((64, 32, {}), depth=32),
+}
+"""Tiles of products of f32."""
+
+POINTER_TILES = {
+    count: _tiles((64, 64 if count < 3 else 32, {}), depth=32) for count in range(1, 5)
+}
+"""Tiles of products whose operands are loaded by pointers."""
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loop over K: its length, products, and how many left and right operands they have."""
+
+    k: int
+    products: int
+    left: int
+    right: int
+
+
+@dataclass(frozen=True)
+class Work:
+    """Products of one size: rows, columns, matrices of a stack, accumulators, bytes a number.
+
+    `read` and `written` count tensors of their size that what follows them reads and writes;
+    `staged` are those of the read ones that the copy engine takes.
+    """
+
+    rows: int
+    columns: int
+    stack: int
+    accumulators: int
+    size: int
+    loops: tuple[Loop, ...]
+    read: int
+    staged: int
+    written: int
+
+    def programs(self, variant: Variant) -> int:
+        """Tiles of one matrix of a stack."""
+        rows, columns = variant.constants["BR"], variant.constants["BC"]
+        return cdiv(self.rows, rows) * cdiv(self.columns, columns)
+
+    def best(self, variants: Sequence[Variant]) -> int:
+        """The variant with the least estimated time."""
+        costs = [self.clocks(variant) for variant in variants]
+        return costs.index(min(costs))
+
+    def clocks(self, variant: Variant) -> float:
+        """Estimated clocks of a launch: matrix instructions or loads, whichever take longer."""
+        rows, columns, depth = (variant.constants[name] for name in ("BR", "BC", "BK"))
+        tiles = self.programs(variant) * max(1, self.stack)
+        bandwidth = min(SM_BYTES, L2_BYTES / min(tiles, MULTIPROCESSORS))
+        large = rows * columns * self.accumulators > TWO_GROUPS_AREA
+        reached = ONE_GROUP if rows <= 64 else LARGEST if large else TWO_GROUPS
+        rate = MATRIX_RATE * reached * 2 / self.size
+        clocks = 0.0
+        for loop in self.loops:
+            loads = (loop.left * rows + loop.right * columns) * depth * self.size / bandwidth
+            products = loop.products * rows * columns * depth / rate
+            clocks += cdiv(loop.k, depth) * max(loads, products)
+        staged = self.staged if variant.constants["STAGED"] else 0
+        moved = self.written + staged + SCATTERED * (self.read - staged)
+        around = TILE_CLOCKS + moved * rows * columns * self.size / SM_BYTES
+        if variant.options.get("ping_pong") and tiles > MULTIPROCESSORS:
+            around /= 2  # one consumer multiplies while the other is at it
+        return cdiv(tiles, MULTIPROCESSORS) * (clocks + around)
