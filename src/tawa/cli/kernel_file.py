@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -133,16 +134,14 @@ class FoundKernel:
         Raises `NoExample` or `NothingLaunched`.
         """
         example = self._example()
-        put_back = self._intercept()
         try:
-            example()
+            with self._intercepted():
+                example()
         except _Launched as launched:
             return launched.record
-        finally:
-            put_back()
         raise NothingLaunched(
             f"`{EXAMPLE_PREFIX}{self.name}` ends without launching `{self.name}`",
-            expected=f"a launch `{self.name}[grid](...)` by that name",
+            expected=f"a launch `{self.name}[grid](...)`",
         )
 
     def _example(self) -> Callable[[], Any]:
@@ -156,13 +155,21 @@ class FoundKernel:
             )
         return found
 
-    def _intercept(self) -> Callable[[], None]:
-        """Let launches of the kernel raise `_Launched`; the result undoes that."""
-        around = layers(self.outer)
-        # Inside autotuners and heuristics, which add their own arguments to the launch.
-        holder, attribute = (around[-2], "fn") if len(around) > 1 else (self.module, self.name)
-        setattr(holder, attribute, _Interceptor(list(self.kernel.arg_names)))
-        return lambda: setattr(holder, attribute, around[-1])
+    @contextmanager
+    def _intercepted(self) -> Generator[None]:
+        """Launches of the kernel raise `_Launched`, by whatever name it is launched."""
+        launch = Kernel._launch  # pyright: ignore[reportPrivateUsage]
+
+        def intercept(kernel: Kernel, grid: Any, /, *args: Any, **kwargs: Any) -> Any:
+            if kernel is self.kernel:
+                raise _Launched(RecordedLaunch(grid, args, kwargs))
+            return launch(kernel, grid, *args, **kwargs)
+
+        setattr(Kernel, "_launch", intercept)  # noqa: B010
+        try:
+            yield
+        finally:
+            setattr(Kernel, "_launch", launch)  # noqa: B010
 
 
 class _Launched(BaseException):
@@ -171,22 +178,6 @@ class _Launched(BaseException):
     def __init__(self, record: RecordedLaunch) -> None:
         super().__init__()
         self.record = record
-
-
-class _Interceptor:
-    """Stands for a kernel whose launch is only recorded."""
-
-    def __init__(self, arg_names: list[str]) -> None:
-        self.arg_names = arg_names
-
-    def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        def launch(*args: Any, **kwargs: Any) -> Any:
-            raise _Launched(RecordedLaunch(grid, args, kwargs))
-
-        return launch
-
-    def run(self, *args: Any, grid: Any, **kwargs: Any) -> Any:
-        return self[grid](*args, **kwargs)
 
 
 def find_kernel(where: str) -> FoundKernel:
@@ -201,9 +192,12 @@ def find_kernel(where: str) -> FoundKernel:
             f"there is no file {file}", expected="FILE.py:NAME", found=f"`{where}`"
         )
     module = run_file(path)
-    kernels = {key: value for key, value in vars(module).items() if _is_own(value, module)}
+    everything = {key: value for key, value in vars(module).items() if layers(value)}
+    kernels = {key: value for key, value in everything.items() if _is_own(value, module)}
     if not name and len(kernels) == 1:
         name = next(iter(kernels))
+    # One that is imported has to be named.
+    kernels = everything if name in everything else kernels
     if name not in kernels:
         raise KernelNotFound(
             f"{path.name} has no kernel `{name}`" if name else f"which kernel of {path.name}?",

@@ -303,3 +303,28 @@ from tawa.simulate.aref_catalogue import broken
 
 broken("put cursor moved by two").simulate()
 """
+
+
+class TurnsDependOnData(TawaError):
+    """A prediction moves no data, and how often a `while` turns depends on it."""
+
+    explanation = (
+        "The timing model runs a kernel's control flow without its data: loads give zeros. A "
+        "`while` whose condition depends on what is loaded, or on a number that the program shares "
+        "with others, then has no end of its own. `tawa run` and `tawa check` move the data."
+    )
+    example = """
+import numpy as np
+import tawa
+import tawa.language as tl
+from tawa.simulate.timing import predict
+
+
+@tawa.jit
+def wait(flag, N: tl.constexpr):
+    while tl.load(flag) == 0:
+        tl.debug_barrier()
+
+
+predict(wait.compile("*i32", 1).module("hopper"), (1,), [np.ones(1, np.int32)])
+"""

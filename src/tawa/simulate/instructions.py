@@ -10,7 +10,7 @@ import numpy as np
 from xdsl.ir import Attribute, Operation
 
 from tawa.base.errors import Note, TawaError
-from tawa.base.numerics import Array, decode, encode, storage_dtype
+from tawa.base.numerics import Array, decode, encode, storage_dtype, value_dtype
 from tawa.base.spans import span_of
 from tawa.base.types import byte_size
 from tawa.hopper.ops.machine import Steps
@@ -239,6 +239,21 @@ class Instructions:
             self.machine.memory.store(at[by], values[by], element)
         except OutsideMemory as outside:
             self.outside(outside, "store")
+
+    def global_update(self, at: int, element: Attribute, change: Callable[[Array], Array]) -> Array:
+        """Change one element atomically; returns the old one.
+
+        Where no data moves, elements that are updated still change, from 0 on: tickets run out.
+        """
+        place, by = np.array([at]), np.array([True])
+        if self.machine.dry:
+            zero = np.zeros(1, value_dtype(element))
+            old = self.machine.updated.get(at, zero)
+            self.machine.updated[at] = np.asarray(change(old)).astype(zero.dtype)
+            return old
+        old = self.global_load(place, element, 1, by)[:, 0]
+        self.global_store(place, change(old)[:, None], element, by)
+        return old
 
     def _aligned(self, at: Array, size: int) -> None:
         if at.size and (at % size).any():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import ClassVar
 
 import numpy as np
@@ -149,14 +150,13 @@ class GlobalAtomic(HopperOp):
         by = by & m.owners(frag.layout)[:, None]
         compare = None if self.compare is None else m.fragment(self.compare)
         result = np.zeros(at.shape, value_dtype(frag.element_type))
-        for index in np.argwhere(by):
-            place = tuple(slice(i, i + 1) for i in index)
-            yes = np.ones((1, 1), bool)
-            old = m.global_load(at[place], frag.element_type, 1, yes)[..., 0]
-            expected = None if compare is None else compare[place]
-            new = self._combined(frag.element_type, old, values[place], expected)
-            m.global_store(at[place], new[..., None], frag.element_type, yes)
-            result[place] = old
+        for thread, register in np.argwhere(by):
+            one = slice(register, register + 1)
+            new = values[thread, one]
+            expected = None if compare is None else compare[thread, one]
+            change = partial(self._combined, frag.element_type, new=new, compare=expected)
+            old = m.global_update(int(at[thread, register]), frag.element_type, change)
+            result[thread, register] = old[0]
         m.new_fragment(self.value, result)
 
     def _combined(self, element: Attribute, old: Array, new: Array, compare: Array | None) -> Array:

@@ -11,7 +11,7 @@ CTA's shared memory, matrix descriptors the 64-bit words that the hardware reads
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
 from xdsl.ir import Attribute, Operation, Region, SSAValue
@@ -122,6 +122,10 @@ class GlobalMemory(Protocol):
 
     def global_store(self, at: Array, values: Array, element: Attribute, by: Array) -> None:
         """Write `values[..., j]` from `at[...]` on, where `by` is true."""
+        ...
+
+    def global_update(self, at: int, element: Attribute, change: Callable[[Array], Array]) -> Array:
+        """Change one element atomically; returns the old one."""
         ...
 
 

@@ -1,0 +1,49 @@
+"""Kernels as public collections have them: the same results at the tile and the hopper level."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from simulation import Arrays, Recorded, Stored, as_float, relative_error
+from suite import cases
+
+import tawa
+from tawa.compiler import Pipeline
+from tawa.frontend import lower_to_tile, parse_argument
+from tawa.simulate.hopper import run as run_hopper
+
+SLOW = ("attention_", "sorted_rows", "concatenation", "pointers_and_order", "retention")
+"""What a device runs, and no simulator in every test: the same ops stand in other cases."""
+
+NAMES = [name for name in cases() if not name.startswith(SLOW)]
+
+
+def base(value: Any) -> Any:
+    """The array of a descriptor, anything else as it is."""
+    return value.base if isinstance(value, tawa.TensorDescriptor) else value
+
+
+def plain(values: Sequence[Any]) -> list[Any]:
+    """Arrays as NumPy's own."""
+    return [v.view(np.ndarray) if isinstance(v, Stored) else v for v in values]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_case(name: str) -> None:
+    launch = cases()[name](Arrays())
+    asked = Recorded(launch.kernel, launch.grid, tuple(launch.args), dict(launch.constants))
+    request = asked.request()
+    pipeline = Pipeline(request.options)
+    types = [parse_argument(text) for text in request.types.values()]
+    tile = pipeline.level("tile", lower_to_tile(launch.kernel, types, request.constants))
+    module = pipeline.level("hopper", pipeline.level("aref", tile))
+    named = dict(zip((p.name for p in launch.kernel.parameters), launch.args, strict=False))
+    run_hopper(module, launch.grid, plain([named[n] for n in request.types]))
+    for i, expected in launch.expected.items():
+        array = base(launch.args[i])
+        found = as_float(array.view(np.ndarray), array.element)
+        error = relative_error(found, np.asarray(expected, np.float64))
+        assert error < launch.tolerance, f"argument {i} is off by {error:.2e}"
