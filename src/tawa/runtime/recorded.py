@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tawa.base.timeline import Activity, Interval, TimelineTable, combined
-from tawa.runtime.tracebuffer import LONGEST_RECORD
+from tawa.runtime.tracebuffer import LONGEST_RECORD, STORED
 
 Place = tuple[int, int]
 """The number of a segment, and of a gap between its points: -1 before the first, then from 0."""
@@ -330,7 +330,7 @@ def _track(
             now += (word - now) & 0xFFFFFFFF
             times.append(now + offset)
         records.append((number, tuple(times)))
-        at += len(own)
+        at += -(-len(own) // STORED) * STORED
     full = used >= len(region) - LONGEST_RECORD
     cta, recorder = key
     end = header.end_clock + offset if ended else None

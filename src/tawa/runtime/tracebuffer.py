@@ -10,6 +10,9 @@ from tawa.runtime import driver
 
 HEADER_WORDS = 16
 
+STORED = 4
+"""Words that kernels store together: records are a multiple of it long."""
+
 LONGEST_RECORD = 512
 """Bytes that a region keeps free: nothing is begun beyond."""
 

@@ -5,8 +5,10 @@ recorded CTA has a region of global memory, a power of two bytes long and aligne
 bytes of header (when the role began and ended, in nanoseconds of the device's timer and in clocks
 of the multiprocessor, which multiprocessor, and where its records end), then records. A record is
 32-bit words, the clock at each point of a segment of the program; the first word has the segment's
-number in its low bits, and the clock's low bits above them. What does not fit any more is not
-written.
+number in its low bits, and the clock's low bits above them. Clocks are kept in registers until four
+are there, which are one store: while exponentials fill the queue to the memory units, stores are
+what recording costs. The last words of a record may have no meaning. What does not fit any more is
+not written.
 """
 
 from __future__ import annotations
@@ -33,6 +35,9 @@ from tawa.hopper.text import Writer
 MOST_POINTS = 120
 """Points of a segment: its record has to fit into what a region keeps free for the last one."""
 
+
+STORED = 4
+"""Points that are stored together; records are a multiple of it long."""
 
 ROLE = -1
 """What the simulator notes as the segment of a role's begin (point 0) and end (point 1)."""
@@ -96,9 +101,10 @@ class TraceBegin(_Recorder):
         )
 
     def cuda(self, w: Writer) -> None:
-        """Two variables of every thread; only a recorder's region has room."""
+        """Variables of every thread; only a recorder's region has room."""
         _use(w, "trace_region", "trace_times", "trace_begin")
         w.line(f"u64 {w.define(self.trace)} = trace_begin({self.region(w)});")
+        w.line(f"u32 {w.name(self.trace)}_words[{STORED}];")
         w.line(f"bool {w.define(self.open)} = false;")
 
     def run(self, m: Actor) -> None:
@@ -197,21 +203,30 @@ class Timestamp(HopperOp):
             raise VerifyException("a segment's number fits into the bits of its tag, at most 16")
 
     def cuda(self, w: Writer) -> None:
-        """The clock and a store; after the last point, on to the next record."""
-        _use(w, "timestamp", "timestamp_tagged", "record_end")
+        """The clock; of every fourth point and the last one, a store; then to the next record."""
+        _use(w, "timestamp", "timestamp_tagged", "record_store", "record_end")
         trace, opened = w.name(self.trace), w.name(self.open)
         index, points = self.index.value.data, self.points.value.data
+        word, last = index % STORED, index + 1 == points
         if index == 0:
             tag, segment = self.tag.value.data, self.segment.value.data
-            w.line(f"timestamp_tagged<{tag}, {segment}>({trace}, {opened});")
+            w.line(f"timestamp_tagged<{tag}, {segment}>({trace}_words[0]);")
         else:
-            w.line(f"timestamp<{4 * index}>({trace}, {opened});")
-        if index + 1 == points:
-            w.line(f"record_end<{4 * points}>({trace}, {opened});")
+            w.line(f"timestamp({trace}_words[{word}]);")
+        if last or word == STORED - 1:
+            place = f"{4 * (index - word)}, {word + 1}"
+            w.line(f"record_store<{place}>({trace}, {opened}, {trace}_words);")
+        if last:
+            w.line(f"record_end<{4 * length_of(points)}>({trace}, {opened});")
 
     def run(self, m: Actor) -> None:
         """Note the segment and the point."""
         m.timestamp(self.segment.value.data, self.index.value.data)
+
+
+def length_of(points: int) -> int:
+    """Words of a record with so many points."""
+    return -(-points // STORED) * STORED
 
 
 TRACE: Sequence[type[HopperOp]] = (TraceBegin, TraceEnd, RecordBegin, Timestamp)
@@ -263,19 +278,36 @@ __device__ __forceinline__ bool record_begin(u64 trace, u32 mask) {
 }
 """,
     "timestamp": """\
-template <int offset> __device__ __forceinline__ void timestamp(u64 trace, bool open) {
-  asm volatile("{.reg .pred open; .reg .b32 now; setp.ne.b32 open, %1, 0;\\n"
-               "mov.u32 now, %%clock;\\n"
-               "@open st.global.b32 [%0 + %2], now;}" :: "l"(trace), "r"(int(open)), "n"(offset));
+__device__ __forceinline__ void timestamp(u32& word) {
+  asm volatile("mov.u32 %0, %%clock;" : "=r"(word));
 }
 """,
     "timestamp_tagged": """\
-template <int bits, int segment>
-__device__ __forceinline__ void timestamp_tagged(u64 trace, bool open) {
-  asm volatile("{.reg .pred open; .reg .b32 now; setp.ne.b32 open, %1, 0;\\n"
-               "mov.u32 now, %%clock;\\nshl.b32 now, now, %2;\\nadd.u32 now, now, %3;\\n"
-               "@open st.global.b32 [%0], now;}"
-               :: "l"(trace), "r"(int(open)), "n"(bits), "n"(segment));
+template <int bits, int segment> __device__ __forceinline__ void timestamp_tagged(u32& word) {
+  u32 now;
+  asm volatile("mov.u32 %0, %%clock;" : "=r"(now));
+  word = (now << bits) + segment;
+}
+""",
+    "record_store": """\
+template <int offset, int count>
+__device__ __forceinline__ void record_store(u64 trace, bool open, const u32 (&words)[4]) {
+  if constexpr (count == 1) {
+    asm volatile("{.reg .pred open; setp.ne.b32 open, %1, 0;\\n@open st.global.b32 [%0 + %2], %3;}"
+                 :: "l"(trace), "r"(int(open)), "n"(offset), "r"(words[0]));
+  } else if constexpr (count == 2) {
+    asm volatile("{.reg .pred open; setp.ne.b32 open, %1, 0;\\n"
+                 "@open st.global.v2.b32 [%0 + %2], {%3, %4};}"
+                 :: "l"(trace), "r"(int(open)), "n"(offset), "r"(words[0]), "r"(words[1]));
+  } else {
+    u32 last;
+    if constexpr (count == 3) asm volatile("" : "=r"(last));  // of no meaning, in any register
+    else last = words[3];
+    asm volatile("{.reg .pred open; setp.ne.b32 open, %1, 0;\\n"
+                 "@open st.global.v4.b32 [%0 + %2], {%3, %4, %5, %6};}"
+                 :: "l"(trace), "r"(int(open)), "n"(offset), "r"(words[0]), "r"(words[1]),
+                    "r"(words[2]), "r"(last));
+  }
 }
 """,
     "record_end": """\
