@@ -1,27 +1,44 @@
-"""How well predictions rank configurations: Spearman's correlation with measured times on an H100.
+"""How well predictions rank schedules and configurations: rank correlations with measured times.
 
     python benchmarks/ranking.py --dry             # compile and predict only; needs no GPU
     python benchmarks/ranking.py                   # measure too; writes rows (suite `ranking`)
+    python benchmarks/ranking.py --only schedules  # the solver's schedules of one kernel each
 
-Every case has ten or more candidates, which differ in tile, warp groups, stages, products in
-flight, schedule (`overlap`), persistence and clusters. All are predicted at one clock, `--clock`:
-which clock a candidate really gets is decided by its power, which the model does not know.
+Every case has ten or more candidates. Those of `schedules` are one kernel whose loop is ordered in
+all ways that the solver prefers, one after the other (the launch option `schedule`), and in the
+order of the source; the others differ in tile, warp groups, stages, products in flight, persistence
+and clusters. All are predicted at one clock, `--clock`: which clock a candidate really gets is
+decided by its power, which the model does not know.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
+import os
+import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from prediction import Launch, attention_launch, gemm_launch
+from prediction import Launch, attention_launch, gemm_launch, recorded
 
 from tawa.base.errors import TawaError
 from tawa.simulate import predict_launch
+
+# After this folder, which has modules of the same names.
+sys.path.append(str(Path(__file__).parents[1] / "examples"))
+
+FEW = 3
+"""Candidates with the shortest predictions, which `autotune` would measure."""
+
+SCHEDULES = 16
+"""Schedules that are asked for; those that the assembler rejects are no candidates."""
 
 SIZE = 8192
 TOKENS = 16384
@@ -123,23 +140,62 @@ def cases() -> Iterator[Case]:
         case = {"dtype": "fp16", "d": d, "rows": rows, "heads": heads, "causal": False}
         configs = [f"tawa {m}x{n} {o}" for m, n, o in configurations]
         yield Case(f"attention D={d}", case, attention_launch, configs)
+    yield from schedules()
 
 
-def predict(case: Case, clock_ghz: float) -> None:
-    """Compile and predict every candidate; what does not compile is kept with its reason."""
-    for config in case.configs:
-        found = Candidate(config)
-        case.candidates.append(found)
-        try:
-            found.launch = case.make(case.case, config)
-            compiled, grid, args = found.launch
-            start = time.process_time()
-            predicted = predict_launch(compiled.module("hopper"), grid, args, clock_ghz=clock_ghz)
-        except TawaError as error:
-            found.failure = f"{type(error).__name__}: {error.message}"
-            continue
-        found.seconds = time.process_time() - start
-        found.predicted_us, found.bound = predicted.us, predicted.bound
+def schedules() -> Iterator[Case]:
+    """Kernels whose loops have products between ordinary code, each in one configuration."""
+    orders = [{"schedule": rank} for rank in range(SCHEDULES)] + [{"overlap": False}]
+    case = {"dtype": "fp16", "d": 128, "rows": 4096, "heads": 64, "causal": False}
+    configs = [f"tawa 128x128 {order}" for order in orders]
+    yield Case("schedules of attention", case, attention_launch, configs)
+    case = {"dtype": "fp16", "kernel": "fused_mlp", "m": 65536, "d": 256, "hidden": 1024}
+    configs = [str({"block": (128, 64)} | order) for order in orders]
+    yield Case("schedules of fused MLP", case, fused_mlp_launch, configs)
+
+
+def fused_mlp_launch(case: dict[str, Any], config: str) -> Launch:
+    """The launch of a row of the fused MLP."""
+    m, d, hidden = case["m"], case["d"], case["hidden"]
+    shapes = (m, d), (hidden, d), (d, hidden), (m, d)
+    arrays = [np.empty(shape, np.float16) for shape in shapes]
+    kernel = import_module("fused_mlp")
+    return recorded(kernel.fused_mlp, lambda: kernel.launch(*arrays, **ast.literal_eval(config)))
+
+
+def predict(number: int, config: str, clock_ghz: float) -> Candidate:
+    """Compile a candidate of a case into the cache, and predict it, in a process of its own.
+
+    What does not compile is kept with its reason.
+    """
+    case, found = list(cases())[number], Candidate(config)
+    try:
+        compiled, grid, args = case.make(case.case, config)
+        start = time.process_time()
+        predicted = predict_launch(compiled.module("hopper"), grid, args, clock_ghz=clock_ghz)
+    except TawaError as error:
+        found.failure = f"{type(error).__name__}: {error.message}"
+        return found
+    found.seconds = time.process_time() - start
+    found.predicted_us, found.bound = predicted.us, predicted.bound
+    return found
+
+
+def prepared(only: str, processes: int, clock_ghz: float) -> Iterator[Case]:
+    """The cases whose name has `only`, all of their candidates compiled and predicted."""
+    chosen = [(number, case) for number, case in enumerate(cases()) if only in case.name]
+    with ProcessPoolExecutor(processes) as pool:
+        asked = [
+            [pool.submit(predict, number, config, clock_ghz) for config in case.configs]
+            for number, case in chosen
+        ]
+        for (_, case), futures in zip(chosen, asked, strict=True):
+            case.candidates = [future.result() for future in futures]
+    for _, case in chosen:
+        for candidate in case.candidates:
+            if not candidate.failure:
+                candidate.launch = case.make(case.case, candidate.config)
+        yield case
 
 
 def measure(case: Case, soak: float, window: float) -> None:
@@ -193,6 +249,14 @@ def spearman(a: list[float], b: list[float]) -> float:
     return float(np.corrcoef(ranks(a), ranks(b))[0, 1])
 
 
+def kendall(a: list[float], b: list[float]) -> float:
+    """Kendall's rank correlation (tau-a): pairs in the same order less those in the other."""
+    x, y = np.asarray(a), np.asarray(b)
+    upper = np.triu_indices(len(a), 1)
+    same = np.sign(x[:, None] - x)[upper] * np.sign(y[:, None] - y)[upper]
+    return float(same.mean())
+
+
 def report(case: Case) -> dict[str, Any]:
     """Print a case's candidates, fastest predicted first; its correlation and lost time."""
     print(f"\n{case.name}")
@@ -207,14 +271,22 @@ def report(case: Case) -> dict[str, Any]:
     timed = [c for c in good if c.measured_us]
     if len(timed) < 3:
         return {}
-    found = spearman([c.predicted_us for c in timed], [c.measured_us for c in timed])
+    both = [c.predicted_us for c in timed], [c.measured_us for c in timed]
+    found, pairs = spearman(*both), kendall(*both)
     chosen = min(timed, key=lambda c: c.predicted_us)
     best = min(timed, key=lambda c: c.measured_us)
     lost = chosen.measured_us / best.measured_us - 1
+    first = timed[0].measured_us / best.measured_us - 1
+    few = sorted(timed, key=lambda c: c.predicted_us)[:FEW]
+    left = min(c.measured_us for c in few) / best.measured_us - 1
     print(
-        f"  Spearman {found:.3f} over {len(timed)}; the first predicted is {lost:.1%} off the best"
+        f"  Spearman {found:.3f}, Kendall {pairs:.3f} over {len(timed)}; off the best: "
+        f"{first:.1%} the first, {lost:.1%} the first predicted, {left:.1%} the best of {FEW}"
     )
-    return {"spearman": round(found, 4), "candidates": len(timed), "lost": round(lost, 4)}
+    return {
+        "spearman": round(found, 4), "kendall": round(pairs, 4), "candidates": len(timed),
+        "first": round(first, 4), "lost": round(lost, 4), "lost_of_few": round(left, 4),
+    }  # fmt: skip
 
 
 def main() -> None:
@@ -225,20 +297,19 @@ def main() -> None:
     parser.add_argument("--rows", type=Path, help="folder of the result rows")
     parser.add_argument("--dry", action="store_true", help="compile and predict only")
     parser.add_argument("--only", default="", help="part of the names of the cases to take")
+    parser.add_argument(
+        "--processes", type=int, default=len(os.sched_getaffinity(0)), help="compiling"
+    )
     parser.add_argument("--clock", type=float, default=1.5, help="GHz, of all predictions")
     parser.add_argument("--soak", type=float, default=0.1)
     parser.add_argument("--window", type=float, default=0.1)
     options = parser.parse_args()
     run: Any = None
-    if not options.dry:
-        from rows import Run  # needs a device
-
-        run = Run("ranking", options.rows)
-    for case in cases():
-        if options.only not in case.name:
-            continue
-        predict(case, options.clock)
+    for case in prepared(options.only, options.processes, options.clock):
         if not options.dry:
+            from rows import Run  # needs a device
+
+            run = run or Run("ranking", options.rows)
             measure(case, options.soak, options.window)
         found = report(case)
         for c in case.candidates if run is not None else ():
