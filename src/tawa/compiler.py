@@ -127,7 +127,9 @@ def passes(stage: str, options: Options, remarks: Remarks, slack: Slack) -> list
             # Before the schedule, which counts what is skipped as cheap.
             Guards(),
             PartialSums(),
-            ScheduleLoops(options, remarks, slack.registers, slack.stages),
+            ScheduleLoops(
+                options, remarks, slack.registers, slack.stages, slack.joined, slack.narrow
+            ),
             AsyncDots(options, remarks),
             PingPong(remarks),
             # Before what depends on the depth: how far loads run ahead.
@@ -137,7 +139,7 @@ def passes(stage: str, options: Options, remarks: Remarks, slack: Slack) -> list
             Cursors(),
             Tidy(),
         ],
-        "hopper": lambda: [LowerToHopper(options, remarks), Tidy()],
+        "hopper": lambda: [LowerToHopper(options, remarks, slack.narrow), Tidy()],
     }
     return table[stage]()
 
@@ -250,12 +252,15 @@ class Pipeline:
             return self._pinned(name, tile)
         *attempts, last = ATTEMPTS
         rejected = exhausted = False
+        tried: set[str] = set()
         for slack in attempts:
             if exhausted and slack.stages > 1:
                 continue  # what has no schedule has none with fewer registers
-            start = len(self.remarks.lines)
-            compiled = self._attempt(name, tile, slack)
-            said = [s for s in self.remarks.lines[start:] if s.startswith(ScheduleLoops.name)]
+            start = len(self.remarks.spoken)
+            compiled = self._attempt(name, tile, slack, tried)
+            if compiled is None:
+                continue
+            said = [s for s in self.remarks.spoken[start:] if s.startswith(ScheduleLoops.name)]
             gave_up = not said or any(NO_SCHEDULE in line for line in said)
             if rejected and gave_up and slack.stages > 1:
                 exhausted = True  # fewer stages may have a schedule that needs no more registers
@@ -263,14 +268,16 @@ class Pipeline:
             if not compiled.findings or not (rejected or said):
                 return self._defined(compiled)
             why = "; ".join(compiled.findings)
-            spare = f"{slack.registers} registers to spare, {slack.stages} stages"
-            self.remarks.say(ScheduleLoops.name, f"rejected with {spare}: {why}")
+            self.remarks.say(ScheduleLoops.name, f"rejected with {slack}: {why}")
             rejected = True
-        return self._defined(self._attempt(name, tile, last))
+        compiled = self._attempt(name, tile, last)
+        assert compiled is not None
+        return self._defined(compiled)
 
     def _pinned(self, name: str, tile: ModuleOp) -> Compiled:
         """The kernel with the schedule that was asked for."""
         compiled = self._attempt(name, tile, NO_SLACK)
+        assert compiled is not None
         if compiled.findings:
             raise ScheduleRejected(
                 f"the assembler can't do with schedule {self.options.schedule} of {name}",
@@ -293,18 +300,27 @@ class Pipeline:
         )
         return self.finish(compiled.name, module)
 
-    def _attempt(self, name: str, tile: ModuleOp, slack: Slack) -> Compiled:
-        """tile -> machine code; a depth that was free and does not fit is chosen smaller."""
+    def _attempt(
+        self, name: str, tile: ModuleOp, slack: Slack, tried: set[str] | None = None
+    ) -> Compiled | None:
+        """tile -> machine code; a depth that was free and does not fit is chosen smaller.
+
+        None if the CUDA text is one of those `tried`, to which it is added.
+        """
         while True:
             aref = self._replaced("aref", self.level("aref", tile.clone(), slack))
             try:
-                module = self._replaced("hopper", self.level("hopper", aref))
+                module = self._replaced("hopper", self.level("hopper", aref, slack))
                 break
             except SharedMemoryExceeded as error:
                 if self.options.num_stages is not None or slack.bytes > MOST_RESERVED:
                     raise
                 slack = replace(slack, bytes=slack.bytes + error.excess)
         text = self.override.get("cu") or self._timed("cu", lambda: emit(module))
+        if tried is not None:
+            if text in tried:
+                return None
+            tried.add(text)
         return self.assemble(name, text, spec_of(module))
 
     def _passes(self, stage: str, module: ModuleOp, slack: Slack) -> ModuleOp:

@@ -22,15 +22,78 @@ from tawa.tile.ops import DescStore
 
 MOST = 8
 """Slots beyond this hide no more latency."""
+PIPELINED = 2
+"""Slots below this expose every load."""
+
+PASSING = 2
+"""Slots of a ring whose tiles are moved on to another ring as soon as they are there."""
 
 
-def nesting(op: Operation) -> int:
-    """Loops around an op."""
-    count, parent = 0, op.parent_op()
-    while parent is not None:
-        count += isinstance(parent, scf.ForOp | scf.WhileOp)
-        parent = parent.parent_op()
-    return count
+def two_tiles_fit(module: ModuleOp, options: Options) -> bool:
+    """Whether the rings of two tiles fit, with as many slots in the loops as hide their loads."""
+    demand = Demand(module, options)
+    return demand.fitting(own=2) >= max(demand.least, options.num_stages or PIPELINED)
+
+
+class Demand:
+    """What the rings of a module ask of shared memory."""
+
+    def __init__(self, module: ModuleOp, options: Options) -> None:
+        rings = [op for op in module.walk() if isinstance(op, Create)]
+        self.rings = rings
+        puts = {
+            r: [u.operation for u in r.ref.uses if isinstance(u.operation, PutEnter)] for r in rings
+        }
+        self.deepest = {r: max(map(_loops_around, puts[r]), default=0) for r in rings}
+        inner = max(self.deepest.values(), default=0)
+        innermost = [r for r in rings if self.deepest[r] == inner and inner > 0]
+        self.passing = [r for r in innermost if _is_moved_on(r)]
+        """Rings of the innermost loops that only feed other rings."""
+        self.looped = _less(innermost, self.passing)
+        """The other rings of the innermost loops."""
+        self.ahead = [r for r in _less(rings, innermost) if any(map(_guarded, puts[r]))]
+        """Rings that the loops of the tile before fill."""
+        self.sizes = {r: slot_bytes(r.ref) for r in rings}
+        self.slot = sum(self.sizes[r] for r in self.looped)
+        self.least = 1 + max(map(_lag, self.looped), default=0)
+        """Slots without which the innermost loops would wait for themselves."""
+        teams = (g.teams.value.data for g in module.walk() if isinstance(g, WarpGroup))
+        self.teams = max(teams, default=1)
+        staging = _staging(module, self.teams, options.staging or 2)
+        self.memory = TARGETS[options.target].shared_bytes - staging
+
+    def own(self, ring: Create, most: int) -> int:
+        """Slots of a ring outside the innermost loops."""
+        if self.teams > 1 or ring in self.ahead:
+            return 2
+        return min(most, max(1, self.deepest[ring] + 1))
+
+    def free(self, own: int, reserve: int) -> int:
+        """Bytes for the innermost loops' rings; `own` is the most slots that others have."""
+        others = _less(self.rings, [*self.looped, *self.passing])
+        return self.memory - sum(self.sizes[r] * self.own(r, own) for r in others) - reserve - 1024
+
+    def few(self, free: int) -> int:
+        """Slots of the rings that only feed others."""
+        beside = sum(self.sizes[r] for r in self.passing)
+        return PASSING if free - PASSING * beside >= PASSING * self.slot else 1
+
+    def fitting(self, own: int, reserve: int = 0) -> int:
+        """Slots that the innermost loops' rings can have; `own` is the most that others have."""
+        free = self.free(own, reserve)
+        beside = self.few(free) * sum(self.sizes[r] for r in self.passing)
+        return (free - beside) // self.slot if self.slot else 1
+
+    def chosen(self, asked: int | None, reserve: int = 0) -> dict[Create, int]:
+        """The depth of each ring; `asked` is that of the innermost loops' if it was given."""
+        wanted = max(self.least, asked or PIPELINED)
+        # Loads of every turn come before those of a tile.
+        own = 2 if self.fitting(2, reserve) >= wanted else 1
+        most = max(self.least, min(MOST, self.fitting(own, reserve))) if self.slot else 1
+        depth = asked or most
+        few = min(depth, self.few(self.free(own, reserve)))
+        found = {r: self.own(r, own) for r in self.rings}
+        return found | dict.fromkeys(self.looped, depth) | dict.fromkeys(self.passing, few)
 
 
 @dataclass(frozen=True)
@@ -45,77 +108,93 @@ class Depths:
 
     def apply(self, module: ModuleOp) -> None:
         """Set the depth in every ring's type."""
-        rings = [op for op in module.walk() if isinstance(op, Create)]
-        if not rings:
+        demand = Demand(module, self.options)
+        if not demand.rings:
             return
-        depths, looped = self.chosen(module, rings)
+        depths = demand.chosen(self.options.num_stages, self.reserve)
         for ring, depth in depths.items():
             self._set(ring, depth)
-        if looped:
+        if demand.looped:
             chosen = "asked for" if self.options.num_stages else "what shared memory holds"
-            slot = sum(slot_bytes(r.ref) for r in looped)
-            text = f"{depths[looped[0]]} slots of {slot} bytes in the loop ({chosen})"
+            text = f"{depths[demand.looped[0]]} slots of {demand.slot} bytes in the loop ({chosen})"
             self.remarks.say(self.name, text)
-
-    def chosen(
-        self, module: ModuleOp, rings: Sequence[Create]
-    ) -> tuple[dict[Create, int], list[Create]]:
-        """The depth of each ring, and the rings of the innermost loops."""
-        deepest = {
-            r: max(nesting(u.operation) for u in r.ref.uses if isinstance(u.operation, PutEnter))
-            for r in rings
-        }
-        inner = max(deepest.values())
-        sizes = {r: slot_bytes(r.ref) for r in rings}
-        teams = max(g.teams.value.data for g in module.walk() if isinstance(g, WarpGroup))
-        outer_depth = {r: min(2, max(1, deepest[r] + 1)) if teams == 1 else 2 for r in rings}
-        looped = [r for r in rings if deepest[r] == inner and inner > 0]
-        fixed = sum(sizes[r] * outer_depth[r] for r in rings if r not in looped)
-        free = TARGETS[self.options.target].shared_bytes - fixed - self._staging(module, teams)
-        slot = sum(sizes[r] for r in looped)
-        least = 1 + max(map(self._lag, looped), default=0)
-        most = max(least, min(MOST, (free - self.reserve - 1024) // slot)) if slot else 1
-        depth = self.options.num_stages or most
-        return {r: depth if r in looped else outer_depth[r] for r in rings}, looped
-
-    def _lag(self, ring: Create) -> int:
-        """Slots that a loop holds while it waits for another: those of products in flight."""
-        found = 0
-        for use in ring.ref.uses:
-            op = use.operation
-            if isinstance(op, Consumed) and isinstance(op.token, BlockArgument):
-                loop = op.token.owner.parent_op()
-                if not isinstance(loop, scf.ForOp):
-                    continue
-                token, steps = op.token, 1
-                following = terminator(loop.body.block).operands[token.index - 1]
-                while isinstance(following, BlockArgument) and steps < len(loop.body.block.args):
-                    following = terminator(loop.body.block).operands[following.index - 1]
-                    steps += 1
-                found = max(found, steps)
-        return found
-
-    def _staging(self, module: ModuleOp, teams: int) -> int:
-        """Bytes that descriptor stores will stage their tiles in, at least."""
-        total = 0
-        buffers = self.options.staging or 2
-        for group in [op for op in module.walk() if isinstance(op, WarpGroup)]:
-            groups = max(1, group.warps.value.data // 4) * group.teams.value.data
-            shapes = {
-                (shape_of(op.value.type), element_of(op.value.type))
-                for op in group.walk()
-                if isinstance(op, DescStore)
-            }
-            for shape, element in shapes:
-                whole = byte_size(element)
-                for extent in shape:
-                    whole *= extent
-                by_group = buffers * groups * 64 * 128
-                has_loop = any(isinstance(op, GetEnter) for op in group.walk())
-                total = max(total, min(by_group, whole * teams) if has_loop else whole)
-        return total + 1024
 
     def _set(self, ring: Create, depth: int) -> None:
         assert isinstance(ring.ref.type, RefType)
         new = RefType(IntAttr(depth), ring.ref.type.tiles)
         Rewriter.replace_value_with_new_type(ring.ref, new)
+
+
+def _loops_around(op: Operation) -> int:
+    """Loops that fill a slot in every turn: one in which a branch does does not count."""
+    count, parent = 0, op.parent_op()
+    while parent is not None:
+        count += isinstance(parent, scf.ForOp | scf.WhileOp)
+        parent = parent.parent_op()
+    return count - (count > 0 and _guarded(op))
+
+
+def _guarded(op: Operation) -> bool:
+    """Whether only a branch in a loop fills the slot."""
+    parent = op.parent_op()
+    while parent is not None and not isinstance(parent, scf.ForOp | scf.WhileOp):
+        if isinstance(parent, scf.IfOp):
+            return True
+        parent = parent.parent_op()
+    return False
+
+
+def _lag(ring: Create) -> int:
+    """Slots that a loop holds while it waits for another: those of products in flight."""
+    found = 0
+    for use in ring.ref.uses:
+        op = use.operation
+        if isinstance(op, Consumed) and isinstance(op.token, BlockArgument):
+            loop = op.token.owner.parent_op()
+            if not isinstance(loop, scf.ForOp):
+                continue
+            token, steps = op.token, 1
+            following = terminator(loop.body.block).operands[token.index - 1]
+            while isinstance(following, BlockArgument) and steps < len(loop.body.block.args):
+                following = terminator(loop.body.block).operands[following.index - 1]
+                steps += 1
+            found = max(found, steps)
+    return found
+
+
+def _staging(module: ModuleOp, teams: int, buffers: int) -> int:
+    """Bytes that descriptor stores will stage their tiles in, at least."""
+    total = 0
+    for group in [op for op in module.walk() if isinstance(op, WarpGroup)]:
+        groups = max(1, group.warps.value.data // 4) * group.teams.value.data
+        shapes = {
+            (shape_of(op.value.type), element_of(op.value.type))
+            for op in group.walk()
+            if isinstance(op, DescStore)
+        }
+        for shape, element in shapes:
+            whole = byte_size(element)
+            for extent in shape:
+                whole *= extent
+            by_group = buffers * groups * 64 * 128
+            has_loop = any(isinstance(op, GetEnter) for op in group.walk())
+            total = max(total, min(by_group, whole * teams) if has_loop else whole)
+    return total + 1024
+
+
+def _is_moved_on(ring: Create) -> bool:
+    """Whether a role gets the ring's tiles only to put them into another ring."""
+    gets = [use.operation for use in ring.ref.uses if isinstance(use.operation, GetEnter)]
+    return any(_group_of(op).moves is not None for op in gets)
+
+
+def _group_of(op: Operation) -> WarpGroup:
+    parent = op.parent_op()
+    while not isinstance(parent, WarpGroup):
+        assert parent is not None
+        parent = parent.parent_op()
+    return parent
+
+
+def _less(rings: Sequence[Create], others: Sequence[Create]) -> list[Create]:
+    return [r for r in rings if r not in others]

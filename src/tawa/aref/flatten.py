@@ -278,9 +278,10 @@ class _Flattening:
         old = self._draining(list(block.args), block)
         index = old.add(Map("addi", [block.args[0], self.outer.step]))
         placed = dict(zip(self.ahead, block.args[1:], strict=False))
+        # Before the next tile's slots are waited for: they may be the same ones.
+        self._release(old, block)
         values = self.start(index, placed, block)
         new = Expansion(self.loop, self.schedule, block, values)
-        self._release(old, block)
         old.count()
         late = self._fresh_accumulators()
         products = [op for op in self.schedule.order if isinstance(op, Dot)]

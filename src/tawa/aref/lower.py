@@ -90,6 +90,8 @@ class LowerToHopper:
 
     options: Options
     remarks: Remarks
+    narrow: bool = False
+    """Whether the loading role keeps the fewest registers, because an attempt spilled."""
     name: ClassVar[str] = "lower-to-hopper"
 
     def apply(self, module: ModuleOp) -> ModuleOp:
@@ -194,7 +196,9 @@ class LowerToHopper:
         warps = sum(g.warps.value.data * g.teams.value.data for g in computing)
         specialised = len(computing) < len(groups)
         sizes = max((_accumulators(g) for g in computing), default=0)
-        split = budget(TARGETS[self.options.target], warps if specialised else 0, sizes)
+        split = budget(
+            TARGETS[self.options.target], warps if specialised else 0, sizes, self.narrow
+        )
         self._check_registers(kernel, sizes, split.limit if specialised else 255)
         roles: list[Role] = []
         first, barrier = 0, 1

@@ -10,6 +10,9 @@ from tawa.base.target import Target
 PRODUCER = {384: 40, 512: 32}
 """Registers of the loading role by threads of the CTA (multiples of 8)."""
 
+MANY = 192
+"""Registers of accumulators beside which consumers need all that others can give."""
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -21,10 +24,11 @@ class Budget:
     """What a thread of the computing role may use."""
 
 
-def budget(target: Target, consumer_warps: int, accumulators: int) -> Budget:
+def budget(target: Target, consumer_warps: int, accumulators: int, narrow: bool = False) -> Budget:
     """The split of the register file; `accumulators` is a consumer thread's accumulator registers.
 
-    The pool is what the launch got: the entry count times the threads, not the whole file.
+    The pool is what the launch got: the entry count times the threads, not the whole file. With
+    `narrow`, or many accumulators, the loading role keeps the fewest registers there are.
     """
     threads = 32 * (consumer_warps + target.group_warps)
     step = target.register_step
@@ -34,7 +38,7 @@ def budget(target: Target, consumer_warps: int, accumulators: int) -> Budget:
     groups = consumer_warps // target.group_warps
     pool = entry * (groups + 1)
     producer = PRODUCER.get(threads, target.min_role_registers)
-    if accumulators >= 200:
+    if narrow or accumulators >= MANY:
         producer = target.min_role_registers
     consumer = min(240, (pool - producer) // groups // step * step)
     return Budget(producer, consumer, consumer)

@@ -17,7 +17,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from tawa.aref.async_dots import find_chains
-from tawa.aref.depths import Depths
+from tawa.aref.depths import Demand, two_tiles_fit
 from tawa.aref.expand import Schedule, expand
 from tawa.aref.flatten import flatten, obstacle
 from tawa.aref.load_ahead import load_ahead
@@ -32,7 +32,7 @@ from tawa.aref.modulo import (
     bounds,
     solve,
 )
-from tawa.aref.ops import Create, GetEnter, WarpGroup
+from tawa.aref.ops import GetEnter, WarpGroup
 from tawa.aref.registers import budget
 from tawa.base.errors import TawaError
 from tawa.base.options import Options
@@ -83,6 +83,10 @@ class ScheduleLoops:
     """Registers of a thread to leave free, because an assembled attempt spilled."""
     stages: int = STAGES
     """Turns that an iteration may be spread over; with 0, loops keep the order of the source."""
+    joined: bool = True
+    """Whether loops may run on from tile to tile."""
+    narrow: bool = False
+    """Whether loading roles keep the fewest registers."""
     name: ClassVar[str] = "schedule"
 
     def apply(self, module: ModuleOp) -> None:
@@ -90,14 +94,13 @@ class ScheduleLoops:
         if self.options.overlap is False or not self.stages:
             return
         target = TARGETS[self.options.target]
-        rings = [op for op in module.walk() if isinstance(op, Create)]
-        chosen, _ = Depths(self.options, self.remarks).chosen(module, rings) if rings else ({}, [])
+        chosen = Demand(module, self.options).chosen(self.options.num_stages)
         depths = {ring.ref: depth for ring, depth in chosen.items()}
         for group in [op for op in module.walk() if isinstance(op, WarpGroup)]:
             if group.single is None:
                 loops = [op for op in group.walk() if isinstance(op, scf.ForOp)]
                 joined = [self._loop(loop, group, target, depths) for loop in loops]
-                if any(joined):
+                if any(joined) and two_tiles_fit(module, self.options):
                     load_ahead(module)
 
     def _loop(
@@ -113,7 +116,7 @@ class ScheduleLoops:
             self.remarks.say(self.name, f"the loop at {where} keeps its order: {graph}")
             return False
         warps = group.warps.value.data * group.teams.value.data
-        split = budget(target, warps, 0)
+        split = budget(target, warps, 0, self.narrow)
         capacity, rank = split.limit - ADDRESSES - self.margin, self.options.schedule
         solution = solve(graph, target, capacity, self.stages, rank)
         if solution is None and rank and solve(graph, target, capacity, self.stages):
@@ -129,7 +132,7 @@ class ScheduleLoops:
             return False
         self.remarks.say(self.name, describe(graph, solution, str(where)))
         order = as_schedule(graph, solution)
-        inside = obstacle(loop, order) if group.teams.value.data == 1 else "teams take turns"
+        inside = self._obstacle(loop, order, group)
         if inside is None:
             self.remarks.say(self.name, f"the loop at {where} runs on from tile to tile")
             flatten(loop, order)
@@ -138,6 +141,12 @@ class ScheduleLoops:
             self.remarks.say(self.name, f"the loop at {where} is not joined across tiles: {inside}")
         expand(loop, order)
         return False
+
+    def _obstacle(self, loop: scf.ForOp, order: Schedule, group: WarpGroup) -> str | None:
+        """Why the loop stays inside the loop over tiles; None if it need not."""
+        if group.teams.value.data > 1:
+            return "teams take turns"
+        return obstacle(loop, order) if self.joined else "registers are short"
 
 
 def as_schedule(graph: LoopGraph, solution: Solution) -> Schedule:

@@ -18,9 +18,27 @@ class Slack:
     """Of a thread."""
     stages: int = 2
     """Turns that schedules may spread an iteration over; with 0, loops keep their order."""
+    narrow: bool = False
+    """Whether loading roles keep the fewest registers, so that the others get the most."""
+    joined: bool = True
+    """Whether pipelined loops may run on from tile to tile."""
+
+    def __str__(self) -> str:
+        parts = [f"{self.registers} registers to spare", f"{self.stages} stages"]
+        parts += ["few registers for loads"] * self.narrow
+        parts += ["tiles one by one"] * (not self.joined)
+        return ", ".join(parts)
 
 
 NO_SLACK = Slack()
 
-ATTEMPTS = (Slack(), Slack(registers=8), Slack(registers=24), Slack(stages=1), Slack(stages=0))
+ATTEMPTS = (
+    Slack(),
+    Slack(narrow=True),
+    Slack(narrow=True, joined=False),
+    Slack(registers=8),
+    Slack(registers=24),
+    Slack(stages=1),
+    Slack(stages=0),
+)
 """What is tried, one after the other, while the assembler spills or serialises schedules."""

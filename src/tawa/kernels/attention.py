@@ -63,11 +63,13 @@ def configuration(
     """
     if modified:
         return Configuration(128, 64 if d > 64 else 128)
-    if d > 128 or element_bytes == 1:
+    if element_bytes == 1:
         return Configuration(128, 64)
     options: dict[str, Any] = {"persistent": True}
     if masked:
         options["deal"] = 2
+    if d > 128:
+        return Configuration(128, 64, options)
     if d <= 64 and not (masked and queries < 4096):
         return Configuration(192, 128, options | {"consumers": 3})
     return Configuration(128, 128, options)

@@ -207,15 +207,19 @@ def attention_forward(
     8-bit values are weighted in fp16, or with NARROW in e4m3.
     """
     block_m = tl.program_id(0)
-    if right is not None:
-        if PAIRS:  # a long one, a short one, the next long one ...
-            half = block_m // 2
-            block_m = half if block_m % 2 == 1 else tl.num_programs(0) - 1 - half
-        else:  # the longest rows first
-            block_m = tl.num_programs(0) - 1 - block_m
-    start_m = block_m * BLOCK_M
     head = tl.program_id(1)
     batch = tl.program_id(2)
+    if right is not None:
+        last = tl.num_programs(0) - 1
+        if PAIRS:  # a long one, a short one, the next long one ...
+            heads_before = batch * tl.num_programs(1) + head
+            if (last + 1) * heads_before % 2 == 1:  # its first is the second of a pair
+                block_m = last - block_m
+            half = block_m // 2
+            block_m = half if block_m % 2 == 1 else last - half
+        else:  # the longest rows first
+            block_m = last - block_m
+    start_m = block_m * BLOCK_M
     kv_head = head // GROUP
     entry = batch * (tl.num_programs(1) // GROUP) + kv_head
     factor = factor_of(q_scale, entry) * factor_of(k_scale, entry)
