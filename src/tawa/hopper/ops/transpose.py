@@ -28,8 +28,8 @@ from tawa.hopper.types import TileType
 BLOCK_K, BLOCK_M = 32, 16
 """Rows and columns of the source that a warp transposes with one `ldmatrix` and one `stmatrix`."""
 
-IN_FLIGHT = 4
-"""Blocks that a warp loads before it stores the first of them."""
+IN_FLIGHT = 2
+"""Blocks that a warp loads before it stores the first of them (a power of two)."""
 
 CHUNK = 16
 """Bytes that a thread stores at once when it gathers."""
@@ -136,45 +136,51 @@ class TransposeTile(HopperOp):
         w.line(f"{name}({w.name(self.source)}, {w.name(self.target)}, warp, lane);")
 
     def _block_text(self) -> list[str]:
-        """Groups of 32 rows of the source; some blocks are loaded before any is stored."""
+        """Groups of 32 rows of the source; some blocks are loaded before any is stored.
+
+        Few registers: a lane's places for the first group are moved on for the others.
+        """
         (source, target), shares = self.tiles, self.shares
         assert shares is not None
         row = "lane % 8"
         if not self.interleaved:
-            row = (
-                "lane % 8 / 2 * 4 + (lane / 8 % 2 ^ lane % 8 / 4) * 2 + lane % 2 - lane / 8 % 2 * 8"
-            )
+            row = "lane % 8 / 2 * 4 + (lane / 8 % 2 ^ lane % 8 / 4) * 2 + lane % 2 - lane / 8 % 2 * 8"
         # Where rows that come later are in the first of two registers, the permute swaps them.
         swapped = "false" if self.interleaved else "lane % 4 >= 2"
-        start = tile_address(source, "source", f"k + lane / 8 * 8 + {row}", "0")
-        place = "part * 16 + lane % 8 * 2 + (lane % 8 / 4 ^ lane / 8 % 2)"
-        end = tile_address(target, "target", place, "k + lane / 16 * 16")
-        inside = f"byte % {source.panel_bytes}"
-        inside = f"(from ^ ({inside}))" if source.swizzle.data else f"from + {inside}"
-        panel = f"byte / {source.panel_bytes} * {source.panel_stride}"
-        count, step = math.gcd(IN_FLIGHT, shares.block_steps), BLOCK_M * shares.parts
-        pairs = ((0, "first"), (0, "second"), (2, "first"), (2, "second"))
+        start = tile_address(source, "source", f"lane / 8 * 8 + {row}", "0")
+        place = "lane % 8 * 2 + (lane % 8 / 4 ^ lane / 8 % 2)"
+        end = tile_address(target, "target", place, "lane / 16 * 16")
+        part = f"warp / {shares.groups} * {BLOCK_M}" if shares.parts > 1 else "0"
+        groups = math.gcd(IN_FLIGHT, shares.group_steps)
+        blocks = math.gcd(IN_FLIGHT // groups, shares.block_steps)
+        count, step, far = groups * blocks, BLOCK_M * shares.parts, BLOCK_K * shares.groups
+        pairs = ((0, "order"), (0, "order ^ 0x1111"), (2, "order"), (2, "order ^ 0x1111"))
         words = ", ".join(f"__byte_perm(x[i][{j}], x[i][{j + 1}], {how})" for j, how in pairs)
         return [
-            f"  const int group = warp % {shares.groups}, part = warp / {shares.groups};",
-            f"  const u32 low = {swapped} ? 0x2064 : 0x6420, high = low + 0x1111;",
-            "  const u32 first = lane / 16 ? high : low, second = lane / 16 ? low : high;",
+            # A lane's places are computed anew each time: registers hold none of them in between.
+            '  asm volatile("" : "+r"(lane));',
+            f"  const u32 from = {start};",
+            f"  const u32 to = {end};",
+            f"  const u32 order = ({swapped} ? 0x2064 : 0x6420) ^ (lane / 16 ? 0x1111 : 0);",
             "#pragma unroll 1",
-            f"  for (int g = 0; g < {shares.group_steps}; ++g) {{",
-            f"    const int k = (group + g * {shares.groups}) * {BLOCK_K};",
-            f"    const u32 from = {start};",
-            f"    const u32 to = {end};",
+            f"  for (int g = 0; g < {shares.group_steps}; g += {groups}) {{",
+            f"    const int k = warp % {shares.groups} * {BLOCK_K} + g * {far};",
+            f"    const u32 start = from + k * {source.panel_bytes};",
+            f"    const u32 end = {_moved('to', 'k', target)} + {part} * {target.panel_bytes};",
             "#pragma unroll 1",
-            f"    for (int b = 0; b < {shares.block_steps}; b += {count}) {{",
+            f"    for (int b = 0; b < {shares.block_steps}; b += {blocks}) {{",
             f"      u32 x[{count}][4];",
             "#pragma unroll",
             f"      for (int i = 0; i < {count}; ++i) {{",
-            f"        const int byte = part * {BLOCK_M} + (b + i) * {step};",
-            f"        ldmatrix_transposed(x[i], {inside} + {panel});",
+            f"        const int byte = {part} + (b + i % {blocks}) * {step};",
+            f"        const u32 at = {_moved('start', 'byte', source)};",
+            f"        ldmatrix_transposed(x[i], at + i / {blocks} * {far * source.panel_bytes});",
             "      }",
             "#pragma unroll",
             f"      for (int i = 0; i < {count}; ++i) {{",
-            f"        stmatrix(to + (b + i) * {step * target.panel_bytes}, {words});",
+            f"        const u32 at = {_moved('end', f'(i / {blocks} * {far})', target)};",
+            f"        const int row = (b + i % {blocks}) * {step};",
+            f"        stmatrix(at + row * {target.panel_bytes}, {words});",
             "      }",
             "    }",
             "  }",
@@ -272,6 +278,13 @@ def _starts(warp: Array, shares: Shares) -> tuple[Array, Array]:
     group, part = warp[:, None] % shares.groups, warp[:, None] // shares.groups
     k = (group + g * shares.groups) * BLOCK_K
     return k, (part + b * shares.parts) * BLOCK_M
+
+
+def _moved(address: str, byte: str, tile: TileType) -> str:
+    """The address so many bytes further along its row; before, it is in the row's first 32 bytes."""
+    inside = f"{byte} % {tile.panel_bytes}"
+    inside = f"({address} ^ ({inside}))" if tile.swizzle.data else f"{address} + {inside}"
+    return f"{inside} + {byte} / {tile.panel_bytes} * {tile.panel_stride}"
 
 
 TRANSPOSE: Sequence[type[HopperOp]] = (TransposeTile,)
