@@ -225,6 +225,17 @@ def _mem(e: Elaborator, type_: Con, args: Sequence[Value], span: Span) -> Value:
     return Memo(args[0], parameters(type_, 1)[0][0], fresh_key(e))
 
 
+def _memo_table(e: Elaborator, type_: Con, args: Sequence[Value], span: Span) -> Value:
+    del type_, args
+    e.effect("remember calls", span)
+    return Dyn(Con("int"), (fresh_key(e),))
+
+
+def _memo_with(e: Elaborator, type_: Con, args: Sequence[Value], span: Span) -> Value:
+    del span
+    return Memo(args[1], parameters(type_, 2)[0][1], e.single(args[0], Con("int")))
+
+
 def _fail(e: Elaborator, type_: Con, args: Sequence[Value], span: Span) -> Value:
     del type_
     text = "the program failed"
@@ -290,6 +301,7 @@ def _rules() -> dict[str, tuple[int, Rule]]:
         "max": _extremum("gtf", "gti"),
         "observe": _observe,
         "log_density": _log_density,
+        "memo_with'": _memo_with,
     }
     one: dict[str, Rule] = {
         "negate": _arithmetic("negf", "negi"),
@@ -303,6 +315,7 @@ def _rules() -> dict[str, tuple[int, Rule]]:
         "factor": _factor,
         "support_size": _support_size,
         "mem": _mem,
+        "memo_table'": _memo_table,
         "fail": _fail,
         "prompt": _prompt,
     }

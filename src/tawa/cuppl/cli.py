@@ -144,7 +144,7 @@ def format_(
     write: Annotated[bool, typer.Option(help="Change the file.")] = False,
 ) -> None:
     """Print a program in its canonical layout."""
-    text = Formatter(cuppl_language().parse(program.read_text(), str(program))).module()
+    text = Formatter(cuppl_language().as_written(program.read_text(), str(program))).module()
     if write:
         program.write_text(text)
     else:

@@ -20,7 +20,7 @@ from .builder import FunctionBuilder
 from .errors import EffectInConstant, UnsupportedValue
 from .ir import Load, Reg, Return, Type
 from .language import Input
-from .shared import Env, InputSlot, Shared
+from .shared import LIBRARY, Env, InputSlot, Shared
 from .values import (
     Builtin,
     Closure,
@@ -327,7 +327,12 @@ class Elaborator:
                 closure = Closure(code, env, types, taken)
                 if len(arguments) < missing:
                     return closure, []
-                return self.call(closure), arguments[missing:]
+                outer = self.shared.caller
+                if span.file != LIBRARY:
+                    self.shared.caller = span if code.span.file == LIBRARY else None
+                value = self.call(closure)
+                self.shared.caller = outer
+                return value, arguments[missing:]
             case Builtin(name, type_, given):
                 missing = rules.arity(name) - len(given)
                 taken = (*given, *arguments[:missing])
@@ -369,13 +374,14 @@ class Elaborator:
         closure = Closure(code, closure.env, closure.types, limited)
         env = {n: closure.env[n] for n in code.captured if n in closure.env}
         closure = Closure(code, env, closure.types, closure.arguments)
-        key = shape(closure)
+        caller = self.shared.caller if code.span.file == LIBRARY else None
+        key = (shape(closure), caller)  # its failures are those of its caller
         known = self.shared.specialised.get(key)
         if known is None:
             name = f"{code.name.rstrip(chr(39))}_{len(self.shared.specialised)}"
             known = self.shared.specialised[key] = (name, result)
             shared = self.shared
-            shared.pending.append(lambda: specialise(shared, closure, name, result))
+            shared.pending.append(lambda: specialise(shared, closure, name, result, caller))
         if self.shared.constant:
             self.shared.constant_calls.append((known[0], self.shared.constant, code.span))
         regs = self.b.call(known[0], list(leaves(closure)), self.words(result))
@@ -444,8 +450,11 @@ class Elaborator:
             )  # fmt: skip
 
 
-def specialise(shared: Shared, closure: Closure, name: str, result: Term) -> None:
+def specialise(
+    shared: Shared, closure: Closure, name: str, result: Term, caller: Span | None
+) -> None:
     """Elaborate one core function."""
+    shared.caller = caller
     params = list(leaves(closure))
     builder = FunctionBuilder(name, [p.type for p in params], shared.layouts.words(result))
     inner = rebuild(closure, iter(builder.params))

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from tawa.functional.errors import FunctionalError
 
-__all__ = ["EffectInConstant", "InputMismatch", "NoMain", "UnsupportedMethod", "UnsupportedValue"]
+__all__ = [
+    "EffectInConstant", "InputMismatch", "NoColumn", "NoMain", "UnsupportedMethod",
+    "UnsupportedValue",
+]  # fmt: skip
 
 
 class NoMain(FunctionalError):
@@ -48,6 +51,19 @@ class InputMismatch(FunctionalError):
     example = (
         "from tawa import cuppl\n"
         "cuppl.model('input x : float def main () = x').importance(particles=1, data={'x': 'a'})"
+    )
+
+
+class NoColumn(FunctionalError, KeyError):
+    """The result of a program has no numeric part of this name."""
+
+    explanation = (
+        "Means, quantiles and columns are of the parts of the result that are numbers or truth "
+        "values. Of other results (lists, vectors, values of a datatype) take "
+        "`posterior.values`, or give a function of a value: `posterior.mean(lambda v: len(v))`."
+    )
+    example = (
+        "from tawa import cuppl\ncuppl.model('def main () = [1, 2]').importance(particles=1).mean()"
     )
 
 

@@ -8,12 +8,15 @@ from typing import Any
 
 from lark.tree import Meta
 
+from tawa.base.source import Span
 from tawa.functional import syntax as s
 from tawa.functional.builder import CoreBuilder
+from tawa.functional.errors import ProgramSyntaxError, TypesDisagree
 from tawa.functional.infer import Inference
 from tawa.functional.kept import Store, kept_object
 from tawa.functional.language import CheckedModule, Language
-from tawa.functional.solver import Solver
+from tawa.functional.parser import Parser
+from tawa.functional.solver import Clash, Solver, Violation
 from tawa.functional.terms import Among, Con, Constraint, Origin, Term
 from tawa.runtime.cache import default_cache
 
@@ -46,6 +49,69 @@ class Builder(CoreBuilder):
         unit = s.TuplePattern((), span=first.span)
         binding = s.Binding(unit, (), None, first, span=first.span)
         return s.Let((binding,), rest, False, span=self.span(meta))
+
+    def recursive_value(self, meta: Meta, children: list[Any]) -> s.Let:
+        """`letrec f = fn x -> ... in body`, or `letrec f = mem (...) in body`."""
+        name, value, body = children
+        pattern = s.NamePattern(str(name), span=self.token_span(name))
+        span = self.span(meta)
+        if isinstance(value, s.Lambda):
+            binding = s.Binding(pattern, value.parameters, None, value.body, span=value.span)
+            return s.Let((binding,), body, True, span=span)
+        if not (
+            isinstance(value, s.Apply)
+            and isinstance(value.function, s.Name)
+            and value.function.name == "mem"
+        ):
+            raise ProgramSyntaxError(
+                f"`{name}` can't be defined by itself: it is not a function", span=value.span,
+                expected="`letrec f x = ...`, `letrec f = fn x -> ...` or `letrec f = mem (...)`",
+            )  # fmt: skip
+        return _recursive_memo(pattern, value, body, span)
+
+
+def _recursive_memo(
+    pattern: s.NamePattern, value: s.Apply, body: s.Expression, span: Span
+) -> s.Let:
+    """`let table = new in letrec plain x = (let f = ... in value) x in let f = ... in body`.
+
+    In both places `f` is `plain` with its results remembered in the table.
+    """
+    at = value.function.span
+    table, plain, argument = (f"{pattern.name}'{n}" for n in ("table", "plain", "argument"))
+
+    def name(text: str) -> s.Name:
+        return s.Name(text, span=at)
+
+    def bound(text: str) -> s.NamePattern:
+        return s.NamePattern(text, span=at)
+
+    def apply(function: s.Expression, given: s.Expression) -> s.Apply:
+        return s.Apply(function, given, span=at)
+
+    def with_table(inside: s.Expression) -> s.Let:
+        remembering = apply(apply(name("memo_with'"), name(table)), name(plain))
+        own = s.NamePattern(pattern.name, span=pattern.span)
+        binding = s.Binding(own, (), None, remembering, span=at)
+        return s.Let((binding,), inside, False, span=at)
+
+    inner = apply(with_table(value.argument), name(argument))
+    unit = s.Tuple((), span=at)
+    first = s.Binding(bound(table), (), None, apply(name("memo_table'"), unit), span=at)
+    function = s.Binding(bound(plain), (bound(argument),), None, inner, span=value.span)
+    recursive = s.Let((function,), with_table(body), True, span=span)
+    return s.Let((first,), recursive, False, span=span)
+
+
+class LayoutBuilder(Builder):
+    """The tree of a program as it is written, for printing it."""
+
+    def recursive_value(self, meta: Meta, children: list[Any]) -> s.Let:
+        """`letrec name = value in body`."""
+        name, value, body = children
+        pattern = s.NamePattern(str(name), span=self.token_span(name))
+        binding = s.Binding(pattern, (), None, value, span=value.span)
+        return s.Let((binding,), body, True, span=self.span(meta))
 
 
 class NumberSolver(Solver):
@@ -84,14 +150,43 @@ class ProbabilisticInference(Inference):
         if isinstance(literal.value, bool):
             return BOOL
         if isinstance(literal.value, int):
+            if literal.value >= 1 << 63:
+                raise ProgramSyntaxError(
+                    "an integer this large can't be represented", span=literal.span,
+                    expected="at most 9223372036854775807", hint="write a float: add `.0`",
+                )  # fmt: skip
             term = self.solver.fresh()
             self._number(term, Origin(literal.span, "number"))
             return term
         return super().literal(literal)
 
+    def clash_error(self, clash: Clash) -> Exception:
+        """Say also what to do where numbers, or the value before a `;`, have the wrong type."""
+        error = super().clash_error(clash)
+        if not isinstance(error, TypesDisagree):
+            return error
+        if isinstance(clash, Violation) and isinstance(clash.constraint, Among):
+            found = self.solver.resolve(clash.constraint.term)
+            error.expected, error.found = "`int` or `float`", self.printer().type(found)
+            return error
+        wanted, found = (self.solver.resolve(t) for t in clash.whole)
+        error.hint = _advice(wanted, found)
+        return error
+
     def _number(self, term: Term, origin: Origin) -> None:
         with self.explained():
             self.solver.require(Among(term, "num", NUMBERS, origin))
+
+
+def _advice(wanted: Term, found: Term) -> str | None:
+    """What to do about a value of one type where another is wanted."""
+    if (wanted, found) in ((Con("float"), Con("int")), (Con("int"), Con("float"))):
+        return "`float n` makes a float of an int, `floor x` and `truncate x` an int of a float"
+    if wanted == Con("tuple", ()):
+        if isinstance(found, Con) and found.name == "->":
+            return "an argument is missing"
+        return "only `()` can stand before a `;`: drop a value with `let _ = ... in`"
+    return None
 
 
 class Cuppl(Language):
@@ -102,6 +197,7 @@ class Cuppl(Language):
     additions = """
 %extend declaration: "input" NAME ":" type -> input_
 %extend expression: pipe ";" expression -> sequence
+%extend expression: "letrec" NAME "=" expression "in" expression -> recursive_value
 %override POWER.2: "**"
 """
     builder = Builder
@@ -118,6 +214,10 @@ class Cuppl(Language):
     def store(self) -> Store:
         """The cache of compiled kernels."""
         return default_cache()
+
+    def as_written(self, text: str, file: str = "<string>") -> s.Module:
+        """The tree of a program before anything in it is replaced by what it means."""
+        return Parser(self.additions, LayoutBuilder, self.store()).module(text, file)
 
     def check_program(self, text: str, file: str = "<string>") -> CheckedModule:
         """Parse and infer a program together with what it uses of the library."""

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from tawa.functional.terms import Con, Term
 
+from .errors import NoColumn
 from .inference.smc import SmcRun
 from .memory import Decoder, column
 from .shared import Elaborated
@@ -171,9 +172,16 @@ class Posterior:
         return out
 
     def __getitem__(self, name: str | int) -> npt.NDArray[Any]:
-        """A column, by name or position. Raises KeyError."""
-        if isinstance(name, int):
+        """A column, by name or position. Raises NoColumn, which is a KeyError."""
+        if isinstance(name, int) and 0 <= name < len(self.names):
             name = self.names[name]
+        if isinstance(name, int) or name not in self.columns:
+            known = ", ".join(f"`{n}`" for n in self.columns)
+            raise NoColumn(
+                f"the result has no numeric part `{name}`",
+                expected=f"one of {known}" if known else None,
+                hint="use `.values`, or give a function of the result instead of a name",
+            )  # fmt: skip
         return self.columns[name]
 
     @cached_property

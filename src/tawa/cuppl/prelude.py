@@ -82,6 +82,9 @@ val log_density : dist['a] -> 'a -> float
 val support_size : dist[int] -> int
 ## A version of the function that remembers its results within a run.
 val mem : ('a -> 'b) -> 'a -> 'b
+## What `letrec f = mem (...)` means: a new table, and a function that uses it.
+val memo_table' : () -> int
+val memo_with' : int -> ('a -> 'b) -> 'a -> 'b
 ## Stop the whole inference with an error.
 val fail : string -> 'a
 """

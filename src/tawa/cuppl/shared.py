@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from tawa.base.source import Span
@@ -18,9 +19,11 @@ from .values import Code, Dyn, Value
 if TYPE_CHECKING:
     from .elaborator import Elaborator
 
-__all__ = ["Elaborated", "Env", "InputSlot", "Rules", "Shared"]
+__all__ = ["LIBRARY", "Elaborated", "Env", "InputSlot", "Rules", "Shared"]
 
 Env = dict[str, Value]
+LIBRARY = str(Path(__file__).with_name("library.ppl"))
+"""The file of the functions that the language offers and that are written in it."""
 
 
 @dataclass(slots=True)
@@ -108,10 +111,12 @@ class Shared:
     """Functions that constants call: (function, constant, place)."""
     constant: str = ""
     """The top-level constant that is being evaluated, if any."""
+    caller: Span | None = None
+    """Where the program calls the function of the library that is being elaborated."""
 
     def site(self, span: Span, message: str = "") -> int:
-        """Number of a place in the source, for failures."""
-        self.sites.append(span)
+        """Number of a place in the source, for failures: in the program, not in the library."""
+        self.sites.append(self.caller if self.caller and span.file == LIBRARY else span)
         if message:
             self.messages[len(self.sites) - 1] = message
         return len(self.sites) - 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import linecache
 from collections.abc import Callable
 
 from .ir import Branch, Jump, Terminator, Type
@@ -18,6 +19,7 @@ __all__ = [
     "annotation",
     "result_types",
     "signature",
+    "source_of",
     "targets",
     "type_of",
 ]
@@ -111,3 +113,19 @@ def targets(terminator: Terminator | None, name: str) -> bool:
             return name in (then, other)
         case _:
             return False
+
+
+def source_of(function: Callable[..., object]) -> str:
+    """The text of a top-level function: up to the next line that is not indented.
+
+    `inspect.getsource` would find the same, by breaking the file into tokens.
+    """
+    code = function.__code__  # type: ignore[attr-defined]
+    lines = linecache.getlines(code.co_filename)
+    first = last = code.co_firstlineno - 1
+    while not lines[last].startswith("def "):
+        last += 1
+    last += 1
+    while last < len(lines) and (lines[last][:1] in " )\n" or not lines[last].strip()):
+        last += 1
+    return "".join(lines[first:last])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import linecache
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -44,6 +43,7 @@ from .subset import (
     annotation,
     result_types,
     signature,
+    source_of,
     targets,
     type_of,
 )
@@ -58,28 +58,12 @@ class _Value:
     """Annotation name, for what can be subscripted."""
 
 
-def _source(function: Callable[..., object]) -> str:
-    """The text of a top-level function: up to the next line that is not indented.
-
-    `inspect.getsource` would find the same, by breaking the file into tokens.
-    """
-    code = function.__code__  # type: ignore[attr-defined]
-    lines = linecache.getlines(code.co_filename)
-    first = last = code.co_firstlineno - 1
-    while not lines[last].startswith("def "):
-        last += 1
-    last += 1
-    while last < len(lines) and (lines[last][:1] in " )\n" or not lines[last].strip()):
-        last += 1
-    return "".join(lines[first:last])
-
-
 class Translator:
     """Translates one function."""
 
     def __init__(self, name: str, function: Callable[..., object]) -> None:
         self.name = name
-        tree = ast.parse(_source(function)).body[0]
+        tree = ast.parse(source_of(function)).body[0]
         assert isinstance(tree, ast.FunctionDef)
         self.tree = tree
         self.globals: dict[str, object] = function.__globals__  # type: ignore[attr-defined]

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..executable import FIELD, Executable, Workers
-from ..failures import TRACE_FULL
+from ..failures import TRACE_FULL, AllWeightsZero
 from . import smc_natives as k
 from . import trace_natives as tn
 from .record import Record
@@ -22,6 +22,9 @@ from .settings import Limits, failure
 from .smc import Smc, SmcRun, run_smc
 
 __all__ = ["Draws", "gibbs_chain", "independent_chain", "marginal_chain"]
+
+FIRST_ATTEMPTS = 100
+"""How often a chain may try to find a first run that has weight."""
 
 Words = npt.NDArray[np.int64]
 
@@ -50,17 +53,26 @@ def independent_chain(
     random = np.random.Generator(np.random.Philox(key=seed))
     out = Draws()
     evidence, column = -math.inf, np.zeros(0, dtype=np.int64)
-    for iteration in range(draws):
-        run = run_smc(
-            executable, workers, particles, seed, 0.5, limits, stream=1024 + 4 * iteration
-        )
+    attempts = 0
+    while len(out.columns) < draws:
+        stream = 1024 + 4 * attempts
+        attempts += 1
+        try:
+            run = run_smc(executable, workers, particles, seed, 0.5, limits, stream=stream)
+        except AllWeightsZero:
+            if attempts >= FIRST_ATTEMPTS and not out.columns:
+                raise
+            if out.columns:  # a proposal without weight is rejected
+                out.columns.append(column)
+                out.log_evidence.append(evidence)
+            continue
         if math.log(random.random()) < run.log_evidence - evidence:
             evidence = run.log_evidence
             column = run.results[:, _pick(run, random)].copy()
             out.memory.extend(run.memory)
             out.accepted += 1
         out.columns.append(column)
-        out.log_evidence.append(run.log_evidence)
+        out.log_evidence.append(evidence)
     return out
 
 
@@ -106,11 +118,9 @@ def gibbs_chain(
     out = Draws()
     path: Words | None = None
     for iteration in range(draws):
-        own = seed ^ (iteration + 1) << 33
-        smc = _Conditional(
-            executable, workers, particles, own, 2.0, limits, None, path=path
-        )  # every step resamples: 2 is above any share of effective particles
-        run = smc.run()
+        smc, run = _conditional_run(
+            executable, workers, particles, seed ^ (iteration + 1) << 33, limits, path
+        )
         index = _pick(run, random)
         path = smc.lineage(index)
         out.columns.append(run.results[:, index].copy())
@@ -118,6 +128,24 @@ def gibbs_chain(
         out.memory.extend(run.memory)
         out.accepted += index != 0
     return out
+
+
+def _conditional_run(
+    executable: Executable, workers: Workers, particles: int, seed: int, limits: Limits,
+    path: Words | None,
+) -> tuple[_Conditional, SmcRun]:  # fmt: skip
+    """One run around a path; the first one, which has none, is tried until it has weight."""
+    for attempt in range(FIRST_ATTEMPTS):
+        # Every step resamples: 2 is above any share of effective particles.
+        smc = _Conditional(
+            executable, workers, particles, seed ^ attempt << 56, 2.0, limits, None, path=path
+        )  # fmt: skip
+        try:
+            return smc, smc.run()
+        except AllWeightsZero:
+            if path is not None or attempt == FIRST_ATTEMPTS - 1:
+                raise
+    raise AssertionError("the loop returns or raises")
 
 
 def marginal_chain(
