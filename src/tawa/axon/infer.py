@@ -31,6 +31,18 @@ ELEMENTS = (*FLOATS, *INTEGERS, "bool")
 CLASSES = {"num": FLOATS + INTEGERS, "float": FLOATS, "int": INTEGERS}
 BOOLEAN = tensor(Con("bool"), Shape(()))
 PATTERNED = ("einsum", "rearrange")
+FOREIGN = {
+    **dict.fromkeys(("float", "float32", "fp32", "single", "real"), "f32"),
+    **dict.fromkeys(("half", "float16", "fp16"), "f16"),
+    **dict.fromkeys(("double", "float64", "fp64"), "f64"),
+    **dict.fromkeys(("bfloat16", "bfloat"), "bf16"),
+    **dict.fromkeys(("int", "int64", "long", "integer"), "i64"),
+    **{f"int{bits}": f"i{bits}" for bits in (8, 16, 32)},
+    **{f"uint{bits}": f"u{bits}" for bits in (8, 16, 32, 64)},
+    **dict.fromkeys(("boolean", "bool_"), "bool"),
+    "tensor": "f32",
+}
+"""Other languages' names of element types, which would otherwise stand for any type."""
 
 
 def static_constructor(parameters: tuple[x.StaticParameter, ...]) -> str:
@@ -59,6 +71,12 @@ class AxonInference(Inference):
 
     printer = AxonPrinter
     boolean = BOOLEAN
+    attributes = {
+        "T": "write `transpose {}`",
+        "shape": "name its sizes, `({}: f32[b, n])`; `dim{{b}}` is a size as a number",
+        "size": "name its sizes, `({}: f32[b, n])`; `dim{{b}}` is a size as a number",
+        "dtype": "name its element type, `({}: t[b, n])`",
+    }
     solver: AxonSolver
 
     def __init__(self, solver: AxonSolver, environment: dict[str, Scheme]) -> None:
@@ -143,6 +161,11 @@ class AxonInference(Inference):
             hint = f"write `{syntax.name}[]` for a scalar of any element type"
             raise UnknownType(f"there is no type `{syntax.name}`", span=syntax.span, hint=hint)
         known = syntax.name in ELEMENTS
+        if syntax.name in FOREIGN:
+            raise UnknownType(
+                f"there is no element type `{syntax.name}`", span=syntax.span,
+                expected=", ".join(ELEMENTS), hint=f"did you mean `{FOREIGN[syntax.name]}`?",
+            )  # fmt: skip
         if not known and not syntax.name.islower():
             raise UnknownType(f"there is no element type `{syntax.name}`", span=syntax.span)
         element = Con(syntax.name) if known else self.named(syntax.name, "element")
@@ -303,6 +326,8 @@ class AxonInference(Inference):
                     f"`{name.name}` has no such static parameter", span=argument.span,
                     expected=", ".join(f"`{parameter}`" for parameter in plain),
                     found=f"`{key}`" if key else "one too many",
+                    hint=f"a shape stands in brackets: `{name.name}{{[a, b]}}`"
+                    if parameters[0].startswith("..") else None,
                 )  # fmt: skip
             given[key] = argument
         self.statics[name] = dict(zip(plain, values, strict=True))
@@ -376,4 +401,8 @@ class AxonInference(Inference):
 
     def clash_error(self, clash: Clash) -> Exception:
         """The error that tells the user of a clash."""
-        return shape_error(clash, self.solver, self.printer())
+        printer = self.printer()
+        for variable in self._named.values():  # the program's own names go first
+            if variable not in self.solver.bindings:
+                printer.name(variable)
+        return shape_error(clash, self.solver, printer)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tawa.axon.builder import AxonBuilder
 from tawa.axon.infer import AxonInference
+from tawa.axon.slips import AXON_SLIPS
 from tawa.axon.solver import AxonSolver
 from tawa.functional.language import Language
 
@@ -19,6 +20,7 @@ class Axon(Language):
     name = "axon"
     extension = ".ax"
     additions = (FOLDER / "grammar.lark").read_text()
+    slips = AXON_SLIPS
     builder = AxonBuilder
     inference = AxonInference
     solver = AxonSolver

@@ -155,6 +155,8 @@ class AxonSolver(SolverState):
     def _same_shape(self, constraint: SameShape) -> bool:
         whole = left, right = self.shape(constraint.left), self.shape(constraint.right)
         origin = constraint.origin
+        if left.dims is not None and right.dims is not None and len(left.dims) != len(right.dims):
+            raise Clash(*whole, origin, "the numbers of dimensions differ")
         while True:
             one, other = self._cancelled(left, right, whole, origin)
             if not one or not other:

@@ -12,6 +12,7 @@ from tawa.functional.coverage import check_coverage
 from tawa.functional.errors import (
     DuplicateName,
     NotATuple,
+    TypesDisagree,
     UnboundName,
     UnknownConstructor,
     UnknownType,
@@ -43,6 +44,9 @@ class ExpressionInference:
 
     boolean: Term = BOOL
     """The type of conditions."""
+
+    attributes: dict[str, str] = {}
+    """What to write instead of an attribute, `{}` being the value, for messages."""
 
     type_arity: dict[str, int] = {"int": 0, "float": 0, "bool": 0, "string": 0, "vector": 1}
     """The language's type constructors, with their numbers of arguments."""
@@ -134,6 +138,10 @@ class ExpressionInference:
         if not found:
             near = self._similar(name)
             hint = f"did you mean `{near}`?" if near else None
+            value, _, attribute = name.partition(".")
+            if attribute and self._scope.get(value):
+                other = self.attributes.get(attribute, "functions are applied to values: `f x`")
+                hint = f"`{value}` is a value, and has no attributes: {other.format(value)}"
             raise UnboundName(f"nothing is called `{name}`", span=span, hint=hint)
         return found[-1]
 
@@ -157,6 +165,7 @@ class ExpressionInference:
             # Even a variable that is known to be a function gets an arrow of its own here, so that
             # the solver's log says why the argument's type matters.
             if not (isinstance(function, Con) and function.name == "->"):
+                self._refuse_applied(function, called, number, argument)
                 shape = arrow(self.solver.fresh(), self.solver.fresh())
                 self.agree(shape, function, argument.span, f"{called}, which is applied")
                 function = shape
@@ -164,6 +173,21 @@ class ExpressionInference:
             self.agree(parameter, given, argument.span, what)
             function = result
         return function
+
+    def _refuse_applied(
+        self, function: Term, called: str, number: int, argument: s.Expression
+    ) -> None:
+        """Raise TypesDisagree for an argument of what is known to be no function."""
+        known = self.solver.resolve(function)
+        if not isinstance(known, Con) or known.name == "->":
+            return
+        taken = f"{number - 1} argument{'s' * (number != 2)}"
+        raise TypesDisagree(
+            f"{called} is not a function" if number == 1 else f"{called} takes {taken}",
+            span=argument.span, expected="a function" if number == 1 else taken,
+            found=f"a value of type {self.printer().type(known)}" if number == 1
+            else f"argument {number}",
+        )  # fmt: skip
 
     def _operation(self, expression: s.Binary | s.Unary | s.Pipe) -> Term:
         match expression:

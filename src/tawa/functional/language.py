@@ -17,6 +17,7 @@ from tawa.functional.infer import Inference
 from tawa.functional.kept import Store, kept_object
 from tawa.functional.parser import Parser
 from tawa.functional.recursion import deep
+from tawa.functional.slips import Slip
 from tawa.functional.solver import Solver
 from tawa.functional.terms import Scheme
 
@@ -53,6 +54,9 @@ class Language:
     additions = ""
     """Grammar added to the base grammar."""
 
+    slips: tuple[Slip, ...] = ()
+    """Frequent mistakes in the language's own syntax."""
+
     builder: type[TreeBuilder] = CoreBuilder
     inference: type[Inference] = Inference
     solver: type[Solver] = Solver
@@ -61,7 +65,7 @@ class Language:
 
     def __init__(self) -> None:
         store = self.store()
-        self.parser = Parser(self.additions, self.builder, store)
+        self.parser = Parser(self.additions, self.builder, store, self.slips)
         parts = [self.name, self.additions, self.prelude]
         self.prelude_module, self.built_ins = kept_object(store, parts, self._read_prelude)
 

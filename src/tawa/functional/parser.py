@@ -11,27 +11,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from lark import Token, Tree, UnexpectedCharacters, UnexpectedInput
-from lark.exceptions import UnexpectedToken
+from lark import Token, Tree, UnexpectedInput
+from lark.lexer import PatternStr
 
-from tawa.base.source import Span
 from tawa.functional import syntax as s
 from tawa.functional.builder import CoreBuilder, TreeBuilder
-from tawa.functional.errors import ProgramSyntaxError
 from tawa.functional.kept import Store, kept_parser
+from tawa.functional.slips import Slip, syntax_error
 
 BASE_GRAMMAR = Path(__file__).with_name("grammar.lark").read_text()
-
-FRIENDLY = {
-    "NAME": "a name", "UPPER": "a capitalised name", "QUALIFIED": "a qualified name",
-    "INTEGER": "a number", "FLOAT": "a number", "STRING": "a string", "LPAR": "`(`",
-    "RPAR": "`)`", "LSQB": "`[`", "RSQB": "`]`", "EQUAL": "`=`", "COMMA": "`,`", "COLON": "`:`",
-    "TYPE_VARIABLE": "a type variable", "OR": "an operator", "AND": "an operator",
-    "COMPARE": "an operator", "APPEND": "an operator", "PLUS": "an operator",
-    "MINUS": "an operator", "TIMES": "an operator", "POWER": "an operator",
-    "PROJECT": "an operator", "NOT": "`!`", "VBAR": "`|`", "$END": "the end of the text",
-    "__ANON_0": "`->`", "UNDERSCORE": "`_`", "LBRACE": "`{`", "RBRACE": "`}`",
-}  # fmt: skip
 
 
 class Parser:
@@ -42,8 +30,10 @@ class Parser:
         additions: str = "",
         builder: type[TreeBuilder] = CoreBuilder,
         store: Store | None = None,
+        slips: tuple[Slip, ...] = (),
     ) -> None:
         self._builder = builder
+        self._slips = slips
         self._comments: list[Token] = []
         options = {
             "parser": "lalr",
@@ -80,8 +70,13 @@ class Parser:
         try:
             tree: Tree[Any] = self._lark.parse(text, start=start)  # pyright: ignore[reportUnknownMemberType]
         except UnexpectedInput as error:
-            raise _syntax_error(error, text, file) from None
+            raise syntax_error(error, text, file, self._slips, self._shown) from None
         return self._builder(file).build(tree)
+
+    def _shown(self, terminal: str) -> str:
+        """A keyword or sign as it is written."""
+        found = self._lark.get_terminal(terminal).pattern
+        return found.value if isinstance(found, PatternStr) else terminal.lower()
 
 
 def remember_source(file: str, text: str) -> None:
@@ -104,27 +99,3 @@ def _with_doc(declaration: s.Declaration, by_line: dict[int, str]) -> s.Declarat
         lines.append(by_line[line].removeprefix("##").strip())
         line -= 1
     return replace(declaration, doc="\n".join(reversed(lines)))
-
-
-def _syntax_error(error: UnexpectedInput, text: str, file: str) -> ProgramSyntaxError:
-    """The error for what lark met."""
-    facts: dict[str, Any] = vars(error)
-    token = facts.get("token")
-    if isinstance(token, Token) and token.type != "$END":
-        line, column = token.line or 1, (token.column or 1) - 1
-        found = f"`{token}`"
-        span = Span(file, line, column, line, column + max(1, len(token)))
-    elif isinstance(error, UnexpectedCharacters):
-        found = f"the character {facts['char']!r}"
-        span = Span(file, error.line, error.column - 1)
-    else:
-        lines = text.rstrip().splitlines() or [""]
-        found = "the end of the text"
-        span = Span(file, len(lines), len(lines[-1]))
-    names: set[str] = set(facts.get("expected") or facts.get("allowed") or ())
-    if isinstance(error, UnexpectedToken):
-        names = error.accepts or names
-    expected = sorted({FRIENDLY.get(name, f"`{name.lower()}`") for name in names})
-    return ProgramSyntaxError(
-        f"unexpected {found}", span=span, expected=", ".join(expected) or None, found=found
-    )

@@ -181,7 +181,9 @@ class Solver:
         if isinstance(term, Variable):
             return False
         if not isinstance(term, Con) or term.name not in constraint.names:
-            raise Violation(constraint, f"`{constraint.label}` is one of {constraint.names}")
+            among = ", ".join(constraint.names)
+            found = f"`{term.name}`" if isinstance(term, Con) else "this"
+            raise Violation(constraint, f"{found} is not `{constraint.label}` ({among})")
         return True
 
     def settle(self) -> None:

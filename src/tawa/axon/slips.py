@@ -1,0 +1,29 @@
+"""Frequent mistakes in Axon programs, and what to write instead."""
+
+from __future__ import annotations
+
+from tawa.functional.slips import Slip
+
+AXON_SLIPS = (
+    Slip(
+        r"\b\w+\s*\(\s*\w+\s*", r"=(?!=)",
+        "static arguments stand in braces, right behind the function: `sum{axis = 1} x`",
+    ),
+    Slip(
+        r"\b(axis|keepdims|dim|stride|pad|dilation)\s*", r"=(?!=)",
+        "static arguments stand in braces, right behind the function: `sum{axis = 1} x`",
+    ),
+    Slip(r"\{\s*\w+\s*", r":", "static arguments are written `{axis = 1}`"),
+    Slip(
+        r"\b(einsum|rearrange)\s*\{[^}\n]*", r"[\w']",
+        'a pattern is a string: `einsum{"a b -> b a"}`',
+    ),
+    Slip(
+        r"\[[^\]\n]*", r":",
+        "parts are taken by `slice{start, stop, axis = 0} x`, rows by `x.[i]`",
+    ),
+    Slip(r"\{[^}\n]*", r"\w", "a comma stands between static arguments, `}` behind the last"),
+    Slip(r"\[[^\]\n]*", r";", "commas stand between sizes"),
+    Slip(r"\bwhere\b[^\n]*", r"=(?!=)", "names are bound before their use: `let w = 3 in value`"),
+    Slip(r"@", r"@", "the product of matrices is one `@`"),
+)  # fmt: skip
