@@ -23,6 +23,7 @@ from xdsl.transforms.common_subexpression_elimination import cse
 from xdsl.transforms.dead_code_elimination import dce
 from xdsl.utils.exceptions import ParseError, VerifyException
 
+from tawa.aref.alternate import Alternate
 from tawa.aref.async_dots import AsyncDots
 from tawa.aref.cursors import Cursors
 from tawa.aref.depths import Depths
@@ -132,6 +133,7 @@ def passes(stage: str, options: Options, remarks: Remarks, slack: Slack) -> list
             ),
             AsyncDots(options, remarks),
             PingPong(remarks),
+            Alternate(options, remarks),
             # Before what depends on the depth: how far loads run ahead.
             Depths(options, remarks, slack.bytes),
             Prefetch(options, remarks),

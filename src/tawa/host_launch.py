@@ -47,15 +47,18 @@ def compile_for_host(
     Raises what the compiler raises for a kernel that is wrong, for options that were asked for
     and cannot be met, and for bugs of its own.
     """
+    from tawa.aref.alternate import NothingToAlternate
     from tawa.aref.ping_pong import PingPongNotPossible
+    from tawa.aref.schedule import NoSuchSchedule, ScheduleRejected
     from tawa.compiler import PassFailed
     from tawa.tile.lower import ConsumersNotPossible, NotSpecialisable
     from tawa.tile.multicast import ClusterNotPossible
 
     asked = (BadOption, NotSpecialisable, ConsumersNotPossible, PingPongNotPossible)
+    scheduled = (NoSuchSchedule, ScheduleRejected, NothingToAlternate)
     try:
         return compile_()
-    except (*asked, ClusterNotPossible, PassFailed):
+    except (*asked, *scheduled, ClusterNotPossible, PassFailed):
         raise
     except TawaError as error:
         found = _tile_stage(fn, types, constants, options)

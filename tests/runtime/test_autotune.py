@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,26 @@ def test_a_new_key_or_dtype_measures_again(second: tuple[Any, ...]) -> None:
     tuned[1](np.zeros(4), 10)
     tuned[1](*second)
     assert len(recorder.runs) == 8
+
+
+class Predicted(Recorder):
+    """A kernel with a timing model, which likes large blocks and has none for 64."""
+
+    def predict(self, x: Any, n: int, *, grid: Any, BLOCK: int, **options: Any) -> Any:
+        if BLOCK == 64:
+            raise TooBig("no prediction")
+        assert (grid, n) == ((7,), 10)
+        return SimpleNamespace(seconds=1 / BLOCK)
+
+
+def test_only_what_is_predicted_to_be_fast_is_measured() -> None:
+    recorder = Predicted()
+    prune = {"predicted": 2}
+    tuned = autotune(CONFIGS, [], do_bench=bench(COSTS, recorder), prune_configs_by=prune)(recorder)
+    assert tuned[(7,)](np.zeros(4), 10) == 256
+    assert {run["BLOCK"] for run in recorder.runs} == {256}
+    (failures,) = tuned.failures.values()
+    assert sorted(config.kwargs["BLOCK"] for config in failures) == [64, 1024]
 
 
 def test_other_arguments_do_not_measure_again() -> None:

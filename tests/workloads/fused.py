@@ -118,6 +118,7 @@ WORKLOADS = [
     linear_attention("columns", 1, 200, 64, 72, {"chunk": 64, "columns": 64}),
     fused_mlp("small", 200, 64, 200, 128, (128, 64)),
     fused_mlp("wide", 140, 256, 264, 256, (128, 64)),
+    fused_mlp("alternate", 128, 64, 192, 64, (128, 64), alternate=True),
     attention_backward("causal", "dk_dv", 136, 64, True, (64, 128)),
     attention_backward("full", "dk_dv", 72, 128, False, (64, 64)),
     attention_backward("causal", "dq", 200, 64, True, (128, 64)),

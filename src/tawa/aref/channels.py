@@ -12,7 +12,7 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from tawa.aref import ops as aref
 from tawa.aref.boxes import boxes
 from tawa.aref.fragments import team_sync
-from tawa.aref.group_lowering import Cursor, GroupLowering, View
+from tawa.aref.group_lowering import GROUP_WARPS, Cursor, GroupLowering, View
 from tawa.hopper.ops.memory import Slot, Subtile, TmaLoad
 from tawa.hopper.ops.structure import ClusterRank
 from tawa.hopper.ops.sync import (
@@ -274,6 +274,29 @@ def lower_turn(g: GroupLowering, op: aref.TurnWait | aref.TurnPass) -> None:
     g.do(NamedBarrierArrive(g.map("addi", next_team, base), threads))
 
 
+def lower_group_turn(g: GroupLowering, op: aref.GroupTurn) -> None:
+    """A named barrier for each group: it waits there, the one before arrives."""
+    base, group = g.constant(g.group_turn_barrier()), g.group_index()
+    threads = 2 * 32 * GROUP_WARPS
+    if op.step.data == "wait":
+        g.do(NamedBarrierSync(g.map("addi", group, base), threads))
+        return
+    last = g.map("cmpi_eq", group, g.constant(g.groups - 1))
+    if op.step.data == "pass":
+        following = g.map("addi", group, g.constant(1))
+        next_group = g.map("select", last, g.constant(0), following)
+        g.do(NamedBarrierArrive(g.map("addi", next_group, base), threads))
+        return
+    block = Block()
+
+    def body() -> None:
+        g.do(NamedBarrierArrive(base, threads))
+        g.do(scf.YieldOp())
+
+    g.inside(block, body)
+    g.do(scf.IfOp(last, [], Region(block)))
+
+
 CHANNELS: dict[type[Operation], Callable[..., None]] = {
     aref.Start: lower_start,
     aref.Advance: lower_advance,
@@ -289,5 +312,6 @@ CHANNELS: dict[type[Operation], Callable[..., None]] = {
     aref.ViewReshape: lower_view_reshape,
     aref.TurnWait: lower_turn,
     aref.TurnPass: lower_turn,
+    aref.GroupTurn: lower_group_turn,
 }
 """Lowering of arefs."""

@@ -171,8 +171,13 @@ class GroupLowering:
 
     def turn_barrier(self) -> int:
         """The first of the named barriers by which teams take turns."""
-        own = self.teams * self.groups
-        return self.first_barrier + own + (self.teams if self.groups > 1 else 0)
+        if self.groups == 1:
+            return self.first_barrier + self.teams
+        return self.group_turn_barrier() + self.groups
+
+    def group_turn_barrier(self) -> int:
+        """The first of the named barriers by which the groups of a team take turns."""
+        return self.first_barrier + self.teams * self.groups + self.teams
 
     def inside(self, block: Block, body: Callable[[], None]) -> None:
         """Append what `body` makes to another block; what it makes is not reused outside."""

@@ -65,6 +65,7 @@ __all__ = [
     "DotIssue",
     "DotWait",
     "GetEnter",
+    "GroupTurn",
     "LanePartials",
     "LoadInto",
     "NoToken",
@@ -197,8 +198,27 @@ class TurnPass(_Turn):
     name: ClassVar[str] = "aref.turn_pass"
 
 
-ROLE_OPS: tuple[type[ArefOp], ...] = (WarpGroup, TeamIndex, CtaIndex, CtaCount, TurnWait, TurnPass)
+@irdl_op_definition
+class GroupTurn(ArefOp):
+    """The warp groups of a team take turns: `wait` for the own one, `pass` it on, or `start`.
+
+    At the start, once, it is the first group's turn.
+    """
+
+    name: ClassVar[str] = "aref.group_turn"
+    step: StringAttr = prop_def(StringAttr)
+    assembly_format = "$step attr-dict"
+
+    def __init__(self, step: str):
+        super().__init__(properties={"step": StringAttr(step)})
+
+
+ROLE_OPS: tuple[type[ArefOp], ...] = (
+    WarpGroup, TeamIndex, CtaIndex, CtaCount, TurnWait, TurnPass, GroupTurn,
+)  # fmt: skip
 
 AREF = Dialect(
-    "aref", [*ROLE_OPS, *CHANNEL_OPS, *COMPUTE_OPS, *WARP_OPS], [RefType, ViewType, CursorType, TokenType]
+    "aref",
+    [*ROLE_OPS, *CHANNEL_OPS, *COMPUTE_OPS, *WARP_OPS],
+    [RefType, ViewType, CursorType, TokenType],
 )

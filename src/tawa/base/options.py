@@ -65,6 +65,8 @@ class Options:
     """Buffers of 64 columns each consumer has to stage descriptor stores in."""
     overlap: bool | None = None
     """`False` keeps the order of loops whose products feed ordinary code (no modulo schedule)."""
+    alternate: bool = False
+    """Consumers that share a tile take turns to issue the products of a scheduled loop."""
     schedule: int = 0
     """Which of the solver's schedules such loops get, by its preference (0 to 63): for tuning."""
     stream_stores: bool = False
@@ -114,6 +116,13 @@ class Options:
 
     def _between(self, name: str, least: int, most: int) -> None:
         value = getattr(self, name)
+        if value is not None and not isinstance(value, int):
+            raise BadOption(
+                f"{name} is a whole number",
+                expected=f"{least} to {most}",
+                found=repr(value),
+                hint=f"leave {name} unset for the compiler's choice",
+            )
         if value is not None and not least <= value <= most:
             raise BadOption(
                 f"{name}={value} is out of range",

@@ -185,11 +185,13 @@ class Autotuner:
     def _choose(
         self, key: tuple[Any, ...], args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any
     ) -> Config:
+        failures = self.failures.setdefault(key, {})
         configs = self._pruned(args, kwargs)
+        if "predicted" in self._prune and len(configs) > 1:
+            configs = self._predicted(configs, args, kwargs, grid, failures)
         if len(configs) == 1:
             return configs[0]
         timings = self.timings.setdefault(key, {})
-        failures = self.failures.setdefault(key, {})
         watch = self._watch(args, kwargs)
         for config in configs:
             try:
@@ -206,6 +208,25 @@ class Autotuner:
                 notes=[f"{config}: {error}" for config, error in failures.items()],
             )
         return min(timings, key=timings.__getitem__)
+
+    def _predicted(
+        self,
+        configs: list[Config],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        grid: Any,
+        failures: dict[Config, TawaError],
+    ) -> list[Config]:
+        """The configurations that the timing model says are fastest, `predicted` of them."""
+        costs: dict[Config, float] = {}
+        for config in configs:
+            try:
+                found = self.fn.predict(*args, grid=grid, **kwargs, **config.all_kwargs())
+            except TawaError as error:
+                failures[config] = error
+                continue
+            costs[config] = found.seconds
+        return sorted(costs, key=costs.__getitem__)[: max(1, int(self._prune["predicted"]))]
 
     def _watch(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Stopwatch | None:
         """A stopwatch on the stream that launches go to; None where nothing is on a device.
@@ -286,6 +307,10 @@ class Heuristics:
         """Launch with the computed values added."""
         return self.fn.run(*args, grid=grid, **self._with_values(args, kwargs))
 
+    def predict(self, *args: Any, grid: Any, **kwargs: Any) -> Any:
+        """The predicted time with the computed values added."""
+        return self.fn.predict(*args, grid=grid, **self._with_values(args, kwargs))
+
     def warmup(self, *args: Any, **kwargs: Any) -> Any:
         """Compile with the computed values added, without launching."""
         return self.fn.warmup(*args, **self._with_values(args, kwargs))
@@ -300,7 +325,8 @@ def autotune(
 ) -> Callable[[Any], Autotuner]:
     """Measure `configs` whenever an argument in `key` (or a dtype) changes, and use the best.
 
-    Keywords: `prune_configs_by` (a dict with `early_config_prune`, `perf_model`, `top_k`),
+    Keywords: `prune_configs_by` (a dict with `early_config_prune`, `perf_model`, `top_k`, and
+    `predicted`: how many to measure of those that Tawa's timing model says are fastest),
     `reset_to_zero` and `restore_value` (names of arguments), `pre_hook`, `post_hook`, `warmup` and
     `rep` (milliseconds), `do_bench`. With NumPy arrays (the simulator) the first configuration
     that runs is used.

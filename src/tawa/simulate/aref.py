@@ -262,6 +262,7 @@ ACTIONS: dict[type[Operation], Callable[..., Steps | None]] = {
     ops.Unset: _unset,
     ops.TurnWait: _turn_wait,
     ops.TurnPass: _turn_pass,
+    ops.GroupTurn: lambda _a, _o: None,  # the groups of a team are one actor
     ops.Start: _bind(lambda _a, _o: 0),
     ops.NoToken: _bind(lambda _a, _o: None),
     ops.TeamIndex: _bind(lambda a, _o: _number(a.team)),
