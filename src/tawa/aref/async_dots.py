@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp, TensorType, i1
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i1
 from xdsl.ir import Block, Operation, SSAValue
 
 from tawa.aref.layouts import carried_with, same_values
@@ -41,7 +41,7 @@ from tawa.base.options import Options
 from tawa.base.remarks import Remarks
 from tawa.base.spans import copy_span, span_of
 from tawa.base.target import TARGETS
-from tawa.base.types import byte_size, element_of
+from tawa.base.types import byte_size, element_of, shape_of
 from tawa.tile.ops import Dot, Reshape, Splat, Trans
 from tawa.tile.zero import is_zero
 
@@ -338,7 +338,7 @@ def _wait_before_use(issue: DotIssue, before: list[DotIssue], written: set[SSAVa
 def _operands(issue: DotIssue, same: Mapping[SSAValue, list[SSAValue]]) -> set[SSAValue]:
     """What has the registers of a product's 8-bit A operand: values that are carried as it is."""
     a = issue.a
-    small = isinstance(a.type, TensorType) and byte_size(element_of(a.type)) == 1
+    small = bool(shape_of(a.type)) and byte_size(element_of(a.type)) == 1
     return carried_with(a, same) if small else set()
 
 

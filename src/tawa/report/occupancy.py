@@ -8,7 +8,7 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp
 
 from tawa.base.target import Target
-from tawa.hopper.ops.structure import ALIAS, Barriers, Ring, Role
+from tawa.hopper.ops.structure import ALIAS, Barriers, Ring, Role, SharedWarpGroup
 from tawa.hopper.types import BarrierType, RingType
 from tawa.runtime.compile_log import FunctionUsage
 
@@ -131,9 +131,9 @@ def _roles(kernel: func.FuncOp, threads: int, entry: int) -> tuple[RoleUse, ...]
             role.role.data,
             role.warps.value.data,
             role.teams.value.data,
-            role.registers.value.data if role.registers else entry,
+            _registers(role, entry),
             role.single is not None,
-            role.registers is not None,
+            _set_by(role).registers is not None,
         )
         for role in roles
     ]
@@ -141,6 +141,18 @@ def _roles(kernel: func.FuncOp, threads: int, entry: int) -> tuple[RoleUse, ...]
     if rest > 0:
         found.append(RoleUse("no role", rest, 1, entry, False, False))
     return tuple(found)
+
+
+def _set_by(role: Role) -> Role | SharedWarpGroup:
+    """What sets a role's registers: itself, or the warp group that it shares."""
+    parent = role.parent_op()
+    return parent if isinstance(parent, SharedWarpGroup) else role
+
+
+def _registers(role: Role, entry: int) -> int:
+    """Registers of each thread of a role."""
+    registers = _set_by(role).registers
+    return registers.value.data if registers else entry
 
 
 def _limits(threads: int, registers: int, shared: int, target: Target) -> dict[str, int]:

@@ -17,8 +17,9 @@ from tawa.base.target import Target
 from tawa.base.types import byte_size
 from tawa.hopper.ops.fragment import Copy, Fill, Rearrange, ReduceRegisters, ShuffleXor
 from tawa.hopper.ops.global_memory import GlobalLoad, GlobalStore, ScalarLoad
-from tawa.hopper.ops.matrix import Wgmma
+from tawa.hopper.ops.matrix import RoundOperand, Wgmma
 from tawa.hopper.ops.memory import SharedLoad, SharedStore, Stmatrix
+from tawa.hopper.ops.transpose import TransposeTile
 from tawa.hopper.types import FragType
 
 ISSUE, SPECIAL, SHARED, TENSOR, LATENCY = "issue", "special", "shared", "tensor", "latency"
@@ -75,6 +76,12 @@ def _latency(_op: Operation, _target: Target) -> Cost:
     return LATENCY, GLOBAL_LATENCY
 
 
+def _transposed(op: TransposeTile, target: Target) -> Cost:
+    """Cycles of shared memory for a tile that is read and written."""
+    source, _ = op.tiles
+    return SHARED, 2 * source.bytes / target.shared_memory_bytes
+
+
 COSTS: dict[type[Operation], Callable[[Any, Target], Cost]] = {
     Map: _map,
     Wgmma: _wgmma,
@@ -86,6 +93,8 @@ COSTS: dict[type[Operation], Callable[[Any, Target], Cost]] = {
     SharedStore: lambda op, target: _moved(op.value, target),
     SharedLoad: lambda op, target: _moved(op.value, target),
     Stmatrix: lambda op, target: _moved(op.value, target),
+    TransposeTile: _transposed,
+    RoundOperand: _issued("value", 3.0),
     GlobalLoad: _latency,
     ScalarLoad: _latency,
     GlobalStore: _issued("value", 1.0),

@@ -131,7 +131,7 @@ class TransposeTile(HopperOp):
         name = "_".join(("transpose", *parts))
         if name not in w.functions:
             body = "\n".join(self._block_text() if blocks else self._gather_text())
-            head = f"{name}(u32 source, u32 target, int warp, int lane)"
+            head = f"{name}(u32 source, u32 target, u32 warp, u32 lane)"
             w.functions[name] = f"__device__ __forceinline__ void {head} {{\n{body}\n}}\n"
         w.line(f"{name}({w.name(self.source)}, {w.name(self.target)}, warp, lane);")
 
@@ -144,7 +144,8 @@ class TransposeTile(HopperOp):
         assert shares is not None
         row = "lane % 8"
         if not self.interleaved:
-            row = "lane % 8 / 2 * 4 + (lane / 8 % 2 ^ lane % 8 / 4) * 2 + lane % 2 - lane / 8 % 2 * 8"
+            row = "lane % 8 / 2 * 4 + (lane / 8 % 2 ^ lane % 8 / 4) * 2 + lane % 2"
+            row += " - lane / 8 % 2 * 8"
         # Where rows that come later are in the first of two registers, the permute swaps them.
         swapped = "false" if self.interleaved else "lane % 4 >= 2"
         start = tile_address(source, "source", f"lane / 8 * 8 + {row}", "0")
@@ -163,23 +164,23 @@ class TransposeTile(HopperOp):
             f"  const u32 to = {end};",
             f"  const u32 order = ({swapped} ? 0x2064 : 0x6420) ^ (lane / 16 ? 0x1111 : 0);",
             "#pragma unroll 1",
-            f"  for (int g = 0; g < {shares.group_steps}; g += {groups}) {{",
-            f"    const int k = warp % {shares.groups} * {BLOCK_K} + g * {far};",
+            f"  for (u32 g = 0; g < {shares.group_steps}; g += {groups}) {{",
+            f"    const u32 k = warp % {shares.groups} * {BLOCK_K} + g * {far};",
             f"    const u32 start = from + k * {source.panel_bytes};",
             f"    const u32 end = {_moved('to', 'k', target)} + {part} * {target.panel_bytes};",
             "#pragma unroll 1",
-            f"    for (int b = 0; b < {shares.block_steps}; b += {blocks}) {{",
+            f"    for (u32 b = 0; b < {shares.block_steps}; b += {blocks}) {{",
             f"      u32 x[{count}][4];",
             "#pragma unroll",
             f"      for (int i = 0; i < {count}; ++i) {{",
-            f"        const int byte = {part} + (b + i % {blocks}) * {step};",
+            f"        const u32 byte = {part} + (b + i % {blocks}) * {step};",
             f"        const u32 at = {_moved('start', 'byte', source)};",
             f"        ldmatrix_transposed(x[i], at + i / {blocks} * {far * source.panel_bytes});",
             "      }",
             "#pragma unroll",
             f"      for (int i = 0; i < {count}; ++i) {{",
             f"        const u32 at = {_moved('end', f'(i / {blocks} * {far})', target)};",
-            f"        const int row = (b + i % {blocks}) * {step};",
+            f"        const u32 row = (b + i % {blocks}) * {step};",
             f"        stmatrix(at + row * {target.panel_bytes}, {words});",
             "      }",
             "    }",
@@ -281,7 +282,7 @@ def _starts(warp: Array, shares: Shares) -> tuple[Array, Array]:
 
 
 def _moved(address: str, byte: str, tile: TileType) -> str:
-    """The address so many bytes further along its row; before, it is in the row's first 32 bytes."""
+    """The address so many bytes further along its row, from one in the row's first 32 bytes."""
     inside = f"{byte} % {tile.panel_bytes}"
     inside = f"({address} ^ ({inside}))" if tile.swizzle.data else f"{address} + {inside}"
     return f"{inside} + {byte} / {tile.panel_bytes} * {tile.panel_stride}"
