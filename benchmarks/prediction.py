@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import gemm_kernels as kernels
+import ml_dtypes
 import numpy as np
 from rows import commit
 
@@ -65,7 +66,7 @@ class Compared:
         return self.prediction.seconds * 1e3 / self.row["ms"] - 1
 
 
-def gemm_launch(case: Row, config: str) -> Launch:
+def gemm_launch(case: Row, config: str, timeline: bool | str = False) -> Launch:
     """The launch of a row of the GEMM suites; its configuration is `contenders.Tile`'s text."""
     blocks, group, *rest = config.split()
     m, n, k = map(int, blocks.split("x"))
@@ -82,6 +83,7 @@ def gemm_launch(case: Row, config: str) -> Launch:
         BLOCK_N=n,
         BLOCK_K=k,
         GROUP_M=int(group[1:]),
+        timeline=timeline,
         **options,
     )
     describe = tawa.TensorDescriptor.from_tensor
@@ -99,7 +101,7 @@ def _gemm_kernel(found: list[Any] = []) -> Any:  # noqa: B006 (made once)
     return found[0]
 
 
-def attention_launch(case: Row, config: str) -> Launch:
+def attention_launch(case: Row, config: str, timeline: bool | str = False) -> Launch:
     """The launch of a row of the attention suite: what the library's function would launch.
 
     An empty configuration is the library's own choice.
@@ -109,23 +111,26 @@ def attention_launch(case: Row, config: str) -> Launch:
         _, blocks, options = config.split(maxsplit=2)
         sizes = map(int, blocks.split("x"))
         using = attention_kernels.Configuration(*sizes, ast.literal_eval(options))
-    shape = case["heads"], case["rows"], case["d"]
-    arrays = [np.empty(shape, np.float16) for _ in range(4)]
+    batch = max(1, TOKENS // case["rows"]) if case.get("dtype") else 1
+    shape = batch, case["rows"], case["heads"] // batch, case["d"]
+    type_ = np.float16 if case.get("dtype", "fp16") == "fp16" else ml_dtypes.bfloat16
+    arrays = [np.empty(shape, type_).swapaxes(1, 2) for _ in range(4)]
     kernel = attention_kernels.attention_forward
     return recorded(
         kernel,
         lambda: attention_kernels.attention(*arrays, causal=case["causal"], using=using),
+        timeline=timeline,
     )
 
 
-def recorded(kernel: Any, call: Callable[[], Any]) -> Launch:
+def recorded(kernel: Any, call: Callable[[], Any], **options: Any) -> Launch:
     """The launch of `kernel` that a call makes, instead of running it."""
     found: list[Launch] = []
 
     def record(grid: Any, *args: Any, **keywords: Any) -> Any:
         names = [parameter.name for parameter in kernel.parameters]
         named = dict(zip(names, args, strict=False)) | keywords
-        compiled = kernel.compile(*args, **keywords)
+        compiled = kernel.compile(*args, **keywords, **options)
         values = [named[name] for name in compiled.spec.arguments]
         found.append((compiled, grid, values))
         return compiled
@@ -138,13 +143,13 @@ def recorded(kernel: Any, call: Callable[[], Any]) -> Launch:
     return found[0]
 
 
-def costs_launch(case: Row, config: str) -> Launch:
+def costs_launch(case: Row, config: str, timeline: bool | str = False) -> Launch:
     """The launch of a kernel whose clock was read in it (`kernel_clocks`)."""
     if case["kernel"] == "gemm":
         sizes = {"m": SIZE, "n": SIZE, "k": case["k"], "dtype": "fp16"}
-        return gemm_launch(sizes, config)
+        return gemm_launch(sizes, config, timeline)
     heads = TOKENS // case["rows"] * 2048 // case["d"]
-    return attention_launch({**case, "heads": heads}, f"tawa {config}")
+    return attention_launch({**case, "heads": heads}, f"tawa {config}", timeline)
 
 
 LAUNCHES = {

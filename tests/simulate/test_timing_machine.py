@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tawa.base.target import SM90A
+from tawa.simulate.timing_code import COMMIT, MATRIX, MATRIX_WAIT, WORK, merged
 from tawa.simulate.timing_machine import Actor, Machine, Rates
-from tawa.simulate.timing_program import COMMIT, MATRIX, MATRIX_WAIT, WORK, merged
 from tawa.simulate.timing_work import Work
 
 ROWS = Path(__file__).parents[2] / "benchmarks" / "results" / "costs.jsonl"

@@ -47,10 +47,8 @@ class Timing:
     Sources: `benchmarks/costs.py` on an H100, where not marked otherwise.
     """
 
-    stretch: float = 1.45
-    """Ordinary code takes this times its pipes' bound. Fitted on one attention kernel (D = 128,
-    4096 rows, plain grid): alone a softmax takes 1.07 times its bound, but a warp group goes at
-    the pace of its slowest warp."""
+    stretch: float = 1.07
+    """Ordinary code takes this times its pipes' bound: a softmax alone."""
     capacity: tuple[float, float, float, float] = (1.0, 1.0, 0.97, 1.0)
     """Part of a scheduler's issue slots, half-rate pipe and special-function unit, and of shared
     memory, that several warps together reach: 3 warps' softmaxes take 8.4 cycles an exponential."""
@@ -77,11 +75,21 @@ class Timing:
     """From its last cycle to the waiting warps."""
     matrix_queue: float = 7.2
     """Matrix instructions of a warp group that need not have run when their issue is over."""
+    matrix_favour: float = 0.2
+    """How much more of the tensor core a warp group gets than the one before it: of two groups with
+    32 instructions each, the second is done when the first has 26 done."""
     copy_issue: float = 8.0
     """Of the issuing thread, for a bulk copy (assumed)."""
     store_latency: float = 250.0
     """From the issue of a bulk store to its tile having been read: fitted on the product of
     K = 256 that stages its stores in one buffer."""
+    store_issue: float = 85.0
+    """Of the issuing thread, for the end of a group of bulk stores: 93 with one store in it."""
+    store_wait: float = 50.0
+    """Of a wait for stores that have read their tiles."""
+    cold_us: float = 2.0
+    """From a kernel's first bulk load to its arrival, beyond the table's times: descriptors and
+    addresses are read, L2 is full of what was written before (first waits of recorded kernels)."""
     arrive: float = 35.0
     """Of the arriving thread, and with it of its warp."""
     wait: float = 69.0
@@ -152,8 +160,8 @@ class Target:
     """Bytes a clock that shared memory reads or writes."""
     l2_bytes: int = 50 * 2**20
     """What is written and fits here does not wait for device memory."""
-    memory_gbs: float = 3000.0
-    """Gigabytes a second that device memory sustains."""
+    memory_gbs: float = 2890.0
+    """Gigabytes a second that device memory sustains, half of them written (a copy of 268 MB)."""
     barrier_latency: int = 30
     """From the last arrival to the waiting warps."""
     launch_us: float = 6.0

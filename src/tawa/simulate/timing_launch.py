@@ -8,30 +8,32 @@ power-capped card runs matrix products far below its nominal clock.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from heapq import heapify, heapreplace
-from itertools import islice
 from typing import Any
 
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from tawa.base.target import SM90A, Target
+from tawa.simulate import errors
 from tawa.simulate.hopper import Cluster, prepared, warp_spans
 from tawa.simulate.launch import arrays_of, spec_of
-from tawa.simulate.timing_machine import MOST_EVENTS, Actor, Machine, Rates
-from tawa.simulate.timing_program import LOAD, Program, program
+from tawa.simulate.timing_code import Count, Program, Steps
+from tawa.simulate.timing_machine import Actor, Machine, Rates
+from tawa.simulate.timing_program import count, program
+from tawa.simulate.timing_sample import Cut, cut_of, turns_of
 
 Block = tuple[int, int, int]
 
 SAMPLES = 7
 """CTAs along an axis of the grid that are replayed when they differ."""
 
-SHARED_READS = 1.33
-"""Bytes that multiprocessors load for each that L2 reads, where neighbours load the same: of an
-8192^3 product without clusters L2 read 0.75 of what was loaded (`ncu`, measured)."""
+SHARED_READS = 2.24
+"""Bytes that multiprocessors load for each that L2 reads, where all load the same at once: 17 TB/s
+instead of 7.6 (measured)."""
 
 THREADS, CTAS = 2048, 32
 """Of a multiprocessor (CUDA C++ Programming Guide, compute capability 9.0)."""
@@ -92,9 +94,11 @@ class Launch:
         self.target = target
         self.first: Cluster = next(prepared(module, grid, args, target.multiprocessors))
         kernel, warps = self.first.kernel, self.first.threads // 32
+        spans = warp_spans(kernel, warps)
         self.programs: list[tuple[str, Program]] = [
-            (s.name, program(kernel, s, warps, target)) for s in warp_spans(kernel, warps)
+            (s.name, program(kernel, s, warps, target)) for s in spans
         ]
+        self._counts: list[Count] = [count(kernel, s, warps, target) for s in spans]
         values: Sequence[Any] = self.first.values
         self.values: list[Any] = [getattr(v, "item", lambda v=v: v)() for v in values]
         self.grid = self.first.grid
@@ -105,23 +109,29 @@ class Launch:
     @cached_property
     def loads(self) -> list[int]:
         """Of a persistent grid, how many copies each CTA loads: what its work goes by."""
-        counts = [self._loads(run, 0) for _, run in self.programs]
-        loading = [run for count, (_, run) in zip(counts, self.programs, strict=True) if count]
-        rest = [sum(self._loads(run, x) for run in loading) for x in range(1, self.grid[0])]
-        return [sum(counts), *rest]
-
-    def _loads(self, run: Program, x: int) -> int:
-        """Copies that one actor of CTA `x` loads."""
-        return sum(step[0] == LOAD for step in self._steps(run, x))
+        return [self._moved(x)[0] for x in range(self.grid[0])]
 
     @cached_property
     def loaded(self) -> float:
         """Bytes that all CTAs load, if the first is like the others."""
-        steps = (step for _, run in self.programs for step in self._steps(run, 0))
-        return float(self.ctas * sum(step[2] for step in steps if step[0] == LOAD))
+        return float(self.ctas * self._moved(0)[1])
 
-    def _steps(self, run: Program, x: int) -> Iterator[tuple[Any, ...]]:
-        return islice(run(self.values, x % self.cluster, (x, 0, 0), self.grid), MOST_EVENTS)
+    @cached_property
+    def memory_bytes(self) -> tuple[float, float]:
+        """Bytes that device memory reads and writes.
+
+        What is loaded replaces in L2 what was written before the launch, which memory has to
+        write; of what is stored, as much stays there.
+        """
+        stored = min(float(self.ctas * self._moved(0)[2]), self.bytes)
+        fresh = 1.0 - stored / max(1, self.bytes)
+        return self.bytes - stored, stored + fresh * min(self.target.l2_bytes, self.bytes)
+
+    def _moved(self, x: int) -> tuple[int, int, int]:
+        """Copies that CTA `x` loads, their bytes, and bytes that it stores."""
+        place = self.values, x % self.cluster, (x, 0, 0), self.grid
+        loads, loaded, stored = zip(*(count(*place) for count in self._counts), strict=True)
+        return sum(loads), sum(loaded), sum(stored)
 
     @property
     def ctas(self) -> int:
@@ -140,23 +150,50 @@ class Launch:
         registers = self.target.registers // (threads * (self.target.max_registers + 1))
         return max(1, min(shared, registers, THREADS // threads, CTAS))
 
-    def replay(self, block: Block, rates: Rates, resident: int) -> _Sample:
-        """Replay the cluster that `block` begins, or CTAs like it that share a multiprocessor."""
+    def replay(self, block: Block, rates: Rates, resident: int, whole: bool = False) -> _Sample:
+        """Replay the cluster that `block` begins, or CTAs like it that share a multiprocessor.
+
+        Of many turns of the outermost loop only some are replayed, unless the `whole` is asked for.
+        """
         many = self.cluster if self.cluster > 1 else resident
+        ctas = [(block[0] + cta, *block[1:]) if self.cluster > 1 else block for cta in range(many)]
+        starts = [
+            (name, cta, self._start(run, own, cta if self.cluster > 1 else 0))
+            for cta, own in enumerate(ctas)
+            for name, run in self.programs
+        ]
+        cut = None if whole else cut_of([turns_of(start(None)) for _, _, start in starts])
+        if cut is not None:
+            try:
+                return self._replayed(starts, rates, cut)
+            except errors.Deadlock:
+                pass  # the actors' turns do not belong together one by one
+        return self._replayed(starts, rates, None)
+
+    def _start(self, run: Program, block: Block, rank: int) -> Callable[[int | None], Steps]:
+        return lambda turns: run(self.values, rank, block, self.grid, turns)
+
+    def _replayed(
+        self,
+        starts: Sequence[tuple[str, int, Callable[[int | None], Steps]]],
+        rates: Rates,
+        cut: Cut | None,
+    ) -> _Sample:
+        turns = cut.turns if cut is not None else [None] * len(starts)
+        actors = [
+            Actor(name, cta, start(most))
+            for (name, cta, start), most in zip(starts, turns, strict=True)
+        ]
+        many = 1 + max(actor.cta for actor in actors)
         places = list(range(many)) if self.cluster > 1 else [0] * many
-        actors: list[Actor] = []
-        for cta in range(many):
-            own = (block[0] + cta, *block[1:]) if self.cluster > 1 else block
-            rank = cta if self.cluster > 1 else 0
-            actors += [
-                Actor(name, cta, run(self.values, rank, own, self.grid))
-                for name, run in self.programs
-            ]
         machine = Machine(self.target, rates, actors, places)
-        cycles = machine.run()
+        cycles, factor = machine.run(), 1.0
+        if cut is not None:
+            cycles += cut.rest(actors[cut.reference].turns)
+            factor = cut.factor
         units = len(set(places))
-        busy = {name: time / units for name, time in machine.busy.items()}
-        return _Sample(cycles, busy, machine.loaded / many, machine.stored / many)
+        busy = {name: factor * time / units for name, time in machine.busy.items()}
+        return _Sample(cycles, busy, factor * machine.loaded / many, factor * machine.stored / many)
 
 
 def predict_launch(
@@ -167,18 +204,19 @@ def predict_launch(
     clock_ghz: float,
     target: Target = SM90A,
     ctas_per_multiprocessor: int | None = None,
+    whole: bool = False,
 ) -> LaunchPrediction:
     """The model's time of a launch of a hopper module.
 
     `grid` is the user's grid and `args` are those of `simulate.run` (arrays give sizes only: their
     data is not touched, and `np.empty` costs nothing). `ctas_per_multiprocessor` is how many CTAs
-    share one, where the registers that the assembler chose say so. A persistent GEMM of 8192 x 8192
-    x 16384 takes about 0.2 s, an attention about as long.
+    share one, where the registers that the assembler chose say so. Of CTAs with many tiles a few
+    are replayed (`timing_sample`); with `whole`, all.
     """
     launch = Launch(module, grid, args, target)
     resident = ctas_per_multiprocessor or launch.resident
     rates = _rates(launch, clock_ghz, launch.loaded)
-    samples = _samples(launch, rates, resident)
+    samples = _samples(launch, rates, resident, whole)
     times = _all_cycles(launch, samples)
     switch = target.timing.cta_us * 1e3 * clock_ghz
     total = _scheduled(times, launch, resident, switch)
@@ -188,7 +226,7 @@ def predict_launch(
     shares = {name: cycles * launch.ctas for name, cycles in part.busy.items()}
     units = min(target.multiprocessors * resident, launch.ctas)
     shares = {name: value / (units * total) for name, value in shares.items()}
-    memory_us = launch.bytes / target.memory_gbs / 1e3
+    memory_us = sum(launch.memory_bytes) / target.memory_gbs / 1e3
     shares["memory"] = memory_us / max(kernel_us, memory_us)
     kernel_us = max(kernel_us, memory_us)
     bound = max(shares, key=lambda name: shares[name])
@@ -210,15 +248,21 @@ def _rates(launch: Launch, clock: float, loaded: float) -> Rates:
     What is read several times is read by neighbours at about the same time, from L2.
     """
     target = launch.target
-    active = min(launch.ctas, target.multiprocessors)
+    share = 1.0 / min(launch.ctas, target.multiprocessors) / clock
     reuse = max(1.0, loaded / max(1.0, launch.bytes))
-    load = min(target.ingest_bytes, min(reuse, SHARED_READS) * target.l2_gbs / active / clock)
-    store = target.l2_store_gbs if launch.bytes <= target.l2_bytes else target.memory_gbs
-    latency = target.load_latency + target.miss_latency / reuse
-    return Rates(load, min(target.ingest_bytes, store / active / clock), latency)
+    read, written = launch.memory_bytes
+    replaced = written - min(written, launch.bytes - read)
+    return Rates(
+        min(target.ingest_bytes, min(reuse, SHARED_READS) * target.l2_gbs * share),
+        min(target.ingest_bytes, target.l2_store_gbs * share),
+        target.load_latency + target.miss_latency / reuse,
+        target.memory_gbs * share,
+        (read + replaced) / max(1.0, loaded),
+        target.timing.cold_us * 1e3 * clock,
+    )
 
 
-def _samples(launch: Launch, rates: Rates, resident: int) -> dict[Block, _Sample]:
+def _samples(launch: Launch, rates: Rates, resident: int, whole: bool) -> dict[Block, _Sample]:
     """Replays of CTAs that stand for all.
 
     Of a persistent grid, those with the least and the most to load; else the first, and more along
@@ -228,7 +272,7 @@ def _samples(launch: Launch, rates: Rates, resident: int) -> dict[Block, _Sample
 
     def at(block: Block) -> _Sample:
         if block not in found:
-            found[block] = launch.replay(block, rates, resident)
+            found[block] = launch.replay(block, rates, resident, whole)
         return found[block]
 
     first = at((0, 0, 0))

@@ -9,128 +9,31 @@ at the multiprocessor's share of L2.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import partial
 from heapq import heappop, heappush
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any
 
 from tawa.base.target import Target
 from tawa.simulate import errors
-from tawa.simulate.timing_program import Steps
+from tawa.simulate.timing_state import (
+    DONE,
+    Actor,
+    Barrier,
+    Core,
+    Look,
+    Meeting,
+    Piece,
+    Rates,
+    left_of,
+)
 from tawa.simulate.timing_work import Work
 
 PIPES = ("issue", "alu", "special", "shared")
-DONE = 1e-6
-"""Cycles that count as none left."""
 SLIGHT = 0.05
 """Part of a pipe below which work does not mind that others want it."""
 MOST_EVENTS = 5_000_000
 """Events after which a replay is given up: about a minute."""
-LEAST = 0.02
-"""Speed of work that finds its pipes taken."""
-
-
-@dataclass(frozen=True)
-class Rates:
-    """What a multiprocessor gets of what all share, at a clock."""
-
-    load_bytes: float
-    """Bytes a cycle that L2 gives it."""
-    store_bytes: float
-    """Bytes a cycle that it can write."""
-    load_latency: float = 260.0
-    """Cycles from a load's turn to its first byte, beyond its transfer."""
-
-
-@dataclass(eq=False)
-class Actor:
-    """A program under way."""
-
-    name: str
-    cta: int
-    steps: Steps
-    now: float = 0.0
-    issued: float = 0.0
-    """Cycles of all matrix instructions so far."""
-    last: float = 0.0
-    """Of the last of them."""
-    groups: list[float] = field(default_factory=list[float])
-    """What `issued` was at the end of each group."""
-    waits_for: float = 0.0
-    """How much of `issued` must have run before the actor goes on, while it is `waiting`."""
-    waiting: bool = False
-    latency: float = 0.0
-    """From then on to its next instruction."""
-    fresh: bool = False
-    """Whether a group of matrix instructions is open."""
-    stores: list[float] = field(default_factory=list[float])
-    """When each committed group of stores has read its tiles."""
-    open_store: float = 0.0
-    done: bool = False
-
-
-@dataclass(eq=False)
-class _Piece:
-    """Work that an actor does, how much is left of it, and how fast it goes."""
-
-    actor: Actor
-    wants: tuple[float, ...]
-    """Of each pipe, cycles a cycle at full speed."""
-    left: float
-    speed: float = 1.0
-    version: int = 0
-
-
-@dataclass(eq=False)
-class _Core:
-    """The tensor core of a multiprocessor: warp groups take turns, instruction by instruction."""
-
-    streams: dict[Actor, float] = field(default_factory=dict["Actor", float])
-    """Of each actor with instructions left: how many of its cycles have run."""
-    finished: dict[Actor, float] = field(default_factory=dict["Actor", float])
-    """Of the others, the same."""
-    updated: float = 0.0
-    version: int = 0
-
-
-class _Look(NamedTuple):
-    """An event: look at the tensor core of a multiprocessor."""
-
-    place: int
-
-
-@dataclass(eq=False)
-class _Barrier:
-    """An mbarrier: what its running phase lacks, and who waits."""
-
-    arrivals: int
-    left: int = 0
-    bytes: int = 0
-    phase: int = 0
-    time: float = 0.0
-    waiting: list[Actor] = field(default_factory=list[Actor])
-
-
-@dataclass(eq=False)
-class _Meeting:
-    """A named barrier."""
-
-    left: int = 0
-    time: float = 0.0
-    waiting: list[Actor] = field(default_factory=list[Actor])
-
-
-def _left(actor: Actor, done: float, later: int) -> float:
-    """Cycles of an actor's instructions until it goes on, or until none are left.
-
-    Where it waits for a group's end, the last instruction ends before those of the `later` actors
-    that come after it in their turn, though all have run equally far.
-    """
-    if not actor.waiting or actor.waits_for <= done + DONE:
-        return actor.issued - done if not actor.waiting else 0.0
-    ahead = later * actor.last / (later + 1) if actor.latency else 0.0
-    return actor.waits_for - done - ahead
 
 
 class Machine:
@@ -144,21 +47,26 @@ class Machine:
         self.actors, self.places = actors, places
         self.heap: list[tuple[float, int, Any, int]] = []
         self.count = 0
-        self.active: dict[int, list[_Piece]] = {place: [] for place in places}
+        self.active: dict[int, list[Piece]] = {place: [] for place in places}
         self.updated: dict[int, float] = dict.fromkeys(places, 0.0)
-        self.cores: dict[int, _Core] = {place: _Core() for place in places}
+        self.cores: dict[int, Core] = {place: Core() for place in places}
+        for number, actor in enumerate(actors):
+            actor.favour = 1.0 + self.costs.matrix_favour * number
         self.random = Random(0)
         self.prepared: dict[int, tuple[float, tuple[float, ...]]] = {}
         self.load_free: dict[int, float] = dict.fromkeys(places, 0.0)
         self.store_free: dict[int, float] = dict.fromkeys(places, 0.0)
-        self.barriers: dict[tuple[int, int], _Barrier] = {}
-        self.meetings: dict[tuple[int, int], _Meeting] = {}
+        self.memory_free: dict[int, float] = dict.fromkeys(places, 0.0)
+        self.warm: set[int] = set()
+        """Multiprocessors that have loaded."""
+        self.barriers: dict[tuple[int, int], Barrier] = {}
+        self.meetings: dict[tuple[int, int], Meeting] = {}
         self.busy: dict[str, float] = {}
         self.loaded = self.stored = 0.0
         self.handlers = (
             self._work, self._matrix, self._commit, self._matrix_wait, self._load, self._store,
             self._bulk_commit, self._bulk_wait, self._init, self._expect, self._arrive,
-            self._wait, self._meet,
+            self._wait, self._meet, self._turn, self._stamp,
         )  # fmt: skip
 
     def run(self) -> float:
@@ -174,11 +82,11 @@ class Machine:
             if isinstance(what, Actor):
                 what.now = max(what.now, time)
                 self._advance(what)
-            elif isinstance(what, _Piece):
+            elif isinstance(what, Piece):
                 if what.version != version:
                     continue
                 self._finished(what, time)
-            elif isinstance(what, _Look):
+            elif isinstance(what, Look):
                 if self.cores[what.place].version != version:
                     continue
                 self._look(what.place, time)
@@ -228,7 +136,7 @@ class Machine:
         """How long work takes alone, and what part of each pipe it then takes."""
         cycles = work.issue, work.alu, work.special, work.shared
         code = max(cycles[:3]) * self.costs.stretch
-        alone = max(max(code, work.shared) + work.latency, 1.0)
+        alone = max(max(code, work.shared) + work.latency, work.chain, 1.0)
         return alone, tuple(c / alone for c in cycles)
 
     def _work(self, actor: Actor, step: tuple[Any, ...]) -> bool:
@@ -247,7 +155,7 @@ class Machine:
             return False
         place = self.places[actor.cta]
         self._settle(place, actor.now)
-        self.active[place].append(_Piece(actor, wants, alone))
+        self.active[place].append(Piece(actor, wants, alone))
         self._share(place, actor.now)
         return True
 
@@ -262,8 +170,8 @@ class Machine:
     def _share(self, place: int, now: float) -> None:
         """Give each piece its speed and the time at which it ends if nothing changes.
 
-        A scheduler prefers the warp that it served before, so the piece that began first goes at
-        full speed and later ones take what is left.
+        Schedulers take turns among their warps: pieces that want more of a pipe than there is all
+        slow down alike.
         """
         pieces = self.active[place]
         if not pieces:
@@ -272,20 +180,19 @@ class Machine:
         beside = bool(self.cores[place].streams)
         alone = self.costs.beside_tensor if beside else 1.0
         capacity = self.costs.capacity_beside_tensor if beside else self.costs.capacity
-        left = list(capacity)
+        wanted = [sum(wants) for wants in zip(*(p.wants for p in pieces), strict=True)]
+        most = [have / max(want, SLIGHT) for have, want in zip(capacity, wanted, strict=True)]
         for piece in pieces:
             speed = 1.0 / alone
             for i, want in enumerate(piece.wants):
                 if want > SLIGHT:
-                    speed = min(speed, max(left[i] / want, LEAST))
-            for i, want in enumerate(piece.wants):
-                left[i] -= want * speed
+                    speed = min(speed, most[i])
             if speed != piece.speed or piece.version == 0:
                 piece.speed = speed
                 piece.version += 1
                 self._push(now + max(piece.left, 0.0) / speed, piece, piece.version)
 
-    def _finished(self, piece: _Piece, time: float) -> None:
+    def _finished(self, piece: Piece, time: float) -> None:
         place = self.places[piece.actor.cta]
         self._settle(place, time)
         self.active[place].remove(piece)
@@ -349,9 +256,10 @@ class Machine:
         if elapsed <= 0:
             return
         core.updated = now
-        share = elapsed / max(1, len(core.streams))
+        whole = sum(actor.favour for actor in core.streams)
         for actor in core.streams:
-            core.streams[actor] = min(core.streams[actor] + share, actor.issued)
+            ran = core.streams[actor] + elapsed * actor.favour / whole
+            core.streams[actor] = min(ran, actor.issued)
 
     def _next_of_core(self, place: int) -> None:
         """Look again when the next actor's instructions end, or reach what it waits for.
@@ -363,12 +271,13 @@ class Machine:
         many = len(core.streams)
         if not many:
             return
+        whole = sum(actor.favour for actor in core.streams)
         least = min(
-            _left(actor, done, many - 1 - rank) * many
+            left_of(actor, done, many - 1 - rank) * whole / actor.favour
             for rank, (actor, done) in enumerate(core.streams.items())
         )
         core.version += 1
-        self._push(core.updated + max(least, 0.0), _Look(place), core.version)
+        self._push(core.updated + max(least, 0.0), Look(place), core.version)
 
     def _look(self, place: int, time: float) -> None:
         """Let those go on whose instructions have run."""
@@ -377,7 +286,7 @@ class Machine:
         many = len(core.streams)
         for rank, actor in enumerate(list(core.streams)):
             done = core.streams[actor]
-            if actor.waiting and _left(actor, done, many - 1 - rank) * many <= DONE:
+            if actor.waiting and left_of(actor, done, many - 1 - rank) * many <= DONE:
                 gain = max(0.0, actor.waits_for - done)
                 for other in core.streams:
                     core.streams[other] += gain if other is actor else -gain / (many - 1 or 1)
@@ -404,10 +313,21 @@ class Machine:
         self.load_free[place] = start + cycles
         self._use("copies", cycles)
         self.loaded += size
-        landed = start + cycles + self.rates.load_latency
+        moved = self._from_memory(place, start, size * self.rates.miss)
+        landed = max(start + cycles, moved) + self.rates.load_latency
+        if place not in self.warm:
+            self.warm.add(place)
+            landed += self.rates.cold
         for cta in ctas:
             self._push(landed, partial(self._count, cta, barrier, 0, -size))
         return False
+
+    def _from_memory(self, place: int, start: float, size: float) -> float:
+        """When the multiprocessor's share of device memory has moved some more bytes."""
+        self.memory_free[place] = max(start, self.memory_free[place]) + (
+            size / self.rates.memory_bytes
+        )
+        return self.memory_free[place]
 
     def _store(self, actor: Actor, step: tuple[Any, ...]) -> bool:
         actor.now += self.costs.copy_issue
@@ -415,17 +335,20 @@ class Machine:
         cycles = step[1] / self.rates.store_bytes
         end = max(actor.now, self.store_free[place]) + cycles
         self.store_free[place] = end
+        self._from_memory(place, actor.now, step[1])
         self._use("stores", cycles)
         self.stored += step[1]
         actor.open_store = max(actor.open_store, end + self.costs.store_latency)
         return False
 
     def _bulk_commit(self, actor: Actor, _step: tuple[Any, ...]) -> bool:
+        actor.now += self.costs.store_issue
         actor.stores.append(actor.open_store)
         return False
 
     def _bulk_wait(self, actor: Actor, step: tuple[Any, ...]) -> bool:
         place = len(actor.stores) - step[1]
+        actor.now += self.costs.store_wait
         if place > 0 and actor.stores[place - 1] > actor.now:
             actor.now = actor.stores[place - 1]
             return self._later(actor)
@@ -436,7 +359,7 @@ class Machine:
     def _init(self, actor: Actor, step: tuple[Any, ...]) -> bool:
         _, first, slots, arrivals = step
         for slot in range(slots):
-            self.barriers[actor.cta, first + 8 * slot] = _Barrier(arrivals, arrivals)
+            self.barriers[actor.cta, first + 8 * slot] = Barrier(arrivals, arrivals)
         actor.now += 4.0 * slots
         return False
 
@@ -482,7 +405,7 @@ class Machine:
         key = cta, number
         if number < 0:
             threads *= len(self.places)
-        meeting = self.meetings.setdefault(key, _Meeting())
+        meeting = self.meetings.setdefault(key, Meeting())
         if meeting.left <= 0:
             meeting.left = threads
             meeting.time = 0.0
@@ -496,3 +419,16 @@ class Machine:
                 self._push(max(other.now, meeting.time + self.costs.meeting_latency), other)
             meeting.waiting.clear()
         return waits
+
+    def _turn(self, actor: Actor, _step: tuple[Any, ...]) -> bool:
+        """A turn of the actor's outermost loop begins."""
+        actor.turns.append(actor.now)
+        return False
+
+    def _stamp(self, actor: Actor, step: tuple[Any, ...]) -> bool:
+        """A recording kernel would read its clock now."""
+        actor.stamps.append((actor.now, step[1], step[2]))
+        return False
+
+
+__all__ = ["MOST_EVENTS", "Actor", "Machine", "Rates"]

@@ -8,9 +8,7 @@ guards rare work is taken as lost.
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Generator, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +28,7 @@ from tawa.hopper.ops.structure import (
     NumBlocks,
     OneThread,
     Role,
+    SharedWarpGroup,
     TeamIndex,
 )
 from tawa.hopper.ops.sync import (
@@ -42,117 +41,80 @@ from tawa.hopper.ops.sync import (
     NamedBarrierArrive,
     NamedBarrierSync,
 )
-from tawa.hopper.types import BarrierType
+from tawa.hopper.ops.trace import ROLE, RecordBegin, Timestamp, TraceBegin, TraceEnd
+from tawa.hopper.types import BarrierType, FragType
 from tawa.simulate.hopper import Span
-from tawa.simulate.timing_scalars import last, needed
-from tawa.simulate.timing_work import NO_WORK, Work, matrix_cycles, work_of
-
-(
-    WORK,
-    MATRIX,
-    COMMIT,
-    MATRIX_WAIT,
-    LOAD,
-    STORE,
+from tawa.simulate.timing_code import (
+    ARRIVE,
     BULK_COMMIT,
     BULK_WAIT,
-    INIT,
+    COMMIT,
     EXPECT,
-    ARRIVE,
-    WAIT,
+    INIT,
+    LOAD,
+    MATRIX,
+    MATRIX_WAIT,
     MEET,
-) = range(13)
-"""First items of the tuples that programs yield; `Machine` says what follows each."""
-
-Steps = Generator[tuple[Any, ...]]
-Program = Callable[..., Steps]
-"""Called with the kernel's arguments and the place of the CTA: `(values, rank, block, grid)`."""
-
-
-@dataclass
-class Code:
-    """Python text of one actor's program, and the tables that it names."""
-
-    target: Target
-    warps: Span
-    kernel_warps: int
-    lines: list[str] = field(default_factory=list[str])
-    depth: int = 1
-    names: dict[SSAValue, str] = field(default_factory=dict[SSAValue, str])
-    table: dict[str, Any] = field(default_factory=dict[str, Any])
-    pending: list[Work] = field(default_factory=list[Work])
-    """Straight-line work not yet written."""
-    team: int = 0
-    first_thread: int = 0
-    threads: int = 0
-    """Threads that run here: 1 inside `one_thread`."""
-    counter: Iterable[int] = field(default_factory=itertools.count)
-
-    def line(self, text: str) -> None:
-        """Write a line."""
-        self.lines.append("    " * self.depth + text)
-
-    def fresh(self, stem: str) -> str:
-        """A new name."""
-        return f"{stem}{next(iter(self.counter))}"
-
-    def constant(self, stem: str, value: Any) -> str:
-        """The name of a value that the text can refer to."""
-        name = self.fresh(stem)
-        self.table[name] = value
-        return name
-
-    def name(self, value: SSAValue) -> str:
-        """A scalar's expression."""
-        return self.names[value]
-
-    def flush(self) -> None:
-        """Write the work that has come together."""
-        for work in merged(self.pending):
-            self.line(f"yield {self.constant('w', (WORK, work))}")
-        self.pending.clear()
-
-    def event(self, text: str) -> None:
-        """Write the work so far, then an event."""
-        self.flush()
-        self.line(f"yield ({text})")
-
-
-def merged(works: Sequence[Work]) -> list[Work]:
-    """Straight-line work in as few pieces as its order allows.
-
-    Independent instructions overlap, so pieces run together; what waits for a lane exchange, or
-    makes others wait for it, ends a piece.
-    """
-    found: list[Work] = []
-    now = NO_WORK
-    for work in works:
-        now = now + work
-        if work.ordered:
-            found.append(now)
-            now = NO_WORK
-    if now.issue or now.latency:
-        found.append(now)
-    return found
+    STAMP,
+    STORE,
+    TURN,
+    WAIT,
+    Code,
+    Count,
+    Program,
+    Steps,
+)
+from tawa.simulate.timing_scalars import EXPRESSIONS, divide, last, needed, remainder
+from tawa.simulate.timing_work import (
+    matrix_cycles,
+    moves,
+    work_of,
+)
 
 
 def program(kernel: func.FuncOp, warps: Span, kernel_warps: int, target: Target) -> Program:
     """The program of some warps of every CTA of a kernel."""
     code = Code(target, warps, kernel_warps, threads=32 * warps.count)
-    wanted = needed(kernel)
+    run = _function(code, kernel, "yield ()")
+    if code.outermost < 2:
+        return run
+
+    def whole(
+        values: Sequence[Any], rank: int, block: Any, grid: Any, turns: int | None = None
+    ) -> Steps:
+        del turns
+        return (step for step in run(values, rank, block, grid) if step[0] != TURN)
+
+    return whole
+
+
+def count(kernel: func.FuncOp, warps: Span, kernel_warps: int, target: Target) -> Count:
+    """What some warps of every CTA load and store: nothing else is done, which is quick."""
+    code = Code(target, warps, kernel_warps, threads=32 * warps.count, counting=True)
+    code.line("loads = loaded = stored = 0")
+    return _function(code, kernel, "return loads, loaded, stored")
+
+
+def _function(code: Code, kernel: func.FuncOp, end: str) -> Callable[..., Any]:
+    """Compile the text of a program, which ends by a return and `end`."""
+    wanted = needed(kernel, communication=not code.counting)
     for number, argument in enumerate(kernel.args):
         code.names[argument] = f"values[{number}]"
     _block(code, kernel.body.block, wanted)
     code.flush()
-    code.line("return")
-    code.line("yield ()")
-    head = "def run(values, rank, block, grid):\n"
-    exec(compile(head + "\n".join(code.lines), "<timing program>", "exec"), code.table)
+    if not code.counting:
+        code.line("return")
+    code.line(end)
+    head = ["def run(values, rank, block, grid, turns=None):"]
+    head += [f"    {size} = {name}.bytes" for name, size in code.sizes.items()]
+    exec(compile("\n".join(head + code.lines), "<timing program>", "exec"), code.table)
     return code.table["run"]
 
 
 def _block(code: Code, block: Block, wanted: set[SSAValue]) -> None:
     for op in block.ops:
+        if code.counting and isinstance(op, UNCOUNTED):
+            continue
         write = WRITERS.get(type(op))
         if write is not None:
             write(code, op, wanted)
@@ -179,57 +141,24 @@ def _constant(code: Code, op: arith.ConstantOp, _wanted: set[SSAValue]) -> None:
     code.names[op.result] = repr(value.value.data)
 
 
-EXPRESSIONS: dict[str, str] = {
-    "addi": "({} + {})",
-    "subi": "({} - {})",
-    "muli": "({} * {})",
-    "divsi": "_div({}, {})",
-    "divui": "({} // {})",
-    "remsi": "_rem({}, {})",
-    "remui": "({} % {})",
-    "minsi": "min({}, {})",
-    "maxsi": "max({}, {})",
-    "andi": "({} & {})",
-    "ori": "({} | {})",
-    "xori": "({} ^ {})",
-    "select": "({1} if {0} else {2})",
-    "extui": "int({})",
-    "cmpi_eq": "({} == {})",
-    "cmpi_ne": "({} != {})",
-    "cmpi_slt": "({} < {})",
-    "cmpi_sle": "({} <= {})",
-    "cmpi_sgt": "({} > {})",
-    "cmpi_sge": "({} >= {})",
-}
-"""Python text of the integer functions that index arithmetic consists of."""
-
-
-def _div(a: int, b: int) -> int:
-    return int(a / b) if (a < 0) != (b < 0) and a % b else a // b
-
-
-def _rem(a: int, b: int) -> int:
-    return a - b * _div(a, b)
-
-
 def _map(code: Code, op: Map, wanted: set[SSAValue]) -> None:
-    if op.result not in wanted:
+    if isinstance(op.result.type, FragType):
         work = work_of(op, code.target)
         if work is not None:
             code.pending.append(work)
+        return
+    code.scalar(op)
+    if op.result not in wanted:
         return
     operands = [code.name(v) for v in op.arguments]
     text = EXPRESSIONS.get(op.function.data)
     if text is None:
         text = f"{code.constant('f', _evaluator(op))}({', '.join('{}' for _ in operands)})"
-    code.table.setdefault("_div", _div)
-    code.table.setdefault("_rem", _rem)
+    code.table.setdefault("_div", divide)
+    code.table.setdefault("_rem", remainder)
     name = code.fresh("s")
     code.line(f"{name} = {text.format(*operands)}")
     code.names[op.result] = name
-    work = work_of(op, code.target)
-    if work is not None:
-        code.pending.append(work)
 
 
 def _evaluator(op: Map) -> Callable[..., Any]:
@@ -260,6 +189,10 @@ def _role(code: Code, op: Role, wanted: set[SSAValue]) -> None:
     code.team, code.first_thread, code.threads = before
 
 
+def _shared_group(code: Code, op: SharedWarpGroup, wanted: set[SSAValue]) -> None:
+    _block(code, op.body.block, wanted)
+
+
 def _one_thread(code: Code, op: OneThread, wanted: set[SSAValue]) -> None:
     chosen = {
         "cta": code.warps.first == 0,
@@ -285,6 +218,11 @@ def _assign(code: Code, targets: Sequence[str], values: Sequence[str]) -> None:
         code.line(f"{', '.join(targets)} = {', '.join(values)}")
 
 
+def _carried_on(value: SSAValue) -> bool:
+    """Whether control flow has given a value its registers, so that a loop needs a copy."""
+    return not isinstance(value.owner, Operation) or bool(value.owner.regions)
+
+
 def _for(code: Code, op: scf.ForOp, wanted: set[SSAValue]) -> None:
     index, *arguments = op.body.block.args
     chosen = [i for i, a in enumerate(arguments) if a in wanted or op.results[i] in wanted]
@@ -292,16 +230,21 @@ def _for(code: Code, op: scf.ForOp, wanted: set[SSAValue]) -> None:
     for i, target in zip(chosen, targets, strict=True):
         code.names[arguments[i]] = code.names[op.results[i]] = target
     _assign(code, targets, [code.name(op.iter_args[i]) for i in chosen])
+    if code.loops and code.threads > 1:
+        code.pending.append(moves([v for v in op.iter_args if _carried_on(v)], code.target))
     code.flush()
     code.names[index] = code.fresh("i")
     bounds = ", ".join(code.name(v) for v in (op.lb, op.ub, op.step))
-    code.line(f"for {code.names[index]} in range({bounds}):")
-    code.depth += 1
+    turn = code.turn(op)
+    code.line(f"for {code.names[index]} in range({bounds}){'[:turns]' if turn else ''}:")
+    code.depth, code.loops = code.depth + 1, code.loops + 1
     code.line("pass")
+    if turn:
+        code.event(f"{TURN},")
     _block(code, op.body.block, wanted)
     code.flush()
     _assign(code, targets, [code.name(last(op.body).operands[i]) for i in chosen])
-    code.depth -= 1
+    code.depth, code.loops = code.depth - 1, code.loops - 1
 
 
 def _if(code: Code, op: scf.IfOp, wanted: set[SSAValue]) -> None:
@@ -334,19 +277,26 @@ def _while(code: Code, op: scf.WhileOp, wanted: set[SSAValue]) -> None:
     passed = [i for i, r in enumerate(op.results) if r in wanted or after.args[i] in wanted]
     for i in passed:
         code.names[op.results[i]] = code.names[after.args[i]] = code.fresh("c")
+    turn = code.turn(op)
+    turns = code.fresh("turn")
+    code.line(f"{turns} = 0")
     code.line("while True:")
-    code.depth += 1
+    code.depth, code.loops = code.depth + 1, code.loops + 1
     _block(code, before, wanted)
     code.flush()
     condition, *values = last(op.before_region).operands
     _assign(
         code, [code.names[op.results[i]] for i in passed], [code.name(values[i]) for i in passed]
     )
-    code.line(f"if not {code.name(condition)}: break")
+    enough = f" or {turns} == turns" if turn else ""
+    code.line(f"if not {code.name(condition)}{enough}: break")
+    if turn:
+        code.line(f"{turns} += 1")
+        code.event(f"{TURN},")
     _block(code, after, wanted)
     code.flush()
     _assign(code, targets, [code.name(last(op.after_region).operands[i]) for i in chosen])
-    code.depth -= 1
+    code.depth, code.loops = code.depth - 1, code.loops - 1
 
 
 def _nothing(_code: Code, _op: Operation, _wanted: set[SSAValue]) -> None:
@@ -396,12 +346,18 @@ def _cluster_sync(code: Code, _op: ClusterSync, _wanted: set[SSAValue]) -> None:
 
 
 def _load(code: Code, op: TmaLoad, _wanted: set[SSAValue]) -> None:
+    if code.counting:
+        code.line(f"loads += 1; loaded += {code.bytes(op.map)}")
+        return
     ctas = "0" if op.ctas is None else code.name(op.ctas)
-    code.event(f"{LOAD}, {_barrier(code, op)}, {code.name(op.map)}.bytes, {ctas}")
+    code.event(f"{LOAD}, {_barrier(code, op)}, {code.bytes(op.map)}, {ctas}")
 
 
 def _store(code: Code, op: TmaStore, _wanted: set[SSAValue]) -> None:
-    code.event(f"{STORE}, {code.name(op.map)}.bytes")
+    if code.counting:
+        code.line(f"stored += {code.bytes(op.map)}")
+        return
+    code.event(f"{STORE}, {code.bytes(op.map)}")
 
 
 def _wgmma(code: Code, op: Wgmma, _wanted: set[SSAValue]) -> None:
@@ -415,12 +371,36 @@ def _plain(kind: int) -> Callable[[Code, Any, set[SSAValue]], None]:
     return write
 
 
+def _matrix_wait(code: Code, op: WgmmaWait, _wanted: set[SSAValue]) -> None:
+    """The assembler moves the wait up, before what its block has done since the last event."""
+    code.line(f"yield ({MATRIX_WAIT}, {op.pending.value.data})")
+
+
 def _pending(kind: int) -> Callable[[Code, Any, set[SSAValue]], None]:
     def write(code: Code, op: Any, _wanted: set[SSAValue]) -> None:
         code.event(f"{kind}, {op.pending.value.data}")
 
     return write
 
+
+def _stamp(code: Code, op: Timestamp, _wanted: set[SSAValue]) -> None:
+    code.event(f"{STAMP}, {op.segment.value.data}, {op.index.value.data}")
+
+
+def _role_stamp(index: int) -> Callable[[Code, Any, set[SSAValue]], None]:
+    def write(code: Code, _op: Any, _wanted: set[SSAValue]) -> None:
+        code.event(f"{STAMP}, {ROLE}, {index}")
+
+    return write
+
+
+UNCOUNTED = (
+    Timestamp, TraceBegin, TraceEnd, RecordBegin, MbarrierInit, MbarrierExpect, MbarrierArrive,
+    MbarrierWait, NamedBarrierSync,
+    NamedBarrierArrive, CtaSync, ClusterSync, Wgmma, WgmmaCommit, WgmmaWait, BulkCommit,
+    BulkWaitRead,
+)  # fmt: skip
+"""Ops that do not matter where loads are counted."""
 
 WRITERS: dict[type[Operation], Callable[[Code, Any, set[SSAValue]], None]] = {
     arith.ConstantOp: _constant,
@@ -432,6 +412,7 @@ WRITERS: dict[type[Operation], Callable[[Code, Any, set[SSAValue]], None]] = {
     NumBlocks: _place(lambda _code, op: f"grid[{op.axis.value.data}]"),
     Barriers: _place(lambda _code, op: str(op.offset.value.data)),
     Role: _role,
+    SharedWarpGroup: _shared_group,
     OneThread: _one_thread,
     scf.ForOp: _for,
     scf.IfOp: _if,
@@ -452,8 +433,12 @@ WRITERS: dict[type[Operation], Callable[[Code, Any, set[SSAValue]], None]] = {
     Wgmma: _wgmma,
     WgmmaFence: _nothing,
     WgmmaCommit: _plain(COMMIT),
-    WgmmaWait: _pending(MATRIX_WAIT),
+    WgmmaWait: _matrix_wait,
     BulkCommit: _plain(BULK_COMMIT),
     BulkWaitRead: _pending(BULK_WAIT),
+    TraceBegin: _role_stamp(0),
+    TraceEnd: _role_stamp(1),
+    RecordBegin: _nothing,
+    Timestamp: _stamp,
 }
 """How each op is written; all others take the time that `timing_work` gives them."""

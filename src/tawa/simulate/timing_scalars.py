@@ -19,12 +19,15 @@ from tawa.hopper.ops.sync import (
 )
 from tawa.hopper.types import FragType
 
+CONTROL = (scf.ForOp, scf.IfOp, scf.ConditionOp)
 
-def needed(kernel: func.FuncOp) -> set[SSAValue]:
-    """The scalars that control flow and barriers depend on."""
+
+def needed(kernel: func.FuncOp, communication: bool = True) -> set[SSAValue]:
+    """The scalars that control flow depends on and, with `communication`, barriers."""
     todo: list[SSAValue] = []
     for op in kernel.walk():
-        todo += _roots(op)
+        if communication or isinstance(op, CONTROL):
+            todo += _roots(op)
     found: set[SSAValue] = set()
     while todo:
         value = todo.pop()
@@ -95,3 +98,38 @@ def last(region: Region) -> Operation:
     op = region.block.last_op
     assert op is not None
     return op
+
+
+EXPRESSIONS: dict[str, str] = {
+    "addi": "({} + {})",
+    "subi": "({} - {})",
+    "muli": "({} * {})",
+    "divsi": "_div({}, {})",
+    "divui": "({} // {})",
+    "remsi": "_rem({}, {})",
+    "remui": "({} % {})",
+    "minsi": "min({}, {})",
+    "maxsi": "max({}, {})",
+    "andi": "({} & {})",
+    "ori": "({} | {})",
+    "xori": "({} ^ {})",
+    "select": "({1} if {0} else {2})",
+    "extui": "int({})",
+    "cmpi_eq": "({} == {})",
+    "cmpi_ne": "({} != {})",
+    "cmpi_slt": "({} < {})",
+    "cmpi_sle": "({} <= {})",
+    "cmpi_sgt": "({} > {})",
+    "cmpi_sge": "({} >= {})",
+}
+"""Python text of the integer functions that index arithmetic consists of."""
+
+
+def divide(a: int, b: int) -> int:
+    """The quotient, rounded towards zero."""
+    return int(a / b) if (a < 0) != (b < 0) and a % b else a // b
+
+
+def remainder(a: int, b: int) -> int:
+    """What division leaves, with the sign of `a`."""
+    return a - b * divide(a, b)

@@ -8,7 +8,7 @@ once, and what only renames registers (broadcasts, windows, constants) takes not
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,9 +19,10 @@ from tawa.base.target import HALF_RATE, SPECIAL, Target
 from tawa.base.types import byte_size
 from tawa.hopper.ops.fragment import Copy, ReduceRegisters, ShuffleXor, VoteAny, ZeroUnless
 from tawa.hopper.ops.global_memory import GlobalLoad, GlobalStore, ScalarLoad
-from tawa.hopper.ops.matrix import Wgmma
+from tawa.hopper.ops.matrix import RoundOperand, Wgmma
 from tawa.hopper.ops.memory import SharedLoad, SharedStore, Stmatrix
 from tawa.hopper.ops.sync import FenceProxyAsync
+from tawa.hopper.ops.transpose import IN_FLIGHT, TransposeTile
 from tawa.hopper.types import FragType
 
 
@@ -30,6 +31,7 @@ class Work:
     """Cycles of one scheduler's issue slot, half-rate pipe and special-function unit.
 
     `shared` are cycles of the multiprocessor's shared memory; `latency` is waited for on top.
+    `chain` are those of index arithmetic, whose ops wait for each other beside everything else.
     """
 
     issue: float = 0.0
@@ -37,6 +39,7 @@ class Work:
     special: float = 0.0
     shared: float = 0.0
     latency: float = 0.0
+    chain: float = 0.0
     ordered: bool = False
     """What follows depends on it: nothing overlaps across."""
 
@@ -47,11 +50,15 @@ class Work:
             self.special + other.special,
             self.shared + other.shared,
             self.latency + other.latency,
+            max(self.chain, other.chain),
             self.ordered or other.ordered,
         )
 
 
 NO_WORK = Work()
+
+REMAINDER = 2
+"""Instructions of a remainder whose quotient is there, or the other way round."""
 
 SLOW = {"divsi": 20, "divui": 20, "remsi": 22, "remui": 22}
 """Instructions of integer divisions (counted in machine code)."""
@@ -68,9 +75,6 @@ def registers(value: SSAValue) -> int:
 def _map(op: Map, target: Target) -> Work:
     name, count = op.function.data, registers(op.result)
     costs = target.costs
-    if not isinstance(op.result.type, FragType):
-        count = SLOW.get(name, 1)
-        return Work(float(count), latency=count * (target.timing.scalar - 1.0))
     if _fused(op):
         return NO_WORK
     if name in SLOW:
@@ -82,6 +86,16 @@ def _map(op: Map, target: Target) -> Work:
         count //= 2
     alu = count * costs.half_rate if name in HALF_RATE or name.startswith("cmp") else 0
     return Work(float(count), float(alu))
+
+
+def moves(values: Sequence[SSAValue], target: Target) -> Work:
+    """Copying fragments to other registers: loops that begin with values of the loop around."""
+    words = sum(
+        v.type.layout.registers * byte_size(v.type.element_type) / 4
+        for v in values
+        if isinstance(v.type, FragType)
+    )
+    return Work(words, alu=words * target.costs.half_rate)
 
 
 def _is_pair(op: Map) -> bool:
@@ -139,6 +153,23 @@ def _each(pick: str, each: float, fixed: float = 0.0) -> Callable[[Any, Target],
     return lambda op, _target: Work(each * registers(getattr(op, pick)) + fixed)
 
 
+def _transpose(op: TransposeTile, target: Target) -> Work:
+    """Blocks through `ldmatrix` and `stmatrix`, or elements one by one (instructions counted)."""
+    source, _ = op.tiles
+    shared, shares = 2 * source.bytes / target.shared_memory_bytes, op.shares
+    if shares is None:
+        each = source.bytes / byte_size(source.element_type) / (32 * op.warps.value.data)
+        return Work(4.0 * each, shared=shared, latency=each)
+    blocks = shares.group_steps * shares.block_steps
+    return Work(9.0 * blocks, shared=shared, latency=30.0 * blocks / IN_FLIGHT)
+
+
+def _round(op: RoundOperand, target: Target) -> Work:
+    """Two conversions of two values, and a permute, for each word."""
+    words = registers(op.value)
+    return Work(3.0 * words, 2.0 * words * target.costs.half_rate)
+
+
 WORKS: dict[type[Operation], Callable[[Any, Target], Work]] = {
     Map: _map,
     Copy: _each("value", 1.0),
@@ -149,6 +180,8 @@ WORKS: dict[type[Operation], Callable[[Any, Target], Work]] = {
     SharedStore: _moved("value", 16),
     SharedLoad: _moved("value", 16),
     Stmatrix: _moved("value", 16),
+    TransposeTile: _transpose,
+    RoundOperand: _round,
     FenceProxyAsync: lambda _op, _target: Work(1.0, latency=30.0, ordered=True),
     GlobalLoad: _memory("value"),
     ScalarLoad: _memory("value"),

@@ -1,0 +1,152 @@
+"""The text of an actor's timing program while it is written, and what its steps are called."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Generator, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from xdsl.ir import Operation, SSAValue
+
+from tawa.base.elementwise import Map
+from tawa.base.target import Target
+from tawa.hopper.ops.matrix import Wgmma
+from tawa.hopper.ops.memory import TmaLoad, TmaStore
+from tawa.hopper.ops.sync import MbarrierWait
+from tawa.simulate.hopper import Span
+from tawa.simulate.timing_work import NO_WORK, REMAINDER, SLOW, Work
+
+(
+    WORK,
+    MATRIX,
+    COMMIT,
+    MATRIX_WAIT,
+    LOAD,
+    STORE,
+    BULK_COMMIT,
+    BULK_WAIT,
+    INIT,
+    EXPECT,
+    ARRIVE,
+    WAIT,
+    MEET,
+    TURN,
+    STAMP,
+) = range(15)
+"""First items of the tuples that programs yield; `Machine` says what follows each."""
+
+Steps = Generator[tuple[Any, ...]]
+Program = Callable[..., Steps]
+"""Called with the kernel's arguments and the place of the CTA: `(values, rank, block, grid)`, and,
+if its outermost loop is to end early, with its most turns. Each turn of that loop begins with
+`(TURN,)`; a program with several outermost loops has no such turns."""
+
+Count = Callable[..., tuple[int, int, int]]
+"""Called in the same way: how many copies a program loads, their bytes, and those it stores."""
+
+
+COMMUNICATION = (MbarrierWait, Wgmma, TmaLoad, TmaStore)
+"""Ops that make a loop one whose turns matter."""
+
+
+@dataclass
+class Code:
+    """Python text of one actor's program, and the tables that it names."""
+
+    target: Target
+    warps: Span
+    kernel_warps: int
+    lines: list[str] = field(default_factory=list[str])
+    depth: int = 1
+    names: dict[SSAValue, str] = field(default_factory=dict[SSAValue, str])
+    table: dict[str, Any] = field(default_factory=dict[str, Any])
+    pending: list[Work] = field(default_factory=list[Work])
+    """Straight-line work not yet written."""
+    team: int = 0
+    first_thread: int = 0
+    threads: int = 0
+    """Threads that run here: 1 inside `one_thread`."""
+    counter: Iterable[int] = field(default_factory=itertools.count)
+    counting: bool = False
+    """Loads are counted, and nothing else is done."""
+    loops: int = 0
+    """Loops that what is written now lies in."""
+    outermost: int = 0
+    """Outermost loops with communication so far."""
+    sizes: dict[str, str] = field(default_factory=dict[str, str])
+    """Of maps: the name of their boxes' bytes."""
+    ready: dict[SSAValue, float] = field(default_factory=dict[SSAValue, float])
+    """Cycles until a scalar of the straight-line work is there."""
+    divided: set[tuple[SSAValue, ...]] = field(default_factory=set[tuple[SSAValue, ...]])
+    """Operands of integer divisions so far."""
+
+    def line(self, text: str) -> None:
+        """Write a line."""
+        self.lines.append("    " * self.depth + text)
+
+    def fresh(self, stem: str) -> str:
+        """A new name."""
+        return f"{stem}{next(iter(self.counter))}"
+
+    def constant(self, stem: str, value: Any) -> str:
+        """The name of a value that the text can refer to."""
+        name = self.fresh(stem)
+        self.table[name] = value
+        return name
+
+    def name(self, value: SSAValue) -> str:
+        """A scalar's expression."""
+        return self.names[value]
+
+    def bytes(self, tensor_map: SSAValue) -> str:
+        """The bytes of a map's box."""
+        name = self.name(tensor_map)
+        return self.sizes.setdefault(name, f"size{len(self.sizes)}")
+
+    def flush(self) -> None:
+        """Write the work that has come together."""
+        for work in () if self.counting else merged(self.pending):
+            self.line(f"yield {self.constant('w', (WORK, work))}")
+        self.pending.clear()
+        self.ready.clear()
+
+    def scalar(self, op: Map) -> None:
+        """Index arithmetic: each op waits for its operands, all of it runs beside other work."""
+        operands, count = tuple(op.arguments), SLOW.get(op.function.data, 1)
+        if count > 1:
+            count = REMAINDER if operands in self.divided else count
+            self.divided.add(operands)
+        begin = max((self.ready.get(v, 0.0) for v in operands), default=0.0)
+        end = self.ready[op.result] = begin + count * self.target.timing.scalar
+        self.pending.append(Work(float(count), chain=end))
+
+    def event(self, text: str) -> None:
+        """Write the work so far, then an event."""
+        self.flush()
+        if not self.counting:
+            self.line(f"yield ({text})")
+
+    def turn(self, op: Operation) -> bool:
+        """Whether a loop's turns are those that a program may be given fewer of."""
+        found = not self.loops and any(isinstance(o, COMMUNICATION) for o in op.walk())
+        self.outermost += found
+        return found
+
+
+def merged(works: Sequence[Work]) -> list[Work]:
+    """Straight-line work in as few pieces as its order allows.
+
+    Independent instructions overlap, so pieces run together; what waits for a lane exchange, or
+    makes others wait for it, ends a piece.
+    """
+    found: list[Work] = []
+    now = NO_WORK
+    for work in works:
+        now = now + work
+        if work.ordered:
+            found.append(now)
+            now = NO_WORK
+    if now.issue or now.latency:
+        found.append(now)
+    return found
