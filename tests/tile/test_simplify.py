@@ -5,7 +5,6 @@ Every kernel test of the front end runs its module before and after simplificati
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 
 import numpy as np
@@ -156,12 +155,9 @@ def gemm_module():
     return lower_to_tile(gemm, [parse_argument(t) for t in types], constants)
 
 
-def test_a_gemm_is_left_with_what_it_needs_and_is_fast():
-    gemm_module()  # imports and caches
-    start = time.perf_counter()
+def test_a_gemm_is_left_with_what_it_needs():
     simplified = gemm_module()
     simplify(simplified)
-    assert time.perf_counter() - start < 0.15
     (loop,) = [op for op in simplified.walk() if op.name == "scf.for"]
     names = [op.name for op in loop.body.block.ops]
     assert names == [
