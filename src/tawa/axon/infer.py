@@ -19,6 +19,7 @@ from tawa.axon.patterns import PatternError, parse_pattern, pattern_scheme
 from tawa.axon.shapes import Item, Shape, tensor
 from tawa.axon.show import AxonPrinter
 from tawa.axon.solver import AxonSolver
+from tawa.base.source import Span
 from tawa.functional import syntax as s
 from tawa.functional.errors import UnknownType
 from tawa.functional.infer import Inference
@@ -31,6 +32,12 @@ ELEMENTS = (*FLOATS, *INTEGERS, "bool")
 CLASSES = {"num": FLOATS + INTEGERS, "float": FLOATS, "int": INTEGERS}
 BOOLEAN = tensor(Con("bool"), Shape(()))
 PATTERNED = ("einsum", "rearrange")
+KINDS = {
+    "type": "a type", "element": "an element type", "dim": "a size", "integer": "a size",
+    "shape": "a shape",
+}  # fmt: skip
+"""What variables of a kind stand for, in messages."""
+
 FOREIGN = {
     **dict.fromkeys(("float", "float32", "fp32", "single", "real"), "f32"),
     **dict.fromkeys(("half", "float16", "fp16"), "f16"),
@@ -85,6 +92,7 @@ class AxonInference(Inference):
         self.statics: dict[s.Name, dict[str, Term]] = {}
         self.patterns: dict[s.Name, str] = {}
         self._in_signature = False
+        self._reading: Span | None = None
         solver.explain = self.clash_error
         self.named_sizes: dict[str, dict[str, Variable]] = {}
         """The sizes that each definition names in its annotations."""
@@ -157,6 +165,7 @@ class AxonInference(Inference):
 
     def named_type(self, syntax: s.NamedType) -> Term:
         """A tensor type: `f32[..s, n]`, `t[n]`, or `f32` for a scalar."""
+        self._reading = syntax.span
         if syntax.arguments is None and syntax.name not in ELEMENTS:
             hint = f"write `{syntax.name}[]` for a scalar of any element type"
             raise UnknownType(f"there is no type `{syntax.name}`", span=syntax.span, hint=hint)
@@ -176,6 +185,7 @@ class AxonInference(Inference):
         return Shape(tuple(self._item(item) for item in items))
 
     def _item(self, item: s.Node) -> Item:
+        self._reading = item.span
         if isinstance(item, x.DimSyntax):
             return self._positive(self.read_dim(item), item)
         if isinstance(item, x.Spread):
@@ -247,6 +257,16 @@ class AxonInference(Inference):
         quotient = self.solver.fresh_dim()
         self.agree(left, right * quotient, syntax.span, "division without a rest")
         return quotient
+
+    def named(self, name: str, kind: str = "type") -> Variable:
+        """The variable of a name, which stands for one kind of thing in a definition."""
+        found = super().named(name, kind)
+        if KINDS[found.kind] != KINDS[kind]:
+            raise UnknownType(
+                f"`{name}` is {KINDS[found.kind]} and {KINDS[kind]} here", span=self._reading,
+                hint="one name stands for one thing in a definition: choose another",
+            )  # fmt: skip
+        return found
 
     # Expressions.
 

@@ -31,10 +31,12 @@ SCATTERED = 12
 """How much longer a tile of another operand takes to read than to write, unless it is staged."""
 
 STAGED_AREA = 128 * 128
-"""Numbers of a tile of another operand that shared memory holds beside the products' slots."""
+"""Accumulators of tiles whose slots leave room in shared memory for a tile of another operand."""
 
 
-def _tiles(*blocks: tuple[int, int, dict[str, Any]], depth: int = 64) -> tuple[Variant, ...]:
+def _tiles(
+    accumulators: int, *blocks: tuple[int, int, dict[str, Any]], depth: int = 64
+) -> tuple[Variant, ...]:
     return tuple(
         Variant(
             f"{rows}x{columns}",
@@ -42,7 +44,7 @@ def _tiles(*blocks: tuple[int, int, dict[str, Any]], depth: int = 64) -> tuple[V
             options,
         )
         for rows, columns, options in blocks
-        for small in (rows * columns <= STAGED_AREA and depth == 64,)
+        for small in (rows * columns * accumulators <= STAGED_AREA and depth == 64,)
     )
 
 
@@ -51,33 +53,33 @@ TURNS = {"persistent": True, "ping_pong": True}
 
 HALF_TILES = {
     1: _tiles(
-        (256, 192, TOGETHER | {"num_stages": 3}), (128, 256, TOGETHER),
+        1, (256, 192, TOGETHER | {"num_stages": 3}), (128, 256, TOGETHER),
         (128, 128, TURNS | {"num_stages": 5}), (128, 64, {}), (64, 64, {}),
     ),
-    2: _tiles((256, 64, TOGETHER), (128, 64, TOGETHER), (64, 32, {})),
-    3: _tiles((128, 64, TURNS | {"num_stages": 5, "staging": 1}), (64, 64, {}), (64, 32, {})),
-    4: _tiles((128, 64, TOGETHER), (64, 64, {}), (64, 32, {}), (64, 16, {})),
+    2: _tiles(2, (256, 64, TOGETHER), (128, 64, TOGETHER), (64, 32, {})),
+    3: _tiles(3, (128, 64, TURNS | {"num_stages": 5, "staging": 1}), (64, 64, {}), (64, 32, {})),
+    4: _tiles(4, (128, 64, TOGETHER), (64, 64, {}), (64, 32, {}), (64, 16, {})),
 }  # fmt: skip
 """Tiles of 16-bit products by number of accumulators, largest first."""
 
 READING_TILES = HALF_TILES | {
     1: _tiles(
-        (128, 256, TOGETHER), (128, 128, TURNS | {"num_stages": 4}), (128, 64, {}), (64, 64, {}),
+        1, (128, 256, TOGETHER), (128, 128, TURNS | {"num_stages": 4}), (128, 64, {}), (64, 64, {}),
     ),
-    3: _tiles((128, 64, TOGETHER), (64, 64, {}), (64, 32, {})),
+    3: _tiles(3, (128, 64, TOGETHER), (64, 64, {}), (64, 32, {})),
 }  # fmt: skip
 """Those where what follows the products reads whole tiles too, which takes registers."""
 
 FULL_TILES = {
-    1: _tiles((128, 128, {}), (64, 64, {}), depth=32),
-    2: _tiles((128, 64, {}), (64, 32, {}), depth=32),
-    3: _tiles((64, 32, {}), depth=32),
-    4: _tiles((64, 32, {}), depth=32),
+    1: _tiles(1, (128, 128, {}), (64, 64, {}), depth=32),
+    2: _tiles(2, (128, 64, {}), (64, 32, {}), depth=32),
+    3: _tiles(3, (64, 32, {}), depth=32),
+    4: _tiles(4, (64, 32, {}), depth=32),
 }
 """Tiles of products of f32."""
 
 POINTER_TILES = {
-    count: _tiles((64, 64 if count < 3 else 32, {}), depth=32) for count in range(1, 5)
+    count: _tiles(count, (64, 64 if count < 3 else 32, {}), depth=32) for count in range(1, 5)
 }
 """Tiles of products whose operands are loaded by pointers."""
 
