@@ -177,3 +177,83 @@ def main () = range_fold (fn a _ -> let s = work 1 in factor 0.0; a + s) 0.0 300
     limits = cuppl.Limits(max_memory=1 << 24)
     found = cuppl.model(source).smc(50, limits=limits)
     assert np.allclose(found["result"], 300 * 199 * 100)
+
+
+@pytest.mark.parametrize(
+    ("source", "text"),
+    [
+        ("def main () = length (repeat (-1) (fn _ -> 1))", "repeat (-1) (fn _ -> 1)"),
+        ("def main () = flip 1.5", "flip 1.5"),
+        ("def main () = list_map (fn x -> flip x) (Cons (2.0, Nil))", "flip x"),
+        ("def f v = v |> flatten |> length\ndef main () = f (slice 0 0 [[1]])", "flatten"),
+    ],
+)
+def test_failures_of_the_library_are_those_of_the_call(source: str, text: str) -> None:
+    with pytest.raises(FunctionalError) as caught:
+        cuppl.model(source, file="<test>").importance(10, threads=1)
+    span = caught.value.span
+    assert span is not None
+    assert span.file == "<test>"
+    line = source.splitlines()[span.line - 1]
+    assert text in line[span.column : span.end_column]
+
+
+SETTINGS = [
+    ("smc", {"particles": 0}),
+    ("smc", {"particles": 2.5}),
+    ("smc", {"runs": 0}),
+    ("smc", {"seed": 1 << 64}),
+    ("smc", {"device": "tpu"}),
+    ("smc", {"ess_threshold": float("nan")}),
+    ("importance", {"threads": -1}),
+    ("mh", {"draws": 0}),
+    ("mh", {"thin": 0}),
+    ("nuts", {"chains": 0}),
+    ("nuts", {"warm_up": -1}),
+    ("particle_gibbs", {"particles": True}),
+]
+
+
+@pytest.mark.parametrize(("method", "setting"), SETTINGS)
+def test_settings_that_mean_nothing_are_refused(method: str, setting: dict[str, object]) -> None:
+    model = cuppl.model("def main () = let x = sample (normal 0 1) in factor x; x")
+    with pytest.raises(errors.BadSetting):
+        getattr(model, method)(**setting)
+
+
+@pytest.mark.parametrize(
+    ("source", "advice"),
+    [
+        ("def main () = let n = sample (poisson 3) in n / 2.0", "`float n`"),
+        ("def main () = flip 0.5; 1", "`let _ = ... in`"),
+        ("def main () = observe (normal 0 1); 1", "an argument is missing"),
+        ("def main () = 99999999999999999999", "float"),
+    ],
+)
+def test_errors_say_what_to_do(source: str, advice: str) -> None:
+    with pytest.raises(FunctionalError) as caught:
+        cuppl.model(source)
+    assert caught.value.hint is not None
+    assert advice in caught.value.hint
+
+
+def test_only_functions_are_defined_by_themselves() -> None:
+    with pytest.raises(FunctionalError, match="not a function"):
+        cuppl.model("def main () = letrec x = 1 in x")
+    factorial = "letrec f = fn n -> if n == 0 then 1 else n * f (n - 1) in f 5"
+    found = cuppl.model(f"def main () = {factorial}").importance(100, threads=1)
+    assert set(found.values) == {120}
+
+
+def test_parts_that_are_no_numbers_are_named() -> None:
+    found = cuppl.model("def main () = ([1], true)").importance(100, threads=1)
+    with pytest.raises(errors.NoColumn) as caught:
+        found.mean("0")
+    assert caught.value.expected == "one of `1`"
+
+
+@pytest.mark.filterwarnings("ignore::tawa.cuppl.InferenceWarning")
+def test_particle_chains_look_for_a_first_run_with_weight() -> None:
+    rare = cuppl.model("def main () = let x = flip 0.02 in condition x; x")
+    for chain in (rare.pimh, rare.particle_gibbs):
+        assert set(chain(20, particles=10, chains=1, seed=1).values) == {True}

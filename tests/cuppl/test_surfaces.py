@@ -121,3 +121,14 @@ def test_chain_diagnostics() -> None:
     for k in range(1, 4000):
         slow[:, k] = 0.9 * slow[:, k - 1] + random.normal(size=4)
     assert effective_sample_size(slow) == pytest.approx(16000 * 0.1 / 1.9, rel=0.3)
+
+
+def test_programs_are_laid_out_as_they_are_written(tmp_path: Path) -> None:
+    path = tmp_path / "memo.ppl"
+    path.write_text(
+        "def main () =\n  letrec f = mem (fn i -> if i == 0 then 1 else f (i - 1)) in f 3"
+    )
+    done = CliRunner().invoke(app, ["format", str(path)])
+    assert done.exit_code == 0, done.output
+    assert "letrec f = mem (fn i ->" in done.output
+    cuppl.model(done.output)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tawa.functional.errors import FunctionalError
 
 __all__ = [
-    "EffectInConstant", "InputMismatch", "NoColumn", "NoMain", "UnsupportedMethod",
+    "BadSetting", "EffectInConstant", "InputMismatch", "NoColumn", "NoMain", "UnsupportedMethod",
     "UnsupportedValue",
 ]  # fmt: skip
 
@@ -54,6 +54,16 @@ class InputMismatch(FunctionalError):
     )
 
 
+class BadSetting(FunctionalError, ValueError):
+    """A setting of an inference method has a value that means nothing."""
+
+    explanation = (
+        "Numbers of particles, draws, chains and runs are positive whole numbers, a seed fits in "
+        "64 bits, and the device is `cpu` or `gpu`."
+    )
+    example = "from tawa import cuppl\ncuppl.model('def main () = flip 0.5').smc(particles=0)"
+
+
 class NoColumn(FunctionalError, KeyError):
     """The result of a program has no numeric part of this name."""
 
@@ -63,7 +73,8 @@ class NoColumn(FunctionalError, KeyError):
         "`posterior.values`, or give a function of a value: `posterior.mean(lambda v: len(v))`."
     )
     example = (
-        "from tawa import cuppl\ncuppl.model('def main () = [1, 2]').importance(particles=1).mean()"
+        "from tawa import cuppl\n"
+        "cuppl.model('def main () = [1, 2]').importance(particles=100).mean()"
     )
 
 

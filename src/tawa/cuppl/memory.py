@@ -111,7 +111,7 @@ class _Encoder:
             raise self.error(type_, value)
         if type_.name == "float":
             return float_bits(float(value))
-        if type_.name == "int" and float(value).is_integer():
+        if type_.name == "int" and float(value).is_integer() and -(1 << 63) <= value < 1 << 63:
             return _signed(int(value))
         raise self.error(type_, value)
 

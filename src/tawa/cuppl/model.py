@@ -25,7 +25,7 @@ from .inference.importance import run_importance
 from .inference.mh import Chain, run_chains
 from .inference.nuts import Density, nuts_chain
 from .inference.pmcmc import Draws, gibbs_chain, independent_chain, marginal_chain
-from .inference.settings import Limits
+from .inference.settings import Limits, check_settings, counts
 from .inference.smc import run_smc
 from .language import cuppl_language
 from .lowering.continuous import lower_continuous
@@ -100,7 +100,8 @@ class Model:
         image = encode_inputs(self.elaborated, data or {})
         block = np.zeros(len(image.words), dtype=np.int64)
         block[:] = image.at(block.ctypes.data)
-        return Workers(threads or available_threads(), block.ctypes.data), block
+        (count,) = counts(threads=threads or available_threads())
+        return Workers(count, block.ctypes.data), block
 
     def importance(
         self,
@@ -114,6 +115,8 @@ class Model:
         device: str = "cpu",
     ) -> Posterior:
         """Likelihood weighting: draws from the prior, weighted by the observations."""
+        particles, runs = counts(particles=particles, runs=runs)
+        check_settings(seed, device)
         if device != "cpu":
             return self._gpu("importance", particles, data, seed, runs, 0.0, limits)
         executable = self.executable(suspend=False)
@@ -150,6 +153,8 @@ class Model:
         `ess_threshold` is a fraction of the particles: 1 resamples at every weight. `device` is
         `cpu` or `gpu`; both give the same draws and the same answer.
         """
+        particles, runs = counts(particles=particles, runs=runs)
+        check_settings(seed, device, ess_threshold)
         if device != "cpu":
             return self._gpu("smc", particles, data, seed, runs, ess_threshold, limits)
         executable = self.executable(suspend=True)
@@ -191,6 +196,8 @@ class Model:
         default as many as are kept). `first` is the number of the first chain, which sets its
         random numbers apart from those of the others.
         """
+        draws, chains, thin = counts(draws=draws, chains=chains, thin=thin)
+        check_settings(seed)
         executable = self.traced("mh_chain")
         workers, block = self.workers(data, 1)
         burn = draws * thin if burn is None else burn
@@ -259,6 +266,9 @@ class Model:
         self, method: str, draws: int, warm_up: int, data: Mapping[str, Any] | None, seed: int,
         chains: int, target: float, leapfrogs: int, limits: Limits | None,
     ) -> Posterior:  # fmt: skip
+        draws, chains = counts(draws=draws, chains=chains)
+        (warm_up,) = counts(0, warm_up=warm_up)
+        check_settings(seed)
         runs: list[Run] = []
         divergent, accepted = 0, 0.0
         for chain in range(chains):
@@ -319,6 +329,8 @@ class Model:
         threads: int | None,
         limits: Limits | None,
     ) -> Posterior:
+        draws, chains, particles = counts(draws=draws, chains=chains, particles=particles)
+        check_settings(seed)
         executable = self.executable(suspend=True)
         if executable.lowered.machine is None:
             raise UnsupportedMethod(
@@ -360,6 +372,8 @@ class Model:
         type; the chain is over the choices of `prior`, and SMC estimates the likelihood of `main`.
         The draws that come back are those of the parameters.
         """
+        draws, particles = counts(draws=draws, particles=particles)
+        check_settings(seed)
         source = Model(self.module, prior)
         lowered = lower_traced(source.elaborated)
         proposals = Executable.build(lowered, "traced_run accept_run")

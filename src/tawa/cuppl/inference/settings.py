@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import SupportsFloat
 
 from tawa.functional.errors import FunctionalError
 
+from ..errors import BadSetting
 from ..failures import ALL_ZERO, FAILURES
 from ..shared import Elaborated
 
-__all__ = ["Limits", "failure"]
+__all__ = ["Limits", "check_settings", "counts", "failure"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +24,32 @@ class Limits:
     """Nested native calls of one run."""
     max_steps: int = 1 << 30
     """Recursive calls and turns of loops of one run between two suspensions."""
+
+
+def counts(least: int = 1, **given: object) -> list[int]:
+    """The given numbers as integers, in their order. Raises BadSetting for other values."""
+    found: list[int] = []
+    for name, value in given.items():
+        number = value if isinstance(value, SupportsFloat) and value == value else -1
+        if isinstance(value, bool) or float(number) < least or float(number) % 1.0 != 0.0:
+            raise BadSetting(
+                f"`{name}` must be a whole number", expected=f"at least {least}", found=repr(value)
+            )  # fmt: skip
+        found.append(int(float(number)))
+    return found
+
+
+def check_settings(seed: int, device: str = "cpu", ess_threshold: float = 0.0) -> None:
+    """Raise BadSetting for a value that means nothing."""
+    if isinstance(seed, bool) or not -(1 << 63) <= seed < 1 << 64 or seed != int(seed):
+        raise BadSetting("`seed` must be an integer of 64 bits", found=repr(seed))
+    if device not in ("cpu", "gpu"):
+        raise BadSetting("unknown device", expected="'cpu' or 'gpu'", found=repr(device))
+    if not ess_threshold >= 0.0:
+        raise BadSetting(
+            "`ess_threshold` is a share of the particles", expected="0 to 1",
+            found=repr(ess_threshold),
+        )  # fmt: skip
 
 
 def failure(

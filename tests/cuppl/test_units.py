@@ -1,0 +1,83 @@
+"""Machine code: natives apart from programs, and kept for other processes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tawa import cuppl
+from tawa.cuppl import engine
+from tawa.cuppl.executable import driver_program
+from tawa.cuppl.language import Cuppl
+from tawa.cuppl.lowering.pipeline import lower
+from tawa.cuppl.units import Unit, cut
+
+WEIGHTED = "def main () = let x = sample (gamma {shape} 2) in observe (poisson x) 3; x"
+
+
+def units(source: str) -> dict[str, Unit]:
+    """The units of a program under SMC, by their native (the program's own: empty)."""
+    program, exported = driver_program(lower(cuppl.model(source).elaborated, True), "smc_thread")
+    return {unit.native: unit for unit in cut(program, list(exported))}
+
+
+def test_long_natives_and_drivers_are_units_of_their_own() -> None:
+    found = units(WEIGHTED.format(shape=1.5))
+    assert {"", "smc_thread", "sample_gamma", "lgamma", "philox_ahead"} <= found.keys()
+    own = {function.name for function in found[""].functions}
+    assert {"machine", "run_machine", "log"} <= own  # short natives are compiled in
+    assert own.isdisjoint({"sample_gamma", "lgamma", "advance", "philox_ahead"})
+    assert found[""].public == {"run_machine"}
+    defined = [f.name for u in found.values() for f in u.functions if f.name in u.public]
+    assert len(defined) == len(set(defined))
+
+
+def compiled(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Names of the modules that are compiled from now on, as by a new process."""
+    names: list[str] = []
+    optimised = engine._optimised  # pyright: ignore[reportPrivateUsage]
+
+    def noted(machine: object, module: engine.Module) -> object:
+        names.append(module.name.split(" ")[1] if module.name else "")
+        return optimised(machine, module)
+
+    monkeypatch.setattr(engine, "_optimised", noted)
+    monkeypatch.setattr(engine, "_known", {})
+    return names
+
+
+def test_machine_code_is_kept_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TAWA_CACHE_DIR", str(tmp_path))
+    source = WEIGHTED.format(shape=1.5)
+    with monkeypatch.context() as patch:
+        names = compiled(patch)
+        first = cuppl.model(source).smc(500, seed=1, threads=1)
+        assert {"", "smc_thread", "lgamma"} <= set(names)
+    with monkeypatch.context() as patch:
+        names = compiled(patch)
+        again = cuppl.model(source).smc(500, seed=1, threads=1)
+        assert names == []
+        assert again.log_evidence == first.log_evidence
+        cuppl.model(WEIGHTED.format(shape=2.5)).smc(500, threads=1)
+        assert names == [""]  # another program shares the natives
+    for entry in tmp_path.rglob("*.kernel"):
+        entry.write_bytes(entry.read_bytes()[:-1] + b"?")
+    with monkeypatch.context() as patch:
+        names = compiled(patch)
+        damaged = cuppl.model(source).smc(500, seed=1, threads=1)
+        assert "" in names
+        assert damaged.log_evidence == first.log_evidence
+
+
+def test_parse_tables_and_library_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TAWA_CACHE_DIR", str(tmp_path))
+    text = "## Doubles.\ndef f x = 2.0 * x # twice\ndef main () = f (mean [1.0, 2.0])"
+    made, read = Cuppl(), Cuppl()
+    assert len(list(tmp_path.rglob("*.kernel"))) == 3
+    assert read.built_ins.keys() == made.built_ins.keys()
+    for language in (made, read):
+        module = language.parse(text)
+        assert [c.text for c in module.comments] == ["## Doubles.", "# twice"]
+        checked = language.check_program(text)
+        assert str(checked.schemes["f"].type) == str(made.check_program(text).schemes["f"].type)
