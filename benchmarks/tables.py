@@ -8,7 +8,8 @@ A file asks for a table with a pair of lines, between which the table is put:
     <!-- table: gemm -->
     <!-- end of table -->
 
-Ratios are taken within one run only.
+Ratios are taken within one run only: a table shows the latest run, or, of suites whose cases may be
+run by themselves, each case's latest.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
 Row = dict[str, Any]
+EACH_CASE = ("fused",)
+"""Suites of which every case has its own latest run."""
+
 PLACE = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end of table -->)", re.S)
 
 
@@ -57,11 +61,16 @@ def table(suite: str, folder: Path, run: str | None) -> str:
     rows = read(folder / f"{suite.removesuffix('-summary')}.jsonl")
     if not rows:
         return f"(no rows of {suite})"
-    chosen = run or rows[-1]["run"]
-    rows = [row for row in rows if row["run"] == chosen]
+    if run is None and suite in EACH_CASE:
+        latest = {json.dumps(row["case"]): row["run"] for row in rows}
+        rows = [row for row in rows if row["run"] == latest[json.dumps(row["case"])]]
+        chosen = ", ".join(dict.fromkeys(row["run"] for row in rows))
+    else:
+        chosen = run or rows[-1]["run"]
+        rows = [row for row in rows if row["run"] == chosen]
     if not rows:
         raise SystemExit(f"no run {chosen} in {suite}")
-    first = rows[0]
+    first = rows[-1]
     names = ("torch", "triton", "nvrtc", "driver")
     versions = ", ".join(f"{n} {first['versions'][n]}" for n in names if n in first["versions"])
     origin = f"{first['device']}, commit {first['commit']}, {first['date'][:10]}, {versions}."
@@ -263,6 +272,30 @@ def axon_table(rows: list[Row]) -> list[str]:
     return lines
 
 
+def ranking_table(rows: list[Row]) -> list[str]:
+    """Schedules by their predictions, with the measured times, and the rank correlations."""
+    lines = ["| kernel | schedule | predicted (us) | measured (us) | place |", "|" + "---|" * 5]
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        if "config" in row and "ms" in row:
+            found.setdefault(row["case"].get("kernel", "attention"), []).append(row)
+    for name, timed in found.items():
+        order = sorted(row["ms"] for row in timed)
+        for row in sorted(timed, key=lambda row: row["predicted_ms"]):
+            chosen = re.search(r"'schedule': (\d+)", row["config"])
+            schedule = chosen[1] if chosen else "the source's order"
+            times = f"{row['predicted_ms'] * 1e3:.1f} | {row['ms'] * 1e3:.1f}"
+            lines.append(f"| {name} | {schedule} | {times} | {order.index(row['ms']) + 1} |")
+    for row in rows:
+        if "spearman" in row:
+            name, count = row["case"].get("kernel", "attention"), row["candidates"]
+            both = f"Spearman {row['spearman']:.2f}, Kendall {row['kendall']:.2f}"
+            off = f"first predicted {row['lost']:.1%} off the best"
+            off += f", best of three {row['lost_of_few']:.1%}; schedule 0 {row['first']:.1%}"
+            lines.append(f"| {name}, {count} schedules | {both} | | {off} | |")
+    return lines
+
+
 TABLES: dict[str, Callable[[list[Row]], list[str]]] = {
     "prediction": prediction_table,
     "gemm": gemm_table,
@@ -272,6 +305,7 @@ TABLES: dict[str, Callable[[list[Row]], list[str]]] = {
     "attention-summary": attention_summary,
     "attention-ablation": steps_table,
     "fused": fused_table,
+    "ranking": ranking_table,
     "timeline": timeline_table,
     "axon-gpu": axon_table,
 }
