@@ -14,10 +14,9 @@ from tawa.runtime.nvrtc import NvrtcMissing
 
 
 @tawa.jit
-def positive_sums(x, y, N: tl.constexpr):
-    values = tl.load(x + tl.arange(0, N))
-    tl.device_assert(values > 0, "x is not positive")
-    tl.store(y + tl.arange(0, N), tl.cumsum(values, 0))
+def recurrence(x, n, N: tl.constexpr):
+    for i in range(1, n):
+        x.store([i * N], x.load([(i - 1) * N]) * 2)
 
 
 @tawa.jit
@@ -31,30 +30,31 @@ def wrong(x, N: tl.constexpr):
     tl.store(x + tl.arange(0, N), tl.no_such_function(N))  # pyright: ignore
 
 
-def arrays():
-    return np.arange(1, 9, dtype=np.float32), np.zeros(8, np.float32)
+def blocks():
+    x = np.ones(16, np.float32)
+    return x, tawa.TensorDescriptor.from_tensor(x, [4])
 
 
-def test_an_op_without_a_lowering_runs_and_is_said_once():
-    kernel = tawa.jit(positive_sums.fn)
-    x, y = arrays()
+def test_what_no_gpu_would_run_runs_and_is_said_once():
+    kernel = tawa.jit(recurrence.fn)
+    x, tiles = blocks()
     with pytest.warns(SimulatedOnly, match="does not compile for sm_90a") as caught:
-        compiled = kernel[(1,)](x, y, 8)
-    np.testing.assert_array_equal(y, np.cumsum(x))
-    assert "error[TileNotSupported]" in str(caught[0].message)
+        compiled = kernel[(1,)](tiles, 4, 4)
+    np.testing.assert_array_equal(x[::4], [1, 2, 4, 8])
+    assert "error[LoadAfterStore]" in str(caught[0].message)
     assert "test_host_launch.py:" in str(caught[0].message), "the user's line"
     assert caught[0].filename == __file__, "the warning points at the launch"
     assert "does not compile for sm_90a" in compiled.explain
-    y[...] = 0
+    x[:4] = 3
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        kernel[(1,)](x, y, 8)
-    np.testing.assert_array_equal(y, np.cumsum(x))
+        kernel[(1,)](tiles, 4, 4)
+    np.testing.assert_array_equal(x[::4], [3, 6, 12, 24])
 
 
 def test_compiling_it_for_a_gpu_is_still_an_error():
-    with pytest.raises(tawa.TawaError, match="not supported on the GPU"):
-        positive_sums.compile("*f32", "*f32", 8)
+    with pytest.raises(tawa.TawaError, match="after the kernel has stored to it"):
+        recurrence.compile("desc<f32,4>", "i32", 4)
 
 
 def test_a_wrong_kernel_is_an_error():
@@ -80,18 +80,18 @@ def test_a_machine_without_nvrtc(monkeypatch: pytest.MonkeyPatch, tmp_path):
 
 
 def test_the_command_line_says_it_and_goes_on(tmp_path):
-    path = tmp_path / "sums.py"
+    path = tmp_path / "doubling.py"
     path.write_text(
         "import numpy as np\nimport tawa\nimport tawa.language as tl\n\n\n@tawa.jit\n"
-        "def sums(x, N: tl.constexpr):\n"
-        "    at = x + tl.arange(0, N)\n"
-        "    tl.store(at, tl.cumsum(tl.load(at), 0))\n\n\n"
-        "def example_sums():\n"
-        "    x = np.ones(8, np.float32)\n"
-        "    sums[(1,)](x, 8)\n"
-        "    return {'x': (x, np.arange(1, 9))}\n"
+        "def doubling(x, n, N: tl.constexpr):\n"
+        "    for i in range(1, n):\n"
+        "        x.store([i * N], x.load([(i - 1) * N]) * 2)\n\n\n"
+        "def example_doubling():\n"
+        "    x = np.ones(16, np.float32)\n"
+        "    doubling[(1,)](tawa.TensorDescriptor.from_tensor(x, [4]), 4, 4)\n"
+        "    return {'x': (x, np.repeat([1, 2, 4, 8], 4))}\n"
     )
-    command = [sys.executable, "-m", "tawa", "run", f"{path}:sums"]
+    command = [sys.executable, "-m", "tawa", "run", f"{path}:doubling"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
     assert "relative error 0.0e+00" in done.stdout
     assert "does not compile for sm_90a" in done.stderr

@@ -1,8 +1,8 @@
 """Launches on NumPy arrays: the tile simulator runs what the compiler made of a kernel.
 
 The simulator runs the tile level, the program's meaning, so it needs nothing of the levels below.
-A kernel whose later stages fail (an op without a lowering to registers, a tile no multiprocessor
-holds, a machine without NVRTC) runs all the same, and a warning says once why no GPU would run it.
+A kernel whose later stages fail (a block that is loaded after it was stored, a tile no
+multiprocessor holds, a machine without NVRTC) runs all the same, and a warning says once why no GPU would run it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def compile_for_host(
         if found is None:
             raise
         why = f"`{fn.__name__}` runs on NumPy arrays only: it does not compile for {options.target}"
-        warnings.warn(f"{why}\n{error.render()}", SimulatedOnly, stacklevel=5)
+        warnings.warn(f"{why}\n{error.render()}", SimulatedOnly, stacklevel=6)
         return replace(found, remarks=(f"simulator: {why}: {error.message}",))
 
 

@@ -29,6 +29,15 @@ from tawa.runtime.arrays import HOST
 from tawa.runtime.binding import RESERVED, BoundParameter, compile_binder, compile_namer
 from tawa.runtime.kinds import Kind, kind_of
 from tawa.runtime.launch import WrongDevice
+from tawa.runtime.launch_errors import (
+    NEUTRAL_OPTIONS,
+    TRITON_OPTIONS,
+    BadTypeText,
+    ConstantNotHashable,
+    UnknownLaunchOption,
+    WrongLaunchArguments,
+    launch_place,
+)
 from tawa.runtime.streams import current_stream, stream_address
 from tawa.runtime.timeline import ACTIVE, BadTimeline, active
 
@@ -38,75 +47,10 @@ if TYPE_CHECKING:
 PROGRESS_SECONDS = 1.0
 """A compilation that takes longer shows that it runs, if someone is watching."""
 
-NEUTRAL_OPTIONS: dict[str, tuple[Any, ...]] = {"num_ctas": (1,), "maxnreg": (None,)}
-"""Options of Triton that mean nothing here, and the values with which they may be given."""
+PREDICTED_GHZ = 1.5
+"""Clock at which predictions compare launches: what a power-capped H100 gives large products."""
 
 SIMULATOR = "simulator"
-
-
-class UnknownLaunchOption(TawaError):
-    """A launch has a keyword that is neither a parameter of the kernel nor an option."""
-
-    explanation = (
-        "Keywords of a launch are the kernel's parameters, the fields of `tawa.Options` "
-        "(`num_stages`, `consumers`, `persistent`, ...), `stream` and `device`."
-    )
-    example = """
-import numpy as np
-import tawa
-
-
-@tawa.jit
-def nothing(x):
-    pass
-
-
-nothing[(1,)](np.zeros(4, np.float32), num_stage=3)
-"""
-
-
-class ConstantNotHashable(TawaError):
-    """The value of a constexpr parameter can't be part of a key."""
-
-    explanation = (
-        "A kernel is compiled once for each value of its constexpr parameters, so these have to be "
-        "hashable: numbers, strings, tuples, dtypes, functions. Pass a tuple instead of a list."
-    )
-    example = """
-import numpy as np
-import tawa
-import tawa.language as tl
-
-
-@tawa.jit
-def nothing(x, SHAPE: tl.constexpr):
-    pass
-
-
-nothing[(1,)](np.zeros(4, np.float32), SHAPE=[4, 4])
-"""
-
-
-class BadTypeText(TawaError):
-    """The type of a kernel's argument can't be read."""
-
-    explanation = (
-        "`kernel.compile` takes, for each run-time parameter, an example value or the text of a "
-        "type: `*f16` (an array), `desc<f16,128x64>` (a tensor descriptor with its block shape), "
-        "or a scalar type such as `i32` or `f32`. `:16` after it says that the address or integer "
-        "is a multiple of 16."
-    )
-    example = """
-import tawa
-
-
-@tawa.jit
-def nothing(x):
-    pass
-
-
-nothing.compile("pointer")
-"""
 
 
 @dataclass(frozen=True)
@@ -171,7 +115,12 @@ class Kernel(JITFunction):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """A kernel is launched with a grid: `kernel[grid](...)`."""
-        raise TypeError(f"launch {self.__name__} with a grid: {self.__name__}[grid](...)")
+        raise WrongLaunchArguments(
+            f"{self.__name__} is launched without a grid",
+            span=launch_place(),
+            expected=f"{self.__name__}[grid](...), the grid one to three sizes",
+            hint=f"for one program, write {self.__name__}[(1,)](...)",
+        )
 
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Compiled:
         """`kernel[grid](*args, **kwargs)`, or, for a warm-up, only its compilation."""
@@ -193,7 +142,10 @@ class Kernel(JITFunction):
 
     def request(self, *args: Any, **kwargs: Any) -> Request:
         """What `compile` compiles for these arguments."""
-        texts = self._named(*args, **kwargs)
+        try:
+            texts = self._named(*args, **kwargs)
+        except TypeError as error:
+            raise self._wrong_arguments(error) from None
         own = {p.name: p for p in self._bound_parameters}
         kinds = {
             name: type_kind(name, value) if isinstance(value, str) else p.classifier(value)[0]
@@ -231,7 +183,43 @@ class Kernel(JITFunction):
     def _launch(self, grid: Any, /, *args: Any, **kwargs: Any) -> Compiled:
         if ACTIVE.get() is not None:
             kwargs["timeline"] = self._recorded()
-        key, values, stream = self._bind(*args, **kwargs)
+        try:
+            return self._launch_bound(grid, args, kwargs)
+        except TawaError as error:
+            if error.span is None:
+                error.span = launch_place()
+            raise
+
+    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
+        """The launch's key, its run-time values and its stream."""
+        try:
+            return self._bind(*args, **kwargs)
+        except TawaError as error:
+            raise self._naming_parameter(error, args, kwargs) from None
+        except TypeError as error:
+            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                raise  # from inside, not from Python's matching of arguments and parameters
+            raise self._wrong_arguments(error) from None
+
+    def _wrong_arguments(self, error: TypeError) -> WrongLaunchArguments:
+        expected = f"{self.__name__}({', '.join(self.arg_names)})"
+        return WrongLaunchArguments(str(error), span=launch_place(), expected=expected)
+
+    def _naming_parameter(
+        self, error: TawaError, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> TawaError:
+        """The error of one argument, with a note that says which parameter's it is."""
+        named = self._named(*args, **kwargs)
+        for parameter in self._bound_parameters:
+            if not parameter.constexpr:
+                try:
+                    parameter.classifier(named[parameter.name])
+                except TawaError:
+                    return error.with_note(f"it is the argument `{parameter.name}`")
+        return error
+
+    def _launch_bound(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Compiled:
+        key, values, stream = self._bound(args, kwargs)
         try:
             entry = self._entries.get(key)
         except TypeError as error:
@@ -380,7 +368,8 @@ def launch_options(name: str, given: Mapping[str, Any]) -> Options:
                 f"{name} has no parameter `{option}`, and there is no such option",
                 expected=f"one of {', '.join(sorted(known))}",
                 found=f"{option}={value!r}",
-                hint=f"did you mean `{close[0]}`?" if close else None,
+                hint=TRITON_OPTIONS.get(option)
+                or (f"did you mean `{close[0]}`?" if close else None),
             )
     return Options(**chosen)
 

@@ -9,11 +9,12 @@ import pytest
 import tawa
 import tawa.language as tl
 from tawa.aref.lower import RegistersExceeded
-from tawa.aref.matrix import ProductNotSupported
 from tawa.aref.ping_pong import PingPongNotPossible
 from tawa.aref.shared_memory import SharedMemoryExceeded
 from tawa.base.errors import TawaError
 from tawa.base.options import BadOption
+from tawa.compiler import Pipeline
+from tawa.frontend import lower_to_tile, parse_argument
 from tawa.tile.descriptors import DescriptorNotUniform
 from tawa.tile.lower import ConsumersNotPossible, NotSpecialisable
 
@@ -36,14 +37,8 @@ def compile_gemm(m: int, n: int, k: int, element: str = "f16", **options: Any) -
     [
         ((256, 512, 64), {}, RegistersExceeded, None, "registers a thread", "512"),
         ((128, 256, 64), {"num_stages": 8}, SharedMemoryExceeded, None, "232448", "bytes"),
-        ((32, 64, 64), {}, ConsumersNotPossible, "tl.dot", "a multiple of 64", "32 rows"),
-        ((96, 64, 64), {}, ConsumersNotPossible, "tl.dot", "a multiple of 64", "96 rows"),
         ((128, 64, 64), {"consumers": 3}, ConsumersNotPossible, "tl.dot", "192", "128 rows"),
-        ((64, 12, 64), {}, ProductNotSupported, "tl.dot", "8 columns", "12 columns"),
-        ((64, 300, 64), {}, ProductNotSupported, "tl.dot", "8 columns", "300 columns"),
-        ((64, 64, 8), {}, ProductNotSupported, "tl.dot", "16 along K", "8"),
-        ((64, 64, 64), {"specialize": False, "num_warps": 2}, ProductNotSupported, "tl.dot", "multiples of 4", "2"),
-        ((64, 64, 64), {"specialize": False, "num_warps": 8}, ProductNotSupported, "tl.dot", "128 rows", "64 rows"),
+        ((64, 64, 64), {"consumers": 2}, ConsumersNotPossible, "tl.dot", "128", "64 rows"),
         ((64, 64, 64), {"ping_pong": True}, PingPongNotPossible, None, "loop over tiles", "no such loop"),
     ],
 )  # fmt: skip
@@ -151,53 +146,28 @@ def test_ping_pong_with_data_dependent_trips() -> None:
     assert caught.value.expected == "loop bounds computed from the tile's number and the arguments"
 
 
-@tawa.jit
-def precise(a, b, c):
-    c.store([0, 0], tl.dot(a.load([0, 0]), b.load([0, 0]).T, input_precision="ieee"))
-
-
-def test_precision_without_instruction() -> None:
-    with pytest.raises(ProductNotSupported) as caught:
-        precise.compile("desc<f32,64x32>", "desc<f32,64x32>", "desc<f32,64x64>")
-    complete(caught.value, "tl.dot")
-
-
-@tawa.jit
-def batches(a, b, c):
-    c.store([0, 0, 0], tl.dot(a.load([0, 0, 0]), b.load([0, 0, 0])))
-
-
-def test_product_of_batches() -> None:
-    with pytest.raises(ProductNotSupported) as caught:
-        batches.compile(*["desc<f16,2x64x64>"] * 2, "desc<f32,2x64x64>")
-    complete(caught.value, "tl.dot")
-
-
-@tawa.jit
-def running_sum(x):
-    i = tl.arange(0, 64)
-    tl.store(x + i, tl.cumsum(tl.load(x + i), axis=0))
-
-
-@tawa.jit
-def position(x, y):
-    tl.store(y, tl.argmax(tl.load(x + tl.arange(0, 64)), axis=0))
-
-
-@tawa.jit
-def joined(x, y):
-    v = tl.load(x + tl.arange(0, 64))
-    tl.store(y + tl.arange(0, 64)[:, None] * 2 + tl.arange(0, 2)[None, :], tl.join(v, v))
-
-
 @pytest.mark.parametrize(
-    ("kernel", "types"),
-    [(running_sum, ("*f32",)), (position, ("*f32", "*i32")), (joined, ("*f32", "*f32"))],
+    ("sizes", "options", "why"),
+    [
+        ((32, 64, 64), {}, "32 rows are no multiple of 64"),
+        ((96, 64, 64), {}, "96 rows are no multiple of 64"),
+        ((64, 12, 64), {}, "12 columns are no multiple of 8"),
+        ((64, 300, 64), {}, "300 columns are no multiple of 8"),
+        ((64, 64, 8), {}, "8 elements of K are no multiple of 16"),
+        ((64, 64, 48), {}, "rows of 96 bytes have no swizzle"),
+        ((64, 64, 64), {"specialize": False, "num_warps": 2}, "2 warps are no whole warp groups"),
+        ((64, 64, 64), {"specialize": False, "num_warps": 8}, "64 rows are no multiple of 128"),
+    ],
 )
-def test_ops_without_lowering(kernel, types: tuple[str, ...]) -> None:
-    """Once an op can be lowered, this test has to give it up."""
-    with pytest.raises(TawaError, match="not supported on the GPU yet") as caught:
-        kernel.compile(*types)
-    assert caught.value.span is not None
-    assert caught.value.span.file == __file__
-    assert caught.value.hint
+def test_products_without_a_warp_group_instruction_say_why(sizes, options, why: str) -> None:
+    m, n, k = sizes
+    types = [f"desc<f16,{m}x{k}>", f"desc<f16,{n}x{k}>", f"desc<f32,{m}x{n}>", "i32"]
+    request = gemm.request(*types, M=m, N=n, BK=k, **options)
+    pipeline = Pipeline(request.options)
+    read = [parse_argument(text) for text in request.types.values()]
+    tile = pipeline.level("tile", lower_to_tile(gemm, read, request.constants))
+    module = pipeline.level("aref", tile)
+    assert why in str(pipeline.remarks)
+    names = [op.name for op in module.walk()]
+    assert names.count("aref.warp_dot") == 1
+    assert "aref.dot_issue" not in names

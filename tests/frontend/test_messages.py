@@ -341,6 +341,7 @@ error[UndefinedName]: `x` has no value here
    |
  4 |     y = x + 1
    |         ^
+  help: give it a value before
   note: `x` is assigned on one side of an `if` only
   --> 3:9
    |
@@ -356,6 +357,7 @@ error[UndefinedName]: `x` has no value here
    |
  4 |     y = x + 1
    |         ^
+  help: give it a value before
   note: `x` is assigned only inside the loop here
   --> 3:9
    |
@@ -427,7 +429,8 @@ error[UnsupportedSyntax]: `Lambda` is not supported here
    |
  2 |     f = lambda x: x
    |         ^^^^^^^^^^^
-  expected: arithmetic, comparisons, `and or not`, `a if c else b`, calls, subscripts, literals""",
+  expected: arithmetic, comparisons, `and or not`, `a if c else b`, calls, subscripts, literals
+  help: define a function with `@tawa.jit`""",
     ),
     "assignment to an element": (
         "i32",

@@ -38,7 +38,10 @@ PARTS: dict[str, set[str]] = {
     # runs any level
     "simulate": {"base", "tile.ops", "aref.ops", "hopper.ops", "runtime.spec"},
     # these join levels
-    "compiler": {"base", "language", "frontend", "tile", "aref", "hopper", "runtime", "simulate"},
+    "compiler": {
+        *("base", "language", "frontend", "tile", "aref", "hopper"),
+        *("runtime", "simulate"),
+    },
     "host_launch": {"base", "frontend", "tile", "aref", "compiler", "runtime", "simulate"},
     "report": {
         *("base", "frontend", "tile.ops", "aref.ops", "hopper", "hopper.ops"),
@@ -61,6 +64,8 @@ BELONGS_TO: dict[str, str] = {
     "aref.channel_ops": "aref.ops",
     "aref.compute_ops": "aref.ops",
     "aref.types": "aref.ops",
+    "aref.warp_ops": "aref.ops",
+    "compiled": "compiler",
     "hopper.prelude": "hopper.ops",
     "hopper.text": "hopper.ops",
     "hopper.types": "hopper.ops",

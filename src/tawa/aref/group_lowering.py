@@ -26,24 +26,29 @@ GROUP_WARPS = 4
 
 
 class TileNotSupported(TawaError):
-    """An op on tiles has no lowering to registers yet."""
+    """An edited `.aref` stage holds an op that earlier passes replace."""
 
     explanation = (
-        "The tile level can express this op, and the simulator runs it at that level, but it has "
-        "no lowering to registers yet."
+        "Every op of the tile level has a lowering, but some are replaced before the last level: "
+        "descriptor loads by puts and gets, products by those of warp groups or of warps. They may "
+        "not stand in a stage that is given with `--start` or `--override`."
     )
-    example = """
-import tawa
-import tawa.language as tl
+    example = '''
+from tawa.base.options import Options
+from tawa.compiled import read_module
+from tawa.compiler import Pipeline
 
-
-@tawa.jit
-def check(x, N: tl.constexpr):
-    value = tl.load(x + tl.arange(0, N))
-    tl.device_assert(value > 0, "x is not positive")
-
-
-check.compile("*f32", 64)
+text = """
+builtin.module {
+  func.func @product() {
+    "aref.warp_group"() <{role = "main", warps = 4 : i64, teams = 1 : i64}> ({
+      %zero = arith.constant 0.0 : f32
+      %tile = tile.splat %zero : f32 -> tensor<8x8xf32>
+      %sum = tile.dot %tile, %tile, %tile : tensor<8x8xf32>, tensor<8x8xf32> -> tensor<8x8xf32>
+    }) : () -> ()
+    func.return
+  }
+}
 """
 
 
@@ -214,7 +219,7 @@ class GroupLowering:
             handler = self.table.get(type(op))
             if handler is None:
                 raise TileNotSupported(
-                    f"{op.name} is not supported on the GPU yet",
+                    f"{op.name} can't stand in a warp group at this level",
                     span=span_of(op),
                     hint="rewrite it with loads, dots, elementwise ops and reductions",
                 )

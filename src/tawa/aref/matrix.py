@@ -33,16 +33,17 @@ from tawa.hopper.types import TileType
 
 
 class ProductNotSupported(TawaError):
-    """A matrix product has a shape or element type that no matrix instruction has."""
+    """An edited `.aref` stage asks for a product that no warp-group instruction does."""
 
     explanation = (
         "Hopper's warp-group instructions multiply 64 rows by up to 256 columns, 32 bytes of K at "
-        "a time. Rows come in multiples of 64 for each consumer, columns in multiples of 8, K in "
-        "multiples of 32 bytes."
+        "a time. The compiler has other products done by warps (`aref.warp_dot`); an "
+        "`aref.dot_issue` in a stage that is given with `--start` or `--override` has to fit."
     )
-    example = """
-import tawa
-import tawa.language as tl
+    example = '''
+from tawa.base.options import Options
+from tawa.compiled import read_module
+from tawa.compiler import Pipeline
 
 
 @tawa.jit

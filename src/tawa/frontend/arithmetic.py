@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tawa.base.types import NAMES
+from tawa.frontend.advice import operand_hint
 from tawa.frontend.builder import Builder
 from tawa.frontend.conversion import (
     broadcast,
@@ -32,7 +33,8 @@ def operand_type(b: Builder, x: Value) -> dtype | pointer_type:
         if natural is not None:
             return natural
         raise fail(b, OutOfRange, f"{x} does not fit 64 bits")
-    raise fail(b, TypeMismatch, "a number or a tensor is needed here", found=describe(x))
+    message, hint = "a number or a tensor is needed here", operand_hint(x)
+    raise fail(b, TypeMismatch, message, found=describe(x), hint=hint)
 
 
 def numeric_type(b: Builder, x: Value, symbol: str) -> dtype:

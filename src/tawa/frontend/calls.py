@@ -10,6 +10,7 @@ from typing import Any
 from tawa import language
 from tawa.base.errors import TawaError
 from tawa.frontend import conversion, foreign
+from tawa.frontend.advice import call_hint
 from tawa.frontend.conversion import fail
 from tawa.frontend.errors import NotCallable, NotSupported, Recursion, WrongArguments
 from tawa.frontend.expressions import PYTHON_NAMES, methods_of
@@ -79,6 +80,7 @@ class FunctionCompiler(Statements):
             f"`{name}` can't be called in a kernel",
             expected="a function of `tawa.language`, a jitted function, or one of "
             + ", ".join(sorted(PYTHON_NAMES)),
+            hint=call_hint(name),
         )
 
     def bind(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tawa.base.errors import TawaError
+from tawa.frontend.advice import operand_hint
 from tawa.frontend.builder import Builder
 from tawa.frontend.errors import OutOfRange, TileShapeMismatch, TypeMismatch
 from tawa.frontend.promotion import natural_type
@@ -37,7 +38,8 @@ def to_tensor(b: Builder, value: Value) -> Tensor:
     if isinstance(value, Tensor):
         return value
     if not is_number(value):
-        raise fail(b, TypeMismatch, "a number or a tensor is needed here", found=describe(value))
+        message, hint = "a number or a tensor is needed here", operand_hint(value)
+        raise fail(b, TypeMismatch, message, found=describe(value), hint=hint)
     element = natural_type(value)
     if element is None:
         raise fail(b, OutOfRange, f"{value} does not fit 64 bits", hint="use a smaller number")

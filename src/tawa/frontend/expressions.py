@@ -15,10 +15,12 @@ from xdsl.ir import Block, Region
 from tawa import language
 from tawa.base.spans import Span
 from tawa.frontend import arithmetic, conversion, foreign
+from tawa.frontend.advice import NOT_YET, SYNTAX, attribute_hint
 from tawa.frontend.builder import Builder
 from tawa.frontend.conversion import fail
 from tawa.frontend.errors import (
     BadArgument,
+    NotSupported,
     TileShapeMismatch,
     TypeMismatch,
     UndefinedName,
@@ -97,6 +99,7 @@ class Expressions:
                     UnsupportedSyntax,
                     f"`{type(node).__name__}` is not supported here",
                     expected=EXPRESSIONS,
+                    hint=SYNTAX.get(type(node).__name__),
                 )
             return method(node)
 
@@ -113,7 +116,8 @@ class Expressions:
         binding = self.scope.get(node.id)
         if binding is not None:
             if isinstance(binding.value, Undefined):
-                error = UndefinedName(f"`{node.id}` has no value here", span=self.b.span)
+                message, hint = f"`{node.id}` has no value here", "give it a value before"
+                error = UndefinedName(message, span=self.b.span, hint=hint)
                 raise error.with_note(f"`{node.id}` {binding.value.reason}", binding.value.span)
             return binding.value
         if node.id in self.function.namespace:
@@ -169,9 +173,10 @@ class Expressions:
             names = sorted(n for n in vars(language) if not n.startswith("_"))
             raise fail(
                 self.b,
-                UnknownAttribute,
+                NotSupported if value.name in NOT_YET else UnknownAttribute,
                 f"`triton.language` name `{value.name}` is unknown here",
                 expected=_close(value.name, names),
+                hint=NOT_YET.get(value.name),
             )
         return value
 
@@ -382,7 +387,11 @@ class Expressions:
         if name in ("to", "cast") and is_number(value):
             return BoundMethod(conversion.to_tensor(self.b, value), name)
         if name.startswith("_") or not hasattr(value, name):
-            raise fail(self.b, UnknownAttribute, f"{describe(value)} has no attribute `{name}`")
+            message, hint = (
+                f"{describe(value)} has no attribute `{name}`",
+                attribute_hint(value, name),
+            )
+            raise fail(self.b, UnknownAttribute, message, hint=hint)
         found = getattr(value, name)
         return found.value if isinstance(found, dtypes.constexpr) else found
 
@@ -396,6 +405,8 @@ class Expressions:
                 return dtypes.unwrap(getattr(place, name))
         names = [n for n in dir(module) if not n.startswith("_")]
         message = f"module `{module.__name__}` has no `{name}`"
+        if name in NOT_YET:
+            raise fail(self.b, NotSupported, message, hint=NOT_YET[name])
         raise fail(self.b, UnknownAttribute, message, expected=_close(name, names))
 
     def _plain_module_attribute(self, module: ModuleType, name: str) -> Value:
@@ -420,11 +431,13 @@ class Expressions:
             return getattr(value, simple[name])
         known = methods_of(value)
         if name not in known:
+            hint = attribute_hint(value, name)
             raise fail(
                 self.b,
                 UnknownAttribute,
                 f"a {describe(value)} has no attribute `{name}`",
-                expected=_close(name, [*known, "dtype", "shape", "T"]),
+                expected=None if hint else _close(name, [*known, "dtype", "shape", "T"]),
+                hint=hint,
             )
         return BoundMethod(value, name)
 

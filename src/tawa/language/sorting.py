@@ -22,6 +22,12 @@ def log2_exact(n: int) -> int:
 
 
 @constexpr_function
+def is_power_of_two(n: int) -> bool:
+    """Whether a number is a power of two."""
+    return n >= 1 and n & (n - 1) == 0
+
+
+@constexpr_function
 def rows_of(shape: tuple[int, ...]) -> int:
     """How many rows of the last dimension a shape has."""
     count = 1
@@ -56,6 +62,9 @@ def sort(x: Any, dim: Any = None, descending: constexpr = False) -> Any:
     """Sort along the last dimension, whose size is a power of two."""
     core.static_assert(is_last(dim, len(x.shape)), "`tl.sort` sorts the last dimension")
     n: constexpr = x.shape[-1]
+    core.static_assert(
+        is_power_of_two(n), "`tl.sort` and `tl.topk` need a size that is a power of two"
+    )
     rows: constexpr = rows_of(x.shape)
     stages: constexpr = log2_exact(n)
     down: constexpr = 1 if descending else 0
@@ -82,6 +91,7 @@ def flip(x: Any, dim: Any = None) -> Any:
     """The elements along the last dimension, a power of two, in reverse order."""
     core.static_assert(is_last(dim, len(x.shape)), "`tl.flip` reverses the last dimension")
     n: constexpr = x.shape[-1]
+    core.static_assert(is_power_of_two(n), "`tl.flip` needs a size that is a power of two")
     rows: constexpr = rows_of(x.shape)
     bits: constexpr = log2_exact(n)
     y = core.reshape(x, (rows, n))

@@ -152,6 +152,9 @@ class Memory:
         if addresses.size:
             for group in self._groups(addresses):
                 buffer, index = self._locate(addresses[group], element, access)
+                if not buffer.data.flags.writeable:
+                    hint = "pass an array that may be written"
+                    raise access.error(f"`{buffer.name}`", "a read-only array", hint)
                 self._typed(buffer, element)[index] = stored[group]
 
     def window(
@@ -185,11 +188,11 @@ class Access:
     program: tuple[int, ...]
     span: Span | None
 
-    def error(self, problem: str, found: str) -> IllegalAccess:
+    def error(self, problem: str, found: str, hint: str = "") -> IllegalAccess:
         """The error of this access."""
         return IllegalAccess(
             f"program {list(self.program)} {self.verb} {problem}",
             span=self.span,
             found=found,
-            hint="mask the access, as in `mask=offsets < n`",
+            hint=hint or "mask the access, as in `mask=offsets < n`",
         )

@@ -54,9 +54,9 @@ def check_in_place(kernel: func.FuncOp) -> None:
                     "this block may be loaded after the kernel has stored to it",
                     span=span_of(load),
                     expected="loads of blocks that the program has not stored before",
-                    found=f"a store through the same descriptor at {span_of(store) or 'a store'}",
+                    found="a store through the same descriptor",
                     hint="keep the tile in a variable, or store to another tensor",
-                )
+                ).with_note("it is stored here", span_of(store))
 
 
 def _in_order(load: DescLoad, store: DescStore) -> bool:
