@@ -50,6 +50,8 @@ builtin.module {
   }
 }
 """
+Pipeline(Options()).run("product", "aref", read_module(text, "aref"))
+'''
 
 
 @dataclass(frozen=True)
@@ -221,7 +223,7 @@ class GroupLowering:
                 raise TileNotSupported(
                     f"{op.name} can't stand in a warp group at this level",
                     span=span_of(op),
-                    hint="rewrite it with loads, dots, elementwise ops and reductions",
+                    hint="leave the stage before to the compiler, or write what it makes of the op",
                 )
             with self.made_for(op):
                 handler(self, op)

@@ -45,16 +45,23 @@ from tawa.base.options import Options
 from tawa.compiled import read_module
 from tawa.compiler import Pipeline
 
-
-@tawa.jit
-def square(x, N: tl.constexpr):
-    at = x + tl.arange(0, N)[:, None] * N + tl.arange(0, N)
-    tile = tl.load(at)
-    tl.store(at, tl.dot(tile, tile))
-
-
-square.compile("*f16", 32)
+text = """
+builtin.module {
+  func.func @product() {
+    "aref.warp_group"() <{role = "main", warps = 4 : i64, teams = 1 : i64}> ({
+      %zero = arith.constant 0.0 : f16
+      %start = aref.unset : tensor<32x32xf32>
+      %tile = tile.splat %zero : f16 -> tensor<32x32xf16>
+      %view = aref.stage %tile : tensor<32x32xf16> -> !aref.view<tensor<32x32xf16>>
+      %sum = aref.dot_issue %view, %view, %start : !aref.view<tensor<32x32xf16>>,
+        !aref.view<tensor<32x32xf16>>, tensor<32x32xf32> -> tensor<32x32xf32>
+    }) : () -> ()
+    func.return
+  }
+}
 """
+Pipeline(Options()).run("product", "aref", read_module(text, "aref"))
+'''
 
 
 @dataclass(frozen=True)
