@@ -11,17 +11,14 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, TypeVar, cast
 
-from xdsl.context import Context
-from xdsl.dialects import arith, builtin, func, scf
-from xdsl.dialects.builtin import ModuleOp, StringAttr
-from xdsl.parser import Parser
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.transforms.common_subexpression_elimination import cse
 from xdsl.transforms.dead_code_elimination import dce
-from xdsl.utils.exceptions import ParseError, VerifyException
+from xdsl.utils.exceptions import VerifyException
 
 from tawa.aref.alternate import Alternate
 from tawa.aref.async_dots import AsyncDots
@@ -29,7 +26,6 @@ from tawa.aref.cursors import Cursors
 from tawa.aref.depths import Depths
 from tawa.aref.guards import Guards
 from tawa.aref.lower import LowerToHopper
-from tawa.aref.ops import AREF
 from tawa.aref.partial_sums import PartialSums
 from tawa.aref.ping_pong import PingPong
 from tawa.aref.prefetch import Prefetch
@@ -38,43 +34,26 @@ from tawa.aref.shared_memory import SharedMemoryExceeded
 from tawa.aref.transposes import Transposes
 from tawa.aref.warp_products import WarpProducts
 from tawa.base.attempts import ATTEMPTS, MOST_RESERVED, NO_SLACK, Slack
-from tawa.base.elementwise import EW
 from tawa.base.errors import TawaError
 from tawa.base.options import Options
 from tawa.base.remarks import Remarks
+from tawa.compiled import Compiled, StageNotReadable, read_module, spec_of
 from tawa.frontend import JITFunction, lower_to_tile, parse_argument
 from tawa.frontend.dependencies import dependency_text
 from tawa.frontend.function import is_jit_function
 from tawa.hopper.define import DefineRegisters
 from tawa.hopper.emit import SPEC_LINE, emit
 from tawa.hopper.instrument import Instrument, NotInstrumentable, disturbed
-from tawa.hopper.ops import HOPPER
 from tawa.runtime.cache import content_key, default_cache
 from tawa.runtime.nvrtc import compile_cuda, version
-from tawa.runtime.sass import sass_text
 from tawa.runtime.spec import KernelSpec
 from tawa.tile.accumulate import FuseAccumulate
 from tawa.tile.descriptors import HoistDescriptors
 from tawa.tile.lower import Partition
-from tawa.tile.ops import TAWA_TYPES, TILE
 from tawa.tile.simplify import Simplify
 from tawa.tile.widen import WidenAccumulators
 
 T = TypeVar("T")
-
-
-class StageNotReadable(TawaError):
-    """A stage that was to replace the compiler's own cannot be read."""
-
-    explanation = (
-        "A stage given with `start` or `override` must be in the text form that the compiler "
-        "dumps: MLIR for `.tile`, `.aref` and `.hopper`, CUDA C++ for `.cu`."
-    )
-    example = """
-from tawa.compiler import read_module
-
-read_module("builtin.module { tile.load }", "tile")
-"""
 
 
 class PassFailed(TawaError):
@@ -144,83 +123,6 @@ def passes(stage: str, options: Options, remarks: Remarks, slack: Slack) -> list
         "hopper": lambda: [LowerToHopper(options, remarks, slack.narrow), Tidy()],
     }
     return table[stage]()
-
-
-@cache
-def context() -> Context:
-    """The dialects of all levels."""
-    found = Context()
-    for dialect in (
-        builtin.Builtin,
-        arith.Arith,
-        scf.Scf,
-        func.Func,
-        EW,
-        TAWA_TYPES,
-        TILE,
-        AREF,
-        HOPPER,
-    ):
-        found.load_dialect(dialect)
-    return found
-
-
-@dataclass(frozen=True)
-class Compiled:
-    """A compiled kernel: its stages, how to launch it, and what the compiler had to say."""
-
-    name: str
-    stages: dict[str, str | bytes]
-    spec: KernelSpec
-    log: str
-    remarks: tuple[str, ...]
-    timings: dict[str, float] = field(default_factory=dict[str, float])
-    """Seconds of each stage; empty if it came from the cache."""
-    findings: tuple[str, ...] = ()
-    """What the assembler reports that costs speed: spills, local memory, serialised products."""
-
-    @property
-    def cubin(self) -> bytes:
-        """The machine code."""
-        found = self.stages["cubin"]
-        assert isinstance(found, bytes)
-        return found
-
-    @property
-    def explain(self) -> str:
-        """What each pass decided, and what the assembler reported."""
-        return "\n".join(self.remarks)
-
-    @cached_property
-    def sass(self) -> str:
-        """The disassembled machine code (needs the package nvidia-cuda-nvdisasm)."""
-        return sass_text(self.cubin)
-
-    def module(self, stage: str) -> ModuleOp:
-        """The IR module of the stage `tile`, `aref` or `hopper`."""
-        text = self.stages[stage]
-        assert isinstance(text, str)
-        return read_module(text, stage)
-
-    def write(self, folder: Path) -> list[Path]:
-        """Write every stage to `folder/name.stage`; returns the paths."""
-        folder.mkdir(parents=True, exist_ok=True)
-        written: list[Path] = []
-        for stage, content in self.stages.items():
-            path = folder / f"{self.name}.{stage}"
-            path.write_bytes(content.encode() if isinstance(content, str) else content)
-            written.append(path)
-        return written
-
-
-def read_module(text: str, stage: str) -> ModuleOp:
-    """Parse and verify the text of a stage. Raises StageNotReadable."""
-    try:
-        module = Parser(context(), text, f"<{stage}>").parse_module()
-        module.verify()
-    except (ParseError, VerifyException) as error:
-        raise StageNotReadable(f"the .{stage} stage cannot be read", found=str(error)) from error
-    return module
 
 
 @dataclass
@@ -384,14 +286,6 @@ class Pipeline:
         found = tuple(f"{finding.kind}: {finding.text}" for finding in built.report.findings())
         stages, remarks = dict(self.stages), tuple(self.remarks.lines)
         return Compiled(name, stages, spec, built.log, remarks, self.timings, found)
-
-
-def spec_of(module: ModuleOp) -> KernelSpec:
-    """The kernel spec that a hopper module carries."""
-    kernel = next(op for op in module.ops if isinstance(op, func.FuncOp))
-    spec = kernel.attributes["tawa.spec"]
-    assert isinstance(spec, StringAttr)
-    return KernelSpec.from_json(spec.data)
 
 
 def compile_kernel(

@@ -12,7 +12,7 @@ from xdsl.ir import Block, SSAValue
 
 from tawa.aref.expand import Schedule, expand
 from tawa.base.elementwise import Map
-from tawa.compiler import read_module
+from tawa.compiled import read_module
 from tawa.tile.ops import Store
 
 LOOP = """

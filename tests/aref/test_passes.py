@@ -9,7 +9,7 @@ from xdsl.dialects import scf
 import tawa
 import tawa.language as tl
 from tawa.aref import ops as aref
-from tawa.compiler import Compiled
+from tawa.compiled import Compiled
 from tawa.tile.ops import DescLoad, Dot
 
 TYPES = ("desc<f16,128x64>", "desc<f16,128x64>", "desc<f16,128x128>", "i32")

@@ -7,7 +7,7 @@ import linecache
 from pathlib import Path
 from types import ModuleType
 
-from tawa.compiler import Compiled
+from tawa.compiled import Compiled
 
 KERNEL = """
 import tawa

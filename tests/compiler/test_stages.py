@@ -9,7 +9,8 @@ from simulation import recorded
 
 import tawa
 import tawa.language as tl
-from tawa.compiler import Pipeline, compile_kernel, read_module, resume
+from tawa.compiled import read_module
+from tawa.compiler import Pipeline, compile_kernel, resume
 from tawa.hopper.emit import emit
 
 SHARED = {"builtin", "func", "arith", "scf", "ew"}

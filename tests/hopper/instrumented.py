@@ -11,7 +11,8 @@ from simulation import Recorded, Stored, recorded
 from xdsl.dialects.builtin import ModuleOp
 
 from tawa.base.timeline import TimelineTable
-from tawa.compiler import Pipeline, spec_of
+from tawa.compiled import spec_of
+from tawa.compiler import Pipeline
 from tawa.frontend import lower_to_tile, parse_argument
 from tawa.hopper.instrument import Instrument
 from tawa.simulate.hopper import RoundRobin, prepared, run_cluster

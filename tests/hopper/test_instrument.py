@@ -13,7 +13,7 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 
 from tawa.base.timeline import DETAILS, Activity, TimelineTable
-from tawa.compiler import read_module, spec_of
+from tawa.compiled import read_module, spec_of
 from tawa.hopper.detail import POINTS_OF_A_TILE, POINTS_OF_A_TURN
 from tawa.hopper.instrument import Instrument, disturbed, is_inner, recorders_of
 from tawa.hopper.ops.matrix import Wgmma, WgmmaCommit, WgmmaFence

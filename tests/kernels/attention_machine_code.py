@@ -17,7 +17,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from tawa.compiler import Compiled
+from tawa.compiled import Compiled
 from tawa.jit import Kernel
 from tawa.kernels.attention import attention
 from tawa.kernels.attention_kernel import alibi, masked

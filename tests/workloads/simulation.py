@@ -13,7 +13,7 @@ from workload import Array, Workload, as_float, relative_error
 import tawa
 from tawa.base.numerics import encode
 from tawa.base.types import NAMES
-from tawa.compiler import Compiled
+from tawa.compiled import Compiled
 from tawa.jit import Kernel, Request
 from tawa.simulate.hopper import run as run_hopper
 from tawa.simulate.tile import HostDescriptor

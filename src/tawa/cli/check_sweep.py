@@ -288,7 +288,7 @@ class Sweep:
         return pipeline.level("hopper", pipeline.level("aref", self._tile.clone()))
 
     def _searched(self, module: ModuleOp, options: Chosen) -> Row:
-        from tawa.compiler import spec_of
+        from tawa.compiled import spec_of
         from tawa.simulate import check
         from tawa.simulate.launch import arrays_of
 

@@ -13,7 +13,7 @@ from tawa.cli.arguments import argument_type, assignments, constant, option_valu
 from tawa.cli.kernel_file import FoundKernel, find_kernel
 
 if TYPE_CHECKING:
-    from tawa.compiler import Compiled
+    from tawa.compiled import Compiled
     from tawa.jit import Request
 
 EMIT = {"cuda": "cu"}

@@ -14,7 +14,7 @@ from tawa.cli.kernel_file import EXAMPLE_PREFIX, FoundKernel
 from tawa.runtime.launch import grid_sizes
 
 if TYPE_CHECKING:
-    from tawa.compiler import Compiled
+    from tawa.compiled import Compiled
     from tawa.report.launch import Launch
     from tawa.runtime.recorded import Launch as Recorded
 

@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import ModuleOp
 from tawa.base.errors import TawaError
 from tawa.base.spans import LOC, span_of
 from tawa.base.target import Target
-from tawa.compiler import Compiled
+from tawa.compiled import Compiled
 from tawa.hopper.emit import program_of
 from tawa.report.listing import Line, Place, module_listing, places_of, source_listing
 from tawa.report.machine_code import MachineLine, machine_code

@@ -12,7 +12,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from tawa.base.options import Options
 from tawa.base.target import SM90A, TARGETS, Target
-from tawa.compiler import Compiled
+from tawa.compiled import Compiled
 from tawa.frontend import JITFunction
 from tawa.hopper.ops.matrix import WgmmaWait
 from tawa.report.code import Pane, panes
