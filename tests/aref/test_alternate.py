@@ -11,7 +11,7 @@ import tawa
 import tawa.language as tl
 from tawa.aref.alternate import NothingToAlternate
 from tawa.aref.ops import DotIssue, GroupTurn
-from tawa.compiler import Compiled
+from tawa.compiled import Compiled
 from tawa.hopper.ops.sync import NamedBarrierArrive
 from tawa.simulate import check
 from tawa.simulate.errors import ProtocolError

@@ -8,7 +8,7 @@ from simulation import recorded
 from xdsl.dialects import scf
 
 from tawa.aref.ops import DotIssue, DotWait, Stage
-from tawa.compiler import Compiled
+from tawa.compiled import Compiled
 from tawa.tile.ops import Reduce
 
 BY_NAME = {workload.name: workload for workload in WORKLOADS}
@@ -52,3 +52,24 @@ def test_slots_that_several_products_read_are_not_copied():
     """K is read by two products, in one turn or two, always from its slot."""
     ops = list(compiled("attention_dq-full").module("aref").walk())
     assert not any(isinstance(op, Stage) for op in ops)
+
+
+def test_every_product_is_waited_for():
+    """Epilogues don't issue products whose values nobody reads, nor return their slots too soon."""
+    for name in ("linear_attention-128", "attention_dq-full"):
+        issued = [op for op in compiled(name).module("aref").walk() if isinstance(op, DotIssue)]
+        assert all(any(True for _ in op.result.uses) for op in issued), name
+
+
+def test_a_wait_finishes_what_was_issued_before():
+    """No wait follows one, with no product issued in between, that left fewer unfinished."""
+    module = compiled("linear_attention-128").module("aref")
+    for block in {op.parent for op in module.walk() if isinstance(op, DotWait)}:
+        assert block is not None
+        pending: int | None = None
+        for op in block.ops:
+            if isinstance(op, DotIssue):
+                pending = None
+            elif isinstance(op, DotWait):
+                assert pending is None or op.pending.value.data < pending
+                pending = op.pending.value.data

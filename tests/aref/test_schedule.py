@@ -12,12 +12,13 @@ from xdsl.dialects import scf
 
 from tawa.aref import modulo
 from tawa.aref.loop_graph import LoopGraph, build
-from tawa.aref.ops import WarpGroup
 from tawa.aref.modulo import UNIT, Solution, bounds, in_units, solve
+from tawa.aref.ops import Create, WarpGroup
 from tawa.base.options import Options
 from tawa.base.remarks import Remarks
 from tawa.base.target import SM90A
-from tawa.compiler import NO_SLACK, compile_kernel, passes, read_module
+from tawa.compiled import read_module
+from tawa.compiler import NO_SLACK, compile_kernel, passes
 from tawa.tile.ops import Dot
 
 EXAMPLES = str(Path(__file__).parents[2] / "examples")
@@ -27,8 +28,13 @@ if EXAMPLES not in sys.path:
 CAPACITY = 212
 
 
-def graph_of(kernel: object, types: dict[str, str], constants: dict[str, object]) -> LoopGraph:
-    """The graph of a kernel's loop with products, as the scheduler sees it."""
+def graph_of(
+    kernel: object, types: dict[str, str], constants: dict[str, object], depth: int | None = None
+) -> LoopGraph:
+    """The graph of a kernel's loop with products, as the scheduler sees it.
+
+    With `depth`, the rings have so many slots.
+    """
     options = Options(overlap=False)
     tile = compile_kernel(kernel, types, constants, options).stages["tile"]
     module = read_module(str(tile), "tile")
@@ -39,7 +45,10 @@ def graph_of(kernel: object, types: dict[str, str], constants: dict[str, object]
     for group in [op for op in module.walk() if isinstance(op, WarpGroup) and op.single is None]:
         for loop in [op for op in group.walk() if isinstance(op, scf.ForOp)]:
             if any(isinstance(op, Dot) for op in loop.body.block.ops):
-                graph = build(loop, group.warps.value.data, group.teams.value.data, SM90A)
+                rings = [op.ref for op in module.walk() if isinstance(op, Create)] if depth else []
+                depths = dict.fromkeys(rings, depth or 0)
+                shape = group.warps.value.data, group.teams.value.data
+                graph = build(loop, *shape, SM90A, depths)
                 assert isinstance(graph, LoopGraph), graph
                 return graph
     raise AssertionError("the kernel has no loop with products")
@@ -114,3 +123,51 @@ def test_deterministic():
 def test_too_few_registers_give_no_schedule():
     """Accumulators alone need more than this: no schedule, which the caller reports."""
     assert solve(attention(128), SM90A, 60) is None
+
+
+def linear_attention(depth: int) -> LoopGraph:
+    """Chunks of 128 rows, 64 columns of values: the consumers share the state as an operand."""
+    kernel = importlib.import_module("linear_attention").linear_attention
+    columns = {"q_desc": 128, "k_desc": 128, "v_desc": 64, "o_desc": 64}
+    types = {name: f"desc<f16,1x128x{n}>" for name, n in columns.items()} | {"N": "i32:16"}
+    return graph_of(kernel, types, {"D": 128, "DV": 64, "CHUNK": 128}, depth)
+
+
+def test_consumers_that_share_an_operand_are_in_step():
+    """Their products count together, and the multiprocessor has one such team."""
+    graph = linear_attention(2)
+    assert graph.groups == 1
+    assert sum(n.tensor for n in graph.dots) == max(bounds(graph).values()) == 2560
+
+
+@pytest.mark.parametrize("depth", [2, 3])
+def test_slots_are_back_in_time_for_their_next_load(depth: int):
+    """From a slot's return to the turn that gets it again, its load has time."""
+    graph = linear_attention(depth)
+    solution = solve(graph, SM90A, CAPACITY)
+    assert solution is not None
+    start = {
+        n.number: place.offset + solution.period * place.stage
+        for n in graph.nodes
+        for place in (solution.placed[n.number],)
+    }
+    assert graph.slots
+    for slot in graph.slots:
+        returned = max(start[n.number] for n in slot.readers)
+        again = start[slot.get.number] + depth * solution.period
+        assert returned + slot.load <= again + UNIT
+
+
+def test_further_schedules_differ():
+    """Each has another order of what takes long than those before, in the same turn or a longer."""
+    graph = attention(128)
+    found = [solve(graph, SM90A, CAPACITY, rank=rank) for rank in range(4)]
+    orders: set[tuple[tuple[int, int], ...]] = set()
+    for solution in found:
+        assert solution is not None
+        costly = [n.number for n in graph.nodes if n.is_dot or n.thread >= modulo.COSTLY]
+        placed = sorted((solution.placed[i].offset, i) for i in costly)
+        orders.add(tuple((i, solution.placed[i].stage) for _, i in placed))
+    assert len(orders) == len(found)
+    periods = [solution.period for solution in found if solution is not None]
+    assert periods == sorted(periods)
