@@ -42,7 +42,8 @@ from tawa.runtime.streams import current_stream, stream_address
 from tawa.runtime.timeline import ACTIVE, BadTimeline, active
 
 if TYPE_CHECKING:
-    from tawa.compiler import Compiled  # loaded by the first compilation: `import tawa` is quick
+    from tawa.compiled import Compiled  # loaded by the first compilation: `import tawa` is quick
+    from tawa.simulate import LaunchPrediction
 
 PROGRESS_SECONDS = 1.0
 """A compilation that takes longer shows that it runs, if someone is watching."""
@@ -156,6 +157,20 @@ class Kernel(JITFunction):
         constants = {name: texts[name] for name, p in own.items() if p.constexpr}
         options = {name: value for name, value in texts.items() if name not in own}
         return self._request(kinds, constants, options)
+
+    def predict(
+        self, *args: Any, grid: Any, clock_ghz: float = PREDICTED_GHZ, **kwargs: Any
+    ) -> LaunchPrediction:
+        """How long `kernel[grid](*args, **kwargs)` would take on an H100; needs no device.
+
+        The clock is a guess, since the model knows no power: predictions are for comparing.
+        """
+        from tawa.prediction import predict
+
+        compiled, named = self.compile(*args, **kwargs), self._named(*args, **kwargs)
+        programs: Any = grid(named) if callable(grid) else grid
+        sizes: tuple[int, ...] = (programs,) if isinstance(programs, int) else tuple(programs)
+        return predict(compiled, sizes, [named[n] for n in compiled.spec.arguments], clock_ghz)
 
     @cached_property
     def _bound_parameters(self) -> tuple[BoundParameter, ...]:

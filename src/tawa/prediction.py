@@ -15,7 +15,7 @@ from tawa.runtime.descriptor import TensorDescriptor, descriptor_of
 from tawa.simulate import predict_launch
 
 if TYPE_CHECKING:
-    from tawa.compiler import Compiled
+    from tawa.compiled import Compiled
     from tawa.simulate import LaunchPrediction
 
 
