@@ -127,7 +127,7 @@ def _transpose(g: GroupLowering, enter: aref.PutEnter, fills: list[Operation]) -
         assert isinstance(op, aref.TransposeInto)
         with g.made_for(op):
             source, target = g.views[op.source].tile, g.views[op.view].tile
-            g.do(TransposeTile(source, target, g.warps, interleaved=order))
+            g.do(TransposeTile(source, target, g.warps, g.kernel.in_flight, interleaved=order))
     g.do(FenceProxyAsync())
     team_sync(g)
     g.one_thread("team", lambda: g.do(MbarrierArrive(ring.full, cursor.slot)))
@@ -207,7 +207,9 @@ def lower_views(g: GroupLowering, op: aref.Views) -> None:
 def lower_consumed(g: GroupLowering, op: aref.Consumed) -> None:
     """One arrival a warp group at the slot's empty barrier; none for no slot."""
     ring, slot = g.kernel.rings[op.ref], g.scalar(op.token)
-    if op.completion.data == "none":
+    # A role that moves tiles has met when it published what it made of this one.
+    met = g.group.moves is not None and isinstance(op.prev_op, aref.PutExit)
+    if op.completion.data == "none" and not met:
         threads = 32 * min(g.warps, 4)
         g.do(NamedBarrierSync(g.group_barrier(), threads))
 

@@ -14,6 +14,7 @@ from tawa.aref.shared_memory import SharedMemory
 from tawa.base.options import Options
 from tawa.base.target import Target
 from tawa.base.types import DescType, PtrType, short_name
+from tawa.hopper.ops.transpose import IN_FLIGHT
 from tawa.hopper.types import RingType, TensorMapType, TileType
 from tawa.tile.ops import DescStore
 
@@ -44,6 +45,8 @@ class KernelLowering:
     rings: dict[SSAValue, LoweredRing] = field(default_factory=dict[SSAValue, LoweredRing])
     parameters: list[dict[str, object]] = field(default_factory=list[dict[str, object]])
     only_group: bool = True
+    in_flight: int = IN_FLIGHT
+    """Blocks that a warp of a moving role has in registers at a time."""
     _arguments: dict[BlockArgument, SSAValue] = field(default_factory=dict[BlockArgument, SSAValue])
     _maps: dict[tuple[BlockArgument, tuple[int, ...], int], SSAValue] = field(
         default_factory=dict[tuple[BlockArgument, tuple[int, ...], int], SSAValue]

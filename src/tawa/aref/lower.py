@@ -23,7 +23,7 @@ from tawa.aref.joining import JOINING
 from tawa.aref.kernel_lowering import KernelLowering, LoweredRing
 from tawa.aref.layouts import Layouts
 from tawa.aref.matrix import MATRIX
-from tawa.aref.registers import accumulator_registers, budget
+from tawa.aref.registers import accumulator_registers, blocks_in_flight, budget
 from tawa.aref.scans import SCANS
 from tawa.aref.shared_memory import SharedMemory, tile_for
 from tawa.aref.stores import STORES
@@ -200,6 +200,8 @@ class LowerToHopper:
             TARGETS[self.options.target], warps if specialised else 0, sizes, self.narrow
         )
         self._check_registers(kernel, sizes, split.limit if specialised else 255)
+        if split.producer is not None:
+            kernel.in_flight = blocks_in_flight(split.producer)
         roles: list[Role] = []
         first, barrier = 0, 1
         for group in [*computing, *moving, *loading]:

@@ -10,6 +10,9 @@ from tawa.base.target import Target
 PRODUCER = {384: 40, 512: 32}
 """Registers of the loading role by threads of the CTA (multiples of 8)."""
 
+ROOMY = 32
+"""Registers of a moving role that can hold four blocks of a tile (without spills, measured)."""
+
 MANY = 192
 """Registers of accumulators beside which consumers need all that others can give."""
 
@@ -42,6 +45,11 @@ def budget(target: Target, consumer_warps: int, accumulators: int, narrow: bool 
         producer = target.min_role_registers
     consumer = min(240, (pool - producer) // groups // step * step)
     return Budget(producer, consumer, consumer)
+
+
+def blocks_in_flight(registers: int) -> int:
+    """Blocks of a tile that a moving role of so many registers can hold: four registers each."""
+    return 4 if registers >= ROOMY else 2
 
 
 def accumulator_registers(sizes: Sequence[int], warps: int) -> int:

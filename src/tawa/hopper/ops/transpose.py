@@ -28,8 +28,8 @@ from tawa.hopper.types import TileType
 BLOCK_K, BLOCK_M = 32, 16
 """Rows and columns of the source that a warp transposes with one `ldmatrix` and one `stmatrix`."""
 
-IN_FLIGHT = 2
-"""Blocks that a warp loads before it stores the first of them (a power of two)."""
+IN_FLIGHT = 4
+"""Blocks that a warp loads before it stores the first of them, at most (a power of two)."""
 
 CHUNK = 16
 """Bytes that a thread stores at once when it gathers."""
@@ -69,6 +69,7 @@ class Shares:
 class TransposeTile(HopperOp):
     """The team's `warps` warps write the source tile's transpose into the target tile.
 
+    Each loads `in_flight` blocks before it stores the first of them, four registers each.
     `interleaved`: the target's columns, 16 at a time, are the source's rows in the order
     `INTERLEAVED`. Ordinary reads and writes: readers by other proxies need a fence.
     """
@@ -77,19 +78,28 @@ class TransposeTile(HopperOp):
     source: SSAValue = operand_def(TileType)
     target: SSAValue = operand_def(TileType)
     warps: IntegerAttr = prop_def(Number)
+    in_flight: IntegerAttr = prop_def(Number)
     interleaved: UnitAttr | None = opt_prop_def(UnitAttr)
     assembly_format = (
-        "$source `into` $target `by` $warps (`interleaved` $interleaved^)? attr-dict "
+        "$source `into` $target `by` $warps `in_flight` $in_flight "
+        "(`interleaved` $interleaved^)? attr-dict "
         "`:` type($source) `,` type($target)"
     )
 
     def __init__(
-        self, source: SSAValue, target: SSAValue, warps: int, *, interleaved: bool = False
+        self,
+        source: SSAValue,
+        target: SSAValue,
+        warps: int,
+        in_flight: int = IN_FLIGHT,
+        *,
+        interleaved: bool = False,
     ) -> None:
         super().__init__(
             operands=[source, target],
             properties={
                 "warps": number(warps),
+                "in_flight": number(in_flight),
                 "interleaved": UnitAttr() if interleaved else None,
             },
         )
@@ -111,6 +121,8 @@ class TransposeTile(HopperOp):
 
     def verify_(self) -> None:
         """The target is the transposed source; whole chunks of it are written."""
+        if self.in_flight.value.data not in (1, 2, 4, 8):
+            raise VerifyException("the blocks in flight are 1, 2, 4 or 8")
         source, target = self.tiles
         if source.extents[::-1] != target.extents or source.element_type != target.element_type:
             raise VerifyException("the target has the source's columns as rows")
@@ -124,6 +136,7 @@ class TransposeTile(HopperOp):
         source, target = self.tiles
         blocks, warps = self.shares is not None, self.warps.value.data
         parts = ["blocks" if blocks else "chunks", short_name(source.element_type), f"w{warps}"]
+        parts += [f"f{self.in_flight.value.data}"]
         parts += ["interleaved"] if self.interleaved else []
         for tile in (source, target):
             rows, columns = tile.extents
@@ -152,8 +165,8 @@ class TransposeTile(HopperOp):
         place = "lane % 8 * 2 + (lane % 8 / 4 ^ lane / 8 % 2)"
         end = tile_address(target, "target", place, "lane / 16 * 16")
         part = f"warp / {shares.groups} * {BLOCK_M}" if shares.parts > 1 else "0"
-        groups = math.gcd(IN_FLIGHT, shares.group_steps)
-        blocks = math.gcd(IN_FLIGHT // groups, shares.block_steps)
+        groups = math.gcd(self.in_flight.value.data, shares.group_steps)
+        blocks = math.gcd(self.in_flight.value.data // groups, shares.block_steps)
         count, step, far = groups * blocks, BLOCK_M * shares.parts, BLOCK_K * shares.groups
         pairs = ((0, "order"), (0, "order ^ 0x1111"), (2, "order"), (2, "order ^ 0x1111"))
         words = ", ".join(f"__byte_perm(x[i][{j}], x[i][{j + 1}], {how})" for j, how in pairs)
