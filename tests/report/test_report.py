@@ -28,7 +28,7 @@ from tawa.report.launch import on_host
 from tawa.report.listing import source_listing
 from tawa.report.model import Report, build
 from tawa.report.page import html
-from tawa.report.timeline import MOST_BARS, timeline
+from tawa.report.timeline import MOST_BARS, shares, timeline
 from tawa.runtime.descriptor import TensorDescriptor
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -369,3 +369,19 @@ def test_with_types_alone_there_is_a_page_too(tmp_path: Path):
     path = write_report(command, tmp_path / "fine.html", None)
     assert "Where the time goes" not in path.read_text()
     assert find_kernel(f"{file}:fine").kernel.arg_names == ["x"]
+
+
+def test_roles_and_tiles_are_not_counted_as_work_of_their_own():
+    """What a measured role does fills it: its parts are all of its time, never more."""
+    named = Activity("work", "exp2", "ew.map", "k.py:3:1")
+    wait = Activity("barrier wait", "a_full", "hopper.mbarrier_wait", "k.py:2:1")
+    intervals = [
+        Interval("math", "role math", 0, 100),
+        Interval("math", "tile", 0, 100),
+        Interval("math", wait.name, 0, 40, wait),
+        Interval("math", named.name, 40, 100, named),
+    ]
+    found = timeline("measured", intervals, 1.0)
+    (lane,) = found.lanes
+    assert shares(lane, found.cycles) == {"barrier wait a_full": 0.4, "work": 0.6}
+    assert [bar.name for bar in lane.bars] == ["tile", "barrier wait a_full", "work exp2"]

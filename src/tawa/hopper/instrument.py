@@ -35,7 +35,14 @@ from tawa.hopper.ops.sync import (
     NamedBarrierArrive,
     NamedBarrierSync,
 )
-from tawa.hopper.ops.trace import MOST_POINTS, RecordBegin, Timestamp, TraceBegin, TraceEnd
+from tawa.hopper.ops.trace import (
+    MOST_POINTS,
+    RecordBegin,
+    RecordEnd,
+    Timestamp,
+    TraceBegin,
+    TraceEnd,
+)
 from tawa.hopper.types import FragType
 from tawa.runtime.spec import TIMELINE_FIELDS, KernelSpec, TimelineParam
 
@@ -421,6 +428,32 @@ def _place_of(ops: Sequence[Operation]) -> str:
     return next((str(span) for op in ops if (span := span_of(op)) is not None), "")
 
 
+def _end_records(role: Role) -> None:
+    """Put the end of each record after its last point, or after the products issued next.
+
+    A matrix instruction waits until the registers of stores have been read, which takes long where
+    exponentials queue for the same units.
+    """
+    stamps = [op for op in role.walk() if isinstance(op, Timestamp)]
+    for stamp in stamps:
+        points = stamp.points.value.data
+        if stamp.index.value.data + 1 == points:
+            end = RecordEnd(stamp.trace, stamp.open, points)
+            place = _commit_after(stamp) or stamp
+            assert place.parent is not None
+            place.parent.insert_ops_after([end], place)
+
+
+def _commit_after(stamp: Timestamp) -> Operation | None:
+    """The end of the next group of products, if no other point is before it."""
+    op = stamp.next_op
+    while op is not None and not any(isinstance(o, Timestamp | RecordBegin) for o in op.walk()):
+        if isinstance(op, WgmmaCommit):
+            return op
+        op = op.next_op
+    return None
+
+
 def _insert(
     role: Role,
     planned: Sequence[Plan],
@@ -450,6 +483,7 @@ def _insert(
                 parent.insert_ops_after(ops, place.op)
             else:
                 parent.insert_ops_before(ops, place.op)
+    _end_records(role)
     if block.first_op is None:
         block.add_op(begin)
     else:

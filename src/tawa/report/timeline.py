@@ -43,6 +43,8 @@ class Bar:
     op_name: str = ""
     op: int | None = None
     places: tuple[Place, ...] = ()
+    frame: bool = False
+    """It spans other bars of its lane, as a tile does, and takes no time of its own."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +74,11 @@ def timeline(
     clock_ghz: float,
     numbers: Mapping[Operation, int] | None = None,
 ) -> Timeline:
-    """Lanes of intervals; `numbers` are those of the ops of the module that was replayed."""
+    """Lanes of intervals; `numbers` are those of the ops of the module that was replayed.
+
+    Roles as a whole are left out: their activities fill them.
+    """
+    intervals = [i for i in intervals if not i.name.startswith("role ")]
     shown = sorted(intervals, key=lambda i: i.start)[:MOST_BARS]
     bars: dict[str, list[Bar]] = {}
     for interval in shown:
@@ -136,6 +142,7 @@ def _bar(interval: Interval, numbers: Mapping[Operation, int]) -> Bar:
         interval.end,
         kind,
         _name(interval, kind, op),
+        frame=event is None and interval.name == "tile",
         iteration=found[1] if found and "=" in found[1] else "",
         slot=_slot(event, op),
         op_name=op.name if op is not None else "",
@@ -184,7 +191,7 @@ def _slot(event: Any, op: Operation | None) -> str:
 def shares(lane: Lane, cycles: float) -> dict[str, float]:
     """What part of `cycles` the lane's bars take, by name for waits, by kind for the rest."""
     found: dict[str, float] = {}
-    for bar in lane.bars:
+    for bar in (b for b in lane.bars if not b.frame):
         key = bar.name if bar.kind == "wait" else bar.kind
         found[key] = found.get(key, 0.0) + (bar.end - bar.start) / cycles
     return found

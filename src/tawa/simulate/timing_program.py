@@ -41,7 +41,7 @@ from tawa.hopper.ops.sync import (
     NamedBarrierArrive,
     NamedBarrierSync,
 )
-from tawa.hopper.ops.trace import ROLE, RecordBegin, Timestamp, TraceBegin, TraceEnd
+from tawa.hopper.ops.trace import ROLE, RecordBegin, RecordEnd, Timestamp, TraceBegin, TraceEnd
 from tawa.hopper.types import BarrierType, FragType
 from tawa.simulate.hopper import Span
 from tawa.simulate.timing_code import (
@@ -395,10 +395,9 @@ def _role_stamp(index: int) -> Callable[[Code, Any, set[SSAValue]], None]:
 
 
 UNCOUNTED = (
-    Timestamp, TraceBegin, TraceEnd, RecordBegin, MbarrierInit, MbarrierExpect, MbarrierArrive,
-    MbarrierWait, NamedBarrierSync,
-    NamedBarrierArrive, CtaSync, ClusterSync, Wgmma, WgmmaCommit, WgmmaWait, BulkCommit,
-    BulkWaitRead,
+    Timestamp, TraceBegin, TraceEnd, RecordBegin, RecordEnd, MbarrierInit, MbarrierExpect,
+    MbarrierArrive, MbarrierWait, NamedBarrierSync, NamedBarrierArrive, CtaSync, ClusterSync,
+    Wgmma, WgmmaCommit, WgmmaWait, BulkCommit, BulkWaitRead,
 )  # fmt: skip
 """Ops that do not matter where loads are counted."""
 
@@ -439,6 +438,7 @@ WRITERS: dict[type[Operation], Callable[[Code, Any, set[SSAValue]], None]] = {
     TraceBegin: _role_stamp(0),
     TraceEnd: _role_stamp(1),
     RecordBegin: _nothing,
+    RecordEnd: _nothing,
     Timestamp: _stamp,
 }
 """How each op is written; all others take the time that `timing_work` gives them."""

@@ -166,7 +166,7 @@ class RecordBegin(HopperOp):
 
 @irdl_op_definition
 class Timestamp(HopperOp):
-    """The clock at point `index` of the `points` of a segment; the last one ends the record.
+    """The clock at point `index` of the `points` of a segment.
 
     `tag` is how many low bits of the first point's word hold the segment's number.
     """
@@ -203,25 +203,54 @@ class Timestamp(HopperOp):
             raise VerifyException("a segment's number fits into the bits of its tag, at most 16")
 
     def cuda(self, w: Writer) -> None:
-        """The clock; of every fourth point and the last one, a store; then to the next record."""
-        _use(w, "timestamp", "timestamp_tagged", "record_store", "record_end")
+        """The clock; after every fourth point that is not the last, a store."""
+        _use(w, "timestamp", "timestamp_tagged")
         trace, opened = w.name(self.trace), w.name(self.open)
         index, points = self.index.value.data, self.points.value.data
-        word, last = index % STORED, index + 1 == points
+        word = index % STORED
         if index == 0:
             tag, segment = self.tag.value.data, self.segment.value.data
             w.line(f"timestamp_tagged<{tag}, {segment}>({trace}_words[0]);")
         else:
             w.line(f"timestamp({trace}_words[{word}]);")
-        if last or word == STORED - 1:
-            place = f"{4 * (index - word)}, {word + 1}"
+        if word == STORED - 1 and index + 1 < points:
+            _use(w, "record_store")
+            place = f"{4 * (index - word)}, {STORED}"
             w.line(f"record_store<{place}>({trace}, {opened}, {trace}_words);")
-        if last:
-            w.line(f"record_end<{4 * length_of(points)}>({trace}, {opened});")
 
     def run(self, m: Actor) -> None:
         """Note the segment and the point."""
         m.timestamp(self.segment.value.data, self.index.value.data)
+
+
+@irdl_op_definition
+class RecordEnd(HopperOp):
+    """Write the rest of a record of so many points, and go on to the next.
+
+    Once its last point has been passed: a matrix instruction that is issued before it need not wait
+    until the store has read its registers.
+    """
+
+    name: ClassVar[str] = "hopper.record_end"
+    trace: SSAValue = operand_def(TraceType)
+    open: SSAValue = operand_def(i1)
+    points: IntegerAttr = prop_def(Number)
+    assembly_format = "$trace `,` $open `of` $points attr-dict"
+
+    def __init__(self, trace: SSAValue, open_: SSAValue, points: int):
+        super().__init__(operands=[trace, open_], properties={"points": number(points)})
+
+    def cuda(self, w: Writer) -> None:
+        """A store, and two instructions."""
+        _use(w, "record_store", "record_end")
+        trace, opened = w.name(self.trace), w.name(self.open)
+        points = self.points.value.data
+        first = (points - 1) // STORED * STORED
+        w.line(f"record_store<{4 * first}, {points - first}>({trace}, {opened}, {trace}_words);")
+        w.line(f"record_end<{4 * length_of(points)}>({trace}, {opened});")
+
+    def run(self, m: Actor) -> None:
+        """Nothing: timestamps name their segment."""
 
 
 def length_of(points: int) -> int:
@@ -229,7 +258,7 @@ def length_of(points: int) -> int:
     return -(-points // STORED) * STORED
 
 
-TRACE: Sequence[type[HopperOp]] = (TraceBegin, TraceEnd, RecordBegin, Timestamp)
+TRACE: Sequence[type[HopperOp]] = (TraceBegin, TraceEnd, RecordBegin, Timestamp, RecordEnd)
 
 TRACE_PRELUDE: dict[str, str] = {
     "trace_region": """\
