@@ -235,7 +235,15 @@ ON_HOPPER = {
         batch=2, queries=260, keys=300, dv=96, dtype="bf16",
         using=Configuration(128, 64, {"persistent": True}), options={"window": (70, 20)},
     ),
-    "fp8": Case(queries=140, keys=200, d=128, dtype="e4m3", using=configuration(128, 1)),
+    "fp8": Case(queries=140, keys=200, d=128, dtype="e4m3", using=configuration(128, 1, narrow=True)),
+    "fp8, 64 columns": Case(
+        queries=200, keys=200, d=64, dtype="e4m3", options={"causal": True},
+        using=configuration(64, 1, narrow=True, masked=True),
+    ),
+    "fp8, widened": Case(
+        queries=140, keys=200, d=128, dtype="e4m3", using=configuration(128, 1),
+        options={"widen_values": True},
+    ),
     "three consumers": Case(queries=200, keys=300, using=configuration(64)),
     "bias": Case(
         heads=4, queries=130, using=configuration(64, modified=True),

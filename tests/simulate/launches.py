@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 ROOT = Path(__file__).parents[2]
@@ -116,12 +117,12 @@ C = (256, 128)
 Q = _random(3, 2, 128, 64)
 
 
-def _attention(**options: Any) -> Callable[[], Any]:
+def _attention(dtype: Any = np.float16, **options: Any) -> Callable[[], Any]:
     """The library's attention on small tiles."""
     from tawa.kernels.attention import Configuration, attention
 
     def launch() -> Any:
-        q, k, v = (x[:, None] for x in Q)
+        q, k, v = (x[:, None].astype(dtype) for x in Q)
         return attention(q, k, v, using=Configuration(64, 32, {}), **options)
 
     return launch
@@ -135,7 +136,16 @@ LIBRARY = (
         bases=(PERSISTENT, PING_PONG, CLUSTER, {"persistent": True, "cluster": 2}),
         pairs=True,
     ),
-    Small("kernels/attention", _attention(causal=True), shipped=({}, PERSISTENT)),
+    Small(
+        "kernels/attention",
+        _attention(causal=True),
+        shipped=({}, PERSISTENT, {"num_stages": 1, **PERSISTENT}),
+    ),
+    Small(
+        "kernels/attention, e4m3",
+        _attention(ml_dtypes.float8_e4m3fn, causal=True),
+        shipped=({}, PERSISTENT, {"num_stages": 1, **PERSISTENT}, {"specialize": False}),
+    ),
     Small(
         "kernels/gemm, three consumers",
         _matmul(192, 128, 96, (192, 64, 32)),
@@ -160,6 +170,10 @@ SMALL = (
 )  # fmt: skip
 
 
+FEW = {"attention_dk_dv": (1,), "attention_dq": (1,)}
+"""Depths with which an example's groups once waited for each other for ever."""
+
+
 def _as_launched() -> Iterator[Small]:
     """Every example as its file launches it, and changed a little."""
     for path in sorted((ROOT / "examples").glob("*.py")):
@@ -168,7 +182,8 @@ def _as_launched() -> Iterator[Small]:
             record = small.recorded()
             own = {p.name for p in record.kernel.parameters}
             used = {key: value for key, value in record.kwargs.items() if key not in own}
-            yield replace(small, shipped=(used, {**used, "num_stages": 2, "staging": 1}))
+            few = tuple({**used, "num_stages": n} for n in FEW.get(name, ()))
+            yield replace(small, shipped=(used, {**used, "num_stages": 2, "staging": 1}, *few))
 
 
 def _example_of(module: str, name: str) -> Callable[[], Any]:
