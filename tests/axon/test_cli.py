@@ -93,7 +93,7 @@ def test_draw_shows_shapes_on_edges(tmp_path: Path):
 
 
 def test_repl():
-    lines = "def f x = x @ ones{[3, 4]}\nf (ones{[2, 3]})\n:type f\n1 +\n1 + true\n:show\n:quit\n"
+    lines = "def f x = x @ ones{[3, 4]}\nf (ones{[2, 3]})\n:type f\n1 +\n\n1 + true\n:show\n:quit\n"
     text = output_of("repl", typed=lines)
     assert "f : f32[..s, 3] -> f32[..s, 4]" in text
     assert "[[3. 3. 3. 3.]\n [3. 3. 3. 3.]]\n: f32[2, 4]" in text

@@ -81,3 +81,27 @@ def test_local_functions_are_polymorphic_in_rank():
 def test_a_signature_carries_its_conditions_to_each_use():
     text = "def g x = max_pool x\ndef f (x: f32[b, c, 8, 6]) = g x"
     assert scheme(text) == "f32[b, c, 8, 6] -> f32[b, c, 4, 3]"
+
+
+def test_numbers_are_general_and_other_values_have_one_type():
+    assert scheme("def half = 0.5") == "t[] where float t"
+    assert scheme("def half = 0.5\ndef f x = x * half") == "t[..s] -> t[..s] where float t"
+    assert scheme("def two = 1.0 + 1.0\ndef f x = x * two") == "f32[..s] -> f32[..s]"
+    used = "def three = 1 + 2\ndef f x = x + three\ndef g x = f (zeros{[2]})"
+    assert scheme(used) == "'a -> f32[2]"
+
+
+def test_equal_broadcasts_have_one_result():
+    rotated = "def f a x = let l, r = halves x in concat (l * a - r * a) (l * a + r * a)"
+    assert scheme(rotated) == (
+        "t[..r] -> t[..p, 2*n] -> t[..p1, 2*a] where num t, [..p1, a] = [..p, n] & [..r]"
+    )
+
+
+def test_arguments_have_plain_sizes():
+    assert scheme("def f x w = conv1d (pad{3, 0} x) w") == (
+        "t[b, c, h] -> t[o, c, k] -> t[b, o, h + 4 - k] where h >= k - 3, float t"
+    )
+    assert scheme("def f{k} x = slice{k, 9} x") == (
+        "{k} t[..p, n] -> t[..p, 9 - k] where k <= 9, n >= 9, k >= 0"
+    )

@@ -57,6 +57,10 @@ def test_formatting_keeps_the_tree(text: str):
         ("import a\nimport b (c,d)", "import a\nimport b (c, d)\n"),
         ("data T = A|B(int)", "data T = A | B(int)\n"),
         ("", ""),
+        (
+            f"def f x = (if x then {'a' * 50} else {'b' * 50}) |> g",
+            f"def f x =\n  (if x then {'a' * 50} else {'b' * 50})\n  |> g\n",
+        ),
     ],
 )
 def test_layout(text: str, expected: str):

@@ -8,6 +8,7 @@ at once: they are never passed on.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from tawa.axon import syntax as x
 from tawa.axon.blame import shape_error
@@ -105,6 +106,8 @@ class AxonInference(Inference):
         for constraint in self.solver.waiting():
             if self.solver.default(constraint):
                 self.solver.settle()
+        for name, scheme in schemes.items():  # now the types of values' numbers are known
+            schemes[name] = replace(scheme, type=self.solver.resolve(scheme.type))
         return schemes
 
     def definition(self, definition: s.Definition) -> Term:
@@ -269,6 +272,10 @@ class AxonInference(Inference):
         return found
 
     # Expressions.
+
+    def generalises(self, value: s.Expression) -> bool:
+        """Numbers are general too: `def half = 0.5` is of any floating-point type."""
+        return isinstance(value, s.Literal) or super().generalises(value)
 
     def literal(self, literal: s.Literal) -> Term:
         """Numbers are scalars of any fitting element type."""

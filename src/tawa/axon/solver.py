@@ -109,6 +109,8 @@ class AxonSolver(SolverState):
             return True
         if not isinstance(constraint, Among) or constraint.label not in DEFAULTS:
             return False
+        if not isinstance(self.prune(constraint.term), Variable):
+            return False  # another default has decided it
         self.equate(constraint.term, Con(DEFAULTS[constraint.label]), constraint.origin)
         return True
 

@@ -174,7 +174,9 @@ class Formatter:
                 head = " ".join(self.pattern(p, ATOM) for p in parameters)
                 return f"fn {head} ->\n{self.block(body, inner)}"
             case s.Pipe(argument, function):
-                return f"{self._broken(argument, indent)}\n{indent}|> {self.flat(function, 2)}"
+                chained = isinstance(argument, (s.Pipe, s.Binary, s.Apply))
+                first = self._broken(argument, indent) if chained else self.flat(argument, PIPE)
+                return f"{first}\n{indent}|> {self.flat(function, 2)}"
             case s.Binary(operator, left, right):
                 level, _ = LEVELS[operator.name]
                 return (

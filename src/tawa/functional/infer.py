@@ -119,7 +119,7 @@ class Inference(ExpressionInference):
     def _closed(self, definition: s.Definition, type_: Term, mark: int) -> Scheme:
         if definition.parameters or self.generalises(definition.body):
             return self.solver.generalise(type_, mark)
-        return Scheme((), (), self.solver.resolve(type_))
+        return Scheme((), (), self.solver.kept(type_))
 
     def definition(self, definition: s.Definition) -> Term:
         """The type of a definition, before it is generalised."""

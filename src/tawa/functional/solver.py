@@ -261,6 +261,13 @@ class Solver:
     def _resolved(self, constraint: Constraint) -> Constraint:
         return constraint.substitute(self._known, constraint.origin)
 
+    def kept(self, type_: Term) -> Term:
+        """The type, resolved, whose unknowns nobody may quantify over: one type for all uses."""
+        type_ = self.resolve(type_)
+        for variable in type_.variables():
+            self.levels[variable] = min(self.level, self.levels.get(variable, 0))
+        return type_
+
     def _is_deep(self, variable: Variable) -> bool:
         return self.levels.get(variable, 0) > self.level
 
