@@ -164,7 +164,7 @@ def attention_table(rows: list[Row]) -> list[str]:
         "| type | D | mask | rows | cuDNN | FA3 | Triton | Tawa | x best peer | x Triton |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
-    ratios: dict[str, list[float]] = {"best": [], "triton": []}
+    ratios: dict[str, list[float]] = {"best": [], "triton": [], "fp8": []}
     for case, found in by_case(rows):
         timed = [found[p] for p in peers if p in found]
         best = min(timed, key=lambda row: row["ms"], default=None)
@@ -172,13 +172,14 @@ def attention_table(rows: list[Row]) -> list[str]:
         for name, peer in (("best", best), ("triton", found.get("triton"))):
             ratio = speedup(peer, found.get("tawa"))
             cells.append(f"{ratio:.3f}" if ratio is not None else "-")
-            if ratio is not None and case["dtype"] != "fp8":
-                ratios[name].append(ratio)
+            if ratio is not None:
+                ratios[name if case["dtype"] != "fp8" else "fp8"].append(ratio)
         mask = "causal" if case["causal"] else "full"
         head = f"{case['dtype']} | {case['d']} | {mask} | {case['rows']}"
         lines.append(f"| {head} | {' | '.join(cells)} |")
-    means = [f"{geometric_mean(r):.3f}" if r else "-" for r in ratios.values()]
-    lines.append(f"| geometric mean, 16 bit | | | | | | | | {' | '.join(means)} |")
+    best, triton, fp8 = (f"{geometric_mean(r):.3f}" if r else "-" for r in ratios.values())
+    lines.append(f"| geometric mean, 16 bit | | | | | | | | {best} | {triton} |")
+    lines.append(f"| geometric mean, fp8 (FA3) | | | | | | | | {fp8} | - |")
     return lines
 
 
@@ -214,10 +215,11 @@ def attention_summary(rows: list[Row]) -> list[str]:
 
 def steps_table(rows: list[Row]) -> list[str]:
     """TFLOP/s of the same kernel with parts of the compiler's work left out."""
-    lines = ["| rows | step | TFLOP/s |", "|---|---|---|"]
+    lines = ["| D | rows | step | TFLOP/s |", "|---|---|---|---|"]
     for row in rows:
         if "ms" in row:
-            lines.append(f"| {row['case']['rows']} | {row['impl']} | {row['tflops']:.0f} |")
+            sizes = f"{row['case']['d']} | {row['case']['rows']}"
+            lines.append(f"| {sizes} | {row['impl']} | {row['tflops']:.0f} |")
     return lines
 
 
