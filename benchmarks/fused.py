@@ -16,7 +16,7 @@ import importlib
 import sys
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -30,9 +30,6 @@ sys.path.append(str(Path(__file__).parents[1] / "examples"))
 Work = Callable[[], Any]
 MAX_ERROR = 2e-3
 """Relative Frobenius error against float64 above which a contender is not timed."""
-
-THREADS = 4
-"""That compile Tawa's configurations before they are measured."""
 
 FINALISTS = 2
 """Configurations of each contender that are measured at length."""
@@ -292,6 +289,7 @@ def main() -> None:
     chosen = [c for c in cases() if c.name in (options.cases or c.name).split(",")]
     if options.dry_run:
         sys.exit(sum(dry_run(case) for case in chosen))
+    compile_all(chosen)
     import torch
     from rows import Run
 
@@ -327,12 +325,35 @@ def compilations(
     return [(name, work) for (name, _), work in zip(launches, asked, strict=True)]
 
 
+def compile_one(place: tuple[int, int]) -> None:
+    """Compile one configuration of one of all cases into the cache, touching no device."""
+    number, configuration = place
+    case = cases()[number]
+    compilations(case, host_arrays(case))[configuration][1]()
+
+
+def compile_all(chosen: list[Case]) -> None:
+    """Compile the configurations of some of the cases, in processes."""
+    places = [
+        (number, configuration)
+        for number, case in enumerate(cases())
+        if case in chosen
+        for configuration in range(len(case.configurations))
+    ]
+    with ProcessPoolExecutor() as pool:
+        list(pool.map(compile_one, places))
+
+
+def host_arrays(case: Case) -> dict[str, Any]:
+    """Arrays of the case's sizes, which nothing reads."""
+    shapes = {**case.inputs, **case.outputs}
+    return {n: np.empty(s, np.float32 if len(s) == 1 else np.float16) for n, s in shapes.items()}
+
+
 def dry_run(case: Case) -> int:
     """Compile every configuration; returns how many spill or serialise products."""
-    shapes = {**case.inputs, **case.outputs}
-    arrays = {n: np.empty(s, np.float32 if len(s) == 1 else np.float16) for n, s in shapes.items()}
     bad = 0
-    for name, work in compilations(case, arrays):
+    for name, work in compilations(case, host_arrays(case)):
         start = time.process_time()
         findings = work()
         seconds = time.process_time() - start
@@ -381,8 +402,6 @@ def measure(run: Any, problem: Problem, options: argparse.Namespace) -> str:
     from tawa.runtime.timing import interleaved
 
     case = problem.case
-    with ThreadPoolExecutor(THREADS) as pool:
-        list(pool.map(lambda item: item[1](), compilations(case, problem.arrays)))
     works: dict[str, Work] = {}
     chosen: dict[str, dict[str, Any]] = {}
     for impl, candidates in contenders(problem).items():

@@ -28,6 +28,7 @@ WITHOUT_EXAMPLE: dict[str, str] = {
     "PassFailed": "only a bug in the compiler raises it",
     "PillowMissing": "needs a machine without Pillow",
     "ScalarOutOfRange": "needs a kernel that is loaded on a GPU",
+    "ScheduleRejected": "which schedules the assembler spills depends on its version",
     "StoreNotAligned": "needs a kernel that is loaded on a GPU",
     "TensorMapRejected": "the rules that are checked before leave nothing to reject",
 }

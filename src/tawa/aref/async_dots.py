@@ -15,6 +15,7 @@ from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i1
 from xdsl.ir import Block, Operation, SSAValue
 
+from tawa.aref.dot_waits import erase_consumed, move_consumed, slots_of, wait_before_use
 from tawa.aref.layouts import carried_with, same_values
 from tawa.aref.ops import (
     Consumed,
@@ -24,7 +25,6 @@ from tawa.aref.ops import (
     GetEnter,
     NoToken,
     Restage,
-    Stage,
     Unset,
     ViewRead,
     ViewReshape,
@@ -35,6 +35,7 @@ from tawa.aref.ops import (
 )
 from tawa.aref.products import from_products, is_view, needs_transpose, view_of
 from tawa.aref.shared_memory import slot_bytes
+from tawa.aref.staging import staged
 from tawa.base.elementwise import Map
 from tawa.base.loops import carry, extend_yield, terminator
 from tawa.base.options import Options
@@ -147,21 +148,12 @@ class AsyncDots:
             turned = Trans(value)
             block.insert_op_before(turned, before)
             source = turned.result
-        copy = self._copy(source, before)
+        copy = staged(source, before)
         if source is value:
             return copy
         view = ViewTrans(copy)
         block.insert_op_before(view, before)
         return view.result
-
-    def _copy(self, value: SSAValue, before: Operation) -> SSAValue:
-        block = before.parent
-        assert block is not None
-        new = Stage(value)
-        copy_span(before, [new])
-        new.view.name_hint = value.name_hint
-        block.insert_op_before(new, before)
-        return new.view
 
     def _in_flight(self, block: Block, chains: list[Chain]) -> None:
         loop = block.parent_op()
@@ -181,7 +173,7 @@ class AsyncDots:
             if isinstance(op, Dot):
                 flag = op in first and inits[next(c.index for c in chains if op in c.dots)]
                 issued.append(self._issue(op, started.result if flag else None))
-        gets = _slots_of(issued)
+        gets = slots_of(issued)
         end = issued[-1]
         if depth == 0:
             self._drain_inside(block, end, gets)
@@ -213,7 +205,7 @@ class AsyncDots:
             for i, operand in enumerate(last.operands):
                 if operand is old:
                     last.operands[i] = new
-        _move_consumed(gets, wait)
+        move_consumed(gets, wait)
 
     def _lag(
         self,
@@ -235,7 +227,7 @@ class AsyncDots:
         passed: list[SSAValue] = []
         after: list[Operation] = [DotWait(0)]
         for g, get in enumerate(gets):
-            shared = _erase_consumed(get)
+            shared = erase_consumed(get)
             old = arguments[g * depth : (g + 1) * depth]
             tail.append(Consumed(get.ref, old[0], "wgmma", shared))
             passed += [*old[1:], get.token]
@@ -257,14 +249,8 @@ class AsyncDots:
         for op in list(block.ops):
             if isinstance(op, Dot):
                 issued.append(self._issue(op, _fresh_start(op)))
-        before: dict[DotIssue, list[DotIssue]] = {}
         same = same_values(group.walk())
-        for issue in issued:
-            following = _continued_by(issue)
-            if following is None:
-                _wait_before_use(issue, before.get(issue, []), _operands(issue, same))
-            else:
-                before[following] = [*before.get(following, []), *before.get(issue, []), issue]
+        wait_before_use({issue: _operands(issue, same) for issue in issued})
 
 
 def _in_place(dot: Dot) -> bool:
@@ -298,53 +284,11 @@ def _fresh_start(dot: Dot) -> SSAValue | None:
     return false.result
 
 
-def _continued_by(issue: DotIssue) -> DotIssue | None:
-    """The product of the same block that alone needs this one's value, to add to it."""
-    if not issue.result.has_one_use():
-        return None
-    (use,) = issue.result.uses
-    op = use.operation
-    if not isinstance(op, DotIssue) or op.parent is not issue.parent:
-        return None
-    return op if op.accumulator is issue.result else None
-
-
-def _wait_before_use(issue: DotIssue, before: list[DotIssue], written: set[SSAValue]) -> None:
-    """Wait for a product just before the first op of its block that needs the value.
-
-    Ops that make one of the values `written` change registers that the product reads, too.
-
-    Products complete in order, so those issued after it may stay unfinished, and those `before`
-    it, whose values it added to, are finished as well.
-    """
-    block = issue.parent
-    assert block is not None
-    uses = list(issue.result.uses)
-    place: Operation | None = issue.next_op
-    pending = 0
-    while place is not None and not _reads(place, issue) and written.isdisjoint(place.results):
-        pending += isinstance(place, DotIssue)
-        place = place.next_op
-    if place is None:
-        return
-    wait = DotWait(pending, [issue.result])
-    block.insert_op_before(wait, place)
-    wait.results_[0].name_hint = issue.result.name_hint
-    for use in uses:
-        use.operation.operands[use.index] = wait.results_[0]
-    _move_consumed(_slots_of([*before, issue]), wait)
-
-
 def _operands(issue: DotIssue, same: Mapping[SSAValue, list[SSAValue]]) -> set[SSAValue]:
     """What has the registers of a product's 8-bit A operand: values that are carried as it is."""
     a = issue.a
     small = bool(shape_of(a.type)) and byte_size(element_of(a.type)) == 1
     return carried_with(a, same) if small else set()
-
-
-def _reads(op: Operation, issue: DotIssue) -> bool:
-    """Whether an op, or one nested in it, needs the product's value."""
-    return any(v is issue.result for inner in op.walk() for v in inner.operands)
 
 
 def _unset(loop: scf.ForOp, index: int) -> bool:
@@ -358,54 +302,6 @@ def _unset(loop: scf.ForOp, index: int) -> bool:
     loop.parent.insert_op_before(unset, loop)
     loop.operands[3 + index] = unset.result
     return True
-
-
-def _slots_of(issued: list[DotIssue]) -> list[GetEnter | Views]:
-    """What gives, in the dots' own block, the slots that the dots read."""
-    found: dict[GetEnter | Views, None] = {}
-    for dot in issued:
-        for operand in (dot.a, dot.b):
-            value = operand
-            while isinstance(value.owner, ViewTrans | ViewReshape):
-                value = value.owner.view
-            get = value.owner
-            if isinstance(get, GetEnter | Views) and get.parent is dot.parent:
-                found[get] = None
-    return list(found)
-
-
-def _consumed_of(get: GetEnter | Views) -> list[Consumed]:
-    return [use.operation for use in get.token.uses if isinstance(use.operation, Consumed)]
-
-
-def _erase_consumed(get: GetEnter | Views) -> SSAValue | None:
-    """Erase the slot's return; returns the flag that the cluster shares it."""
-    shared: SSAValue | None = None
-    for op in _consumed_of(get):
-        shared = op.shared
-        op.detach()
-        op.erase()
-    return shared
-
-
-def _move_consumed(gets: list[GetEnter | Views], wait: DotWait) -> None:
-    """Return slots only after the wait, naming wgmma, where nothing reads them later."""
-    block = wait.parent
-    assert block is not None
-    place: Operation = wait
-    for get in gets:
-        for op in _consumed_of(get):
-            if op.parent is block:
-                later = block.get_operation_index(op) > block.get_operation_index(wait)
-                new = Consumed(get.ref, get.token, "wgmma", op.shared)
-                copy_span(op, [new])
-                if later:
-                    block.insert_op_before(new, op)
-                else:
-                    block.insert_op_after(new, place)
-                    place = new
-                op.detach()
-                op.erase()
 
 
 def _after_loop(loop: scf.ForOp, indices: list[int], inits: dict[int, bool], depth: int) -> None:

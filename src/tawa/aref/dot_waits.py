@@ -7,7 +7,7 @@ a later product finishes it anyway: its slots go back to the loading role from t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from xdsl.ir import Operation, SSAValue
@@ -24,8 +24,13 @@ class _Wait:
     issues: list[DotIssue] = field(default_factory=list[DotIssue])
 
 
-def wait_before_use(issued: Sequence[DotIssue]) -> None:
-    """Wait for the products of one block before their values are used, or sooner at no cost."""
+def wait_before_use(written: Mapping[DotIssue, set[SSAValue]]) -> None:
+    """Wait for the products of one block before their values are used, or sooner at no cost.
+
+    Ops that make one of the values in `written` change registers that the product reads: it is
+    waited for before them, too.
+    """
+    issued = list(written)
     before: dict[DotIssue, list[DotIssue]] = {}
     waits: dict[Operation, _Wait] = {}
     for issue in issued:
@@ -33,7 +38,8 @@ def wait_before_use(issued: Sequence[DotIssue]) -> None:
         if following is not None:
             before[following] = [*before.get(following, []), *before.get(issue, []), issue]
             continue
-        place = _first_reader(issue)
+        changed = set[SSAValue]().union(*(written[i] for i in (*before.get(issue, []), issue)))
+        place = _first_reader(issue, changed)
         if place is not None:
             waits.setdefault(place, _Wait(place)).issues.append(issue)
     for wait in _in_order(waits, issued):
@@ -41,10 +47,13 @@ def wait_before_use(issued: Sequence[DotIssue]) -> None:
             _insert(wait, before)
 
 
-def _first_reader(issue: DotIssue) -> Operation | None:
-    """The first later op of the block that needs the product's value, itself or nested in it."""
+def _first_reader(issue: DotIssue, written: set[SSAValue]) -> Operation | None:
+    """The first later op of the block that needs the product's value, itself or nested in it.
+
+    Or one that makes what is `written`.
+    """
     place: Operation | None = issue.next_op
-    while place is not None and not _reads(place, issue):
+    while place is not None and not _reads(place, issue) and written.isdisjoint(place.results):
         place = place.next_op
     return place
 

@@ -53,13 +53,22 @@ class NoSuchSchedule(TawaError):
         "and differ in the order of what takes long."
     )
     example = """
-import sys
+import tawa
+import tawa.language as tl
 
-sys.path.insert(0, "examples")
-from fused_mlp import fused_mlp
 
-types = [f"desc<f16,{shape}>" for shape in ("128x64", "64x64", "64x64", "128x64")]
-fused_mlp.compile(*types, "i32:16", BLOCK_M=128, BLOCK_H=64, D=64, OUT=64, schedule=63)
+@tawa.jit
+def chained(x, w, y, H, M: tl.constexpr):
+    tile = x.load([0, 0])
+    acc = tl.zeros((M, 64), tl.float32)
+    for k in range(0, H, 64):
+        block = w.load([k, 0])
+        acc = tl.dot(tl.dot(tile, block.T).to(tl.float16), block, acc)
+    y.store([0, 0], acc.to(tl.float16))
+
+
+block = "desc<f16,128x64>"
+chained.compile(block, "desc<f16,64x64>", block, "i32:16", 128, schedule=63)
 """
 
 
@@ -121,7 +130,7 @@ class ScheduleLoops:
         solution = solve(graph, target, capacity, self.stages, rank)
         if solution is None and rank and solve(graph, target, capacity, self.stages):
             raise NoSuchSchedule(
-                f"the loop at {where} has no schedule of rank {rank}",
+                "the loop has fewer schedules than that",
                 span=span_of(loop),
                 expected="a smaller `schedule`",
                 found=f"schedule={rank}",
