@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,9 @@ from typing import Any
 import numpy as np
 
 from tawa import axon
-from tawa.axon.gpu.compile import CompiledFunction, compile_for_device
+from tawa.axon.gpu import library
+from tawa.axon.gpu.compile import CompiledFunction, compile_for_device, plan_for_device
+from tawa.axon.gpu.kernels import KernelCall
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "axon"
 MAX_ERROR = 5e-3
@@ -93,14 +96,43 @@ def program(name: str) -> CompiledFunction:
     return axon.compile(axon.load(EXAMPLES / file)[definition])
 
 
+def array(*shape: int, by: float = 1.0) -> Any:
+    """An array that has nothing but a shape."""
+    del by
+    return np.broadcast_to(np.float16(0), shape)
+
+
+def planned(case: Case) -> list[KernelCall]:
+    """The kernels of a case."""
+    plan = plan_for_device(program(case.name), case.make(array), case.statics)
+    return [launch.call for launch in plan.launches]
+
+
+def compile_one(job: tuple[int, int, int]) -> None:
+    """Compile one variant of one kernel of a case, into the cache on disk."""
+    case, kernel, variant = job
+    call = planned(cases()[case])[kernel]
+    library.compiled(call, call.variants[variant], {})
+
+
+def compile_in_parallel() -> None:
+    """Compile everything by as many processes as there are cores: measuring then waits for none."""
+    first = {case.name: number for number, case in reversed(list(enumerate(cases())))}
+    jobs = [
+        (number, kernel, variant)
+        for number in first.values()
+        for kernel, call in enumerate(planned(cases()[number]))
+        for variant in range(len(call.variants))
+    ]
+    start = time.perf_counter()
+    with ProcessPoolExecutor() as pool:
+        list(pool.map(compile_one, jobs))
+    print(f"{len(jobs)} kernels compiled in {time.perf_counter() - start:.1f} s", flush=True)
+
+
 def dry_run() -> None:
     """Compile every kernel of every case for the device, without one."""
     functions = {name: program(name) for name in PROGRAMS}
-
-    def array(*shape: int, by: float = 1.0) -> Any:
-        del by
-        return np.broadcast_to(np.float16(0), shape)
-
     for case in cases():
         before, start = axon.compilations(), time.perf_counter()
         plan = compile_for_device(functions[case.name], case.make(array), case.statics)
@@ -206,10 +238,10 @@ def measure(run: Any, case: Case, function: CompiledFunction, options: Any) -> N
 
     from tawa.runtime.timing import interleaved
 
-    def array(*shape: int, by: float = 1.0) -> Any:
+    def normal(*shape: int, by: float = 1.0) -> Any:
         return torch.randn(shape, device="cuda", dtype=torch.float16) * by
 
-    arguments = case.make(array)
+    arguments = case.make(normal)
     reference, statics = REFERENCES[case.name], case.statics
     before, start = axon.compilations(), time.perf_counter()
     found = function(*arguments, **statics)
@@ -284,6 +316,7 @@ def main() -> None:
     if options.dry:
         dry_run()
         return
+    compile_in_parallel()
     import torch
     from rows import Run
 

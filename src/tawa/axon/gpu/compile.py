@@ -18,7 +18,7 @@ from tawa.axon.gpu.errors import BadPrecision, NotForGpu
 from tawa.axon.gpu.explain import plan_text
 from tawa.axon.gpu.lower import Program, lowered
 from tawa.axon.gpu.nodes import Node, Tape
-from tawa.axon.gpu.plan import Plan, make_plan, run_in_simulator, run_on_device
+from tawa.axon.gpu.plan import Plan, compile_all, make_plan, run_in_simulator, run_on_device
 from tawa.axon.gpu.trace import Tracer
 from tawa.functional.recursion import deep
 from tawa.runtime.arrays import HOST
@@ -131,13 +131,23 @@ class CompiledFunction:
         return program, inputs, aligned, structure
 
 
+def plan_for_device(
+    function: CompiledFunction, arguments: tuple[Any, ...], statics: Statics
+) -> Plan:
+    """The plan for arguments of these shapes, nothing compiled; needs no device."""
+    with deep():
+        program, inputs, aligned, _ = function.lowered(arguments, statics)
+        return make_plan(program, inputs, aligned, None)
+
+
 def compile_for_device(
     function: CompiledFunction, arguments: tuple[Any, ...], statics: Statics
 ) -> Plan:
     """The plan for arguments of these shapes with all kernels compiled; needs no device."""
-    with deep():
-        program, inputs, aligned, _ = function.lowered(arguments, statics)
-        return make_plan(program, inputs, aligned, None)
+    plan = plan_for_device(function, arguments, statics)
+    for launch in plan.launches:
+        compile_all(launch.call, {})
+    return plan
 
 
 def _is_array(leaf: Any) -> bool:

@@ -83,9 +83,9 @@ def make_plan(
     program: Program, inputs: list[Node], aligned: dict[Node, bool],
     place: library.Place | None,
 ) -> Plan:  # fmt: skip
-    """Fuse, write and compile the kernels, and place the memory. Raises NotForGpu.
+    """Fuse and write the kernels, and place the memory. Raises NotForGpu.
 
-    Without a `place`, all variants are compiled and nothing is loaded.
+    With a `place`, they are compiled and loaded; without, `compile_all` compiles them.
     """
     nodes = program.nodes()
     for node in nodes:
@@ -98,8 +98,9 @@ def make_plan(
         simulated = place is not None and place.device == HOST
         call = kernel_call(group, placed, aligned, simulated)
         launches.append(_launch(call))
-    for launch in launches:
-        _load(launch, aligned, place)
+    if place is not None:
+        for launch in launches:
+            _load(launch, aligned, place)
     return Plan(program, inputs, launches, memory_of(program, groups, placed), place)
 
 
@@ -152,14 +153,17 @@ def _whole(descriptor: Descriptor, stride: int) -> int:
     return max(step, -(-stride // step) * step)
 
 
-def _load(launch: Launch, aligned: dict[Node, bool], place: library.Place | None) -> None:
+def _load(launch: Launch, aligned: dict[Node, bool], place: library.Place) -> None:
     """Load the chosen variant; for a device, compile all, so that other sizes find theirs."""
-    call = launch.call
-    if place is None or place.device != HOST:
-        for variant in call.variants:
-            library.compiled(call, variant, aligned)
-    if place is not None:
-        launch.start = library.entry(call, call.variant, aligned, place).launch
+    if place.device != HOST:
+        compile_all(launch.call, aligned)
+    launch.start = library.entry(launch.call, launch.call.variant, aligned, place).launch
+
+
+def compile_all(call: KernelCall, aligned: dict[Node, bool]) -> None:
+    """Compile all variants of a kernel."""
+    for variant in call.variants:
+        library.compiled(call, variant, aligned)
 
 
 def run_on_device(plan: Plan, arrays: Sequence[Any], allocate: Any, stream: int) -> list[Any]:
