@@ -189,10 +189,8 @@ class Layouts:
 
     def _forward(self, op: Operation) -> bool:
         """Let an op's result follow from its operands."""
-        if isinstance(op, DotIssue):
+        if isinstance(op, DotIssue | WarpDot):
             return self._set(op.result, self.accumulator(op))
-        if isinstance(op, WarpDot):
-            return self._set(op.result, op.product.accumulator(self.warps))
         if isinstance(op, ArgReduce | ReduceWith | ScanWith):
             return self._forward_several(op)
         if len(op.results) != 1 or op.results[0] in self.of or not shape_of(op.results[0].type):
@@ -220,10 +218,13 @@ class Layouts:
         if known is None:
             return False
         layout = known if isinstance(op, ScanWith) else known.without(op.axis.value.data)
-        return any([self._set(r, layout) for r in op.results if shape_of(r.type)])
+        changed = [self._set(r, layout) for r in op.results if shape_of(r.type)]
+        return any(changed)
 
-    def accumulator(self, op: DotIssue) -> Layout:
+    def accumulator(self, op: DotIssue | WarpDot) -> Layout:
         """The layout of a matrix product's accumulator."""
+        if isinstance(op, WarpDot):
+            return op.product.accumulator(self.warps)
         rows, columns = shape_of(op.result.type)
         return accumulator((rows, columns), self.warps, self.columns)
 

@@ -13,9 +13,10 @@ from typing import ClassVar
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
-from tawa.aref.ops import Stage, ViewRead, ViewTrans, WarpDot, WarpGroup
+from tawa.aref.ops import ViewRead, ViewTrans, WarpDot, WarpGroup
 from tawa.aref.product_check import product_obstacle
 from tawa.aref.products import view_of
+from tawa.aref.staging import staged
 from tawa.base.options import Options
 from tawa.base.remarks import Remarks
 from tawa.base.spans import copy_span, span_of
@@ -66,14 +67,10 @@ def _view(value: SSAValue, before: Operation) -> SSAValue:
     block, owner = before.parent, value.owner
     assert block is not None
     turned = isinstance(owner, Trans) and owner.permutation == (1, 0)
-    source = owner.value if isinstance(owner, Trans) and turned else value
-    stage = Stage(source)
-    stage.view.name_hint = value.name_hint
-    copy_span(before, [stage])
-    block.insert_op_before(stage, before)
+    copy = staged(owner.value if isinstance(owner, Trans) and turned else value, before)
     if not turned:
-        return stage.view
-    view = ViewTrans(stage.view)
+        return copy
+    view = ViewTrans(copy)
     block.insert_op_before(view, before)
     return view.result
 
