@@ -5,9 +5,9 @@
 
 The birth-death model against a bootstrap filter written by hand in C (compiled here with gcc) and,
 if `--webppl` names a folder for npm to install it in, WebPPL. With `--peers`, a Python that has
-it: NumPyro's NUTS on a regression (it has no SMC for programs). Times are processor seconds, so
-that other work on the machine counts less; start-up is measured by itself. One JSON object a row in
-`results/cuppl.jsonl`.
+them: NumPyro's NUTS on a regression and GenJAX's importance sampling of a curve (programs that have
+a fixed number of choices). Times are processor seconds, so that other work on the machine counts
+less; start-up is measured by itself. One JSON object a row in `results/cuppl.jsonl`.
 """
 
 from __future__ import annotations
@@ -59,6 +59,7 @@ class Rows:
     """The rows of one run."""
 
     def __init__(self) -> None:
+        self.all: list[Row] = []
         self.run = f"{datetime.now(UTC):%Y%m%d-%H%M%S}-{uuid.uuid4().hex[:6]}"
         self.shared: Row = {
             "run": self.run, "suite": "cuppl", "device": processor(), "commit": commit(),
@@ -76,11 +77,16 @@ class Rows:
                 "ms_max": round(max(ms), 3), "reps": len(ms),
             }  # fmt: skip
         row |= {"load": round(os.getloadavg()[0], 1), **more}
+        self.all.append(row)
         RESULTS.parent.mkdir(exist_ok=True)
         with RESULTS.open("a") as file:
             file.write(json.dumps(row) + "\n")
         shown = f"{min(seconds):10.4f} s" if seconds else f"{more.get('error_text', '')}"
         print(f"{json.dumps(case):60} {impl:22} {shown}", flush=True)
+
+    def of(self, model: str) -> list[Row]:
+        """Our own rows of a model so far."""
+        return [r for r in self.all if r["impl"] == "tawa" and r["case"]["model"] == model]
 
 
 def processor() -> str:
@@ -165,23 +171,44 @@ def turns(
         rows.add(case, "c", list(best["c"].values()))
 
 
+COMPILE = """
+import sys, time; start = time.process_time()
+from tawa import cuppl; loaded = time.process_time()
+cuppl.model(sys.stdin.read()).executable(suspend=True)
+print(loaded - start, time.process_time() - loaded)
+"""
+
+
+def compiled(source: str, cache: str) -> tuple[float, float]:
+    """Processor seconds of importing, and of compiling a program in a new process."""
+    done = subprocess.run(
+        [sys.executable, "-c", COMPILE], input=source, capture_output=True, text=True, check=True,
+        env={**os.environ, "TAWA_CACHE_DIR": cache},
+    )  # fmt: skip
+    load, work = done.stdout.split()
+    return float(load), float(work)
+
+
 def compile_times(rows: Rows) -> None:
-    """From a program's text to machine code, in a process that has compiled nothing yet."""
+    """From a program's text to machine code: in a new installation, for a new program, and again.
+
+    The first compiles the natives too, which programs share; the last finds all code on disk.
+    """
     for name in ("crbd_branches", "crbd", "sir"):
-        script = (
-            "import time; start = time.process_time()\n"
-            "from tawa import cuppl; loaded = time.process_time()\n"
-            f"cuppl.load({str(EXAMPLES / (name + '.ppl'))!r}).executable(suspend=True)\n"
-            "print(loaded - start, time.process_time() - loaded)"
-        )
-        done = [
-            subprocess.run(
-                [sys.executable, "-c", script], capture_output=True, text=True, check=True
-            ).stdout.split()
-            for _ in range(3)
-        ]
-        rows.add({"model": name, "what": "import"}, "tawa", [float(d[0]) for d in done])
-        rows.add({"model": name, "what": "compile"}, "tawa", [float(d[1]) for d in done])
+        source = (EXAMPLES / f"{name}.ppl").read_text()
+        found: dict[str, list[float]] = {"first": [], "new": [], "again": [], "import": []}
+        for turn in range(3):
+            with tempfile.TemporaryDirectory() as cache:
+                found["first"].append(compiled(source, cache)[1])
+                other = f"{source}\ndef unused{turn} () = {turn}\n".replace("1.0", f"1.0{turn + 1}")
+                found["new"].append(compiled(other, cache)[1])
+                load, again = compiled(other, cache)
+                found["again"].append(again)
+                found["import"].append(load)
+        rows.add({"model": name, "what": "import"}, "tawa", found["import"])
+        rows.add({"model": name, "what": "compile, nothing known"}, "tawa", found["first"])
+        rows.add({"model": name, "what": "compile, natives known"}, "tawa", found["new"])
+        rows.add({"model": name, "what": "compile, program known"}, "tawa", found["again"])
 
 
 def webppl(rows: Rows, folder: Path, sizes: list[int]) -> None:
@@ -209,10 +236,30 @@ def webppl(rows: Rows, folder: Path, sizes: list[int]) -> None:
 
     start = min(run(1)[0] for _ in range(2))
     rows.add({"model": "crbd_branches", "what": "start-up"}, "webppl", [start])
+    compiling = min(webppl_compiles(folder) for _ in range(3))
+    rows.add({"model": "crbd_branches", "what": "compile"}, "webppl", [compiling])
+    ours = {row["case"].get("what"): row["ms_min"] / 1000 for row in rows.of("crbd_branches")}
     for n in sizes:
         seconds, evidence = run(n)
         case = {"model": "crbd_branches", "particles": n, "threads": 1}
         rows.add(case, "webppl", [seconds - start], log_evidence=evidence)
+        (tawa,) = (r["ms_min"] / 1000 for r in rows.of("crbd_branches") if r["case"] == case)
+        both = {**case, "with": "compiling"}
+        rows.add(both, "tawa", [tawa + ours["compile, natives known"]])
+        rows.add({**both, "program": "known"}, "tawa", [tawa + ours["compile, program known"]])
+        rows.add(both, "webppl", [seconds - start + compiling])
+
+
+def webppl_compiles(folder: Path) -> float:
+    """Processor seconds of WebPPL's compiler on the model, in a process that has loaded it."""
+    script = (
+        f"const w = require({json.dumps(str(folder / 'node_modules/webppl/src/main.js'))});"
+        f"const t = require('fs').readFileSync({json.dumps(str(folder / 'crbd.wppl'))}, 'utf8');"
+        "const start = process.cpuUsage(); w.compile(t); const used = process.cpuUsage(start);"
+        "console.log((used.user + used.system) / 1e6)"
+    )
+    done = subprocess.run(["node", "-e", script], capture_output=True, text=True, check=True)
+    return float(done.stdout)
 
 
 NUMPYRO = """
@@ -262,6 +309,82 @@ def numpyro(rows: Rows, python: str) -> None:
     )  # fmt: skip
 
 
+CURVE = """
+input xs : vector[float]
+input ys : vector[float]
+def main () =
+  let a = sample (normal 0 1) in
+  let b = sample (normal 0 1) in
+  let c = sample (normal 0 1) in
+  iteri (fn i y -> let x = xs.[i] in observe (normal (a + b * x + c * x * x) 0.5) y) ys;
+  (a, b, c)
+"""
+GENJAX = """
+import json, sys, time
+import jax, jax.numpy as jnp
+jax.config.update("jax_enable_x64", True)
+from genjax import const, gen, normal, seed
+from genjax.inference import init
+from importlib.metadata import version
+data = json.loads(sys.stdin.read())
+xs, ys = jnp.array(data["xs"]), jnp.array(data["ys"])
+@gen
+def point(x, a, b, c):
+    return normal(a + b * x + c * x * x, 0.5) @ "y"
+@gen
+def curve(xs):
+    a = normal(0.0, 1.0) @ "a"
+    b = normal(0.0, 1.0) @ "b"
+    c = normal(0.0, 1.0) @ "c"
+    return point.vmap(in_axes=(0, None, None, None))(xs, a, b, c) @ "ys"
+def run(xs, ys):
+    found = init(curve, (xs,), const(data["particles"]), {"ys": {"y": ys}})
+    weights = jax.nn.softmax(found.log_weights)
+    return found.log_marginal_likelihood(), (weights * found.traces.get_choices()["b"]).sum()
+step, found = jax.jit(seed(run)), []
+for k in range(10):
+    begin = time.process_time()
+    evidence, mean = map(float, step(jax.random.key(k), xs, ys))
+    found.append(time.process_time() - begin)
+found = {"seconds": found, "mean": mean, "evidence": evidence, "version": version("genjax")}
+print(json.dumps(found))
+"""
+
+
+def genjax(rows: Rows, python: str) -> None:
+    """Likelihood weighting of a parabola through 50 points, with the mean and the evidence."""
+    import numpy as np
+
+    random = np.random.default_rng(1)
+    xs = random.normal(size=50)
+    ys = 0.3 - 0.7 * xs + 0.4 * xs * xs + 0.5 * random.normal(size=50)
+    data = {"xs": xs.tolist(), "ys": ys.tolist()}
+    model = cuppl.model(CURVE)
+    model.importance(100, data=data)
+    for n in (10_000, 100_000):
+        case = {"model": "curve", "method": "importance", "particles": n, "threads": 1}
+
+        def once(seed: int, n: int = n) -> tuple[float, float]:
+            posterior = model.importance(n, data=data, seed=seed, threads=1)
+            return posterior.mean("b"), posterior.log_evidence
+
+        times = [spent(lambda s=s: once(s)) for s in range(10)]
+        mean, evidence = times[-1][1]
+        rows.add(case, "tawa", [t for t, _ in times], mean=mean, log_evidence=evidence)
+        done = subprocess.run(
+            [python, "-c", GENJAX], input=json.dumps({**data, "particles": n}), text=True,
+            capture_output=True,
+        )  # fmt: skip
+        if done.returncode:
+            rows.add(case, "genjax", [], error_text=done.stderr.strip().splitlines()[-1])
+            return
+        found = json.loads(done.stdout)
+        rows.add(
+            case, "genjax", found["seconds"][1:], mean=found["mean"],
+            log_evidence=found["evidence"], peer_version=found["version"],
+        )  # fmt: skip
+
+
 def table(rows: list[Row]) -> str:
     """The Markdown table of the latest run."""
     if not rows:
@@ -297,7 +420,8 @@ def gpu_table(rows: list[Row]) -> str:
             continue
         n, away = case["particles"], row.get("standard_errors")
         size = f"{row['bytes_by_driver'] / 2**20:.0f}" if "bytes_by_driver" in row else ""
-        what = case["model"] + ("" if row["impl"] == "tawa" else ", one core of the host")
+        others = {"tawa": "", "tawa one core": ", one core of the host"}
+        what = case["model"] + others.get(row["impl"], f", {row['impl']}")
         if case.get("ess_threshold", 1.0) != 1.0:
             what += f", ess_threshold {case['ess_threshold']}"
         lines.append(
@@ -332,7 +456,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--webppl", type=Path, help="folder of an npm installation")
-    parser.add_argument("--peers", help="a Python with numpyro")
+    parser.add_argument("--peers", help="a Python (3.12 or later) with numpyro and genjax")
     parser.add_argument("--sizes", default="1000,10000")
     parser.add_argument("--write", type=Path, nargs="*", default=[])
     options = parser.parse_args()
@@ -348,6 +472,7 @@ def main() -> None:
     tawa_and_c(rows, sizes)
     if options.peers:
         numpyro(rows, options.peers)
+        genjax(rows, options.peers)
     if options.webppl is not None:
         webppl(rows, options.webppl, sizes)
     print(table(read()))

@@ -18,6 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import cuppl_gpu_peers
 from cuppl_cases import EXAMPLES, LAMBDA, LOG_Z, MU, PURE_BIRTH_LOG_Z, birth_death, epidemic
 from rows import Run
 
@@ -264,6 +265,9 @@ def measure(run: Run, clock: Clock, largest: int) -> None:
         print(f"{n:>9} particles: {core * n / ms:.0f} times one core a particle", flush=True)
         run.add({"model": "crbd_branches", "particles": n, "what": "speed-up over one core"},
                 "tawa", None, ratio=round(core * n / ms, 1))  # fmt: skip
+    for name in ("regression", "chain"):
+        if clock.left(8, f"{name} beside NumPyro"):
+            cuppl_gpu_peers.compare(run, name, min(largest, 1_000_000))
     pure_birth(run, trees["crbd_branches"])
     tree = compile_time(run, "crbd")
     exactness(run, tree, "crbd", trees["crbd"], min(largest, 1_000_000), 4)

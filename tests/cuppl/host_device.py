@@ -121,7 +121,7 @@ static void run(std::function<void()> kernel, int blocks) {
 """
 
 
-TWO_ARGUMENTS = ("advance", "copy_rows")
+TWO_ARGUMENTS = ("advance",)
 
 
 class HostDevice:
@@ -139,8 +139,8 @@ class HostDevice:
         warps = LANES_TOGETHER if together else LANES_APART
         shim, warps = SHIM + warps.splitlines()[1] + "\n", "\n".join(warps.splitlines()[2:])
         source = cuda_source(lowered, shim, BLOCK, warps) + LAUNCH
-        names = ["weigh", "count_children", "find_parents", "move_heap"]
-        names += ["begin", "advance", "copy_rows", "widen"] if lowered.machine else ["run_all"]
+        names = ["weigh", "move_heap"]
+        names += ["begin", "advance", "resample", "widen"] if lowered.machine else ["run_all"]
         for name in names:
             given = "c, a" if name in TWO_ARGUMENTS else "c"
             source += (
@@ -166,8 +166,7 @@ class HostDevice:
         self.launched: list[str] = []
 
     def resident(self, kernel: str) -> int:
-        del kernel
-        return 2
+        return 1 if kernel == "resample" else 2  # blocks run one after the other
 
     def synchronize(self) -> None:
         """Nothing is pending."""

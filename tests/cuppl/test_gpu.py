@@ -55,6 +55,20 @@ PROGRAMS: dict[str, tuple[str, dict[str, Any]]] = {
         "def main () = let d = deep (sample (uniform_int 0 300)) in factor 0.1; d",
         {},
     ),
+    "arguments passed on": (
+        "def f n a b = if n < 1 then (if n == 0 then g a b 1 else a * b)\n"
+        "  else if flip 0.3 then g (a + 1.0) b 1\n"
+        "  else let x = f (n - 1) a b in observe (normal (x + a) 2.0) b;\n"
+        "    let y = f (n - 3) a b in x + y * 0.5 + a * b\n"
+        "def g a b k = if k == 0 then a + b else let z = f (0 - 1) (a * 0.5) (b + 1.0) in\n"
+        "  if flip 0.5 then g z b (k - 1) else z\n"
+        "def walk p a n = if n == 0 then shift p (fn k -> a * k 1.0 + k 2.0) else\n"
+        "  let x = walk p a (n - 1) in let y = (if n == 2 then walk p a 1 else x) in x + y * a\n"
+        "def main () = let p = prompt () in\n"
+        "  let z = reset p (fn () -> walk p 0.5 2 + f (sample (uniform_int 1 5)) 0.5 1.5) in\n"
+        "  observe (normal z 9.0) 1.0; z",
+        {},
+    ),
     "few are deep at rest": (
         "def nest n = if n == 0 then 0 else let _ = factor 0.01 in 1 + nest (n - 1)\n"
         "def main () = let d = if flip 0.06 then sample (uniform_int 0 90) else 0 in\n"
@@ -112,7 +126,7 @@ def test_a_few_deep_particles_do_not_make_all_rows_longer(tmp_path: Path) -> Non
     model = cuppl.model(source)
     device = HostDevice(model.gpu_code(True), tmp_path)
     found = compare(model, data, device, 80)
-    assert "widen" not in device.launched[device.launched.index("copy_rows") + 1 :]
+    assert "widen" not in device.launched[device.launched.index("resample") + 1 :]
     assert found.rows < 20
     deepest = 3 * max(n for n in found.run.results[0].tolist())
     assert found.sizes["pool 0"] + found.sizes["pool 1"] > 8 * deepest
@@ -150,6 +164,19 @@ def test_a_particle_keeps_its_weight_while_the_heap_is_collected(tmp_path: Path)
     device = HostDevice(model.gpu_code(False), tmp_path)
     device.suspend = False
     compare(model, {}, device, 33)
+
+
+def test_frames_leave_out_what_is_passed_on() -> None:
+    """The call of `tree` in its own left operand keeps `n` alone: `p` is in its register."""
+    model = cuppl.model(
+        "def tree p n = if flip p then tree p (n + 1) - tree p (n + 2) else n\n"
+        "def main () = tree 0.4 0"
+    )
+    machine = model.gpu_code(False).machine
+    assert machine is not None
+    before_calls, calls = [3, 3], [1, 1]
+    found = [len(frame.words) for frame in machine.frames[5:]]
+    assert (found[::2], found[1::2]) == (before_calls, calls)
 
 
 ENDLESS = {
@@ -240,7 +267,7 @@ def test_it_compiles_for_the_gpu(name: str) -> None:
     text = cuda_source(cuppl.model(source).gpu_code(suspend))
     compiled = compile_cuda(text, "sm_90a", options=("--fmad=false",))
     used = {f.name for f in compiled.report.functions}
-    assert {"advance" if "observe" in source else "run_all", "weigh", "copy_states"} & used
+    assert {"advance" if "observe" in source else "run_all", "weigh", "resample"} & used
 
 
 @pytest.mark.gpu

@@ -176,9 +176,13 @@ class FunctionText:
         """What to do when a callee has failed and nobody handles it."""
         return "return ctx.status;"
 
+    def begin_block(self, block: Block) -> None:
+        """Text between the label and the first instruction."""
+
     def block(self, block: Block) -> None:
         """A label and what follows it."""
         self.lines.append(f"L_{block.name}:;")
+        self.begin_block(block)
         for item in block.instructions:
             self.instruction(item)
         assert block.terminator is not None

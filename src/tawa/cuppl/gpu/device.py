@@ -17,8 +17,7 @@ from .source import BLOCK
 __all__ = ["CudaDevice", "Device"]
 
 KERNELS = (
-    "begin", "advance", "weigh", "count_children", "find_parents", "copy_rows", "widen",
-    "run_all", "move_heap",
+    "begin", "advance", "weigh", "resample", "widen", "run_all", "move_heap",
 )  # fmt: skip
 
 

@@ -102,13 +102,11 @@ KERNEL void weigh(i64* control) {
   if (is_last_block(control, &last) && threadIdx.x == 0) decide(control);
 }
 
-// For each particle, how many of the equidistant points lie below the end of its weight.
-KERNEL void count_children(i64* control) {
-  SHARED u64 shared[BLOCK];
-  if (control[OUTCOME] != RUNNING || !control[RESAMPLING]) return;
+// For each particle of a chunk, how many of the equidistant points lie below the end of its weight.
+DEVICE void count_children(i64* control, i64 chunk, u64* shared) {
   i64 n = control[PARTICLES];
-  i64 p = (i64)blockIdx.x * BLOCK + threadIdx.x;
-  i64 group = blockIdx.x / BLOCK, member = blockIdx.x % BLOCK;
+  i64 p = chunk * BLOCK + threadIdx.x;
+  i64 group = chunk / BLOCK, member = chunk % BLOCK;
   u64 before = 0;
   for (i64 g = threadIdx.x; g < group; g += BLOCK) before += ((u64*)control[SUPERS])[g];
   if ((i64)threadIdx.x < member) before += ((u64*)control[CHUNKS])[group * BLOCK + threadIdx.x];
@@ -127,13 +125,12 @@ KERNEL void count_children(i64* control) {
     ((i64*)control[LAST])[p] = cuppl_offspring_before(
         ctx, cumulative, control[TOTAL], n, float_of_bits(control[POINT]));
   }
+  __syncthreads();
 }
 
-// Each slot finds its parent by bisection: first those of the block's ends, then between them.
-KERNEL void find_parents(i64* control) {
-  SHARED i64 ends[2];
-  if (control[OUTCOME] != RUNNING || !control[RESAMPLING]) return;
-  i64 n = control[PARTICLES], start = (i64)blockIdx.x * BLOCK;
+// Each slot finds its parent by bisection: first those of the chunk's ends, then between them.
+DEVICE void find_parents(i64* control, i64 chunk, i64* ends) {
+  i64 n = control[PARTICLES], start = chunk * BLOCK;
   i64 stop = start + BLOCK < n ? start + BLOCK : n;
   i64 child = start + threadIdx.x;
   const i64* last = (const i64*)control[LAST];
@@ -146,14 +143,16 @@ KERNEL void find_parents(i64* control) {
     ends[threadIdx.x] = low;
   }
   __syncthreads();
-  if (child >= n) return;
   i64 low = ends[0], high = ends[1];
-  while (low < high) {
+  while (child < n && low < high) {
     i64 middle = (low + high) >> 1;
     if (last[middle] > child) high = middle; else low = middle + 1;
   }
-  ((i64*)control[WEIGHTS])[child] = low;
-  ((double*)control[LOGW])[child] = 0.0;
+  if (child < n) {
+    ((i64*)control[WEIGHTS])[child] = low;
+    ((double*)control[LOGW])[child] = 0.0;
+  }
+  __syncthreads();
 }
 
 // One block: get ready for the next step.
@@ -168,31 +167,59 @@ DEVICE void turn(i64* control) {
   control[STEP] += 1;
   control[BEST] = control[ACTIVE] = control[WAITS] = control[TOTAL] = control[SQUARES] = 0;
   control[NEXT] = control[NEXT + 1] = control[DEEP] = 0;
-  control[SPILLERS] = control[SPILL_WORDS] = control[POOL_NEXT] = 0;
+  control[SPILLERS] = control[SPILL_WORDS] = control[POOL_NEXT] = control[BARRIER] = 0;
 }
 
 #ifdef HAS_MACHINE
-// Some rows of each slot are its parent's. Later passes overwrite the rows that earlier ones read;
-// the last block of the last pass ends the step.
-KERNEL void copy_rows(i64* control, i64 pass) {
+// Some rows of a chunk's slots are their parents'. Later passes overwrite the rows that earlier ones
+// read.
+DEVICE void copy_rows(i64* control, i64 chunk, i64 pass) {
+  i64 n = control[PARTICLES], child = chunk * BLOCK + threadIdx.x;
+  i64 gap = control[GAP], rows = control[ROWS], from = control[BASE], first = pass * gap;
+  if (child >= n) return;
+  i64 to = from >= gap ? from - gap : from - gap + control[PHYSICAL];
+  i64 parent = ((const i64*)control[WEIGHTS])[child];
+  i64 words = (pass ? row_at(control, to, 0)[child] : row_at(control, from, 0)[parent]) & TOP_MASK;
+  if (words > rows) words = rows;
+  if (words > first + gap) words = first + gap;
+  for (i64 word = first; word < words; ++word)
+    row_at(control, to, word)[child] = row_at(control, from, word)[parent];
+}
+
+// Wait for all blocks, of which no more may be launched than run at once. No line that another block
+// writes before has been read by this one.
+DEVICE void grid_barrier(i64* control) {
+  __syncthreads();
+  if (threadIdx.x == 0) {
+    __threadfence();
+    u64 round = atomicAdd((u64*)control + BARRIER, 1ull) / gridDim.x;
+    volatile u64* arrived = (u64*)control + BARRIER;
+    while (*arrived < (round + 1) * gridDim.x) {}
+    __threadfence();
+  }
+  __syncthreads();
+}
+
+// The end of a step: the slots' parents, if they are resampled, and their rows.
+KERNEL void resample(i64* control) {
+  SHARED u64 shared[BLOCK];
+  SHARED i64 ends[2];
   SHARED bool last;
   if (control[OUTCOME] != RUNNING) return;
-  i64 n = control[PARTICLES], child = (i64)blockIdx.x * BLOCK + threadIdx.x;
-  i64 gap = control[GAP], rows = control[ROWS], from = control[BASE], first = pass * gap;
   if (!control[RESAMPLING]) {
-    if (first + gap >= rows && blockIdx.x == 0) turn(control);
+    if (blockIdx.x == 0) turn(control);
     return;
   }
-  if (child < n) {
-    i64 to = from >= gap ? from - gap : from - gap + control[PHYSICAL];
-    i64 parent = ((const i64*)control[WEIGHTS])[child];
-    i64 words = (pass ? row_at(control, to, 0)[child] : row_at(control, from, 0)[parent]) & TOP_MASK;
-    if (words > rows) words = rows;
-    if (words > first + gap) words = first + gap;
-    for (i64 word = first; word < words; ++word)
-      row_at(control, to, word)[child] = row_at(control, from, word)[parent];
+  i64 chunks = (control[PARTICLES] + BLOCK - 1) / BLOCK;
+  i64 passes = (control[ROWS] + control[GAP] - 1) / control[GAP];
+  for (i64 c = blockIdx.x; c < chunks; c += gridDim.x) count_children(control, c, shared);
+  grid_barrier(control);
+  for (i64 c = blockIdx.x; c < chunks; c += gridDim.x) find_parents(control, c, ends);
+  for (i64 pass = 0; pass < passes; ++pass) {
+    if (pass) grid_barrier(control);
+    for (i64 c = blockIdx.x; c < chunks; c += gridDim.x) copy_rows(control, c, pass);
   }
-  if (first + gap >= rows && is_last_block(control, &last)) turn(control);
+  if (is_last_block(control, &last)) turn(control);
 }
 #endif
 

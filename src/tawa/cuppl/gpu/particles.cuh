@@ -30,7 +30,8 @@ enum {
   SLOTS = 76,         // address of a word for each large stack: whether it is taken
   SLOT_COUNT = 77,
   ARRIVED = 78,       // blocks that are done with a kernel
-  PATIENCE = 79       // particles that may need a full pool before the rest is left for later
+  PATIENCE = 79,      // particles that may need a full pool before the rest is left for later
+  BARRIER = 80        // blocks that have come to the barriers of a kernel
 };
 enum { RUNNING = 0, FINISHED = 1, NEED_ROOM = 2, FAILED = 3, DEAD = 4 };
 enum { HEAP_FULL = 1, STACK_FULL = 3, POOL_FULL = 4, REJECTED = 14 };

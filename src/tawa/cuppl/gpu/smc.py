@@ -36,7 +36,7 @@ LOW, HIGH, TARGET, ROWS, MASK, TABLE_OF_ROWS, BASE, PHYSICAL, GAP = range(49, 58
 OLD_ROWS, DEEP, SPILLERS, SPILL_WORDS, SLACK, SHALLOW_LANES, NEXT = range(58, 65)
 STACKS, STACK_WORDS, POOLS, POOL_WORDS, POOL_NEXT = 66, 68, 70, 72, 74
 GRAB, SLOTS, SLOT_COUNT, PATIENCE = 75, 76, 77, 79
-CONTROL_WORDS = 80
+CONTROL_WORDS = 88
 POOL_FULL = 4
 SHALLOW, DEEP_LANES = 0, 1
 BATCH = 16
@@ -251,12 +251,9 @@ class GpuMemory:
 
     def step(self) -> Sequence[tuple[str, int, int]]:
         """The kernels of one step: name, blocks, argument."""
-        b, block = self.blocks, self.device.block
-        passes = -(-self.rows // self.free_rows)
         return [
-            ("advance", self.lanes[SHALLOW] // block, 0),
-            ("weigh", b, 0), ("count_children", b, 0), ("find_parents", b, 0),
-            *(("copy_rows", b, pass_) for pass_ in range(passes)),
+            ("advance", self.lanes[SHALLOW] // self.device.block, 0),
+            ("weigh", self.blocks, 0), ("resample", self.grid("resample"), 0),
         ]  # fmt: skip
 
     def run(self) -> GpuRun:

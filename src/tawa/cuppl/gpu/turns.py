@@ -11,7 +11,22 @@ others from their work (compare the program-counter batching of Radul et al., ar
 
 from __future__ import annotations
 
-from ..ir import Block, Fail, Jump, Program, Return, Switch, Terminator
+from ..ir import (
+    Block,
+    Const,
+    Fail,
+    Instruction,
+    Jump,
+    Op,
+    Program,
+    Reg,
+    Return,
+    Store,
+    Switch,
+    Terminator,
+    Type,
+)
+from ..lowering.dataflow import defined
 from ..lowering.machine import DISPATCH, Machine
 from .cuda import TYPE_NAMES, FunctionText
 
@@ -29,7 +44,7 @@ DEVICE void cuppl_turns(i64* control, i64 deep, Tally& tally) {
   Context ctx;
   load_context(ctx, control, region);
   i64 p = 0, outcome = 0, v_top = 0, next = 0, end = 0;
-  int point = IDLE;
+  int point = IDLE, below = 0;  // the segment to run; the one on top of the stack
   unsigned turns = 0;
   bool fresh = false, more = true;
 """
@@ -66,6 +81,7 @@ REFILL = """\
 TAIL = """\
     L_enter:
       v_top = int_at(v_state) & TOP_MASK;
+      below = (int)int_at(v_state + 8 * (v_top - v_stride));
       goto L_dispatch;
     L_stop:
       if (outcome == HEAP_FULL && !fresh && cuppl_next_chunk(ctx, (i64)control)) {
@@ -100,16 +116,20 @@ TAIL = """\
 }
 """
 
+READ_BELOW = "below = (int)int_at(v_state + 8 * (v_top - v_stride));"
+
 
 class _Machine(FunctionText):
     """Text of the resumable function as turns of a warp."""
 
     def __init__(self, machine: Machine, program: Program) -> None:
         super().__init__(machine.function, program)
+        self.constants: dict[Reg, int] = {}
         self.first = len(machine.frames)
         dispatch = machine.function.blocks[DISPATCH].terminator
         assert isinstance(dispatch, Switch)
         self.cases = dict(dispatch.cases)
+        self.resumes = frozenset(self.cases.values())
         for name in dict.fromkeys(self.past_jumps(j) for j in machine.joins):
             self.cases[self.first + len(self.cases) - len(dispatch.cases)] = name
         self.joins = {name: point for point, name in self.cases.items() if point >= self.first}
@@ -147,10 +167,35 @@ class _Machine(FunctionText):
         if block.name == DISPATCH:
             self.lines.append("L_dispatch:;")
             self.emit("v_top = v_top - v_stride;")
-            self.emit("point = (int)(int_at(v_state + 8 * v_top) & 0xFFFFFFFFll);")
+            self.emit("point = below;")
             self.emit("continue;")
             return
+        self.constants = {}
         super().block(block)
+
+    def begin_block(self, block: Block) -> None:
+        """After a frame without words, `below` is read here."""
+        tops = [i.name for i in block.instructions if isinstance(i, Op) and i.dst.name == "top"]
+        if block.name in self.resumes and "subi" not in tops:
+            self.emit(READ_BELOW)
+
+    def instruction(self, item: Instruction) -> None:
+        """The text of one instruction; `below` follows the stack.
+
+        It is read while the words of a frame are, so that a return need not wait for it.
+        """
+        super().instruction(item)
+        match item:
+            case Const(dst, value) if dst.type is Type.I64:
+                self.constants[dst] = int(value)
+            case Store(Reg("state"), src, Reg("top")) if src in self.constants:
+                self.emit(f"below = {self.constants[src] & 0xFFFFFFFF};")
+            case Op(Reg("top"), "addi"):
+                pass
+            case _ if any(reg.name == "top" for reg in defined(item)):
+                self.emit(READ_BELOW)
+            case _:
+                pass
 
     def goto(self, target: str) -> str:
         end = self.past_jumps(target)

@@ -49,6 +49,7 @@ from ..ir import (
     Type,
 )
 from .dataflow import live_at_entry, live_before, rename, touches, used_by_terminator
+from .fixed import fixed_parameters
 from .tail import LOOP_HEAD, is_tail_call
 
 __all__ = [
@@ -69,7 +70,6 @@ DRAW_MASK = (1 << 32) - 1
 SUSPENDED = 0
 DONE = -1
 ENTRY_POINT, FINAL_POINT, DONE_POINT, MARK_POINT = 0, 1, 2, 3
-FIRST_POINT = 4
 I64, BOOL = Type.I64, Type.BOOL
 
 
@@ -124,6 +124,7 @@ class _Builder:
     here: Block = field(default_factory=lambda: Block(""))
     calls: dict[str, int] = field(default_factory=dict[str, int])
     prefix: str = ""
+    fixed: set[Reg] = field(default_factory=set[Reg])
     header: int = 2
     state: Reg = Reg("state", I64)
     stride: Reg = Reg("stride", I64)
@@ -181,9 +182,7 @@ class _Builder:
 
     def step(self, words: int) -> Reg:
         """`words` words of stack, in units of the stride."""
-        if words == 1:
-            return self.stride
-        return self.op("muli", self.stride, self.const(words))
+        return self.stride if words == 1 else self.op("muli", self.stride, self.const(words))
 
     def push(self, regs: Sequence[Reg], point: int) -> None:
         """Push a frame."""
@@ -284,10 +283,10 @@ class _Builder:
 
     def function(self, function: Function) -> None:
         prefix = self.prefix = self.prefixes[function.name]
-        live = live_at_entry(function)
+        live, self.fixed = live_at_entry(function), fixed_parameters(function, self.suspending)
         for block in function.blocks.values():
             self.open(prefix + block.name)
-            after = set(used_by_terminator(block.terminator))
+            after = {*used_by_terminator(block.terminator), *self.fixed}
             for target in targets(block.terminator):
                 after |= live[target]
             if not self.instructions(block, after):
@@ -380,7 +379,8 @@ class _Builder:
     def suspending_call(self, call: Call, live: list[Reg], before: list[Reg], tail: bool) -> bool:
         callee = self.program.functions[call.function]
         params = [Reg(self.prefixes[callee.name] + p.name, p.type) for p in callee.params]
-        kept = [r for r in live if r not in call.dsts]
+        fixed = self.named(self.fixed) if self.prefixes[callee.name] == self.prefix else []
+        kept = [r for r in live if r not in (*call.dsts, *fixed)]
         self.calls[callee.name] = self.calls.get(callee.name, 0) + 1
         if tail:
             self.move(params, call.args)

@@ -87,10 +87,11 @@ def loop_self_calls(function: Function) -> bool:
         assert isinstance(call, Call)
         if call.function != function.name:
             continue
-        held = [Reg(f"again{count}_{k}", p.type) for k, p in enumerate(function.params)]
+        pairs = [(p, a) for p, a in zip(function.params, call.args, strict=True) if p != a]
+        held = [Reg(f"again{count}_{k}", p.type) for k, (p, _) in enumerate(pairs)]
         count += 1
-        moves: list[Instruction] = [Copy(h, a) for h, a in zip(held, call.args, strict=True)]
-        moves += [Copy(p, h) for p, h in zip(function.params, held, strict=True)]
+        moves: list[Instruction] = [Copy(h, a) for h, (_, a) in zip(held, pairs, strict=True)]
+        moves += [Copy(p, h) for h, (p, _) in zip(held, pairs, strict=True)]
         block.instructions[index:] = moves
         block.terminator = Jump(LOOP_HEAD)
         found = True
