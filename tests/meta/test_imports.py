@@ -42,12 +42,16 @@ PARTS: dict[str, set[str]] = {
         *("base", "language", "frontend", "tile", "aref", "hopper"),
         *("runtime", "simulate"),
     },
+    "prediction": {"compiler", "runtime", "simulate"},
     "host_launch": {"base", "frontend", "tile", "aref", "compiler", "runtime", "simulate"},
     "report": {
         *("base", "frontend", "tile.ops", "aref.ops", "hopper", "hopper.ops"),
         *("compiler", "runtime", "simulate"),
     },
-    "jit": {"base", "language", "frontend", "compiler", "host_launch", "runtime", "simulate"},
+    "jit": {
+        *("base", "language", "frontend", "compiler", "host_launch", "prediction"),
+        *("runtime", "simulate"),
+    },
     ".": {"base", "language", "jit", "runtime", "simulate"},
     # users of the public interface
     "kernels": {".", "language"},
