@@ -9,6 +9,7 @@ import pytest
 
 import tawa
 import tawa.language as tl
+from tawa.aref.ops import Create, RefType
 from tawa.simulate.aref import run as run_aref
 from tawa.simulate.hopper import run as run_hopper
 
@@ -109,6 +110,17 @@ def test_programs_dealt_in_pairs():
     kernel = compiled(persistent=True, deal=2)
     check(kernel, (3, 384, 128), multiprocessors=2)
     check(kernel, (1, 384, 64), multiprocessors=4, levels=("hopper",))
+
+
+def test_what_a_tile_loads_once_may_have_one_slot():
+    """The loop's rings take the memory: the slot is returned before the next tile waits for it."""
+    kernel = compiled(persistent=True, num_stages=12)
+    assert "runs on from tile to tile" in kernel.explain
+    loads = [op.ref for op in kernel.module("aref").walk() if isinstance(op, Create)]
+    depths = sorted(ref.type.depth.data for ref in loads if isinstance(ref.type, RefType))
+    assert depths[0] == 1
+    assert set(depths[1:]) == {12}
+    check(kernel, (1, 640, 192))
 
 
 def test_a_loop_that_may_not_run_is_not_joined():
