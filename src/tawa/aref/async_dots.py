@@ -26,7 +26,6 @@ from tawa.aref.ops import (
     NoToken,
     Restage,
     Unset,
-    ViewRead,
     ViewReshape,
     Views,
     ViewTrans,
@@ -35,7 +34,7 @@ from tawa.aref.ops import (
 )
 from tawa.aref.products import from_products, is_view, needs_transpose, view_of
 from tawa.aref.shared_memory import slot_bytes
-from tawa.aref.staging import staged
+from tawa.aref.staging import drop_unread, staged
 from tawa.base.elementwise import Map
 from tawa.base.loops import carry, extend_yield, terminator
 from tawa.base.options import Options
@@ -43,7 +42,7 @@ from tawa.base.remarks import Remarks
 from tawa.base.spans import copy_span, span_of
 from tawa.base.target import TARGETS
 from tawa.base.types import byte_size, element_of, shape_of
-from tawa.tile.ops import Dot, Reshape, Splat, Trans
+from tawa.tile.ops import Dot, Trans
 from tawa.tile.zero import is_zero
 
 
@@ -97,7 +96,7 @@ class AsyncDots:
                     self._in_flight(block, chains)
                 else:
                     self._waited(block, group)
-            _drop_unread(group)
+            drop_unread(group)
 
     def _issue(self, dot: Dot, accumulate: SSAValue | None) -> DotIssue:
         block = dot.parent
@@ -330,13 +329,3 @@ def _after_loop(loop: scf.ForOp, indices: list[int], inits: dict[int, bool], dep
         value.name_hint = results[n].name_hint
         for use in uses[n]:
             use.operation.operands[use.index] = value
-
-
-def _drop_unread(group: WarpGroup) -> None:
-    """Remove reads, transposes and reshapes that nothing uses any more."""
-    for op in reversed(
-        [op for op in group.walk() if isinstance(op, ViewRead | Trans | Reshape | Splat)]
-    ):
-        if not any(True for _ in op.results[0].uses):
-            op.detach()
-            op.erase()

@@ -7,7 +7,7 @@ from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, BlockArgument, Operation, OpResult, SSAValue
 
 from tawa.aref.ops import DotIssue, DotWait, ViewRead, ViewReshape, ViewTrans
-from tawa.base.loops import terminator
+from tawa.base.loops import passed_to, terminator
 from tawa.base.types import byte_size, element_of, shape_of
 from tawa.tile.ops import Dot, Reshape, Trans
 
@@ -76,22 +76,9 @@ def from_products(value: SSAValue) -> bool:
             elif isinstance(v.op, scf.WhileOp):
                 work.append(terminator(v.op.before_region.block).operands[v.index + 1])
         else:
-            work += _passed_to(v)
+            assert isinstance(v, BlockArgument)
+            work += passed_to(v)
     return False
-
-
-def _passed_to(argument: SSAValue) -> list[SSAValue]:
-    """The values that a loop passes to an argument of its block."""
-    assert isinstance(argument, BlockArgument)
-    loop, index = argument.owner.parent_op(), argument.index
-    if isinstance(loop, scf.ForOp) and index > 0:
-        return [loop.iter_args[index - 1], terminator(loop.body.block).operands[index - 1]]
-    if isinstance(loop, scf.WhileOp):
-        before, after = loop.before_region.block, loop.after_region.block
-        if argument.owner is after:
-            return [terminator(before).operands[index + 1]]
-        return [loop.arguments[index], terminator(after).operands[index]]
-    return []
 
 
 def needs_transpose(dot: Dot, index: int) -> bool:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from tawa.aref.ops import Stage
+from tawa.aref.ops import Stage, ViewRead, WarpGroup
 from tawa.base.spans import copy_span
+from tawa.tile.ops import Reshape, Splat, Trans
 
 
 def staged(value: SSAValue, before: Operation) -> SSAValue:
@@ -34,3 +35,12 @@ def staged(value: SSAValue, before: Operation) -> SSAValue:
     else:
         home.insert_op_after(new, owner)
     return new.view
+
+
+def drop_unread(group: WarpGroup) -> None:
+    """Remove reads, transposes and reshapes that nothing uses any more."""
+    tiles = (ViewRead, Trans, Reshape, Splat)
+    for op in reversed([op for op in group.walk() if isinstance(op, tiles)]):
+        if op.results[0].first_use is None:
+            op.detach()
+            op.erase()

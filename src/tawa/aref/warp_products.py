@@ -13,15 +13,15 @@ from typing import ClassVar
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
-from tawa.aref.ops import ViewRead, ViewTrans, WarpDot, WarpGroup
+from tawa.aref.ops import ViewTrans, WarpDot, WarpGroup
 from tawa.aref.product_check import product_obstacle
 from tawa.aref.products import view_of
-from tawa.aref.staging import staged
+from tawa.aref.staging import drop_unread, staged
 from tawa.base.options import Options
 from tawa.base.remarks import Remarks
 from tawa.base.spans import copy_span, span_of
 from tawa.base.target import TARGETS
-from tawa.tile.ops import Dot, Reshape, Trans
+from tawa.tile.ops import Dot, Trans
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class WarpProducts:
                     where = span_of(dot) or "a product"
                     self.remarks.say(self.name, f"{where} is done by warps: {why}")
             if any(reasons.values()):
-                _drop_unread(group)
+                drop_unread(group)
 
     def _replace(self, dot: Dot) -> None:
         block = dot.parent
@@ -73,11 +73,3 @@ def _view(value: SSAValue, before: Operation) -> SSAValue:
     view = ViewTrans(copy)
     block.insert_op_before(view, before)
     return view.result
-
-
-def _drop_unread(group: WarpGroup) -> None:
-    """Remove reads, transposes and reshapes that nothing uses any more."""
-    for op in reversed([op for op in group.walk() if isinstance(op, ViewRead | Trans | Reshape)]):
-        if op.results[0].first_use is None:
-            op.detach()
-            op.erase()

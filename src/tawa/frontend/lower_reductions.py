@@ -131,34 +131,21 @@ def _positions(
     return Tensor(op.extreme, element, shape), Tensor(op.index, int32, shape)
 
 
-@lowers(tl.max)
-def max_of(
-    f: FunctionCompiler,
-    input: Value,
-    axis: Value,
-    return_indices: Value,
-    return_indices_tie_break_left: Value,
-    keep_dims: Value,
-) -> Value:
-    """`tl.max`."""
-    value = tensor_argument(f, input, "tl.max")
-    return _extreme(f, "max", value, axis, keep_dims, return_indices=bool(return_indices),
-                    left=bool(return_indices_tie_break_left))  # fmt: skip
+def _register_extremes() -> None:
+    for what in ("max", "min"):
+
+        def lowering(f: FunctionCompiler, what: str = what, **given: Value) -> Value:
+            value = tensor_argument(f, given["input"], f"tl.{what}")
+            axis, keep_dims = given["axis"], given["keep_dims"]
+            indices, left = given["return_indices"], given["return_indices_tie_break_left"]
+            return _extreme(
+                f, what, value, axis, keep_dims, return_indices=bool(indices), left=bool(left)
+            )
+
+        lowers(getattr(tl, what))(lowering)
 
 
-@lowers(tl.min)
-def min_of(
-    f: FunctionCompiler,
-    input: Value,
-    axis: Value,
-    return_indices: Value,
-    return_indices_tie_break_left: Value,
-    keep_dims: Value,
-) -> Value:
-    """`tl.min`."""
-    value = tensor_argument(f, input, "tl.min")
-    return _extreme(f, "min", value, axis, keep_dims, return_indices=bool(return_indices),
-                    left=bool(return_indices_tie_break_left))  # fmt: skip
+_register_extremes()
 
 
 @lowers(tl.argmax)

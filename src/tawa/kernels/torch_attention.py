@@ -11,6 +11,7 @@ in CUDA graphs, once its kernel is compiled: call it once before the capture. Ne
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -65,20 +66,26 @@ def scaled_dot_product_attention(
     )
 
 
-def _attention(
-    query: Any,
-    key: Any,
-    value: Any,
-    attn_mask: Any = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> Any:
+@dataclass(frozen=True)
+class _Asked:
+    """The operator's arguments after query, key and value, as its schema has them."""
+
+    attn_mask: Any = None
+    dropout_p: float = 0.0
+    is_causal: bool = False
+    scale: float | None = None
+    enable_gqa: bool = False
+
+
+def _attention(query: Any, key: Any, value: Any, *rest: Any, **named: Any) -> Any:
     """What the operator does."""
-    _check(query, key, attn_mask, dropout_p, is_causal, enable_gqa)
+    asked = _Asked(*rest, **named)
+    attn_mask = asked.attn_mask
+    _check(query, key, asked)
     out = make_output(query, problem_of(query, key, value))
-    options: dict[str, Any] = {"causal": is_causal, "alignment": "top-left", "scale": scale}
+    options: dict[str, Any] = {
+        "causal": asked.is_causal, "alignment": "top-left", "scale": asked.scale
+    }  # fmt: skip
     arrays = [_readable(x) for x in (query, key, value)]
     mask = None
     if attn_mask is not None:
@@ -91,21 +98,19 @@ def _attention(
     return out
 
 
-def _check(
-    query: Any, key: Any, attn_mask: Any, dropout_p: float, is_causal: bool, enable_gqa: bool
-) -> None:
+def _check(query: Any, key: Any, asked: _Asked) -> None:
     """Raise for what the operator has not, or what `torch.nn.functional` refuses as well."""
-    if dropout_p:
+    if asked.dropout_p:
         raise AttentionOptionNotSupported(
-            "attention has no dropout", expected="dropout_p=0", found=f"dropout_p={dropout_p}"
+            "attention has no dropout", expected="dropout_p=0", found=f"dropout_p={asked.dropout_p}"
         )
-    if attn_mask is not None and is_causal:
+    if asked.attn_mask is not None and asked.is_causal:
         raise AttentionOptionNotSupported(
             "a mask and `is_causal` together",
             expected="one of them",
             hint="put the causal part into the mask",
         )
-    if query.dim() > 2 and query.shape[-3] != key.shape[-3] and not enable_gqa:
+    if query.dim() > 2 and query.shape[-3] != key.shape[-3] and not asked.enable_gqa:
         raise AttentionSizesDoNotMatch(
             "queries and keys have different numbers of heads",
             expected=f"{query.shape[-3]} heads of keys, or enable_gqa=True",
@@ -144,18 +149,9 @@ def _on_host(tensor: Any) -> Any:
     return tensor.detach().view(getattr(torch, plain)).numpy().view(np.dtype(name))
 
 
-def _fake(
-    query: Any,
-    key: Any,
-    value: Any,
-    attn_mask: Any = None,
-    dropout_p: float = 0.0,
-    is_causal: bool = False,
-    scale: float | None = None,
-    enable_gqa: bool = False,
-) -> Any:
+def _fake(query: Any, key: Any, value: Any, *rest: Any, **named: Any) -> Any:
     """The result's shape, type and strides, from shapes that may be symbols."""
-    _check(query, key, attn_mask, dropout_p, is_causal, enable_gqa)
+    _check(query, key, _Asked(*rest, **named))
     return make_output(query, problem_of(query, key, value, symbolic=True))
 
 
