@@ -30,6 +30,8 @@ SHIM = """
 #define DEVICE static
 #define OUTLINE static
 #define INLINE static inline
+#define INLINE_MEMBER inline
+#define UNROLL
 #define KERNEL static
 #define SHARED static
 #define TABLE static const

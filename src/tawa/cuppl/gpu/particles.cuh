@@ -117,23 +117,42 @@ INLINE i64* pool_at(const i64* control, i64 block, i64 word) {
   return (i64*)control[POOLS + (block & 1)] + (block >> 1) + word;
 }
 
+// The rows in use, without looking up in `control` where they are each time.
+struct Rows {
+  i64* const* table;
+  int base, physical;
+  INLINE_MEMBER explicit Rows(const i64* control)
+      : table((i64* const*)control[TABLE_OF_ROWS]), base((int)control[BASE]),
+        physical((int)control[PHYSICAL]) {}
+  INLINE_MEMBER i64* operator[](int index) const {
+    int at = base + index;
+    return table[at >= physical ? at - physical : at];
+  }
+};
+
+// Copy words from one place to another, some at once: all loads of them come before any store.
+#define AT_ONCE 6
+#define COPY_WORDS(begin, end, source, target)                                    \
+  for (int word_ = begin; word_ < (end); word_ += AT_ONCE) {                        \
+    i64 held_[AT_ONCE];                                                             \
+    UNROLL for (int k = 0; k < AT_ONCE; ++k) {                                      \
+      int word = word_ + k;                                                         \
+      if (word < (end)) held_[k] = source;                                          \
+    }                                                                               \
+    UNROLL for (int k = 0; k < AT_ONCE; ++k) {                                      \
+      int word = word_ + k;                                                         \
+      if (word < (end)) target = held_[k];                                          \
+    }                                                                               \
+  }
+
 // Copy a particle's words to a stack.
 DEVICE void load_words(const i64* control, i64 p, i64 stack, i64 first) {
-  i64 used = first & TOP_MASK, rows = control[ROWS], base = control[BASE];
-  i64 here = used <= rows ? used : rows - 1;
-  i64 word = 1;
-  for (; word + 3 < here; word += 4) {  // four loads at once, before any store
-    i64 a = row_at(control, base, word)[p], b = row_at(control, base, word + 1)[p];
-    i64 c = row_at(control, base, word + 2)[p], d = row_at(control, base, word + 3)[p];
-    int_at(stack + 8 * WARP * word) = a;
-    int_at(stack + 8 * WARP * (word + 1)) = b;
-    int_at(stack + 8 * WARP * (word + 2)) = c;
-    int_at(stack + 8 * WARP * (word + 3)) = d;
-  }
-  for (; word < here; ++word)
-    int_at(stack + 8 * WARP * word) = row_at(control, base, word)[p];
-  if (used > rows) {
-    i64 block = row_at(control, base, rows - 1)[p];
+  const Rows rows(control);
+  i64 used = first & TOP_MASK;
+  int count = (int)control[ROWS], here = used <= count ? (int)used : count - 1;
+  COPY_WORDS(1, here, rows[word][p], int_at(stack + 8 * WARP * word))
+  if (used > count) {
+    i64 block = rows[count - 1][p];
     for (i64 word = here; word < used; ++word)
       int_at(stack + 8 * WARP * word) = *pool_at(control, block, word - here);
   }
@@ -142,9 +161,9 @@ DEVICE void load_words(const i64* control, i64 p, i64 stack, i64 first) {
 
 // Copy a stack back, to a new block if it is too deep for the rows; false if the pool is full.
 DEVICE bool store_words(i64* control, i64 p, i64 stack, i64 used, i64 flags) {
-  i64 rows = control[ROWS], base = control[BASE];
-  i64 here = used <= rows ? used : rows - 1;
-  if (used > rows) {
+  const Rows rows(control);
+  int count = (int)control[ROWS], here = used <= count ? (int)used : count - 1;
+  if (used > count) {
     i64 pool = (control[STEP] + 1) & 1, words = used - here;
     atomicAdd((u64*)control + SPILLERS, 1ull);
     atomicAdd((u64*)control + SPILL_WORDS, (u64)words);
@@ -153,12 +172,11 @@ DEVICE bool store_words(i64* control, i64 p, i64 stack, i64 used, i64 flags) {
     i64 block = 2 * at + pool;
     for (i64 word = here; word < used; ++word)
       *pool_at(control, block, word - here) = int_at(stack + 8 * WARP * word);
-    row_at(control, base, here)[p] = block;
+    rows[here][p] = block;
   }
-  for (i64 word = 2; word < here; ++word)
-    row_at(control, base, word)[p] = int_at(stack + 8 * WARP * word);
-  row_at(control, base, 1)[p] = flags;
-  row_at(control, base, 0)[p] = (int_at(stack) & ~TOP_MASK) | used;
+  COPY_WORDS(2, here, int_at(stack + 8 * WARP * word), rows[word][p])
+  rows[1][p] = flags;
+  rows[0][p] = (int_at(stack) & ~TOP_MASK) | used;
   return true;
 }
 
@@ -203,13 +221,13 @@ DEVICE void count_particle(Tally& tally, double weight, i64 flags) {
 
 // Get a particle ready on a stack; false if it is not its turn (any more).
 DEVICE bool load_particle(Context& ctx, i64* control, i64 p, i64 stack, i64 deep, Tally& tally) {
-  i64 base = control[BASE], flags = row_at(control, base, 1)[p];
+  const Rows rows(control);
+  i64 flags = rows[1][p], first = rows[0][p];
   double weight = ((double*)control[LOGW])[p];
   if (flags >> 32 != ctx.step) {
     if (!deep) count_particle(tally, weight, flags);
     return false;
   }
-  i64 first = row_at(control, base, 0)[p];
   if ((first & TOP_MASK) + control[SLACK] > control[STACK_WORDS + deep]) {
     if (deep) note_wait(control, ctx, p, STACK_FULL);
     else atomicAdd((u64*)control + DEEP, 1ull);

@@ -26,7 +26,9 @@ _QUALIFIERS = """\
 #define DEVICE static __device__
 #define OUTLINE static __device__ __noinline__
 #define INLINE static __device__ __forceinline__
-#define KERNEL extern "C" __global__ __launch_bounds__(BLOCK)
+#define INLINE_MEMBER __device__ __forceinline__
+#define UNROLL _Pragma("unroll")
+#define KERNEL extern "C" __global__ __launch_bounds__(BLOCK, 2)
 #define SHARED __shared__
 #define TABLE static __device__ const
 #define WARP 32
