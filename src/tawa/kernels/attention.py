@@ -82,10 +82,9 @@ def configuration(
 def _narrow(d: int, options: dict[str, Any], masked: bool, queries: int) -> Configuration:
     """Of e4m3 products, beside which exponentials take long: wide blocks leave less between."""
     if d > 192:
-        return Configuration(128, 64, options)
+        return Configuration(128, 64, options | {"alternate": True})
     if d > 64:
-        wide = d <= 128 and not masked and queries >= 8192
-        return Configuration(128, 192 if wide else 128, options)
+        return Configuration(128, 128, options)
     if queries >= 4096:
         return Configuration(192, 128, options | {"consumers": 3})
     return Configuration(128, 128 if masked else 256, options)
@@ -128,7 +127,6 @@ def attention(
     - `descale`: factors of fp8 q, k and v: numbers, or fp32 arrays [batch, kv_heads].
     - `return_lse`: return (out, lse), with the natural logarithm of each row's sum of exponentials
       [batch, heads, queries] in fp32, written to `lse` if given.
-
     - `widen_values`: weight fp8 values in fp16, which is more exact and slower, instead of e4m3.
       Left as None, that is done for e5m2 alone.
 
@@ -136,38 +134,52 @@ def attention(
     errors of `tawa.TensorDescriptor`.
     """
     problem = problem_of(q, k, v)
-    left, right = edges(causal, window)
     check_options(alignment, score_mod, captured)
+    out, lse = _outputs(q, problem, out, lse, return_lse)
+    mask = _mask(problem, causal, window, alignment)
+    softmax = _softmax(problem, scale, softcap, score_mod, descale)
+    narrow = problem.element_bytes == 1 and not problem.widens(widen_values)
+    using = using or _configured(problem, mask, softmax, narrow)
+    if problem.rows:
+        arguments = {**mask, **softmax, "lse": lse, "NARROW": narrow}
+        _launch(problem, (q, k, v, out), using, captured, arguments)
+    return (out, lse) if return_lse else out
+
+
+def _outputs(q: Any, problem: Problem, out: Any, lse: Any, return_lse: bool) -> tuple[Any, Any]:
+    """The output and, if it is wanted, the log-sum-exp: as given, or made."""
     out = make_output(q, problem) if out is None else out
     check_output(out, problem)
     lse = make_lse(q, problem) if lse is None and return_lse else lse
     if lse is not None:
         check_rows("lse", lse, problem.out_shape[:-1])
-    narrow = problem.element_bytes == 1 and not problem.widens(widen_values)
-    using = using or configuration(
+    return out, lse
+
+
+def _mask(
+    problem: Problem,
+    causal: bool,
+    window: tuple[int | None, int | None] | None,
+    alignment: Alignment,
+) -> dict[str, Any]:
+    """The kernel's arguments for which keys a row sees."""
+    left, right = edges(causal, window)
+    offset = 0 if alignment == "top-left" else problem.keys - problem.queries
+    return {"left": left, "right": right, "offset": offset}
+
+
+def _configured(
+    problem: Problem, mask: dict[str, Any], softmax: dict[str, Any], narrow: bool
+) -> Configuration:
+    """The configuration for these arguments of the kernel."""
+    return configuration(
         max(problem.d, problem.dv),
         problem.element_bytes,
-        masked=left is not None or right is not None,
-        modified=bool(softcap) or score_mod is not None,
+        masked=mask["left"] is not None or mask["right"] is not None,
+        modified=softmax["cap"] is not None or softmax["SCORE_MOD"] is not None,
         narrow=narrow,
         queries=problem.queries,
     )
-    softmax = _softmax(problem, scale, softcap, score_mod, descale)
-    top_left = alignment == "top-left"
-    if problem.rows:
-        _launch(
-            problem,
-            (q, k, v, out),
-            using,
-            lse=lse,
-            offset=0 if top_left else problem.keys - problem.queries,
-            left=left,
-            right=right,
-            captured=captured,
-            narrow=narrow,
-            **softmax,
-        )
-    return (out, lse) if return_lse else out
 
 
 def _softmax(
@@ -194,10 +206,8 @@ def _launch(
     problem: Problem,
     arrays: tuple[Any, Any, Any, Any],
     using: Configuration,
-    *,
     captured: Sequence[Any],
-    narrow: bool,
-    **arguments: Any,
+    arguments: dict[str, Any],
 ) -> None:
     """Describe the arrays in blocks of the configuration and launch."""
     block_m, block_n = using.block_m, using.block_n
@@ -220,7 +230,6 @@ def _launch(
         MASK_END=problem.keys % block_n != 0 or problem.keys == 0,
         CAPTURED=len(captured),
         PAIRS=using.options.get("deal") == 2,
-        NARROW=narrow,
         **using.options,
     )
 

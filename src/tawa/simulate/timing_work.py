@@ -22,7 +22,7 @@ from tawa.hopper.ops.global_memory import GlobalLoad, GlobalStore, ScalarLoad
 from tawa.hopper.ops.matrix import RoundOperand, Wgmma
 from tawa.hopper.ops.memory import SharedLoad, SharedStore, Stmatrix
 from tawa.hopper.ops.sync import FenceProxyAsync
-from tawa.hopper.ops.transpose import IN_FLIGHT, TransposeTile
+from tawa.hopper.ops.transpose import TransposeTile
 from tawa.hopper.types import FragType
 
 
@@ -161,7 +161,7 @@ def _transpose(op: TransposeTile, target: Target) -> Work:
         each = source.bytes / byte_size(source.element_type) / (32 * op.warps.value.data)
         return Work(4.0 * each, shared=shared, latency=each)
     blocks = shares.group_steps * shares.block_steps
-    return Work(9.0 * blocks, shared=shared, latency=30.0 * blocks / IN_FLIGHT)
+    return Work(9.0 * blocks, shared=shared, latency=30.0 * blocks / op.in_flight.value.data)
 
 
 def _round(op: RoundOperand, target: Target) -> Work:
