@@ -395,15 +395,16 @@ class GpuMemory:
     def finish(self, seconds: float) -> GpuRun:
         """Results and evidence, once all particles have finished."""
         c, n = self.control, self.particles
-        logw = np.zeros(n)
+        logw = np.empty(n)
         self.device.read(int(c[LOGW]), logw)
         best = float(np.max(logw))
         if best == -math.inf:
             raise self.error(ALL_ZERO)
         rows, ancestors = self.result_rows()
-        evidence = best + math.log(float(np.exp(logw - best).sum()) / n)
+        relative = logw - best
+        evidence = best + math.log(float(np.exp(relative, out=relative).sum()) / n)
         evidence += float(c[k.LOG_Z : k.LOG_Z + 1].view(np.float64)[0])
-        heap = np.zeros(self.heap_words if self.allocates() else 1, dtype=np.int64)
+        heap = np.empty(self.heap_words if self.allocates() else 1, dtype=np.int64)
         self.device.read(self.heap, heap)
         run = SmcRun(rows, logw, evidence, ancestors, int(c[k.RESAMPLED]), int(c[k.STEP]), [heap])
         sizes = {name: size for name, (_, size) in self.owned.items()}
@@ -415,15 +416,16 @@ class GpuMemory:
         """The rows of the results, and each particle's first ancestor."""
         c, n, machine = self.control, self.particles, self.lowered.machine
         if machine is None:
-            rows = np.zeros((int(c[ROWS]), n), dtype=np.int64)
+            rows = np.empty((int(c[ROWS]), n), dtype=np.int64)
             self.device.read(int(c[k.STATE]), rows)
             return rows, np.arange(n)
-        rows = np.zeros((len(machine.results), n), dtype=np.int64)
-        first = np.zeros(n, dtype=np.int64)
+        rows = np.empty((len(machine.results), n), dtype=np.int64)
+        first = np.empty(n, dtype=np.int64)
         for word, data in [(0, first), *((machine.header + r, rows[r]) for r in range(len(rows)))]:
             name = self.ring[(int(c[BASE]) + word) % len(self.ring)]
             self.device.read(self.owned[f"row {name}"][0], data)
-        return rows, first >> 38
+        first >>= 38
+        return rows, first
 
 
 def run_on_gpu(
