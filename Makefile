@@ -60,6 +60,6 @@ $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python
 	@$(PIP) --editable '.[dev]'
 	@touch $@ $(VENV)/.run
 
-bench-cuppl: $(VENV)/.dev   ## birth-death filters beside C and WebPPL (npm), NUTS beside NumPyro
-	@$(PYTHON) -m venv build/peers && build/peers/bin/pip install --quiet numpyro
+bench-cuppl: $(VENV)/.dev   ## birth-death filters beside C and WebPPL (npm); NumPyro, GenJAX
+	@$(PYTHON) -m venv build/peers && build/peers/bin/pip install --quiet numpyro genjax
 	@$(BIN)/python benchmarks/cuppl.py --webppl build/webppl --peers build/peers/bin/python

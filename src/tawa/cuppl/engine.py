@@ -20,7 +20,16 @@ from tawa.runtime.cache import content_key, default_cache
 
 llvm: Any = _llvm  # it has no type stubs
 
-__all__ = ["Compiled", "Module", "compile_llvm", "compile_modules", "object_code"]
+__all__ = [
+    "Compiled",
+    "Module",
+    "compile_llvm",
+    "compile_modules",
+    "known_object",
+    "link_objects",
+    "object_code",
+    "object_key",
+]
 
 FEW_COPIES = 100
 """Inlining threshold of programs: long natives are called, which is as fast and sooner compiled."""
@@ -47,7 +56,7 @@ class Compiled:
     """Machine code in memory. Keep it alive as long as its addresses are in use."""
 
     engine: Any
-    modules: Sequence[Module]
+    modules: Callable[[], Sequence[Module]]
     """What it was made from."""
 
     def address(self, symbol: str) -> int:
@@ -65,7 +74,7 @@ class Compiled:
     def assembly(self) -> str:
         """Assembly text, one module after the other."""
         machine = _target_machine()
-        return "\n".join(machine.emit_assembly(_optimised(machine, m)) for m in self.modules)
+        return "\n".join(machine.emit_assembly(_optimised(machine, m)) for m in self.modules())
 
 
 @cache
@@ -99,26 +108,45 @@ def _optimised(machine: Any, source: Module) -> Any:
     return module
 
 
-def object_code(module: Module) -> bytes:
-    """An object file of a module, compiled unless it is known already."""
-    key = content_key(
+def object_key(module: Module) -> str:
+    """The name of a module's machine code in the cache."""
+    return content_key(
         "cuppl object", OPTIMISATION, llvmlite.__version__, str(llvm.llvm_version_info),
         *_host(), str(module.vectorise), module.name or module.text(),
     )  # fmt: skip
+
+
+def known_object(key: str) -> bytes | None:
+    """Machine code that was made before."""
     if key not in _known:
         kept = default_cache().get(key)
         if kept is None:
-            machine = _target_machine()
-            kept = {"object": machine.emit_object(_optimised(machine, module))}
-            default_cache().put(key, kept)
+            return None
         _known[key] = kept["object"]
     return _known[key]
+
+
+def object_code(module: Module) -> bytes:
+    """An object file of a module, compiled unless it is known already."""
+    key = object_key(module)
+    found = known_object(key)
+    if found is None:
+        machine = _target_machine()
+        found = _known[key] = machine.emit_object(_optimised(machine, module))
+        default_cache().put(key, {"object": found})
+    return found
 
 
 def compile_modules(modules: Sequence[Module]) -> Compiled:
     """Modules compiled and linked with each other."""
     with _lock:
         objects = [object_code(module) for module in modules]
+    return link_objects(objects, lambda: modules)
+
+
+def link_objects(objects: Sequence[bytes], modules: Callable[[], Sequence[Module]]) -> Compiled:
+    """Object files linked with each other; `modules` is what they were made from."""
+    with _lock:
         machine = _target_machine()
         empty = llvm.parse_assembly("")
         empty.triple = machine.triple
@@ -127,7 +155,7 @@ def compile_modules(modules: Sequence[Module]) -> Compiled:
         for code in objects:
             engine.add_object_file(llvm.ObjectFileRef.from_data(code))
         engine.finalize_object()
-    return Compiled(engine, tuple(modules))
+    return Compiled(engine, modules)
 
 
 def compile_llvm(text: str) -> Compiled:

@@ -13,8 +13,20 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from tawa.functional.kept import kept_object
+from tawa.runtime.cache import default_cache
+
 from .builder import FunctionBuilder
-from .engine import Compiled, Module, compile_llvm, compile_modules
+from .engine import (
+    Compiled,
+    Module,
+    compile_llvm,
+    compile_modules,
+    known_object,
+    link_objects,
+    object_code,
+    object_key,
+)
 from .inference import collect, importance_natives, smc_natives, tape_natives, trace_natives
 from .ir import CONTEXT_FIELDS, Call, Function, Program, Return, Store, Type
 from .llvm import emit_llvm, emit_unit
@@ -134,14 +146,20 @@ def modules(program: Program, exported: dict[str, str]) -> list[Module]:
 
     def module(unit: Unit) -> Module:
         drives = unit.native in exported
-        name = f"native {unit.native} {drives} {_own_source()}" if unit.native else ""
+        name = f"native {unit.native} {drives} {own_source()}" if unit.native else ""
         return Module(lambda: emit_unit(program, unit, exported), name, bool(unit.native))
 
     return [module(unit) for unit in cut(program, list(exported))]
 
 
+def native_modules(lowered: Lowered, entry: str = "") -> list[Module]:
+    """The modules of a lowered program that is run by `entry`: by default SMC or importance."""
+    default = "smc_thread" if lowered.machine else "importance_thread"
+    return modules(*driver_program(lowered, entry or default))
+
+
 @cache
-def _own_source() -> str:
+def own_source() -> str:
     """A digest of this package: of the natives and of all that translates them."""
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).parent.rglob("*.py")):
@@ -172,9 +190,28 @@ class Executable:
     @staticmethod
     def build(lowered: Lowered, entry: str = "") -> Executable:
         """Compile; `entry` is the native that runs the program (by default SMC or importance)."""
-        default = "smc_thread" if lowered.machine else "importance_thread"
-        program, exported = driver_program(lowered, entry or default)
-        compiled = compile_modules(modules(program, exported))
+        return Executable.of(lowered, compile_modules(native_modules(lowered, entry)))
+
+    @staticmethod
+    def kept(parts: list[str], make: Callable[[], Lowered]) -> Executable:
+        """Compile what `make` makes from `parts`, unless that was done before (on this machine)."""
+
+        def compiled() -> tuple[Lowered, list[str]]:
+            lowered = make()
+            found = native_modules(lowered)
+            for module in found:
+                object_code(module)
+            return lowered, [object_key(module) for module in found]
+
+        lowered, keys = kept_object(default_cache(), [*parts, own_source()], compiled)
+        objects = [found for key in keys if (found := known_object(key)) is not None]
+        if len(objects) < len(keys):  # another machine's, or dropped from the cache since
+            return Executable.build(lowered)
+        return Executable.of(lowered, link_objects(objects, lambda: native_modules(lowered)))
+
+    @staticmethod
+    def of(lowered: Lowered, compiled: Compiled) -> Executable:
+        """Machine code with the tables that the collector reads."""
         masks = [mask_of(f.references) for f in lowered.machine.frames] if lowered.machine else [0]
         return Executable(
             lowered,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -15,14 +16,14 @@ from tawa.functional.errors import ProgramSyntaxError, TypesDisagree
 from tawa.functional.infer import Inference
 from tawa.functional.kept import Store, kept_object
 from tawa.functional.language import CheckedModule, Language
-from tawa.functional.parser import Parser
+from tawa.functional.parser import Parser, remember_source
 from tawa.functional.solver import Clash, Solver, Violation
 from tawa.functional.terms import Among, Con, Constraint, Origin, Term
 from tawa.runtime.cache import default_cache
 
 from .prelude import PRELUDE
 
-__all__ = ["Cuppl", "Input", "cuppl_language"]
+__all__ = ["Cuppl", "Input", "checked_program", "cuppl_language"]
 
 LIBRARY = Path(__file__).with_name("library.ppl")
 NUMBERS = ("int", "float")
@@ -262,6 +263,25 @@ def _mentioned(node: s.Node) -> set[str]:
             names.add(item.name)
         stack.extend(s.children(item))
     return names
+
+
+def checked_program(source: str, file: str) -> CheckedModule:
+    """A program with its types, from the cache if it was checked before and imports nothing."""
+    if "import" in source:
+        return cuppl_language().check_program(source, file)
+    remember_source(file, source)
+    return kept_object(
+        default_cache(), ["checked", _own_source(), file, source],
+        lambda: cuppl_language().check_program(source, file),
+    )  # fmt: skip
+
+
+@cache
+def _own_source() -> str:
+    """A digest of what a checked program depends on besides its text."""
+    own = Path(__file__)
+    texts = (PRELUDE.encode(), LIBRARY.read_bytes(), own.read_bytes())
+    return " ".join(sha256(text).hexdigest() for text in texts)
 
 
 @cache

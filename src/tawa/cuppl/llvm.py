@@ -47,6 +47,9 @@ __all__ = ["emit_llvm", "emit_unit"]
 
 _TYPES = {Type.F64: "double", Type.I64: "i64", Type.BOOL: "i1", Type.REF: "i64"}
 _FIELD = {name: index for index, name in enumerate(CONTEXT_FIELDS)}
+_CONTEXT = f"ptr align 8 noalias nocapture writable dereferenceable({8 * len(CONTEXT_FIELDS)})"
+"""A context is one thread's alone, so a field may stay in a register over a loop."""
+
 HEAP_FULL = 1
 """Status of an allocation that found no room."""
 
@@ -57,7 +60,14 @@ declare double @llvm.floor.f64(double)
 declare double @llvm.fabs.f64(double)
 declare i64 @llvm.fptosi.sat.i64.f64(double)
 declare i32 @sched_yield()
+!0 = !{!"memory"}
+!1 = !{!"field of the context", !0}
+!2 = !{!"word", !0}
+!3 = !{!1, !1, i64 0}
+!4 = !{!2, !2, i64 0}
 """
+FIELD, WORD = ", !tbaa !3", ", !tbaa !4"
+"""What an access is of: no word of a heap, a stack or a table is a field of the context."""
 
 
 def emit_llvm(program: Program, exported: dict[str, str] | None = None) -> str:
@@ -120,13 +130,13 @@ def result_type(function: Function) -> str:
 
 
 def _signature(function: Function) -> str:
-    params = ["ptr noalias nocapture %ctx"]
+    params = [f"{_CONTEXT} %ctx"]
     params += [f"{_TYPES[p.type]} %{_name(p)}.in" for p in function.params]
     return f"{result_type(function)} @{_symbol(function.name)}({', '.join(params)})"
 
 
 def _declaration(function: Function) -> str:
-    params = ["ptr noalias nocapture", *(_TYPES[p.type] for p in function.params)]
+    params = [_CONTEXT, *(_TYPES[p.type] for p in function.params)]
     return (
         f"declare {result_type(function)} @{_symbol(function.name)}({', '.join(params)}) nounwind"
     )
@@ -221,13 +231,13 @@ class _FunctionEmitter:
             case Call():
                 self._call(item)
             case Load(dst, base, index, offset):
-                self._load(dst, self._address(base, index, offset))
+                self._load(dst, self._address(base, index, offset), WORD)
             case Store(base, src, index, offset):
-                self._store(src, self._address(base, index, offset))
+                self._store(src, self._address(base, index, offset), WORD)
             case Get(dst, name):
-                self._load(dst, self._field(name))
+                self._load(dst, self._field(name), FIELD)
             case Set(name, src):
-                self._store(src, self._field(name))
+                self._store(src, self._field(name), FIELD)
             case _:
                 self._rare(item)
 
@@ -247,7 +257,7 @@ class _FunctionEmitter:
                     f"{address} = getelementptr double, ptr {table_name(values)}, "
                     f"i64 {self._read(index)}"
                 )
-                self._load(dst, address)
+                self._load(dst, address, WORD)
             case Pause():
                 self._emit("call i32 @sched_yield()")
             case _:
@@ -278,24 +288,24 @@ class _FunctionEmitter:
         self._emit(f"{address} = getelementptr i64, ptr %ctx, i64 {_FIELD[name]}")
         return address
 
-    def _load(self, dst: Reg, address: str) -> None:
+    def _load(self, dst: Reg, address: str, kind: str) -> None:
         value = self._fresh()
         if dst.type is Type.BOOL:
             wide = self._fresh()
-            self._emit(f"{wide} = load i64, ptr {address}")
+            self._emit(f"{wide} = load i64, ptr {address}{kind}")
             self._emit(f"{value} = trunc i64 {wide} to i1")
         else:
-            self._emit(f"{value} = load {_TYPES[dst.type]}, ptr {address}")
+            self._emit(f"{value} = load {_TYPES[dst.type]}, ptr {address}{kind}")
         self._write(dst, value)
 
-    def _store(self, src: Reg, address: str) -> None:
+    def _store(self, src: Reg, address: str, kind: str) -> None:
         value = self._read(src)
         if src.type is Type.BOOL:
             wide = self._fresh()
             self._emit(f"{wide} = zext i1 {value} to i64")
-            self._emit(f"store i64 {wide}, ptr {address}")
+            self._emit(f"store i64 {wide}, ptr {address}{kind}")
         else:
-            self._emit(f"store {_TYPES[src.type]} {value}, ptr {address}")
+            self._emit(f"store {_TYPES[src.type]} {value}, ptr {address}{kind}")
 
     def _alloc(self, dst: Reg, words: Reg | int) -> None:
         self.count += 1
@@ -303,8 +313,8 @@ class _FunctionEmitter:
         size = str(8 * words) if isinstance(words, int) else self._scaled(words)
         self._emit(f"%h{n}.p = getelementptr i64, ptr %ctx, i64 {_FIELD['heap']}")
         self._emit(f"%h{n}.e = getelementptr i64, ptr %ctx, i64 {_FIELD['heap_end']}")
-        self._emit(f"%h{n}.now = load i64, ptr %h{n}.p")
-        self._emit(f"%h{n}.end = load i64, ptr %h{n}.e")
+        self._emit(f"%h{n}.now = load i64, ptr %h{n}.p{FIELD}")
+        self._emit(f"%h{n}.end = load i64, ptr %h{n}.e{FIELD}")
         self._emit(f"%h{n}.next = add i64 %h{n}.now, {size}")
         self._emit(f"%h{n}.full = icmp ugt i64 %h{n}.next, %h{n}.end")
         self._emit(f"br i1 %h{n}.full, label %h{n}.fail, label %h{n}.room")
@@ -312,7 +322,7 @@ class _FunctionEmitter:
         self._set_status(HEAP_FULL, self.function.site)
         self._leave(str(HEAP_FULL))
         self.lines.append(f"h{n}.room:")
-        self._emit(f"store i64 %h{n}.next, ptr %h{n}.p")
+        self._emit(f"store i64 %h{n}.next, ptr %h{n}.p{FIELD}")
         self._write(dst, f"%h{n}.now")
 
     def _scaled(self, words: Reg) -> str:
@@ -359,7 +369,7 @@ class _FunctionEmitter:
 
     def _set_status(self, code: int, site: int) -> None:
         for name, value in (("status", code), ("site", site)):
-            self._emit(f"store i64 {value}, ptr {self._field(name)}")
+            self._emit(f"store i64 {value}, ptr {self._field(name)}{FIELD}")
 
     def _leave(self, status: str) -> None:
         """Return `status` with undefined results."""

@@ -15,7 +15,7 @@ from .errors import InputMismatch
 from .layout import FIRST_ADDRESS, Layouts
 from .shared import Elaborated, InputSlot
 
-__all__ = ["Decoder", "Image", "encode_inputs", "object_table"]
+__all__ = ["Decoder", "Image", "encode_inputs", "example_value", "object_table"]
 
 Words = npt.NDArray[np.int64]
 MASK = (1 << 64) - 1
@@ -316,3 +316,12 @@ def column(type_: Term, words: Words) -> npt.NDArray[Any] | None:
             return words != 0
         case _:
             return None
+
+
+def example_value(type_: Term) -> Any:
+    """Some value of a type of numbers, before the first real one is known."""
+    assert isinstance(type_, Con)
+    if type_.name == "tuple":
+        return tuple(example_value(t) for t in type_.arguments)
+    known: dict[str, Any] = {"float": 0.0, "int": 0, "bool": False, "vector": []}
+    return known.get(type_.name, "")

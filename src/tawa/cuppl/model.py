@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from tawa.functional import syntax as s
 from tawa.functional.language import CheckedModule
-from tawa.functional.terms import Con, Term
+from tawa.functional.terms import Con
 
 from .chains import ChainPosterior
 from .elaborate import elaborate
@@ -27,11 +27,11 @@ from .inference.nuts import Density, nuts_chain
 from .inference.pmcmc import Draws, gibbs_chain, independent_chain, marginal_chain
 from .inference.settings import Limits, check_settings, counts
 from .inference.smc import run_smc
-from .language import cuppl_language
+from .language import checked_program
 from .lowering.continuous import lower_continuous
 from .lowering.pipeline import Lowered, lower
 from .lowering.traced import lower_enumerated, lower_traced
-from .memory import Decoder, encode_inputs
+from .memory import Decoder, encode_inputs, example_value
 from .posterior import Posterior, Run
 from .shared import Elaborated
 
@@ -63,7 +63,13 @@ class Model:
         """Compiled code; with `suspend`, it stops at every weight."""
         key = f"suspend={suspend}"
         if key not in self._executables:
-            self._executables[key] = Executable.build(lower(self.elaborated, suspend))
+            if self._elaborated is None and self.source and not self.module.imports:
+                parts = ["executable", key, self.file, self.source, self.main]
+                found = Executable.kept(parts, lambda: lower(self.elaborated, suspend))
+                self._elaborated = found.lowered.elaborated
+            else:
+                found = Executable.build(lower(self.elaborated, suspend))
+            self._executables[key] = found
         return self._executables[key]
 
     def traced(self, entry: str) -> Executable:
@@ -84,8 +90,8 @@ class Model:
         """Names of the parts of the result."""
         result = self.elaborated.result
         assert isinstance(result, Con)
-        definition = next(d for d in self.module.syntax.definitions() if d.name == self.main)
-        body: s.Expression = definition.body
+        definitions = self.module.syntax.definitions()
+        body: s.Expression = next(d for d in definitions if d.name == self.main).body
         while isinstance(body, s.Let):
             body = body.body
         if result.name != "tuple":
@@ -382,7 +388,7 @@ class Model:
         workers, block = source.workers(own, 1)
         decoder = Decoder(source.elaborated)
         executable = self.executable(suspend=True)
-        first = {**given, parameters: _example(source.elaborated.result)}
+        first = {**given, parameters: example_value(source.elaborated.result)}
         smc_workers = self.workers(first, threads)
 
         def estimate(words: npt.NDArray[np.int64], iteration: int) -> float:
@@ -472,15 +478,6 @@ def _chain_run(draws: Draws, count: int, block: Any) -> Run:
     return Run(words, weights, 0.0, np.arange(count), [*draws.memory, block], count)
 
 
-def _example(type_: Term) -> Any:
-    """Some value of a type of numbers, before the first real one is known."""
-    assert isinstance(type_, Con)
-    if type_.name == "tuple":
-        return tuple(_example(t) for t in type_.arguments)
-    known: dict[str, Any] = {"float": 0.0, "int": 0, "bool": False, "vector": []}
-    return known.get(type_.name, "")
-
-
 def _bar(title: str, shown: bool) -> Any:
     from .progress import progress_bar
 
@@ -489,7 +486,7 @@ def _bar(title: str, shown: bool) -> Any:
 
 def model(source: str, *, file: str = "<model>", main: str = "main") -> Model:
     """A model from program text. Raises FunctionalError if it is not a well-typed program."""
-    return Model(cuppl_language().check_program(source, file), main, source, file)
+    return Model(checked_program(source, file), main, source, file)
 
 
 def load(path: str | Path, *, main: str = "main") -> Model:

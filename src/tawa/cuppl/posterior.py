@@ -17,6 +17,7 @@ from tawa.functional.terms import Con, Term
 
 from .errors import NoColumn
 from .inference.smc import SmcRun
+from .inference.weights import relative_weights
 from .memory import Decoder, column
 from .shared import Elaborated
 
@@ -72,7 +73,7 @@ class Run:
     @staticmethod
     def of(run: SmcRun) -> Run:
         """From what the driver returns."""
-        weights = np.exp(run.log_weights - np.max(run.log_weights))
+        weights = relative_weights(run.log_weights)
         weights /= weights.sum()
         return Run(
             run.results, weights, run.log_evidence, run.ancestors, run.memory, run.steps,

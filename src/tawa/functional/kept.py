@@ -11,6 +11,7 @@ import marshal
 import pickle
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -46,7 +47,9 @@ def kept_object(store: Store | None, parts: list[str], make: Callable[[], T]) ->
     if entry is not None:
         return pickle.loads(entry["object"])
     made = make()
-    store.put(key, {"object": pickle.dumps(made)})
+    # A tree that is too deep for pickle is made again in every process.
+    with suppress(RecursionError):
+        store.put(key, {"object": pickle.dumps(made)})
     return made
 
 

@@ -14,6 +14,7 @@ from ..memory import mask_of
 from . import smc_natives as k
 from .settings import Limits, failure
 from .smc import SmcRun
+from .weights import relative_weights
 
 __all__ = ["run_importance"]
 
@@ -127,7 +128,7 @@ class _Driver:
         best = float(np.max(self.logw))
         if best == -math.inf:
             raise failure(self.executable.lowered.elaborated, ALL_ZERO, 1 << 60, self.seed, 0, 0)
-        evidence = best + math.log(float(np.exp(self.logw - best).mean()))
+        evidence = best + math.log(float(relative_weights(self.logw).mean()))
         rows = self.out[: len(self.references)]
         ancestors = np.arange(self.particles)
         return SmcRun(rows, self.logw, evidence, ancestors, 0, 1, [self.heap])

@@ -20,6 +20,7 @@ from ..lowering.machine import ENTRY_POINT, FINAL_POINT, Machine, point_word
 from ..memory import float_bits
 from . import smc_natives as k
 from .settings import Limits, failure
+from .weights import relative_weights
 
 __all__ = ["Smc", "SmcRun", "run_smc"]
 
@@ -217,7 +218,7 @@ class Smc:
         best = float(np.max(logw))
         if best == -math.inf:
             raise self.error(ALL_ZERO)
-        total = math.log(float(np.exp(logw - best).sum()) / self.particles)
+        total = math.log(float(relative_weights(logw).sum()) / self.particles)
         resampled = int(self.control[k.RESAMPLED])
         before = float(self.control[k.LOG_Z : k.LOG_Z + 1].view(np.float64)[0])
         return SmcRun(

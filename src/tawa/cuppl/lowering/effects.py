@@ -125,13 +125,22 @@ class _Factors(Splitter):
         new = self.op("addf", Type.F64, old, item.weight)
         self.emit(Set("weight", new))
         infinite = self.const(math.inf, Type.F64)
-        fine = self.op("ltf", Type.BOOL, new, infinite)
-        self.fail_if(self.op("not", Type.BOOL, fine), NAN_WEIGHT, item.site)
         if self.suspend:
+            fine = self.op("ltf", Type.BOOL, new, infinite)
+            self.fail_if(self.op("not", Type.BOOL, fine), NAN_WEIGHT, item.site)
             self.emit(item)
         else:
-            lost = self.const(-math.inf, Type.F64)
-            self.fail_if(self.op("eqf", Type.BOOL, new, lost), REJECTED, item.site)
+            self.reject(new, infinite, item.site)
+
+    def reject(self, weight: Reg, infinite: Reg, site: int) -> None:
+        """End a run whose weight is 0, fail if it is none; one comparison finds both."""
+        unusual, usual = self.label("unusual"), self.label("usual")
+        size = self.op("absf", Type.F64, weight)
+        self.split(Branch(self.op("ltf", Type.BOOL, size, infinite), usual, unusual), unusual)
+        lost = self.const(-math.inf, Type.F64)
+        rejected = self.op("eqf", Type.BOOL, weight, lost)
+        self.fail_if(rejected, REJECTED, site)
+        self.split(Fail(NAN_WEIGHT, site), usual)
 
 
 def lower_factors(function: Function, suspend: bool) -> None:
