@@ -13,9 +13,11 @@ from xdsl.utils.exceptions import VerifyException
 
 from tawa.aref.shared_memory import tile_for
 from tawa.base.numerics import Array, decode, encode, storage_dtype
+from tawa.base.target import SM90A
 from tawa.base.types import byte_size, e4m3, i8
 from tawa.hopper.ops.transpose import INTERLEAVED, TransposeTile
 from tawa.hopper.types import TileType
+from tawa.simulate.timing_work import work_of
 
 BANKS = 32
 
@@ -129,6 +131,16 @@ def test_an_interleaved_tile_is_what_accumulators_multiply() -> None:
     """Place 4q + i of 16 is column 2q, 2q + 1, 2q + 8, 2q + 9: those of lane q."""
     for q in range(4):
         assert set(INTERLEAVED[4 * q : 4 * q + 4]) == {2 * q, 2 * q + 1, 2 * q + 8, 2 * q + 9}
+
+
+def test_blocks_cost_less_than_chunks() -> None:
+    blocks = TransposeTile(*_places(tile_for((128, 128), i8), tile_for((128, 128), i8)), 4)
+    chunks = TransposeTile(*_places(tile_for((128, 40), i8), tile_for((40, 128), i8)), 4)
+    fast, slow = work_of(blocks, SM90A), work_of(chunks, SM90A)
+    assert fast is not None
+    assert slow is not None
+    assert fast.shared == 2 * 128 * 128 / SM90A.shared_memory_bytes
+    assert fast.issue < slow.issue
 
 
 def test_tiles_have_to_fit() -> None:
