@@ -195,7 +195,8 @@ class GpuMemory:
     def stack_words(self) -> int:
         """Words of each lane's stack: what recursion may need, as far as memory is not wasted."""
         words, lanes = self.device.stack_words, self.lanes[SHALLOW]
-        while words < MOST_STACK_WORDS and 16 * words * lanes <= self.device.stack_bytes:
+        most = min(self.device.stack_bytes, self.limits.max_memory // 8)
+        while words < MOST_STACK_WORDS and 16 * words * lanes <= most:
             words *= 2
         return words
 
