@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from simulation import Arrays, stored, values
+from simulation import Arrays, block, stored, values
 from suite import Launch, case
 
 import tawa
@@ -230,7 +230,6 @@ def odd_blocks(x, y, z, rows, cols, BM: tl.constexpr, BN: tl.constexpr):
 
 def _odd(a: Arrays, bm: int, bn: int) -> Launch:
     x, y, z = a.random("f16", bm, 2 * bn), a.output("f16", 2 * bn, bm), a.output("f16", bm, 2 * bn)
-    from simulation import block
 
     v = values(x)
     parts = [p - p.mean(1, keepdims=True) for p in (v[:, :bn], v[:, bn:])]
@@ -264,7 +263,6 @@ def dynamic_tiles(x, y, ticket, tiles, BLOCK: tl.constexpr):
 
 @case
 def tiles_by_ticket(a: Arrays) -> Launch:
-    from simulation import block
 
     x, y = a.random("f32", 640), a.output("f32", 640)
     args = [block(x, 64), block(y, 64), stored(np.zeros(1), "i32"), 10]
@@ -392,3 +390,36 @@ def pointers_and_order(a: Arrays) -> Launch:
     expected = np.concatenate([picked, v[::-1], np.sort(v)[::-1][:4]])
     args = [x, stored(index, "i32"), a.output("f32", 52)]
     return Launch(pick, (1,), args, {2: expected}, {"N": 32, "M": 16})
+
+
+@tawa.jit
+def chase(x, y, place, n, BLOCK: tl.constexpr):
+    for i in range(n):
+        at = tl.load(place)
+        y.store([i * BLOCK], x.load([at * BLOCK]) + 1)
+        tl.store(place, (at * 5 + 3) % 8)
+
+
+@case
+def coordinates_from_memory_that_is_written(a: Arrays) -> Launch:
+    x, y = a.random("f32", 8 * 32), a.output("f32", 8 * 32)
+    rows, at, order = values(x).reshape(8, 32), 0, []
+    for _ in range(8):
+        order.append(at)
+        at = (at * 5 + 3) % 8
+    args = [block(x, 32), block(y, 32), stored(np.zeros(1), "i32"), 8]
+    return Launch(chase, (1,), args, {1: (rows[order] + 1).reshape(-1)}, {"BLOCK": 32})
+
+
+@tawa.jit
+def scaled_in_place(x, n, BLOCK: tl.constexpr):
+    row = tl.program_id(0) * BLOCK
+    for k in range(0, n, BLOCK):
+        x.store([row, k], x.load([row, k]) * 2 + k)
+
+
+@case
+def blocks_changed_in_place(a: Arrays) -> Launch:
+    x = a.random("f32", 64, 96)
+    expected = values(x) * 2 + np.arange(96) // 32 * 32
+    return Launch(scaled_in_place, (2,), [block(x, 32, 32), 96], {0: expected}, {"BLOCK": 32})
