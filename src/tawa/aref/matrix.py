@@ -10,14 +10,14 @@ from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
 from tawa.aref import ops as aref
 from tawa.aref.fragments import copied, fragment, natural, team_sync
-from tawa.aref.group_lowering import GroupLowering, View
+from tawa.aref.group_lowering import GROUP_WARPS, GroupLowering, View
 from tawa.aref.shared_memory import tile_for
 from tawa.base.errors import TawaError
 from tawa.base.layout import accumulator, byte_operand
 from tawa.base.spans import span_of
 from tawa.base.types import byte_size, element_of, i8, shape_of
 from tawa.hopper.ops.core import number
-from tawa.hopper.ops.fragment import ZeroUnless
+from tawa.hopper.ops.fragment import Window, ZeroUnless
 from tawa.hopper.ops.matrix import (
     MatrixDesc,
     PackOperand,
@@ -26,10 +26,10 @@ from tawa.hopper.ops.matrix import (
     WgmmaFence,
     WgmmaWait,
 )
-from tawa.hopper.ops.memory import SharedStore, Slot, Subtile, SubtileColumn
+from tawa.hopper.ops.memory import SharedStore, Slot, Stmatrix, Subtile, SubtileColumn
 from tawa.hopper.ops.sync import FenceProxyAsync
 from tawa.hopper.ops.transpose import TransposeTile
-from tawa.hopper.types import TileType
+from tawa.hopper.types import FragType, TileType
 
 
 class ProductNotSupported(TawaError):
@@ -271,11 +271,32 @@ def lower_stage(g: GroupLowering, op: aref.Stage) -> None:
     ring = g.add(g.kernel.memory.ring(op.view.name_hint or "staged", g.teams, tile))
     index = g.team_index() if g.teams > 1 else g.constant(0)
     place = g.add(Slot(ring, index))
+    value = natural(g, op.value)
     team_sync(g)
-    g.do(SharedStore(natural(g, op.value), place))
+    _write(g, value, place)
     g.do(FenceProxyAsync())
     team_sync(g)
     g.views[op.view] = View(place, shape_of(op.value.type))
+
+
+def _write(g: GroupLowering, value: SSAValue, place: SSAValue) -> None:
+    """Registers to a tile: 8x8 elements at a time if products left them there, else by threads."""
+    tile, found = place.type, value.type
+    assert isinstance(tile, TileType) and isinstance(found, FragType)
+    rows, columns = tile.rows.data, tile.columns.data
+    own_rows, width = rows // g.groups, min(columns, tile.panel_columns)
+    whole = not (g.warps % GROUP_WARPS or own_rows % 64 or columns % width or width % 16)
+    by_matrix = whole and byte_size(found.element_type) == 2 and not g.layouts.columns
+    if not by_matrix or found.layout != accumulator((rows, columns), g.warps):
+        g.do(SharedStore(value, place))
+        return
+    part = accumulator((64 * g.groups, width), g.warps)
+    share = g.map("muli", g.group_index(), g.constant(own_rows)) if g.groups > 1 else g.constant(0)
+    for block in range(own_rows // 64):
+        for start in range(0, columns, width):
+            window = g.add(Window(value, (block * columns + start) // 2, part))
+            own = g.add(Subtile(place, g.plus(share, 64 * block), start, 64, width))
+            g.do(Stmatrix(window, 0, own))
 
 
 def lower_restage(g: GroupLowering, op: aref.Restage) -> None:

@@ -37,12 +37,13 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "cluster": (1, 2),
     "staging": (None, 1, 2),
     "overlap": (None, False),
+    "alternate": (False, True),
     "stream_stores": (False, True),
     "num_warps": (4, 8),
 }
 """Values of the options that shape a kernel's communication, the default first."""
 
-ALONE = ("overlap", "stream_stores", "num_warps")
+ALONE = ("overlap", "alternate", "stream_stores", "num_warps")
 """Options that a full sweep varies one at a time: they meet few of the others' decisions."""
 
 BASES: tuple[Chosen, ...] = (
@@ -62,7 +63,8 @@ TOLERANCE = 3e-2
 NOT_POSSIBLE = frozenset(
     {
         "BadOption", "ClusterNotPossible", "ConsumersNotPossible", "NotSpecialisable",
-        "PingPongNotPossible", "ProductNotSupported", "RegistersExceeded", "SharedMemoryExceeded",
+        "NothingToAlternate", "PingPongNotPossible", "ProductNotSupported", "RegistersExceeded",
+        "SharedMemoryExceeded",
     }
 )  # fmt: skip
 """Errors by which the compiler refuses a combination."""
