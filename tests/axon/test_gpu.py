@@ -16,7 +16,7 @@ from tests.axon.programs import Program, programs, shapes
 from tawa import axon
 from tawa.axon.errors import ContractViolation, ShapeMismatch
 from tawa.axon.gpu import library
-from tawa.axon.gpu.compile import CompiledFunction
+from tawa.axon.gpu.compile import CompiledFunction, plan_for_device
 from tawa.axon.gpu.errors import BadPrecision, NotForGpu
 from tawa.host_launch import stored
 from tawa.runtime.launch import grid_sizes
@@ -93,6 +93,25 @@ def test_mlp_is_a_kernel_a_layer_for_all_ranks_and_sizes():
     np.testing.assert_allclose(compiled(*small, x), function(*small, x), atol=2e-2)
     assert axon.compilations() == count
     assert kinds(compiled, *layers, half(5, 16)) == ["product"] * 3
+
+
+def test_all_sizes_take_the_same_tiles_of_the_same_kernels():
+    def shape(*sizes: int) -> np.ndarray:
+        return np.broadcast_to(np.float16(0), sizes)
+
+    block = axon.compile(example("transformer")["block"])
+    mlp = axon.compile(example("mlp")["mlp"])
+    plans: list[list[Any]] = []
+    for lead in ((1,), (1, 1), (2, 64), (4, 2048)):
+        for d in (128, 1024):
+            weights = (shape(d), tuple(shape(d, d) for _ in range(4)), shape(d),
+                       (shape(d, 4 * d), shape(d, 4 * d), shape(4 * d, d)))  # fmt: skip
+            layers = tuple((shape(d, d), shape(d)) for _ in range(3))
+            x = shape(*lead, d)
+            launches = plan_for_device(block, (weights, x), {"h": d // 64}).launches
+            launches += plan_for_device(mlp, (*layers, x), {}).launches
+            plans.append([(launch.call.source, launch.call.variants) for launch in launches])
+    assert all(plan == plans[0] for plan in plans)
 
 
 def test_lstm_step_is_one_kernel():

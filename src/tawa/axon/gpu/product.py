@@ -102,13 +102,18 @@ class _ProductWriter:
         return READING_TILES[count] if self.tiles_read else HALF_TILES[count]
 
     def _whole_tiles(self) -> list[tuple[Node, Shape]]:
-        """Other tensors of the products' size that what follows them reads, with the shape read."""
+        """Other tensors of the products' size that what follows them reads, with the shape read.
+
+        A vector that is added to a single row is none: more rows would share it.
+        """
         members, size = self.group.members, self.products[0].size
-        found = {
-            (operand, node.shape): None
-            for node in members if node.op == "map" for operand in node.inputs
-            if operand.base not in members and operand.size == size
-        }  # fmt: skip
+        found: dict[tuple[Node, Shape], None] = {}
+        for node in (node for node in members if node.op == "map"):
+            for operand in node.inputs:
+                strides, _ = broadcast_strides(operand, node.shape)
+                whole = operand.size == size and any(strides[:-1]) and strides[-1]
+                if whole and operand.base not in members:
+                    found[operand, node.shape] = None
         return list(found)
 
     def _staged(self, operand: Node, shape: Shape) -> Descriptor | None:
