@@ -22,7 +22,7 @@ from typing import Any
 import prediction
 
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
-SOAK, WINDOW, RECORDED = 0.15, 0.08, 0.02
+SOAK, WINDOW, RECORDED = 0.1, 0.06, 0.015
 """Seconds that a kernel runs before it is timed, is timed in all, and is recorded, each time."""
 READINGS = 4
 CACHED = 16384
@@ -84,17 +84,17 @@ def measure(folder: Path | None, suites: list[str]) -> None:
     torch.manual_seed(0)
     run, watch = Run("clocks", folder), Stopwatch()
     for case, config, flops, work in (c for suite in suites for c in SUITES[suite]()):
-        timeline = tawa.Timeline(kilobytes=4, detail="tiles")
+        # Read when all is done: a pause before the next reading would let the clock rise.
+        timelines = [tawa.Timeline(kilobytes=4, detail="tiles") for _ in range(READINGS)]
         times: list[float] = []
-        clocks: list[float] = []
         with run.sampler.sampling():
             watch.times_for(work, SOAK)
             run.sampler.turn("plain")
-            for _ in range(READINGS):
+            for timeline in timelines:
                 times += watch.times_for(work, WINDOW / READINGS)
                 with timeline:
                     watch.times_for(work, RECORDED)
-                clocks.append(timeline.launch.clock_ghz)
+        clocks = [timeline.launch.clock_ghz for timeline in timelines]
         found = Timing(tuple(times))
         clock = round(1e3 * statistics.median(clocks))
         more: dict[str, Any] = {"config": config, "kernel_clock_mhz": clock}

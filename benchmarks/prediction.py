@@ -5,8 +5,10 @@
 
 Needs no GPU: kernels are compiled from the rows' configurations and replayed by the timing model
 (`tawa.simulate.predict_launch`). Nothing is fitted here. The clock is an input: the clock inside
-the kernel where a row has it (`kernel_clock_mhz`), else `NVML_FACTOR` of what NVML read
-(`clock_mhz`), else `ASSUMED_MHZ`; each row of the table says which.
+the kernel where a row has it (`kernel_clock_mhz`, of suites `clocks` and `costs`), else
+what NVML read (`clock_mhz`) times a factor: the median of that of the `SIMILAR` products of suite
+`clocks` that take about as long (NVML averages over the pauses between short launches). Each row
+of the table says which.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import argparse
 import ast
 import json
 import math
+import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -32,12 +35,9 @@ from tawa.kernels import attention as attention_kernels
 from tawa.simulate import LaunchPrediction, predict_launch
 
 RESULTS = Path(__file__).parent / "results"
-SUITES = ("gemm", "gemm-ablation", "attention", "costs")
-NVML_FACTOR = 0.94
-"""The clock inside a product over what NVML read: 0.928, 0.953, 0.935 at K = 1024, 2048,
-8192 (rows of suite `costs`). NVML reads the clock that is set; the chip runs below it."""
-ASSUMED_MHZ = {64: 1639, 128: 1542, 256: 1471}
-"""By head dimension, of rows without a reading: what was read in kernels of suite `costs`."""
+SUITES = ("clocks", "gemm", "gemm-ablation")
+SIMILAR = 5
+"""Launches whose clock and NVML's reading tell the clock of one that has NVML's reading alone."""
 UNDISTURBED = 1.05
 """Rows of suite `costs` are left out if the probe made the kernel this much slower."""
 SIZE, TOKENS = 8192, 16384
@@ -152,7 +152,14 @@ def costs_launch(case: Row, config: str, timeline: bool | str = False) -> Launch
     return attention_launch({**case, "heads": heads}, f"tawa {config}", timeline)
 
 
+def clocks_launch(case: Row, config: str, timeline: bool | str = False) -> Launch:
+    """The launch of a kernel whose time and clock were read together (`launch_clocks`)."""
+    launch = attention_launch if "d" in case else gemm_launch
+    return launch(case, config, timeline)
+
+
 LAUNCHES = {
+    "clocks": clocks_launch,
     "gemm": gemm_launch,
     "gemm-ablation": gemm_launch,
     "attention": attention_launch,
@@ -165,15 +172,20 @@ def rows(suites: tuple[str, ...], folder: Path = RESULTS) -> Iterator[Row]:
     for suite in suites:
         path = folder / f"{suite}.jsonl"
         found = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
-        latest = found[-1]["run"]
+        latest = {kind_of(row): row["run"] for row in found}
         for row in found:
             timed = row["impl"] == "tawa" and "ms" in row
-            if row["run"] == latest and timed and row["case"].get("dtype") != "fp8":
+            if row["run"] == latest[kind_of(row)] and timed and row["case"].get("dtype") != "fp8":
                 if "ms_beside_probe" not in row:
                     yield row
                 elif row["ms_beside_probe"] < UNDISTURBED * row["ms"]:
                     config = {"config": row["case"]["config"], "ms": row["ms_beside_probe"]}
                     yield {**row, **config}
+
+
+def kind_of(row: Row) -> str:
+    """What a row is about: runs may measure attentions and products apart."""
+    return "attention" if "d" in row["case"] else "other"
 
 
 def compare(row: Row) -> Compared:
@@ -189,9 +201,15 @@ def clock_of(row: Row) -> tuple[float, str]:
     """The clock that a row's prediction takes (MHz), and where it comes from."""
     if row.get("kernel_clock_mhz"):
         return float(row["kernel_clock_mhz"]), "in the kernel"
-    if row.get("clock_mhz"):
-        return NVML_FACTOR * row["clock_mhz"], f"{NVML_FACTOR} NVML"
-    return ASSUMED_MHZ[row["case"]["d"]], "assumed"
+    factor = nvml_factor(row["ms"])
+    return factor * row["clock_mhz"], f"{factor:.2f} NVML"
+
+
+def nvml_factor(ms: float) -> float:
+    """The clock inside products that take about as long, over NVML's reading of them."""
+    known = [row for row in rows(("clocks",)) if "d" not in row["case"]]
+    similar = sorted(known, key=lambda row: abs(math.log(row["ms"] / ms)))[:SIMILAR]
+    return statistics.median(row["kernel_clock_mhz"] / row["clock_mhz"] for row in similar)
 
 
 def line(found: Compared) -> str:

@@ -39,6 +39,7 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help="rewrite docs/protocols.md")
     parser.add_argument("--bound", type=int, help="states of one combination")
     parser.add_argument("--pairs", action="store_true", help="pairs of options for every kernel")
+    parser.add_argument("--only", help="kernels, by name, separated by commas")
     chosen = parser.parse_args()
     from dataclasses import replace
 
@@ -46,7 +47,8 @@ def main() -> int:
 
     launches.BOUND = bound = chosen.bound or launches.BOUND
     table, unsafe = HEAD, False
-    for small in launches.LAUNCHES:
+    names = chosen.only.split(",") if chosen.only else [s.name for s in launches.LAUNCHES]
+    for small in (s for s in launches.LAUNCHES if s.name in names):
         rows = (replace(small, pairs=True) if chosen.pairs else small).rows()
         table += line(small, rows, bound)
         print(table.splitlines()[-1], flush=True)

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from instrumented import MULTIPROCESSORS, Run, instrumented, table_of
+from instrumented import MULTIPROCESSORS, Run, instrumented, plain_module, table_of
+from simulation import recording, stored
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 
@@ -19,6 +20,7 @@ from tawa.hopper.instrument import Instrument, disturbed, is_inner, recorders_of
 from tawa.hopper.ops.matrix import Wgmma, WgmmaCommit, WgmmaFence
 from tawa.hopper.ops.structure import OneThread, Role
 from tawa.hopper.ops.trace import ROLE, TRACE, Timestamp
+from tawa.kernels.attention import Configuration, attention
 from tawa.runtime.spec import KernelSpec, TimelineParam
 from tawa.simulate import check
 from tawa.simulate.hopper import check_registers
@@ -308,3 +310,19 @@ def test_registers_can_be_shifted(name: str, before: dict[str, int], after: dict
     assert sum(op.name == "hopper.timestamp" for op in module.walk()) > 0
     kernel = next(op for op in module.ops if isinstance(op, func.FuncOp))
     check_registers(kernel, spec_of(module).threads)
+
+
+@pytest.mark.parametrize(("rows", "groups", "detail"), [(192, 3, "tiles"), (128, 2, "coarse")])
+def test_loops_of_three_groups_with_exponentials_have_no_points_by_default(
+    rows: int, groups: int, detail: str
+):
+    """There, points cost more than 3%: the default leaves them out, and the timeline says so."""
+    arguments = [stored(np.zeros((1, 1, 384, 64)), "f16") for _ in range(4)]
+    with recording() as launches:
+        attention(*arguments, using=Configuration(rows, 128, {"consumers": groups}))
+    module = plain_module(launches[0])
+    default = next(Instrument.attempts(True))
+    default.apply(module)
+    table = table_of(module)
+    assert table.detail == detail
+    assert ["ask for detail='fine'" in note for note in table.notes] == [True] * (groups == 3)

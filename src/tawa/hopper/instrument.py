@@ -13,16 +13,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from xdsl.dialects import func, scf
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr, i32, i64
+from xdsl.dialects.builtin import ModuleOp, StringAttr, i32, i64
 from xdsl.ir import Block, Operation, SSAValue
 
 from tawa.base.elementwise import Map
 from tawa.base.errors import TawaError
 from tawa.base.spans import span_of
-from tawa.base.target import HALF_RATE, SM90A, SPECIAL, Costs, Target
+from tawa.base.target import HALF_RATE, SPECIAL, Costs
 from tawa.base.timeline import DETAILS, Activity, TimelineTable
 from tawa.hopper.detail import Place, Plan, thinned
-from tawa.hopper.ops.core import number
 from tawa.hopper.ops.fragment import ReduceRegisters, Relabel, Undefined, Window
 from tawa.hopper.ops.global_memory import GlobalLoad, GlobalStore, ScalarLoad
 from tawa.hopper.ops.matrix import Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait
@@ -43,6 +42,7 @@ from tawa.hopper.ops.trace import (
     TraceBegin,
     TraceEnd,
 )
+from tawa.hopper.recorder_registers import shift_registers, threads_of
 from tawa.hopper.types import FragType
 from tawa.runtime.spec import TIMELINE_FIELDS, KernelSpec, TimelineParam
 
@@ -76,6 +76,15 @@ NESTED = (scf.ForOp, scf.WhileOp, scf.IfOp, OneThread)
 LOOPS = (scf.ForOp, scf.WhileOp)
 NAMED_WORK = 3
 """Functions that the name of ordinary code mentions."""
+
+
+CROWD = 3
+"""Computing warp groups beside which the points of inner loops cost more than 3% (attention of head
+dimension 64, of 192 query rows: 6%)."""
+CROWDED = (
+    "recorded as 'tiles': three warp groups compute exponentials at once, and points in their "
+    "inner loops would cost about 6%; ask for detail='fine' to have them"
+)
 
 
 class NotInstrumentable(TawaError):
@@ -112,6 +121,8 @@ class Instrument:
     shift_registers: bool = False
     detail: str = "coarse"
     notes: tuple[str, ...] = ()
+    spare_crowds: bool = False
+    """Leave out the points of inner loops where many warp groups compute."""
     name: str = "instrument"
 
     @staticmethod
@@ -121,8 +132,9 @@ class Instrument:
         for found in DETAILS[DETAILS.index(detail) :]:
             note = f"recorded as {found!r}: with the points of {detail!r} the assembler spills"
             notes = () if found == detail else (note,)
-            yield Instrument(detail=found, notes=notes)
-            yield Instrument(shift_registers=True, detail=found, notes=notes)
+            spare = found == detail == "coarse"
+            yield Instrument(detail=found, notes=notes, spare_crowds=spare)
+            yield Instrument(shift_registers=True, detail=found, notes=notes, spare_crowds=spare)
 
     def apply(self, module: ModuleOp) -> None:
         """Change the module's only kernel, and its spec."""
@@ -135,9 +147,12 @@ class Instrument:
         kernel.update_function_type()
         roles = [op for op in kernel.walk() if isinstance(op, Role)]
         recorders = [name for role in roles for name in recorders_of(role)]
-        plans = [thinned(RolePlan(role).segments, self.detail) for role in roles]
+        detail, notes = self.detail, self.notes
+        if self.spare_crowds and sum(map(_computing_groups, roles)) >= CROWD:
+            detail, notes = "tiles", (*notes, CROWDED)
+        plans = [thinned(RolePlan(role).segments, detail) for role in roles]
         segments = tuple(plan.segment for planned in plans for plan in planned)
-        table = TimelineTable(tuple(recorders), segments, self.detail, self.notes)
+        table = TimelineTable(tuple(recorders), segments, detail, notes)
         first = number = 0
         for role, planned in zip(roles, plans, strict=True):
             _insert(role, planned, (number, table.tag_bits), launch, (first, len(recorders)))
@@ -145,7 +160,15 @@ class Instrument:
             first += len(recorders_of(role))
         _describe(kernel, table)
         if self.shift_registers:
-            _shift_registers(kernel, roles)
+            shift_registers(kernel, roles)
+
+
+def _computing_groups(role: Role) -> int:
+    """Warp groups of a role whose inner loops have exponentials and such beside products."""
+    busy = any(isinstance(op, Map) and op.function.data in SPECIAL and is_inner(op)
+               for op in role.walk())  # fmt: skip
+    products = any(isinstance(op, Wgmma) and is_inner(op) for op in role.walk())
+    return threads_of(role) // 128 if busy and products else 0
 
 
 def disturbed(spec: KernelSpec, findings: Sequence[str]) -> KernelSpec:
@@ -164,29 +187,6 @@ def _describe(kernel: func.FuncOp, table: TimelineTable) -> None:
     more = tuple(TimelineParam(name) for name in TIMELINE_FIELDS)
     spec = replace(spec, parameters=(*spec.parameters, *more), timeline=table)
     kernel.attributes["tawa.spec"] = StringAttr(spec.to_json())
-
-
-def _shift_registers(kernel: func.FuncOp, roles: Sequence[Role], target: Target = SM90A) -> None:
-    """Leave roles of one thread the fewest registers, and give the others what that frees."""
-    attribute = kernel.attributes["hopper.threads"]
-    assert isinstance(attribute, IntegerAttr)
-    threads, step = attribute.value.data, target.register_step
-    counts = {role: role.registers.value.data for role in roles if role.registers is not None}
-    counts |= {role: target.min_role_registers for role in counts if role.single}
-    takers = [role for role in counts if not role.single]
-    free = min(target.max_registers, target.registers // threads) // step * step * threads
-    free -= sum(count * _threads(role) for role, count in counts.items())
-    asked = step * sum(map(_threads, takers))
-    if not takers or len(counts) < len(roles):
-        return
-    more = min(free // asked * step, target.max_registers // step * step - max(counts.values()))
-    for role, count in counts.items():
-        role.registers = number(count if role.single else count + more)
-
-
-def _threads(role: Role) -> int:
-    """Threads that a role's registers are set for: whole warp groups."""
-    return -(-role.warps.value.data * role.teams.value.data // 4) * 128
 
 
 def recorders_of(role: Role) -> list[str]:

@@ -19,6 +19,8 @@ from xdsl.dialects.builtin import ModuleOp
 
 from tawa.base.numerics import Array
 from tawa.base.target import SM90A
+from tawa.hopper.ops.structure import Barriers
+from tawa.hopper.types import BarrierType
 from tawa.simulate import errors
 from tawa.simulate.explorer import Exploration, Line, lines_of
 from tawa.simulate.hopper import Cluster, RandomSchedule, RoundRobin, prepared, run_cluster
@@ -53,6 +55,15 @@ class CheckReport:
     """Every random schedule gave the recorded run's results, bit by bit."""
     seconds: float = 0.0
     actors: tuple[str, ...] = field(default_factory=tuple[str, ...])
+    unawaited: set[str] = field(default_factory=set[str])
+    """Barriers whose arrivals no cluster's actors waited for."""
+    awaited: set[str] = field(default_factory=set[str])
+    """Those that some did."""
+
+    @property
+    def untested(self) -> list[str]:
+        """Barriers whose arrivals this launch does not test: nobody waits for them."""
+        return sorted(self.unawaited - self.awaited)
 
     @property
     def complete(self) -> bool:
@@ -98,6 +109,12 @@ class CheckReport:
         if self.clocks:
             which = "of shared memory" if self.complete else "that was made"
             lines.append(f"vector clocks: every access {which} is ordered")
+        if self.untested:
+            names = ", ".join(f"`{name}`" for name in self.untested)
+            lines.append(
+                f"not tested: arrivals at {names}, for which nobody waits in this launch (no slot "
+                "is used twice); launch more turns, or give fewer slots (num_stages)"
+            )
         results = "the same results" if self.same_results else "RESULTS THAT DIFFER"
         lines.append(f"{self.schedules} random schedules: {results}")
         lines.append(f"{self.seconds:.1f} s")
@@ -187,6 +204,7 @@ def _check_cluster(
     limits.look()
     run_cluster(cluster, RoundRobin(), traces, checking=report.clocks, limits=limits)
     lines, arrivals = lines_of(traces)
+    _note_waits(cluster, lines, report)
     report.actors = tuple(line.name for line in lines)
     key = _shape(lines)
     if key in seen:
@@ -206,6 +224,22 @@ def _check_cluster(
         timed = limits.out_of_time()
         bound = f"the bound of {limits.states} states was reached"
         report.reach(limits.time_text() if timed else bound)
+
+
+def _note_waits(cluster: Cluster, lines: Sequence[Line], report: CheckReport) -> None:
+    """Note which barriers with arrivals somebody waits for; the first wait of all needs none."""
+    kinds: dict[str, set[int]] = {"wait": set(), "arrive": set()}
+    for step in (step for line in lines for step in line.steps if step.phase >= 0):
+        kinds.setdefault(step.kind, set()).add(step.barrier[1])
+    for op in cluster.kernel.walk():
+        if isinstance(op, Barriers) and isinstance(op.barrier.type, BarrierType):
+            first = op.offset.value.data
+            places = {first + 8 * slot for slot in range(op.barrier.type.slots.data)}
+            name = op.barrier.name_hint or "a barrier"
+            if places & kinds["wait"]:
+                report.awaited.add(name)
+            elif places & kinds["arrive"]:
+                report.unawaited.add(name)
 
 
 def _shape(lines: Sequence[Line]) -> Hashable:
