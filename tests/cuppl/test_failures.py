@@ -257,3 +257,14 @@ def test_particle_chains_look_for_a_first_run_with_weight() -> None:
     rare = cuppl.model("def main () = let x = flip 0.02 in condition x; x")
     for chain in (rare.pimh, rare.particle_gibbs):
         assert set(chain(20, particles=10, chains=1, seed=1).values) == {True}
+
+
+@pytest.mark.parametrize("method", ["importance", "smc"])
+def test_the_first_particle_that_fails_is_named(method: str) -> None:
+    source = "def main () = let x = sample (normal 0 1) in factor x; let y = 1 // floor x in y"
+    found: set[str] = set()
+    for threads in (1, 2, 3):
+        with pytest.raises(failures.DivisionByZero) as caught:
+            getattr(cuppl.model(source), method)(1000, seed=3, threads=threads)
+        found.add(str(caught.value))
+    assert len(found) == 1

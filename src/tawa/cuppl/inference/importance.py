@@ -13,7 +13,7 @@ from ..ir import Type
 from ..memory import mask_of
 from . import smc_natives as k
 from .settings import Limits, failure
-from .smc import SmcRun
+from .smc import SmcRun, first_failure
 from .weights import relative_weights
 
 __all__ = ["run_importance"]
@@ -76,7 +76,7 @@ class _Driver:
                 self.make_room(statuses)
                 if worst <= DEPTH:
                     continue
-            raise self.error(worst)
+            raise self.error(first_failure(self.control, self.part, 0))
 
     def error(self, status: int) -> Exception:
         c = self.control

@@ -8,14 +8,12 @@ from ..native import external, native
 from ..numeric.philox import GROUP, group_draws
 from ..numeric.primitives import Context, Floats, Ints
 from .smc_natives import (
-    FAILED_PARTICLE,
-    FAILED_SITE,
-    FAILED_STATUS,
     FUEL,
     HEAP_FULL,
+    OWN_PARTICLE,
+    OWN_SITE,
     PARTICLES,
     REJECTED,
-    STACK_FULL,
     STATE,
     THREADS,
     next_chunk,
@@ -83,9 +81,7 @@ def importance_thread(
                 logw[p] = -INF
             else:
                 failed = status
-                if status > STACK_FULL:
-                    c[FAILED_STATUS] = status
-                    c[FAILED_SITE] = ctx.site
-                    c[FAILED_PARTICLE] = p
+                part[8 * t + OWN_SITE] = ctx.site
+                part[8 * t + OWN_PARTICLE] = p
     part[8 * t] = failed
     return failed

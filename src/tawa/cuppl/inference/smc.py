@@ -22,7 +22,7 @@ from . import smc_natives as k
 from .settings import Limits, failure
 from .weights import relative_weights
 
-__all__ = ["Smc", "SmcRun", "run_smc"]
+__all__ = ["Smc", "SmcRun", "first_failure", "run_smc"]
 
 Words = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -96,7 +96,7 @@ class Smc:
             if outcome == k.RUNNING:
                 self.turned(parents)
             if outcome == k.FAILED:
-                raise self.error(int(self.control[k.FAILED_STATUS]))
+                raise self.error(first_failure(self.control, part, k.OWN_STATUS))
             if outcome == k.DEAD:
                 raise self.error(ALL_ZERO)
             if outcome == k.NEED_ROOM:
@@ -225,6 +225,14 @@ class Smc:
             np.ascontiguousarray(rows), logw, before + best + total, self.state[:, 0] >> 38,
             resampled, int(self.control[k.STEP]), [self.heap],
         )  # fmt: skip
+
+
+def first_failure(control: Words, part: Words, word: int) -> int:
+    """The status of the first particle that failed, whichever thread ran it; noted in `control`."""
+    failed = [own for own in part.reshape(-1, 8).tolist() if own[word] > STACK_FULL]
+    first = min(failed, key=lambda own: own[k.OWN_PARTICLE])
+    control[k.FAILED_SITE], control[k.FAILED_PARTICLE] = first[k.OWN_SITE], first[k.OWN_PARTICLE]
+    return first[word]
 
 
 def run_smc(

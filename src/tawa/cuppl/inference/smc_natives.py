@@ -61,6 +61,10 @@ WIDTH = 28  # words of a particle
 COPYING = 29  # 1: the particles are still in OTHER, each at its parent's place
 CONTROL_WORDS = 64
 
+OWN_STATUS = 3  # words of `part`, of a thread: its first failure, where, and of which particle
+OWN_SITE = 6
+OWN_PARTICLE = 7
+
 RUNNING = 0
 FINISHED = 1
 NEED_ROOM = 2
@@ -186,7 +190,9 @@ def used_words(c: Ints, parent: int) -> int:
 
 
 @native
-def settle(ctx: Context, c: Ints, p: int, state: Ints, logw: Floats, outcome: int) -> int:
+def settle(
+    ctx: Context, c: Ints, p: int, state: Ints, logw: Floats, own: Ints, outcome: int
+) -> int:
     """Note how a particle's run ended: a bit of what it waits for, or minus its failure."""
     if outcome <= 0:
         logw[p] = ctx.weight
@@ -199,9 +205,8 @@ def settle(ctx: Context, c: Ints, p: int, state: Ints, logw: Floats, outcome: in
         return 0
     if outcome <= STACK_FULL:
         return 1 << outcome
-    c[FAILED_STATUS] = outcome
-    c[FAILED_SITE] = ctx.site
-    c[FAILED_PARTICLE] = p
+    own[OWN_SITE] = ctx.site
+    own[OWN_PARTICLE] = p
     return -outcome
 
 
@@ -230,6 +235,7 @@ def advance(ctx: Context, c: Ints, t: int, logw: Floats, parents: Ints, part: In
     failed = 0
     made = 0
     words = used_words(c, parents[low]) if copying and low < high else 0
+    own = address_of(int_of(part) + 64 * t)
     start_step(ctx, c, step)
     for p in range(low, high):
         slot = (p - low) % GROUP
@@ -242,7 +248,7 @@ def advance(ctx: Context, c: Ints, t: int, logw: Floats, parents: Ints, part: In
         if state[1] >> 32 == step and failed == 0:
             ctx.ahead = group_draws(ctx, slot)
             outcome = run_particle(ctx, c, p, made, state, c[LIMIT], logw[p])
-            found = settle(ctx, c, p, state, logw, outcome)
+            found = settle(ctx, c, p, state, logw, own, outcome)
             waiting = waiting | max(found, 0)
             failed = max(-found, 0)
             if p == 0:
