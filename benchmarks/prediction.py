@@ -6,9 +6,8 @@
 Needs no GPU: kernels are compiled from the rows' configurations and replayed by the timing model
 (`tawa.simulate.predict_launch`). Nothing is fitted here. The clock is an input: the clock inside
 the kernel where a row has it (`kernel_clock_mhz`, of suites `clocks` and `costs`), else
-what NVML read (`clock_mhz`) times a factor: the median of that of the `SIMILAR` products of suite
-`clocks` that take about as long (NVML averages over the pauses between short launches). Each row
-of the table says which.
+what NVML read (`clock_mhz`) times a factor: that of the product of suite `costs`, measured after
+as long a soak, that takes most nearly as long. Each row of the table says which.
 """
 
 from __future__ import annotations
@@ -17,7 +16,6 @@ import argparse
 import ast
 import json
 import math
-import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -36,8 +34,6 @@ from tawa.simulate import LaunchPrediction, predict_launch
 
 RESULTS = Path(__file__).parent / "results"
 SUITES = ("clocks", "gemm", "gemm-ablation")
-SIMILAR = 5
-"""Launches whose clock and NVML's reading tell the clock of one that has NVML's reading alone."""
 UNDISTURBED = 1.05
 """Rows of suite `costs` are left out if the probe made the kernel this much slower."""
 SIZE, TOKENS = 8192, 16384
@@ -206,10 +202,11 @@ def clock_of(row: Row) -> tuple[float, str]:
 
 
 def nvml_factor(ms: float) -> float:
-    """The clock inside products that take about as long, over NVML's reading of them."""
-    known = [row for row in rows(("clocks",)) if "d" not in row["case"]]
-    similar = sorted(known, key=lambda row: abs(math.log(row["ms"] / ms)))[:SIMILAR]
-    return statistics.median(row["kernel_clock_mhz"] / row["clock_mhz"] for row in similar)
+    """The clock inside a product that takes about as long, over NVML's reading of it."""
+    found = map(json.loads, (RESULTS / "costs.jsonl").read_text().splitlines())
+    known = [row for row in found if row["case"].get("kernel") == "gemm"]
+    row = min(known, key=lambda row: abs(math.log(row["ms"] / ms)))
+    return row["kernel_clock_mhz"] / row["clock_mhz"]
 
 
 def line(found: Compared) -> str:
