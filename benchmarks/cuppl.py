@@ -401,7 +401,9 @@ def table(rows: list[Row]) -> str:
         ratio = f"{row['ms_min'] / ours['ms_min']:.2f}" if ours and ours is not row else ""
         lines.append(f"| {case} | {row['impl']} | {row['ms_min'] / 1000:.4g} | {ratio} |")
     first = rows[0]
-    origin = f"{first['device']}, commit {first['commit']}, {first['date'][:10]}."
+    loads = [row["load"] for row in rows]
+    origin = f"{first['device']}, commit {first['commit']}, {first['date'][:10]}; "
+    origin += f"the machine's load was {min(loads)} to {max(loads)}."
     return "\n".join([*lines, "", f"Run {first['run']}: {origin}"])
 
 

@@ -120,7 +120,7 @@ class Smc:
         """State and control before the first step."""
         n = self.particles
         machine = self.machine
-        rows = machine.header + len(machine.results) + 2 * machine.slack + 4
+        rows = machine.header + len(machine.results) + machine.slack + 8
         rows = (rows + 7) & ~7  # states are copied eight words at a time
         self.state = np.zeros((n, rows), dtype=np.int64)
         self.other = np.zeros((n, rows), dtype=np.int64)
