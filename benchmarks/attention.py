@@ -220,7 +220,7 @@ def main() -> None:
     parser.add_argument("--types", default="bf16,fp8", help="bf16, fp8 (e4m3) or both")
     parser.add_argument("--no-triton", action="store_true")
     parser.add_argument("--ablation", action="store_true", help="only the ablation")
-    parser.add_argument("--soak", type=float, default=0.2)
+    parser.add_argument("--soak", type=float, default=0.3)
     parser.add_argument("--window", type=float, default=0.12)
     options = parser.parse_args()
     torch.manual_seed(0)

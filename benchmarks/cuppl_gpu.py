@@ -205,7 +205,7 @@ def profile(run: Run, name: str, data: dict[str, Any], n: int) -> None:
 
 VARIANTS: dict[str, tuple[tuple[str, str], ...]] = {
     "as it is": (),
-    "three blocks a multiprocessor": (("__launch_bounds__(BLOCK)", "__launch_bounds__(BLOCK, 3)"),),
+    "three blocks a multiprocessor": (("_bounds__(BLOCK, 2)", "_bounds__(BLOCK, 3)"),),
     "every lane its own segment": (
         ("unsigned same = __match_any_sync(ALL_LANES, point);",
          "if (__any_sync(ALL_LANES, point != IDLE)) return point == IDLE ? ENTER + 2 : point;"
@@ -217,7 +217,7 @@ VARIANTS: dict[str, tuple[tuple[str, str], ...]] = {
          "int first = __shfl_sync(ALL_LANES, point, busy ? __ffs(busy) - 1 : 0);"
          "if (busy) return first; unsigned same = 0;"),
     ),
-    "four blocks a multiprocessor": (("__launch_bounds__(BLOCK)", "__launch_bounds__(BLOCK, 4)"),),
+    "four blocks a multiprocessor": (("_bounds__(BLOCK, 2)", "_bounds__(BLOCK, 4)"),),
     "a new particle when one lane is idle": (("4 * bits_in(idle) >= WARP", "bits_in(idle) >= 1"),),
     "new particles when half is idle": (("4 * bits_in(idle)", "2 * bits_in(idle)"),),
     "no large stacks": (("attempt < 64", "attempt < 0"),),

@@ -26,7 +26,7 @@ import numpy as np
 
 import tawa
 from tawa.base.timeline import DETAILS
-from tawa.compiler import Compiled
+from tawa.compiled import Compiled
 from tawa.jit import Kernel
 from tawa.kernels.attention import attention
 from tawa.kernels.gemm import matmul

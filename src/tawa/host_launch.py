@@ -21,7 +21,7 @@ from tawa.runtime.spec import KernelSpec
 from tawa.runtime.timeline import active
 
 if TYPE_CHECKING:
-    from tawa.compiler import Compiled
+    from tawa.compiled import Compiled
     from tawa.frontend.function import JITFunction
 
 Launch = Callable[[Any, Sequence[Any], Any], None]
@@ -73,7 +73,8 @@ def _tile_stage(
     fn: JITFunction, types: Mapping[str, str], constants: Mapping[str, object], options: Options
 ) -> Compiled | None:
     """What can be run of a kernel that does not compile; None if that is nothing."""
-    from tawa.compiler import Compiled, Pipeline
+    from tawa.compiled import Compiled
+    from tawa.compiler import Pipeline
     from tawa.frontend import lower_to_tile, parse_argument
 
     try:

@@ -112,7 +112,7 @@ def test_a_launch_follows_the_current_stream(torch: Any, axpy: Any) -> None:
     side = torch.cuda.Stream()
     torch.cuda.synchronize()
     with torch.cuda.stream(side):
-        torch.cuda._sleep(20_000_000)
+        torch.cuda._sleep(500_000_000)
         start()
         assert not side.query()
         assert torch.cuda.default_stream().query()
