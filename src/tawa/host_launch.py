@@ -2,7 +2,8 @@
 
 The simulator runs the tile level, the program's meaning, so it needs nothing of the levels below.
 A kernel whose later stages fail (a block that is loaded after it was stored, a tile no
-multiprocessor holds, a machine without NVRTC) runs all the same, and a warning says once why no GPU would run it.
+multiprocessor holds, a machine without NVRTC) runs all the same, and a warning says once why no
+GPU would run it.
 """
 
 from __future__ import annotations
