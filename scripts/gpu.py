@@ -54,7 +54,7 @@ def steps(out: Path) -> list[Step]:
         Step("tests", (*tests, *isolation(), *gpu_tests()), 300),
         Step("host", ("benchmarks/host.py", *rows), 150, needs_torch=True),
         Step("gemm", ("benchmarks/gemm.py", *rows), 480, needs_torch=True),
-        Step("attention", ("benchmarks/attention.py", *rows), 200, needs_torch=True),
+        Step("attention", ("benchmarks/attention.py", *rows), 320, needs_torch=True),
         Step("cuppl", ("benchmarks/cuppl_gpu.py", *rows), 75),
         Step("axon", ("benchmarks/axon_gpu.py", *rows), 150, needs_torch=True),
         Step("fused", ("benchmarks/fused.py", *rows), 180, needs_torch=True),
