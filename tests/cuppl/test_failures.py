@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+import tawa
 from tawa import cuppl
 from tawa.cuppl import errors, failures
 from tawa.functional.errors import FunctionalError
@@ -268,3 +275,26 @@ def test_the_first_particle_that_fails_is_named(method: str) -> None:
             getattr(cuppl.model(source), method)(1000, seed=3, threads=threads)
         found.add(str(caught.value))
     assert len(found) == 1
+
+
+def test_what_is_kept_names_the_files_of_its_own_installation(tmp_path: Path) -> None:
+    """Two installations share a cache: neither points into the other's library."""
+    package = Path(tawa.__file__).parent
+    ignored = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(package, tmp_path / "other" / "tawa", ignore=ignored)
+    check = "from tawa import cuppl; found = cuppl.model('def main () = flip 1.5', file='<test>')"
+    run = (
+        f"{check}\n"
+        "from tawa.base.errors import TawaError\n"
+        "try:\n"
+        "    found.importance(10)\n"
+        "except TawaError as error:\n"
+        "    print(error.span.file)\n"
+    )
+    printed: list[str] = []
+    for root, script in ((package.parent, check), (tmp_path / "other", run)):
+        environment = os.environ | {"PYTHONPATH": str(root), "TAWA_CACHE_DIR": str(tmp_path / "c")}
+        command = [sys.executable, "-c", script]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        printed.append(done.stdout.strip())
+    assert printed == ["", "<test>"]

@@ -85,9 +85,12 @@ def _key(*parts: str) -> str:
 
 @cache
 def _own_source() -> str:
-    """A digest of the modules whose classes are in what is kept."""
-    digest = hashlib.sha256()
+    """A digest of the modules whose classes are in what is kept, and of where they are installed.
+
+    What is kept has spans in files of the installation, by their paths.
+    """
     package = Path(__file__).parent
+    digest = hashlib.sha256(str(package).encode())
     for path in sorted([*package.glob("*.py"), package.parent / "base" / "source.py"]):
         digest.update(path.read_bytes())
     return digest.hexdigest()
