@@ -33,7 +33,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from cuppl_cases import EXAMPLES, LOG_Z, birth_death, crbd, epidemic
+from cuppl_cases import CURVE, EXAMPLES, LOG_Z, birth_death, crbd, epidemic
 from rows import commit
 
 from tawa import cuppl
@@ -309,16 +309,6 @@ def numpyro(rows: Rows, python: str) -> None:
     )  # fmt: skip
 
 
-CURVE = """
-input xs : vector[float]
-input ys : vector[float]
-def main () =
-  let a = sample (normal 0 1) in
-  let b = sample (normal 0 1) in
-  let c = sample (normal 0 1) in
-  iteri (fn i y -> let x = xs.[i] in observe (normal (a + b * x + c * x * x) 0.5) y) ys;
-  (a, b, c)
-"""
 GENJAX = """
 import json, sys, time
 import jax, jax.numpy as jnp
@@ -359,7 +349,7 @@ def genjax(rows: Rows, python: str) -> None:
     xs = random.normal(size=50)
     ys = 0.3 - 0.7 * xs + 0.4 * xs * xs + 0.5 * random.normal(size=50)
     data = {"xs": xs.tolist(), "ys": ys.tolist()}
-    model = cuppl.model(CURVE)
+    model = cuppl.model(CURVE.replace("NOISE", "0.5"))
     model.importance(100, data=data)
     for n in (10_000, 100_000):
         case = {"model": "curve", "method": "importance", "particles": n, "threads": 1}

@@ -14,6 +14,19 @@ sys.path.insert(0, str(EXAMPLES))
 
 import crbd  # noqa: E402
 
+CURVE = """
+input xs : vector[float]
+input ys : vector[float]
+
+def main () =
+  let a = sample (normal 0 1) in
+  let b = sample (normal 0 1) in
+  let c = sample (normal 0 1) in
+  iteri (fn i x -> observe (normal (a + b * x + c * x * x) NOISE) ys.[i]) xs;
+  (a, b, c)
+"""
+"""A curve of second order through points; NOISE is a number, their standard deviation."""
+
 LOG_Z, LAMBDA, MU = -307.273912, 0.1448894, 0.0270357
 """Birth-death on the kingfishers' tree: log evidence and posterior means, by quadrature."""
 PURE_BIRTH_LOG_Z = -304.46522

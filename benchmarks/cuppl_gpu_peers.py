@@ -15,22 +15,13 @@ from importlib import import_module
 from typing import Any
 
 import numpy as np
+from cuppl_cases import CURVE
 from rows import Run
 
 from tawa import cuppl
 from tawa.runtime.timing import Timing
 
-REGRESSION = """
-input xs : vector[float]
-input ys : vector[float]
-
-def main () =
-  let a = sample (normal 0 1) in
-  let b = sample (normal 0 1) in
-  let c = sample (normal 0 1) in
-  iteri (fn i x -> observe (normal (a + b * x + c * x * x) 0.3) ys.[i]) xs;
-  (a, b, c)
-"""
+REGRESSION = CURVE.replace("NOISE", "0.3")
 CHAIN = """
 input ys : vector[float]
 
