@@ -5,9 +5,10 @@
     python benchmarks/instrumentation.py --predict [--rows OUT]  anywhere: the times, predicted
     python benchmarks/instrumentation.py --table [--rows OUT]    both times side by side
 
-Each case takes turns with itself: plain, recorded, recorded, plain; soak, then measure. OUT gets
-`timeline.jsonl` (cost), `timeline-durations.jsonl` (clocks of each activity, measured or predicted,
-in the program's order) and one trace a case for ui.perfetto.dev, of the first CTA.
+Each case soaks, and takes turns with itself: plain, recorded, recorded, plain. Turns are short,
+since the clock drifts by more than 1% in longer ones. OUT gets `timeline.jsonl` (cost),
+`timeline-durations.jsonl` (clocks of each activity, measured or predicted, in the program's order)
+and one trace a case for ui.perfetto.dev, of the first CTA.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import json
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,6 +46,8 @@ CASES: tuple[dict[str, Any], ...] = (
     {"workload": "gemm", "m": SIZE, "n": SIZE, "k": 8192, "dtype": "fp16"},
     {"workload": "attention", "d": 128, "rows": 4096, "heads": 64, "dtype": "fp16"},
     {"workload": "attention", "d": 64, "rows": 4096, "heads": 128, "dtype": "fp16"},
+    {"workload": "attention", "d": 64, "rows": 4096, "heads": 128, "dtype": "fp16", "causal": True},
+    {"workload": "attention", "d": 64, "rows": 1024, "heads": 512, "dtype": "fp16", "causal": True},
 )
 
 Work = Callable[[], Any]
@@ -52,7 +56,9 @@ Work = Callable[[], Any]
 def name_of(case: dict[str, Any]) -> str:
     """A file name for a case."""
     kind = case["workload"]
-    return f"{kind}-k{case['k']}" if kind == "gemm" else f"{kind}-d{case['d']}"
+    if kind == "gemm":
+        return f"{kind}-k{case['k']}"
+    return f"{kind}-d{case['d']}" + (f"-causal-{case['rows']}" if case.get("causal") else "")
 
 
 def work_of(case: dict[str, Any], empty: Callable[[tuple[int, ...]], Any]) -> tuple[Work, Any, int]:
@@ -63,7 +69,9 @@ def work_of(case: dict[str, Any], empty: Callable[[tuple[int, ...]], Any]) -> tu
         return (lambda: matmul(a, b.T, c)), c, 2 * m * n * k
     shape = case["heads"], case["rows"], case["d"]
     q, k, v, o = (empty(shape) for _ in range(4))
-    return (lambda: attention(q, k, v, o)), o, 4 * case["heads"] * case["rows"] ** 2 * case["d"]
+    causal = case.get("causal", False)
+    flops = (2 if causal else 4) * case["heads"] * case["rows"] ** 2 * case["d"]
+    return (lambda: attention(q, k, v, o, causal=causal)), o, flops
 
 
 # --- on a GPU -----------------------------------------------------------------------------------
@@ -125,13 +133,14 @@ def timed(
     options: argparse.Namespace,
 ) -> dict[str, float]:
     """Median milliseconds of each contender; writes their rows."""
-    from tawa.runtime.timing import interleaved
+    from tawa.runtime.timing import Stopwatch, interleaved
 
+    Stopwatch().times_for(works["plain"], options.soak)
     with run.sampler.sampling():
         times = interleaved(
             works,
             rounds=options.rounds,
-            soak=options.soak,
+            soak=options.window / 2,
             window=options.window,
             on_turn=run.sampler.turn,
         )
@@ -195,21 +204,25 @@ def caught(case: dict[str, Any]) -> Caught:
 
 def compile_all(options: argparse.Namespace) -> None:
     """Compile every kernel with and without timestamps and say what they add to machine code."""
-    for case in CASES:
-        launch = caught(case)
-        both = [launch.compile(timeline) for timeline in (False, options.detail)]
-        codes = [next(iter(disassemble(c.cubin).values())) for c in both]
-        turns = [turn(code) for code in codes]
-        timeline = both[1].spec.timeline
-        said = (*both[1].findings, *(timeline.notes if timeline is not None else ()))
-        findings = "; ".join(said) or "no findings"
-        points = sum("SR_CLOCKLO" in i.text for i in turns[1])
-        print(
-            f"{name_of(case):16} {len(codes[0].instructions)} -> {len(codes[1].instructions)} "
-            f"instructions; a turn of the products' loop {len(turns[0])} -> {len(turns[1])} "
-            f"with {points} points; {findings}",
-            flush=True,
-        )
+    with ProcessPoolExecutor() as pool:
+        for said in pool.map(added, CASES, [options.detail] * len(CASES)):
+            print(said, flush=True)
+
+
+def added(case: dict[str, Any], detail: str) -> str:
+    """What timestamps add to a case's machine code."""
+    launch = caught(case)
+    both = [launch.compile(timeline) for timeline in (False, detail)]
+    codes = [next(iter(disassemble(c.cubin).values())) for c in both]
+    turns = [turn(code) for code in codes]
+    timeline = both[1].spec.timeline
+    said = (*both[1].findings, *(timeline.notes if timeline is not None else ()))
+    points = sum("SR_CLOCKLO" in i.text for i in turns[1])
+    return (
+        f"{name_of(case):16} {len(codes[0].instructions)} -> {len(codes[1].instructions)} "
+        f"instructions; a turn of the products' loop {len(turns[0])} -> {len(turns[1])} "
+        f"with {points} points; {'; '.join(said) or 'no findings'}"
+    )
 
 
 def turn(code: SassFunction) -> tuple[Any, ...]:
@@ -283,9 +296,9 @@ def main() -> None:
     parser.add_argument("--detail", choices=DETAILS, default="coarse", help="how many points")
     parser.add_argument("--clock", type=float, default=1.5, help="GHz of predictions")
     parser.add_argument("--kilobytes", type=int, default=64, help="for each warp group")
-    parser.add_argument("--soak", type=float, default=0.3, help="seconds before each measurement")
-    parser.add_argument("--window", type=float, default=0.3, help="seconds of each measurement")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--soak", type=float, default=0.3, help="seconds before each case")
+    parser.add_argument("--window", type=float, default=0.03, help="seconds of each turn")
+    parser.add_argument("--rounds", type=int, default=16)
     options = parser.parse_args()
     chosen = [compile_all] * options.compile + [predict_all] * options.predict
     chosen += [table] * options.table

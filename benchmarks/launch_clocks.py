@@ -4,9 +4,11 @@
     python benchmarks/launch_clocks.py --compile                anywhere: all kernels, in parallel
 
 A power-capped device chooses its clock by itself, and NVML's reading is an average over pauses too.
-Here kernels that record their roles (`tawa.Timeline(detail="tiles")`) take turns with plain ones;
-their headers hold the device's timer and the multiprocessors' clocks, whose slope is the clock.
-Cases are those of `attention.py` and, with their configurations, of the rows of `gemm.py`.
+Here kernels that record their roles (`tawa.Timeline(detail="tiles")`) take turns with plain ones,
+without a pause between them; their headers hold the device's timer and the multiprocessors' clocks,
+whose slope is the clock. Where all CTAs are recorded, a row also has how many cycles passed from
+the first one's begin to the last one's end (`cycles`). Cases are those of `attention.py` and, with
+their configurations, of the rows of `gemm.py`.
 """
 
 from __future__ import annotations
@@ -22,9 +24,12 @@ from typing import Any
 import prediction
 
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16384)
-SOAK, WINDOW, RECORDED = 0.1, 0.06, 0.015
-"""Seconds that a kernel runs before it is timed, is timed in all, and is recorded, each time."""
-READINGS = 4
+SOAK, WINDOW = 0.3, 0.12
+"""Seconds that a kernel runs before it is timed, and is timed in all."""
+READINGS, RECORDED = 8, 2
+"""How often the clock is read, and how many launches are recorded each time (the last is read)."""
+CTAS = 133
+"""That may record: more than an H100 has multiprocessors, so where fewer did, all have."""
 CACHED = 16384
 """Rows of the attentions whose kernels are compiled beforehand, and the shortest ones."""
 
@@ -78,29 +83,47 @@ def measure(folder: Path | None, suites: list[str]) -> None:
     import torch
     from rows import Run
 
-    import tawa
-    from tawa.runtime.timing import Stopwatch, Timing
+    from tawa.runtime.timing import Timing
 
     torch.manual_seed(0)
-    run, watch = Run("clocks", folder), Stopwatch()
+    run = Run("clocks", folder)
     for case, config, flops, work in (c for suite in suites for c in SUITES[suite]()):
-        # Read when all is done: a pause before the next reading would let the clock rise.
-        timelines = [tawa.Timeline(kilobytes=4, detail="tiles") for _ in range(READINGS)]
-        times: list[float] = []
-        with run.sampler.sampling():
-            watch.times_for(work, SOAK)
-            run.sampler.turn("plain")
-            for timeline in timelines:
-                times += watch.times_for(work, WINDOW / READINGS)
-                with timeline:
-                    watch.times_for(work, RECORDED)
-        clocks = [timeline.launch.clock_ghz for timeline in timelines]
+        times, more = read(run.sampler, work)
         found = Timing(tuple(times))
-        clock = round(1e3 * statistics.median(clocks))
-        more: dict[str, Any] = {"config": config, "kernel_clock_mhz": clock}
-        more |= {"clocks": [round(1e3 * c) for c in clocks], **run.sampler.readings("plain")}
-        run.add(case, "tawa", found, flops=flops, **more)
-        print(case, f"{found.median * 1e3:.1f} us at {clock} MHz", more, flush=True)
+        run.add(case, "tawa", found, flops=flops, config=config, **more)
+        print(case, f"{found.median * 1e3:.1f} us at {more['kernel_clock_mhz']} MHz", flush=True)
+
+
+def read(sampler: Any, work: Callable[[], Any]) -> tuple[list[float], dict[str, Any]]:
+    """Milliseconds of plain launches, and what launches between them recorded."""
+    import tawa
+    from tawa.runtime.timing import Stopwatch
+
+    watch = Stopwatch()
+    timelines = [tawa.Timeline(ctas=CTAS, kilobytes=4, detail="tiles") for _ in range(READINGS)]
+    for timeline in timelines:  # what takes memory, or compiles, would be a pause later
+        with timeline:
+            work()
+    times: list[float] = []
+    recorded: list[float] = []
+    with sampler.sampling():
+        watch.times_for(work, SOAK)
+        sampler.turn("plain")
+        for timeline in timelines:
+            times += watch.times_for(work, WINDOW / READINGS)
+            with timeline:
+                recorded += watch.times(work, RECORDED)
+    launches = [timeline.launch for timeline in timelines]
+    clocks = [round(1e3 * launch.clock_ghz) for launch in launches]
+    more: dict[str, Any] = {
+        "kernel_clock_mhz": round(statistics.median(clocks)),
+        "clocks": clocks,
+        "ms_recorded": round(statistics.median(recorded), 6),
+        **sampler.readings("plain"),
+    }
+    if len(launches[0].ctas) < CTAS:
+        more["cycles"] = round(statistics.median(launch.cycles for launch in launches))
+    return times, more
 
 
 def compile_all(suites: list[str]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 from xdsl.ir import Operation, SSAValue
 
@@ -13,8 +13,10 @@ from tawa.base.elementwise import Map
 from tawa.base.target import Target
 from tawa.hopper.ops.matrix import Wgmma
 from tawa.hopper.ops.memory import TmaLoad, TmaStore
+from tawa.hopper.ops.structure import Barriers
 from tawa.hopper.ops.sync import MbarrierWait
 from tawa.simulate.hopper import Span
+from tawa.simulate.timing_trace import About, heaviest
 from tawa.simulate.timing_work import NO_WORK, REMAINDER, SLOW, Work
 
 (
@@ -33,7 +35,8 @@ from tawa.simulate.timing_work import NO_WORK, REMAINDER, SLOW, Work
     MEET,
     TURN,
     STAMP,
-) = range(15)
+    NOTE,
+) = range(16)
 """First items of the tuples that programs yield; `Machine` says what follows each."""
 
 Steps = Generator[tuple[Any, ...]]
@@ -45,6 +48,9 @@ if its outermost loop is to end early, with its most turns. Each turn of that lo
 Count = Callable[..., tuple[int, int, int]]
 """Called in the same way: how many copies a program loads, their bytes, and those it stores."""
 
+
+Part = tuple[Work, Operation | None]
+"""Work, and the op that it is of."""
 
 COMMUNICATION = (MbarrierWait, Wgmma, TmaLoad, TmaStore)
 """Ops that make a loop one whose turns matter."""
@@ -61,8 +67,8 @@ class Code:
     depth: int = 1
     names: dict[SSAValue, str] = field(default_factory=dict[SSAValue, str])
     table: dict[str, Any] = field(default_factory=dict[str, Any])
-    pending: list[Work] = field(default_factory=list[Work])
-    """Straight-line work not yet written."""
+    pending: list[Part] = field(default_factory=list[Part])
+    """Straight-line work not yet written, and the ops that it is of."""
     team: int = 0
     first_thread: int = 0
     threads: int = 0
@@ -70,8 +76,12 @@ class Code:
     counter: Iterable[int] = field(default_factory=itertools.count)
     counting: bool = False
     """Loads are counted, and nothing else is done."""
-    loops: int = 0
-    """Loops that what is written now lies in."""
+    notes: bool = False
+    """Each step is preceded by what it is about, for a timeline."""
+    op: Operation | None = None
+    """The op that is being written."""
+    loops: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    """Loops that what is written now lies in: what each is called, and its variable."""
     outermost: int = 0
     """Outermost loops with communication so far."""
     sizes: dict[str, str] = field(default_factory=dict[str, str])
@@ -104,12 +114,30 @@ class Code:
         name = self.name(tensor_map)
         return self.sizes.setdefault(name, f"size{len(self.sizes)}")
 
+    def add(self, work: Work) -> None:
+        """Work of the op that is being written."""
+        self.pending.append((work, self.op))
+
     def flush(self) -> None:
         """Write the work that has come together."""
-        for work in () if self.counting else merged(self.pending):
+        for work, ops in () if self.counting else pieces(self.pending):
+            self.note(ops)
             self.line(f"yield {self.constant('w', (WORK, work))}")
         self.pending.clear()
         self.ready.clear()
+
+    def note(self, ops: tuple[Operation, ...] | None = None) -> None:
+        """Write what the next step is about, if somebody wants to know: the op at hand."""
+        if not self.notes:
+            return
+        if ops is None:
+            ops = (self.op,) if self.op is not None else ()
+        at = cast(Any, ops[0] if len(ops) == 1 else None)
+        ring = _ring(at)
+        slot = self.name(at.slot) if ring else "None"
+        about = About(ops, tuple(name for name, _ in self.loops), ring)
+        turns = "".join(f"{variable}, " for _, variable in self.loops)
+        self.line(f"yield ({NOTE}, {self.constant('n', about)}, ({turns}), {slot})")
 
     def scalar(self, op: Map) -> None:
         """Index arithmetic: each op waits for its operands, all of it runs beside other work."""
@@ -119,12 +147,13 @@ class Code:
             self.divided.add(operands)
         begin = max((self.ready.get(v, 0.0) for v in operands), default=0.0)
         end = self.ready[op.result] = begin + count * self.target.timing.scalar
-        self.pending.append(Work(float(count), chain=end))
+        self.add(Work(float(count), chain=end))
 
     def event(self, text: str) -> None:
         """Write the work so far, then an event."""
         self.flush()
         if not self.counting:
+            self.note()
             self.line(f"yield ({text})")
 
     def turn(self, op: Operation) -> bool:
@@ -134,19 +163,33 @@ class Code:
         return found
 
 
-def merged(works: Sequence[Work]) -> list[Work]:
-    """Straight-line work in as few pieces as its order allows.
+def pieces(parts: Sequence[Part]) -> list[tuple[Work, tuple[Operation, ...]]]:
+    """Straight-line work in as few pieces as its order allows, and of each its heaviest ops.
 
     Independent instructions overlap, so pieces run together; what waits for a lane exchange, or
     makes others wait for it, ends a piece.
     """
-    found: list[Work] = []
-    now = NO_WORK
-    for work in works:
+    found: list[tuple[Work, tuple[Operation, ...]]] = []
+    now, own = NO_WORK, list[tuple[float, Operation]]()
+    for work, op in (*parts, (NO_WORK, None)):
         now = now + work
-        if work.ordered:
-            found.append(now)
-            now = NO_WORK
-    if now.issue or now.latency:
-        found.append(now)
+        if op is not None:
+            own.append((max(work.issue, work.alu, work.special, work.shared) + work.latency, op))
+        if work.ordered or (work is NO_WORK and (now.issue or now.latency)):
+            found.append((now, heaviest(own)))
+            now, own = NO_WORK, []
     return found
+
+
+def merged(works: Sequence[Work]) -> list[Work]:
+    """The pieces of work without ops."""
+    return [work for work, _ in pieces([(work, None) for work in works])]
+
+
+def _ring(op: Operation | None) -> str:
+    """The name of the ring whose barrier an op uses."""
+    owner = getattr(getattr(op, "barrier", None), "owner", None)
+    if not isinstance(owner, Barriers) or getattr(op, "slot", None) is None:
+        return ""
+    name = owner.barrier.name_hint or "barrier"
+    return name.removesuffix("_full") if isinstance(op, TmaLoad) else name

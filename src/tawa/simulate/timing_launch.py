@@ -18,6 +18,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from tawa.base.target import SM90A, Target
+from tawa.base.timeline import Interval
 from tawa.simulate import errors
 from tawa.simulate.hopper import Cluster, prepared, warp_spans
 from tawa.simulate.launch import arrays_of, spec_of
@@ -25,11 +26,18 @@ from tawa.simulate.timing_code import Count, Program, Steps
 from tawa.simulate.timing_machine import Actor, Machine, Rates
 from tawa.simulate.timing_program import count, program
 from tawa.simulate.timing_sample import Cut, cut_of, turns_of
+from tawa.simulate.timing_trace import Trace
 
 Block = tuple[int, int, int]
+Programs = list[tuple[str, Program]]
+Start = tuple[str, int, Callable[[int | None], Steps]]
+"""An actor's name, its CTA, and its program, given how many turns it makes."""
 
 SAMPLES = 7
 """CTAs along an axis of the grid that are replayed when they differ."""
+
+MOST_SHOWN = 40_000
+"""Steps of all actors after which a timeline shows no further turn."""
 
 SHARED_READS = 2.24
 """Bytes that multiprocessors load for each that L2 reads, where all load the same at once: 17 TB/s
@@ -59,6 +67,8 @@ class LaunchPrediction:
     ctas: int
     waves: float
     """CTAs for each place that there is for one."""
+    first: Replayed | None = None
+    """The first CTA, or cluster, if it was asked for."""
 
     @property
     def us(self) -> float:
@@ -73,6 +83,20 @@ class LaunchPrediction:
             f"{self.ctas} CTAs, {self.waves:.1f} waves of {self.cycles:.0f} cycles; "
             f"busy: {', '.join(parts)}"
         )
+
+
+@dataclass(frozen=True)
+class Replayed:
+    """One CTA, or cluster: what its actors, and the engines for them, did when (in cycles)."""
+
+    cycles: float
+    """Of what is shown."""
+    timeline: list[Interval]
+    """Their events are of class `timing_trace.Step`."""
+    stamps: dict[str, list[tuple[float, int, int]]]
+    """Of a recording kernel: time, segment and point of each timestamp, by actor."""
+    left_out: int = 0
+    """Turns of the outermost loop that are not shown: there are too many."""
 
 
 @dataclass(frozen=True)
@@ -95,9 +119,7 @@ class Launch:
         self.first: Cluster = next(prepared(module, grid, args, target.multiprocessors))
         kernel, warps = self.first.kernel, self.first.threads // 32
         spans = warp_spans(kernel, warps)
-        self.programs: list[tuple[str, Program]] = [
-            (s.name, program(kernel, s, warps, target)) for s in spans
-        ]
+        self.programs = self._programs()
         self._counts: list[Count] = [count(kernel, s, warps, target) for s in spans]
         values: Sequence[Any] = self.first.values
         self.values: list[Any] = [getattr(v, "item", lambda v=v: v)() for v in values]
@@ -105,6 +127,14 @@ class Launch:
         self.cluster = len(self.first.blocks)
         self.bytes = sum(array.nbytes for array in arrays_of(args))
         self.persistent = spec_of(module, kernel).grid == "persistent"
+
+    def _programs(self, notes: bool = False) -> list[tuple[str, Program]]:
+        """The program of each actor, by name."""
+        kernel, warps = self.first.kernel, self.first.threads // 32
+        return [
+            (span.name, program(kernel, span, warps, self.target, notes))
+            for span in warp_spans(kernel, warps)
+        ]
 
     @cached_property
     def loads(self) -> list[int]:
@@ -155,30 +185,51 @@ class Launch:
 
         Of many turns of the outermost loop only some are replayed, unless the `whole` is asked for.
         """
+        starts = self._starts(block, resident, self.programs)
+        cut = None if whole else cut_of([turns_of(start(None)) for _, _, start in starts])
+        try:
+            machine = self._machine(starts, rates, cut)
+        except errors.Deadlock:
+            if cut is None:
+                raise
+            cut = None  # the actors' turns do not belong together one by one
+            machine = self._machine(starts, rates, cut)
+        return self._sample(machine, cut)
+
+    def shown(self, rates: Rates, resident: int) -> Replayed:
+        """The first CTA or cluster, beside those like it that share its multiprocessor."""
+        starts = self._starts((0, 0, 0), resident, self._programs(notes=True))
+        cut = cut_of([turns_of(start(None)) for _, _, start in starts], MOST_SHOWN)
+        trace = Trace(self.cluster, self.cluster > 1)
+        try:
+            machine = self._machine(starts, rates, cut, trace)
+        except errors.Deadlock:
+            if cut is None:
+                raise
+            trace, cut = Trace(self.cluster, self.cluster > 1), None
+            machine = self._machine(starts, rates, cut, trace)
+        own = [actor for actor in machine.actors if actor.cta < self.cluster]
+        stamps = {trace.track(actor): actor.stamps for actor in own if actor.stamps}
+        left_out = len(cut.left_out) if cut is not None else 0
+        return Replayed(machine.end, trace.intervals, stamps, left_out)
+
+    def _starts(self, block: Block, resident: int, programs: Programs) -> list[Start]:
+        """How to start each actor of the cluster at `block`, or of CTAs that run beside it."""
         many = self.cluster if self.cluster > 1 else resident
         ctas = [(block[0] + cta, *block[1:]) if self.cluster > 1 else block for cta in range(many)]
-        starts = [
+        return [
             (name, cta, self._start(run, own, cta if self.cluster > 1 else 0))
             for cta, own in enumerate(ctas)
-            for name, run in self.programs
+            for name, run in programs
         ]
-        cut = None if whole else cut_of([turns_of(start(None)) for _, _, start in starts])
-        if cut is not None:
-            try:
-                return self._replayed(starts, rates, cut)
-            except errors.Deadlock:
-                pass  # the actors' turns do not belong together one by one
-        return self._replayed(starts, rates, None)
 
     def _start(self, run: Program, block: Block, rank: int) -> Callable[[int | None], Steps]:
         return lambda turns: run(self.values, rank, block, self.grid, turns)
 
-    def _replayed(
-        self,
-        starts: Sequence[tuple[str, int, Callable[[int | None], Steps]]],
-        rates: Rates,
-        cut: Cut | None,
-    ) -> _Sample:
+    def _machine(
+        self, starts: Sequence[Start], rates: Rates, cut: Cut | None, trace: Trace | None = None
+    ) -> Machine:
+        """A machine that has run all actors, each for as many turns as the cut says."""
         turns = cut.turns if cut is not None else [None] * len(starts)
         actors = [
             Actor(name, cta, start(most))
@@ -186,12 +237,17 @@ class Launch:
         ]
         many = 1 + max(actor.cta for actor in actors)
         places = list(range(many)) if self.cluster > 1 else [0] * many
-        machine = Machine(self.target, rates, actors, places)
-        cycles, factor = machine.run(), 1.0
+        machine = Machine(self.target, rates, actors, places, trace)
+        machine.run()
+        return machine
+
+    def _sample(self, machine: Machine, cut: Cut | None) -> _Sample:
+        """What a machine's run says of a CTA, with the turns that were left out."""
+        cycles, factor = machine.end, 1.0
         if cut is not None:
-            cycles += cut.rest(actors[cut.reference].turns)
+            cycles += cut.rest(machine.actors[cut.reference].turns)
             factor = cut.factor
-        units = len(set(places))
+        many, units = len(machine.places), len(set(machine.places))
         busy = {name: factor * time / units for name, time in machine.busy.items()}
         return _Sample(cycles, busy, factor * machine.loaded / many, factor * machine.stored / many)
 
@@ -205,13 +261,15 @@ def predict_launch(
     target: Target = SM90A,
     ctas_per_multiprocessor: int | None = None,
     whole: bool = False,
+    timeline: bool = False,
 ) -> LaunchPrediction:
     """The model's time of a launch of a hopper module.
 
     `grid` is the user's grid and `args` are those of `simulate.run` (arrays give sizes only: their
     data is not touched, and `np.empty` costs nothing). `ctas_per_multiprocessor` is how many CTAs
     share one, where the registers that the assembler chose say so. Of CTAs with many tiles a few
-    are replayed (`timing_sample`); with `whole`, all.
+    are replayed (`timing_sample`); with `whole`, all. With `timeline`, the result has what the
+    first CTA does when.
     """
     launch = Launch(module, grid, args, target)
     resident = ctas_per_multiprocessor or launch.resident
@@ -239,6 +297,7 @@ def predict_launch(
         longest.cycles,
         launch.ctas,
         launch.ctas / (target.multiprocessors * resident),
+        launch.shown(rates, resident) if timeline else None,
     )
 
 

@@ -27,6 +27,7 @@ from tawa.simulate.timing_state import (
     Rates,
     left_of,
 )
+from tawa.simulate.timing_trace import Trace
 from tawa.simulate.timing_work import Work
 
 PIPES = ("issue", "alu", "special", "shared")
@@ -40,11 +41,16 @@ class Machine:
     """Runs the actors of the CTAs that share one multiprocessor, or of one cluster."""
 
     def __init__(
-        self, target: Target, rates: Rates, actors: Sequence[Actor], places: Sequence[int]
+        self,
+        target: Target,
+        rates: Rates,
+        actors: Sequence[Actor],
+        places: Sequence[int],
+        trace: Trace | None = None,
     ):
-        """`places[i]` is the multiprocessor of CTA i."""
+        """`places[i]` is the multiprocessor of CTA i; a `trace` gets what happens."""
         self.target, self.costs, self.rates = target, target.timing, rates
-        self.actors, self.places = actors, places
+        self.actors, self.places, self.trace = actors, places, trace
         self.heap: list[tuple[float, int, Any, int]] = []
         self.count = 0
         self.active: dict[int, list[Piece]] = {place: [] for place in places}
@@ -62,11 +68,11 @@ class Machine:
         self.barriers: dict[tuple[int, int], Barrier] = {}
         self.meetings: dict[tuple[int, int], Meeting] = {}
         self.busy: dict[str, float] = {}
-        self.loaded = self.stored = 0.0
+        self.loaded = self.stored = self.end = 0.0
         self.handlers = (
             self._work, self._matrix, self._commit, self._matrix_wait, self._load, self._store,
             self._bulk_commit, self._bulk_wait, self._init, self._expect, self._arrive,
-            self._wait, self._meet, self._turn, self._stamp,
+            self._wait, self._meet, self._turn, self._stamp, self._note,
         )  # fmt: skip
 
     def run(self) -> float:
@@ -109,7 +115,8 @@ class Machine:
                 hint="a prediction takes loaded values as zero; `simulate.check` finds deadlocks",
             )
         ends = [t for a in self.actors for t in (a.now, *a.stores[-1:])]
-        return max([end, *ends])
+        self.end = max([end, *ends])
+        return self.end
 
     def _push(self, time: float, what: Any, version: int = 0) -> None:
         self.count += 1
@@ -126,6 +133,13 @@ class Machine:
         """Go on at the actor's own time, after what happens before it."""
         self._push(actor.now, actor)
         return True
+
+    def _until(self, actor: Actor, time: float, name: str) -> bool:
+        """Let an actor wait for a time that is known."""
+        if self.trace is not None:
+            self.trace.own(actor, name, actor.now, time)
+        actor.now = time
+        return self._later(actor)
 
     def _use(self, resource: str, cycles: float) -> None:
         self.busy[resource] = self.busy.get(resource, 0.0) + cycles
@@ -153,6 +167,7 @@ class Machine:
         if alone < self.costs.grain:
             actor.now += alone
             return False
+        actor.since = actor.now
         place = self.places[actor.cta]
         self._settle(place, actor.now)
         self.active[place].append(Piece(actor, wants, alone))
@@ -198,6 +213,8 @@ class Machine:
         self.active[place].remove(piece)
         self._share(place, time)
         piece.actor.now = time
+        if self.trace is not None:
+            self.trace.work(piece.actor, piece.actor.since, time)
         self._advance(piece.actor)
 
     # --- the tensor core ------------------------------------------------------------------------
@@ -209,7 +226,7 @@ class Machine:
             actor.fresh = True
             actor.now += self.costs.matrix_fence
             place, core = self.places[actor.cta], self.cores[self.places[actor.cta]]
-            begin = actor.now + self.costs.matrix_lead
+            begin = actor.begun = actor.now + self.costs.matrix_lead
             self._run_core(place, begin)
             if actor not in core.streams:
                 core.streams[actor] = core.finished.pop(actor, 0.0)
@@ -226,6 +243,8 @@ class Machine:
         """Close the group; its issue holds the warps while more is left than the queue takes."""
         actor.groups.append(actor.issued)
         actor.fresh = False
+        if self.trace is not None:
+            self.trace.issued(actor, actor.begun)
         actor.waits_for = actor.issued - self.costs.matrix_queue * actor.last
         return self._when_run(actor, self.places[actor.cta], actor.now, 0.0)
 
@@ -245,7 +264,7 @@ class Machine:
             self._next_of_core(place)
             return False
         actor.latency = latency
-        actor.waiting = True
+        actor.waiting, actor.since = True, now
         self._next_of_core(place)
         return True
 
@@ -257,9 +276,10 @@ class Machine:
             return
         core.updated = now
         whole = sum(actor.favour for actor in core.streams)
-        for actor in core.streams:
-            ran = core.streams[actor] + elapsed * actor.favour / whole
-            core.streams[actor] = min(ran, actor.issued)
+        for actor, before in core.streams.items():
+            ran = core.streams[actor] = min(before + elapsed * actor.favour / whole, actor.issued)
+            if self.trace is not None:
+                self.trace.ran(actor, before, ran, (now - elapsed, now))
 
     def _next_of_core(self, place: int) -> None:
         """Look again when the next actor's instructions end, or reach what it waits for.
@@ -293,6 +313,10 @@ class Machine:
                 done += gain
                 actor.waiting = False
                 actor.now = max(actor.now, time + actor.latency)
+                if self.trace is not None:
+                    self.trace.ran(actor, done, done, (time, time))
+                    what = "wgmma wait" if actor.latency else "wgmma issue"
+                    self.trace.own(actor, what, actor.since, actor.now)
                 self._push(actor.now, actor)
             if done >= actor.issued - DONE:
                 core.finished[actor] = core.streams.pop(actor)
@@ -318,6 +342,8 @@ class Machine:
         if place not in self.warm:
             self.warm.add(place)
             landed += self.rates.cold
+        if self.trace is not None:
+            self.trace.engine(actor, "copies", start, landed)
         for cta in ctas:
             self._push(landed, partial(self._count, cta, barrier, 0, -size))
         return False
@@ -338,6 +364,8 @@ class Machine:
         self._from_memory(place, actor.now, step[1])
         self._use("stores", cycles)
         self.stored += step[1]
+        if self.trace is not None:
+            self.trace.engine(actor, "stores", end - cycles, end)
         actor.open_store = max(actor.open_store, end + self.costs.store_latency)
         return False
 
@@ -350,8 +378,7 @@ class Machine:
         place = len(actor.stores) - step[1]
         actor.now += self.costs.store_wait
         if place > 0 and actor.stores[place - 1] > actor.now:
-            actor.now = actor.stores[place - 1]
-            return self._later(actor)
+            return self._until(actor, actor.stores[place - 1], "store wait")
         return False
 
     # --- barriers -------------------------------------------------------------------------------
@@ -384,7 +411,7 @@ class Machine:
             barrier.phase += 1
             barrier.left = barrier.arrivals
             for actor in barrier.waiting:
-                self._push(max(actor.now, barrier.time + self.costs.barrier_latency), actor)
+                self._wake(actor, barrier.time + self.costs.barrier_latency, "barrier wait")
             barrier.waiting.clear()
 
     def _wait(self, actor: Actor, step: tuple[Any, ...]) -> bool:
@@ -393,8 +420,7 @@ class Machine:
         if (barrier.phase - 1) & 1 == step[2]:
             late = barrier.time + self.costs.barrier_latency
             if barrier.phase and late > actor.now:
-                actor.now = late
-                return self._later(actor)
+                return self._until(actor, late, "barrier wait")
             return False
         barrier.waiting.append(actor)
         return True
@@ -416,9 +442,16 @@ class Machine:
             meeting.waiting.append(actor)
         if meeting.left <= 0:
             for other in meeting.waiting:
-                self._push(max(other.now, meeting.time + self.costs.meeting_latency), other)
+                self._wake(other, meeting.time + self.costs.meeting_latency, "meeting")
             meeting.waiting.clear()
         return waits
+
+    def _wake(self, actor: Actor, time: float, name: str) -> None:
+        """Let an actor go on at a time, or at its own if that is later."""
+        time = max(actor.now, time)
+        if self.trace is not None:
+            self.trace.own(actor, name, actor.now, time)
+        self._push(time, actor)
 
     def _turn(self, actor: Actor, _step: tuple[Any, ...]) -> bool:
         """A turn of the actor's outermost loop begins."""
@@ -428,6 +461,12 @@ class Machine:
     def _stamp(self, actor: Actor, step: tuple[Any, ...]) -> bool:
         """A recording kernel would read its clock now."""
         actor.stamps.append((actor.now, step[1], step[2]))
+        return False
+
+    def _note(self, actor: Actor, step: tuple[Any, ...]) -> bool:
+        """The actor's next step is about this."""
+        if self.trace is not None:
+            self.trace.note(actor, step)
         return False
 
 

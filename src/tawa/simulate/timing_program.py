@@ -72,9 +72,14 @@ from tawa.simulate.timing_work import (
 )
 
 
-def program(kernel: func.FuncOp, warps: Span, kernel_warps: int, target: Target) -> Program:
-    """The program of some warps of every CTA of a kernel."""
-    code = Code(target, warps, kernel_warps, threads=32 * warps.count)
+def program(
+    kernel: func.FuncOp, warps: Span, kernel_warps: int, target: Target, notes: bool = False
+) -> Program:
+    """The program of some warps of every CTA of a kernel.
+
+    With `notes`, it says before each step what that is about.
+    """
+    code = Code(target, warps, kernel_warps, threads=32 * warps.count, notes=notes)
     run = _function(code, kernel, "yield ()")
     if code.outermost < 2:
         return run
@@ -115,7 +120,7 @@ def _block(code: Code, block: Block, wanted: set[SSAValue]) -> None:
     for op in block.ops:
         if code.counting and isinstance(op, UNCOUNTED):
             continue
-        write = WRITERS.get(type(op))
+        write, code.op = WRITERS.get(type(op)), op
         if write is not None:
             write(code, op, wanted)
             continue
@@ -123,7 +128,7 @@ def _block(code: Code, block: Block, wanted: set[SSAValue]) -> None:
             _unknown(code, op)
         work = work_of(op, code.target)
         if work is not None and code.threads > 1:
-            code.pending.append(work)
+            code.add(work)
 
 
 def _unknown(code: Code, op: Operation) -> None:
@@ -145,7 +150,7 @@ def _map(code: Code, op: Map, wanted: set[SSAValue]) -> None:
     if isinstance(op.result.type, FragType):
         work = work_of(op, code.target)
         if work is not None:
-            code.pending.append(work)
+            code.add(work)
         return
     code.scalar(op)
     if op.result not in wanted:
@@ -231,20 +236,22 @@ def _for(code: Code, op: scf.ForOp, wanted: set[SSAValue]) -> None:
         code.names[arguments[i]] = code.names[op.results[i]] = target
     _assign(code, targets, [code.name(op.iter_args[i]) for i in chosen])
     if code.loops and code.threads > 1:
-        code.pending.append(moves([v for v in op.iter_args if _carried_on(v)], code.target))
+        code.add(moves([v for v in op.iter_args if _carried_on(v)], code.target))
     code.flush()
     code.names[index] = code.fresh("i")
     bounds = ", ".join(code.name(v) for v in (op.lb, op.ub, op.step))
     turn = code.turn(op)
     code.line(f"for {code.names[index]} in range({bounds}){'[:turns]' if turn else ''}:")
-    code.depth, code.loops = code.depth + 1, code.loops + 1
+    code.depth += 1
+    code.loops.append((index.name_hint or "turn", code.names[index]))
     code.line("pass")
     if turn:
         code.event(f"{TURN},")
     _block(code, op.body.block, wanted)
     code.flush()
     _assign(code, targets, [code.name(last(op.body).operands[i]) for i in chosen])
-    code.depth, code.loops = code.depth - 1, code.loops - 1
+    code.depth -= 1
+    code.loops.pop()
 
 
 def _if(code: Code, op: scf.IfOp, wanted: set[SSAValue]) -> None:
@@ -281,7 +288,8 @@ def _while(code: Code, op: scf.WhileOp, wanted: set[SSAValue]) -> None:
     turns = code.fresh("turn")
     code.line(f"{turns} = 0")
     code.line("while True:")
-    code.depth, code.loops = code.depth + 1, code.loops + 1
+    code.depth += 1
+    code.loops.append(("turn", turns))
     _block(code, before, wanted)
     code.flush()
     condition, *values = last(op.before_region).operands
@@ -290,13 +298,14 @@ def _while(code: Code, op: scf.WhileOp, wanted: set[SSAValue]) -> None:
     )
     enough = f" or {turns} == turns" if turn else ""
     code.line(f"if not {code.name(condition)}{enough}: break")
+    code.line(f"{turns} += 1")
     if turn:
-        code.line(f"{turns} += 1")
         code.event(f"{TURN},")
     _block(code, after, wanted)
     code.flush()
     _assign(code, targets, [code.name(last(op.after_region).operands[i]) for i in chosen])
-    code.depth, code.loops = code.depth - 1, code.loops - 1
+    code.depth -= 1
+    code.loops.pop()
 
 
 def _nothing(_code: Code, _op: Operation, _wanted: set[SSAValue]) -> None:
@@ -373,6 +382,7 @@ def _plain(kind: int) -> Callable[[Code, Any, set[SSAValue]], None]:
 
 def _matrix_wait(code: Code, op: WgmmaWait, _wanted: set[SSAValue]) -> None:
     """The assembler moves the wait up, before what its block has done since the last event."""
+    code.note()
     code.line(f"yield ({MATRIX_WAIT}, {op.pending.value.data})")
 
 

@@ -97,8 +97,8 @@ def _close(found: Turns, cycles: float, count: int) -> None:
         found.others = count
 
 
-def cut_of(actors: Sequence[Turns]) -> Cut | None:
-    """Which turns are replayed; None is for all."""
+def cut_of(actors: Sequence[Turns], steps: int = STEPS) -> Cut | None:
+    """Which turns are replayed, none after so many steps of all actors; None is for all."""
     busy = [actor for actor in actors if actor.count or actor.others > IDLE]
     least = min((actor.count for actor in busy), default=0)
     if least <= LEAST_TURNS:
@@ -106,7 +106,7 @@ def cut_of(actors: Sequence[Turns]) -> Cut | None:
     shares = [round(actor.count / least) for actor in actors]
     reference = max(range(len(actors)), key=lambda i: (shares[i] == 1, sum(actors[i].cycles)))
     cycles = actors[reference].cycles
-    enough = round(STEPS * least / sum(sum(actor.steps) for actor in busy))
+    enough = round(steps * least / sum(sum(actor.steps) for actor in busy))
     out = least - max(LEAST_TURNS, enough, _until_large(cycles))
     if out < 2:
         return None

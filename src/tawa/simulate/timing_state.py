@@ -51,6 +51,10 @@ class Actor:
     """What it gets of the tensor core beside others, relative to theirs."""
     latency: float = 0.0
     """From then on to its next instruction."""
+    begun: float = 0.0
+    """When the tensor core can begin with the group that is, or was last, open."""
+    since: float = 0.0
+    """When what it does, or waits for, began."""
     fresh: bool = False
     """Whether a group of matrix instructions is open."""
     stores: list[float] = field(default_factory=list[float])
