@@ -116,6 +116,7 @@ SCALARS: dict[str, Scalar] = {
     "float": Scalar((I,), F, "{d} = sitofp i64 {0} to double", "(double){0}"),
     # Saturating, and 0 for NaN: a plain fptosi would be undefined out of range.
     "int": Scalar((F,), I, "{d} = call i64 @llvm.fptosi.sat.i64.f64(double {0})", "truncate({0})"),
+    "int_in_range": Scalar((F,), I, "{d} = fptosi double {0} to i64", "(i64){0}"),
     "bits_of": Scalar((F,), I, "{d} = bitcast double {0} to i64", "bits_of({0})"),
     "float_of_bits": Scalar((I,), F, "{d} = bitcast i64 {0} to double", "float_of_bits({0})"),
     "int_of_bool": Scalar((B,), I, "{d} = zext i1 {0} to i64", "(i64){0}"),

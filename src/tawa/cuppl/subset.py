@@ -66,7 +66,7 @@ COMPARE: dict[type[ast.cmpop], tuple[str, str]] = {
     ast.Gt: ("gtf", "gti"),
     ast.GtE: ("gef", "gei"),
 }
-PRIMITIVES = {"fma", "sqrt", "floor", "bits_of", "float_of_bits", "shru"}
+PRIMITIVES = {"fma", "sqrt", "floor", "int_in_range", "bits_of", "float_of_bits", "shru"}
 
 
 def signature(function: Callable[..., object]) -> tuple[list[Type], tuple[Type, ...]]:

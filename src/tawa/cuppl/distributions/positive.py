@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from ..native import native, outlined
-from ..numeric.elementary import exp, expm1, log, log1p, power, tan
+from ..numeric.elementary import exp, expm1, log, log1p, log_of_bits, power, tan
 from ..numeric.philox import next_uniform
-from ..numeric.primitives import Context, sqrt
+from ..numeric.primitives import Context, bits_of, sqrt
 from ..numeric.special import lbeta, lgamma, normal_quantile, xlog1py, xlogy
 
 INF = math.inf
@@ -32,7 +32,7 @@ def valid_two_positive(a: float, b: float) -> bool:
 @native
 def sample_exponential(ctx: Context, rate: float) -> float:
     """By the quantile function."""
-    return -log(next_uniform(ctx)) / rate
+    return -log_of_bits(bits_of(next_uniform(ctx)), 0) / rate
 
 
 @native

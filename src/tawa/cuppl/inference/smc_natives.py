@@ -14,7 +14,7 @@ import math
 from ..lowering.frames import restore_draw
 from ..native import external, native, outlined
 from ..numeric.addresses import address_of, int_of
-from ..numeric.elementary import exp, log
+from ..numeric.elementary import exp_normal, log
 from ..numeric.philox import GROUP, GROUP_DRAWS, group_draws, next_uniform, philox_group
 from ..numeric.primitives import (
     Context,
@@ -24,6 +24,7 @@ from ..numeric.primitives import (
     bits_of,
     float_of_bits,
     floor,
+    int_in_range,
     pause,
 )
 
@@ -78,6 +79,8 @@ DRAW_MASK = (1 << 32) - 1
 HEAP_FULL = 1
 STACK_FULL = 3
 REJECTED = 14
+NEGLIGIBLE = -700.0
+"""The exponential of this, scaled, is 0 as an integer."""
 
 
 @external
@@ -299,10 +302,11 @@ def quantise(c: Ints, t: int, best: float, logw: Floats, weights: Ints, part: In
     total = 0
     squares = 0
     for p in range(n * t // c[THREADS], n * (t + 1) // c[THREADS]):
-        w = exp(logw[p] - best)
-        weights[p] = int(w * scale + 0.5)
-        total = total + weights[p]
-        squares = squares + int(w * w * scale + 0.5)
+        w = exp_normal(max(logw[p] - best, NEGLIGIBLE))
+        weight = int_in_range(w * scale + 0.5)
+        weights[p] = weight
+        total = total + weight
+        squares = squares + int_in_range(w * w * scale + 0.5)
     part[8 * t + 4] = total
     part[8 * t + 5] = squares
 
@@ -323,7 +327,7 @@ def offspring_before(cumulative: int, total: int, particles: int, u: float) -> i
         return particles
     at = float(cumulative) * (float(particles) / float(total)) - u
     below = -floor(-at)
-    return min(max(int(below), 0), particles)
+    return min(max(int_in_range(below), 0), particles)
 
 
 @native

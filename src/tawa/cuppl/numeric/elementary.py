@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 
-from ..native import native
-from .primitives import bits_of, float_of_bits, floor, fma, horner, shru, sqrt
+from ..native import inlined, native, outlined
+from .primitives import bits_of, float_of_bits, floor, fma, horner, int_in_range, shru, sqrt
 
 __all__ = ["cos", "exp", "expm1", "log", "log1p", "logaddexp", "power", "sin", "tan", "tanh"]
 
@@ -30,10 +30,13 @@ def _log_tables() -> tuple[tuple[float, ...], tuple[float, ...]]:
     inverses = [1.0 / (1.0 + (k + 0.5) / LOG_CELLS) for k in range(LOG_CELLS)]
     inverses[0] = 1.0  # next to 1 nothing may be lost
     inverses[-1] = 0.5
-    return tuple(inverses), tuple(-math.log(v) for v in inverses)
+    # The last cell belongs to the next power of two, so that logarithms near 0 stay precise.
+    return tuple(inverses), (*(-math.log(v) for v in inverses[:-1]), 0.0)
 
 
 LOG_INVERSE, LOG_MIDDLE = _log_tables()
+SMALLEST_NORMAL_BITS = 0x0010000000000000
+INFINITE_BITS = 0x7FF0000000000000
 SIN_SERIES = (
     -7.586685070091267e-13,
     1.605853141458901e-10,
@@ -54,40 +57,45 @@ COS_SERIES = (
 )
 
 
+@inlined
 @native
-def log(x: float) -> float:
-    """Natural logarithm; -inf at 0, NaN below."""
-    if not x > 0.0:
-        return -INF if x == 0.0 else NAN
-    if x == INF:
-        return INF
-    scale = 0
-    if x < 2.2250738585072014e-308:
-        x = x * 18014398509481984.0
-        scale = -54
-    bits = bits_of(x)
-    exponent = (bits >> 52) - 1023
+def log_of_bits(bits: int, scale: int) -> float:
+    """log(x) + scale * log(2), of the bits of a positive normal number."""
+    # In the last cell the sum carries over into the exponent.
+    k = float(((bits + (1 << 44)) >> 52) + (scale - 1023))
     cell = (bits >> 44) & 255
     m = float_of_bits((bits & 0xFFFFFFFFFFFFF) | 0x3FF0000000000000)
-    # The last cell belongs to the next power of two, so that logarithms near 0 stay precise.
-    k = float(exponent + scale + (1 if cell == 255 else 0))
-    middle = LOG_MIDDLE[cell] if cell != 255 else 0.0
     r = fma(m, LOG_INVERSE[cell], -1.0)
     z = r * r
     low = fma(z, fma(r, 0.2, -0.25), fma(r, 0.3333333333333333, -0.5))
     tail = fma(z * z, -0.16666666666666666, low)
-    return fma(k, LN2_HIGH, middle) + (r + fma(z, tail, k * LN2_LOW))
+    return fma(k, LN2_HIGH, LOG_MIDDLE[cell]) + (r + fma(z, tail, k * LN2_LOW))
+
+
+@outlined
+@native
+def log_unusual(x: float) -> float:
+    """The logarithm of what is not a positive normal number."""
+    if not x > 0.0:
+        return -INF if x == 0.0 else NAN
+    if x == INF:
+        return INF
+    return log_of_bits(bits_of(x * 18014398509481984.0), -54)
 
 
 @native
-def exp(x: float) -> float:
-    """Exponential; infinity above 709.78, 0 below -745.13."""
-    if x != x:
-        return x
-    if x > 709.782712893384:
-        return INF
-    if x < -745.1332191019412:
-        return 0.0
+def log(x: float) -> float:
+    """Natural logarithm; -inf at 0, NaN below."""
+    bits = bits_of(x)
+    if bits < SMALLEST_NORMAL_BITS or bits >= INFINITE_BITS:
+        return log_unusual(x)
+    return log_of_bits(bits, 0)
+
+
+@inlined
+@native
+def exp_parts(x: float) -> tuple[float, int]:
+    """exp(x) as a number near 1 and a power of 2, for |x| below 1000."""
     k = floor(x * 1.4426950408889634 + 0.5)
     r = fma(k, -LN2_LOW, fma(k, -LN2_HIGH, x))
     z = r * r
@@ -99,13 +107,38 @@ def exp(x: float) -> float:
     p4 = fma(r, 2.5105217004720745e-08, 2.75572736431103e-07)
     high = fma(z * z, fma(z, 2.0914686968086876e-09, p4), fma(z, p3, p2))
     tail = fma(z * z, high, fma(z, p1, p0))
-    y = 1.0 + fma(z, tail, r)
-    n = int(k)
-    if n > 1020 or n < -1020:
-        half = n >> 1
-        y = y * float_of_bits((half + 1023) << 52)
-        n = n - half
-    return y * float_of_bits((n + 1023) << 52)
+    return 1.0 + fma(z, tail, r), int_in_range(k)
+
+
+@inlined
+@native
+def exp_normal(x: float) -> float:
+    """Exponential, where the result is a normal number: for |x| of at most 700."""
+    y, k = exp_parts(x)
+    return y * float_of_bits((k + 1023) << 52)
+
+
+@outlined
+@native
+def exp_unusual(x: float) -> float:
+    """Exponential, of any number."""
+    if x != x:
+        return x
+    if x > 709.782712893384:
+        return INF
+    if x < -745.1332191019412:
+        return 0.0
+    y, k = exp_parts(x)
+    half = k >> 1
+    return y * float_of_bits((half + 1023) << 52) * float_of_bits((k - half + 1023) << 52)
+
+
+@native
+def exp(x: float) -> float:
+    """Exponential; infinity above 709.78, 0 below -745.13."""
+    if abs(x) <= 700.0:
+        return exp_normal(x)
+    return exp_unusual(x)
 
 
 @native

@@ -27,6 +27,7 @@ __all__ = [
     "floor",
     "fma",
     "horner",
+    "int_in_range",
     "new_floats",
     "new_ints",
     "new_object",
@@ -117,6 +118,11 @@ def fma(a: float, b: float, c: float) -> float:
     if not (math.isfinite(a) and math.isfinite(b) and math.isfinite(c)):
         return a * b + c
     return float(Fraction(a) * Fraction(b) + Fraction(c))
+
+
+def int_in_range(x: float) -> int:
+    """`int(x)` of a number known to be less than 2^63 in size: of others it may be anything."""
+    return int(x)
 
 
 def bits_of(x: float) -> int:
