@@ -59,6 +59,7 @@ declare double @llvm.fma.f64(double, double, double)
 declare double @llvm.floor.f64(double)
 declare double @llvm.fabs.f64(double)
 declare i64 @llvm.fptosi.sat.i64.f64(double)
+declare i64 @llvm.fshl.i64(i64, i64, i64)
 declare i32 @sched_yield()
 !0 = !{!"memory"}
 !1 = !{!"field of the context", !0}

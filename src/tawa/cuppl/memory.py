@@ -133,27 +133,35 @@ class _Encoder:
         position = self.image.reserve(2 + len(value) * len(kinds))
         self.image.put(position, (self.layouts.number(True, kinds) << 20 | 2, False))
         self.image.put(position + 1, (len(value), False))
-        fast = self.fast(element, value)
-        if fast is not None:
-            self.image.words[position + 2 : position + 2 + len(value)] = fast
-            return position, True
         at = position + 2
+        columns = self.columns(element, value)
+        if columns is not None:
+            for column in columns:
+                self.image.words[at : position + 2 + len(value) * len(kinds) : len(kinds)] = column
+                at += 1
+            return position, True
         for item in value:
             for word in self.encode(element, item):
                 self.image.put(at, word)
                 at += 1
         return position, True
 
-    def fast(self, element: Term, value: Any) -> list[int] | None:
-        """Words of a whole array of numbers at once."""
-        if not isinstance(value, np.ndarray) or value.ndim != 1 or not isinstance(element, Con):
-            return None
-        array: npt.NDArray[Any] = value  # pyright: ignore[reportUnknownVariableType]
-        if element.name == "float" and array.dtype.kind in "fiu":
-            return array.astype(np.float64).view(np.int64).tolist()
-        if element.name == "int" and array.dtype.kind in "iu":
-            return array.astype(np.int64).tolist()
-        return None
+    def columns(self, element: Term, value: Any) -> list[list[int]] | None:
+        """The elements' first words, their second words, ...: of numbers, and of tuples of them.
+
+        None for what has to be looked at one by one.
+        """
+        assert isinstance(element, Con)
+        given: list[Any] = [value]
+        types: Sequence[Term] = [element]
+        if element.name == "tuple" and isinstance(value, list | tuple):
+            types = element.arguments
+            rows: list[Any] = list(value)  # pyright: ignore[reportUnknownArgumentType]
+            if not all(type(row) in (tuple, list) and len(row) == len(types) for row in rows):
+                return None
+            given = list(zip(*rows, strict=True))
+        found = [_column_words(t, c) for t, c in zip(types, given, strict=False)]
+        return None if None in found else [c for c in found if c is not None]
 
     def data(self, type_: Con, value: Any) -> Word:
         name, fields = _constructor(value)
@@ -175,6 +183,27 @@ class _Encoder:
         for offset, word in enumerate(words):
             self.image.put(position + 1 + offset, word)
         return position, True
+
+
+def _column_words(type_: Term, values: Any) -> list[int] | None:
+    """The words of many numbers at once; None where one of them is not just what it should be."""
+    name = type_.name if isinstance(type_, Con) else ""
+    if isinstance(values, np.ndarray):
+        array: npt.NDArray[Any] = values  # pyright: ignore[reportUnknownVariableType]
+        known = {"f": float, "i": int}.get(array.dtype.kind, object)
+        kinds = {known if array.ndim == 1 else object}
+    elif isinstance(values, list | tuple):
+        kinds = set(map(type, values))  # pyright: ignore[reportUnknownArgumentType]
+    else:
+        return None
+    try:
+        if name == "float" and kinds <= {float, int}:
+            return np.asarray(values, dtype=np.float64).view(np.int64).tolist()
+        if name in ("int", "bool") and kinds <= {int if name == "int" else bool}:
+            return np.asarray(values, dtype=np.int64).tolist()
+    except OverflowError:
+        return None
+    return None
 
 
 def _constructor(value: Any) -> tuple[str, Any]:

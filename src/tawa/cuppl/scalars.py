@@ -96,6 +96,12 @@ SCALARS: dict[str, Scalar] = {
     "xori": _integer("xor", "^"),
     "shl": _integer("shl", "<<"),
     "shru": _integer("lshr", ">>"),
+    "swap_halves": Scalar(
+        (I,),
+        I,
+        "{d} = call i64 @llvm.fshl.i64(i64 {0}, i64 {0}, i64 32)",
+        "(i64)((u64){0} << 32 | (u64){0} >> 32)",
+    ),
     "shr": Scalar((I, I), I, "{d} = ashr i64 {0}, {1}", "({0} >> {1})"),
     "eqf": _compare_float("oeq", "=="),
     "nef": _compare_float("une", "!="),

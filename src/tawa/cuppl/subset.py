@@ -66,7 +66,9 @@ COMPARE: dict[type[ast.cmpop], tuple[str, str]] = {
     ast.Gt: ("gtf", "gti"),
     ast.GtE: ("gef", "gei"),
 }
-PRIMITIVES = {"fma", "sqrt", "floor", "int_in_range", "bits_of", "float_of_bits", "shru"}
+PRIMITIVES = {
+    "fma", "sqrt", "floor", "int_in_range", "bits_of", "float_of_bits", "shru", "swap_halves"
+}  # fmt: skip
 
 
 def signature(function: Callable[..., object]) -> tuple[list[Type], tuple[Type, ...]]:

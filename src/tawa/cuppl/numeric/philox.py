@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ..native import inlined, native, outlined
 from .addresses import address_of
-from .primitives import Context, float_of_bits, shru
+from .primitives import Context, float_of_bits, shru, swap_halves
 
 __all__ = ["next_bits", "next_uniform", "philox"]
 
@@ -22,6 +22,9 @@ ONE_MINUS_HALF_CELL = 1.0 - 2.0**-53
 LANES = 32
 """Draws that are made ahead lie in two rows of this many: those of low halves of blocks, then those
 of high halves."""
+
+AHEAD = 8
+"""Blocks that are made ahead for one particle."""
 
 GROUP = 8
 """Particles whose first draws are made together."""
@@ -79,7 +82,7 @@ def philox_lane(c0: int, c1: int, c2: int, k0: int, k1: int, c3: int) -> tuple[i
 
     Products take the lower halves of words, so what is in the upper halves need not be cleared.
     """
-    for _round in range(10):
+    for _round in range(9):
         p0 = MULTIPLIER_0 * (c0 & MASK)
         p1 = MULTIPLIER_1 * (c2 & MASK)
         c0 = shru(p1, 32) ^ c1 ^ k0
@@ -88,13 +91,16 @@ def philox_lane(c0: int, c1: int, c2: int, k0: int, k1: int, c3: int) -> tuple[i
         c3 = p0
         k0 = k0 + WEYL_0
         k1 = k1 + WEYL_1
-    return (c0 & MASK) | (c1 << 32), (c2 & MASK) | (c3 << 32)
+    # In the last round, what is the lower half of a product becomes the upper half of a draw.
+    low = swap_halves(MULTIPLIER_1 * (c2 & MASK)) ^ ((c1 ^ k0) & MASK)
+    high = swap_halves(MULTIPLIER_0 * (c0 & MASK)) ^ ((c3 ^ k1) & MASK)
+    return low, high
 
 
 @outlined
 @native
 def philox_ahead(ctx: Context, draw: int) -> None:
-    """Make the draws of eight blocks, which vector instructions can make at once."""
+    """Make the draws of sixteen blocks, which vector instructions can make at once."""
     block = draw >> 1
     out = address_of(ctx.room)
     particle = ctx.particle
@@ -102,12 +108,12 @@ def philox_ahead(ctx: Context, draw: int) -> None:
     stream = ctx.stream
     key0 = ctx.key0
     key1 = ctx.key1
-    for lane in range(8):
+    for lane in range(AHEAD):
         low, high = philox_lane(block + lane, particle, step, key0, key1, stream)
         out[lane] = low
         out[lane + LANES] = high
     ctx.ahead = ctx.room - 8 * block
-    ctx.made = 2 * block + 16
+    ctx.made = 2 * (block + AHEAD)
 
 
 @outlined

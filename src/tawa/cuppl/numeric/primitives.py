@@ -33,6 +33,7 @@ __all__ = [
     "new_object",
     "shru",
     "sqrt",
+    "swap_halves",
 ]
 
 
@@ -138,6 +139,11 @@ def float_of_bits(bits: int) -> float:
 def shru(x: int, count: int) -> int:
     """Logical shift right of 64 bits."""
     return (x & 0xFFFFFFFFFFFFFFFF) >> count
+
+
+def swap_halves(x: int) -> int:
+    """64 bits with the upper and the lower 32 in each other's place."""
+    return (x & 0xFFFFFFFF) << 32 | (x >> 32 & 0xFFFFFFFF)
 
 
 def horner(x: float, coefficients: Sequence[float]) -> float:
