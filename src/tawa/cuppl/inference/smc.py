@@ -18,6 +18,7 @@ from ..executable import FIELD, Executable, Workers
 from ..failures import ALL_ZERO, DEPTH, HEAP_FULL, STACK_FULL
 from ..lowering.machine import ENTRY_POINT, FINAL_POINT, Machine, point_word
 from ..memory import float_bits
+from ..numeric.philox import GROUP
 from . import smc_natives as k
 from .settings import Limits, failure
 from .weights import relative_weights
@@ -129,6 +130,7 @@ class Smc:
         self.state[:, machine.header + 1] = point_word(ENTRY_POINT, 0)
         c = self.control
         c[k.PARTICLES], c[k.THREADS] = n, self.workers.count
+        c[k.PORTION] = portion(n, self.workers.count)
         c[k.SEED_LOW], c[k.SEED_HIGH] = self.seed & 0xFFFFFFFF, self.seed >> 32 & 0xFFFFFFFF
         c[k.STREAM] = self.stream
         c[k.HEADER] = machine.header
@@ -225,6 +227,13 @@ class Smc:
             np.ascontiguousarray(rows), logw, before + best + total, self.state[:, 0] >> 38,
             resampled, int(self.control[k.STEP]), [self.heap],
         )  # fmt: skip
+
+
+def portion(particles: int, threads: int) -> int:
+    """How many particles a thread takes at a time: whole groups, whose draws are made together."""
+    if threads == 1:
+        return particles
+    return min(max(particles // (16 * threads), 4 * GROUP), 32 * GROUP) & -GROUP
 
 
 def first_failure(control: Words, part: Words, word: int) -> int:

@@ -60,6 +60,8 @@ HEADER = 26  # state words before the stack
 PATH = 27  # address of (key, key, particle) of the kept particle at each step
 WIDTH = 28  # words of a particle
 COPYING = 29  # 1: the particles are still in OTHER, each at its parent's place
+PORTION = 30  # particles that a thread takes at a time
+NEXT = 56  # first particle that no thread has taken; alone in its cache line
 CONTROL_WORDS = 64
 
 OWN_STATUS = 3  # words of `part`, of a thread: its first failure, where, and of which particle
@@ -226,38 +228,44 @@ def prepare_draws(ctx: Context, p: int, slot: int, first: bool, made: int) -> in
 
 @native
 def advance(ctx: Context, c: Ints, t: int, logw: Floats, parents: Ints, part: Ints) -> None:
-    """Run this thread's particles to the next suspension, after the copies that are due."""
+    """Run particles to the next suspension, after the copies that are due.
+
+    Threads take portions as they go: how long particles take differs a lot.
+    """
     n = c[PARTICLES]
     step = c[STEP]
+    portion = c[PORTION]
     copying = c[COPYING] == 1
-    low = n * t // c[THREADS]
-    high = n * (t + 1) // c[THREADS]
     best = -INF
     active = 0
     waiting = 0
     failed = 0
-    made = 0
-    words = used_words(c, parents[low]) if copying and low < high else 0
     own = address_of(int_of(part) + 64 * t)
     start_step(ctx, c, step)
-    for p in range(low, high):
-        slot = (p - low) % GROUP
-        made = prepare_draws(ctx, p, slot, p == low, made)
-        if copying:
-            copy_state(c, p, parents[p], words)
-            words = used_words(c, parents[min(p + 1, high - 1)])  # soon, so that it is here then
-            logw[p] = 0.0
-        state = address_of(c[STATE] + 8 * c[WIDTH] * p)
-        if state[1] >> 32 == step and failed == 0:
-            ctx.ahead = group_draws(ctx, slot)
-            outcome = run_particle(ctx, c, p, made, state, c[LIMIT], logw[p])
-            found = settle(ctx, c, p, state, logw, own, outcome)
-            waiting = waiting | max(found, 0)
-            failed = max(-found, 0)
-            if p == 0:
-                start_step(ctx, c, step)  # a kept particle has draws of its own
-        active = active + (1 if state[1] >= 0 else 0)
-        best = max(best, logw[p])
+    low = atomic_add(c, NEXT, portion)
+    while low < n:
+        high = min(low + portion, n)
+        made = 0
+        words = used_words(c, parents[low]) if copying else 0
+        for p in range(low, high):
+            slot = (p - low) % GROUP
+            made = prepare_draws(ctx, p, slot, p == low, made)
+            if copying:
+                copy_state(c, p, parents[p], words)
+                words = used_words(c, parents[min(p + 1, high - 1)])  # soon: it is here then
+                logw[p] = 0.0
+            state = address_of(c[STATE] + 8 * c[WIDTH] * p)
+            if state[1] >> 32 == step and failed == 0:
+                ctx.ahead = group_draws(ctx, slot)
+                outcome = run_particle(ctx, c, p, made, state, c[LIMIT], logw[p])
+                found = settle(ctx, c, p, state, logw, own, outcome)
+                waiting = waiting | max(found, 0)
+                failed = max(-found, 0)
+                if p == 0:
+                    start_step(ctx, c, step)  # a kept particle has draws of its own
+            active = active + (1 if state[1] >= 0 else 0)
+            best = max(best, logw[p])
+        low = atomic_add(c, NEXT, portion)
     part[8 * t] = bits_of(best)
     part[8 * t + 1] = active
     part[8 * t + 2] = waiting
@@ -332,13 +340,13 @@ def offspring_before(cumulative: int, total: int, particles: int, u: float) -> i
 
 @native
 def choose_ancestors(
-    ctx: Context, c: Ints, t: int, weights: Ints, parents: Ints, part: Ints
+    ctx: Context, c: Ints, t: int, step: int, weights: Ints, parents: Ints, part: Ints
 ) -> None:
     """Systematic resampling: the children of this thread's particles."""
     n = c[PARTICLES]
     total = sum_parts(c, part, 4, c[THREADS])
     cumulative = sum_parts(c, part, 4, t)
-    start_step(ctx, c, c[STEP])
+    start_step(ctx, c, step)
     ctx.stream = c[STREAM] + 1
     ctx.particle = 0
     ctx.draw = 0
@@ -360,7 +368,7 @@ def choose_ancestors(
 @outlined
 @native
 def choose_conditionally(
-    ctx: Context, c: Ints, t: int, weights: Ints, parents: Ints, part: Ints
+    ctx: Context, c: Ints, t: int, step: int, weights: Ints, parents: Ints, part: Ints
 ) -> None:
     """Multinomial resampling in which slot 0 keeps its particle (conditional SMC).
 
@@ -376,7 +384,7 @@ def choose_conditionally(
         weights[p] = cumulative
     barrier(c, c[THREADS])
     total = float(weights[n - 1])
-    start_step(ctx, c, c[STEP])
+    start_step(ctx, c, step)
     ctx.stream = c[STREAM] + 1
     for child in range(low, high):
         ctx.particle = child
@@ -415,8 +423,10 @@ def smc_thread(
         turns = turns - 1
         advance(ctx, c, t, logw, parents, part)
         barrier(c, threads)
+        step = c[STEP]
         if t == 0:
             c[COPYING] = 0
+            c[NEXT] = 0
         outcome = verdict(c, part)
         if outcome != RUNNING:
             return outcome
@@ -429,11 +439,10 @@ def smc_thread(
         resample = total * total < float_of_bits(c[THRESHOLD]) * squares
         if resample:
             if c[RETAINED] == 1:
-                choose_conditionally(ctx, c, t, weights, parents, part)
+                choose_conditionally(ctx, c, t, step, weights, parents, part)
             else:
-                choose_ancestors(ctx, c, t, weights, parents, part)
-        barrier(c, threads)
-        if t == 0:
+                choose_ancestors(ctx, c, t, step, weights, parents, part)
+        if t == 0:  # words that no thread reads between these barriers
             if resample:
                 evidence = float_of_bits(c[LOG_Z]) + best + log(total / float(n))
                 c[LOG_Z] = bits_of(evidence)
@@ -442,7 +451,7 @@ def smc_thread(
                 c[OTHER] = swap
                 c[RESAMPLED] = c[RESAMPLED] + 1
                 c[COPYING] = 1
-            c[STEP] = c[STEP] + 1
+            c[STEP] = step + 1
         barrier(c, threads)
         if resample and turns == 0:
             # The caller looks at the particles.
