@@ -34,7 +34,7 @@ from tawa.kernels.attention import attention
 from tawa.kernels.gemm import matmul
 from tawa.runtime.recorded import Launch, simulated
 from tawa.runtime.sass import SassFunction, disassemble
-from tawa.simulate.timing import predict
+from tawa.simulate import predict_launch
 
 RESULTS = Path(__file__).parent / "results"
 SIZE = 8192
@@ -173,8 +173,10 @@ class Caught:
         names = [p.name for p in self.kernel.parameters]
         given = {**dict(zip(names, self.args, strict=False)), **self.kwargs}
         values = [given[name] for name in compiled.spec.arguments]
-        found = predict(compiled.module("hopper"), self.grid, values, clock_ghz=clock_ghz)
-        return simulated(compiled.spec, self.grid, found.stamps, clock_ghz)
+        module = compiled.module("hopper")
+        found = predict_launch(module, self.grid, values, clock_ghz=clock_ghz, timeline=True)
+        assert found.first is not None
+        return simulated(compiled.spec, self.grid, found.first.stamps, clock_ghz)
 
 
 @contextmanager

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tawa.base.errors import TawaError
 from tawa.base.options import BadOption, Options
+from tawa.base.target import SM90A
 from tawa.runtime import launch
 from tawa.runtime.descriptor import TensorDescriptor
 from tawa.runtime.recorded import simulated
@@ -107,11 +108,12 @@ def simulation(
 
 def record(compiled: Compiled, sizes: tuple[int, ...], values: Sequence[Any]) -> None:
     """Give the timeline of the block that this is in the times of the simulator's replay."""
-    from tawa.simulate.timing import predict
+    from tawa.simulate import predict_launch
 
-    timeline = active()
-    found = predict(compiled.module("hopper"), sizes, values)
-    timeline.add(simulated(compiled.spec, sizes, found.stamps, found.clock_ghz))
+    timeline, clock = active(), SM90A.clock_ghz
+    found = predict_launch(compiled.module("hopper"), sizes, values, clock_ghz=clock, timeline=True)
+    assert found.first is not None
+    timeline.add(simulated(compiled.spec, sizes, found.first.stamps, clock))
 
 
 def stored(value: Any) -> Any:

@@ -54,13 +54,15 @@ def test_numpy_arrays_get_the_simulators_times(product):
 
 
 def test_simulated_times_agree_with_the_prediction(product):
-    from tawa.simulate.timing import predict
+    from tawa.simulate import predict_launch
 
     launch = product[0].launch
     a, b, c = (np.zeros((256, n), np.float16) for n in (320, 320, 256))
     kernel = double.compile("*f32:16", "*f32:16", "i32", BLOCK=128, timeline=True)
     x = np.zeros(128, np.float32)
-    found = predict(kernel.module("hopper"), (1,), [x, x.copy(), 128])
+    module, values = kernel.module("hopper"), [x, x.copy(), 128]
+    found = predict_launch(module, (1,), values, clock_ghz=1.7, timeline=True).first
+    assert found is not None
     (stamps,) = found.stamps.values()
     assert stamps[0][1:] == (-1, 0)
     assert stamps[-1][1:] == (-1, 1)

@@ -166,7 +166,7 @@ def test_the_work_of_a_gemm_is_counted(gemm: Report):
     tiles, turns = 3 * 3, 4  # of 128 x 256, and of 64
     assert work.counted == work.clusters == tiles
     assert work.amounts.flops == tiles * turns * 2 * 128 * 256 * 64
-    assert work.amounts.copied_bytes == tiles * turns * 2 * (128 + 256) * 64
+    assert work.amounts.loaded == tiles * turns * 2 * (128 + 256) * 64
     assert work.array_bytes == 2 * (300 * 200 + 520 * 200 + 300 * 520)
     peak_us = work.amounts.tensor_cycles / SM90A.clock_ghz / 1e3
     assert peak_us == pytest.approx(work.amounts.flops / bounds.peak * 1e6 * SM90A.multiprocessors)
@@ -175,8 +175,8 @@ def test_the_work_of_a_gemm_is_counted(gemm: Report):
 
 def test_a_large_gemm_is_bound_by_what_works_most(tmp_path: Path):
     launch = (
-        "launch(np.empty((4096, 2048), np.float16), np.empty((2048, 2048), np.float16), "
-        "np.empty((4096, 2048), np.float16), persistent=True)"
+        "launch(np.empty((8192, 2048), np.float16), np.empty((4096, 2048), np.float16), "
+        "np.empty((8192, 4096), np.float16), persistent=True)"
     )
     command = LaunchCommand(str(EXAMPLES / "gemm.py:gemm"), expression=launch)
     request = command.command.request()
@@ -185,7 +185,7 @@ def test_a_large_gemm_is_bound_by_what_works_most(tmp_path: Path):
     bounds = found.predicted.bounds
     assert bounds.bound == bounds.limits[0].name in ("tensor core", "copies from L2")
     assert 0.3 * bounds.peak < bounds.flops_per_second < bounds.peak
-    assert found.predicted.work.amounts.flops == pytest.approx(2 * 4096 * 2048 * 2048, rel=0.05)
+    assert found.predicted.work.amounts.flops == pytest.approx(2 * 8192 * 4096 * 2048, rel=0.05)
 
 
 def test_a_report_without_a_launch_has_no_times():
@@ -236,7 +236,10 @@ def test_the_lanes_of_a_cluster_are_those_of_each_cta():
 
 def test_a_timeline_that_is_too_long_says_what_is_left_out():
     many = [Interval("a", "b", i, i + 1) for i in range(MOST_BARS + 7)]
-    assert timeline("x", many, 1.0).left_out == 7
+    found = timeline("x", many, 1.0, turns_left_out=3)
+    assert found.left_out == 7
+    assert found.note == "(3 later turns and 7 later intervals left out)"
+    assert timeline("x", many[:5], 1.0).note == ""
 
 
 class OnDevice:

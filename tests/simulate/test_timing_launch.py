@@ -10,7 +10,7 @@ import tawa
 import tawa.language as tl
 from tawa.base.target import SM90A
 from tawa.kernels.gemm import gemm
-from tawa.simulate import errors
+from tawa.simulate import errors, timing_launch
 from tawa.simulate.catalogue import KINDS, Kernel, correct
 from tawa.simulate.timing_code import merged
 from tawa.simulate.timing_launch import Launch, LaunchPrediction, predict_launch
@@ -108,6 +108,15 @@ def test_a_large_persistent_product_is_predicted_in_seconds():
     ideal = 2 * 8192**2 * 2048 / (4096 * 132 * 1.4e9)
     assert ideal < found.kernel_seconds < 1.3 * ideal
     assert found.bound == "tensor"
+
+
+def test_a_long_timeline_is_cut(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(timing_launch, "MOST_SHOWN", 400)
+    module, grid, arguments = compiled_gemm(8192, 8192, 64, (128, 128), persistent=True)
+    found = predict_launch(module, grid, arguments, clock_ghz=1.5, timeline=True)
+    assert found.first is not None
+    assert 10 <= found.first.left_out < 40
+    assert found.first.cycles < found.cycles
 
 
 def test_a_deadlock_is_an_error():

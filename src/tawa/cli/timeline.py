@@ -62,8 +62,9 @@ def write_timeline(
     with progress(f"predicting {command.found.name}"):
         prediction, found = predicted_timeline(compiled, launch, clock_ghz)
     shown = [found]
-    said = f"predicted {prediction.kernel_us:.2f} us at {prediction.clock_ghz:.3f} GHz"
-    intervals, clock, kind = prediction.timeline, prediction.clock_ghz, "predicted"
+    clock, kind = prediction.clock_ghz, "predicted"
+    said = f"predicted {prediction.kernel_seconds * 1e6:.2f} us at {clock:.3f} GHz"
+    intervals = prediction.first.timeline if prediction.first is not None else []
     if measure:
         recorded = command.recorded()
         intervals, clock, kind = recorded.intervals(), recorded.clock_ghz, "measured"

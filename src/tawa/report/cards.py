@@ -59,8 +59,9 @@ def _facts(report: Report) -> Iterable[tuple[str, str, str]]:
     taken = report.occupancy
     if report.predicted is not None:
         prediction, found = report.predicted.prediction, report.predicted.bounds
-        note = f"at {prediction.clock_ghz:.3f} GHz, launch {prediction.launch_us:.0f} µs more"
-        yield "predicted kernel time", f"{prediction.kernel_us:.2f} µs", note
+        kernel, launch = prediction.kernel_seconds, prediction.seconds
+        note = f"at {prediction.clock_ghz:.3f} GHz, launch {(launch - kernel) * 1e6:.0f} µs more"
+        yield "predicted kernel time", f"{kernel * 1e6:.2f} µs", note
         if found.flops_per_second:
             share = found.flops_per_second / found.peak
             note = f"{share:.0%} of {found.peak / 1e12:.0f} TFLOP/s"
@@ -140,7 +141,7 @@ def _time(report: Report) -> str:
         for limit in found.limits
     ]
     head = ("limit", "share of the kernel's time", "", "µs alone", "work of the launch", "at most")
-    waves = f"{prediction.waves} wave{'s' if prediction.waves > 1 else ''}"
+    waves = f"{prediction.waves:.3g} wave{'s' if prediction.waves > 1 else ''}"
     sampled = ""
     if work.counted < work.clusters:
         sampled = f" The work is counted in {work.counted} of {work.clusters} clusters."
@@ -148,7 +149,7 @@ def _time(report: Report) -> str:
     text = (
         f"<p>{said} {work.ctas} CTA{'s' if work.ctas > 1 else ''} on "
         f"{report.target.multiprocessors} multiprocessors: {waves} of {prediction.cycles:.0f} "
-        f"cycles. Shares are of the CTA that is predicted.{sampled}</p>"
+        f"cycles. Shares are of all multiprocessors' time, as replayed CTAs are busy.{sampled}</p>"
     )
     table = text + _table(head, rows, "23")
     if not found.flops_per_second or not found.intensity:

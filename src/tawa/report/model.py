@@ -21,14 +21,14 @@ from tawa.report.occupancy import Occupancy, occupancy
 from tawa.report.timeline import Timeline, timeline
 from tawa.report.work import Bounds, Work, bounds, launch_work
 from tawa.runtime.compile_log import parse_log
-from tawa.simulate import Prediction, predict
+from tawa.simulate import LaunchPrediction, predict_launch
 
 
 @dataclass(frozen=True)
 class Predicted:
     """What is predicted of a launch."""
 
-    prediction: Prediction
+    prediction: LaunchPrediction
     work: Work
     bounds: Bounds
 
@@ -111,13 +111,18 @@ def predicted_timeline(
     clock_ghz: float | None = None,
     module: ModuleOp | None = None,
     target: Target = SM90A,
-) -> tuple[Prediction, Timeline]:
-    """The predicted timeline of a launch; `module` is the hopper level, if it was read before."""
+) -> tuple[LaunchPrediction, Timeline]:
+    """A launch's prediction, and the timeline of its first CTA; `module` is the hopper level."""
     module = module or compiled.module("hopper")
     arguments = [launch.arguments[name] for name in compiled.spec.arguments]
-    prediction = predict(module, launch.grid, arguments, target=target, clock_ghz=clock_ghz)
+    clock = clock_ghz or target.clock_ghz
+    prediction = predict_launch(
+        module, launch.grid, arguments, target=target, clock_ghz=clock, timeline=True
+    )
+    first = prediction.first
+    assert first is not None
     numbers = {op: number for number, op in enumerate(module.walk())}
-    return prediction, timeline("predicted", prediction.timeline, prediction.clock_ghz, numbers)
+    return prediction, timeline("predicted", first.timeline, clock, numbers, first.left_out)
 
 
 def products_in_flight(module: ModuleOp) -> int | None:

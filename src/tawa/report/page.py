@@ -98,7 +98,7 @@ def _timeline(timeline: Timeline, places: _Table, strings: _Table) -> dict[str, 
         "title": timeline.title,
         "clock": timeline.clock_ghz,
         "cycles": round(timeline.cycles),
-        "leftOut": timeline.left_out,
+        "note": timeline.note,
         "lanes": [
             {
                 "name": lane.name,

@@ -87,9 +87,8 @@ def picture(title: str, timelines: Sequence[Timeline], width: int = 1400) -> Pic
     texts = [Text(16, 26, title, INK, 16), *_legend(boxes)]
     y = TOP
     for timeline in timelines:
-        if len(timelines) > 1 or timeline.left_out:
-            later = f" ({timeline.left_out} later intervals left out)" if timeline.left_out else ""
-            texts.append(Text(16, y + 14, timeline.title + later, INK, 13))
+        if len(timelines) > 1 or timeline.note:
+            texts.append(Text(16, y + 14, f"{timeline.title} {timeline.note}".strip(), INK, 13))
             y += ROW
         for lane in timeline.lanes:
             texts.append(Text(LEFT - 10, y + 13, _fit(lane.name, LEFT - 20), anchor="end"))

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any
 
 from xdsl.ir import Operation
 
 from tawa.base.spans import span_of
 from tawa.base.timeline import Activity, Interval
-from tawa.hopper.ops.structure import Barriers
 from tawa.report.listing import Place, places_of
+from tawa.simulate.timing_trace import Step
 
 KINDS = ("work", "wait", "copy", "tensor", "store")
 """What a bar can be: ordinary code, waiting, a copy in, matrix products, a copy out."""
@@ -21,7 +21,6 @@ MOST_BARS = 20_000
 """A timeline beyond this many bars is cut off: a page has to be opened."""
 
 _ENGINES = {"copies": "copy", "tensor core": "tensor", "products": "tensor", "stores": "store"}
-_ITERATION = re.compile(r"\(([^()]*)\): ")
 _PLACE = re.compile(r"(.*):(\d+):\d+$")
 
 
@@ -66,6 +65,15 @@ class Timeline:
     cycles: float
     left_out: int = 0
     """Intervals after the last one shown."""
+    turns_left_out: int = 0
+    """Turns of the outermost loop, at its end, that have no intervals."""
+
+    @property
+    def note(self) -> str:
+        """What is not shown, in parentheses; nothing if all is."""
+        found = [f"{self.turns_left_out} later turns"] * bool(self.turns_left_out)
+        found += [f"{self.left_out} later intervals"] * bool(self.left_out)
+        return f"({' and '.join(found)} left out)" if found else ""
 
 
 def timeline(
@@ -73,8 +81,11 @@ def timeline(
     intervals: Sequence[Interval],
     clock_ghz: float,
     numbers: Mapping[Operation, int] | None = None,
+    turns_left_out: int = 0,
 ) -> Timeline:
     """Lanes of intervals; `numbers` are those of the ops of the module that was replayed.
+
+    `turns_left_out` are turns of the outermost loop without intervals.
 
     Roles as a whole are left out: their activities fill them.
     """
@@ -91,7 +102,8 @@ def timeline(
     ]
     end = max((i.end for i in shown), default=0.0)
     ordered = tuple(sorted(lanes, key=_order))
-    return Timeline(title, ordered, clock_ghz, end, len(intervals) - len(shown))
+    cut = len(intervals) - len(shown)
+    return Timeline(title, ordered, clock_ghz, end, cut, turns_left_out)
 
 
 def _order(lane: Lane) -> tuple[str, int, str]:
@@ -136,18 +148,17 @@ def _bar(interval: Interval, numbers: Mapping[Operation, int]) -> Bar:
         name = event.name
         return Bar(interval.start, interval.end, kind, name, op_name=event.op, places=places)
     op: Operation | None = getattr(event, "op", None)
-    found = _ITERATION.search(getattr(event, "text", ""))
     return Bar(
         interval.start,
         interval.end,
         kind,
-        _name(interval, kind, op),
+        _name(interval, kind),
         frame=event is None and interval.name == "tile",
-        iteration=found[1] if found and "=" in found[1] else "",
-        slot=_slot(event, op),
+        iteration=getattr(event, "iteration", ""),
+        slot=getattr(event, "slot", ""),
         op_name=op.name if op is not None else "",
         op=numbers.get(op) if op is not None else None,
-        places=places_of(span_of(op)) if op is not None else (),
+        places=_places(event) if isinstance(event, Step) else (),
     )
 
 
@@ -161,31 +172,19 @@ def _kind(interval: Interval) -> str:
     return "work"
 
 
-def _name(interval: Interval, kind: str, op: Operation | None) -> str:
-    """What the bar is called: the copied tensor, the function, the op."""
+def _name(interval: Interval, kind: str) -> str:
+    """What the bar is called: the copied tensor, the functions, the op."""
     if kind == "tensor":
         return re.sub(r"^CTA \d+ ", "", interval.name)
-    if op is None or kind == "wait":
-        return interval.name
     if kind in ("copy", "store"):
-        hint = getattr(getattr(op, "map", None), "name_hint", None) or interval.name
-        return re.sub(r"(_desc)?(_map)?$", "", hint)
-    function = getattr(getattr(op, "function", None), "data", None)
-    return function if isinstance(function, str) else op.name.removeprefix("hopper.")
+        return re.sub(r"(_desc)?(_map)?$", "", interval.name)
+    return interval.name
 
 
-def _slot(event: Any, op: Operation | None) -> str:
-    """The slot of the ring whose barrier the event is about."""
-    at = {"wait": 1, "expect": 1, "arrive": 1, "load": 1}.get(getattr(event, "kind", ""))
-    barrier = getattr(op, "barrier", None)
-    owner = getattr(barrier, "owner", None)
-    if at is None or not isinstance(owner, Barriers):
-        return ""
-    offset = cast(int, event.operands[at]) - owner.offset.value.data
-    name = owner.barrier.name_hint or "barrier"
-    if event.kind == "load":
-        name = name.removesuffix("_full")
-    return f"{name}[{offset // 8}]"
+def _places(step: Step) -> tuple[Place, ...]:
+    """The lines of the source that a step's ops come from."""
+    found = (place for op in step.about.ops for place in places_of(span_of(op)))
+    return tuple(dict.fromkeys(found))
 
 
 def shares(lane: Lane, cycles: float) -> dict[str, float]:

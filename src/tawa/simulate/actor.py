@@ -153,15 +153,9 @@ class HopperActor(Engines):
             self.op = op
             if self.machine.limits is not None:
                 self.machine.limits.step()
-            if self.machine.costs is not None:
-                self._account(self.machine.costs(op))
             steps = op.run(self) if isinstance(op, HopperOp) else self.builtin[type(op)](self, op)
             if steps is not None:
                 yield from steps
-
-    def _account(self, cost: tuple[str, float] | None) -> None:
-        if cost is not None:
-            self.trace("work", *cost)
 
     def timestamp(self, segment: int, index: int) -> None:
         """Note that point `index` of a segment is passed."""
@@ -173,14 +167,12 @@ class HopperActor(Engines):
 
     def say(self, text: str) -> None:
         """Print a line that names the program."""
-        if not self.machine.dry:
-            print(f"program {list(self.block)}: {text}")
+        print(f"program {list(self.block)}: {text}")
 
     def assertion_failed(self, message: str, place: Sequence[int]) -> None:
         """Stop: the kernel's own check does not hold for the element at a place."""
-        if not self.machine.dry:
-            where = f" at element {list(place)}" if place else ""
-            self.fail(DeviceAssertion, message, found=f"false in program {list(self.block)}{where}")
+        where = f" at element {list(place)}" if place else ""
+        self.fail(DeviceAssertion, message, found=f"false in program {list(self.block)}{where}")
 
     def role(self, op: Operation) -> Steps:
         """Run a role's region if the actor's warps belong to it."""

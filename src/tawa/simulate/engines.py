@@ -101,21 +101,19 @@ class Engines(Instructions):
         ranks, phases = [c.rank for c in targets], [found.phase for found in counted]
         self.trace("load", ranks, barrier, map_.bytes, where, phases)
         for target, found in zip(targets, counted, strict=True):
-            if not self.machine.dry:
-                conflict = target.shadow.check_write(where, self.clock[0], asynchronous=True)
-                if conflict is not None and self.machine.checking:
-                    self.conflict(conflict, target, writing=True)
-                target.shadow.note_write(where, found.component, found.phase + 1, record)
+            conflict = target.shadow.check_write(where, self.clock[0], asynchronous=True)
+            if conflict is not None and self.machine.checking:
+                self.conflict(conflict, target, writing=True)
+            target.shadow.note_write(where, found.component, found.phase + 1, record)
             found.start_copy(self.clock[0])
             if target is not self.cta:
                 self.touch_remotely(target, "a multicast copy")
 
         def execute() -> None:
-            if not self.machine.dry:
-                data = self._global(lambda: map_.read(self.machine.memory, coordinates), op)
-                at = map_.shared_addresses(tile)
-                for target in targets:
-                    target.shared[at] = data
+            data = self._global(lambda: map_.read(self.machine.memory, coordinates), op)
+            at = map_.shared_addresses(tile)
+            for target in targets:
+                target.shared[at] = data
             for found in counted:
                 found.land(map_.bytes)
 
@@ -131,12 +129,9 @@ class Engines(Instructions):
         where = region(tile, map_.bytes, self.cta.shadow.granule)
         group = self.stores_committed + 1
         self.trace("store", where, group, map_.bytes)
-        if not self.machine.dry:
-            self._note_async_read(where, self.clock[0], self.warps.bulk, group)
+        self._note_async_read(where, self.clock[0], self.warps.bulk, group)
 
         def execute() -> None:
-            if self.machine.dry:
-                return
             box = self.cta.shared[map_.shared_addresses(tile)]
             self._global(lambda: map_.write(self.machine.memory, coordinates, box), op)
 
@@ -206,9 +201,6 @@ class Engines(Instructions):
         self._fenced(accumulator)
         accumulator.accumulating, accumulator.version = group, accumulator.version + 1
         self.bind(op.result, Ref(accumulator, accumulator.version))
-        if self.machine.dry:
-            self.trace("wgmma", group)
-            return
         a = self._a_operand(op, group)
         b = self._shared_operand(op, op.b, op.b_offset.value.data, (op.n.value.data, False))
         keep = op.accumulate is None or bool(self.value(op.accumulate))

@@ -306,7 +306,7 @@ broken("put cursor moved by two").simulate()
 
 
 class TurnsDependOnData(TawaError):
-    """A prediction moves no data, and how often a `while` turns depends on it."""
+    """A prediction moves no data, and how often a loop turns depends on it."""
 
     explanation = (
         "The timing model runs a kernel's control flow without its data: loads give zeros. A "
@@ -317,7 +317,7 @@ class TurnsDependOnData(TawaError):
 import numpy as np
 import tawa
 import tawa.language as tl
-from tawa.simulate.timing import predict
+from tawa.simulate import predict_launch
 
 
 @tawa.jit
@@ -326,5 +326,6 @@ def wait(flag, N: tl.constexpr):
         tl.debug_barrier()
 
 
-predict(wait.compile("*i32", 1).module("hopper"), (1,), [np.ones(1, np.int32)])
+module = wait.compile("*i32", 1).module("hopper")
+predict_launch(module, (1,), [np.ones(1, np.int32)], clock_ghz=1.7)
 """

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation
 
 from tawa.base.numerics import Array
 from tawa.base.spans import span_of
@@ -191,19 +190,17 @@ def run_cluster(
     schedule: RoundRobin | RandomSchedule,
     traces: dict[str, list[Event]] | None = None,
     checking: bool = True,
-    costs: Callable[[Operation], tuple[str, float] | None] | None = None,
     limits: Limits | None = None,
 ) -> None:
     """Run the actors of one cluster to their end, checking every step.
 
     `traces` gets each actor's communication; without `checking`, unordered accesses of shared
-    memory are not reported. With `costs`, no data is moved, and the traces say what ops cost.
+    memory are not reported.
     Raises LimitReached when the run goes on for longer than `limits` allow.
     """
     found = allocations(cluster.kernel, cluster.shared_bytes)
     machine, actors = _machine(cluster, found)
-    machine.checking, machine.costs, machine.dry = checking, costs, costs is not None
-    machine.limits = limits
+    machine.checking, machine.limits = checking, limits
     if limits is not None:
         limits.start_run()
     if traces is not None:
@@ -225,7 +222,7 @@ def run_cluster(
             _step(running[ready[choice]], live, ready[choice])
         else:
             _copy(tasks.pop(choice - len(ready)))
-    if checking and not machine.dry:
+    if checking:
         _check_exit(machine, actors)
 
 

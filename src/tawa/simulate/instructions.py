@@ -10,7 +10,7 @@ import numpy as np
 from xdsl.ir import Attribute, Operation
 
 from tawa.base.errors import Note, TawaError
-from tawa.base.numerics import Array, decode, encode, storage_dtype, value_dtype
+from tawa.base.numerics import Array, decode, encode, storage_dtype
 from tawa.base.spans import span_of
 from tawa.base.types import byte_size
 from tawa.hopper.ops.machine import Steps
@@ -91,8 +91,6 @@ class Instructions:
 
     def shared_store(self, at: Array, values: Array, element: Attribute, by: Array) -> None:
         """Write `values[thread, i]` at `at[thread, i]` in the threads where `by` is true."""
-        if self.machine.dry:
-            return
         size, granule = byte_size(element), self.cta.shadow.granule
         for row, part in self._by_warp():
             mask = by[part]
@@ -106,8 +104,6 @@ class Instructions:
 
     def shared_load(self, at: Array, element: Attribute, by: Array | None = None) -> Array:
         """Read the elements at `at`, in the threads where `by` is true (else anything)."""
-        if self.machine.dry:
-            return decode(np.zeros(at.shape, storage_dtype(element)), element)
         size, granule = byte_size(element), self.cta.shadow.granule
         for row, part in self._by_warp():
             read = at[part] if by is None else at[part][by[part]]
@@ -219,8 +215,6 @@ class Instructions:
     def global_load(self, at: Array, element: Attribute, count: int, by: Array) -> Array:
         """The elements from `at[...]`, shape `[..., count]`; zeros where `by` is false."""
         out = np.zeros((*at.shape, count), storage_dtype(element))
-        if self.machine.dry:
-            return decode(out, element)
         self._aligned(at[by], count * byte_size(element))
         try:
             loaded = self.machine.memory.load(at[by], element, count)
@@ -232,8 +226,6 @@ class Instructions:
 
     def global_store(self, at: Array, values: Array, element: Attribute, by: Array) -> None:
         """Write `values[..., j]` from `at[...]` on, where `by` is true."""
-        if self.machine.dry:
-            return
         self._aligned(at[by], values.shape[-1] * byte_size(element))
         try:
             self.machine.memory.store(at[by], values[by], element)
@@ -241,16 +233,8 @@ class Instructions:
             self.outside(outside, "store")
 
     def global_update(self, at: int, element: Attribute, change: Callable[[Array], Array]) -> Array:
-        """Change one element atomically; returns the old one.
-
-        Where no data moves, elements that are updated still change, from 0 on: tickets run out.
-        """
+        """Change one element atomically; returns the old one."""
         place, by = np.array([at]), np.array([True])
-        if self.machine.dry:
-            zero = np.zeros(1, value_dtype(element))
-            old = self.machine.updated.get(at, zero)
-            self.machine.updated[at] = np.asarray(change(old)).astype(zero.dtype)
-            return old
         old = self.global_load(place, element, 1, by)[:, 0]
         self.global_store(place, change(old)[:, None], element, by)
         return old

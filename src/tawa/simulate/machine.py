@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from xdsl.ir import Operation
 
-from tawa.base.numerics import Array
 from tawa.simulate.barriers import NamedBarrier
 from tawa.simulate.clocks import Components
 from tawa.simulate.cta import Cta
@@ -87,12 +86,6 @@ class Machine:
     """Each actor's communication, if somebody wants it."""
     checking: bool = True
     """Report unordered accesses; without it, only what stops the run is found."""
-    dry: bool = False
-    """Move no data and check no accesses: only communication and what it costs."""
-    updated: dict[int, Array] = field(default_factory=dict[int, Array])
-    """What atomic operations have left at addresses, where no other data moves."""
-    costs: Callable[[Operation], tuple[str, float] | None] | None = None
-    """Which resource an op takes for how many cycles, for the traces."""
     limits: Limits | None = None
     """When to give up."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from xdsl.ir import Operation, SSAValue
 
@@ -45,8 +45,35 @@ Program = Callable[..., Steps]
 if its outermost loop is to end early, with its most turns. Each turn of that loop begins with
 `(TURN,)`; a program with several outermost loops has no such turns."""
 
-Count = Callable[..., tuple[int, int, int]]
-"""Called in the same way: how many copies a program loads, their bytes, and those it stores."""
+Count = Callable[..., tuple[float, ...]]
+"""Called in the same way: the items of an `Amounts`."""
+
+
+class Amounts(NamedTuple):
+    """What an actor, a CTA or a launch moves and multiplies."""
+
+    loads: float = 0
+    """Copies from device memory."""
+    loaded: float = 0
+    """Their bytes."""
+    stored: float = 0
+    """Bytes of copies to device memory."""
+    flops: float = 0
+    """Of matrix instructions."""
+    tensor_cycles: float = 0
+    """That they take of a multiprocessor's tensor core."""
+    read: float = 0
+    """Bytes read through pointers."""
+    written: float = 0
+    """Bytes written through pointers."""
+
+    def plus(self, other: Sequence[float]) -> Amounts:
+        """The sum, item by item."""
+        return Amounts(*(a + b for a, b in zip(self, other, strict=True)))
+
+    def times(self, factor: float) -> Amounts:
+        """So many times this."""
+        return Amounts(*(factor * a for a in self))
 
 
 Part = tuple[Work, Operation | None]
@@ -75,7 +102,9 @@ class Code:
     """Threads that run here: 1 inside `one_thread`."""
     counter: Iterable[int] = field(default_factory=itertools.count)
     counting: bool = False
-    """Loads are counted, and nothing else is done."""
+    """Amounts are counted, and nothing else is done."""
+    loads_only: bool = True
+    """Only loads and stores are, which is quicker."""
     notes: bool = False
     """Each step is preceded by what it is about, for a timeline."""
     op: Operation | None = None

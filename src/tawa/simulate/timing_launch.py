@@ -22,7 +22,7 @@ from tawa.base.timeline import Interval
 from tawa.simulate import errors
 from tawa.simulate.hopper import Cluster, prepared, warp_spans
 from tawa.simulate.launch import arrays_of, spec_of
-from tawa.simulate.timing_code import Count, Program, Steps
+from tawa.simulate.timing_code import Amounts, Count, Program, Steps
 from tawa.simulate.timing_machine import Actor, Machine, Rates
 from tawa.simulate.timing_program import count, program
 from tawa.simulate.timing_sample import Cut, cut_of, turns_of
@@ -121,6 +121,7 @@ class Launch:
         spans = warp_spans(kernel, warps)
         self.programs = self._programs()
         self._counts: list[Count] = [count(kernel, s, warps, target) for s in spans]
+        self._amounts: list[Count] = []
         values: Sequence[Any] = self.first.values
         self.values: list[Any] = [getattr(v, "item", lambda v=v: v)() for v in values]
         self.grid = self.first.grid
@@ -139,12 +140,12 @@ class Launch:
     @cached_property
     def loads(self) -> list[int]:
         """Of a persistent grid, how many copies each CTA loads: what its work goes by."""
-        return [self._moved(x)[0] for x in range(self.grid[0])]
+        return [int(self._moved(x).loads) for x in range(self.grid[0])]
 
     @cached_property
     def loaded(self) -> float:
         """Bytes that all CTAs load, if the first is like the others."""
-        return float(self.ctas * self._moved(0)[1])
+        return float(self.ctas * self._moved(0).loaded)
 
     @cached_property
     def memory_bytes(self) -> tuple[float, float]:
@@ -153,15 +154,33 @@ class Launch:
         What is loaded replaces in L2 what was written before the launch, which memory has to
         write; of what is stored, as much stays there.
         """
-        stored = min(float(self.ctas * self._moved(0)[2]), self.bytes)
+        stored = min(float(self.ctas * self._moved(0).stored), self.bytes)
         fresh = 1.0 - stored / max(1, self.bytes)
         return self.bytes - stored, stored + fresh * min(self.target.l2_bytes, self.bytes)
 
-    def _moved(self, x: int) -> tuple[int, int, int]:
-        """Copies that CTA `x` loads, their bytes, and bytes that it stores."""
-        place = self.values, x % self.cluster, (x, 0, 0), self.grid
-        loads, loaded, stored = zip(*(count(*place) for count in self._counts), strict=True)
-        return sum(loads), sum(loaded), sum(stored)
+    def _moved(self, x: int) -> Amounts:
+        """What CTA `x` loads and stores by copies."""
+        return self._counted(self._counts, (x, 0, 0))
+
+    def amounts(self, block: Block) -> Amounts:
+        """What a CTA loads, stores and multiplies."""
+        if not self._amounts:
+            kernel, warps = self.first.kernel, self.first.threads // 32
+            spans = warp_spans(kernel, warps)
+            self._amounts = [count(kernel, s, warps, self.target, False) for s in spans]
+        return self._counted(self._amounts, block)
+
+    def block(self, number: int) -> Block:
+        """The place of a CTA in launch order: x fastest."""
+        x, y, _ = self.grid
+        return number % x, number // x % y, number // (x * y)
+
+    def _counted(self, counts: Sequence[Count], block: Block) -> Amounts:
+        place = self.values, block[0] % self.cluster, block, self.grid
+        total = Amounts()
+        for counter in counts:
+            total = total.plus(counter(*place))
+        return total
 
     @property
     def ctas(self) -> int:

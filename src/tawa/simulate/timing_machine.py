@@ -375,7 +375,7 @@ class Machine:
         return False
 
     def _bulk_wait(self, actor: Actor, step: tuple[Any, ...]) -> bool:
-        place = len(actor.stores) - step[1]
+        place: int = len(actor.stores) - step[1]
         actor.now += self.costs.store_wait
         if place > 0 and actor.stores[place - 1] > actor.now:
             return self._until(actor, actor.stores[place - 1], "store wait")

@@ -9,6 +9,7 @@ guards rare work is taken as lost.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,10 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.ir import Block, Operation, SSAValue
 
 from tawa.base.elementwise import Map
+from tawa.base.spans import span_of
 from tawa.base.target import Target
+from tawa.base.types import byte_size
+from tawa.hopper.ops.global_memory import GlobalLoad, GlobalStore
 from tawa.hopper.ops.matrix import Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait
 from tawa.hopper.ops.memory import BulkCommit, BulkWaitRead, TmaLoad, TmaStore
 from tawa.hopper.ops.structure import (
@@ -43,6 +47,7 @@ from tawa.hopper.ops.sync import (
 )
 from tawa.hopper.ops.trace import ROLE, RecordBegin, RecordEnd, Timestamp, TraceBegin, TraceEnd
 from tawa.hopper.types import BarrierType, FragType
+from tawa.simulate import errors
 from tawa.simulate.hopper import Span
 from tawa.simulate.timing_code import (
     ARRIVE,
@@ -59,17 +64,17 @@ from tawa.simulate.timing_code import (
     STORE,
     TURN,
     WAIT,
+    Amounts,
     Code,
     Count,
     Program,
     Steps,
 )
 from tawa.simulate.timing_scalars import EXPRESSIONS, divide, last, needed, remainder
-from tawa.simulate.timing_work import (
-    matrix_cycles,
-    moves,
-    work_of,
-)
+from tawa.simulate.timing_work import matrix_cycles, moves, product_cycles, work_of
+
+MOST_TURNS = 100_000
+"""Turns of one `while` after which a prediction is given up."""
 
 
 def program(
@@ -93,11 +98,22 @@ def program(
     return whole
 
 
-def count(kernel: func.FuncOp, warps: Span, kernel_warps: int, target: Target) -> Count:
-    """What some warps of every CTA load and store: nothing else is done, which is quick."""
+def count(
+    kernel: func.FuncOp,
+    warps: Span,
+    kernel_warps: int,
+    target: Target,
+    loads_only: bool = True,
+) -> Count:
+    """What some warps of every CTA load and store: nothing else is done, which is quick.
+
+    Unless `loads_only`, also what they multiply, and move through pointers.
+    """
     code = Code(target, warps, kernel_warps, threads=32 * warps.count, counting=True)
-    code.line("loads = loaded = stored = 0")
-    return _function(code, kernel, "return loads, loaded, stored")
+    code.loads_only = loads_only
+    names = ", ".join(Amounts._fields)
+    code.line(f"{' = '.join(Amounts._fields)} = 0")
+    return _function(code, kernel, f"return {names}")
 
 
 def _function(code: Code, kernel: func.FuncOp, end: str) -> Callable[..., Any]:
@@ -126,6 +142,9 @@ def _block(code: Code, block: Block, wanted: set[SSAValue]) -> None:
             continue
         if any(result in wanted for result in op.results):
             _unknown(code, op)
+        if code.counting:
+            _pointers(code, op)
+            continue
         work = work_of(op, code.target)
         if work is not None and code.threads > 1:
             code.add(work)
@@ -299,6 +318,8 @@ def _while(code: Code, op: scf.WhileOp, wanted: set[SSAValue]) -> None:
     enough = f" or {turns} == turns" if turn else ""
     code.line(f"if not {code.name(condition)}{enough}: break")
     code.line(f"{turns} += 1")
+    code.table.setdefault("_endless", partial(_endless, op))
+    code.line(f"if {turns} > {MOST_TURNS}: _endless()")
     if turn:
         code.event(f"{TURN},")
     _block(code, after, wanted)
@@ -306,6 +327,17 @@ def _while(code: Code, op: scf.WhileOp, wanted: set[SSAValue]) -> None:
     _assign(code, targets, [code.name(last(op.after_region).operands[i]) for i in chosen])
     code.depth -= 1
     code.loops.pop()
+
+
+def _endless(op: Operation) -> None:
+    error = errors.TurnsDependOnData(
+        "a prediction does not know how often this loop turns",
+        expected="a condition of arguments, program ids and counters",
+        found=f"{MOST_TURNS} turns without an end",
+        hint="measure it, or look at it with `tawa run` and `tawa check`",
+    )
+    error.span = span_of(op)
+    raise error
 
 
 def _nothing(_code: Code, _op: Operation, _wanted: set[SSAValue]) -> None:
@@ -369,7 +401,22 @@ def _store(code: Code, op: TmaStore, _wanted: set[SSAValue]) -> None:
     code.event(f"{STORE}, {code.bytes(op.map)}")
 
 
+def _pointers(code: Code, op: Operation) -> None:
+    """Count what a fragment is in memory that is read or written through pointers."""
+    if isinstance(op, GlobalLoad | GlobalStore) and not code.loads_only:
+        assert isinstance(op.value.type, FragType)
+        size = byte_size(op.value.type.element_type) * op.value.type.layout.registers
+        name = "read" if isinstance(op, GlobalLoad) else "written"
+        code.line(f"{name} += {size * code.threads}")
+
+
 def _wgmma(code: Code, op: Wgmma, _wanted: set[SSAValue]) -> None:
+    if code.counting:
+        if not code.loads_only:
+            flops = 2 * code.target.mma_m * op.n.value.data * code.target.mma_k_bytes
+            code.line(f"flops += {flops // byte_size(op.a_type)}")
+            code.line(f"tensor_cycles += {product_cycles(op, code.target)!r}")
+        return
     code.event(f"{MATRIX}, {matrix_cycles(op, code.target)!r}")
 
 
@@ -407,7 +454,7 @@ def _role_stamp(index: int) -> Callable[[Code, Any, set[SSAValue]], None]:
 UNCOUNTED = (
     Timestamp, TraceBegin, TraceEnd, RecordBegin, RecordEnd, MbarrierInit, MbarrierExpect,
     MbarrierArrive, MbarrierWait, NamedBarrierSync, NamedBarrierArrive, CtaSync, ClusterSync,
-    Wgmma, WgmmaCommit, WgmmaWait, BulkCommit, BulkWaitRead,
+    WgmmaCommit, WgmmaWait, BulkCommit, BulkWaitRead,
 )  # fmt: skip
 """Ops that do not matter where loads are counted."""
 

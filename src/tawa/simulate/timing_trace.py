@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from xdsl.ir import Operation
 
 from tawa.base.timeline import Interval
+from tawa.hopper.ops.matrix import Wgmma
 
 SHORTEST = 12.0
 """Cycles of ordinary code below which a piece of it is not shown."""
@@ -67,18 +68,22 @@ class _Products:
 
 @dataclass
 class Trace:
-    """Intervals of the actors of some CTAs; `names` are their tracks', by CTA and actor."""
+    """Intervals of the actors of the first `ctas` CTAs; `clustered` CTAs are named in tracks."""
 
     ctas: int
     clustered: bool
     intervals: list[Interval] = field(default_factory=list[Interval])
     notes: dict[Any, Step] = field(default_factory=dict[Any, Step])
     """What each actor is at."""
+    matrix: dict[Any, Step] = field(default_factory=dict[Any, Step])
+    """The last matrix instruction of each actor."""
     products: dict[Any, _Products] = field(default_factory=dict[Any, _Products])
 
     def note(self, actor: Any, step: tuple[Any, ...]) -> None:
         """An actor comes to its next step."""
-        self.notes[actor] = Step(*step[1:])
+        found = self.notes[actor] = Step(*step[1:])
+        if isinstance(found.op, Wgmma):
+            self.matrix[actor] = found
 
     def track(self, actor: Any) -> str:
         """An actor's own track."""
@@ -108,7 +113,7 @@ class Trace:
         """A group of matrix instructions is closed; `now` is when its first one was issued."""
         if actor.cta < self.ctas:
             found = self.products.setdefault(actor, _Products())
-            found.groups.append((actor.issued, now, self.notes.get(actor, NOTHING)))
+            found.groups.append((actor.issued, now, self.matrix.get(actor, NOTHING)))
 
     def ran(self, actor: Any, before: float, after: float, times: tuple[float, float]) -> None:
         """The tensor core took an actor's instructions from `before` to `after` cycles of all."""

@@ -201,9 +201,13 @@ def matrix_cycles(op: Wgmma, target: Target) -> float:
 
     The slower of the products and of reading the operands from shared memory.
     """
-    n, size = op.n.value.data, byte_size(op.a_type)
-    k = target.mma_k_bytes // size
-    rate = target.tensor_flops * (2 if size == 1 else 1) / (2 if size == 4 else 1)
-    rows = n + (0 if isinstance(op.a.type, FragType) else target.mma_m)
+    rows = op.n.value.data + (0 if isinstance(op.a.type, FragType) else target.mma_m)
     read = rows * target.mma_k_bytes / target.shared_memory_bytes
-    return max(2 * target.mma_m * n * k / rate, read)
+    return max(product_cycles(op, target), read)
+
+
+def product_cycles(op: Wgmma, target: Target) -> float:
+    """Cycles of one matrix instruction's products."""
+    size = byte_size(op.a_type)
+    rate = target.tensor_flops * (2 if size == 1 else 1) / (2 if size == 4 else 1)
+    return 2 * target.mma_m * op.n.value.data * (target.mma_k_bytes // size) / rate

@@ -24,8 +24,8 @@ class TimelineView {
     this.lanes = [];
     let y = TOP;
     for (const timeline of this.data.timelines) {
-      const titled = this.data.timelines.length > 1 || timeline.leftOut;
-      const note = timeline.leftOut ? ` (${timeline.leftOut} later intervals left out)` : "";
+      const titled = this.data.timelines.length > 1 || timeline.note;
+      const note = timeline.note ? ` ${timeline.note}` : "";
       if (titled) { this.lanes.push({ title: timeline.title + note, y }); y += TITLE; }
       for (const lane of timeline.lanes) {
         const placed = { name: lane.name, y, rows: lane.rows, title: null, bars: [] };
