@@ -73,8 +73,8 @@ class Run:
     @staticmethod
     def of(run: SmcRun) -> Run:
         """From what the driver returns."""
-        weights = relative_weights(run.log_weights)
-        weights /= weights.sum()
+        relative = run.relative if run.relative is not None else relative_weights(run.log_weights)
+        weights = relative / relative.sum()
         return Run(
             run.results, weights, run.log_evidence, run.ancestors, run.memory, run.steps,
             run.resampled,
@@ -89,7 +89,8 @@ class Run:
         """
         share = np.bincount(self.groups, weights=self.weights)
         n = len(self.weights)
-        return max(0.0, (float((share**2).sum()) * n - 1.0) / (n - 1)) if n > 1 else 1.0
+        squares = float(np.einsum("i,i", share, share))
+        return max(0.0, (squares * n - 1.0) / (n - 1)) if n > 1 else 1.0
 
     def mean_variance(self, values: Floats, mean: float) -> float:
         """Estimated variance of a weighted mean, by the same argument."""
@@ -149,21 +150,24 @@ class Posterior:
     @cached_property
     def weights(self) -> Floats:
         """Weights of all draws, those of each run in proportion to its evidence."""
+        if len(self.runs) == 1:
+            return self.runs[0].weights
         top = max(r.log_evidence for r in self.runs)
         scaled = [r.weights * math.exp(r.log_evidence - top) for r in self.runs]
         total = np.concatenate(scaled)
         return total / total.sum()
 
-    @property
+    @cached_property
     def ess(self) -> float:
         """Effective number of draws as far as the weights say: 1 / sum of squares."""
-        return float(1.0 / (self.weights**2).sum())
+        return float(1.0 / np.einsum("i,i", self.weights, self.weights))
 
     @cached_property
     def columns(self) -> dict[str, npt.NDArray[Any]]:
         """Each numeric part of the result as an array over all draws."""
         out: dict[str, npt.NDArray[Any]] = {}
-        words = np.concatenate([r.words for r in self.runs], axis=1)
+        runs = [r.words for r in self.runs]
+        words = runs[0] if len(runs) == 1 else np.concatenate(runs, axis=1)
         row = 0
         for name, type_ in zip(self.names, _parts(self.program.result), strict=True):
             found = column(type_, words[row]) if row < len(words) else None
@@ -230,7 +234,7 @@ class Posterior:
 
     def mean(self, what: str | int | Callable[[Any], float] = 0) -> float:
         """Posterior mean of a column, or of a function of the result."""
-        return self.expectation(what)[0]
+        return float((self._run_weights() * self._by_run(self._numbers(what))).sum())
 
     def std(self, what: str | int | Callable[[Any], float] = 0) -> float:
         """Posterior standard deviation."""

@@ -128,7 +128,8 @@ class _Driver:
         best = float(np.max(self.logw))
         if best == -math.inf:
             raise failure(self.executable.lowered.elaborated, ALL_ZERO, 1 << 60, self.seed, 0, 0)
-        evidence = best + math.log(float(relative_weights(self.logw).mean()))
+        relative = relative_weights(self.logw)
+        evidence = best + math.log(float(relative.mean()))
         rows = self.out[: len(self.references)]
         ancestors = np.arange(self.particles)
-        return SmcRun(rows, self.logw, evidence, ancestors, 0, 1, [self.heap])
+        return SmcRun(rows, self.logw, evidence, ancestors, 0, 1, [self.heap], relative)

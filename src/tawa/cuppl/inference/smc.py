@@ -46,6 +46,8 @@ class SmcRun:
     steps: int
     memory: list[Words] = field(default_factory=list[Words])
     """Keeps alive what the results refer to."""
+    relative: Floats | None = None
+    """The weights relative to the largest, if they are known."""
 
 
 @dataclass(slots=True)
@@ -220,12 +222,13 @@ class Smc:
         best = float(np.max(logw))
         if best == -math.inf:
             raise self.error(ALL_ZERO)
-        total = math.log(float(relative_weights(logw).sum()) / self.particles)
+        relative = relative_weights(logw)
+        total = math.log(float(relative.sum()) / self.particles)
         resampled = int(self.control[k.RESAMPLED])
         before = float(self.control[k.LOG_Z : k.LOG_Z + 1].view(np.float64)[0])
         return SmcRun(
             np.ascontiguousarray(rows), logw, before + best + total, self.state[:, 0] >> 38,
-            resampled, int(self.control[k.STEP]), [self.heap],
+            resampled, int(self.control[k.STEP]), [self.heap], relative,
         )  # fmt: skip
 
 
