@@ -16,7 +16,7 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i1
 from xdsl.ir import Block, Operation, SSAValue
 
 from tawa.aref.dot_waits import erase_consumed, move_consumed, slots_of, wait_before_use
-from tawa.aref.layouts import carried_with, same_values
+from tawa.aref.layouts import operand_words, same_values
 from tawa.aref.ops import (
     Consumed,
     Create,
@@ -284,10 +284,8 @@ def _fresh_start(dot: Dot) -> SSAValue | None:
 
 
 def _operands(issue: DotIssue, same: Mapping[SSAValue, list[SSAValue]]) -> set[SSAValue]:
-    """What has the registers of a product's 8-bit A operand: values that are carried as it is."""
-    a = issue.a
-    small = bool(shape_of(a.type)) and byte_size(element_of(a.type)) == 1
-    return carried_with(a, same) if small else set()
+    """What has the registers of a product's A operand: values that are carried as it is."""
+    return operand_words(issue.a, same) if shape_of(issue.a.type) else set()
 
 
 def _unset(loop: scf.ForOp, index: int) -> bool:

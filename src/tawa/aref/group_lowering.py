@@ -17,7 +17,7 @@ from tawa.base.elementwise import Map
 from tawa.base.errors import TawaError
 from tawa.base.layout import Layout
 from tawa.base.spans import copy_span, span_of
-from tawa.base.types import element_of, shape_of
+from tawa.base.types import byte_size, element_of, shape_of
 from tawa.hopper.ops.matrix import words_type
 from tawa.hopper.ops.structure import GroupIndex, OneThread, TeamIndex
 from tawa.hopper.types import FragType
@@ -237,7 +237,8 @@ class GroupLowering:
         if isinstance(value.type, aref.TokenType):
             return [i32]
         if value in self.layouts.packed:
-            return [words_type(shape_of(value.type), self.warps)]
+            size = byte_size(element_of(value.type))
+            return [words_type(shape_of(value.type), self.warps, size)]
         if shape_of(value.type):
             return [FragType.of(element_of(value.type), self.layouts.of[value])]
         return [value.type]

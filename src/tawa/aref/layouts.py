@@ -32,6 +32,7 @@ from tawa.tile.ops import (
     Arange,
     ArgReduce,
     Broadcast,
+    Dot,
     ExpandDims,
     Load,
     Reduce,
@@ -72,9 +73,21 @@ def _is_operand(value: SSAValue) -> bool:
     carriers = (*loops, scf.YieldOp, scf.ConditionOp)
     made = isinstance(value, BlockArgument) or isinstance(value.owner, (Map, *loops))
     return made and all(
-        isinstance(u.operation, carriers) or (isinstance(u.operation, DotIssue) and u.index == 0)
+        isinstance(u.operation, carriers)
+        or (isinstance(u.operation, Dot | DotIssue) and u.index == 0)
         for u in value.uses
     )
+
+
+def operand_words(value: SSAValue, same: Mapping[SSAValue, list[SSAValue]]) -> set[SSAValue]:
+    """What is held as words with a product's A operand: all that it is carried to or from.
+
+    Empty if it is not: 16-bit elements that no loop carries are packed just before the product.
+    """
+    size, together = byte_size(element_of(value.type)), carried_with(value, same)
+    carried = any(isinstance(v, BlockArgument) for v in together)
+    wanted = size == 1 or (size == 2 and carried)
+    return together if wanted and all(map(_is_operand, together)) else set()
 
 
 def carried_pairs(op: Operation) -> Iterable[tuple[SSAValue, SSAValue]]:
@@ -140,16 +153,14 @@ class Layouts:
         self._same = same_values(self.ops)
         self._run()
         self.packed = self._packed()
-        """Values that are held as the words of an A operand of 8-bit elements."""
+        """Values that are held as the words of an A operand."""
 
     def _packed(self) -> set[SSAValue]:
-        """8-bit tiles that products alone read, from registers."""
+        """8-bit tiles, and carried 16-bit ones, that products alone read from registers."""
         found: set[SSAValue] = set()
         for op in self.ops:
             if isinstance(op, DotIssue) and shape_of(op.a.type) and op.a not in found:
-                together = carried_with(op.a, self._same)
-                if byte_size(element_of(op.a.type)) == 1 and all(map(_is_operand, together)):
-                    found |= together
+                found |= operand_words(op.a, self._same)
         return found
 
     def lazy(self, value: SSAValue) -> bool:

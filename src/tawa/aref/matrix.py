@@ -13,7 +13,7 @@ from tawa.aref.fragments import copied, fragment, natural, team_sync
 from tawa.aref.group_lowering import GROUP_WARPS, GroupLowering, View
 from tawa.aref.shared_memory import tile_for
 from tawa.base.errors import TawaError
-from tawa.base.layout import accumulator, byte_operand
+from tawa.base.layout import accumulator, operand
 from tawa.base.spans import span_of
 from tawa.base.types import byte_size, element_of, i8, shape_of
 from tawa.hopper.ops.core import number
@@ -179,8 +179,8 @@ def _product(g: GroupLowering, op: aref.DotIssue) -> Product:
     if op.a in g.layouts.packed:
         packed = g.fragments[op.a]
     else:
-        layout = byte_operand if byte_size(element) == 1 else accumulator
-        packed = g.add(PackOperand(fragment(g, op.a, layout((rows, inner), g.warps))))
+        layout = operand((rows, inner), g.warps, byte_size(element))
+        packed = g.add(PackOperand(fragment(g, op.a, layout)))
     assert b_view.interleaved == (byte_size(element) == 1), "operands agree on the order of K"
     return Product(packed, b, own_rows, own_columns, inner, element)
 

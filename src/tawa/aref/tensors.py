@@ -23,8 +23,8 @@ from tawa.aref.fragments import (
 from tawa.aref.group_lowering import GroupLowering
 from tawa.aref.layouts import lane_parts, unit_reshape
 from tawa.base.elementwise import Map
-from tawa.base.layout import REPLICA, Layout, Mode, Modes, byte_operand, point
-from tawa.base.types import element_of, f32, shape_of
+from tawa.base.layout import REPLICA, Layout, Mode, Modes, operand, point
+from tawa.base.types import byte_size, element_of, f32, shape_of
 from tawa.hopper.ops.fragment import (
     Extract,
     Fill,
@@ -67,9 +67,9 @@ def lower_map(g: GroupLowering, op: Map) -> None:
 
 
 def _packed(g: GroupLowering, op: Map) -> None:
-    """An operand of a product, of 8-bit elements: rounded and packed four a word."""
+    """An operand of a product, rounded and packed into words."""
     shape, element = shape_of(op.result.type), element_of(op.result.type)
-    layout = byte_operand((shape[0], shape[1]), g.warps)
+    layout = operand((shape[0], shape[1]), g.warps, byte_size(element))
     operands = [fragment(g, v, layout) for v in op.arguments]
     if op.function.data == "truncf" and element_of(op.arguments[0].type) == f32:
         word = g.add(RoundOperand(operands[0], element))

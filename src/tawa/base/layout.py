@@ -207,12 +207,17 @@ def byte_operand(shape: tuple[int, int], warps: int) -> Layout:
     return _operand(shape, warps, reg, Mode(4, 1, 2))
 
 
-def operand_words(shape: tuple[int, int], warps: int) -> Layout:
-    """The layout of the words that four registers each of `byte_operand(shape, warps)` are."""
+def operand(shape: tuple[int, int], warps: int, size: int) -> Layout:
+    """The layout of an A operand in registers, of elements of `size` bytes."""
+    return byte_operand(shape, warps) if size == 1 else accumulator(shape, warps)
+
+
+def operand_words(shape: tuple[int, int], warps: int, size: int) -> Layout:
+    """The layout of the words that so many registers of `operand(shape, warps, size)` each are."""
     rows, inner = shape
     own = rows // (warps // 4)
-    reg = (Mode(2, 0, 8), Mode(inner // 16, 1, 4), Mode(own // 64, 0, 64))
-    return _operand((rows, inner // 4), warps, reg, Mode(4, 1, 1))
+    reg = (Mode(2, 0, 8), Mode(inner * size // 16, 1, 4), Mode(own // 64, 0, 64))
+    return _operand((rows, inner * size // 4), warps, reg, Mode(4, 1, 1))
 
 
 def _operand(shape: tuple[int, int], warps: int, reg: Modes, lanes: Mode) -> Layout:

@@ -222,6 +222,11 @@ __device__ __forceinline__ bool vote_any(bool value) {
   return __any_sync(0xffffffffu, value);
 }
 """,
+    "warp_uniform": """\
+__device__ __forceinline__ int warp_uniform(int value) {
+  return __reduce_max_sync(0xffffffffu, value);
+}
+""",
     "shuffle_xor": """\
 template <class T> __device__ __forceinline__ T shuffle_xor(T value, int mask) {
   if constexpr (sizeof(T) >= 4) {
@@ -233,6 +238,19 @@ template <class T> __device__ __forceinline__ T shuffle_xor(T value, int mask) {
     both.word = __shfl_xor_sync(0xffffffffu, both.word, mask);
     return both.small;
   }
+}
+""",
+    "round_word": """\
+template <class T> __device__ u32 round_word(f32 a, f32 b);
+template <> __device__ __forceinline__ u32 round_word<f16>(f32 a, f32 b) {
+  u32 y;
+  asm("cvt.rn.f16x2.f32 %0, %2, %1;" : "=r"(y) : "f"(a), "f"(b));
+  return y;
+}
+template <> __device__ __forceinline__ u32 round_word<bf16>(f32 a, f32 b) {
+  u32 y;
+  asm("cvt.rn.bf16x2.f32 %0, %2, %1;" : "=r"(y) : "f"(a), "f"(b));
+  return y;
 }
 """,
     "round_quad": """\

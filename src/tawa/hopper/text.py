@@ -25,8 +25,8 @@ _KEYWORDS = frozenset(
     "auto break case char class const continue default delete do double else enum extern float "
     "for goto if inline int long new operator private public register return short signed sizeof "
     "static struct switch template this throw typedef union unsigned using virtual void volatile "
-    "while and or not xor bool true false lane warp thread warp_id group_thread smem add sub mul "
-    "exp log sqrt sin cos max min abs floor ceil erf tanh fma asm half i j s "
+    "while and or not xor bool true false lane warp thread warp_id warp_group group_thread smem "
+    "add sub mul exp log sqrt sin cos max min abs floor ceil erf tanh fma asm half i j s "
     "threadIdx blockIdx blockDim gridDim NULL NAN INFINITY Vector u8 u16 u32 u64".split()
 ) | frozenset([*NAMES, *PRELUDE, *HOPPER_PRELUDE])
 

@@ -226,8 +226,9 @@ class Engines(Instructions):
         self._fenced(registers)
         registers.operand_of = group
         size, first = byte_size(op.a_type), op.a_offset.value.data
-        if size == 1:
-            words, element = slice(first // 4, first // 4 + 4), op.a_type
+        if size < 4:
+            word = first * size // 4
+            words, element = slice(word, word + 4), op.a_type
             return lambda: from_fragment(_bytes(registers.data[:, words], element), size)
         last = first + 16 // size
         return lambda: from_fragment(registers.data[:, first:last], size)

@@ -165,8 +165,10 @@ def _transpose(op: TransposeTile, target: Target) -> Work:
 
 
 def _round(op: RoundOperand, target: Target) -> Work:
-    """Two conversions of two values, and a permute, for each word."""
+    """A conversion of two values for each word, or two and a permute."""
     words = registers(op.value)
+    if byte_size(op.element) == 2:
+        return Work(words, words * target.costs.half_rate)
     return Work(3.0 * words, 2.0 * words * target.costs.half_rate)
 
 

@@ -186,7 +186,8 @@ small_gemm(i32 K, const __grid_constant__ TensorMap c_map, const __grid_constant
     const int team = (warp_id - 0) / 4;
     const int warp = (warp_id - 0) % 4;
     const int thread = warp * 32 + lane;
-    (void)team; (void)warp; (void)thread;
+    const int warp_group = 0;
+    (void)team; (void)warp; (void)thread; (void)warp_group;
     {
       f32 acc[32];
       f32 acc_0[32];
@@ -273,7 +274,8 @@ small_gemm(i32 K, const __grid_constant__ TensorMap c_map, const __grid_constant
     const int team = (warp_id - 4) / 4;
     const int warp = (warp_id - 4) % 4;
     const int thread = warp * 32 + lane;
-    (void)team; (void)warp; (void)thread;
+    const int warp_group = 0;
+    (void)team; (void)warp; (void)thread; (void)warp_group;
     if (threadIdx.x == 128) {
       i32 tile_tile_put_slot;
       tile_tile_put_slot = 0;

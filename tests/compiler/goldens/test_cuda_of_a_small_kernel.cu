@@ -44,7 +44,8 @@ scaled_sum(f32* x, i32 n, f32 scale, f32* y, f32* out) {
     const int team = (warp_id - 0) / 4;
     const int warp = (warp_id - 0) % 4;
     const int thread = warp * 32 + lane;
-    (void)team; (void)warp; (void)thread;
+    const int warp_group = 0;
+    (void)team; (void)warp; (void)thread; (void)warp_group;
     {
       const i32 v_0 = blockIdx.x;
       const i32 v_1 = mul(v_0, 512);

@@ -23,7 +23,8 @@ from xdsl.irdl import (
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
-from tawa.base.layout import byte_operand, operand_words
+from tawa.base.layout import operand as operand_layout
+from tawa.base.layout import operand_words
 from tawa.base.numerics import Array, encode, round_to
 from tawa.base.types import byte_size, short_name
 from tawa.hopper.ops.core import HopperOp, Number, number
@@ -160,29 +161,29 @@ class WgmmaWait(HopperOp):
             m.alias(result, value)
 
 
-def words_type(shape: tuple[int, ...], warps: int) -> FragType:
-    """The words of an A operand of 8-bit elements in registers."""
+def words_type(shape: tuple[int, ...], warps: int, size: int) -> FragType:
+    """The words of an A operand in registers, of elements of `size` bytes."""
     rows, inner = shape
-    return FragType.of(i32, operand_words((rows, inner), warps))
+    return FragType.of(i32, operand_words((rows, inner), warps, size))
 
 
-def _words_of(operand: SSAValue) -> FragType:
+def _words_of(operand: SSAValue, element: Attribute) -> FragType:
     assert isinstance(operand.type, FragType)
     layout = operand.type.layout
-    return words_type(layout.shape, layout.warps)
+    return words_type(layout.shape, layout.warps, byte_size(element))
 
 
-def _check_bytes(operand: SSAValue) -> None:
-    assert isinstance(operand.type, FragType)
-    layout = operand.type.layout
+def _check_operand(value: SSAValue, size: int) -> None:
+    assert isinstance(value.type, FragType)
+    layout = value.type.layout
     rows, inner = layout.shape
-    if layout != byte_operand((rows, inner), layout.warps):
-        raise VerifyException("8-bit elements are packed in the layout of an A operand")
+    if layout != operand_layout((rows, inner), layout.warps, size):
+        raise VerifyException("elements are packed in the layout of an A operand")
 
 
 @irdl_op_definition
 class RoundOperand(HopperOp):
-    """f32 elements rounded to 8 bits, as the 32-bit words of an A operand."""
+    """f32 elements rounded to 8 or 16 bits, as the 32-bit words of an A operand."""
 
     name: ClassVar[str] = "hopper.round_operand"
     operand: SSAValue = operand_def(FragType)
@@ -195,21 +196,23 @@ class RoundOperand(HopperOp):
         super().__init__(
             operands=[operand],
             properties={"element": element},
-            result_types=[_words_of(operand)],
+            result_types=[_words_of(operand, element)],
         )
 
     def verify_(self) -> None:
         """The elements lie as in an A operand."""
-        _check_bytes(self.operand)
+        _check_operand(self.operand, byte_size(self.element))
 
     def cuda(self, w: Writer) -> None:
         """A loop over words."""
         frag, name, source = self.value.type, w.declare(self.value), w.name(self.operand)
         assert isinstance(frag, FragType)
+        per = 4 // byte_size(self.element)
+        function = "round_quad" if per == 4 else "round_word"
         w.line("#pragma unroll")
-        four = ", ".join(f"{source}[i * 4 + {j}]" for j in range(4))
+        parts = ", ".join(f"{source}[i * {per} + {j}]" for j in range(per))
         count, element = frag.layout.registers, short_name(self.element)
-        w.line(f"for (int i = 0; i < {count}; ++i) {name}[i] = round_quad<{element}>({four});")
+        w.line(f"for (int i = 0; i < {count}; ++i) {name}[i] = {function}<{element}>({parts});")
 
     def run(self, m: Actor) -> None:
         """Rounded and packed."""
@@ -218,7 +221,7 @@ class RoundOperand(HopperOp):
 
 
 def _words(values: Array, element: Attribute) -> Array:
-    """Elements as the words that they are four by four."""
+    """Elements as the words that two or four of them each are."""
     return np.ascontiguousarray(encode(values, element)).view(np.int32)
 
 
@@ -227,7 +230,7 @@ class PackOperand(HopperOp):
     """An A operand's elements as the 32-bit words that matrix instructions take from registers.
 
     Packed before the fence, so that no register of the operand is written between instructions.
-    Words of 8-bit elements are a fragment of their own.
+    Words of 8 and 16-bit elements are a fragment of their own.
     """
 
     name: ClassVar[str] = "hopper.pack_operand"
@@ -238,16 +241,17 @@ class PackOperand(HopperOp):
 
     def __init__(self, operand: SSAValue):
         assert isinstance(operand.type, FragType)
-        small = byte_size(operand.type.element_type) == 1
+        element = operand.type.element_type
+        kept = byte_size(element) == 4
         super().__init__(
-            operands=[operand], result_types=[_words_of(operand) if small else operand.type]
+            operands=[operand],
+            result_types=[operand.type if kept else _words_of(operand, element)],
         )
 
     def verify_(self) -> None:
-        """8-bit elements lie as in an A operand."""
+        """The elements lie as in an A operand."""
         assert isinstance(self.operand.type, FragType)
-        if byte_size(self.operand.type.element_type) == 1:
-            _check_bytes(self.operand)
+        _check_operand(self.operand, byte_size(self.operand.type.element_type))
 
     def cuda(self, w: Writer) -> None:
         """A loop over words."""
@@ -265,11 +269,11 @@ class PackOperand(HopperOp):
         w.line(f"for (int i = 0; i < {count}; ++i) {name}[i] = {word};")
 
     def run(self, m: Actor) -> None:
-        """The same elements, or their words."""
+        """The elements' words."""
         values, frag = m.fragment(self.operand), self.operand.type
         assert isinstance(frag, FragType)
-        small = byte_size(frag.element_type) == 1
-        m.new_fragment(self.value, _words(values, frag.element_type) if small else values)
+        kept = byte_size(frag.element_type) == 4
+        m.new_fragment(self.value, values if kept else _words(values, frag.element_type))
 
 
 @irdl_op_definition

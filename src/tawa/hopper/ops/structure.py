@@ -86,7 +86,10 @@ class Role(HopperOp):
             w.line(f"const int team = (warp_id - {first}) / {warps};")
             w.line(f"const int warp = (warp_id - {first}) % {warps};")
             w.line("const int thread = warp * 32 + lane;")
-            w.line("(void)team; (void)warp; (void)thread;")
+            # A reduction leaves its result in a uniform register, where descriptors are computed.
+            group = "warp_uniform(warp / 4)" if warps > 4 else "0"
+            w.line(f"const int warp_group = {group};")
+            w.line("(void)team; (void)warp; (void)thread; (void)warp_group;")
             with w.block(f"if (threadIdx.x == {first * 32})" if self.single else ""):
                 w.region(self.body)
 
@@ -260,7 +263,7 @@ class GroupIndex(_Place):
     """Which warp group of the team this is."""
 
     name: ClassVar[str] = "hopper.group_index"
-    TEXT: ClassVar[str] = "warp / 4"
+    TEXT: ClassVar[str] = "warp_group"
 
     def run(self, m: Actor) -> None:
         """Groups of 128 threads before the actor's."""
