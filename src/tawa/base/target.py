@@ -52,11 +52,11 @@ class Timing:
     capacity: tuple[float, float, float, float] = (1.0, 1.0, 0.97, 1.0)
     """Part of a scheduler's issue slots, half-rate pipe and special-function unit, and of shared
     memory, that several warps together reach: 3 warps' softmaxes take 8.4 cycles an exponential."""
-    beside_tensor: float = 1.5
-    """How many times longer ordinary code takes while the tensor core works: softmaxes of one warp
-    take 15.2 to 16.1 cycles an exponential instead of 10.3."""
-    capacity_beside_tensor: tuple[float, float, float, float] = (0.7, 0.7, 0.69, 1.0)
-    """The same as `capacity` then: two warps' softmaxes take 11.0 to 12.1 cycles each."""
+    capacity_beside_tensor: tuple[float, float, float, float] = (0.7, 0.48, 0.73, 1.0)
+    """The same as `capacity` while the tensor core works, which takes registers' ports: one warp's
+    softmax takes 15.2 to 16.1 cycles an exponential instead of 10.3, two take 11.0 to 12.1 each,
+    which is 0.73 of the special-function unit's rate. The half-rate pipe's: maxima in recorded
+    attention kernels take 2.1 times as long."""
     scalar: float = 4.45
     """Of an index operation, each of which waits for the one before."""
     shuffle: float = 24.0

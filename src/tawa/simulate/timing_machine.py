@@ -193,12 +193,11 @@ class Machine:
             return
         now = max(now, self.updated[place])
         beside = bool(self.cores[place].streams)
-        alone = self.costs.beside_tensor if beside else 1.0
         capacity = self.costs.capacity_beside_tensor if beside else self.costs.capacity
         wanted = [sum(wants) for wants in zip(*(p.wants for p in pieces), strict=True)]
         most = [have / max(want, SLIGHT) for have, want in zip(capacity, wanted, strict=True)]
         for piece in pieces:
-            speed = 1.0 / alone
+            speed = 1.0
             for i, want in enumerate(piece.wants):
                 if want > SLIGHT:
                     speed = min(speed, most[i])
