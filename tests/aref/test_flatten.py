@@ -6,10 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from xdsl.dialects import scf
 
 import tawa
 import tawa.language as tl
 from tawa.aref.ops import Create, RefType
+from tawa.hopper.ops.matrix import PackOperand, RoundOperand
 from tawa.simulate.aref import run as run_aref
 from tawa.simulate.hopper import run as run_hopper
 
@@ -99,6 +101,24 @@ def test_joined_tiles(joined: Any, keys: int):
 
 def test_one_tile_for_each_cta(joined: Any):
     check(joined, (2, 128, 128), levels=("hopper",))
+
+
+def test_the_next_tile_is_placed_a_tile_ahead(joined: Any):
+    """Between two tiles no division comes before the products that it would hold up."""
+    (loop,) = [op for op in joined.module("aref").walk() if isinstance(op, scf.WhileOp)]
+    names = [getattr(getattr(op, "function", op), "data", op.name)
+             for op in loop.after_region.block.ops]  # fmt: skip
+    issued = [i for i, name in enumerate(names) if name == "aref.dot_issue"]
+    divided = [i for i, name in enumerate(names) if name in ("divsi", "remsi")]
+    assert divided
+    assert min(divided) > max(issued)
+
+
+def test_words_of_an_operand_are_carried(joined: Any):
+    """Weights of a turn are packed once they are computed, not where their product is issued."""
+    ops = list(joined.module("hopper").walk())
+    assert not any(isinstance(op, PackOperand) for op in ops)
+    assert any(isinstance(op, RoundOperand) for op in ops)
 
 
 def test_growing_maxima(joined: Any):

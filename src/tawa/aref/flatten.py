@@ -94,7 +94,7 @@ class _Flattening:
         mine = {r for op in self.before for r in op.results}
         found: list[Operation] = []
         for op in self.before:
-            pure = isinstance(op, Map | scf.IfOp) and is_movable(op)
+            pure = isinstance(op, Map | scf.IfOp | arith.ConstantOp) and is_movable(op)
             scalar = pure and not any(shape_of(r.type) for r in op.results)
             inputs = (v for inner in op.walk() for v in inner.operands)
             if scalar and all(v in made or v not in mine for v in inputs):
@@ -107,7 +107,8 @@ class _Flattening:
         own = set(self.scalars)
         others = (op for op in (*self.before, self.loop, *self.after) if op not in own)
         used = {v for op in others for inner in op.walk() for v in inner.operands}
-        return [r for op in self.scalars for r in op.results if r in used]
+        made = (op for op in self.scalars if not isinstance(op, arith.ConstantOp))
+        return [r for op in made for r in op.results if r in used]
 
     def place(self, index: SSAValue, into: Block) -> Values:
         """Append the computation of where a tile lies; returns what `ahead` names."""
@@ -158,7 +159,7 @@ class _Flattening:
         """Append what a tile, placed before, does before its loop; returns its values."""
         values: Values = {self.index: index, **placed}
         for op in self.before:
-            if op not in self.scalars:
+            if op not in self.scalars or isinstance(op, arith.ConstantOp):
                 values |= _cloned(op, values, into)
         return values
 
