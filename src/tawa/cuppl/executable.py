@@ -29,6 +29,7 @@ from .engine import (
 )
 from .inference import collect, importance_natives, smc_natives, tape_natives, trace_natives
 from .ir import CONTEXT_FIELDS, Call, Function, Program, Return, Store, Type
+from .lanes import lanes_text
 from .llvm import emit_llvm, emit_unit
 from .lowering.guards import mark_fallible
 from .lowering.pipeline import Lowered
@@ -121,12 +122,20 @@ def taped_wrapper(lowered: Lowered) -> Function:
     return function
 
 
+def lanes_wrapper() -> Function:
+    """`run_lanes` of a program whose particles run one after the other."""
+    b = FunctionBuilder("run_lanes", (Type.I64, Type.I64, Type.I64), (Type.I64,))
+    b.end(Return((b.const(-1),)))
+    return b.finish()
+
+
 def driver_program(lowered: Lowered, entry: str) -> tuple[Program, dict[str, str]]:
     """The lowered program with the natives that drive it, and the symbols to export."""
     program = Program(dict(lowered.program.functions))
     program.add(machine_wrapper(lowered))
     program.add(main_wrapper(lowered))
     program.add(taped_wrapper(lowered))
+    program.add(lanes_wrapper())
     entries = entry.split()
     for name in entries:
         if name not in program.functions:
@@ -141,21 +150,46 @@ def driver_program(lowered: Lowered, entry: str) -> tuple[Program, dict[str, str
     return program.reachable(entries), {name: name for name in entries}
 
 
-def modules(program: Program, exported: dict[str, str]) -> list[Module]:
-    """The units of a program, each a module; natives are named by where they come from."""
+def modules(
+    program: Program, exported: dict[str, str], elsewhere: frozenset[str] = frozenset()
+) -> list[Module]:
+    """The units of a program, each a module; natives are named by where they come from.
+
+    Functions that are defined `elsewhere` are left out.
+    """
 
     def module(unit: Unit) -> Module:
         drives = unit.native in exported
         name = f"native {unit.native} {drives} {own_source()}" if unit.native else ""
-        return Module(lambda: emit_unit(program, unit, exported), name, bool(unit.native))
+        here = replace(unit, functions=[f for f in unit.functions if f.name not in elsewhere])
+        return Module(lambda: emit_unit(program, here, exported), name, bool(unit.native))
 
     return [module(unit) for unit in cut(program, list(exported))]
 
 
-def native_modules(lowered: Lowered, entry: str = "") -> list[Module]:
-    """The modules of a lowered program that is run by `entry`: by default SMC or importance."""
-    default = "smc_thread" if lowered.machine else "importance_thread"
-    return modules(*driver_program(lowered, entry or default))
+def native_modules(lowered: Lowered, entry: str = "", lanes: bool = True) -> list[Module]:
+    """The modules of a lowered program that is run by `entry`: by default SMC or importance.
+
+    Without `lanes`, particles run one after the other.
+    """
+    entry = entry or ("smc_thread" if lowered.machine else "importance_thread")
+    program, exported = driver_program(lowered, entry)
+    lanes &= "run_lanes" in program.functions
+    text = together(lowered, program) if lanes else None
+    if text is None:
+        return modules(program, exported)
+    return [*modules(program, exported, frozenset(("run_lanes",))), Module(lambda: text)]
+
+
+def together(lowered: Lowered, program: Program) -> str | None:
+    """A program's text for eight particles at once, if it can run so."""
+    main = lowered.elaborated.main
+    if lowered.machine is not None or main not in program.functions:
+        return None
+    lanes = Program(dict(program.functions))
+    lanes.functions["next_bits"] = replace(translate("next_bits_together").copy(), name="next_bits")
+    link(lanes)
+    return lanes_text(lanes, main)
 
 
 @cache
@@ -188,9 +222,9 @@ class Executable:
     frames: Words
 
     @staticmethod
-    def build(lowered: Lowered, entry: str = "") -> Executable:
+    def build(lowered: Lowered, entry: str = "", lanes: bool = True) -> Executable:
         """Compile; `entry` is the native that runs the program (by default SMC or importance)."""
-        return Executable.of(lowered, compile_modules(native_modules(lowered, entry)))
+        return Executable.of(lowered, compile_modules(native_modules(lowered, entry, lanes)))
 
     @staticmethod
     def kept(parts: list[str], make: Callable[[], Lowered]) -> Executable:

@@ -88,7 +88,7 @@ def emit_unit(program: Program, unit: Unit, exported: dict[str, str]) -> str:
     own = part.functions.keys()
     called = {c for f in unit.functions for c in f.callees()}
     parts = [_INTRINSICS]
-    parts.extend(_table(values) for values in tables(part))
+    parts.extend(table_text(values) for values in tables(part))
     parts.extend(_declaration(program.functions[n]) for n in sorted(called - own))
     for function in unit.functions:
         parts.append(_FunctionEmitter(function, program, function.name in unit.public).text())
@@ -115,7 +115,8 @@ def table_name(values: tuple[float, ...]) -> str:
     return f"@table.{hashlib.sha256(content).hexdigest()[:16]}"
 
 
-def _table(values: tuple[float, ...]) -> str:
+def table_text(values: tuple[float, ...]) -> str:
+    """The definition of a table."""
     items = ", ".join(f"double {float_text(v)}" for v in values)
     return f"{table_name(values)} = private constant [{len(values)} x double] [{items}]"
 
@@ -132,7 +133,7 @@ def result_type(function: Function) -> str:
 
 def _signature(function: Function) -> str:
     params = [f"{_CONTEXT} %ctx"]
-    params += [f"{_TYPES[p.type]} %{_name(p)}.in" for p in function.params]
+    params += [f"{_TYPES[p.type]} %{register_name(p)}.in" for p in function.params]
     return f"{result_type(function)} @{_symbol(function.name)}({', '.join(params)})"
 
 
@@ -147,7 +148,8 @@ def _symbol(name: str) -> str:
     return f'"cuppl.{name}"'
 
 
-def _name(reg: Reg) -> str:
+def register_name(reg: Reg) -> str:
+    """A register's name as LLVM spells it."""
     return f'"{reg.name}"'.replace('"', "") if reg.name.isidentifier() else f'"{reg.name}"'
 
 
@@ -176,14 +178,14 @@ class _FunctionEmitter:
         self.lines.append(f"define {self.linkage}{_signature(function)} {attributes} {{")
         self.lines.append("entry.allocas:")
         for reg in in_memory(function):
-            self.lines.append(f"  %r.{_name(reg)} = alloca {_TYPES[reg.type]}")
-            self.slots[reg] = f"%r.{_name(reg)}"
+            self.lines.append(f"  %r.{register_name(reg)} = alloca {_TYPES[reg.type]}")
+            self.slots[reg] = f"%r.{register_name(reg)}"
         for reg in function.params:
-            self._write(reg, f"%{_name(reg)}.in")
+            self._write(reg, f"%{register_name(reg)}.in")
         for block in function.blocks.values():
             for item in block.instructions:
                 if isinstance(item, Const) and item.dst not in self.slots:
-                    self.values[item.dst] = _literal(item.value, item.dst.type)
+                    self.values[item.dst] = literal(item.value, item.dst.type)
         first = next(iter(function.blocks))
         self.lines.append(f"  br label %b.{first}")
         for block in function.blocks.values():
@@ -224,7 +226,7 @@ class _FunctionEmitter:
     def _instruction(self, item: Instruction) -> None:
         match item:
             case Const(dst, value):
-                self._write(dst, _literal(value, dst.type))
+                self._write(dst, literal(value, dst.type))
             case Copy(dst, src):
                 self._write(dst, self._read(src))
             case Op(dst, name, args):
@@ -416,7 +418,8 @@ class _FunctionEmitter:
             self._emit(f"ret {kind} {whole}")
 
 
-def _literal(value: float | int | bool, type_: Type) -> str:
+def literal(value: float | int | bool, type_: Type) -> str:
+    """A constant's text."""
     if type_ is Type.F64:
         return float_text(float(value))
     if type_ is Type.BOOL:

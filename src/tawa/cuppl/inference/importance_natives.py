@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 
 from ..native import external, native
-from ..numeric.philox import GROUP, group_draws
+from ..numeric.addresses import address_of, int_of
+from ..numeric.philox import GROUP, GROUP_DRAWS, group_draws, philox_group
 from ..numeric.primitives import Context, Floats, Ints
 from .smc_natives import (
     FUEL,
@@ -17,16 +18,26 @@ from .smc_natives import (
     STATE,
     THREADS,
     next_chunk,
-    prepare_draws,
     start_step,
 )
 
 INF = math.inf
+PATIENCE = 64
+"""How long particles that had to run alone make it worth no more to run them together."""
 
 
 @external
 def run_main(ctx: Context, out: int, stride: int) -> int:
     """Run the program; its result words go to `out`. Returns a status, 0 if it came to its end."""
+    raise NotImplementedError
+
+
+@external
+def run_lanes(ctx: Context, out: int, stride: int, logw: Floats) -> int:
+    """Run the programs of `ctx.particle` and the seven that follow; -1 if that can't be done.
+
+    The weights of those that have to run alone stay NaN.
+    """
     raise NotImplementedError
 
 
@@ -54,6 +65,49 @@ def run_with_draws(ctx: Context, c: Ints, p: int, made: int) -> int:
 
 
 @native
+def unfinished(logw: Floats, first: int, last: int) -> int:
+    """How many of some particles are not done: their weight is NaN."""
+    count = 0
+    for p in range(first, last):
+        count = count + (1 if logw[p] != logw[p] else 0)
+    return count
+
+
+@native
+def run_together(ctx: Context, c: Ints, first: int, logw: Floats) -> int:
+    """Run a group's particles at once; returns how many of them have to run alone, or -1."""
+    ctx.particle = first
+    ctx.draw = 0
+    ctx.fuel = c[FUEL]
+    if run_lanes(ctx, c[STATE], c[PARTICLES], logw) < 0:
+        return -1
+    return unfinished(logw, first, first + GROUP)
+
+
+@native
+def run_alone(
+    ctx: Context, c: Ints, p: int, made: int, logw: Floats, own: Ints, keep_heap: int
+) -> int:
+    """Run one particle, some of whose draws are made; returns its failure, or 0."""
+    start = ctx.heap
+    status = run_with_draws(ctx, c, p, made)
+    if status == HEAP_FULL and next_chunk(ctx, c):
+        start = ctx.heap
+        status = run_with_draws(ctx, c, p, 0)
+    if keep_heap == 0:
+        ctx.heap = start
+    if status == 0:
+        logw[p] = ctx.weight
+        return 0
+    if status == REJECTED:
+        logw[p] = -INF
+        return 0
+    own[OWN_SITE] = ctx.site
+    own[OWN_PARTICLE] = p
+    return status
+
+
+@native
 def importance_thread(
     ctx: Context, c: Ints, t: int, logw: Floats, part: Ints, keep_heap: int
 ) -> int:
@@ -61,27 +115,28 @@ def importance_thread(
     n = c[PARTICLES]
     failed = 0
     start_step(ctx, c, 0)
-    made = 0
-    low = n * t // c[THREADS]
-    for p in range(low, n * (t + 1) // c[THREADS]):
-        slot = (p - low) % GROUP
-        made = prepare_draws(ctx, p, slot, p == low, made)
-        if logw[p] != logw[p] and failed == 0:
+    own = address_of(int_of(part) + 64 * t)
+    first = n * t // c[THREADS]
+    high = n * (t + 1) // c[THREADS]
+    patience = PATIENCE
+    while first < high and failed == 0:
+        last = min(first + GROUP, high)
+        left = unfinished(logw, first, last)
+        made = 0
+        if patience > 0 and left == GROUP:
             start = ctx.heap
-            ctx.ahead = group_draws(ctx, slot)
-            status = run_with_draws(ctx, c, p, made)
-            if status == HEAP_FULL and next_chunk(ctx, c):
-                start = ctx.heap
-                status = run_with_draws(ctx, c, p, 0)
+            left = run_together(ctx, c, first, logw)
+            # Eight together take as long as about three alone.
+            patience = min(patience + 3 - left, PATIENCE) if left >= 0 else 0
             if keep_heap == 0:
                 ctx.heap = start
-            if status == 0:
-                logw[p] = ctx.weight
-            elif status == REJECTED:
-                logw[p] = -INF
-            else:
-                failed = status
-                part[8 * t + OWN_SITE] = ctx.site
-                part[8 * t + OWN_PARTICLE] = p
-    part[8 * t] = failed
+        if left != 0 and patience == 0:
+            philox_group(ctx, first)
+            made = GROUP_DRAWS
+        for p in range(first, last if left != 0 else first):
+            if logw[p] != logw[p] and failed == 0:
+                ctx.ahead = group_draws(ctx, p - first)
+                failed = run_alone(ctx, c, p, made, logw, own, keep_heap)
+        first = last
+    own[0] = failed
     return failed
