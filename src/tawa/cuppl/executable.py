@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -29,12 +27,13 @@ from .engine import (
 )
 from .inference import collect, importance_natives, smc_natives, tape_natives, trace_natives
 from .ir import CONTEXT_FIELDS, Call, Function, Program, Return, Store, Type
+from .kept_natives import keep_natives, own_source
 from .lanes import lanes_text
 from .llvm import emit_llvm, emit_unit
 from .lowering.guards import mark_fallible
 from .lowering.pipeline import Lowered
 from .memory import mask_of, object_table
-from .native import link, translate
+from .native import VECTORISED, link, translate
 from .numeric.philox import ROOM_WORDS
 from .units import Unit, cut
 
@@ -162,7 +161,8 @@ def modules(
         drives = unit.native in exported
         name = f"native {unit.native} {drives} {own_source()}" if unit.native else ""
         here = replace(unit, functions=[f for f in unit.functions if f.name not in elsewhere])
-        return Module(lambda: emit_unit(program, here, exported), name, bool(unit.native))
+        text = cache(lambda: emit_unit(program, here, exported))
+        return Module(text, name, unit.native in VECTORISED)
 
     return [module(unit) for unit in cut(program, list(exported))]
 
@@ -193,15 +193,6 @@ def together(lowered: Lowered, program: Program) -> str | None:
 
 
 @cache
-def own_source() -> str:
-    """A digest of this package: of the natives and of all that translates them."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parent.rglob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
-
-
-@cache
 def collector() -> Compiled:
     """The collector: the same for all programs, and compiled when one first needs it."""
     entries = ["collect", "collect_results"]
@@ -224,7 +215,9 @@ class Executable:
     @staticmethod
     def build(lowered: Lowered, entry: str = "", lanes: bool = True) -> Executable:
         """Compile; `entry` is the native that runs the program (by default SMC or importance)."""
-        return Executable.of(lowered, compile_modules(native_modules(lowered, entry, lanes)))
+        compiled = compile_modules(native_modules(lowered, entry, lanes))
+        keep_natives()
+        return Executable.of(lowered, compiled)
 
     @staticmethod
     def kept(parts: list[str], make: Callable[[], Lowered]) -> Executable:
@@ -235,6 +228,7 @@ class Executable:
             found = native_modules(lowered)
             for module in found:
                 object_code(module)
+            keep_natives()
             return lowered, [object_key(module) for module in found]
 
         lowered, keys = kept_object(default_cache(), [*parts, own_source()], compiled)

@@ -59,6 +59,8 @@ class Type(Enum):
     REF = "ref"
     """Address of a heap object, or a small immediate (a constructor without fields)."""
 
+    __hash__ = object.__hash__  # members are hashed often; the one of Enum is not a built-in
+
 
 CONTEXT_FIELDS: dict[str, Type] = {
     "key0": Type.I64,  # Philox key: the seed's low and high 32 bits
@@ -97,6 +99,9 @@ class Reg:
 
     name: str
     type: Type
+
+    def __reduce__(self) -> tuple[type[Reg], tuple[str, Type]]:  # sooner pickled than by fields
+        return Reg, (self.name, self.type)
 
 
 Operand = Reg | float | int | bool

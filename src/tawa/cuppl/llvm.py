@@ -10,7 +10,9 @@ returns its status as the first member of its result.
 from __future__ import annotations
 
 import hashlib
+import math
 import struct
+from functools import cache
 
 from .ir import (
     CONTEXT_FIELDS,
@@ -67,6 +69,9 @@ declare i32 @sched_yield()
 !3 = !{!1, !1, i64 0}
 !4 = !{!2, !2, i64 0}
 """
+FEW = 60
+"""Instructions that are worth a copy in each caller."""
+
 FIELD, WORD = ", !tbaa !3", ", !tbaa !4"
 """What an access is of: no word of a heap, a stack or a table is a field of the context."""
 
@@ -90,12 +95,37 @@ def emit_unit(program: Program, unit: Unit, exported: dict[str, str]) -> str:
     parts = [_INTRINSICS]
     parts.extend(table_text(values) for values in tables(part))
     parts.extend(_declaration(program.functions[n]) for n in sorted(called - own))
+    copied = _copied(part)
     for function in unit.functions:
-        parts.append(_FunctionEmitter(function, program, function.name in unit.public).text())
+        emitter = _FunctionEmitter(function, program, function.name in unit.public)
+        parts.append(emitter.text(function.name in copied))
     parts.extend(
         _export(program.functions[n], symbol) for n, symbol in exported.items() if n in own
     )
     return "\n".join(parts)
+
+
+def _copied(part: Program) -> set[str]:
+    """Functions to compile into their callers: those asked for, and short ones.
+
+    A function counts with what is copied into it, so that chains of calls don't grow without bound.
+    """
+    sizes: dict[str, float] = {}
+
+    def size(name: str) -> float:
+        if name not in sizes:
+            sizes[name] = math.inf  # of a recursive call
+            function = part.functions[name]
+            own = sum(len(b.instructions) + 1 for b in function.blocks.values())
+            inside = sum(size(c) for c in function.callees() if c in part.functions)
+            sizes[name] = own + (inside if own < FEW else math.inf)
+        return sizes[name]
+
+    return {
+        name
+        for name, function in part.functions.items()
+        if function.inline or (not function.outlined and size(name) < FEW)
+    }
 
 
 def tables(program: Program) -> list[tuple[float, ...]]:
@@ -111,13 +141,18 @@ def tables(program: Program) -> list[tuple[float, ...]]:
 
 def table_name(values: tuple[float, ...]) -> str:
     """Name of a table: a digest of its content."""
-    content = struct.pack(f"<{len(values)}d", *values)
+    return _name_of(struct.pack(f"<{len(values)}d", *values))
+
+
+@cache
+def _name_of(content: bytes) -> str:
     return f"@table.{hashlib.sha256(content).hexdigest()[:16]}"
 
 
 def table_text(values: tuple[float, ...]) -> str:
     """The definition of a table."""
-    items = ", ".join(f"double {float_text(v)}" for v in values)
+    words = struct.unpack(f"<{len(values)}Q", struct.pack(f"<{len(values)}d", *values))
+    items = ", ".join([f"double 0x{word:016X}" for word in words])
     return f"{table_name(values)} = private constant [{len(values)} x double] [{items}]"
 
 
@@ -171,9 +206,9 @@ class _FunctionEmitter:
         self.values: dict[Reg, str] = {}
         """Of registers that have no slot."""
 
-    def text(self) -> str:
+    def text(self, copied: bool) -> str:
         function = self.function
-        attributes = "alwaysinline nounwind" if function.inline else "nounwind"
+        attributes = "alwaysinline nounwind" if copied else "nounwind"
         attributes += " noinline" if function.outlined else ""
         self.lines.append(f"define {self.linkage}{_signature(function)} {attributes} {{")
         self.lines.append("entry.allocas:")

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tawa.functional import syntax as s
+from tawa.functional.garbage import collection_paused
 from tawa.functional.language import CheckedModule
 from tawa.functional.terms import Con
 
@@ -53,12 +54,14 @@ class Model:
     )
 
     @property
+    @collection_paused()
     def elaborated(self) -> Elaborated:
         """The program in the core."""
         if self._elaborated is None:
             self._elaborated = elaborate(self.module, self.main)
         return self._elaborated
 
+    @collection_paused()
     def executable(self, suspend: bool) -> Executable:
         """Compiled code; with `suspend`, it stops at every weight."""
         key = f"suspend={suspend}"
@@ -72,6 +75,7 @@ class Model:
             self._executables[key] = found
         return self._executables[key]
 
+    @collection_paused()
     def traced(self, entry: str) -> Executable:
         """Code that records its choices. Raises UnsupportedMethod for programs with `shift`."""
         if entry not in self._executables:
@@ -484,6 +488,7 @@ def _bar(title: str, shown: bool) -> Any:
     return progress_bar(title, shown)
 
 
+@collection_paused()
 def model(source: str, *, file: str = "<model>", main: str = "main") -> Model:
     """A model from program text. Raises FunctionalError if it is not a well-typed program."""
     return Model(checked_program(source, file), main, source, file)

@@ -13,10 +13,25 @@ Integers are 64-bit and wrap; a native must not rely on larger ones.
 from __future__ import annotations
 
 from .ir import Function, Program
-from .registry import EXTERNAL, INLINED, NATIVES, OUTLINED, external, inlined, native, outlined
+from .kept_natives import kept_native, note_native
+from .registry import (
+    EXTERNAL,
+    INLINED,
+    NATIVES,
+    OUTLINED,
+    VECTORISED,
+    external,
+    inlined,
+    native,
+    outlined,
+    vectorised,
+)
 from .translator import Translator
 
-__all__ = ["NATIVES", "external", "inlined", "link", "native", "outlined", "translate"]
+__all__ = [
+    "NATIVES", "VECTORISED", "external", "inlined", "link", "native", "outlined", "translate",
+    "vectorised",
+]  # fmt: skip
 
 _translated: dict[str, Function] = {}
 
@@ -39,8 +54,13 @@ def translate(name: str) -> Function:
     if name not in _translated:
         if name not in NATIVES:
             raise KeyError(f"no native is called {name}")
-        function = Translator(name, NATIVES[name]).run()
-        function.outlined = name in OUTLINED
-        function.inline = name in INLINED or (function.inline and not function.outlined)
-        _translated[name] = function
+        _translated[name] = kept_native(name) or _translate_now(name)
     return _translated[name]
+
+
+def _translate_now(name: str) -> Function:
+    function = Translator(name, NATIVES[name]).run()
+    function.outlined = name in OUTLINED
+    function.inline = name in INLINED or (function.inline and not function.outlined)
+    note_native(function)
+    return function

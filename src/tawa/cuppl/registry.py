@@ -10,10 +10,12 @@ __all__ = [
     "INLINED",
     "NATIVES",
     "OUTLINED",
+    "VECTORISED",
     "external",
     "inlined",
     "native",
     "outlined",
+    "vectorised",
 ]
 
 Fn = TypeVar("Fn", bound=Callable[..., object])
@@ -32,6 +34,16 @@ OUTLINED: set[str] = set()
 def outlined(function: Fn) -> Fn:
     """Say of a native that it is rarely called, and long: it should not be inlined on a CPU."""
     OUTLINED.add(function.__name__)
+    return function
+
+
+VECTORISED: set[str] = set()
+"""Those with loops that LLVM should make vector instructions of."""
+
+
+def vectorised(function: Fn) -> Fn:
+    """Say of a native that it is worth LLVM's whole optimiser, which takes five times as long."""
+    VECTORISED.add(function.__name__)
     return function
 
 

@@ -21,7 +21,9 @@ from lark import Lark
 from lark.grammar import Rule
 from lark.lexer import TerminalDef
 
-__all__ = ["Store", "kept_object", "kept_parser"]
+from tawa.functional.tables import Data, tables_of
+
+__all__ = ["Store", "kept_object", "kept_parser", "kept_tables"]
 
 T = TypeVar("T")
 
@@ -73,6 +75,21 @@ def kept_parser(
     data, memo = serialiser.memo_serialize([TerminalDef, Rule])
     data["options"] = {**data["options"], "lexer_callbacks": {}}
     store.put(key, {"tables": marshal.dumps({"data": data, "memo": memo})})
+    return made
+
+
+def kept_tables(
+    store: Store | None, grammar: str, options: dict[str, Any], parser: Callable[[], Lark]
+) -> Data:
+    """The tables of a parser for a grammar, from the store if they are there."""
+    if store is None:
+        return tables_of(parser())
+    key = _key("tables", lark.__version__, grammar, repr(options))
+    entry = store.get(key)
+    if entry is not None:
+        return marshal.loads(entry["tables"])
+    made = tables_of(parser())
+    store.put(key, {"tables": marshal.dumps(made)})
     return made
 
 

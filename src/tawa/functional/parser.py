@@ -7,7 +7,9 @@ A `Parser` is built from the base grammar, a language's additions to it (lark's 
 from __future__ import annotations
 
 import linecache
+from collections.abc import Callable
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +18,10 @@ from lark.lexer import PatternStr
 
 from tawa.functional import syntax as s
 from tawa.functional.builder import CoreBuilder, TreeBuilder
-from tawa.functional.kept import Store, kept_parser
+from tawa.functional.errors import ProgramSyntaxError
+from tawa.functional.kept import Store, kept_parser, kept_tables
 from tawa.functional.slips import Slip, syntax_error
+from tawa.functional.tables import Tables, Unexpected
 
 BASE_GRAMMAR = Path(__file__).with_name("grammar.lark").read_text()
 
@@ -41,8 +45,10 @@ class Parser:
             "propagate_positions": True,
             "maybe_placeholders": True,
         }
-        callbacks = {"COMMENT": self._comments.append}
-        self._lark = kept_parser(store, BASE_GRAMMAR + "\n" + additions, options, callbacks)
+        callbacks: dict[str, Callable[[Token], None]] = {"COMMENT": self._comments.append}
+        grammar = BASE_GRAMMAR + "\n" + additions
+        self._lark = cache(lambda: kept_parser(store, grammar, options, callbacks))
+        self._tables = Tables(kept_tables(store, grammar, options, self._lark), callbacks)
 
     def module(self, text: str, file: str) -> s.Module:
         """Parse a whole module. Raises ProgramSyntaxError."""
@@ -68,14 +74,22 @@ class Parser:
     def _parse(self, text: str, file: str, start: str) -> Any:
         remember_source(file, text)
         try:
-            tree: Tree[Any] = self._lark.parse(text, start=start)  # pyright: ignore[reportUnknownMemberType]
+            return self._tables.parse(text, start, self._builder(file))
+        except (Unexpected, ProgramSyntaxError):
+            self._comments.clear()
+        return self._parse_by_lark(text, file, start)
+
+    def _parse_by_lark(self, text: str, file: str, start: str) -> Any:
+        """The same by lark, which says what it expected where it stops."""
+        try:
+            tree: Tree[Any] = self._lark().parse(text, start=start)  # pyright: ignore[reportUnknownMemberType]
         except UnexpectedInput as error:
             raise syntax_error(error, text, file, self._slips, self._shown) from None
         return self._builder(file).build(tree)
 
     def _shown(self, terminal: str) -> str:
         """A keyword or sign as it is written."""
-        found = self._lark.get_terminal(terminal).pattern
+        found = self._lark().get_terminal(terminal).pattern
         return found.value if isinstance(found, PatternStr) else terminal.lower()
 
 
