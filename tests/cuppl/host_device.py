@@ -59,6 +59,23 @@ template <class T> T atomicMax(T* p, T v) {
 static inline long long __double_as_longlong(double x) { long long y; memcpy(&y, &x, 8); return y; }
 static inline double __longlong_as_double(long long x) { double y; memcpy(&y, &x, 8); return y; }
 """
+SUMS_APART = """
+static u64 warp_sum(u64 value) { return value; }
+static u64 warp_max(u64 value) { return value; }
+static u64 warp_prefix(u64 value) { return value; }
+"""
+SUMS_TOGETHER = """
+static u64 warp_sum(u64 value) { return warp_reduce(value, false); }
+static u64 warp_max(u64 value) { return warp_reduce(value, true); }
+static u64 warp_prefix(u64 value) {
+  u64 sum = 0;
+  for (unsigned lane = 0; lane < WARP; ++lane) {
+    u64 until = warp_reduce(threadIdx.x <= lane ? value : 0, false);
+    if (threadIdx.x == lane) sum = until;
+  }
+  return sum;
+}
+"""
 LANES_APART = """
 #define WARP 1
 static unsigned warp_ballot(bool yes) { return yes; }
@@ -139,8 +156,9 @@ class HostDevice:
         self.stack_bytes, self.patience = 0, patience
         self.warp = BLOCK if together else 1
         warps = LANES_TOGETHER if together else LANES_APART
+        sums = SUMS_TOGETHER if together else SUMS_APART
         shim, warps = SHIM + warps.splitlines()[1] + "\n", "\n".join(warps.splitlines()[2:])
-        source = cuda_source(lowered, shim, BLOCK, warps) + LAUNCH
+        source = cuda_source(lowered, shim, BLOCK, warps, sums) + LAUNCH
         names = ["weigh", "move_heap"]
         names += ["begin", "advance", "resample", "widen"] if lowered.machine else ["run_all"]
         for name in names:

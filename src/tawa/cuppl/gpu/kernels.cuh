@@ -4,34 +4,40 @@
 
 // Sum over a block; every thread must call it.
 DEVICE u64 block_sum(u64 value, u64* shared) {
-  shared[threadIdx.x] = value;
+  value = warp_sum(value);
+  if (threadIdx.x % WARP == 0) shared[threadIdx.x / WARP] = value;
   __syncthreads();
-  for (int half = BLOCK / 2; half > 0; half /= 2) {
-    if ((int)threadIdx.x < half) shared[threadIdx.x] += shared[threadIdx.x + half];
-    __syncthreads();
-  }
-  u64 total = shared[0];
+  u64 total = 0;
+  for (int warp = 0; warp < BLOCK / WARP; ++warp) total += shared[warp];
   __syncthreads();
   return total;
 }
 
 DEVICE u64 block_max(u64 value, u64* shared) {
-  shared[threadIdx.x] = value;
+  value = warp_max(value);
+  if (threadIdx.x % WARP == 0) shared[threadIdx.x / WARP] = value;
   __syncthreads();
-  for (int half = BLOCK / 2; half > 0; half /= 2) {
-    if ((int)threadIdx.x < half && shared[threadIdx.x + half] > shared[threadIdx.x])
-      shared[threadIdx.x] = shared[threadIdx.x + half];
-    __syncthreads();
-  }
-  u64 top = shared[0];
+  u64 top = 0;
+  for (int warp = 0; warp < BLOCK / WARP; ++warp)
+    if (shared[warp] > top) top = shared[warp];
   __syncthreads();
   return top;
+}
+
+// Sum over this thread and those before it; every thread must call it.
+DEVICE u64 block_prefix(u64 value, u64* shared) {
+  value = warp_prefix(value);
+  if (threadIdx.x % WARP == WARP - 1) shared[threadIdx.x / WARP] = value;
+  __syncthreads();
+  for (int warp = 0; warp < (int)threadIdx.x / WARP; ++warp) value += shared[warp];
+  __syncthreads();
+  return value;
 }
 
 #ifdef HAS_MACHINE
 // Run all particles to their next suspension (`deep` 0), then those that need larger stacks (1).
 KERNEL void advance(i64* control, i64 deep) {
-  SHARED u64 shared[BLOCK];
+  SHARED u64 shared[BLOCK / WARP];
   if (control[OUTCOME] != RUNNING || (deep && control[DEEP] == 0)) return;
   Tally tally = {0, 0};
   cuppl_turns(control, deep, tally);
@@ -43,54 +49,74 @@ KERNEL void advance(i64* control, i64 deep) {
 }
 #endif
 
-// One thread: how the step ended, and whether to resample.
+// One thread: how the step ended, and whether to resample. All is read before anything is written.
 DEVICE void decide(i64* control) {
-  double top = unordered((u64)control[BEST]);
-  control[RESAMPLING] = 0;
-  if (control[FAILED_STATUS] != 0) control[OUTCOME] = FAILED;
-  else if (control[WAITS] != 0 || control[DEEP] != 0) control[OUTCOME] = NEED_ROOM;
-  else if (bits_of(top) == (i64)0xFFF0000000000000ull) control[OUTCOME] = DEAD;
-  else if (control[ACTIVE] == 0) control[OUTCOME] = FINISHED;
-  if (control[OUTCOME] != RUNNING) return;
-  double scale = float_of_bits(control[SCALE]);
-  double total = (double)atomicAdd((u64*)control + TOTAL, 0ull) / scale;
-  double squares = (double)atomicAdd((u64*)control + SQUARES, 0ull) / scale;
-  control[RESAMPLING] = total * total < float_of_bits(control[THRESHOLD]) * squares;
+  volatile const i64* now = control;
+  i64 failed = now[FAILED_STATUS], waits = now[WAITS], deep = now[DEEP], active = now[ACTIVE];
+  i64 best = now[BEST], sum = now[TOTAL], sum_of_squares = now[SQUARES], resampled = now[RESAMPLED];
+  double scale = float_of_bits(now[SCALE]), threshold = float_of_bits(now[THRESHOLD]);
+  double evidence = float_of_bits(now[LOG_Z]), n = (double)now[PARTICLES];
+  double top = unordered((u64)best);
+  i64 outcome = failed != 0                                          ? FAILED
+                : waits != 0 || deep != 0                            ? NEED_ROOM
+                : bits_of(top) == (i64)0xFFF0000000000000ull         ? DEAD
+                : active == 0                                        ? FINISHED
+                                                                     : RUNNING;
+  double total = (double)(u64)sum / scale, squares = (double)(u64)sum_of_squares / scale;
+  bool resampling = outcome == RUNNING && total * total < threshold * squares;
+  control[OUTCOME] = outcome;
+  control[RESAMPLING] = resampling;
+  if (!resampling) return;
+  Context ctx;
+  ctx.key0 = now[SEED_LOW];
+  ctx.key1 = now[SEED_HIGH];
+  ctx.particle = 0;
+  ctx.step = now[STEP];
+  ctx.stream = now[STREAM] + 1;
+  ctx.draw = 0;
+  control[POINT] = bits_of(cuppl_next_uniform(ctx));
+  control[LOG_Z] = bits_of(evidence + top + cuppl_log(ctx, total / n));
+  control[RESAMPLED] = resampled + 1;
+}
+
+// One block: get ready for the next step.
+DEVICE void turn(i64* control) {
+  i64 blocks = (control[PARTICLES] + BLOCK - 1) / BLOCK;
+  for (i64 g = threadIdx.x; g <= blocks / BLOCK; g += BLOCK) ((u64*)control[SUPERS])[g] = 0;
+  if (threadIdx.x != 0) return;
   if (control[RESAMPLING]) {
-    Context ctx;
-    ctx.key0 = control[SEED_LOW];
-    ctx.key1 = control[SEED_HIGH];
-    ctx.particle = 0;
-    ctx.step = control[STEP];
-    ctx.stream = control[STREAM] + 1;
-    ctx.draw = 0;
-    control[POINT] = bits_of(cuppl_next_uniform(ctx));
-    double mean = total / (double)control[PARTICLES];
-    control[LOG_Z] = bits_of(float_of_bits(control[LOG_Z]) + top + cuppl_log(ctx, mean));
-    control[RESAMPLED] += 1;
+    i64 base = control[BASE] - control[GAP];
+    control[BASE] = base < 0 ? base + control[PHYSICAL] : base;
   }
+  control[STEP] += 1;
+  control[BEST] = control[ACTIVE] = control[WAITS] = control[TOTAL] = control[SQUARES] = 0;
+  control[NEXT] = control[NEXT + 1] = control[DEEP] = 0;
+  control[SPILLERS] = control[SPILL_WORDS] = control[POOL_NEXT] = control[BARRIER] = 0;
 }
 
 // Integer weights, their sums over blocks, over groups of BLOCK blocks, and over everything. The last
-// block takes the decision.
+// block takes the decision, and goes on to the next step if nothing is resampled.
 KERNEL void weigh(i64* control) {
-  SHARED u64 shared[BLOCK];
-  SHARED bool last;
-  if (control[OUTCOME] != RUNNING) return;
-  if (control[WAITS] != 0 || control[DEEP] != 0 || control[FAILED_STATUS] != 0) {
+  SHARED u64 shared[BLOCK / WARP];
+  SHARED bool last, done;
+  i64 outcome = control[OUTCOME], waits = control[WAITS] | control[DEEP] | control[FAILED_STATUS];
+  i64 n = control[PARTICLES], best = control[BEST];
+  double scale = float_of_bits(control[SCALE]);
+  const double* logw = (const double*)control[LOGW];
+  u64* weights = (u64*)control[WEIGHTS];
+  if (outcome != RUNNING) return;
+  if (waits != 0) {
     if (blockIdx.x == 0 && threadIdx.x == 0) decide(control);
     return;
   }
-  i64 n = control[PARTICLES];
   i64 p = (i64)blockIdx.x * BLOCK + threadIdx.x;
-  double top = unordered((u64)control[BEST]), scale = float_of_bits(control[SCALE]);
   u64 weight = 0, square = 0;
   if (p < n) {
     Context ctx;
-    double w = cuppl_exp(ctx, ((double*)control[LOGW])[p] - top);
+    double w = cuppl_exp(ctx, logw[p] - unordered((u64)best));
     weight = (u64)truncate(w * scale + 0.5);
     square = (u64)truncate(w * w * scale + 0.5);
-    ((u64*)control[WEIGHTS])[p] = weight;
+    weights[p] = weight;
   }
   u64 total = block_sum(weight, shared), squares = block_sum(square, shared);
   if (threadIdx.x == 0) {
@@ -99,7 +125,13 @@ KERNEL void weigh(i64* control) {
     atomicAdd((u64*)control + TOTAL, total);
     atomicAdd((u64*)control + SQUARES, squares);
   }
-  if (is_last_block(control, &last) && threadIdx.x == 0) decide(control);
+  if (!is_last_block(control, &last)) return;
+  if (threadIdx.x == 0) {
+    decide(control);
+    done = control[OUTCOME] == RUNNING && !control[RESAMPLING];
+  }
+  __syncthreads();
+  if (done) turn(control);
 }
 
 // For each particle of a chunk, how many of the equidistant points lie below the end of its weight.
@@ -111,21 +143,13 @@ DEVICE void count_children(i64* control, i64 chunk, u64* shared) {
   for (i64 g = threadIdx.x; g < group; g += BLOCK) before += ((u64*)control[SUPERS])[g];
   if ((i64)threadIdx.x < member) before += ((u64*)control[CHUNKS])[group * BLOCK + threadIdx.x];
   before = block_sum(before, shared);
-  shared[threadIdx.x] = p < n ? ((u64*)control[WEIGHTS])[p] : 0;
-  __syncthreads();
-  for (int reach = 1; reach < BLOCK; reach *= 2) {
-    u64 more = (int)threadIdx.x >= reach ? shared[threadIdx.x - reach] : 0;
-    __syncthreads();
-    shared[threadIdx.x] += more;
-    __syncthreads();
-  }
+  u64 until = block_prefix(p < n ? ((u64*)control[WEIGHTS])[p] : 0, shared);
   if (p < n) {
     Context ctx;
-    i64 cumulative = (i64)(before + shared[threadIdx.x]);
+    i64 cumulative = (i64)(before + until);
     ((i64*)control[LAST])[p] = cuppl_offspring_before(
         ctx, cumulative, control[TOTAL], n, float_of_bits(control[POINT]));
   }
-  __syncthreads();
 }
 
 // Each slot finds its parent by bisection: first those of the chunk's ends, then between them.
@@ -153,21 +177,6 @@ DEVICE void find_parents(i64* control, i64 chunk, i64* ends) {
     ((double*)control[LOGW])[child] = 0.0;
   }
   __syncthreads();
-}
-
-// One block: get ready for the next step.
-DEVICE void turn(i64* control) {
-  i64 blocks = (control[PARTICLES] + BLOCK - 1) / BLOCK;
-  for (i64 g = threadIdx.x; g <= blocks / BLOCK; g += BLOCK) ((u64*)control[SUPERS])[g] = 0;
-  if (threadIdx.x != 0) return;
-  if (control[RESAMPLING]) {
-    i64 base = control[BASE] - control[GAP];
-    control[BASE] = base < 0 ? base + control[PHYSICAL] : base;
-  }
-  control[STEP] += 1;
-  control[BEST] = control[ACTIVE] = control[WAITS] = control[TOTAL] = control[SQUARES] = 0;
-  control[NEXT] = control[NEXT + 1] = control[DEEP] = 0;
-  control[SPILLERS] = control[SPILL_WORDS] = control[POOL_NEXT] = control[BARRIER] = 0;
 }
 
 #ifdef HAS_MACHINE
@@ -200,16 +209,12 @@ DEVICE void grid_barrier(i64* control) {
   __syncthreads();
 }
 
-// The end of a step: the slots' parents, if they are resampled, and their rows.
+// The end of a step that resamples: the slots' parents, and their rows.
 KERNEL void resample(i64* control) {
-  SHARED u64 shared[BLOCK];
+  SHARED u64 shared[BLOCK / WARP];
   SHARED i64 ends[2];
   SHARED bool last;
-  if (control[OUTCOME] != RUNNING) return;
-  if (!control[RESAMPLING]) {
-    if (blockIdx.x == 0) turn(control);
-    return;
-  }
+  if (control[OUTCOME] != RUNNING || !control[RESAMPLING]) return;
   i64 chunks = (control[PARTICLES] + BLOCK - 1) / BLOCK;
   i64 passes = (control[ROWS] + control[GAP] - 1) / control[GAP];
   for (i64 c = blockIdx.x; c < chunks; c += gridDim.x) count_children(control, c, shared);

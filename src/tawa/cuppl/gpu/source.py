@@ -34,6 +34,28 @@ _QUALIFIERS = """\
 #define WARP 32
 #define ALL_LANES 0xFFFFFFFFu
 """
+_SUMS = """\
+// Over a warp; every lane must ask.
+INLINE u64 warp_sum(u64 value) {
+  for (int half = WARP / 2; half > 0; half /= 2) value += __shfl_xor_sync(ALL_LANES, value, half);
+  return value;
+}
+INLINE u64 warp_max(u64 value) {
+  for (int half = WARP / 2; half > 0; half /= 2) {
+    u64 other = __shfl_xor_sync(ALL_LANES, value, half);
+    if (other > value) value = other;
+  }
+  return value;
+}
+// Over this lane and those before it.
+INLINE u64 warp_prefix(u64 value) {
+  for (int reach = 1; reach < WARP; reach *= 2) {
+    u64 other = __shfl_up_sync(ALL_LANES, value, reach);
+    if (threadIdx.x % WARP >= reach) value += other;
+  }
+  return value;
+}
+"""
 _WARPS = """\
 // A bit for each lane of the warp that says yes; every lane must ask.
 INLINE unsigned warp_ballot(bool yes) { return __ballot_sync(ALL_LANES, yes); }
@@ -72,7 +94,11 @@ def device_program(lowered: Lowered) -> Program:
 
 
 def cuda_source(
-    lowered: Lowered, qualifiers: str = _QUALIFIERS, block: int = BLOCK, warps: str = _WARPS
+    lowered: Lowered,
+    qualifiers: str = _QUALIFIERS,
+    block: int = BLOCK,
+    warps: str = _WARPS,
+    sums: str = _SUMS,
 ) -> str:
     """CUDA C++ for a program. Other qualifiers make it plain C++, for tests without a GPU."""
     flag = "HAS_MACHINE" if lowered.machine else "HAS_MAIN"
@@ -85,4 +111,4 @@ def cuda_source(
     if lowered.machine is not None:
         points, turns = machine_text(lowered.machine, whole)
         parts += [points, warps, turns]
-    return "\n".join((*parts, KERNELS.read_text()))
+    return "\n".join((*parts, sums, KERNELS.read_text()))
