@@ -6,7 +6,7 @@ function of the five, so any particle's step can be replayed alone, on any machi
 
 from __future__ import annotations
 
-from ..native import inlined, native, outlined
+from ..native import inlined, native, outlined, vectorised
 from .addresses import address_of
 from .primitives import Context, float_of_bits, shru, swap_halves
 
@@ -97,6 +97,7 @@ def philox_lane(c0: int, c1: int, c2: int, k0: int, k1: int, c3: int) -> tuple[i
     return low, high
 
 
+@vectorised
 @outlined
 @native
 def philox_ahead(ctx: Context, draw: int) -> None:
@@ -116,6 +117,7 @@ def philox_ahead(ctx: Context, draw: int) -> None:
     ctx.made = 2 * (block + AHEAD)
 
 
+@vectorised
 @outlined
 @native
 def philox_group(ctx: Context, first: int) -> None:
