@@ -77,7 +77,7 @@ def runs(model: cuppl.Model, data: dict[str, Any], n: int, threads: int = 1) -> 
 
 def has_lanes(model: cuppl.Model) -> bool:
     lowered = lower(model.elaborated, suspend_at_factors=False)
-    return ex.together(lowered, ex.driver_program(lowered, "importance_thread")[0]) is not None
+    return bool(ex.together(lowered, ex.driver_program(lowered, "importance_thread")[0]))
 
 
 @pytest.mark.parametrize("name", TOGETHER)

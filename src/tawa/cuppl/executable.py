@@ -28,7 +28,7 @@ from .engine import (
 from .inference import collect, importance_natives, smc_natives, tape_natives, trace_natives
 from .ir import CONTEXT_FIELDS, Call, Function, Program, Return, Store, Type
 from .kept_natives import keep_natives, own_source
-from .lanes import lanes_text
+from .lanes import lanes_units
 from .llvm import emit_llvm, emit_unit
 from .lowering.guards import mark_fallible
 from .lowering.pipeline import Lowered
@@ -175,21 +175,24 @@ def native_modules(lowered: Lowered, entry: str = "", lanes: bool = True) -> lis
     entry = entry or ("smc_thread" if lowered.machine else "importance_thread")
     program, exported = driver_program(lowered, entry)
     lanes &= "run_lanes" in program.functions
-    text = together(lowered, program) if lanes else None
-    if text is None:
+    found = together(lowered, program) if lanes else []
+    if not found:
         return modules(program, exported)
-    return [*modules(program, exported, frozenset(("run_lanes",))), Module(lambda: text)]
+    return [*modules(program, exported, frozenset(("run_lanes",))), *found]
 
 
-def together(lowered: Lowered, program: Program) -> str | None:
-    """A program's text for eight particles at once, if it can run so."""
+def together(lowered: Lowered, program: Program) -> list[Module]:
+    """The modules that run eight particles at once, if that can be done."""
     main = lowered.elaborated.main
     if lowered.machine is not None or main not in program.functions:
-        return None
+        return []
     lanes = Program(dict(program.functions))
     lanes.functions["next_bits"] = replace(translate("next_bits_together").copy(), name="next_bits")
     link(lanes)
-    return lanes_text(lanes, main)
+    return [
+        Module(cache(unit.text), f"lanes {unit.name} {own_source()}" if unit.name else "")
+        for unit in lanes_units(lanes, main)
+    ]
 
 
 @cache

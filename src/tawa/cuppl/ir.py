@@ -366,6 +366,10 @@ class Function:
         }
         return replace(self, blocks=blocks)
 
+    def size(self) -> int:
+        """The number of its instructions."""
+        return sum(len(block.instructions) for block in self.blocks.values())
+
     def callees(self) -> set[str]:
         """Names of the functions called directly."""
         found: set[str] = set()

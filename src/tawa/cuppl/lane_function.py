@@ -81,7 +81,13 @@ class LaneFunction(LaneText):
         self.partial = partial
         self.callee = callee
 
-    def text(self, symbol: str) -> str:
+    def declaration(self, symbol: str) -> str:
+        """Of a function that another unit defines."""
+        given = zip(self.function.params, self.given, strict=True)
+        types = ["ptr"] * len(_STATE) + [MASK, *(lane_type(p.type, f) for p, f in given)]
+        return f"declare {self.result_kind()} {symbol}({', '.join(types)}) nounwind"
+
+    def text(self, symbol: str, public: bool) -> str:
         """The definition."""
         function = self.function
         for reg in in_memory(function):
@@ -100,10 +106,9 @@ class LaneFunction(LaneText):
         for name in self.together():
             self.block(function.blocks[name])
         self.leave()
-        size = sum(len(b.instructions) for b in function.blocks.values())
-        copied = " alwaysinline" if size < FEW and not function.outlined else ""
+        copied = " alwaysinline" if not public and function.size() < FEW else ""
         state = [f"ptr noalias align 8 %{name}" for name in _STATE]
-        head = f"define internal {self.result_kind()} {symbol}("
+        head = f"define {'' if public else 'internal '}{self.result_kind()} {symbol}("
         head += ", ".join([*state, f"{MASK} %given", *params])
         return "\n".join([f"{head}) nounwind{copied} {{", *self.allocas, *self.lines, "}"])
 

@@ -11,29 +11,47 @@ The bits of all results are those of `llvm.py`: each operation is the same, on m
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from .ir import CONTEXT_FIELDS, Call, Function, Program, Table, Type
 from .lane_function import LaneFunction
 from .lane_text import HEADER, MASK, WIDTH, lane_type
 from .llvm import table_text
-from .lowering.divergence import Divergence, Flags, Unsuitable, analyse
+from .lowering.divergence import Divergence, Flags, Unsuitable, analyse, varies
+from .registry import NATIVES, OUTLINED
 
-__all__ = ["lanes_text"]
+__all__ = ["LaneUnit", "lanes_units"]
 
 MOST_INSTRUCTIONS = 3000
 """Of all functions together: longer programs would take too long to compile twice."""
 
+LONG = 40
+"""Instructions, with what is compiled into it, from which a native is a unit of its own."""
+
 Key = tuple[str, Flags, bool]
 
 
-def lanes_text(program: Program, main: str) -> str | None:
-    """LLVM IR that defines `run_lanes`, or None if lanes can't run the program."""
+def lanes_units(program: Program, main: str) -> list[LaneUnit]:
+    """The units that define `run_lanes`: the first is the program's own, natives follow.
+
+    None of them if lanes can't run the program.
+    """
     lanes = _Lanes(program)
     try:
-        return lanes.text(main)
+        lanes.look((main, (), False))
     except Unsuitable:
-        return None
+        return []
+    return lanes.units(main)
+
+
+@dataclass(slots=True)
+class LaneUnit:
+    """What is compiled together. A native's text is the same in every program: it has a name."""
+
+    name: str
+    text: Callable[[], str]
 
 
 @dataclass(slots=True)
@@ -43,20 +61,18 @@ class _Lanes:
     program: Program
     found: dict[Key, Divergence | None] = field(default_factory=dict[Key, Divergence | None])
     """None while a function is looked at: it calls itself if it is met again."""
-    wanted: list[Key] = field(default_factory=list[Key])
-    """What calls that are emitted need."""
     size: int = 0
 
     def look(self, key: Key) -> Divergence:
         """What varies in a function. Raises Unsuitable."""
         if key not in self.found:
             self.found[key] = None
-            name, flags, partial = key
+            name, flags, some = key
             function = self.program.functions[name]
-            self.size += sum(len(b.instructions) for b in function.blocks.values())
+            self.size += function.size()
             if self.size > MOST_INSTRUCTIONS:
                 raise Unsuitable("too long")
-            self.found[key] = analyse(function, flags, partial, self.results)
+            self.found[key] = analyse(function, flags, some, self.results)
         found = self.found[key]
         if found is None:
             raise Unsuitable("recursion")
@@ -66,25 +82,80 @@ class _Lanes:
         """Which results of a call vary."""
         return self.look((call.function, flags, partial)).results
 
-    def callee(self, call: Call, flags: Flags, partial: bool) -> tuple[str, Flags]:
-        """The symbol to call, and which results vary."""
-        key = (call.function, flags, partial)
-        if key not in self.wanted:
-            self.wanted.append(key)
-        return f'@"lanes.{self.wanted.index(key)}.{call.function}"', self.look(key).results
+    def callees(self, key: Key) -> list[Key]:
+        """What a function calls, and how."""
+        name, _, some = key
+        found = self.look(key)
+        inside = {b for region in found.regions.values() for b in region.blocks}
+        return [
+            (item.function, varies(found, item.args), some or block.name in inside)
+            for block in self.program.functions[name].blocks.values()
+            for item in block.instructions
+            if isinstance(item, Call)
+        ]
 
-    def text(self, main: str) -> str:
-        """All that `run_lanes` needs."""
-        symbol, results = self.callee(Call((), main, ()), (), False)
-        parts = [_entry(self.program.functions[main], symbol, results)]
+    def length(self, key: Key) -> int:
+        """Instructions of a function and of what is compiled into it."""
+        own = self.program.functions[key[0]].size()
+        return own + sum(self.length(k) for k in set(self.callees(key)) if not self.apart(k))
+
+    def apart(self, key: Key) -> bool:
+        """Whether a function is a unit of its own."""
+        name = key[0]
+        return name in NATIVES and (name in OUTLINED or self.length(key) > LONG)
+
+    def units(self, main: str) -> list[LaneUnit]:
+        """The program's own functions, and the natives that are apart."""
+        roots: list[Key] = [(main, (), False)]
+        found: list[LaneUnit] = []
+        for root in roots:  # which grows meanwhile
+            inside, outside = self.closure(root)
+            roots += [key for key in outside if key not in roots]
+            name = _symbol(root) if found else ""
+            found.append(LaneUnit(name, partial(self.text, root, inside, outside)))
+        return found
+
+    def closure(self, root: Key) -> tuple[list[Key], list[Key]]:
+        """The functions that a unit defines, and those that it declares."""
+        inside, outside = [root], list[Key]()
+        for key in inside:  # which grows meanwhile
+            for called in self.callees(key):
+                place = outside if self.apart(called) else inside
+                if called not in place:
+                    place.append(called)
+        return inside, outside
+
+    def text(self, root: Key, inside: list[Key], outside: list[Key]) -> str:
+        """The text of a unit."""
         tables: dict[tuple[float, ...], None] = {}
-        for number, key in enumerate(self.wanted):  # which grows meanwhile
-            name, flags, partial = key
-            function = self.program.functions[name]
-            emitter = LaneFunction(function, self.look(key), flags, partial, self.callee)
-            parts.append(emitter.text(f'@"lanes.{number}.{name}"'))
+        parts: list[str] = []
+        if root[0] not in NATIVES:
+            main = self.program.functions[root[0]]
+            parts.append(_entry(main, _symbol(root), self.look(root).results))
+        for key in inside:
+            function = self.program.functions[key[0]]
+            text = self.writer(key).text(_symbol(key), key is root)
+            parts.append(text)
             tables.update(dict.fromkeys(_tables(function)))
+        parts += [self.writer(key).declaration(_symbol(key)) for key in outside]
         return "\n".join([HEADER, *(table_text(t) for t in tables), *parts])
+
+    def writer(self, key: Key) -> LaneFunction:
+        """What writes a function."""
+        name, flags, some = key
+
+        def callee(call: Call, given: Flags, part: bool) -> tuple[str, Flags]:
+            other = (call.function, given, part)
+            return _symbol(other), self.look(other).results
+
+        return LaneFunction(self.program.functions[name], self.look(key), flags, some, callee)
+
+
+def _symbol(key: Key) -> str:
+    """The name of a function for one way of calling it."""
+    name, flags, some = key
+    kinds = "".join("v" if flag else "s" for flag in flags)
+    return f'@"lanes.{name}.{kinds}{".some" if some else ""}"'
 
 
 def _tables(function: Function) -> list[tuple[float, ...]]:
