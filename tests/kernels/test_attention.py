@@ -245,6 +245,11 @@ ON_HOPPER = {
         options={"widen_values": True},
     ),
     "three consumers": Case(queries=200, keys=300, using=configuration(64)),
+    "three consumers, causal": Case(
+        heads=2, queries=200, keys=200, dtype="bf16", using=configuration(64, masked=True),
+        options={"causal": True},
+    ),
+    "three consumers, 128 columns": Case(queries=200, keys=170, d=128, using=configuration(128)),
     "bias": Case(
         heads=4, queries=130, using=configuration(64, modified=True),
         options={"score_mod": masked, "captured": (BIAS, 0, 100, 0, 1), "softcap": 3.0},

@@ -222,6 +222,11 @@ __device__ __forceinline__ bool vote_any(bool value) {
   return __any_sync(0xffffffffu, value);
 }
 """,
+    "rejoin": """\
+__device__ __forceinline__ void rejoin() {
+  asm volatile("" ::: "memory");
+}
+""",
     "warp_uniform": """\
 __device__ __forceinline__ int warp_uniform(int value) {
   return __reduce_max_sync(0xffffffffu, value);

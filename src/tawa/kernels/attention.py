@@ -60,8 +60,9 @@ def configuration(
 
     `masked` says that rows see different keys, `modified` that scores are capped or modified
     (which takes registers), `narrow` that weights are e4m3. A persistent kernel runs on from tile
-    to tile; masked tiles, long and short in turn, are dealt in pairs. Tiles of 192 rows waste more
-    of a short triangle.
+    to tile; masked tiles, long and short in turn, are dealt in pairs. Three consumers, who take
+    turns at the tensor core, read keys and values less often; their tiles of 192 rows waste more of
+    a short triangle.
     """
     if modified:
         return Configuration(128, 64 if d > 64 else 128)
@@ -74,8 +75,11 @@ def configuration(
         return _narrow(d, options, masked, queries)
     if d > 128:
         return Configuration(128, 64, options)
-    if d <= 64 and not (masked and queries < 4096):
-        return Configuration(192, 128, options | {"consumers": 3})
+    three = options | {"consumers": 3, "alternate": True}
+    if d <= 64 and not (masked and queries < 2048):
+        return Configuration(192, 128, three)
+    if d > 64 and not masked and queries >= 4096:
+        return Configuration(192, 80, three)
     return Configuration(128, 128, options)
 
 

@@ -32,6 +32,10 @@ __device__ __forceinline__ void prefetch_tensormap(const TensorMap* map) {
   asm volatile("prefetch.tensormap [%0];" :: "l"(map) : "memory");
 }
 
+__device__ __forceinline__ void rejoin() {
+  asm volatile("" ::: "memory");
+}
+
 __device__ __forceinline__ void mbarrier_wait(u32 barrier, u32 parity) {
   asm volatile("{\n.reg .pred done;\n"
                "AGAIN: mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
@@ -180,6 +184,7 @@ small_gemm(i32 K, const __grid_constant__ TensorMap c_map, const __grid_constant
     prefetch_tensormap(&a_map);
     prefetch_tensormap(&b_map);
   }
+  rejoin();
   __syncthreads();
   if (warp_id >= 0 && warp_id < 4) {
     // role math
@@ -224,6 +229,7 @@ small_gemm(i32 K, const __grid_constant__ TensorMap c_map, const __grid_constant
           if (threadIdx.x % 128 == 0) {
             mbarrier_arrive(tile_tile_empty + previous * 8);
           }
+          rejoin();
         }
         const i32 next = tile_tile_get_slot;
         previous = next;
@@ -243,10 +249,12 @@ small_gemm(i32 K, const __grid_constant__ TensorMap c_map, const __grid_constant
         if (threadIdx.x % 128 == 0) {
           mbarrier_arrive(tile_tile_empty + previous * 8);
         }
+        rejoin();
       }
       if (threadIdx.x % 128 == 0) {
         bulk_wait_read<0>();
       }
+      rejoin();
       named_barrier_sync(1, 128);
       const u32 v_9 = staging + 0 * 8192;
       const u32 v_10 = v_9 + 0 * 128;
@@ -264,9 +272,11 @@ small_gemm(i32 K, const __grid_constant__ TensorMap c_map, const __grid_constant
         tma_store(&c_map, v_10, 0, 0);
         bulk_commit();
       }
+      rejoin();
       if (threadIdx.x % 128 == 0) {
         bulk_wait_read<0>();
       }
+      rejoin();
     }
   }
   if (warp_id >= 4 && warp_id < 8) {

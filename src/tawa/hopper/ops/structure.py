@@ -169,9 +169,12 @@ class OneThread(HopperOp):
             raise VerifyException(f"scope is one of {', '.join(self.CONDITIONS)}")
 
     def cuda(self, w: Writer) -> None:
-        """`if (first thread) { ... }`."""
+        """`if (first thread) { ... }`, and a place where its threads meet the others."""
         with w.block(f"if ({self.CONDITIONS[self.scope.data]})"):
             w.region(self.body)
+        # Else the branch may end where a loop begins again, whose uniform values then look as if
+        # they differed between threads: two moves to uniform registers before each product.
+        w.line("rejoin();")
 
     def run(self, m: Actor) -> Steps:
         """The region, in the actor that holds the thread."""
