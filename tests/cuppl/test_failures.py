@@ -218,6 +218,15 @@ SETTINGS = [
     ("nuts", {"chains": 0}),
     ("nuts", {"warm_up": -1}),
     ("particle_gibbs", {"particles": True}),
+    ("smc", {"device": "tpu"}),
+    ("importance", {"device": "GPU"}),
+    ("smc", {"ess_threshold": 1.5}),
+    ("smc", {"threads": 0}),
+    ("smc", {"seed": "one"}),
+    ("nuts", {"target": 2.0}),
+    ("hmc", {"leapfrogs": 0}),
+    ("mh", {"burn": -1}),
+    ("enumerate", {"tolerance": -0.1}),
 ]
 
 
@@ -226,6 +235,18 @@ def test_settings_that_mean_nothing_are_refused(method: str, setting: dict[str, 
     model = cuppl.model("def main () = let x = sample (normal 0 1) in factor x; x")
     with pytest.raises(errors.BadSetting):
         getattr(model, method)(**setting)
+
+
+def test_an_unknown_device_is_answered_with_those_there_are() -> None:
+    model = cuppl.model("def main () = let x = sample (normal 0 1) in factor x; x")
+    with pytest.raises(errors.BadSetting) as caught:
+        model.smc(10, device="tpu")
+    assert (caught.value.expected, caught.value.found) == ("'cpu' or 'gpu'", "'tpu'")
+
+
+def test_limits_are_numbers_above_zero() -> None:
+    with pytest.raises(errors.BadSetting):
+        cuppl.Limits(max_depth=0)
 
 
 @pytest.mark.parametrize(

@@ -12,11 +12,23 @@ from typer.testing import CliRunner
 from tawa import cuppl
 from tawa.cuppl.chains import effective_sample_size, r_hat
 from tawa.cuppl.cli import app
+from tawa.cuppl.errors import BadSetting
 
 PROGRAM = """# A normal mean.
 input ys : vector[float]
 def main () = let mu = sample (normal 0 2) in iter (fn y -> observe (normal mu 1) y) ys; mu
 """
+REFUSED = [
+    (["--device", "tpu"], "unknown device"),
+    (["--device", "tpu", "--method", "mh"], "unknown device"),
+    (["--device", "gpu", "--method", "nuts"], "--device is not an option of nuts"),
+    (["--runs", "3", "--method", "mh"], "--runs is not an option of mh"),
+    (["--particles", "many"], "--particles: not a number"),
+    (["--particles", "0"], "`particles`"),
+    (["--data", "nowhere.json"], "there is no file nowhere.json"),
+    (["--data", "model.ppl"], "model.ppl is not JSON"),
+]
+"""Options of `tawa cuppl run` that it can't do, and what it says."""
 ANY = "input x : {type}\ndef main () = x"
 
 
@@ -77,6 +89,17 @@ def test_files_and_imports(tmp_path: Path) -> None:
     program = tmp_path / "main.ppl"
     program.write_text("import coins (both)\ndef main () = both 0.5\n")
     assert cuppl.load(program).enumerate().probabilities()[True] == pytest.approx(0.25)
+
+
+@pytest.mark.parametrize(("options", "said"), REFUSED)
+def test_the_command_line_refuses_what_it_has_not(
+    options: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("model.ppl").write_text("def main () = let x = sample (normal 0 1) in factor x; x")
+    found = CliRunner().invoke(app, ["run", "model.ppl", *options])
+    assert isinstance(found.exception, BadSetting)
+    assert said in str(found.exception)
 
 
 def test_command_line(tmp_path: Path) -> None:

@@ -6,12 +6,14 @@ import json
 import warnings
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import typer
 
 from tawa.functional.format import Formatter
 
+from .errors import BadSetting
+from .inference.settings import check_settings
 from .language import cuppl_language
 from .model import Model, load
 from .posterior import Posterior
@@ -19,6 +21,9 @@ from .posterior import Posterior
 __all__ = ["app"]
 
 app = typer.Typer(help="Probabilistic programs.", no_args_is_help=True)
+
+
+PROGRAM = typer.Argument(help="A .ppl file.", exists=True, dir_okay=False)
 
 
 class Method(StrEnum):
@@ -38,24 +43,35 @@ def read_data(path: Path | None) -> dict[str, Any]:
     """Inputs from a JSON object, or from the columns of a CSV file."""
     if path is None:
         return {}
+    if not path.is_file():
+        raise BadSetting(f"there is no file {path}", expected="a JSON or CSV file")
     if path.suffix == ".csv":
         import csv
 
         with path.open() as file:
             rows = list(csv.DictReader(file))
         names: list[str] = list(rows[0]) if rows else []
-        return {name: [_number(row[name]) for row in rows] for name in names}
-    return json.loads(path.read_text())
+        return {name: [_number(path, row[name]) for row in rows] for name in names}
+    try:
+        found = json.loads(path.read_text())
+    except ValueError as error:
+        raise BadSetting(f"{path} is not JSON: {error}", expected="a JSON object") from None
+    if not isinstance(found, dict):
+        raise BadSetting(f"{path} has no inputs", expected="a JSON object", found=repr(found)[:40])
+    return cast("dict[str, Any]", found)
 
 
-def _number(text: str) -> Any:
-    value = float(text)
-    return int(value) if value.is_integer() and "." not in text else value
+def _number(where: Path | str, text: str | None) -> Any:
+    try:
+        value = float(text or "")
+    except ValueError:
+        raise BadSetting(f"{where}: not a number", found=repr(text)) from None
+    return int(value) if value.is_integer() and "." not in str(text) else value
 
 
 @app.command()
 def run(
-    program: Annotated[Path, typer.Argument(help="A .ppl file.")],
+    program: Annotated[Path, PROGRAM],
     data: Annotated[Path | None, typer.Option(help="Inputs: a JSON or CSV file.")] = None,
     method: Annotated[Method, typer.Option(help="Inference method.")] = Method.smc,
     particles: Annotated[str, typer.Option(help="Particles, such as 1e6.")] = "1e4",
@@ -71,8 +87,8 @@ def run(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         posterior = infer(
-            model, method, read_data(data), int(float(particles)), int(float(draws)), runs, device,
-            seed, threads,
+            model, method, read_data(data), _number("--particles", particles),
+            _number("--draws", draws), runs, device, seed, threads,
         )  # fmt: skip
     typer.echo(posterior.summary())
     for warning in caught:
@@ -81,11 +97,24 @@ def run(
         output.write_text(json.dumps(report(posterior), indent=1))
 
 
+def check_options(method: Method, device: str, runs: int, seed: int) -> None:
+    """Raise BadSetting for an option that means nothing, or that the method lacks."""
+    check_settings(seed, device)
+    if method in (Method.smc, Method.importance):
+        return
+    for option, given in (("--device", device != "cpu"), ("--runs", runs != 1)):
+        if given:
+            raise BadSetting(
+                f"{option} is not an option of {method}", hint="smc and importance have it"
+            )
+
+
 def infer(
     model: Model, method: Method, data: dict[str, Any], particles: int, draws: int, runs: int,
     device: str, seed: int, threads: int | None,
 ) -> Posterior:  # fmt: skip
-    """Run a method with the options that it has."""
+    """Run a method with the options that it has. Raises BadSetting for those that it lacks."""
+    check_options(method, device, runs, seed)
     match method:
         case Method.smc:
             return model.smc(
@@ -128,7 +157,7 @@ def report(posterior: Posterior) -> dict[str, Any]:
 
 
 @app.command()
-def check(program: Annotated[Path, typer.Argument(help="A .ppl file.")]) -> None:
+def check(program: Annotated[Path, PROGRAM]) -> None:
     """Infer the types of a program's definitions and print them."""
     checked = cuppl_language().check_program(program.read_text(), str(program))
     printer = checked.inference.printer
@@ -140,7 +169,7 @@ def check(program: Annotated[Path, typer.Argument(help="A .ppl file.")]) -> None
 
 @app.command(name="format")
 def format_(
-    program: Annotated[Path, typer.Argument(help="A .ppl file.")],
+    program: Annotated[Path, PROGRAM],
     write: Annotated[bool, typer.Option(help="Change the file.")] = False,
 ) -> None:
     """Print a program in its canonical layout."""
@@ -153,7 +182,7 @@ def format_(
 
 @app.command()
 def emit(
-    program: Annotated[Path, typer.Argument(help="A .ppl file.")],
+    program: Annotated[Path, PROGRAM],
     stage: Annotated[str, typer.Option(help="core, llvm, asm or cuda.")] = "core",
     method: Annotated[Method, typer.Option(help="smc or importance.")] = Method.smc,
 ) -> None:
@@ -163,6 +192,8 @@ def emit(
     from .ir import print_function
     from .llvm import emit_llvm
 
+    if method not in (Method.smc, Method.importance):
+        raise typer.BadParameter("the stages are those of smc and importance")
     model = load(program)
     suspend = method is Method.smc
     executable = model.executable(suspend)

@@ -110,7 +110,7 @@ class Model:
         image = encode_inputs(self.elaborated, data or {})
         block = np.zeros(len(image.words), dtype=np.int64)
         block[:] = image.at(block.ctypes.data)
-        (count,) = counts(threads=threads or available_threads())
+        (count,) = counts(threads=available_threads() if threads is None else threads)
         return Workers(count, block.ctypes.data), block
 
     def importance(
@@ -164,7 +164,7 @@ class Model:
         `cpu` or `gpu`; both give the same draws and the same answer.
         """
         particles, runs = counts(particles=particles, runs=runs)
-        check_settings(seed, device, ess_threshold)
+        check_settings(seed, device, ess_threshold=ess_threshold)
         if device != "cpu":
             return self._gpu("smc", particles, data, seed, runs, ess_threshold, limits)
         executable = self.executable(suspend=True)
@@ -210,7 +210,7 @@ class Model:
         check_settings(seed)
         executable = self.traced("mh_chain")
         workers, block = self.workers(data, 1)
-        burn = draws * thin if burn is None else burn
+        burn, first = counts(0, burn=draws * thin if burn is None else burn, first=first)
         all_chains = [
             Chain(executable, n, draws, burn, thin, seed, limits or Limits(), workers.inputs)
             for n in range(first, first + chains)
@@ -254,6 +254,7 @@ class Model:
         limits: Limits | None = None,
     ) -> Posterior:
         """Hamiltonian Monte Carlo with a fixed number of leapfrog steps."""
+        (leapfrogs,) = counts(leapfrogs=leapfrogs)
         return self._gradient("hmc", draws, warm_up, data, seed, chains, target, leapfrogs, limits)
 
     def density(
@@ -277,8 +278,8 @@ class Model:
         chains: int, target: float, leapfrogs: int, limits: Limits | None,
     ) -> Posterior:  # fmt: skip
         draws, chains = counts(draws=draws, chains=chains)
-        (warm_up,) = counts(0, warm_up=warm_up)
-        check_settings(seed)
+        warm_up, leapfrogs = counts(0, warm_up=warm_up, leapfrogs=leapfrogs)
+        check_settings(seed, target=target)
         runs: list[Run] = []
         divergent, accepted = 0, 0.0
         for chain in range(chains):
@@ -328,17 +329,10 @@ class Model:
         )
 
     def _particle_chains(
-        self,
-        method: str,
-        run_chain: Callable[..., Draws],
-        draws: int,
-        particles: int,
-        data: Mapping[str, Any] | None,
-        seed: int,
-        chains: int,
-        threads: int | None,
+        self, method: str, run_chain: Callable[..., Draws], draws: int, particles: int,
+        data: Mapping[str, Any] | None, seed: int, chains: int, threads: int | None,
         limits: Limits | None,
-    ) -> Posterior:
+    ) -> Posterior:  # fmt: skip
         draws, chains, particles = counts(draws=draws, chains=chains, particles=particles)
         check_settings(seed)
         executable = self.executable(suspend=True)
@@ -427,6 +421,8 @@ class Model:
         Paths whose prior probability is below `tolerance` are dropped, so that programs with
         unboundedly many choices come to an end; `diagnostics["pruned"]` is what was dropped.
         """
+        check_settings(0, tolerance=tolerance)
+        (max_paths,) = counts(max_paths=max_paths)
         executable = self.traced("enumerate_paths")
         workers, block = self.workers(data, 1)
         found = run_enumeration(executable, workers, tolerance, max_paths, limits or Limits())

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import SupportsFloat
+from operator import index
+from typing import SupportsFloat, SupportsIndex
 
 from tawa.functional.errors import FunctionalError
 
@@ -25,6 +27,10 @@ class Limits:
     max_steps: int = 1 << 30
     """Recursive calls and turns of loops of one run between two suspensions."""
 
+    def __post_init__(self) -> None:
+        """Raise BadSetting for a limit that is not a whole number above 0."""
+        counts(**{name: getattr(self, name) for name in self.__slots__})
+
 
 def counts(least: int = 1, **given: object) -> list[int]:
     """The given numbers as integers, in their order. Raises BadSetting for other values."""
@@ -39,17 +45,21 @@ def counts(least: int = 1, **given: object) -> list[int]:
     return found
 
 
-def check_settings(seed: int, device: str = "cpu", ess_threshold: float = 0.0) -> None:
-    """Raise BadSetting for a value that means nothing."""
-    if isinstance(seed, bool) or not -(1 << 63) <= seed < 1 << 64 or seed != int(seed):
+DEVICES = ("cpu", "gpu")
+
+
+def check_settings(seed: object, device: object = "cpu", **shares: object) -> None:
+    """Raise BadSetting for a value that means nothing; `shares` are numbers from 0 to 1."""
+    whole = index(seed) if isinstance(seed, SupportsIndex) else None
+    if whole is None or isinstance(seed, bool) or not -(1 << 63) <= whole < 1 << 64:
         raise BadSetting("`seed` must be an integer of 64 bits", found=repr(seed))
-    if device not in ("cpu", "gpu"):
-        raise BadSetting("unknown device", expected="'cpu' or 'gpu'", found=repr(device))
-    if not ess_threshold >= 0.0:
-        raise BadSetting(
-            "`ess_threshold` is a share of the particles", expected="0 to 1",
-            found=repr(ess_threshold),
-        )  # fmt: skip
+    if device not in DEVICES:
+        expected = " or ".join(map(repr, DEVICES))
+        raise BadSetting("unknown device", expected=expected, found=repr(device))
+    for name, value in shares.items():
+        number = float(value) if isinstance(value, SupportsFloat) else math.nan
+        if not 0.0 <= number <= 1.0:
+            raise BadSetting(f"`{name}` is a share", expected="0 to 1", found=repr(value))
 
 
 def failure(
