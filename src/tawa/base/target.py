@@ -57,6 +57,8 @@ class Timing:
     softmax takes 15.2 to 16.1 cycles an exponential instead of 10.3, two take 11.0 to 12.1 each,
     which is 0.73 of the special-function unit's rate. The half-rate pipe's: maxima in recorded
     attention kernels take 2.1 times as long."""
+    work_favour: float = 0.1
+    """How much more of a pipe a warp group's ordinary code gets than the one before it (chosen)."""
     scalar: float = 4.45
     """Of an index operation, each of which waits for the one before."""
     shuffle: float = 24.0
@@ -87,7 +89,7 @@ class Timing:
     """Of the issuing thread, for the end of a group of bulk stores: 93 with one store in it."""
     store_wait: float = 50.0
     """Of a wait for stores that have read their tiles."""
-    cold_us: float = 2.0
+    cold_us: float = 0.7
     """From a kernel's first bulk load to its arrival, beyond the table's times: descriptors and
     addresses are read, L2 is full of what was written before (first waits of recorded kernels)."""
     arrive: float = 35.0

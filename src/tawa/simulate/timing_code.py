@@ -49,6 +49,13 @@ Count = Callable[..., tuple[float, ...]]
 """Called in the same way: the items of an `Amounts`."""
 
 
+Box = tuple[Any, ...]
+"""A box that is loaded: its tensor, its bytes, and where it lies."""
+
+Places = Callable[..., list[Box]]
+"""Called in the same way, with at most how many to list: the boxes that a program loads."""
+
+
 class Amounts(NamedTuple):
     """What an actor, a CTA or a launch moves and multiplies."""
 
@@ -105,6 +112,8 @@ class Code:
     """Amounts are counted, and nothing else is done."""
     loads_only: bool = True
     """Only loads and stores are, which is quicker."""
+    places: bool = False
+    """What is loaded is listed instead."""
     notes: bool = False
     """Each step is preceded by what it is about, for a timeline."""
     op: Operation | None = None
@@ -117,6 +126,8 @@ class Code:
     """Of maps: the name of their boxes' bytes."""
     ready: dict[SSAValue, float] = field(default_factory=dict[SSAValue, float])
     """Cycles until a scalar of the straight-line work is there."""
+    counters: dict[SSAValue, str] = field(default_factory=dict[SSAValue, str])
+    """Of counters in memory that numbers are drawn from: how often that was."""
     divided: set[tuple[SSAValue, ...]] = field(default_factory=set[tuple[SSAValue, ...]])
     """Operands of integer divisions so far."""
 

@@ -22,9 +22,11 @@ from tawa.base.timeline import Interval
 from tawa.simulate import errors
 from tawa.simulate.hopper import Cluster, prepared, warp_spans
 from tawa.simulate.launch import arrays_of, spec_of
-from tawa.simulate.timing_code import Amounts, Count, Program, Steps
+from tawa.simulate.timing_code import Amounts, Box, Count, Program, Steps
+from tawa.simulate.timing_counts import count, places
 from tawa.simulate.timing_machine import Actor, Machine, Rates
-from tawa.simulate.timing_program import count, program
+from tawa.simulate.timing_memory import MOST, Misses, misses
+from tawa.simulate.timing_program import program
 from tawa.simulate.timing_sample import Cut, cut_of, turns_of
 from tawa.simulate.timing_trace import Trace
 
@@ -157,6 +159,22 @@ class Launch:
         stored = min(float(self.ctas * self._moved(0).stored), self.bytes)
         fresh = 1.0 - stored / max(1, self.bytes)
         return self.bytes - stored, stored + fresh * min(self.target.l2_bytes, self.bytes)
+
+    def misses(self, read: float, replaced: float, resident: int) -> Misses:
+        """Which loads come from device memory, if all CTAs run at once (else: as many of each)."""
+        together = min(self.ctas, self.target.multiprocessors * resident)
+        lists: list[list[Box]] = []
+        if self.ctas == together:
+            kernel, warps = self.first.kernel, self.first.threads // 32
+            spans = warp_spans(kernel, warps)
+            at_first = self.values, 0, (0, 0, 0), self.grid
+            loading = [s for s, n in zip(spans, self._counts, strict=True) if n(*at_first)[0]]
+            listed = [places(kernel, span, warps, self.target) for span in loading]
+            for number in range(together):
+                block = self.block(number)
+                at = self.values, block[0] % self.cluster, block, self.grid
+                lists += [boxes(*at, MOST // together) for boxes in listed]
+        return misses(lists, self.loaded, read, replaced)
 
     def _moved(self, x: int) -> Amounts:
         """What CTA `x` loads and stores by copies."""
@@ -292,7 +310,7 @@ def predict_launch(
     """
     launch = Launch(module, grid, args, target)
     resident = ctas_per_multiprocessor or launch.resident
-    rates = _rates(launch, clock_ghz, launch.loaded)
+    rates = _rates(launch, clock_ghz, launch.loaded, resident)
     samples = _samples(launch, rates, resident, whole)
     times = _all_cycles(launch, samples)
     switch = target.timing.cta_us * 1e3 * clock_ghz
@@ -320,7 +338,7 @@ def predict_launch(
     )
 
 
-def _rates(launch: Launch, clock: float, loaded: float) -> Rates:
+def _rates(launch: Launch, clock: float, loaded: float, resident: int = 1) -> Rates:
     """What a multiprocessor gets, when all of them load `loaded` bytes altogether.
 
     What is read several times is read by neighbours at about the same time, from L2.
@@ -333,9 +351,10 @@ def _rates(launch: Launch, clock: float, loaded: float) -> Rates:
     return Rates(
         min(target.ingest_bytes, min(reuse, SHARED_READS) * target.l2_gbs * share),
         min(target.ingest_bytes, target.l2_store_gbs * share),
-        target.load_latency + target.miss_latency / reuse,
+        target.load_latency,
+        target.miss_latency,
         target.memory_gbs * share,
-        (read + replaced) / max(1.0, loaded),
+        launch.misses(read, replaced, resident),
         target.timing.cold_us * 1e3 * clock,
     )
 

@@ -58,6 +58,7 @@ class Machine:
         self.cores: dict[int, Core] = {place: Core() for place in places}
         for number, actor in enumerate(actors):
             actor.favour = 1.0 + self.costs.matrix_favour * number
+            actor.turn = 1.0 + self.costs.work_favour * number
         self.random = Random(0)
         self.prepared: dict[int, tuple[float, tuple[float, ...]]] = {}
         self.load_free: dict[int, float] = dict.fromkeys(places, 0.0)
@@ -194,13 +195,15 @@ class Machine:
         now = max(now, self.updated[place])
         beside = bool(self.cores[place].streams)
         capacity = self.costs.capacity_beside_tensor if beside else self.costs.capacity
-        wanted = [sum(wants) for wants in zip(*(p.wants for p in pieces), strict=True)]
-        most = [have / max(want, SLIGHT) for have, want in zip(capacity, wanted, strict=True)]
+        most = [
+            have / max(sum(p.wants[i] * p.actor.turn for p in pieces), SLIGHT)
+            for i, have in enumerate(capacity)
+        ]
         for piece in pieces:
             speed = 1.0
             for i, want in enumerate(piece.wants):
                 if want > SLIGHT:
-                    speed = min(speed, most[i])
+                    speed = min(speed, most[i] * piece.actor.turn)
             if speed != piece.speed or piece.version == 0:
                 piece.speed = speed
                 piece.version += 1
@@ -336,8 +339,10 @@ class Machine:
         self.load_free[place] = start + cycles
         self._use("copies", cycles)
         self.loaded += size
-        moved = self._from_memory(place, start, size * self.rates.miss)
+        fresh, behind = self._misses(actor)
+        moved = self._from_memory(place, start, size * behind)
         landed = max(start + cycles, moved) + self.rates.load_latency
+        landed += self.rates.miss_latency * fresh
         if place not in self.warm:
             self.warm.add(place)
             landed += self.rates.cold
@@ -346,6 +351,14 @@ class Machine:
         for cta in ctas:
             self._push(landed, partial(self._count, cta, barrier, 0, -size))
         return False
+
+    def _misses(self, actor: Actor) -> tuple[float, float]:
+        """Of an actor's next load: the part from device memory, and bytes moved there for each."""
+        number, misses = actor.loads, self.rates.misses
+        actor.loads += 1
+        if number < len(misses.fresh):
+            return misses.fresh[number], misses.moved[number]
+        return misses.rest, misses.rest
 
     def _from_memory(self, place: int, start: float, size: float) -> float:
         """When the multiprocessor's share of device memory has moved some more bytes."""

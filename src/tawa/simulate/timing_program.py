@@ -21,6 +21,7 @@ from tawa.base.elementwise import Map
 from tawa.base.spans import span_of
 from tawa.base.target import Target
 from tawa.base.types import byte_size
+from tawa.hopper.ops.fragment import Extract
 from tawa.hopper.ops.global_memory import GlobalLoad, GlobalStore
 from tawa.hopper.ops.matrix import Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait
 from tawa.hopper.ops.memory import BulkCommit, BulkWaitRead, TmaLoad, TmaStore
@@ -64,13 +65,12 @@ from tawa.simulate.timing_code import (
     STORE,
     TURN,
     WAIT,
-    Amounts,
     Code,
-    Count,
     Program,
     Steps,
 )
 from tawa.simulate.timing_scalars import EXPRESSIONS, divide, last, needed, remainder
+from tawa.simulate.timing_tickets import extract
 from tawa.simulate.timing_work import matrix_cycles, moves, product_cycles, work_of
 
 MOST_TURNS = 100_000
@@ -85,7 +85,7 @@ def program(
     With `notes`, it says before each step what that is about.
     """
     code = Code(target, warps, kernel_warps, threads=32 * warps.count, notes=notes)
-    run = _function(code, kernel, "yield ()")
+    run = function(code, kernel, "yield ()")
     if code.outermost < 2:
         return run
 
@@ -98,27 +98,9 @@ def program(
     return whole
 
 
-def count(
-    kernel: func.FuncOp,
-    warps: Span,
-    kernel_warps: int,
-    target: Target,
-    loads_only: bool = True,
-) -> Count:
-    """What some warps of every CTA load and store: nothing else is done, which is quick.
-
-    Unless `loads_only`, also what they multiply, and move through pointers.
-    """
-    code = Code(target, warps, kernel_warps, threads=32 * warps.count, counting=True)
-    code.loads_only = loads_only
-    names = ", ".join(Amounts._fields)
-    code.line(f"{' = '.join(Amounts._fields)} = 0")
-    return _function(code, kernel, f"return {names}")
-
-
-def _function(code: Code, kernel: func.FuncOp, end: str) -> Callable[..., Any]:
+def function(code: Code, kernel: func.FuncOp, end: str) -> Callable[..., Any]:
     """Compile the text of a program, which ends by a return and `end`."""
-    wanted = needed(kernel, communication=not code.counting)
+    wanted = needed(kernel, not code.counting, code.places)
     for number, argument in enumerate(kernel.args):
         code.names[argument] = f"values[{number}]"
     _block(code, kernel.body.block, wanted)
@@ -128,6 +110,7 @@ def _function(code: Code, kernel: func.FuncOp, end: str) -> Callable[..., Any]:
     code.line(end)
     head = ["def run(values, rank, block, grid, turns=None):"]
     head += [f"    {size} = {name}.bytes" for name, size in code.sizes.items()]
+    head += [f"    {drawn} = 0" for drawn in code.counters.values()]
     exec(compile("\n".join(head + code.lines), "<timing program>", "exec"), code.table)
     return code.table["run"]
 
@@ -387,6 +370,11 @@ def _cluster_sync(code: Code, _op: ClusterSync, _wanted: set[SSAValue]) -> None:
 
 
 def _load(code: Code, op: TmaLoad, _wanted: set[SSAValue]) -> None:
+    if code.places:
+        where = "".join(f", {code.name(value)}" for value in op.coordinates)
+        code.line(f"loaded.append(({code.name(op.map)!r}, {code.bytes(op.map)}{where}))")
+        code.line("if len(loaded) == turns: return loaded")
+        return
     if code.counting:
         code.line(f"loads += 1; loaded += {code.bytes(op.map)}")
         return
@@ -395,6 +383,8 @@ def _load(code: Code, op: TmaLoad, _wanted: set[SSAValue]) -> None:
 
 
 def _store(code: Code, op: TmaStore, _wanted: set[SSAValue]) -> None:
+    if code.places:
+        return
     if code.counting:
         code.line(f"stored += {code.bytes(op.map)}")
         return
@@ -466,6 +456,7 @@ WRITERS: dict[type[Operation], Callable[[Code, Any, set[SSAValue]], None]] = {
     ClusterRank: _place(lambda _code, _op: "rank"),
     BlockId: _place(lambda _code, op: f"block[{op.axis.value.data}]"),
     NumBlocks: _place(lambda _code, op: f"grid[{op.axis.value.data}]"),
+    Extract: extract,
     Barriers: _place(lambda _code, op: str(op.offset.value.data)),
     Role: _role,
     SharedWarpGroup: _shared_group,

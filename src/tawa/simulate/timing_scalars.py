@@ -22,12 +22,17 @@ from tawa.hopper.types import FragType
 CONTROL = (scf.ForOp, scf.IfOp, scf.ConditionOp)
 
 
-def needed(kernel: func.FuncOp, communication: bool = True) -> set[SSAValue]:
-    """The scalars that control flow depends on and, with `communication`, barriers."""
+def needed(kernel: func.FuncOp, communication: bool = True, places: bool = False) -> set[SSAValue]:
+    """The scalars that control flow depends on and, with `communication`, barriers.
+
+    With `places`, also those that say what is loaded.
+    """
     todo: list[SSAValue] = []
     for op in kernel.walk():
         if communication or isinstance(op, CONTROL):
             todo += _roots(op)
+        if places and isinstance(op, TmaLoad):
+            todo += op.coordinates
     found: set[SSAValue] = set()
     while todo:
         value = todo.pop()

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tawa.simulate.timing_code import Steps
+from tawa.simulate.timing_memory import Misses
 
 DONE = 1e-6
 """Cycles that count as none left."""
@@ -21,11 +22,13 @@ class Rates:
     store_bytes: float
     """Bytes a cycle that it can write."""
     load_latency: float = 260.0
-    """Cycles from a load's turn to its first byte, beyond its transfer."""
+    """Cycles from a load's turn to its first byte from L2, beyond its transfer."""
+    miss_latency: float = 0.0
+    """Further cycles if it comes from device memory."""
     memory_bytes: float = math.inf
     """Bytes a cycle that device memory has for it, loads and stores together."""
-    miss: float = 0.0
-    """Bytes that device memory moves for each that is loaded."""
+    misses: Misses = Misses()
+    """Which loads come from there."""
     cold: float = 0.0
     """Further cycles until its first load arrives."""
 
@@ -49,6 +52,8 @@ class Actor:
     waiting: bool = False
     favour: float = 1.0
     """What it gets of the tensor core beside others, relative to theirs."""
+    turn: float = 1.0
+    """What its ordinary code gets of a pipe that others want too, relative to theirs."""
     latency: float = 0.0
     """From then on to its next instruction."""
     begun: float = 0.0
@@ -60,6 +65,8 @@ class Actor:
     stores: list[float] = field(default_factory=list[float])
     """When each committed group of stores has read its tiles."""
     open_store: float = 0.0
+    loads: int = 0
+    """Copies that it has asked for."""
     turns: list[float] = field(default_factory=list[float])
     """When each turn of the outermost loop began."""
     stamps: list[tuple[float, int, int]] = field(default_factory=list[tuple[float, int, int]])
