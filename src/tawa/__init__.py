@@ -8,17 +8,25 @@
 
     kernel[grid](...)
 
-Importing this package loads neither the compiler nor a device.
+Importing this package loads neither the compiler nor a device, and each name's module only when
+the name is first used.
 """
 
-from tawa.base.errors import TawaError
-from tawa.base.options import Options
-from tawa.jit import Kernel, jit
-from tawa.language.host import cdiv, next_power_of_2
-from tawa.language.shim import provide as _provide
-from tawa.runtime.autotune import Autotuner, Config, Heuristics, autotune, heuristics
-from tawa.runtime.descriptor import TensorDescriptor
-from tawa.runtime.timeline import Timeline
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tawa.base.errors import TawaError
+    from tawa.base.options import Options
+    from tawa.jit import Kernel, jit
+    from tawa.language.host import cdiv, next_power_of_2
+    from tawa.runtime.autotune import Autotuner, Config, Heuristics, autotune, heuristics
+    from tawa.runtime.descriptor import TensorDescriptor
+    from tawa.runtime.timeline import Timeline
 
 __version__ = "0.1.0"
 
@@ -40,18 +48,48 @@ __all__ = [
 ]
 
 
+HOMES = {
+    "tawa.base.errors": ("TawaError",),
+    "tawa.base.options": ("Options",),
+    "tawa.jit": ("Kernel", "jit"),
+    "tawa.language.host": ("cdiv", "next_power_of_2"),
+    "tawa.runtime.autotune": ("Autotuner", "Config", "Heuristics", "autotune", "heuristics"),
+    "tawa.runtime.descriptor": ("TensorDescriptor",),
+    "tawa.runtime.timeline": ("Timeline",),
+}
+"""Modules and what they give to this package, when it is first asked for."""
+
+
+def __getattr__(name: str) -> Any:
+    for home, names in HOMES.items():
+        if name in names:
+            value = getattr(import_module(home), name)
+            setattr(sys.modules[__name__], name, value)
+            return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+class _Package(ModuleType):
+    """This package: `tawa.jit` is the decorator also once the module of that name is imported."""
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if name == "jit" and isinstance(value, ModuleType):
+            value = value.jit
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
+
+
 def provide_triton() -> bool:
     """Make `import triton` and `import triton.language as tl` work where Triton isn't installed.
 
     The names then stand for ours, so that a file of kernels written for Triton can be imported as
     it is. Does nothing and gives False where Triton is installed: its kernels are accepted too.
     """
-    names = {
-        "Config": Config,
-        "autotune": autotune,
-        "cdiv": cdiv,
-        "heuristics": heuristics,
-        "jit": jit,
-        "next_power_of_2": next_power_of_2,
-    }
-    return _provide(names, {"TensorDescriptor": TensorDescriptor})
+    from tawa.language.shim import provide
+
+    package = sys.modules[__name__]
+    shared = ("Config", "autotune", "cdiv", "heuristics", "jit", "next_power_of_2")
+    names = {name: getattr(package, name) for name in shared}
+    return provide(names, {"TensorDescriptor": package.TensorDescriptor})
