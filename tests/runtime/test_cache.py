@@ -91,6 +91,19 @@ def test_the_entries_used_longest_ago_go_first(tmp_path: Path) -> None:
     assert [cache.get(key) is not None for key in keys] == [True, False, True, True]
 
 
+def test_a_full_cache_is_not_looked_through_at_each_entry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = Cache(tmp_path, limit=100_000)
+    walks: list[int] = []
+    whole = Cache.trim
+    monkeypatch.setattr(Cache, "trim", lambda self: (walks.append(1), whole(self)))  # type: ignore[misc]
+    for number in range(400):
+        cache.put(content_key(str(number)), {"x": bytes(500)})
+    assert len(walks) < 80  # a walk makes room for some entries
+    assert sum(path.stat().st_size for path in tmp_path.rglob("*.kernel")) <= 101_000
+
+
 def test_what_a_dead_process_left_is_removed(tmp_path: Path) -> None:
     cache = Cache(tmp_path)
     cache.put(content_key("a"), {"x": b"1"})

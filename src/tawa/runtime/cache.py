@@ -31,6 +31,12 @@ FOLDERS = 256
 UNFINISHED_SECONDS = 3600
 """A temporary file older than this was left by a process that died."""
 
+ROOM = "room.txt"
+"""File that says how many bytes more may be written before all entries are looked at again."""
+
+SPARE = 32
+"""Where entries have to go, so many go that a part of the limit becomes free: one of this many."""
+
 RECENT_SECONDS = 60
 """An entry's time of use is not written again within this time."""
 
@@ -76,10 +82,12 @@ class Cache:
         path = self._path(key)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            _write_whole(path, _encode(entry))
-            # A walk through all entries takes long: only when this folder has more than its share.
+            data = _encode(entry)
+            _write_whole(path, data)
+            # A walk through all entries takes long: only when this folder has more than its share,
+            # and more was written since the last walk than there was room for.
             beside = sum(size for _, size, _ in self._entries(f"{key[:2]}/*"))
-            if beside > self.limit // FOLDERS:
+            if beside > self.limit // FOLDERS and not self._fits(len(data)):
                 self.trim()
         except OSError as error:
             warnings.warn(f"{self.folder}: {error}", CacheUnwritable, stacklevel=2)
@@ -88,12 +96,26 @@ class Cache:
         """Remove the entries used longest ago until the rest fit the limit."""
         entries = sorted(self._entries(), key=lambda entry: entry[0])
         total = sum(size for _, size, _ in entries)
+        most = self.limit if total <= self.limit else self.limit - self.limit // SPARE
         for _, size, path in entries:
-            if total <= self.limit:
-                return
+            if total <= most:
+                break
             with contextlib.suppress(OSError):
                 path.unlink()
             total -= size
+        self._room().write_text(str(self.limit - total))
+
+    def _room(self) -> Path:
+        return self.folder / ROOM
+
+    def _fits(self, size: int) -> bool:
+        """Whether there was room at the last walk for what was written to full folders since."""
+        try:
+            left = int(self._room().read_text()) - size
+        except (OSError, ValueError):
+            return False
+        self._room().write_text(str(left))
+        return left >= 0
 
     def _path(self, key: str) -> Path:
         return self.folder / key[:2] / (key + SUFFIX)
