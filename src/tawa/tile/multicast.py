@@ -163,11 +163,7 @@ def _still_together(home: Operation, kernel: func.FuncOp, agree: SSAValue) -> SS
     A slot that was not shared is returned to its own CTA alone, so the other one, whose copies
     would fill it next, never learns that it is free.
     """
-    loops: list[scf.ForOp] = []
-    parent = home.parent_op()
-    while isinstance(parent, scf.ForOp) and parent is not kernel:
-        loops.insert(0, parent)
-        parent = parent.parent_op()
+    loops = _loops_around(home, kernel)
     if not loops:
         return agree
     outermost = loops[0]
@@ -206,35 +202,75 @@ def _as_many_turns(loop: scf.ForOp) -> SSAValue:
 
 
 def _always_together(home: Operation, kernel: func.FuncOp, agree: SSAValue) -> SSAValue:
-    """Whether the CTAs agree in every turn of the loop around: found out before it starts.
+    """Whether the CTAs agree in every turn of the loops around: found out before they start.
 
-    For consumers that take turns on the loop's turns, of which none sees all.
+    For consumers that take turns on the loops' turns, of which none sees all.
     """
-    loop = home.parent_op()
-    if not isinstance(loop, scf.ForOp) or loop.parent_op() is not kernel:
+    loops = _loops_around(home, kernel)
+    if not loops:
         return agree
-    body, place = loop.body.block, loop.parent
+    place = loops[0].parent
     assert place is not None
+    starts = [_as_many_turns(loop) for loop in loops]
+    blocks = {loop.body.block for loop in loops}
+    bounds = [value for loop in loops[1:] for value in (loop.lb, loop.ub, loop.step)]
     needed: set[Operation] = set()
-    work = [agree]
+    work = [agree, *starts[1:], *bounds]
     while work:
         op = work.pop().owner
-        if isinstance(op, Operation) and op.parent is body and op not in needed:
+        if isinstance(op, Operation) and op.parent in blocks and op not in needed:
             needed.add(op)
             work += op.operands
-    start = _as_many_turns(loop)
+    found = _check(loops, starts, agree, needed, starts[0], {})
+    place.insert_op_before(found, loops[0])
+    found.results[0].name_hint = "together"
+    return found.results[0]
+
+
+def _check(
+    loops: Sequence[scf.ForOp],
+    starts: Sequence[SSAValue],
+    agree: SSAValue,
+    needed: set[Operation],
+    flag: SSAValue,
+    values: dict[SSAValue, SSAValue],
+) -> scf.ForOp:
+    """A nest of loops that turns as `loops` do and yields `flag` and whether they always agree.
+
+    `needed` are the ops that say so, `values` their copies' results.
+    """
+    loop, inner = loops[0], loops[1:]
+    body = loop.body.block
     block = Block(arg_types=[body.args[0].type, i1])
-    values: dict[SSAValue, SSAValue] = {body.args[0]: block.args[0]}
-    for op in [op for op in body.ops if op in needed]:
-        copy = op.clone({v: values.get(v, v) for v in op.operands})
-        block.add_op(copy)
-        values |= dict(zip(op.results, copy.results, strict=True))
-    every = Map("andi", [block.args[1], values.get(agree, agree)])
-    block.add_ops([every, scf.YieldOp(every.result)])
-    check = scf.ForOp(loop.lb, loop.ub, loop.step, [start], block)
-    place.insert_op_before(check, loop)
-    check.results[0].name_hint = "together"
-    return check.results[0]
+    values = values | {body.args[0]: block.args[0]}
+    now: SSAValue = block.args[1]
+    for op in body.ops:
+        if inner and op is inner[0]:
+            both = Map("andi", [now, values.get(starts[1], starts[1])])
+            nested = _check(inner, starts[1:], agree, needed, both.result, values)
+            block.add_ops([both, nested])
+            now = nested.results[0]
+        elif op in needed:
+            copy = op.clone({v: values.get(v, v) for v in op.operands})
+            block.add_op(copy)
+            values |= dict(zip(op.results, copy.results, strict=True))
+    if not inner:
+        every = Map("andi", [now, values.get(agree, agree)])
+        block.add_op(every)
+        now = every.result
+    block.add_op(scf.YieldOp(now))
+    start, end, step = (values.get(v, v) for v in (loop.lb, loop.ub, loop.step))
+    return scf.ForOp(start, end, step, [flag], block)
+
+
+def _loops_around(home: Operation, kernel: func.FuncOp) -> list[scf.ForOp]:
+    """The loops that a load's innermost loop, or the load, lies in, the outermost first."""
+    loops: list[scf.ForOp] = []
+    parent = home.parent_op()
+    while isinstance(parent, scf.ForOp) and parent is not kernel:
+        loops.insert(0, parent)
+        parent = parent.parent_op()
+    return loops
 
 
 def mark_shared(
