@@ -13,7 +13,8 @@ from xdsl.dialects import scf
 from tawa.aref import modulo
 from tawa.aref.loop_graph import LoopGraph, build
 from tawa.aref.modulo import UNIT, Solution, bounds, in_units, solve
-from tawa.aref.ops import Create, WarpGroup
+from tawa.aref.ops import Create, LanePartials, WarpGroup
+from tawa.base.elementwise import Map
 from tawa.base.options import Options
 from tawa.base.remarks import Remarks
 from tawa.base.target import SM90A
@@ -123,6 +124,35 @@ def test_deterministic():
 def test_too_few_registers_give_no_schedule():
     """Accumulators alone need more than this: no schedule, which the caller reports."""
     assert solve(attention(128), SM90A, 60) is None
+
+
+def narrow_attention(d: int) -> LoopGraph:
+    """The library's attention of e4m3, with e4m3 weights, 128 rows by 128 keys."""
+    from tawa.kernels.attention_kernel import attention_forward
+
+    names = ("q_desc", "k_desc", "v_desc")
+    types = dict.fromkeys(names, f"desc<e4m3,1x1x128x{d}>")
+    types |= {"o_desc": f"desc<bf16,1x1x128x{d}>", "multiplier": "f32"}
+    types |= dict.fromkeys(("QUERIES", "KEYS", "offset"), "i32")
+    unused = ("lse", "q_scale", "k_scale", "v_scale", "prescale", "cap", "left", "right")
+    constants: dict[str, object] = dict.fromkeys(unused)
+    constants |= {f"captured{i}": None for i in range(6)}
+    constants |= {"GROUP": 1, "D": d, "DV": d, "BLOCK_M": 128, "BLOCK_N": 128, "CAPTURED": 0}
+    constants |= {"MASK_END": False, "SCORE_MOD": None, "PAIRS": False, "NARROW": True}
+    return graph_of(attention_forward, types, constants)
+
+
+def test_weights_are_rounded_to_bytes_among_their_exponentials():
+    graph = narrow_attention(128)
+    (weights,) = [n for n in graph.nodes if n.special > 64]
+    made = [op.function.data for op in weights.ops if isinstance(op, Map)]
+    assert {"exp2", "truncf"} <= set(made)
+    assert any(isinstance(op, LanePartials) for op in weights.ops)
+    assert weights.thread == weights.special  # rounding and adding up take no time of their own
+    assert weights.registers == 64 // 4 + 2  # of 64 weights a thread, and of two rows' sums
+    solution = solve(graph, SM90A, CAPACITY)
+    assert solution is not None
+    assert solution.period < 1.1 * max(bounds(graph).values())
 
 
 def linear_attention(depth: int) -> LoopGraph:

@@ -233,6 +233,7 @@ def build(
     for node in nodes:
         own_results = node.dot.results if node.is_dot else node.ops[-1].results
         node.registers = sum(_registers(r, warps) for r in own_results)
+    nodes = _rounded_at_once(nodes, node_of, warps)
     place = {op: i for i, op in enumerate(ops)}
     nodes.sort(key=lambda n: place[n.ops[-1]])
     for i, node in enumerate(nodes):
@@ -243,6 +244,37 @@ def build(
         apart = teams
     slots = _slots(node_of, depths, target)
     return LoopGraph(loop, nodes, _edges(loop, node_of), apart, slots)
+
+
+def _rounded_at_once(nodes: list[Node], node_of: dict[Operation, Node], warps: int) -> list[Node]:
+    """Nodes of exponentials that become 8-bit weights made one with what rounds and adds them up.
+
+    That works element by element, so the assembler puts it between exponentials, which leave the
+    issuing thread seven of eight cycles. Behind a wait, rounding to 8 bits would take a permute
+    more for every four elements.
+    """
+    taken: list[Node] = []
+    for node in nodes:
+        made = node.ops[-1].results[0] if node.special else None
+        users = [use.operation for use in made.uses] if made is not None else []
+        if made is None or not any(_rounds_to_bytes(op) for op in users):
+            continue
+        own = [op for op in users if _rounds_to_bytes(op) or isinstance(op, LanePartials)]
+        for user in (node_of[op] for op in own):
+            node.thread += user.thread
+            node.registers += user.registers
+            node.ops += user.ops
+            taken.append(user)
+        node.thread = max(node.special, node.thread - node.special)
+        node.registers -= _registers(made, warps) if len(own) == len(users) else 0
+        node_of |= dict.fromkeys(node.ops, node)
+    return [node for node in nodes if not any(node is other for other in taken)]
+
+
+def _rounds_to_bytes(op: Operation) -> bool:
+    if not isinstance(op, Map) or op.function.data != "truncf":
+        return False
+    return byte_size(element_of(op.result.type)) == 1
 
 
 def _in_step(nodes: list[Node], groups: int) -> None:
