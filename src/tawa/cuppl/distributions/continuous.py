@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ..native import native
-from ..numeric.elementary import atan, cos, exp, log, log1p, tan
+from ..numeric.elementary import atan, cos, exp, is_positive, log, log1p, tan
 from ..numeric.philox import next_uniform
 from ..numeric.primitives import Context, floor, sqrt
 from ..numeric.special import lgamma, normal_cdf, normal_quantile
@@ -23,7 +23,7 @@ HALF_LOG_TAU = 0.5 * math.log(2.0 * math.pi)
 @native
 def valid_location_scale(location: float, scale: float) -> bool:
     """A finite location and a positive finite scale."""
-    return location - location == 0.0 and scale > 0.0 and scale < INF
+    return location - location == 0.0 and is_positive(scale)
 
 
 @native
@@ -115,7 +115,7 @@ def logpdf_gumbel(x: float, location: float, scale: float) -> float:
 @native
 def valid_student_t(df: float, location: float, scale: float) -> bool:
     """Positive degrees of freedom and scale."""
-    return df > 0.0 and df < INF and valid_location_scale(location, scale)
+    return is_positive(df) and valid_location_scale(location, scale)
 
 
 @native

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from ..native import native, outlined
-from ..numeric.elementary import exp, expm1, log, log1p, log_of_bits, power, tan
+from ..numeric.elementary import exp, expm1, is_positive, log, log1p, log_of_bits, power, tan
 from ..numeric.philox import next_uniform
 from ..numeric.primitives import Context, bits_of, sqrt
 from ..numeric.special import lbeta, lgamma, normal_quantile, xlog1py, xlogy
@@ -20,13 +20,13 @@ HALF_PI = 0.5 * math.pi
 @native
 def valid_positive(a: float) -> bool:
     """Positive and finite."""
-    return a > 0.0 and a < INF
+    return is_positive(a)
 
 
 @native
 def valid_two_positive(a: float, b: float) -> bool:
     """Both positive and finite."""
-    return a > 0.0 and a < INF and b > 0.0 and b < INF
+    return is_positive(a) and is_positive(b)
 
 
 @native

@@ -57,6 +57,13 @@ COS_SERIES = (
 )
 
 
+@native
+def is_positive(x: float) -> bool:
+    """Greater than 0, and finite."""
+    bits = bits_of(x)  # those of negative numbers are negative, those of NaN above infinity's
+    return bits > 0 and bits < INFINITE_BITS
+
+
 @inlined
 @native
 def log_of_bits(bits: int, scale: int) -> float:
