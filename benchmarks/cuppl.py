@@ -7,7 +7,9 @@ The birth-death model against a bootstrap filter written by hand in C (compiled 
 if `--webppl` names a folder for npm to install it in, WebPPL. With `--peers`, a Python that has
 them: NumPyro's NUTS on a regression and GenJAX's importance sampling of a curve (programs that have
 a fixed number of choices). Times are processor seconds, so that other work on the machine counts
-less; start-up is measured by itself. One JSON object a row in `results/cuppl.jsonl`.
+less; start-up is measured by itself. What two threads gain is a matter of wall time, which other
+work falsifies: a row has the machine's load beside it, and two runs of the filter in C at once, in
+processes of their own, say what two cores can give. One JSON object a row in `results/cuppl.jsonl`.
 """
 
 from __future__ import annotations
@@ -17,7 +19,6 @@ import json
 import math
 import os
 import platform
-import re
 import resource
 import shutil
 import statistics
@@ -34,13 +35,12 @@ from pathlib import Path
 from typing import Any
 
 from cuppl_cases import CURVE, EXAMPLES, LOG_Z, birth_death, crbd, epidemic
+from cuppl_tables import PLACE, RESULTS, Row, made, milliseconds, read, table
 from rows import commit
 
 from tawa import cuppl
 
 HERE = Path(__file__).parent
-RESULTS = HERE / "results" / "cuppl.jsonl"
-PLACE = re.compile(r"(<!-- table: (cuppl-[\w]+) -->\n).*?(<!-- end of table -->)", re.S)
 SEEDS = (1, 2, 3)
 LINE = """
 input xs : vector[float]
@@ -52,7 +52,6 @@ def main () =
   iter (fn (x, y) -> observe (normal (a + b * x) s) y) (zip xs ys);
   (a, b, s)
 """
-Row = dict[str, Any]
 
 
 class Rows:
@@ -117,6 +116,8 @@ def tawa_and_c(rows: Rows, sizes: list[int]) -> None:
             model.smc(100, data=data[name], threads=1)
             for n in sizes:
                 turns(rows, model, name, data[name], n, binary, text)
+        if binary is not None:
+            two_at_once(rows, binary, text)
     model = cuppl.load(EXAMPLES / "sir.ppl")
     days = epidemic()
     model.smc(100, data=days, threads=1)
@@ -141,14 +142,20 @@ def c_filter(folder: Path) -> Path | None:
 def turns(
     rows: Rows, model: cuppl.Model, name: str, data: Row, n: int, binary: Path | None, text: str
 ) -> None:
-    """Three rounds of both: one and two threads, and C. The least of each seed is kept."""
-    best: dict[str, dict[int, float]] = {"1": {}, "2": {}, "c": {}, "wall 1": {}, "wall 2": {}}
+    """Rounds of all in turn: one and two threads, and C.
+
+    The least of each seed is kept, and their mean is shown: how much work a run of few particles is
+    depends on its draws, which are not the same ones in C.
+    """
+    best: dict[str, dict[int, float]] = {"1": {}, "2": {}, "c": {}}
+    walls: dict[int, list[float]] = {1: [], 2: []}
 
     def note(kind: str, seed: int, seconds: float) -> None:
         best[kind][seed] = min(best[kind].get(seed, math.inf), seconds)
 
-    for _ in range(3):
-        for seed in SEEDS:
+    seeds = range(1, 1 + max(4, 10_000 // n))
+    for _ in range(5 if n < 5000 else 3):
+        for seed in seeds:
             for threads in (1, 2):
                 start = time.perf_counter()
                 seconds, _found = spent(
@@ -156,7 +163,7 @@ def turns(
                         n, data=data, seed=s, threads=t, ess_threshold=1.0
                     )
                 )
-                note(f"wall {threads}", seed, time.perf_counter() - start)
+                walls[threads].append(time.perf_counter() - start)
                 note(str(threads), seed, seconds)
             if binary is not None and name == "crbd_branches":
                 command = [str(binary), str(n), str(seed), str(crbd.RHO)]
@@ -164,11 +171,47 @@ def turns(
                 note("c", seed, float(done.stdout.split()[1]))
     for threads in (1, 2):
         case = {"model": name, "particles": n, "threads": threads}
-        wall = round(1000 * min(best[f"wall {threads}"].values()), 1)
-        rows.add(case, "tawa", list(best[str(threads)].values()), ms_wall=wall)
+        rows.add(case, "tawa", **of_seeds(best[str(threads)]), **wall(walls[threads]))
     if best["c"]:
         case = {"model": name, "particles": n, "threads": 1}
-        rows.add(case, "c", list(best["c"].values()))
+        rows.add(case, "c", **of_seeds(best["c"]))
+
+
+def of_seeds(found: dict[int, float]) -> Row:
+    """Seconds of each seed, and their mean."""
+    seconds = list(found.values())
+    return {"seconds": seconds, "ms_mean": round(1000 * statistics.mean(seconds), 3)}
+
+
+def wall(seconds: list[float]) -> Row:
+    """The least and the median wall time of some runs."""
+    ms = [1000 * s for s in seconds]
+    return {"ms_wall": round(min(ms), 2), "ms_wall_median": round(statistics.median(ms), 2)}
+
+
+def two_at_once(rows: Rows, binary: Path, text: str, n: int = 50_000) -> None:
+    """The filter in C once, and twice at once in two processes: what two cores can give."""
+    command = [str(binary), str(n), "1", str(crbd.RHO)]
+    times: dict[int, list[float]] = {1: [], 2: []}
+    for _ in range(3):
+        for count, found in times.items():
+            start = time.perf_counter()
+            running = [
+                subprocess.Popen(
+                    command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True
+                )
+                for _process in range(count)
+            ]  # fmt: skip
+            for process in running:
+                assert process.stdin is not None
+                process.stdin.write(text)
+                process.stdin.close()
+            for process in running:
+                process.wait()
+            found.append(time.perf_counter() - start)
+    for count, found in times.items():
+        case = {"model": "crbd_branches", "particles": n, "processes at once": count}
+        rows.add(case, "c", [], **wall(found))
 
 
 COMPILE = """
@@ -243,7 +286,7 @@ def webppl(rows: Rows, folder: Path, sizes: list[int]) -> None:
         seconds, evidence = run(n)
         case = {"model": "crbd_branches", "particles": n, "threads": 1}
         rows.add(case, "webppl", [seconds - start], log_evidence=evidence)
-        (tawa,) = (r["ms_min"] / 1000 for r in rows.of("crbd_branches") if r["case"] == case)
+        (tawa,) = (milliseconds(r) / 1000 for r in rows.of("crbd_branches") if r["case"] == case)
         both = {**case, "with": "compiling"}
         rows.add(both, "tawa", [tawa + ours["compile, natives known"]])
         rows.add({**both, "program": "known"}, "tawa", [tawa + ours["compile, program known"]])
@@ -373,73 +416,6 @@ def genjax(rows: Rows, python: str) -> None:
             case, "genjax", found["seconds"][1:], mean=found["mean"],
             log_evidence=found["evidence"], peer_version=found["version"],
         )  # fmt: skip
-
-
-def table(rows: list[Row]) -> str:
-    """The Markdown table of the latest run."""
-    if not rows:
-        return "(no rows)"
-    rows = [row for row in rows if row["run"] == rows[-1]["run"]]
-    lines = ["| case | system | processor seconds | x Tawa, one thread |", "|---|---|---|---|"]
-    for row in rows:
-        case = ", ".join(f"{k} {v}" if k != "model" else str(v) for k, v in row["case"].items())
-        if "ms" not in row:
-            lines.append(f"| {case} | {row['impl']} | {row.get('error_text', '')} | |")
-            continue
-        same = {**row["case"], "threads": 1} if "threads" in row["case"] else row["case"]
-        ours = next((r for r in rows if r["case"] == same and r["impl"] == "tawa"), None)
-        ratio = f"{row['ms_min'] / ours['ms_min']:.2f}" if ours and ours is not row else ""
-        lines.append(f"| {case} | {row['impl']} | {row['ms_min'] / 1000:.4g} | {ratio} |")
-    first = rows[0]
-    loads = [row["load"] for row in rows]
-    origin = f"{first['device']}, commit {first['commit']}, {first['date'][:10]}; "
-    origin += f"the machine's load was {min(loads)} to {max(loads)}."
-    return "\n".join([*lines, "", f"Run {first['run']}: {origin}"])
-
-
-def gpu_table(rows: list[Row]) -> str:
-    """The Markdown table of the latest run on a GPU (`cuppl_gpu.py`)."""
-    if not rows:
-        return "(no rows)"
-    rows = [row for row in rows if row["run"] == rows[-1]["run"]]
-    lines = [
-        "| model | particles | ms | ns a particle | from exact | MiB of the device |",
-        "|---|---|---|---|---|---|",
-    ]
-    for row in rows:
-        case = row["case"]
-        if "ms" not in row or "particles" not in case or "variant" in case:
-            continue
-        n, away = case["particles"], row.get("standard_errors")
-        size = f"{row['bytes_by_driver'] / 2**20:.0f}" if "bytes_by_driver" in row else ""
-        others = {"tawa": "", "tawa one core": ", one core of the host"}
-        what = case["model"] + others.get(row["impl"], f", {row['impl']}")
-        if case.get("ess_threshold", 1.0) != 1.0:
-            what += f", ess_threshold {case['ess_threshold']}"
-        lines.append(
-            f"| {what} | {n:,} | {row['ms_min']:.1f} | {1e6 * row['ms_min'] / n:.0f} | "
-            f"{'' if away is None else f'{away} standard errors'} | {size} |"
-        )
-    first = rows[0]
-    origin = f"{first['device']}, commit {first['commit']}, {first['date'][:10]}."
-    return "\n".join([*lines, "", f"Run {first['run']}: {origin}"])
-
-
-TABLES = {"cuppl-cpu": table, "cuppl-gpu": gpu_table}
-
-
-def read(name: str = "cuppl") -> list[Row]:
-    """All rows of a suite."""
-    path = RESULTS.with_stem(name)
-    if not path.exists():
-        return []
-    return [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
-
-
-def made(match: re.Match[str]) -> str:
-    """A table of a document, anew."""
-    suite = match[2].removesuffix("-cpu")
-    return f"{match[1]}{TABLES[match[2]](read(suite))}\n{match[3]}"
 
 
 def main() -> None:
