@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 
 import pytest
 
 from tawa import cuppl
-from tawa.cuppl import engine
+from tawa.cuppl import engine, kept_natives, native
 from tawa.cuppl.executable import driver_program
+from tawa.cuppl.ir import print_function
 from tawa.cuppl.language import Cuppl
+from tawa.cuppl.llvm import emit_unit
 from tawa.cuppl.lowering.pipeline import lower
 from tawa.cuppl.units import Unit, cut
 
@@ -81,3 +84,40 @@ def test_parse_tables_and_library_are_kept(tmp_path: Path, monkeypatch: pytest.M
         assert [c.text for c in module.comments] == ["## Doubles.", "# twice"]
         checked = language.check_program(text)
         assert str(checked.schemes["f"].type) == str(made.check_program(text).schemes["f"].type)
+
+
+def test_short_functions_are_copied_but_chains_of_them_do_not_grow() -> None:
+    doubling = "".join(f"def f{n} x = f{n - 1} (f{n - 1} x + 1.0)\n" for n in range(1, 40))
+    source = f"def f0 x = x * x\n{doubling}def main () = factor (f2 (sample (normal 0 1))); f39 1.0"
+    program, exported = driver_program(lower(cuppl.model(source).elaborated, True), "smc_thread")
+    (own,) = [unit for unit in cut(program, list(exported)) if not unit.native]
+    copied = {
+        line.split('"cuppl.')[1].split('"')[0]
+        for line in emit_unit(program, own, exported).splitlines()
+        if line.startswith("define") and "alwaysinline" in line
+    }
+    chain = [name for name in copied if name.startswith("f")]
+    assert 0 < len(chain) < 10
+
+
+def test_natives_are_translated_once_for_all_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TAWA_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(native, "_translated", {})
+    kept_natives._known.cache_clear()
+    first = native.translate("philox")
+    kept_natives.keep_natives()
+    monkeypatch.setattr(native, "_translated", {})
+    monkeypatch.setattr(native, "_translate_now", None)  # what is kept needs no translation
+    kept_natives._known.cache_clear()
+    assert print_function(native.translate("philox")) == print_function(first)
+    kept_natives._known.cache_clear()
+
+
+def test_compiling_leaves_the_collection_of_garbage_as_it_was() -> None:
+    for running in (False, True):
+        (gc.enable if running else gc.disable)()
+        model = cuppl.model(WEIGHTED.format(shape=1.25))
+        model.executable(suspend=True)
+        assert gc.isenabled() == running

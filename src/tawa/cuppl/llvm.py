@@ -117,8 +117,10 @@ def _copied(part: Program) -> set[str]:
             sizes[name] = math.inf  # of a recursive call
             function = part.functions[name]
             own = sum(len(b.instructions) + 1 for b in function.blocks.values())
-            inside = sum(size(c) for c in function.callees() if c in part.functions)
-            sizes[name] = own + (inside if own < FEW else math.inf)
+            if own < FEW:
+                items = (item for block in function.blocks.values() for item in block.instructions)
+                calls = [item.function for item in items if isinstance(item, Call)]
+                sizes[name] = own + sum(size(c) for c in calls if c in part.functions)
         return sizes[name]
 
     return {
