@@ -33,6 +33,7 @@ from tawa.aref.schedule import NO_SCHEDULE, ScheduleLoops, ScheduleRejected
 from tawa.aref.shared_memory import SharedMemoryExceeded
 from tawa.aref.transposes import Transposes
 from tawa.aref.warp_products import WarpProducts
+from tawa.aref.zero_products import ZeroProducts
 from tawa.base.attempts import ATTEMPTS, MOST_RESERVED, NO_SLACK, Slack
 from tawa.base.errors import TawaError
 from tawa.base.options import Options
@@ -110,6 +111,8 @@ def passes(stage: str, options: Options, remarks: Remarks, slack: Slack) -> list
             ScheduleLoops(
                 options, remarks, slack.registers, slack.stages, slack.joined, slack.narrow
             ),
+            # Where a pipeline's first turn stands apart.
+            ZeroProducts(),
             AsyncDots(options, remarks),
             PingPong(remarks),
             Alternate(options, remarks),

@@ -6,7 +6,8 @@ ask only for the shape of the arithmetic, and the values are the same with and w
 
 - a carried tile times a factor of its rows: only if some factor is not one;
 - `where(max(x) > t, max(x), y)`, the maximum used for nothing else: lanes exchange their parts of
-  the maximum only if some element is above its row's `t`.
+  the maximum only if some element is above its row's `t`. Other choices by the same comparison are
+  made there, too, with what only they need; a factor that is one otherwise needs no question.
 """
 
 from __future__ import annotations
@@ -42,8 +43,10 @@ class Guards:
                 continue
             for loop in [op for op in group.walk() if isinstance(op, scf.ForOp)]:
                 for op in [op for op in loop.body.block.ops if isinstance(op, Map)]:
-                    _guard_scaling(op)
-                    _guard_maximum(op)
+                    if op.parent is not None:
+                        _guard_scaling(op)
+                    if op.parent is not None:
+                        _guard_maximum(op)
 
 
 def _guard_scaling(op: Map) -> None:
@@ -59,15 +62,35 @@ def _guard_scaling(op: Map) -> None:
     rows, columns = shape_of(op.result.type)
     if rows * columns < LEAST:
         return
-    one = arith.ConstantOp(FloatAttr(1.0, Float32Type()))
-    ones = Splat(one.result, shape_of(factor.type))
-    differs = Map("cmpf_une", [factor, ones.result])
-    question = Any(differs.result)
+    before, question = _differs_from_one(factor)
     then = Block()
     spread = _copy_chain(scale, factor, then)
     scaled = Map("mulf", [carried, spread])
     then.add_ops([scaled, scf.YieldOp(scaled.result)])
-    _replace(op, [one, ones, differs, question], then, carried)
+    _branch([op], [*before], question, then, [carried])
+
+
+def _differs_from_one(factor: SSAValue) -> tuple[list[Operation], SSAValue]:
+    """Ops that ask whether a warp has a factor other than one, and the answer."""
+    made = factor.owner
+    if isinstance(made, scf.IfOp) and isinstance(made.cond.owner, AnyAbove):
+        otherwise = made.false_region.block.last_op
+        assert otherwise is not None
+        if _is_one(otherwise.operands[made.results.index(factor)]):
+            return [], made.cond
+    one = arith.ConstantOp(FloatAttr(1.0, Float32Type()))
+    ones = Splat(one.result, shape_of(factor.type))
+    differs = Map("cmpf_une", [factor, ones.result])
+    question = Any(differs.result)
+    return [one, ones, differs, question], question.results[0]
+
+
+def _is_one(value: SSAValue) -> bool:
+    """Whether all elements are the constant one."""
+    scalar = value.owner.value.owner if isinstance(value.owner, Splat) else None
+    if not isinstance(scalar, arith.ConstantOp) or not isinstance(scalar.value, FloatAttr):
+        return False
+    return scalar.value.value.data == 1.0
 
 
 def _row_factor(scale: SSAValue) -> SSAValue | None:
@@ -75,7 +98,7 @@ def _row_factor(scale: SSAValue) -> SSAValue | None:
     value = scale
     while isinstance(value.owner, Broadcast | ExpandDims):
         value = value.owner.operands[0]
-    computed = isinstance(value.owner, Map) or isinstance(value, BlockArgument)
+    computed = isinstance(value.owner, Map | scf.IfOp) or isinstance(value, BlockArgument)
     return value if computed and value is not scale and len(shape_of(value.type)) == 1 else None
 
 
@@ -94,26 +117,93 @@ def _guard_maximum(op: Map) -> None:
     """`where(max(x) > t, max(x), y)` -> `y` where no element that a warp holds is above `t`."""
     if op.function.data != "select":
         return
-    condition, yes, no = op.arguments
+    condition, yes, _ = op.arguments
     compare, reduce = condition.owner, yes.owner
     if not isinstance(reduce, Reduce) or reduce.kind.data != "maxnumf":
         return
-    if not isinstance(compare, Map) or not condition.has_one_use():
+    if not isinstance(compare, Map):
         return
     bound = _bound_of(compare, yes)
     uses = {use.operation for use in yes.uses}
     if bound is None or uses != {compare, op} or not _held_by_warps(reduce):
         return
+    others = _choices(condition, op)
+    if others is None:
+        return
+    chosen = [op, *others]
+    unchanged = [c.arguments[2] for c in chosen]
+    own = _needed_by(chosen, [reduce, compare], {bound.owner, *(v.owner for v in unchanged)})
+    if not _known_before(op, own, unchanged):
+        return
     question = AnyAbove(reduce.value, bound, reduce.axis.value.data)
-    then = Block()
-    largest = reduce.clone()
-    above = compare.clone({yes: largest.result})
-    chosen = op.clone({condition: above.result, yes: largest.result})
-    then.add_ops([largest, above, chosen, scf.YieldOp(chosen.result)])
-    _replace(op, [question], then, no)
-    for old in (compare, reduce):
+    then, values = Block(), dict[SSAValue, SSAValue]()
+    for inner in own:
+        new = inner.clone(values)
+        then.add_op(new)
+        values |= dict(zip(inner.results, new.results, strict=True))
+    then.add_op(scf.YieldOp(*(values[c.result] for c in chosen)))
+    _branch(chosen, [question], question.results[0], then, unchanged)
+    for old in reversed([inner for inner in own if inner not in chosen]):
         old.detach()
         old.erase()
+
+
+def _choices(condition: SSAValue, first: Map) -> list[Map] | None:
+    """The other selects by a condition that is used for nothing else; None if it is."""
+    found: list[Map] = []
+    for use in condition.uses:
+        op = use.operation
+        if op is first:
+            continue
+        if not isinstance(op, Map) or op.function.data != "select" or use.index:
+            return None
+        if op.parent is not first.parent:
+            return None
+        found.append(op)
+    return found
+
+
+def _needed_by(
+    chosen: list[Map], known: list[Operation], kept: set[Operation | Block]
+) -> list[Operation]:
+    """`known`, `chosen` and what computes for these alone, in the order of their block."""
+    block = chosen[0].parent
+    assert block is not None
+    wanted: set[Operation] = {*known, *chosen}
+    for op in reversed(list(block.ops)):
+        users = {use.operation for r in op.results for use in r.uses}
+        if isinstance(op, Map | Splat) and users and users <= wanted and op not in kept:
+            wanted.add(op)
+    return [op for op in block.ops if op in wanted]
+
+
+def _known_before(first: Map, own: list[Operation], others: list[SSAValue]) -> bool:
+    """Move splats that `own` and others need before `first`; whether all else is there."""
+    inside = {r for op in own for r in op.results}
+    needed = [v for op in own for v in op.operands if v not in inside] + others
+    moved: dict[Operation, None] = {}
+    if not all(_before(first, value, moved) for value in needed):
+        return False
+    assert first.parent is not None
+    for op in moved:
+        op.detach()
+        first.parent.insert_op_before(op, first)
+    return True
+
+
+def _before(first: Map, value: SSAValue, moved: dict[Operation, None]) -> bool:
+    """Whether a value is known before `first`, or is if what is added to `moved` goes there."""
+    op, block = value.owner, first.parent
+    if not isinstance(op, Operation) or op.parent is not block or op in moved:
+        return True
+    if op.is_before_in_block(first):
+        return True
+    if not isinstance(op, Splat | arith.ConstantOp):
+        return False
+    if not all(_before(first, v, moved) for v in op.operands):
+        return False
+    moved[op] = None
+    return True
 
 
 def _bound_of(compare: Map, value: SSAValue) -> SSAValue | None:
@@ -132,16 +222,24 @@ def _held_by_warps(reduce: Reduce) -> bool:
     return last and from_products(reduce.value)
 
 
-def _replace(op: Map, before: list[Operation], then: Block, unchanged: SSAValue) -> None:
-    """Put `if question then ... else unchanged` in the place of an op."""
-    question = before[-1].results[0]
-    otherwise = Block([scf.YieldOp(unchanged)])
-    branch = scf.IfOp(question, [op.result.type], Region(then), Region(otherwise))
-    block = op.parent
+def _branch(
+    chosen: list[Map],
+    before: list[Operation],
+    question: SSAValue,
+    then: Block,
+    unchanged: list[SSAValue],
+) -> None:
+    """Put `if question then ... else unchanged` in the place of what is chosen."""
+    otherwise = Block([scf.YieldOp(*unchanged)])
+    types = [op.result.type for op in chosen]
+    branch = scf.IfOp(question, types, Region(then), Region(otherwise))
+    block = chosen[0].parent
     assert block is not None
-    copy_span(op, [*before, branch, *then.ops])
-    block.insert_ops_before([*before, branch], op)
-    branch.results[0].name_hint = op.result.name_hint
-    op.result.replace_all_uses_with(branch.results[0])
-    op.detach()
-    op.erase()
+    place = min(chosen, key=block.get_operation_index)
+    copy_span(chosen[0], [*before, branch, *then.ops])
+    block.insert_ops_before([*before, branch], place)
+    for op, result in zip(chosen, branch.results, strict=True):
+        result.name_hint = op.result.name_hint
+        op.result.replace_all_uses_with(result)
+        op.detach()
+        op.erase()

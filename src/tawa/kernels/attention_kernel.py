@@ -92,17 +92,17 @@ def mask_edges(
 
 @tawa.jit
 def visit_keys(
-    acc: Any, top: Any, total: Any, q: Any, k_desc: Any, v_desc: Any, place: Any, limits: Any,
-    shown: Any, scales: Any, captured: Any, blocks: Any,
+    acc: Any, top: Any, shift: Any, total: Any, q: Any, k_desc: Any, v_desc: Any, place: Any,
+    limits: Any, shown: Any, scales: Any, captured: Any, blocks: Any,
     D: tl.constexpr, DV: tl.constexpr, BLOCK_N: tl.constexpr, SCORE_MOD: tl.constexpr,
     LEFT: tl.constexpr, RIGHT: tl.constexpr, NARROW: tl.constexpr,
 ):  # fmt: skip
     """The running softmax after all visible key blocks, from the last to the first.
 
     `acc` is the weighted sum of values, `top` a score of each row that none exceeds by more than 8
-    in the exponent, `total` the sum of exponentials. LEFT and RIGHT say at which edges of the
-    visible keys blocks are masked. NARROW: weights are e4m3; then scores exceed `top` by 3 at most,
-    and `acc` and `total` are 2^5 times what they are.
+    in the exponent, `shift` what is subtracted from exponents, `total` the sum of exponentials.
+    LEFT and RIGHT say at which edges of the visible keys blocks are masked. NARROW: weights are
+    e4m3; then scores exceed `top` by 3 at most, and `acc` and `total` are 2^5 times what they are.
     """
     batch, head, kv_head = place
     row_index, key_limit = limits
@@ -129,13 +129,15 @@ def visit_keys(
         scores = mask_edges(scores, columns, block, blocks, shown, LEFT, RIGHT)
         # The largest raw score is scaled, not every score: one multiply-add an exponential.
         block_top = tl.max(scores, axis=1)
-        new_top = tl.where(block_top > top + slack, block_top, top)
-        shift = new_top * multiplier
-        if LEFT or RIGHT or SCORE_MOD is not None:  # a row that has seen nothing keeps zeros
-            shift = tl.where(new_top == -float("inf"), 0.0, shift)
-        correction = tl.exp2(top * multiplier - shift)
+        grown = block_top > top + slack
+        new_top = tl.where(grown, block_top, top)
+        # Where the maximum has grown this is below one; the bound says that zeros stay zeros.
+        factor = tl.minimum(tl.exp2((top - new_top) * multiplier), 1.0)
+        correction = tl.where(grown, factor, 1.0)
+        new_shift = new_top * multiplier
         if NARROW:
-            shift = shift - E4M3_OFFSET
+            new_shift = new_shift - E4M3_OFFSET
+        shift = tl.where(grown, new_shift, shift)
         p = tl.exp2(scores * multiplier - shift[:, None])
         total = total * correction + tl.sum(p, axis=1)
         v = v_desc.load([batch, kv_head, start_n, 0]).reshape(BLOCK_N, DV)
@@ -143,7 +145,7 @@ def visit_keys(
             v = v.to(tl.float16)
         acc = tl.dot(p.to(v.dtype), v, acc * correction[:, None])
         top = new_top
-    return acc, top, total
+    return acc, shift, total
 
 
 @tawa.jit
@@ -172,9 +174,9 @@ def visible_blocks(
 
 @tawa.jit
 def finish(
-    acc: Any, top: Any, total: Any, o_desc: Any, lse: Any, v_factor: Any, multiplier: Any,
+    acc: Any, shift: Any, total: Any, o_desc: Any, lse: Any, v_factor: Any,
     batch: Any, head: Any, start_m: Any, rows: Any, QUERIES: Any,
-    BLOCK_M: tl.constexpr, DV: tl.constexpr, NARROW: tl.constexpr,
+    BLOCK_M: tl.constexpr, DV: tl.constexpr,
 ):  # fmt: skip
     """Write the rows' output, and their log-sum-exp if asked for."""
     inverse = tl.where(total == 0, 0.0, v_factor / total)
@@ -182,10 +184,7 @@ def finish(
     o_desc.store([batch, head, start_m, 0], out.reshape(1, 1, BLOCK_M, DV))
     if lse is not None:
         at = lse + (batch * tl.num_programs(1) + head).to(tl.int64) * QUERIES + rows
-        value = top * multiplier + tl.log2(total)
-        if NARROW:
-            value = value - E4M3_OFFSET
-        value = value * LN_2
+        value = (shift + tl.log2(total)) * LN_2
         tl.store(at, tl.where(total == 0, -float("inf"), value), mask=rows < QUERIES)
 
 
@@ -240,10 +239,10 @@ def attention_forward(
     fixed = (q, k_desc, v_desc, place, limits, (first_shown, last_shown),
              (prescale, multiplier, cap), captured, blocks)  # fmt: skip
     top = tl.full((BLOCK_M,), -float("inf"), tl.float32)
-    state = (tl.zeros((BLOCK_M, DV), tl.float32), top, tl.zeros((BLOCK_M,), tl.float32))
+    none = tl.zeros((BLOCK_M,), tl.float32)  # a row that has seen nothing keeps zeros
+    state = (tl.zeros((BLOCK_M, DV), tl.float32), top, none, none)
     masked_right: tl.constexpr = right is not None or left is not None or MASK_END
     state = visit_keys(*state, *fixed, D, DV, BLOCK_N, SCORE_MOD, left is not None, masked_right,
                        NARROW)  # fmt: skip
     v_factor = factor_of(v_scale, entry)
-    finish(*state, o_desc, lse, v_factor, multiplier, batch, head, start_m, rows, QUERIES,
-           BLOCK_M, DV, NARROW)  # fmt: skip
+    finish(*state, o_desc, lse, v_factor, batch, head, start_m, rows, QUERIES, BLOCK_M, DV)
