@@ -246,7 +246,8 @@ def timeline_table(rows: list[Row]) -> list[str]:
     times: dict[str, dict[str, float]] = {}
     for row in rows:
         sizes = (f"{k} {v}" for k, v in row["case"].items() if k in ("k", "d", "rows"))
-        name = f"{row['case']['workload']} {' '.join(sizes)}"
+        mask = " causal" * row["case"].get("causal", False)
+        name = f"{row['case']['workload']} {' '.join(sizes)}{mask}"
         times.setdefault(name, {})[row["config"]] = row["ms"] * 1e3
     for name, found in times.items():
         plain, recorded = found["plain"], found["recorded"]
