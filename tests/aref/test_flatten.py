@@ -151,6 +151,13 @@ def test_programs_dealt_in_pairs():
     check(kernel, (1, 384, 64), multiprocessors=4, levels=("hopper",))
 
 
+def test_programs_planned_by_their_work():
+    kernel = compiled(persistent=True, deal="even")
+    assert "runs on from tile to tile" in kernel.explain
+    check(kernel, (3, 384, 128), multiprocessors=2)
+    check(kernel, (1, 384, 64), multiprocessors=4, levels=("hopper",))
+
+
 def test_what_a_tile_loads_once_may_have_one_slot():
     """The loop's rings take the memory: the slot is returned before the next tile waits for it."""
     kernel = compiled(persistent=True, num_stages=12)

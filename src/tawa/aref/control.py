@@ -13,7 +13,7 @@ from tawa.aref.fragments import fragment
 from tawa.aref.group_lowering import GroupLowering
 from tawa.base.layout import Layout
 from tawa.base.loops import terminator
-from tawa.hopper.ops.structure import BlockId, NumBlocks
+from tawa.hopper.ops.structure import BlockId, NumBlocks, PlanEntry
 from tawa.tile.ops import NumPrograms, ProgramId
 
 
@@ -121,6 +121,12 @@ def lower_cta(g: GroupLowering, op: aref.CtaIndex | aref.CtaCount) -> None:
     g.scalars[op.result] = g.add(kind(0), op.result.name_hint)
 
 
+def lower_plan_entry(g: GroupLowering, op: aref.PlanEntry) -> None:
+    """A number of the launch's plan."""
+    entry = PlanEntry(g.scalar(op.plan), g.scalar(op.index))
+    g.scalars[op.result] = g.add(entry, op.result.name_hint)
+
+
 def lower_team(g: GroupLowering, op: aref.TeamIndex) -> None:
     """Which team this is."""
     g.scalars[op.result] = g.team_index()
@@ -135,6 +141,7 @@ CONTROL: dict[type[Operation], Callable[..., None]] = {
     NumPrograms: lower_program,
     aref.CtaIndex: lower_cta,
     aref.CtaCount: lower_cta,
+    aref.PlanEntry: lower_plan_entry,
     aref.TeamIndex: lower_team,
 }
 """Lowering of control flow and scalars."""

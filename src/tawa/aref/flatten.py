@@ -28,7 +28,7 @@ from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 
 from tawa.aref.expand import Expansion, Key, Schedule
 from tawa.aref.loop_graph import is_lazy, is_movable
-from tawa.aref.ops import Consumed, GetEnter, ViewRead, Views
+from tawa.aref.ops import Consumed, GetEnter, PlanEntry, ViewRead, Views
 from tawa.aref.ranges import runs
 from tawa.base.elementwise import Map
 from tawa.base.types import shape_of
@@ -94,7 +94,8 @@ class _Flattening:
         mine = {r for op in self.before for r in op.results}
         found: list[Operation] = []
         for op in self.before:
-            pure = isinstance(op, Map | scf.IfOp | arith.ConstantOp) and is_movable(op)
+            simple = isinstance(op, Map | PlanEntry | scf.IfOp | arith.ConstantOp)
+            pure = simple and is_movable(op)
             scalar = pure and not any(shape_of(r.type) for r in op.results)
             inputs = (v for inner in op.walk() for v in inner.operands)
             if scalar and all(v in made or v not in mine for v in inputs):

@@ -13,7 +13,7 @@ from xdsl.utils.hints import isa
 from tawa.aref.shared_memory import SharedMemory
 from tawa.base.options import Options
 from tawa.base.target import Target
-from tawa.base.types import DescType, PtrType, short_name
+from tawa.base.types import DescType, PlanType, PtrType, short_name
 from tawa.hopper.ops.transpose import IN_FLIGHT
 from tawa.hopper.types import RingType, TensorMapType, TileType
 from tawa.tile.ops import DescStore
@@ -75,6 +75,12 @@ class KernelLowering:
             return []
         return [json.loads(text.data) for text in made]
 
+    def _work(self) -> list[object]:
+        """The work of a program, for the launch's plan."""
+        work = self.source.attributes["tawa.work"]
+        assert isinstance(work, StringAttr)
+        return json.loads(work.data)
+
     @property
     def persistent(self) -> bool:
         """Whether the kernel loops over the programs of a plain grid."""
@@ -83,7 +89,13 @@ class KernelLowering:
     @property
     def user_arguments(self) -> int:
         """Arguments of the kernel as the user wrote it."""
-        return len(self.source.args) - len(self.made) - (3 if self.persistent else 0)
+        return len(self.source.args) - len(self.made) - self._launched
+
+    @property
+    def _launched(self) -> int:
+        """Arguments that a launch gives: the logical grid's sizes and the plan."""
+        planned = any(isinstance(a.type, PlanType) for a in self.source.args)
+        return (3 if self.persistent else 0) + planned
 
     def argument(self, value: BlockArgument) -> SSAValue:
         """A scalar or pointer argument, added to the parameters when it is first used."""
@@ -93,6 +105,8 @@ class KernelLowering:
             grid = value.index - (len(self.source.args) - 3)
             if self.persistent and grid >= 0:
                 self.parameters.append({"kind": "GridParam", "axis": grid})
+            elif isinstance(value.type, PlanType):
+                self.parameters.append({"kind": "PlanParam", "steps": self._work()})
             elif isinstance(value.type, PtrType):
                 self.parameters.append({"kind": "PointerParam", "arg": value.index})
             else:

@@ -14,7 +14,15 @@ from itertools import pairwise
 from xdsl.dialects import arith, scf
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
-from tawa.aref.ops import Any, AnyAbove, Consumed, GetEnter, LanePartials, ViewRead
+from tawa.aref.ops import (
+    Any,
+    AnyAbove,
+    Consumed,
+    GetEnter,
+    LanePartials,
+    PlanEntry,
+    ViewRead,
+)
 from tawa.aref.shared_memory import slot_bytes
 from tawa.base.elementwise import Map
 from tawa.base.loops import terminator
@@ -35,6 +43,7 @@ from tawa.tile.ops import (
 
 MOVABLE = (
     Map,
+    PlanEntry,
     Reduce,
     Splat,
     Arange,

@@ -11,7 +11,15 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import IntegerAttr, StringAttr, UnitAttr, i32, i64
 from xdsl.ir import Block, Dialect, Region, SSAValue
-from xdsl.irdl import irdl_op_definition, opt_prop_def, prop_def, region_def, result_def, traits_def
+from xdsl.irdl import (
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    region_def,
+    result_def,
+    traits_def,
+)
 from xdsl.traits import NoTerminator, Pure
 
 from tawa.aref.channel_ops import (
@@ -48,6 +56,7 @@ from tawa.aref.compute_ops import (
 )
 from tawa.aref.types import CursorType, RefType, TokenType, ViewType
 from tawa.aref.warp_ops import WARP_OPS, WarpDot
+from tawa.base.types import PlanType
 
 __all__ = [
     "AREF",
@@ -69,6 +78,7 @@ __all__ = [
     "LanePartials",
     "LoadInto",
     "NoToken",
+    "PlanEntry",
     "PutEnter",
     "PutExit",
     "RefType",
@@ -178,6 +188,21 @@ class CtaCount(_Cta):
     name: ClassVar[str] = "aref.cta_count"
 
 
+@irdl_op_definition
+class PlanEntry(ArefOp):
+    """A number of the plan of which CTA runs which programs (`base.dealing`)."""
+
+    name: ClassVar[str] = "aref.plan_entry"
+    plan: SSAValue = operand_def(PlanType)
+    index: SSAValue = operand_def(i32)
+    result: SSAValue = result_def(i32)
+    traits = traits_def(Pure())
+    assembly_format = "$plan `[` $index `]` attr-dict"
+
+    def __init__(self, plan: SSAValue, index: SSAValue) -> None:
+        super().__init__(operands=[plan, index], result_types=[i32])
+
+
 class _Turn(ArefOp):
     """Teams of a warp group that take turns."""
 
@@ -214,7 +239,7 @@ class GroupTurn(ArefOp):
 
 
 ROLE_OPS: tuple[type[ArefOp], ...] = (
-    WarpGroup, TeamIndex, CtaIndex, CtaCount, TurnWait, TurnPass, GroupTurn,
+    WarpGroup, TeamIndex, CtaIndex, CtaCount, PlanEntry, TurnWait, TurnPass, GroupTurn,
 )  # fmt: skip
 
 AREF = Dialect(

@@ -16,8 +16,8 @@ class BadOption(TawaError):
         "The launch options are the fields of `tawa.Options`. Their ranges: `num_warps` 1, 2, 4, "
         "8 or 16; `num_stages` from 1; `mma_depth` from 0 and less than `num_stages`, since a "
         "slot is returned only when the products that read it are done; `consumers` 1 to 3; "
-        "`staging` 1 to 16; `schedule` 0 to 63; `deal` 1 to 8, above 1 only with `persistent` and "
-        "without clusters; `cluster` 1 or 2."
+        "`staging` 1 to 16; `schedule` 0 to 63; `deal` 1 to 8 or 'even', other than 1 only with "
+        "`persistent` and without clusters; `cluster` 1 or 2."
     )
     example = """
 import tawa
@@ -54,10 +54,12 @@ class Options:
     """`True`: producer and consumer warp groups, or an error saying why not. `False`: one role."""
     persistent: bool | None = None
     """Wrap a plain grid into a loop over its programs, one CTA per multiprocessor."""
-    deal: int = 1
+    deal: int | str = 1
     """Consecutive programs that a CTA of a persistent kernel takes at a time (1 to 8).
 
-    Where long and short programs alternate, 2 gives every CTA the same work.
+    `"even"`: programs of different work go, in the order of the grid, to the CTA that is free
+    first, and the last of them longest first. Their work follows from the bounds of the kernel's
+    loops, program ids and scalar arguments; it is planned before the launch.
     """
     cluster: int = 1
     """CTAs of a cluster, consecutive programs; loads they agree on are multicast."""
@@ -87,9 +89,10 @@ class Options:
         self._between("num_stages", 1, 64)
         self._between("mma_depth", 0, 7)
         self._between("staging", 1, 16)
-        self._between("deal", 1, 8)
+        if self.deal != "even":
+            self._between("deal", 1, 8)
         self._between("schedule", 0, 63)
-        if self.deal > 1 and (self.cluster > 1 or not self.persistent):
+        if self.deal != 1 and (self.cluster > 1 or not self.persistent):
             raise BadOption(
                 "programs are dealt to the CTAs of a persistent kernel without clusters",
                 expected="persistent=True and cluster=1",

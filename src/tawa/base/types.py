@@ -105,6 +105,13 @@ class PtrType(ParametrizedAttribute, TypeAttribute):
 
 
 @irdl_attr_definition
+class PlanType(ParametrizedAttribute, TypeAttribute):
+    """`!tawa.plan`: which programs each CTA runs (`base.dealing`), a parameter of a kernel."""
+
+    name: ClassVar[str] = "tawa.plan"
+
+
+@irdl_attr_definition
 class DescType(ParametrizedAttribute, TypeAttribute):
     """`!tawa.desc<tensor<128x64xf16>>`: a tensor in global memory, addressed by blocks."""
 

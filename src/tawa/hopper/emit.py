@@ -16,10 +16,11 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Block, Operation, Region, SSAValue
 
+from tawa.base.dealing import ENTRIES
 from tawa.base.elementwise import Map
 from tawa.base.prelude import ELEMENT_TYPES, PRELUDE
 from tawa.base.scalar_function import cpp_constant
-from tawa.base.types import bf16, f16, f32
+from tawa.base.types import PlanType, bf16, f16, f32
 from tawa.hopper.ops import HopperOp
 from tawa.hopper.prelude import HOPPER_PRELUDE
 from tawa.hopper.text import Writer, c_type
@@ -188,6 +189,8 @@ def _parameters(w: KernelWriter, kernel: func.FuncOp) -> str:
         if isinstance(value.type, TensorMapType):
             parts.append(f"const __grid_constant__ TensorMap {name}")
             w.bind(value, f"&{name}")
+        elif isinstance(value.type, PlanType):
+            parts.append(f"const __grid_constant__ Plan {name}")
         else:
             parts.append(f"{c_type(value.type)} {name}")
     return ", ".join(parts)
@@ -251,6 +254,8 @@ def program_of(module: ModuleOp) -> Program:
     if cluster > 1:
         attributes += f" __cluster_dims__({cluster}, 1, 1)"
     header = "struct alignas(64) TensorMap { char bytes[128]; };\n"
+    if any(isinstance(argument.type, PlanType) for argument in kernel.args):
+        header += f"struct Plan {{ unsigned short entries[{ENTRIES}]; }};\n"
     spec = kernel.attributes.get("tawa.spec")
     title = f"{SPEC_LINE}{spec.data}\n" if isinstance(spec, StringAttr) else ""
     head = (

@@ -10,7 +10,7 @@ from xdsl.ir import Attribute, Operation, Region, SSAValue
 
 from tawa.base.layout import REPLICA, Layout, Modes
 from tawa.base.prelude import PRELUDE
-from tawa.base.types import NAMES, PtrType, byte_size, short_name
+from tawa.base.types import NAMES, PlanType, PtrType, byte_size, short_name
 from tawa.hopper.prelude import HOPPER_PRELUDE
 from tawa.hopper.types import (
     BarrierType,
@@ -41,6 +41,8 @@ def c_type(type_: Attribute) -> str:
         return "u32"
     if isinstance(type_, MatrixDescType):
         return "u64"
+    if isinstance(type_, PlanType):
+        return "Plan"
     if isinstance(type_, TensorMapType):
         return "const TensorMap*"
     return short_name(type_)

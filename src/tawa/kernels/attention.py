@@ -40,11 +40,16 @@ Alignment = Literal["bottom-right", "top-left"]
 
 @dataclass(frozen=True)
 class Configuration:
-    """Query rows and keys of a tile, and launch options."""
+    """Query rows and keys of a tile, launch options, and where rows begin to read keys.
+
+    Tiles that run at the same time read the same keys if they all begin with the first ones
+    (`ascending`), not with the last that each of them sees.
+    """
 
     block_m: int
     block_n: int
     options: dict[str, Any] = field(default_factory=dict[str, Any])
+    ascending: bool = False
 
 
 def configuration(
@@ -60,9 +65,9 @@ def configuration(
 
     `masked` says that rows see different keys, `modified` that scores are capped or modified
     (which takes registers), `narrow` that weights are e4m3. A persistent kernel runs on from tile
-    to tile; masked tiles, long and short in turn, are dealt in pairs. Three consumers, who take
-    turns at the tensor core, read keys and values less often; their tiles of 192 rows waste more of
-    a short triangle.
+    to tile; masked tiles, of different length, are dealt evenly. Three consumers, who take turns at
+    the tensor core, read keys and values less often; their tiles of 192 rows waste more of a short
+    triangle.
     """
     if modified:
         return Configuration(128, 64 if d > 64 else 128)
@@ -70,17 +75,18 @@ def configuration(
         return Configuration(128, 64)
     options: dict[str, Any] = {"persistent": True}
     if masked:
-        options["deal"] = 2
+        options["deal"] = "even"
     if narrow:
         return _narrow(d, options, masked, queries)
     if d > 128:
-        return Configuration(128, 64, options)
+        return Configuration(128, 64, options, ascending=masked)
     three = options | {"consumers": 3, "alternate": True}
-    if d <= 64 and not (masked and queries < 2048):
-        return Configuration(192, 128, three)
-    if d > 64 and not masked and queries >= 4096:
-        return Configuration(192, 80, three)
-    return Configuration(128, 128, options)
+    if d <= 64:
+        small = masked and queries < 2048
+        return Configuration(128, 128, options) if small else Configuration(192, 128, three)
+    if queries < 4096:
+        return Configuration(128, 128, options, ascending=masked)
+    return Configuration(192, 80, three, ascending=masked)
 
 
 def _narrow(d: int, options: dict[str, Any], masked: bool, queries: int) -> Configuration:
@@ -233,7 +239,7 @@ def _launch(
         BLOCK_N=block_n,
         MASK_END=problem.keys % block_n != 0 or problem.keys == 0,
         CAPTURED=len(captured),
-        PAIRS=using.options.get("deal") == 2,
+        ASCENDING=using.ascending,
         **using.options,
     )
 

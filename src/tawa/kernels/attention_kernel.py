@@ -1,9 +1,8 @@
 """Attention forward as one sequential program: loops over key blocks with an online softmax.
 
-`attention_forward` computes BLOCK_M query rows of one head. Key blocks are visited from the last
-visible one to the first; only those at an edge of what is visible are masked, and blocks that no
-row sees are not visited. Nothing here says which products overlap which exponentials, who loads, or
-where anything waits: that is the compiler's work.
+`attention_forward` computes BLOCK_M query rows of one head. Only key blocks at an edge of what is
+visible are masked, and blocks that no row sees are not visited. Nothing here says which products
+overlap which exponentials, who loads, or where anything waits: that is the compiler's work.
 """
 
 # Kernel code computes with `constexpr` parameters as with the numbers they hold.
@@ -95,9 +94,9 @@ def visit_keys(
     acc: Any, top: Any, shift: Any, total: Any, q: Any, k_desc: Any, v_desc: Any, place: Any,
     limits: Any, shown: Any, scales: Any, captured: Any, blocks: Any,
     D: tl.constexpr, DV: tl.constexpr, BLOCK_N: tl.constexpr, SCORE_MOD: tl.constexpr,
-    LEFT: tl.constexpr, RIGHT: tl.constexpr, NARROW: tl.constexpr,
+    LEFT: tl.constexpr, RIGHT: tl.constexpr, NARROW: tl.constexpr, ASCENDING: tl.constexpr,
 ):  # fmt: skip
-    """The running softmax after all visible key blocks, from the last to the first.
+    """The running softmax after all visible key blocks, from the last to the first or ASCENDING.
 
     `acc` is the weighted sum of values, `top` a score of each row that none exceeds by more than 8
     in the exponent, `shift` what is subtracted from exponents, `total` the sum of exponentials.
@@ -113,7 +112,7 @@ def visit_keys(
     # At least one block, though it may show nothing: then tiles always overlap.
     turns = max(end - begin, 1)
     for turn in range(0, turns):
-        block = begin + turns - 1 - turn
+        block = begin + turn if ASCENDING else begin + turns - 1 - turn
         start_n = block * BLOCK_N
         k = k_desc.load([batch, kv_head, start_n, 0]).reshape(BLOCK_N, D)
         scores = tl.dot(q, k.T)
@@ -196,7 +195,7 @@ def attention_forward(
     captured0: Any, captured1: Any, captured2: Any, captured3: Any, captured4: Any, captured5: Any,
     D: tl.constexpr, DV: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
     MASK_END: tl.constexpr, SCORE_MOD: tl.constexpr, CAPTURED: tl.constexpr,
-    PAIRS: tl.constexpr, NARROW: tl.constexpr = False,
+    NARROW: tl.constexpr = False, ASCENDING: tl.constexpr = False,
 ):  # fmt: skip
     """One program computes BLOCK_M query rows of one head.
 
@@ -209,15 +208,7 @@ def attention_forward(
     head = tl.program_id(1)
     batch = tl.program_id(2)
     if right is not None:
-        last = tl.num_programs(0) - 1
-        if PAIRS:  # a long one, a short one, the next long one ...
-            heads_before = batch * tl.num_programs(1) + head
-            if (last + 1) * heads_before % 2 == 1:  # its first is the second of a pair
-                block_m = last - block_m
-            half = block_m // 2
-            block_m = half if block_m % 2 == 1 else last - half
-        else:  # the longest rows first
-            block_m = last - block_m
+        block_m = tl.num_programs(0) - 1 - block_m  # the longest rows first
     start_m = block_m * BLOCK_M
     kv_head = head // GROUP
     entry = batch * (tl.num_programs(1) // GROUP) + kv_head
@@ -243,6 +234,6 @@ def attention_forward(
     state = (tl.zeros((BLOCK_M, DV), tl.float32), top, none, none)
     masked_right: tl.constexpr = right is not None or left is not None or MASK_END
     state = visit_keys(*state, *fixed, D, DV, BLOCK_N, SCORE_MOD, left is not None, masked_right,
-                       NARROW)  # fmt: skip
+                       NARROW, ASCENDING)  # fmt: skip
     v_factor = factor_of(v_scale, entry)
     finish(*state, o_desc, lse, v_factor, batch, head, start_m, rows, QUERIES, BLOCK_M, DV)

@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import count
 from threading import get_ident
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from tawa.base.errors import TawaError
-from tawa.runtime import driver, tensormap
+from tawa.runtime import driver, plans, tensormap
 from tawa.runtime.arguments import classify
 from tawa.runtime.arrays import ELEMENT_BYTES, HOST
 from tawa.runtime.spec import (
@@ -25,6 +25,7 @@ from tawa.runtime.spec import (
     Expr,
     GridParam,
     KernelSpec,
+    PlanParam,
     PointerParam,
     ScalarParam,
     TensorMapParam,
@@ -317,13 +318,22 @@ class LaunchBuffer:
         self.stream = 0
         self.config = _config(spec)
         start = tensormap.BYTES * sum(isinstance(p, TensorMapParam) for p in spec.parameters)
-        size = start + 8 * len(spec.parameters)
+        planned = start + plans.BYTES * sum(isinstance(p, PlanParam) for p in spec.parameters)
+        size = planned + 8 * len(spec.parameters)
         self._storage = (ctypes.c_uint8 * (size + tensormap.MAP_ALIGNMENT))()
         unaligned = ctypes.addressof(self._storage)
         base = -(-unaligned // tensormap.MAP_ALIGNMENT) * tensormap.MAP_ALIGNMENT
-        maps, slots = count(base, tensormap.BYTES), count(base + start, 8)
+        maps, tables = count(base, tensormap.BYTES), count(base + start, plans.BYTES)
+        slots = count(base + planned, 8)
         addresses = [
-            next(maps if isinstance(p, TensorMapParam) else slots) for p in spec.parameters
+            next(
+                maps
+                if isinstance(p, TensorMapParam)
+                else tables
+                if isinstance(p, PlanParam)
+                else slots
+            )
+            for p in spec.parameters
         ]
         pointers = (ctypes.c_void_p * max(1, len(addresses)))(*addresses)
         self.call = ctypes.byref(self.config), ctypes.c_void_p(kernel), pointers, None
@@ -359,15 +369,18 @@ def _compile_fill(
 ) -> Callable[[Sequence[Any], tuple[int, int, int]], None]:
     """Write and compile the Python function that packs one launch's parameters."""
     maps = [p for p in spec.parameters if isinstance(p, TensorMapParam)]
-    others = [p for p in spec.parameters if not isinstance(p, TensorMapParam)]
+    tables = [p for p in spec.parameters if isinstance(p, PlanParam)]
+    others = [p for p in spec.parameters if not isinstance(p, TensorMapParam | PlanParam)]
     names = "".join(f"a{number}, " for number in range(len(spec.arguments)))
     lines = ["def fill(values, grid):", f"    {names}= values" if names else "    pass"]
     for number, parameter in enumerate(maps):
         place = f"buffer[{tensormap.BYTES * number}:{tensormap.BYTES * (number + 1)}]"
         lines.append(f"    {place} = map{number}({_map_arguments(parameter)})")
+    lines += [f"    plan{number}(values, grid)" for number in range(len(tables))]
+    start = tensormap.BYTES * len(maps)
     if others:
         texts = ", ".join(_slot_text(parameter) for parameter in others)
-        lines.append(f"    pack_into(buffer, {tensormap.BYTES * len(maps)}, {texts})")
+        lines.append(f"    pack_into(buffer, {start + plans.BYTES * len(tables)}, {texts})")
     code = "<" + "".join(_slot_code(parameter) for parameter in others)
     pack_into = struct.Struct(code).pack_into
     scope: dict[str, Any] = {"buffer": buffer, "timeline": timeline, "pack_into": pack_into}
@@ -375,6 +388,9 @@ def _compile_fill(
         scope[f"map{number}"] = tensormap.encoder(
             parameter, spec.arguments[parameter.arg], points.encode, points.placeholder
         )
+    for number, parameter in enumerate(tables):
+        memory = buffer[start + plans.BYTES * number :][: plans.BYTES]
+        scope[f"plan{number}"] = plans.plan_writer(parameter, points.resident_ctas, memory)
     exec("\n".join(lines), scope)
     return scope["fill"]
 
@@ -394,7 +410,10 @@ def _tuple_text(exprs: tuple[Expr, ...]) -> str:
     return f"({', '.join(expr_text(e) for e in exprs)},)"
 
 
-def _slot_text(parameter: PointerParam | ScalarParam | GridParam | TimelineParam) -> str:
+Slot: TypeAlias = PointerParam | ScalarParam | GridParam | TimelineParam
+
+
+def _slot_text(parameter: Slot) -> str:
     match parameter:
         case PointerParam(arg):
             return f"a{arg}"
@@ -406,7 +425,7 @@ def _slot_text(parameter: PointerParam | ScalarParam | GridParam | TimelineParam
             return f"timeline[{TIMELINE_FIELDS.index(field)}]"
 
 
-def _slot_code(parameter: PointerParam | ScalarParam | GridParam | TimelineParam) -> str:
+def _slot_code(parameter: Slot) -> str:
     """`struct` code of an 8-byte slot."""
     match parameter:
         case PointerParam():

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias, cast
 
+from tawa.base.dealing import Work
 from tawa.base.errors import TawaError
 from tawa.base.timeline import TimelineTable
 
@@ -154,6 +155,21 @@ class GridParam:
 
 
 @dataclass(frozen=True)
+class PlanParam:
+    """Which programs each CTA of a persistent grid runs (`base.dealing.plan`), by value.
+
+    `steps` are those of the programs' `Work`.
+    """
+
+    steps: tuple[tuple[Any, ...], ...]
+
+    @property
+    def work(self) -> Work:
+        """The work of a program."""
+        return Work(self.steps)
+
+
+@dataclass(frozen=True)
 class TimelineParam:
     """Where a recording kernel writes its timeline, given by the launch that asks for it.
 
@@ -224,11 +240,13 @@ class TensorMapParam:
             raise InvalidSpec(f"fill is 'zero' or 'nan', not {self.fill!r}")
 
 
-Parameter: TypeAlias = PointerParam | ScalarParam | GridParam | TimelineParam | TensorMapParam
+Parameter: TypeAlias = (
+    PointerParam | ScalarParam | GridParam | PlanParam | TimelineParam | TensorMapParam
+)
 
 _PARAMETERS: dict[str, type[Any]] = {
     kind.__name__: kind
-    for kind in (PointerParam, ScalarParam, GridParam, TimelineParam, TensorMapParam)
+    for kind in (PointerParam, ScalarParam, GridParam, PlanParam, TimelineParam, TensorMapParam)
 }
 
 

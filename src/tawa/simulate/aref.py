@@ -8,12 +8,13 @@ Values of tiles mean what they mean at the tile level.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
 import numpy as np
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, StringAttr
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
 
@@ -22,6 +23,8 @@ from tawa.base.numerics import Array, value_dtype
 from tawa.base.spans import span_of
 from tawa.base.target import SM90A
 from tawa.base.types import element_of, shape_of
+from tawa.runtime.plans import launch_plan
+from tawa.runtime.spec import PlanParam
 from tawa.simulate import errors
 from tawa.simulate.aref_actor import ArefActor, Cta, Dot, Ring, Slot, Steps, Token, View, unchanged
 from tawa.simulate.aref_multicast import RANKS, give_back, multicast, publish
@@ -268,6 +271,7 @@ ACTIONS: dict[type[Operation], Callable[..., Steps | None]] = {
     ops.TeamIndex: _bind(lambda a, _o: _number(a.team)),
     ops.CtaIndex: _bind(lambda a, _o: _number(a.index[0])),
     ops.CtaCount: _bind(lambda a, _o: _number(a.grid[0])),
+    ops.PlanEntry: _bind(lambda a, o: _number(a.values[o.plan][int(a.values[o.index])])),
     ops.ViewTrans: _view(lambda _o, tile: tile.T),
     ops.ViewReshape: _view(lambda o, tile: tile.reshape(shape_of(o.result.type.tile))),
     ops.ViewRead: _bind(lambda a, o: a.tile(a.values[o.view]).copy()),
@@ -361,6 +365,13 @@ def _deadlock(stuck: Sequence[ArefActor]) -> errors.Deadlock:
     )
 
 
+def _plan(kernel: FuncOp, grid: Sequence[int], args: Sequence[Any], ctas: int) -> Any:
+    """Which CTA runs which programs."""
+    text = kernel.attributes["tawa.work"]
+    assert isinstance(text, StringAttr)
+    return launch_plan(PlanParam(json.loads(text.data)), grid, args, ctas)
+
+
 def run(
     module: ModuleOp,
     grid: Sequence[int],
@@ -380,17 +391,18 @@ def run(
     full = (int(sides[0]), int(sides[1]), int(sides[2]))
     memory = Memory()
     sizes = [np.asarray(n, np.int32) for n in full]
-    names = [a.name_hint or f"argument {i}" for i, a in enumerate(block.args)]
-    given = [
-        argument_value(memory, name, parameter.type, value)
-        for name, parameter, value in zip(names, block.args, args, strict=False)
-    ]
-    values: dict[SSAValue, Any] = dict(zip(block.args, [*given, *sizes], strict=False))
     cluster = RANKS if any(isinstance(op, ops.Create) and op.multicast for op in block.ops) else 1
     launched = full
     if "tawa.persistent" in kernel.attributes:
         count = min(full[0] * full[1] * full[2], multiprocessors)
         launched = (-(-count // cluster) * cluster, 1, 1)
+    names = [a.name_hint or f"argument {i}" for i, a in enumerate(block.args)]
+    given = [
+        argument_value(memory, name, parameter.type, value)
+        for name, parameter, value in zip(names, block.args, args, strict=False)
+    ]
+    plans = [_plan(kernel, full, args, launched[0])] if "tawa.work" in kernel.attributes else []
+    values: dict[SSAValue, Any] = dict(zip(block.args, [*given, *plans, *sizes], strict=False))
     with np.errstate(all="ignore"):
         for blocks in cluster_blocks(launched, cluster):
             ctas = [Cta(memory, index, launched, dict(values), ACTIONS) for index in blocks]

@@ -351,7 +351,7 @@ def prepared(
         launched = (-(-count // ctas) * ctas, 1, 1)
     check_registers(kernel, threads)
     memory = GlobalMemory()
-    values = parameters(spec, args, full, memory)
+    values = parameters(spec, args, full, launched[0], memory)
     for blocks in cluster_blocks(launched, ctas):
         yield Cluster(kernel, values, memory, launched, blocks, shared, threads)
 

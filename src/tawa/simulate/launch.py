@@ -12,10 +12,12 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr
 from tawa.base.errors import TawaError
 from tawa.base.numerics import Array, value_dtype
 from tawa.base.types import NAMES
+from tawa.runtime.plans import launch_plan
 from tawa.runtime.spec import (
     GridParam,
     KernelSpec,
     Parameter,
+    PlanParam,
     PointerParam,
     ScalarParam,
     TensorMapParam,
@@ -73,9 +75,13 @@ def spec_of(module: ModuleOp, kernel: func.FuncOp) -> KernelSpec:
 
 
 def parameters(
-    spec: KernelSpec, arguments: Sequence[Any], grid: tuple[int, int, int], memory: GlobalMemory
+    spec: KernelSpec,
+    arguments: Sequence[Any],
+    grid: tuple[int, int, int],
+    ctas: int,
+    memory: GlobalMemory,
 ) -> list[Any]:
-    """The value of each C parameter; arrays are added to the memory."""
+    """The value of each C parameter of a launch of `ctas` CTAs; arrays are added to the memory."""
     if len(arguments) != len(spec.arguments):
         raise SimulationInput(
             f"`{spec.entry}` takes {len(spec.arguments)} arguments",
@@ -87,7 +93,7 @@ def parameters(
         array = _array_of(argument)
         if array is not None:
             addresses[index] = memory.add(array, f"`{name}`")
-    return [_value(p, arguments, addresses, grid) for p in spec.parameters]
+    return [_value(p, arguments, addresses, grid, ctas) for p in spec.parameters]
 
 
 def arrays_of(arguments: Sequence[Any]) -> list[Array]:
@@ -109,12 +115,15 @@ def _value(
     arguments: Sequence[Any],
     addresses: dict[int, int],
     grid: tuple[int, int, int],
+    ctas: int,
 ) -> Any:
     match parameter:
         case PointerParam(arg):
             return addresses[arg]
         case GridParam(axis):
             return np.asarray(grid[axis], np.int32)
+        case PlanParam():
+            return launch_plan(parameter, grid, arguments, ctas)
         case TimelineParam():
             return np.asarray(0, np.int64)  # the simulator records by itself
         case ScalarParam(value, type_):

@@ -125,7 +125,7 @@ class Launch:
         self._counts: list[Count] = [count(kernel, s, warps, target) for s in spans]
         self._amounts: list[Count] = []
         values: Sequence[Any] = self.first.values
-        self.values: list[Any] = [getattr(v, "item", lambda v=v: v)() for v in values]
+        self.values: list[Any] = [getattr(v, "tolist", lambda v=v: v)() for v in values]
         self.grid = self.first.grid
         self.cluster = len(self.first.blocks)
         self.bytes = sum(array.nbytes for array in arrays_of(args))

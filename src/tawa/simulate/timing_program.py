@@ -32,6 +32,7 @@ from tawa.hopper.ops.structure import (
     GroupIndex,
     NumBlocks,
     OneThread,
+    PlanEntry,
     Role,
     SharedWarpGroup,
     TeamIndex,
@@ -177,6 +178,11 @@ def _place(text: Callable[[Code, Any], str]) -> Callable[[Code, Any, set[SSAValu
         code.names[op.results[0]] = text(code, op)
 
     return write
+
+
+def _plan_entry(code: Code, op: PlanEntry, wanted: set[SSAValue]) -> None:
+    if op.result in wanted:
+        code.names[op.result] = f"{code.name(op.plan)}[{code.name(op.index)}]"
 
 
 # --- control flow ---------------------------------------------------------------------------------
@@ -457,6 +463,7 @@ WRITERS: dict[type[Operation], Callable[[Code, Any, set[SSAValue]], None]] = {
     BlockId: _place(lambda _code, op: f"block[{op.axis.value.data}]"),
     NumBlocks: _place(lambda _code, op: f"grid[{op.axis.value.data}]"),
     Extract: extract,
+    PlanEntry: _plan_entry,
     Barriers: _place(lambda _code, op: str(op.offset.value.data)),
     Role: _role,
     SharedWarpGroup: _shared_group,

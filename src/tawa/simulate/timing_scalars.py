@@ -9,6 +9,7 @@ from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
 
 from tawa.base.elementwise import Map
 from tawa.hopper.ops.memory import TmaLoad
+from tawa.hopper.ops.structure import PlanEntry
 from tawa.hopper.ops.sync import (
     MbarrierArrive,
     MbarrierExpect,
@@ -80,7 +81,7 @@ def _sources(value: SSAValue) -> Sequence[SSAValue]:
             return [last(r).operands[index] for r in op.regions if r.blocks]
         case scf.WhileOp():
             return (last(op.before_region).operands[index + 1],)
-        case Map():
+        case Map() | PlanEntry():
             return op.operands
         case _:
             return ()

@@ -15,7 +15,7 @@ from xdsl.ir import Dialect
 
 from tawa.base.elementwise import EW, Map
 from tawa.base.spans import SpanAttr
-from tawa.base.types import DescType, PtrType
+from tawa.base.types import DescType, PlanType, PtrType
 from tawa.tile.combine_ops import COMBINE_OPS, ReduceWith, ScanWith, Yield
 from tawa.tile.compute_ops import (
     COMPUTE_OPS,
@@ -74,7 +74,7 @@ __all__ = [
 TILE = Dialect("tile", [*VALUE_OPS, *COMPUTE_OPS, *COMBINE_OPS, *MEMORY_OPS])
 """The dialect."""
 
-TAWA_TYPES = Dialect("tawa", [], [PtrType, DescType, SpanAttr])
+TAWA_TYPES = Dialect("tawa", [], [PtrType, DescType, PlanType, SpanAttr])
 """The types that all levels share, for parsing."""
 
 

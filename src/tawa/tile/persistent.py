@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
+
 from xdsl.dialects import arith, func, scf
-from xdsl.dialects.builtin import IntegerAttr, i32
+from xdsl.dialects.builtin import IntegerAttr, StringAttr, i32
 from xdsl.ir import Block, Operation, SSAValue
 
 from tawa.aref import ops as aref
 from tawa.base.elementwise import Map
 from tawa.base.kernels import add_arguments
+from tawa.base.types import PlanType
 from tawa.tile.ops import NumPrograms, ProgramId
+from tawa.tile.work import work_of
 
 
 class _Arithmetic:
@@ -56,14 +60,44 @@ def _dealt(
     return a.ops, program
 
 
-def make_persistent(kernel: func.FuncOp, deal: int = 1) -> None:
+def _planned(
+    plan: SSAValue, cta: SSAValue, ctas: SSAValue
+) -> tuple[list[Operation], SSAValue, SSAValue, SSAValue]:
+    """Of a CTA of a plan: the turns that are not planned, all turns, its first row."""
+    a = _Arithmetic()
+    one = a.number(1)
+    ordered = a.add(aref.PlanEntry(plan, a.number(0)))
+    turns = a("addi", ordered, a.add(aref.PlanEntry(plan, a("addi", one, cta))))
+    row = a("addi", a("addi", one, ctas), cta)
+    return a.ops, ordered, turns, row
+
+
+def _planned_program(
+    turn: SSAValue, plan: SSAValue, cta: SSAValue, ctas: SSAValue, ordered: SSAValue, row: SSAValue
+) -> tuple[list[Operation], SSAValue]:
+    """The program that a CTA of a plan runs in a turn of its loop."""
+    a = _Arithmetic()
+    late = a("maxsi", a("subi", turn, ordered), a.number(0))
+    entry = a.add(aref.PlanEntry(plan, a("addi", row, a("muli", late, ctas))))
+    in_order = a("addi", a("muli", turn, ctas), cta)
+    planned = a("addi", a("muli", ordered, ctas), entry)
+    return a.ops, a("select", a("cmpi_slt", turn, ordered), in_order, planned)
+
+
+def make_persistent(kernel: func.FuncOp, deal: int | str = 1) -> None:
     """Wrap a plain grid's program into a loop over the programs of one CTA.
 
     The logical grid's sizes become three new arguments; `program_id` is computed from the loop's
     counter. A CTA takes `deal` consecutive programs, then the next ones that no CTA before it
-    takes: with 1, the counter starts at the CTA's index and steps by the number of CTAs.
+    takes: with 1, the counter starts at the CTA's index and steps by the number of CTAs. With
+    "even", a plan says which programs it takes, an argument before the grid's sizes.
     """
     block = kernel.body.block
+    plan = None
+    if deal == "even":
+        kernel.attributes["tawa.work"] = StringAttr(json.dumps(work_of(kernel).steps))
+        (plan,) = add_arguments(kernel, [PlanType()])
+        plan.name_hint = "plan"
     sizes = add_arguments(kernel, [i32] * 3)
     for axis, size in enumerate(sizes):
         size.name_hint = f"grid_{'xyz'[axis]}"
@@ -77,7 +111,15 @@ def make_persistent(kernel: func.FuncOp, deal: int = 1) -> None:
     first, end, step = start.result, total.result, count.result
     for op in inner:
         op.detach()
-    if deal > 1:
+    if plan is not None:
+        zero, one = (arith.ConstantOp(IntegerAttr(n, i32)) for n in (0, 1))
+        bounds, ordered, end, row = _planned(plan, start.result, count.result)
+        bounds, first, step = [zero, one, *bounds], zero.result, one.result
+        found, program = _planned_program(
+            body.args[0], plan, start.result, count.result, ordered, row
+        )
+        body.add_ops(found)
+    elif isinstance(deal, int) and deal > 1:
         zero, one = (arith.ConstantOp(IntegerAttr(n, i32)) for n in (0, 1))
         bounds, end = _programs_of(start.result, count.result, total.result, deal)
         bounds, first, step = [zero, one, *bounds], zero.result, one.result

@@ -46,7 +46,7 @@ def _variant(tile: Configuration, widths: tuple[int, int], end: bool) -> Variant
     name = f"{tile.block_m}x{tile.block_n}, d {d}" + ("" if end else ", whole blocks of keys")
     constants = {
         "D": d, "DV": dv, "BLOCK_M": tile.block_m, "BLOCK_N": tile.block_n, "MASK_END": end,
-        "SCORE_MOD": None, "CAPTURED": 0, "PAIRS": tile.options.get("deal") == 2, "NARROW": False,
+        "SCORE_MOD": None, "CAPTURED": 0, "NARROW": False,
     }  # fmt: skip
     return Variant(name, constants, tile.options)
 

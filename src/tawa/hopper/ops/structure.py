@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+import numpy as np
 from xdsl.dialects.builtin import IntAttr, IntegerAttr, StringAttr, i32
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.irdl import (
@@ -19,6 +20,7 @@ from xdsl.irdl import (
 from xdsl.traits import NoTerminator, Pure
 from xdsl.utils.exceptions import VerifyException
 
+from tawa.base.types import PlanType
 from tawa.hopper.ops.core import HopperOp, Number, number
 from tawa.hopper.ops.machine import Actor, Steps
 from tawa.hopper.text import Writer
@@ -327,6 +329,29 @@ class NumBlocks(_Axis):
 
 
 @irdl_op_definition
+class PlanEntry(HopperOp):
+    """A number of the plan of which CTA runs which programs, a kernel parameter."""
+
+    name: ClassVar[str] = "hopper.plan_entry"
+    plan: SSAValue = operand_def(PlanType)
+    index: SSAValue = operand_def(i32)
+    result: SSAValue = result_def(i32)
+    traits = traits_def(Pure())
+    assembly_format = "$plan `[` $index `]` attr-dict"
+
+    def __init__(self, plan: SSAValue, index: SSAValue) -> None:
+        super().__init__(operands=[plan, index], result_types=[i32])
+
+    def cuda(self, w: Writer) -> None:
+        """A read of the parameter."""
+        w.let(self.result, f"{w.name(self.plan)}.entries[{w.name(self.index)}]")
+
+    def run(self, m: Actor) -> None:
+        """The entry."""
+        m.bind(self.result, np.asarray(m.value(self.plan)[m.integer(self.index)], np.int32))
+
+
+@irdl_op_definition
 class PrefetchTensorMap(HopperOp):
     """Bring a tensor map into the descriptor cache."""
 
@@ -347,5 +372,5 @@ class PrefetchTensorMap(HopperOp):
 
 STRUCTURE: Sequence[type[HopperOp]] = (
     Role, SharedWarpGroup, OneThread, Ring, Barriers, TeamIndex, GroupIndex, ClusterRank, BlockId,
-    NumBlocks, PrefetchTensorMap,
+    NumBlocks, PlanEntry, PrefetchTensorMap,
 )  # fmt: skip

@@ -1,0 +1,57 @@
+"""The plans of a kernel's launches (`base.dealing`): made once for a grid and its arguments."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tawa.base.dealing import ENTRIES, plan
+from tawa.runtime.spec import PlanParam
+
+BYTES = 2 * ENTRIES
+MOST_KEPT = 256
+"""Plans that are kept: 2 MB."""
+
+Grid = tuple[int, int, int]
+
+
+def launch_plan(
+    parameter: PlanParam, grid: Sequence[int], arguments: Sequence[Any], ctas: int
+) -> NDArray[np.uint16]:
+    """The plan of a launch of `ctas` CTAs; its descriptors say how large its data is."""
+    described = sum(
+        math.prod(argument.shape) * argument.base.dtype.itemsize
+        for argument in arguments
+        if not isinstance(argument, np.ndarray) and hasattr(argument, "base")
+    )
+    programs = max(1, math.prod(grid))
+    return plan(parameter.work.evaluate(grid, arguments), ctas, described / programs)
+
+
+def plan_writer(
+    parameter: PlanParam, resident_ctas: int, memory: memoryview
+) -> Callable[[Sequence[Any], Grid], None]:
+    """A function that writes the plan of a launch's values and grid to `memory`, if it is new."""
+    used = parameter.work.arguments
+    kept: dict[tuple[Any, ...], bytes] = {}
+    written: tuple[Any, ...] | None = None
+
+    def write(values: Sequence[Any], grid: Grid) -> None:
+        nonlocal written
+        key = (grid, *[values[i] for i in used])
+        if key == written:
+            return
+        table = kept.get(key)
+        if table is None:
+            if len(kept) >= MOST_KEPT:
+                kept.clear()
+            ctas = min(resident_ctas, grid[0] * grid[1] * grid[2])
+            table = kept[key] = launch_plan(parameter, grid, values, ctas).tobytes()
+        memory[:] = table
+        written = key
+
+    return write

@@ -1,0 +1,58 @@
+"""The work of programs, as a kernel's loops tell it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from xdsl.dialects.func import FuncOp
+
+import tawa
+import tawa.language as tl
+from tawa.frontend import lower_to_tile, parse_argument
+from tawa.tile.work import work_of
+
+
+@tawa.jit
+def triangle(x: Any, n: Any, BLOCK: tl.constexpr):
+    """Row blocks of a triangular product: program i has i + 1 turns, capped by n."""
+    row = tl.program_id(0)
+    total = tl.zeros((BLOCK, BLOCK), tl.float32)
+    for column in range(0, min(row + 1, n)):
+        at = x + (column + tl.program_id(1)) * BLOCK * BLOCK
+        tile = tl.load(at + tl.arange(0, BLOCK)[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :])
+        total = tl.dot(tile, tile, total)
+    tl.store(x + tl.arange(0, BLOCK)[:, None] * BLOCK + tl.arange(0, BLOCK)[None, :], total)
+
+
+@tawa.jit
+def branches(x: Any, n: Any):
+    """Odd programs loop; how often even ones do is in memory."""
+    if tl.program_id(0) % 2 == 1:
+        for i in range(0, n, 2):
+            tl.store(x + i, 1.0)
+    else:
+        for i in range(0, tl.load(x).to(tl.int32)):
+            tl.store(x + i, 2.0)
+
+
+def work(kernel: Any, types: list[str], constants: dict[str, Any]) -> Any:
+    module = lower_to_tile(kernel, [parse_argument(t) for t in types], constants)
+    return work_of(next(op for op in module.ops if isinstance(op, FuncOp)))
+
+
+def test_turns_count() -> None:
+    found = work(triangle, ["*f16", "i32"], {"BLOCK": 64})
+    cycles = found.evaluate((5, 2), [None, 3])
+    assert len(cycles) == 10
+    turns = np.array([1, 2, 3, 3, 3] * 2)
+    each = int(cycles[1] - cycles[0])
+    assert 64 * 64 * 64 // 2048 <= each < 200
+    assert (cycles - cycles[0] == (turns - 1) * each).all()
+
+
+def test_branches_count_as_they_are_taken() -> None:
+    found = work(branches, ["*f32", "i32"], {})
+    assert found.arguments == (1,)
+    even, odd = found.evaluate((2,), [None, 100])
+    assert odd - even == 50 - 1
