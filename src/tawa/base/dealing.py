@@ -100,17 +100,18 @@ class Work:
         return np.broadcast_to(np.asarray(values[-1], np.int64), number.shape)
 
 
+_select: Callable[..., Any] = np.where
+
+
 def _quotient(a: Any, b: Any) -> Any:
     """Rounded towards zero; -1 for a divisor of zero, as NVIDIA hardware has it."""
-    safe: Any = np.where(b == 0, 1, b)
+    safe = _select(b == 0, 1, b)
     whole: Any = np.abs(a) // np.abs(safe) * np.sign(a) * np.sign(safe)
-    found: Any = np.where(b == 0, -1, whole)
-    return found
+    return _select(b == 0, -1, whole)
 
 
 def _rest(a: Any, b: Any) -> Any:
-    found: Any = np.where(b == 0, a, a - b * _quotient(a, b))
-    return found
+    return _select(b == 0, a, a - b * _quotient(a, b))
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -130,7 +131,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "cmpi_sle": lambda a, b: a <= b,
     "cmpi_sgt": lambda a, b: a > b,
     "cmpi_sge": lambda a, b: a >= b,
-    "select": np.where,
+    "select": _select,
     "extsi": np.int64,
     "extui": np.int64,
 }
