@@ -15,7 +15,7 @@ from tawa.aref.shared_memory import tile_for
 from tawa.base.numerics import Array, decode, encode, storage_dtype
 from tawa.base.target import SM90A
 from tawa.base.types import byte_size, e4m3, i8
-from tawa.hopper.ops.transpose import INTERLEAVED, TransposeTile
+from tawa.hopper.ops.transpose import BLOCK_K, INTERLEAVED, Shares, TransposeTile
 from tawa.hopper.types import TileType
 from tawa.simulate.timing_work import work_of
 
@@ -95,7 +95,7 @@ def interleave(rows: Array) -> Array:
 SHAPES = [(128, 128), (128, 64), (128, 256), (64, 128), (32, 64), (160, 128), (256, 32), (64, 48)]
 
 
-@pytest.mark.parametrize("warps", [4, 8])
+@pytest.mark.parametrize("warps", [2, 3, 4, 8])
 @pytest.mark.parametrize("interleaved", [False, True])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_byte_lands_where_it_belongs(
@@ -125,6 +125,23 @@ def test_wide_elements_are_gathered(shape: tuple[int, int]) -> None:
 def test_matrices_lie_in_different_banks(shape: tuple[int, int], interleaved: bool) -> None:
     *_, lanes = transposed(shape, i8, interleaved=interleaved)
     assert lanes.conflicts == 0
+
+
+@pytest.mark.parametrize("warps", [2, 3, 4, 8])
+@pytest.mark.parametrize("rows", [32, 64, 96, 128, 160, 192, 256])
+def test_blocks_at_once_differ_in_bits_of_their_places(rows: int, warps: int) -> None:
+    """The text adds a block's rows to the place of the first by an exclusive or."""
+    shares = Shares.of(rows, 128, warps, 4)
+    assert shares is not None
+    far, target = BLOCK_K * shares.groups, tile_for((128, rows), i8)
+    panel = target.panel_bytes
+    for g in range(0, shares.group_steps, shares.at_once[0]):
+        for group in range(shares.groups):
+            k = group * BLOCK_K + g * far
+            for i in range(shares.at_once[0]):
+                assert (
+                    k % panel ^ i * far % panel
+                ) + i * far // panel * panel == k % panel + i * far
 
 
 def test_an_interleaved_tile_is_what_accumulators_multiply() -> None:

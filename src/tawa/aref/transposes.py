@@ -15,6 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 from xdsl.dialects import func
@@ -38,10 +39,11 @@ from tawa.base.loops import prune
 from tawa.base.remarks import Remarks
 from tawa.base.spans import copy_span, span_of
 from tawa.base.types import byte_size, element_of
+from tawa.hopper.ops.transpose import IN_FLIGHT, Shares
 from tawa.tile.ops import Dot, Reshape, Trans
 
-WARPS = 2
-"""Of the role that transposes; it shares a warp group with the loading thread."""
+WARPS = (2, 3)
+"""That the role may have which transposes; it shares a warp group with the loading thread."""
 
 
 @dataclass(frozen=True)
@@ -280,7 +282,18 @@ def _role(loader: WarpGroup, tiles: Sequence[_Tile]) -> WarpGroup:
         return isinstance(op, kinds) and op.ref in mine and not loads
 
     prune(body.block, keep)
-    return WarpGroup("transpose", WARPS, 1, body, moves=True)
+    return WarpGroup("transpose", min(WARPS, key=partial(_rounds, tiles)), 1, body, moves=True)
+
+
+def _rounds(tiles: Sequence[_Tile], warps: int) -> int:
+    """How often so many warps load blocks of the tiles and store them."""
+    found = 0
+    for tile in tiles:
+        (shape,) = (t.get_shape() for t in _tiles(tile.loaded))
+        columns, rows = shape[-1], math.prod(shape[:-1])
+        shares = Shares.of(rows, columns, warps, IN_FLIGHT)
+        found += shares.rounds if shares else -(-rows * columns // (32 * warps))
+    return found
 
 
 def _transpose(block: Block | None, exit_: PutExit, target: SSAValue) -> None:

@@ -92,7 +92,7 @@ def configuration(
 def _narrow(d: int, options: dict[str, Any], masked: bool, queries: int) -> Configuration:
     """Of e4m3 products, beside which exponentials take long: wide blocks leave less between."""
     if d > 192:
-        return Configuration(128, 64, options | {"alternate": True})
+        return Configuration(128, 64, options)
     if d > 64:
         return Configuration(128, 128, options)
     if queries >= 4096:

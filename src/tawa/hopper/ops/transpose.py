@@ -45,24 +45,41 @@ four are two such pairs, so a product's result is another's operand without leav
 
 @dataclass(frozen=True)
 class Shares:
-    """How the warps of a team share the blocks: groups of 32 rows, then parts of the columns."""
+    """How the warps of a team share the blocks: groups of 32 rows, then parts of the columns.
+
+    A warp has every `groups`th group, and of each of these the same `block_steps` blocks; the last
+    parts may have fewer. It loads `at_once` groups' and columns' blocks before it stores one.
+    """
 
     groups: int
     parts: int
     group_steps: int
     block_steps: int
+    blocks: int
+    at_once: tuple[int, int]
 
     @staticmethod
-    def of(rows: int, columns: int, warps: int) -> Shares | None:
+    def of(rows: int, columns: int, warps: int, in_flight: int) -> Shares | None:
         """The shares for a source of so many rows and columns; None where blocks do not fit."""
         if rows % BLOCK_K or columns % BLOCK_M:
             return None
-        groups = math.gcd(rows // BLOCK_K, warps)
-        parts = warps // groups
-        if columns // BLOCK_M % parts:
-            return None
-        steps = rows // BLOCK_K // groups, columns // BLOCK_M // parts
-        return Shares(groups, parts, *steps)
+        # A power of two: then the places of blocks at once differ in bits of an address.
+        groups = math.gcd(rows // BLOCK_K, warps & -warps)
+        parts, steps, blocks = warps // groups, rows // BLOCK_K // groups, columns // BLOCK_M
+        rows_at_once = math.gcd(in_flight, steps)
+        columns_at_once = math.gcd(in_flight // rows_at_once, blocks)
+        each = -(-blocks // (columns_at_once * parts)) * columns_at_once
+        return Shares(groups, parts, steps, each, blocks, (rows_at_once, columns_at_once))
+
+    @property
+    def rounds(self) -> int:
+        """How often a warp with the most blocks loads some and stores them."""
+        return self.group_steps * self.block_steps // math.prod(self.at_once)
+
+    def first_and_end(self, warp: Array) -> tuple[Array, Array]:
+        """The first of a warp's blocks of columns, and the one after its last."""
+        first = np.minimum(warp // self.groups * self.block_steps, self.blocks)
+        return first, np.minimum(first + self.block_steps, self.blocks)
 
 
 @irdl_op_definition
@@ -117,7 +134,7 @@ class TransposeTile(HopperOp):
         source, _ = self.tiles
         if byte_size(source.element_type) != 1:
             return None
-        return Shares.of(*source.extents, self.warps.value.data)
+        return Shares.of(*source.extents, self.warps.value.data, self.in_flight.value.data)
 
     def verify_(self) -> None:
         """The target is the transposed source; whole chunks of it are written."""
@@ -164,10 +181,13 @@ class TransposeTile(HopperOp):
         start = tile_address(source, "source", f"lane / 8 * 8 + {row}", "0")
         place = "lane % 8 * 2 + (lane % 8 / 4 ^ lane / 8 % 2)"
         end = tile_address(target, "target", place, "lane / 16 * 16")
-        part = f"warp / {shares.groups} * {BLOCK_M}" if shares.parts > 1 else "0"
-        groups = math.gcd(self.in_flight.value.data, shares.group_steps)
-        blocks = math.gcd(self.in_flight.value.data // groups, shares.block_steps)
-        count, step, far = groups * blocks, BLOCK_M * shares.parts, BLOCK_K * shares.groups
+        (groups, blocks), far = shares.at_once, BLOCK_K * shares.groups
+        edges = [f"  const u32 first = 0, last = {shares.blocks};"]
+        if shares.parts > 1:
+            edges = [
+                f"  const u32 first = warp / {shares.groups} * {shares.block_steps};",
+                f"  const u32 last = min(first + {shares.block_steps}u, {shares.blocks}u);",
+            ]
         pairs = ((0, "order"), (0, "order ^ 0x1111"), (2, "order"), (2, "order ^ 0x1111"))
         words = ", ".join(f"__byte_perm(x[i][{j}], x[i][{j + 1}], {how})" for j, how in pairs)
         return [
@@ -176,24 +196,25 @@ class TransposeTile(HopperOp):
             f"  const u32 from = {start};",
             f"  const u32 to = {end};",
             f"  const u32 order = ({swapped} ? 0x2064 : 0x6420) ^ (lane / 16 ? 0x1111 : 0);",
+            *edges,
             "#pragma unroll 1",
             f"  for (u32 g = 0; g < {shares.group_steps}; g += {groups}) {{",
             f"    const u32 k = warp % {shares.groups} * {BLOCK_K} + g * {far};",
             f"    const u32 start = from + k * {source.panel_bytes};",
-            f"    const u32 end = {_moved('to', 'k', target)} + {part} * {target.panel_bytes};",
+            f"    const u32 end = {_moved('to', 'k', target)};",
             "#pragma unroll 1",
-            f"    for (u32 b = 0; b < {shares.block_steps}; b += {blocks}) {{",
-            f"      u32 x[{count}][4];",
+            f"    for (u32 b = first; b < last; b += {blocks}) {{",
+            f"      u32 x[{groups * blocks}][4];",
             "#pragma unroll",
-            f"      for (int i = 0; i < {count}; ++i) {{",
-            f"        const u32 byte = {part} + (b + i % {blocks}) * {step};",
+            f"      for (int i = 0; i < {groups * blocks}; ++i) {{",
+            f"        const u32 byte = (b + i % {blocks}) * {BLOCK_M};",
             f"        const u32 at = {_moved('start', 'byte', source)};",
             f"        ldmatrix_transposed(x[i], at + i / {blocks} * {far * source.panel_bytes});",
             "      }",
             "#pragma unroll",
-            f"      for (int i = 0; i < {count}; ++i) {{",
+            f"      for (int i = 0; i < {groups * blocks}; ++i) {{",
             f"        const u32 at = {_moved('end', f'(i / {blocks} * {far})', target)};",
-            f"        const u32 row = (b + i % {blocks}) * {step};",
+            f"        const u32 row = (b + i % {blocks}) * {BLOCK_M};",
             f"        stmatrix(at + row * {target.panel_bytes}, {words});",
             "      }",
             "    }",
@@ -234,26 +255,31 @@ class TransposeTile(HopperOp):
 
         `stmatrix`: row `r` of matrix `j` has the registers `j` of lanes `4r` to `4r + 3`.
         """
+        first, end = shares.first_and_end(m.first_thread // 32 + np.arange(m.threads // 32))
+        for g in range(shares.group_steps):
+            for step in range(shares.block_steps):
+                self._block(m, shares, g, first + step, first + step < end)
+
+    def _block(self, m: Actor, shares: Shares, g: int, block: Array, by: Array) -> None:
+        """A block of each warp: of its group `g`, the columns `block`; `by` says which have one."""
         source, target = self.tiles
-        lane = np.arange(32)
-        warp = m.first_thread // 32 + np.arange(m.threads // 32)
-        k, column = _starts(warp, shares)
+        lane, warp = np.arange(32), m.first_thread // 32 + np.arange(len(block))
+        k = (warp % shares.groups + g * shares.groups)[:, None] * BLOCK_K
+        column = np.where(by, block, 0)[:, None] * BLOCK_M
         i, j = lane % 8, lane // 8
         row = i if self.interleaved else i // 2 * 4 + (j % 2 ^ i // 4) * 2 + i % 2 - j % 2 * 8
-        rows = source.offsets(k[..., None] + j * 8 + row, column[..., None] + 0 * lane)
-        place = column[..., None] + i * 2 + (i // 4 ^ j % 2)
-        places = target.offsets(place, k[..., None] + j // 2 * 16)
+        rows = source.offsets(k + j * 8 + row, column + 0 * lane)
+        places = target.offsets(column + i * 2 + (i // 4 ^ j % 2), k + j // 2 * 16)
         q, r = lane[:, None, None] % 4, lane[:, None, None] // 4
         matrix, byte = np.arange(4)[None, :, None], np.arange(4)[None, None, :]
         at = rows[..., 8 * matrix + 2 * q + byte // 2] + 2 * r + byte % 2
         to = places[..., 8 * matrix + r] + 4 * q + byte
-        # [warp, block, lane, ...] -> [thread, block and the rest]
-        at, to = (x.swapaxes(1, 2).reshape(m.threads, -1, 4, 4) for x in (at, to))
-        flat = (m.threads, -1)
-        words = m.shared_load(at.reshape(flat) + m.integer(self.source), i8).reshape(at.shape)
-        stored = self._permuted(words).reshape(flat)
-        everyone = np.ones(m.threads, bool)
-        m.shared_store(to.reshape(flat) + m.integer(self.target), stored, i8, everyone)
+        # [warp, lane, register, byte] -> [thread, register and byte]
+        at, to = (x.reshape(m.threads, 16) for x in (at, to))
+        everyone = np.repeat(by, 32)
+        words = m.shared_load(at + m.integer(self.source), i8, everyone)
+        stored = self._permuted(words.reshape(m.threads, 1, 4, 4)).reshape(m.threads, 16)
+        m.shared_store(to + m.integer(self.target), stored, i8, everyone)
 
     def _permuted(self, words: Array) -> Array:
         """The byte permutes of `[thread, block, register, byte]`."""
@@ -284,14 +310,6 @@ class TransposeTile(HopperOp):
             values = m.shared_load(at, source.element_type, by)
             to = target.offsets(row + 0 * order, first + np.arange(per)) + m.integer(self.target)
             m.shared_store(to, values, source.element_type, by)
-
-
-def _starts(warp: Array, shares: Shares) -> tuple[Array, Array]:
-    """First row and column of each block of each warp: `[warps, blocks]`."""
-    g, b = (x.reshape(-1) for x in np.mgrid[0 : shares.group_steps, 0 : shares.block_steps])
-    group, part = warp[:, None] % shares.groups, warp[:, None] // shares.groups
-    k = (group + g * shares.groups) * BLOCK_K
-    return k, (part + b * shares.parts) * BLOCK_M
 
 
 def _moved(address: str, byte: str, tile: TileType) -> str:
