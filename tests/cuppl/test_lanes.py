@@ -54,8 +54,20 @@ def main () =
   observe (normal x 1) 1.0;
   (k, x)
 """
+APART = """
+input ws : vector[float]
+def main () =
+  let g = sample (gamma 0.7 2) in
+  let b = if flip 0.4 then sample (beta 2 3) else (let u = sample (uniform 0 1) in u * u) in
+  let k = sample (categorical ws) in
+  let n = if k == 1 then sample (poisson (3.0 + 20.0 * b)) else sample (binomial 40 b) in
+  observe (student_t 4 (g + b) 1) 0.7;
+  factor (lgamma (g + b) - lgamma (g + 1.5));
+  (g, b, n + k)
+"""
 TOGETHER: dict[str, tuple[str, dict[str, Any]]] = {
     "data types": (SWITCHED, {"shapes": [("Round", 1.5), ("Long", 1.0, 2.5), "Point"]}),
+    "draws that some make": (APART, {"ws": [0.5, 1.5, 1.0]}),
     "curve": (CURVE, {"xs": XS}),
     "detours": (PARTS, {"xs": XS}),
     "a few are lost": (LOST.replace("LIMIT", "-1.5"), {}),
@@ -103,7 +115,6 @@ def test_lost_particles_leave_nothing_behind() -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        "def main () = sample (gamma 2 1)",  # rejection: lanes would leave its loop one by one
         "def go n = if flip 0.5 then n else go (n + 1)\ndef main () = go 0",
         "def main () = let x = sample (normal 0 1) in sum (map (fn k -> k * x) [1.0, 2.0])",
         "def main () = let f = mem (fn k -> flip 0.5) in f 1 && f 2",

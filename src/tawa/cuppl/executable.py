@@ -28,8 +28,9 @@ from .engine import (
 from .inference import collect, importance_natives, smc_natives, tape_natives, trace_natives
 from .ir import CONTEXT_FIELDS, Call, Function, Program, Return, Store, Type
 from .kept_natives import keep_natives, own_source
-from .lanes import lanes_units
+from .lanes import LaneUnit, lanes_units
 from .llvm import emit_llvm, emit_unit
+from .lowering.divergence import APART, TOGETHER
 from .lowering.guards import mark_fallible
 from .lowering.pipeline import Lowered
 from .memory import mask_of, object_table
@@ -186,12 +187,15 @@ def together(lowered: Lowered, program: Program) -> list[Module]:
     main = lowered.elaborated.main
     if lowered.machine is not None or main not in program.functions:
         return []
-    lanes = Program(dict(program.functions))
-    lanes.functions["next_bits"] = replace(translate("next_bits_together").copy(), name="next_bits")
-    link(lanes)
+    units: list[LaneUnit] = []
+    for native, fields in (("next_bits_together", TOGETHER), ("next_bits_apart", APART)):
+        lanes = Program(dict(program.functions))
+        lanes.functions["next_bits"] = replace(translate(native).copy(), name="next_bits")
+        link(lanes)
+        units = units or lanes_units(lanes, main, fields)
     return [
         Module(cache(unit.text), f"lanes {unit.name} {own_source()}" if unit.name else "")
-        for unit in lanes_units(lanes, main)
+        for unit in units
     ]
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from .builder import targets
 from .ir import (
     CONTEXT_FIELDS,
     Alloc,
@@ -36,7 +35,7 @@ from .ir import (
 from .lane_text import DIVISIONS, MASK, TYPES, VECTORS, WIDTH, WORDS, LaneText, lane_type
 from .llvm import FIELD, WORD, literal, register_name, table_name
 from .lowering.dataflow import in_memory
-from .lowering.divergence import VARYING_FIELDS, Divergence, Flags, Region
+from .lowering.divergence import Divergence, Flags, Region
 from .scalars import SCALARS
 
 __all__ = ["LaneFunction"]
@@ -45,8 +44,8 @@ FEW = 60
 """Instructions that are worth a copy in each caller."""
 
 _FIELD = {name: index for index, name in enumerate(CONTEXT_FIELDS)}
-_STATE = ("ctx", "weight", "spare", "lost")
-"""Pointers that each function gets: to vectors of weights, spare draws, and lanes to run again."""
+_STATE = ("ctx", "weight", "spare", "draw", "lost")
+"""Pointers that each function gets: to the context, to vectors of its fields and of lost lanes."""
 
 
 def _light(block: Block) -> bool:
@@ -103,7 +102,7 @@ class LaneFunction(LaneText):
                 if isinstance(item, Const) and item.dst not in self.slots:
                     self.constants[item.dst] = literal(item.value, item.dst.type)
         self.emit(f"br label %b.{next(iter(function.blocks))}")
-        for name in self.together():
+        for name in self.found.together:
             self.block(function.blocks[name])
         self.leave()
         copied = " alwaysinline" if not public and function.size() < FEW else ""
@@ -111,20 +110,6 @@ class LaneFunction(LaneText):
         head = f"define {'' if public else 'internal '}{self.result_kind()} {symbol}("
         head += ", ".join([*state, f"{MASK} %given", *params])
         return "\n".join([f"{head}) nounwind{copied} {{", *self.allocas, *self.lines, "}"])
-
-    def together(self) -> list[str]:
-        """The blocks that all lanes come to together."""
-        found = dict.fromkeys([next(iter(self.function.blocks))])
-        pending = list(found)
-        while pending:
-            name = pending.pop()
-            region = self.found.regions.get(name)
-            following = targets(self.function.blocks[name].terminator)
-            if region is not None:
-                following = () if region.join is None else (region.join,)
-            pending += [n for n in following if n not in found]
-            found.update(dict.fromkeys(following))
-        return list(found)
 
     def leave(self) -> None:
         """The blocks in which the function ends."""
@@ -206,6 +191,7 @@ class LaneFunction(LaneText):
             self.emit(f"br label %{place}.{index}")
             self.lines.append(f"{place}.{index}:")
             self.live = self.without_lost(self.value(f"load {MASK}, ptr {masks[name]}"))
+            self.emit(f"store {MASK} zeroinitializer, ptr {masks[name]}")
             if not _light(block):
                 self.branch_if_any(self.live, f"{place}.run.{index}", following)
                 self.lines.append(f"{place}.run.{index}:")
@@ -221,8 +207,19 @@ class LaneFunction(LaneText):
             self.live = ""
         self.emit(f"br label %{place}.{len(region.blocks)}")
         self.lines.append(f"{place}.{len(region.blocks)}:")
+        if region.loops:
+            self.again(place, masks)
         following = "leave" if region.join is None else f"b.{region.join}"
         self.branch_if_any(self.lanes(), following, "stop")
+
+    def again(self, place: str, masks: dict[str, str]) -> None:
+        """Run a region's blocks again if lanes went back to one."""
+        waiting = f"{MASK} zeroinitializer"
+        for mask in masks.values():
+            going = self.value(f"load {MASK}, ptr {mask}")
+            waiting = f"{MASK} " + self.value(f"or {waiting}, {going}")
+        self.branch_if_any(self.without_lost(waiting.split()[-1]), f"{place}.0", f"{place}.out")
+        self.lines.append(f"{place}.out:")
 
     def edges(self, item: Terminator | None, lanes: str, masks: dict[str, str]) -> None:
         """Tell the blocks that follow which lanes come to them."""
@@ -386,14 +383,14 @@ class LaneFunction(LaneText):
             numbers = ", ".join(f"i64 {k}" for k in range(WIDTH))
             own = self.value(f"add {WORDS} {self.splat(first, Type.I64)}, <{numbers}>")
             self.write(dst, own, True)
-        elif name in VARYING_FIELDS:
+        elif name in self.found.fields:
             self.write(dst, self.value(f"load {lane_type(dst.type, True)}, ptr %{name}"), True)
         else:
             self.load_one(dst, self.field(name), FIELD)
 
     def put(self, name: str, src: Reg) -> None:
         """Set a field of the context."""
-        if name not in VARYING_FIELDS:
+        if name not in self.found.fields:
             self.store(src, self.field(name), FIELD)
             return
         kind, value = lane_type(src.type, True), self.vector(src)

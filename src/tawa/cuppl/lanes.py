@@ -1,10 +1,10 @@
 """Eight particles at once: LLVM IR of a program over vectors.
 
 Programs whose control is the same for all particles, but for short detours, need not run one
-particle after the other: what varies is kept in vectors of eight. A lane whose run fails, or ends
-early, is *lost*: it takes part no more, and its particle runs again alone, from its beginning,
-which finds the same draws and says what is wrong. What can't be done together (`Unsuitable`) makes
-the whole program run alone.
+particle after the other: what varies is kept in vectors of eight. A lane whose run fails, or whose
+weight becomes 0, is *lost*: it takes part no more. One that failed runs again alone, from its
+beginning, which finds the same draws and says what is wrong. What can't be done together
+(`Unsuitable`) makes the whole program run alone.
 
 The bits of all results are those of `llvm.py`: each operation is the same, on more numbers.
 """
@@ -33,12 +33,12 @@ LONG = 40
 Key = tuple[str, Flags, bool]
 
 
-def lanes_units(program: Program, main: str) -> list[LaneUnit]:
+def lanes_units(program: Program, main: str, fields: frozenset[str]) -> list[LaneUnit]:
     """The units that define `run_lanes`: the first is the program's own, natives follow.
 
-    None of them if lanes can't run the program.
+    None of them if lanes can't run the program. `fields` of the context differ between lanes.
     """
-    lanes = _Lanes(program)
+    lanes = _Lanes(program, fields)
     try:
         lanes.look((main, (), False))
     except Unsuitable:
@@ -59,6 +59,7 @@ class _Lanes:
     """A program's functions, for each way in which they are called."""
 
     program: Program
+    fields: frozenset[str]
     found: dict[Key, Divergence | None] = field(default_factory=dict[Key, Divergence | None])
     """None while a function is looked at: it calls itself if it is met again."""
     size: int = 0
@@ -72,7 +73,7 @@ class _Lanes:
             self.size += function.size()
             if self.size > MOST_INSTRUCTIONS:
                 raise Unsuitable("too long")
-            self.found[key] = analyse(function, flags, some, self.results)
+            self.found[key] = analyse(function, flags, some, self.fields, self.results)
         found = self.found[key]
         if found is None:
             raise Unsuitable("recursion")
@@ -87,10 +88,11 @@ class _Lanes:
         name, _, some = key
         found = self.look(key)
         inside = {b for region in found.regions.values() for b in region.blocks}
+        ways = [(n, some) for n in found.together] + [(n, True) for n in sorted(inside)]
         return [
-            (item.function, varies(found, item.args), some or block.name in inside)
-            for block in self.program.functions[name].blocks.values()
-            for item in block.instructions
+            (item.function, varies(found, item.args), part)
+            for block, part in ways
+            for item in self.program.functions[name].blocks[block].instructions
             if isinstance(item, Call)
         ]
 
@@ -111,7 +113,7 @@ class _Lanes:
         for root in roots:  # which grows meanwhile
             inside, outside = self.closure(root)
             roots += [key for key in outside if key not in roots]
-            name = _symbol(root) if found else ""
+            name = self.symbol(root) if found else ""
             found.append(LaneUnit(name, partial(self.text, root, inside, outside)))
         return found
 
@@ -131,13 +133,12 @@ class _Lanes:
         parts: list[str] = []
         if root[0] not in NATIVES:
             main = self.program.functions[root[0]]
-            parts.append(_entry(main, _symbol(root), self.look(root).results))
+            parts.append(_entry(main, self.symbol(root), self.look(root).results))
         for key in inside:
             function = self.program.functions[key[0]]
-            text = self.writer(key).text(_symbol(key), key is root)
-            parts.append(text)
+            parts.append(self.writer(key).text(self.symbol(key), key is root))
             tables.update(dict.fromkeys(_tables(function)))
-        parts += [self.writer(key).declaration(_symbol(key)) for key in outside]
+        parts += [self.writer(key).declaration(self.symbol(key)) for key in outside]
         return "\n".join([HEADER, *(table_text(t) for t in tables), *parts])
 
     def writer(self, key: Key) -> LaneFunction:
@@ -146,16 +147,16 @@ class _Lanes:
 
         def callee(call: Call, given: Flags, part: bool) -> tuple[str, Flags]:
             other = (call.function, given, part)
-            return _symbol(other), self.look(other).results
+            return self.symbol(other), self.look(other).results
 
         return LaneFunction(self.program.functions[name], self.look(key), flags, some, callee)
 
-
-def _symbol(key: Key) -> str:
-    """The name of a function for one way of calling it."""
-    name, flags, some = key
-    kinds = "".join("v" if flag else "s" for flag in flags)
-    return f'@"lanes.{name}.{kinds}{".some" if some else ""}"'
+    def symbol(self, key: Key) -> str:
+        """The name of a function for one way of calling it."""
+        name, flags, some = key
+        kinds = "".join("v" if flag else "s" for flag in flags)
+        how = "apart" if "draw" in self.fields else "together"
+        return f'@"{how}.{name}.{kinds}{".some" if some else ""}"'
 
 
 def _tables(function: Function) -> list[tuple[float, ...]]:
@@ -164,7 +165,10 @@ def _tables(function: Function) -> list[tuple[float, ...]]:
 
 
 def _entry(main: Function, symbol: str, flags: Flags) -> str:
-    """`run_lanes`: a run of all lanes, whose results and weights are stored but for lost ones."""
+    """`run_lanes`: a run of all lanes; results and weights are stored, but for lost lanes.
+
+    A lane whose weight became 0 is lost too, but there is nothing more to find out about it.
+    """
     number, whole = lane_type(Type.F64, True), lane_type(Type.I64, True)
     types = [lane_type(t, flag) for t, flag in zip(main.results, flags, strict=True)]
     kind = "{ " + ", ".join(["i1", *types]) + " }"
@@ -172,30 +176,34 @@ def _entry(main: Function, symbol: str, flags: Flags) -> str:
         'define i64 @"cuppl.run_lanes"(ptr %ctx, i64 %out, i64 %stride, i64 %logw) {',
         f"  %weight = alloca {number}",
         f"  %spare = alloca {whole}",
+        f"  %draw = alloca {whole}",
         f"  %lost = alloca {MASK}",
         f"  store {number} zeroinitializer, ptr %weight",
+        f"  store {whole} zeroinitializer, ptr %draw",
         f"  store {MASK} zeroinitializer, ptr %lost",
-        f"  %all = call {kind} {symbol}(ptr %ctx, ptr %weight, ptr %spare, ptr %lost, "
+        f"  %all = call {kind} {symbol}(ptr %ctx, ptr %weight, ptr %spare, ptr %draw, ptr %lost, "
         f"{MASK} splat (i1 true))",
-        f"  %stopped = extractvalue {kind} %all, 0",
-        "  br i1 %stopped, label %done, label %store",
-        "store:",
         f"  %field = getelementptr i64, ptr %ctx, i64 {list(CONTEXT_FIELDS).index('particle')}",
         "  %first = load i64, ptr %field",
         "  %bytes = shl i64 %first, 3",
         "  %rows = add i64 %out, %bytes",
         f"  %l = load {MASK}, ptr %lost",
+        f"  %stopped = extractvalue {kind} %all, 0",
+        "  br i1 %stopped, label %weigh, label %store",
+        "store:",
     ]
     for row, (type_, flag) in enumerate(zip(main.results, flags, strict=True)):
         lines += _row(row, type_, flag, kind)
     lines += [
+        "  br label %weigh",
+        "weigh:",
         f"  %w = load {number}, ptr %weight",
-        f"  %kept = select {MASK} %l, {number} splat (double 0x7FF8000000000000), {number} %w",
+        f"  %some = fcmp une {number} %w, splat (double 0xFFF0000000000000)",
+        f"  %alone = and {MASK} %l, %some",
+        f"  %kept = select {MASK} %alone, {number} splat (double 0x7FF8000000000000), {number} %w",
         "  %own = add i64 %logw, %bytes",
         "  %where = inttoptr i64 %own to ptr",
         f"  store {number} %kept, ptr %where, align 8",
-        "  br label %done",
-        "done:",
         "  ret i64 0",
         "}",
     ]

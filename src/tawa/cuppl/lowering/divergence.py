@@ -3,8 +3,8 @@
 A *lane* is one of some particles that go through a function together. A register is *varying* if
 lanes may hold different values in it. A branch on a varying value starts a *region*: the blocks
 from there to where all ways meet again. Lanes can't part, so a region's blocks all run, in an order
-in which each comes after those that lead to it, every one for the lanes that go there. All other
-control is the same for all lanes.
+in which each comes after those that lead to it, every one for the lanes that go there; and again,
+as long as lanes go back. All other control is the same for all lanes.
 """
 
 from __future__ import annotations
@@ -34,9 +34,12 @@ from ..ir import (
 )
 from .dataflow import defined, used, used_by_terminator
 
-__all__ = ["Divergence", "Region", "Unsuitable", "analyse", "varies"]
+__all__ = ["APART", "TOGETHER", "Divergence", "Region", "Unsuitable", "analyse", "varies"]
 
-VARYING_FIELDS = frozenset(("weight", "spare", "particle"))
+TOGETHER = frozenset(("weight", "spare", "particle"))
+"""Fields of the context that vary where all lanes draw at the same time."""
+APART = frozenset(("weight", "draw", "particle"))
+"""Those that vary where some lanes may draw while others don't."""
 SHARED_FIELDS = frozenset(("draw", "key0", "key1", "step", "stream", "fuel", "inputs"))
 Flags = tuple[bool, ...]
 
@@ -51,6 +54,8 @@ class Region:
 
     blocks: list[str]
     join: str | None
+    loops: bool
+    """Whether lanes may come to a block again."""
 
 
 @dataclass(slots=True)
@@ -58,9 +63,13 @@ class Divergence:
     """What was found out about a function, for given parameters that vary."""
 
     varying: set[Reg]
+    fields: frozenset[str]
+    """The fields of the context that vary."""
     results: Flags = ()
     regions: dict[str, Region] = field(default_factory=dict[str, Region])
-    """By the block that ends in the branch; only those that no other region contains."""
+    """By the block that ends in the branch; only those that lanes come to together."""
+    together: list[str] = field(default_factory=list[str])
+    """The blocks that all lanes come to together; they may be in regions too."""
 
 
 def varies(found: Divergence, regs: tuple[Reg, ...]) -> Flags:
@@ -69,19 +78,24 @@ def varies(found: Divergence, regs: tuple[Reg, ...]) -> Flags:
 
 
 def analyse(
-    function: Function, given: Flags, partial: bool, results: Callable[[Call, Flags, bool], Flags]
+    function: Function,
+    given: Flags,
+    partial: bool,
+    fields: frozenset[str],
+    results: Callable[[Call, Flags, bool], Flags],
 ) -> Divergence:
-    """Find what varies; `results` says it of a call's results.
+    """Find what varies, besides some fields of the context; `results` says it of a call's results.
 
     `partial`: not all lanes may have come here. Raises Unsuitable.
     """
-    found = Divergence({p for p, flag in zip(function.params, given, strict=True) if flag})
+    varying = {p for p, flag in zip(function.params, given, strict=True) if flag}
+    found = Divergence(varying, fields)
     graph = _Graph(function)
     size = -1
     while len(found.varying) + len(found.regions) != size:
         size = len(found.varying) + len(found.regions)
         _spread(function, found, partial, results)
-        found.regions = graph.regions(found.varying)
+        found.together, found.regions = graph.regions(found.varying)
     inside = _inside(found)
     for block in function.blocks.values():
         for item in block.instructions:
@@ -115,7 +129,7 @@ def _spread(
             if isinstance(item, Call):
                 flags = results(item, varies(found, item.args), partial or block.name in inside)
                 varying.update(d for d, flag in zip(item.dsts, flags, strict=True) if flag)
-            elif (isinstance(item, Get) and item.field in VARYING_FIELDS) or any(
+            elif (isinstance(item, Get) and item.field in found.fields) or any(
                 r in varying for r in used(item)
             ):
                 varying.update(defined(item))
@@ -128,15 +142,13 @@ def _check(item: Instruction, found: Divergence, divergent: bool) -> None:
             return
         case Call(on_fail=None):
             return
-        case Get(field=name) if name in VARYING_FIELDS | SHARED_FIELDS:
+        case Get(field=name) if name in found.fields | SHARED_FIELDS:
             return
         case Set(field="fuel", src=src) if src not in found.varying:
             return
         case Set(field="draw", src=src) if not divergent and src not in found.varying:
             return
-        case Set(field="weight"):
-            return
-        case Set(field="spare") if not divergent:
+        case Set(field="weight" | "draw" | "spare" as name) if name in found.fields:
             return
         case Store() | Alloc() if not divergent and not any(r in found.varying for r in used(item)):
             return
@@ -180,35 +192,34 @@ class _Graph:
                 return one
         return None
 
-    def regions(self, varying: set[Reg]) -> dict[str, Region]:
-        """The regions of the branches that vary, without those inside of others."""
-        starts = [
-            name
-            for name, block in self.function.blocks.items()
-            if isinstance(block.terminator, Branch | Switch)
-            and used_by_terminator(block.terminator)[0] in varying
-        ]
-        found = {name: self.region(name) for name in starts}
-        inner = {b for region in found.values() for b in region.blocks}
-        return {name: region for name, region in found.items() if name not in inner}
+    def regions(self, varying: set[Reg]) -> tuple[list[str], dict[str, Region]]:
+        """The blocks that all lanes come to together, and the regions that start there."""
+        together, found = [next(iter(self.next))], dict[str, Region]()
+        for name in together:  # which grows meanwhile
+            terminator = self.function.blocks[name].terminator
+            following = self.next[name]
+            if isinstance(terminator, Branch | Switch):
+                if used_by_terminator(terminator)[0] in varying:
+                    region = found[name] = self.region(name)
+                    following = () if region.join is None else (region.join,)
+            together += [n for n in dict.fromkeys(following) if n not in together]
+        return together, found
 
     def region(self, start: str) -> Region:
-        """The blocks from a branch to its join. Raises Unsuitable if there is a loop."""
+        """The blocks from a branch to its join."""
         join = self.join(start)
-        order: list[str] = []
-        open_: set[str] = {start}
-
-        def visit(name: str) -> None:
-            if name == join or name in order:
-                return
-            if name in open_:
-                raise Unsuitable("a loop that some lanes leave sooner than others")
-            open_.add(name)
-            for target in self.next[name]:
-                visit(target)
-            open_.discard(name)
-            order.append(name)
-
-        for target in self.next[start]:
-            visit(target)
-        return Region(order[::-1], join)
+        done: list[str] = []
+        seen: set[str] = set()
+        path = [(name, False) for name in self.next[start]]
+        while path:
+            name, leaving = path.pop()
+            if leaving:
+                done.append(name)
+            elif name != join and name not in seen:
+                seen.add(name)
+                path.append((name, True))
+                path.extend((n, False) for n in self.next[name])
+        blocks = done[::-1]
+        place = {name: index for index, name in enumerate(blocks)}
+        loops = any(place.get(t, len(blocks)) <= place[n] for n in blocks for t in self.next[n])
+        return Region(blocks, join, loops)

@@ -164,6 +164,17 @@ def next_bits_together(ctx: Context) -> int:
 
 
 @native
+def next_bits_apart(ctx: Context) -> int:
+    """`next_bits` of eight particles, of which some may make a draw and others not."""
+    draw = ctx.draw
+    ctx.draw = draw + 1
+    first, second = philox_lane(
+        draw >> 1, ctx.particle, ctx.step, ctx.key0, ctx.key1, ctx.stream
+    )  # fmt: skip
+    return second if draw & 1 == 1 else first
+
+
+@native
 def uniform_of(bits: int) -> float:
     """The middle of the cell that 64 bits choose."""
     # They are the fraction of a float in [1, 2), from which the subtraction is exact.
