@@ -92,12 +92,12 @@ def configuration(
 def _narrow(d: int, options: dict[str, Any], masked: bool, queries: int) -> Configuration:
     """Of e4m3 products, beside which exponentials take long: wide blocks leave less between."""
     if d > 192:
-        return Configuration(128, 64, options)
+        return Configuration(128, 64, options, ascending=masked)
     if d > 64:
-        return Configuration(128, 128, options)
+        return Configuration(128, 128, options, ascending=masked)
     if queries >= 4096:
-        return Configuration(192, 128, options | {"consumers": 3})
-    return Configuration(128, 128 if masked else 256, options)
+        return Configuration(192, 128, options | {"consumers": 3}, ascending=masked)
+    return Configuration(128, 128 if masked else 256, options, ascending=masked)
 
 
 def attention(
