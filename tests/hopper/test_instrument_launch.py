@@ -13,7 +13,7 @@ import tawa
 import tawa.language as tl
 from tawa.compiler import compile_kernel
 from tawa.hopper.instrument import NotInstrumentable
-from tawa.kernels.gemm import matmul
+from tawa.kernels.gemm import Configuration, matmul
 from tawa.runtime.recorded import Launch
 from tawa.runtime.timeline import LIMIT, BadTimeline, NoTimeline, TimelineEmpty, _reader
 
@@ -37,7 +37,7 @@ def product() -> tuple[tawa.Timeline, np.ndarray, np.ndarray]:
     random = np.random.default_rng(0)
     a, b = (random.standard_normal((256, 320)).astype(np.float16) for _ in range(2))
     with tawa.Timeline(detail="fine") as timeline:
-        c = matmul(a, b.T)
+        c = matmul(a, b.T, config=Configuration(64, 32, 64))
     return timeline, c, a.astype(float) @ b.astype(float).T
 
 

@@ -4,9 +4,9 @@
 
     c = matmul(a, b)
 
-The kernel is sequential. A configuration is a tile and launch options; `configuration` chooses one
-by the sizes, after measurements on an H100: little work along K leaves the epilogue exposed, which
-consumers that take turns hide; much of it favours large tiles, which move fewer bytes a product.
+The kernel is sequential. A configuration is a tile and launch options;
+[gemm_configurations](gemm_configurations.py) chooses one by the sizes. Where few tiles have a long
+K, programs share it, and a second kernel adds their parts up, in the same order each time.
 """
 
 # Kernel code computes with `constexpr` parameters as with the numbers they hold.
@@ -14,25 +14,34 @@ consumers that take turns hide; much of it favours large tiles, which move fewer
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import sys
 from typing import Any
 
 import tawa
 import tawa.language as tl
+from tawa.kernels.gemm_configurations import (
+    LINE,
+    Configuration,
+    Product,
+    configuration,
+    configurations,
+)
 
-MULTIPROCESSORS = 132
-"""Of an H100 SXM: persistent kernels run one CTA on each."""
+__all__ = [
+    "Configuration",
+    "OutputTypeUnknown",
+    "Product",
+    "SizesDoNotMatch",
+    "add_parts",
+    "configuration",
+    "configurations",
+    "gemm",
+    "matmul",
+    "reference",
+]
 
-L2_BYTES = 50 * 2**20
-SHORT_K_BYTES = 4096
-"""Bytes of a row of A up to which consumers take turns on tiles."""
-
-STREAMED_K_BYTES = 1024
-"""Bytes of a row of A up to which writing C is what takes the time."""
-
-WAVE_FIT = 0.98
-"""Part of the last wave's multiprocessors that a tile must keep busy to count as fitting."""
+ADDED_ROWS, ADDED_COLUMNS = 8, 128
+"""Rows and columns of the result whose parts one program adds up."""
 
 
 @tawa.jit
@@ -50,10 +59,12 @@ def gemm(
     BLOCK_K: tl.constexpr,
     GROUP_M: tl.constexpr,
     ACCUMULATOR: tl.constexpr,
+    SPLIT: tl.constexpr = 1,
 ):
     """One program computes one tile of C; programs walk along M in groups of GROUP_M tiles.
 
-    A lies as [M, K], or transposed as [K, M]; B as [K, N], or transposed as [N, K].
+    A lies as [M, K], or transposed as [K, M]; B as [K, N], or transposed as [N, K]. With SPLIT > 1
+    a second dimension of programs shares K, and C is [SPLIT, M, N]: parts that are yet to be added.
     """
     pid = tl.program_id(0)
     num_m = tl.cdiv(M, BLOCK_M)
@@ -64,97 +75,38 @@ def gemm(
     off_m = (first_m + (pid % width) % group_m) * BLOCK_M
     off_n = (pid % width) // group_m * BLOCK_N
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=ACCUMULATOR)
-    for k in range(0, tl.cdiv(K, BLOCK_K)):
+    first, last = 0, tl.cdiv(K, BLOCK_K)
+    if SPLIT > 1:
+        part = tl.cdiv(last, SPLIT)
+        first = tl.program_id(1) * part
+        last = min(first + part, last)
+    for k in range(first, last):
         start = k * BLOCK_K
         a = a_desc.load([start, off_m]).T if TRANSPOSE_A else a_desc.load([off_m, start])
         b = b_desc.load([off_n, start]).T if TRANSPOSE_B else b_desc.load([start, off_n])
         acc = tl.dot(a, b, acc)
-    c_desc.store([off_m, off_n], acc.to(c_desc.dtype))
+    c = acc.to(c_desc.dtype)
+    if SPLIT > 1:
+        c_desc.store([tl.program_id(1), off_m, off_n], c.reshape(1, BLOCK_M, BLOCK_N))
+    else:
+        c_desc.store([off_m, off_n], c)
 
 
-@dataclass(frozen=True)
-class Configuration:
-    """A tile (`block_k` counts elements), the width of program groups, and launch options."""
-
-    block_m: int
-    block_n: int
-    block_k: int
-    group_m: int = 8
-    options: dict[str, Any] = field(default_factory=dict[str, Any])
-
-    def tiles(self, m: int, n: int) -> int:
-        """Tiles of an m x n result."""
-        return tawa.cdiv(m, self.block_m) * tawa.cdiv(n, self.block_n)
-
-    def waves(self, m: int, n: int) -> float:
-        """Tiles a multiprocessor."""
-        return self.tiles(m, n) / MULTIPROCESSORS
-
-    def fit(self, m: int, n: int) -> float:
-        """Useful part of the work of all waves: edges of tiles and the last wave cost the rest."""
-        area = tawa.cdiv(self.tiles(m, n), MULTIPROCESSORS) * MULTIPROCESSORS
-        return m * n / (area * self.block_m * self.block_n) if area else 1.0
-
-
-def _ping_pong(block_k: int, **options: Any) -> Configuration:
-    return Configuration(
-        *(128, 192, block_k), options={"persistent": True, "ping_pong": True, **options}
-    )
-
-
-def _cooperative(block_m: int, block_n: int, block_k: int, **options: Any) -> Configuration:
-    return Configuration(
-        block_m, block_n, block_k, options={"persistent": True, "consumers": 2, **options}
-    )
-
-
-def configurations(element_bytes: int = 2) -> list[Configuration]:
-    """Those that `configuration` chooses from, and that are worth autotuning over."""
-    k = 128 // element_bytes
-    return [
-        _ping_pong(k, num_stages=4, staging=4),
-        _ping_pong(k, num_stages=5, staging=1),
-        _cooperative(128, 256, k),
-        _cooperative(256, 200, k, num_stages=3),
-        *small_configurations(element_bytes),
-    ]
-
-
-def small_configurations(element_bytes: int = 2) -> list[Configuration]:
-    """Tiles for results too small to give every multiprocessor a large one, largest first."""
-    k = 128 // element_bytes
-    plain = [Configuration(*block, k) for block in ((128, 128), (128, 64), (64, 64))]
-    return [*plain, Configuration(64, 32, k)]
-
-
-def configuration(
-    m: int, n: int, k: int, element_bytes: int = 2, output_bytes: int = 2, columns: int = 8
-) -> Configuration:
-    """The configuration for an m x n x k product.
-
-    `columns` is what a tile's columns must be a multiple of (64 bytes if B lies as [K, N]).
-    """
-    row = k * element_bytes
-    large = _cooperative(128, 256, 128 // element_bytes)
-    if large.tiles(m, n) < MULTIPROCESSORS:
-        return _small(m, n, element_bytes)
-    if row > SHORT_K_BYTES:
-        odd = configurations(element_bytes)[3]
-        fits = odd.block_n % columns == 0 and odd.fit(m, n) > large.fit(m, n)
-        return odd if fits and odd.fit(m, n) >= WAVE_FIT else large
-    streamed = row <= STREAMED_K_BYTES and m * n * output_bytes > L2_BYTES
-    shallow, deep = configurations(element_bytes)[:2]
-    found = shallow if row <= STREAMED_K_BYTES // 2 else deep
-    return Configuration(
-        *(found.block_m, found.block_n, found.block_k),
-        options={**found.options, "stream_stores": streamed},
-    )
-
-
-def _small(m: int, n: int, element_bytes: int) -> Configuration:
-    """The largest tile that leaves no multiprocessor idle, or the smallest there is."""
-    small = small_configurations(element_bytes)
-    return next((c for c in small if c.tiles(m, n) >= MULTIPROCESSORS), small[-1])
+@tawa.jit
+def add_parts(
+    parts: Any, out: Any, M: Any, N: Any, row_stride: Any, column_stride: Any,
+    SPLIT: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """The sum of `parts` [SPLIT, M, N], in the order of the parts, as the type of `out`."""
+    rows = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    inside = (rows < M)[:, None] & (columns < N)[None, :]
+    at = parts + rows.to(tl.int64)[:, None] * N + columns[None, :]
+    total = tl.load(at, mask=inside)
+    for part in tl.static_range(1, SPLIT):
+        total += tl.load(at + part * M.to(tl.int64) * N, mask=inside)
+    to = rows.to(tl.int64)[:, None] * row_stride + columns.to(tl.int64)[None, :] * column_stride
+    tl.store(out + to, total.to(out.dtype.element_ty), mask=inside)
 
 
 class OutputTypeUnknown(tawa.TawaError):
@@ -195,14 +147,25 @@ def matmul(a: Any, b: Any, out: Any = None, config: Configuration | None = None)
     (m, k), n = _sizes(a, b, out)
     out = _output(a, m, n) if out is None else out
     turned_a, turned_b = _turned(a), _turned(b)
-    columns = 8 if turned_b else 64 // b.dtype.itemsize * 2
-    chosen = config or configuration(m, n, k, a.dtype.itemsize, out.dtype.itemsize, columns)
+    narrow = a.dtype.itemsize == 1
+    chosen = config or configuration(
+        *(m, n, k, a.dtype.itemsize, out.dtype.itemsize),
+        columns=8 if turned_b else LINE // b.dtype.itemsize,
+        aligned=(_aligned(a), _aligned(b)),
+        transposed=(narrow and turned_a, narrow and not turned_b),
+    )
     block_m, block_n, block_k = chosen.block_m, chosen.block_n, chosen.block_k
     describe = tawa.TensorDescriptor.from_tensor
-    gemm[(chosen.tiles(m, n),)](
+    integers = _name(a) == "int8"
+    if chosen.split > 1:
+        parts = _parts(a, (chosen.split, m, n), "int32" if integers else "float32")
+        c_desc = describe(parts, [1, block_m, block_n])
+    else:
+        parts, c_desc = None, describe(out, [block_m, block_n])
+    gemm[(chosen.tiles(m, n), chosen.split)](
         describe(a.T, [block_k, block_m]) if turned_a else describe(a, [block_m, block_k]),
         describe(b.T, [block_n, block_k]) if turned_b else describe(b, [block_k, block_n]),
-        describe(out, [block_m, block_n]),
+        c_desc,
         *(m, n, k),
         TRANSPOSE_A=turned_a,
         TRANSPOSE_B=turned_b,
@@ -210,9 +173,18 @@ def matmul(a: Any, b: Any, out: Any = None, config: Configuration | None = None)
         BLOCK_N=block_n,
         BLOCK_K=block_k,
         GROUP_M=chosen.group_m,
-        ACCUMULATOR=tl.int32 if _name(a) == "int8" else tl.float32,
+        ACCUMULATOR=tl.int32 if integers else tl.float32,
+        SPLIT=chosen.split,
         **chosen.options,
     )
+    if parts is not None:
+        grid = (tawa.cdiv(n, ADDED_COLUMNS), tawa.cdiv(m, ADDED_ROWS))
+        add_parts[grid](
+            *(parts, out, m, n, *_strides(out)),
+            SPLIT=chosen.split,
+            ROWS=ADDED_ROWS,
+            COLUMNS=ADDED_COLUMNS,
+        )
     return out
 
 
@@ -241,14 +213,33 @@ def _name(array: Any) -> str:
     return str(array.dtype).rpartition(".")[2]
 
 
+def _strides(array: Any) -> tuple[int, int]:
+    """Elements from a row to the next, and from a column to the next."""
+    if callable(getattr(array, "stride", None)):
+        return tuple(array.stride())
+    strides = getattr(array, "strides", None)
+    if strides is None:
+        return array.shape[1], 1
+    rows, columns = (s // array.dtype.itemsize for s in strides)
+    return rows, columns
+
+
 def _turned(array: Any) -> bool:
     """Whether the matrix is contiguous along its columns."""
-    strides: Sequence[int]
-    if callable(getattr(array, "stride", None)):
-        strides = array.stride()
-    else:
-        strides = [s // array.dtype.itemsize for s in getattr(array, "strides", None) or (2, 1)]
-    return strides[-1] != 1 and strides[-2] == 1
+    rows, columns = _strides(array)
+    return columns != 1 and rows == 1
+
+
+def _aligned(array: Any) -> bool:
+    """Whether rows, or columns where those are contiguous, start with a line of L2."""
+    return max(_strides(array)) * array.dtype.itemsize % LINE == 0
+
+
+def _parts(like: Any, shape: tuple[int, int, int], type_: str) -> Any:
+    """An array for parts of a result, of the library of `like`."""
+    if hasattr(like, "new_empty"):
+        return like.new_empty(shape, dtype=getattr(sys.modules["torch"], type_))
+    return like.__array_namespace__().empty(shape, dtype=type_)
 
 
 def _output(a: Any, m: int, n: int) -> Any:
