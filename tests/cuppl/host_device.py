@@ -33,6 +33,7 @@ SHIM = """
 #define INLINE_MEMBER inline
 #define UNROLL
 #define KERNEL static
+#define SMALL_KERNEL static
 #define SHARED static
 #define TABLE static const
 struct Index { unsigned x; };
@@ -159,7 +160,7 @@ class HostDevice:
         sums = SUMS_TOGETHER if together else SUMS_APART
         shim, warps = SHIM + warps.splitlines()[1] + "\n", "\n".join(warps.splitlines()[2:])
         source = cuda_source(lowered, shim, BLOCK, warps, sums) + LAUNCH
-        names = ["weigh", "move_heap"]
+        names = ["move_heap"]
         names += ["begin", "advance", "resample", "widen"] if lowered.machine else ["run_all"]
         for name in names:
             given = "c, a" if name in TWO_ARGUMENTS else "c"

@@ -46,7 +46,8 @@ TYPE_NAMES = {Type.F64: "double", Type.I64: "i64", Type.BOOL: "bool", Type.REF: 
 """How each type of register is spelled."""
 
 OUTLINED = 80
-"""Functions of more instructions are not inlined: compiling would take too long."""
+"""Functions of more instructions are not inlined, nor are natives that ask not to be: compiling
+would take too long."""
 
 _FIELDS = "\n".join(f"  {TYPE_NAMES[t]} {name};" for name, t in CONTEXT_FIELDS.items())
 
@@ -114,7 +115,7 @@ def signature(function: Function) -> str:
     if _by_reference(function):
         params += [f"{TYPE_NAMES[t]}& out{k}" for k, t in enumerate(function.results)]
     size = sum(len(b.instructions) for b in function.blocks.values())
-    large = size > OUTLINED
+    large = size > OUTLINED or function.outlined
     kind = "INLINE" if function.inline else "OUTLINE" if large else "DEVICE"
     return f"{kind} {_returns(function)} cuppl_{function.name}({', '.join(params)})"
 

@@ -17,7 +17,7 @@ from .source import BLOCK
 __all__ = ["CudaDevice", "Device"]
 
 KERNELS = (
-    "begin", "advance", "weigh", "resample", "widen", "run_all", "move_heap",
+    "begin", "advance", "resample", "widen", "run_all", "move_heap",
 )  # fmt: skip
 
 

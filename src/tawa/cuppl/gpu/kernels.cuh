@@ -94,44 +94,46 @@ DEVICE void turn(i64* control) {
   control[SPILLERS] = control[SPILL_WORDS] = control[POOL_NEXT] = control[BARRIER] = 0;
 }
 
-// Integer weights, their sums over blocks, over groups of BLOCK blocks, and over everything. The last
-// block takes the decision, and goes on to the next step if nothing is resampled.
-KERNEL void weigh(i64* control) {
-  SHARED u64 shared[BLOCK / WARP];
-  SHARED bool last, done;
-  i64 outcome = control[OUTCOME], waits = control[WAITS] | control[DEEP] | control[FAILED_STATUS];
-  i64 n = control[PARTICLES], best = control[BEST];
+// Integer weights of a chunk, and their sum; the sums of chunks and of groups of BLOCK chunks are
+// kept.
+DEVICE u64 weigh(i64* control, i64 chunk, u64* shared, u64& squares) {
+  i64 p = chunk * BLOCK + threadIdx.x;
   double scale = float_of_bits(control[SCALE]);
-  const double* logw = (const double*)control[LOGW];
-  u64* weights = (u64*)control[WEIGHTS];
-  if (outcome != RUNNING) return;
-  if (waits != 0) {
-    if (blockIdx.x == 0 && threadIdx.x == 0) decide(control);
-    return;
-  }
-  i64 p = (i64)blockIdx.x * BLOCK + threadIdx.x;
-  u64 weight = 0, square = 0;
-  if (p < n) {
+  u64 weight = 0;
+  if (p < control[PARTICLES]) {
     Context ctx;
-    double w = cuppl_exp(ctx, logw[p] - unordered((u64)best));
+    double w = cuppl_exp(ctx, ((const double*)control[LOGW])[p] - unordered((u64)control[BEST]));
     weight = (u64)truncate(w * scale + 0.5);
-    square = (u64)truncate(w * w * scale + 0.5);
-    weights[p] = weight;
+    squares += (u64)truncate(w * w * scale + 0.5);
+    ((u64*)control[WEIGHTS])[p] = weight;
   }
-  u64 total = block_sum(weight, shared), squares = block_sum(square, shared);
+  u64 total = block_sum(weight, shared);
   if (threadIdx.x == 0) {
-    ((u64*)control[CHUNKS])[blockIdx.x] = total;
-    atomicAdd((u64*)control[SUPERS] + blockIdx.x / BLOCK, total);
-    atomicAdd((u64*)control + TOTAL, total);
-    atomicAdd((u64*)control + SQUARES, squares);
+    ((u64*)control[CHUNKS])[chunk] = total;
+    atomicAdd((u64*)control[SUPERS] + chunk / BLOCK, total);
   }
-  if (!is_last_block(control, &last)) return;
+  return total;
+}
+
+// The last block that comes here decides how the step goes on; the others wait for that. Whether to
+// resample. No more blocks may be launched than run at once.
+DEVICE bool decide_together(i64* control, i64 step, bool* last, bool* resampling) {
+  __syncthreads();
   if (threadIdx.x == 0) {
-    decide(control);
-    done = control[OUTCOME] == RUNNING && !control[RESAMPLING];
+    __threadfence();
+    volatile i64* now = control;
+    *last = atomicAdd((u64*)control + BARRIER, 1ull) == gridDim.x - 1;
+    if (*last) {
+      decide(control);
+      __threadfence();
+      now[DECIDED] = step + 1;
+    }
+    while (now[DECIDED] <= step) {}
+    __threadfence();
+    *resampling = now[RESAMPLING] != 0;
   }
   __syncthreads();
-  if (done) turn(control);
+  return *resampling;
 }
 
 // For each particle of a chunk, how many of the equidistant points lie below the end of its weight.
@@ -209,14 +211,30 @@ DEVICE void grid_barrier(i64* control) {
   __syncthreads();
 }
 
-// The end of a step that resamples: the slots' parents, and their rows.
-KERNEL void resample(i64* control) {
+// The end of a step: weights, and if they are too uneven, the slots' parents and their rows.
+SMALL_KERNEL void resample(i64* control) {
   SHARED u64 shared[BLOCK / WARP];
   SHARED i64 ends[2];
-  SHARED bool last;
-  if (control[OUTCOME] != RUNNING || !control[RESAMPLING]) return;
-  i64 chunks = (control[PARTICLES] + BLOCK - 1) / BLOCK;
+  SHARED bool last, resampling;
+  i64 outcome = control[OUTCOME], waits = control[WAITS] | control[DEEP] | control[FAILED_STATUS];
+  i64 step = control[STEP], chunks = (control[PARTICLES] + BLOCK - 1) / BLOCK;
   i64 passes = (control[ROWS] + control[GAP] - 1) / control[GAP];
+  if (outcome != RUNNING) return;
+  if (waits != 0) {
+    if (blockIdx.x == 0 && threadIdx.x == 0) decide(control);
+    return;
+  }
+  u64 total = 0, squares = 0;
+  for (i64 c = blockIdx.x; c < chunks; c += gridDim.x) total += weigh(control, c, shared, squares);
+  squares = block_sum(squares, shared);
+  if (threadIdx.x == 0) {
+    atomicAdd((u64*)control + TOTAL, total);
+    atomicAdd((u64*)control + SQUARES, squares);
+  }
+  if (!decide_together(control, step, &last, &resampling)) {
+    if (last && control[OUTCOME] == RUNNING) turn(control);
+    return;
+  }
   for (i64 c = blockIdx.x; c < chunks; c += gridDim.x) count_children(control, c, shared);
   grid_barrier(control);
   for (i64 c = blockIdx.x; c < chunks; c += gridDim.x) find_parents(control, c, ends);

@@ -20,7 +20,7 @@ enum {
   KEEP = 46, OBJECTS = 47, FRAMES = 48, LOW = 49, HIGH = 50, TARGET = 51, ROWS = 52, MASK = 53,
   TABLE_OF_ROWS = 54, BASE = 55, PHYSICAL = 56, GAP = 57, OLD_ROWS = 58, DEEP = 59,
   SPILLERS = 60, SPILL_WORDS = 61, SLACK = 62, SHALLOW_LANES = 63,
-  NEXT = 64,          // next particle to run: shallow, deep
+  NEXT = 64,          // particles taken after each warp's first: shallow, deep
   STACKS = 66,        // address of the lanes' stacks: shallow, deep
   STACK_WORDS = 68,   // words of each: shallow, deep
   POOLS = 70,         // addresses of the two overflow pools
@@ -31,7 +31,8 @@ enum {
   SLOT_COUNT = 77,
   ARRIVED = 78,       // blocks that are done with a kernel
   PATIENCE = 79,      // particles that may need a full pool before the rest is left for later
-  BARRIER = 80        // blocks that have come to the barriers of a kernel
+  BARRIER = 80,       // blocks that have come to the barriers of a kernel
+  DECIDED = 81        // steps whose end has been decided
 };
 enum { RUNNING = 0, FINISHED = 1, NEED_ROOM = 2, FAILED = 3, DEAD = 4 };
 enum { HEAP_FULL = 1, STACK_FULL = 3, POOL_FULL = 4, REJECTED = 14 };

@@ -254,7 +254,7 @@ class GpuMemory:
         """The kernels of one step: name, blocks, argument."""
         return [
             ("advance", self.lanes[SHALLOW] // self.device.block, 0),
-            ("weigh", self.blocks, 0), ("resample", self.grid("resample"), 0),
+            ("resample", self.grid("resample"), 0),
         ]  # fmt: skip
 
     def run(self) -> GpuRun:
@@ -348,7 +348,8 @@ class GpuMemory:
         """More rows if many particles need them, else a larger pool for the few that do."""
         c = self.control
         spillers, pool = int(c[SPILLERS]), (int(c[k.STEP]) + 1) & 1
-        all_ran = int(c[NEXT]) >= self.particles or self.particles <= self.device.patience
+        begun = int(c[NEXT]) + self.lanes[SHALLOW] // self.device.warp * int(c[GRAB])
+        all_ran = begun >= self.particles or self.particles <= self.device.patience
         settled = self.particles if all_ran else int(c[ACTIVE]) + spillers
         capacity = int(c[POOL_WORDS + pool])
         c[POOL_NEXT] = min(int(c[POOL_NEXT]), capacity)

@@ -29,6 +29,7 @@ _QUALIFIERS = """\
 #define INLINE_MEMBER __device__ __forceinline__
 #define UNROLL _Pragma("unroll")
 #define KERNEL extern "C" __global__ __launch_bounds__(BLOCK, 2)
+#define SMALL_KERNEL extern "C" __global__ __launch_bounds__(BLOCK, 4)
 #define SHARED __shared__
 #define TABLE static __device__ const
 #define WARP 32

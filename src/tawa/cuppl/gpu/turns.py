@@ -43,7 +43,10 @@ DEVICE void cuppl_turns(i64* control, i64 deep, Tally& tally) {
   i64 v_state = own_stack, v_limit = own_limit, slot = -1;
   Context ctx;
   load_context(ctx, control, region);
-  i64 p = 0, outcome = 0, v_top = 0, next = 0, end = 0;
+  // Each warp begins with particles of its own; the next ones go to the warp that comes first.
+  const i64 shares = (i64)gridDim.x * (BLOCK / WARP) * grab;
+  i64 p = 0, outcome = 0, v_top = 0, next = thread / WARP * grab;
+  i64 end = next + grab < n ? next + grab : n;
   int point = IDLE, below = 0;  // the segment to run; the one on top of the stack
   unsigned turns = 0;
   bool fresh = false, more = true;
@@ -55,7 +58,7 @@ REFILL = """\
     unsigned idle = warp_ballot(point == IDLE);
     if (more && idle && 4 * bits_in(idle) >= WARP) {
       if (next >= end) {
-        next = warp_grab((u64*)control + NEXT + deep, grab);
+        next = warp_grab((u64*)control + NEXT + deep, grab) + shares;
         end = next + grab < n ? next + grab : n;
         more = next < n && !warp_ballot(gave_up(control));
       }
