@@ -192,7 +192,9 @@ def together(lowered: Lowered, program: Program) -> list[Module]:
         lanes = Program(dict(program.functions))
         lanes.functions["next_bits"] = replace(translate(native).copy(), name="next_bits")
         link(lanes)
-        units = units or lanes_units(lanes, main, fields)
+        units = lanes_units(lanes, main, fields)
+        if units:
+            break
     return [
         Module(cache(unit.text), f"lanes {unit.name} {own_source()}" if unit.name else "")
         for unit in units
