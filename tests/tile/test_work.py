@@ -43,6 +43,7 @@ def work(kernel: Any, types: list[str], constants: dict[str, Any]) -> Any:
 
 def test_turns_count() -> None:
     found = work(triangle, ["*f16", "i32"], {"BLOCK": 64})
+    assert found.differs
     cycles = found.evaluate((5, 2), [None, 3])
     assert len(cycles) == 10
     turns = np.array([1, 2, 3, 3, 3] * 2)
@@ -56,3 +57,16 @@ def test_branches_count_as_they_are_taken() -> None:
     assert found.arguments == (1,)
     even, odd = found.evaluate((2,), [None, 100])
     assert odd - even == 50 - 1
+
+
+@tawa.jit
+def told_by_data(x: Any):
+    """How long a program is, is in memory."""
+    for i in range(0, tl.load(x + tl.program_id(0)).to(tl.int32)):
+        tl.store(x + i, 2.0)
+
+
+def test_what_data_decides_counts_as_equal() -> None:
+    found = work(told_by_data, ["*f32"], {})
+    assert not found.differs
+    assert len(set(found.evaluate((7,), [None]).tolist())) == 1

@@ -78,6 +78,17 @@ class Work:
         """The run-time arguments that matter, by index."""
         return tuple(sorted({step[1] for step in self.steps if step[0] == "argument"}))
 
+    @property
+    def differs(self) -> bool:
+        """Whether programs may differ in work."""
+        needed, differs = {len(self.steps) - 1}, False
+        for number in sorted(range(len(self.steps)), reverse=True):
+            if number in needed:
+                name, *operands = self.steps[number]
+                differs = differs or name == "program"
+                needed |= set(operands) if name in FUNCTIONS else set()
+        return differs
+
     def evaluate(self, grid: Sequence[int], arguments: Sequence[Any]) -> Integers:
         """The work of every program of a grid, x fastest."""
         sizes: list[int] = [int(n) for n in (*grid, 1, 1)[:3]]

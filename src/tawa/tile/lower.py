@@ -350,7 +350,10 @@ class Partition:
         kernel = next(op for op in module.ops if isinstance(op, func.FuncOp))
         check_in_place(kernel)
         if self.options.persistent:
-            make_persistent(kernel, self.options.deal)
+            work = make_persistent(kernel, self.options.deal)
+            if work is not None:
+                how = "as their loops tell" if work.differs else "as equal: no loop tells otherwise"
+                self.remarks.say(self.name, f"programs are dealt evenly, {how}")
         rings = plan_rings(kernel.walk())
         shared: set[int] = set()
         if self.options.cluster != 1:

@@ -9,6 +9,7 @@ from xdsl.dialects.builtin import IntegerAttr, StringAttr, i32
 from xdsl.ir import Block, Operation, SSAValue
 
 from tawa.aref import ops as aref
+from tawa.base.dealing import Work
 from tawa.base.elementwise import Map
 from tawa.base.kernels import add_arguments
 from tawa.base.types import PlanType
@@ -84,18 +85,20 @@ def _planned_program(
     return a.ops, a("select", a("cmpi_slt", turn, ordered), in_order, planned)
 
 
-def make_persistent(kernel: func.FuncOp, deal: int | str = 1) -> None:
+def make_persistent(kernel: func.FuncOp, deal: int | str = 1) -> Work | None:
     """Wrap a plain grid's program into a loop over the programs of one CTA.
 
     The logical grid's sizes become three new arguments; `program_id` is computed from the loop's
     counter. A CTA takes `deal` consecutive programs, then the next ones that no CTA before it
     takes: with 1, the counter starts at the CTA's index and steps by the number of CTAs. With
-    "even", a plan says which programs it takes, an argument before the grid's sizes.
+    "even", a plan says which programs it takes, an argument before the grid's sizes; then the
+    programs' work is returned.
     """
     block = kernel.body.block
-    plan = None
+    plan = work = None
     if deal == "even":
-        kernel.attributes["tawa.work"] = StringAttr(json.dumps(work_of(kernel).steps))
+        work = work_of(kernel)
+        kernel.attributes["tawa.work"] = StringAttr(json.dumps(work.steps))
         (plan,) = add_arguments(kernel, [PlanType()])
         plan.name_hint = "plan"
     sizes = add_arguments(kernel, [i32] * 3)
@@ -143,3 +146,4 @@ def make_persistent(kernel: func.FuncOp, deal: int | str = 1) -> None:
             op.detach()
             op.erase()
     kernel.attributes["tawa.persistent"] = IntegerAttr(1, i32)
+    return work
