@@ -310,8 +310,9 @@ class TurnsDependOnData(TawaError):
 
     explanation = (
         "The timing model runs a kernel's control flow without its data: loads give zeros. A "
-        "`while` whose condition depends on what is loaded, or on a number that the program shares "
-        "with others, then has no end of its own. `tawa run` and `tawa check` move the data."
+        "`while` whose condition depends on what is loaded then has no end of its own (numbers "
+        "that programs draw from a counter by additions are known: all draw in turn). `tawa run` "
+        "and `tawa check` move the data."
     )
     example = """
 import numpy as np
