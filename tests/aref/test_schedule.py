@@ -138,7 +138,7 @@ def narrow_attention(d: int) -> LoopGraph:
     constants: dict[str, object] = dict.fromkeys(unused)
     constants |= {f"captured{i}": None for i in range(6)}
     constants |= {"GROUP": 1, "D": d, "DV": d, "BLOCK_M": 128, "BLOCK_N": 128, "CAPTURED": 0}
-    constants |= {"MASK_END": False, "SCORE_MOD": None, "PAIRS": False, "NARROW": True}
+    constants |= {"MASK_END": False, "SCORE_MOD": None, "NARROW": True}
     return graph_of(attention_forward, types, constants)
 
 
