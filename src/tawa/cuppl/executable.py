@@ -34,7 +34,7 @@ from .lowering.divergence import APART, TOGETHER
 from .lowering.guards import mark_fallible
 from .lowering.pipeline import Lowered
 from .memory import mask_of, object_table
-from .native import VECTORISED, link, translate
+from .native import EXTERNAL, NATIVES, VECTORISED, link, translate
 from .numeric.philox import ROOM_WORDS
 from .units import Unit, cut
 
@@ -212,6 +212,13 @@ def collector() -> Compiled:
     return compile_llvm(emit_llvm(whole, {name: name for name in entries}))
 
 
+def without_natives(lowered: Lowered) -> Lowered:
+    """A lowered program to keep: natives are added again when it is compiled again."""
+    functions = lowered.program.functions.items()
+    own = {name: f for name, f in functions if name not in NATIVES or name in EXTERNAL}
+    return replace(lowered, program=Program(own))
+
+
 @dataclass(slots=True)
 class Executable:
     """Machine code of a program for one inference method."""
@@ -238,7 +245,7 @@ class Executable:
             for module in found:
                 object_code(module)
             keep_natives()
-            return lowered, [object_key(module) for module in found]
+            return without_natives(lowered), [object_key(module) for module in found]
 
         lowered, keys = kept_object(default_cache(), [*parts, own_source()], compiled)
         objects = [found for key in keys if (found := known_object(key)) is not None]

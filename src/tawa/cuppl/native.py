@@ -29,8 +29,8 @@ from .registry import (
 from .translator import Translator
 
 __all__ = [
-    "NATIVES", "VECTORISED", "external", "inlined", "link", "native", "outlined", "translate",
-    "vectorised",
+    "EXTERNAL", "NATIVES", "VECTORISED", "external", "inlined", "link", "native", "outlined",
+    "translate", "vectorised",
 ]  # fmt: skip
 
 _translated: dict[str, Function] = {}

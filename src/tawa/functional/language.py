@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 from tawa.base.source import Span
@@ -67,15 +67,19 @@ class Language:
         store = self.store()
         self.parser = Parser(self.additions, self.builder, store, self.slips)
         parts = [self.name, self.additions, self.prelude]
-        self.prelude_module, self.built_ins = kept_object(store, parts, self._read_prelude)
+        self.built_ins: dict[str, Scheme] = kept_object(store, parts, self._read_prelude)
 
     def store(self) -> Store | None:
         """Where parse tables and built-ins are kept for other processes; None: nowhere."""
         return None
 
-    def _read_prelude(self) -> tuple[s.Module, dict[str, Scheme]]:
-        module = self.parser.module(self.prelude, f"<{self.name} prelude>")
-        return module, self.inference(self.solver(), {}).module(module)
+    @cached_property
+    def prelude_module(self) -> s.Module:
+        """The tree of the prelude."""
+        return self.parser.module(self.prelude, f"<{self.name} prelude>")
+
+    def _read_prelude(self) -> dict[str, Scheme]:
+        return self.inference(self.solver(), {}).module(self.prelude_module)
 
     def parse(self, text: str, file: str = "<string>") -> s.Module:
         """The tree of a module. Raises ProgramSyntaxError."""

@@ -13,10 +13,11 @@ from functools import cache
 from typing import cast
 
 from tawa.base.source import Span
+from tawa.functional.frozen import Frozen
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Node:
+class Node(Frozen):
     """A node of the tree; `span` is its place in the source."""
 
     span: Span

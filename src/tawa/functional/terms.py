@@ -13,11 +13,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from tawa.base.source import Span
+from tawa.functional.frozen import Frozen
 
 _ids = itertools.count()
 
 
-class Term:
+class Term(Frozen):
     """A type, or something else that occurs in types.
 
     No abstract base class by name: `isinstance` is asked of terms too often for its price.
@@ -96,7 +97,7 @@ def product(*items: Term) -> Con:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(Frozen):
     """Why two terms must agree, or why a constraint was made: the place, and what is there.
 
     `cause` is the reason inside the function that was called at `span`, for what comes from a
@@ -114,7 +115,7 @@ class Origin:
             yield from self.cause.chain()
 
 
-class Constraint:
+class Constraint(Frozen):
     """A demand on terms that can't be decided yet. A language defines its own."""
 
     __slots__ = ()
@@ -148,7 +149,7 @@ class Among(Constraint):
 
 
 @dataclass(frozen=True, slots=True)
-class Scheme:
+class Scheme(Frozen):
     """A type for all values of `variables` that satisfy `constraints`."""
 
     variables: tuple[Variable, ...]
@@ -157,7 +158,7 @@ class Scheme:
 
 
 @dataclass(frozen=True, slots=True)
-class Instance:
+class Instance(Frozen):
     """A use of a scheme: what its variables were replaced by."""
 
     scheme: Scheme
