@@ -25,6 +25,7 @@ from tawa.base.elementwise import Map
 from tawa.base.spans import copy_span
 from tawa.base.types import element_of, shape_of
 from tawa.tile.ops import Broadcast, ExpandDims, Reduce, Splat
+from tawa.tile.zero import constant_of
 
 LEAST = 64 * 32
 """Elements of a tile for which a warp's question costs less than the scaling."""
@@ -76,21 +77,13 @@ def _differs_from_one(factor: SSAValue) -> tuple[list[Operation], SSAValue]:
     if isinstance(made, scf.IfOp) and isinstance(made.cond.owner, AnyAbove):
         otherwise = made.false_region.block.last_op
         assert otherwise is not None
-        if _is_one(otherwise.operands[made.results.index(factor)]):
+        if constant_of(otherwise.operands[made.results.index(factor)]) == 1:
             return [], made.cond
     one = arith.ConstantOp(FloatAttr(1.0, Float32Type()))
     ones = Splat(one.result, shape_of(factor.type))
     differs = Map("cmpf_une", [factor, ones.result])
     question = Any(differs.result)
     return [one, ones, differs, question], question.results[0]
-
-
-def _is_one(value: SSAValue) -> bool:
-    """Whether all elements are the constant one."""
-    scalar = value.owner.value.owner if isinstance(value.owner, Splat) else None
-    if not isinstance(scalar, arith.ConstantOp) or not isinstance(scalar.value, FloatAttr):
-        return False
-    return scalar.value.value.data == 1.0
 
 
 def _row_factor(scale: SSAValue) -> SSAValue | None:

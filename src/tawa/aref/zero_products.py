@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import FloatAttr, ModuleOp
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from tawa.aref.ops import WarpGroup
@@ -22,6 +22,7 @@ from tawa.base.loops import terminator
 from tawa.base.spans import copy_span
 from tawa.base.types import shape_of
 from tawa.tile.ops import Broadcast, ExpandDims, Splat
+from tawa.tile.zero import constant_of
 
 NOT_NEGATIVE = ("exp", "exp2", "absf")
 """Functions whose results are at least zero, or NaN."""
@@ -85,23 +86,15 @@ def _only_computes(op: Operation) -> bool:
     return isinstance(op, Map | Splat | Broadcast | ExpandDims | arith.ConstantOp | scf.YieldOp)
 
 
-def _constant(value: SSAValue) -> float | None:
-    """The one number that all elements of a tile are, if it is known."""
-    scalar = value.owner.value.owner if isinstance(value.owner, Splat) else None
-    if not isinstance(scalar, arith.ConstantOp) or not isinstance(scalar.value, FloatAttr):
-        return None
-    return scalar.value.value.data
-
-
 def _is_zero(value: SSAValue) -> bool:
-    constant = _constant(value)
+    constant = constant_of(value)
     return constant == 0 and math.copysign(1, constant) > 0
 
 
 def _is_bounded(value: SSAValue) -> bool:
     """Whether all elements are known to be at least zero, finite, and no NaN."""
     op = value.owner
-    constant = _constant(value)
+    constant = constant_of(value)
     if constant is not None:
         return 0 <= constant < math.inf
     if isinstance(op, Broadcast | ExpandDims):
