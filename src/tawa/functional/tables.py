@@ -248,12 +248,18 @@ class _Lexer:
             if character not in known:
                 known[character] = tables.candidates(state, character)
             name, value = self._match(known[character])
-            token = self._token(name, value)
+            start, line, column = self.at, self.line, self.at - self.line_start + 1
+            self._pass(value)
+            ignored = name in tables.ignored
+            if ignored and name not in tables.callbacks:
+                continue
             if name in words:
-                token.type = words[name].get(value, name)
+                name = words[name].get(value, name)
+            end = self.at - self.line_start + 1
+            token = Token(name, value, start, line, column, self.line, end, self.at)
             if name in tables.callbacks:
                 tables.callbacks[name](token)
-            if name not in tables.ignored:
+            if not ignored:
                 self.last = token
                 return token
         if self.last is None:
@@ -272,13 +278,10 @@ class _Lexer:
                     return name, found[0]
         raise Unexpected(text[at])
 
-    def _token(self, name: str, value: str) -> Token:
-        start, line, column = self.at, self.line, self.at - self.line_start + 1
+    def _pass(self, value: str) -> None:
+        """Go on behind a piece of the text."""
+        newline = value.rfind("\n")
+        if newline >= 0:
+            self.line += value.count("\n")
+            self.line_start = self.at + newline + 1
         self.at += len(value)
-        newlines = value.count("\n")
-        if newlines:
-            self.line += newlines
-            self.line_start = start + value.rindex("\n") + 1
-        return Token(
-            name, value, start, line, column, self.line, self.at - self.line_start + 1, self.at
-        )
