@@ -134,6 +134,13 @@ def test_tiles_that_are_transposed_are_the_smaller_ones() -> None:
         assert (chosen.block_m, chosen.block_n) == blocks
 
 
+@given(st.integers(1, 20000), st.integers(1, 20000), st.integers(1, 20000))
+def test_tiles_that_lie_in_shared_memory_twice_may_have_fewer_slots(m: int, n: int, k: int) -> None:
+    for aligned in (True, False):
+        chosen = configuration(m, n, k, 1, aligned=(aligned, aligned), transposed=(True, False))
+        assert "num_stages" not in chosen.options
+
+
 def test_writes_are_streamed_where_they_take_the_time() -> None:
     assert configuration(8192, 8192, 512).options["stream_stores"]
     assert not configuration(8192, 8192, 1024).options["stream_stores"]

@@ -147,12 +147,12 @@ def matmul(a: Any, b: Any, out: Any = None, config: Configuration | None = None)
     (m, k), n = _sizes(a, b, out)
     out = _output(a, m, n) if out is None else out
     turned_a, turned_b = _turned(a), _turned(b)
-    narrow = a.dtype.itemsize == 1
+    along_k = a.dtype.itemsize != 2  # all that the matrix instructions take of other types
     chosen = config or configuration(
         *(m, n, k, a.dtype.itemsize, out.dtype.itemsize),
         columns=8 if turned_b else LINE // b.dtype.itemsize,
         aligned=(_aligned(a), _aligned(b)),
-        transposed=(narrow and turned_a, narrow and not turned_b),
+        transposed=(along_k and turned_a, along_k and not turned_b),
     )
     block_m, block_n, block_k = chosen.block_m, chosen.block_n, chosen.block_k
     describe = tawa.TensorDescriptor.from_tensor

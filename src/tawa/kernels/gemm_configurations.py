@@ -60,7 +60,7 @@ class Product:
 
     `columns` is what a tile's columns must be a multiple of (64 bytes if B lies as [K, N]).
     `aligned` says of A and of B whether their rows in memory start with a line of 128 bytes,
-    `transposed` whether they have to be transposed on the way: 8-bit ones that lie across K.
+    `transposed` whether they have to be transposed on the way: those across K, but of 16 bits.
     """
 
     m: int
@@ -199,8 +199,10 @@ def _fastest(product: Product) -> Configuration:
     fits = [c for c in found if c.block_n % product.columns == 0]
     if all(product.aligned):  # then L2 serves neighbours that ask for the same as it does a cluster
         fits = [c for c in fits if "cluster" not in c.options]
+    if any(product.transposed):  # tiles lie in shared memory twice: so many slots need not fit
+        fits = [c for c in fits if "num_stages" not in c.options]
     best = min(fits, key=lambda c: c.microseconds(product))
-    if best.block_n != shallow.block_n:
+    if (best.block_m, best.block_n) != (shallow.block_m, shallow.block_n):
         return best
     output = product.m * product.n * product.output_bytes
     streamed = row <= STREAMED_K_BYTES and output > L2_BYTES
