@@ -44,22 +44,25 @@ def _field_names(kind: type[Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     )  # fmt: skip
 
 
-def _registers(value: Any) -> tuple[Reg, ...]:
-    if isinstance(value, Reg):
-        return (value,)
-    if isinstance(value, tuple):
-        return tuple(v for v in value if isinstance(v, Reg))  # pyright: ignore
-    return ()
+def _registers(item: Instruction, names: tuple[str, ...]) -> tuple[Reg, ...]:
+    found: list[Reg] = []
+    for name in names:
+        value: Any = getattr(item, name)
+        if type(value) is Reg:
+            found.append(value)
+        elif type(value) is tuple:
+            found += [v for v in value if type(v) is Reg]  # pyright: ignore
+    return tuple(found)
 
 
 def defined(item: Instruction) -> tuple[Reg, ...]:
     """Registers that an instruction sets."""
-    return tuple(r for n in _field_names(type(item))[0] for r in _registers(getattr(item, n)))
+    return _registers(item, _field_names(type(item))[0])
 
 
 def used(item: Instruction) -> tuple[Reg, ...]:
     """Registers that an instruction reads."""
-    return tuple(r for n in _field_names(type(item))[1] for r in _registers(getattr(item, n)))
+    return _registers(item, _field_names(type(item))[1])
 
 
 def used_by_terminator(item: Terminator | None) -> tuple[Reg, ...]:
