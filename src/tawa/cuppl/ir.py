@@ -47,6 +47,7 @@ __all__ = [
     "Table",
     "Terminator",
     "Type",
+    "Wake",
 ]
 
 
@@ -264,7 +265,22 @@ class Table:
 
 @dataclass(slots=True)
 class Pause:
-    """Let another thread run."""
+    """Sleep while `memory[base + 8 * offset]` is `value`, until another thread's `Wake`.
+
+    It may end sooner.
+    """
+
+    base: Reg
+    value: Reg
+    offset: int = 0
+
+
+@dataclass(slots=True)
+class Wake:
+    """End the sleep of all threads that `Pause` with this word."""
+
+    base: Reg
+    offset: int = 0
 
 
 Instruction = (
@@ -284,6 +300,7 @@ Instruction = (
     | Resume
     | AtomicAdd
     | Pause
+    | Wake
     | Table
 )
 

@@ -10,8 +10,9 @@ returns its status as the first member of its result.
 from __future__ import annotations
 
 import hashlib
-import math
+import platform
 import struct
+import sys
 from functools import cache
 
 from .ir import (
@@ -40,10 +41,11 @@ from .ir import (
     Table,
     Terminator,
     Type,
+    Wake,
 )
 from .lowering.dataflow import in_memory
 from .scalars import SCALARS
-from .units import Unit
+from .units import Unit, copied_functions
 
 __all__ = ["emit_llvm", "emit_unit"]
 
@@ -63,15 +65,19 @@ declare double @llvm.fabs.f64(double)
 declare i64 @llvm.fptosi.sat.i64.f64(double)
 declare i64 @llvm.fshl.i64(i64, i64, i64)
 declare i32 @sched_yield()
+declare i64 @syscall(i64, ...)
 !0 = !{!"memory"}
 !1 = !{!"field of the context", !0}
 !2 = !{!"word", !0}
 !3 = !{!1, !1, i64 0}
 !4 = !{!2, !2, i64 0}
 """
-FEW = 60
-"""Instructions that are worth a copy in each caller."""
+FUTEX = {"x86_64": 202, "aarch64": 98}.get(platform.machine() if sys.platform == "linux" else "")
+"""The number of Linux's system call for threads that sleep until a word changes."""
 
+_SYSTEM_CALL = (
+    "call i64 (i64, ...) @syscall(i64 {}, ptr {}, i64 {}, i64 {}, ptr null, ptr null, i64 0)"
+)
 FIELD, WORD = ", !tbaa !3", ", !tbaa !4"
 """What an access is of: no word of a heap, a stack or a table is a field of the context."""
 
@@ -95,7 +101,7 @@ def emit_unit(program: Program, unit: Unit, exported: dict[str, str]) -> str:
     parts = [_INTRINSICS]
     parts.extend(table_text(values) for values in tables(part))
     parts.extend(_declaration(program.functions[n]) for n in sorted(called - own))
-    copied = _copied(part)
+    copied = copied_functions(part)
     for function in unit.functions:
         emitter = _FunctionEmitter(function, program, function.name in unit.public)
         parts.append(emitter.text(function.name in copied))
@@ -103,31 +109,6 @@ def emit_unit(program: Program, unit: Unit, exported: dict[str, str]) -> str:
         _export(program.functions[n], symbol) for n, symbol in exported.items() if n in own
     )
     return "\n".join(parts)
-
-
-def _copied(part: Program) -> set[str]:
-    """Functions to compile into their callers: those asked for, and short ones.
-
-    A function counts with what is copied into it, so that chains of calls don't grow without bound.
-    """
-    sizes: dict[str, float] = {}
-
-    def size(name: str) -> float:
-        if name not in sizes:
-            sizes[name] = math.inf  # of a recursive call
-            function = part.functions[name]
-            own = sum(len(b.instructions) + 1 for b in function.blocks.values())
-            if own < FEW:
-                items = (item for block in function.blocks.values() for item in block.instructions)
-                calls = [item.function for item in items if isinstance(item, Call)]
-                sizes[name] = own + sum(size(c) for c in calls if c in part.functions)
-        return sizes[name]
-
-    return {
-        name
-        for name, function in part.functions.items()
-        if function.inline or (not function.outlined and size(name) < FEW)
-    }
 
 
 def tables(program: Program) -> list[tuple[float, ...]]:
@@ -298,10 +279,22 @@ class _FunctionEmitter:
                     f"i64 {self._read(index)}"
                 )
                 self._load(dst, address, WORD)
-            case Pause():
-                self._emit("call i32 @sched_yield()")
+            case Pause(base, value, offset):
+                self._sleep(self._address(base, None, offset), self._read(value))
+            case Wake(base, offset):
+                self._wake(self._address(base, None, offset))
             case _:
                 raise TypeError(f"{type(item).__name__} must have been lowered")
+
+    def _sleep(self, address: str, value: str) -> None:
+        if FUTEX is None:
+            self._emit("call i32 @sched_yield()")
+        else:
+            self._emit(_SYSTEM_CALL.format(FUTEX, address, "128", value))  # wait, one process
+
+    def _wake(self, address: str) -> None:
+        if FUTEX is not None:
+            self._emit(_SYSTEM_CALL.format(FUTEX, address, "129", "2147483647"))
 
     def _op(self, dst: Reg, name: str, args: tuple[Reg, ...]) -> None:
         values = [self._read(a) for a in args]

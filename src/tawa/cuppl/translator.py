@@ -29,6 +29,7 @@ from .ir import (
     Table,
     Terminator,
     Type,
+    Wake,
 )
 from .registry import NATIVES
 from .scalars import SCALARS
@@ -395,11 +396,8 @@ class Translator:
         name = node.func.id
         if name == "horner":
             return [self._horner(node)]
-        if name == "atomic_add":
-            return [self._atomic_add(node)]
-        if name == "pause":
-            self._put(Pause())
-            return []
+        if name in ("atomic_add", "sleep_while", "wake"):
+            return self._shared_word(name, node)
         args = [self._value(a) for a in node.args if not self._is_context(a)]
         regs = [a.reg for a in args]
         if name in ("new_floats", "new_ints"):
@@ -472,16 +470,20 @@ class Translator:
         self._put(Store(out, length, None, 1))
         return out
 
-    def _atomic_add(self, node: ast.Call) -> Reg:
-        """`atomic_add(array, CONSTANT, value)`: the old value."""
-        base, offset, value = node.args
+    def _shared_word(self, name: str, node: ast.Call) -> list[Reg]:
+        """`atomic_add(array, CONSTANT, value)`: the old value; `sleep_while`; `wake`."""
+        base, offset, *value = node.args
         index = offset.value if isinstance(offset, ast.Constant) else None
         if isinstance(offset, ast.Name):
             index = self.globals[offset.id]
         assert isinstance(index, int)
-        out = self._temp(Type.I64)
-        self._put(AtomicAdd(out, self._reg(base), self._reg(value), index))
-        return out
+        word = self._reg(base)
+        if name == "atomic_add":
+            out = self._temp(Type.I64)
+            self._put(AtomicAdd(out, word, self._reg(value[0]), index))
+            return [out]
+        self._put(Pause(word, self._reg(value[0]), index) if value else Wake(word, index))
+        return []
 
     def _new_object(self, node: ast.Call, regs: list[Reg]) -> Reg:
         """`new_object(ctx, header, words)`: only the header is set."""

@@ -7,15 +7,20 @@ can be kept.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
-from .ir import Function, Program
+from .ir import Call, Function, Program
 from .registry import EXTERNAL, NATIVES, OUTLINED
 
-__all__ = ["Unit", "cut"]
+__all__ = ["Unit", "copied_functions", "cut"]
 
 LONG = 160
 """Instructions, with those of what is compiled into it, from which a native is a unit."""
+
+
+FEW = 60
+"""Instructions that are worth a copy in each caller."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,3 +104,28 @@ class _Cutter:
 
 def _home(name: str) -> str:
     return NATIVES[name].__module__
+
+
+def copied_functions(part: Program) -> set[str]:
+    """Functions to compile into their callers: those asked for, and short ones.
+
+    A function counts with what is copied into it, so that chains of calls don't grow without bound.
+    """
+    sizes: dict[str, float] = {}
+
+    def size(name: str) -> float:
+        if name not in sizes:
+            sizes[name] = math.inf  # of a recursive call
+            function = part.functions[name]
+            own = sum(len(b.instructions) + 1 for b in function.blocks.values())
+            if own < FEW:
+                items = (item for block in function.blocks.values() for item in block.instructions)
+                calls = [item.function for item in items if isinstance(item, Call)]
+                sizes[name] = own + sum(size(c) for c in calls if c in part.functions)
+        return sizes[name]
+
+    return {
+        name
+        for name, function in part.functions.items()
+        if function.inline or (not function.outlined and size(name) < FEW)
+    }

@@ -25,7 +25,8 @@ from ..numeric.primitives import (
     float_of_bits,
     floor,
     int_in_range,
-    pause,
+    sleep_while,
+    wake,
 )
 
 INF = math.inf
@@ -62,7 +63,10 @@ WIDTH = 28  # words of a particle
 COPYING = 29  # 1: the particles are still in OTHER, each at its parent's place
 PORTION = 30  # particles that a thread takes at a time
 NEXT = 56  # first particle that no thread has taken; alone in its cache line
+SLEEPERS = 57  # threads that wait without running
 CONTROL_WORDS = 64
+SPINS = 1000
+"""Some 15 us: on a machine that is not busy, a step's last portion takes less."""
 
 OWN_STATUS = 3  # words of `part`, of a thread: its first failure, where, and of which particle
 OWN_SITE = 6
@@ -99,12 +103,17 @@ def barrier(c: Ints, threads: int) -> None:
         if atomic_add(c, WAITING, 1) == threads - 1:
             c[WAITING] = 0
             atomic_add(c, GENERATION, 1)
+            if atomic_add(c, SLEEPERS, 0) > 0:
+                wake(c, GENERATION)
         else:
             spins = 0
-            while atomic_add(c, GENERATION, 0) == generation:
+            while spins < SPINS and atomic_add(c, GENERATION, 0) == generation:
                 spins = spins + 1
-                if spins > 300:
-                    pause()
+            if spins == SPINS:
+                atomic_add(c, SLEEPERS, 1)
+                while atomic_add(c, GENERATION, 0) == generation:
+                    sleep_while(c, GENERATION, generation)
+                atomic_add(c, SLEEPERS, -1)
 
 
 @native

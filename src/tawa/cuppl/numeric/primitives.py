@@ -17,7 +17,6 @@ import numpy as np
 __all__ = [
     "Context",
     "atomic_add",
-    "pause",
     "FloatVector",
     "Floats",
     "IntVector",
@@ -32,8 +31,10 @@ __all__ = [
     "new_ints",
     "new_object",
     "shru",
+    "sleep_while",
     "sqrt",
     "swap_halves",
+    "wake",
 ]
 
 
@@ -183,5 +184,9 @@ def atomic_add(array: Ints, index: int, value: int) -> int:
     return old
 
 
-def pause() -> None:
-    """Let another thread run."""
+def sleep_while(array: Ints, index: int, value: int) -> None:
+    """Wait for another thread's `wake`, if a word is `value`; it may end sooner."""
+
+
+def wake(array: Ints, index: int) -> None:
+    """Let the threads go on that sleep for a word."""
