@@ -12,9 +12,10 @@ from tawa.base.target import SM90A
 from tawa.kernels.gemm import gemm
 from tawa.simulate import errors, timing_launch
 from tawa.simulate.catalogue import KINDS, Kernel, correct
-from tawa.simulate.timing_code import merged
+from tawa.simulate.timing_code import TURN, WORK, merged
 from tawa.simulate.timing_launch import Launch, LaunchPrediction, predict_launch
 from tawa.simulate.timing_machine import Rates
+from tawa.simulate.timing_sample import cut_of, turns_of
 from tawa.simulate.timing_work import Work
 
 RATES = Rates(50.0, 20.0)
@@ -180,3 +181,13 @@ def triangle(a_desc, c_desc, TURNS: tl.constexpr):
             a = a_desc.load([0, 0])
             acc = tl.dot(a, a.T, acc)
         c_desc.store([0, 0], acc.to(tl.float16))
+
+
+def test_a_turn_before_the_loop_counts_as_work():
+    """A joined pipeline has its first tile's turns before the loop over tiles."""
+    tile = [(WORK, Work(100.0))] * 30
+    actor = turns_of(iter([*tile, *[step for _ in range(19) for step in ((TURN,), *tile)]]))
+    cut = cut_of([actor], steps=200)
+    assert cut is not None
+    assert cut.before == 3000
+    assert cut.factor == pytest.approx(20 / (1 + len(cut.kept)))

@@ -161,7 +161,7 @@ class Launch:
         return self.bytes - stored, stored + fresh * min(self.target.l2_bytes, self.bytes)
 
     def misses(self, read: float, replaced: float, resident: int) -> Misses:
-        """Which loads come from device memory: known if all CTAs run at once, else alike for all."""
+        """Which loads come from device memory: known if all CTAs run at once, else all alike."""
         together = min(self.ctas, self.target.multiprocessors * resident)
         lists: list[list[Box]] = []
         if self.ctas == together:

@@ -36,6 +36,8 @@ class Turns:
     steps: list[int] = field(default_factory=list[int])
     others: int = 0
     """Steps before the loop, or of a program without one."""
+    before: float = 0.0
+    """Cycles of their instructions: of a loop whose first turn has been moved out, that turn's."""
 
     @property
     def count(self) -> int:
@@ -53,6 +55,8 @@ class Cut:
     kept: tuple[float, ...]
     """Cycles of instructions of the reference's turns that run."""
     left_out: tuple[float, ...]
+    before: float = 0.0
+    """Cycles of what comes before the turns."""
 
     def rest(self, begins: Sequence[float]) -> float:
         """Cycles of the turns left out, from when the reference's turns began."""
@@ -67,7 +71,7 @@ class Cut:
     @property
     def factor(self) -> float:
         """All instructions over those of the turns that run."""
-        kept = sum(self.kept)
+        kept = self.before + sum(self.kept)
         return (kept + sum(self.left_out)) / kept
 
 
@@ -94,7 +98,7 @@ def _close(found: Turns, cycles: float, count: int) -> None:
     if found.cycles:
         found.cycles[-1], found.steps[-1] = cycles, count
     else:
-        found.others = count
+        found.others, found.before = count, cycles
 
 
 def cut_of(actors: Sequence[Turns], steps: int = STEPS) -> Cut | None:
@@ -112,7 +116,8 @@ def cut_of(actors: Sequence[Turns], steps: int = STEPS) -> Cut | None:
         return None
     turns = tuple(a.count - out * share for a, share in zip(actors, shares, strict=True))
     own = turns[reference]
-    return Cut(turns, reference, tuple(cycles[:own]), tuple(cycles[own:]))
+    before = actors[reference].before
+    return Cut(turns, reference, tuple(cycles[:own]), tuple(cycles[own:]), before)
 
 
 def _until_large(cycles: Sequence[float]) -> int:
