@@ -34,9 +34,10 @@ PARTS: dict[str, set[str]] = {
     "frontend": {"base", "language", "tile.ops"},
     # what a compiled kernel tells the run time, and the run time, which knows no IR
     "runtime.spec": {"base"},
-    "runtime": {"base", "runtime.spec"},
+    "runtime.plans": {"base", "runtime.spec"},
+    "runtime": {"base", "runtime.spec", "runtime.plans"},
     # runs any level
-    "simulate": {"base", "tile.ops", "aref.ops", "hopper.ops", "runtime.spec"},
+    "simulate": {"base", "tile.ops", "aref.ops", "hopper.ops", "runtime.spec", "runtime.plans"},
     # these join levels
     "compiler": {
         *("base", "language", "frontend", "tile", "aref", "hopper"),
