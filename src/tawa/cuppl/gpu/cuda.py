@@ -40,7 +40,7 @@ from ..llvm import HEAP_FULL, table_name, tables
 from ..lowering.dataflow import defined
 from ..scalars import SCALARS
 
-__all__ = ["PRELUDE", "TYPE_NAMES", "FunctionText", "emit_cuda"]
+__all__ = ["PRELUDE", "TYPE_NAMES", "FunctionText", "called_in_programs", "emit_cuda"]
 
 TYPE_NAMES = {Type.F64: "double", Type.I64: "i64", Type.BOOL: "bool", Type.REF: "i64"}
 """How each type of register is spelled."""
@@ -48,6 +48,13 @@ TYPE_NAMES = {Type.F64: "double", Type.I64: "i64", Type.BOOL: "bool", Type.REF: 
 OUTLINED = 80
 """Functions of more instructions are not inlined, nor are natives that ask not to be: compiling
 would take too long."""
+
+CALLED = "_called"
+"""What the names of such versions end with."""
+
+WORTH_A_CALL = 24
+"""Functions of numbers alone that are inlined, and of so many instructions, are called from where
+code is long already: in programs, and in what is inlined there."""
 
 _FIELDS = "\n".join(f"  {TYPE_NAMES[t]} {name};" for name, t in CONTEXT_FIELDS.items())
 
@@ -86,8 +93,46 @@ def emit_cuda(program: Program) -> str:
     functions = list(program.functions.values())
     parts = [f"TABLE double {_table(v)}[] = {{{_items(v)}}};" for v in tables(program)]
     parts += [signature(f) + ";" for f in functions]
-    parts.extend(FunctionText(f, program).text() for f in functions)
+    called = called_in_programs(program)
+    parts.extend(_called(f) for f in functions if f.name in called)
+    for function in functions:
+        inside = called if function.inline and function.name not in called else frozenset[str]()
+        parts.append(FunctionText(function, program, inside).text())
     return "\n".join(parts)
+
+
+def called_in_programs(program: Program) -> frozenset[str]:
+    """Inlined functions of numbers alone, to a float, that are worth a call."""
+    sizes: dict[str, float] = {}
+
+    def size(name: str) -> float:
+        """Instructions with those of what it calls; infinite if it uses the context."""
+        if name not in sizes:
+            sizes[name] = math.inf  # of a recursive call
+            function = program.functions[name]
+            items = [item for block in function.blocks.values() for item in block.instructions]
+            if function.may_fail or any(
+                isinstance(i, Get | Set | Store | AtomicAdd) for i in items
+            ):
+                return math.inf
+            sizes[name] = len(items) + sum(size(i.function) for i in items if isinstance(i, Call))
+        return sizes[name]
+
+    return frozenset(
+        name
+        for name, function in program.functions.items()
+        if function.inline
+        and function.results == (Type.F64,)
+        and WORTH_A_CALL <= size(name) < math.inf
+    )
+
+
+def _called(function: Function) -> str:
+    """A version of an inlined function that is called."""
+    name = f"cuppl_{function.name}"
+    head = signature(function).replace("INLINE", "OUTLINE", 1).replace(name, name + CALLED, 1)
+    given = ", ".join(["ctx", *(_v(p) for p in function.params)])
+    return f"{head} {{ return {name}({given}); }}"
 
 
 def _table(values: tuple[float, ...]) -> str:
@@ -137,9 +182,12 @@ def literal(value: float | int | bool, type_: Type) -> str:
 class FunctionText:
     """Text of one function."""
 
-    def __init__(self, function: Function, program: Program) -> None:
+    def __init__(
+        self, function: Function, program: Program, called: frozenset[str] = frozenset()
+    ) -> None:
         self.function = function
         self.program = program
+        self.called = called
         self.lines: list[str] = []
 
     def text(self) -> str:
@@ -242,7 +290,8 @@ class FunctionText:
         args = ["ctx", *(_v(a) for a in call.args)]
         if _by_reference(callee):
             args += [_v(d) for d in call.dsts]
-        text = f"cuppl_{callee.name}({', '.join(args)})"
+        name = callee.name + (CALLED if callee.name in self.called else "")
+        text = f"cuppl_{name}({', '.join(args)})"
         if callee.may_fail:
             failed = self.goto(call.on_fail) if call.on_fail else self.failed()
             self.emit(f"if ({text} != 0) {failed}")

@@ -28,7 +28,7 @@ from ..ir import (
 )
 from ..lowering.dataflow import defined
 from ..lowering.machine import DISPATCH, Machine
-from .cuda import TYPE_NAMES, FunctionText
+from .cuda import TYPE_NAMES, FunctionText, called_in_programs
 
 __all__ = ["machine_text"]
 
@@ -126,7 +126,7 @@ class _Machine(FunctionText):
     """Text of the resumable function as turns of a warp."""
 
     def __init__(self, machine: Machine, program: Program) -> None:
-        super().__init__(machine.function, program)
+        super().__init__(machine.function, program, called_in_programs(program))
         self.constants: dict[Reg, int] = {}
         self.first = len(machine.frames)
         dispatch = machine.function.blocks[DISPATCH].terminator
