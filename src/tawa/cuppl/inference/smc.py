@@ -130,7 +130,7 @@ class Smc:
         self.state[:, 0] = (np.arange(n) << 38) + (machine.header + 2)
         self.state[:, machine.header] = point_word(FINAL_POINT, 0)
         self.state[:, machine.header + 1] = point_word(ENTRY_POINT, 0)
-        c = self.control
+        c = self.control = np.zeros(k.CONTROL_WORDS + 8 * self.workers.count, dtype=np.int64)
         c[k.PARTICLES], c[k.THREADS] = n, self.workers.count
         c[k.PORTION] = portion(n, self.workers.count)
         c[k.SEED_LOW], c[k.SEED_HIGH] = self.seed & 0xFFFFFFFF, self.seed >> 32 & 0xFFFFFFFF

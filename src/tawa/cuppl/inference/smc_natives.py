@@ -62,11 +62,10 @@ PATH = 27  # address of (key, key, particle) of the kept particle at each step
 WIDTH = 28  # words of a particle
 COPYING = 29  # 1: the particles are still in OTHER, each at its parent's place
 PORTION = 30  # particles that a thread takes at a time
-NEXT = 56  # first particle that no thread has taken; alone in its cache line
 SLEEPERS = 57  # threads that wait without running
-CONTROL_WORDS = 64
-SPINS = 1000
-"""Some 15 us: on a machine that is not busy, a step's last portion takes less."""
+CONTROL_WORDS = 64  # and eight more for each thread: the first says how many particles were taken
+SPINS = 3000
+"""Some 50 us: on a machine that is not busy, a step's last portion takes less."""
 
 OWN_STATUS = 3  # words of `part`, of a thread: its first failure, where, and of which particle
 OWN_SITE = 6
@@ -225,6 +224,12 @@ def settle(
 
 
 @native
+def taken_of(c: Ints, t: int) -> Ints:
+    """Where it is counted how many of a thread's particles are taken."""
+    return address_of(int_of(c) + 8 * CONTROL_WORDS + 64 * t)
+
+
+@native
 def prepare_draws(ctx: Context, p: int, slot: int, first: bool, made: int) -> int:
     """Make a group's draws if the particle before drew; returns how many this one has."""
     if slot == 0:
@@ -239,9 +244,11 @@ def prepare_draws(ctx: Context, p: int, slot: int, first: bool, made: int) -> in
 def advance(ctx: Context, c: Ints, t: int, logw: Floats, parents: Ints, part: Ints) -> None:
     """Run particles to the next suspension, after the copies that are due.
 
-    Threads take portions as they go: how long particles take differs a lot.
+    Threads take portions as they go, when their own are done those of others: how long particles
+    take differs a lot.
     """
     n = c[PARTICLES]
+    threads = c[THREADS]
     step = c[STEP]
     portion = c[PORTION]
     copying = c[COPYING] == 1
@@ -251,30 +258,34 @@ def advance(ctx: Context, c: Ints, t: int, logw: Floats, parents: Ints, part: In
     failed = 0
     own = address_of(int_of(part) + 64 * t)
     start_step(ctx, c, step)
-    low = atomic_add(c, NEXT, portion)
-    while low < n:
-        high = min(low + portion, n)
-        made = 0
-        words = used_words(c, parents[low]) if copying else 0
-        for p in range(low, high):
-            slot = (p - low) % GROUP
-            made = prepare_draws(ctx, p, slot, p == low, made)
-            if copying:
-                copy_state(c, p, parents[p], words)
-                words = used_words(c, parents[min(p + 1, high - 1)])  # soon: it is here then
-                logw[p] = 0.0
-            state = address_of(c[STATE] + 8 * c[WIDTH] * p)
-            if state[1] >> 32 == step and failed == 0:
-                ctx.ahead = group_draws(ctx, slot)
-                outcome = run_particle(ctx, c, p, made, state, c[LIMIT], logw[p])
-                found = settle(ctx, c, p, state, logw, own, outcome)
-                waiting = waiting | max(found, 0)
-                failed = max(-found, 0)
-                if p == 0:
-                    start_step(ctx, c, step)  # a kept particle has draws of its own
-            active = active + (1 if state[1] >= 0 else 0)
-            best = max(best, logw[p])
-        low = atomic_add(c, NEXT, portion)
+    for turn in range(threads):
+        owner = (t + turn) % threads  # its own first: their states are near
+        taken = taken_of(c, owner)
+        end = n * (owner + 1) // threads
+        low = n * owner // threads + atomic_add(taken, 0, portion)
+        while low < end:
+            high = min(low + portion, end)
+            made = 0
+            words = used_words(c, parents[low]) if copying else 0
+            for p in range(low, high):
+                slot = (p - low) % GROUP
+                made = prepare_draws(ctx, p, slot, p == low, made)
+                if copying:
+                    copy_state(c, p, parents[p], words)
+                    words = used_words(c, parents[min(p + 1, high - 1)])  # soon: it is here then
+                    logw[p] = 0.0
+                state = address_of(c[STATE] + 8 * c[WIDTH] * p)
+                if state[1] >> 32 == step and failed == 0:
+                    ctx.ahead = group_draws(ctx, slot)
+                    outcome = run_particle(ctx, c, p, made, state, c[LIMIT], logw[p])
+                    found = settle(ctx, c, p, state, logw, own, outcome)
+                    waiting = waiting | max(found, 0)
+                    failed = max(-found, 0)
+                    if p == 0:
+                        start_step(ctx, c, step)  # a kept particle has draws of its own
+                active = active + (1 if state[1] >= 0 else 0)
+                best = max(best, logw[p])
+            low = n * owner // threads + atomic_add(taken, 0, portion)
     part[8 * t] = bits_of(best)
     part[8 * t + 1] = active
     part[8 * t + 2] = waiting
@@ -433,9 +444,9 @@ def smc_thread(
         advance(ctx, c, t, logw, parents, part)
         barrier(c, threads)
         step = c[STEP]
+        taken_of(c, t)[0] = 0
         if t == 0:
             c[COPYING] = 0
-            c[NEXT] = 0
         outcome = verdict(c, part)
         if outcome != RUNNING:
             return outcome
