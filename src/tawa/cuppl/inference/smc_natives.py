@@ -256,6 +256,7 @@ def advance(ctx: Context, c: Ints, t: int, logw: Floats, parents: Ints, part: In
     active = 0
     waiting = 0
     failed = 0
+    sound = n  # of the particles before it, none has failed
     own = address_of(int_of(part) + 64 * t)
     start_step(ctx, c, step)
     for turn in range(threads):
@@ -275,12 +276,14 @@ def advance(ctx: Context, c: Ints, t: int, logw: Floats, parents: Ints, part: In
                     words = used_words(c, parents[min(p + 1, high - 1)])  # soon: it is here then
                     logw[p] = 0.0
                 state = address_of(c[STATE] + 8 * c[WIDTH] * p)
-                if state[1] >> 32 == step and failed == 0:
+                if state[1] >> 32 == step and p < sound:
                     ctx.ahead = group_draws(ctx, slot)
                     outcome = run_particle(ctx, c, p, made, state, c[LIMIT], logw[p])
                     found = settle(ctx, c, p, state, logw, own, outcome)
                     waiting = waiting | max(found, 0)
-                    failed = max(-found, 0)
+                    if found < 0:
+                        failed = -found
+                        sound = p
                     if p == 0:
                         start_step(ctx, c, step)  # a kept particle has draws of its own
                 active = active + (1 if state[1] >= 0 else 0)
