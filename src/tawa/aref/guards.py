@@ -22,9 +22,10 @@ from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 from tawa.aref.async_dots import from_products
 from tawa.aref.ops import Any, AnyAbove, WarpGroup
 from tawa.base.elementwise import Map
+from tawa.base.loops import terminator
 from tawa.base.spans import copy_span
 from tawa.base.types import element_of, shape_of
-from tawa.tile.ops import Broadcast, ExpandDims, Reduce, Splat
+from tawa.tile.ops import Broadcast, Dot, ExpandDims, Reduce, Splat
 from tawa.tile.zero import constant_of
 
 LEAST = 64 * 32
@@ -51,12 +52,16 @@ class Guards:
 
 
 def _guard_scaling(op: Map) -> None:
-    """`x * factor[:, None]` -> `x` where all factors that a warp holds are one."""
+    """`x * factor[:, None]` -> `x` where all factors that a warp holds are one.
+
+    The factor comes of warp groups' products and the next `x` is one, so that each warp has the
+    same rows of both: no lane has to wait for another warp behind the question.
+    """
     if op.function.data != "mulf" or not isinstance(element_of(op.result.type), Float32Type):
         return
     for carried, scale in (op.arguments, reversed(op.arguments)):
         factor = _row_factor(scale)
-        if isinstance(carried, BlockArgument) and factor is not None:
+        if factor is not None and from_products(factor) and _by_products(carried):
             break
     else:
         return
@@ -69,6 +74,14 @@ def _guard_scaling(op: Map) -> None:
     scaled = Map("mulf", [carried, spread])
     then.add_ops([scaled, scf.YieldOp(scaled.result)])
     _branch([op], [*before], question, then, [carried])
+
+
+def _by_products(carried: SSAValue) -> bool:
+    """Whether a warp group's product makes what a loop carries to its next turn."""
+    loop = carried.owner.parent_op() if isinstance(carried, BlockArgument) else None
+    if not isinstance(loop, scf.ForOp) or not isinstance(carried, BlockArgument):
+        return False
+    return isinstance(terminator(loop.body.block).operands[carried.index - 1].owner, Dot)
 
 
 def _differs_from_one(factor: SSAValue) -> tuple[list[Operation], SSAValue]:

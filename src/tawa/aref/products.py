@@ -6,7 +6,7 @@ from xdsl.dialects import scf
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, BlockArgument, Operation, OpResult, SSAValue
 
-from tawa.aref.ops import DotIssue, DotWait, ViewRead, ViewReshape, ViewTrans
+from tawa.aref.ops import DotIssue, DotWait, ViewRead, ViewReshape, ViewTrans, WarpDot
 from tawa.base.loops import passed_to, terminator
 from tawa.base.types import byte_size, element_of, shape_of
 from tawa.tile.ops import Dot, Reshape, Trans
@@ -56,7 +56,7 @@ def _only_units(op: Reshape) -> bool:
 
 
 def from_products(value: SSAValue) -> bool:
-    """Whether a computed tile already lies in registers as matrix products leave them."""
+    """Whether a computed tile already lies in registers as warp groups' products leave them."""
     seen: set[SSAValue] = set()
     work = [value]
     while work:
@@ -67,6 +67,8 @@ def from_products(value: SSAValue) -> bool:
         if isinstance(v, OpResult):
             if isinstance(v.op, Dot | DotIssue | DotWait):
                 return True
+            if isinstance(v.op, WarpDot):
+                continue
             if not v.op.regions:
                 work += v.op.operands
             elif isinstance(v.op, scf.ForOp):
