@@ -56,12 +56,12 @@ def test_no_warp_waits_behind_a_question(block: int, dtype: str) -> None:
     q, v = (rng.standard_normal((n, 64)).astype(type_) for n in (128, 3 * block))
     out = np.full((128, 64), np.nan, np.float32)
     describe = tawa.TensorDescriptor.from_tensor
-    arguments = [describe(x, [n, 64]) for x, n in zip((q, k, v, out), (128, block, block, 128))]
+    arrays = list(zip((q, k, v, out), (128, block, block, 128), strict=True))
+    arguments = [describe(x, [n, 64]) for x, n in arrays]
     compiled = online.compile(*arguments, 3, BLOCK=block, consumers=2)
     module = compiled.module("hopper")
     assert not divergent(module)
-    stored = [describe(x.view(np.uint8) if x.itemsize == 1 else x, [n, 64])
-              for x, n in zip((q, k, v, out), (128, block, block, 128))]  # fmt: skip
+    stored = [describe(x.view(np.uint8) if x.itemsize == 1 else x, [n, 64]) for x, n in arrays]
     run(module, (1,), [*stored, 3])
     scores = q.astype(float) @ k.astype(float).T
     p = np.exp2(scores - scores.max(1, keepdims=True))
