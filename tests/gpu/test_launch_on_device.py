@@ -109,7 +109,8 @@ def test_a_launch_computes(torch: Any, axpy: Any) -> None:
 
 def test_a_launch_follows_the_current_stream(torch: Any, axpy: Any) -> None:
     start, x, y = axpy
-    start()  # compiles, which takes longer than the sleep
+    start()  # compiling takes longer than the sleep
+    _ = y + 2 * x  # and loading PyTorch's kernels waits for the whole device
     side = torch.cuda.Stream()
     torch.cuda.synchronize()
     with torch.cuda.stream(side):
