@@ -268,7 +268,7 @@ def times_of(rows: Rows, name: str, bytecode: str) -> None:
 
 
 def webppl(rows: Rows, folder: Path, sizes: list[int]) -> None:
-    """WebPPL; its start-up is the time of one particle."""
+    """WebPPL; its start-up is the time of one particle. Work depends on draws: a mean of runs."""
     program = folder / "node_modules" / ".bin" / "webppl"
     if not program.exists():
         folder.mkdir(parents=True, exist_ok=True)
@@ -296,7 +296,8 @@ def webppl(rows: Rows, folder: Path, sizes: list[int]) -> None:
     rows.add({"model": "crbd_branches", "what": "compile"}, "webppl", [compiling])
     ours = {row["case"].get("what"): row["ms_min"] / 1000 for row in rows.of("crbd_branches")}
     for n in sizes:
-        seconds, evidence = run(n)
+        runs = [run(n) for _ in range(max(1, 5000 // n))]
+        seconds, evidence = sum(s for s, _ in runs) / len(runs), runs[0][1]
         case = {"model": "crbd_branches", "particles": n, "threads": 1}
         rows.add(case, "webppl", [seconds - start], log_evidence=evidence)
         (tawa,) = (milliseconds(r) / 1000 for r in rows.of("crbd_branches") if r["case"] == case)
@@ -390,8 +391,9 @@ def run(xs, ys):
 step, found = jax.jit(seed(run)), []
 for k in range(10):
     begin = time.process_time()
-    evidence, mean = map(float, step(jax.random.key(k), xs, ys))
-    found.append(time.process_time() - begin)
+    for i in range(data["repeats"]):
+        evidence, mean = map(float, step(jax.random.key(k + 10 * i), xs, ys))
+    found.append((time.process_time() - begin) / data["repeats"])
 found = {"seconds": found, "mean": mean, "evidence": evidence, "version": version("genjax")}
 print(json.dumps(found))
 """
@@ -410,16 +412,20 @@ def genjax(rows: Rows, python: str) -> None:
     for n in (10_000, 100_000):
         case = {"model": "curve", "method": "importance", "particles": n, "threads": 1}
 
-        def once(seed: int, n: int = n) -> tuple[float, float]:
-            posterior = model.importance(n, data=data, seed=seed, threads=1)
-            return posterior.mean("b"), posterior.log_evidence
+        repeats = 200_000 // n  # a few milliseconds are too few for the kernel's clock
 
-        times = [spent(lambda s=s: once(s)) for s in range(10)]
+        def often(seed: int, n: int = n, repeats: int = repeats) -> tuple[float, float]:
+            for i in range(repeats):
+                posterior = model.importance(n, data=data, seed=seed + 10 * i, threads=1)
+                found = posterior.mean("b"), posterior.log_evidence
+            return found
+
+        times = [spent(lambda s=s: often(s)) for s in range(10)]
         mean, evidence = times[-1][1]
-        rows.add(case, "tawa", [t for t, _ in times], mean=mean, log_evidence=evidence)
+        rows.add(case, "tawa", [t / repeats for t, _ in times], mean=mean, log_evidence=evidence)
         done = subprocess.run(
-            [python, "-c", GENJAX], input=json.dumps({**data, "particles": n}), text=True,
-            capture_output=True,
+            [python, "-c", GENJAX], text=True, capture_output=True,
+            input=json.dumps({**data, "particles": n, "repeats": repeats}),
         )  # fmt: skip
         if done.returncode:
             rows.add(case, "genjax", [], error_text=done.stderr.strip().splitlines()[-1])

@@ -240,6 +240,26 @@ def fused_table(rows: list[Row]) -> list[str]:
     return lines
 
 
+def shapes_table(rows: list[Row]) -> list[str]:
+    """TFLOP/s of the library's choice beside cuBLAS, for sizes and layouts that nobody tuned."""
+    lines = [
+        "| type | layout | M x N x K | cuBLAS | Tawa | x cuBLAS |",
+        "|---|---|---|---|---|---|",
+    ]
+    ratios: list[float] = []
+    for case, found in by_case(rows):
+        ratio = speedup(found.get("cublas"), found.get("tawa"))
+        ratios += [] if ratio is None else [ratio]
+        cells = [rate(found.get("cublas")), rate(found.get("tawa"))]
+        size = f"{case['m']} x {case['n']} x {case['k']}"
+        shown = f"{ratio:.3f}" if ratio is not None else "-"
+        lines.append(
+            f"| {case['dtype']} | {case['layout']} | {size} | {' | '.join(cells)} | {shown} |"
+        )
+    lines.append(f"| geometric mean | | | | | {geometric_mean(ratios):.3f} |")
+    return lines
+
+
 def timeline_table(rows: list[Row]) -> list[str]:
     """Times with and without timestamps."""
     lines = ["| kernel | plain (us) | recorded (us) | cost |", "|---|---|---|---|"]
@@ -308,6 +328,7 @@ TABLES: dict[str, Callable[[list[Row]], list[str]]] = {
     "attention-summary": attention_summary,
     "attention-ablation": steps_table,
     "fused": fused_table,
+    "gemm-shapes": shapes_table,
     "ranking": ranking_table,
     "timeline": timeline_table,
     "axon-gpu": axon_table,
