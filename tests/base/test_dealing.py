@@ -10,6 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tawa.base.dealing import ENTRIES, TooManyPrograms, Work, plan, programs_of
+from tawa.base.options import BadOption, Options
+from tawa.runtime.plans import launch_plan
+from tawa.runtime.spec import PlanParam
 
 
 def dealt(work: np.ndarray, ctas: int) -> list[list[int]]:
@@ -82,3 +85,14 @@ def test_division_is_the_hardwares(a: int, b: int) -> None:
 
     assert value("divsi") == (-1 if b == 0 else int(a / b))
     assert value("remsi") == (a if b == 0 else a - b * int(a / b))
+
+
+def test_an_empty_grid_has_a_plan_without_programs() -> None:
+    table = launch_plan(PlanParam((("constant", 7),)), (0,), [], ctas=0)
+    assert not table.any()
+
+
+def test_other_words_than_even_are_refused() -> None:
+    with pytest.raises(BadOption) as raised:
+        Options(persistent=True, deal="odd")
+    assert raised.value.expected == "a whole number from 1 to 8, or 'even'"

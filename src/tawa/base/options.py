@@ -89,6 +89,13 @@ class Options:
         self._between("num_stages", 1, 64)
         self._between("mma_depth", 0, 7)
         self._between("staging", 1, 16)
+        if isinstance(self.deal, str) and self.deal != "even":
+            raise BadOption(
+                f"there is no deal={self.deal!r}",
+                expected="a whole number from 1 to 8, or 'even'",
+                found=repr(self.deal),
+                hint="leave deal unset for one program at a time",
+            )
         if self.deal != "even":
             self._between("deal", 1, 8)
         self._between("schedule", 0, 63)

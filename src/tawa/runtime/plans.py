@@ -29,7 +29,7 @@ def launch_plan(
         if not isinstance(argument, np.ndarray) and hasattr(argument, "base")
     )
     programs = max(1, math.prod(grid))
-    return plan(parameter.work.evaluate(grid, arguments), ctas, described / programs)
+    return plan(parameter.work.evaluate(grid, arguments), max(1, ctas), described / programs)
 
 
 def plan_writer(
