@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 from xdsl.dialects import arith, func, scf
 from xdsl.dialects.builtin import IntegerAttr, StringAttr, i32
@@ -85,6 +86,16 @@ def _planned_program(
     return a.ops, a("select", a("cmpi_slt", turn, ordered), in_order, planned)
 
 
+def _replace_ids(body: Block, ids: Sequence[SSAValue], sizes: Sequence[SSAValue]) -> None:
+    """Let a program read its place in the grid, and the grid's sizes, from these values."""
+    for op in list(body.walk()):
+        if isinstance(op, ProgramId | NumPrograms):
+            values = ids if isinstance(op, ProgramId) else sizes
+            op.result.replace_all_uses_with(values[op.axis.value.data])
+            op.detach()
+            op.erase()
+
+
 def make_persistent(kernel: func.FuncOp, deal: int | str = 1) -> Work | None:
     """Wrap a plain grid's program into a loop over the programs of one CTA.
 
@@ -138,12 +149,6 @@ def make_persistent(kernel: func.FuncOp, deal: int | str = 1) -> Work | None:
     last = block.last_op
     assert last is not None
     block.insert_ops_before([start, count, area, total, *bounds, loop], last)
-    for op in list(body.walk()):
-        if isinstance(op, ProgramId | NumPrograms):
-            axis = op.axis.value.data
-            new = (x, y, z)[axis].result if isinstance(op, ProgramId) else sizes[axis]
-            op.result.replace_all_uses_with(new)
-            op.detach()
-            op.erase()
+    _replace_ids(body, (x.result, y.result, z.result), sizes)
     kernel.attributes["tawa.persistent"] = IntegerAttr(1, i32)
     return work
