@@ -44,7 +44,7 @@ ADDED_ROWS, ADDED_COLUMNS = 8, 128
 """Rows and columns of the result whose parts one program adds up."""
 
 
-@tawa.jit
+@tawa.jit(do_not_specialize=("M", "N", "K"))
 def gemm(
     a_desc: Any,
     b_desc: Any,
@@ -59,12 +59,12 @@ def gemm(
     BLOCK_K: tl.constexpr,
     GROUP_M: tl.constexpr,
     ACCUMULATOR: tl.constexpr,
-    SPLIT: tl.constexpr = 1,
+    SPLIT: tl.constexpr = False,
 ):
     """One program computes one tile of C; programs walk along M in groups of GROUP_M tiles.
 
-    A lies as [M, K], or transposed as [K, M]; B as [K, N], or transposed as [N, K]. With SPLIT > 1
-    a second dimension of programs shares K, and C is [SPLIT, M, N]: parts that are yet to be added.
+    A lies as [M, K], or transposed as [K, M]; B as [K, N], or transposed as [N, K]. With SPLIT a
+    second dimension of programs shares K, and C is [parts, M, N]: they are yet to be added.
     """
     pid = tl.program_id(0)
     num_m = tl.cdiv(M, BLOCK_M)
@@ -76,8 +76,8 @@ def gemm(
     off_n = (pid % width) // group_m * BLOCK_N
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=ACCUMULATOR)
     first, last = 0, tl.cdiv(K, BLOCK_K)
-    if SPLIT > 1:
-        part = tl.cdiv(last, SPLIT)
+    if SPLIT:
+        part = tl.cdiv(last, tl.num_programs(1))
         first = tl.program_id(1) * part
         last = min(first + part, last)
     for k in range(first, last):
@@ -86,7 +86,7 @@ def gemm(
         b = b_desc.load([off_n, start]).T if TRANSPOSE_B else b_desc.load([start, off_n])
         acc = tl.dot(a, b, acc)
     c = acc.to(c_desc.dtype)
-    if SPLIT > 1:
+    if SPLIT:
         c_desc.store([tl.program_id(1), off_m, off_n], c.reshape(1, BLOCK_M, BLOCK_N))
     else:
         c_desc.store([off_m, off_n], c)
@@ -174,7 +174,7 @@ def matmul(a: Any, b: Any, out: Any = None, config: Configuration | None = None)
         BLOCK_K=block_k,
         GROUP_M=chosen.group_m,
         ACCUMULATOR=tl.int32 if integers else tl.float32,
-        SPLIT=chosen.split,
+        SPLIT=chosen.split > 1,
         **chosen.options,
     )
     if parts is not None:
