@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, cached_property
+from itertools import product
 from typing import Any
 
 import gemm_kernels as kernels
@@ -14,6 +16,8 @@ import tawa
 from tawa.runtime import driver
 
 Work = Callable[[], Any]
+ROWS = 1024
+"""Rows of C that are computed or compared at a time in float64."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,14 @@ class Problem:
         m, n, k = self.shape
         return 2 * m * n * k
 
-    def error(self, work: Work, rows: int = 1024) -> dict[str, Any]:
+    @cached_property
+    def exact(self) -> torch.Tensor:
+        """The product, computed in float64 from these inputs."""
+        b = self.b.double().T
+        parts = [self.a[i : i + ROWS].double() @ b for i in range(0, self.c.shape[0], ROWS)]
+        return torch.cat(parts)
+
+    def error(self, work: Work) -> dict[str, Any]:
         """Errors of what `work` writes to C, as the field of a row; inf for NaN.
 
         The reference is computed in float64 and rounded once to C's type; `unrounded` is the
@@ -51,11 +62,9 @@ class Problem:
         self.c.fill_(float("nan"))
         work()
         sums = torch.zeros(4, dtype=torch.float64, device="cuda")
-        b = self.b.double().T
-        for start in range(0, self.c.shape[0], rows):
-            exact = self.a[start : start + rows].double() @ b
-            rounded = exact.to(self.c.dtype).double()
-            found = self.c[start : start + rows].double()
+        for exact, c in zip(self.exact.split(ROWS), self.c.split(ROWS), strict=True):
+            rounded = exact.to(c.dtype).double()
+            found = c.double()
             terms = found - rounded, rounded, found - exact, exact
             sums += torch.stack([term.square().sum() for term in terms])
         distance, norm, unrounded, exact_norm = sums.tolist()
@@ -116,14 +125,18 @@ TRITON_PERSISTENT = (
 )
 
 
-def triton_contenders(problem: Problem) -> Iterator[tuple[str, Work]]:
-    """Triton with each of its configurations: plain grids, and a persistent tile loop."""
+def triton_contenders(problem: Problem, warmup: bool = False) -> Iterator[tuple[str, Work]]:
+    """Triton with each of its configurations: plain grids, and a persistent tile loop.
+
+    With `warmup` the work only compiles; the problem's arrays may be on the host then.
+    """
     from triton.tools.tensor_descriptor import TensorDescriptor
 
     plain, persistent = _triton_kernels()
     for tile in TRITON_PLAIN:
         args = _arguments(problem, tile, TensorDescriptor)
-        yield f"plain {tile}", _triton_work(plain, (tile.programs(problem),), args, tile, {})
+        grid = (tile.programs(problem),)
+        yield f"plain {tile}", _triton_work(plain, grid, args, tile, {}, warmup)
     sms = driver.device().multiprocessors
     for tile in TRITON_PERSISTENT:
         args = _arguments(problem, tile, TensorDescriptor)
@@ -131,11 +144,16 @@ def triton_contenders(problem: Problem) -> Iterator[tuple[str, Work]]:
         for flatten in (True, False):
             more = {"PROGRAMS": grid[0], "FLATTEN": flatten}
             name = f"persistent {tile} flatten={flatten}"
-            yield name, _triton_work(persistent, grid, args, tile, more)
+            yield name, _triton_work(persistent, grid, args, tile, more, warmup)
 
 
-def _triton_work(kernel: Any, grid: Any, args: Any, tile: Tile, more: dict[str, Any]) -> Work:
-    return lambda: kernel[grid](*args, **tile.constants, **more, **tile.options)
+def _triton_work(
+    kernel: Any, grid: Any, args: Any, tile: Tile, more: dict[str, Any], warmup: bool
+) -> Work:
+    keywords = {**tile.constants, **more, **tile.options}
+    if warmup:
+        return lambda: kernel.warmup(*args, grid=grid, **keywords)
+    return lambda: kernel[grid](*args, **keywords)
 
 
 @cache
@@ -202,6 +220,48 @@ def tawa_work(problem: Problem, tile: Tile) -> Work:
 def tawa_kernel() -> Any:
     """The plain kernel, compiled by Tawa."""
     return tawa.jit(kernels.gemm)
+
+
+DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
+ELEMENTS = {"fp16": "f16", "bf16": "bf16"}
+
+
+def compile_all(dtypes: list[str], sizes: tuple[int, int, int], impls: list[str]) -> None:
+    """Compile every configuration into the caches, in processes that end before any is timed.
+
+    The kernels are those of all products whose sizes are multiples of 16 and fill the device.
+    Call it before anything in this process uses CUDA. What fails here fails again, and gets its
+    row, where it is checked.
+    """
+    counts = {"tawa": len(TAWA_TILES), "triton": len(TRITON_PLAIN) + 2 * len(TRITON_PERSISTENT)}
+    places = [
+        (impl, number, dtype, sizes)
+        for impl, dtype in product(impls, dtypes)
+        for number in range(counts[impl])
+    ]
+    with ProcessPoolExecutor() as pool:
+        list(pool.map(_compile_one, places))
+
+
+def _compile_one(place: tuple[str, int, str, tuple[int, int, int]]) -> None:
+    impl, number, dtype, (m, n, k) = place
+    try:
+        if impl == "tawa":
+            compile_tawa(TAWA_TILES[number], ELEMENTS[dtype])
+        else:
+            shapes = (m, k), (n, k), (m, n)
+            problem = Problem(*(torch.empty(shape, dtype=DTYPES[dtype]) for shape in shapes))
+            list(triton_contenders(problem, warmup=True))[number][1]()
+    except Exception as error:  # a peer's compiler may raise anything
+        print(f"  {impl} {number} {dtype}: {type(error).__name__}: {error}"[:300], flush=True)
+
+
+def compile_tawa(tile: Tile, element: str) -> Any:
+    """Tawa's kernel with one configuration, as launches on large matrices compile it."""
+    blocks = (tile.m, tile.k), (tile.n, tile.k), (tile.m, tile.n)
+    described = [f"desc<{element},{rows}x{columns}>" for rows, columns in blocks]
+    integers = ["i32:16"] * 3
+    return tawa_kernel().compile(*described, *integers, **tile.constants, **tile.options)
 
 
 def _arguments(problem: Problem, tile: Tile, descriptor: Any) -> tuple[Any, ...]:

@@ -1,8 +1,9 @@
 """GEMM against cuBLAS and Triton: fp16 and bf16, M = N = 8192, K from 256 to 16384.
 
-For each case every configuration of Triton and of Tawa is checked and timed briefly; the best few
-of each and cuBLAS then take turns: soak, measure, forward and backward. `--ablation` measures what
-each step of Tawa's compiler adds at one K instead.
+All configurations are compiled first, in processes. For each case every configuration of Triton
+and of Tawa is checked and timed briefly; the best two of each and cuBLAS then take turns: soak,
+measure, forward and backward. `--ablation` measures what each step of Tawa's compiler adds at one
+K instead.
 """
 
 from __future__ import annotations
@@ -15,17 +16,28 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from contenders import Problem, Tile, Work, cublas, tawa_contenders, tawa_work, triton_contenders
+from contenders import (
+    DTYPES,
+    Problem,
+    Tile,
+    Work,
+    compile_all,
+    cublas,
+    tawa_contenders,
+    tawa_work,
+    triton_contenders,
+)
 from rows import Run, seconds_since
 
 from tawa.base.errors import TawaError
 from tawa.runtime.timing import Stopwatch, Timing, interleaved
 
-DTYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 DEPTHS = (256, 512, 1024, 2048, 4096, 8192, 16384)
 SIZE = 8192
-FINALISTS = 3
+FINALISTS = 2
 """Configurations of each contender that are measured at length."""
+BRIEF = 3, 8
+"""Executions of each configuration that warm up, and that choose the finalists by their median."""
 HANG_SECONDS = 60
 """A configuration that takes longer to compile, check and time is taken to hang."""
 
@@ -75,20 +87,25 @@ def main() -> None:
     parser.add_argument("--rows", type=Path, help="folder of the result rows")
     parser.add_argument("--ablation", action="store_true", help="measure the compiler's steps")
     parser.add_argument("--soak", type=float, default=0.3, help="seconds before each measurement")
-    parser.add_argument("--window", type=float, default=0.3, help="seconds of each measurement")
+    parser.add_argument("--window", type=float, default=0.1, help="seconds of each measurement")
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--without", default="", help="contenders to leave out: triton, tawa")
     options = parser.parse_args()
-    torch.manual_seed(0)
     if options.ablation:
+        torch.manual_seed(0)
         measure_ablation(options)
     else:
         measure_cases(options)
 
 
 def measure_cases(options: argparse.Namespace) -> None:
+    start, dtypes = time.perf_counter(), options.dtypes.split(",")
+    impls = [impl for impl in ("triton", "tawa") if impl not in options.without]
+    compile_all(dtypes, (options.size, options.size, SIZE), impls)
+    print(f"compiled: {seconds_since(start)}", flush=True)
+    torch.manual_seed(0)
     run, lines = Run("gemm", options.rows), list[str]()
-    for dtype in options.dtypes.split(","):
+    for dtype in dtypes:
         for depth in map(int, options.depths.split(",")):
             start = time.perf_counter()
             problem = Problem.random(options.size, options.size, depth, DTYPES[dtype])
@@ -171,8 +188,8 @@ def best_of(
             print(f" {text}: {error}", flush=True)
             run.add(case, impl, None, config=config, error=error, error_text=text)
             continue
-        watch.times_for(work, 0.05)
-        median = Timing(tuple(watch.times_for(work, 0.08))).median
+        watch.times(work, BRIEF[0])
+        median = Timing(tuple(watch.times(work, BRIEF[1]))).median
         print(f" {problem.flops / median / 1e9:6.0f} TFLOP/s", flush=True)
         correct.append((median, work, {"config": config, "error": error}))
     watchdog(None)
