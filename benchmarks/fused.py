@@ -1,12 +1,14 @@
 """Kernels that fuse products with other work, against Triton and against torch's operators.
 
 The Tawa kernels are those of `examples/`: sequential, with nothing in them about warps or stages.
-Each contender's configurations are checked against float64 and timed briefly; the best two of each,
-the composition of torch's operators (cuBLAS and elementwise kernels) and a bound then take turns:
-soak, measure, forward and backward. The bound is `tawa.kernels.gemm` on a plain product of as many
-operations (the best of the four tiles that it expects most of), or a copy of as many bytes: what
-this device gives to any kernel of that work.
-`--dry-run` only compiles Tawa's configurations, without a device.
+Triton is there twice: in the form and with the configurations of its tutorials
+(`fused_tutorial.py`), and with tensor descriptors and configurations tuned by hand
+(`fused_triton.py`). All configurations are compiled first, in processes. Each is checked against
+float64 and timed briefly; the best two of each contender, the composition of torch's operators
+(cuBLAS and elementwise kernels) and a bound then take turns: soak, measure, forward and backward.
+The bound is `tawa.kernels.gemm` on a plain product of as many operations (the best of the four
+tiles that it expects most of), or a copy of as many bytes: what this device gives to any kernel of
+that work. `--dry-run` only compiles Tawa's configurations, without a device.
 """
 
 from __future__ import annotations
@@ -16,175 +18,25 @@ import importlib
 import sys
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from fused_cases import Case, Work, cases
+from fused_compile import compile_all, dry_run
 
-# After this folder, which has modules of the same names.
-sys.path.append(str(Path(__file__).parents[1] / "examples"))
+PEERS = {"tutorial": "fused_tutorial", "triton": "fused_triton"}
+"""Modules of Triton's kernels by the name of the contender."""
 
-Work = Callable[[], Any]
 MAX_ERROR = 2e-3
 """Relative Frobenius error against float64 above which a contender is not timed."""
 
 FINALISTS = 2
 """Configurations of each contender that are measured at length."""
 
-
-@dataclass(frozen=True)
-class Case:
-    """One kernel at one size: its arrays, Tawa's configurations, its operations and bytes."""
-
-    name: str
-    sizes: dict[str, int]
-    inputs: dict[str, tuple[int, ...]]
-    outputs: dict[str, tuple[int, ...]]
-    configurations: tuple[dict[str, Any], ...]
-    flops: int
-    scale: dict[str, float] = field(default_factory=dict)
-    """Standard deviation of inputs where it is not 1; vectors are of f32, the rest of f16."""
-    checked: int | None = None
-    """Leading entries that are compared with float64 (all if unset)."""
-    product: tuple[int, int, int] | None = None
-    """M, N and K of the plain product that bounds it; without one, a copy of its bytes does."""
-
-    def launches(self, arrays: dict[str, Any]) -> Iterator[tuple[str, Work]]:
-        """Tawa's configurations as functions that enqueue the kernel."""
-        launch = importlib.import_module(self.name).launch
-        for options in self.configurations:
-            words = ",".join(f"{key}={value}" for key, value in options.items())
-            yield words.replace(" ", ""), partial(launch, *arrays.values(), **options)
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of all arrays, each moved once."""
-        shapes = (*self.inputs.values(), *self.outputs.values())
-        return sum(int(np.prod(s)) * (4 if len(s) == 1 else 2) for s in shapes)
-
-
-PING_PONG = {"persistent": True, "ping_pong": True}
-
-
-def cases() -> list[Case]:
-    """All cases: large products, a model's feed-forward layer, and small K."""
-    return [
-        dual_gemm(8192, 8192, 8192),
-        dual_gemm(4096, 14336, 4096),
-        dual_gemm(4096, 4096, 1024),
-        gemm_reduction(8192, 8192, 8192),
-        gemm_reduction(8192, 8192, 1024),
-        gemm_layernorm(65536, 256, 2048),
-        gemm_layernorm(65536, 256, 512),
-        linear_attention(256, 4096),
-        linear_attention(32, 16384),
-        linear_attention(16, 32768),
-        fused_mlp(65536),
-    ]
-
-
-def dual_gemm(m: int, n: int, k: int) -> Case:
-    """SwiGLU's two products."""
-    return Case(
-        "dual_gemm",
-        {"m": m, "n": n, "k": k},
-        {"a": (m, k), "b1": (n, k), "b2": (n, k)},
-        {"c": (m, n)},
-        (
-            {"block": (128, 128, 64), "persistent": True},
-            {"block": (128, 96, 64), **PING_PONG},
-            {"block": (256, 96, 64), "persistent": True},
-            {"block": (128, 128, 64)},
-        ),
-        4 * m * n * k,
-        {"b1": k**-0.5, "b2": k**-0.5},
-        product=(m, 2 * n, k),
-    )
-
-
-def gemm_reduction(m: int, n: int, k: int) -> Case:
-    """A product and the row sums of its first operand."""
-    return Case(
-        "gemm_reduction",
-        {"m": m, "n": n, "k": k},
-        {"a": (m, k), "b": (n, k)},
-        {"c": (m, n), "sums": (m,)},
-        (
-            {"block": (128, 256, 64), "persistent": True},
-            {"block": (128, 176, 64), **PING_PONG},
-            {"block": (256, 128, 64), "persistent": True},
-            {"block": (128, 256, 64)},
-        ),
-        2 * m * n * k + m * k,
-        product=(m, n, k),
-    )
-
-
-def gemm_layernorm(rows: int, n: int, k: int) -> Case:
-    """A product whose rows are normalised."""
-    vectors = dict.fromkeys(("bias", "weight", "shift"), (n,))
-    return Case(
-        "gemm_layernorm",
-        {"m": rows, "n": n, "k": k},
-        {"x": (rows, k), "w": (n, k), **vectors},
-        {"y": (rows, n)},
-        (
-            {"block": (64, n, 64), **PING_PONG},
-            {"block": (128, n, 64), "persistent": True},
-            {"block": (128, n, 64)},
-            {"block": (64, n, 64), "consumers": 1},
-        ),
-        2 * rows * n * k,
-        {"w": k**-0.5},
-        product=(rows, n, k),
-    )
-
-
-def linear_attention(heads: int, rows: int, d: int = 128) -> Case:
-    """Causal linear attention; operations are counted for chunks of 128.
-
-    A head is a chain of chunks, so few heads with long rows need short turns.
-    """
-    return Case(
-        "linear_attention",
-        {"heads": heads, "rows": rows, "d": d},
-        dict.fromkeys("qkv", (heads, rows, d)),
-        {"o": (heads, rows, d)},
-        (
-            {"chunk": 128, "columns": 64},
-            {"chunk": 128, "columns": 64, "stream_stores": True},
-            {"chunk": 64, "columns": 64, "consumers": 1},
-            {"chunk": 64, "columns": 128, "consumers": 1},
-            {"chunk": 64, "columns": 32, "consumers": 1},
-            {"chunk": 128, "columns": 32},
-        ),
-        heads * rows * (4 * d * d + 4 * 128 * d),
-        {"q": d**-0.5},
-        checked=2,
-    )
-
-
-def fused_mlp(rows: int, d: int = 256, hidden: int = 1024) -> Case:
-    """Two chained products with a gelu between them."""
-    return Case(
-        "fused_mlp",
-        {"m": rows, "d": d, "hidden": hidden, "out": d},
-        {"x": (rows, d), "w1": (hidden, d), "w2": (d, hidden)},
-        {"y": (rows, d)},
-        (
-            {"block": (128, 64)},
-            {"block": (128, 32), "persistent": True},
-            {"block": (128, 64), "cluster": 2},
-            {"block": (128, 96)},
-            {"block": (64, 64), "consumers": 1},
-        ),
-        4 * rows * d * hidden,
-        {"w1": d**-0.5, "w2": hidden**-0.5},
-        product=(rows // 16, 2 * hidden, 16 * d),
-    )
+BRIEF = 3, 8
+"""Executions of each configuration that warm up, and that choose the finalists by their median."""
 
 
 def torch_works(name: str) -> Callable[..., Any]:
@@ -289,77 +141,21 @@ def main() -> None:
     chosen = [c for c in cases() if c.name in (options.cases or c.name).split(",")]
     if options.dry_run:
         sys.exit(sum(dry_run(case) for case in chosen))
-    compile_all(chosen)
     import torch
-    from rows import Run
+    from rows import Run, seconds_since
 
+    start = time.perf_counter()
+    compile_all(chosen, *PEERS.values())
+    print(f"compiled: {seconds_since(start)}", flush=True)
     torch.manual_seed(0)
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
     run, lines = Run("fused", options.rows), list[str]()
     for case in chosen:
         start = time.perf_counter()
         lines.append(measure(run, Problem.make(case), options))
-        print(f"{lines[-1]}  ({time.perf_counter() - start:.0f} s)", flush=True)
+        print(f"{lines[-1]}  ({seconds_since(start)})", flush=True)
         torch.cuda.empty_cache()
     print("\n".join(["", *lines]))
-
-
-def compilations(
-    case: Case, arrays: dict[str, Any]
-) -> list[tuple[str, Callable[[], tuple[str, ...]]]]:
-    """What compiles each of Tawa's configurations, and gives the assembler's findings."""
-    from tawa.jit import Kernel
-
-    asked: list[Callable[[], tuple[str, ...]]] = []
-
-    def record(self: Kernel, grid: Any, /, *args: Any, **kwargs: Any) -> None:
-        asked.append(lambda: self.compile(*args, **kwargs).findings)
-
-    launches, launch = list(case.launches(arrays)), Kernel._launch
-    Kernel._launch = record  # pyright: ignore
-    try:
-        for _, work in launches:
-            work()
-    finally:
-        Kernel._launch = launch  # pyright: ignore
-    return [(name, work) for (name, _), work in zip(launches, asked, strict=True)]
-
-
-def compile_one(place: tuple[int, int]) -> None:
-    """Compile one configuration of one of all cases into the cache, touching no device."""
-    number, configuration = place
-    case = cases()[number]
-    compilations(case, host_arrays(case))[configuration][1]()
-
-
-def compile_all(chosen: list[Case]) -> None:
-    """Compile the configurations of some of the cases, in processes."""
-    places = [
-        (number, configuration)
-        for number, case in enumerate(cases())
-        if case in chosen
-        for configuration in range(len(case.configurations))
-    ]
-    with ProcessPoolExecutor() as pool:
-        list(pool.map(compile_one, places))
-
-
-def host_arrays(case: Case) -> dict[str, Any]:
-    """Arrays of the case's sizes, which nothing reads."""
-    shapes = {**case.inputs, **case.outputs}
-    return {n: np.empty(s, np.float32 if len(s) == 1 else np.float16) for n, s in shapes.items()}
-
-
-def dry_run(case: Case) -> int:
-    """Compile every configuration; returns how many spill or serialise products."""
-    bad = 0
-    for name, work in compilations(case, host_arrays(case)):
-        start = time.process_time()
-        findings = work()
-        seconds = time.process_time() - start
-        print(f"{case.name:18} {name:60} {seconds:5.1f} s {findings}", flush=True)
-        bad += bool(findings)
-    return bad
 
 
 def bound(case: Case) -> tuple[str, Work]:
@@ -388,12 +184,13 @@ def bound(case: Case) -> tuple[str, Work]:
 
 def contenders(problem: Problem) -> dict[str, Iterator[tuple[str, Work]]]:
     """The configurations of each implementation."""
-    import fused_triton
-
     case, arrays = problem.case, list(problem.arrays.values())
     return {
         "tawa": case.launches(problem.arrays),
-        "triton": getattr(fused_triton, f"{case.name}_works")(*arrays),
+        **{
+            name: getattr(importlib.import_module(module), f"{case.name}_works")(*arrays)
+            for name, module in PEERS.items()
+        },
         "torch": iter([("composition", partial(torch_works(case.name), *arrays))]),
     }
 
@@ -434,7 +231,7 @@ def summary(case: Case, fastest: dict[str, float]) -> str:
     for impl, ms in fastest.items():
         rate, bandwidth = case.flops / ms / 1e9, case.bytes / ms / 1e6
         parts.append(f"{impl} {ms:.3f} ms {rate:.0f} TFLOP/s {bandwidth:.0f} GB/s")
-    for peer in ("triton", "torch"):
+    for peer in (*PEERS, "torch"):
         if peer in fastest and "tawa" in fastest:
             most = f" (at most {fastest[peer] / fastest['bound']:.2f})"
             parts.append(f"{fastest[peer] / fastest['tawa']:.3f}x {peer}{most}")
@@ -452,7 +249,7 @@ def best_of(
     correct: list[tuple[float, Work, dict[str, Any]]] = []
     watch, case = Stopwatch(), problem.case
     for config, work in candidates:
-        print(f"  {impl:7} {config:70}", end="", flush=True)
+        print(f"  {impl:8} {config:70}", end="", flush=True)
         watchdog(HANG_SECONDS)
         start = time.perf_counter()
         try:
@@ -467,8 +264,8 @@ def best_of(
             print(f" {text}", flush=True)
             run.add(describe(case), impl, None, config=config, error_text=text)
             continue
-        watch.times_for(work, 0.03)
-        median = Timing(tuple(watch.times_for(work, 0.06))).median
+        watch.times(work, BRIEF[0])
+        median = Timing(tuple(watch.times(work, BRIEF[1]))).median
         rate = case.flops / median / 1e9
         print(f" {median:8.3f} ms {rate:5.0f} TFLOP/s  {error:.1e}  {seconds:.1f} s", flush=True)
         more = {"relative_frobenius": error, "reference": "float64"}
