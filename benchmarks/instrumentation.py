@@ -6,7 +6,8 @@
     python benchmarks/instrumentation.py --table [--rows OUT]    both times side by side
 
 Each case soaks, and takes turns with itself: plain, recorded, recorded, plain. Turns are short,
-since the clock drifts by more than 1% in longer ones. OUT gets `timeline.jsonl` (cost),
+since the clock drifts by more than 1% in longer ones, and the cost is the median of what neighbours
+differ by. OUT gets `timeline.jsonl` (cost),
 `timeline-durations.jsonl` (clocks of each activity, measured or predicted, in the program's order)
 and one trace a case for ui.perfetto.dev, of the first CTA.
 """
@@ -15,6 +16,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
+import statistics
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -34,6 +37,7 @@ from tawa.kernels.attention import attention
 from tawa.kernels.gemm import matmul
 from tawa.runtime.recorded import Launch, simulated
 from tawa.runtime.sass import SassFunction, disassemble
+from tawa.runtime.timing import Stopwatch, Timing
 from tawa.simulate import predict_launch
 
 RESULTS = Path(__file__).parent / "results"
@@ -98,13 +102,14 @@ def measure(options: argparse.Namespace) -> None:
         recorded = recording(timeline, plain)
         recorded()
         same = torch.equal(out, expected)
-        times = timed(run, case, {"plain": plain, "recorded": recorded}, flops, same, options)
-        cost = 100 * (times["recorded"] / times["plain"] - 1)
-        verdict = "" if cost < LIMIT_PERCENT else f"  OVER {LIMIT_PERCENT} %"
+        cost = timed({"plain": plain, "recorded": recorded}, options)
+        keep_cost(run, case, cost, flops, same)
+        percent = 100 * (cost.ratio - 1)
+        verdict = "" if percent < LIMIT_PERCENT else f"  OVER {LIMIT_PERCENT} %"
         lines.append(
-            f"{name_of(case):16} plain {times['plain'] * 1e3:8.1f} us  recorded "
-            f"{times['recorded'] * 1e3:8.1f} us  cost {cost:+.2f} %{verdict}"
-            + ("" if same else "  RESULTS DIFFER")
+            f"{name_of(case):16} plain {cost.plain.median * 1e3:8.1f} us  recorded "
+            f"{cost.recorded.median * 1e3:8.1f} us  cost {percent:+.2f} +- "
+            f"{100 * cost.error:.2f} %{verdict}" + ("" if same else "  RESULTS DIFFER")
         )
         print(lines[-1], f" ({time.perf_counter() - start:.0f} s)", flush=True)
         launch = timeline.launch
@@ -124,31 +129,42 @@ def recording(timeline: tawa.Timeline, work: Work) -> Work:
     return recorded
 
 
-def timed(
-    run: Any,
-    case: dict[str, Any],
-    works: dict[str, Work],
-    flops: int,
-    same: bool,
-    options: argparse.Namespace,
-) -> dict[str, float]:
-    """Median milliseconds of each contender; writes their rows."""
-    from tawa.runtime.timing import Stopwatch, interleaved
+@dataclass(frozen=True)
+class Cost:
+    """Milliseconds of plain and recorded launches, and how much longer the recorded ones take."""
 
-    Stopwatch().times_for(works["plain"], options.soak)
-    with run.sampler.sampling():
-        times = interleaved(
-            works,
-            rounds=options.rounds,
-            soak=options.window / 2,
-            window=options.window,
-            on_turn=run.sampler.turn,
-        )
-    for name, timing in times.items():
-        ratio = timing.median / times["plain"].median
-        more: dict[str, Any] = {"config": name, "same_results": same, "ratio": round(ratio, 5)}
-        run.add(case, "tawa", timing, flops=flops, **more, **run.sampler.readings(name))
-    return {name: timing.median for name, timing in times.items()}
+    plain: Timing
+    recorded: Timing
+    ratio: float
+    """The median of rounds."""
+    error: float
+    """Of the median, from the rounds' median absolute deviation."""
+
+
+def timed(works: dict[str, Work], options: argparse.Namespace) -> Cost:
+    """Time plain and recorded launches in turn, a few at a time."""
+    watch = Stopwatch()
+    soaked = watch.times_for(works["plain"], options.soak)
+    count = max(3, round(options.window * 1e3 / statistics.median(soaked)))
+    times: dict[str, list[float]] = {name: [] for name in works}
+    ratios: list[float] = []
+    for number in range(options.rounds):
+        found = {n: watch.times(works[n], count) for n in sorted(works, reverse=number % 2 == 0)}
+        ratios.append(statistics.median(found["recorded"]) / statistics.median(found["plain"]))
+        for name, more in found.items():
+            times[name] += more
+    ratio = statistics.median(ratios)
+    deviation = statistics.median(abs(r - ratio) for r in ratios)
+    error = 1.86 * deviation / math.sqrt(len(ratios))
+    return Cost(Timing(tuple(times["plain"])), Timing(tuple(times["recorded"])), ratio, error)
+
+
+def keep_cost(run: Any, case: dict[str, Any], cost: Cost, flops: int, same: bool) -> None:
+    """Write the rows of a case."""
+    shared = {"flops": flops, "same_results": same}
+    run.add(case, "tawa", cost.plain, config="plain", ratio=1.0, **shared)
+    numbers = {"ratio": round(cost.ratio, 5), "ratio_error": round(cost.error, 5)}
+    run.add(case, "tawa", cost.recorded, config="recorded", **numbers, **shared)
 
 
 # --- anywhere -----------------------------------------------------------------------------------
@@ -299,8 +315,8 @@ def main() -> None:
     parser.add_argument("--clock", type=float, default=1.5, help="GHz of predictions")
     parser.add_argument("--kilobytes", type=int, default=64, help="for each warp group")
     parser.add_argument("--soak", type=float, default=0.3, help="seconds before each case")
-    parser.add_argument("--window", type=float, default=0.03, help="seconds of each turn")
-    parser.add_argument("--rounds", type=int, default=16)
+    parser.add_argument("--window", type=float, default=0.004, help="seconds of each turn")
+    parser.add_argument("--rounds", type=int, default=80)
     options = parser.parse_args()
     chosen = [compile_all] * options.compile + [predict_all] * options.predict
     chosen += [table] * options.table

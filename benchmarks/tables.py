@@ -263,15 +263,17 @@ def shapes_table(rows: list[Row]) -> list[str]:
 def timeline_table(rows: list[Row]) -> list[str]:
     """Times with and without timestamps."""
     lines = ["| kernel | plain (us) | recorded (us) | cost |", "|---|---|---|---|"]
-    times: dict[str, dict[str, float]] = {}
+    times: dict[str, dict[str, Row]] = {}
     for row in rows:
         sizes = (f"{k} {v}" for k, v in row["case"].items() if k in ("k", "d", "rows"))
         mask = " causal" * row["case"].get("causal", False)
         name = f"{row['case']['workload']} {' '.join(sizes)}{mask}"
-        times.setdefault(name, {})[row["config"]] = row["ms"] * 1e3
+        times.setdefault(name, {})[row["config"]] = row
     for name, found in times.items():
-        plain, recorded = found["plain"], found["recorded"]
-        lines.append(f"| {name} | {plain:.1f} | {recorded:.1f} | {recorded / plain - 1:+.1%} |")
+        plain, recorded = (f"{found[config]['ms'] * 1e3:.1f}" for config in ("plain", "recorded"))
+        ratio, error = (found["recorded"].get(key, 0.0) for key in ("ratio", "ratio_error"))
+        cost = f"{ratio - 1:+.1%}" + f" ± {error:.1%}" * (error > 0)
+        lines.append(f"| {name} | {plain} | {recorded} | {cost} |")
     return lines
 
 

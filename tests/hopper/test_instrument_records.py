@@ -107,6 +107,8 @@ def test_what_does_not_fit_is_said():
     assert len(tracks[0].records) == count
     assert "1 of 1 regions are full (math.0)" in launch.missing()[0]
     assert "kilobytes" in launch.render()
+    # What came after the last record is not known.
+    assert [d.count for d in launch.durations() if d.activity is WORK] == [count - 1]
     _, tracks, _ = aligned({(0, 0): sm.region(0, 10.0 * count, times[:-1])}, TABLE)
     assert not Launch("k", (1,), TABLE, tracks, 1.5).missing()
 

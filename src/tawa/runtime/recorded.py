@@ -64,7 +64,8 @@ class Track:
                 if activity is not None:
                     yield (following, gap), activity, times[gap], times[gap + 1]
             number, at, trail = following, times[-1], segment.trail
-        if trail is not None and self.end is not None and self.end > at:
+        ended = self.end is not None and self.end > at and not self.full
+        if trail is not None and self.end is not None and ended:
             yield (number, len(table.segments[number].gaps)), trail, at, self.end
 
     @property
