@@ -44,7 +44,7 @@ class Case:
     queries: int = 1000
     keys: int = 1000
     d: int = 128
-    heads: int = 2
+    heads: int = 18
     kv_heads: int | None = None
     batch: int = 1
     dv: int | None = None
@@ -158,6 +158,22 @@ CASES = {
     "16385": Case(16385, 16385),
     "causal 16385": Case(16385, 16385, options=BOTTOM),
     "causal 1024": Case(1024, 1024, batch=2, heads=4, options=BOTTOM),
+    "one query a head": Case(1, 8192, heads=32, kv_heads=8, batch=2, dtype="bfloat16"),
+    "one query of a head of keys": Case(1, 5000, heads=32, kv_heads=1, options=BOTTOM),
+    "packed heads, causal": Case(7, 3000, heads=12, kv_heads=3, batch=2, d=64, options=BOTTOM),
+    "packed heads, window": Case(
+        40, 4096, heads=8, kv_heads=2, d=256, options={"window": (500, 100)}
+    ),
+    "packed heads, fp8": Case(16, 4096, heads=8, kv_heads=2, dtype="float8_e4m3fn"),
+    "splits": Case(300, 8192, heads=4, dtype="bfloat16"),
+    "splits, causal": Case(2000, 2000, heads=2, options=BOTTOM),
+    "splits, no keys for some": Case(1000, 300, heads=1, options=BOTTOM),
+    "splits, window": Case(3000, 3000, heads=1, options={"window": (700, 700)}),
+    "splits, values of other width": Case(100, 2000, heads=2, dv=72),
+    "splits, soft cap": Case(100, 2000, heads=2, options={"softcap": 3.0}),
+    "splits, score mod": Case(
+        100, 2000, heads=2, options={"score_mod": distance}, modify=torch_distance
+    ),
     "causal, more keys": Case(513, 1000, options=BOTTOM),
     "causal, more queries": Case(1000, 300, options=BOTTOM),
     "causal, top left, more keys": Case(513, 1000, options=TOP),

@@ -217,7 +217,40 @@ CASES = {
     "e4m3, widened": Case(dtype="e4m3", options={"widen_values": True}),
     "e5m2": Case(dtype="e5m2", d=32),
     "rows of 192": Case(queries=400, keys=200, using=Configuration(192, 96)),
-}
+    "splits": Case(queries=70, keys=300, using=Configuration(64, 64, splits=3)),
+    "more splits than blocks": Case(queries=20, using=Configuration(64, 64, splits=5)),
+    "splits, no keys": Case(queries=10, keys=0, using=Configuration(64, 64, splits=2)),
+    "splits, causal": Case(
+        batch=2, heads=2, queries=200, keys=330, using=Configuration(64, 64, splits=3),
+        options={"causal": True},
+    ),
+    "splits, window": Case(
+        queries=300, keys=300, using=Configuration(64, 64, splits=4), options={"window": (70, 20)}
+    ),
+    "splits, of rows past the keys": Case(
+        queries=300, keys=64, using=Configuration(64, 32, splits=2),
+        options={"window": (20, None), "alignment": "top-left"},
+    ),
+    "splits, score mod": Case(
+        batch=2, heads=2, using=Configuration(64, 64, splits=2), options={"score_mod": distance},
+        modify=numpy_distance,
+    ),
+    "splits, e4m3": Case(dtype="e4m3", d=128, using=Configuration(64, 32, splits=2)),
+    "packed heads": Case(
+        heads=8, kv_heads=2, queries=5, keys=130, using=Configuration(64, 64, packed=4)
+    ),
+    "packed heads, several tiles": Case(
+        heads=4, queries=75, dv=96, using=Configuration(64, 64, packed=2)
+    ),
+    "packed heads, causal, splits": Case(
+        batch=2, heads=6, kv_heads=3, queries=40, keys=130, options={"causal": True},
+        using=Configuration(64, 64, packed=2, splits=2),
+    ),
+    "packed heads, window": Case(
+        heads=16, queries=9, keys=90, using=Configuration(64, 64, packed=16),
+        options={"window": (30, 2)},
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
@@ -258,6 +291,10 @@ ON_HOPPER = {
     "one role": Case(
         queries=130, keys=130, using=Configuration(64, 64, {"specialize": False}),
         options={"causal": True},
+    ),
+    "packed heads, splits": Case(
+        batch=2, heads=4, kv_heads=2, queries=12, keys=300, dtype="bf16", options={"causal": True},
+        using=Configuration(64, 64, {"persistent": True}, packed=2, splits=3),
     ),
 }  # fmt: skip
 
@@ -374,10 +411,15 @@ REFUSED = {
     "plain function": (((4, 8, 8),) * 3, {"score_mod": print}, "decorated with `@tawa.jit`"),
     "captured": (((4, 8, 8),) * 3, {"captured": (1,)}, "for a `score_mod`"),
     "factors": (((4, 8, 8),) * 3, {"descale": (1, 1, 1)}, "none for elements of 16 bits"),
+    "packed": (((4, 8, 8), (2, 8, 8), (2, 8, 8)), {"using": Configuration(64, 64, packed=4)},
+               "a divisor of the 2 heads of a group"),
+    "packed, modified": (((4, 8, 8), (2, 8, 8), (2, 8, 8)), {
+        "using": Configuration(64, 64, packed=2), "score_mod": distance}, "which sees one"),
+    "splits": (((4, 8, 8),) * 3, {"using": Configuration(64, 64, splits=0)}, "at least 1"),
     "out": (((4, 8, 8),) * 3, {"out": np.zeros((4, 9, 8), H)}, "an output of 4x8x8"),
     "out's type": (((4, 8, 8),) * 3, {"out": np.zeros((4, 8, 8), np.int8)}, "f16, bf16 or f32"),
     "lse": (((4, 8, 8),) * 3, {"lse": np.zeros((4, 8), H)}, "contiguous array of f32"),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -402,3 +444,37 @@ def test_mixed_types() -> None:
 
 def test_every_head_dimension_has_a_configuration() -> None:
     assert {configuration(d).block_m % 64 for d in range(8, 257, 8)} == {0}
+
+
+SHARING = {
+    "a query for each of 4 heads": ((4, 32, 1, 128), (4, 8, 8192, 128), (64, 4, 4)),
+    "a query for each of 32 heads": ((1, 32, 1, 128), (1, 1, 8192, 128), (64, 32, 22)),
+    "a tile and a half": ((8, 16, 1, 64), (8, 16, 4096, 64), (64, 1, 1)),
+    "32 queries of 4 heads": ((1, 8, 32, 128), (1, 2, 65536, 128), (128, 4, 64)),
+    "6 heads": ((1, 6, 16, 128), (1, 1, 2048, 128), (64, 2, 8)),
+    "few heads": ((1, 2, 4096, 64), (1, 2, 4096, 64), (128, 1, 2)),
+}
+
+
+@pytest.mark.parametrize("name", SHARING)
+def test_few_rows_share_tiles_and_keys(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of a tile, heads of a tile and splits along the keys that are chosen."""
+    of_q, of_k, expected = SHARING[name]
+    launches: list[tuple[tuple[int, ...], dict[str, Any]]] = []
+    monkeypatch.setattr(Kernel, "_launch", lambda kernel, grid, *a, **k: launches.append((grid, k)))
+    q, k = np.empty(of_q, np.float16), np.empty(of_k, np.float16)
+    attention(q, k, k)
+    grid, given = launches[0]
+    block_m, packed, splits = expected
+    assert (given["BLOCK_M"], given["PACKED"], given["splits"] or 1) == expected
+    heads = of_q[1] // packed
+    assert grid == (tawa.cdiv(of_q[2], block_m // packed), heads, of_q[0] * splits)
+    assert len(launches) == 1 + (splits > 1)
+
+
+def test_full_grids_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    launches: list[dict[str, Any]] = []
+    monkeypatch.setattr(Kernel, "_launch", lambda kernel, grid, *a, **k: launches.append(k))
+    q, k = np.empty((4, 16, 4096, 128), np.float16), np.empty((4, 4, 4096, 128), np.float16)
+    attention(q, k, k, causal=True)
+    assert (launches[0]["BLOCK_M"], launches[0]["PACKED"], launches[0]["splits"]) == (192, 1, None)

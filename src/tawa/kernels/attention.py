@@ -17,6 +17,7 @@ from typing import Any, Literal
 import numpy as np
 
 import tawa
+from tawa.base.target import SM90A
 from tawa.kernels.attention_arguments import (
     MOST_CAPTURED,
     Problem,
@@ -26,6 +27,7 @@ from tawa.kernels.attention_arguments import (
     check_options,
     check_output,
     check_rows,
+    check_sharing,
     described,
     edges,
     make_lse,
@@ -34,6 +36,7 @@ from tawa.kernels.attention_arguments import (
     problem_of,
 )
 from tawa.kernels.attention_kernel import LOG2_E, attention_forward
+from tawa.kernels.attention_splits import LARGE, Parts, best_splits, rows_of_tile
 
 Alignment = Literal["bottom-right", "top-left"]
 
@@ -50,6 +53,10 @@ class Configuration:
     block_n: int
     options: dict[str, Any] = field(default_factory=dict[str, Any])
     ascending: bool = False
+    packed: int = 1
+    """Heads of one group whose queries share a tile: a divisor of `block_m` and of the group."""
+    splits: int = 1
+    """Programs that share the keys of a tile; a second kernel adds up what they find."""
 
 
 def configuration(
@@ -182,7 +189,7 @@ def _configured(
     problem: Problem, mask: dict[str, Any], softmax: dict[str, Any], narrow: bool
 ) -> Configuration:
     """The configuration for these arguments of the kernel."""
-    return configuration(
+    using = configuration(
         max(problem.d, problem.dv),
         problem.element_bytes,
         masked=mask["left"] is not None or mask["right"] is not None,
@@ -190,6 +197,26 @@ def _configured(
         narrow=narrow,
         queries=problem.queries,
     )
+    group = problem.heads // problem.kv_heads if softmax["SCORE_MOD"] is None else 1
+    return _for_few_rows(problem, group, using, mask)
+
+
+def _for_few_rows(
+    problem: Problem, group: int, using: Configuration, mask: dict[str, Any]
+) -> Configuration:
+    """The configuration unless tiles are mostly empty, or too few for the device."""
+    block_m, packed = rows_of_tile(group, problem.queries)
+    rows = block_m // packed
+    tiles = tawa.cdiv(problem.queries, rows) * problem.heads // packed * problem.batch
+    seen = problem.keys
+    if mask["left"] is not None and mask["right"] is not None:
+        seen = max(0, min(seen, mask["left"] + mask["right"] + rows))
+    block_n = using.block_n if using.block_n <= 64 else 128
+    splits = best_splits(tiles, tawa.cdiv(seen, block_n))
+    if splits == 1 and packed == 1 and block_m == LARGE:
+        return using
+    options = {"persistent": True} if tiles * splits > SM90A.multiprocessors else {}
+    return Configuration(block_m, block_n, options, packed=packed, splits=splits)
 
 
 def _softmax(
@@ -201,12 +228,14 @@ def _softmax(
     q_scale, k_scale, v_scale = check_descale(descale, problem)
     # The maximum is taken of unscaled scores, which a factor above zero does not reorder.
     prescaled = factor <= 0 or cap is not None or score_mod is not None
+    # A modification sees capped scores; else exponentials take the cap with their own factor.
+    after = 1.0 if cap is None or score_mod is not None else cap
     return {
         "q_scale": q_scale,
         "k_scale": k_scale,
         "v_scale": v_scale,
-        "prescale": factor if prescaled else None,
-        "multiplier": LOG2_E if prescaled else factor * LOG2_E,
+        "prescale": factor / (cap or 1.0) if prescaled else None,
+        "multiplier": after * LOG2_E if prescaled else factor * LOG2_E,
         "cap": cap,
         "SCORE_MOD": score_mod,
     }
@@ -220,28 +249,41 @@ def _launch(
     arguments: dict[str, Any],
 ) -> None:
     """Describe the arrays in blocks of the configuration and launch."""
-    block_m, block_n = using.block_m, using.block_n
+    check_sharing(problem, using.block_m, using.packed, using.splits, arguments["SCORE_MOD"])
+    block_n, rows = using.block_n, using.block_m // using.packed
     d, dv = (padded(size, problem.element_bytes) for size in (problem.d, problem.dv))
-    names = ("q", "k", "v", "out")
-    blocks = ((block_m, d), (block_n, d), (block_n, dv), (block_m, dv))
+    shared = (1, 1) if using.packed == 1 else (1, 1, using.packed)
+    blocks = ((*shared, rows, d), (1, 1, block_n, d), (1, 1, block_n, dv), (*shared, rows, dv))
+    described_ = [described(*x) for x in zip(("q", "k", "v", "out"), arrays, blocks, strict=True)]
+    out, lse = described_[3], arguments["lse"]
+    parts = Parts(arrays[0], problem, using.splits) if using.splits > 1 else None
+    if parts is not None:
+        described_[3] = described("out", parts.out, blocks[3])
+        arguments = {**arguments, "lse": parts.lse}
     extra = [*captured, *([None] * (MOST_CAPTURED - len(captured)))]
-    grid = (tawa.cdiv(problem.queries, block_m), problem.heads, problem.batch)
+    heads = problem.heads // using.packed
+    grid = (tawa.cdiv(problem.queries, rows), heads, problem.batch * using.splits)
     attention_forward[grid](
-        *(described(n, x, (1, 1, *b)) for n, x, b in zip(names, arrays, blocks, strict=True)),
+        *described_,
         QUERIES=problem.queries,
         KEYS=problem.keys,
-        GROUP=problem.heads // problem.kv_heads,
+        GROUP=heads // problem.kv_heads,
         **{f"captured{i}": value for i, value in enumerate(extra)},
         **arguments,
         D=d,
         DV=dv,
-        BLOCK_M=block_m,
+        BLOCK_M=using.block_m,
         BLOCK_N=block_n,
         MASK_END=problem.keys % block_n != 0 or problem.keys == 0,
         CAPTURED=len(captured),
         ASCENDING=using.ascending,
+        PACKED=using.packed,
+        splits=using.splits if using.splits > 1 else None,
         **using.options,
     )
+    if parts is not None:
+        strides = out.strides if using.packed == 1 else (out.strides[0], *out.strides[2:4])
+        parts.combine(arrays[3], lse, strides)
 
 
 def reference(

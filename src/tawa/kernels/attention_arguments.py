@@ -216,6 +216,21 @@ def check_options(alignment: str, score_mod: Any, captured: Sequence[Any]) -> No
         )
 
 
+def check_sharing(problem: Problem, block_m: int, packed: int, splits: int, score_mod: Any) -> None:
+    """Raise unless as many heads can share a tile, and as many programs its keys."""
+    group = problem.heads // problem.kv_heads
+    if splits < 1:
+        raise _option("splits along the keys", "at least 1", splits)
+    if packed < 1 or group % packed or block_m % packed:
+        raise _option(
+            "heads that share a tile",
+            f"a divisor of the {group} heads of a group and of the {block_m} rows of a tile",
+            packed,
+        )
+    if packed > 1 and score_mod is not None:
+        raise _option("heads that share a tile", "1 beside a `score_mod`, which sees one", packed)
+
+
 def check_number(name: str, value: float) -> float:
     """A finite number. Raises AttentionOptionNotSupported."""
     value = float(value)
@@ -264,12 +279,23 @@ def padded(size: int, element_bytes: int) -> int:
 
 
 def described(name: str, array: Any, block: Sequence[int]) -> tawa.TensorDescriptor:
-    """The descriptor of a 4-dimensional block; an array without batch has one of size 1."""
+    """The descriptor of a 4-dimensional block; an array without batch has one of size 1.
+
+    A block of 5 dimensions, [1, 1, packed, rows, D], has rows of `packed` consecutive heads.
+    """
+    packed = 1 if len(block) == 4 else block[2]
+    whole = (1, 1, *block[-2:])
     try:
         if len(array.shape) == 4:
-            return tawa.TensorDescriptor.from_tensor(array, block)
-        seen = tawa.TensorDescriptor.from_tensor(array, block[1:])
-        return tawa.TensorDescriptor(array, (1, *seen.shape), (0, *seen.strides), block)
+            seen = tawa.TensorDescriptor.from_tensor(array, whole)
+        else:
+            plain = tawa.TensorDescriptor.from_tensor(array, whole[1:])
+            seen = tawa.TensorDescriptor(array, (1, *plain.shape), (0, *plain.strides), whole)
+        if len(block) == 4:
+            return seen
+        (batch, heads, rows, d), (a, b, c, one) = seen.shape, seen.strides
+        shape = (batch, heads // packed, packed, rows, d)
+        return tawa.TensorDescriptor(array, shape, (a, packed * b, b, c, one), block)
     except tawa.TawaError as error:
         error.with_note(f"this is argument `{name}` of attention")
         raise
@@ -293,7 +319,11 @@ def make_output(q: Any, problem: Problem) -> Any:
 
 def make_lse(q: Any, problem: Problem) -> Any:
     """An fp32 array for the log-sum-exp of every row, of the library of `q`."""
-    shape = problem.out_shape[:-1]
+    return make_float32(q, problem.out_shape[:-1])
+
+
+def make_float32(q: Any, shape: tuple[int, ...]) -> Any:
+    """An fp32 array of this shape, of the library of `q` and where `q` is."""
     if hasattr(q, "new_empty"):
         return q.new_empty(shape, dtype=sys.modules["torch"].float32)
     return q.__array_namespace__().empty(shape, dtype="float32")

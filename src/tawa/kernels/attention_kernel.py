@@ -9,6 +9,7 @@ overlap which exponentials, who loads, or where anything waits: that is the comp
 # pyright: reportOperatorIssue=false, reportArgumentType=false, reportUnknownVariableType=false
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
 # pyright: reportUnnecessaryComparison=false, reportAssignmentType=false
+# pyright: reportAttributeAccessIssue=false
 
 from __future__ import annotations
 
@@ -30,12 +31,6 @@ def factor_of(scale: Any, entry: Any):
     if scale is None:
         return 1.0
     return tl.load(scale + entry) if scale.dtype.is_ptr() else scale
-
-
-@tawa.jit
-def soft_cap(scores: Any, cap: Any):
-    """cap * tanh(scores / cap), by the special-function unit's exponential and reciprocal."""
-    return cap - 2 * cap / (tl.exp2(scores * (2.885390081777927 / cap)) + 1)
 
 
 @tawa.jit
@@ -120,8 +115,10 @@ def visit_keys(
         if prescale is not None:
             scores = scores * prescale
         if cap is not None:
-            scores = soft_cap(scores, cap)
+            scores = tl.extra.libdevice.fast_tanhf(scores)
         if SCORE_MOD is not None:
+            if cap is not None:
+                scores = scores * cap
             keys = tl.minimum(columns, key_limit) if RIGHT else columns
             index = (row_index[:, None], keys[None, :])
             scores = SCORE_MOD(scores, batch, head, *index, *captured)
@@ -172,44 +169,86 @@ def visible_blocks(
 
 
 @tawa.jit
+def own_blocks(blocks: Any, last_shown: Any, split: Any, splits: Any):
+    """A split's share of the visible key blocks, and which key each row sees last.
+
+    Of an empty share one block is visited, which then shows nothing.
+    """
+    begin, whole, part, end = blocks
+    count = end - begin
+    first, last = begin + split * count // splits, begin + (split + 1) * count // splits
+    empty = first == last
+    part = first if empty else part
+    return (first, whole, part, last), tl.where(empty, -1, last_shown)
+
+
+@tawa.jit
+def load_rows(
+    q_desc: Any, batch: Any, head: Any, start_m: Any,
+    BLOCK_M: tl.constexpr, D: tl.constexpr, PACKED: tl.constexpr,
+):  # fmt: skip
+    """The program's queries, of PACKED heads one after the other."""
+    if PACKED == 1:
+        q = q_desc.load([batch, head, start_m, 0])
+    else:
+        q = q_desc.load([batch, head, 0, start_m, 0])
+    return q.reshape(BLOCK_M, D)
+
+
+@tawa.jit
 def finish(
     acc: Any, shift: Any, total: Any, o_desc: Any, lse: Any, v_factor: Any,
-    batch: Any, head: Any, start_m: Any, rows: Any, QUERIES: Any,
-    BLOCK_M: tl.constexpr, DV: tl.constexpr,
+    entry: Any, head: Any, start_m: Any, rows: Any, QUERIES: Any,
+    BLOCK_M: tl.constexpr, DV: tl.constexpr, PACKED: tl.constexpr,
 ):  # fmt: skip
     """Write the rows' output, and their log-sum-exp if asked for."""
     inverse = tl.where(total == 0, 0.0, v_factor / total)
     out = (acc * inverse[:, None]).to(o_desc.dtype)
-    o_desc.store([batch, head, start_m, 0], out.reshape(1, 1, BLOCK_M, DV))
+    if PACKED == 1:
+        o_desc.store([entry, head, start_m, 0], out.reshape(1, 1, BLOCK_M, DV))
+    else:
+        out = out.reshape(1, 1, PACKED, BLOCK_M // PACKED, DV)
+        o_desc.store([entry, head, 0, start_m, 0], out)
     if lse is not None:
-        at = lse + (batch * tl.num_programs(1) + head).to(tl.int64) * QUERIES + rows
+        first = ((entry * tl.num_programs(1) + head) * PACKED).to(tl.int64) * QUERIES
+        at = lse + first + rows
+        if PACKED > 1:
+            at += tl.arange(0, BLOCK_M) // (BLOCK_M // PACKED) * QUERIES
         value = (shift + tl.log2(total)) * LN_2
         tl.store(at, tl.where(total == 0, -float("inf"), value), mask=rows < QUERIES)
 
 
-@tawa.jit(do_not_specialize=("QUERIES", "KEYS", "offset", "left", "right"))
+@tawa.jit(do_not_specialize=("QUERIES", "KEYS", "offset", "left", "right", "splits"))
 def attention_forward(
     q_desc: Any, k_desc: Any, v_desc: Any, o_desc: Any, lse: Any,
     q_scale: Any, k_scale: Any, v_scale: Any, prescale: Any, multiplier: Any, cap: Any,
-    QUERIES: Any, KEYS: Any, GROUP: Any, offset: Any, left: Any, right: Any,
+    QUERIES: Any, KEYS: Any, GROUP: Any, offset: Any, left: Any, right: Any, splits: Any,
     captured0: Any, captured1: Any, captured2: Any, captured3: Any, captured4: Any, captured5: Any,
     D: tl.constexpr, DV: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
     MASK_END: tl.constexpr, SCORE_MOD: tl.constexpr, CAPTURED: tl.constexpr,
     NARROW: tl.constexpr = False, ASCENDING: tl.constexpr = False,
+    PACKED: tl.constexpr = 1,
 ):  # fmt: skip
-    """One program computes BLOCK_M query rows of one head.
+    """One program computes BLOCK_M query rows: of one head, or as many of each of PACKED heads.
 
     Row i sees keys i + offset - left to i + offset + right; a bound that is None is no bound.
-    GROUP query heads share a head of keys and values. Scores are multiplied by `prescale`, capped
-    and modified, each unless it is None; exponentials are of base 2, of scores times `multiplier`.
-    8-bit values are weighted in fp16, or with NARROW in e4m3.
+    GROUP programs along the heads share a head of keys and values. Scores are multiplied by
+    `prescale`, and modified, each unless it is None; exponentials are of base 2, of scores times
+    `multiplier`. With a soft cap, `prescale` has divided by it, and `multiplier` multiplies by it
+    unless scores are modified. 8-bit values are weighted in fp16, or with NARROW in e4m3. Unless
+    `splits` is None, a program visits a share of the keys; outputs and log-sum-exps then have an
+    entry for every split of every batch, the batches of the first split first.
     """
     block_m = tl.program_id(0)
     head = tl.program_id(1)
-    batch = tl.program_id(2)
+    of_output = tl.program_id(2)
+    batch = of_output
+    if splits is not None:
+        batch = of_output % (tl.num_programs(2) // splits)
     if right is not None:
         block_m = tl.num_programs(0) - 1 - block_m  # the longest rows first
-    start_m = block_m * BLOCK_M
+    ROWS: tl.constexpr = BLOCK_M // PACKED
+    start_m = block_m * ROWS
     kv_head = head // GROUP
     entry = batch * (tl.num_programs(1) // GROUP) + kv_head
     factor = factor_of(q_scale, entry) * factor_of(k_scale, entry)
@@ -217,13 +256,16 @@ def attention_forward(
         prescale = prescale * factor
     else:
         multiplier = multiplier * factor
-    rows = start_m + tl.arange(0, BLOCK_M)
-    blocks = visible_blocks(start_m, offset, left, right, KEYS, BLOCK_M, BLOCK_N, MASK_END)
+    rows = start_m + (tl.arange(0, BLOCK_M) if PACKED == 1 else tl.arange(0, BLOCK_M) % ROWS)
+    blocks = visible_blocks(start_m, offset, left, right, KEYS, ROWS, BLOCK_N, MASK_END)
     first_shown = rows if left is None else rows + (offset - left)
     last_shown = tl.zeros((BLOCK_M,), tl.int32) + (KEYS - 1)
     if right is not None:
         last_shown = tl.minimum(rows + (offset + right), KEYS - 1)
-    q = q_desc.load([batch, head, start_m, 0]).reshape(BLOCK_M, D)
+    if splits is not None:
+        split = of_output // (tl.num_programs(2) // splits)
+        blocks, last_shown = own_blocks(blocks, last_shown, split, splits)
+    q = load_rows(q_desc, batch, head, start_m, BLOCK_M, D, PACKED)
     place = (batch, head, kv_head)
     limits = (tl.minimum(rows, QUERIES - 1), KEYS - 1)
     captured = (captured0, captured1, captured2, captured3, captured4, captured5)[:CAPTURED]
@@ -232,8 +274,48 @@ def attention_forward(
     top = tl.full((BLOCK_M,), -float("inf"), tl.float32)
     none = tl.zeros((BLOCK_M,), tl.float32)  # a row that has seen nothing keeps zeros
     state = (tl.zeros((BLOCK_M, DV), tl.float32), top, none, none)
-    masked_right: tl.constexpr = right is not None or left is not None or MASK_END
+    bounded: tl.constexpr = right is not None or left is not None or splits is not None
+    masked_right: tl.constexpr = bounded or MASK_END
     state = visit_keys(*state, *fixed, D, DV, BLOCK_N, SCORE_MOD, left is not None, masked_right,
                        NARROW, ASCENDING)  # fmt: skip
     v_factor = factor_of(v_scale, entry)
-    finish(*state, o_desc, lse, v_factor, batch, head, start_m, rows, QUERIES, BLOCK_M, DV)
+    finish(*state, o_desc, lse, v_factor, of_output, head, start_m, rows, QUERIES, BLOCK_M, DV,
+           PACKED)  # fmt: skip
+
+
+@tawa.jit(do_not_specialize=("ROWS", "QUERIES", "splits"))
+def combine_splits(
+    parts: Any, part_lse: Any, out: Any, lse: Any, ROWS: Any, QUERIES: Any, HEADS: Any, splits: Any,
+    batch_stride: Any, head_stride: Any, row_stride: Any,
+    MOST_SPLITS: tl.constexpr, DV: tl.constexpr, BLOCK_M: tl.constexpr,
+):  # fmt: skip
+    """One program adds up the outputs of BLOCK_M rows, each weighted by its share of exponentials.
+
+    `parts` is [splits, ROWS, DV] and `part_lse` [splits, ROWS], where ROWS counts the rows of all
+    heads and batches; `out` has DV contiguous and strides in elements.
+    """
+    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    place = tl.where(rows < ROWS, rows, 0).to(tl.int64)
+    top = tl.full((BLOCK_M,), -float("inf"), tl.float32)
+    for split in tl.static_range(MOST_SPLITS):
+        at = split * ROWS.to(tl.int64) + place
+        found = tl.load(part_lse + at, mask=rows < tl.where(split < splits, ROWS, 0),
+                        other=-float("inf"))  # fmt: skip
+        top = tl.maximum(top, found)
+    known = tl.where(top == -float("inf"), 0.0, top)
+    columns = tl.arange(0, DV)
+    acc = tl.zeros((BLOCK_M, DV), tl.float32)
+    total = tl.zeros((BLOCK_M,), tl.float32)
+    for split in tl.static_range(MOST_SPLITS):
+        at = split * ROWS.to(tl.int64) + place
+        inside = rows < tl.where(split < splits, ROWS, 0)
+        weight = tl.exp(tl.load(part_lse + at, mask=inside, other=-float("inf")) - known)
+        part = parts + at[:, None] * DV + columns[None, :]
+        acc += weight[:, None] * tl.load(part, mask=inside[:, None], other=0.0)
+        total += weight
+    row, of_head = place % QUERIES, place // QUERIES
+    start = of_head // HEADS * batch_stride + of_head % HEADS * head_stride + row * row_stride
+    value = (acc * tl.where(total == 0, 0.0, 1.0 / total)[:, None]).to(out.dtype.element_ty)
+    tl.store(out + start[:, None] + columns[None, :], value, mask=(rows < ROWS)[:, None])
+    if lse is not None:
+        tl.store(lse + place, known + tl.log(total), mask=rows < ROWS)

@@ -1,0 +1,77 @@
+"""Few rows against many keys: heads that share a tile, and keys shared out to several programs.
+
+A program computes a tile of rows, 64 at least. Where there are fewer queries than that, heads that
+read the same keys fill it (they are *packed*). Where all tiles together do not fill the device,
+each is computed by several programs that visit a part of the keys each (*splits*); a second kernel,
+`combine_splits`, adds up what they found.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import tawa
+from tawa.base.target import SM90A
+from tawa.kernels.attention_arguments import Problem, make_float32
+from tawa.kernels.attention_kernel import combine_splits
+
+SMALL, LARGE = 64, 128
+"""Rows of a tile: of one consumer warp group, and of two."""
+
+STARTUP, COMBINING, COMBINING_EACH = 3.0, 5.0, 0.125
+"""What a program takes before its first block of keys and after its last, and what a second kernel
+takes, whatever it adds up and for each split, in turns of the loop over blocks (about 0.8 us)."""
+
+MOST_SPLITS = 64
+COMBINED = 4096
+"""Elements of the output that one program of the second kernel adds up."""
+
+
+def packed_heads(group: int, queries: int, block_m: int) -> int:
+    """How many of the `group` heads that share keys fill a tile with all of their queries."""
+    most = math.gcd(group, block_m)
+    while queries > block_m // most and most > 1:
+        most //= 2
+    return most
+
+
+def rows_of_tile(group: int, queries: int) -> tuple[int, int]:
+    """Rows of a tile for few queries, and how many of the `group` heads fill it."""
+    block_m = SMALL if queries * math.gcd(group, LARGE) <= SMALL else LARGE
+    return block_m, packed_heads(group, queries, block_m)
+
+
+def best_splits(tiles: int, blocks: int) -> int:
+    """How many programs should share a tile's blocks of keys."""
+    if tiles >= SM90A.multiprocessors:
+        return 1
+
+    def turns(splits: int) -> float:
+        waves = -(-tiles * splits // SM90A.multiprocessors)
+        combining = COMBINING + COMBINING_EACH * splits if splits > 1 else 0
+        return waves * (STARTUP + -(-blocks // splits)) + combining
+
+    return min(range(1, max(1, min(blocks, MOST_SPLITS)) + 1), key=turns)
+
+
+class Parts:
+    """Outputs and log-sum-exps of all splits, and their sum."""
+
+    def __init__(self, q: Any, problem: Problem, splits: int) -> None:
+        entries = (splits * problem.batch, problem.heads, problem.queries)
+        self.problem, self.splits = problem, splits
+        self.out = make_float32(q, (*entries, problem.dv))
+        self.lse = make_float32(q, entries)
+
+    def combine(self, out: Any, lse: Any, strides: tuple[int, ...]) -> None:
+        """Write output, whose strides of batch, head and row are given, and log-sum-exp if any."""
+        problem = self.problem
+        block_m = max(1, COMBINED // problem.dv // 8 * 8)
+        combine_splits[(tawa.cdiv(problem.rows, block_m),)](
+            *(self.out, self.lse, out, lse, problem.rows, problem.queries, problem.heads),
+            *(self.splits, *strides[:3]),
+            MOST_SPLITS=1 << (self.splits - 1).bit_length(),
+            DV=problem.dv,
+            BLOCK_M=block_m,
+        )
