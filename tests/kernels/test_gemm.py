@@ -201,3 +201,27 @@ def test_every_configuration_compiles_cleanly(number: int, size: int) -> None:
     assert code.count("UTMASTG")
     assert code.in_loops("MEMBAR.ALL.GPU") == ()
     assert code.count("LDL") == code.count("STL") == 0
+
+
+def test_what_one_program_reads_leaves_the_cache_first() -> None:
+    from tawa import language as tl
+    from tawa.kernels.gemm import gemm
+
+    def hints(**constants: bool) -> list[bool]:
+        compiled = gemm.compile(
+            *("desc<f16,64x64>", "desc<f16,128x64>", "desc<f16,64x128>", "i32", "i32", "i32"),
+            BLOCK_M=64,
+            BLOCK_N=128,
+            BLOCK_K=64,
+            GROUP_M=8,
+            TRANSPOSE_A=False,
+            TRANSPOSE_B=True,
+            ACCUMULATOR=tl.float32,
+            **constants,
+        )
+        (code,) = sass.disassemble(compiled.cubin).values()
+        return ["desc[" in load.text for load in code.instructions if load.is_a("UTMALDG")]
+
+    assert hints() == [False, False]
+    assert sum(hints(ONE_ROW=True)) == 1
+    assert sum(hints(ONE_ROW=True, ONE_COLUMN=True)) == 2

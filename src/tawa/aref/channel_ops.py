@@ -243,6 +243,7 @@ class LoadInto(ArefOp):
     """Copy a block of a tensor into a view, asynchronously; done before the slot becomes full.
 
     When `shared` holds, all CTAs of the cluster copy the same block: each a part, for all of them.
+    `eviction` says how long L2 should keep the block (as of `tile.desc_load`).
     """
 
     name: ClassVar[str] = "aref.load_into"
@@ -252,10 +253,11 @@ class LoadInto(ArefOp):
     ref: SSAValue = operand_def(RefType)
     token: SSAValue = operand_def(TokenType)
     shared: SSAValue | None = opt_operand_def(i1)
+    eviction: StringAttr | None = opt_prop_def(StringAttr)
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     assembly_format = (
         "$desc `[` $coordinates `]` `into` $view `of` $ref `,` $token "
-        "(`shared` $shared^ `:` type($shared))? attr-dict "
+        "(`shared` $shared^ `:` type($shared))? (`eviction` $eviction^)? attr-dict "
         "`:` type($desc) `,` type($view) `,` type($ref)"
     )
 
@@ -267,8 +269,12 @@ class LoadInto(ArefOp):
         ref: SSAValue,
         token: SSAValue,
         shared: SSAValue | None = None,
+        eviction: StringAttr | None = None,
     ):
-        super().__init__(operands=[desc, coordinates, view, ref, token, shared])
+        super().__init__(
+            operands=[desc, coordinates, view, ref, token, shared],
+            properties={"eviction": eviction},
+        )
 
 
 @irdl_op_definition

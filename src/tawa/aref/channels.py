@@ -170,6 +170,7 @@ class _Copies:
             self.boxes = self.boxes.halved()
         self.map = g.kernel.tensor_map(op.desc, self.boxes.shape, tile.swizzle.data)
         self.at = [g.scalar(c) for c in op.coordinates]
+        self.eviction = op.eviction
 
     def all(self, ctas: SSAValue | None) -> None:
         """Every box."""
@@ -187,7 +188,8 @@ class _Copies:
             where = [*self.at[:-1], g.plus(self.at[-1], start)]
             if row is not None:
                 where[-2] = g.map("addi", where[-2], row)
-            g.do(TmaLoad(self.map, where, part, self.full, self.slot, ctas))
+            place = self.map, where, part, self.full, self.slot
+            g.do(TmaLoad(*place, ctas, self.eviction))
 
 
 def lower_get_enter(g: GroupLowering, op: aref.GetEnter) -> None:

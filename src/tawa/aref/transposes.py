@@ -183,7 +183,8 @@ def _split_put(
         for view, i in zip(new.views, indices, strict=True):
             old = loads[i]
             view.name_hint = old.view.name_hint
-            load = LoadInto(old.desc, old.coordinates, view, ref, new.token, old.shared)
+            place = old.desc, old.coordinates, view, ref, new.token
+            load = LoadInto(*place, old.shared, old.eviction)
             copy_span(old, [load])
             ops.append(load)
         ops.append(PutExit(ref, new.token, exit_.completion.data))

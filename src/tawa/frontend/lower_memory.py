@@ -308,10 +308,13 @@ def _coordinates(
 
 
 @lowers(tl.load_tensor_descriptor)
-def load_tensor_descriptor(f: FunctionCompiler, desc: Value, offsets: Value) -> Tensor:
+def load_tensor_descriptor(
+    f: FunctionCompiler, desc: Value, offsets: Value, eviction_policy: Value
+) -> Tensor:
     """`desc.load`."""
     source, where = _coordinates(f, desc, offsets)
-    op = f.b.add(ops.DescLoad(source.ssa, [v.ssa for v in where]))
+    eviction = _hint(f, eviction_policy, ops.EVICTION_POLICIES, "eviction_policy")
+    op = f.b.add(ops.DescLoad(source.ssa, [v.ssa for v in where], eviction))
     return Tensor(op.result, source.dtype, source.block_shape)
 
 

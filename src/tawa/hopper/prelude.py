@@ -6,6 +6,7 @@ One function an instruction (PTX ISA 9.0); none of them decides anything.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 
 def _asm(signature: str, text: str, constraints: str) -> str:
@@ -15,16 +16,19 @@ def _asm(signature: str, text: str, constraints: str) -> str:
     )
 
 
-def _tma_load(rank: int, multicast: bool) -> str:
+def _tma_load(rank: int, multicast: bool, hint: bool = False) -> str:
     coordinates = ", ".join(f"int c{i}" for i in range(rank))
     places = ", ".join(f"%{i + 3}" for i in range(rank))
     values = ", ".join(f'"r"(c{i})' for i in range(rank))
-    name, mask, suffix, extra = "tma_load", "", "", ""
+    name, more, suffix, extra = "tma_load", "", "", ""
     if multicast:
-        name, mask, suffix = "tma_load_multicast", ", u16 ctas", ".multicast::cluster"
+        name, more, suffix = "tma_load_multicast", ", u16 ctas", ".multicast::cluster"
         values, extra = values + ', "h"(ctas)', f", %{rank + 3}"
+    if hint:
+        name, more, suffix = f"{name}_hint", f"{more}, u64 policy", f"{suffix}.L2::cache_hint"
+        values, extra = values + ', "l"(policy)', f"{extra}, %{rank + 3 + multicast}"
     return _asm(
-        f"{name}(u32 tile, const TensorMap* map, u32 barrier, {coordinates}{mask})",
+        f"{name}(u32 tile, const TensorMap* map, u32 barrier, {coordinates}{more})",
         f"cp.async.bulk.tensor.{rank}d.shared::cluster.global.mbarrier::complete_tx::bytes{suffix} "
         f"[%0], [%1, {{{places}}}], [%2]{extra};",
         f' :: "r"(tile), "l"(map), "r"(barrier), {values} : "memory"',
@@ -91,6 +95,8 @@ __device__ __forceinline__ void mbarrier_wait(u32 barrier, u32 parity) {
 """,
     "tma_load": _tma(_tma_load, False),
     "tma_load_multicast": _tma(_tma_load, True),
+    "tma_load_hint": _tma(partial(_tma_load, hint=True), False),
+    "tma_load_multicast_hint": _tma(partial(_tma_load, hint=True), True),
     "tma_store": _tma(_tma_store, False),
     "tma_store_evict_first": _tma(_tma_store, True),
     "prefetch_tensormap": _asm(

@@ -14,7 +14,7 @@ K, programs share it, and a second kernel adds their parts up, in the same order
 
 from __future__ import annotations
 
-import sys
+from math import prod
 from typing import Any
 
 import tawa
@@ -25,6 +25,17 @@ from tawa.kernels.gemm_configurations import (
     Product,
     configuration,
     configurations,
+)
+from tawa.kernels.gemm_operands import (
+    PIECE,
+    aligned,
+    empty,
+    loadable,
+    storable,
+    strides,
+    transposed,
+    turned,
+    type_name,
 )
 
 __all__ = [
@@ -44,6 +55,23 @@ ADDED_ROWS, ADDED_COLUMNS = 8, 128
 """Rows and columns of the result whose parts one program adds up."""
 
 
+@tawa.jit
+def load_block(
+    desc: Any, batch: Any, row: Any, column: Any, TURNED: tl.constexpr, ONCE: tl.constexpr
+):
+    """A block of one matrix of a batch, or of the only matrix; transposed if it lies so.
+
+    ONCE: no other program reads it, so L2 need not keep it.
+    """
+    policy = "evict_first" if ONCE else ""
+    if len(desc.block_shape) == 3:
+        block = desc.load([batch, row, column], eviction_policy=policy)
+        block = block.reshape(desc.block_shape[1], desc.block_shape[2])
+    else:
+        block = desc.load([row, column], eviction_policy=policy)
+    return block.T if TURNED else block
+
+
 @tawa.jit(do_not_specialize=("M", "N", "K"))
 def gemm(
     a_desc: Any,
@@ -60,13 +88,17 @@ def gemm(
     GROUP_M: tl.constexpr,
     ACCUMULATOR: tl.constexpr,
     SPLIT: tl.constexpr = False,
+    ONE_ROW: tl.constexpr = False,
+    ONE_COLUMN: tl.constexpr = False,
 ):
     """One program computes one tile of C; programs walk along M in groups of GROUP_M tiles.
 
-    A lies as [M, K], or transposed as [K, M]; B as [K, N], or transposed as [N, K]. With SPLIT a
-    second dimension of programs shares K, and C is [parts, M, N]: they are yet to be added.
+    A lies as [M, K], or transposed as [K, M]; B as [K, N], or transposed as [N, K]; each may be a
+    batch of such matrices, along the third dimension of programs. With SPLIT a second dimension of
+    programs shares K, and C has their parts, which are yet to be added. C is [M, N], or
+    [batch * parts, M, N]. ONE_ROW, ONE_COLUMN: C is no taller, no wider than a tile.
     """
-    pid = tl.program_id(0)
+    pid, batch = tl.program_id(0), tl.program_id(2)
     num_m = tl.cdiv(M, BLOCK_M)
     num_n = tl.cdiv(N, BLOCK_N)
     width = GROUP_M * num_n
@@ -82,29 +114,38 @@ def gemm(
         last = min(first + part, last)
     for k in range(first, last):
         start = k * BLOCK_K
-        a = a_desc.load([start, off_m]).T if TRANSPOSE_A else a_desc.load([off_m, start])
-        b = b_desc.load([off_n, start]).T if TRANSPOSE_B else b_desc.load([start, off_n])
+        a_row, a_column = (start, off_m) if TRANSPOSE_A else (off_m, start)
+        b_row, b_column = (off_n, start) if TRANSPOSE_B else (start, off_n)
+        a = load_block(a_desc, batch, a_row, a_column, TRANSPOSE_A, ONE_COLUMN)
+        b = load_block(b_desc, batch, b_row, b_column, TRANSPOSE_B, ONE_ROW)
         acc = tl.dot(a, b, acc)
     c = acc.to(c_desc.dtype)
-    if SPLIT:
-        c_desc.store([tl.program_id(1), off_m, off_n], c.reshape(1, BLOCK_M, BLOCK_N))
+    if len(c_desc.block_shape) == 3:
+        which = batch * tl.num_programs(1) + tl.program_id(1)
+        c_desc.store([which, off_m, off_n], c.reshape(1, BLOCK_M, BLOCK_N))
     else:
         c_desc.store([off_m, off_n], c)
 
 
 @tawa.jit
 def add_parts(
-    parts: Any, out: Any, M: Any, N: Any, row_stride: Any, column_stride: Any,
-    SPLIT: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    parts: Any, out: Any, M: Any, N: Any, pitch: Any, batch_stride: Any, row_stride: Any,
+    column_stride: Any, SPLIT: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
-    """The sum of `parts` [SPLIT, M, N], in the order of the parts, as the type of `out`."""
+    """The sums of `parts` [batch, SPLIT, M, N], in the order of the parts, as the type of `out`.
+
+    Rows of the parts are `pitch` elements apart.
+    """
+    batch = tl.program_id(2).to(tl.int64)
+    parts += batch * SPLIT * M * pitch
+    out += batch * batch_stride
     rows = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
     columns = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
     inside = (rows < M)[:, None] & (columns < N)[None, :]
-    at = parts + rows.to(tl.int64)[:, None] * N + columns[None, :]
+    at = parts + rows.to(tl.int64)[:, None] * pitch + columns[None, :]
     total = tl.load(at, mask=inside)
     for part in tl.static_range(1, SPLIT):
-        total += tl.load(at + part * M.to(tl.int64) * N, mask=inside)
+        total += tl.load(at + part * M.to(tl.int64) * pitch, mask=inside)
     to = rows.to(tl.int64)[:, None] * row_stride + columns.to(tl.int64)[None, :] * column_stride
     tl.store(out + to, total.to(out.dtype.element_ty), mask=inside)
 
@@ -140,32 +181,65 @@ matmul(np.ones((64, 32), np.float16), np.ones((64, 32), np.float16))
 def matmul(a: Any, b: Any, out: Any = None, config: Configuration | None = None) -> Any:
     """A @ B, written to `out` (made if not given) and returned.
 
-    `a` [M, K] and `b` [K, N] are arrays of any library, each contiguous along one dimension, with
-    rows of whole 16 bytes; NumPy's run in the simulator. Raises SizesDoNotMatch,
-    OutputTypeUnknown, and the errors of `tawa.TensorDescriptor`.
+    `a` [M, K] and `b` [K, N] are arrays of any library, or batches of them along a first of three
+    dimensions; NumPy's run in the simulator. Those that the hardware can copy blocks of
+    (contiguous along one dimension, with rows of whole 16 bytes) are read where they lie, others
+    are copied first. Raises SizesDoNotMatch, OutputTypeUnknown, and the errors of
+    `tawa.TensorDescriptor`.
     """
-    (m, k), n = _sizes(a, b, out)
-    out = _output(a, m, n) if out is None else out
-    turned_a, turned_b = _turned(a), _turned(b)
+    shape, k = _sizes(a, b, out)
+    out = _output(a, shape) if out is None else out
+    if not prod(shape):
+        return out
+    if turned(out):
+        matmul(transposed(b), transposed(a), transposed(out), config)
+        return out
+    if len(shape) == 3 and len(b.shape) == 2 and _stacked(a) and _stacked(out):
+        matmul(_flat(a), b, _flat(out), config)
+        return out
+    a, b = loadable(a), loadable(b)
+    chosen = config or _configuration(a, b, out, k)
+    if chosen.split == 1 and storable(out):
+        _multiply(a, b, out, k, chosen)
+        return out
+    parts = _parts(out, chosen.split, "int32" if _integers(a) else "float32")
+    _multiply(a, b, parts, k, chosen)
+    *batch, m, n = shape
+    steps = strides(out) if batch else (0, *strides(out))
+    blocks = tawa.cdiv(n, ADDED_COLUMNS), tawa.cdiv(m, ADDED_ROWS)
+    add_parts[(*blocks, *(batch or [1]))](
+        *(parts, out, m, n, parts.shape[-1], *steps),
+        SPLIT=chosen.split,
+        ROWS=ADDED_ROWS,
+        COLUMNS=ADDED_COLUMNS,
+    )
+    return out
+
+
+def _configuration(a: Any, b: Any, out: Any, k: int) -> Configuration:
+    """The configuration for matrices that lie as these do."""
     along_k = a.dtype.itemsize != 2  # all that the matrix instructions take of other types
-    chosen = config or configuration(
+    turned_a, turned_b = turned(a), turned(b)
+    *batch, m, n = out.shape
+    return configuration(
         *(m, n, k, a.dtype.itemsize, out.dtype.itemsize),
+        batch=prod(batch),
         columns=8 if turned_b else LINE // b.dtype.itemsize,
-        aligned=(_aligned(a), _aligned(b)),
+        aligned=(aligned(a), aligned(b)),
         transposed=(along_k and turned_a, along_k and not turned_b),
     )
+
+
+def _multiply(a: Any, b: Any, out: Any, k: int, chosen: Configuration) -> None:
+    """Launch the kernel; `out` is the result, or [batch * parts, M, N] what is yet to be added."""
     block_m, block_n, block_k = chosen.block_m, chosen.block_n, chosen.block_k
-    describe = tawa.TensorDescriptor.from_tensor
-    integers = _name(a) == "int8"
-    if chosen.split > 1:
-        parts = _parts(a, (chosen.split, m, n), "int32" if integers else "float32")
-        c_desc = describe(parts, [1, block_m, block_n])
-    else:
-        parts, c_desc = None, describe(out, [block_m, block_n])
-    gemm[(chosen.tiles(m, n), chosen.split)](
-        describe(a.T, [block_k, block_m]) if turned_a else describe(a, [block_m, block_k]),
-        describe(b.T, [block_n, block_k]) if turned_b else describe(b, [block_k, block_n]),
-        c_desc,
+    turned_a, turned_b = turned(a), turned(b)
+    m, n = a.shape[-2], b.shape[-1]
+    batch = max(x.shape[0] if len(x.shape) == 3 else 1 for x in (a, b))
+    gemm[(chosen.tiles(m, n), chosen.split, batch)](
+        _blocks(transposed(a), block_k, block_m) if turned_a else _blocks(a, block_m, block_k),
+        _blocks(transposed(b), block_n, block_k) if turned_b else _blocks(b, block_k, block_n),
+        _blocks(out, block_m, block_n),
         *(m, n, k),
         TRANSPOSE_A=turned_a,
         TRANSPOSE_B=turned_b,
@@ -173,19 +247,17 @@ def matmul(a: Any, b: Any, out: Any = None, config: Configuration | None = None)
         BLOCK_N=block_n,
         BLOCK_K=block_k,
         GROUP_M=chosen.group_m,
-        ACCUMULATOR=tl.int32 if integers else tl.float32,
+        ACCUMULATOR=tl.int32 if _integers(a) else tl.float32,
         SPLIT=chosen.split > 1,
+        ONE_ROW=m <= block_m and batch in (1, *b.shape[:-2]),
+        ONE_COLUMN=n <= block_n and batch in (1, *a.shape[:-2]),
         **chosen.options,
     )
-    if parts is not None:
-        grid = (tawa.cdiv(n, ADDED_COLUMNS), tawa.cdiv(m, ADDED_ROWS))
-        add_parts[grid](
-            *(parts, out, m, n, *_strides(out)),
-            SPLIT=chosen.split,
-            ROWS=ADDED_ROWS,
-            COLUMNS=ADDED_COLUMNS,
-        )
-    return out
+
+
+def _blocks(array: Any, rows: int, columns: int) -> tawa.TensorDescriptor:
+    block = [1] * (len(array.shape) - 2) + [rows, columns]
+    return tawa.TensorDescriptor.from_tensor(array, block)
 
 
 def reference(a: Any, b: Any) -> Any:
@@ -193,64 +265,57 @@ def reference(a: Any, b: Any) -> Any:
     return a @ b
 
 
-def _sizes(a: Any, b: Any, out: Any) -> tuple[tuple[int, int], int]:
-    shapes: list[tuple[int, ...]] = [tuple(x.shape) for x in (a, b) if x is not None]
-    (*_, k), (*_, n) = shapes
-    m = shapes[0][0] if shapes[0] else 0
-    expected = [(m, k), (k, n), (m, n)]
-    found = [*shapes, *([] if out is None else [tuple(out.shape)])]
-    if found != expected[: len(found)]:
-        raise SizesDoNotMatch(
-            "these matrices do not fit each other",
-            expected="M x K, K x N and M x N elements",
-            found=", ".join("x".join(map(str, shape)) for shape in found),
-        )
-    return (m, k), n
+def _sizes(a: Any, b: Any, out: Any) -> tuple[tuple[int, ...], int]:
+    """The shape of the result, and K."""
+    found: list[tuple[int, ...]] = [tuple(x.shape) for x in (a, b) if x is not None]
+    ranks = [len(shape) for shape in found]
+    if set(ranks) <= {2, 3}:
+        *batch_a, m, k = found[0]
+        *batch_b, depth, n = found[1]
+        shape = *(batch_a or batch_b), m, n
+        batches = not batch_a or not batch_b or batch_a == batch_b
+        if depth == k and batches and (out is None or tuple(out.shape) == shape):
+            return shape, k
+    raise SizesDoNotMatch(
+        "these matrices do not fit each other",
+        expected="M x K, K x N and M x N elements, or batches of them",
+        found=", ".join("x".join(map(str, shape)) for shape in [*found, *_shapes(out)]),
+    )
 
 
-def _name(array: Any) -> str:
-    """The element type's name, in any library."""
-    return str(array.dtype).rpartition(".")[2]
+def _shapes(out: Any) -> list[tuple[int, ...]]:
+    return [] if out is None else [tuple(out.shape)]
 
 
-def _strides(array: Any) -> tuple[int, int]:
-    """Elements from a row to the next, and from a column to the next."""
-    if callable(getattr(array, "stride", None)):
-        return tuple(array.stride())
-    strides = getattr(array, "strides", None)
-    if strides is None:
-        return array.shape[1], 1
-    rows, columns = (s // array.dtype.itemsize for s in strides)
-    return rows, columns
+def _stacked(array: Any) -> bool:
+    """Whether the matrices of a batch lie below each other, as one."""
+    batch, row, _ = strides(array)
+    return batch == array.shape[1] * row
 
 
-def _turned(array: Any) -> bool:
-    """Whether the matrix is contiguous along its columns."""
-    rows, columns = _strides(array)
-    return columns != 1 and rows == 1
+def _flat(array: Any) -> Any:
+    """The rows of all matrices of a batch, where they lie."""
+    return array.reshape(-1, array.shape[2])
 
 
-def _aligned(array: Any) -> bool:
-    """Whether rows, or columns where those are contiguous, start with a line of L2."""
-    return max(_strides(array)) * array.dtype.itemsize % LINE == 0
+def _integers(array: Any) -> bool:
+    return type_name(array) == "int8"
 
 
-def _parts(like: Any, shape: tuple[int, int, int], type_: str) -> Any:
-    """An array for parts of a result, of the library of `like`."""
-    if hasattr(like, "new_empty"):
-        return like.new_empty(shape, dtype=getattr(sys.modules["torch"], type_))
-    return like.__array_namespace__().empty(shape, dtype=type_)
+def _parts(out: Any, split: int, type_: str) -> Any:
+    """An array for parts of results, with rows of whole pieces."""
+    *batch, m, n = out.shape
+    whole = PIECE // 4
+    return empty(out, (prod(batch) * split, m, tawa.cdiv(n, whole) * whole), type_)
 
 
-def _output(a: Any, m: int, n: int) -> Any:
+def _output(a: Any, shape: tuple[int, ...]) -> Any:
     """An array for the result, of the library and type of `a`."""
-    if _name(a) not in ("float16", "bfloat16", "float32"):
+    if type_name(a) not in ("float16", "bfloat16", "float32"):
         raise OutputTypeUnknown(
             "the result of 8-bit matrices has no type of its own",
             expected="an `out` array",
-            found=f"inputs of type {_name(a)}",
+            found=f"inputs of type {type_name(a)}",
             hint="pass out=, of int32 for int8 and of a wider float type for fp8",
         )
-    if hasattr(a, "new_empty"):
-        return a.new_empty((m, n))
-    return a.__array_namespace__().empty((m, n), dtype=a.dtype)
+    return empty(a, shape)

@@ -56,7 +56,7 @@ SHARPNESS = 2.3
 
 @dataclass(frozen=True)
 class Product:
-    """An m x n x k product, and how its matrices lie.
+    """An m x n x k product, or a batch of them, and how the matrices lie.
 
     `columns` is what a tile's columns must be a multiple of (64 bytes if B lies as [K, N]).
     `aligned` says of A and of B whether their rows in memory start with a line of 128 bytes,
@@ -71,12 +71,13 @@ class Product:
     columns: int = 8
     aligned: tuple[bool, bool] = (True, True)
     transposed: tuple[bool, bool] = (False, False)
+    batch: int = 1
 
     @property
     def memory(self) -> float:
         """Microseconds to read the operands and to write the result."""
         operands = (self.m + self.n) * self.k * self.element_bytes
-        return (operands + self.m * self.n * self.output_bytes) / MEMORY
+        return self.batch * (operands + self.m * self.n * self.output_bytes) / MEMORY
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,7 @@ class Configuration:
     def microseconds(self, product: Product) -> float:
         """About how long the product takes on an H100."""
         m, n, k = product.m, product.n, product.k
-        programs = self.tiles(m, n) * self.split
+        programs = self.tiles(m, n) * self.split * product.batch
         waves = cdiv(programs, MULTIPROCESSORS)
         steps = cdiv(cdiv(k, self.block_k), self.split)
         main = steps * self._turn(product, min(programs, MULTIPROCESSORS))
@@ -117,7 +118,7 @@ class Configuration:
         time = LAUNCH + (own**SHARPNESS + memory**SHARPNESS) ** (1 / SHARPNESS)
         if self.split == 1:
             return time
-        return time + SECOND_PASS + (2 * self.split + 1) * m * n * 4 / MEMORY
+        return time + SECOND_PASS + (2 * self.split + 1) * product.batch * m * n * 4 / MEMORY
 
     def _turn(self, product: Product, active: int) -> float:
         """Cycles of a turn of the loop while so many multiprocessors are at work."""
@@ -168,7 +169,8 @@ def small_configurations(element_bytes: int = 2) -> list[Configuration]:
 def splits(product: Product) -> Iterator[Configuration]:
     """Configurations that share tiles' K, where there are few tiles."""
     for config in small_configurations(product.element_bytes):
-        tiles, steps = config.tiles(product.m, product.n), cdiv(product.k, config.block_k)
+        tiles = config.tiles(product.m, product.n) * product.batch
+        steps = cdiv(product.k, config.block_k)
         for count in (2, 3, 4, 5, 6, 8, 11, 16, 22, 33, 66):
             if tiles * count <= MULTIPROCESSORS and steps >= 4 * count:
                 # As many parts as have something to do when each takes as many turns.
@@ -184,10 +186,11 @@ def configuration(
     columns: int = 8,
     aligned: tuple[bool, bool] = (True, True),
     transposed: tuple[bool, bool] = (False, False),
+    batch: int = 1,
 ) -> Configuration:
     """The configuration for an m x n x k product (see `Product`)."""
     sizes = m, n, k, element_bytes, output_bytes, columns
-    return _fastest(Product(*sizes, aligned, transposed))
+    return _fastest(Product(*sizes, aligned, transposed, batch))
 
 
 @lru_cache(maxsize=4096)
@@ -204,6 +207,6 @@ def _fastest(product: Product) -> Configuration:
     best = min(fits, key=lambda c: c.microseconds(product))
     if (best.block_m, best.block_n) != (shallow.block_m, shallow.block_n):
         return best
-    output = product.m * product.n * product.output_bytes
+    output = product.batch * product.m * product.n * product.output_bytes
     streamed = row <= STREAMED_K_BYTES and output > L2_BYTES
     return replace(best, options={**best.options, "stream_stores": streamed})

@@ -204,7 +204,7 @@ def make_tensor_descriptor(
 
 
 @builtin
-def load_tensor_descriptor(desc: Any, offsets: Any) -> Any:
+def load_tensor_descriptor(desc: Any, offsets: Any, eviction_policy: str = "") -> Any:
     """The block at `offsets`; elements outside the tensor are 0. Also `desc.load(offsets)`."""
 
 

@@ -249,7 +249,8 @@ def _put_all(block: Block, refs: Sequence[SSAValue]) -> None:
         flags: Sequence[SSAValue | None] = shared.get(ring, [None] * (len(loads) + 1))
         for load, view, flag in zip(loads, enter.views, flags[1:], strict=True):
             view.name_hint = load.result.name_hint
-            new.append(aref.LoadInto(load.desc, load.coordinates, view, ref, enter.token, flag))
+            place = load.desc, load.coordinates, view, ref, enter.token
+            new.append(aref.LoadInto(*place, flag, load.eviction))
             copy_span(load, new[-1:])
         new.append(aref.PutExit(ref, enter.token, "tma"))
         copy_span(last, [enter, new[-1]])

@@ -315,19 +315,30 @@ class DescLoad(_DescAccess):
     name = "tile.desc_load"
     desc = operand_def(of_class(DescType))
     coordinates = var_operand_def(i32)
+    eviction = opt_prop_def(StringAttr)
     result = result_def(of_class(TensorType))
     traits = traits_def(MemoryReadEffect())
-    assembly_format = "$desc `[` $coordinates `]` attr-dict `:` type($desc) `->` type($result)"
+    assembly_format = (
+        "$desc `[` $coordinates `]` (`eviction` $eviction^)? attr-dict "
+        "`:` type($desc) `->` type($result)"
+    )
 
-    def __init__(self, desc: AnyOperand, coordinates: Sequence[AnyOperand]) -> None:
+    def __init__(
+        self, desc: AnyOperand, coordinates: Sequence[AnyOperand], eviction: str | None = None
+    ) -> None:
         kind = SSAValue.get(desc).type
         require(isinstance(kind, DescType), f"a descriptor expected, found {kind}")
         assert isinstance(kind, DescType)
-        super().__init__(operands=[desc, list(coordinates)], result_types=[kind.block])
+        super().__init__(
+            operands=[desc, list(coordinates)],
+            properties={"eviction": _name(eviction)},
+            result_types=[kind.block],
+        )
 
     def verify_(self) -> None:
-        """Check coordinates and the result."""
+        """Check coordinates, the hint and the result."""
         self.check_coordinates()
+        _check_name(self.eviction, EVICTION_POLICIES, "eviction")
         require(self.result.type == self.block, f"{self.block} expected as result")
 
 

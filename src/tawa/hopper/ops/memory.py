@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
-from xdsl.dialects.builtin import IntegerAttr, UnitAttr, i32
+from xdsl.dialects.builtin import IntegerAttr, StringAttr, UnitAttr, i32
 from xdsl.ir import SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -156,12 +156,16 @@ class SubtileColumn(HopperOp):
         m.bind(self.tile, m.integer(self.source) + m.integer(self.panel) * t.panel_stride)
 
 
+CACHE_POLICIES = {"evict_first": 0x12F0000000000000, "evict_last": 0x14F0000000000000}
+"""What `createpolicy.fractional` makes of a priority for all lines; normal priority needs none."""
+
+
 @irdl_op_definition
 class TmaLoad(HopperOp):
     """The TMA engine copies one box into a tile and counts its bytes at a barrier's slot.
 
     With `ctas` (an i32 bit mask), the box lands at the same address of each of those CTAs and
-    counts at each one's barrier.
+    counts at each one's barrier. `eviction` is the priority in L2 of the lines that it reads.
     """
 
     name: ClassVar[str] = "hopper.tma_load"
@@ -171,10 +175,11 @@ class TmaLoad(HopperOp):
     barrier: SSAValue = operand_def(BarrierType)
     slot: SSAValue = operand_def(i32)
     ctas: SSAValue | None = opt_operand_def(i32)
+    eviction: StringAttr | None = opt_prop_def(StringAttr)
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     assembly_format = (
         "$map `[` $coordinates `]` `into` $tile `signal` $barrier `[` $slot `]` "
-        "(`ctas` $ctas^ `:` type($ctas))? attr-dict "
+        "(`ctas` $ctas^ `:` type($ctas))? (`eviction` $eviction^)? attr-dict "
         "`:` type($map) `,` type($tile) `,` type($barrier)"
     )
 
@@ -186,18 +191,24 @@ class TmaLoad(HopperOp):
         barrier: SSAValue,
         slot: SSAValue,
         ctas: SSAValue | None = None,
+        eviction: StringAttr | None = None,
     ):
-        super().__init__(operands=[map_, coordinates, tile, barrier, slot, ctas])
+        super().__init__(
+            operands=[map_, coordinates, tile, barrier, slot, ctas],
+            properties={"eviction": eviction},
+        )
 
     def cuda(self, w: Writer) -> None:
         """One instruction."""
         at = f"{w.name(self.barrier)} + {w.name(self.slot)} * 8"
         where = ", ".join(w.name(c) for c in reversed(self.coordinates))
         head = f"({w.name(self.tile)}, {w.name(self.map)}, {at}, {where}"
-        if self.ctas is None:
-            w.line(f"tma_load{head});")
-        else:
-            w.line(f"tma_load_multicast{head}, u16({w.name(self.ctas)}));")
+        name, more = "tma_load", ""
+        if self.ctas is not None:
+            name, more = "tma_load_multicast", f", u16({w.name(self.ctas)})"
+        if self.eviction is not None and self.eviction.data in CACHE_POLICIES:
+            name, more = f"{name}_hint", f"{more}, {CACHE_POLICIES[self.eviction.data]:#x}ull"
+        w.line(f"{name}{head}{more});")
 
     def run(self, m: Actor) -> Steps:
         """The instruction."""

@@ -1,0 +1,131 @@
+"""Matrices of any array library as `matmul` takes them: how they lie, and copies where they must.
+
+The hardware copies blocks of a matrix that is contiguous along one dimension, starts at a multiple
+of 16 bytes, and has rows (or columns) of whole 16 bytes. Any other matrix is first copied to one
+of that kind, by `pack`.
+"""
+
+# Kernel code computes with `constexpr` parameters as with the numbers they hold.
+# pyright: reportOperatorIssue=false, reportArgumentType=false, reportUnknownVariableType=false
+
+from __future__ import annotations
+
+import sys
+from math import prod
+from typing import Any
+
+import tawa
+import tawa.language as tl
+from tawa.kernels.gemm_configurations import LINE
+
+PIECE = 16
+"""Bytes that the hardware's copies are made of."""
+
+PACKED_ROWS, PACKED_COLUMNS = 16, 128
+"""Rows and columns that one program of `pack` copies."""
+
+
+@tawa.jit
+def pack(
+    source: Any, packed: Any, rows: Any, columns: Any, batch_stride: Any, row_stride: Any,
+    column_stride: Any, pitch: Any, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """`packed` [batch, rows, columns] = `source`, whose elements are counted by strides."""
+    row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
+    column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    inside = (row < rows)[:, None] & (column < columns)[None, :]
+    batch = tl.program_id(2).to(tl.int64)
+    at = row.to(tl.int64)[:, None] * row_stride + column.to(tl.int64)[None, :] * column_stride
+    value = tl.load(source + batch * batch_stride + at, mask=inside)
+    to = (batch * rows + row)[:, None] * pitch + column[None, :]
+    tl.store(packed + to, value, mask=inside)
+
+
+def loadable(array: Any) -> Any:
+    """The matrices themselves if the hardware can copy their blocks, else a copy of which it can.
+
+    `array` is a matrix or a batch of them, along the first of three dimensions.
+    """
+    if describable(array):
+        return array
+    row, column = strides(array)[-2:]
+    if turned(array) or abs(row) < abs(column):
+        return transposed(_packed(transposed(array)))
+    return _packed(array)
+
+
+def describable(array: Any) -> bool:
+    """Whether the hardware can copy the blocks of the matrices."""
+    *batch, row, column = strides(array)
+    rows, columns = array.shape[-2:]
+    if turned(array):
+        row, column, columns = column, row, rows
+    pieces = all(step >= 0 and step * array.dtype.itemsize % PIECE == 0 for step in (*batch, row))
+    return column == 1 and row >= columns and pieces and _address(array) % PIECE == 0
+
+
+def storable(array: Any) -> bool:
+    """Whether the hardware can store the blocks of results: whole pieces, along their rows."""
+    whole = array.shape[-1] * array.dtype.itemsize % PIECE == 0
+    return not turned(array) and describable(array) and whole
+
+
+def transposed(array: Any) -> Any:
+    """The matrices with rows and columns exchanged, where they lie."""
+    return array.swapaxes(-1, -2)
+
+
+def strides(array: Any) -> tuple[int, ...]:
+    """Elements from one index to the next, along each dimension."""
+    if callable(getattr(array, "stride", None)):
+        return tuple(array.stride())
+    found = getattr(array, "strides", None)
+    if found is not None:
+        return tuple(step // array.dtype.itemsize for step in found)
+    return tuple(prod(array.shape[axis + 1 :]) for axis in range(len(array.shape)))
+
+
+def turned(array: Any) -> bool:
+    """Whether the matrices are contiguous along their columns."""
+    row, column = strides(array)[-2:]
+    return column != 1 and row == 1
+
+
+def aligned(array: Any) -> bool:
+    """Whether rows, or columns where those are contiguous, start with a line of L2."""
+    pitch = max(strides(array)[-2:]) * array.dtype.itemsize
+    return pitch % LINE == 0 and _address(array) % LINE == 0
+
+
+def type_name(array: Any) -> str:
+    """The element type's name, in any library."""
+    return str(array.dtype).rpartition(".")[2]
+
+
+def empty(like: Any, shape: tuple[int, ...], type_: str | None = None) -> Any:
+    """An array of the library of `like`, and of its type or the one named."""
+    if hasattr(like, "new_empty"):
+        dtype = like.dtype if type_ is None else getattr(sys.modules["torch"], type_)
+        return like.new_empty(shape, dtype=dtype)
+    return like.__array_namespace__().empty(shape, dtype=type_ or like.dtype)
+
+
+def _packed(array: Any) -> Any:
+    """A copy whose rows start with lines."""
+    *batch, rows, columns = array.shape
+    pitch = tawa.cdiv(columns * array.dtype.itemsize, LINE) * LINE // array.dtype.itemsize
+    packed = empty(array, (*batch, rows, pitch))[..., :columns]
+    blocks = tawa.cdiv(columns, PACKED_COLUMNS), tawa.cdiv(rows, PACKED_ROWS)
+    steps = strides(array) if batch else (0, *strides(array))
+    pack[(*blocks, *(batch or [1]))](
+        *(array, packed, rows, columns, *steps, pitch), ROWS=PACKED_ROWS, COLUMNS=PACKED_COLUMNS
+    )
+    return packed
+
+
+def _address(array: Any) -> int:
+    """The address of the first element; 0 in the host's memory, where any will do."""
+    if callable(getattr(array, "data_ptr", None)):
+        return array.data_ptr()
+    interface = getattr(array, "__cuda_array_interface__", None)
+    return 0 if interface is None else interface["data"][0]

@@ -1,0 +1,103 @@
+"""`matmul` on arrays that lie anyhow: any strides, odd sizes, none at all, batches."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tawa.kernels.gemm import Configuration, SizesDoNotMatch, matmul
+from tawa.kernels.gemm_operands import describable, loadable, storable
+
+RNG = np.random.default_rng(0)
+A, B = RNG.standard_normal((70, 37)).astype(np.float16), RNG.standard_normal((37, 45)).astype("f2")
+X, Y = RNG.standard_normal((3, 70, 40)).astype(np.float16), RNG.standard_normal((3, 40, 48)).astype("f2")  # fmt: skip
+PERSISTENT = Configuration(64, 32, 16, options={"persistent": True, "ping_pong": True})
+
+
+def check(result: Any, a: Any, b: Any) -> None:
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    assert result.shape == exact.shape
+    assert np.linalg.norm(result - exact) <= 1e-3 * np.linalg.norm(exact)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        (A, B),
+        (A[::2], B[:, ::3]),
+        (A[::-1], B[:, ::-1]),
+        (np.broadcast_to(A[:1], A.shape), B),
+        (A.T.copy().T, B.T.copy().T),
+        (A[:1], B),
+        (A[:, :1], B[:1]),
+        (A, B[:, :1]),
+        (A[:, 1:], B[1:, 3:]),
+    ],
+)
+def test_any_strides(a: Any, b: Any) -> None:
+    check(matmul(a, b), a, b)
+
+
+@pytest.mark.parametrize("split", [1, 2])
+def test_outputs_with_any_strides(split: int) -> None:
+    config = Configuration(64, 32, 16, split=split)
+    out = np.full((45, 70), np.nan, np.float16).T
+    check(matmul(A, B, out, config), A, B)
+    wide = np.full((140, 135), np.nan, np.float16)
+    check(matmul(A, B, wide[::2, ::3], config), A, B)
+    assert np.isnan(wide[1::2]).all()
+    assert np.isnan(wide[:, 1::3]).all()
+    assert np.isnan(wide[:, 2::3]).all()
+
+
+def test_no_elements() -> None:
+    assert matmul(A[:0], B).shape == (0, 45)
+    assert matmul(A, B[:, :0]).shape == (70, 0)
+    assert matmul(X[:0], Y[:0]).shape == (0, 70, 48)
+    assert (matmul(A[:, :0], B[:0], np.full((70, 45), np.nan, np.float16)) == 0).all()
+
+
+@pytest.mark.parametrize("config", [None, PERSISTENT, Configuration(64, 32, 16, split=2)])
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        (X, Y),
+        (X, Y[0]),
+        (X[0], Y),
+        (X[:, :, :37], Y[:, :37, :45]),
+        (Y.swapaxes(1, 2), X.swapaxes(1, 2)),
+        (X[::2], Y[::-2]),
+    ],
+    ids=["both", "left", "right", "odd", "turned", "steps"],
+)
+def test_batches(a: Any, b: Any, config: Configuration | None) -> None:
+    check(matmul(a, b, config=config), a, b)
+
+
+def test_a_batch_is_written_where_it_belongs() -> None:
+    wide = np.full((6, 70, 56), np.nan, np.float16)
+    check(matmul(X, Y, wide[::2, :, :48]), X, Y)
+    assert np.isnan(wide[1::2]).all()
+    assert np.isnan(wide[:, :, 48:]).all()
+
+
+def test_batches_must_match() -> None:
+    for a, b in ((X, Y[:2]), (X[None], Y), (X[0, 0], Y)):
+        with pytest.raises(SizesDoNotMatch, match="batches"):
+            matmul(a, b)
+
+
+def test_only_what_the_hardware_cannot_copy_is_copied() -> None:
+    wide = np.zeros((64, 72), np.float16)
+    for kept in (wide, wide.T, wide[:, :37], wide[::2], np.zeros((2, 64, 80), np.int8)):
+        assert describable(kept)
+        assert loadable(kept) is kept
+    for copied in (wide[:, ::2], wide[::-1], np.zeros((64, 37), np.float16), X[..., :3, ::-1]):
+        assert not describable(copied)
+        assert describable(loadable(copied))
+        assert (loadable(copied) == copied).all()
+    assert storable(wide)
+    assert not storable(wide[:, :37])  # the copy engine writes whole pieces of 16 bytes
+    assert not storable(wide.T)
