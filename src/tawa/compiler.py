@@ -31,6 +31,7 @@ from tawa.aref.ping_pong import PingPong
 from tawa.aref.prefetch import Prefetch
 from tawa.aref.schedule import NO_SCHEDULE, ScheduleLoops, ScheduleRejected
 from tawa.aref.shared_memory import SharedMemoryExceeded
+from tawa.aref.sink_reads import SinkReads
 from tawa.aref.transposes import Transposes
 from tawa.aref.warp_products import WarpProducts
 from tawa.aref.zero_products import ZeroProducts
@@ -51,6 +52,8 @@ from tawa.runtime.spec import KernelSpec
 from tawa.tile.accumulate import FuseAccumulate
 from tawa.tile.descriptors import HoistDescriptors
 from tawa.tile.lower import Partition
+from tawa.tile.partial_dead_code import PartialDeadCode
+from tawa.tile.reciprocals import Reciprocals
 from tawa.tile.simplify import Simplify
 from tawa.tile.widen import WidenAccumulators
 
@@ -100,6 +103,8 @@ def passes(stage: str, options: Options, remarks: Remarks, slack: Slack) -> list
             FuseAccumulate(),
             # After fusing, which saves a rounding.
             WidenAccumulators(),
+            PartialDeadCode(remarks),
+            Reciprocals(),
             Partition(options, remarks),
             # Before everything that takes products for those of warp groups.
             WarpProducts(options, remarks),
@@ -114,6 +119,7 @@ def passes(stage: str, options: Options, remarks: Remarks, slack: Slack) -> list
             # Where a pipeline's first turn stands apart.
             ZeroProducts(),
             AsyncDots(options, remarks),
+            SinkReads(),
             PingPong(remarks),
             Alternate(options, remarks),
             # Before what depends on the depth: how far loads run ahead.

@@ -36,7 +36,10 @@ def test_products_of_one_sum_follow_each_other():
 
 
 def test_sums_run_beside_the_product_that_reads_the_same_slot():
-    """The loop that takes the row sums of A waits for the product of the turn before only."""
+    """The loop that takes the row sums of A waits for the product of the turn before only.
+
+    The first column of programs alone takes them, behind the products.
+    """
     module = compiled("gemm_reduction-plain").module("aref")
     (loop,) = [
         op
@@ -45,7 +48,9 @@ def test_sums_run_beside_the_product_that_reads_the_same_slot():
     ]
     ops = list(loop.body.block.ops)
     assert [op.pending.value.data for op in ops if isinstance(op, DotWait)] == [1]
-    assert any(isinstance(op, Reduce) for op in ops)
+    (branch,) = [op for op in ops if any(isinstance(inner, Reduce) for inner in op.walk())]
+    assert isinstance(branch, scf.IfOp)
+    assert all(op.is_before_in_block(branch) for op in ops if isinstance(op, DotIssue))
 
 
 def test_slots_that_several_products_read_are_not_copied():

@@ -346,12 +346,17 @@ class ViewReshape(ArefOp):
 
 @irdl_op_definition
 class ViewRead(ArefOp):
-    """The tile as a value: it is copied out of the slot."""
+    """The tile as a value: it is copied out of the slot.
+
+    With `meets` the warps of each group wait for each other once they have read it, so that one of
+    them may return the slot as soon as it knows that products are done with it.
+    """
 
     name: ClassVar[str] = "aref.view_read"
     view: SSAValue = operand_def(ViewType)
     result: SSAValue = result_def(base(TensorType))
-    assembly_format = "$view attr-dict `:` type($view) `->` type($result)"
+    meets: UnitAttr | None = opt_prop_def(UnitAttr)
+    assembly_format = "$view (`meets` $meets^)? attr-dict `:` type($view) `->` type($result)"
 
     def __init__(self, view: SSAValue):
         assert isinstance(view.type, ViewType)

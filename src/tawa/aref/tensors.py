@@ -20,7 +20,7 @@ from tawa.aref.fragments import (
     scratch_tile,
     team_sync,
 )
-from tawa.aref.group_lowering import GroupLowering
+from tawa.aref.group_lowering import GROUP_WARPS, GroupLowering
 from tawa.aref.layouts import lane_parts, unit_reshape
 from tawa.base.elementwise import Map
 from tawa.base.layout import REPLICA, Layout, Mode, Modes, operand, point
@@ -36,6 +36,7 @@ from tawa.hopper.ops.fragment import (
 from tawa.hopper.ops.global_memory import GlobalLoad, GlobalStore, ScalarLoad, ScalarStore
 from tawa.hopper.ops.matrix import PackOperand, RoundOperand
 from tawa.hopper.ops.memory import SharedLoad
+from tawa.hopper.ops.sync import NamedBarrierSync
 from tawa.hopper.types import FragType, TileType
 from tawa.tile.ops import (
     Arange,
@@ -293,6 +294,8 @@ def lower_view_read(g: GroupLowering, op: aref.ViewRead) -> None:
     tile = g.views[op.view].tile
     frag = FragType.of(element_of(op.result.type), layout)
     g.fragments[op.result] = g.add(SharedLoad(tile, frag), op.result.name_hint)
+    if op.meets is not None:
+        g.do(NamedBarrierSync(g.group_barrier(), 32 * min(g.warps, GROUP_WARPS)))
 
 
 def lower_barrier(g: GroupLowering, op: Barrier) -> None:

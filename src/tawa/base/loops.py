@@ -202,14 +202,26 @@ class _Marks:
             self.value(self.work.pop())
 
 
-def prune(top: Block, is_root: Callable[[Operation], bool]) -> None:
-    """Erase every op of a block (nested ones too) that no root needs."""
+def _marked(top: Block, is_root: Callable[[Operation], bool]) -> _Marks:
     marks = _Marks(top)
     for op in top.walk():
         if is_root(op):
             marks.op(op)
     marks.run()
-    _sweep(top, marks)
+    return marks
+
+
+def needed(
+    top: Block, is_root: Callable[[Operation], bool]
+) -> tuple[set[Operation], set[SSAValue]]:
+    """The ops of a block (nested ones too) that the roots need, and the values that they need."""
+    marks = _marked(top, is_root)
+    return marks.ops, marks.values
+
+
+def prune(top: Block, is_root: Callable[[Operation], bool]) -> None:
+    """Erase every op of a block (nested ones too) that no root needs."""
+    _sweep(top, _marked(top, is_root))
 
 
 def _sweep(block: Block, marks: _Marks) -> None:

@@ -156,6 +156,7 @@ PRELUDE: dict[str, str] = {
     + _NAN_EXTREMES,
     "min_nan": "",
     "div_full": _binary("div_full", "div.full.f32"),
+    "rcp_approx": _approx("rcp_approx", "rcp.approx.ftz.f32"),
     "ex2_approx": _approx("ex2_approx", "ex2.approx.ftz.f32"),
     "sqrt_approx": _approx("sqrt_approx", "sqrt.approx.f32"),
     "rsqrt_approx": _approx("rsqrt_approx", "rsqrt.approx.f32"),
@@ -164,7 +165,7 @@ PRELUDE: dict[str, str] = {
 __device__ __forceinline__ f32 exp_approx(f32 x) { return ex2_approx(x * 1.4426950408889634f); }
 """,
     "sigmoid": """\
-__device__ __forceinline__ f32 sigmoid(f32 x) { return div_full(1.0f, 1.0f + exp_approx(-x)); }
+__device__ __forceinline__ f32 sigmoid(f32 x) { return rcp_approx(1.0f + exp_approx(-x)); }
 __device__ __forceinline__ f64 sigmoid(f64 x) { return 1.0 / (1.0 + exp(-x)); }
 """,
 }

@@ -263,6 +263,8 @@ _float("addf", 2, np.add, "{0} + {1}", commutative=True)
 _float("subf", 2, np.subtract, "{0} - {1}")
 _float("mulf", 2, np.multiply, "{0} * {1}", commutative=True)
 _float("divf", 2, np.divide, "div_full({0}, {1})", "{0} / {1}")
+# Where 1 / x is below the least normal number it is zero.
+_float("recip", 1, np.reciprocal, "rcp_approx({0})", "1.0 / {0}")
 _float("divf_rn", 2, np.divide, "__fdiv_rn({0}, {1})", "__ddiv_rn({0}, {1})")
 _float("remf", 2, np.fmod, "fmodf({0}, {1})", "fmod({0}, {1})")
 _float("negf", 1, np.negative, "-{0}")

@@ -107,7 +107,7 @@ class Timing:
     """From a CTA's end to the first instruction of the next one on its multiprocessor."""
 
 
-SPECIAL = frozenset("exp exp2 log log2 sqrt rsqrt sin cos tanh sigmoid erf divf".split())
+SPECIAL = frozenset("exp exp2 log log2 sqrt rsqrt recip sin cos tanh sigmoid erf divf".split())
 HALF_RATE = frozenset(
     "maxnumf minnumf maximumf minimumf truncf extf sitofp uitofp fptosi fptoui select".split()
 )

@@ -63,7 +63,7 @@ REMAINDER = 2
 SLOW = {"divsi": 20, "divui": 20, "remsi": 22, "remui": 22}
 """Instructions of integer divisions (counted in machine code)."""
 
-COMPOUND = {"divf": (9, 1), "sqrt": (8, 1), "sigmoid": (6, 2), "tanh": (1, 1), "exp": (2, 1)}
+COMPOUND = {"divf": (9, 1), "sqrt": (8, 1), "sigmoid": (4, 2), "tanh": (1, 1), "exp": (2, 1)}
 """Instructions of a function and how many of them are the special-function unit's."""
 
 
