@@ -12,12 +12,14 @@ from xdsl.dialects.builtin import FunctionType, ModuleOp, StringAttr
 from xdsl.ir import Block, Operation, OpResult, Region, SSAValue
 
 from tawa.aref import ops as aref
+from tawa.aref.assembly import ASSEMBLY
 from tawa.aref.atomics import ATOMICS
 from tawa.aref.axis_info import AxisAnalysis
 from tawa.aref.channels import CHANNELS
 from tawa.aref.combining import COMBINING
 from tawa.aref.control import CONTROL
 from tawa.aref.debugging import DEBUGGING
+from tawa.aref.gathers import GATHERS
 from tawa.aref.group_lowering import GroupLowering
 from tawa.aref.joining import JOINING
 from tawa.aref.kernel_lowering import KernelLowering, LoweredRing
@@ -52,6 +54,8 @@ TABLE: dict[type[Operation], Callable[..., None]] = {
     **COMBINING,
     **SCANS,
     **JOINING,
+    **GATHERS,
+    **ASSEMBLY,
     **DEBUGGING,
     **MATRIX,
     **STORES,

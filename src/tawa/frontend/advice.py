@@ -7,9 +7,7 @@ from tawa.frontend.values import Descriptor, Tensor, Value
 from tawa.language.dtypes import pointer_type
 
 NOT_YET = {
-    "gather": "write the indices to memory and load by them",
     "dot_scaled": "multiply the operands by their scales, then use `tl.dot`",
-    "inline_asm_elementwise": "use `tl.math`, or the functions of `tl.extra.libdevice`",
     "map_elementwise": "call the function on whole tensors",
 }
 """Functions of Triton's language that are not there, and what to write for now."""

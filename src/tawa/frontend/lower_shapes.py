@@ -305,3 +305,23 @@ def cat(f: FunctionCompiler, input: Value, other: Value, can_reorder: Value, dim
         )
     shape = (left.shape[0] + right.shape[0], *left.shape[1:])
     return Tensor(f.b.add(ops.Cat(left.ssa, right.ssa)).result, left.dtype, shape)
+
+
+@lowers(tl.gather)
+def gather(f: FunctionCompiler, src: Value, index: Value, axis: Value) -> Tensor:
+    """`tl.gather`."""
+    source, where = (tensor_argument(f, v, "tl.gather") for v in (src, index))
+    if not (isinstance(where.dtype, dtype) and where.dtype.is_int()):
+        raise fail(f.b, TypeMismatch, "`tl.gather` takes integer positions", found=where.describe())
+    number = axis_argument(f, axis, len(source.shape))
+    outer = [[e for d, e in enumerate(t.shape) if d != number] for t in (source, where)]
+    if len(source.shape) != len(where.shape) or outer[0] != outer[1]:
+        raise fail(
+            f.b,
+            TileShapeMismatch,
+            "`tl.gather` picks along one dimension",
+            expected=f"positions of the shape {list(source.shape)}, but along dimension {number}",
+            found=where.describe(),
+        )
+    op = ops.Gather(source.ssa, conversion.cast(f.b, where, int32).ssa, number)
+    return Tensor(f.b.add(op).result, source.dtype, where.shape)

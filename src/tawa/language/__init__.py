@@ -39,6 +39,8 @@ from tawa.language.core import (
     dot,
     expand_dims,
     full,
+    gather,
+    inline_asm_elementwise,
     join,
     load,
     load_tensor_descriptor,

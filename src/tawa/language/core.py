@@ -155,6 +155,11 @@ def cat(input: Any, other: Any, can_reorder: bool = False, dim: int = 0) -> Any:
     """Two tensors one after the other along the first dimension."""
 
 
+@method
+def gather(src: Any, index: Any, axis: int) -> Any:
+    """Elements of `src` at the positions `index` along `axis`; the other dimensions agree."""
+
+
 # --- memory -------------------------------------------------------------------------------------
 
 
@@ -378,6 +383,13 @@ def minimum(x: Any, y: Any, propagate_nan: str = PropagateNan.NONE) -> Any:
 @builtin
 def clamp(x: Any, min: Any, max: Any, propagate_nan: str = PropagateNan.NONE) -> Any:
     """Limit to the range `min` to `max`."""
+
+
+@builtin
+def inline_asm_elementwise(
+    asm: str, constraints: str, args: Any, dtype: Any, is_pure: bool, pack: int
+) -> Any:
+    """PTX with operands `$0`, `$1`, ...: `pack` elements of each tensor of `args` at a time."""
 
 
 # --- arithmetic by name -------------------------------------------------------------------------

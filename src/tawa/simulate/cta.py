@@ -11,6 +11,8 @@ from xdsl.ir import Operation, SSAValue
 
 from tawa.base.numerics import Array
 from tawa.base.spans import span_of
+from tawa.base.types import byte_size, element_of
+from tawa.hopper.ops.gather import SharedGather
 from tawa.hopper.ops.memory import SharedLoad, SharedStore, access_bytes
 from tawa.hopper.ops.structure import Barriers, Ring
 from tawa.hopper.types import BarrierType, FragType, RingType, TileType
@@ -147,6 +149,8 @@ def granule_of(kernel: func.FuncOp) -> int:
             assert isinstance(frag, FragType)
             assert isinstance(tile, TileType)
             granule = min(granule, access_bytes(frag, tile))
+        elif isinstance(op, SharedGather):
+            granule = min(granule, byte_size(element_of(op.value.type)))
     return granule
 
 

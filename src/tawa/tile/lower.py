@@ -27,6 +27,7 @@ from tawa.tile.in_place import check_in_place
 from tawa.tile.multicast import ClusterNotPossible, mark_shared
 from tawa.tile.obstacles import producer_obstacle, written_arguments
 from tawa.tile.ops import (
+    AsmEffect,
     Assert,
     AtomicCas,
     AtomicRmw,
@@ -41,7 +42,7 @@ from tawa.tile.ops import (
 )
 from tawa.tile.persistent import make_persistent
 
-EFFECTS = (Store, DescStore, AtomicRmw, AtomicCas, Barrier, Assert, Print)
+EFFECTS = (Store, DescStore, AtomicRmw, AtomicCas, Barrier, Assert, Print, AsmEffect)
 """Ops that the computing role does for their effect."""
 
 PUTS = (aref.PutEnter, aref.LoadInto, aref.PutExit)

@@ -16,6 +16,7 @@ from xdsl.ir import Dialect
 from tawa.base.elementwise import EW, Map
 from tawa.base.spans import SpanAttr
 from tawa.base.types import DescType, PlanType, PtrType
+from tawa.tile.assembly_ops import ASSEMBLY_OPS, Asm, AsmEffect
 from tawa.tile.combine_ops import COMBINE_OPS, ReduceWith, ScanWith, Yield
 from tawa.tile.compute_ops import (
     COMPUTE_OPS,
@@ -26,6 +27,7 @@ from tawa.tile.compute_ops import (
     Reduce,
     Scan,
 )
+from tawa.tile.indexed_ops import INDEXED_OPS, Gather
 from tawa.tile.memory_ops import (
     ATOMIC_KINDS,
     CACHE_MODIFIERS,
@@ -64,14 +66,16 @@ from tawa.tile.value_ops import (
 
 __all__ = [
     "ATOMIC_KINDS", "CACHE_MODIFIERS", "EVICTION_POLICIES", "MEMORY_ORDERS", "PRECISIONS",
-    "REDUCTION_KINDS", "SCOPES", "TILE", "Arange", "ArgReduce", "Assert", "AtomicCas", "AtomicRmw",
-    "Barrier", "Broadcast", "Cat", "DescLoad", "DescStore", "Dot", "ExpandDims", "Join", "Load",
-    "MakeDesc", "Map", "NumPrograms", "Print", "ProgramId", "Reduce", "ReduceWith", "Reshape",
-    "Scan", "ScanWith", "Splat", "Split", "Store", "TileOp", "Trans", "Yield", "pointee",
-    "tensor_type", "tile_context",
+    "REDUCTION_KINDS", "SCOPES", "TILE", "Arange", "ArgReduce", "Asm", "AsmEffect", "Assert",
+    "AtomicCas", "AtomicRmw", "Barrier", "Broadcast", "Cat", "DescLoad", "DescStore", "Dot",
+    "ExpandDims", "Gather", "Join", "Load", "MakeDesc", "Map", "NumPrograms", "Print", "ProgramId",
+    "Reduce", "ReduceWith", "Reshape", "Scan", "ScanWith", "Splat", "Split", "Store", "TileOp",
+    "Trans", "Yield", "pointee", "tensor_type", "tile_context",
 ]  # fmt: skip
 
-TILE = Dialect("tile", [*VALUE_OPS, *COMPUTE_OPS, *COMBINE_OPS, *MEMORY_OPS])
+TILE = Dialect(
+    "tile", [*VALUE_OPS, *COMPUTE_OPS, *COMBINE_OPS, *INDEXED_OPS, *ASSEMBLY_OPS, *MEMORY_OPS]
+)
 """The dialect."""
 
 TAWA_TYPES = Dialect("tawa", [], [PtrType, DescType, PlanType, SpanAttr])

@@ -5,9 +5,11 @@ What can no longer appear here: tile and aref ops, tensors, descriptors without 
 
 from xdsl.ir import Dialect
 
+from tawa.hopper.ops.assembly import ASSEMBLY
 from tawa.hopper.ops.core import HopperOp
 from tawa.hopper.ops.debug import DEBUG
 from tawa.hopper.ops.fragment import FRAGMENT
+from tawa.hopper.ops.gather import GATHERS
 from tawa.hopper.ops.global_memory import GLOBAL_MEMORY
 from tawa.hopper.ops.lanes import LANE_OPS
 from tawa.hopper.ops.matrix import MATRIX
@@ -30,4 +32,6 @@ OPS: tuple[type[HopperOp], ...] = (
     *STRUCTURE, *SYNC, *MEMORY, *TRANSPOSE, *GLOBAL_MEMORY, *MATRIX, *FRAGMENT, *TRACE
 )  # fmt: skip
 TYPES = (FragType, TileType, RingType, BarrierType, TensorMapType, MatrixDescType, TraceType)
-HOPPER = Dialect("hopper", [*OPS, *WARP_MATRIX, *LANE_OPS, *DEBUG], list(TYPES))
+HOPPER = Dialect(
+    "hopper", [*OPS, *WARP_MATRIX, *LANE_OPS, *GATHERS, *ASSEMBLY, *DEBUG], list(TYPES)
+)
