@@ -29,6 +29,7 @@ from tawa.aref.lower import LowerToHopper
 from tawa.aref.partial_sums import PartialSums
 from tawa.aref.ping_pong import PingPong
 from tawa.aref.prefetch import Prefetch
+from tawa.aref.resident_operands import ResidentOperands
 from tawa.aref.schedule import NO_SCHEDULE, ScheduleLoops, ScheduleRejected
 from tawa.aref.shared_memory import SharedMemoryExceeded
 from tawa.aref.sink_reads import SinkReads
@@ -120,6 +121,8 @@ def passes(stage: str, options: Options, remarks: Remarks, slack: Slack) -> list
             ZeroProducts(),
             AsyncDots(options, remarks),
             SinkReads(),
+            # Once products say where they read their operands.
+            ResidentOperands(remarks, enabled=not slack.registers and slack.stages > 1),
             PingPong(remarks),
             Alternate(options, remarks),
             # Before what depends on the depth: how far loads run ahead.

@@ -31,9 +31,12 @@ from tawa.base.types import byte_size, element_of, shape_of
 from tawa.tile.ops import (
     Arange,
     ArgReduce,
+    Asm,
+    AsmEffect,
     Broadcast,
     Dot,
     ExpandDims,
+    Gather,
     Load,
     Reduce,
     ReduceWith,
@@ -68,10 +71,10 @@ def lane_parts(layout: Layout) -> Layout:
 
 
 def _is_operand(value: SSAValue) -> bool:
-    """Whether a value is made by an elementwise op, or carried, and products alone read it."""
+    """Whether a value is computed, carried or read from a slot, and products alone read it."""
     loops = (scf.ForOp, scf.IfOp, scf.WhileOp)
     carriers = (*loops, scf.YieldOp, scf.ConditionOp)
-    made = isinstance(value, BlockArgument) or isinstance(value.owner, (Map, *loops))
+    made = isinstance(value, BlockArgument) or isinstance(value.owner, (Map, ViewRead, *loops))
     return made and all(
         isinstance(u.operation, carriers)
         or (isinstance(u.operation, Dot | DotIssue) and u.index == 0)
@@ -202,15 +205,16 @@ class Layouts:
         """Let an op's result follow from its operands."""
         if isinstance(op, DotIssue | WarpDot):
             return self._set(op.result, self.accumulator(op))
-        if isinstance(op, ArgReduce | ReduceWith | ScanWith):
+        if isinstance(op, ArgReduce | ReduceWith | ScanWith | Asm | AsmEffect):
             return self._forward_several(op)
         if len(op.results) != 1 or op.results[0] in self.of or not shape_of(op.results[0].type):
             return False
         result = op.results[0]
-        known = [self.of[v] for v in op.operands if v in self.of]
+        followed = [op.indices] if isinstance(op, Gather) else op.operands
+        known = [self.of[v] for v in followed if v in self.of]
         if not known:
             return False
-        if isinstance(op, Map):
+        if isinstance(op, Map | Gather):
             return self._set(result, known[0])
         if isinstance(op, Reduce):
             return self._set(result, known[0].without(op.axis.value.data))
@@ -223,12 +227,13 @@ class Layouts:
             return self._set(result, layout or self.default(result))
         return False
 
-    def _forward_several(self, op: ArgReduce | ReduceWith | ScanWith) -> bool:
-        """Let the results of an op of several tiles follow from its first operand."""
-        known = self.of.get(op.operands[0])
+    def _forward_several(self, op: ArgReduce | ReduceWith | ScanWith | Asm | AsmEffect) -> bool:
+        """Let the results of an op of several tiles follow from its first operand that is known."""
+        known = next((self.of[v] for v in op.operands if v in self.of), None)
         if known is None:
             return False
-        layout = known if isinstance(op, ScanWith) else known.without(op.axis.value.data)
+        shrinks = isinstance(op, ArgReduce | ReduceWith)
+        layout = known.without(op.axis.value.data) if shrinks else known
         changed = [self._set(r, layout) for r in op.results if shape_of(r.type)]
         return any(changed)
 

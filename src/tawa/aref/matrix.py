@@ -146,7 +146,7 @@ def lower_dot_issue(g: GroupLowering, op: aref.DotIssue) -> None:
         value = copied(g, value, op.accumulator)
     flag = g.scalar(op.accumulate) if op.accumulate else None
     written = [] if carried or op.accumulate is not None else [value]
-    if not isinstance(product.a, Operand):
+    if not isinstance(product.a, Operand) and not isinstance(op.a.owner, aref.ViewRead):
         written.append(product.a)
     g.do(WgmmaFence(written))
     step = target.mma_k_bytes // byte_size(product.element)
@@ -181,7 +181,9 @@ def _product(g: GroupLowering, op: aref.DotIssue) -> Product:
     else:
         layout = operand((rows, inner), g.warps, byte_size(element))
         packed = g.add(PackOperand(fragment(g, op.a, layout)))
-    assert b_view.interleaved == (byte_size(element) == 1), "operands agree on the order of K"
+    resident = isinstance(op.a.owner, aref.ViewRead)
+    ordered = byte_size(element) == 1 and not resident
+    assert b_view.interleaved == ordered, "operands agree on the order of K"
     return Product(packed, b, own_rows, own_columns, inner, element)
 
 

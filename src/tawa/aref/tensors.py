@@ -34,7 +34,7 @@ from tawa.hopper.ops.fragment import (
     VoteAny,
 )
 from tawa.hopper.ops.global_memory import GlobalLoad, GlobalStore, ScalarLoad, ScalarStore
-from tawa.hopper.ops.matrix import PackOperand, RoundOperand
+from tawa.hopper.ops.matrix import PackOperand, RoundOperand, TileWords, words_type
 from tawa.hopper.ops.memory import SharedLoad
 from tawa.hopper.ops.sync import NamedBarrierSync
 from tawa.hopper.types import FragType, TileType
@@ -290,9 +290,11 @@ def _scalar_store(g: GroupLowering, op: Store) -> None:
 
 def lower_view_read(g: GroupLowering, op: aref.ViewRead) -> None:
     """Read a slot's tile into registers."""
-    layout = g.layouts.of[op.result]
-    tile = g.views[op.view].tile
-    frag = FragType.of(element_of(op.result.type), layout)
+    layout, element = g.layouts.of[op.result], element_of(op.result.type)
+    tile, frag = g.views[op.view].tile, FragType.of(element, layout)
+    if op.result in g.layouts.packed:
+        tile = g.add(TileWords(tile))
+        frag = words_type(shape_of(op.result.type), g.warps, byte_size(element))
     g.fragments[op.result] = g.add(SharedLoad(tile, frag), op.result.name_hint)
     if op.meets is not None:
         g.do(NamedBarrierSync(g.group_barrier(), 32 * min(g.warps, GROUP_WARPS)))

@@ -277,6 +277,32 @@ class PackOperand(HopperOp):
 
 
 @irdl_op_definition
+class TileWords(HopperOp):
+    """A tile of narrower elements seen as 32-bit words, of which an A operand is made."""
+
+    name: ClassVar[str] = "hopper.tile_words"
+    source: SSAValue = operand_def(TileType)
+    tile: SSAValue = result_def(TileType)
+    traits = traits_def(Pure())
+    assembly_format = "$source attr-dict `:` type($source) `->` type($tile)"
+
+    def __init__(self, source: SSAValue):
+        t = source.type
+        assert isinstance(t, TileType)
+        columns = t.columns.data * byte_size(t.element_type) // 4
+        words = TileType.of(t.rows.data, columns, i32, t.swizzle.data, t.panel_rows.data)
+        super().__init__(operands=[source], result_types=[words])
+
+    def cuda(self, w: Writer) -> None:
+        """The same address."""
+        w.let(self.tile, w.name(self.source))
+
+    def run(self, m: Actor) -> None:
+        """The same address."""
+        m.bind(self.tile, m.integer(self.source))
+
+
+@irdl_op_definition
 class Wgmma(HopperOp):
     """One m64nNk instruction: 64 rows of the accumulator += A times B.
 
@@ -391,5 +417,5 @@ def _wrapper(
 
 
 MATRIX: Sequence[type[HopperOp]] = (
-    MatrixDesc, WgmmaFence, RoundOperand, PackOperand, Wgmma, WgmmaCommit, WgmmaWait,
+    MatrixDesc, WgmmaFence, RoundOperand, PackOperand, TileWords, Wgmma, WgmmaCommit, WgmmaWait,
 )  # fmt: skip
