@@ -6,11 +6,12 @@ from tawa import language
 from tawa.frontend.values import Descriptor, Tensor, Value
 from tawa.language.dtypes import pointer_type
 
-NOT_YET = {
-    "dot_scaled": "multiply the operands by their scales, then use `tl.dot`",
-    "map_elementwise": "call the function on whole tensors",
+NOT_YET: dict[str, str] = {
+    "float8e4b15": "use `tl.float8e4nv`, Hopper's own format",
+    "float8e4b8": "use `tl.float8e4nv`, Hopper's own format",
+    "float8e5b16": "use `tl.float8e5`, Hopper's own format",
 }
-"""Functions of Triton's language that are not there, and what to write for now."""
+"""Names of Triton's language that are not there, and what to write instead."""
 
 SYNTAX = {
     "Lambda": "define a function with `@tawa.jit`",

@@ -16,7 +16,7 @@ from tawa.frontend.conversion import (
 )
 from tawa.frontend.errors import BadArgument, NotConstant, OutOfRange, TypeMismatch
 from tawa.frontend.promotion import computation_type, integer_type, natural_type
-from tawa.frontend.values import Tensor, Value, describe, is_number
+from tawa.frontend.values import Tensor, Value, describe, is_number, is_runtime, items_of
 from tawa.language.dtypes import dtype, float32, int1, int32, int64, pointer_type
 
 I1 = NAMES["i1"]
@@ -380,3 +380,18 @@ def constant_int(b: Builder, value: Value, what: str) -> int:
             hint="make it a `tl.constexpr` parameter, or assign it as `NAME: tl.constexpr = ...`",
         )
     raise fail(b, BadArgument, f"{what} must be an integer", found=describe(value))
+
+
+def is_among(b: Builder, x: Value, items: Value) -> bool:
+    """`x in items` of compile-time values."""
+    if is_runtime(x) or is_runtime(items):
+        raise fail(
+            b,
+            NotConstant,
+            "`in` compares compile-time values",
+            found=f"{describe(x)} in {describe(items)}",
+            hint="write `(x == a) | (x == b)`",
+        )
+    if isinstance(items, str):
+        return isinstance(x, str) and x in items
+    return x in items_of(items)

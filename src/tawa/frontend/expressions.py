@@ -240,12 +240,10 @@ class Expressions:
                 "chained comparisons are not supported",
                 hint="write `(a < b) & (b < c)`",
             )
+        x, y = self.eval(node.left), self.eval(node.comparators[0])
         symbol = SYMBOLS.get(type(node.ops[0]))
         if symbol is None:
-            raise fail(
-                self.b, UnsupportedSyntax, "`in` is not supported", expected="== != < <= > >= is"
-            )
-        x, y = self.eval(node.left), self.eval(node.comparators[0])
+            return arithmetic.is_among(self.b, x, y) == isinstance(node.ops[0], ast.In)
         if symbol in ("is", "is not"):
             same = x is y or (not is_runtime(x) and not is_runtime(y) and x == y)
             return same if symbol == "is" else not same

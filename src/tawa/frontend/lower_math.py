@@ -10,7 +10,7 @@ from tawa.frontend.conversion import fail, mapped
 from tawa.frontend.errors import BadArgument, TileShapeMismatch, TypeMismatch
 from tawa.frontend.lower_shapes import dtype_argument, tensor_argument
 from tawa.frontend.registry import lowers
-from tawa.frontend.values import Tensor, Value, describe
+from tawa.frontend.values import Tensor, Value, describe, items_of
 from tawa.language import core, libdevice
 from tawa.language.dtypes import dtype, float32, float64, int1, int32
 from tawa.tile import ops
@@ -150,6 +150,21 @@ def umulhi(f: FunctionCompiler, x: Value, y: Value) -> Tensor:
             found=left.describe(),
         )
     return mapped(f.b, "mulhui", left.dtype, left, right)
+
+
+@lowers(tl.map_elementwise)
+def map_elementwise(f: FunctionCompiler, scalar_fn: Value, args: Value, pack: Value) -> Value:
+    """`tl.map_elementwise`: the function is one of tensors as well."""
+    if pack != 1:
+        raise fail(
+            f.b,
+            BadArgument,
+            f"`tl.map_elementwise` with pack={pack}",
+            expected="pack=1",
+            hint="write the function for one element",
+        )
+    operands = [tensor_argument(f, v, "tl.map_elementwise") for v in items_of(args)]
+    return f.call(scalar_fn, list(conversion.broadcast(f.b, *operands)), {})
 
 
 # --- libdevice ----------------------------------------------------------------------------------

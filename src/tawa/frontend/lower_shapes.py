@@ -15,7 +15,8 @@ from tawa.frontend.foreign import is_foreign, translate
 from tawa.frontend.registry import lowers
 from tawa.frontend.values import Tensor, Value, describe, is_number, items_of
 from tawa.language import core
-from tawa.language.dtypes import dtype, int32, pointer_type
+from tawa.language.dtypes import dtype, dtype_named, int32, pointer_type
+from tawa.language.standard import towards_zero
 from tawa.tile import ops
 
 MAX_ELEMENTS = 1 << 20
@@ -130,16 +131,39 @@ def cast(
     """`tl.cast` and `x.to`."""
     value = tensor_argument(f, input, "tl.cast")
     target = _cast_target(f, dtype)
-    if fp_downcast_rounding not in (None, "rtne"):
+    if fp_downcast_rounding not in (None, "rtne", "rtz"):
         raise fail(
             f.b,
             BadArgument,
-            f"rounding {fp_downcast_rounding!r} is not supported",
-            expected="'rtne' (to nearest even)",
+            f"there is no rounding {fp_downcast_rounding!r}",
+            expected="'rtne' (to nearest even) or 'rtz' (towards zero)",
         )
+    if fp_downcast_rounding == "rtz" and not bitcast:
+        return _towards_zero(f, value, target)
     if bitcast:
         return conversion.bitcast(f.b, value, target)
     return conversion.cast(f.b, value, target)
+
+
+def _towards_zero(f: FunctionCompiler, value: Tensor, target: dtype | pointer_type) -> Tensor:
+    """A conversion to a smaller float type."""
+    source = value.dtype
+    narrows = (
+        isinstance(source, dtype)
+        and isinstance(target, dtype)
+        and source.is_floating()
+        and target.is_floating()
+        and target.primitive_bitwidth < source.primitive_bitwidth
+    )
+    if not narrows:
+        raise fail(
+            f.b,
+            TypeMismatch,
+            "'rtz' is for conversions to a smaller float type",
+            found=f"{source} to {target}",
+        )
+    word = dtype_named(f"int{target.primitive_bitwidth}")
+    return f.call(towards_zero, [value, target, word], {})
 
 
 def _cast_target(f: FunctionCompiler, target: Value) -> dtype | pointer_type:

@@ -7,7 +7,7 @@ Triton runs unmodified. Functions have a meaning only inside kernels (`@tawa.jit
 # ruff: noqa: F401
 # pyright: reportUnusedImport=false
 
-from tawa.language import core, extra, libdevice, math, sorting, standard
+from tawa.language import core, extra, libdevice, math, scaled, sorting, standard
 from tawa.language.builtin import Builtin, Composite, LanguageFunction, OutsideKernel
 from tawa.language.core import (
     PropagateNan,
@@ -46,6 +46,7 @@ from tawa.language.core import (
     load_tensor_descriptor,
     make_block_ptr,
     make_tensor_descriptor,
+    map_elementwise,
     max,
     max_constancy,
     max_contiguous,
@@ -80,6 +81,7 @@ from tawa.language.core import (
 from tawa.language.dtypes import (
     bfloat16,
     block_type,
+    const,
     constexpr,
     dtype,
     float8e4nv,
@@ -120,6 +122,7 @@ from tawa.language.math import (
     sqrt_rn,
     umulhi,
 )  # fmt: skip
+from tawa.language.scaled import dot_scaled
 from tawa.language.sorting import flip, histogram, sort, topk
 from tawa.language.standard import (
     cdiv,
@@ -131,10 +134,13 @@ from tawa.language.standard import (
     randint,
     randint4x,
     randn,
+    randn4x,
     sigmoid,
     softmax,
+    squeeze,
     swizzle2d,
     uint_to_uniform_float,
+    unsqueeze,
     zeros_like,
 )  # fmt: skip
 
@@ -143,6 +149,8 @@ _experimental_descriptor_load = load_tensor_descriptor
 _experimental_descriptor_store = store_tensor_descriptor
 float8e4m3 = float8e4nv
 pi32_t = pointer_type(int32)
+TRITON_MAX_TENSOR_NUMEL = constexpr(1 << 20)
+"""Elements of the largest tensor."""
 void = None
 
 __all__ = [name for name in dir() if not name.startswith("_")]  # pyright: ignore[reportUnsupportedDunderAll]

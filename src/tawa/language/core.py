@@ -392,6 +392,11 @@ def inline_asm_elementwise(
     """PTX with operands `$0`, `$1`, ...: `pack` elements of each tensor of `args` at a time."""
 
 
+@builtin
+def map_elementwise(scalar_fn: Any, *args: Any, pack: int = 1) -> Any:
+    """A jitted function of scalars, applied to the elements of tensors of one shape."""
+
+
 # --- arithmetic by name -------------------------------------------------------------------------
 
 

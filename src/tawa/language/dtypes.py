@@ -389,3 +389,7 @@ class tensor:
 
 class tensor_descriptor:
     """The type of tensor descriptors inside a kernel; for annotations and `isinstance`."""
+
+
+class const:
+    """Annotation of a pointer parameter that is only read."""

@@ -42,6 +42,18 @@ def is_last(dim: int | None, rank: int) -> bool:
     return dim is None or dim % rank == rank - 1
 
 
+@constexpr_function
+def to_last(dim: int, rank: int) -> tuple[int, ...]:
+    """The order of dimensions with `dim` moved to the end."""
+    return (*(d for d in range(rank) if d != dim % rank), dim % rank)
+
+
+@constexpr_function
+def from_last(dim: int, rank: int) -> tuple[int, ...]:
+    """The order that undoes `to_last`."""
+    return tuple(rank - 1 if d == dim % rank else d - (d > dim % rank) for d in range(rank))
+
+
 @composite
 def compare_and_swap(
     x: Any, rows: constexpr, n: constexpr, distance: constexpr, stage: constexpr, down: constexpr
@@ -57,10 +69,9 @@ def compare_and_swap(
     return core.reshape(core.permute(ordered, (0, 1, 3, 2)), (rows, n))
 
 
-@composite_method
-def sort(x: Any, dim: Any = None, descending: constexpr = False) -> Any:
-    """Sort along the last dimension, whose size is a power of two."""
-    core.static_assert(is_last(dim, len(x.shape)), "`tl.sort` sorts the last dimension")
+@composite
+def sort_rows(x: Any, descending: constexpr) -> Any:
+    """Sort along the last dimension."""
     n: constexpr = x.shape[-1]
     core.static_assert(
         is_power_of_two(n), "`tl.sort` and `tl.topk` need a size that is a power of two"
@@ -76,20 +87,39 @@ def sort(x: Any, dim: Any = None, descending: constexpr = False) -> Any:
 
 
 @composite_method
-def topk(x: Any, k: constexpr, dim: Any = None) -> Any:
-    """The `k` largest elements along the last dimension, largest first; `k` a power of two."""
+def sort(x: Any, dim: Any = None, descending: constexpr = False) -> Any:
+    """Sort along `dim` (the last one by default), whose size is a power of two."""
+    rank: constexpr = len(x.shape)
+    if is_last(dim, rank):
+        return sort_rows(x, descending)
+    turned = sort_rows(core.permute(x, to_last(dim, rank)), descending)
+    return core.permute(turned, from_last(dim, rank))
+
+
+@composite
+def topk_rows(x: Any, k: constexpr) -> Any:
+    """The `k` largest elements along the last dimension."""
     n: constexpr = x.shape[-1]
     rows: constexpr = rows_of(x.shape)
-    parts = core.reshape(sort(x, dim, descending=True), (rows, n // k, k))
+    parts = core.reshape(sort_rows(x, True), (rows, n // k, k))
     chosen = core.arange(0, n // k)[None, :, None] == 0
     kept = core.sum(core.where(chosen, parts, 0), 1, dtype=x.dtype)
     return core.reshape(kept, x.shape[:-1] + [k])
 
 
 @composite_method
-def flip(x: Any, dim: Any = None) -> Any:
-    """The elements along the last dimension, a power of two, in reverse order."""
-    core.static_assert(is_last(dim, len(x.shape)), "`tl.flip` reverses the last dimension")
+def topk(x: Any, k: constexpr, dim: Any = None) -> Any:
+    """The `k` largest elements along `dim` (by default the last), largest first; powers of two."""
+    rank: constexpr = len(x.shape)
+    if is_last(dim, rank):
+        return topk_rows(x, k)
+    turned = topk_rows(core.permute(x, to_last(dim, rank)), k)
+    return core.permute(turned, from_last(dim, rank))
+
+
+@composite
+def flip_rows(x: Any) -> Any:
+    """The elements along the last dimension in reverse order."""
     n: constexpr = x.shape[-1]
     core.static_assert(is_power_of_two(n), "`tl.flip` needs a size that is a power of two")
     rows: constexpr = rows_of(x.shape)
@@ -101,6 +131,15 @@ def flip(x: Any, dim: Any = None) -> Any:
         left, right = core.split(core.permute(pairs, (0, 1, 3, 2)))
         y = core.reshape(core.permute(core.join(right, left), (0, 1, 3, 2)), (rows, n))
     return core.reshape(y, x.shape)
+
+
+@composite_method
+def flip(x: Any, dim: Any = None) -> Any:
+    """The elements along `dim` (by default the last), a power of two, in reverse order."""
+    rank: constexpr = len(x.shape)
+    if is_last(dim, rank):
+        return flip_rows(x)
+    return core.permute(flip_rows(core.permute(x, to_last(dim, rank))), from_last(dim, rank))
 
 
 @composite

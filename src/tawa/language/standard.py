@@ -11,6 +11,14 @@ from typing import Any
 from tawa.language import core, math
 from tawa.language.builtin import composite, composite_method
 from tawa.language.dtypes import constexpr, int32, uint32, uint64
+from tawa.language.host import constexpr_function
+
+
+@constexpr_function
+def without(shape: tuple[int, ...], dim: int) -> tuple[int, ...]:
+    """A shape without one of its dimensions."""
+    dim %= len(shape)
+    return (*shape[:dim], *shape[dim + 1 :])
 
 
 @composite
@@ -36,9 +44,31 @@ def softmax(x: Any, dim: Any = None, keep_dims: Any = False, ieee_rounding: Any 
 
 
 @composite
+def towards_zero(x: Any, dtype: constexpr, word: constexpr) -> Any:
+    """A float in a smaller type, rounded towards zero; `word` is an integer of that type's size."""
+    nearest = core.to(x, dtype)
+    bits = core.to(nearest, word, bitcast=True)
+    beyond = math.abs(core.to(nearest, x.dtype)) > math.abs(x)
+    return core.to(core.where(beyond, bits - 1, bits), dtype, bitcast=True)
+
+
+@composite
 def zeros_like(input: Any) -> Any:
     """Zeros of the shape and type of `input`."""
     return core.zeros(input.shape, input.dtype)
+
+
+@composite
+def squeeze(x: Any, dim: constexpr) -> Any:
+    """Without dimension `dim`, whose size is 1."""
+    core.static_assert(x.shape[dim] == 1, "`tl.squeeze` removes a dimension of size 1")
+    return core.reshape(x, without(x.shape, dim))
+
+
+@composite
+def unsqueeze(x: Any, dim: constexpr) -> Any:
+    """With a dimension of size 1 before `dim`."""
+    return core.expand_dims(x, dim)
 
 
 @composite
@@ -128,6 +158,15 @@ def pair_uniform_to_normal(u1: Any, u2: Any) -> Any:
     theta = 6.283185307179586 * u2
     radius = math.sqrt(-2.0 * math.log(u1))
     return radius * math.cos(theta), radius * math.sin(theta)
+
+
+@composite
+def randn4x(seed: Any, offset: Any, n_rounds: constexpr = 10) -> Any:
+    """Four blocks of standard normal float32."""
+    a, b, c, d = rand4x(seed, offset, n_rounds)
+    first, second = pair_uniform_to_normal(a, b)
+    third, fourth = pair_uniform_to_normal(c, d)
+    return first, second, third, fourth
 
 
 @composite
