@@ -222,6 +222,7 @@ def linear_attention_works(q: Any, k: Any, v: Any, o: Any) -> Named:
     for chunk, dv, warps, stages in (
         (64, 128, 4, 2), (64, 128, 8, 2), (64, 64, 4, 3), (128, 128, 8, 1),
         (128, 64, 8, 2), (128, 64, 4, 2), (64, 128, 4, 3), (64, 64, 4, 2),
+        (64, 32, 4, 3), (64, 32, 4, 4), (64, 64, 4, 4),
     ):  # fmt: skip
         args = (
             *(_describe(x, chunk, d) for x in (q, k)),

@@ -225,15 +225,17 @@ def steps_table(rows: list[Row]) -> list[str]:
 
 def fused_table(rows: list[Row]) -> list[str]:
     """Milliseconds of the best configuration of each, the ratios to the others, and the bound."""
-    lines = ["| kernel | sizes | torch (ms) | Triton (ms) | Tawa (ms) | bound (ms) | TFLOP/s "
-             "| GB/s | x torch | x Triton | at most |", "|" + "---|" * 11]  # fmt: skip
+    lines = ["| kernel | sizes | torch (ms) | Triton, tutorial form (ms) "
+             "| Triton, best of tuned (ms) | Tawa (ms) | bound (ms) | TFLOP/s | GB/s | x torch "
+             "| x tutorial form | x tuned | at most (x tuned) |", "|" + "---|" * 13]  # fmt: skip
     for case, found in by_case(rows):
         sizes = " x ".join(str(v) for k, v in case.items() if k not in ("kernel", "dtype"))
-        order = ("torch", "triton", "tawa", "bound")
+        order = ("torch", "tutorial", "triton", "tawa", "bound")
         cells = [sizes, *(f"{found[i]['ms']:.3f}" if i in found else "-" for i in order)]
         best = found.get("tawa")
         cells += [rate(best), f"{best['gbps']:.0f}" if best and "gbps" in best else "-"]
-        for slow, fast in (("torch", "tawa"), ("triton", "tawa"), ("triton", "bound")):
+        ratios = ("torch", "tawa"), ("tutorial", "tawa"), ("triton", "tawa"), ("triton", "bound")
+        for slow, fast in ratios:
             ratio = speedup(found.get(slow), found.get(fast))
             cells.append(f"{ratio:.2f}" if ratio is not None else "-")
         lines.append(f"| {case['kernel']} | {' | '.join(cells)} |")
