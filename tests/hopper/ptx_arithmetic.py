@@ -1,0 +1,279 @@
+"""What PTX's instructions on numbers compute, by their opcodes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tawa.base.numerics import Array, decode, encode, round_to
+from tawa.base.types import NAMES
+
+Function = Callable[..., Any]
+
+
+class Unsupported(Exception):
+    """An instruction that the machine does not know."""
+
+
+def unsigned(bits: int) -> np.dtype[Any]:
+    """The unsigned type of so many bits."""
+    return np.dtype(f"u{bits // 8}")
+
+
+def dtype_of(kind: str) -> np.dtype[Any]:
+    """The NumPy type of a PTX type (bits are unsigned)."""
+    if kind == "pred":
+        return np.dtype(bool)
+    if kind in ("f16x2", "bf16x2"):
+        return np.dtype(np.uint32)
+    if kind[0] not in "busf" or not kind[1:].isdigit():
+        raise Unsupported(f"type {kind}")
+    return np.dtype(f"{ {'b': 'u', 'u': 'u', 's': 'i', 'f': 'f'}[kind[0]] }{int(kind[1:]) // 8}")
+
+
+def _wide(kind: str) -> str:
+    return f"{kind[0]}{2 * int(kind[1:])}"
+
+
+def _multiply(opcode: tuple[str, ...]) -> tuple[list[str], Function]:
+    """`mul`, and `mad` with one more operand."""
+    kind = opcode[-1]
+    if kind[0] == "f":
+        return [kind] * 3, _fused(kind)
+    if "wide" in opcode:
+        wide = dtype_of(_wide(kind))
+        return [kind, kind, _wide(kind)], lambda a, b, c=0: a.astype(wide) * b.astype(wide) + c
+    if "hi" in opcode:
+        return [kind] * 3, lambda a, b, c=0: _high(a, b) + c
+    return [kind] * 3, lambda a, b, c=0: (a * b + c).astype(dtype_of(kind))
+
+
+def _fused(kind: str) -> Function:
+    """One rounding where there are three operands."""
+    dtype = dtype_of(kind)
+
+    def function(a: Array, b: Array, c: Array | None = None) -> Array:
+        if c is None:
+            return a * b
+        wide = np.float64 if dtype.itemsize < 8 else dtype
+        return (a.astype(wide) * b.astype(wide) + c.astype(wide)).astype(dtype)
+
+    return function
+
+
+def _high(a: Array, b: Array) -> Array:
+    bits = 8 * a.dtype.itemsize
+    if bits < 64:
+        wide = np.dtype(f"{a.dtype.kind}8")
+        return (a.astype(wide) * b.astype(wide) >> wide.type(bits)).astype(a.dtype)
+    exact = a.astype(object) * b.astype(object)
+    return np.array([int(x) >> bits for x in exact]).astype(a.dtype)
+
+
+def _divide(a: Array, b: Array) -> Array:
+    if a.dtype.kind == "f":
+        return a / b
+    return _quotient(a, b)
+
+
+def _quotient(a: Array, b: Array) -> Array:
+    """Towards zero."""
+    if a.dtype.kind == "u":
+        return a // b
+    found = np.abs(a) // np.abs(b)
+    return np.where((a < 0) != (b < 0), -found, found).astype(a.dtype)
+
+
+def _same(function: Function, operands: int = 2) -> Callable[..., tuple[list[str], Function]]:
+    """Operands and result of the opcode's last type."""
+    return lambda opcode: ([opcode[-1]] * operands, function)
+
+
+def _extreme(name: str) -> Callable[..., tuple[list[str], Function]]:
+    def found(opcode: tuple[str, ...]) -> tuple[list[str], Function]:
+        kind = opcode[-1]
+        if kind[0] != "f":
+            return [kind] * 2, {"max": np.maximum, "min": np.minimum}[name]
+        if "NaN" in opcode:
+            return [kind] * 2, {"max": np.maximum, "min": np.minimum}[name]
+        return [kind] * 2, {"max": np.fmax, "min": np.fmin}[name]
+
+    return found
+
+
+def _shift(left: bool) -> Callable[..., tuple[list[str], Function]]:
+    def found(opcode: tuple[str, ...]) -> tuple[list[str], Function]:
+        kind = opcode[-1]
+        bits = 8 * dtype_of(kind).itemsize
+
+        def shifted(a: Array, by: Array) -> Array:
+            count = np.minimum(by, bits - 1).astype(a.dtype)
+            value = a << count if left else a >> count
+            if left or a.dtype.kind == "u":
+                value = np.where(by >= bits, 0, value)
+            return value.astype(a.dtype)
+
+        return [kind, "u32"], shifted
+
+    return found
+
+
+COMPARISONS: dict[str, Function] = {
+    "eq": np.equal, "ne": lambda a, b: (a != b) & (a == a) & (b == b), "lt": np.less,
+    "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal, "lo": np.less,
+    "ls": np.less_equal, "hi": np.greater, "hs": np.greater_equal,
+    "equ": lambda a, b: ~((a < b) | (a > b)), "neu": np.not_equal,
+    "ltu": lambda a, b: ~(a >= b), "leu": lambda a, b: ~(a > b), "gtu": lambda a, b: ~(a <= b),
+    "geu": lambda a, b: ~(a < b), "num": lambda a, b: (a == a) & (b == b),
+    "nan": lambda a, b: (a != a) | (b != b),
+}  # fmt: skip
+
+JOINS: dict[str, Function] = {"and": np.logical_and, "or": np.logical_or, "xor": np.logical_xor}
+
+
+def _compare(opcode: tuple[str, ...]) -> tuple[list[str], Function]:
+    kind, compare = opcode[-1], COMPARISONS[opcode[1]]
+    join = JOINS.get(opcode[2])
+    if join is None:
+        return [kind] * 2, compare
+    return [kind, kind, "pred"], lambda a, b, p: join(compare(a, b), p)
+
+
+def _select(opcode: tuple[str, ...]) -> tuple[list[str], Function]:
+    return [opcode[-1]] * 2 + ["pred"], lambda a, b, p: np.where(p, a, b)
+
+
+def _logic(opcode: tuple[str, ...]) -> tuple[list[str], Function]:
+    """Any function of three words, by its truth table."""
+
+    def found(a: Array, b: Array, c: Array, table: Array) -> Array:
+        result = np.zeros_like(a)
+        for row in range(8):
+            if int(table[0]) >> row & 1:
+                result |= (a if row & 4 else ~a) & (b if row & 2 else ~b) & (c if row & 1 else ~c)
+        return result
+
+    return [opcode[-1]] * 4, found
+
+
+def _permute(opcode: tuple[str, ...]) -> tuple[list[str], Function]:
+    """Bytes of two words, chosen by four digits; a digit's high bit repeats the byte's sign."""
+    if len(opcode) > 2:
+        raise Unsupported(".".join(opcode))
+
+    def found(a: Array, b: Array, chosen: Array) -> Array:
+        both = a.astype(np.uint64) | b.astype(np.uint64) << np.uint64(32)
+        result = np.zeros_like(a)
+        for byte in range(4):
+            digit = chosen >> np.uint32(4 * byte) & np.uint32(15)
+            value = (both >> (8 * (digit & np.uint32(7))).astype(np.uint64)) & np.uint64(255)
+            sign = np.where(value >> np.uint64(7), 255, 0)
+            value = np.where(digit >= 8, sign, value).astype(np.uint32)
+            result |= value << np.uint32(8 * byte)
+        return result
+
+    return ["b32"] * 3, found
+
+
+def _funnel(opcode: tuple[str, ...]) -> tuple[list[str], Function]:
+    left, wrap = opcode[1] == "l", opcode[2] == "wrap"
+
+    def found(low: Array, high: Array, by: Array) -> Array:
+        count = (by & np.uint32(31) if wrap else np.minimum(by, 32)).astype(np.uint64)
+        both = low.astype(np.uint64) | high.astype(np.uint64) << np.uint64(32)
+        both = both << count >> np.uint64(32) if left else both >> count
+        return both.astype(np.uint32)
+
+    return ["b32", "b32", "u32"], found
+
+
+def _extract(opcode: tuple[str, ...]) -> tuple[list[str], Function]:
+    kind = opcode[-1]
+    bits = 8 * dtype_of(kind).itemsize
+
+    def found(a: Array, first: Array, count: Array) -> Array:
+        top = np.minimum(first + count, bits).astype(np.int64)
+        left = (bits - top).astype(a.dtype)
+        right = (bits - np.minimum(count, bits)).astype(a.dtype)
+        return a << left >> right
+
+    return [kind, "u32", "u32"], found
+
+
+def _insert(opcode: tuple[str, ...]) -> tuple[list[str], Function]:
+    kind = opcode[-1]
+
+    def found(a: Array, b: Array, first: Array, count: Array) -> Array:
+        one = a.dtype.type(1)
+        mask = ((one << count.astype(a.dtype)) - one) << first.astype(a.dtype)
+        return b & ~mask | a << first.astype(a.dtype) & mask
+
+    return [kind, kind, "u32", "u32"], found
+
+
+def _special(function: Function) -> Callable[..., tuple[list[str], Function]]:
+    """Of one operand, approximate on a GPU: computed wider and rounded."""
+
+    def found(opcode: tuple[str, ...]) -> tuple[list[str], Function]:
+        dtype = dtype_of(opcode[-1])
+        return [opcode[-1]], lambda a: function(a.astype(np.float64)).astype(dtype)
+
+    return found
+
+
+def _absolute(a: Array) -> Array:
+    return np.abs(a)
+
+
+ARITHMETIC: dict[str, Callable[[tuple[str, ...]], tuple[list[str], Function]]] = {
+    "add": _same(np.add), "sub": _same(np.subtract), "mul": _multiply, "mad": _multiply,
+    "fma": _multiply, "div": _same(_divide), "rem": _same(lambda a, b: a - _quotient(a, b) * b),
+    "neg": _same(np.negative, 1), "abs": _same(_absolute, 1), "min": _extreme("min"),
+    "max": _extreme("max"), "and": _same(np.bitwise_and), "or": _same(np.bitwise_or),
+    "xor": _same(np.bitwise_xor), "not": _same(np.invert, 1), "shl": _shift(True),
+    "shr": _shift(False), "setp": _compare, "selp": _select, "lop3": _logic, "prmt": _permute,
+    "shf": _funnel, "bfe": _extract, "bfi": _insert,
+    "ex2": _special(np.exp2), "lg2": _special(np.log2), "sqrt": _special(np.sqrt),
+    "rsqrt": _special(lambda a: 1 / np.sqrt(a)), "rcp": _special(lambda a: 1 / a),
+    "tanh": _special(np.tanh), "sin": _special(np.sin), "cos": _special(np.cos),
+    "copysign": _same(lambda a, b: np.copysign(b, a)),
+    "popc": lambda opcode: ([opcode[-1]], lambda a: np.bitwise_count(a).astype(np.uint32)),
+}  # fmt: skip
+"""By base opcode: the types of the operands, and what is computed of them."""
+
+
+def convert(opcode: tuple[str, ...], values: Sequence[Array]) -> Array:
+    """`cvt`: between integers, floats, and two or four narrow floats in a word."""
+    kinds = [k for k in opcode[1:] if k[0] in "usbfe" and k[-1].isdigit()]
+    to, source = kinds
+    if to.endswith("x2"):
+        element = NAMES[to.removesuffix("x2")]
+        if source.endswith("x2"):
+            narrow = NAMES[source.removesuffix("x2")]
+            halves = [values[0].astype(np.uint8), (values[0] >> np.uint16(8)).astype(np.uint8)]
+            parts = [decode(half, narrow) for half in halves]
+        else:
+            parts = [values[1], values[0]]
+        stored = np.stack([encode(round_to(p, element), element) for p in parts], axis=1)
+        return np.ascontiguousarray(stored).view(unsigned(16 * stored.dtype.itemsize))[:, 0]
+    if to in ("f16", "bf16") or source == "bf16":
+        wide = decode(values[0], NAMES["bf16"]) if source == "bf16" else values[0]
+        if to[0] not in "fb":
+            raise Unsupported(".".join(opcode))
+        if to == "f32":
+            return wide.astype(np.float32)
+        return encode(round_to(wide, NAMES[to]), NAMES[to])
+    return _converted(values[0], dtype_of(to), opcode)
+
+
+def _converted(value: Array, to: np.dtype[Any], opcode: tuple[str, ...]) -> Array:
+    modes: dict[str, Function] = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rpi": np.ceil}
+    if value.dtype.kind == "f":
+        value = next((modes[m](value) for m in modes if m in opcode), value)
+        if to.kind in "ui":
+            limits = np.iinfo(to)
+            inside = np.clip(np.nan_to_num(value.astype(np.float64)), limits.min, limits.max)
+            return np.where(inside >= float(limits.max), limits.max, inside).astype(to)
+    return value.astype(to)
