@@ -406,29 +406,33 @@ def _place_of(ops: Sequence[Operation]) -> str:
 
 
 def _end_records(role: Role) -> None:
-    """Put the end of each record after its last point, or after the products issued next.
+    """Put the end of each record after its last point, or after the wait that follows products.
 
     A matrix instruction waits until the registers of stores have been read, which takes long where
-    exponentials queue for the same units.
+    exponentials queue for the same units; and the assembler moves stores up, before the products
+    that they follow, but not before a wait.
     """
     stamps = [op for op in role.walk() if isinstance(op, Timestamp)]
     for stamp in stamps:
         points = stamp.points.value.data
         if stamp.index.value.data + 1 == points:
             end = RecordEnd(stamp.trace, stamp.open, points)
-            place = _commit_after(stamp) or stamp
+            place = _wait_after(stamp) or stamp
             assert place.parent is not None
             place.parent.insert_ops_after([end], place)
 
 
-def _commit_after(stamp: Timestamp) -> Operation | None:
-    """The end of the next group of products, if no other point is before it."""
+def _wait_after(stamp: Timestamp) -> Operation | None:
+    """The wait after the next group of products, or their end, if no other point is before it."""
+    found: Operation | None = None
     op = stamp.next_op
     while op is not None and not any(isinstance(o, Timestamp | RecordBegin) for o in op.walk()):
         if isinstance(op, WgmmaCommit):
+            found = op
+        if isinstance(op, WgmmaWait) and found is not None:
             return op
         op = op.next_op
-    return None
+    return found
 
 
 def _insert(
