@@ -17,7 +17,6 @@ from typing import Any, Literal
 import numpy as np
 
 import tawa
-from tawa.base.target import SM90A
 from tawa.kernels.attention_arguments import (
     MOST_CAPTURED,
     Problem,
@@ -37,6 +36,7 @@ from tawa.kernels.attention_arguments import (
 )
 from tawa.kernels.attention_kernel import LOG2_E, attention_forward
 from tawa.kernels.attention_splits import LARGE, Parts, best_splits, rows_of_tile
+from tawa.kernels.gemm_configurations import MULTIPROCESSORS
 
 Alignment = Literal["bottom-right", "top-left"]
 
@@ -76,13 +76,13 @@ def configuration(
     the tensor core, read keys and values less often; their tiles of 192 rows waste more of a short
     triangle.
     """
-    if modified:
-        return Configuration(128, 64 if d > 64 else 128)
     if element_bytes == 1 and not narrow:
         return Configuration(128, 64)
     options: dict[str, Any] = {"persistent": True}
     if masked:
         options["deal"] = "even"
+    if modified and d <= 128:
+        return Configuration(128, 128, options, ascending=masked and d > 64)
     if narrow:
         return _narrow(d, options, masked, queries)
     if d > 128:
@@ -93,7 +93,7 @@ def configuration(
         return Configuration(128, 128, options) if small else Configuration(192, 128, three)
     if queries < 4096:
         return Configuration(128, 128, options, ascending=masked)
-    return Configuration(192, 80, three, ascending=masked)
+    return Configuration(192, 80 if d > 96 else 112, three, ascending=masked)
 
 
 def _narrow(d: int, options: dict[str, Any], masked: bool, queries: int) -> Configuration:
@@ -215,7 +215,7 @@ def _for_few_rows(
     splits = best_splits(tiles, tawa.cdiv(seen, block_n))
     if splits == 1 and packed == 1 and block_m == LARGE:
         return using
-    options = {"persistent": True} if tiles * splits > SM90A.multiprocessors else {}
+    options = {"persistent": True} if tiles * splits > MULTIPROCESSORS else {}
     return Configuration(block_m, block_n, options, packed=packed, splits=splits)
 
 

@@ -12,9 +12,9 @@ import math
 from typing import Any
 
 import tawa
-from tawa.base.target import SM90A
 from tawa.kernels.attention_arguments import Problem, make_float32
 from tawa.kernels.attention_kernel import combine_splits
+from tawa.kernels.gemm_configurations import MULTIPROCESSORS
 
 SMALL, LARGE = 64, 128
 """Rows of a tile: of one consumer warp group, and of two."""
@@ -44,11 +44,11 @@ def rows_of_tile(group: int, queries: int) -> tuple[int, int]:
 
 def best_splits(tiles: int, blocks: int) -> int:
     """How many programs should share a tile's blocks of keys."""
-    if tiles >= SM90A.multiprocessors:
+    if tiles >= MULTIPROCESSORS:
         return 1
 
     def turns(splits: int) -> float:
-        waves = -(-tiles * splits // SM90A.multiprocessors)
+        waves = -(-tiles * splits // MULTIPROCESSORS)
         combining = COMBINING + COMBINING_EACH * splits if splits > 1 else 0
         return waves * (STARTUP + -(-blocks // splits)) + combining
 
