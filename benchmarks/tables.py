@@ -183,6 +183,31 @@ def attention_table(rows: list[Row]) -> list[str]:
     return lines
 
 
+def options_table(rows: list[Row]) -> list[str]:
+    """Microseconds of attention with options, and the ratio to the fastest of the others."""
+    lines = ["| | batch x heads | queries x keys | D | mask | cuDNN | FA3 | flex | Tawa (us) "
+             "| TFLOP/s | x best peer |", "|" + "---|" * 11]  # fmt: skip
+    ratios: list[float] = []
+    for case, found in by_case(rows):
+        fa3 = min((found[i] for i in ("fa3", "fa3 split") if i in found), key=lambda r: r["ms"],
+                  default=None)  # fmt: skip
+        others = [found.get("cudnn"), fa3, found.get("flex")]
+        best = min((r for r in others if r), key=lambda row: row["ms"], default=None)
+        ratio = speedup(best, found.get("tawa"))
+        ratios += [] if ratio is None else [ratio]
+        shared = "" if case["heads"] == case["kv_heads"] else f" on {case['kv_heads']}"
+        d = f"{case['d']}" if case["d"] == case["dv"] else f"{case['d']}, {case['dv']}"
+        mask = "causal" if case["causal"] else "full"
+        mask += f", {case['left']} back" if case["left"] is not None else ""
+        times = [f"{r['ms'] * 1e3:.1f}" if r else "-" for r in (*others, found.get("tawa"))]
+        cells = [case["group"], f"{case['batch']} x {case['heads']}{shared}",
+                 f"{case['queries']} x {case['keys']}", d, mask, *times, rate(found.get("tawa")),
+                 f"{ratio:.3f}" if ratio is not None else "-"]  # fmt: skip
+        lines.append(f"| {' | '.join(cells)} |")
+    mean = f"{geometric_mean(ratios):.3f} (least {min(ratios):.3f})" if ratios else "-"
+    return [*lines, f"| geometric mean | | | | | | | | | | {mean} |"]
+
+
 def attention_summary(rows: list[Row]) -> list[str]:
     """Of each head dimension and mask: the range of rates, and the ratios over all lengths."""
     lines = [
@@ -330,6 +355,7 @@ TABLES: dict[str, Callable[[list[Row]], list[str]]] = {
     "host": host_table,
     "attention": attention_table,
     "attention-summary": attention_summary,
+    "attention-options": options_table,
     "attention-ablation": steps_table,
     "fused": fused_table,
     "gemm-shapes": shapes_table,
