@@ -34,7 +34,7 @@ from tawa.aref.ops import (
 )
 from tawa.aref.products import from_products, is_view, needs_transpose, view_of
 from tawa.aref.shared_memory import slot_bytes
-from tawa.aref.staging import drop_unread, staged
+from tawa.aref.staging import drop_unread, runs_down, staged, turned
 from tawa.base.elementwise import Map
 from tawa.base.loops import carry, extend_yield, terminator
 from tawa.base.options import Options
@@ -135,18 +135,16 @@ class AsyncDots:
     def _stage(self, value: SSAValue, before: Operation, inner: int) -> SSAValue:
         """A view of a copy in shared memory, where K (dimension `inner`) is contiguous.
 
-        Elements of 16 bits may lie either way there, and are copied as they are.
+        Elements of 16 bits may lie either way there, and are copied as they lie in memory.
         """
         block = before.parent
         assert block is not None
-        either = byte_size(element_of(value.type)) == 2
         owner, source = value.owner, value
-        if isinstance(owner, Trans) and owner.permutation == (1, 0) and (either or inner == 0):
+        turns = runs_down(value) if byte_size(element_of(value.type)) == 2 else inner == 0
+        if turns and isinstance(owner, Trans) and owner.permutation == (1, 0):
             source = owner.value
-        elif not either and inner == 0:
-            turned = Trans(value)
-            block.insert_op_before(turned, before)
-            source = turned.result
+        elif turns:
+            source = turned(value, before)
         copy = staged(source, before)
         if source is value:
             return copy

@@ -11,15 +11,18 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from xdsl.dialects import arith, func
+from xdsl.dialects import arith, func, scf
 from xdsl.dialects.builtin import IntegerAttr
-from xdsl.ir import BlockArgument, SSAValue
+from xdsl.ir import BlockArgument, OpResult, SSAValue
 
 from tawa.base.elementwise import Map
+from tawa.base.loops import passed_out, passed_to
 from tawa.base.types import PtrType, byte_size, element_of, shape_of
 from tawa.tile.ops import Arange, Broadcast, ExpandDims, Splat
 
 LARGE = 1 << 30
+EXTREMES = ("maxsi", "minsi", "maxui", "minui")
+"""Scalar functions whose result is one of their operands."""
 
 
 @dataclass(frozen=True)
@@ -43,8 +46,25 @@ def unknown(shape: Sequence[int]) -> AxisInfo:
     return AxisInfo(ones, ones, ones)
 
 
+def _meet(a: AxisInfo, b: AxisInfo) -> AxisInfo:
+    """What holds of a value that may be either of two."""
+
+    def both(left: tuple[int, ...], right: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(map(math.gcd, left, right))
+
+    return AxisInfo(
+        both(a.contiguous, b.contiguous),
+        both(a.multiple, b.multiple),
+        both(a.constant, b.constant),
+        math.gcd(a.whole, b.whole),
+    )
+
+
 class AxisAnalysis:
-    """Answers for one kernel; nothing is assumed of values that loops carry."""
+    """Answers for one kernel.
+
+    What a loop carries is taken to be what it starts with, until a turn is seen to change that.
+    """
 
     def __init__(self) -> None:
         self._known: dict[SSAValue, AxisInfo] = {}
@@ -52,7 +72,6 @@ class AxisAnalysis:
     def of(self, value: SSAValue) -> AxisInfo:
         """The facts of a value."""
         if value not in self._known:
-            self._known[value] = unknown(shape_of(value.type))
             self._known[value] = self._find(value)
         return self._known[value]
 
@@ -74,12 +93,34 @@ class AxisAnalysis:
             return self._broadcast(self.of(op.value), shape_of(op.value.type), shape)
         if isinstance(op, Map):
             return self._map(op, shape)
-        return unknown(shape)
+        assert isinstance(value, OpResult)
+        return self._carried(value, passed_out(value))
+
+    def _carried(self, value: SSAValue, sources: Sequence[SSAValue]) -> AxisInfo:
+        """A value that is one of several, perhaps computed from itself a turn before.
+
+        What was derived from an assumption that fails is forgotten with it.
+        """
+        if not sources:
+            return unknown(shape_of(value.type))
+        before = dict(self._known)
+        assumed = self.of(sources[0])
+        while True:
+            self._known = {**before, value: assumed}
+            found = assumed
+            for source in sources:
+                found = _meet(found, self.of(source))
+            if found == assumed:
+                return found
+            assumed = found
 
     def _argument(self, value: BlockArgument, shape: tuple[int, ...]) -> AxisInfo:
         kernel = value.owner.parent_op()
+        if isinstance(kernel, scf.ForOp) and value.index == 0:
+            bounds = (self.of(kernel.lb).whole, self.of(kernel.step).whole)
+            return AxisInfo((), (), (), math.gcd(*bounds))
         if not isinstance(kernel, func.FuncOp):
-            return unknown(shape)
+            return self._carried(value, passed_to(value))
         whole = 1
         if kernel.arg_attrs is not None:
             facts = kernel.arg_attrs.data[value.index].data
@@ -117,6 +158,8 @@ class AxisAnalysis:
             return _sum(infos[0], infos[1], name == "subi")
         if name == "muli":
             return _product(infos[0], infos[1])
+        if name in ("remsi", "remui"):
+            return _remainder(infos[0], infos[1])
         if name.startswith("cmpi_"):
             return _comparison(infos[0], infos[1])
         constant = tuple(min(i.constant[d] for i in infos) for d in range(len(shape)))
@@ -125,8 +168,10 @@ class AxisAnalysis:
 
 
 def _scalar(name: str, wholes: list[int]) -> int:
-    if name in ("addi", "subi", "addptr"):
+    if name in ("addi", "subi", "addptr", *EXTREMES):
         return math.gcd(*wholes)
+    if name == "select":
+        return math.gcd(*wholes[1:])
     if name == "muli":
         return min(LARGE, wholes[0] * wholes[1])
     return 1
@@ -158,6 +203,19 @@ def _product(a: AxisInfo, b: AxisInfo) -> AxisInfo:
     return AxisInfo(
         (1,) * len(a.contiguous),
         _each(a, b, multiple),
+        _each(a, b, lambda d: math.gcd(a.constant[d], b.constant[d])),
+    )
+
+
+def _remainder(a: AxisInfo, b: AxisInfo) -> AxisInfo:
+    """Runs go on up to multiples of the divisor."""
+
+    def run(d: int) -> int:
+        return math.gcd(a.contiguous[d], a.multiple[d], b.multiple[d], b.constant[d])
+
+    return AxisInfo(
+        _each(a, b, run),
+        _each(a, b, lambda d: math.gcd(a.multiple[d], b.multiple[d])),
         _each(a, b, lambda d: math.gcd(a.constant[d], b.constant[d])),
     )
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from xdsl.ir import Block, Operation, SSAValue
 
+from tawa.aref.axis_info import AxisAnalysis, fastest
 from tawa.aref.ops import Stage, ViewRead, WarpGroup
+from tawa.base.elementwise import Map
 from tawa.base.spans import copy_span
-from tawa.tile.ops import Reshape, Splat, Trans
+from tawa.base.types import shape_of
+from tawa.tile.ops import Load, Reshape, Splat, Trans
 
 
 def staged(value: SSAValue, before: Operation) -> SSAValue:
@@ -35,6 +38,43 @@ def staged(value: SSAValue, before: Operation) -> SSAValue:
     else:
         home.insert_op_after(new, owner)
     return new.view
+
+
+def runs_down(value: SSAValue) -> bool:
+    """Whether a tile was loaded from where the elements of a column are neighbours.
+
+    It is best copied to shared memory as its transpose, with wide stores. A transpose that was
+    written in the kernel counts as one of what lies in rows.
+    """
+    turns, source = False, value
+    while not isinstance(source.owner, Block):
+        op = source.owner
+        if isinstance(op, Trans) and op.permutation == (1, 0):
+            turns, source = not turns, op.value
+            continue
+        if isinstance(op, Load):
+            dim, count = fastest(AxisAnalysis(), op.ptr)
+            return (dim == 0) != turns if count > 1 else turns
+        tiles = [v for v in op.operands if shape_of(v.type) == shape_of(source.type)]
+        if not isinstance(op, Map) or not tiles:
+            break
+        source = tiles[0]
+    return isinstance(value.owner, Trans) and value.owner.permutation == (1, 0)
+
+
+def turned(value: SSAValue, before: Operation) -> SSAValue:
+    """The transpose of a tile, made where the tile is."""
+    owner = value.owner
+    new = Trans(value)
+    copy_span(before, [new])
+    new.result.name_hint = value.name_hint
+    if isinstance(owner, Block):
+        assert owner.first_op is not None
+        owner.insert_op_before(new, owner.first_op)
+    else:
+        assert owner.parent is not None
+        owner.parent.insert_op_after(new, owner)
+    return new.result
 
 
 def drop_unread(group: WarpGroup) -> None:

@@ -14,7 +14,7 @@ class BadOption(TawaError):
 
     explanation = (
         "The launch options are the fields of `tawa.Options`. Their ranges: `num_warps` 1, 2, 4, "
-        "8 or 16; `num_stages` from 1; `mma_depth` from 0 and less than `num_stages`, since a "
+        "8, 16 or 32; `num_stages` from 1; `mma_depth` from 0 and less than `num_stages`, since a "
         "slot is returned only when the products that read it are done; `consumers` 1 to 3; "
         "`staging` 1 to 16; `schedule` 0 to 63; `deal` 1 to 8 or 'even', other than 1 only with "
         "`persistent` and without clusters; `cluster` 1 or 2."
@@ -83,7 +83,7 @@ class Options:
     def __post_init__(self) -> None:
         """Check each value's range. Raises BadOption."""
         self._one_of("target", tuple(TARGETS))
-        self._one_of("num_warps", (1, 2, 4, 8, 16))
+        self._one_of("num_warps", (1, 2, 4, 8, 16, 32))
         self._one_of("consumers", (None, 1, 2, 3))
         self._one_of("timeline", (False, True, *DETAILS))
         self._between("num_stages", 1, 64)
