@@ -360,7 +360,7 @@ def test_factors_of_fp8_arrays() -> None:
 
 
 @pytest.mark.usefixtures("tile_level")
-@settings(max_examples=12, deadline=None, derandomize=True)
+@settings(max_examples=20, deadline=None, derandomize=True)
 @given(
     queries=st.integers(1, 200),
     keys=st.integers(0, 200),
@@ -368,13 +368,16 @@ def test_factors_of_fp8_arrays() -> None:
     right=st.none() | st.integers(0, 150),
     alignment=st.sampled_from(["bottom-right", "top-left"]),
     block=st.sampled_from([(64, 32), (64, 64), (128, 48)]),
+    packed=st.sampled_from([1, 2, 4]),
+    splits=st.integers(1, 4),
 )
 def test_any_window(
     queries: int, keys: int, left: int | None, right: int | None, alignment: str,
-    block: tuple[int, int],
+    block: tuple[int, int], packed: int, splits: int,
 ) -> None:  # fmt: skip
     options = {"window": (left, right), "alignment": alignment}
-    check(Case(queries=queries, keys=keys, d=16, using=Configuration(*block), options=options))
+    using = Configuration(*block, packed=packed, splits=splits)
+    check(Case(packed, 1, queries, keys, d=16, using=using, options=options))
 
 
 def test_output_without_batch_is_made() -> None:
