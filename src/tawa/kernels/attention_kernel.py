@@ -283,39 +283,35 @@ def attention_forward(
            PACKED)  # fmt: skip
 
 
-@tawa.jit(do_not_specialize=("ROWS", "QUERIES", "splits"))
+@tawa.jit(do_not_specialize=("QUERIES", "splits"))
 def combine_splits(
-    parts: Any, part_lse: Any, out: Any, lse: Any, ROWS: Any, QUERIES: Any, HEADS: Any, splits: Any,
+    parts: Any, part_lse: Any, out: Any, lse: Any, QUERIES: Any, HEADS: Any, splits: Any,
     batch_stride: Any, head_stride: Any, row_stride: Any,
-    MOST_SPLITS: tl.constexpr, DV: tl.constexpr, BLOCK_M: tl.constexpr,
+    MOST_SPLITS: tl.constexpr, DV: tl.constexpr,
 ):  # fmt: skip
-    """One program adds up the outputs of BLOCK_M rows, each weighted by its share of exponentials.
+    """One program adds up the parts of one row, each weighted by its share of exponentials.
 
-    `parts` is [splits, ROWS, DV] and `part_lse` [splits, ROWS], where ROWS counts the rows of all
-    heads and batches; `out` has DV contiguous and strides in elements.
+    `parts` is [splits, rows, DV] and `part_lse` [splits, rows], where rows are those of all heads
+    and batches, one a program; `out` has DV contiguous and strides in elements. All loads are
+    independent: where there are fewer than MOST_SPLITS, the last one is loaded again.
     """
-    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
-    place = tl.where(rows < ROWS, rows, 0).to(tl.int64)
-    top = tl.full((BLOCK_M,), -float("inf"), tl.float32)
-    for split in tl.static_range(MOST_SPLITS):
-        at = split * ROWS.to(tl.int64) + place
-        found = tl.load(part_lse + at, mask=rows < tl.where(split < splits, ROWS, 0),
-                        other=-float("inf"))  # fmt: skip
-        top = tl.maximum(top, found)
-    known = tl.where(top == -float("inf"), 0.0, top)
+    row, rows = tl.program_id(0), tl.num_programs(0).to(tl.int64)
     columns = tl.arange(0, DV)
-    acc = tl.zeros((BLOCK_M, DV), tl.float32)
-    total = tl.zeros((BLOCK_M,), tl.float32)
+    top = tl.load(part_lse + row)
+    for split in tl.static_range(1, MOST_SPLITS):
+        top = tl.maximum(top, tl.load(part_lse + tl.minimum(split, splits - 1) * rows + row))
+    known = 0.0 if top == -float("inf") else top
+    acc = tl.zeros((DV,), tl.float32)
+    total = 0.0
     for split in tl.static_range(MOST_SPLITS):
-        at = split * ROWS.to(tl.int64) + place
-        inside = rows < tl.where(split < splits, ROWS, 0)
-        weight = tl.exp(tl.load(part_lse + at, mask=inside, other=-float("inf")) - known)
-        part = parts + at[:, None] * DV + columns[None, :]
-        acc += weight[:, None] * tl.load(part, mask=inside[:, None], other=0.0)
+        at = tl.minimum(split, splits - 1) * rows + row
+        weight = tl.where(split < splits, tl.exp(tl.load(part_lse + at) - known), 0.0)
+        acc += weight * tl.load(parts + at * DV + columns)
         total += weight
-    row, of_head = place % QUERIES, place // QUERIES
-    start = of_head // HEADS * batch_stride + of_head % HEADS * head_stride + row * row_stride
-    value = (acc * tl.where(total == 0, 0.0, 1.0 / total)[:, None]).to(out.dtype.element_ty)
-    tl.store(out + start[:, None] + columns[None, :], value, mask=(rows < ROWS)[:, None])
+    query, of_head = row % QUERIES, row // QUERIES
+    start = (of_head // HEADS).to(tl.int64) * batch_stride
+    start += (of_head % HEADS).to(tl.int64) * head_stride + query.to(tl.int64) * row_stride
+    value = acc * tl.where(total == 0, 0.0, 1.0 / total)
+    tl.store(out + start + columns, value.to(out.dtype.element_ty))
     if lse is not None:
-        tl.store(lse + place, known + tl.log(total), mask=rows < ROWS)
+        tl.store(lse + row, known + tl.log(total))

@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import tawa
 from tawa.kernels.attention_arguments import Problem, make_float32
 from tawa.kernels.attention_kernel import combine_splits
 from tawa.kernels.gemm_configurations import MULTIPROCESSORS
@@ -24,8 +23,6 @@ STARTUP, COMBINING, COMBINING_EACH = 3.0, 5.0, 0.125
 takes, whatever it adds up and for each split, in turns of the loop over blocks (about 0.8 us)."""
 
 MOST_SPLITS = 64
-COMBINED = 4096
-"""Elements of the output that one program of the second kernel adds up."""
 
 
 def packed_heads(group: int, queries: int, block_m: int) -> int:
@@ -67,11 +64,10 @@ class Parts:
     def combine(self, out: Any, lse: Any, strides: tuple[int, ...]) -> None:
         """Write output, whose strides of batch, head and row are given, and log-sum-exp if any."""
         problem = self.problem
-        block_m = max(1, COMBINED // problem.dv // 8 * 8)
-        combine_splits[(tawa.cdiv(problem.rows, block_m),)](
-            *(self.out, self.lse, out, lse, problem.rows, problem.queries, problem.heads),
+        combine_splits[(problem.rows,)](
+            *(self.out, self.lse, out, lse, problem.queries, problem.heads),
             *(self.splits, *strides[:3]),
             MOST_SPLITS=1 << (self.splits - 1).bit_length(),
             DV=problem.dv,
-            BLOCK_M=block_m,
+            num_warps=1,
         )
