@@ -34,6 +34,7 @@ from tawa.aref.resident_operands import ResidentOperands
 from tawa.aref.schedule import NO_SCHEDULE, ScheduleLoops, ScheduleRejected
 from tawa.aref.shared_memory import SharedMemoryExceeded
 from tawa.aref.sink_reads import SinkReads
+from tawa.aref.tiles_ahead import TilesAhead
 from tawa.aref.transposes import Transposes
 from tawa.aref.warp_products import WarpProducts
 from tawa.aref.zero_products import ZeroProducts
@@ -60,6 +61,9 @@ from tawa.tile.simplify import Simplify
 from tawa.tile.widen import WidenAccumulators
 
 T = TypeVar("T")
+
+CHOICES = (ScheduleLoops.name, TilesAhead.name)
+"""Passes whose choices take registers, and are made otherwise when the assembler spills."""
 
 
 class PassFailed(TawaError):
@@ -121,6 +125,8 @@ def passes(stage: str, options: Options, remarks: Remarks, slack: Slack) -> list
             # Where a pipeline's first turn stands apart.
             ZeroProducts(),
             AsyncDots(options, remarks),
+            # Once products say what they stage.
+            TilesAhead(remarks, enabled=not slack.registers and slack.stages > 1),
             SinkReads(),
             # Once products say where they read their operands.
             ResidentOperands(remarks, enabled=not slack.registers and slack.stages > 1),
@@ -178,7 +184,7 @@ class Pipeline:
             compiled = self._attempt(name, tile, slack, tried)
             if compiled is None:
                 continue
-            said = [s for s in self.remarks.spoken[start:] if s.startswith(ScheduleLoops.name)]
+            said = [s for s in self.remarks.spoken[start:] if s.startswith(CHOICES)]
             gave_up = not said or any(NO_SCHEDULE in line for line in said)
             if rejected and gave_up and slack.stages > 1:
                 exhausted = True  # fewer stages may have a schedule that needs no more registers

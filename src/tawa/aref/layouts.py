@@ -43,6 +43,7 @@ from tawa.tile.ops import (
     Reshape,
     ScanWith,
     Splat,
+    Store,
     Trans,
 )
 
@@ -249,6 +250,16 @@ class Layouts:
         found = (self._wanted_by(use.operation, use.index) for use in value.uses)
         return next((layout for layout in found if layout is not None), self._carried(value))
 
+    def _wanted_of_any(self, value: SSAValue) -> Layout | None:
+        """The layout that the users of a value, or of one that it is carried to or from, have."""
+        group = [value]
+        for v in group:
+            found = self._wanted(v)
+            if found is not None:
+                return found
+            group += [w for w in self._same.get(v, []) if w not in group]
+        return None
+
     def _wanted_by(self, op: Operation, index: int) -> Layout | None:
         """The layout in which an op would take its operand; None if it has no wish."""
         if isinstance(op, DotIssue) and index == 0:
@@ -256,6 +267,9 @@ class Layouts:
             return accumulator((rows, columns), self.warps)
         if isinstance(op, Map):
             return self.of.get(op.result) or self._wanted(op.result)
+        if isinstance(op, Load | Store):
+            accessed = op.result if isinstance(op, Load) else op.value
+            return self.of.get(accessed) if shape_of(accessed.type) else None
         if not isinstance(op, ExpandDims | Broadcast):
             return None
         found = self._wanted(op.result)
@@ -311,5 +325,5 @@ class Layouts:
             held = [*op.results, *(a for r in op.regions for b in r.blocks for a in b.args)]
             for value in held:
                 if shape_of(value.type) and value not in self.of and not self.lazy(value):
-                    self._set(value, self.default(value))
+                    self._set(value, self._wanted_of_any(value) or self.default(value))
                     self._propagate()
