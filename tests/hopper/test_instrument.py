@@ -19,6 +19,7 @@ from tawa.hopper.detail import POINTS_OF_A_TILE, POINTS_OF_A_TURN
 from tawa.hopper.instrument import Instrument, disturbed, is_inner, recorders_of
 from tawa.hopper.ops.matrix import Wgmma, WgmmaCommit, WgmmaFence
 from tawa.hopper.ops.structure import OneThread, Role
+from tawa.hopper.ops.sync import NamedBarrierArrive, NamedBarrierSync
 from tawa.hopper.ops.trace import ROLE, TRACE, Timestamp
 from tawa.kernels.attention import Configuration, attention
 from tawa.runtime.spec import KernelSpec, TimelineParam
@@ -326,3 +327,25 @@ def test_turns_of_three_groups_with_exponentials_are_recorded():
         turns = {op.segment.value.data for op in stamps}
         points = {table.segments[n].role: table.segments[n].points for n in turns}
         assert points == {"math": POINTS_OF_A_TURN, "load": POINTS_OF_A_TURN}
+
+
+def test_no_point_lies_where_other_groups_wait_for_their_turn():
+    """Between a meeting and the arrival that ends it one group issues products, others wait."""
+    arguments = [stored(np.zeros((1, 1, 256, 64)), "f16") for _ in range(4)]
+    options = {"consumers": 2, "alternate": True, "persistent": True}
+    with recording() as launches:
+        attention(*arguments, using=Configuration(128, 64, options))
+    module = plain_module(launches[0])
+    Instrument().apply(module)
+    turns = [
+        op.parent for op in module.walk() if isinstance(op, NamedBarrierArrive) and is_inner(op)
+    ]
+    assert turns
+    for block in turns:
+        assert block is not None
+        kinds = [type(op) for op in block.ops]
+        meeting, arrival = kinds.index(NamedBarrierSync), kinds.index(NamedBarrierArrive)
+        stamps = [at for at, kind in enumerate(kinds) if kind is Timestamp]
+        assert len(stamps) == POINTS_OF_A_TURN
+        assert not any(meeting < at < arrival for at, kind in enumerate(kinds) if kind in TRACE)
+        assert min(stamps) < meeting < arrival < max(stamps)

@@ -118,6 +118,17 @@ def _epilogue(kinds: Sequence[str]) -> int:
     return next((at for at in range(drained, len(kinds)) if kinds[at] == "store wait"), drained)
 
 
+def _turn_to_issue(kinds: Sequence[str]) -> range:
+    """From a meeting to the arrival that ends it: while one group issues products, others wait.
+
+    What delays it delays them all.
+    """
+    if "meeting" not in kinds or "arrival" not in kinds:
+        return range(0)
+    first = kinds.index("meeting")
+    return range(first, next((i for i in range(first, len(kinds)) if kinds[i] == "arrival"), first))
+
+
 def _candidates(plan: Plan) -> Iterator[tuple[int, tuple[int, ...]]]:
     """Points that belong together, and their rank: 0 is for those that are always kept."""
     kinds = [gap.kind if gap is not None else "" for gap in plan.gaps]
@@ -129,9 +140,14 @@ def _candidates(plan: Plan) -> Iterator[tuple[int, tuple[int, ...]]]:
         yield 1, (kinds.index("wgmma issue"),)
     if not plan.inner and "wgmma wait" in kinds:
         yield 1, (_epilogue(kinds),)
+    turn = _turn_to_issue(kinds) if plan.inner else range(0)
     for at, kind in enumerate(kinds):
+        if at in turn:
+            continue
         if kind == "barrier wait":
             yield 2, (at, at + 1)
+            yield 4, (at + 1,)
+        elif at == turn.stop and turn:
             yield 4, (at + 1,)
         elif kind == "meeting" and kinds.count("meeting") == 1 and not plan.inner:
             yield 3, (at, at + 1)
