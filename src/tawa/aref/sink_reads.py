@@ -31,6 +31,7 @@ from tawa.aref.ops import (
     ViewTrans,
     WarpGroup,
 )
+from tawa.base.loops import users_in
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ def _sink(read: ViewRead) -> None:
     while slot is not None:
         home = read.parent
         assert home is not None
-        users = _users(read.result, home)
+        users = set(users_in(read.result, home))
         if not users:
             return
         first = min(users, key=home.get_operation_index)
@@ -96,18 +97,6 @@ def _multiplied(slot: GetEnter | Views) -> bool:
             if isinstance(use.operation, ViewTrans | ViewReshape):
                 work.append(use.operation.result)
     return False
-
-
-def _users(value: SSAValue, home: Block) -> set[Operation]:
-    """The ops of a block that use a value, themselves or by an op inside."""
-    found: set[Operation] = set()
-    for use in value.uses:
-        op: Operation | None = use.operation
-        while op is not None and op.parent is not home:
-            op = op.parent_op()
-        if op is not None:
-            found.add(op)
-    return found
 
 
 def _between(first: Operation, last: Operation) -> list[Operation]:

@@ -22,10 +22,7 @@ from tawa.base.loops import terminator
 from tawa.base.spans import copy_span
 from tawa.base.types import shape_of
 from tawa.tile.ops import Broadcast, ExpandDims, Splat
-from tawa.tile.zero import constant_of
-
-NOT_NEGATIVE = ("exp", "exp2", "absf")
-"""Functions whose results are at least zero, or NaN."""
+from tawa.tile.zero import NOT_NEGATIVE, constant_of
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,18 @@ def terminator(block: Block) -> Operation:
     return block.last_op
 
 
+def users_in(value: SSAValue, home: Block) -> list[Operation]:
+    """The ops of a block that use a value, themselves or by an op nested in them."""
+    found: list[Operation] = []
+    for use in value.uses:
+        op: Operation | None = use.operation
+        while op is not None and op.parent is not home:
+            op = op.parent_op()
+        if op is not None:
+            found.append(op)
+    return found
+
+
 def integer_constant(value: int, type_: Attribute) -> arith.ConstantOp:
     """A constant of an integer type, such as a loop counter's."""
     assert isa(type_, IntegerType)

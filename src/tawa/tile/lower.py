@@ -18,7 +18,7 @@ from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
 
 from tawa.aref import ops as aref
 from tawa.base.errors import TawaError
-from tawa.base.loops import prune
+from tawa.base.loops import prune, users_in
 from tawa.base.options import Options
 from tawa.base.remarks import Remarks
 from tawa.base.spans import copy_span, span_of
@@ -180,7 +180,7 @@ def _needed_before(loads: Sequence[DescLoad]) -> bool:
     home = last.parent
     assert home is not None
     end = home.get_operation_index(last)
-    users = (op for load in loads for op in _users(load.result, home))
+    users = (op for load in loads for op in users_in(load.result, home))
     return any(home.get_operation_index(op) <= end for op in users)
 
 
@@ -258,25 +258,13 @@ def _put_all(block: Block, refs: Sequence[SSAValue]) -> None:
         home.insert_ops_before(new, last)
 
 
-def _users(value: SSAValue, home: Block) -> list[Operation]:
-    """The ops of `home` that use a value, themselves or by an op nested in them."""
-    found: list[Operation] = []
-    for use in value.uses:
-        op: Operation | None = use.operation
-        while op is not None and op.parent is not home:
-            op = op.parent_op()
-        if op is not None:
-            found.append(op)
-    return found
-
-
 def _last_user(values: Iterable[SSAValue], home: Block) -> Operation:
     """The last op of `home` that uses any of the values, or a view of them."""
     users: list[Operation] = []
     work = list(values)
     while work:
         value = work.pop()
-        users += _users(value, home)
+        users += users_in(value, home)
         work += [u.operation.results[0] for u in value.uses if isinstance(u.operation, VIEWS)]
     return _latest(users)
 

@@ -20,10 +20,7 @@ from tawa.base.elementwise import Map
 from tawa.base.spans import copy_span
 from tawa.base.types import element_of
 from tawa.tile.ops import Broadcast, ExpandDims, Reshape, Trans
-from tawa.tile.zero import constant_of
-
-NOT_NEGATIVE = ("exp", "exp2", "absf", "sqrt", "sqrt_rn", "sigmoid")
-"""Functions whose results are at least zero, or NaN."""
+from tawa.tile.zero import NOT_NEGATIVE, constant_of
 
 DEPTH = 8
 """Ops that the least value of a result is followed through."""

@@ -1,4 +1,4 @@
-"""Which tiles are constants, such as zero: asked by passes of the tile and the aref level."""
+"""Which tiles are constants, such as zero, or not negative: asked by passes of two levels."""
 
 from __future__ import annotations
 
@@ -7,6 +7,9 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.ir import SSAValue
 
 from tawa.tile.ops import Splat
+
+NOT_NEGATIVE = ("exp", "exp2", "absf", "sqrt", "sqrt_rn", "sigmoid")
+"""Functions whose results are at least zero, or NaN."""
 
 
 def constant_of(value: SSAValue) -> float | None:
