@@ -1,8 +1,8 @@
 """Mathematical functions of the tile language, element by element.
 
 `exp`, `exp2`, `sqrt`, `rsqrt`, `sigmoid` use the hardware's approximations (about 2 units in the
-last place of f32), `sqrt_rn` and `div_rn` round correctly. Exponentials below 2^-126 are zero, and so
-are quotients of one and what is known to be at least one. All are methods of tensors too.
+last place of f32), `sqrt_rn` and `div_rn` round correctly. Exponentials below 2^-126 are zero, and
+so are quotients of one and what is known to be at least one. All are methods of tensors too.
 """
 
 from __future__ import annotations
