@@ -17,7 +17,7 @@ from tawa.kernels.gemm import (
     matmul,
     reference,
 )
-from tawa.kernels.gemm_configurations import splits
+from tawa.kernels.gemm_configurations import fastest, splits
 from tawa.runtime import sass
 
 
@@ -102,10 +102,12 @@ def shape(config: Configuration) -> tuple[int, int, bool, bool]:
         ((8192, 8192, 16384), (256, 200, False, False)),
         ((4096, 4096, 4096), (128, 256, False, False)),
         ((2048, 2048, 2048), (128, 256, False, False)),
-        ((8192, 256, 8192), (128, 128, True, False)),
+        ((8192, 256, 8192), (128, 128, False, False)),
         ((16384, 256, 2048), (128, 256, False, False)),
         ((1024, 1024, 8192), (64, 128, False, False)),
-        ((64, 4096, 4096), (64, 64, False, False)),
+        ((128, 8192, 8192), (64, 128, False, False)),
+        ((512, 3072, 14336), (64, 192, False, False)),
+        ((16, 12288, 4096), (64, 96, False, False)),
     ],
 )
 def test_choice(sizes: tuple[int, int, int], expected: tuple[int, int, bool, bool]) -> None:
@@ -122,23 +124,41 @@ def test_few_tiles_share_k(sizes: tuple[int, int, int]) -> None:
     assert (chosen.split - 1) * -(-steps // chosen.split) < steps  # the last part is not empty
 
 
-def test_rows_that_share_lines_are_loaded_by_pairs() -> None:
+def test_neighbours_read_the_same_blocks_of_the_larger_operand() -> None:
+    for m, n in ((512, 3072), (3072, 512)):
+        chosen = configuration(m, n, 14336)
+        assert chosen.group_m == 0
+        assert chosen.along_n == (m > n)
+
+
+def test_large_operands_that_are_read_once_are_streamed() -> None:
+    for sizes, streams in (
+        ((16, 12288, 4096), (False, True)),
+        ((12288, 16, 4096), (True, False)),
+        ((16, 1024, 1024), (False, False)),
+        ((8192, 8192, 8192), (False, False)),
+    ):
+        assert configuration(*sizes).streams(Product(*sizes)) == streams
+
+
+def test_clusters_are_for_rows_that_do_not_start_with_lines() -> None:
     assert "cluster" not in configuration(5120, 5120, 5120).options
-    assert configuration(5000, 5000, 5000, aligned=(False, False)).options["cluster"] == 2
+    unaligned = Product(7328, 1368, 1864, columns=64, aligned=(False, False))
+    assert fastest(unaligned).options["cluster"] == 2
 
 
-def test_tiles_that_are_transposed_are_the_smaller_ones() -> None:
-    for transposed, blocks in (((False, True), (256, 128)), ((True, False), (128, 256))):
-        columns = 128 if transposed[1] else 8
-        chosen = configuration(8192, 8192, 8192, 1, columns=columns, transposed=transposed)
-        assert (chosen.block_m, chosen.block_n) == blocks
+def test_operands_are_copied_where_that_takes_less_than_transposing_tiles() -> None:
+    across = {"columns": 128, "transposed": (False, True)}
+    large, small = (configuration(n, n, n, 1, **across) for n in (8192, 512))
+    assert large.copied == (False, True)
+    assert small.copied == (False, False)
 
 
 @given(st.integers(1, 20000), st.integers(1, 20000), st.integers(1, 20000))
 def test_tiles_that_lie_in_shared_memory_twice_may_have_fewer_slots(m: int, n: int, k: int) -> None:
     for aligned in (True, False):
         chosen = configuration(m, n, k, 1, aligned=(aligned, aligned), transposed=(True, False))
-        assert "num_stages" not in chosen.options
+        assert chosen.copied[0] or "num_stages" not in chosen.options
 
 
 def test_writes_are_streamed_where_they_take_the_time() -> None:
@@ -223,5 +243,5 @@ def test_what_one_program_reads_leaves_the_cache_first() -> None:
         return ["desc[" in load.text for load in code.instructions if load.is_a("UTMALDG")]
 
     assert hints() == [False, False]
-    assert sum(hints(ONE_ROW=True)) == 1
-    assert sum(hints(ONE_ROW=True, ONE_COLUMN=True)) == 2
+    assert sum(hints(STREAM_B=True)) == 1
+    assert sum(hints(STREAM_A=True, STREAM_B=True)) == 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ RNG = np.random.default_rng(0)
 A, B = RNG.standard_normal((70, 37)).astype(np.float16), RNG.standard_normal((37, 45)).astype("f2")
 X, Y = RNG.standard_normal((3, 70, 40)).astype(np.float16), RNG.standard_normal((3, 40, 48)).astype("f2")  # fmt: skip
 PERSISTENT = Configuration(64, 32, 16, options={"persistent": True, "ping_pong": True})
+SPLIT = Configuration(64, 32, 16, split=2)
 
 
 def check(result: Any, a: Any, b: Any) -> None:
@@ -59,21 +61,45 @@ def test_no_elements() -> None:
     assert (matmul(A[:, :0], B[:0], np.full((70, 45), np.nan, np.float16)) == 0).all()
 
 
-@pytest.mark.parametrize("config", [None, PERSISTENT, Configuration(64, 32, 16, split=2)])
 @pytest.mark.parametrize(
-    ("a", "b"),
+    ("a", "b", "config"),
     [
-        (X, Y),
-        (X, Y[0]),
-        (X[0], Y),
-        (X[:, :, :37], Y[:, :37, :45]),
-        (Y.swapaxes(1, 2), X.swapaxes(1, 2)),
-        (X[::2], Y[::-2]),
+        (X, Y, None),
+        (X, Y, PERSISTENT),
+        (X, Y[0], SPLIT),
+        (X[0], Y, SPLIT),
+        (X[:, :, :37], Y[:, :37, :45], SPLIT),
+        (Y.swapaxes(1, 2), X.swapaxes(1, 2), PERSISTENT),
+        (X[::2], Y[::-2], None),
     ],
-    ids=["both", "left", "right", "odd", "turned", "steps"],
 )
 def test_batches(a: Any, b: Any, config: Configuration | None) -> None:
     check(matmul(a, b, config=config), a, b)
+
+
+@pytest.mark.parametrize("copied", [(True, False), (False, True), (True, True)])
+def test_operands_that_are_copied_first(copied: tuple[bool, bool]) -> None:
+    plain = Configuration(64, 32, 16, group_m=0, copied=copied)
+    for a, b in ((A, B), (B.T, A.T)):
+        check(matmul(a, b, config=plain), a, b)
+    a, b = Y.swapaxes(1, 2), X.swapaxes(1, 2)
+    check(matmul(a, b, config=replace(plain, split=2)), a, b)
+
+
+def test_eight_bits_are_transposed_by_a_copy() -> None:
+    a, b = RNG.integers(-9, 9, (2, 3, 136, 136)).astype(np.int8)
+    out = np.zeros((3, 136, 136), np.int32)
+    config = Configuration(64, 64, 32, group_m=0, copied=(True, True))
+    matmul(a.swapaxes(1, 2), b, out, config)
+    assert (out == a.swapaxes(1, 2).astype(int) @ b.astype(int)).all()
+
+
+@pytest.mark.parametrize("along_n", [False, True])
+@pytest.mark.parametrize("group_m", [0, 2])
+def test_any_order_of_programs(group_m: int, along_n: bool) -> None:
+    for options in ({}, {"persistent": True, "ping_pong": True}):
+        config = Configuration(64, 16, 16, group_m=group_m, along_n=along_n, options=options)
+        check(matmul(A, B, config=config), A, B)
 
 
 def test_a_batch_is_written_where_it_belongs() -> None:

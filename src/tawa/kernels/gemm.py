@@ -25,10 +25,12 @@ from tawa.kernels.gemm_configurations import (
     Product,
     configuration,
     configurations,
+    fastest,
 )
 from tawa.kernels.gemm_operands import (
     PIECE,
     aligned,
+    along_rows,
     empty,
     loadable,
     storable,
@@ -57,13 +59,13 @@ ADDED_ROWS, ADDED_COLUMNS = 8, 128
 
 @tawa.jit
 def load_block(
-    desc: Any, batch: Any, row: Any, column: Any, TURNED: tl.constexpr, ONCE: tl.constexpr
+    desc: Any, batch: Any, row: Any, column: Any, TURNED: tl.constexpr, STREAM: tl.constexpr
 ):
     """A block of one matrix of a batch, or of the only matrix; transposed if it lies so.
 
-    ONCE: no other program reads it, so L2 need not keep it.
+    STREAM: L2 drops it before other lines.
     """
-    policy = "evict_first" if ONCE else ""
+    policy = "evict_first" if STREAM else ""
     if len(desc.block_shape) == 3:
         block = desc.load([batch, row, column], eviction_policy=policy)
         block = block.reshape(desc.block_shape[1], desc.block_shape[2])
@@ -72,7 +74,7 @@ def load_block(
     return block.T if TURNED else block
 
 
-@tawa.jit(do_not_specialize=("M", "N", "K"))
+@tawa.jit(do_not_specialize=("M", "N", "K", "PART"))
 def gemm(
     a_desc: Any,
     b_desc: Any,
@@ -87,41 +89,49 @@ def gemm(
     BLOCK_K: tl.constexpr,
     GROUP_M: tl.constexpr,
     ACCUMULATOR: tl.constexpr,
+    ALONG_N: tl.constexpr = False,
     SPLIT: tl.constexpr = False,
-    ONE_ROW: tl.constexpr = False,
-    ONE_COLUMN: tl.constexpr = False,
+    STREAM_A: tl.constexpr = False,
+    STREAM_B: tl.constexpr = False,
+    PART: Any = 0,
 ):
-    """One program computes one tile of C; programs walk along M in groups of GROUP_M tiles.
+    """One program computes one tile of C.
+
+    Programs walk along M, or with ALONG_N along N, in groups of GROUP_M tiles; with 0, the first
+    two dimensions of programs are those of C's tiles, and no divisions find a tile's place.
 
     A lies as [M, K], or transposed as [K, M]; B as [K, N], or transposed as [N, K]; each may be a
-    batch of such matrices, along the third dimension of programs. With SPLIT a second dimension of
-    programs shares K, and C has their parts, which are yet to be added. C is [M, N], or
-    [batch * parts, M, N]. ONE_ROW, ONE_COLUMN: C is no taller, no wider than a tile.
+    batch of such matrices, along the third dimension of programs. With SPLIT this dimension counts
+    parts of products, PART turns of the loop each; they are yet to be added. C is [M, N], or
+    [batch * parts, M, N]. STREAM_A and STREAM_B: L2 need not keep what was loaded.
     """
-    pid, batch = tl.program_id(0), tl.program_id(2)
-    num_m = tl.cdiv(M, BLOCK_M)
-    num_n = tl.cdiv(N, BLOCK_N)
-    width = GROUP_M * num_n
-    first_m = pid // width * GROUP_M
-    group_m = min(num_m - first_m, GROUP_M)
-    off_m = (first_m + (pid % width) % group_m) * BLOCK_M
-    off_n = (pid % width) // group_m * BLOCK_N
+    along, across = tl.program_id(0), tl.program_id(1)
+    if GROUP_M:
+        pid, num_m, num_n = tl.program_id(0), tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N)
+        length, depth = (num_n, num_m) if ALONG_N else (num_m, num_n)
+        start = pid // (GROUP_M * depth) * GROUP_M
+        group, inside = min(length - start, GROUP_M), pid % (GROUP_M * depth)
+        along, across = start + inside % group, inside // group
+    tile_m, tile_n = (across, along) if ALONG_N else (along, across)
+    off_m, off_n = tile_m * BLOCK_M, tile_n * BLOCK_N
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=ACCUMULATOR)
+    which = tl.program_id(2)
+    batch, part = which, which
     first, last = 0, tl.cdiv(K, BLOCK_K)
     if SPLIT:
-        part = tl.cdiv(last, tl.num_programs(1))
-        first = tl.program_id(1) * part
-        last = min(first + part, last)
+        if len(a_desc.block_shape) == 3 or len(b_desc.block_shape) == 3:
+            batch, part = which // tl.cdiv(last, PART), which % tl.cdiv(last, PART)
+        first = part * PART
+        last = min(first + PART, last)
     for k in range(first, last):
         start = k * BLOCK_K
         a_row, a_column = (start, off_m) if TRANSPOSE_A else (off_m, start)
         b_row, b_column = (off_n, start) if TRANSPOSE_B else (start, off_n)
-        a = load_block(a_desc, batch, a_row, a_column, TRANSPOSE_A, ONE_COLUMN)
-        b = load_block(b_desc, batch, b_row, b_column, TRANSPOSE_B, ONE_ROW)
+        a = load_block(a_desc, batch, a_row, a_column, TRANSPOSE_A, STREAM_A)
+        b = load_block(b_desc, batch, b_row, b_column, TRANSPOSE_B, STREAM_B)
         acc = tl.dot(a, b, acc)
     c = acc.to(c_desc.dtype)
     if len(c_desc.block_shape) == 3:
-        which = batch * tl.num_programs(1) + tl.program_id(1)
         c_desc.store([which, off_m, off_n], c.reshape(1, BLOCK_M, BLOCK_N))
     else:
         c_desc.store([off_m, off_n], c)
@@ -198,12 +208,16 @@ def matmul(a: Any, b: Any, out: Any = None, config: Configuration | None = None)
         matmul(_flat(a), b, _flat(out), config)
         return out
     a, b = loadable(a), loadable(b)
-    chosen = config or _configuration(a, b, out, k)
+    product = _product(a, b, out, k)
+    chosen = config or fastest(product)
+    copy_a, copy_b = chosen.copied
+    a = along_rows(a) if copy_a else a
+    b = transposed(along_rows(transposed(b))) if copy_b else b
     if chosen.split == 1 and storable(out):
-        _multiply(a, b, out, k, chosen)
+        _multiply(a, b, out, product, chosen)
         return out
     parts = _parts(out, chosen.split, "int32" if _integers(a) else "float32")
-    _multiply(a, b, parts, k, chosen)
+    _multiply(a, b, parts, product, chosen)
     *batch, m, n = shape
     steps = strides(out) if batch else (0, *strides(out))
     blocks = tawa.cdiv(n, ADDED_COLUMNS), tawa.cdiv(m, ADDED_ROWS)
@@ -216,12 +230,12 @@ def matmul(a: Any, b: Any, out: Any = None, config: Configuration | None = None)
     return out
 
 
-def _configuration(a: Any, b: Any, out: Any, k: int) -> Configuration:
-    """The configuration for matrices that lie as these do."""
+def _product(a: Any, b: Any, out: Any, k: int) -> Product:
+    """The product of matrices that lie as these do."""
     along_k = a.dtype.itemsize != 2  # all that the matrix instructions take of other types
     turned_a, turned_b = turned(a), turned(b)
     *batch, m, n = out.shape
-    return configuration(
+    return Product(
         *(m, n, k, a.dtype.itemsize, out.dtype.itemsize),
         batch=prod(batch),
         columns=8 if turned_b else LINE // b.dtype.itemsize,
@@ -230,13 +244,14 @@ def _configuration(a: Any, b: Any, out: Any, k: int) -> Configuration:
     )
 
 
-def _multiply(a: Any, b: Any, out: Any, k: int, chosen: Configuration) -> None:
+def _multiply(a: Any, b: Any, out: Any, product: Product, chosen: Configuration) -> None:
     """Launch the kernel; `out` is the result, or [batch * parts, M, N] what is yet to be added."""
     block_m, block_n, block_k = chosen.block_m, chosen.block_n, chosen.block_k
     turned_a, turned_b = turned(a), turned(b)
-    m, n = a.shape[-2], b.shape[-1]
+    m, n, k = product.m, product.n, product.k
+    stream_a, stream_b = chosen.streams(product)
     batch = max(x.shape[0] if len(x.shape) == 3 else 1 for x in (a, b))
-    gemm[(chosen.tiles(m, n), chosen.split, batch)](
+    gemm[(*chosen.programs(m, n), batch * chosen.split)](
         _blocks(transposed(a), block_k, block_m) if turned_a else _blocks(a, block_m, block_k),
         _blocks(transposed(b), block_n, block_k) if turned_b else _blocks(b, block_k, block_n),
         _blocks(out, block_m, block_n),
@@ -248,9 +263,11 @@ def _multiply(a: Any, b: Any, out: Any, k: int, chosen: Configuration) -> None:
         BLOCK_K=block_k,
         GROUP_M=chosen.group_m,
         ACCUMULATOR=tl.int32 if _integers(a) else tl.float32,
+        ALONG_N=chosen.along_n,
         SPLIT=chosen.split > 1,
-        ONE_ROW=m <= block_m and batch in (1, *b.shape[:-2]),
-        ONE_COLUMN=n <= block_n and batch in (1, *a.shape[:-2]),
+        STREAM_A=stream_a,
+        STREAM_B=stream_b,
+        PART=tawa.cdiv(tawa.cdiv(k, block_k), chosen.split),
         **chosen.options,
     )
 

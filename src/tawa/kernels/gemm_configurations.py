@@ -1,9 +1,10 @@
 """Tiles and launch options of the library's GEMM, and which of them suit a product.
 
 `configuration` takes the one that `Configuration.microseconds` says is fastest. That is a model of
-a few terms: what each multiprocessor multiplies, what all of them load from L2 and from device
-memory, what a tile costs before and after its products, and what a second pass costs where K is
-split. Its constants are fitted to timings on an H100 (docs/performance-log.md).
+a few terms: what each multiprocessor multiplies and loads, what all of them load from L2 and from
+device memory, what a tile costs before and after its products, and what further kernels cost where
+K is split or an operand is copied first. Its constants are fitted to timings on an H100
+(docs/performance-log.md).
 """
 
 from __future__ import annotations
@@ -17,8 +18,12 @@ from tawa import cdiv
 
 MULTIPROCESSORS = 132
 """Of an H100 SXM: persistent kernels run one CTA on each."""
+LARGEST_GRID = 65535
+"""Programs along the second and third dimension of a grid."""
 
 L2_BYTES = 50 * 2**20
+STREAMED_BYTES = L2_BYTES // 4
+"""An operand larger than this would push out what others left in L2, and not stay there itself."""
 STREAMED_K_BYTES = 1024
 """Bytes of a row of A up to which writing C is what takes the time."""
 
@@ -27,30 +32,42 @@ LINE = 128
 
 CLOCK = 1.75e3
 """Cycles of a microsecond."""
-LAUNCH = 5.0
-"""Microseconds of a kernel outside its loops, events around it included."""
-SECOND_PASS = 2.5
+LAUNCH = 3.84
+"""Microseconds of an empty kernel, events around it included."""
+SECOND_PASS = 2.7
 """Microseconds more where a second kernel adds the parts up."""
-STARTED = 2700.0
+COPY = 2.5
+"""Microseconds more for each kernel that copies an operand first, bytes apart."""
+CLUSTERED = 0.85
+"""Microseconds more to launch clusters."""
+STARTED = 1950.0
 """Cycles until a tile's first products are done, where no tile before it hides them."""
-STORED = 0.04
+STORED = 0.08
 """Cycles for each element of a tile that is stored, where no other tile's products hide them."""
-LEAST, EACH = 90.0, 130.0
+LEAST, EACH = 174.0, 132.0
 """Cycles of a turn, however small its tile is: a wait and an issue; latency of each line of K."""
-L2_RATE = 7400.0
+SHARED = 146.0
+"""Bytes a cycle that go to shared memory with tiles' rows, and from there to the products."""
+PLACED = 300.0
+"""Cycles of the divisions that find a tile's place where programs walk in groups."""
+L2_RATE = 9700.0
 """Bytes a cycle that L2 gives all multiprocessors."""
-MISALIGNED = 2.0
-"""Lines that a row of a tile touches if rows do not start with one."""
+MISALIGNED = 2.4
+"""Lines whose time a row of a tile takes if rows do not start with one: it touches two."""
 TRANSPOSED = 28.0
 """Bytes a cycle that a role transposes, which adds to the time of the products beside it."""
-WIDTH = 4.0
+WIDTH = 8.0
 """Columns more that an instruction would multiply in the time it takes beside its own columns."""
-MEMORY = 2.5e6
+OVERLAP = 8.0
+"""How nearly the longest of what happens in a turn at once is its time (a norm)."""
+MEMORY = 2.98e6
 """Bytes a microsecond of device memory."""
-ENERGY = 1.0
+WRITTEN_BACK = 14e6
+"""Bytes, at most, that what was in L2 writes back to make room for what is not streamed."""
+ENERGY = 2.0
 """Part by which a line loaded for every product of two elements would lengthen all: moving bytes
 takes power, which costs clock at the card's limit."""
-SHARPNESS = 2.3
+SHARPNESS = 2.5
 """How nearly the longer of a kernel's own time and its memory's is the time of both (a norm)."""
 
 
@@ -58,7 +75,7 @@ SHARPNESS = 2.3
 class Product:
     """An m x n x k product, or a batch of them, and how the matrices lie.
 
-    `columns` is what a tile's columns must be a multiple of (64 bytes if B lies as [K, N]).
+    `columns` is what a tile's columns should be a multiple of (128 bytes if B lies as [K, N]).
     `aligned` says of A and of B whether their rows in memory start with a line of 128 bytes,
     `transposed` whether they have to be transposed on the way: those across K, but of 16 bits.
     """
@@ -74,10 +91,22 @@ class Product:
     batch: int = 1
 
     @property
-    def memory(self) -> float:
-        """Microseconds to read the operands and to write the result."""
-        operands = (self.m + self.n) * self.k * self.element_bytes
-        return self.batch * (operands + self.m * self.n * self.output_bytes) / MEMORY
+    def operands(self) -> tuple[int, int]:
+        """Bytes of A and of B."""
+        column = self.batch * self.k * self.element_bytes
+        return self.m * column, self.n * column
+
+    @property
+    def output(self) -> int:
+        """Bytes of C."""
+        return self.batch * self.m * self.n * self.output_bytes
+
+    def copied(self, a: bool, b: bool) -> Product:
+        """The product where copies of A, of B, with aligned rows along K take their place."""
+        aligned = self.aligned[0] or a, self.aligned[1] or b
+        transposed = self.transposed[0] and not a, self.transposed[1] and not b
+        columns = 8 if b else self.columns
+        return replace(self, aligned=aligned, transposed=transposed, columns=columns)
 
 
 @dataclass(frozen=True)
@@ -85,7 +114,9 @@ class Configuration:
     """A tile (`block_k` counts elements), the width of program groups, and launch options.
 
     With `split` > 1 as many programs share a tile, each with a part of K; a second kernel adds
-    their results up.
+    their results up. Groups lie along M, or along N (`along_n`); with a `group_m` of 0 programs
+    walk all the way. `copied` says of A and of B whether they are first copied, to rows along K
+    that start with lines.
     """
 
     block_m: int
@@ -94,31 +125,66 @@ class Configuration:
     group_m: int = 8
     options: dict[str, Any] = field(default_factory=dict[str, Any])
     split: int = 1
+    copied: tuple[bool, bool] = (False, False)
+    along_n: bool = False
 
     def tiles(self, m: int, n: int) -> int:
         """Tiles of an m x n result."""
         return cdiv(m, self.block_m) * cdiv(n, self.block_n)
 
+    def programs(self, m: int, n: int) -> tuple[int, int]:
+        """The first two dimensions of the kernel's programs for an m x n result."""
+        rows, columns = cdiv(m, self.block_m), cdiv(n, self.block_n)
+        if self.group_m:
+            return rows * columns, 1
+        return (columns, rows) if self.along_n else (rows, columns)
+
+    def streams(self, product: Product) -> tuple[bool, bool]:
+        """Whether L2 need not keep A, need not keep B, for other programs or for later.
+
+        A block that two programs load is streamed if both run at the same time.
+        """
+        programs = self.tiles(product.m, product.n) * self.split * product.batch
+        readers = 2 if programs <= MULTIPROCESSORS else 1
+        a, b = (size > STREAMED_BYTES for size in product.operands)
+        return a and product.n <= readers * self.block_n, b and product.m <= readers * self.block_m
+
     def microseconds(self, product: Product) -> float:
         """About how long the product takes on an H100."""
-        m, n, k = product.m, product.n, product.k
-        programs = self.tiles(m, n) * self.split * product.batch
+        copies = [x for x, copy in zip(product.operands, self.copied, strict=True) if copy]
+        time = sum(COPY + 2 * size / MEMORY for size in copies)
+        return time + self._kernels(product.copied(*self.copied))
+
+    def _kernels(self, product: Product) -> float:
+        """Microseconds of the product itself."""
+        programs = self.tiles(product.m, product.n) * self.split * product.batch
         waves = cdiv(programs, MULTIPROCESSORS)
-        steps = cdiv(cdiv(k, self.block_k), self.split)
+        steps = cdiv(cdiv(product.k, self.block_k), self.split)
         main = steps * self._turn(product, min(programs, MULTIPROCESSORS))
         stored = self.block_m * self.block_n * STORED
         if not self.options.get("persistent"):
-            cycles = waves * (STARTED + main + stored)
+            cycles = waves * (main + stored) + (waves - 1) * STARTED
         elif self.options.get("ping_pong"):
-            cycles = STARTED + waves * main + stored
+            cycles = waves * main + 2 * stored  # by one of the two groups alone
         else:
-            cycles = STARTED + waves * (main + stored)
+            cycles = waves * (main + stored)
+        cycles += PLACED * (self.group_m > 0)
         moved = 1 / self.block_m + 1 / self.block_n
-        own, memory = cycles / CLOCK * (1 + ENERGY * moved), product.memory
-        time = LAUNCH + (own**SHARPNESS + memory**SHARPNESS) ** (1 / SHARPNESS)
+        own, memory = cycles / CLOCK * (1 + ENERGY * moved), self._memory(product)
+        time = LAUNCH + STARTED / CLOCK + (own**SHARPNESS + memory**SHARPNESS) ** (1 / SHARPNESS)
+        if self.options.get("cluster"):
+            time += CLUSTERED
         if self.split == 1:
             return time
-        return time + SECOND_PASS + (2 * self.split + 1) * product.batch * m * n * 4 / MEMORY
+        parts = product.batch * product.m * product.n * 4
+        return time + SECOND_PASS + (2 * self.split + 1) * parts / MEMORY
+
+    def _memory(self, product: Product) -> float:
+        """Microseconds to read the operands and to write the result."""
+        a, b = product.operands
+        streams = self.streams(product)
+        kept = (not streams[0]) * a + (not streams[1]) * b
+        return (a + b + product.output + min(kept, WRITTEN_BACK)) / MEMORY
 
     def _turn(self, product: Product, active: int) -> float:
         """Cycles of a turn of the loop while so many multiprocessors are at work."""
@@ -126,9 +192,18 @@ class Configuration:
         products = self.block_m * (self.block_n + WIDTH) * lines / 32
         a, b = product.transposed
         products += (a * self.block_m + b * self.block_n) * lines * LINE / TRANSPOSED
-        a, b = (1.0 if aligned else MISALIGNED for aligned in product.aligned)
-        loads = a * self.block_m + b * self.block_n / self.options.get("cluster", 1)
-        return max(products, loads * lines * LINE * active / L2_RATE, LEAST + EACH * lines)
+        rows = min(self.block_m, product.m), min(self.block_n, product.n)
+        if product.columns > 8:  # a box of fewer columns takes as many lines
+            rows = rows[0], cdiv(self.block_n, product.columns) * product.columns
+        a, b = (
+            count * (1.0 if aligned else MISALIGNED) * lines * LINE
+            for count, aligned in zip(rows, product.aligned, strict=True)
+        )
+        l2 = (a + b / self.options.get("cluster", 1)) * active / L2_RATE
+        written, groups = self.block_m + self.block_n, self.block_m / 64
+        shared = (written + groups * (64 + self.block_n)) * lines * LINE / SHARED
+        terms = products, l2, shared, LEAST + EACH * lines
+        return sum(term**OVERLAP for term in terms) ** (1 / OVERLAP)
 
 
 def _ping_pong(block_n: int, block_k: int, **options: Any) -> Configuration:
@@ -152,6 +227,7 @@ def configurations(element_bytes: int = 2) -> list[Configuration]:
         _cooperative(128, 256, k),
         _cooperative(256, 200, k, num_stages=3),
         _cooperative(256, 128, k),
+        _cooperative(256, 192, k, num_stages=3),
         _cooperative(128, 256, k, cluster=2),
         _cooperative(256, 192, k, num_stages=3, cluster=2),
         _ping_pong(128, k),
@@ -160,10 +236,14 @@ def configurations(element_bytes: int = 2) -> list[Configuration]:
 
 
 def small_configurations(element_bytes: int = 2) -> list[Configuration]:
-    """Tiles for results too small to give every multiprocessor a large one, largest first."""
+    """One tile a program, for results too small to give every multiprocessor a large one."""
     k = LINE // element_bytes
-    blocks = (128, 128), (64, 256), (64, 128), (128, 64), (64, 64), (64, 32)
-    return [Configuration(*block, 2 * k if block == (64, 64) else k) for block in blocks]
+    blocks = [(128, columns) for columns in (128, 96, 64, 32)]
+    blocks += [(64, columns) for columns in (256, 192, 128, 96, 64, 32, 16)]
+    return [
+        Configuration(*block, 2 * k if block[0] == 64 and block[1] <= 96 else k, group_m=0)
+        for block in blocks
+    ]
 
 
 def splits(product: Product) -> Iterator[Configuration]:
@@ -190,23 +270,45 @@ def configuration(
 ) -> Configuration:
     """The configuration for an m x n x k product (see `Product`)."""
     sizes = m, n, k, element_bytes, output_bytes, columns
-    return _fastest(Product(*sizes, aligned, transposed, batch))
+    return fastest(Product(*sizes, aligned, transposed, batch))
 
 
 @lru_cache(maxsize=4096)
-def _fastest(product: Product) -> Configuration:
+def fastest(product: Product) -> Configuration:
+    """The configuration that the model says is fastest, operands copied first where that pays."""
+    across = product.transposed
+    copies = [(a, b) for a in {False, across[0]} for b in {False, across[1]}]
+    found = [replace(_best(product.copied(*copied)), copied=copied) for copied in copies]
+    best = min(found, key=lambda c: c.microseconds(product))
+    if not best.group_m:
+        # Programs that read the same blocks of the larger operand come one after the other: the
+        # hardware spreads them over the chip, and each block is loaded from memory once for all.
+        best = replace(best, along_n=product.m > product.n)
+        if best.programs(product.m, product.n)[1] > LARGEST_GRID:
+            best = replace(best, along_n=not best.along_n)
+    shallow = configurations(product.element_bytes)[0]
+    if (best.block_m, best.block_n) != (shallow.block_m, shallow.block_n):
+        return best
+    row = product.k * product.element_bytes
+    streamed = row <= STREAMED_K_BYTES and product.output > L2_BYTES
+    return replace(best, options={**best.options, "stream_stores": streamed})
+
+
+def _best(product: Product) -> Configuration:
+    """The fastest configuration for operands that lie as they do."""
     found = [*configurations(product.element_bytes), *splits(product)]
     row = product.k * product.element_bytes
     shallow, deep = found[:2]
     found.remove(deep if row <= STREAMED_K_BYTES // 2 else shallow)
-    fits = [c for c in found if c.block_n % product.columns == 0]
+    fits = [c for c in found if _suits(c.block_n, product)]
     if all(product.aligned):  # then L2 serves neighbours that ask for the same as it does a cluster
         fits = [c for c in fits if "cluster" not in c.options]
     if any(product.transposed):  # tiles lie in shared memory twice: so many slots need not fit
         fits = [c for c in fits if "num_stages" not in c.options]
-    best = min(fits, key=lambda c: c.microseconds(product))
-    if (best.block_m, best.block_n) != (shallow.block_m, shallow.block_n):
-        return best
-    output = product.batch * product.m * product.n * product.output_bytes
-    streamed = row <= STREAMED_K_BYTES and output > L2_BYTES
-    return replace(best, options={**best.options, "stream_stores": streamed})
+    return min(fits, key=lambda c: c.microseconds(product))
+
+
+def _suits(block_n: int, product: Product) -> bool:
+    """Whether tiles so wide load B in whole lines, or in parts of one where B is small."""
+    small = product.element_bytes == 2 and product.operands[1] <= STREAMED_BYTES // 2
+    return block_n % product.columns == 0 or (small and block_n < product.columns)

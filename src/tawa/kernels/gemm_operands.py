@@ -23,6 +23,8 @@ PIECE = 16
 
 PACKED_ROWS, PACKED_COLUMNS = 16, 128
 """Rows and columns that one program of `pack` copies."""
+TURNED_ROWS, TURNED_COLUMNS = 128, 64
+"""Rows and columns that one program of `turn` transposes."""
 
 
 @tawa.jit
@@ -39,6 +41,31 @@ def pack(
     value = tl.load(source + batch * batch_stride + at, mask=inside)
     to = (batch * rows + row)[:, None] * pitch + column[None, :]
     tl.store(packed + to, value, mask=inside)
+
+
+@tawa.jit
+def turn(source_desc: Any, turned_desc: Any, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """`turned` [batch, columns, rows] = `source` [batch, rows, columns]."""
+    column, row = tl.program_id(0) * COLUMNS, tl.program_id(1) * ROWS
+    block = source_desc.load([tl.program_id(2), row, column]).reshape(ROWS, COLUMNS)
+    turned_desc.store([tl.program_id(2), column, row], block.T.reshape(1, COLUMNS, ROWS))
+
+
+def along_rows(array: Any) -> Any:
+    """A copy of matrices that the hardware can load, with contiguous rows that start with lines."""
+    if not turned(array):
+        return _packed(array)
+    lying = transposed(array) if len(array.shape) == 3 else transposed(array)[None]
+    batch, rows, columns = lying.shape
+    made = _whole_lines(array, (batch, columns, rows))
+    blocks = tawa.cdiv(columns, TURNED_COLUMNS), tawa.cdiv(rows, TURNED_ROWS), batch
+    turn[blocks](
+        tawa.TensorDescriptor.from_tensor(lying, [1, TURNED_ROWS, TURNED_COLUMNS]),
+        tawa.TensorDescriptor.from_tensor(made, [1, TURNED_COLUMNS, TURNED_ROWS]),
+        ROWS=TURNED_ROWS,
+        COLUMNS=TURNED_COLUMNS,
+    )
+    return made if len(array.shape) == 3 else made[0]
 
 
 def loadable(array: Any) -> Any:
@@ -113,14 +140,22 @@ def empty(like: Any, shape: tuple[int, ...], type_: str | None = None) -> Any:
 def _packed(array: Any) -> Any:
     """A copy whose rows start with lines."""
     *batch, rows, columns = array.shape
-    pitch = tawa.cdiv(columns * array.dtype.itemsize, LINE) * LINE // array.dtype.itemsize
-    packed = empty(array, (*batch, rows, pitch))[..., :columns]
+    packed = _whole_lines(array, tuple(array.shape))
     blocks = tawa.cdiv(columns, PACKED_COLUMNS), tawa.cdiv(rows, PACKED_ROWS)
     steps = strides(array) if batch else (0, *strides(array))
     pack[(*blocks, *(batch or [1]))](
-        *(array, packed, rows, columns, *steps, pitch), ROWS=PACKED_ROWS, COLUMNS=PACKED_COLUMNS
+        *(array, packed, rows, columns, *steps, strides(packed)[-2]),
+        ROWS=PACKED_ROWS,
+        COLUMNS=PACKED_COLUMNS,
     )
     return packed
+
+
+def _whole_lines(like: Any, shape: tuple[int, ...]) -> Any:
+    """An array whose rows start with lines."""
+    line = LINE // like.dtype.itemsize
+    pitch = tawa.cdiv(shape[-1], line) * line
+    return empty(like, (*shape[:-1], pitch))[..., : shape[-1]]
 
 
 def _address(array: Any) -> int:
