@@ -72,3 +72,28 @@ def test_text_that_is_no_layout_is_refused():
     for text in ("4x4: | ", "4: 4@0 | 32* | ", "4: x | 32* | 1*"):
         with pytest.raises(ValueError, match="layout"):
             parse_layout(text)
+
+
+SHAPES = st.sampled_from(
+    [(8, 64), (512,), (4, 2, 64), (64, 8), (2, 4, 8, 8), (16, 1, 32), (128, 4)]
+)
+
+
+@settings(deadline=None, max_examples=100)
+@given(SHAPES, SHAPES, WARPS, VECTORS)
+def test_a_reshaped_layout_holds_every_element_where_it_was(old, new, warps, vector):
+    layout = blocked(old, warps, vector)
+    reshaped = layout.reshaped(new)
+    assert reshaped is not None  # all extents are powers of two
+    assert reshaped.verify() is None
+    flat = [
+        np.ravel_multi_index(np.moveaxis(x.coordinates, -1, 0), x.shape) for x in (layout, reshaped)
+    ]
+    assert (flat[0] == flat[1]).all()
+
+
+def test_a_digit_that_runs_across_dimensions_does_not_reshape():
+    layout = accumulator((64, 48), 4)
+    assert layout.reshaped((64, 3, 16)) is not None
+    assert layout.reshaped((64, 16, 3)) is None
+    assert layout.reshaped((32, 96)) is not None

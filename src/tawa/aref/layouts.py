@@ -224,7 +224,7 @@ class Layouts:
         if isinstance(op, Trans):
             return self._set(result, known[0].permuted(op.permutation))
         if isinstance(op, Reshape):
-            layout = unit_reshape(known[0], shape_of(result.type))
+            layout = known[0].reshaped(shape_of(result.type))
             return self._set(result, layout or self.default(result))
         return False
 

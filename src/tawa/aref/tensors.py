@@ -21,7 +21,7 @@ from tawa.aref.fragments import (
     team_sync,
 )
 from tawa.aref.group_lowering import GROUP_WARPS, GroupLowering
-from tawa.aref.layouts import lane_parts, unit_reshape
+from tawa.aref.layouts import lane_parts
 from tawa.base.elementwise import Map
 from tawa.base.layout import REPLICA, Layout, Mode, Modes, operand, point
 from tawa.base.types import byte_size, element_of, f32, shape_of
@@ -93,14 +93,14 @@ def lower_trans(g: GroupLowering, op: Trans) -> None:
 
 
 def lower_reshape(g: GroupLowering, op: Reshape) -> None:
-    """The same registers if only extents of 1 change, else through shared memory."""
+    """The same registers where the layout's digits allow it, else through shared memory."""
     source = natural(g, op.value)
     assert isinstance(source.type, FragType)
     shape, wanted = shape_of(op.result.type), g.layouts.of.get(op.result)
     wanted = wanted or g.layouts.default(op.result)
-    units = unit_reshape(source.type.layout, shape)
-    if units is not None and units.registers == source.type.layout.registers:
-        g.fragments[op.result] = convert(g, g.add(Relabel(source, units)), wanted)
+    same = source.type.layout.reshaped(shape)
+    if same is not None:
+        g.fragments[op.result] = convert(g, g.add(Relabel(source, same)), wanted)
         return
     total = math.prod(shape)
     place = scratch(g, TileType.of(1, total, source.type.element_type, 0))

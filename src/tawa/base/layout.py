@@ -41,6 +41,31 @@ def _total(modes: Modes) -> int:
     return math.prod(m.extent for m in modes)
 
 
+def _steps(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """How far apart neighbours along each dimension are in row-major order."""
+    return tuple(math.prod(shape[d + 1 :]) for d in range(len(shape)))
+
+
+def _across(mode: Mode, shape: tuple[int, ...], steps: tuple[int, ...]) -> list[Mode] | None:
+    """A digit of row-major positions as digits of coordinates; None if it does not split."""
+    if mode.dim == REPLICA or mode.extent == 1:
+        return [mode]
+    found: list[Mode] = []
+    extent, stride = mode.extent, mode.stride
+    while extent > 1:
+        inside = [d for d, n in enumerate(shape) if n > 1 and steps[d] <= stride < steps[d] * n]
+        if not inside or stride % steps[inside[0]]:
+            return None
+        dim = inside[0]
+        own = stride // steps[dim]
+        room = math.gcd(extent, shape[dim] // own) if shape[dim] % own == 0 else 1
+        if room == 1:
+            return None
+        found.append(Mode(room, dim, own))
+        extent, stride = extent // room, stride * room
+    return found
+
+
 @dataclass(frozen=True)
 class Layout:
     """A distributed tile of `shape`: `registers` elements in each of `threads` threads."""
@@ -126,6 +151,26 @@ class Layout:
 
         shape = self.shape[:dim] + (1,) + self.shape[dim:]
         return Layout(shape, shift(self.reg), shift(self.lane), shift(self.warp))
+
+    def reshaped(self, shape: tuple[int, ...]) -> Layout | None:
+        """The layout of the same elements, in row-major order, under another shape.
+
+        Every element stays in its register. None if a digit runs across the new dimensions.
+        """
+        old, new = _steps(self.shape), _steps(shape)
+        parts: list[Modes] = []
+        for modes in (self.reg, self.lane, self.warp):
+            flat = [Mode(m.extent, 0, m.stride * old[m.dim]) if m.dim >= 0 else m for m in modes]
+            split = [_across(m, shape, new) for m in flat]
+            if any(s is None for s in split):
+                return None
+            parts.append(tuple(m for s in split if s is not None for m in s))
+        found = Layout(shape, *parts)
+        for dim, extent in enumerate(shape):
+            own = [m for m in (*found.reg, *found.lane, *found.warp) if m.dim == dim]
+            if sum((m.extent - 1) * m.stride for m in own) >= extent:
+                return None
+        return found
 
     def permuted(self, order: tuple[int, ...]) -> Layout:
         """The layout of the transposed tile: new dimension `i` is old dimension `order[i]`."""
