@@ -40,7 +40,6 @@ from tawa.base.loops import carry, extend_yield, terminator
 from tawa.base.options import Options
 from tawa.base.remarks import Remarks
 from tawa.base.spans import copy_span, span_of
-from tawa.base.target import TARGETS
 from tawa.base.types import byte_size, element_of, shape_of
 from tawa.tile.ops import Dot, Trans
 from tawa.tile.zero import is_zero
@@ -190,7 +189,7 @@ class AsyncDots:
             return min(1, self.options.num_stages - 1)
         gets = (op for op in block.ops if isinstance(op, GetEnter))
         size = sum(slot_bytes(get.ref) for get in gets)
-        return int(2 * size <= TARGETS[self.options.target].shared_bytes)
+        return int(2 * size <= self.options.machine.shared_bytes)
 
     def _drain_inside(self, block: Block, end: Operation, gets: list[GetEnter | Views]) -> None:
         last = terminator(block)

@@ -16,7 +16,6 @@ from tawa.aref.shared_memory import slot_bytes
 from tawa.base.loops import terminator
 from tawa.base.options import Options
 from tawa.base.remarks import Remarks
-from tawa.base.target import TARGETS
 from tawa.base.types import byte_size, element_of, shape_of
 from tawa.tile.ops import DescStore
 
@@ -60,7 +59,7 @@ class Demand:
         teams = (g.teams.value.data for g in module.walk() if isinstance(g, WarpGroup))
         self.teams = max(teams, default=1)
         staging = _staging(module, self.teams, options.staging or 2)
-        self.memory = TARGETS[options.target].shared_bytes - staging
+        self.memory = options.machine.shared_bytes - staging
 
     def own(self, ring: Create, most: int) -> int:
         """Slots of a ring outside the innermost loops."""

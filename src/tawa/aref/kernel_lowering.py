@@ -22,6 +22,10 @@ DEFAULT_STAGING = 2
 """Staging buffers of a warp group, where the options do not say."""
 
 
+LAUNCHED = 5
+"""Last arguments of a persistent kernel: the reciprocals of two sizes of the grid, its sizes."""
+
+
 @dataclass(frozen=True)
 class LoweredRing:
     """The hopper values of a ring of arefs."""
@@ -93,9 +97,9 @@ class KernelLowering:
 
     @property
     def _launched(self) -> int:
-        """Arguments that a launch gives: the logical grid's sizes and the plan."""
+        """Arguments that a launch gives: the logical grid's sizes, two reciprocals, the plan."""
         planned = any(isinstance(a.type, PlanType) for a in self.source.args)
-        return (3 if self.persistent else 0) + planned
+        return (LAUNCHED if self.persistent else 0) + planned
 
     def argument(self, value: BlockArgument) -> SSAValue:
         """A scalar or pointer argument, added to the parameters when it is first used."""
@@ -105,6 +109,9 @@ class KernelLowering:
             grid = value.index - (len(self.source.args) - 3)
             if self.persistent and grid >= 0:
                 self.parameters.append({"kind": "GridParam", "axis": grid})
+            elif self.persistent and grid >= 3 - LAUNCHED:
+                axis = grid + LAUNCHED - 3
+                self.parameters.append({"kind": "ReciprocalParam", "axis": axis})
             elif isinstance(value.type, PlanType):
                 self.parameters.append({"kind": "PlanParam", "steps": self._work()})
             elif isinstance(value.type, PtrType):

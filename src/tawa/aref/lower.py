@@ -36,7 +36,6 @@ from tawa.base.errors import TawaError
 from tawa.base.options import Options
 from tawa.base.remarks import Remarks
 from tawa.base.spans import span_of
-from tawa.base.target import TARGETS
 from tawa.base.types import shape_of
 from tawa.hopper.ops.core import number
 from tawa.hopper.ops.memory import BulkWaitRead
@@ -101,7 +100,7 @@ class LowerToHopper:
     def apply(self, module: ModuleOp) -> ModuleOp:
         """The hopper module of an aref module with one kernel."""
         source = next(op for op in module.ops if isinstance(op, func.FuncOp))
-        target = TARGETS[self.options.target]
+        target = self.options.machine
         kernel = KernelLowering(source, self.options, SharedMemory(target))
         groups = [op for op in source.body.block.ops if isinstance(op, aref.WarpGroup)]
         kernel.only_group = len(groups) == 1
@@ -142,12 +141,13 @@ class LowerToHopper:
             "arguments": user,
             "cluster": [self.options.cluster, 1, 1],
             "grid": "persistent" if kernel.persistent else "plain",
-            "ctas_per_sm": 1,
+            "ctas_per_sm": self.options.ctas_per_sm,
         }
         new.attributes |= {
             "hopper.threads": number(threads),
             "hopper.shared_bytes": number(total),
             "hopper.cluster": number(self.options.cluster),
+            "hopper.ctas_per_sm": number(self.options.ctas_per_sm),
             "tawa.spec": StringAttr(json.dumps(spec)),
         }
         parts = ", ".join(f"{name} {size}" for name, size in kernel.memory.parts)
@@ -201,7 +201,7 @@ class LowerToHopper:
         specialised = len(computing) < len(groups)
         sizes = max((_accumulators(g) for g in computing), default=0)
         split = budget(
-            TARGETS[self.options.target], warps if specialised else 0, sizes, self.narrow
+            self.options.machine, warps if specialised else 0, sizes, self.narrow
         )
         self._check_registers(kernel, sizes, split.limit if specialised else 255)
         if split.producer is not None:

@@ -10,6 +10,12 @@ from tawa.base.target import Target
 PRODUCER = {384: 40, 512: 32}
 """Registers of the loading role by threads of the CTA (multiples of 8)."""
 
+ENOUGH = 128
+"""Registers at entry below which consumers need all that others can give."""
+
+MOST = 240
+"""Registers a thread of a consumer gets at most, or has without a split."""
+
 ROOMY = 32
 """Registers of a moving role that can hold four blocks of a tile (without spills, measured)."""
 
@@ -36,14 +42,14 @@ def budget(target: Target, consumer_warps: int, accumulators: int, narrow: bool 
     threads = 32 * (consumer_warps + target.group_warps)
     step = target.register_step
     entry = min(target.max_registers, target.registers // threads // step * step)
-    if consumer_warps <= target.group_warps or consumer_warps % target.group_warps:
+    groups, rest = divmod(consumer_warps, target.group_warps)
+    if groups == 0 or rest or entry >= MOST:
         return Budget(None, None, entry)
-    groups = consumer_warps // target.group_warps
     pool = entry * (groups + 1)
     producer = PRODUCER.get(threads, target.min_role_registers)
-    if narrow or accumulators >= MANY:
+    if narrow or accumulators >= MANY or entry < ENOUGH:
         producer = target.min_role_registers
-    consumer = min(240, (pool - producer) // groups // step * step)
+    consumer = min(MOST, (pool - producer) // groups // step * step)
     return Budget(producer, consumer, consumer)
 
 

@@ -38,7 +38,7 @@ from tawa.base.errors import TawaError
 from tawa.base.options import Options
 from tawa.base.remarks import Remarks
 from tawa.base.spans import span_of
-from tawa.base.target import TARGETS, Target
+from tawa.base.target import Target
 from tawa.tile.ops import Dot
 
 NO_SCHEDULE = "no schedule found"
@@ -102,7 +102,7 @@ class ScheduleLoops:
         """Schedule the innermost loops with products of every computing warp group."""
         if self.options.overlap is False or not self.stages:
             return
-        target = TARGETS[self.options.target]
+        target = self.options.machine
         chosen = Demand(module, self.options).chosen(self.options.num_stages)
         depths = {ring.ref: depth for ring, depth in chosen.items()}
         for group in [op for op in module.walk() if isinstance(op, WarpGroup)]:

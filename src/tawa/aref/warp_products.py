@@ -20,7 +20,6 @@ from tawa.aref.staging import drop_unread, staged
 from tawa.base.options import Options
 from tawa.base.remarks import Remarks
 from tawa.base.spans import copy_span, span_of
-from tawa.base.target import TARGETS
 from tawa.tile.ops import Dot, Trans
 
 
@@ -34,7 +33,7 @@ class WarpProducts:
 
     def apply(self, module: ModuleOp) -> None:
         """Replace the products of every warp group that have no warp-group instruction."""
-        target = TARGETS[self.options.target]
+        target = self.options.machine
         for group in [op for op in module.walk() if isinstance(op, WarpGroup)]:
             found = [op for op in group.walk() if isinstance(op, Dot)]
             reasons = {dot: product_obstacle(dot, group.warps.value.data, target) for dot in found}

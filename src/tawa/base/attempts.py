@@ -35,6 +35,8 @@ NO_SLACK = Slack()
 ATTEMPTS = (
     Slack(),
     Slack(narrow=True),
+    Slack(narrow=True, registers=8),
+    Slack(narrow=True, registers=24),
     Slack(narrow=True, joined=False),
     Slack(registers=8),
     Slack(registers=24),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tawa.base.errors import TawaError
-from tawa.base.target import TARGETS
+from tawa.base.target import TARGETS, Target
 from tawa.base.timeline import DETAILS
 
 
@@ -17,7 +17,8 @@ class BadOption(TawaError):
         "8, 16 or 32; `num_stages` from 1; `mma_depth` from 0 and less than `num_stages`, since a "
         "slot is returned only when the products that read it are done; `consumers` 1 to 3; "
         "`staging` 1 to 16; `schedule` 0 to 63; `deal` 1 to 8 or 'even', other than 1 only with "
-        "`persistent` and without clusters; `cluster` 1 or 2."
+        "`persistent` and without clusters; `cluster` 1 or 2; "
+        "`ctas_per_sm` 1 to 4, other than 1 only without clusters."
     )
     example = """
 import tawa
@@ -71,6 +72,11 @@ class Options:
     """Consumers that share a tile take turns to issue the products of a scheduled loop."""
     schedule: int = 0
     """Which of the solver's schedules such loops get, by its preference (0 to 63): for tuning."""
+    ctas_per_sm: int = 1
+    """CTAs that share a multiprocessor, its shared memory and its registers (1 to 4).
+
+    Each has less for its rings and accumulators, and runs under the others' waits and ends.
+    """
     stream_stores: bool = False
     """Give written lines back to memory first (L2 evict-first): for outputs larger than the L2."""
 
@@ -79,6 +85,11 @@ class Options:
 
     The value is the timeline's `detail`: `"fine"`, `"coarse"` (as is `True`) or `"tiles"`.
     """
+
+    @property
+    def machine(self) -> Target:
+        """The target as one CTA sees it."""
+        return TARGETS[self.target].divided(self.ctas_per_sm)
 
     def __post_init__(self) -> None:
         """Check each value's range. Raises BadOption."""
@@ -89,6 +100,7 @@ class Options:
         self._between("num_stages", 1, 64)
         self._between("mma_depth", 0, 7)
         self._between("staging", 1, 16)
+        self._between("ctas_per_sm", 1, 4)
         if isinstance(self.deal, str) and self.deal != "even":
             raise BadOption(
                 f"there is no deal={self.deal!r}",
@@ -105,6 +117,13 @@ class Options:
                 expected="persistent=True and cluster=1",
                 found=f"deal={self.deal}, persistent={self.persistent}, cluster={self.cluster}",
                 hint="leave `deal` at 1",
+            )
+        if self.ctas_per_sm > 1 and self.cluster > 1:
+            raise BadOption(
+                "CTAs of a cluster have a multiprocessor each",
+                expected="cluster=1",
+                found=f"ctas_per_sm={self.ctas_per_sm}, cluster={self.cluster}",
+                hint="leave `ctas_per_sm` or `cluster` at 1",
             )
         stages, products = self.num_stages, self.mma_depth
         if stages is not None and products is not None and products >= stages:

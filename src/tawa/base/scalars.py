@@ -38,7 +38,7 @@ from tawa.base.scalar_function import (
     cpp_type,
     uniform,
 )
-from tawa.base.types import bits, f32, f64, i1, i32, is_float, short_name
+from tawa.base.types import bits, f32, f64, i1, i32, i64, is_float, short_name
 
 __all__ = ["FUNCTIONS", "PRELUDE", "ScalarFunction", "cases", "cpp_constant", "cpp_type"]
 
@@ -210,6 +210,31 @@ define("absi", uniform(INTEGERS, 1), values_only(np.abs),
 define("mulhui", uniform(WORDS, 2), unsigned(_high_half),
        lambda o, _r: "i32(__umulhi({0}, {1}))" if o[0] == i32 else "i64(__umul64hi({0}, {1}))",
        commutative=True)  # fmt: skip
+
+
+def reciprocal(divisor: int) -> int:
+    """What `quotient` divides by `divisor` with: its reciprocal times 2^62, rounded up.
+
+    For divisors and numbers below 2^31 the rounding adds less than 1 / divisor to a quotient
+    (Granlund and Montgomery, Division by Invariant Integers using Multiplication, PLDI 1994).
+    """
+    return -(-(1 << 62) // max(divisor, 1))
+
+
+def _quotient(_operands: Types, _result: Attribute, number: Array, by: Array) -> Array:
+    seen = np.asarray(number).astype(object) & 0xFFFFFFFF
+    product = seen * (np.asarray(by).astype(object) & 0xFFFFFFFFFFFFFFFF)
+    return np.asarray(product >> 62 & 0xFFFFFFFF).astype(np.uint32).astype(np.int32)
+
+
+def _quotient_rule(operands: Types, _: Attribute | None) -> Attribute:
+    if tuple(operands) != (i32, i64):
+        raise ValueError(f"(i32, i64) expected, found ({', '.join(map(str, operands))})")
+    return i32
+
+
+define("quotient", Signature(2, _quotient_rule, (((i32, i64), i32),)), _quotient,
+       "i32(__umul64hi(u64(u32({0})) << 2, u64({1})))")  # fmt: skip
 
 
 def _bit_count(x: Array) -> Array:

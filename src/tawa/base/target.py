@@ -5,7 +5,7 @@ Sources: CUDA C++ Programming Guide, PTX ISA 9.0, measurements.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -172,6 +172,16 @@ class Target:
     empty_us: float = 3.8
     """Between events around a kernel that does nothing."""
 
+    def divided(self, ctas: int) -> Target:
+        """What each of so many CTAs of a multiprocessor may use."""
+        if ctas == 1:
+            return self
+        shared = (self.shared_bytes + CTA_BYTES) // ctas - CTA_BYTES
+        return replace(self, shared_bytes=shared, registers=self.registers // ctas)
+
+
+CTA_BYTES = 1024
+"""Shared memory that the system keeps for each CTA."""
 
 SM90A = Target("sm_90a", multiprocessors=132, shared_bytes=232448, registers=65536)
 TARGETS = {SM90A.name: SM90A}

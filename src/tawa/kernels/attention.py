@@ -59,6 +59,10 @@ class Configuration:
     """Programs that share the keys of a tile; a second kernel adds up what they find."""
 
 
+MANY_TILES = 8 * MULTIPROCESSORS
+"""Tiles of 128 rows from which on two CTAs a multiprocessor have several each."""
+
+
 def configuration(
     d: int,
     element_bytes: int = 2,
@@ -67,6 +71,7 @@ def configuration(
     modified: bool = False,
     narrow: bool = False,
     queries: int = 4096,
+    tiles: int = MANY_TILES,
 ) -> Configuration:
     """The configuration for a head dimension of up to 256, after measurements on an H100.
 
@@ -74,7 +79,8 @@ def configuration(
     (which takes registers), `narrow` that weights are e4m3. A persistent kernel runs on from tile
     to tile; masked tiles, of different length, are dealt evenly. Three consumers, who take turns at
     the tensor core, read keys and values less often; their tiles of 192 rows waste more of a short
-    triangle.
+    triangle. Where there are many short tiles, of 128 rows, two CTAs share a multiprocessor: each
+    works under the ends and starts of the other's tiles.
     """
     if element_bytes == 1 and not narrow:
         return Configuration(128, 64)
@@ -89,8 +95,12 @@ def configuration(
         return Configuration(128, 64, options, ascending=masked)
     three = options | {"consumers": 3, "alternate": True}
     if d <= 64:
-        small = masked and queries < 2048
-        return Configuration(128, 128, options) if small else Configuration(192, 128, three)
+        if not masked or queries >= 2048:
+            return Configuration(192, 128, three, ascending=masked)
+        if tiles < MANY_TILES:
+            return Configuration(128, 128, options)
+        both = options | {"consumers": 1, "ctas_per_sm": 2}
+        return Configuration(128, 64, both, ascending=True)
     if queries < 4096:
         return Configuration(128, 128, options, ascending=masked)
     return Configuration(192, 80 if d > 96 else 112, three, ascending=masked)
@@ -196,6 +206,7 @@ def _configured(
         modified=softmax["cap"] is not None or softmax["SCORE_MOD"] is not None,
         narrow=narrow,
         queries=problem.queries,
+        tiles=tawa.cdiv(problem.queries, LARGE) * problem.heads * problem.batch,
     )
     group = problem.heads // problem.kv_heads if softmax["SCORE_MOD"] is None else 1
     return _for_few_rows(problem, group, using, mask)

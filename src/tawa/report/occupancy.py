@@ -7,13 +7,10 @@ from dataclasses import dataclass
 from xdsl.dialects import func
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp
 
-from tawa.base.target import Target
+from tawa.base.target import CTA_BYTES, Target
 from tawa.hopper.ops.structure import ALIAS, Barriers, Ring, Role, SharedWarpGroup
 from tawa.hopper.types import BarrierType, RingType
 from tawa.runtime.compile_log import FunctionUsage
-
-RESERVED_BYTES = 1024
-"""Of shared memory, which the system takes of every CTA (CUDA C++ Programming Guide, 9.0)."""
 
 REGISTER_UNIT = 256
 """Registers are given to warps in multiples of this (the same source)."""
@@ -159,7 +156,7 @@ def _limits(threads: int, registers: int, shared: int, target: Target) -> dict[s
     warps = -(-threads // 32)
     per_warp = -(-32 * max(registers, 1) // REGISTER_UNIT) * REGISTER_UNIT
     return {
-        "shared memory": (target.shared_bytes + RESERVED_BYTES) // (shared + RESERVED_BYTES),
+        "shared memory": (target.shared_bytes + CTA_BYTES) // (shared + CTA_BYTES),
         "registers": target.registers // (per_warp * warps),
         "threads": MOST_THREADS // (32 * warps),
         "CTAs": MOST_CTAS,

@@ -16,6 +16,7 @@ from threading import get_ident
 from typing import Any, TypeAlias, cast
 
 from tawa.base.errors import TawaError
+from tawa.base.scalars import reciprocal
 from tawa.runtime import driver, plans, tensormap
 from tawa.runtime.arguments import classify
 from tawa.runtime.arrays import ELEMENT_BYTES, HOST
@@ -27,6 +28,7 @@ from tawa.runtime.spec import (
     KernelSpec,
     PlanParam,
     PointerParam,
+    ReciprocalParam,
     ScalarParam,
     TensorMapParam,
     TimelineParam,
@@ -384,6 +386,7 @@ def _compile_fill(
     code = "<" + "".join(_slot_code(parameter) for parameter in others)
     pack_into = struct.Struct(code).pack_into
     scope: dict[str, Any] = {"buffer": buffer, "timeline": timeline, "pack_into": pack_into}
+    scope["reciprocal"] = reciprocal
     for number, parameter in enumerate(maps):
         scope[f"map{number}"] = tensormap.encoder(
             parameter, spec.arguments[parameter.arg], points.encode, points.placeholder
@@ -410,7 +413,7 @@ def _tuple_text(exprs: tuple[Expr, ...]) -> str:
     return f"({', '.join(expr_text(e) for e in exprs)},)"
 
 
-Slot: TypeAlias = PointerParam | ScalarParam | GridParam | TimelineParam
+Slot: TypeAlias = PointerParam | ScalarParam | GridParam | ReciprocalParam | TimelineParam
 
 
 def _slot_text(parameter: Slot) -> str:
@@ -421,6 +424,8 @@ def _slot_text(parameter: Slot) -> str:
             return expr_text(value)
         case GridParam(axis):
             return f"grid[{axis}]"
+        case ReciprocalParam(axis):
+            return f"reciprocal(grid[{axis}])"
         case TimelineParam(field):
             return f"timeline[{TIMELINE_FIELDS.index(field)}]"
 
@@ -434,6 +439,8 @@ def _slot_code(parameter: Slot) -> str:
             code = SCALAR_CODES[type]
         case GridParam():
             code = "i"
+        case ReciprocalParam():
+            code = "q"
         case TimelineParam(field):
             code = "Q" if field == "buffer" else "I"
     padding = 8 - struct.calcsize("<" + code)

@@ -11,7 +11,7 @@ import json
 import operator
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 from tawa.base.dealing import Work
 from tawa.base.errors import TawaError
@@ -155,6 +155,13 @@ class GridParam:
 
 
 @dataclass(frozen=True)
+class ReciprocalParam:
+    """What function `quotient` divides by the logical grid's size along `axis` with (i64)."""
+
+    axis: int
+
+
+@dataclass(frozen=True)
 class PlanParam:
     """Which programs each CTA of a persistent grid runs (`base.dealing.plan`), by value.
 
@@ -241,12 +248,18 @@ class TensorMapParam:
 
 
 Parameter: TypeAlias = (
-    PointerParam | ScalarParam | GridParam | PlanParam | TimelineParam | TensorMapParam
+    PointerParam
+    | ScalarParam
+    | GridParam
+    | ReciprocalParam
+    | PlanParam
+    | TimelineParam
+    | TensorMapParam
 )
 
 _PARAMETERS: dict[str, type[Any]] = {
     kind.__name__: kind
-    for kind in (PointerParam, ScalarParam, GridParam, PlanParam, TimelineParam, TensorMapParam)
+    for kind in get_args(Parameter)
 }
 
 

@@ -20,6 +20,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from tawa.aref import ops
 from tawa.base.numerics import Array, value_dtype
+from tawa.base.scalars import reciprocal
 from tawa.base.spans import span_of
 from tawa.base.target import SM90A
 from tawa.base.types import element_of, shape_of
@@ -391,7 +392,10 @@ def run(
     sides = (*grid, 1, 1)[:3]
     full = (int(sides[0]), int(sides[1]), int(sides[2]))
     memory = Memory()
-    sizes = [np.asarray(n, np.int32) for n in full]
+    sizes = [
+        *(np.asarray(reciprocal(n), np.int64) for n in full[:2]),
+        *(np.asarray(n, np.int32) for n in full),
+    ]
     cluster = RANKS if any(isinstance(op, ops.Create) and op.multicast for op in block.ops) else 1
     launched = full
     if "tawa.persistent" in kernel.attributes:

@@ -349,7 +349,7 @@ def prepared(
     if spec.grid == "persistent":
         count = min(full[0] * full[1] * full[2], multiprocessors * spec.ctas_per_sm)
         launched = (-(-count // ctas) * ctas, 1, 1)
-    check_registers(kernel, threads)
+    check_registers(kernel, threads, SM90A.divided(spec.ctas_per_sm))
     memory = GlobalMemory()
     values = parameters(spec, args, full, launched[0], memory)
     for blocks in cluster_blocks(launched, ctas):

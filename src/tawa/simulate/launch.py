@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr
 
 from tawa.base.errors import TawaError
 from tawa.base.numerics import Array, value_dtype
+from tawa.base.scalars import reciprocal
 from tawa.base.types import NAMES
 from tawa.runtime.plans import launch_plan
 from tawa.runtime.spec import (
@@ -19,6 +20,7 @@ from tawa.runtime.spec import (
     Parameter,
     PlanParam,
     PointerParam,
+    ReciprocalParam,
     ScalarParam,
     TensorMapParam,
     TimelineParam,
@@ -122,6 +124,8 @@ def _value(
             return addresses[arg]
         case GridParam(axis):
             return np.asarray(grid[axis], np.int32)
+        case ReciprocalParam(axis):
+            return np.asarray(reciprocal(grid[axis]), np.int64)
         case PlanParam():
             return launch_plan(parameter, grid, arguments, ctas)
         case TimelineParam():

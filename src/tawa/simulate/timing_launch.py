@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
-from tawa.base.target import SM90A, Target
+from tawa.base.target import CTA_BYTES, SM90A, Target
 from tawa.base.timeline import Interval
 from tawa.simulate import errors
 from tawa.simulate.hopper import Cluster, prepared, warp_spans
@@ -47,9 +47,6 @@ instead of 7.6 (measured)."""
 
 THREADS, CTAS = 2048, 32
 """Of a multiprocessor (CUDA C++ Programming Guide, compute capability 9.0)."""
-
-RESERVED_BYTES = 1024
-"""Shared memory that each CTA takes beyond its own."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +126,9 @@ class Launch:
         self.grid = self.first.grid
         self.cluster = len(self.first.blocks)
         self.bytes = sum(array.nbytes for array in arrays_of(args))
-        self.persistent = spec_of(module, kernel).grid == "persistent"
+        spec = spec_of(module, kernel)
+        self.persistent = spec.grid == "persistent"
+        self.asked = spec.ctas_per_sm
 
     def _programs(self, notes: bool = False) -> list[tuple[str, Program]]:
         """The program of each actor, by name."""
@@ -210,9 +209,11 @@ class Launch:
         """CTAs that share a multiprocessor, if each thread takes as many registers as it may."""
         if self.cluster > 1:
             return 1
+        if self.asked > 1:
+            return self.asked
         threads = self.first.threads
-        shared = (self.target.shared_bytes + RESERVED_BYTES) // (
-            self.first.shared_bytes + RESERVED_BYTES
+        shared = (self.target.shared_bytes + CTA_BYTES) // (
+            self.first.shared_bytes + CTA_BYTES
         )
         registers = self.target.registers // (threads * (self.target.max_registers + 1))
         return max(1, min(shared, registers, THREADS // threads, CTAS))

@@ -114,6 +114,7 @@ EXPRESSIONS: dict[str, str] = {
     "divui": "({} // {})",
     "remsi": "_rem({}, {})",
     "remui": "({} % {})",
+    "quotient": "({} * {} >> 62)",
     "minsi": "min({}, {})",
     "maxsi": "max({}, {})",
     "andi": "({} & {})",

@@ -60,7 +60,7 @@ NO_WORK = Work()
 REMAINDER = 2
 """Instructions of a remainder whose quotient is there, or the other way round."""
 
-SLOW = {"divsi": 20, "divui": 20, "remsi": 22, "remui": 22}
+SLOW = {"quotient": 6, "divsi": 20, "divui": 20, "remsi": 22, "remui": 22}
 """Instructions of integer divisions (counted in machine code)."""
 
 COMPOUND = {"divf": (9, 1), "sqrt": (8, 1), "sigmoid": (4, 2), "tanh": (1, 1), "exp": (2, 1)}

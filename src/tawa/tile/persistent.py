@@ -6,7 +6,7 @@ import json
 from collections.abc import Sequence
 
 from xdsl.dialects import arith, func, scf
-from xdsl.dialects.builtin import IntegerAttr, StringAttr, i32
+from xdsl.dialects.builtin import IntegerAttr, StringAttr, i32, i64
 from xdsl.ir import Block, Operation, SSAValue
 
 from tawa.aref import ops as aref
@@ -86,6 +86,21 @@ def _planned_program(
     return a.ops, a("select", a("cmpi_slt", turn, ordered), in_order, planned)
 
 
+def _placed(
+    program: SSAValue, reciprocals: Sequence[SSAValue], sizes: Sequence[SSAValue]
+) -> tuple[list[Operation], list[SSAValue]]:
+    """A program's place in the grid, of which it is the so manyth program.
+
+    The launch gives the sizes' reciprocals: a division takes long, and every tile begins with it.
+    """
+    a, ids, rest = _Arithmetic(), list[SSAValue](), program
+    for by, size in zip(reciprocals, sizes, strict=False):
+        whole = a("quotient", rest, by)
+        ids.append(a("subi", rest, a("muli", whole, size)))
+        rest = whole
+    return a.ops, [*ids, rest]
+
+
 def _replace_ids(body: Block, ids: Sequence[SSAValue], sizes: Sequence[SSAValue]) -> None:
     """Let a program read its place in the grid, and the grid's sizes, from these values."""
     for op in list(body.walk()):
@@ -99,7 +114,7 @@ def _replace_ids(body: Block, ids: Sequence[SSAValue], sizes: Sequence[SSAValue]
 def make_persistent(kernel: func.FuncOp, deal: int | str = 1) -> Work | None:
     """Wrap a plain grid's program into a loop over the programs of one CTA.
 
-    The logical grid's sizes become three new arguments; `program_id` is computed from the loop's
+    The logical grid's sizes, and reciprocals of two, become new arguments; `program_id` is computed from the loop's
     counter. A CTA takes `deal` consecutive programs, then the next ones that no CTA before it
     takes: with 1, the counter starts at the CTA's index and steps by the number of CTAs. With
     "even", a plan says which programs it takes, an argument before the grid's sizes; then the
@@ -112,9 +127,12 @@ def make_persistent(kernel: func.FuncOp, deal: int | str = 1) -> Work | None:
         kernel.attributes["tawa.work"] = StringAttr(json.dumps(work.steps))
         (plan,) = add_arguments(kernel, [PlanType()])
         plan.name_hint = "plan"
-    sizes = add_arguments(kernel, [i32] * 3)
+    *reciprocals, x_size, y_size, z_size = add_arguments(kernel, [i64] * 2 + [i32] * 3)
+    sizes = x_size, y_size, z_size
     for axis, size in enumerate(sizes):
         size.name_hint = f"grid_{'xyz'[axis]}"
+    for axis, value in enumerate(reciprocals):
+        value.name_hint = f"reciprocal_{'xyz'[axis]}"
     inner = [op for op in block.ops if not isinstance(op, func.ReturnOp)]
     start, count = aref.CtaIndex(), aref.CtaCount()
     area = Map("muli", [sizes[0], sizes[1]])
@@ -140,15 +158,13 @@ def make_persistent(kernel: func.FuncOp, deal: int | str = 1) -> Work | None:
         found, program = _dealt(body.args[0], start.result, count.result, deal)
         body.add_ops(found)
     program.name_hint = "program"
-    x = Map("remsi", [program, sizes[0]])
-    rest = Map("divsi", [program, sizes[0]])
-    y, z = Map("remsi", [rest.result, sizes[1]]), Map("divsi", [rest.result, sizes[1]])
-    body.add_ops([x, rest, y, z, *inner, scf.YieldOp()])
+    places, ids = _placed(program, reciprocals, sizes)
+    body.add_ops([*places, *inner, scf.YieldOp()])
     loop = scf.ForOp(first, end, step, [], body)
     loop.attributes["tawa.tile_loop"] = IntegerAttr(1, i32)
     last = block.last_op
     assert last is not None
     block.insert_ops_before([start, count, area, total, *bounds, loop], last)
-    _replace_ids(body, (x.result, y.result, z.result), sizes)
+    _replace_ids(body, ids, sizes)
     kernel.attributes["tawa.persistent"] = IntegerAttr(1, i32)
     return work
