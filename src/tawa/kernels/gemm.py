@@ -74,7 +74,7 @@ def load_block(
     return block.T if TURNED else block
 
 
-@tawa.jit(do_not_specialize=("M", "N", "K", "PART"))
+@tawa.jit(do_not_specialize=("M", "N", "K"))
 def gemm(
     a_desc: Any,
     b_desc: Any,
@@ -90,10 +90,9 @@ def gemm(
     GROUP_M: tl.constexpr,
     ACCUMULATOR: tl.constexpr,
     ALONG_N: tl.constexpr = False,
-    SPLIT: tl.constexpr = False,
+    SPLIT: tl.constexpr = 1,
     STREAM_A: tl.constexpr = False,
     STREAM_B: tl.constexpr = False,
-    PART: Any = 0,
 ):
     """One program computes one tile of C.
 
@@ -101,34 +100,32 @@ def gemm(
     two dimensions of programs are those of C's tiles, and no divisions find a tile's place.
 
     A lies as [M, K], or transposed as [K, M]; B as [K, N], or transposed as [N, K]; each may be a
-    batch of such matrices, along the third dimension of programs. With SPLIT this dimension counts
-    parts of products, PART turns of the loop each; they are yet to be added. C is [M, N], or
-    [batch * parts, M, N]. STREAM_A and STREAM_B: L2 need not keep what was loaded.
+    batch of such matrices, along the third dimension of programs. With SPLIT > 1 this dimension
+    counts parts of products, each of a part of K, that are yet to be added. C is [M, N], or
+    [batch * SPLIT, M, N]. STREAM_A and STREAM_B: L2 need not keep what was loaded.
     """
     along, across = tl.program_id(0), tl.program_id(1)
     if GROUP_M:
         pid, num_m, num_n = tl.program_id(0), tl.cdiv(M, BLOCK_M), tl.cdiv(N, BLOCK_N)
         length, depth = (num_n, num_m) if ALONG_N else (num_m, num_n)
-        start = pid // (GROUP_M * depth) * GROUP_M
-        group, inside = min(length - start, GROUP_M), pid % (GROUP_M * depth)
-        along, across = start + inside % group, inside // group
+        begin = pid // (GROUP_M * depth) * GROUP_M
+        group, inside = min(length - begin, GROUP_M), pid % (GROUP_M * depth)
+        along, across = begin + inside % group, inside // group
     tile_m, tile_n = (across, along) if ALONG_N else (along, across)
     off_m, off_n = tile_m * BLOCK_M, tile_n * BLOCK_N
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=ACCUMULATOR)
     which = tl.program_id(2)
-    batch, part = which, which
     first, last = 0, tl.cdiv(K, BLOCK_K)
-    if SPLIT:
-        if len(a_desc.block_shape) == 3 or len(b_desc.block_shape) == 3:
-            batch, part = which // tl.cdiv(last, PART), which % tl.cdiv(last, PART)
-        first = part * PART
-        last = min(first + PART, last)
+    if SPLIT > 1:
+        part = tl.cdiv(last, SPLIT)
+        first = which % SPLIT * part
+        last = min(first + part, last)
     for k in range(first, last):
         start = k * BLOCK_K
         a_row, a_column = (start, off_m) if TRANSPOSE_A else (off_m, start)
         b_row, b_column = (off_n, start) if TRANSPOSE_B else (start, off_n)
-        a = load_block(a_desc, batch, a_row, a_column, TRANSPOSE_A, STREAM_A)
-        b = load_block(b_desc, batch, b_row, b_column, TRANSPOSE_B, STREAM_B)
+        a = load_block(a_desc, which // SPLIT, a_row, a_column, TRANSPOSE_A, STREAM_A)
+        b = load_block(b_desc, which // SPLIT, b_row, b_column, TRANSPOSE_B, STREAM_B)
         acc = tl.dot(a, b, acc)
     c = acc.to(c_desc.dtype)
     if len(c_desc.block_shape) == 3:
@@ -264,10 +261,9 @@ def _multiply(a: Any, b: Any, out: Any, product: Product, chosen: Configuration)
         GROUP_M=chosen.group_m,
         ACCUMULATOR=tl.int32 if _integers(a) else tl.float32,
         ALONG_N=chosen.along_n,
-        SPLIT=chosen.split > 1,
+        SPLIT=chosen.split,
         STREAM_A=stream_a,
         STREAM_B=stream_b,
-        PART=tawa.cdiv(tawa.cdiv(k, block_k), chosen.split),
         **chosen.options,
     )
 
