@@ -11,8 +11,10 @@ from xdsl.dialects import scf
 import tawa
 import tawa.language as tl
 from tawa.aref.ops import Create, RefType
+from tawa.base.target import CTA_BYTES, SM90A
 from tawa.hopper.ops.fragment import VoteAny
 from tawa.hopper.ops.matrix import PackOperand, RoundOperand
+from tawa.hopper.ops.structure import Role
 from tawa.simulate.aref import run as run_aref
 from tawa.simulate.hopper import run as run_hopper
 
@@ -108,6 +110,19 @@ def test_joined_tiles(joined: Any, keys: int):
 
 def test_one_tile_for_each_cta(joined: Any):
     check(joined, (2, 128, 128), levels=("hopper",))
+
+
+def test_two_ctas_share_a_multiprocessor():
+    """Each is compiled for half of the registers and of the shared memory, and takes its own tiles."""
+    two = compiled(persistent=True, consumers=1, ctas_per_sm=2)
+    source, spec = str(two.stages["cu"]), two.spec
+    assert "__launch_bounds__(256, 2)" in source
+    assert spec.ctas_per_sm == 2
+    assert 2 * (spec.shared_bytes + CTA_BYTES) <= SM90A.shared_bytes + CTA_BYTES
+    (role,) = [r for r in two.module("hopper").walk() if isinstance(r, Role) and not r.single]
+    assert role.registers is not None
+    assert role.registers.value.data == 232
+    check(two, (2, 640, 128), levels=("hopper",), multiprocessors=1)
 
 
 def test_the_next_tile_is_placed_a_tile_ahead(joined: Any):

@@ -7,7 +7,7 @@ import pytest
 from cuda.core import Program, ProgramOptions
 
 from tawa.base.prelude import ELEMENT_TYPES, PRELUDE, prelude
-from tawa.base.scalars import FUNCTIONS, cases, cpp_constant, cpp_type
+from tawa.base.scalars import FUNCTIONS, cases, cpp_constant, cpp_type, reciprocal
 from tawa.base.types import NAMES
 
 
@@ -69,6 +69,21 @@ def test_constants_compile(name: str) -> None:
     body = "".join(f"  out[{i}] = {text};\n" for i, text in enumerate(texts))
     kernel = f'extern "C" __global__ void k({name}* out) {{\n{body}}}\n'
     assert compile_cuda(ELEMENT_TYPES + prelude(texts) + kernel)
+
+
+def test_quotients_by_reciprocals_are_exact() -> None:
+    """Whatever the divisor: the ends of its range, powers of two and their neighbours, and others."""
+    i32, i64, last = NAMES["i32"], NAMES["i64"], 2**31 - 1
+    random = np.random.default_rng(0)
+    divisors = {1, last, *random.integers(1, 2**31, 50).tolist()}
+    divisors |= {(1 << k) + near for k in range(1, 31) for near in (-1, 0, 1)} - {0}
+    for divisor in divisors:
+        near = [k * divisor + off for k in (1, 2, last // divisor) for off in (-1, 0, 1)]
+        numbers = [n for n in [0, last, *near, *random.integers(0, 2**31, 20)] if 0 <= n <= last]
+        found = FUNCTIONS["quotient"].evaluate(
+            [i32, i64], i32, np.array(numbers, np.int32), np.array(reciprocal(divisor), np.int64)
+        )
+        assert found.tolist() == [n // divisor for n in numbers], divisor
 
 
 def test_integer_division_truncates() -> None:

@@ -68,6 +68,7 @@ def complete(error: TawaError, line: str | None) -> None:
         {"num_warps": 3}, {"num_warps": 0}, {"num_warps": 64}, {"consumers": 0}, {"consumers": 5},
         {"num_stages": 0}, {"num_stages": -2}, {"mma_depth": -1}, {"mma_depth": 9}, {"staging": 0},
         {"num_stages": 2, "mma_depth": 2}, {"target": "sm_80"},
+        {"ctas_per_sm": 0}, {"ctas_per_sm": 5}, {"ctas_per_sm": 2, "cluster": 2},
     ],
     ids=str,
 )  # fmt: skip

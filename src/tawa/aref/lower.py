@@ -200,9 +200,7 @@ class LowerToHopper:
         warps = sum(g.warps.value.data * g.teams.value.data for g in computing)
         specialised = len(computing) < len(groups)
         sizes = max((_accumulators(g) for g in computing), default=0)
-        split = budget(
-            self.options.machine, warps if specialised else 0, sizes, self.narrow
-        )
+        split = budget(self.options.machine, warps if specialised else 0, sizes, self.narrow)
         self._check_registers(kernel, sizes, split.limit if specialised else 255)
         if split.producer is not None:
             kernel.in_flight = blocks_in_flight(split.producer)

@@ -257,10 +257,7 @@ Parameter: TypeAlias = (
     | TensorMapParam
 )
 
-_PARAMETERS: dict[str, type[Any]] = {
-    kind.__name__: kind
-    for kind in get_args(Parameter)
-}
+_PARAMETERS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Parameter)}
 
 
 @dataclass(frozen=True)

@@ -212,9 +212,7 @@ class Launch:
         if self.asked > 1:
             return self.asked
         threads = self.first.threads
-        shared = (self.target.shared_bytes + CTA_BYTES) // (
-            self.first.shared_bytes + CTA_BYTES
-        )
+        shared = (self.target.shared_bytes + CTA_BYTES) // (self.first.shared_bytes + CTA_BYTES)
         registers = self.target.registers // (threads * (self.target.max_registers + 1))
         return max(1, min(shared, registers, THREADS // threads, CTAS))
 

@@ -114,11 +114,11 @@ def _replace_ids(body: Block, ids: Sequence[SSAValue], sizes: Sequence[SSAValue]
 def make_persistent(kernel: func.FuncOp, deal: int | str = 1) -> Work | None:
     """Wrap a plain grid's program into a loop over the programs of one CTA.
 
-    The logical grid's sizes, and reciprocals of two, become new arguments; `program_id` is computed from the loop's
-    counter. A CTA takes `deal` consecutive programs, then the next ones that no CTA before it
-    takes: with 1, the counter starts at the CTA's index and steps by the number of CTAs. With
-    "even", a plan says which programs it takes, an argument before the grid's sizes; then the
-    programs' work is returned.
+    The logical grid's sizes, and the reciprocals of two of them, become new arguments; `program_id`
+    is computed from the loop's counter. A CTA takes `deal` consecutive programs, then the next ones
+    that no CTA before it takes: with 1, the counter starts at the CTA's index and steps by the
+    number of CTAs. With "even", a plan says which programs it takes, an argument before the grid's
+    sizes; then the programs' work is returned.
     """
     block = kernel.body.block
     plan = work = None
