@@ -164,6 +164,10 @@ CASES = {
     "packed heads, window": Case(
         40, 4096, heads=8, kv_heads=2, d=256, options={"window": (500, 100)}
     ),
+    "packed heads, d 256": Case(1, 8192, heads=8, kv_heads=2, batch=2, d=256, dtype="bfloat16"),
+    "packed heads, d 192": Case(20, 4096, heads=16, kv_heads=4, d=192, options=BOTTOM),
+    "packed heads, large tiles": Case(32, 5000, heads=8, kv_heads=2, options=BOTTOM),
+    "packed heads, tiles enough": Case(1, 1000, heads=32, kv_heads=8, batch=40),
     "packed heads, fp8": Case(16, 4096, heads=8, kv_heads=2, dtype="float8_e4m3fn"),
     "splits": Case(300, 8192, heads=4, dtype="bfloat16"),
     "splits, causal": Case(2000, 2000, heads=2, options=BOTTOM),

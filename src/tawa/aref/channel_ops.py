@@ -339,7 +339,7 @@ class ViewTrans(ArefOp):
 
 @irdl_op_definition
 class ViewReshape(ArefOp):
-    """The view with dimensions of extent 1 removed; no data moves."""
+    """The view without dimensions of extent 1, or as a matrix of its rows; no data moves."""
 
     name: ClassVar[str] = "aref.view_reshape"
     view: SSAValue = operand_def(ViewType)
@@ -351,13 +351,13 @@ class ViewReshape(ArefOp):
         super().__init__(operands=[view], result_types=[ViewType(tile)])
 
     def verify_(self) -> None:
-        """Only extents of 1 differ."""
+        """Only extents of 1 differ, or outer dimensions have become rows, as a slot has them."""
         assert isinstance(self.view.type, ViewType) and isinstance(self.result.type, ViewType)
-        old, new = (
-            [e for e in t.tile.get_shape() if e != 1] for t in (self.view.type, self.result.type)
-        )
-        if old != new:
-            raise VerifyException("a view's reshape only removes or adds extents of 1")
+        before, after = (t.tile.get_shape() for t in (self.view.type, self.result.type))
+        old, new = ([e for e in shape if e != 1] for shape in (before, after))
+        rows = len(after) == 2 and before[-1] == after[-1] and math.prod(before) == math.prod(after)
+        if old != new and not rows:
+            raise VerifyException("a view's reshape keeps rows, or only changes extents of 1")
 
 
 @irdl_op_definition

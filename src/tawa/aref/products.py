@@ -24,7 +24,7 @@ def view_of(value: SSAValue, before: Operation) -> SSAValue | None:
     if isinstance(owner, Trans) and owner.permutation == (1, 0):
         source = view_of(owner.value, before)
         new = ViewTrans(source) if source else None
-    elif isinstance(owner, Reshape) and _only_units(owner):
+    elif isinstance(owner, Reshape) and _keeps_rows(owner):
         source = view_of(owner.value, before)
         new = ViewReshape(source, _tile(owner.result)) if source else None
     else:
@@ -41,7 +41,7 @@ def is_view(value: SSAValue) -> bool:
     owner = value.owner
     if isinstance(owner, Trans) and owner.permutation == (1, 0):
         return is_view(owner.value)
-    if isinstance(owner, Reshape) and _only_units(owner):
+    if isinstance(owner, Reshape) and _keeps_rows(owner):
         return is_view(owner.value)
     return isinstance(owner, ViewRead)
 
@@ -50,9 +50,17 @@ def _tile(value: SSAValue) -> TensorType[Attribute]:
     return TensorType(element_of(value.type), shape_of(value.type))
 
 
-def _only_units(op: Reshape) -> bool:
-    old, new = ([e for e in shape_of(v.type) if e != 1] for v in (op.value, op.result))
-    return old == new
+def _keeps_rows(op: Reshape) -> bool:
+    """Whether only extents of 1 come or go, or outer extents become rows, as a slot has them."""
+    old, new = (shape_of(v.type) for v in (op.value, op.result))
+    if [e for e in old if e != 1] == [e for e in new if e != 1]:
+        return True
+    return len(new) == 2 and old[-1] == new[-1] and is_loaded(op.value)
+
+
+def is_loaded(value: SSAValue) -> bool:
+    """Whether a value is a slot's tile as it was loaded."""
+    return isinstance(value.owner, ViewRead)
 
 
 def from_products(value: SSAValue) -> bool:

@@ -35,7 +35,13 @@ from tawa.kernels.attention_arguments import (
     problem_of,
 )
 from tawa.kernels.attention_kernel import LOG2_E, attention_forward
-from tawa.kernels.attention_splits import LARGE, Parts, best_splits, rows_of_tile
+from tawa.kernels.attention_splits import (
+    LARGE,
+    Parts,
+    best_splits,
+    keys_of_block,
+    rows_of_tile,
+)
 from tawa.kernels.gemm_configurations import MULTIPROCESSORS
 
 Alignment = Literal["bottom-right", "top-left"]
@@ -216,13 +222,14 @@ def _for_few_rows(
     problem: Problem, group: int, using: Configuration, mask: dict[str, Any]
 ) -> Configuration:
     """The configuration unless tiles are mostly empty, or too few for the device."""
-    block_m, packed = rows_of_tile(group, problem.queries)
+    d = max(problem.d, problem.dv)
+    block_m, packed = rows_of_tile(group, problem.queries, d)
     rows = block_m // packed
     tiles = tawa.cdiv(problem.queries, rows) * problem.heads // packed * problem.batch
     seen = problem.keys
     if mask["left"] is not None and mask["right"] is not None:
         seen = max(0, min(seen, mask["left"] + mask["right"] + rows))
-    block_n = using.block_n if using.block_n <= 64 else 128
+    block_n = keys_of_block(using.block_n, packed, d, problem.element_bytes)
     splits = best_splits(tiles, tawa.cdiv(seen, block_n))
     if splits == 1 and packed == 1 and block_m == LARGE:
         return using

@@ -18,6 +18,9 @@ from tawa.kernels.gemm_configurations import MULTIPROCESSORS
 SMALL, LARGE = 64, 128
 """Rows of a tile: of one consumer warp group, and of two."""
 
+WIDE = 128
+"""Head dimensions beyond this leave shared memory for small tiles of packed heads only."""
+
 STARTUP, COMBINING, COMBINING_EACH = 3.0, 5.0, 0.125
 """What a program takes before its first block of keys and after its last, and what a second kernel
 takes, whatever it adds up and for each split, in turns of the loop over blocks (about 0.8 us)."""
@@ -33,10 +36,23 @@ def packed_heads(group: int, queries: int, block_m: int) -> int:
     return most
 
 
-def rows_of_tile(group: int, queries: int) -> tuple[int, int]:
-    """Rows of a tile for few queries, and how many of the `group` heads fill it."""
+def rows_of_tile(group: int, queries: int, d: int) -> tuple[int, int]:
+    """Rows of a tile for few queries, and how many of the `group` heads fill it.
+
+    What packed heads write is staged as a whole: of wide heads only small tiles fit.
+    """
     block_m = SMALL if queries * math.gcd(group, LARGE) <= SMALL else LARGE
-    return block_m, packed_heads(group, queries, block_m)
+    packed = packed_heads(group, queries, block_m)
+    if packed > 1 and d > WIDE:
+        return SMALL, packed_heads(group, queries, SMALL)
+    return block_m, packed
+
+
+def keys_of_block(block_n: int, packed: int, d: int, element_bytes: int) -> int:
+    """Keys of a block: as for many rows, or what fits beside the tile that packed heads stage."""
+    if packed > 1 and d * element_bytes > 3 * WIDE:
+        return 32
+    return block_n if block_n <= 64 else 128
 
 
 def best_splits(tiles: int, blocks: int) -> int:
