@@ -58,20 +58,13 @@ ADDED_ROWS, ADDED_COLUMNS = 8, 128
 
 
 @tawa.jit
-def load_block(
-    desc: Any, batch: Any, row: Any, column: Any, TURNED: tl.constexpr, STREAM: tl.constexpr
-):
-    """A block of one matrix of a batch, or of the only matrix; transposed if it lies so.
-
-    STREAM: L2 drops it before other lines.
-    """
+def load_block(desc: Any, batch: Any, row: Any, column: Any, STREAM: tl.constexpr):
+    """A block of one matrix of a batch, or of the only matrix. STREAM: L2 drops it first."""
     policy = "evict_first" if STREAM else ""
     if len(desc.block_shape) == 3:
         block = desc.load([batch, row, column], eviction_policy=policy)
-        block = block.reshape(desc.block_shape[1], desc.block_shape[2])
-    else:
-        block = desc.load([row, column], eviction_policy=policy)
-    return block.T if TURNED else block
+        return block.reshape(desc.block_shape[1], desc.block_shape[2])
+    return desc.load([row, column], eviction_policy=policy)
 
 
 @tawa.jit(do_not_specialize=("M", "N", "K"))
@@ -124,9 +117,9 @@ def gemm(
         start = k * BLOCK_K
         a_row, a_column = (start, off_m) if TRANSPOSE_A else (off_m, start)
         b_row, b_column = (off_n, start) if TRANSPOSE_B else (start, off_n)
-        a = load_block(a_desc, which // SPLIT, a_row, a_column, TRANSPOSE_A, STREAM_A)
-        b = load_block(b_desc, which // SPLIT, b_row, b_column, TRANSPOSE_B, STREAM_B)
-        acc = tl.dot(a, b, acc)
+        a = load_block(a_desc, which // SPLIT, a_row, a_column, STREAM_A)
+        b = load_block(b_desc, which // SPLIT, b_row, b_column, STREAM_B)
+        acc = tl.dot(a.T if TRANSPOSE_A else a, b.T if TRANSPOSE_B else b, acc)
     c = acc.to(c_desc.dtype)
     if len(c_desc.block_shape) == 3:
         c_desc.store([which, off_m, off_n], c.reshape(1, BLOCK_M, BLOCK_N))
