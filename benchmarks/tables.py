@@ -24,7 +24,7 @@ from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
 Row = dict[str, Any]
-EACH_CASE = ("fused",)
+EACH_CASE = ("fused", "attention-options")
 """Suites of which every case has its own latest run."""
 
 PLACE = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end of table -->)", re.S)

@@ -481,5 +481,5 @@ def test_full_grids_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     launches: list[dict[str, Any]] = []
     monkeypatch.setattr(Kernel, "_launch", lambda kernel, grid, *a, **k: launches.append(k))
     q, k = np.empty((4, 16, 4096, 128), np.float16), np.empty((4, 4, 4096, 128), np.float16)
-    attention(q, k, k, causal=True)
+    attention(q, k, k)
     assert (launches[0]["BLOCK_M"], launches[0]["PACKED"], launches[0]["splits"]) == (192, 1, None)

@@ -76,17 +76,19 @@ def configuration(
     masked: bool = False,
     modified: bool = False,
     narrow: bool = False,
+    grouped: bool = False,
     queries: int = 4096,
     tiles: int = MANY_TILES,
 ) -> Configuration:
     """The configuration for a head dimension of up to 256, after measurements on an H100.
 
     `masked` says that rows see different keys, `modified` that scores are capped or modified
-    (which takes registers), `narrow` that weights are e4m3. A persistent kernel runs on from tile
-    to tile; masked tiles, of different length, are dealt evenly. Three consumers, who take turns at
-    the tensor core, read keys and values less often; their tiles of 192 rows waste more of a short
-    triangle. Where there are many short tiles, of 128 rows, two CTAs share a multiprocessor: each
-    works under the ends and starts of the other's tiles.
+    (which takes registers), `narrow` that weights are e4m3, `grouped` that heads share keys. A
+    persistent kernel runs on from tile to tile; masked tiles, of different length, are dealt
+    evenly. Three consumers, who take turns at the tensor core, read keys and values less often;
+    their tiles of 192 rows waste more of a short triangle. Where there are many short tiles, of 128
+    rows, two CTAs share a multiprocessor: each works under the ends and starts of the other's
+    tiles.
     """
     if element_bytes == 1 and not narrow:
         return Configuration(128, 64)
@@ -107,7 +109,7 @@ def configuration(
             return Configuration(128, 128, options)
         both = options | {"consumers": 1, "ctas_per_sm": 2}
         return Configuration(128, 64, both, ascending=True)
-    if queries < 4096:
+    if queries < (8192 if grouped and masked and d > 96 else 4096):
         return Configuration(128, 128, options, ascending=masked)
     return Configuration(192, 80 if d > 96 else 112, three, ascending=masked)
 
@@ -211,6 +213,7 @@ def _configured(
         masked=mask["left"] is not None or mask["right"] is not None,
         modified=softmax["cap"] is not None or softmax["SCORE_MOD"] is not None,
         narrow=narrow,
+        grouped=problem.heads > problem.kv_heads,
         queries=problem.queries,
         tiles=tawa.cdiv(problem.queries, LARGE) * problem.heads * problem.batch,
     )
