@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import hashlib
 import json
 import os
 import sys
@@ -110,6 +111,8 @@ class Candidate:
     bound: str = ""
     seconds: float = 0.0
     """That the prediction took."""
+    kernel: str = ""
+    """Which program it is: the beginning of its CUDA text's hash."""
     measured_us: float = 0.0
     failure: str = ""
 
@@ -179,6 +182,7 @@ def predict(number: int, config: str, clock_ghz: float) -> Candidate:
         found.failure = f"{type(error).__name__}: {error.message}"
         return found
     found.seconds = time.process_time() - start
+    found.kernel = hashlib.sha256(str(compiled.stages["cu"]).encode()).hexdigest()[:12]
     found.predicted_us, found.bound = predicted.us, predicted.bound
     return found
 
@@ -238,12 +242,15 @@ def measure(case: Case, soak: float, window: float) -> None:
 
 
 def recall(case: Case) -> None:
-    """Give candidates the times of the last run that has them."""
+    """Give candidates the times of the last run that has them, of the same programs.
+
+    A schedule's number stands for another order once the compiler or its solver changes.
+    """
     rows = map(json.loads, (RESULTS / "ranking.jsonl").read_text().splitlines())
-    known = {row["config"]: row for row in rows if row["case"] == case.case and "ms" in row}
+    known = {row.get("kernel"): row for row in rows if row["case"] == case.case and "ms" in row}
     for found in case.candidates:
-        if found.config in known:
-            found.measured_us = known[found.config]["ms"] * 1e3
+        if found.kernel in known:
+            found.measured_us = known[found.kernel]["ms"] * 1e3
 
 
 def ranks(values: list[float]) -> Any:
@@ -328,7 +335,8 @@ def main() -> None:
         found = report(case)
         for c in case.candidates if run is not None else ():
             times = {"ms": c.measured_us / 1e3} if c.measured_us else {"error_text": c.failure}
-            more = {"predicted_ms": c.predicted_us / 1e3, "clock_mhz": options.clock * 1e3}
+            more: dict[str, Any] = {"predicted_ms": c.predicted_us / 1e3, "kernel": c.kernel}
+            more["clock_mhz"] = options.clock * 1e3
             run.add(case.case, "tawa", None, config=c.config, **times, **more)
         if run is not None and found:
             run.add(case.case, "tawa", None, **found)
