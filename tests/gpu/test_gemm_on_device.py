@@ -7,6 +7,7 @@ lies around it must stay as it was.
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 import tawa
+from tawa.kernels.gemm import Configuration, matmul
 from tawa.runtime.tensormap import StoreNotAligned
 
 pytestmark = pytest.mark.gpu
@@ -207,3 +209,46 @@ def test_unaligned_memory_is_explained(torch: Any) -> None:
     a = torch.randn(64 * 64 + 1, device="cuda").half()[1:].view(64, 64)
     with pytest.raises(tawa.TawaError, match="multiple of 16 bytes"):
         example("gemm").launch(a, a, torch.empty(64, 64, device="cuda").half())
+
+
+MATMULS: dict[str, Callable[[Any], tuple[Any, Any]]] = {
+    "odd sizes": lambda r: (r(70, 37), r(37, 45)),
+    "steps": lambda r: (r(140, 37)[::2], r(37, 135)[:, ::3]),
+    "unaligned": lambda r: (r(1, 64 * 72 + 1)[0, 1:].view(64, 72), r(72, 64)),
+    "no K": lambda r: (r(70, 0), r(0, 48)),
+    "few rows": lambda r: (r(3, 8192), r(4096, 8192).T),
+    "few columns": lambda r: (r(4096, 8192), r(8192, 24)),
+    "one wave": lambda r: (r(2048, 384).T, r(2048, 1536)),
+    "split": lambda r: (r(72, 8200), r(136, 8200).T),
+    "batch": lambda r: (r(5, 200, 136), r(5, 264, 136).mT),
+    "batch of odd sizes": lambda r: (r(4, 70, 37), r(37, 45)),
+    "linear": lambda r: (r(4, 333, 512), r(1032, 512).T),
+}
+
+
+@pytest.mark.parametrize("name", MATMULS)
+def test_matmul_of_any_arrays(torch: Any, name: str) -> None:
+    a, b = MATMULS[name](lambda *shape: torch.randn(*shape, device="cuda").half())
+    exact = a.double() @ b.double()
+    out = torch.full(exact.shape, float("nan"), device="cuda", dtype=a.dtype)
+    matmul(a, b, out)
+    assert float((out.double() - exact).norm()) <= LIMIT * float(exact.norm())
+
+
+def test_matmul_into_any_strides(torch: Any) -> None:
+    a, b = torch.randn(70, 40, device="cuda").half(), torch.randn(40, 48, device="cuda").half()
+    exact = a.double() @ b.double()
+    wide = torch.full((140, 96), AROUND, device="cuda").half()
+    for out in (wide[::2, ::2], torch.empty(48, 70, device="cuda").half().T):
+        matmul(a, b, out)
+        assert float((out.double() - exact).norm()) <= LIMIT * float(exact.norm())
+    assert bool((wide[1::2] == AROUND).all())
+    assert bool((wide[:, 1::2] == AROUND).all())
+
+
+@pytest.mark.parametrize("copied", [(False, False), (True, False), (False, True), (True, True)])
+def test_integers_that_lie_across_k(torch: Any, copied: tuple[bool, bool]) -> None:
+    a, b = (torch.randint(-9, 9, (272, 272), device="cuda").to(torch.int8) for _ in range(2))
+    out = torch.zeros(272, 272, device="cuda", dtype=torch.int32)
+    matmul(a.T, b, out, Configuration(64, 128, 128, group_m=0, copied=copied))
+    assert torch.equal(out.double(), a.T.double() @ b.double())
