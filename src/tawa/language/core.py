@@ -210,7 +210,10 @@ def make_tensor_descriptor(
 
 @builtin
 def load_tensor_descriptor(desc: Any, offsets: Any, eviction_policy: str = "") -> Any:
-    """The block at `offsets`; elements outside the tensor are 0. Also `desc.load(offsets)`."""
+    """The block at `offsets`; elements outside the tensor are 0. Also `desc.load(offsets)`.
+
+    `eviction_policy` is how L2 treats the lines that it reads, as of `load`.
+    """
 
 
 @builtin
