@@ -44,6 +44,8 @@ class GlobalMemory:
 
     def __init__(self) -> None:
         self._allocations: list[Allocation] = []
+        self.changes = 0
+        """How often a store has changed something."""
 
     def add(self, array: Array, name: str) -> int:
         """Make an array's memory accessible; returns its address."""
@@ -83,8 +85,9 @@ class GlobalMemory:
         held = self.find(int(where.min()), int(where.max()) + 1)
         if not held.writable:
             raise OutsideMemory(f"{held.name}, which is read-only")
-        stored = np.ascontiguousarray(encode(values, element))
-        held.bytes[where - held.first] = stored.view(np.uint8).reshape(where.shape)
+        stored = np.ascontiguousarray(encode(values, element)).view(np.uint8).reshape(where.shape)
+        self.changes += not np.array_equal(held.bytes[where - held.first], stored)
+        held.bytes[where - held.first] = stored
 
 
 @dataclass(frozen=True)
@@ -145,6 +148,7 @@ class TensorMap:
         if not held.writable:
             raise OutsideMemory(f"{held.name}, which is read-only")
         where = (at - held.first)[:, None] + np.arange(size)
+        memory.changes += 1
         held.bytes[where] = box.reshape(-1, size)[inside]
 
     def shared_addresses(self, tile: int) -> Array:

@@ -82,6 +82,8 @@ class Memory:
 
     def __init__(self) -> None:
         self.buffers: list[Buffer] = []
+        self.changes = 0
+        """How often a store has changed something."""
 
     def add(self, name: str, array: Array, element: Attribute) -> int:
         """Make an array addressable; gives the address of its first element.
@@ -155,7 +157,9 @@ class Memory:
                 if not buffer.data.flags.writeable:
                     hint = "pass an array that may be written"
                     raise access.error(f"`{buffer.name}`", "a read-only array", hint)
-                self._typed(buffer, element)[index] = stored[group]
+                typed = self._typed(buffer, element)
+                self.changes += not np.array_equal(typed[index], stored[group])
+                typed[index] = stored[group]
 
     def window(
         self, address: int, shape: Sequence[int], strides: Sequence[int], element: Attribute,

@@ -20,6 +20,7 @@ from tawa.hopper.ops.machine import Steps
 from tawa.hopper.types import FragType
 from tawa.simulate.actor import HopperActor
 from tawa.simulate.registers import Registers
+from tawa.simulate.spinning import Spinning
 
 
 def _constant(m: HopperActor, op: arith.ConstantOp) -> None:
@@ -106,7 +107,10 @@ def _while(m: HopperActor, op: scf.WhileOp) -> Steps:
     before, after = op.before_region.block, op.after_region.block
     carried = _carry(m, before.args, op.arguments)
     m.loops.append(("turn", 0))
+    spinning = Spinning(op, m.block)
     while True:
+        if all(isinstance(value, np.ndarray | np.generic) for value in carried):
+            spinning.turn(m.machine.memory.changes, carried)
         for name, value in zip(before.args, carried, strict=True):
             m.bind(name, value)
         yield from m.block_ops(before)

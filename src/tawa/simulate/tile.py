@@ -29,6 +29,7 @@ from tawa.base.scalars import FUNCTIONS
 from tawa.base.spans import span_of
 from tawa.base.types import DescType, PtrType, byte_size, element_of, shape_of
 from tawa.simulate.memory import Access, Memory
+from tawa.simulate.spinning import Spinning
 from tawa.tile import ops
 
 Grid: TypeAlias = Sequence[int]
@@ -233,7 +234,9 @@ def _for(program: Program, op: scf.ForOp) -> Any:
 
 def _while(program: Program, op: scf.WhileOp) -> Any:
     carried = program.operands(op)
+    spinning = Spinning(op, program.index)
     while True:
+        spinning.turn(program.memory.changes, carried)
         proceed, *carried = program.run_block(op.before_region.block, carried)
         if not proceed:
             return _results(op, carried)
@@ -354,6 +357,7 @@ def _desc_store(program: Program, op: ops.DescStore) -> None:
     window, part, _ = _block_window(program, op, "writes")
     if window is None:
         return
+    program.memory.changes += 1
     element = op.block.element_type
     values = np.asarray(program.values[op.value])[part]
     if op.reduce is not None:
