@@ -29,14 +29,13 @@ from tawa.kernels.gemm_configurations import (
 )
 from tawa.kernels.gemm_operands import (
     PIECE,
-    aligned,
+    Lie,
     along_rows,
     empty,
+    lie,
     loadable,
-    storable,
     strides,
     transposed,
-    turned,
     type_name,
 )
 
@@ -191,23 +190,28 @@ def matmul(a: Any, b: Any, out: Any = None, config: Configuration | None = None)
     out = _output(a, shape) if out is None else out
     if not prod(shape):
         return out
-    if turned(out):
+    lies = lie(a), lie(b), lie(out)
+    if lies[2].turned:
         matmul(transposed(b), transposed(a), transposed(out), config)
         return out
     if len(shape) == 3 and len(b.shape) == 2 and _stacked(a) and _stacked(out):
         matmul(_flat(a), b, _flat(out), config)
         return out
-    a, b = loadable(a), loadable(b)
-    product = _product(a, b, out, k)
+    if not (lies[0].describable and lies[1].describable):
+        a, b = loadable(a), loadable(b)
+        lies = lie(a), lie(b), lies[2]
+    product = _product(a, out, lies, k)
     chosen = config or fastest(product)
-    copy_a, copy_b = chosen.copied
-    a = along_rows(a) if copy_a else a
-    b = transposed(along_rows(transposed(b))) if copy_b else b
-    if chosen.split == 1 and storable(out):
-        _multiply(a, b, out, product, chosen)
+    if any(chosen.copied):
+        a = along_rows(a) if chosen.copied[0] else a
+        b = transposed(along_rows(transposed(b))) if chosen.copied[1] else b
+        lies = lie(a), lie(b), lies[2]
+    ways = lies[0].turned, lies[1].turned
+    if chosen.split == 1 and lies[2].storable:
+        _multiply(a, b, out, ways, product, chosen)
         return out
     parts = _parts(out, chosen.split, "int32" if _integers(a) else "float32")
-    _multiply(a, b, parts, product, chosen)
+    _multiply(a, b, parts, ways, product, chosen)
     *batch, m, n = shape
     steps = strides(out) if batch else (0, *strides(out))
     blocks = tawa.cdiv(n, ADDED_COLUMNS), tawa.cdiv(m, ADDED_ROWS)
@@ -220,24 +224,34 @@ def matmul(a: Any, b: Any, out: Any = None, config: Configuration | None = None)
     return out
 
 
-def _product(a: Any, b: Any, out: Any, k: int) -> Product:
+def _product(a: Any, out: Any, lies: tuple[Lie, ...], k: int) -> Product:
     """The product of matrices that lie as these do."""
-    along_k = a.dtype.itemsize != 2  # all that the matrix instructions take of other types
-    turned_a, turned_b = turned(a), turned(b)
+    size, (a_lies, b_lies, _) = a.dtype.itemsize, lies
+    along_k = size != 2  # all that the matrix instructions take of other types
     *batch, m, n = out.shape
     return Product(
-        *(m, n, k, a.dtype.itemsize, out.dtype.itemsize),
+        *(m, n, k, size, out.dtype.itemsize),
         batch=prod(batch),
-        columns=8 if turned_b else LINE // b.dtype.itemsize,
-        aligned=(aligned(a), aligned(b)),
-        transposed=(along_k and turned_a, along_k and not turned_b),
+        columns=8 if b_lies.turned else LINE // size,
+        aligned=(a_lies.aligned, b_lies.aligned),
+        transposed=(along_k and a_lies.turned, along_k and not b_lies.turned),
     )
 
 
-def _multiply(a: Any, b: Any, out: Any, product: Product, chosen: Configuration) -> None:
-    """Launch the kernel; `out` is the result, or [batch * parts, M, N] what is yet to be added."""
+def _multiply(
+    a: Any,
+    b: Any,
+    out: Any,
+    ways: tuple[bool, bool],
+    product: Product,
+    chosen: Configuration,
+) -> None:
+    """Launch the kernel; `out` is the result, or [batch * parts, M, N] what is yet to be added.
+
+    `ways` says of A and of B whether they are contiguous along their columns.
+    """
     block_m, block_n, block_k = chosen.block_m, chosen.block_n, chosen.block_k
-    turned_a, turned_b = turned(a), turned(b)
+    turned_a, turned_b = ways
     m, n, k = product.m, product.n, product.k
     stream_a, stream_b = chosen.streams(product)
     batch = max(x.shape[0] if len(x.shape) == 3 else 1 for x in (a, b))

@@ -14,8 +14,6 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-from tawa import cdiv
-
 MULTIPROCESSORS = 132
 """Of an H100 SXM: persistent kernels run one CTA on each."""
 LARGEST_GRID = 65535
@@ -69,6 +67,11 @@ ENERGY = 2.0
 takes power, which costs clock at the card's limit."""
 SHARPNESS = 2.5
 """How nearly the longer of a kernel's own time and its memory's is the time of both (a norm)."""
+
+
+def cdiv(dividend: int, divisor: int) -> int:
+    """A quotient rounded up; of plain numbers, which takes a tenth of what `tawa.cdiv` does."""
+    return -(-dividend // divisor)
 
 
 @dataclass(frozen=True)

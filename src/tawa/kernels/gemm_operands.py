@@ -11,6 +11,8 @@ of that kind, by `pack`.
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -25,6 +27,22 @@ PACKED_ROWS, PACKED_COLUMNS = 16, 128
 """Rows and columns that one program of `pack` copies."""
 TURNED_ROWS, TURNED_COLUMNS = 128, 64
 """Rows and columns that one program of `turn` transposes."""
+
+
+@dataclass(frozen=True)
+class Lie:
+    """How matrices lie in memory.
+
+    - `turned`: they are contiguous along their columns.
+    - `describable`: the hardware can copy their blocks.
+    - `storable`: and store them: whole pieces, along their rows.
+    - `aligned`: rows, or columns where those are contiguous, start with a line of L2.
+    """
+
+    turned: bool
+    describable: bool
+    storable: bool
+    aligned: bool
 
 
 @tawa.jit
@@ -83,18 +101,12 @@ def loadable(array: Any) -> Any:
 
 def describable(array: Any) -> bool:
     """Whether the hardware can copy the blocks of the matrices."""
-    *batch, row, column = strides(array)
-    rows, columns = array.shape[-2:]
-    if turned(array):
-        row, column, columns = column, row, rows
-    pieces = all(step >= 0 and step * array.dtype.itemsize % PIECE == 0 for step in (*batch, row))
-    return column == 1 and row >= columns and pieces and _address(array) % PIECE == 0
+    return lie(array).describable
 
 
 def storable(array: Any) -> bool:
     """Whether the hardware can store the blocks of results: whole pieces, along their rows."""
-    whole = array.shape[-1] * array.dtype.itemsize % PIECE == 0
-    return not turned(array) and describable(array) and whole
+    return lie(array).storable
 
 
 def transposed(array: Any) -> Any:
@@ -114,14 +126,32 @@ def strides(array: Any) -> tuple[int, ...]:
 
 def turned(array: Any) -> bool:
     """Whether the matrices are contiguous along their columns."""
-    row, column = strides(array)[-2:]
-    return column != 1 and row == 1
+    return lie(array).turned
 
 
-def aligned(array: Any) -> bool:
-    """Whether rows, or columns where those are contiguous, start with a line of L2."""
-    pitch = max(strides(array)[-2:]) * array.dtype.itemsize
-    return pitch % LINE == 0 and _address(array) % LINE == 0
+def lie(array: Any) -> Lie:
+    """How matrices lie."""
+    size, place = array.dtype.itemsize, _address(array) % LINE
+    return _lie(tuple(array.shape), strides(array), size, place)
+
+
+@lru_cache(maxsize=8192)
+def _lie(shape: tuple[int, ...], steps: tuple[int, ...], size: int, place: int) -> Lie:
+    """How elements of `size` bytes lie; `place` is where in a line the first one is."""
+    *batch, row, column = steps
+    rows, columns = shape[-2:]
+    turned = column != 1 and row == 1
+    if turned:
+        row, column, columns = column, row, rows
+    pieces = all(step >= 0 and step * size % PIECE == 0 for step in (*batch, row))
+    describable = column == 1 and row >= columns and pieces and place % PIECE == 0
+    whole = shape[-1] * size % PIECE == 0
+    return Lie(
+        turned=turned,
+        describable=describable,
+        storable=describable and whole and not turned,
+        aligned=row * size % LINE == 0 and place == 0,
+    )
 
 
 def type_name(array: Any) -> str:
