@@ -32,21 +32,19 @@ WORKLOADS: dict[str, dict[str, Any]] = {
     "row_statistics": {},
     "newton_root": {},
     "running_max": {},
+    "persistent_gemm-ping-pong": {},
     "pointers-small": {},
-    "linear_attention-64": {},
     "fused_mlp-alternate": {},
-    "attention_dk_dv-causal": {},
     "gemm-cooperative": {"cluster": 2},
     "gemm-one-role-8-warps": {},
     "layouts-f16-TT": {},
     "layouts-e4m3-NT": {},
     "layouts-i8-NT": {},
-    "persistent_gemm-ping-pong": {},
 }
 """Workloads, with launch options of their own."""
 
 SUITE = (
-    "layer_norm_backward_with_locks", "int8_rows_16", "sigmoid_attention", "gated_chunk_states", "while_loop_with_early_return", "nested_loops_with_tuples_and_zero_trips",
+    "layer_norm_backward_with_locks", "int8_rows_16", "sigmoid_attention", "cumulative_sum", "while_loop_with_early_return", "nested_loops_with_tuples_and_zero_trips",
     "scalars_of_all_types", "casts_of_integers", "reductions_of_three_dimensions", "blocks_changed_in_place",
     "gather_along_rows", "inline_assembly",
 )  # fmt: skip
