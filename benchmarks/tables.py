@@ -359,6 +359,7 @@ TABLES: dict[str, Callable[[list[Row]], list[str]]] = {
     "attention-ablation": steps_table,
     "fused": fused_table,
     "gemm-shapes": shapes_table,
+    "gemm-random": shapes_table,
     "ranking": ranking_table,
     "timeline": timeline_table,
     "axon-gpu": axon_table,

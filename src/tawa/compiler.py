@@ -24,7 +24,6 @@ from tawa.aref.alternate import Alternate
 from tawa.aref.async_dots import AsyncDots
 from tawa.aref.cursors import Cursors
 from tawa.aref.depths import Depths
-from tawa.aref.fetch_ahead import FetchAhead
 from tawa.aref.guards import Guards
 from tawa.aref.lower import LowerToHopper
 from tawa.aref.partial_sums import PartialSums
@@ -135,7 +134,6 @@ def passes(stage: str, options: Options, remarks: Remarks, slack: Slack) -> list
             # Before what depends on the depth: how far loads run ahead.
             Depths(options, remarks, slack.bytes),
             Prefetch(options, remarks),
-            FetchAhead(remarks),
             # After all passes that add or move puts and gets.
             Cursors(),
             Tidy(),

@@ -24,7 +24,6 @@ from tawa.hopper.ops.atomic import GlobalAtomic
 from tawa.hopper.ops.debug import Assert, Print
 from tawa.hopper.ops.fragment import Undefined
 from tawa.hopper.ops.matrix import Wgmma, WgmmaWait
-from tawa.hopper.ops.memory import TmaPrefetch
 from tawa.hopper.ops.structure import OneThread, Role, SharedWarpGroup
 from tawa.hopper.ops.trace import TRACE
 from tawa.hopper.text import c_type
@@ -35,7 +34,7 @@ APART = 1 << 40
 """Where operands and results lie, and how far from each other."""
 
 STRUCTURE = (Role, SharedWarpGroup, OneThread)
-LEFT_OUT = (*STRUCTURE, Undefined, Assert, Print, GlobalAtomic, TmaPrefetch, *TRACE)
+LEFT_OUT = (*STRUCTURE, Undefined, Assert, Print, GlobalAtomic, *TRACE)
 """Ops that are not compared as others: of `STRUCTURE`, who runs the region is."""
 
 HEADER = f"""\

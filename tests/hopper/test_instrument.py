@@ -313,20 +313,25 @@ def test_registers_can_be_shifted(name: str, before: dict[str, int], after: dict
     check_registers(kernel, spec_of(module).threads)
 
 
-def test_turns_of_three_groups_with_exponentials_are_recorded():
-    """Each group's turn has its points by default, as beside two groups."""
+@pytest.mark.parametrize(("rows", "groups", "detail"), [(192, 3, "tiles"), (128, 2, "coarse")])
+def test_loops_of_three_groups_with_exponentials_have_no_points_by_default(
+    rows: int, groups: int, detail: str
+):
+    """There, points cost more than 3%: the default leaves them out, and the timeline says so."""
     arguments = [stored(np.zeros((1, 1, 384, 64)), "f16") for _ in range(4)]
-    for groups in (2, 3):
-        with recording() as launches:
-            attention(*arguments, using=Configuration(64 * groups, 128, {"consumers": groups}))
-        module = plain_module(launches[0])
-        next(Instrument.attempts(True)).apply(module)
-        table = table_of(module)
-        assert (table.detail, table.notes) == ("coarse", ())
-        stamps = [op for op in module.walk() if isinstance(op, Timestamp) and is_inner(op)]
-        turns = {op.segment.value.data for op in stamps}
-        points = {table.segments[n].role: table.segments[n].points for n in turns}
-        assert points == {"math": POINTS_OF_A_TURN, "load": POINTS_OF_A_TURN}
+    with recording() as launches:
+        attention(*arguments, using=Configuration(rows, 128, {"consumers": groups}))
+    module = plain_module(launches[0])
+    default = next(Instrument.attempts(True))
+    default.apply(module)
+    table = table_of(module)
+    assert table.detail == detail
+    assert ["ask for detail='fine'" in note for note in table.notes] == [True] * (groups == 3)
+    stamps = [op for op in module.walk() if isinstance(op, Timestamp) and is_inner(op)]
+    turns = {op.segment.value.data for op in stamps}
+    points = {table.segments[n].role: table.segments[n].points for n in turns}
+    turned = {"math": POINTS_OF_A_TURN, "load": POINTS_OF_A_TURN}
+    assert points == (turned if groups == 2 else {})
 
 
 def test_no_point_lies_where_other_groups_wait_for_their_turn():

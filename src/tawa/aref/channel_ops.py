@@ -278,22 +278,6 @@ class LoadInto(ArefOp):
 
 
 @irdl_op_definition
-class Fetch(ArefOp):
-    """Ask L2 for a block of a tensor, which a later turn loads into a tile of a ring."""
-
-    name: ClassVar[str] = "aref.fetch"
-    desc: SSAValue = operand_def(DescType)
-    coordinates: Sequence[SSAValue] = var_operand_def(i32)
-    ref: SSAValue = operand_def(RefType)
-    tile: IntegerAttr = prop_def(IntegerAttr)
-
-    def __init__(self, desc: SSAValue, coordinates: Sequence[SSAValue], ref: SSAValue, tile: int):
-        super().__init__(
-            operands=[desc, coordinates, ref], properties={"tile": IntegerAttr(tile, i64)}
-        )
-
-
-@irdl_op_definition
 class TransposeInto(ArefOp):
     """Copy a slot's tile, its dimensions exchanged, into a view; the warp group does it itself."""
 
@@ -391,7 +375,6 @@ CHANNEL_OPS: tuple[type[ArefOp], ...] = (
     Consumed,
     NoToken,
     LoadInto,
-    Fetch,
     TransposeInto,
     ViewTrans,
     ViewReshape,

@@ -13,7 +13,7 @@ from tawa.aref import ops as aref
 from tawa.aref.boxes import boxes
 from tawa.aref.fragments import team_sync
 from tawa.aref.group_lowering import GROUP_WARPS, Cursor, GroupLowering, View
-from tawa.hopper.ops.memory import Slot, Subtile, TmaLoad, TmaPrefetch
+from tawa.hopper.ops.memory import Slot, Subtile, TmaLoad
 from tawa.hopper.ops.structure import ClusterRank
 from tawa.hopper.ops.sync import (
     FenceProxyAsync,
@@ -24,7 +24,7 @@ from tawa.hopper.ops.sync import (
     NamedBarrierSync,
 )
 from tawa.hopper.ops.transpose import TransposeTile
-from tawa.hopper.types import RingType, TileType
+from tawa.hopper.types import TileType
 
 EVERY_CTA = 0b11
 """Mask of the CTAs of a cluster of two."""
@@ -192,29 +192,6 @@ class _Copies:
             g.do(TmaLoad(*place, ctas, self.eviction))
 
 
-def lower_fetch(g: GroupLowering, op: aref.Fetch) -> None:
-    """The boxes of a later load, for L2."""
-    ring = g.kernel.rings[op.ref].tiles[op.tile.value.data].type
-    assert isinstance(ring, RingType) and isinstance(op.ref.type, aref.RefType)
-    shape = list(op.ref.type.tiles)[op.tile.value.data].get_shape()
-    cut = boxes(tuple(shape), ring.tile, g.kernel.target)
-    map_ = g.kernel.tensor_map(op.desc, cut.shape, ring.tile.swizzle.data)
-    at = [g.scalar(c) for c in op.coordinates]
-
-    def body() -> None:
-        for band in range(cut.bands):
-            for panel in range(cut.panels):
-                where = [*at[:-1], g.plus(at[-1], panel * cut.width)]
-                if band:
-                    where[-2] = g.plus(at[-2], band * cut.height)
-                g.do(TmaPrefetch(map_, where))
-
-    if g.single:
-        body()
-    else:
-        g.one_thread("team", body)
-
-
 def lower_get_enter(g: GroupLowering, op: aref.GetEnter) -> None:
     """Wait for full."""
     assert op.cursor is not None
@@ -331,7 +308,6 @@ CHANNELS: dict[type[Operation], Callable[..., None]] = {
     aref.LoadInto: lower_fill,
     aref.TransposeInto: lower_fill,
     aref.PutExit: lower_put_exit,
-    aref.Fetch: lower_fetch,
     aref.GetEnter: lower_get_enter,
     aref.Views: lower_views,
     aref.Consumed: lower_consumed,

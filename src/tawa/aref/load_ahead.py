@@ -29,12 +29,12 @@ def load_ahead(module: ModuleOp) -> None:
     for group in [op for op in module.walk() if isinstance(op, WarpGroup)]:
         if group.single is not None:
             for outer in [op for op in group.body.block.ops if isinstance(op, scf.ForOp)]:
-                inner = tile_loop(outer)
+                inner = _inner(outer)
                 if inner is not None and runs(inner):
                     _move(outer, inner)
 
 
-def tile_loop(outer: scf.ForOp) -> scf.ForOp | None:
+def _inner(outer: scf.ForOp) -> scf.ForOp | None:
     """The loop of a tile, if the tile consists of scalars, own loads and this loop after them."""
     *before, last = list(outer.body.block.ops)[:-1]
     if outer.iter_args or not isinstance(last, scf.ForOp) or last.iter_args:

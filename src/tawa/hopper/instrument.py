@@ -42,7 +42,7 @@ from tawa.hopper.ops.trace import (
     TraceBegin,
     TraceEnd,
 )
-from tawa.hopper.recorder_registers import shift_registers
+from tawa.hopper.recorder_registers import shift_registers, threads_of
 from tawa.hopper.types import FragType
 from tawa.runtime.spec import TIMELINE_FIELDS, KernelSpec, TimelineParam
 
@@ -76,6 +76,15 @@ NESTED = (scf.ForOp, scf.WhileOp, scf.IfOp, OneThread)
 LOOPS = (scf.ForOp, scf.WhileOp)
 NAMED_WORK = 3
 """Functions that the name of ordinary code mentions."""
+
+
+CROWD = 3
+"""Computing warp groups beside which the points of inner loops cost more than 3% (attention of 192
+query rows: 3.1 to 3.7%)."""
+CROWDED = (
+    "recorded as 'tiles': three warp groups compute exponentials at once, and points in their "
+    "inner loops would cost 3 to 4%; ask for detail='fine' to have them"
+)
 
 
 class NotInstrumentable(TawaError):
@@ -112,6 +121,8 @@ class Instrument:
     shift_registers: bool = False
     detail: str = "coarse"
     notes: tuple[str, ...] = ()
+    spare_crowds: bool = False
+    """Leave out the points of inner loops where many warp groups compute."""
     name: str = "instrument"
 
     @staticmethod
@@ -121,8 +132,9 @@ class Instrument:
         for found in DETAILS[DETAILS.index(detail) :]:
             note = f"recorded as {found!r}: with the points of {detail!r} the assembler spills"
             notes = () if found == detail else (note,)
-            yield Instrument(detail=found, notes=notes)
-            yield Instrument(shift_registers=True, detail=found, notes=notes)
+            spare = found == detail == "coarse"
+            yield Instrument(detail=found, notes=notes, spare_crowds=spare)
+            yield Instrument(shift_registers=True, detail=found, notes=notes, spare_crowds=spare)
 
     def apply(self, module: ModuleOp) -> None:
         """Change the module's only kernel, and its spec."""
@@ -135,9 +147,12 @@ class Instrument:
         kernel.update_function_type()
         roles = [op for op in kernel.walk() if isinstance(op, Role)]
         recorders = [name for role in roles for name in recorders_of(role)]
-        plans = [thinned(RolePlan(role).segments, self.detail) for role in roles]
+        detail, notes = self.detail, self.notes
+        if self.spare_crowds and sum(map(_computing_groups, roles)) >= CROWD:
+            detail, notes = "tiles", (*notes, CROWDED)
+        plans = [thinned(RolePlan(role).segments, detail) for role in roles]
         segments = tuple(plan.segment for planned in plans for plan in planned)
-        table = TimelineTable(tuple(recorders), segments, self.detail, self.notes)
+        table = TimelineTable(tuple(recorders), segments, detail, notes)
         first = number = 0
         for role, planned in zip(roles, plans, strict=True):
             _insert(role, planned, (number, table.tag_bits), launch, (first, len(recorders)))
@@ -146,6 +161,14 @@ class Instrument:
         _describe(kernel, table)
         if self.shift_registers:
             shift_registers(kernel, roles)
+
+
+def _computing_groups(role: Role) -> int:
+    """Warp groups of a role whose inner loops have exponentials and such beside products."""
+    busy = any(isinstance(op, Map) and op.function.data in SPECIAL and is_inner(op)
+               for op in role.walk())  # fmt: skip
+    products = any(isinstance(op, Wgmma) and is_inner(op) for op in role.walk())
+    return threads_of(role) // 128 if busy and products else 0
 
 
 def disturbed(spec: KernelSpec, findings: Sequence[str]) -> KernelSpec:

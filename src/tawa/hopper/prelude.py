@@ -35,17 +35,6 @@ def _tma_load(rank: int, multicast: bool, hint: bool = False) -> str:
     )
 
 
-def _tma_prefetch(rank: int) -> str:
-    coordinates = ", ".join(f"int c{i}" for i in range(rank))
-    places = ", ".join(f"%{i + 1}" for i in range(rank))
-    values = ", ".join(f'"r"(c{i})' for i in range(rank))
-    return _asm(
-        f"tma_prefetch(const TensorMap* map, {coordinates})",
-        f"cp.async.bulk.prefetch.tensor.{rank}d.L2.global [%0, {{{places}}}];",
-        f' :: "l"(map), {values} : "memory"',
-    )
-
-
 def _tma_store(rank: int, hint: bool) -> str:
     coordinates = ", ".join(f"int c{i}" for i in range(rank))
     places = ", ".join(f"%{i + 2}" for i in range(rank))
@@ -108,7 +97,6 @@ __device__ __forceinline__ void mbarrier_wait(u32 barrier, u32 parity) {
     "tma_load_multicast": _tma(_tma_load, True),
     "tma_load_hint": _tma(partial(_tma_load, hint=True), False),
     "tma_load_multicast_hint": _tma(partial(_tma_load, hint=True), True),
-    "tma_prefetch": "".join(_tma_prefetch(rank) for rank in range(1, 6)),
     "tma_store": _tma(_tma_store, False),
     "tma_store_evict_first": _tma(_tma_store, True),
     "prefetch_tensormap": _asm(

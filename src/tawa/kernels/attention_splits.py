@@ -19,7 +19,7 @@ SMALL, LARGE = 64, 128
 """Rows of a tile: of one consumer warp group, and of two."""
 
 WIDE = 128
-"""Head dimensions beyond this leave shared memory for small tiles of packed heads only."""
+"""Head dimensions beyond this are not packed, and leave room for small blocks only if they are."""
 
 STARTUP, COMBINING, COMBINING_EACH = 3.0, 5.0, 0.125
 """What a program takes before its first block of keys and after its last, and what a second kernel
@@ -39,13 +39,12 @@ def packed_heads(group: int, queries: int, block_m: int) -> int:
 def rows_of_tile(group: int, queries: int, d: int) -> tuple[int, int]:
     """Rows of a tile for few queries, and how many of the `group` heads fill it.
 
-    What packed heads write is staged as a whole: of wide heads only small tiles fit.
+    Wide heads are not packed: what packed heads write is staged as a whole.
     """
+    if d > WIDE:
+        return (SMALL if queries <= SMALL else LARGE), 1
     block_m = SMALL if queries * math.gcd(group, LARGE) <= SMALL else LARGE
-    packed = packed_heads(group, queries, block_m)
-    if packed > 1 and d > WIDE:
-        return SMALL, packed_heads(group, queries, SMALL)
-    return block_m, packed
+    return block_m, packed_heads(group, queries, block_m)
 
 
 def keys_of_block(block_n: int, packed: int, d: int, element_bytes: int) -> int:

@@ -258,7 +258,6 @@ ACTIONS: dict[type[Operation], Callable[..., Steps | None]] = {
     ops.Views: _views,
     ops.Consumed: _consumed,
     ops.LoadInto: _load_into,
-    ops.Fetch: lambda _a, _o: None,
     ops.TransposeInto: _transpose_into,
     ops.DotIssue: _dot_issue,
     ops.DotWait: _dot_wait,

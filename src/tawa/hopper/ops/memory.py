@@ -219,27 +219,6 @@ class TmaLoad(HopperOp):
 
 
 @irdl_op_definition
-class TmaPrefetch(HopperOp):
-    """The TMA engine brings one box into L2."""
-
-    name: ClassVar[str] = "hopper.tma_prefetch"
-    map: SSAValue = operand_def(TensorMapType)
-    coordinates: Sequence[SSAValue] = var_operand_def(i32)
-    assembly_format = "$map `[` $coordinates `]` attr-dict `:` type($map)"
-
-    def __init__(self, map_: SSAValue, coordinates: Sequence[SSAValue]):
-        super().__init__(operands=[map_, coordinates])
-
-    def cuda(self, w: Writer) -> None:
-        """One instruction."""
-        where = ", ".join(w.name(c) for c in reversed(self.coordinates))
-        w.line(f"tma_prefetch({w.name(self.map)}, {where});")
-
-    def run(self, m: Actor) -> None:
-        """Nothing: a hint."""
-
-
-@irdl_op_definition
 class TmaStore(HopperOp):
     """The TMA engine copies a tile to one box of global memory, asynchronously."""
 
@@ -479,6 +458,6 @@ class Stmatrix(HopperOp):
 
 
 MEMORY: Sequence[type[HopperOp]] = (
-    Slot, Subtile, SubtileColumn, TmaLoad, TmaPrefetch, TmaStore, BulkCommit, BulkWaitRead,
+    Slot, Subtile, SubtileColumn, TmaLoad, TmaStore, BulkCommit, BulkWaitRead,
     SharedStore, SharedLoad, Stmatrix,
 )  # fmt: skip
