@@ -134,7 +134,7 @@ def narrow_attention(d: int) -> LoopGraph:
     types = dict.fromkeys(names, f"desc<e4m3,1x1x128x{d}>")
     types |= {"o_desc": f"desc<bf16,1x1x128x{d}>", "multiplier": "f32"}
     types |= dict.fromkeys(("QUERIES", "KEYS", "offset"), "i32")
-    unused = ("lse", "q_scale", "k_scale", "v_scale", "prescale", "cap", "left", "right")
+    unused = ("lse", "q_scale", "k_scale", "v_scale", "prescale", "cap", "left", "right", "splits")
     constants: dict[str, object] = dict.fromkeys(unused)
     constants |= {f"captured{i}": None for i in range(6)}
     constants |= {"GROUP": 1, "D": d, "DV": d, "BLOCK_M": 128, "BLOCK_N": 128, "CAPTURED": 0}

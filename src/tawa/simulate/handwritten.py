@@ -275,7 +275,7 @@ class _Gemm:
         numbers = f"hopper.threads = {spec.threads}, hopper.shared_bytes = {spec.shared_bytes}"
         end = "\n  hopper.cluster_sync {end}" if self.ctas > 1 else ""
         return f"""func.func @gemm({parameters}, %tiles_m : i32, %tiles_k : i32) attributes {{
-  {numbers}, hopper.cluster = {self.ctas}, tawa.spec = "{quoted}"}} {{
+  {numbers}, hopper.cluster = {self.ctas}, hopper.ctas_per_sm = 1, tawa.spec = "{quoted}"}} {{
 {self.prologue()}{self.load()}{self.math()}{end}
   func.return
 }}

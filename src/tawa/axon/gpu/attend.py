@@ -18,7 +18,7 @@ from tawa.kernels.attention_kernel import LOG2_E, attention_forward
 SMALL = Configuration(64, 128)
 """Fewer rows a tile, where larger ones leave multiprocessors idle."""
 
-NOTHING = ("lse", "q_scale", "k_scale", "v_scale", "prescale", "cap", "left")
+NOTHING = ("lse", "q_scale", "k_scale", "v_scale", "prescale", "cap", "left", "splits")
 """Parameters of the kernel that stay None."""
 
 
