@@ -242,9 +242,7 @@ def attention_forward(
     block_m = tl.program_id(0)
     head = tl.program_id(1)
     of_output = tl.program_id(2)
-    batch = of_output
-    if splits is not None:
-        batch = of_output % (tl.num_programs(2) // splits)
+    batch = of_output if splits is None else of_output % (tl.num_programs(2) // splits)
     if right is not None:
         block_m = tl.num_programs(0) - 1 - block_m  # the longest rows first
     ROWS: tl.constexpr = BLOCK_M // PACKED
@@ -278,9 +276,8 @@ def attention_forward(
     masked_right: tl.constexpr = bounded or MASK_END
     state = visit_keys(*state, *fixed, D, DV, BLOCK_N, SCORE_MOD, left is not None, masked_right,
                        NARROW, ASCENDING)  # fmt: skip
-    v_factor = factor_of(v_scale, entry)
-    finish(*state, o_desc, lse, v_factor, of_output, head, start_m, rows, QUERIES, BLOCK_M, DV,
-           PACKED)  # fmt: skip
+    finish(*state, o_desc, lse, factor_of(v_scale, entry), of_output, head, start_m, rows, QUERIES,
+           BLOCK_M, DV, PACKED)  # fmt: skip
 
 
 @tawa.jit(do_not_specialize=("QUERIES", "splits"))
