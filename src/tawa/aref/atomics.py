@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
-from xdsl.ir import Operation, SSAValue
+from xdsl.dialects import func, scf
+from xdsl.ir import Block, Operation, SSAValue
 
 from tawa.aref.fragments import convert, exchange, fragment, scratch, scratch_tile, team_sync
 from tawa.aref.group_lowering import GroupLowering
+from tawa.aref.ops import WarpGroup
+from tawa.aref.tensors import access_width
 from tawa.base.layout import REPLICA, Layout, point
-from tawa.base.types import shape_of
-from tawa.hopper.ops.atomic import GlobalAtomic, MemoryFence
+from tawa.base.types import element_of, shape_of
+from tawa.hopper.ops.atomic import VECTORS, GlobalAtomic, MemoryFence
 from tawa.hopper.ops.fragment import Extract, Fill
 from tawa.hopper.ops.memory import SharedLoad
 from tawa.hopper.types import FragType
-from tawa.tile.ops import AtomicCas, AtomicRmw
+from tawa.tile.ops import Asm, AsmEffect, AtomicCas, AtomicRmw, DescStore, Store
+
+WRITES = (Store, DescStore, AtomicRmw, AtomicCas, AsmEffect, Asm)
+"""Ops after which there is something to release."""
 
 
 def lower_atomic_rmw(g: GroupLowering, op: AtomicRmw) -> None:
@@ -37,25 +44,29 @@ def _lower(
     """Relaxed instructions between fences.
 
     The accesses of all threads before are released once all have arrived; what was acquired is
-    acquired for all when they have met again.
+    acquired for all when they have met again. A program that has written nothing has nothing to
+    release, and one that does not look at the old value does not know whom it would acquire from.
     """
     order, scope = op.order.data, op.scope.data
+    unused = op.result.first_use is None
     layout = _layout(g, op)
     operands = [
         _operand(g, v, layout) if v is not None else None for v in (op.ptr, op.value, mask, compare)
     ]
     pointers, value, *rest = operands
     assert pointers is not None and value is not None
-    if order in ("release", "acq_rel"):
+    if order in ("release", "acq_rel") and _written_before(op):
         team_sync(g)
         g.do(MemoryFence(scope))
-    old = g.add(GlobalAtomic(kind, pointers, value, *rest, scope=scope), op.result.name_hint)
+    count = _width(g, op, layout) if unused else 1
+    new = GlobalAtomic(kind, pointers, value, *rest, scope=scope, vector=count)
+    old = g.add(new, op.result.name_hint)
+    if unused:
+        return
     if order in ("acquire", "acq_rel"):
         g.do(MemoryFence(scope))
-        if op.result.first_use is None or not _copies(layout):
+        if not _copies(layout):
             team_sync(g)
-    if op.result.first_use is None:
-        return
     if _copies(layout):
         assert isinstance(old.type, FragType)
         place = scratch(g, scratch_tile(layout.shape, old.type.element_type))
@@ -65,6 +76,34 @@ def _lower(
         g.fragments[op.result] = convert(g, old, g.layouts.of[op.result])
     else:
         g.scalars[op.result] = g.add(Extract(old), op.result.name_hint)
+
+
+def _written_before(op: Operation) -> bool:
+    """Whether the program may have written to memory before it comes to an op."""
+    block = op.parent
+    while block is not None:
+        around = block.parent_op()
+        looped = around is not None and not isinstance(around, scf.IfOp | func.FuncOp | WarpGroup)
+        before = block.ops if looped else _until(block, op)
+        if any(isinstance(o, WRITES) for top in before for o in top.walk()):
+            return True
+        if around is None or isinstance(around, func.FuncOp | WarpGroup):
+            return False
+        op, block = around, around.parent
+    return False
+
+
+def _until(block: Block, op: Operation) -> list[Operation]:
+    """The ops of a block before one of them."""
+    return list(itertools.takewhile(lambda o: o is not op, block.ops))
+
+
+def _width(g: GroupLowering, op: AtomicRmw | AtomicCas, layout: Layout) -> int:
+    """Consecutive registers that one instruction adds."""
+    element = element_of(op.value.type)
+    if not shape_of(op.value.type) or isinstance(op, AtomicCas) or op.kind.data != "addf":
+        return 1
+    return access_width(g, op.ptr, op.mask, layout) if element in VECTORS else 1
 
 
 def _layout(g: GroupLowering, op: AtomicRmw | AtomicCas) -> Layout:

@@ -1,22 +1,26 @@
-"""Lowering of picks by computed positions: through shared memory."""
+"""Lowering of picks by computed positions: between lanes where they are known, else by memory."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
 
+import numpy as np
+from xdsl.dialects import arith
+from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Operation, SSAValue
 
 from tawa.aref.fragments import convert, exchange, fragment, natural, scratch
 from tawa.aref.group_lowering import GroupLowering
 from tawa.aref.tensors import linear
 from tawa.base.elementwise import Map
-from tawa.base.layout import Layout
+from tawa.base.layout import LANES, Layout
+from tawa.base.numerics import Array
 from tawa.base.types import i32
-from tawa.hopper.ops.fragment import Coordinate, Fill, Relabel
+from tawa.hopper.ops.fragment import Coordinate, Fill, Rearrange, Relabel, ShuffleXor
 from tawa.hopper.ops.gather import SharedGather
 from tawa.hopper.types import FragType, TileType
-from tawa.tile.ops import Gather
+from tawa.tile.ops import Arange, Broadcast, ExpandDims, Gather, Splat
 
 
 def lower_gather(g: GroupLowering, op: Gather) -> None:
@@ -24,12 +28,59 @@ def lower_gather(g: GroupLowering, op: Gather) -> None:
     source = natural(g, op.value)
     assert isinstance(source.type, FragType)
     shape = source.type.layout.shape
-    layout = g.layouts.of.get(op.indices) or g.layouts.default(op.result)
+    layout = g.layouts.of.get(op.indices) or g.layouts.of.get(op.result)
+    layout = layout or g.layouts.default(op.result)
+    known = constant_tile(op.indices)
+    if known is not None and layout == source.type.layout:
+        steps = exchange_of_lanes(layout, known, op.axis.value.data)
+        if steps is not None:
+            g.fragments[op.result] = _exchanged(g, source, *steps)
+            return
     place = scratch(g, TileType.of(1, math.prod(shape), source.type.element_type, 0))
     exchange(g, g.add(Relabel(source, linear(source.type.layout))), place)
     at = _places(g, fragment(g, op.indices, layout), shape, op.axis.value.data)
     found = g.add(SharedGather(place, at), op.result.name_hint)
     g.fragments[op.result] = convert(g, found, g.layouts.of.get(op.result, layout))
+
+
+def constant_tile(value: SSAValue) -> Array | None:
+    """The elements of a tile of which all is known when the kernel is compiled."""
+    op = value.owner
+    if isinstance(op, arith.ConstantOp) and isinstance(op.value, IntegerAttr):
+        return np.array(op.value.value.data)
+    if not isinstance(op, Arange | Splat | Broadcast | ExpandDims | Map):
+        return None
+    operands = [constant_tile(v) for v in op.operands]
+    found = [v for v in operands if v is not None]
+    if len(found) < len(operands):
+        return None
+    return op.evaluate(*found)
+
+
+def exchange_of_lanes(layout: Layout, indices: Array, axis: int) -> tuple[list[int], int] | None:
+    """A pick as registers in another order and lanes whose numbers differ in a mask.
+
+    None if a thread would need elements of another warp, or of several lanes.
+    """
+    have = layout.coordinates
+    want = have.copy()
+    want[..., axis] = indices[tuple(np.moveaxis(have, -1, 0))]
+    scale = np.array([math.prod(layout.shape[d + 1 :]) for d in range(len(layout.shape))])
+    held, needed = have @ scale, want @ scale
+    threads = np.arange(layout.threads)
+    for mask in np.flatnonzero((held[:LANES] == needed[0, 0]).any(axis=1)):
+        of_lane = held[threads ^ mask]
+        order = [int(np.argmax(of_lane[0] == key)) for key in needed[0]]
+        if (of_lane[:, order] == needed).all():
+            return order, int(mask)
+    return None
+
+
+def _exchanged(g: GroupLowering, source: SSAValue, order: list[int], mask: int) -> SSAValue:
+    assert isinstance(source.type, FragType)
+    if order != list(range(len(order))):
+        source = g.add(Rearrange(source, order, source.type.layout))
+    return g.add(ShuffleXor(source, mask)) if mask else source
 
 
 def _places(g: GroupLowering, indices: SSAValue, shape: tuple[int, ...], axis: int) -> SSAValue:

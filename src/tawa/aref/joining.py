@@ -9,20 +9,14 @@ from xdsl.ir import Operation
 
 from tawa.aref.fragments import convert, fragment, natural, scratch, scratch_tile, team_sync
 from tawa.aref.group_lowering import GroupLowering
-from tawa.base.layout import Layout, Mode
+from tawa.aref.layouts import joined
+from tawa.base.layout import Mode
 from tawa.base.types import element_of, shape_of
 from tawa.hopper.ops.fragment import Rearrange
 from tawa.hopper.ops.lanes import Assemble
 from tawa.hopper.ops.memory import SharedLoad, SharedStore, Subtile
 from tawa.hopper.types import FragType
 from tawa.tile.ops import Cat, Join, Split
-
-
-def joined(layout: Layout) -> Layout:
-    """The layout with a new last dimension of 2, both elements in one thread."""
-    rank = len(layout.shape)
-    pair = Mode(2, rank, 1)
-    return Layout((*layout.shape, 2), (pair, *layout.reg), layout.lane, layout.warp)
 
 
 def lower_join(g: GroupLowering, op: Join) -> None:

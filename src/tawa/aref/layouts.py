@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from xdsl.dialects import arith, scf
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
-from tawa.aref.axis_info import AxisAnalysis, fastest
+from tawa.tile.axis_info import AxisAnalysis, fastest
 from tawa.aref.ops import (
     DotIssue,
     DotWait,
@@ -33,16 +33,20 @@ from tawa.tile.ops import (
     ArgReduce,
     Asm,
     AsmEffect,
+    AtomicCas,
+    AtomicRmw,
     Broadcast,
     Dot,
     ExpandDims,
     Gather,
+    Join,
     Load,
     Reduce,
     ReduceWith,
     Reshape,
     ScanWith,
     Splat,
+    Split,
     Store,
     Trans,
 )
@@ -69,6 +73,19 @@ def lane_parts(layout: Layout) -> Layout:
     rows = tuple(m for m in layout.reg if m.dim == 0)
     lanes = tuple(Mode(m.extent, 1, 1) if m.dim == 1 else m for m in layout.lane)
     return Layout((layout.shape[0], LanePartials.LANES), rows, lanes, layout.warp)
+
+
+def joined(layout: Layout) -> Layout:
+    """The layout with a new last dimension of 2, both elements in one thread."""
+    rank = len(layout.shape)
+    pair = Mode(2, rank, 1)
+    return Layout((*layout.shape, 2), (pair, *layout.reg), layout.lane, layout.warp)
+
+
+def halves(layout: Layout) -> Layout | None:
+    """The layout of each half along the last dimension, of 2; None if a thread holds but one."""
+    last = len(layout.shape) - 1
+    return layout.without(last) if any(m.dim == last for m in layout.reg) else None
 
 
 def _is_operand(value: SSAValue) -> bool:
@@ -208,25 +225,37 @@ class Layouts:
             return self._set(op.result, self.accumulator(op))
         if isinstance(op, ArgReduce | ReduceWith | ScanWith | Asm | AsmEffect):
             return self._forward_several(op)
+        if isinstance(op, Split):
+            half = halves(self.of[op.value]) if op.value in self.of else None
+            return half is not None and self._set(op.first, half) | self._set(op.second, half)
         if len(op.results) != 1 or op.results[0] in self.of or not shape_of(op.results[0].type):
             return False
-        result = op.results[0]
-        followed = [op.indices] if isinstance(op, Gather) else op.operands
-        known = [self.of[v] for v in followed if v in self.of]
-        if not known:
-            return False
-        if isinstance(op, Map | Gather):
-            return self._set(result, known[0])
+        found = self._followed(op)
+        return found is not None and self._set(op.results[0], found)
+
+    def _followed(self, op: Operation) -> Layout | None:
+        """The layout of an op's one result, if it follows from what is known of its operands."""
+        known = next((self.of[v] for v in op.operands if v in self.of), None)
+        if isinstance(op, Gather):
+            same = shape_of(op.value.type) == shape_of(op.indices.type)
+            follows = same and self.lazy(op.indices)
+            return self.of.get(op.value if follows else op.indices)
+        if known is None:
+            return None
+        if isinstance(op, Map):
+            return known
         if isinstance(op, Reduce):
-            return self._set(result, known[0].without(op.axis.value.data))
+            return known.without(op.axis.value.data)
         if isinstance(op, LanePartials):
-            return self._set(result, lane_parts(known[0]))
+            return lane_parts(known)
+        if isinstance(op, Join):
+            return joined(known)
         if isinstance(op, Trans):
-            return self._set(result, known[0].permuted(op.permutation))
+            return known.permuted(op.permutation)
         if isinstance(op, Reshape):
-            layout = known[0].reshaped(shape_of(result.type))
-            return self._set(result, layout or self.default(result))
-        return False
+            shape = shape_of(op.results[0].type)
+            return known.reshaped(shape) or self.default(op.results[0])
+        return None
 
     def _forward_several(self, op: ArgReduce | ReduceWith | ScanWith | Asm | AsmEffect) -> bool:
         """Let the results of an op of several tiles follow from its first operand that is known."""
@@ -267,7 +296,7 @@ class Layouts:
             return accumulator((rows, columns), self.warps)
         if isinstance(op, Map):
             return self.of.get(op.result) or self._wanted(op.result)
-        if isinstance(op, Load | Store):
+        if isinstance(op, Load | Store | AtomicRmw | AtomicCas):
             accessed = op.result if isinstance(op, Load) else op.value
             return self.of.get(accessed) if shape_of(accessed.type) else None
         if not isinstance(op, ExpandDims | Broadcast):
@@ -318,8 +347,9 @@ class Layouts:
                 if found is not None:
                     self._set(value, found)
                     break
-            else:
-                self._set(flexible[0], self._load_default(flexible[0]))
+            else:  # smaller tiles follow larger ones: copies of a row are loaded, not exchanged
+                largest = max(flexible, key=lambda v: math.prod(shape_of(v.type)))
+                self._set(largest, self._load_default(largest))
             self._propagate()
         for op in self.ops:
             held = [*op.results, *(a for r in op.regions for b in r.blocks for a in b.args)]

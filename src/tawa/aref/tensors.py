@@ -10,7 +10,7 @@ from xdsl.dialects import scf
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from tawa.aref import ops as aref
-from tawa.aref.axis_info import fastest
+from tawa.tile.axis_info import fastest
 from tawa.aref.fragments import (
     convert,
     exchange,
@@ -225,7 +225,7 @@ def load_fragment(
     """Load a tile, or a part of one, whose pointers, mask and substitute are fragments."""
     pointers, mask, other = parts
     assert pointers is not None
-    count = _access(g, op.ptr, op.mask, layout)
+    count = access_width(g, op.ptr, op.mask, layout)
     return g.add(GlobalLoad(pointers, mask, other, count), op.result.name_hint)
 
 
@@ -243,7 +243,9 @@ def _scalar_load(g: GroupLowering, op: Load) -> SSAValue:
     return g.add(Extract(g.add(GlobalLoad(filled(op.ptr), filled(op.mask), other, 1))))
 
 
-def _access(g: GroupLowering, pointers: SSAValue, mask: SSAValue | None, layout: Layout) -> int:
+def access_width(
+    g: GroupLowering, pointers: SSAValue, mask: SSAValue | None, layout: Layout
+) -> int:
     """Consecutive registers that one access moves."""
     dim, count = fastest(g.layouts.axes, pointers)
     held = layout.vector(dim)
@@ -266,7 +268,7 @@ def lower_store(g: GroupLowering, op: Store) -> None:
     value = fragment(g, op.value, layout)
     pointers = fragment(g, op.ptr, layout)
     mask = fragment(g, op.mask, layout) if op.mask else None
-    g.do(GlobalStore(pointers, value, mask, _access(g, op.ptr, op.mask, layout)))
+    g.do(GlobalStore(pointers, value, mask, access_width(g, op.ptr, op.mask, layout)))
 
 
 def _scalar_store(g: GroupLowering, op: Store) -> None:

@@ -55,18 +55,18 @@ def from_last(dim: int, rank: int) -> tuple[int, ...]:
 
 
 @composite
-def compare_and_swap(
-    x: Any, rows: constexpr, n: constexpr, distance: constexpr, stage: constexpr, down: constexpr
-) -> Any:
-    """One step of the network on a (rows, n) tensor: elements `distance` apart are ordered."""
-    groups: constexpr = n // (2 * distance)
-    pairs = core.permute(core.reshape(x, (rows, groups, 2, distance)), (0, 1, 3, 2))
-    left, right = core.split(pairs)
-    first = core.arange(0, groups)[None, :, None] * (2 * distance)
-    descends = ((first >> stage) & 1) != down
-    swap = (left > right) ^ core.broadcast_to(descends, left.shape)
-    ordered = core.join(core.where(swap, right, left), core.where(swap, left, right))
-    return core.reshape(core.permute(ordered, (0, 1, 3, 2)), (rows, n))
+def compare_and_swap(x: Any, distance: constexpr, stage: constexpr, down: constexpr) -> Any:
+    """One step of the network on a (rows, n) tensor: elements `distance` apart are ordered.
+
+    Both of a pair decide alike, by the same comparison, so every element is kept exactly once,
+    whatever does not compare.
+    """
+    at = core.arange(0, x.shape[1])[None, :]
+    partner = core.gather(x, core.broadcast_to(at ^ distance, x.shape), 1)
+    second = core.broadcast_to((at & distance) != 0, x.shape)
+    descends = core.broadcast_to(((at >> stage) & 1) != down, x.shape)
+    swap = core.where(second, partner > x, x > partner) ^ descends
+    return core.where(swap, partner, x)
 
 
 @composite
@@ -82,7 +82,7 @@ def sort_rows(x: Any, descending: constexpr) -> Any:
     y = core.reshape(x, (rows, n))
     for stage in core.static_range(1, stages + 1):
         for step in core.static_range(stage):
-            y = compare_and_swap(y, rows, n, 2 ** (stage - 1 - step), stage, down)
+            y = compare_and_swap(y, 2 ** (stage - 1 - step), stage, down)
     return core.reshape(y, x.shape)
 
 
@@ -123,14 +123,9 @@ def flip_rows(x: Any) -> Any:
     n: constexpr = x.shape[-1]
     core.static_assert(is_power_of_two(n), "`tl.flip` needs a size that is a power of two")
     rows: constexpr = rows_of(x.shape)
-    bits: constexpr = log2_exact(n)
     y = core.reshape(x, (rows, n))
-    for bit in core.static_range(bits):
-        distance: constexpr = 2**bit
-        pairs = core.reshape(y, (rows, n // (2 * distance), 2, distance))
-        left, right = core.split(core.permute(pairs, (0, 1, 3, 2)))
-        y = core.reshape(core.permute(core.join(right, left), (0, 1, 3, 2)), (rows, n))
-    return core.reshape(y, x.shape)
+    backwards = core.broadcast_to(n - 1 - core.arange(0, n)[None, :], y.shape)
+    return core.reshape(core.gather(y, backwards, 1), x.shape)
 
 
 @composite_method

@@ -7,7 +7,7 @@ from functools import partial
 from typing import ClassVar
 
 import numpy as np
-from xdsl.dialects.builtin import StringAttr
+from xdsl.dialects.builtin import IntegerAttr, StringAttr
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -17,11 +17,12 @@ from xdsl.irdl import (
     prop_def,
     result_def,
 )
+from xdsl.utils.exceptions import VerifyException
 
 from tawa.base.numerics import Array, encode, value_dtype
 from tawa.base.scalars import FUNCTIONS
-from tawa.base.types import byte_size, f16, f32, f64, short_name
-from tawa.hopper.ops.core import HopperOp
+from tawa.base.types import bf16, byte_size, f16, f32, f64, short_name
+from tawa.hopper.ops.core import HopperOp, Number, number
 from tawa.hopper.ops.machine import Actor
 from tawa.hopper.text import Writer, c_type, owner_condition
 from tawa.hopper.types import FragType
@@ -35,6 +36,13 @@ _WORDS = {2: ("u16", "h", "b16"), 4: ("u32", "r", "b32"), 8: ("u64", "l", "b64")
 _ORDERED = {"maxsi": ("max", "s"), "minsi": ("min", "s"), "maxui": ("max", "u"),
             "minui": ("min", "u"), "addi": ("add", "u")}  # fmt: skip
 _BITWISE = {"andi": "and", "ori": "or", "xori": "xor", "xchg": "exch"}
+
+VECTORS: dict[Attribute, tuple[str, str, str]] = {
+    f32: ("", "f32", "f32"),
+    f16: (".noftz", "f16x2", "b32"),
+    bf16: (".noftz", "bf16x2", "b32"),
+}
+"""Element types that one instruction adds several of: rounding, type and registers of a word."""
 
 
 def _instruction(kind: str, element: Attribute) -> str | None:
@@ -91,12 +99,38 @@ asm volatile("atom.relaxed.{scope}.global.cas.{bits} %0, [%1], %2, %3;"
     return name, f"{head}\n{body}}}\n"
 
 
+def _vector_function(element: Attribute, count: int, scope: str) -> tuple[str, str]:
+    """The name and definition of the function that adds `count` neighbours to memory."""
+    type_ = short_name(element)
+    name = f"atomic_add_{type_}x{count}_{scope}"
+    rounding, word, register = VECTORS[element]
+    words = count * byte_size(element) // 4
+    names = [f"w{i}" for i in range(words)]
+    moves = "".join(f"mov.b32 {n}, %{i + 1}; " for i, n in enumerate(names))
+    shape = f".v{words}" if words > 1 else ""
+    value = f"{{{', '.join(names)}}}" if words > 1 else names[0]
+    operands = ", ".join(f'"r"(words.values[{i}])' for i in range(words))
+    return (
+        name,
+        f"""\
+__device__ __forceinline__ void {name}({type_}* pointer, Vector<{type_}, {count}> value) {{
+  const auto words = bit_cast<Vector<u32, {words}>>(value);
+  asm volatile("{{.reg .{register} {", ".join(names)}; {moves}"
+               "red.relaxed.{scope}.global.add{rounding}{shape}.{word} [%0], {value};}}"
+               :: "l"(pointer), {operands} : "memory");
+}}
+""",
+    )
+
+
 @irdl_op_definition
 class GlobalAtomic(HopperOp):
     """Each thread combines the elements it holds into memory and gets the old ones, relaxed.
 
     Of copies, the first holder does; the others, and masked-off elements, get 0. `kind` is a kind
-    of `tile.atomic_rmw`, or `cas` with a value to compare with.
+    of `tile.atomic_rmw`, or `cas` with a value to compare with. With `vector` above 1, `addf` of
+    as many consecutive registers, whose elements are consecutive and aligned in memory and have one
+    mask value, is one instruction; nothing uses the old values then.
     """
 
     name: ClassVar[str] = "hopper.global_atomic"
@@ -106,6 +140,7 @@ class GlobalAtomic(HopperOp):
     mask: SSAValue | None = opt_operand_def(FragType)
     kind: StringAttr = prop_def(StringAttr)
     scope: StringAttr = prop_def(StringAttr)
+    vector: IntegerAttr = prop_def(Number)
     value: SSAValue = result_def(FragType)
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
 
@@ -118,17 +153,34 @@ class GlobalAtomic(HopperOp):
         compare: SSAValue | None = None,
         *,
         scope: str,
+        vector: int = 1,
     ):
         super().__init__(
             operands=[pointers, operand, compare, mask],
-            properties={"kind": StringAttr(kind), "scope": StringAttr(scope)},
+            properties={
+                "kind": StringAttr(kind),
+                "scope": StringAttr(scope),
+                "vector": number(vector),
+            },
             result_types=[operand.type],
         )
+
+    def verify_(self) -> None:
+        """Only sums of some types are added several at a time, without their old values."""
+        if self.vector.value.data == 1:
+            return
+        frag = self.value.type
+        assert isinstance(frag, FragType)
+        if self.kind.data != "addf" or frag.element_type not in VECTORS or self.value.first_use:
+            raise VerifyException("several elements at once: sums of f32, f16, bf16, unused")
 
     def cuda(self, w: Writer) -> None:
         """A loop over registers in the threads that hold first copies."""
         frag = self.value.type
         assert isinstance(frag, FragType)
+        if self.vector.value.data > 1:
+            self._cuda_of_vectors(w, frag)
+            return
         name, owner = w.declare(self.value), owner_condition(frag.layout)
         function, text = _function(self.kind.data, frag.element_type, self.scope.data)
         w.functions.setdefault(function, text)
@@ -141,12 +193,29 @@ class GlobalAtomic(HopperOp):
             w.line(f"for (int i = 0; i < {frag.layout.registers}; ++i)")
             w.line(f"  {masked}{name}[i] = {call};")
 
+    def _cuda_of_vectors(self, w: Writer, frag: FragType) -> None:
+        count, owner = self.vector.value.data, owner_condition(frag.layout)
+        function, text = _vector_function(frag.element_type, count, self.scope.data)
+        w.functions.setdefault(function, text)
+        with w.block(f"if ({owner})" if owner else ""):
+            w.line("#pragma unroll")
+            masked = f"if ({w.name(self.mask)}[i]) " if self.mask else ""
+            parts = ", ".join(f"{w.name(self.operand)}[i + {j}]" for j in range(count))
+            value = f"Vector<{c_type(frag)}, {count}>{{{{{parts}}}}}"
+            w.line(f"for (int i = 0; i < {frag.layout.registers}; i += {count})")
+            w.line(f"  {masked}{function}({w.name(self.pointers)}[i], {value});")
+
     def run(self, m: Actor) -> None:
         """One element after the other; the actor's threads in their order."""
         frag = self.value.type
         assert isinstance(frag, FragType)
         at, values = m.fragment(self.pointers), m.fragment(self.operand)
         by = np.ones(at.shape, bool) if self.mask is None else m.fragment(self.mask)
+        count = self.vector.value.data
+        if count > 1:  # what the instruction does: neighbours of the first, under its mask
+            steps = np.tile(np.arange(count), at.shape[1] // count) * byte_size(frag.element_type)
+            at = np.repeat(at[:, ::count], count, axis=1) + steps.astype(at.dtype)
+            by = np.repeat(by[:, ::count], count, axis=1)
         by = by & m.owners(frag.layout)[:, None]
         compare = None if self.compare is None else m.fragment(self.compare)
         result = np.zeros(at.shape, value_dtype(frag.element_type))
