@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from xdsl.dialects import scf
 from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
@@ -268,17 +269,41 @@ def lower_zero_unless(g: GroupLowering, op: aref.ZeroUnless) -> None:
 
 
 def lower_stage(g: GroupLowering, op: aref.Stage) -> None:
-    """Write the tile to shared memory where the tensor core reads it."""
+    """Write the tile to shared memory where the tensor core reads it.
+
+    Copies that follow each other are visible after one meeting. The memory is the copy's own, so
+    only in a loop are there readers to wait for; only asynchronous products need the fence.
+    """
     tile = tile_for(shape_of(op.value.type), element_of(op.value.type))
     ring = g.add(g.kernel.memory.ring(op.view.name_hint or "staged", g.teams, tile))
     index = g.team_index() if g.teams > 1 else g.constant(0)
     place = g.add(Slot(ring, index))
     value = natural(g, op.value)
-    team_sync(g)
+    if not isinstance(op.prev_op, aref.Stage) and _repeats(op):
+        team_sync(g)
     _write(g, value, place)
-    g.do(FenceProxyAsync())
-    team_sync(g)
+    if not _read_by_warps(op.view):
+        g.do(FenceProxyAsync())
+    if not isinstance(op.next_op, aref.Stage):
+        team_sync(g)
     g.views[op.view] = View(place, shape_of(op.value.type))
+
+
+def _repeats(op: Operation) -> bool:
+    """Whether a loop is around an op."""
+    around = op.parent_op()
+    while around is not None and not isinstance(around, scf.ForOp | scf.WhileOp):
+        around = around.parent_op()
+    return around is not None
+
+
+def _read_by_warps(view: SSAValue) -> bool:
+    """Whether only products that warps do by themselves read a view."""
+    users = [use.operation for use in view.uses]
+    return all(
+        isinstance(u, aref.WarpDot) or (isinstance(u, aref.ViewTrans) and _read_by_warps(u.result))
+        for u in users
+    )
 
 
 def _write(g: GroupLowering, value: SSAValue, place: SSAValue) -> None:

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from xdsl.ir import Block, Operation, SSAValue
 
-from tawa.aref.axis_info import AxisAnalysis, fastest
 from tawa.aref.ops import Stage, ViewRead, WarpGroup
 from tawa.base.elementwise import Map
 from tawa.base.spans import copy_span
 from tawa.base.types import shape_of
+from tawa.tile.axis_info import AxisAnalysis, fastest
 from tawa.tile.ops import Load, Reshape, Splat, Trans
 
 
-def staged(value: SSAValue, before: Operation) -> SSAValue:
+def staged(value: SSAValue, before: Operation, *, shared: bool = False) -> SSAValue:
     """The view of a copy of a tile in shared memory, for an op that reads it.
 
     A tile that is made outside of the op's loop (or branch) is copied there, once for all ops that
-    read it inside.
+    read it inside. With `shared`, so is any other, once for all later ops of its block.
     """
     owner = value.owner
     home = owner if isinstance(owner, Block) else owner.parent
     assert home is not None
     outside = home is not before.parent
-    if outside:
+    if outside or shared:
         for use in value.uses:
             op = use.operation
             if isinstance(op, Stage) and op.parent is home:

@@ -66,7 +66,9 @@ def _view(value: SSAValue, before: Operation) -> SSAValue:
     block, owner = before.parent, value.owner
     assert block is not None
     turned = isinstance(owner, Trans) and owner.permutation == (1, 0)
-    copy = staged(owner.value if isinstance(owner, Trans) and turned else value, before)
+    copy = staged(
+        owner.value if isinstance(owner, Trans) and turned else value, before, shared=True
+    )
     if not turned:
         return copy
     view = ViewTrans(copy)
