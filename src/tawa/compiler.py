@@ -25,7 +25,7 @@ from tawa.aref.async_dots import AsyncDots
 from tawa.aref.cursors import Cursors
 from tawa.aref.depths import Depths
 from tawa.aref.guards import Guards
-from tawa.aref.lower import LowerToHopper
+from tawa.aref.lower import REGISTERS, LowerToHopper
 from tawa.aref.partial_sums import PartialSums
 from tawa.aref.ping_pong import PingPong
 from tawa.aref.prefetch import Prefetch
@@ -61,7 +61,7 @@ from tawa.tile.widen import WidenAccumulators
 
 T = TypeVar("T")
 
-CHOICES = (ScheduleLoops.name, TilesAhead.name)
+CHOICES = (ScheduleLoops.name, TilesAhead.name, REGISTERS)
 """Passes whose choices take registers, and are made otherwise when the assembler spills."""
 
 
@@ -138,7 +138,10 @@ def passes(stage: str, options: Options, remarks: Remarks, slack: Slack) -> list
             Cursors(),
             Tidy(),
         ],
-        "hopper": lambda: [LowerToHopper(options, remarks, slack.narrow), Tidy()],
+        "hopper": lambda: [
+            LowerToHopper(options, remarks, slack.narrow, slack.registers),
+            Tidy(),
+        ],
     }
     return table[stage]()
 

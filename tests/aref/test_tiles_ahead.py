@@ -4,7 +4,7 @@ import tawa
 import tawa.language as tl
 
 POINTERS = ["*f16:16"] * 2 + ["*f32:16", "i32:16"]
-CONSTANTS = {"BM": 64, "BK": 32}
+CONSTANTS = {"BM": 64, "BK": 32, "specialize": False}
 
 
 @tawa.jit

@@ -76,6 +76,7 @@ BELONGS_TO: dict[str, str] = {
     "hopper.types": "hopper.ops",
     "tile.arithmetic": "tile.ops",
     "tile.assembly_ops": "tile.ops",
+    "tile.axis_info": "tile.ops",
     "tile.combine_ops": "tile.ops",
     "tile.indexed_ops": "tile.ops",
     "tile.compute_ops": "tile.ops",

@@ -65,7 +65,7 @@ class Alternate:
             return
         found = False
         for group in [op for op in module.walk() if isinstance(op, WarpGroup)]:
-            if group.single is None and group.warps.value.data > 4 and group.teams.value.data == 1:
+            if group.computes and group.warps.value.data > 4 and group.teams.value.data == 1:
                 loops = [op for op in group.walk() if isinstance(op, scf.ForOp)]
                 rewritten = [loop for loop in loops if _take_turns(loop)]
                 if rewritten:

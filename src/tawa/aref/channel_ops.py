@@ -42,9 +42,9 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from tawa.aref.types import CursorType, RefType, TensorAttr, TokenType, ViewType
-from tawa.base.types import DescType
+from tawa.base.types import DescType, shape_of
 
-COMPLETIONS = ("none", "tma", "wgmma")
+COMPLETIONS = ("none", "tma", "copies", "wgmma")
 """What the ops inside a critical region may leave unfinished when it ends."""
 
 
@@ -278,6 +278,49 @@ class LoadInto(ArefOp):
 
 
 @irdl_op_definition
+class CopyInto(ArefOp):
+    """Copy the elements that a tile of pointers names into a view, asynchronously; zeros if masked.
+
+    The warp group starts the copies itself; they are done before the slot becomes full. `turned`:
+    neighbours in memory are neighbours in a column of pointers, and the view has them as rows.
+    """
+
+    name: ClassVar[str] = "aref.copy_into"
+    pointers: SSAValue = operand_def(base(TensorType))
+    mask: SSAValue | None = opt_operand_def(base(TensorType))
+    view: SSAValue = operand_def(ViewType)
+    ref: SSAValue = operand_def(RefType)
+    token: SSAValue = operand_def(TokenType)
+    turned: UnitAttr | None = opt_prop_def(UnitAttr)
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    assembly_format = (
+        "$pointers (`mask` $mask^)? `into` $view `of` $ref `,` $token (`turned` $turned^)? "
+        "attr-dict `:` type($pointers) `,` type($view) `,` type($ref) (`,` type($mask)^)?"
+    )
+
+    def __init__(
+        self,
+        pointers: SSAValue,
+        mask: SSAValue | None,
+        view: SSAValue,
+        slot: tuple[SSAValue, SSAValue],
+        *,
+        turned: bool = False,
+    ):
+        super().__init__(
+            operands=[pointers, mask, view, *slot],
+            properties={"turned": UnitAttr() if turned else None},
+        )
+
+    def verify_(self) -> None:
+        """One pointer an element of the view."""
+        assert isinstance(self.view.type, ViewType)
+        shape = shape_of(self.pointers.type)
+        if self.view.type.tile.get_shape() != (shape[::-1] if self.turned else shape):
+            raise VerifyException("one pointer for each element of the view")
+
+
+@irdl_op_definition
 class TransposeInto(ArefOp):
     """Copy a slot's tile, its dimensions exchanged, into a view; the warp group does it itself."""
 
@@ -375,6 +418,7 @@ CHANNEL_OPS: tuple[type[ArefOp], ...] = (
     Consumed,
     NoToken,
     LoadInto,
+    CopyInto,
     TransposeInto,
     ViewTrans,
     ViewReshape,

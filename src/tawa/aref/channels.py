@@ -1,4 +1,4 @@
-"""Lowering of arefs: rings and mbarriers, cursors as slot and phase, copies by the TMA engine."""
+"""Lowering of arefs: rings and mbarriers, cursors as slot and phase, copies into slots."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 
 from tawa.aref import ops as aref
 from tawa.aref.boxes import boxes
-from tawa.aref.fragments import team_sync
+from tawa.aref.fragments import fragment, team_sync
 from tawa.aref.group_lowering import GROUP_WARPS, Cursor, GroupLowering, View
+from tawa.hopper.ops.copies import CopyArrive, CopyAsync
+from tawa.hopper.ops.fragment import Relabel
 from tawa.hopper.ops.memory import Slot, Subtile, TmaLoad
 from tawa.hopper.ops.structure import ClusterRank
 from tawa.hopper.ops.sync import (
@@ -83,7 +85,7 @@ def lower_put_enter(g: GroupLowering, op: aref.PutEnter) -> None:
     g.pending_puts[op.token] = [op]
 
 
-def lower_fill(g: GroupLowering, op: aref.LoadInto | aref.TransposeInto) -> None:
+def lower_fill(g: GroupLowering, op: aref.LoadInto | aref.CopyInto | aref.TransposeInto) -> None:
     """Remember the copy."""
     g.pending_puts[op.token].append(op)
 
@@ -95,6 +97,9 @@ def lower_put_exit(g: GroupLowering, op: aref.PutExit) -> None:
     cursor, ring = g.cursors[enter.cursor], g.kernel.rings[op.ref]
     if any(isinstance(load, aref.TransposeInto) for load in loads):
         _transpose(g, enter, loads)
+        return
+    if any(isinstance(load, aref.CopyInto) for load in loads):
+        _copy_tiles(g, enter, loads)
         return
 
     def body() -> None:
@@ -111,6 +116,50 @@ def lower_put_exit(g: GroupLowering, op: aref.PutExit) -> None:
         body()
     else:
         g.one_thread("team", body)
+
+
+def _copy_tiles(g: GroupLowering, enter: aref.PutEnter, fills: list[Operation]) -> None:
+    """Addresses first; wait for empty, start all copies, arrive once they have landed."""
+    assert enter.cursor is not None
+    cursor, ring = g.cursors[enter.cursor], g.kernel.rings[enter.ref]
+    copies = [op for op in fills if isinstance(op, aref.CopyInto)]
+    places = [_addresses(g, op) for op in copies]
+    parity = g.map("xori", cursor.phase, g.constant(1))
+    g.do(MbarrierWait(ring.empty, cursor.slot, parity))
+    _views(g, enter, cursor.slot)
+    loads = [op for op in fills if isinstance(op, aref.LoadInto)]
+
+    def load() -> None:
+        size = sum(_tile_of(g, op.view).bytes for op in loads)
+        g.do(MbarrierExpect(ring.full, cursor.slot, size))
+        for op in loads:
+            with g.made_for(op):
+                _copy(g, op, ring.full, cursor.slot)
+
+    if loads:
+        g.one_thread("team", load)
+    for op, (pointers, mask, count) in zip(copies, places, strict=True):
+        with g.made_for(op):
+            g.do(CopyAsync(pointers, mask, g.views[op.view].tile, count))
+    g.do(CopyArrive(ring.full, cursor.slot))
+
+
+def _tile_of(g: GroupLowering, view: SSAValue) -> TileType:
+    tile = g.views[view].tile.type
+    assert isinstance(tile, TileType)
+    return tile
+
+
+def _addresses(g: GroupLowering, op: aref.CopyInto) -> tuple[SSAValue, SSAValue | None, int]:
+    """Pointers and mask of a copy, as its slot's tile lies, and elements copied at a time."""
+    with g.made_for(op):
+        layout, count = g.layouts.copied(op)
+        parts = [fragment(g, v, layout) if v else None for v in (op.pointers, op.mask)]
+        if op.turned is not None:
+            parts = [g.add(Relabel(v, layout.permuted((1, 0)))) if v else None for v in parts]
+        pointers, mask = parts
+        assert pointers is not None
+        return pointers, mask, count
 
 
 def _transpose(g: GroupLowering, enter: aref.PutEnter, fills: list[Operation]) -> None:
@@ -197,8 +246,22 @@ def lower_get_enter(g: GroupLowering, op: aref.GetEnter) -> None:
     assert op.cursor is not None
     cursor, ring = g.cursors[op.cursor], g.kernel.rings[op.ref]
     g.do(MbarrierWait(ring.full, cursor.slot, cursor.phase))
+    if _engine_reads_copies(g, op):
+        g.do(FenceProxyAsync())
     g.bind(op.token, [cursor.slot])
     _views(g, op, cursor.slot)
+
+
+def _engine_reads_copies(g: GroupLowering, op: aref.GetEnter) -> bool:
+    """Whether matrix instructions read a tile that threads copied, through the generic proxy."""
+    entered = [op, *(u.operation for u in op.token.uses if isinstance(u.operation, aref.Views))]
+    carried = any(not isinstance(u.operation, aref.Consumed | aref.Views) for u in op.token.uses)
+    for index in g.kernel.rings[op.ref].copied:
+        views = [e.views[index] for e in entered]
+        reads = (isinstance(use.operation, aref.ViewRead) for view in views for use in view.uses)
+        if carried or not all(reads):
+            return True
+    return False
 
 
 def lower_views(g: GroupLowering, op: aref.Views) -> None:
@@ -306,6 +369,7 @@ CHANNELS: dict[type[Operation], Callable[..., None]] = {
     aref.Advance: lower_advance,
     aref.PutEnter: lower_put_enter,
     aref.LoadInto: lower_fill,
+    aref.CopyInto: lower_fill,
     aref.TransposeInto: lower_fill,
     aref.PutExit: lower_put_exit,
     aref.GetEnter: lower_get_enter,

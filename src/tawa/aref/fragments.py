@@ -107,7 +107,8 @@ def scratch_tile(shape: tuple[int, ...], element: Attribute) -> TileType:
 
 def scratch(g: GroupLowering, tile: TileType) -> SSAValue:
     """This team's part of the scratch area."""
-    ring = g.add(g.kernel.memory.scratch(tile, g.teams))
+    owner = g.group.role.data if g.group.copies is not None else ""
+    ring = g.add(g.kernel.memory.scratch(tile, g.teams, owner))
     index = g.team_index() if g.teams > 1 else g.constant(0)
     return g.add(Slot(ring, index))
 

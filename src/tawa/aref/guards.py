@@ -41,7 +41,7 @@ class Guards:
     def apply(self, module: ModuleOp) -> None:
         """Rewrite the loops of every computing warp group."""
         for group in [op for op in module.walk() if isinstance(op, WarpGroup)]:
-            if group.single is not None or group.split_columns is not None:
+            if not group.computes or group.split_columns is not None:
                 continue
             for loop in [op for op in group.walk() if isinstance(op, scf.ForOp)]:
                 for op in [op for op in loop.body.block.ops if isinstance(op, Map)]:

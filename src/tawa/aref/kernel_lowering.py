@@ -36,6 +36,8 @@ class LoweredRing:
     bytes: int
     multicast: bool = False
     """Both CTAs of the cluster return every slot to both."""
+    copied: frozenset[int] = frozenset()
+    """Tiles of a slot that threads copy; the TMA engine copies the others."""
 
 
 @dataclass

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Mapping
 from xdsl.dialects import arith, scf
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
-from tawa.tile.axis_info import AxisAnalysis, fastest
 from tawa.aref.ops import (
+    CopyInto,
     DotIssue,
     DotWait,
     LanePartials,
@@ -27,7 +27,8 @@ from tawa.aref.ops import (
 from tawa.base.elementwise import Map
 from tawa.base.layout import Layout, Mode, accumulator, blocked
 from tawa.base.loops import terminator
-from tawa.base.types import byte_size, element_of, shape_of
+from tawa.base.types import PtrType, byte_size, element_of, shape_of
+from tawa.tile.axis_info import AxisAnalysis, access_run, fastest
 from tawa.tile.ops import (
     Arange,
     ArgReduce,
@@ -50,6 +51,9 @@ from tawa.tile.ops import (
     Store,
     Trans,
 )
+
+LEAST_COPY = 4
+"""Bytes that an asynchronous copy moves at least."""
 
 LAZY = (Splat, Arange, Broadcast, ExpandDims, arith.ConstantOp, Unset)
 
@@ -86,6 +90,15 @@ def halves(layout: Layout) -> Layout | None:
     """The layout of each half along the last dimension, of 2; None if a thread holds but one."""
     last = len(layout.shape) - 1
     return layout.without(last) if any(m.dim == last for m in layout.reg) else None
+
+
+def _loops(value: SSAValue) -> int:
+    """How many loops are around the op that makes a value."""
+    count, op = 0, value.owner
+    while op is not None:
+        count += isinstance(op, scf.ForOp | scf.WhileOp)
+        op = op.parent_op()
+    return count
 
 
 def _is_operand(value: SSAValue) -> bool:
@@ -296,6 +309,8 @@ class Layouts:
             return accumulator((rows, columns), self.warps)
         if isinstance(op, Map):
             return self.of.get(op.result) or self._wanted(op.result)
+        if isinstance(op, CopyInto):
+            return self.copied(op)[0]
         if isinstance(op, Load | Store | AtomicRmw | AtomicCas):
             accessed = op.result if isinstance(op, Load) else op.value
             return self.of.get(accessed) if shape_of(accessed.type) else None
@@ -327,6 +342,17 @@ class Layouts:
             and op.results[0] not in self.of
         ]
 
+    def copied(self, op: CopyInto) -> tuple[Layout, int]:
+        """The layout of the pointers and mask of a copy, and how many elements it moves at once."""
+        dim, vector = access_run(self.axes, op.pointers, op.mask)
+        shape = shape_of(op.pointers.type)
+        share = max(1, math.prod(shape) // (32 * self.warps))
+        element = element_of(op.pointers.type)
+        assert isinstance(element, PtrType)
+        while vector > share and vector * byte_size(element.pointee) > LEAST_COPY:
+            vector //= 2
+        return blocked(shape, self.warps, vector, (dim, 1 - dim)), vector
+
     def _load_default(self, value: SSAValue) -> Layout:
         op = value.owner
         if not isinstance(op, Load):
@@ -348,7 +374,7 @@ class Layouts:
                     self._set(value, found)
                     break
             else:  # smaller tiles follow larger ones: copies of a row are loaded, not exchanged
-                largest = max(flexible, key=lambda v: math.prod(shape_of(v.type)))
+                largest = max(flexible, key=lambda v: (math.prod(shape_of(v.type)), _loops(v)))
                 self._set(largest, self._load_default(largest))
             self._propagate()
         for op in self.ops:

@@ -14,13 +14,12 @@ from xdsl.ir import Block, Operation, OpResult, Region, SSAValue
 from tawa.aref import ops as aref
 from tawa.aref.assembly import ASSEMBLY
 from tawa.aref.atomics import ATOMICS
-from tawa.aref.axis_info import AxisAnalysis
 from tawa.aref.channels import CHANNELS
 from tawa.aref.combining import COMBINING
 from tawa.aref.control import CONTROL
 from tawa.aref.debugging import DEBUGGING
 from tawa.aref.gathers import GATHERS
-from tawa.aref.group_lowering import GroupLowering
+from tawa.aref.group_lowering import GROUP_WARPS, GroupLowering
 from tawa.aref.joining import JOINING
 from tawa.aref.kernel_lowering import KernelLowering, LoweredRing
 from tawa.aref.layouts import Layouts
@@ -42,6 +41,7 @@ from tawa.hopper.ops.memory import BulkWaitRead
 from tawa.hopper.ops.structure import OneThread, PrefetchTensorMap, Role, SharedWarpGroup
 from tawa.hopper.ops.sync import ClusterSync, CtaSync, FenceBarrierInit, MbarrierInit
 from tawa.hopper.types import TensorMapType
+from tawa.tile.axis_info import AxisAnalysis
 from tawa.tile.ops import DescStore
 
 TABLE: dict[type[Operation], Callable[..., None]] = {
@@ -60,6 +60,10 @@ TABLE: dict[type[Operation], Callable[..., None]] = {
     **STORES,
 }
 """Lowering of every op that a warp group may hold."""
+
+
+REGISTERS = "registers"
+"""Name in remarks of how roles share registers."""
 
 
 class RegistersExceeded(TawaError):
@@ -95,6 +99,8 @@ class LowerToHopper:
     remarks: Remarks
     narrow: bool = False
     """Whether the loading role keeps the fewest registers, because an attempt spilled."""
+    spare: int = 0
+    """Registers more for a role that copies through pointers, because an attempt spilled."""
     name: ClassVar[str] = "lower-to-hopper"
 
     def apply(self, module: ModuleOp) -> ModuleOp:
@@ -180,27 +186,54 @@ class LowerToHopper:
             arrivals = max(1, reader.warps.value.data // 4) * (
                 self.options.cluster if multicast else 1
             )
-            full = kernel.memory.barriers(f"{stem}_full", 1, depth)
+            copied, fills = self._fills(create)
+            full = kernel.memory.barriers(f"{stem}_full", fills, depth)
             empty = kernel.memory.barriers(f"{stem}_empty", arrivals, depth)
             kernel.declarations += [full, empty]
-            setup += [MbarrierInit(full.barrier, 1), MbarrierInit(empty.barrier, arrivals)]
+            setup += [MbarrierInit(full.barrier, fills), MbarrierInit(empty.barrier, arrivals)]
             kernel.rings[create.ref] = LoweredRing(
-                tiles, full.barrier, empty.barrier, size, multicast
+                tiles, full.barrier, empty.barrier, size, multicast, copied
             )
         return setup
+
+    @staticmethod
+    def _fills(create: aref.Create) -> tuple[frozenset[int], int]:
+        """The tiles of a slot that threads copy, and the arrivals at its full barrier.
+
+        Every thread that copies arrives, and one that hands copies to the TMA engine.
+        """
+        users = (use.operation for use in create.ref.uses)
+        copies = [op for op in users if isinstance(op, aref.CopyInto)]
+        if not copies:
+            return frozenset(), 1
+        copied: set[int] = set()
+        for copy in copies:
+            enter = copy.token.owner
+            assert isinstance(enter, aref.PutEnter)
+            copied.add(enter.views.index(copy.view))
+        assert isinstance(create.ref.type, aref.RefType)
+        beside = len(copied) < len(create.ref.type.tiles.data)
+        return frozenset(copied), 32 * GROUP_WARPS + beside
 
     def _roles(
         self, kernel: KernelLowering, groups: list[aref.WarpGroup]
     ) -> tuple[list[Operation], int]:
         """The roles, computing ones first (their warps are the lowest), and the CTA's threads."""
         axes = AxisAnalysis()
-        computing = [g for g in groups if g.single is None and g.moves is None]
+        computing = [g for g in groups if g.computes]
         moving = [g for g in groups if g.moves is not None]
-        loading = [g for g in groups if g.single is not None]
+        loading = [g for g in groups if g.loads]
         warps = sum(g.warps.value.data * g.teams.value.data for g in computing)
         specialised = len(computing) < len(groups)
         sizes = max((_accumulators(g) for g in computing), default=0)
-        split = budget(self.options.machine, warps if specialised else 0, sizes, self.narrow)
+        addresses = max((_addresses(g) for g in groups if g.copies is not None), default=0)
+        sharing = warps if specialised else 0
+        asked = sizes, self.narrow, addresses, self.spare
+        split = budget(self.options.machine, sharing, *asked)
+        if addresses and split.producer is not None:
+            self.remarks.say(
+                REGISTERS, f"{split.producer} a loading thread, {split.consumer} a computing one"
+            )
         self._check_registers(kernel, sizes, split.limit if specialised else 255)
         if split.producer is not None:
             kernel.in_flight = blocks_in_flight(split.producer)
@@ -217,11 +250,12 @@ class LowerToHopper:
             single = group.single is not None
             count = group.warps.value.data
             teams = group.teams.value.data
-            registers = split.producer if single else split.consumer
+            registers = split.producer if group.loads else split.consumer
             if moving and not group.computes:
                 count, registers = (1 if single else count), None
             roles.append(
                 Role(group.role.data, first, count, teams, Region(block), single=single,
+                     gives=group.copies is not None,
                      registers=registers if specialised else None)
             )  # fmt: skip
             first += count * teams
@@ -240,6 +274,17 @@ class LowerToHopper:
                 found=f"{accumulators} registers a thread",
                 hint="use smaller blocks or more consumers",
             )
+
+
+def _addresses(group: aref.WarpGroup) -> int:
+    """Addresses that a thread of a copying role has at hand in one turn of its innermost loop."""
+    layouts = Layouts(group, AxisAnalysis())
+    found: dict[Block | None, int] = {}
+    for op in group.walk():
+        if isinstance(op, aref.CopyInto):
+            layout, count = layouts.copied(op)
+            found[op.parent] = found.get(op.parent, 0) + layout.registers // count
+    return max(found.values(), default=0)
 
 
 def _goes_on(op: aref.DotIssue) -> bool:

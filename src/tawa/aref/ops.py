@@ -29,6 +29,7 @@ from tawa.aref.channel_ops import (
     Agree,
     ArefOp,
     Consumed,
+    CopyInto,
     Create,
     GetEnter,
     LoadInto,
@@ -67,6 +68,7 @@ __all__ = [
     "ArefOp",
     "COMPLETIONS",
     "Consumed",
+    "CopyInto",
     "Create",
     "CtaCount",
     "CtaIndex",
@@ -106,9 +108,10 @@ __all__ = [
 class WarpGroup(ArefOp):
     """`teams` teams of `warps` warps run the region concurrently with the other regions.
 
-    `single`: one thread of it suffices. `moves`: it moves tiles between rings and computes nothing,
-    so it needs few registers and shares a warp group with other such roles. The warp groups of a
-    team share the rows of a matrix product, or with `split_columns` its columns.
+    `single`: one thread of it suffices. `copies`: it loads as such a role does, but through
+    pointers, with all its threads. `moves`: it moves tiles between rings and computes nothing, so
+    it needs few registers and shares a warp group with other such roles. The warp groups of a team
+    share the rows of a matrix product, or with `split_columns` its columns.
     """
 
     name: ClassVar[str] = "aref.warp_group"
@@ -116,6 +119,7 @@ class WarpGroup(ArefOp):
     warps: IntegerAttr = prop_def(IntegerAttr)
     teams: IntegerAttr = prop_def(IntegerAttr)
     single: UnitAttr | None = opt_prop_def(UnitAttr)
+    copies: UnitAttr | None = opt_prop_def(UnitAttr)
     moves: UnitAttr | None = opt_prop_def(UnitAttr)
     split_columns: UnitAttr | None = opt_prop_def(UnitAttr)
     body: Region = region_def("single_block")
@@ -129,6 +133,7 @@ class WarpGroup(ArefOp):
         body: Region | None = None,
         *,
         single: bool = False,
+        copies: bool = False,
         moves: bool = False,
         split_columns: bool = False,
     ):
@@ -138,6 +143,7 @@ class WarpGroup(ArefOp):
                 "warps": IntegerAttr(warps, i64),
                 "teams": IntegerAttr(teams, i64),
                 "single": UnitAttr() if single else None,
+                "copies": UnitAttr() if copies else None,
                 "moves": UnitAttr() if moves else None,
                 "split_columns": UnitAttr() if split_columns else None,
             },
@@ -147,7 +153,12 @@ class WarpGroup(ArefOp):
     @property
     def computes(self) -> bool:
         """Whether its warps compute, rather than load or move tiles."""
-        return self.single is None and self.moves is None
+        return not self.loads and self.moves is None
+
+    @property
+    def loads(self) -> bool:
+        """Whether it fills rings from memory: one thread of it, or all."""
+        return self.single is not None or self.copies is not None
 
 
 @irdl_op_definition

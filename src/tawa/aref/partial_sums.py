@@ -35,7 +35,7 @@ class PartialSums:
     def apply(self, module: ModuleOp) -> None:
         """Rewrite the loops of every computing warp group."""
         for group in [op for op in module.walk() if isinstance(op, WarpGroup)]:
-            if group.single is None and group.split_columns is None:
+            if group.computes and group.split_columns is None:
                 for loop in [op for op in group.walk() if isinstance(op, scf.ForOp)]:
                     for argument in loop.body.block.args[1:]:
                         if found := _find(loop, argument):

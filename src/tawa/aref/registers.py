@@ -19,6 +19,13 @@ MOST = 240
 ROOMY = 32
 """Registers of a moving role that can hold four blocks of a tile (without spills, measured)."""
 
+REGISTERS_OF_ADDRESS, BESIDE, FEWEST = 4, 40, 56
+"""Registers of a role that copies through pointers: for an address and its mask, beside them, and
+at least."""
+
+LESS = 24
+"""Registers that such a role does without where its consumers need them."""
+
 MANY = 192
 """Registers of accumulators beside which consumers need all that others can give."""
 
@@ -33,11 +40,19 @@ class Budget:
     """What a thread of the computing role may use."""
 
 
-def budget(target: Target, consumer_warps: int, accumulators: int, narrow: bool = False) -> Budget:
+def budget(
+    target: Target,
+    consumer_warps: int,
+    accumulators: int,
+    narrow: bool = False,
+    addresses: int = 0,
+    spare: int = 0,
+) -> Budget:
     """The split of the register file; `accumulators` is a consumer thread's accumulator registers.
 
     The pool is what the launch got: the entry count times the threads, not the whole file. With
-    `narrow`, or many accumulators, the loading role keeps the fewest registers there are.
+    `narrow`, or many accumulators, the loading role keeps the fewest registers there are. One that
+    copies through pointers needs them for so many `addresses`, and gets `spare` more.
     """
     threads = 32 * (consumer_warps + target.group_warps)
     step = target.register_step
@@ -46,6 +61,11 @@ def budget(target: Target, consumer_warps: int, accumulators: int, narrow: bool 
     if groups == 0 or rest or entry >= MOST:
         return Budget(None, None, entry)
     pool = entry * (groups + 1)
+    if addresses:
+        wanted = BESIDE + REGISTERS_OF_ADDRESS * addresses + (-LESS if narrow else spare)
+        producer = min(entry, max(FEWEST, -(-wanted // step) * step))
+        consumer = min(MOST, (pool - producer) // groups // step * step)
+        return Budget(producer, consumer, consumer)
     producer = PRODUCER.get(threads, target.min_role_registers)
     if narrow or accumulators >= MANY or entry < ENOUGH:
         producer = target.min_role_registers

@@ -106,7 +106,7 @@ class ScheduleLoops:
         chosen = Demand(module, self.options).chosen(self.options.num_stages)
         depths = {ring.ref: depth for ring, depth in chosen.items()}
         for group in [op for op in module.walk() if isinstance(op, WarpGroup)]:
-            if group.single is None:
+            if group.computes:
                 loops = [op for op in group.walk() if isinstance(op, scf.ForOp)]
                 joined = [self._loop(loop, group, target, depths) for loop in loops]
                 if any(joined) and two_tiles_fit(module, self.options):

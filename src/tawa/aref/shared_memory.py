@@ -97,7 +97,9 @@ class SharedMemory:
     target: Target
     used: int = 0
     parts: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
-    _scratch: dict[int, list[Ring]] = field(default_factory=dict[int, "list[Ring]"])
+    _scratch: dict[tuple[str, int], list[Ring]] = field(
+        default_factory=dict[tuple[str, int], "list[Ring]"]
+    )
     """Rings that share an area, by its key."""
     _barriers: int = 0
     _rows: list[tuple[Barriers, int]] = field(default_factory=list[tuple[Barriers, int]])
@@ -109,15 +111,16 @@ class SharedMemory:
         op.ring.name_hint = name
         return op
 
-    def scratch(self, tile: TileType, slots: int) -> Ring:
+    def scratch(self, tile: TileType, slots: int, owner: str = "") -> Ring:
         """A ring in the scratch area that all its users share, one after the other.
 
-        Slots are of concurrent teams; then only rings of equal slots share an area.
+        Slots are of concurrent teams; then only rings of equal slots share an area. A role that
+        exchanges tiles while others do is the `owner` of an area of its own.
         """
         type_ = RingType(IntAttr(slots), tile)
         op = Ring(0, type_)
         op.ring.name_hint = "scratch"
-        self._scratch.setdefault(tile.bytes if slots > 1 else 0, []).append(op)
+        self._scratch.setdefault((owner, tile.bytes if slots > 1 else 0), []).append(op)
         return op
 
     def barriers(self, name: str, arrivals: int, slots: int) -> Barriers:

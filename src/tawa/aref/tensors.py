@@ -10,7 +10,6 @@ from xdsl.dialects import scf
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from tawa.aref import ops as aref
-from tawa.tile.axis_info import fastest
 from tawa.aref.fragments import (
     convert,
     exchange,
@@ -38,6 +37,7 @@ from tawa.hopper.ops.matrix import PackOperand, RoundOperand, TileWords, words_t
 from tawa.hopper.ops.memory import SharedLoad
 from tawa.hopper.ops.sync import NamedBarrierSync
 from tawa.hopper.types import FragType, TileType
+from tawa.tile.axis_info import fastest
 from tawa.tile.ops import (
     Arange,
     Barrier,

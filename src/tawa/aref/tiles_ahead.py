@@ -1,9 +1,9 @@
 """Tiles that products need are loaded through pointers a turn ahead, into registers.
 
-A loop loads tiles, copies them to shared memory and multiplies them there. Its loads wait for
-memory in every turn, with nothing to do. So the loop carries its tiles: while the products of a
-turn run, the next turn's loads are under way. What their addresses and masks need is computed for
-the next turn, from what this turn passes on.
+A loop loads tiles that can't go through rings (`tile.pointer_loads`), copies them to shared memory
+and multiplies them there. Its loads wait for memory in every turn, with nothing to do. So the loop
+carries its tiles: while the products of a turn run, the next turn's loads are under way. What their
+addresses and masks need is computed for the next turn, from what this turn passes on.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from xdsl.traits import is_side_effect_free
 from xdsl.utils.hints import isa
 
-from tawa.aref.ops import DotIssue, GetEnter, Stage, WarpDot, WarpGroup
+from tawa.aref.ops import DotIssue, Stage, WarpDot, WarpGroup
 from tawa.base.elementwise import Map
 from tawa.base.loops import carry, extend_yield, terminator
 from tawa.base.remarks import Remarks
@@ -55,8 +55,8 @@ class TilesAhead:
     def _loop(self, loop: scf.ForOp, warps: int) -> None:
         body = loop.body.block
         first = next((op for op in body.ops if isinstance(op, DotIssue | WarpDot)), None)
-        if first is None or any(isinstance(op, GetEnter) for op in body.walk()):
-            return  # other loads already run ahead
+        if first is None:
+            return
         loads = _staged_loads(body)
         if not loads or _registers(loads, warps) > REGISTERS or not _may_move(body, loads):
             return

@@ -34,7 +34,7 @@ class ZeroProducts:
     def apply(self, module: ModuleOp) -> None:
         """Rewrite every computing warp group."""
         for group in [op for op in module.walk() if isinstance(op, WarpGroup)]:
-            if group.single is None:
+            if group.computes:
                 for op in list(group.walk()):
                     if isinstance(op, Map):
                         _scaled(op)

@@ -114,6 +114,24 @@ __device__ __forceinline__ void mbarrier_wait(u32 barrier, u32 parity) {
     "fence_proxy_async": _asm(
         "fence_proxy_async()", "fence.proxy.async.shared::cta;", ' ::: "memory"'
     ),
+    "copy_async": """\
+template <int bytes, typename T>
+__device__ __forceinline__ void copy_async(u32 to, const T* from, bool wanted) {
+  const u32 count = wanted ? bytes : 0;
+  if constexpr (bytes == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                 :: "r"(to), "l"(from), "r"(count) : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;"
+                 :: "r"(to), "l"(from), "n"(bytes), "r"(count) : "memory");
+  }
+}
+""",
+    "copy_arrive": _asm(
+        "copy_arrive(u32 barrier)",
+        "cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];",
+        ' :: "r"(barrier) : "memory"',
+    ),
     "named_barrier_sync": _asm(
         "named_barrier_sync(int id, int threads)",
         "bar.sync %0, %1;",
@@ -221,6 +239,15 @@ template <class T> __device__ __forceinline__ void shared_store(u32 address, T v
     "shared_load": """\
 template <class T> __device__ __forceinline__ T shared_load(u32 address) {
   return *reinterpret_cast<const T*>(__cvta_shared_to_generic(address));
+}
+""",
+    "store_words": """\
+__device__ __forceinline__ void store_words(void* pointer, u32 a, u32 b) {
+  asm volatile("st.global.v2.b32 [%0], {%1, %2};" :: "l"(pointer), "r"(a), "r"(b) : "memory");
+}
+__device__ __forceinline__ void store_words(void* pointer, u32 a, u32 b, u32 c, u32 d) {
+  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};"
+               :: "l"(pointer), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
 }
 """,
     "vote_any": """\

@@ -33,7 +33,7 @@ from tawa.simulate.hopper import cluster_blocks
 from tawa.simulate.memory import Memory
 from tawa.simulate.tile import Program, argument_value
 from tawa.tile.arithmetic import dot
-from tawa.tile.ops import DescLoad
+from tawa.tile.ops import DescLoad, Load
 
 # --- what the ops do ------------------------------------------------------------------------------
 
@@ -154,6 +154,22 @@ def _load_into(actor: ArefActor, op: ops.LoadInto) -> None:
     token.loads.append(copy)
 
 
+def _copy_into(actor: ArefActor, op: ops.CopyInto) -> None:
+    view: View = actor.values[op.view]
+    token: Token = actor.values[op.token]
+    load = Load(op.pointers, op.mask)
+    inner = Program(actor.memory, actor.index, actor.grid)
+    inner.values = {v: actor.values[v] for v in (op.pointers, op.mask) if v is not None}
+
+    def copy() -> None:
+        inner.run_op(load)
+        tile = inner.values[load.result]
+        token.slot.tiles[view.index] = tile.T.copy() if op.turned else tile
+        load.drop_all_references()
+
+    token.loads.append(copy)
+
+
 def _transpose_into(actor: ArefActor, op: ops.TransposeInto) -> None:
     view: View = actor.values[op.view]
     token: Token = actor.values[op.token]
@@ -258,6 +274,7 @@ ACTIONS: dict[type[Operation], Callable[..., Steps | None]] = {
     ops.Views: _views,
     ops.Consumed: _consumed,
     ops.LoadInto: _load_into,
+    ops.CopyInto: _copy_into,
     ops.TransposeInto: _transpose_into,
     ops.DotIssue: _dot_issue,
     ops.DotWait: _dot_wait,

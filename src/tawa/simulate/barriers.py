@@ -68,6 +68,8 @@ class Mbarrier:
     landed: int = 0
     copies: int = 0
     """Copies in flight that will count here."""
+    late: int = 0
+    """Arrivals of this phase that wait for copies of their threads."""
     last: Array | None = None
     """What the arrivals of the last phase had seen; None if copies counted in it, which end later
     than they start."""
@@ -132,6 +134,11 @@ class Mbarrier:
         self.copies += 1
         np.maximum(self.collected[TIMED], clock[TIMED], out=self.collected[TIMED])
 
+    def start_arrival(self, clock: Array) -> None:
+        """An arrival that waits for its threads' copies starts, after what their clock has seen."""
+        self.late += 1
+        np.maximum(self.collected[TIMED], clock[TIMED], out=self.collected[TIMED])
+
     def land(self, size: int) -> None:
         """`size` bytes of a copy have landed."""
         self.copies -= 1
@@ -162,11 +169,11 @@ class Mbarrier:
                     hint="let the faster group wait for the slower one before it goes on",
                 )
         self._check_passed()
-        self.last = None if self.announced else self.collected.copy()
+        self.last = None if self.announced or self.late else self.collected.copy()
         np.maximum(self.published, self.collected, out=self.published)
         self.phase += 1
         self.published[:, self.component] = self.phase
-        self.pending, self.announced, self.landed = self.arrivals, 0, 0
+        self.pending, self.announced, self.landed, self.late = self.arrivals, 0, 0, 0
         self.present = []
 
     def _check_passed(self) -> None:

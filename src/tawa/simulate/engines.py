@@ -1,6 +1,6 @@
-"""The TMA engine and the tensor core, as an actor's instructions start them.
+"""The TMA engine, copies of threads and the tensor core, as an actor's instructions start them.
 
-Both work at any time between the issue and the wait that covers them. Data is moved at the latest
+They work at any time between the issue and the wait that covers them. Data is moved at the latest
 moment (a schedule may choose an earlier one for copies); that no other moment would give another
 result is what the checks at the issue establish.
 """
@@ -15,13 +15,14 @@ from typing import Any
 import numpy as np
 from xdsl.ir import Attribute, Operation, SSAValue
 
-from tawa.base.numerics import Array, decode, storage_dtype
+from tawa.base.numerics import Array, decode, encode, storage_dtype
 from tawa.base.types import byte_size
 from tawa.hopper.ops.machine import Steps
 from tawa.hopper.ops.matrix import Wgmma
 from tawa.hopper.types import FragType
 from tawa.simulate import errors
-from tawa.simulate.clocks import FENCED, SEEN, granules_of, region
+from tawa.simulate.barriers import Arrival
+from tawa.simulate.clocks import FENCED, SEEN, TIMED, granules_of, region
 from tawa.simulate.cta import Cta
 from tawa.simulate.global_memory import OutsideMemory, TensorMap
 from tawa.simulate.instructions import Instructions
@@ -64,6 +65,9 @@ class Engines(Instructions):
         self.stores: list[tuple[int, Task]] = []
         self.stores_committed = 0
         self.stores_read = 0
+        self.copies: list[list[Callable[[], None]]] = [[]]
+        """Copies of the actor's threads that have not landed, by the arrival that waits for them
+        and those before; the last group has none yet."""
         self.matrix_groups: list[list[Callable[[], None]]] = [[]]
         """Groups not yet done, the open one last."""
         self.matrix_issued: list[Array] = []
@@ -177,6 +181,72 @@ class Engines(Instructions):
         self.stores = [(group, task) for group, task in self.stores if group > last]
         self.stores_read = max(self.stores_read, last)
         self.clock[0, :, self.warps.bulk] = self.stores_read
+
+    # --- copies of threads ------------------------------------------------------------------------
+
+    def copy_async(
+        self, to: Array, at: Array, what: tuple[Attribute, int], wanted: Array, by: Array
+    ) -> None:
+        """Start copies of `what` (element type, count) from `at` to shared memory, `[threads, n]`.
+
+        They write through the generic proxy, at any time before the actor's next `copy_arrive`.
+        """
+        element, count = what
+        size = count * byte_size(element)
+        self._aligned(at[wanted & by], size)
+        self.inside(to, size)
+        if (to % size).any():
+            self.fail(
+                errors.Misaligned,
+                f"a copy of {size} bytes to shared memory that {size} does not divide",
+                expected=f"multiples of {size}",
+                found=f"byte {int(to[(to % size) > 0].flat[0])}",
+                hint="copy less at a time, or start tiles at whole swizzle atoms",
+            )
+        for row, part in self._by_warp():
+            if by[part].any():
+                self._note_copy(granules_of(to[part][by[part]], size, self.cta.shadow.granule), row)
+        op, shared = self.op, self.cta.shared
+        places, start, some = (to[by][:, None] + np.arange(size)), at[by], wanted[by]
+
+        def execute() -> None:
+            found = self._global(lambda: self.global_load(start, element, count, some), op)
+            raw = np.ascontiguousarray(encode(found, element)).view(np.uint8)
+            shared[places] = raw.reshape(len(start), size)
+
+        self.copies[-1].append(execute)
+
+    def _note_copy(self, where: Array, row: int) -> None:
+        """Check that a copy of a warp may write from now on, and note that it does."""
+        self.trace("copy", where)
+        conflict = self.cta.shadow.check_write(where, self.clock[row], asynchronous=False)
+        if conflict is not None and self.machine.checking:
+            self.conflict(conflict, self.cta, writing=True)
+        record = self.machine.record(self.op, self.doing())
+        self.cta.shadow.note_write(where, self.warps.copies, len(self.copies), record)
+
+    def copy_arrive(self, barrier: int) -> Steps:
+        """Arrive, each running thread once, when all copies started so far have landed."""
+        yield SWITCH
+        found = self.mbarrier(barrier, self.cta)
+        self.knows(found, found.phase, "an arrival")
+        self.trace("copy_arrive", self.rank, barrier, self.active, found.phase)
+        groups, number = self.copies, len(self.copies)
+        groups.append([])
+        clock = np.zeros_like(self.clock[0])
+        clock[TIMED] = self.clock[self.rows, TIMED].max(axis=0)
+        clock[[SEEN, TIMED], self.warps.copies] = number
+        found.start_arrival(clock)
+        arrival, count, op = Arrival(self.name, self.doing(), "own"), self.active, self.op
+
+        def execute() -> None:
+            for group in groups[:number]:
+                for copy in group:
+                    copy()
+                group.clear()
+            found.arrive(arrival, count, clock)
+
+        self.machine.start(Task(f"the copies of {self.doing()}", op, execute))
 
     # --- matrix instructions ----------------------------------------------------------------------
 

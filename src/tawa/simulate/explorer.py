@@ -48,6 +48,8 @@ class Landing(NamedTuple):
     """Bit mask of the atoms it writes."""
     phase: int
     text: str
+    arrivals: int = 0
+    """Arrivals that it makes: of threads whose own copies it stands for."""
 
 
 @dataclass
@@ -152,7 +154,7 @@ def _wheres(traces: dict[str, list[Event]]) -> Iterator[tuple[int, slice | Array
     """CTA and granules of every access."""
     for trace in traces.values():
         for event in trace:
-            if event.kind in ("read", "write", "operand", "store"):
+            if event.kind in ("read", "write", "operand", "store", "copy"):
                 yield event.rank, cast("slice | Array", event.operands[0])
             elif event.kind == "load":
                 ranks = cast("list[int]", event.operands[0])
@@ -188,6 +190,8 @@ class _Builder:
         self.line = Line(name)
         self.atoms = atoms
         self.matrix, self.stores = _InFlight(), _InFlight()
+        self.copies = 0
+        """What copies of threads write for which no arrival waits yet."""
 
     def add(self, event: Event) -> None:
         """One more event."""
@@ -195,7 +199,13 @@ class _Builder:
         if step is not None:
             self.line.steps.append(step)
             mask = self.matrix.mask() | self.stores.mask()
-            self.line.segments.append(Segment(reads=mask, held=mask))
+            self.line.segments[-1].writes |= self.copies
+            self.line.segments.append(Segment(reads=mask, writes=self.copies, held=mask))
+        elif event.kind == "copy":
+            self.copies |= self.atoms.mask(event.rank, cast("slice", event.operands[0]))
+        elif event.kind == "copy_arrive":
+            self.line.segments[-1].loads.append(_arrival(event, self.copies))
+            self.copies = 0
         elif event.kind == "load":
             self.line.segments[-1].loads += _landings(event, self.atoms)
         elif event.kind in ("commit", "bulk_commit"):
@@ -241,6 +251,13 @@ def _landings(event: Event, atoms: _Atoms) -> Iterator[tuple[Barrier, Landing]]:
         writes = atoms.mask(rank, cast("slice", where))
         landing = Landing(cast(int, size), writes, phase, f"copy of {event.text} lands")
         yield (rank, cast(int, barrier)), landing
+
+
+def _arrival(event: Event, writes: int) -> tuple[Barrier, Landing]:
+    """Arrivals of threads whose copies land at any time before."""
+    rank, barrier, count, phase = cast("tuple[int, int, int, int]", event.operands)
+    text = f"copies of {event.text} land"
+    return (rank, barrier), Landing(0, writes, phase, text, count)
 
 
 def _step(event: Event) -> Step | None:

@@ -182,7 +182,8 @@ def _warps(components: Components, span: Span, prefix: str) -> Warps:
     name = prefix + span.name + ("" if span.name != "idle" else f" warp {span.first}")
     own = tuple(components.add(f"warp {i} of {name}") for i in range(span.count))
     matrix = components.add(f"a matrix instruction of {name}")
-    return Warps(name, span.first, span.count, own, matrix, components.add(f"{name}: bulk stores"))
+    engines = [components.add(f"{name}: {what}") for what in ("bulk stores", "copies of threads")]
+    return Warps(name, span.first, span.count, own, matrix, *engines)
 
 
 def run_cluster(
@@ -305,14 +306,18 @@ def _check_exit(machine: Machine, actors: Sequence[HopperActor]) -> None:
                     found="nothing in that CTA waits for it",
                     hint="add `hopper.cluster_sync` at the end of the kernel",
                 )
-        _check_copies(machine, cta, seen)
+        copying = [a.warps.copies for a in actors if a.cta is cta]
+        _check_copies(machine, cta, seen, copying)
 
 
-def _check_copies(machine: Machine, cta: Cta, seen: Array) -> None:
-    """Every copy into the CTA has been waited for by somebody in it."""
+def _check_copies(machine: Machine, cta: Cta, seen: Array, copying: Sequence[int]) -> None:
+    """Every copy into the CTA has been waited for by somebody in it.
+
+    `copying` are the components of its threads' own copies.
+    """
     shadow = cta.shadow
     late = (shadow.writer >= 0) & (seen[shadow.writer] < shadow.written)
-    late &= np.isin(shadow.writer, list(cta.barrier_components.values()))
+    late &= np.isin(shadow.writer, [*cta.barrier_components.values(), *copying])
     if late.any():
         granule = int(late.argmax())
         record = machine.records[int(shadow.write_record[granule])]

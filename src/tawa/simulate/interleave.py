@@ -213,6 +213,7 @@ class Search:
         wrong = None
         if state[at] != landing.phase:
             wrong = f"bytes land in phase {state[at]} here, {landing.phase} in another schedule"
+        after[at + 1] -= landing.arrivals
         after[at + 2] -= landing.bytes
         return self._completed(after, at, barrier, (ENGINE, landing.text, wrong))
 

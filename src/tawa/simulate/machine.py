@@ -28,6 +28,8 @@ class Warps:
     """Clock component of its matrix instructions."""
     bulk: int
     """Clock component of its bulk stores."""
+    copies: int
+    """Clock component of the copies that its threads start."""
 
 
 class Record(NamedTuple):
@@ -50,7 +52,7 @@ class Event(NamedTuple):
 
 @dataclass(eq=False)
 class Task:
-    """A copy that the TMA engine has been given."""
+    """A copy that the TMA engine has been given, or an arrival that waits for threads' copies."""
 
     name: str
     op: Operation | None

@@ -188,6 +188,10 @@ def undetermined(lines: Sequence[Line], arrivals: dict[Barrier, int]) -> str | N
         for step in line.steps:
             if step.kind == "arrive":
                 counts[step.barrier, step.phase] += step.number
+        for segment in line.segments:
+            for barrier, landing in segment.loads:
+                if landing.arrivals:
+                    counts[barrier, landing.phase] += landing.arrivals
     for (barrier, phase), count in counts.items():
         if barrier in arrivals and count < arrivals[barrier]:
             order.phases[barrier, phase].missing += 1

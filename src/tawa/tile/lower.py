@@ -8,13 +8,13 @@ duplicated.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from typing import ClassVar
 
-from xdsl.dialects import func, scf
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp, TensorType, i32
-from xdsl.ir import Attribute, Block, Operation, Region, SSAValue
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Operation, Region, SSAValue
 
 from tawa.aref import ops as aref
 from tawa.base.errors import TawaError
@@ -23,6 +23,7 @@ from tawa.base.options import Options
 from tawa.base.remarks import Remarks
 from tawa.base.spans import copy_span, span_of
 from tawa.base.types import element_of, shape_of
+from tawa.tile.axis_info import AxisAnalysis
 from tawa.tile.in_place import check_in_place
 from tawa.tile.multicast import ClusterNotPossible, mark_shared
 from tawa.tile.obstacles import producer_obstacle, written_arguments
@@ -35,17 +36,32 @@ from tawa.tile.ops import (
     DescLoad,
     DescStore,
     Dot,
+    Load,
     Print,
     Reshape,
     Store,
     Trans,
 )
 from tawa.tile.persistent import make_persistent
+from tawa.tile.pointer_loads import TURNED, choose, reason_against, wanted_loads, written
+from tawa.tile.rings import (
+    RingLoad,
+    RingPlan,
+    apart,
+    first,
+    label,
+    labelled,
+    latest,
+    needed_before,
+    plan_rings,
+    share_rings,
+    unlabel,
+)
 
 EFFECTS = (Store, DescStore, AtomicRmw, AtomicCas, Barrier, Assert, Print, AsmEffect)
 """Ops that the computing role does for their effect."""
 
-PUTS = (aref.PutEnter, aref.LoadInto, aref.PutExit)
+PUTS = (aref.PutEnter, aref.LoadInto, aref.CopyInto, aref.PutExit)
 GETS = (aref.GetEnter, aref.Consumed)
 VIEWS = (Trans, Reshape)
 """Ops whose result may be a view of their operand."""
@@ -101,136 +117,6 @@ gemm.compile(tile(128, 64), tile(128, 64), tile(128, 128), "i32", 128, 128, cons
 """
 
 
-@dataclass
-class RingPlan:
-    """Descriptor loads that share one ring of arefs: those of one place, which fill a slot."""
-
-    loads: list[DescLoad] = field(default_factory=list[DescLoad])
-    later: list[list[DescLoad]] = field(default_factory=list[list[DescLoad]])
-    """Loads of other places that fill the same slots, in loops that follow."""
-
-    @property
-    def tiles(self) -> list[TensorType[Attribute]]:
-        """The tuple of tiles of one slot."""
-        return [load.block for load in self.loads]
-
-
-def dot_uses(value: SSAValue) -> list[Dot]:
-    """The dots that take the value as an operand, directly or transposed or reshaped."""
-    found: list[Dot] = []
-    for use in value.uses:
-        op = use.operation
-        if isinstance(op, Dot) and use.index < 2:
-            found.append(op)
-        elif isinstance(op, Trans | Reshape):
-            found += dot_uses(op.result)
-    return found
-
-
-def plan_rings(block_ops: Iterable[Operation]) -> list[RingPlan]:
-    """Loads of one block that serve one dot share a ring; every other load has its own."""
-    loads = [op for op in block_ops if isinstance(op, DescLoad)]
-    rings: list[RingPlan] = []
-    of_dot: dict[tuple[Dot, Block | None], RingPlan] = {}
-    for load in loads:
-        keys = [(dot, load.parent) for dot in dot_uses(load.result)]
-        joined = {id(r): r for r in (of_dot.get(key) for key in keys) if r is not None}
-        ring, *others = list(joined.values()) or [RingPlan()]
-        if ring not in rings:
-            rings.append(ring)
-        for other in others:
-            ring.loads += other.loads
-            rings.remove(other)
-            of_dot |= {key: ring for key, r in of_dot.items() if r is other}
-        ring.loads.append(load)
-        of_dot |= dict.fromkeys(keys, ring)
-    return rings
-
-
-def _follows(first: DescLoad, second: DescLoad) -> bool:
-    """Whether the loads lie in two loops of which one follows the other."""
-    one, other = first.parent_op(), second.parent_op()
-    if not isinstance(one, scf.ForOp) or not isinstance(other, scf.ForOp):
-        return False
-    return one is not other and one.parent is other.parent
-
-
-def share_rings(rings: Sequence[RingPlan]) -> list[RingPlan]:
-    """Loops that follow each other load tiles of the same types through the same rings.
-
-    Every slot of a loop is returned by its end, so all its rings' memory serves the next loop, and
-    the next loop's first tiles are loaded while this one still computes.
-    """
-    found: list[RingPlan] = []
-    for ring in rings:
-        place = ring.loads[0]
-        for earlier in found:
-            places = [earlier.loads[0], *(loads[0] for loads in earlier.later)]
-            if earlier.tiles == ring.tiles and all(_follows(p, place) for p in places):
-                earlier.later.append(ring.loads)
-                break
-        else:
-            found.append(ring)
-    return found
-
-
-def _needed_before(loads: Sequence[DescLoad]) -> bool:
-    """Whether an op needs one of a slot's tiles before the last of them is loaded."""
-    last = _latest(loads)
-    home = last.parent
-    assert home is not None
-    end = home.get_operation_index(last)
-    users = (op for load in loads for op in users_in(load.result, home))
-    return any(home.get_operation_index(op) <= end for op in users)
-
-
-def _apart(rings: Sequence[RingPlan]) -> list[RingPlan]:
-    """The rings of one role, which fills a slot and waits for it in turn: all tiles at once."""
-    found: list[RingPlan] = []
-    for ring in rings:
-        apart = _needed_before(ring.loads)
-        found += [RingPlan([load]) for load in ring.loads] if apart else [ring]
-    return found
-
-
-def _label(rings: Sequence[RingPlan]) -> None:
-    for r, ring in enumerate(rings):
-        for p, loads in enumerate([ring.loads, *ring.later]):
-            for t, load in enumerate(loads):
-                for key, number in (("ring", r), ("place", p), ("tile", t)):
-                    load.attributes[f"aref.{key}"] = IntegerAttr(number, i32)
-
-
-def _labelled(block: Block) -> list[tuple[int, list[DescLoad]]]:
-    """The loads of a copy of the program by ring and place, in the ring's order of tiles."""
-    found: dict[tuple[int, int], list[DescLoad]] = {}
-    for op in block.walk():
-        if isinstance(op, DescLoad):
-            found.setdefault((_label_of(op, "ring"), _label_of(op, "place")), []).append(op)
-    return [
-        (ring, sorted(loads, key=lambda op: _label_of(op, "tile")))
-        for (ring, _), loads in found.items()
-    ]
-
-
-def _label_of(load: DescLoad, key: str) -> int:
-    number = load.attributes[f"aref.{key}"]
-    assert isinstance(number, IntegerAttr)
-    return number.value.data
-
-
-def _latest(ops: Sequence[Operation]) -> Operation:
-    block = ops[0].parent
-    assert block is not None
-    return max(ops, key=lambda op: block.get_operation_index(op))
-
-
-def _first(ops: Sequence[Operation]) -> Operation:
-    block = ops[0].parent
-    assert block is not None
-    return min(ops, key=lambda op: block.get_operation_index(op))
-
-
 def _agreements(block: Block) -> dict[int, Sequence[SSAValue]]:
     """The flags of every ring that a cluster may share: any of its loads, then each."""
     found = [op for op in block.walk() if isinstance(op, aref.Agree)]
@@ -240,8 +126,8 @@ def _agreements(block: Block) -> dict[int, Sequence[SSAValue]]:
 def _put_all(block: Block, refs: Sequence[SSAValue]) -> None:
     """Replace loads by puts; the loads stay for whoever still needs their value."""
     shared = _agreements(block)
-    for ring, loads in _labelled(block):
-        last, ref = _latest(loads), refs[ring]
+    for ring, loads in labelled(block):
+        last, ref = latest(loads), refs[ring]
         home = last.parent
         assert home is not None
         enter = aref.PutEnter(ref)
@@ -250,12 +136,23 @@ def _put_all(block: Block, refs: Sequence[SSAValue]) -> None:
         flags: Sequence[SSAValue | None] = shared.get(ring, [None] * (len(loads) + 1))
         for load, view, flag in zip(loads, enter.views, flags[1:], strict=True):
             view.name_hint = load.result.name_hint
-            place = load.desc, load.coordinates, view, ref, enter.token
-            new.append(aref.LoadInto(*place, flag, load.eviction))
+            new.append(_fill(load, view, enter, flag))
             copy_span(load, new[-1:])
-        new.append(aref.PutExit(ref, enter.token, "tma"))
+        copies = any(isinstance(load, Load) for load in loads)
+        new.append(aref.PutExit(ref, enter.token, "copies" if copies else "tma"))
         copy_span(last, [enter, new[-1]])
         home.insert_ops_before(new, last)
+
+
+def _fill(
+    load: RingLoad, view: SSAValue, enter: aref.PutEnter, flag: SSAValue | None
+) -> aref.LoadInto | aref.CopyInto:
+    """The op that loads a tile into a view of the entered slot."""
+    slot = enter.ref, enter.token
+    if isinstance(load, Load):
+        turned = TURNED in load.attributes
+        return aref.CopyInto(load.ptr, load.mask, view, slot, turned=turned)
+    return aref.LoadInto(load.desc, load.coordinates, view, *slot, flag, load.eviction)
 
 
 def _last_user(values: Iterable[SSAValue], home: Block) -> Operation:
@@ -266,15 +163,15 @@ def _last_user(values: Iterable[SSAValue], home: Block) -> Operation:
         value = work.pop()
         users += users_in(value, home)
         work += [u.operation.results[0] for u in value.uses if isinstance(u.operation, VIEWS)]
-    return _latest(users)
+    return latest(users)
 
 
 def _get_all(block: Block, refs: Sequence[SSAValue]) -> None:
     """Replace loads by gets; a slot is returned after the last use of its tiles."""
     shared = _agreements(block)
-    for ring, loads in _labelled(block):
+    for ring, loads in labelled(block):
         ref = refs[ring]
-        place = _first(loads) if _needed_before(loads) else _latest(loads)
+        place = first(loads) if needed_before(loads) else latest(loads)
         home = place.parent
         assert home is not None
         enter = aref.GetEnter(ref)
@@ -288,6 +185,10 @@ def _get_all(block: Block, refs: Sequence[SSAValue]) -> None:
             copy_span(load, [read])
             new.append(read)
             values.append(read.result)
+            if TURNED in load.attributes:
+                new.append(Trans(read.result, (1, 0)))
+                copy_span(load, new[-1:])
+                values[-1] = new[-1].results[0]
         copy_span(place, [enter])
         home.insert_ops_before(new, place)
         for load, value in zip(loads, values, strict=True):
@@ -314,6 +215,12 @@ def copy_body(kernel: func.FuncOp, arguments: Sequence[SSAValue]) -> Region:
         last.detach()
         last.erase()
     return body
+
+
+def _empty(kernel: func.FuncOp) -> func.FuncOp:
+    """A function with a kernel's name and arguments, and nothing in it."""
+    block = Block(arg_types=kernel.function_type.inputs.data)
+    return func.FuncOp(kernel.sym_name.data, kernel.function_type, Region(block))
 
 
 def _create(rings: Sequence[RingPlan], shared: set[int]) -> list[aref.Create]:
@@ -344,20 +251,9 @@ class Partition:
             if work is not None:
                 how = "as their loops tell" if work.differs else "as equal: no loop tells otherwise"
                 self.remarks.say(self.name, f"programs are dealt evenly, {how}")
-        rings = plan_rings(kernel.walk())
-        shared: set[int] = set()
-        if self.options.cluster != 1:
-            turns = bool(self.options.ping_pong)
-            loads = [r.loads for r in rings]
-            shared = mark_shared(kernel, loads, self.options.cluster, turns=turns)
-        else:
-            rings = share_rings(rings)
-        _label(rings)
-        new = func.FuncOp(
-            kernel.sym_name.data,
-            kernel.function_type,
-            Region(Block(arg_types=kernel.function_type.inputs.data)),
-        )
+        pointers = self._pointer_loads(kernel)
+        rings, shared = self._plan(kernel, pointers)
+        new = _empty(kernel)
         new.attributes |= kernel.attributes
         if kernel.arg_attrs is not None:
             new.properties["arg_attrs"] = kernel.arg_attrs
@@ -367,6 +263,11 @@ class Partition:
         created = _create(rings, shared)
         refs = [c.ref for c in created]
         producer = self._producer(kernel, block.args, refs) if rings else None
+        if producer is None and pointers:
+            rings, shared = self._plan(kernel, ())
+            created = _create(rings, shared)
+            refs = [c.ref for c in created]
+            producer = self._producer(kernel, block.args, refs) if rings else None
         if producer is None:
             if shared:
                 raise ClusterNotPossible(
@@ -374,14 +275,70 @@ class Partition:
                     span=span_of(kernel),
                     hint="leave `specialize` unset, or `cluster` at 1",
                 )
-            rings = share_rings(_apart(plan_rings(kernel.walk())))
-            _label(rings)
+            rings = share_rings(apart(plan_rings(kernel.walk())))
+            unlabel(kernel.walk())
+            label(rings)
             created = _create(rings, shared)
             groups = [self._one_role(kernel, block.args, [c.ref for c in created])]
         else:
-            groups = [producer, self._consumers(kernel, block.args, refs)]
+            single = producer.single is not None
+            groups = [producer, self._consumers(kernel, block.args, refs, single=single)]
         block.add_ops([*created, *groups, func.ReturnOp()])
         return ModuleOp([new])
+
+    def _plan(
+        self, kernel: func.FuncOp, pointers: Sequence[Load]
+    ) -> tuple[list[RingPlan], set[int]]:
+        """The rings, with those of `pointers`, and which of them a cluster shares."""
+        rings = plan_rings(kernel.walk(), pointers)
+        shared: set[int] = set()
+        if self.options.cluster != 1:
+            turns = bool(self.options.ping_pong)
+            loads = [[load for load in ring.loads if isinstance(load, DescLoad)] for ring in rings]
+            shared = mark_shared(kernel, loads, self.options.cluster, turns=turns)
+        else:
+            rings = share_rings(rings)
+        unlabel(kernel.walk())
+        label(rings)
+        return rings, shared
+
+    def _pointer_loads(self, kernel: func.FuncOp) -> list[Load]:
+        """The loads through pointers that a loading role can do; remarks say why others can't."""
+        if self.options.specialize is False or self.options.cluster != 1:
+            return []
+        found: list[Load] = []
+        axes = AxisAnalysis()
+        indices = written(kernel)
+        for load in wanted_loads(kernel):
+            why = reason_against(load, kernel, axes)
+            if why is None:
+                choose(load, axes)
+                why = self._obstacle(kernel, load, indices)
+            where = f"{load.result.name_hint or 'a tile'} ({span_of(load) or load.name})"
+            if why is None:
+                found.append(load)
+            else:
+                self.remarks.say(self.name, f"{where} does not go through a ring: {why}")
+        if found:
+            names = ", ".join(load.result.name_hint or "a tile" for load in found)
+            self.remarks.say(self.name, f"copied into rings through pointers: {names}")
+        return found
+
+    def _obstacle(
+        self, kernel: func.FuncOp, load: Load, indices: Collection[int | None]
+    ) -> str | None:
+        """Why a loading role can't compute a load's addresses; None if it can."""
+        rings = plan_rings([load], [load])
+        unlabel(kernel.walk())
+        label(rings)
+        alone = _empty(kernel)  # holds the arguments that the copy uses
+        block = alone.body.block
+        body = copy_body(kernel, block.args)
+        _put_all(body.block, [c.ref for c in _create(rings, set())])
+        prune(body.block, lambda op: isinstance(op, PUTS))
+        arguments = [block.args[i] if i is not None else None for i in indices]
+        found = producer_obstacle(body.block, arguments, tiles=True)
+        return found[0] if found else None
 
     def _producer(
         self, kernel: func.FuncOp, arguments: Sequence[SSAValue], refs: Sequence[SSAValue]
@@ -393,11 +350,12 @@ class Partition:
         body = copy_body(kernel, arguments)
         _put_all(body.block, refs)
         prune(body.block, lambda op: isinstance(op, PUTS))
-        indices = written_arguments(kernel)
-        written = [arguments[i] if i is not None else None for i in indices]
-        obstacle = producer_obstacle(body.block, written)
+        copies = any(isinstance(op, aref.CopyInto) for op in body.walk())
+        indices = written(kernel) if copies else written_arguments(kernel)
+        places = [arguments[i] if i is not None else None for i in indices]
+        obstacle = producer_obstacle(body.block, places, tiles=copies)
         if obstacle is None:
-            return aref.WarpGroup("load", 4, 1, body, single=True)
+            return aref.WarpGroup("load", 4, 1, body, single=not copies, copies=copies)
         self._decline(*obstacle)
         return None
 
@@ -435,17 +393,23 @@ class Partition:
         return aref.WarpGroup("main", self.options.num_warps, 1, body)
 
     def _consumers(
-        self, kernel: func.FuncOp, arguments: Sequence[SSAValue], refs: Sequence[SSAValue]
+        self,
+        kernel: func.FuncOp,
+        arguments: Sequence[SSAValue],
+        refs: Sequence[SSAValue],
+        *,
+        single: bool,
     ) -> aref.WarpGroup:
-        """The computing role, its teams and warps chosen."""
+        """The computing role, its teams and warps chosen; `single`: one thread loads for it."""
         body = copy_body(kernel, arguments)
         _get_all(body.block, refs)
         effects = (*EFFECTS, *GETS)
         prune(body.block, lambda op: isinstance(op, effects))
         warps, teams = self._shape(kernel)
+        loader = "one loading thread" if single else "a loading warp group"
         self.remarks.say(
             self.name,
-            f"one loading thread and {teams} team{'s' if teams > 1 else ''} of {warps // 4} "
+            f"{loader} and {teams} team{'s' if teams > 1 else ''} of {warps // 4} "
             f"consumer warp group{'s' if warps > 4 else ''}",
         )
         return aref.WarpGroup("math", warps, teams, body)
@@ -460,11 +424,11 @@ class Partition:
         asked = self.options.consumers
         if not dots:
             return 4 * (asked or max(1, self.options.num_warps // 4)), 1
-        rows = min(shape_of(d.result.type)[-2] for d in dots)
         if self.options.ping_pong:
             self._require_rows(dots, 1)
             return 4, asked or 2
-        groups = asked or (2 if rows % 128 == 0 else 1)
+        even = all(shape_of(d.result.type)[-2] % 128 == 0 for d in dots)
+        groups = asked or (2 if even else 1)
         self._require_rows(dots, groups)
         return 4 * groups, 1
 

@@ -1,4 +1,4 @@
-"""What keeps one thread from running the loads ahead of the rest of a kernel."""
+"""What keeps a role from running the loads ahead of the rest of a kernel."""
 
 from __future__ import annotations
 
@@ -9,17 +9,36 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
-from tawa.tile.ops import AtomicCas, AtomicRmw, DescLoad, Load
+from tawa.base.elementwise import Map
+from tawa.tile.ops import (
+    Arange,
+    AtomicCas,
+    AtomicRmw,
+    Broadcast,
+    DescLoad,
+    ExpandDims,
+    Load,
+    Reshape,
+    Splat,
+    Trans,
+)
 from tawa.tile.pointers import WRITES, may_overlap, origins
 
 Obstacle: TypeAlias = tuple[str, Operation]
 """Why something cannot be done, and the op that is in its way."""
 
 
-def producer_obstacle(body: Block, written: Collection[SSAValue | None]) -> Obstacle | None:
-    """Why one thread cannot run the loading role, and where; None if it can.
+ADDRESSES = (Map, Splat, Arange, Broadcast, ExpandDims, Trans, Reshape, Load)
+"""Ops on tiles that a loading role of many threads runs for the addresses of its copies."""
 
-    `written` are the arguments through which the kernel writes.
+
+def producer_obstacle(
+    body: Block, written: Collection[SSAValue | None], *, tiles: bool = False
+) -> Obstacle | None:
+    """Why the loading role cannot be run, and where; None if it can.
+
+    `written` are the arguments through which the kernel writes. With `tiles`, the role has threads
+    enough for tiles of addresses and masks; else it is one thread.
     """
     for op in body.walk():
         if isinstance(op, DescLoad):
@@ -28,7 +47,8 @@ def producer_obstacle(body: Block, written: Collection[SSAValue | None]) -> Obst
             return "the coordinates of a load depend on an atomic operation", op
         if isinstance(op, Load) and may_overlap(origins(op.ptr), written):
             return "the coordinates of a load depend on memory that the kernel writes", op
-        if any(isinstance(r.type, TensorType) for r in op.results):
+        held = any(isinstance(r.type, TensorType) for r in op.results)
+        if held and not (tiles and (op.regions or isinstance(op, ADDRESSES))):
             return "the coordinates of a load depend on a computed tile", op
     return None
 

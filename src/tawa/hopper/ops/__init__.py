@@ -6,6 +6,7 @@ What can no longer appear here: tile and aref ops, tensors, descriptors without 
 from xdsl.ir import Dialect
 
 from tawa.hopper.ops.assembly import ASSEMBLY
+from tawa.hopper.ops.copies import COPIES
 from tawa.hopper.ops.core import HopperOp
 from tawa.hopper.ops.debug import DEBUG
 from tawa.hopper.ops.fragment import FRAGMENT
@@ -29,7 +30,8 @@ from tawa.hopper.types import (
 )
 
 OPS: tuple[type[HopperOp], ...] = (
-    *STRUCTURE, *SYNC, *MEMORY, *TRANSPOSE, *GLOBAL_MEMORY, *MATRIX, *FRAGMENT, *TRACE
+    *STRUCTURE, *SYNC, *MEMORY, *TRANSPOSE, *GLOBAL_MEMORY, *MATRIX, *FRAGMENT, *TRACE,
+    *COPIES,
 )  # fmt: skip
 TYPES = (FragType, TileType, RingType, BarrierType, TensorMapType, MatrixDescType, TraceType)
 HOPPER = Dialect(

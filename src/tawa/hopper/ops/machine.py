@@ -166,7 +166,7 @@ class Barriers(Protocol):
 
 
 class Engines(Protocol):
-    """The TMA engine and the tensor core."""
+    """The TMA engine, copies of threads and the tensor core."""
 
     def tma_load(
         self, map_: Any, coordinates: Sequence[int], tile: int, barrier: int, ctas: int | None
@@ -184,6 +184,19 @@ class Engines(Protocol):
 
     def bulk_wait_read(self, pending: int) -> Steps:
         """Wait until all but the newest `pending` groups have read their tiles."""
+        ...
+
+    def copy_async(
+        self, to: Array, at: Array, what: tuple[Attribute, int], wanted: Array, by: Array
+    ) -> None:
+        """Start copies of `what` (element type, count) from `at` to shared memory, `[threads, n]`.
+
+        Zeros are written where `wanted` is false, nothing where `by` is.
+        """
+        ...
+
+    def copy_arrive(self, barrier: int) -> Steps:
+        """Arrive, each running thread once, when all copies started so far have landed."""
         ...
 
     def wgmma_fence(self) -> None:

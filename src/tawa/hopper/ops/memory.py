@@ -289,7 +289,7 @@ class BulkWaitRead(HopperOp):
         return m.bulk_wait_read(self.pending.value.data)
 
 
-def _places(w: Writer, frag: FragType, tile: TileType, base: str) -> str:
+def element_places(w: Writer, frag: FragType, tile: TileType, base: str) -> str:
     """The address expression of register `i` of a fragment in a tile."""
     layout = frag.layout
     parts = [
@@ -303,7 +303,7 @@ def _places(w: Writer, frag: FragType, tile: TileType, base: str) -> str:
     return tile_address(tile, base, row or "0", column)
 
 
-def _addresses(m: Actor, frag: FragType, tile: TileType, base: int) -> Array:
+def element_addresses(m: Actor, frag: FragType, tile: TileType, base: int) -> Array:
     """The address of each register's element; registers of one access follow the first's."""
     where = m.coordinates(frag.layout)
     rank, count, size = where.shape[-1], _vector(frag, tile), byte_size(frag.element_type)
@@ -353,14 +353,14 @@ class SharedStore(HopperOp):
             with w.block(f"for (int i = 0; i < {frag.layout.registers}; i += {count})"):
                 values = ", ".join(f"{w.name(self.value)}[i + {j}]" for j in range(count))
                 type_ = f"Vector<{c_type(frag)}, {count}>"
-                address = _places(w, frag, tile, w.name(self.tile))
+                address = element_places(w, frag, tile, w.name(self.tile))
                 w.line(f"shared_store({address}, {type_}{{{{{values}}}}});")
 
     def run(self, m: Actor) -> None:
         """Each thread's registers, as wide as the C++ text writes them."""
         frag, tile = self.value.type, self.tile.type
         assert isinstance(frag, FragType) and isinstance(tile, TileType)
-        at = _addresses(m, frag, tile, m.integer(self.tile))
+        at = element_addresses(m, frag, tile, m.integer(self.tile))
         m.shared_store(at, m.fragment(self.value), frag.element_type, m.owners(frag.layout))
 
 
@@ -384,7 +384,7 @@ class SharedLoad(HopperOp):
         w.line("#pragma unroll")
         with w.block(f"for (int i = 0; i < {frag.layout.registers}; i += {count})"):
             type_ = f"Vector<{c_type(frag)}, {count}>"
-            address = _places(w, frag, tile, w.name(self.tile))
+            address = element_places(w, frag, tile, w.name(self.tile))
             w.line(f"const auto part = shared_load<{type_}>({address});")
             for j in range(count):
                 w.line(f"{name}[i + {j}] = part.values[{j}];")
@@ -393,7 +393,7 @@ class SharedLoad(HopperOp):
         """Each thread's registers, as wide as the C++ text reads them."""
         frag, tile = self.value.type, self.tile.type
         assert isinstance(frag, FragType) and isinstance(tile, TileType)
-        at = _addresses(m, frag, tile, m.integer(self.tile))
+        at = element_addresses(m, frag, tile, m.integer(self.tile))
         m.new_fragment(self.value, m.shared_load(at, frag.element_type))
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
-from xdsl.dialects.builtin import IntAttr, IntegerAttr, StringAttr, i32
+from xdsl.dialects.builtin import IntAttr, IntegerAttr, StringAttr, UnitAttr, i32
 from xdsl.ir import Block, Region, SSAValue
 from xdsl.irdl import (
     irdl_op_definition,
@@ -29,7 +29,10 @@ from tawa.hopper.types import BarrierType, RingType, TensorMapType
 
 @irdl_op_definition
 class Role(HopperOp):
-    """`teams` teams of `warps` warps run the region; with `single`, one thread of them does."""
+    """`teams` teams of `warps` warps run the region; with `single`, one thread of them does.
+
+    `gives`: its threads give registers up, as one thread's warp group does.
+    """
 
     name: ClassVar[str] = "hopper.role"
     role: StringAttr = prop_def(StringAttr)
@@ -37,6 +40,7 @@ class Role(HopperOp):
     warps: IntegerAttr = prop_def(Number)
     teams: IntegerAttr = prop_def(Number)
     single: StringAttr | None = opt_prop_def(StringAttr)
+    gives: UnitAttr | None = opt_prop_def(UnitAttr)
     registers: IntegerAttr | None = opt_prop_def(Number)
     body: Region = region_def("single_block")
     traits = traits_def(NoTerminator())
@@ -50,6 +54,7 @@ class Role(HopperOp):
         body: Region | None = None,
         *,
         single: bool = False,
+        gives: bool = False,
         registers: int | None = None,
     ):
         super().__init__(
@@ -59,6 +64,7 @@ class Role(HopperOp):
                 "warps": number(warps),
                 "teams": number(teams),
                 "single": StringAttr("one thread") if single else None,
+                "gives": UnitAttr() if gives else None,
                 "registers": None if registers is None else number(registers),
             },
             regions=[body or Region(Block())],
@@ -83,8 +89,8 @@ class Role(HopperOp):
         with w.block(f"if (warp_id >= {first} && warp_id < {last})"):
             w.line(f"// role {self.role.data}")
             if self.registers:
-                entry = self.registers.value.data
-                w.line(f"set_registers_{'down' if self.single else 'up'}<{entry}>();")
+                entry, down = self.registers.value.data, self.single or self.gives is not None
+                w.line(f"set_registers_{'down' if down else 'up'}<{entry}>();")
             w.line(f"const int team = (warp_id - {first}) / {warps};")
             w.line(f"const int warp = (warp_id - {first}) % {warps};")
             w.line("const int thread = warp * 32 + lane;")

@@ -240,3 +240,13 @@ def fastest(analysis: AxisAnalysis, pointers: SSAValue) -> tuple[int, int]:
     assert isinstance(element, PtrType)
     limit = max(1, 16 // byte_size(element.pointee))
     return d, max(1, min(limit, math.gcd(info.contiguous[d], info.multiple[d])))
+
+
+def access_run(
+    analysis: AxisAnalysis, pointers: SSAValue, mask: SSAValue | None
+) -> tuple[int, int]:
+    """As `fastest`, but elements of one access also have the same mask."""
+    dim, count = fastest(analysis, pointers)
+    if mask is not None:
+        count = math.gcd(count, analysis.of(mask).constant[dim])
+    return dim, max(1, count)
