@@ -41,6 +41,18 @@ def _total(modes: Modes) -> int:
     return math.prod(m.extent for m in modes)
 
 
+def _merged(modes: Modes) -> Modes:
+    """The same index with fewer digits: one that continues the digit before it joins it."""
+    found: list[Mode] = []
+    for m in modes:
+        last = found[-1] if found else None
+        if last and last.dim == m.dim != REPLICA and m.stride == last.stride * last.extent:
+            found[-1] = Mode(last.extent * m.extent, m.dim, last.stride)
+        elif m.extent > 1:
+            found.append(m)
+    return tuple(found)
+
+
 def _steps(shape: tuple[int, ...]) -> tuple[int, ...]:
     """How far apart neighbours along each dimension are in row-major order."""
     return tuple(math.prod(shape[d + 1 :]) for d in range(len(shape)))
@@ -165,7 +177,7 @@ class Layout:
             if any(s is None for s in split):
                 return None
             parts.append(tuple(m for s in split if s is not None for m in s))
-        found = Layout(shape, *parts)
+        found = Layout(shape, _merged(parts[0]), *parts[1:])
         for dim, extent in enumerate(shape):
             own = [m for m in (*found.reg, *found.lane, *found.warp) if m.dim == dim]
             if sum((m.extent - 1) * m.stride for m in own) >= extent:

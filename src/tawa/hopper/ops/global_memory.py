@@ -20,7 +20,7 @@ from xdsl.irdl import (
 from xdsl.traits import MemoryReadEffect
 
 from tawa.base.numerics import value_dtype
-from tawa.base.types import PtrType
+from tawa.base.types import PtrType, byte_size
 from tawa.hopper.ops.atomic import ATOMIC
 from tawa.hopper.ops.core import HopperOp, Number, number
 from tawa.hopper.ops.machine import Actor
@@ -87,6 +87,29 @@ class GlobalLoad(HopperOp):
         m.new_fragment(self.value, np.where(np.repeat(by, count, axis=1), loaded, other))
 
 
+def _words(size: int, values: list[str]) -> list[str]:
+    """Elements of so many bytes as words of 32 bits."""
+    if size == 8:
+        bits = [f"bit_cast<u64>({v})" for v in values]
+        return [word for b in bits for word in (f"u32({b})", f"u32({b} >> 32)")]
+    if size == 4:
+        return [f"bit_cast<u32>({v})" for v in values]
+    per = 4 // size
+    bits = [f"u32(bit_cast<u{8 * size}>({v}))" for v in values]
+    return [
+        " | ".join(f"{b} << {8 * size * j}" if j else b for j, b in enumerate(bits[i : i + per]))
+        for i in range(0, len(bits), per)
+    ]
+
+
+def _store(element: str, size: int, at: str, values: list[str]) -> str:
+    """One access. Vectors are one instruction: the compiler may take an assignment apart."""
+    if len(values) * size % 8:
+        type_ = f"Vector<{element}, {len(values)}>"
+        return f"*reinterpret_cast<{type_}*>({at}) = {type_}{{{{{', '.join(values)}}}}};"
+    return f"store_words({at}, {', '.join(_words(size, values))});"
+
+
 @irdl_op_definition
 class GlobalStore(HopperOp):
     """Each thread stores the elements it holds (the first holder, of copies)."""
@@ -111,10 +134,9 @@ class GlobalStore(HopperOp):
             loop = f"for (int i = 0; i < {frag.layout.registers}; i += {count})"
             masked = f"if ({w.name(self.mask)}[i])" if self.mask else ""
             with w.block(loop), w.block(masked):
-                values = ", ".join(f"{w.name(self.value)}[i + {j}]" for j in range(count))
-                type_ = f"Vector<{c_type(frag)}, {count}>"
+                values = [f"{w.name(self.value)}[i + {j}]" for j in range(count)]
                 at = f"{w.name(self.pointers)}[i]"
-                w.line(f"*reinterpret_cast<{type_}*>({at}) = {type_}{{{{{values}}}}};")
+                w.line(_store(c_type(frag), byte_size(frag.element_type), at, values))
 
     def run(self, m: Actor) -> None:
         """`vector` consecutive elements from every `vector`-th pointer on, under its mask."""
