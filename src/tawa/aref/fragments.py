@@ -15,7 +15,7 @@ from tawa.aref.group_lowering import GroupLowering
 from tawa.base.elementwise import Map
 from tawa.base.layout import Layout, register_map
 from tawa.base.types import element_of, shape_of
-from tawa.hopper.ops.fragment import Coordinate, Copy, Fill, Rearrange, Undefined
+from tawa.hopper.ops.fragment import Coordinate, Copy, Fill, Rearrange, Relabel, Undefined
 from tawa.hopper.ops.memory import SharedLoad, SharedStore, Slot
 from tawa.hopper.ops.sync import CtaSync, NamedBarrierSync
 from tawa.hopper.types import FragType, TileType
@@ -93,10 +93,22 @@ def convert(g: GroupLowering, source: SSAValue, layout: Layout) -> SSAValue:
     found = register_map(source.type.layout, layout, dims)
     if found is not None:
         return g.add(Rearrange(source, found, layout))
+    if len(layout.shape) == 2 and source.type.layout.vector(0) > source.type.layout.vector(1):
+        return _exchanged_turned(g, source, layout)
     tile = scratch_tile(layout.shape, source.type.element_type)
     place = scratch(g, tile)
     exchange(g, source, place)
     return g.add(SharedLoad(place, source.type.with_layout(layout)))
+
+
+def _exchanged_turned(g: GroupLowering, source: SSAValue, layout: Layout) -> SSAValue:
+    """A conversion of a tile whose registers run down columns: they lie in rows meanwhile."""
+    assert isinstance(source.type, FragType)
+    turned, wanted = source.type.layout.permuted((1, 0)), layout.permuted((1, 0))
+    place = scratch(g, scratch_tile(wanted.shape, source.type.element_type))
+    exchange(g, g.add(Relabel(source, turned)), place)
+    found = g.add(SharedLoad(place, source.type.with_layout(wanted)))
+    return g.add(Relabel(found, layout))
 
 
 def scratch_tile(shape: tuple[int, ...], element: Attribute) -> TileType:

@@ -10,6 +10,7 @@ from xdsl.dialects import scf
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from tawa.aref import ops as aref
+from tawa.aref.coalesce import store_layout
 from tawa.aref.fragments import (
     convert,
     exchange,
@@ -265,6 +266,8 @@ def lower_store(g: GroupLowering, op: Store) -> None:
     if layout is None:
         _, vector = fastest(g.layouts.axes, op.ptr)
         layout = g.layouts.default(op.value, vector)
+    else:
+        layout = store_layout(g, op, layout)
     value = fragment(g, op.value, layout)
     pointers = fragment(g, op.ptr, layout)
     mask = fragment(g, op.mask, layout) if op.mask else None
