@@ -5,20 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from xdsl.context import Context
-from xdsl.dialects import arith, builtin, func, scf
-from xdsl.dialects.builtin import ModuleOp, StringAttr
-from xdsl.parser import Parser
-from xdsl.utils.exceptions import ParseError, VerifyException
-
-from tawa.aref.ops import AREF
-from tawa.base.elementwise import EW
 from tawa.base.errors import TawaError
-from tawa.hopper.ops import HOPPER
 from tawa.runtime.sass import sass_text
 from tawa.runtime.spec import KernelSpec
-from tawa.tile.ops import TAWA_TYPES, TILE
+
+if TYPE_CHECKING:  # a kernel that is launched needs no IR
+    from xdsl.context import Context
+    from xdsl.dialects.builtin import ModuleOp
 
 
 class StageNotReadable(TawaError):
@@ -38,6 +33,14 @@ read_module("builtin.module { tile.load }", "tile")
 @cache
 def context() -> Context:
     """The dialects of all levels."""
+    from xdsl.context import Context
+    from xdsl.dialects import arith, builtin, func, scf
+
+    from tawa.aref.ops import AREF
+    from tawa.base.elementwise import EW
+    from tawa.hopper.ops import HOPPER
+    from tawa.tile.ops import TAWA_TYPES, TILE
+
     found = Context()
     for dialect in (
         builtin.Builtin,
@@ -104,6 +107,9 @@ class Compiled:
 
 def read_module(text: str, stage: str) -> ModuleOp:
     """Parse and verify the text of a stage. Raises StageNotReadable."""
+    from xdsl.parser import Parser
+    from xdsl.utils.exceptions import ParseError, VerifyException
+
     try:
         module = Parser(context(), text, f"<{stage}>").parse_module()
         module.verify()
@@ -114,6 +120,9 @@ def read_module(text: str, stage: str) -> ModuleOp:
 
 def spec_of(module: ModuleOp) -> KernelSpec:
     """The kernel spec that a hopper module carries."""
+    from xdsl.dialects import func
+    from xdsl.dialects.builtin import StringAttr
+
     kernel = next(op for op in module.ops if isinstance(op, func.FuncOp))
     spec = kernel.attributes["tawa.spec"]
     assert isinstance(spec, StringAttr)

@@ -7,19 +7,19 @@ Compiling touches no device and reads nothing but its arguments; they are the ca
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field, replace
-from functools import cache
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar
 
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.transforms.common_subexpression_elimination import cse
 from xdsl.transforms.dead_code_elimination import dce
 from xdsl.utils.exceptions import VerifyException
 
+from tawa import kept
 from tawa.aref.alternate import Alternate
 from tawa.aref.async_dots import AsyncDots
 from tawa.aref.cursors import Cursors
@@ -41,15 +41,18 @@ from tawa.base.attempts import ATTEMPTS, MOST_RESERVED, NO_SLACK, Slack
 from tawa.base.errors import TawaError
 from tawa.base.options import Options
 from tawa.base.remarks import Remarks
+from tawa.base.verification import Verifier
+from tawa.candidates import Candidate, Tried
 from tawa.compiled import Compiled, StageNotReadable, read_module, spec_of
 from tawa.frontend import JITFunction, lower_to_tile, parse_argument
-from tawa.frontend.dependencies import dependency_text
-from tawa.frontend.function import is_jit_function
 from tawa.hopper.define import DefineRegisters
 from tawa.hopper.emit import SPEC_LINE, emit
 from tawa.hopper.instrument import Instrument, NotInstrumentable, disturbed
-from tawa.runtime.cache import content_key, default_cache
-from tawa.runtime.nvrtc import compile_cuda, version
+from tawa.hopper.occupancy import Occupancy, ShareMultiprocessor, may_share
+from tawa.runtime.assemble import Here, Job, in_turn
+from tawa.runtime.assemble import start as start_job
+from tawa.runtime.compile_log import parse_log
+from tawa.runtime.nvrtc import CompiledCuda, compile_cuda
 from tawa.runtime.spec import KernelSpec
 from tawa.tile.accumulate import FuseAccumulate
 from tawa.tile.descriptors import HoistDescriptors
@@ -146,6 +149,10 @@ def passes(stage: str, options: Options, remarks: Remarks, slack: Slack) -> list
     return table[stage]()
 
 
+def silent(step: str) -> None:
+    """Show nothing of what is being done."""
+
+
 @dataclass
 class Pipeline:
     """One compilation under way."""
@@ -156,6 +163,11 @@ class Pipeline:
     remarks: Remarks = field(default_factory=Remarks)
     stages: dict[str, str | bytes] = field(default_factory=dict[str, "str | bytes"])
     timings: dict[str, float] = field(default_factory=dict[str, float])
+    verifier: Verifier = field(default_factory=Verifier)
+    report: Callable[[str], None] = silent
+    """Takes sentences that say what is being done."""
+    unscheduled: ModuleOp | None = None
+    """The aref module up to the first pass whose choices an attempt may make otherwise."""
 
     def run(self, name: str, start: str, module: ModuleOp) -> Compiled:
         """Go on from an IR stage to machine code."""
@@ -169,40 +181,69 @@ class Pipeline:
 
     def level(self, stage: str, module: ModuleOp, slack: Slack = NO_SLACK) -> ModuleOp:
         """Run the passes of one stage."""
-        return self._timed(stage, lambda: self._passes(stage, module, slack))
+        steps = passes(stage, self.options, self.remarks, slack)
+        return self._timed(stage, lambda: self._run(steps, module))
 
     def _first_good(self, name: str, tile: ModuleOp) -> Compiled:
         """Reject schedules that the assembler spills or serialises; take tighter ones."""
         if self.options.schedule:
             return self._pinned(name, tile)
-        *attempts, last = ATTEMPTS
-        rejected = exhausted = False
-        tried: set[str] = set()
-        for slack in attempts:
+        candidates = self._candidates(tile)
+        first = next(candidates)
+        built = self._timed("cubin", lambda: self._begin(name, first, Here).result())
+        if built.report.findings() and first.said:
+            self._reject(first, built)
+            with closing(in_turn(candidates, lambda c: self._begin(name, c))) as others:
+                for candidate, job in others:
+                    built = self._timed("cubin", job.result)
+                    if candidate.last or not built.report.findings():
+                        return self._defined(self._take(name, candidate, built))
+                    self._reject(candidate, built)
+        return self._defined(self._take(name, first, built))
+
+    def _candidates(self, tile: ModuleOp) -> Iterator[Candidate]:
+        """What to assemble until something is good: texts that differ, the last one in any case.
+
+        Whoever asks for the second has rejected the first.
+        """
+        tried = Tried()
+        exhausted = False
+        for number, slack in enumerate(ATTEMPTS):
             if exhausted and slack.stages > 1:
                 continue  # what has no schedule has none with fewer registers
-            start = len(self.remarks.spoken)
-            compiled = self._attempt(name, tile, slack, tried)
-            if compiled is None:
+            candidate = self._lowered(tile, slack)
+            if tried.has(candidate.text) and slack is not ATTEMPTS[-1]:
                 continue
-            said = [s for s in self.remarks.spoken[start:] if s.startswith(CHOICES)]
-            gave_up = not said or any(NO_SCHEDULE in line for line in said)
-            if rejected and gave_up and slack.stages > 1:
+            tried.add(candidate.text)
+            gave_up = not candidate.said or any(NO_SCHEDULE in line for line in candidate.said)
+            if number and gave_up and slack.stages > 1:
                 exhausted = True  # fewer stages may have a schedule that needs no more registers
                 continue
-            if not compiled.findings or not (rejected or said):
-                return self._defined(compiled)
-            why = "; ".join(compiled.findings)
-            self.remarks.say(ScheduleLoops.name, f"rejected with {slack}: {why}")
-            rejected = True
-        compiled = self._attempt(name, tile, last)
-        assert compiled is not None
-        return self._defined(compiled)
+            self.report(f"attempt {number + 1} of at most {len(ATTEMPTS)}, {slack}")
+            yield candidate
+
+    def _begin(self, name: str, candidate: Candidate, start: type[Here] | None = None) -> Job:
+        return (start or start_job)(candidate.text, self.options.target, f"{name}.cu")
+
+    def _reject(self, candidate: Candidate, built: CompiledCuda) -> None:
+        why = "; ".join(f"{finding.kind}: {finding.text}" for finding in built.report.findings())
+        self.remarks.add(candidate.remarks)
+        self._report_assembler(built)
+        self.remarks.say(ScheduleLoops.name, f"rejected with {candidate.slack}: {why}")
+
+    def _take(self, name: str, candidate: Candidate, built: CompiledCuda) -> Compiled:
+        """The candidate with its machine code as what is compiled."""
+        self.remarks.add(candidate.remarks)
+        self._keep("aref", candidate.aref)
+        self._keep("hopper", str(candidate.module))
+        self._keep("cu", candidate.text)
+        return self._compiled(name, spec_of(candidate.module), built)
 
     def _pinned(self, name: str, tile: ModuleOp) -> Compiled:
         """The kernel with the schedule that was asked for."""
-        compiled = self._attempt(name, tile, NO_SLACK)
-        assert compiled is not None
+        candidate = self._lowered(tile, NO_SLACK)
+        built = self._timed("cubin", lambda: self._begin(name, candidate, Here).result())
+        compiled = self._take(name, candidate, built)
         if compiled.findings:
             raise ScheduleRejected(
                 f"the assembler can't do with schedule {self.options.schedule} of {name}",
@@ -212,10 +253,32 @@ class Pipeline:
             )
         return compiled
 
+    def _shared(self, compiled: Compiled) -> Compiled:
+        """The kernel with fewer registers, if that lets one more CTA onto a multiprocessor."""
+        text, spec = str(compiled.stages["hopper"]), compiled.spec
+        if self.options.ctas_per_sm > 1 or compiled.findings or not may_share(text):
+            return compiled
+        registers = parse_log(compiled.log).function(spec.entry).registers
+        taken = Occupancy(self.options.machine, spec.threads, registers, spec.shared_bytes)
+        if taken.one_more is None or not self.override.keys().isdisjoint(("hopper", "cu")):
+            return compiled
+        module = compiled.module("hopper")
+        ShareMultiprocessor(taken.one_more).apply(module)
+        fuller = self.finish(compiled.name, module)
+        if fuller.findings:
+            self.stages = dict(compiled.stages)
+            return compiled
+        self.remarks.say(
+            ShareMultiprocessor.name, f"registers for {taken.one_more} CTAs on a multiprocessor"
+        )
+        return replace(fuller, remarks=tuple(self.remarks.lines))
+
     def _defined(self, compiled: Compiled) -> Compiled:
         """The kernel with defined registers if it spills: that leaves more to its loops."""
         spills = [finding for finding in compiled.findings if finding.startswith("spill")]
-        if not spills or not self.override.keys().isdisjoint(("hopper", "cu")):
+        if not spills:
+            return self._shared(compiled)
+        if not self.override.keys().isdisjoint(("hopper", "cu")):
             return compiled
         module = compiled.module("hopper")
         if not DefineRegisters().apply(module):
@@ -225,35 +288,40 @@ class Pipeline:
         )
         return self.finish(compiled.name, module)
 
-    def _attempt(
-        self, name: str, tile: ModuleOp, slack: Slack, tried: set[str] | None = None
-    ) -> Compiled | None:
-        """tile -> machine code; a depth that was free and does not fit is chosen smaller.
-
-        None if the CUDA text is one of those `tried`, to which it is added.
-        """
+    def _lowered(self, tile: ModuleOp, slack: Slack) -> Candidate:
+        """tile -> CUDA text; a depth that was free and does not fit is chosen smaller."""
+        remarks = Remarks()
         while True:
-            aref = self._replaced("aref", self.level("aref", tile.clone(), slack))
+            aref = self._timed("aref", lambda: self._scheduled(tile, slack, remarks))  # noqa: B023
+            aref = self._override("aref", aref)
+            text = str(aref)
             try:
-                module = self._replaced("hopper", self.level("hopper", aref, slack))
+                steps = passes("hopper", self.options, remarks, slack)
+                module = self._timed("hopper", lambda: self._run(steps, aref))  # noqa: B023
                 break
             except SharedMemoryExceeded as error:
                 if self.options.num_stages is not None or slack.bytes > MOST_RESERVED:
                     raise
                 slack = replace(slack, bytes=slack.bytes + error.excess)
-        text = self.override.get("cu") or self._timed("cu", lambda: emit(module))
-        if tried is not None:
-            if text in tried:
-                return None
-            tried.add(text)
-        return self.assemble(name, text, spec_of(module))
+        module = self._override("hopper", module)
+        cuda = self.override.get("cu") or self._timed("cu", lambda: emit(module))
+        said = [line for line in remarks.lines if line.startswith(CHOICES)]
+        return Candidate(slack, remarks, said, text, module, cuda)
 
-    def _passes(self, stage: str, module: ModuleOp, slack: Slack) -> ModuleOp:
-        for step in passes(stage, self.options, self.remarks, slack):
+    def _scheduled(self, tile: ModuleOp, slack: Slack, remarks: Remarks) -> ModuleOp:
+        """The aref module with these choices; what comes before them is done once."""
+        steps = passes("aref", self.options, remarks, slack)
+        first = next(i for i, step in enumerate(steps) if step.name == ScheduleLoops.name)
+        if self.unscheduled is None:
+            self.unscheduled = self._run(steps[:first], tile.clone())
+        return self._run(steps[first:], self.unscheduled.clone())
+
+    def _run(self, steps: Iterable[Pass], module: ModuleOp) -> ModuleOp:
+        for step in steps:
             before = str(module) if self.dump else ""
             module = step.apply(module) or module
             try:
-                module.verify()
+                self.verifier.verify(module)
             except (VerifyException, ValueError) as error:
                 self._failed(step.name, before, module)
                 raise PassFailed(f"pass {step.name} broke the module", found=str(error)) from error
@@ -266,11 +334,13 @@ class Pipeline:
             (self.dump / f"after-{name}.mlir").write_text(str(module))
 
     def _replaced(self, stage: str, module: ModuleOp) -> ModuleOp:
-        """The user's text of this stage instead, if there is one."""
-        if stage in self.override:
-            module = read_module(self.override[stage], stage)
+        """The user's text of this stage instead, if there is one; kept."""
+        module = self._override(stage, module)
         self._keep(stage, str(module))
         return module
+
+    def _override(self, stage: str, module: ModuleOp) -> ModuleOp:
+        return read_module(self.override[stage], stage) if stage in self.override else module
 
     def _keep(self, stage: str, content: str | bytes) -> None:
         self.stages[stage] = content
@@ -296,14 +366,21 @@ class Pipeline:
         built = self._timed(
             "cubin", lambda: compile_cuda(text, self.options.target, name=f"{name}.cu")
         )
-        self._keep("ptx", built.ptx)
-        self._keep("cubin", built.cubin)
+        return self._compiled(name, spec, built)
+
+    def _report_assembler(self, built: CompiledCuda) -> None:
         for usage in built.report.functions:
             self.remarks.say(
                 "assembler", f"{usage.name}: {usage.registers} registers a thread at entry"
             )
         for finding in built.report.findings():
             self.remarks.say("assembler", f"{finding.kind}: {finding.text}")
+
+    def _compiled(self, name: str, spec: KernelSpec, built: CompiledCuda) -> Compiled:
+        """What the stages that are kept and the machine code make."""
+        self._keep("ptx", built.ptx)
+        self._keep("cubin", built.cubin)
+        self._report_assembler(built)
         found = tuple(f"{finding.kind}: {finding.text}" for finding in built.report.findings())
         stages, remarks = dict(self.stages), tuple(self.remarks.lines)
         return Compiled(name, stages, spec, built.log, remarks, self.timings, found)
@@ -318,33 +395,39 @@ def compile_kernel(
     start: tuple[str, str] | None = None,
     override: Mapping[str, str] | None = None,
     dump_dir: Path | None = None,
+    report: Callable[[str], None] = silent,
 ) -> Compiled:
     """Compile a kernel for argument types (by name, as `parse_argument` reads them).
 
     `start` is a stage and its text to start from instead of the source; `override` replaces stages
     by texts; `dump_dir` gets every stage as it is made. Without these, the disk cache is used.
+    `report` is told what is being done.
     """
     plain = start is None and not override and dump_dir is None
-    key = _key(fn, signature, constexprs, options) if plain else None
-    if key is not None and (found := _cached(key, fn.__name__)) is not None:
+    key = kept.key_of(fn, signature, constexprs, options) if plain else None
+    if key is not None and (found := kept.find(key, fn.__name__)) is not None:
         return found
     if options.timeline:
         _require_no_text(fn.__name__, start, override)
         without = replace(options, timeline=False)
         found = compile_kernel(
-            *(fn, signature, constexprs, without), start=start, override=override, dump_dir=dump_dir
+            *(fn, signature, constexprs, without),
+            start=start,
+            override=override,
+            dump_dir=dump_dir,
+            report=report,
         )
         compiled = _instrumented(found, options, dump_dir)
         if key is not None:
-            _store(key, compiled)
+            kept.keep(key, compiled)
         return compiled
-    pipeline = Pipeline(options, dump_dir, dict(override or {}))
+    pipeline = Pipeline(options, dump_dir, dict(override or {}), report=report)
     if start is not None:
         return resume(fn.__name__, start, pipeline)
     module = pipeline.level("tile", _tile(pipeline, fn, signature, constexprs))
     compiled = pipeline.run(fn.__name__, "tile", module)
     if key is not None:
-        _store(key, compiled)
+        kept.keep(key, compiled)
     return compiled
 
 
@@ -398,48 +481,3 @@ def _tile(
     module = lower_to_tile(fn, types, constexprs)
     pipeline.timings["tile"] = time.perf_counter() - begin
     return module
-
-
-def _key(
-    fn: JITFunction, signature: Mapping[str, str], constants: Mapping[str, object], options: Options
-) -> str:
-    """What a compilation depends on: the kernel, all it refers to, types, constants, compilers."""
-    functions = [cast(Any, c) for c in constants.values() if is_jit_function(c)]
-    called = [dependency_text(JITFunction(c)) for c in functions]
-    parts = [repr(dict(signature)), repr(dict(constants)), repr(options)]
-    return content_key(dependency_text(fn), *called, *parts, version(), _own_version())
-
-
-@cache
-def _own_version() -> str:
-    """The content of the compiler's own source, so that a changed compiler misses the cache."""
-    root = Path(__file__).parent
-    folders = ("base", "language", "frontend", "tile", "aref", "hopper", "runtime")
-    files: Iterable[Path] = (p for f in folders for p in sorted((root / f).rglob("*.py")))
-    return content_key(*(p.read_bytes() for p in (*files, Path(__file__))))
-
-
-def _cached(key: str, name: str) -> Compiled | None:
-    entry = default_cache().get(key)
-    if entry is None:
-        return None
-    texts = {s: entry[s].decode() for s in ("tile", "aref", "hopper", "cu", "ptx") if s in entry}
-    extra: dict[str, Any] = json.loads(entry["json"])
-    stages: dict[str, str | bytes] = {**texts, "cubin": entry["cubin"]}
-    spec = KernelSpec.from_json(extra["spec"])
-    remarks, findings = tuple(extra["remarks"]), tuple(extra["findings"])
-    return Compiled(name, stages, spec, extra["log"], remarks, findings=findings)
-
-
-def _store(key: str, compiled: Compiled) -> None:
-    extra = {
-        "spec": compiled.spec.to_json(),
-        "log": compiled.log,
-        "remarks": compiled.remarks,
-        "findings": compiled.findings,
-    }
-    entry = {
-        stage: content.encode() if isinstance(content, str) else content
-        for stage, content in compiled.stages.items()
-    }
-    default_cache().put(key, {**entry, "json": json.dumps(extra).encode()})

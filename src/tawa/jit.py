@@ -289,22 +289,34 @@ class Kernel(JITFunction):
 
     def _compile(self, request: Request) -> Compiled:
         """The compiled kernel for a request; compiles it if new."""
-        from tawa.compiler import compile_kernel
-
         key = request.key
         with self._lock:
             compiled = self._compiled.get(key)
             if compiled is None:
-                with progress(f"compiling {self.__name__}"):
-                    compiled = compile_kernel(
-                        self,
-                        request.types,
-                        request.constants,
-                        request.options,
-                        dump_dir=self._dump_folder(request),
-                    )
-                self._compiled[key] = compiled
+                compiled = self._compiled[key] = self._found(request) or self._made(request)
         return compiled
+
+    def _found(self, request: Request) -> Compiled | None:
+        """What another process has compiled, unless the stages are to be written."""
+        from tawa import kept
+
+        if DUMP_DIR.get() is not None:
+            return None
+        parts = request.types, request.constants, request.options
+        return kept.find(kept.key_of(self, *parts), self.__name__)
+
+    def _made(self, request: Request) -> Compiled:
+        with progress(f"compiling {self.__name__}") as report:
+            from tawa.compiler import compile_kernel
+
+            return compile_kernel(
+                self,
+                request.types,
+                request.constants,
+                request.options,
+                dump_dir=self._dump_folder(request),
+                report=report,
+            )
 
     def _dump_folder(self, request: Request) -> Path | None:
         """Where the stages of this compilation are to be written, if anywhere."""
@@ -447,10 +459,13 @@ def selector(
 
 
 @contextmanager
-def progress(text: str) -> Generator[None]:
-    """Show on a terminal that something takes longer than `PROGRESS_SECONDS`."""
+def progress(text: str) -> Generator[Callable[[str], None]]:
+    """Show on a terminal that something takes longer than `PROGRESS_SECONDS`, and how far it is.
+
+    Gives a function that takes what to show behind the text.
+    """
     if not sys.stderr.isatty():
-        yield
+        yield lambda step: None
         return
     from rich.console import Console
 
@@ -459,7 +474,7 @@ def progress(text: str) -> Generator[None]:
     timer.daemon = True
     timer.start()
     try:
-        yield
+        yield lambda step: status.update(f"{text}: {step}")
     finally:
         timer.cancel()
         status.stop()

@@ -70,7 +70,9 @@ BELONGS_TO: dict[str, str] = {
     "aref.compute_ops": "aref.ops",
     "aref.types": "aref.ops",
     "aref.warp_ops": "aref.ops",
+    "candidates": "compiler",
     "compiled": "compiler",
+    "kept": "compiler",
     "hopper.prelude": "hopper.ops",
     "hopper.text": "hopper.ops",
     "hopper.types": "hopper.ops",
@@ -246,7 +248,9 @@ def test_the_tables_are_a_direction():
     TopologicalSorter({part: targets - {"*"} for part, targets in PARTS.items()}).prepare()
 
 
-@pytest.mark.parametrize("module", ["tawa", "tawa.base.errors", "tawa.runtime", "tawa.language"])
+@pytest.mark.parametrize(
+    "module", ["tawa", "tawa.base.errors", "tawa.jit", "tawa.kept", "tawa.runtime", "tawa.language"]
+)
 def test_works_without_the_ir(module: str):
     """Importing what a warm launch needs doesn't load the IR library."""
     code = f"import sys, {module}; sys.exit('xdsl' in sys.modules)"

@@ -25,6 +25,7 @@ from typing import Any
 
 from tawa.aref.loop_graph import LoopGraph, Node, Slot
 from tawa.aref.ops import ViewRead
+from tawa.base.attempts import MARGINS
 from tawa.base.target import Target
 from tawa.tile.ops import Reshape, Trans
 
@@ -88,6 +89,8 @@ class Solution:
     period: int
     placed: dict[int, Placed]
     bound: str
+    registers: int = 0
+    """Most that values of a thread take at one time of a turn."""
 
 
 def _alternatives(node: Node) -> bool:
@@ -227,7 +230,7 @@ class _Model:
         """
         intervals: list[Any] = []
         demands: list[int] = []
-        self.lengths: list[tuple[int, Any]] = []
+        self.lengths: list[tuple[int, int, Any]] = []
         for n in self.graph.nodes:
             users = [e for e in self.graph.edges if e.source is n]
             if n.registers < TILE_REGISTERS or not users:
@@ -248,10 +251,10 @@ class _Model:
                 end = self.model.new_int_var(-self.period, 2 * self.period, f"e{i}_{shift}")
                 intervals.append(self.model.new_interval_var(begin, length, end, f"h{i}_{shift}"))
                 demands.append(n.registers)
-            self.lengths.append((n.registers, length))
+            self.lengths.append((i, n.registers, length))
         self.model.add_cumulative(intervals, demands, capacity)
         # Follows from the cumulative; without it, budgets that are too tight take long to refuse.
-        area = sum(r * length for r, length in self.lengths)
+        area = sum(r * length for _, r, length in self.lengths)
         self.model.add(area <= capacity * self.period)
 
     def _slots(self) -> None:
@@ -292,10 +295,21 @@ class _Model:
 
     def _held(self) -> Any:
         """Registers times the cycles they are held, and, with less weight, when ops start."""
-        return sum(16 * r * length for r, length in self.lengths) + sum(self.start)
+        return sum(16 * r * length for _, r, length in self.lengths) + sum(self.start)
 
-    def solve(self, work: float = WORK_LIMIT) -> dict[int, Placed] | None:
-        """A placement, as good as the work limit finds.
+    def _most_held(self, value: Any) -> int:
+        """Registers at the fullest time of a turn, which is the start of a value."""
+        held = [(value(self.offset[i]), r, value(length)) for i, r, length in self.lengths]
+        return max(
+            (
+                sum(r for begin, r, length in held if (time - begin) % self.period < length)
+                for time, _, _ in held
+            ),
+            default=0,
+        )
+
+    def solve(self, work: float = WORK_LIMIT) -> tuple[dict[int, Placed], int] | None:
+        """A placement, as good as the work limit finds, and the registers it takes.
 
         A turn that one warp group finishes early leaves room for what the model does not know; of
         such placements, one that holds few registers and starts ops early.
@@ -307,6 +321,7 @@ class _Model:
         good = (self.cp.OPTIMAL, self.cp.FEASIBLE)
         early = self.latency + PROMPT * sum(self.offset[n.number] for n in self.graph.dots)
         found: list[tuple[int, int]] = []
+        registers = 0
         for objective in (None, early, self._held()):
             if objective is not None:
                 self.model.minimize(objective)
@@ -316,6 +331,7 @@ class _Model:
                 break
             found = [(solver.value(r), solver.value(j)) for r, j in
                      zip(self.offset, self.turn, strict=True)]  # fmt: skip
+            registers = self._most_held(solver.value)
             self.model.clear_hints()
             for variable in (*self.offset, *self.turn):
                 self.model.add_hint(variable, solver.value(variable))
@@ -325,24 +341,41 @@ class _Model:
         if not found:
             return None
         first = min(turn for _, turn in found)
-        return {i: Placed(UNIT * offset, turn - first) for i, (offset, turn) in enumerate(found)}
+        placed = {i: Placed(UNIT * offset, turn - first) for i, (offset, turn) in enumerate(found)}
+        return placed, registers
 
 
 def solve(
-    graph: LoopGraph, target: Target, capacity: int, stages: int = STAGES, rank: int = 0
+    graph: LoopGraph,
+    target: Target,
+    capacity: int,
+    stages: int = STAGES,
+    rank: int = 0,
+    margin: int = 0,
 ) -> Solution | None:
     """The shortest modulo schedule whose values take at most `capacity` registers of a thread.
 
     Periods are tried from the resources' bound upwards; None if none is found. With a `rank`, what
-    the solver prefers after so many others that differ in the order of what takes long.
+    the solver prefers after so many others that differ in the order of what takes long. With a
+    `margin`, so many registers are left free: what is best without them is best with them if it
+    needs no more.
     """
+    found = _search(graph, target, capacity, stages).ranked(rank)
+    for less in (m for m in MARGINS if m <= margin):
+        if found is not None and found.registers > capacity - less:
+            found = _search(graph, target, capacity - less, stages).ranked(rank)
+    return found
+
+
+def _search(graph: LoopGraph, target: Target, capacity: int, stages: int) -> _Search:
+    """The search with these limits, which goes on where it was left."""
     slots = tuple((slot.load, slot.depth) for slot in graph.slots)
     key = (str(graph.loop), graph.groups, target.name, capacity, stages, slots)
     if key not in _SOLVED:
         if len(_SOLVED) > 64:
             _SOLVED.clear()
         _SOLVED[key] = _Search(graph, target, capacity, stages)
-    return _SOLVED[key].ranked(rank)
+    return _SOLVED[key]
 
 
 class _Search:
@@ -374,11 +407,12 @@ class _Search:
                 spare = SPARE if self.found else 0
                 model = _Model(graph, target, capacity - spare, period, stages)
                 model.differ_from([s.placed for s in self.found])
-                placed = model.solve(OTHERS_LIMIT if self.found else WORK_LIMIT)
-                if placed is None:
+                found = model.solve(OTHERS_LIMIT if self.found else WORK_LIMIT)
+                if found is None:
                     undecided += model.undecided
                     break
-                yield Solution(period, placed, bound)
+                placed, registers = found
+                yield Solution(period, placed, bound, registers)
             step += STRIDE if undecided > PATIENCE // 2 else 1
 
 

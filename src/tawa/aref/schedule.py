@@ -126,9 +126,10 @@ class ScheduleLoops:
             return False
         warps = group.warps.value.data * group.teams.value.data
         split = budget(target, warps, 0, self.narrow)
-        capacity, rank = split.limit - ADDRESSES - self.margin, self.options.schedule
-        solution = solve(graph, target, capacity, self.stages, rank)
-        if solution is None and rank and solve(graph, target, capacity, self.stages):
+        limits = graph, target, split.limit - ADDRESSES, self.stages
+        rank = self.options.schedule
+        solution = solve(*limits, rank, self.margin)
+        if solution is None and rank and solve(*limits):
             raise NoSuchSchedule(
                 "the loop has fewer schedules than that",
                 span=span_of(loop),

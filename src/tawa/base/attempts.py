@@ -44,3 +44,6 @@ ATTEMPTS = (
     Slack(stages=0),
 )
 """What is tried, one after the other, while the assembler spills or serialises schedules."""
+
+MARGINS = tuple(sorted({slack.registers for slack in ATTEMPTS}))
+"""Registers that attempts leave free, in the order in which they come: each tightens the last."""

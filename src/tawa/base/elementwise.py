@@ -8,8 +8,7 @@ their elements may be is what `base.scalars` says of the function.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Sequence
 
 from xdsl.dialects.builtin import FunctionType, StringAttr, TensorType
 from xdsl.ir import Attribute, Dialect, Operation, SSAValue
@@ -31,27 +30,12 @@ from tawa.base.scalars import FUNCTIONS, ScalarFunction
 from tawa.base.types import element_of
 
 
-@runtime_checkable
-class Container(Protocol):
-    """What a type of distributed or shaped values offers to be mapped over."""
-
-    @property
-    def element_type(self) -> Attribute:
-        """The type of one element."""
-        ...
-
-    def with_element_type(self, element: Attribute) -> Attribute:
-        """The same container of other elements."""
-        ...
-
-
 def with_element(type_: Attribute, element: Attribute) -> Attribute:
     """`type_` with its elements replaced; a scalar type becomes `element` itself."""
     if isinstance(type_, TensorType):
         return TensorType(element, type_.get_shape())
-    if isinstance(type_, Container):
-        return type_.with_element_type(element)
-    return element
+    replaced: Callable[[Attribute], Attribute] | None = getattr(type_, "with_element_type", None)
+    return element if replaced is None else replaced(element)
 
 
 @irdl_op_definition
