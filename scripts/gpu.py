@@ -104,9 +104,9 @@ def isolation() -> tuple[str, ...]:
     if not (importable("xdist") and importable("pytest_timeout")):
         print("without pytest-xdist and pytest-timeout, a kernel that hangs ends the tests")
         return ("-v",)
-    workers = str(max(1, min(8, (os.cpu_count() or 2) // 2)))
+    workers = str(max(1, min(12, (os.cpu_count() or 2) * 3 // 4)))
     hanging = ("--timeout=90", "--timeout-method=thread", "--max-worker-restart=20")
-    return ("-q", "-n", workers, *hanging)
+    return ("-q", "-n", workers, "--dist=worksteal", *hanging)
 
 
 def main() -> int:

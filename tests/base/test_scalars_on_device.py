@@ -12,7 +12,7 @@ from cuda.core import Program, ProgramOptions
 from tawa.base.numerics import decode, encode, round_to, storage_dtype
 from tawa.base.prelude import ELEMENT_TYPES, prelude
 from tawa.base.scalars import cases, cpp_type
-from tawa.base.types import PtrType, f64, i1, is_float
+from tawa.base.types import PtrType, f32, f64, i1, is_float
 
 # Functions that the hardware approximates, with the relative error that is allowed in f32. In
 # f64 all but these are held to 1e-12, and types below 32 bits to one unit in the last place.
@@ -22,6 +22,11 @@ APPROXIMATE = {
     "asinh", "acosh", "atanh", "cbrt", "pow", "atan2", "hypot",
 }  # fmt: skip
 LOOSE = {"tanh_approx": 1e-3}
+# Functions of which the hardware's result is at most one unit in the last place off, whatever the
+# operand, and zero below the least normal number of f32 (PTX ISA: rcp.approx.ftz). In f64 exact.
+ONE_UNIT = {"recip"}
+LEAST_NORMAL = 2.0**-126
+DIGITS = {"f8E4M3FN": 2**-3, "f8E5M2": 2**-2, "bf16": 2**-7, "f16": 2**-10}
 DIVISIONS = {"divsi", "divui", "remsi", "remui"}  # by zero: undefined in C++
 SHIFTS = {"shli", "shrsi", "shrui"}  # by the width or more: undefined in C++
 PARTS = 4
@@ -43,6 +48,9 @@ def inputs(function, operands, seed):
                 values = generator.uniform(0.05, 0.95, N) + (function.name == "acosh")
             else:
                 edges = [0.0, -0.0, 1.0, np.inf, -np.inf, np.nan, 448, 65504, 3e9, -3e9, 0.5, 1.5]
+                if function.name in ONE_UNIT:
+                    values *= 2.0 ** generator.uniform(-110, 110, N)
+                    edges += [LEAST_NORMAL, 2.0**126, 2.0**127, -3e38]
                 values = np.where(generator.random(N) < 0.3, generator.choice(edges, N), values)
             arrays.append(round_to(values, kind))
         else:
@@ -110,16 +118,27 @@ def launch(module, number: int, arrays, out):
 
 def agrees(function, result, found, expected) -> bool:
     """Whether values agree: exactly, or within the function's error."""
+    if function.name in ONE_UNIT and result != f64:
+        return _within_one_unit(DIGITS.get(str(result), 2**-23), found, expected)
     if function.name not in APPROXIMATE:
         equal_nan = is_float(result)
         return bool(np.array_equal(found, expected, equal_nan=equal_nan))
-    digits = {"f8E4M3FN": 2**-3, "f8E5M2": 2**-2, "bf16": 2**-7, "f16": 2**-10}
-    tolerance = digits.get(str(result), LOOSE.get(function.name, 4e-6))
+    tolerance = DIGITS.get(str(result), LOOSE.get(function.name, 4e-6))
     if result == f64:
         tolerance = 1e-12
     wide = expected.astype(np.float64)
     error = np.abs(found.astype(np.float64) - wide)
     return bool(np.all(error <= tolerance * np.abs(wide) + tolerance * 1e-2))
+
+
+def _within_one_unit(unit, found, expected) -> bool:
+    """Whether all values are those expected but for `unit` of them, or zero instead of tiny."""
+    found, expected = found.astype(np.float64), expected.astype(np.float64)
+    exact = (found == expected) | (np.isnan(found) & np.isnan(expected))
+    with np.errstate(invalid="ignore"):
+        near = np.abs(found - expected) <= unit * np.abs(expected)
+    flushed = (np.abs(expected) < LEAST_NORMAL) & (found == 0)
+    return bool(np.all(exact | (near & np.isfinite(expected)) | flushed))
 
 
 @pytest.mark.gpu
@@ -149,3 +168,24 @@ def test_the_programs_compile():
         arrays = inputs(function, operands, number)
         expected = function.evaluate(operands, result, *arrays)
         assert agrees(function, result, expected, expected)
+
+
+@pytest.mark.parametrize("name", sorted(ONE_UNIT))
+def test_one_unit_is_no_more_than_that(name):
+    """Without a GPU: errors of one unit pass, of two, of infinities and of signs don't."""
+    function, operands, result = next(c for c in CASES if c[0].name == name and c[2] == f32)
+    (values,) = inputs(function, operands, 0)
+    expected = function.evaluate(operands, result, values)
+    finite = np.flatnonzero(np.isfinite(expected) & (np.abs(expected) > LEAST_NORMAL))[0]
+    infinite = np.flatnonzero(np.isinf(expected))[0]
+
+    def with_value(at, value):
+        changed = expected.copy()
+        changed[at] = value
+        return agrees(function, result, changed, expected)
+
+    assert with_value(finite, np.nextafter(expected[finite], np.float32(np.inf)))
+    assert not with_value(finite, expected[finite] * np.float32(1 + 2**-21))
+    assert not with_value(finite, 0)
+    assert not with_value(infinite, np.finfo(np.float32).max)
+    assert not with_value(infinite, -expected[infinite])

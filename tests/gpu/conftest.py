@@ -4,11 +4,25 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from pathlib import Path
 
 import pytest
 
 from tawa.runtime import driver
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "workloads"))
+
+from worker import Worker
+
+
+@pytest.fixture(scope="session")
+def worker() -> Generator[Worker]:
+    """A process that runs workloads: one that hangs costs its own test only."""
+    pytest.importorskip("torch")
+    process = Worker()
+    yield process
+    process.stop()
 
 
 @pytest.fixture(autouse=True)

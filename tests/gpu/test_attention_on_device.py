@@ -356,16 +356,38 @@ def theirs(torch: Any, q: Any, k: Any, v: Any, *args: Any, **options: Any) -> An
     return function(q.float(), k.float(), v.float(), *args, **options).to(q.dtype)
 
 
-def test_operator_s_arguments(torch: Any, ours: Any) -> None:
+def grouped(torch: Any) -> dict[str, Any]:
+    return {"enable_gqa": True}
+
+
+def biased(torch: Any) -> dict[str, Any]:
+    return {"attn_mask": torch.randn(2, 4, 1, 700, device="cuda").half(), "scale": 0.2}
+
+
+def hidden(torch: Any) -> dict[str, Any]:
+    return {"attn_mask": torch.randn(500, 700, device="cuda") > 0}
+
+
+def causal(torch: Any) -> dict[str, Any]:
+    return {"is_causal": True}
+
+
+def plain(torch: Any) -> dict[str, Any]:
+    return {}
+
+
+@pytest.mark.parametrize("arguments", [plain, causal, hidden, biased, grouped])
+def test_operator_s_arguments(
+    torch: Any, ours: Any, arguments: Callable[[Any], dict[str, Any]]
+) -> None:
     q, k, v = inputs(torch, Case(500, 700, batch=2, heads=4))
-    close(ours(q, k, v), theirs(torch, q, k, v))
-    close(ours(q, k, v, is_causal=True), theirs(torch, q, k, v, is_causal=True))
-    mask = torch.randn(500, 700, device="cuda") > 0
-    close(ours(q, k, v, mask), theirs(torch, q, k, v, mask))
-    bias = torch.randn(2, 4, 1, 700, device="cuda")
-    close(ours(q, k, v, bias.half(), scale=0.2), theirs(torch, q, k, v, bias, scale=0.2), 2e-3)
-    few = (q, k[:, :2], v[:, :2])
-    close(ours(*few, enable_gqa=True), theirs(torch, *few, enable_gqa=True))
+    given = arguments(torch)
+    if "enable_gqa" in given:
+        k, v = k[:, :2], v[:, :2]
+    wide = {n: x.float() if n == "attn_mask" and x.is_floating_point() else x
+            for n, x in given.items()}  # fmt: skip
+    limit = 2e-3 if arguments is biased else 1e-3
+    close(ours(q, k, v, **given), theirs(torch, q, k, v, **wide), limit)
 
 
 def test_operator_reads_views_in_place(torch: Any, ours: Any) -> None:

@@ -6,7 +6,6 @@ A worker process runs them, so that a kernel that hangs costs one test and not t
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -20,14 +19,6 @@ pytestmark = pytest.mark.gpu
 
 SECONDS = 20
 """Limit of one workload: compile, three launches, NumPy's reference."""
-
-
-@pytest.fixture(scope="module")
-def worker() -> Generator[Worker]:
-    pytest.importorskip("torch")
-    process = Worker()
-    yield process
-    process.stop()
 
 
 @pytest.mark.parametrize("name", ON_DEVICE)

@@ -1,23 +1,23 @@
-"""Kernels as public collections have them, on a device."""
+"""Kernels as public collections have them, on a device: a test a case."""
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+sys.path.insert(0, str(Path(__file__).parents[1] / "workloads"))
+
+from suite import cases
+from worker import SUITE, Worker
+
 pytestmark = pytest.mark.gpu
 
-SCRIPT = Path(__file__).parents[1] / "workloads" / "suite_device.py"
-SECONDS = 150
-"""Limit of all cases: a few processes compile and run them."""
+SECONDS = 60
+"""Limit of one case: compile, launch, NumPy's reference."""
 
 
-def test_every_case_is_right() -> None:
-    pytest.importorskip("torch")
-    command = [sys.executable, str(SCRIPT)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS, check=False)
-    wrong = [line for line in done.stdout.splitlines() if "WRONG" in line]
-    assert done.returncode == 0, "\n".join(wrong) or done.stderr[-2000:]
+@pytest.mark.parametrize("name", cases())
+def test_case(worker: Worker, name: str) -> None:
+    assert worker.run(SUITE + name, SECONDS) == ""

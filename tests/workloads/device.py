@@ -1,6 +1,7 @@
 """Runs workloads on a GPU, one after the other, as the process that `worker.Worker` talks to.
 
-Reads names of workloads, a line each; writes a JSON object a line: what went wrong, or "".
+Reads names of workloads, or of the suite's cases behind `SUITE`, a line each; writes a JSON object
+a line: what went wrong, or "".
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any
 import numpy as np
 import torch
 from catalogue import ON_DEVICE
+from worker import SUITE
 from workload import Array, Workload
 
 DTYPES = {
@@ -62,14 +64,23 @@ def run(workload: Workload) -> None:
     workload.check({name: r.to(torch.float64).cpu().numpy() for name, r in first.items()})
 
 
+def problem(request: str) -> str:
+    """What is wrong with what was asked for; "" if nothing."""
+    if request.startswith(SUITE):
+        from suite_device import difference  # which needs this module's table of types
+
+        return difference(request.removeprefix(SUITE))
+    run(ON_DEVICE[request])
+    return ""
+
+
 def main() -> None:
     """Serve requests until the input ends."""
     torch.zeros(1).cuda()
     print(json.dumps("ready"), flush=True)
     for line in sys.stdin:
         try:
-            run(ON_DEVICE[line.strip()])
-            answer = ""
+            answer = problem(line.strip())
         except Exception:
             answer = traceback.format_exc()
         print(json.dumps(answer), flush=True)

@@ -11,6 +11,8 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 START_SECONDS = 60
+SUITE = "suite "
+"""Before a name: it is that of one of the suite's cases, not of a workload."""
 
 
 class Worker:
