@@ -23,6 +23,7 @@ from tawa.hopper.ops import HopperOp
 from tawa.hopper.ops.atomic import GlobalAtomic
 from tawa.hopper.ops.debug import Assert, Print
 from tawa.hopper.ops.fragment import Undefined
+from tawa.hopper.ops.gather import SharedHistogram
 from tawa.hopper.ops.matrix import Wgmma, WgmmaWait
 from tawa.hopper.ops.structure import OneThread, Role, SharedWarpGroup
 from tawa.hopper.ops.trace import TRACE
@@ -34,7 +35,7 @@ APART = 1 << 40
 """Where operands and results lie, and how far from each other."""
 
 STRUCTURE = (Role, SharedWarpGroup, OneThread)
-LEFT_OUT = (*STRUCTURE, Undefined, Assert, Print, GlobalAtomic, *TRACE)
+LEFT_OUT = (*STRUCTURE, Undefined, Assert, Print, GlobalAtomic, SharedHistogram, *TRACE)
 """Ops that are not compared as others: of `STRUCTURE`, who runs the region is."""
 
 HEADER = f"""\

@@ -56,6 +56,7 @@ func.func @all(%p : !tawa.ptr<f16>, %n : i32, %d : !tawa.desc<tensor<16x8xf16>>)
   %old = tile.atomic_rmw "addf" %q, %v mask %m order "relaxed" scope "gpu" : tensor<16x!tawa.ptr<f16>>, tensor<16xf16>, tensor<16xi1> -> tensor<16xf16>
   %cas = tile.atomic_cas %p, %one, %one order "acq_rel" scope "sys" : !tawa.ptr<f16>, f16
   %g = tile.gather %v, %r axis 0 : tensor<16xf16>, tensor<16xi32> -> tensor<16xf16>
+  %hist = tile.histogram %r : tensor<16xi32> -> tensor<8xi32>
   %mv = "tile.asm"(%r) <{text = "mov.b32 $0, $1;", constraints = "=r,r", pack = 1 : i32}> : (tensor<16xi32>) -> tensor<16xi32>
   %me = "tile.asm_effect"(%r) <{text = "mov.b32 $0, $1;", constraints = "=r,r", pack = 1 : i32}> : (tensor<16xi32>) -> tensor<16xi32>
   tile.barrier

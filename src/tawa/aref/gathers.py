@@ -1,26 +1,35 @@
-"""Lowering of picks by computed positions: between lanes where they are known, else by memory."""
+"""Lowering of picks and counts by computed positions: by lanes where they are known, or memory."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 from xdsl.dialects import arith
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Operation, SSAValue
 
-from tawa.aref.fragments import convert, exchange, fragment, natural, scratch
+from tawa.aref.fragments import convert, exchange, fragment, natural, scratch, team_sync
 from tawa.aref.group_lowering import GroupLowering
 from tawa.aref.tensors import linear
 from tawa.base.elementwise import Map
-from tawa.base.layout import LANES, Layout
+from tawa.base.layout import LANES, Layout, Mode
 from tawa.base.numerics import Array
-from tawa.base.types import i32
-from tawa.hopper.ops.fragment import Coordinate, Fill, Rearrange, Relabel, ShuffleXor
-from tawa.hopper.ops.gather import SharedGather
+from tawa.base.types import i32, shape_of
+from tawa.hopper.ops.fragment import (
+    Coordinate,
+    Fill,
+    Rearrange,
+    ReduceRegisters,
+    Relabel,
+    ShuffleXor,
+)
+from tawa.hopper.ops.gather import SharedGather, SharedHistogram
+from tawa.hopper.ops.memory import SharedLoad
 from tawa.hopper.types import FragType, TileType
-from tawa.tile.ops import Arange, Broadcast, ExpandDims, Gather, Splat
+from tawa.tile.ops import Arange, Broadcast, ExpandDims, Gather, Histogram, Splat
 
 
 def lower_gather(g: GroupLowering, op: Gather) -> None:
@@ -101,5 +110,24 @@ def _number(g: GroupLowering, value: int, layout: Layout) -> SSAValue:
     return g.add(Fill(g.constant(value), FragType.of(i32, layout)))
 
 
-GATHERS: dict[type[Operation], Callable[..., None]] = {Gather: lower_gather}
+def lower_histogram(g: GroupLowering, op: Histogram) -> None:
+    """Each warp counts what it holds; then every thread adds the warps' counts of its bins."""
+    values = natural(g, op.value)
+    (bins,) = shape_of(op.result.type)
+    place = scratch(g, TileType.of(g.warps, bins, i32, 0))
+    team_sync(g)
+    g.do(SharedHistogram(values, place))
+    team_sync(g)
+    layout = g.layouts.of[op.result]
+    rows = layout.expanded(0)
+    every = replace(rows, shape=(g.warps, bins), reg=(*rows.reg, Mode(g.warps, 0, 1)))
+    parts = g.add(SharedLoad(place, FragType.of(i32, every)))
+    total = g.add(ReduceRegisters(parts, 0, "addi"), op.result.name_hint)
+    g.fragments[op.result] = g.add(Relabel(total, layout))
+
+
+GATHERS: dict[type[Operation], Callable[..., None]] = {
+    Gather: lower_gather,
+    Histogram: lower_histogram,
+}
 """Lowering of picks by computed positions."""

@@ -349,3 +349,25 @@ def gather(f: FunctionCompiler, src: Value, index: Value, axis: Value) -> Tensor
         )
     op = ops.Gather(source.ssa, conversion.cast(f.b, where, int32).ssa, number)
     return Tensor(f.b.add(op).result, source.dtype, where.shape)
+
+
+@lowers(tl.histogram)
+def histogram(f: FunctionCompiler, input: Value, num_bins: Value, mask: Value) -> Tensor:
+    """`tl.histogram`; what a mask hides is put beside the bins."""
+    source, bins = (
+        tensor_argument(f, input, "tl.histogram"),
+        constant_int(f.b, num_bins, "num_bins"),
+    )
+    if not (isinstance(source.dtype, dtype) and source.dtype.is_int() and len(source.shape) == 1):
+        raise fail(
+            f.b,
+            TypeMismatch,
+            "`tl.histogram` counts the elements of a one-dimensional tensor of integers",
+            found=source.describe(),
+        )
+    if bins < 1:
+        raise fail(f.b, BadArgument, "`tl.histogram` needs a bin", found=f"num_bins={bins}")
+    counted = conversion.cast(f.b, source, int32)
+    if mask is not None:
+        counted = arithmetic.where(f.b, mask, counted, -1)
+    return Tensor(f.b.add(ops.Histogram(counted.ssa, bins)).result, int32, (bins,))

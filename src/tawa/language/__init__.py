@@ -40,6 +40,7 @@ from tawa.language.core import (
     expand_dims,
     full,
     gather,
+    histogram,
     inline_asm_elementwise,
     join,
     load,
@@ -123,7 +124,7 @@ from tawa.language.math import (
     umulhi,
 )  # fmt: skip
 from tawa.language.scaled import dot_scaled
-from tawa.language.sorting import flip, histogram, sort, topk
+from tawa.language.sorting import flip, sort, topk
 from tawa.language.standard import (
     cdiv,
     interleave,

@@ -160,6 +160,11 @@ def gather(src: Any, index: Any, axis: int) -> Any:
     """Elements of `src` at the positions `index` along `axis`; the other dimensions agree."""
 
 
+@builtin
+def histogram(input: Any, num_bins: int, mask: Any = None) -> Any:
+    """How often each of 0, ..., `num_bins` - 1 occurs in a one-dimensional tensor, as int32."""
+
+
 # --- memory -------------------------------------------------------------------------------------
 
 

@@ -1,4 +1,4 @@
-"""Sorting and counting, written in the tile language: bitonic networks of compare and swap."""
+"""Sorting, written in the tile language: bitonic networks of compare and swap."""
 
 # Kernel code: what types mean here is the front end's matter.
 # pyright: basic, reportArgumentType=false, reportAssignmentType=false, reportOperatorIssue=false
@@ -9,7 +9,7 @@ from typing import Any
 
 from tawa.language import core
 from tawa.language.builtin import composite, composite_method
-from tawa.language.dtypes import constexpr, int32
+from tawa.language.dtypes import constexpr
 from tawa.language.host import constexpr_function
 
 
@@ -135,12 +135,3 @@ def flip(x: Any, dim: Any = None) -> Any:
     if is_last(dim, rank):
         return flip_rows(x)
     return core.permute(flip_rows(core.permute(x, to_last(dim, rank))), from_last(dim, rank))
-
-
-@composite
-def histogram(input: Any, num_bins: constexpr, mask: Any = None) -> Any:
-    """How often each of 0, ..., `num_bins` - 1 occurs in a one-dimensional tensor, as int32."""
-    hit = input[:, None] == core.arange(0, num_bins)[None, :]
-    if mask is not None:
-        hit = hit & mask[:, None]
-    return core.sum(hit.to(int32), 0)

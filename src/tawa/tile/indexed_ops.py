@@ -1,4 +1,4 @@
-"""The tile level's op that picks elements by computed positions."""
+"""The tile level's ops that pick and count elements by computed positions."""
 
 from __future__ import annotations
 
@@ -59,4 +59,29 @@ class Gather(TileOp):
         return np.take_along_axis(value, indices.astype(np.int64) % value.shape[axis], axis)
 
 
-INDEXED_OPS = (Gather,)
+@irdl_op_definition
+class Histogram(TileOp):
+    """How often each of 0, 1, ... occurs among the elements; other numbers are left out."""
+
+    name = "tile.histogram"
+    value = operand_def(Tensor)
+    result = result_def(Tensor)
+    traits = traits_def(Pure())
+    assembly_format = "$value attr-dict `:` type($value) `->` type($result)"
+
+    def __init__(self, value: SSAValue | Operation, bins: int) -> None:
+        super().__init__(operands=[value], result_types=[TensorType(i32, [bins])])
+
+    def verify_(self) -> None:
+        """Check that rows of i32 become a row of i32."""
+        types = (self.value.type, self.result.type)
+        require(all(element_of(t) == i32 and len(shape_of(t)) == 1 for t in types), "i32 in a row")
+
+    def evaluate(self, value: Array) -> Array:
+        """See the class."""
+        (bins,) = shape_of(self.result.type)
+        inside = value[(value >= 0) & (value < bins)].astype(np.int64)
+        return np.bincount(inside, minlength=bins).astype(np.int32)
+
+
+INDEXED_OPS = (Gather, Histogram)

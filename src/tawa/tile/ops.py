@@ -27,7 +27,7 @@ from tawa.tile.compute_ops import (
     Reduce,
     Scan,
 )
-from tawa.tile.indexed_ops import INDEXED_OPS, Gather
+from tawa.tile.indexed_ops import INDEXED_OPS, Gather, Histogram
 from tawa.tile.memory_ops import (
     ATOMIC_KINDS,
     CACHE_MODIFIERS,
@@ -68,7 +68,8 @@ __all__ = [
     "ATOMIC_KINDS", "CACHE_MODIFIERS", "EVICTION_POLICIES", "MEMORY_ORDERS", "PRECISIONS",
     "REDUCTION_KINDS", "SCOPES", "TILE", "Arange", "ArgReduce", "Asm", "AsmEffect", "Assert",
     "AtomicCas", "AtomicRmw", "Barrier", "Broadcast", "Cat", "DescLoad", "DescStore", "Dot",
-    "ExpandDims", "Gather", "Join", "Load", "MakeDesc", "Map", "NumPrograms", "Print", "ProgramId",
+    "ExpandDims", "Gather", "Histogram", "Join", "Load", "MakeDesc", "Map", "NumPrograms", "Print",
+    "ProgramId",
     "Reduce", "ReduceWith", "Reshape", "Scan", "ScanWith", "Splat", "Split", "Store", "TileOp",
     "Trans", "Yield", "pointee", "tensor_type", "tile_context",
 ]  # fmt: skip

@@ -1,20 +1,22 @@
-"""Elements of a tile in shared memory at positions that each thread computes."""
+"""Elements of a tile in shared memory at positions that each thread computes: read, or counted."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import ClassVar
 
+import numpy as np
 from xdsl.dialects.builtin import i32
 from xdsl.ir import SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, result_def
 from xdsl.utils.exceptions import VerifyException
 
+from tawa.base.layout import LANES, Layout, Mode
 from tawa.base.types import byte_size, element_of
 from tawa.hopper.ops.core import HopperOp
 from tawa.hopper.ops.fragment import layout_of
 from tawa.hopper.ops.machine import Actor
-from tawa.hopper.text import Writer, c_type
+from tawa.hopper.text import Writer, c_type, owner_condition
 from tawa.hopper.types import FragType, TileType
 
 
@@ -60,4 +62,71 @@ class SharedGather(HopperOp):
         m.new_fragment(self.value, m.shared_load(at, element))
 
 
-GATHERS: Sequence[type[HopperOp]] = (SharedGather,)
+_COUNT = """\
+__device__ __forceinline__ void count_one(u32 address) {
+  asm volatile("red.shared.add.u32 [%0], 1;" :: "r"(address) : "memory");
+}
+"""
+
+
+@irdl_op_definition
+class SharedHistogram(HopperOp):
+    """Each warp writes to its row of a tile how often its lanes' registers hold each bin's number.
+
+    Of copies, the first counts; what is no bin's number is left out.
+    """
+
+    name: ClassVar[str] = "hopper.shared_histogram"
+    value: SSAValue = operand_def(FragType)
+    tile: SSAValue = operand_def(TileType)
+    assembly_format = "$value `into` $tile attr-dict `:` type($value) `,` type($tile)"
+
+    def __init__(self, value: SSAValue, tile: SSAValue):
+        super().__init__(operands=[value, tile])
+
+    def verify_(self) -> None:
+        """Both are i32; a row for each warp, without a swizzle."""
+        tile, frag = self.tile.type, self.value.type
+        assert isinstance(tile, TileType)
+        if element_of(frag) != i32 or tile.element_type != i32:
+            raise VerifyException("i32 are counted, as i32")
+        if tile.rows.data != layout_of(self.value).warps or tile.swizzle.data:
+            raise VerifyException("a row for each warp, without a swizzle, is written")
+
+    def cuda(self, w: Writer) -> None:
+        """Zeros, then an atomic addition for each register."""
+        w.functions.setdefault("count_one", _COUNT)
+        tile, layout = self.tile.type, layout_of(self.value)
+        assert isinstance(tile, TileType)
+        row, name, bins = w.fresh("bins"), w.name(self.value), tile.columns.data
+        w.line(f"const u32 {row} = {w.name(self.tile)} + warp * {4 * bins};")
+        w.line(f"for (int i = lane; i < {bins}; i += 32) shared_store({row} + i * 4, u32(0));")
+        w.line("__syncwarp();")
+        owner = owner_condition(layout)
+        with w.block(f"if ({owner})" if owner else ""):
+            w.line("#pragma unroll")
+            w.line(f"for (int i = 0; i < {layout.registers}; ++i)")
+            w.line(f"  if (u32({name}[i]) < {bins}) count_one({row} + {name}[i] * 4);")
+        w.line("__syncwarp();")
+
+    def run(self, m: Actor) -> None:
+        """Each lane writes the counts of every 32nd bin."""
+        tile, layout = self.tile.type, layout_of(self.value)
+        assert isinstance(tile, TileType)
+        values, bins = m.fragment(self.value), tile.columns.data
+        places = Layout(
+            (layout.warps, LANES), (), (Mode(LANES, 1, 1),), (Mode(layout.warps, 0, 1),)
+        )
+        where = m.coordinates(places)[:, 0]
+        counted = m.owners(layout)[:, None] & (values >= 0) & (values < bins)
+        columns = np.minimum(np.arange(-(-bins // LANES)) * LANES + where[:, 1:], bins - 1)
+        counts = np.zeros_like(columns)
+        for warp in np.unique(where[:, 0]):
+            own = where[:, 0] == warp
+            found = values[own][counted[own]].astype(np.int64)
+            counts[own] = np.bincount(found, minlength=bins)[columns[own]]
+        at = m.integer(self.tile) + tile.offsets(where[:, :1], columns)
+        m.shared_store(at, counts.astype(np.int32), i32, where[:, 1] < bins)
+
+
+GATHERS: Sequence[type[HopperOp]] = (SharedGather, SharedHistogram)
