@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i1
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i1, i32
 from xdsl.ir import Block, Operation, SSAValue
 
 from tawa.aref.dot_waits import erase_consumed, move_consumed, slots_of, wait_before_use
@@ -25,6 +25,7 @@ from tawa.aref.ops import (
     GetEnter,
     NoToken,
     Restage,
+    Stage,
     Unset,
     ViewReshape,
     Views,
@@ -36,7 +37,7 @@ from tawa.aref.products import from_products, is_view, needs_transpose, view_of
 from tawa.aref.shared_memory import slot_bytes
 from tawa.aref.staging import drop_unread, runs_down, staged, turned
 from tawa.base.elementwise import Map
-from tawa.base.loops import carry, extend_yield, terminator
+from tawa.base.loops import carry, extend_yield, integer_constant, terminator
 from tawa.base.options import Options
 from tawa.base.remarks import Remarks
 from tawa.base.spans import copy_span, span_of
@@ -155,9 +156,11 @@ class AsyncDots:
         loop = block.parent_op()
         assert isinstance(loop, scf.ForOp)
         depth = self._depth(block)
-        if not all(_in_place(dot) for chain in chains for dot in chain.dots):
-            # An operand in registers or in a staging buffer is made anew by the next iteration.
-            depth = 0
+        dots = [dot for chain in chains for dot in chain.dots]
+        if not all(map(_in_place, dots)):
+            # An operand in registers is made anew by the next iteration; one in a staging buffer
+            # is if that has two.
+            depth = min(depth, int(all(map(_in_memory, dots))))
         first = {chain.dots[0] for chain in chains}
         started = Map("cmpi_ne", [block.args[0], loop.lb])
         started.result.name_hint = "accumulate"
@@ -171,6 +174,8 @@ class AsyncDots:
                 issued.append(self._issue(op, started.result if flag else None))
         gets = slots_of(issued)
         end = issued[-1]
+        if depth:
+            loop = _alternate_stages(loop)
         if depth == 0:
             self._drain_inside(block, end, gets)
         else:
@@ -252,6 +257,42 @@ class AsyncDots:
 def _in_place(dot: Dot) -> bool:
     """Whether the product reads both operands from slots."""
     return all(is_view(dot.operands[i]) and not needs_transpose(dot, i) for i in (0, 1))
+
+
+def _in_memory(dot: Dot) -> bool:
+    """Whether the product reads both operands from slots or staging buffers."""
+    for i in (0, 1):
+        value = dot.operands[i]
+        if is_view(value) and needs_transpose(dot, i):
+            return False
+        if i == 0 and not is_view(value) and from_products(value):
+            return False
+    return True
+
+
+def _alternate_stages(loop: scf.ForOp) -> scf.ForOp:
+    """Give the copies that a loop makes for its products two buffers, for every other turn each."""
+    outer = loop.parent
+    assert outer is not None
+    if not any(isinstance(op, Stage) for op in loop.body.block.ops):
+        return loop
+    zero, one = (integer_constant(n, i32) for n in (0, 1))
+    outer.insert_ops_before([zero, one], loop)
+    new, (buffer,), _ = carry(loop, [zero.result])
+    buffer.name_hint = "buffer"
+    block = new.body.block
+    other = Map("xori", [buffer, one.result])
+    block.insert_op_before(other, terminator(block))
+    extend_yield(block, [other.result])
+    for op in [op for op in block.ops if isinstance(op, Stage)]:
+        copy = Stage(op.value, buffer)
+        copy_span(op, [copy])
+        copy.view.name_hint = op.view.name_hint
+        block.insert_op_before(copy, op)
+        op.view.replace_all_uses_with(copy.view)
+        op.detach()
+        op.erase()
+    return new
 
 
 def _has_pairs(value: SSAValue) -> bool:

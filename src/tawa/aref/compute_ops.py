@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
-from xdsl.dialects.builtin import IntegerAttr, StringAttr, TensorType, UnitAttr, i1, i64
+from xdsl.dialects.builtin import IntegerAttr, StringAttr, TensorType, UnitAttr, i1, i32, i64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -59,16 +59,22 @@ class ZeroUnless(ArefOp):
 
 @irdl_op_definition
 class Stage(ArefOp):
-    """Copy a computed tile to shared memory, where a matrix instruction can read it."""
+    """Copy a computed tile to shared memory, where a matrix instruction can read it.
 
+    With `buffer` (0 or 1) it has two buffers, and this is the one that the copy goes to: products
+    of a loop's turn before may still read the other.
+    """
+
+    BUFFERS: ClassVar[int] = 2
     name: ClassVar[str] = "aref.stage"
     value: SSAValue = operand_def(base(TensorType))
+    buffer: SSAValue | None = opt_operand_def(i32)
     view: SSAValue = result_def(ViewType)
-    assembly_format = "$value attr-dict `:` type($value) `->` type($view)"
+    assembly_format = "$value (`to` $buffer^)? attr-dict `:` type($value) `->` type($view)"
 
-    def __init__(self, value: SSAValue):
+    def __init__(self, value: SSAValue, buffer: SSAValue | None = None):
         tile = TensorType(element_of(value.type), shape_of(value.type))
-        super().__init__(operands=[value], result_types=[ViewType(tile)])
+        super().__init__(operands=[value, buffer], result_types=[ViewType(tile)])
 
 
 @irdl_op_definition

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from xdsl.dialects import scf
@@ -11,8 +11,9 @@ from xdsl.dialects.builtin import IntAttr, ModuleOp
 from xdsl.ir import BlockArgument, Operation
 from xdsl.rewriter import Rewriter
 
-from tawa.aref.ops import Consumed, Create, GetEnter, PutEnter, RefType, WarpGroup
-from tawa.aref.shared_memory import slot_bytes
+from tawa.aref.ops import Consumed, Create, GetEnter, PutEnter, RefType, Stage, WarpGroup
+from tawa.aref.ranges import turns_around
+from tawa.aref.shared_memory import slot_bytes, tile_for
 from tawa.base.loops import terminator
 from tawa.base.options import Options
 from tawa.base.remarks import Remarks
@@ -23,6 +24,12 @@ MOST = 8
 """Slots beyond this hide no more latency."""
 PIPELINED = 2
 """Slots below this expose every load."""
+
+SHARING = 3
+"""Slots that hide the loads of a CTA that shares its multiprocessor with another."""
+
+GROUP_WARPS = 4
+"""Warps of a warp group."""
 
 PASSING = 2
 """Slots of a ring whose tiles are moved on to another ring as soon as they are there."""
@@ -111,6 +118,8 @@ class Depths:
         if not demand.rings:
             return
         depths = demand.chosen(self.options.num_stages, self.reserve)
+        if self.options.num_stages is None:
+            depths |= self._fewer(module, depths)
         for ring, depth in depths.items():
             self._set(ring, depth)
         if demand.looped:
@@ -118,10 +127,43 @@ class Depths:
             text = f"{depths[demand.looped[0]]} slots of {demand.slot} bytes in the loop ({chosen})"
             self.remarks.say(self.name, text)
 
+    def _fewer(self, module: ModuleOp, depths: dict[Create, int]) -> dict[Create, int]:
+        """Fewer slots for rings of a role that copies: no more than are filled.
+
+        Where one warp group computes, as few as let two CTAs share a multiprocessor: one of them
+        multiplies while the other begins or ends.
+        """
+        groups = [op for op in module.walk() if isinstance(op, WarpGroup)]
+        if all(g.copies is None for g in groups):
+            return {}
+        found = dict(depths)
+        computing = sum(g.warps.value.data * g.teams.value.data for g in groups if g.computes)
+        if computing == GROUP_WARPS and self.options.ctas_per_sm == 1:
+            shared = Demand(module, replace(self.options, ctas_per_sm=2))
+            chosen = shared.chosen(None, self.reserve + _staged_bytes(module))
+            if min((chosen[r] for r in shared.looped), default=0) >= SHARING:
+                found = chosen
+        for ring in found:
+            puts = [u.operation for u in ring.ref.uses if isinstance(u.operation, PutEnter)]
+            turns = [turns_around(op) for op in puts]
+            if turns and None not in turns:
+                found[ring] = max(1, min(found[ring], sum(t for t in turns if t is not None)))
+        return found
+
     def _set(self, ring: Create, depth: int) -> None:
         assert isinstance(ring.ref.type, RefType)
         new = RefType(IntAttr(depth), ring.ref.type.tiles)
         Rewriter.replace_value_with_new_type(ring.ref, new)
+
+
+def _staged_bytes(module: ModuleOp) -> int:
+    """Bytes of the buffers that computed operands are copied to."""
+    total = 0
+    for op in module.walk():
+        if isinstance(op, Stage):
+            tile = tile_for(shape_of(op.value.type), element_of(op.value.type))
+            total += tile.bytes * (op.BUFFERS if op.buffer is not None else 1)
+    return total
 
 
 def _loops_around(op: Operation) -> int:

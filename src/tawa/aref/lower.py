@@ -19,12 +19,12 @@ from tawa.aref.combining import COMBINING
 from tawa.aref.control import CONTROL
 from tawa.aref.debugging import DEBUGGING
 from tawa.aref.gathers import GATHERS
-from tawa.aref.group_lowering import GROUP_WARPS, GroupLowering
+from tawa.aref.group_lowering import GroupLowering
 from tawa.aref.joining import JOINING
 from tawa.aref.kernel_lowering import KernelLowering, LoweredRing
 from tawa.aref.layouts import Layouts
 from tawa.aref.matrix import MATRIX
-from tawa.aref.registers import accumulator_registers, blocks_in_flight, budget
+from tawa.aref.registers import Copying, accumulator_registers, blocks_in_flight, budget
 from tawa.aref.scans import SCANS
 from tawa.aref.shared_memory import SharedMemory, tile_for
 from tawa.aref.stores import STORES
@@ -164,6 +164,7 @@ class LowerToHopper:
     ) -> list[Operation]:
         """Tiles and barriers of every ring; returns the ops that initialise the barriers."""
         setup: list[Operation] = []
+        copying = sum(32 * g.warps.value.data for g in groups if g.copies is not None)
         readers = {
             op.ref: group
             for group in groups
@@ -186,7 +187,7 @@ class LowerToHopper:
             arrivals = max(1, reader.warps.value.data // 4) * (
                 self.options.cluster if multicast else 1
             )
-            copied, fills = self._fills(create)
+            copied, fills = self._fills(create, copying)
             full = kernel.memory.barriers(f"{stem}_full", fills, depth)
             empty = kernel.memory.barriers(f"{stem}_empty", arrivals, depth)
             kernel.declarations += [full, empty]
@@ -197,10 +198,10 @@ class LowerToHopper:
         return setup
 
     @staticmethod
-    def _fills(create: aref.Create) -> tuple[frozenset[int], int]:
+    def _fills(create: aref.Create, threads: int) -> tuple[frozenset[int], int]:
         """The tiles of a slot that threads copy, and the arrivals at its full barrier.
 
-        Every thread that copies arrives, and one that hands copies to the TMA engine.
+        Every one of the `threads` that copy arrives, and one that hands copies to the TMA engine.
         """
         users = (use.operation for use in create.ref.uses)
         copies = [op for op in users if isinstance(op, aref.CopyInto)]
@@ -213,7 +214,7 @@ class LowerToHopper:
             copied.add(enter.views.index(copy.view))
         assert isinstance(create.ref.type, aref.RefType)
         beside = len(copied) < len(create.ref.type.tiles.data)
-        return frozenset(copied), 32 * GROUP_WARPS + beside
+        return frozenset(copied), threads + beside
 
     def _roles(
         self, kernel: KernelLowering, groups: list[aref.WarpGroup]
@@ -228,7 +229,8 @@ class LowerToHopper:
         sizes = max((_accumulators(g) for g in computing), default=0)
         addresses = max((_addresses(g) for g in groups if g.copies is not None), default=0)
         sharing = warps if specialised else 0
-        asked = sizes, self.narrow, addresses, self.spare
+        copiers = sum(g.warps.value.data for g in groups if g.copies is not None)
+        asked = sizes, self.narrow, Copying(copiers, addresses, self.spare)
         split = budget(self.options.machine, sharing, *asked)
         if addresses and split.producer is not None:
             self.remarks.say(

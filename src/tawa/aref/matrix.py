@@ -272,11 +272,17 @@ def lower_stage(g: GroupLowering, op: aref.Stage) -> None:
     """Write the tile to shared memory where the tensor core reads it.
 
     Copies that follow each other are visible after one meeting. The memory is the copy's own, so
-    only in a loop are there readers to wait for; only asynchronous products need the fence.
+    only in a loop are there readers to wait for: of two buffers, each waits for its product before
+    it issues the next one, so those of the turn before the last. Only asynchronous products need
+    the fence.
     """
     tile = tile_for(shape_of(op.value.type), element_of(op.value.type))
-    ring = g.add(g.kernel.memory.ring(op.view.name_hint or "staged", g.teams, tile))
+    buffers = op.BUFFERS if op.buffer is not None else 1
+    ring = g.add(g.kernel.memory.ring(op.view.name_hint or "staged", buffers * g.teams, tile))
     index = g.team_index() if g.teams > 1 else g.constant(0)
+    if op.buffer is not None:
+        first = g.map("muli", index, g.constant(buffers)) if g.teams > 1 else index
+        index = g.map("addi", first, g.scalar(op.buffer))
     place = g.add(Slot(ring, index))
     value = natural(g, op.value)
     if not isinstance(op.prev_op, aref.Stage) and _repeats(op):

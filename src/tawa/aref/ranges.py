@@ -71,6 +71,21 @@ def _of_map(op: Map) -> int | None:
             return None
 
 
+def turns_around(op: Operation) -> int | None:
+    """How often loops of constant bounds run an op; None if one of its loops has others."""
+    count, parent = 1, op.parent_op()
+    while parent is not None:
+        if isinstance(parent, scf.WhileOp):
+            return None
+        if isinstance(parent, scf.ForOp):
+            start, end, step = (_constant(v) for v in (parent.lb, parent.ub, parent.step))
+            if start is None or end is None or not step:
+                return None
+            count *= max(0, -((start - end) // step))
+        parent = parent.parent_op()
+    return count
+
+
 def _constant(value: SSAValue) -> int | None:
     op = value.owner
     if isinstance(op, arith.ConstantOp) and isinstance(op.value, IntegerAttr):

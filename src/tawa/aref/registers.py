@@ -23,11 +23,35 @@ REGISTERS_OF_ADDRESS, BESIDE, FEWEST = 4, 40, 56
 """Registers of a role that copies through pointers: for an address and its mask, beside them, and
 at least."""
 
+GROUP_WARPS = 4
+
 LESS = 24
 """Registers that such a role does without where its consumers need them."""
 
 MANY = 192
 """Registers of accumulators beside which consumers need all that others can give."""
+
+
+@dataclass(frozen=True)
+class Copying:
+    """A role that copies through pointers: its warps, each thread's addresses, what is to spare."""
+
+    warps: int
+    addresses: int
+    spare: int = 0
+
+    @property
+    def groups(self) -> int:
+        """Warp groups."""
+        return self.warps // GROUP_WARPS
+
+    @property
+    def registers(self) -> int:
+        """Registers of a thread for its addresses and masks, and beside them."""
+        return BESIDE + REGISTERS_OF_ADDRESS * self.addresses + self.spare
+
+    def __bool__(self) -> bool:
+        return self.warps > 0
 
 
 @dataclass(frozen=True)
@@ -45,26 +69,26 @@ def budget(
     consumer_warps: int,
     accumulators: int,
     narrow: bool = False,
-    addresses: int = 0,
-    spare: int = 0,
+    copying: Copying | None = None,
 ) -> Budget:
     """The split of the register file; `accumulators` is a consumer thread's accumulator registers.
 
     The pool is what the launch got: the entry count times the threads, not the whole file. With
     `narrow`, or many accumulators, the loading role keeps the fewest registers there are. One that
-    copies through pointers needs them for so many `addresses`, and gets `spare` more.
+    is `copying` through pointers needs them for addresses.
     """
-    threads = 32 * (consumer_warps + target.group_warps)
+    loaders = copying.groups if copying else 1
+    threads = 32 * (consumer_warps + loaders * target.group_warps)
     step = target.register_step
     entry = min(target.max_registers, target.registers // threads // step * step)
     groups, rest = divmod(consumer_warps, target.group_warps)
     if groups == 0 or rest or entry >= MOST:
         return Budget(None, None, entry)
-    pool = entry * (groups + 1)
-    if addresses:
-        wanted = BESIDE + REGISTERS_OF_ADDRESS * addresses + (-LESS if narrow else spare)
+    pool = entry * (groups + loaders)
+    if copying:
+        wanted = copying.registers - LESS * narrow
         producer = min(entry, max(FEWEST, -(-wanted // step) * step))
-        consumer = min(MOST, (pool - producer) // groups // step * step)
+        consumer = min(MOST, (pool - loaders * producer) // groups // step * step)
         return Budget(producer, consumer, consumer)
     producer = PRODUCER.get(threads, target.min_role_registers)
     if narrow or accumulators >= MANY or entry < ENOUGH:

@@ -41,7 +41,7 @@ def staged(value: SSAValue, before: Operation, *, shared: bool = False) -> SSAVa
 
 
 def runs_down(value: SSAValue) -> bool:
-    """Whether a tile was loaded from where the elements of a column are neighbours.
+    """Whether a tile comes from where the elements of a column are neighbours: memory, or a slot.
 
     It is best copied to shared memory as its transpose, with wide stores. A transpose that was
     written in the kernel counts as one of what lies in rows.
@@ -52,6 +52,8 @@ def runs_down(value: SSAValue) -> bool:
         if isinstance(op, Trans) and op.permutation == (1, 0):
             turns, source = not turns, op.value
             continue
+        if isinstance(op, ViewRead):
+            return turns
         if isinstance(op, Load):
             dim, count = fastest(AxisAnalysis(), op.ptr)
             return (dim == 0) != turns if count > 1 else turns

@@ -11,6 +11,7 @@ from xdsl.ir import Operation, SSAValue
 
 from tawa.base.elementwise import Map
 from tawa.base.target import Target
+from tawa.hopper.ops.copies import CopyArrive
 from tawa.hopper.ops.matrix import Wgmma
 from tawa.hopper.ops.memory import TmaLoad, TmaStore
 from tawa.hopper.ops.structure import Barriers
@@ -36,7 +37,9 @@ from tawa.simulate.timing_work import NO_WORK, REMAINDER, SLOW, Work
     TURN,
     STAMP,
     NOTE,
-) = range(16)
+    COPY,
+    COPY_ARRIVE,
+) = range(18)
 """First items of the tuples that programs yield; `Machine` says what follows each."""
 
 Steps = Generator[tuple[Any, ...]]
@@ -86,7 +89,7 @@ class Amounts(NamedTuple):
 Part = tuple[Work, Operation | None]
 """Work, and the op that it is of."""
 
-COMMUNICATION = (MbarrierWait, Wgmma, TmaLoad, TmaStore)
+COMMUNICATION = (MbarrierWait, Wgmma, TmaLoad, TmaStore, CopyArrive)
 """Ops that make a loop one whose turns matter."""
 
 

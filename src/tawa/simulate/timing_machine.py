@@ -73,7 +73,8 @@ class Machine:
         self.handlers = (
             self._work, self._matrix, self._commit, self._matrix_wait, self._load, self._store,
             self._bulk_commit, self._bulk_wait, self._init, self._expect, self._arrive,
-            self._wait, self._meet, self._turn, self._stamp, self._note,
+            self._wait, self._meet, self._turn, self._stamp, self._note, self._copy,
+            self._copy_arrive,
         )  # fmt: skip
 
     def run(self) -> float:
@@ -147,18 +148,11 @@ class Machine:
 
     # --- ordinary code --------------------------------------------------------------------------
 
-    def _alone(self, work: Work) -> tuple[float, tuple[float, ...]]:
-        """How long work takes alone, and what part of each pipe it then takes."""
-        cycles = work.issue, work.alu, work.special, work.shared
-        code = max(cycles[:3]) * self.costs.stretch
-        alone = max(max(code, work.shared) + work.latency, work.chain, 1.0)
-        return alone, tuple(c / alone for c in cycles)
-
     def _work(self, actor: Actor, step: tuple[Any, ...]) -> bool:
         work: Work = step[1]
         found = self.prepared.get(id(work))
         if found is None:
-            found = self.prepared[id(work)] = self._alone(work)
+            found = self.prepared[id(work)] = work.alone(self.costs.stretch)
         alone, wants = found
         # Without it, groups can lock into a rhythm, good or bad, that hardware would not keep.
         alone *= 1.0 + self.costs.jitter * (2.0 * self.random.random() - 1.0)
@@ -332,8 +326,28 @@ class Machine:
     def _load(self, actor: Actor, step: tuple[Any, ...]) -> bool:
         _, barrier, size, mask = step
         actor.now += self.costs.copy_issue
-        place = self.places[actor.cta]
         ctas = [i for i in range(mask.bit_length()) if mask >> i & 1] if mask else [actor.cta]
+        landed = self._moved(actor, size)
+        for cta in ctas:
+            self._push(landed, partial(self._count, cta, barrier, 0, -size))
+        return False
+
+    def _copy(self, actor: Actor, step: tuple[Any, ...]) -> bool:
+        """Copies that the actor's threads start; they go the way of other loads."""
+        actor.copied = max(actor.copied, self._moved(actor, step[1]))
+        return False
+
+    def _copy_arrive(self, actor: Actor, step: tuple[Any, ...]) -> bool:
+        """Arrivals of threads whose copies have landed."""
+        _, barrier, threads = step
+        actor.now += self.costs.arrive
+        count = partial(self._count, actor.cta, barrier, threads, 0)
+        self._push(max(actor.now, actor.copied), count)
+        return False
+
+    def _moved(self, actor: Actor, size: int) -> float:
+        """When so many bytes that an actor asks for now have landed."""
+        place = self.places[actor.cta]
         cycles = size / self.rates.load_bytes
         start = max(actor.now, self.load_free[place])
         self.load_free[place] = start + cycles
@@ -348,9 +362,7 @@ class Machine:
             landed += self.rates.cold
         if self.trace is not None:
             self.trace.engine(actor, "copies", start, landed)
-        for cta in ctas:
-            self._push(landed, partial(self._count, cta, barrier, 0, -size))
-        return False
+        return landed
 
     def _misses(self, actor: Actor) -> tuple[float, float]:
         """Of an actor's next load: the part from device memory, and bytes moved there for each."""

@@ -21,6 +21,7 @@ from tawa.base.elementwise import Map
 from tawa.base.spans import span_of
 from tawa.base.target import Target
 from tawa.base.types import byte_size
+from tawa.hopper.ops.copies import CopyArrive
 from tawa.hopper.ops.fragment import Extract
 from tawa.hopper.ops.global_memory import GlobalLoad, GlobalStore
 from tawa.hopper.ops.matrix import Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait
@@ -70,6 +71,7 @@ from tawa.simulate.timing_code import (
     Program,
     Steps,
 )
+from tawa.simulate.timing_copies import COPIES, without_dropped
 from tawa.simulate.timing_scalars import EXPRESSIONS, divide, last, needed, remainder
 from tawa.simulate.timing_tickets import extract
 from tawa.simulate.timing_work import matrix_cycles, moves, product_cycles, work_of
@@ -153,7 +155,7 @@ def _map(code: Code, op: Map, wanted: set[SSAValue]) -> None:
     if isinstance(op.result.type, FragType):
         work = work_of(op, code.target)
         if work is not None:
-            code.add(work)
+            code.add(without_dropped(op, work))
         return
     code.scalar(op)
     if op.result not in wanted:
@@ -367,12 +369,9 @@ def _named(waits: bool) -> Callable[[Code, Any, set[SSAValue]], None]:
     return write
 
 
-def _cta_sync(code: Code, _op: CtaSync, _wanted: set[SSAValue]) -> None:
-    code.event(f"{MEET}, 0, {32 * code.kernel_warps}, {code.threads}, True")
-
-
-def _cluster_sync(code: Code, _op: ClusterSync, _wanted: set[SSAValue]) -> None:
-    code.event(f"{MEET}, -1, {32 * code.kernel_warps}, {code.threads}, True")
+def _sync(code: Code, op: CtaSync | ClusterSync, _wanted: set[SSAValue]) -> None:
+    number = 0 if isinstance(op, CtaSync) else -1
+    code.event(f"{MEET}, {number}, {32 * code.kernel_warps}, {code.threads}, True")
 
 
 def _load(code: Code, op: TmaLoad, _wanted: set[SSAValue]) -> None:
@@ -450,7 +449,7 @@ def _role_stamp(index: int) -> Callable[[Code, Any, set[SSAValue]], None]:
 UNCOUNTED = (
     Timestamp, TraceBegin, TraceEnd, RecordBegin, RecordEnd, MbarrierInit, MbarrierExpect,
     MbarrierArrive, MbarrierWait, NamedBarrierSync, NamedBarrierArrive, CtaSync, ClusterSync,
-    WgmmaCommit, WgmmaWait, BulkCommit, BulkWaitRead,
+    WgmmaCommit, WgmmaWait, BulkCommit, BulkWaitRead, CopyArrive,
 )  # fmt: skip
 """Ops that do not matter where loads are counted."""
 
@@ -480,9 +479,10 @@ WRITERS: dict[type[Operation], Callable[[Code, Any, set[SSAValue]], None]] = {
     MbarrierWait: _wait,
     NamedBarrierSync: _named(waits=True),
     NamedBarrierArrive: _named(waits=False),
-    CtaSync: _cta_sync,
-    ClusterSync: _cluster_sync,
+    CtaSync: _sync,
+    ClusterSync: _sync,
     TmaLoad: _load,
+    **COPIES,
     TmaStore: _store,
     Wgmma: _wgmma,
     WgmmaFence: _nothing,

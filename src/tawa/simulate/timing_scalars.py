@@ -8,6 +8,7 @@ from xdsl.dialects import func, scf
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
 
 from tawa.base.elementwise import Map
+from tawa.hopper.ops.copies import CopyArrive
 from tawa.hopper.ops.memory import TmaLoad
 from tawa.hopper.ops.structure import PlanEntry
 from tawa.hopper.ops.sync import (
@@ -52,7 +53,7 @@ def _roots(op: Operation) -> Sequence[SSAValue]:
             return (op.cond,)
         case scf.ConditionOp():
             return (op.operands[0],)
-        case MbarrierExpect():
+        case MbarrierExpect() | CopyArrive():
             return op.barrier, op.slot
         case MbarrierArrive():
             return op.barrier, op.slot, *([op.cta] if op.cta else [])

@@ -65,6 +65,8 @@ class Actor:
     stores: list[float] = field(default_factory=list[float])
     """When each committed group of stores has read its tiles."""
     open_store: float = 0.0
+    copied: float = 0.0
+    """When the copies that its threads have started will have landed."""
     loads: int = 0
     """Copies that it has asked for."""
     turns: list[float] = field(default_factory=list[float])

@@ -43,6 +43,13 @@ class Work:
     ordered: bool = False
     """What follows depends on it: nothing overlaps across."""
 
+    def alone(self, stretch: float) -> tuple[float, tuple[float, ...]]:
+        """How long it takes alone, and what part of each pipe it then takes."""
+        cycles = self.issue, self.alu, self.special, self.shared
+        code = max(cycles[:3]) * stretch
+        alone = max(max(code, self.shared) + self.latency, self.chain, 1.0)
+        return alone, tuple(c / alone for c in cycles)
+
     def __add__(self, other: Work) -> Work:
         return Work(
             self.issue + other.issue,
