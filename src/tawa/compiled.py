@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tawa.base.errors import TawaError
-from tawa.runtime.sass import sass_text
 from tawa.runtime.spec import KernelSpec
 
 if TYPE_CHECKING:  # a kernel that is launched needs no IR
@@ -86,6 +85,8 @@ class Compiled:
     @cached_property
     def sass(self) -> str:
         """The disassembled machine code (needs the package nvidia-cuda-nvdisasm)."""
+        from tawa.runtime.sass import sass_text
+
         return sass_text(self.cubin)
 
     def module(self, stage: str) -> ModuleOp:

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from cuda.core import Program, ProgramOptions
 
+from tawa.base.division import reciprocal
 from tawa.base.prelude import ELEMENT_TYPES, PRELUDE, prelude
-from tawa.base.scalars import FUNCTIONS, cases, cpp_constant, cpp_type, reciprocal
+from tawa.base.scalars import FUNCTIONS, cases, cpp_constant, cpp_type
 from tawa.base.types import NAMES
 
 

@@ -212,15 +212,6 @@ define("mulhui", uniform(WORDS, 2), unsigned(_high_half),
        commutative=True)  # fmt: skip
 
 
-def reciprocal(divisor: int) -> int:
-    """What `quotient` divides by `divisor` with: its reciprocal times 2^62, rounded up.
-
-    For divisors and numbers below 2^31 the rounding adds less than 1 / divisor to a quotient
-    (Granlund and Montgomery, Division by Invariant Integers using Multiplication, PLDI 1994).
-    """
-    return -(-(1 << 62) // max(divisor, 1))
-
-
 def _quotient(_operands: Types, _result: Attribute, number: Array, by: Array) -> Array:
     seen = np.asarray(number).astype(object) & 0xFFFFFFFF
     product = seen * (np.asarray(by).astype(object) & 0xFFFFFFFFFFFFFFFF)
@@ -284,9 +275,25 @@ def _fma(x: Array, y: Array, z: Array) -> Array:
     return (x.astype(np.float64) * y + z).astype(np.float32)
 
 
-_float("addf", 2, np.add, "{0} + {1}", commutative=True)
-_float("subf", 2, np.subtract, "{0} - {1}")
-_float("mulf", 2, np.multiply, "{0} * {1}", commutative=True)
+def _of_halves(word: str, symbol: str) -> Callable[[Types, Attribute], str]:
+    """An instruction for f16 and bf16, an operator for the rest.
+
+    f32 has more than twice their digits, so rounding there first changes no sum and no product:
+    the instruction computes what in_f32 says.
+    """
+    others = floating("{0} %s {1}" % symbol)
+
+    def text(operands: Types, result: Attribute) -> str:
+        narrow = operands[0] in (f16, bf16)
+        return f"narrow_{word}({{0}}, {{1}})" if narrow else others(operands, result)
+
+    return text
+
+
+for _word, _symbol, _ufunc in (("add", "+", np.add), ("sub", "-", np.subtract),
+                               ("mul", "*", np.multiply)):  # fmt: skip
+    define(f"{_word}f", uniform(FLOATS, 2), in_f32(_ufunc), _of_halves(_word, _symbol),
+           commutative=_word != "sub")  # fmt: skip
 _float("divf", 2, np.divide, "div_full({0}, {1})", "{0} / {1}")
 # Where 1 / x is below the least normal number it is zero.
 _float("recip", 1, np.reciprocal, "rcp_approx({0})", "1.0 / {0}")

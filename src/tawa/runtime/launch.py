@@ -15,8 +15,8 @@ from itertools import count
 from threading import get_ident
 from typing import Any, TypeAlias, cast
 
+from tawa.base.division import reciprocal
 from tawa.base.errors import TawaError
-from tawa.base.scalars import reciprocal
 from tawa.runtime import driver, plans, tensormap
 from tawa.runtime.arguments import classify
 from tawa.runtime.arrays import ELEMENT_BYTES, HOST

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import sys
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
-from importlib import import_module, metadata
+from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from tawa.base.errors import TawaError
 from tawa.runtime.compile_log import CompileReport, parse_log
+
+INFO = ".dist-info"
+"""Ending of the folder that says which version of a package is installed (PEP 376)."""
 
 OPTIONS = ("-std=c++17", "--ptxas-options=-v")
 """Options of every compilation; the log is read, so ptxas has to be verbose."""
@@ -82,16 +88,31 @@ def all_options(target: str, options: tuple[str, ...] = ()) -> tuple[str, ...]:
 
 @cache
 def version() -> str:
-    """NVRTC's version, such as `13.0.88`: the wheel's, or else what the library itself reports."""
-    major, minor = _pair(_nvrtc().nvrtcVersion())
-    for package in ("nvidia-cuda-nvrtc", f"nvidia-cuda-nvrtc-cu{major}"):
-        try:
-            found = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-        if found.startswith(f"{major}.{minor}."):
-            return found
-    return f"{major}.{minor}"
+    """NVRTC's version, such as `13.0.88`: the wheel's, or else what the library itself reports.
+
+    The library is not loaded where its wheel is installed beside bindings of the same major
+    version, which look there first (cuda-pathfinder, search order).
+    """
+    wheels = _installed_wheels()
+    major = wheels.get("cuda_bindings", "").partition(".")[0]
+    for name in ("nvidia_cuda_nvrtc", f"nvidia_cuda_nvrtc_cu{major}"):
+        if major and wheels.get(name, "").startswith(f"{major}."):
+            return wheels[name]
+    return ".".join(map(str, _pair(_nvrtc().nvrtcVersion())))
+
+
+def _installed_wheels() -> dict[str, str]:
+    """Versions of installed CUDA packages, of those that Python finds first.
+
+    What `importlib.metadata` would say; loading that takes longer than a cached kernel's launch.
+    """
+    found: dict[str, str] = {}
+    for folder in sys.path:
+        with suppress(OSError):
+            for entry in Path(folder or ".").glob(f"*cuda_*{INFO}"):
+                name, _, number = entry.name.removesuffix(INFO).partition("-")
+                found.setdefault(name, number)
+    return found
 
 
 @cache

@@ -19,8 +19,8 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from tawa.aref import ops
+from tawa.base.division import reciprocal
 from tawa.base.numerics import Array, value_dtype
-from tawa.base.scalars import reciprocal
 from tawa.base.spans import span_of
 from tawa.base.target import SM90A
 from tawa.base.types import element_of, shape_of

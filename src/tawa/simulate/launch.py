@@ -9,9 +9,9 @@ import numpy as np
 from xdsl.dialects import func
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr
 
+from tawa.base.division import reciprocal
 from tawa.base.errors import TawaError
 from tawa.base.numerics import Array, value_dtype
-from tawa.base.scalars import reciprocal
 from tawa.base.types import NAMES
 from tawa.runtime.plans import launch_plan
 from tawa.runtime.spec import (
