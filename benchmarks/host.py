@@ -1,4 +1,4 @@
-"""Host time: a warm launch of a GEMM (Tawa, Triton, torch.matmul), and a cold compilation.
+"""Host time: a warm launch of a GEMM (Tawa, Triton, torch.matmul), and compilations.
 
 The launches are of a small problem, in bursts that don't fill the driver's queue, so that what is
 timed is the Python and driver code of a launch and not the device.
@@ -12,11 +12,13 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import gemm_kernels as kernels
 import torch
+from compile_cases import CASES
 from contenders import Problem, Tile, Work, cublas, tawa_kernel
 from rows import Run
 
@@ -27,21 +29,11 @@ M, N, K = 256, 256, 128
 TILE = Tile(128, 128, options={"num_stages": 3})
 
 CORES = 2
-"""Cores that a cold compilation may use."""
+"""Cores that each compilation may use."""
 
-COMPILE = """
-import os, sys, time
-start = time.perf_counter()
-os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:int(sys.argv[2])])
-sys.path.insert(0, sys.argv[1])
-import gemm_kernels as kernels, tawa
-imported = time.perf_counter()
-kernel = tawa.jit(kernels.gemm)
-kernel.compile("desc<f16,128x64>", "desc<f16,256x64>", "desc<f16,128x256>", "i32:16", "i32:16",
-               "i32:16", BLOCK_M=128, BLOCK_N=256, BLOCK_K=64, GROUP_M=8, persistent=True,
-               consumers=2)
-print(imported - start, time.perf_counter() - imported)
-"""
+SCRIPT = Path(__file__).parent / "compile_cases.py"
+SECONDS = 100
+"""Limit of one process that compiles."""
 
 
 def main() -> None:
@@ -49,7 +41,12 @@ def main() -> None:
     parser.add_argument("--rows", type=Path, help="folder of the result rows")
     parser.add_argument("--launches", type=int, default=200, help="launches of one burst")
     parser.add_argument("--repeats", type=int, default=50, help="bursts")
+    parser.add_argument("--only", choices=("launches", "compilations"), help="one of the two parts")
     options = parser.parse_args()
+    if options.only != "launches":
+        measure_compiles(options.rows)
+    if options.only == "compilations":
+        return
     torch.manual_seed(0)
     run = Run("host", options.rows)
     problem = Problem.random(M, N, K, torch.float16)
@@ -67,7 +64,6 @@ def main() -> None:
         timing = Timing(tuple(value / 1e3 for value in found))
         run.add(case, impl, timing)
         print(f"{name:50} {timing.median * 1e3:7.2f} us  (min {min(found):.2f})", flush=True)
-    measure_compile(run)
 
 
 def contenders(run: Run, problem: Problem) -> Iterator[tuple[str, Work]]:
@@ -146,38 +142,62 @@ def tawa_grid_function(problem: Problem) -> Work:
     return lambda: kernel[grid](*args, **TILE.constants, **TILE.options)
 
 
-def measure_compile(run: Run, repeats: int = 3) -> None:
-    """Time a compilation from Python to cubin with an empty cache, each in its own process.
+def measure_compiles(folder: Path | None) -> None:
+    """Time compilations from Python to cubin with an empty cache, then with the one they filled.
 
-    Importing the kernel (and Triton, whose language it names) is not counted; loading the compiler,
-    which the first compilation does, is.
+    Each is a process of its own on cores of its own, as many at a time as there are cores. Loading
+    the compiler counts, importing the kernel (and Triton, whose language it may name) does not.
     """
-    case = {"what": "cold compile", "kernel": "gemm 128x256x64 persistent, two groups"}
-    seconds: list[float] = []
-    for _ in range(repeats):
-        with tempfile.TemporaryDirectory() as folder:
-            done = subprocess.run(
-                [sys.executable, "-c", COMPILE, str(Path(__file__).parent), str(CORES)],
-                env={
-                    **os.environ,
-                    "TAWA_CACHE_DIR": folder,
-                    "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-                },
-                capture_output=True,
-                text=True,
-                timeout=120,
-                check=False,
-            )
-        if done.returncode:
-            print(done.stderr[-1500:])
-            run.add(case, "tawa", None, error_text=done.stderr.strip().splitlines()[-1][:300])
-            return
-        imports, compilation = map(float, done.stdout.split()[-2:])
-        print(f"  imports {imports:.2f} s, Python to cubin {compilation:.2f} s", flush=True)
-        seconds.append(compilation)
-    timing = Timing(tuple(value * 1e3 for value in seconds))
-    run.add({**case, "cores": CORES}, "tawa", timing)
-    print(f"{'tawa: cold compile':50} {timing.median / 1e3:7.2f} s")
+    run = Run("compile", folder)
+    places = sorted(os.sched_getaffinity(0))
+    at_a_time = max(1, len(places) // CORES)
+    waiting = list(CASES)
+    while waiting:
+        names, waiting = waiting[:at_a_time], waiting[at_a_time:]
+        with tempfile.TemporaryDirectory() as cache, ThreadPoolExecutor(at_a_time) as pool:
+            pinned = [places[CORES * i : CORES * (i + 1)] for i in range(len(names))]
+            folders = [Path(cache) / str(i) for i in range(len(names))]
+            asked = list(zip(names, pinned, folders, strict=True))
+            for what in ("cold", "cached"):
+                for name, found in zip(names, pool.map(seconds_of, asked), strict=True):
+                    add_compile(run, name, what, found)
+
+
+def seconds_of(asked: tuple[str, list[int], Path]) -> list[float] | str:
+    """Seconds of a case's imports and of its two compilations; or what went wrong."""
+    name, cores, cache = asked
+    paths = [path for path in sys.path if path]
+    done = subprocess.run(
+        ["taskset", "-c", ",".join(map(str, cores)), sys.executable, str(SCRIPT), name],
+        env={
+            **os.environ,
+            "TAWA_CACHE_DIR": str(cache),
+            "TRITON_CACHE_DIR": str(cache),
+            "PYTHONPATH": os.pathsep.join(paths),
+        },
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+    return [float(text) for text in done.stdout.split()] if not done.returncode else done.stderr
+
+
+def add_compile(run: Run, name: str, what: str, found: list[float] | str) -> None:
+    """Add the rows of a case's first compilation and of its other types."""
+    impl = name.split(": ")[0] if ": " in name else "tawa"
+    case = {"kernel": name.removeprefix(f"{impl}: "), "cores": CORES}
+    if isinstance(found, str):
+        print(f"{name}: {found[-1500:]}", flush=True)
+        text = (found.strip().splitlines() or ["no output"])[-1][:300]
+        run.add({**case, "what": what}, impl, None, error_text=text)
+        return
+    imports, first, other = found
+    print(
+        f"{name:36} {what:7} {imports:6.2f} s imports, {first:6.2f} s, {other:6.2f} s other types"
+    )
+    run.add({**case, "what": what}, impl, Timing((first * 1e3,)))
+    run.add({**case, "what": f"{what}, other types"}, impl, Timing((other * 1e3,)))
 
 
 if __name__ == "__main__":

@@ -124,18 +124,32 @@ def ablation_table(rows: list[Row]) -> list[str]:
 
 
 def host_table(rows: list[Row]) -> list[str]:
-    """Host time of each kind of launch, and of a cold compilation."""
+    """Host time of each kind of launch."""
     lines = ["| what | how | median |", "|---|---|---|"]
     for row in rows:
+        if row["case"]["what"] != "warm launch":
+            continue
         what = f"{row['impl']}: {row['case']['what']}"
         how = row["case"].get("how") or row["case"].get("kernel", "")
         if "ms" not in row:
             value = f"failed: {row.get('error_text')}"
-        elif row["case"]["what"] == "cold compile":
-            value = f"{row['ms'] / 1e3:.2f} s on {row['case'].get('cores')} cores"
         else:
             value = f"{row['ms'] * 1e3:.1f} us"
         lines.append(f"| {what} | {how} | {value} |")
+    return lines
+
+
+def compile_table(rows: list[Row]) -> list[str]:
+    """Seconds of each kernel's compilations: cold, for other types, and from the disk cache."""
+    kinds = ("cold", "cold, other types", "cached")
+    lines = [f"| kernel | {' | '.join(kinds)} |", "|---|---|---|---|"]
+    found: dict[str, dict[str, str]] = {}
+    for row in rows:
+        name = f"{row['impl']}: {row['case']['kernel']}"
+        text = f"{row['ms'] / 1e3:.2f} s" if "ms" in row else "failed"
+        found.setdefault(name, {})[row["case"]["what"]] = text
+    for name, cells in found.items():
+        lines.append(f"| {name} | {' | '.join(cells.get(kind, '-') for kind in kinds)} |")
     return lines
 
 
@@ -352,6 +366,7 @@ TABLES: dict[str, Callable[[list[Row]], list[str]]] = {
     "prediction": prediction_table,
     "gemm": gemm_table,
     "gemm-ablation": ablation_table,
+    "compile": compile_table,
     "host": host_table,
     "attention": attention_table,
     "attention-summary": attention_summary,
