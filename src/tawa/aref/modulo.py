@@ -18,7 +18,7 @@ Program order and stages are what is used; start times are not, since the hardwa
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
@@ -72,6 +72,9 @@ and in the first or a later stage; so many of them are asked for of one period."
 
 PERIODS, STEP_PERCENT = 12, 4
 """Periods that are tried, and how much longer each is than the one before, of the bound."""
+
+LONGEST = 11, 8, 5
+"""Steps of which one has a schedule if any has one that is found within the work limit."""
 
 
 @dataclass(frozen=True)
@@ -308,16 +311,25 @@ class _Model:
             default=0,
         )
 
+    def _solver(self, work: float) -> Any:
+        """A solver that gives the same answer on every machine."""
+        solver: Any = self.cp.CpSolver()
+        solver.parameters.num_workers = 1
+        solver.parameters.random_seed = 0
+        solver.parameters.max_deterministic_time = work
+        return solver
+
+    def possible(self) -> bool:
+        """Whether a placement is found within the work limit."""
+        return self._solver(WORK_LIMIT).solve(self.model) in (self.cp.OPTIMAL, self.cp.FEASIBLE)
+
     def solve(self, work: float = WORK_LIMIT) -> tuple[dict[int, Placed], int] | None:
         """A placement, as good as the work limit finds, and the registers it takes.
 
         A turn that one warp group finishes early leaves room for what the model does not know; of
         such placements, one that holds few registers and starts ops early.
         """
-        solver: Any = self.cp.CpSolver()
-        solver.parameters.num_workers = 1
-        solver.parameters.random_seed = 0
-        solver.parameters.max_deterministic_time = work
+        solver = self._solver(work)
         good = (self.cp.OPTIMAL, self.cp.FEASIBLE)
         early = self.latency + PROMPT * sum(self.offset[n.number] for n in self.graph.dots)
         found: list[tuple[int, int]] = []
@@ -398,10 +410,9 @@ class _Search:
         self, graph: LoopGraph, target: Target, capacity: int, stages: int
     ) -> Iterator[Solution]:
         limits = bounds(graph)
-        least = max(limits.values())
         step = undecided = 0
         while step < PERIODS and undecided < PATIENCE:
-            period = UNIT * -(-(least + least * step * STEP_PERCENT // 100) // UNIT)
+            period = _period(limits, step)
             bound = max(limits, key=lambda name: limits[name]) if step == 0 else "latency"
             for _ in range(ALIKE):
                 spare = SPARE if self.found else 0
@@ -413,7 +424,37 @@ class _Search:
                     break
                 placed, registers = found
                 yield Solution(period, placed, bound, registers)
-            step += STRIDE if undecided > PATIENCE // 2 else 1
+            if self.found:
+                step += STRIDE if undecided > PATIENCE // 2 else 1
+                continue
+            following = _least_step(
+                lambda s: _Model(graph, target, capacity, _period(limits, s), stages).possible()
+            )
+            if following is None:
+                return
+            step = following
+
+
+def _period(limits: Mapping[str, int], step: int) -> int:
+    """The period that is tried as number `step`."""
+    least = max(limits.values())
+    return UNIT * -(-(least + least * step * STEP_PERCENT // 100) // UNIT)
+
+
+def _least_step(possible: Callable[[int], bool]) -> int | None:
+    """The first step after 0 whose period has a schedule.
+
+    A schedule of one period is one of any longer period, with idle cycles at the end of its turn,
+    so the least is found by halving. The longest may all the same be too hard for the work limit.
+    """
+    high = next((step for step in LONGEST if possible(step)), None)
+    if high is None:
+        return None
+    low = 0
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if possible(middle) else (middle, high)
+    return high
 
 
 _SOLVED: dict[tuple[object, ...], _Search] = {}
