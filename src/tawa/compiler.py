@@ -48,7 +48,7 @@ from tawa.frontend import JITFunction, lower_to_tile, parse_argument
 from tawa.hopper.define import DefineRegisters
 from tawa.hopper.emit import SPEC_LINE, emit
 from tawa.hopper.instrument import Instrument, NotInstrumentable, disturbed
-from tawa.hopper.occupancy import Occupancy, ShareMultiprocessor, may_share
+from tawa.hopper.occupancy import Occupancy, ShareMultiprocessor, may_share, meets_in_loops
 from tawa.runtime.assemble import Here, Job, in_turn
 from tawa.runtime.assemble import start as start_job
 from tawa.runtime.compile_log import parse_log
@@ -254,24 +254,26 @@ class Pipeline:
         return compiled
 
     def _shared(self, compiled: Compiled) -> Compiled:
-        """The kernel with fewer registers, if that lets one more CTA onto a multiprocessor."""
+        """The kernel with fewer registers, if that lets more CTAs onto a multiprocessor."""
         text, spec = str(compiled.stages["hopper"]), compiled.spec
         if self.options.ctas_per_sm > 1 or compiled.findings or not may_share(text):
             return compiled
+        if not self.override.keys().isdisjoint(("hopper", "cu")):
+            return compiled
         registers = parse_log(compiled.log).function(spec.entry).registers
-        taken = Occupancy(self.options.machine, spec.threads, registers, spec.shared_bytes)
-        if taken.one_more is None or not self.override.keys().isdisjoint(("hopper", "cu")):
-            return compiled
         module = compiled.module("hopper")
-        ShareMultiprocessor(taken.one_more).apply(module)
-        fuller = self.finish(compiled.name, module)
-        if fuller.findings:
-            self.stages = dict(compiled.stages)
-            return compiled
-        self.remarks.say(
-            ShareMultiprocessor.name, f"registers for {taken.one_more} CTAs on a multiprocessor"
+        taken = Occupancy(
+            self.options.machine, spec.threads, registers, spec.shared_bytes, meets_in_loops(module)
         )
-        return replace(fuller, remarks=tuple(self.remarks.lines))
+        for ctas in taken.more:
+            ShareMultiprocessor(ctas).apply(module)
+            fuller = self.finish(compiled.name, module)
+            if not fuller.findings:
+                said = f"registers for {ctas} CTAs on a multiprocessor"
+                self.remarks.say(ShareMultiprocessor.name, said)
+                return replace(fuller, remarks=tuple(self.remarks.lines))
+        self.stages = dict(compiled.stages)
+        return compiled
 
     def _defined(self, compiled: Compiled) -> Compiled:
         """The kernel with defined registers if it spills: that leaves more to its loops."""

@@ -40,6 +40,8 @@ def _wide(kind: str) -> str:
 def _multiply(opcode: tuple[str, ...]) -> tuple[list[str], Function]:
     """`mul`, and `mad` with one more operand."""
     kind = opcode[-1]
+    if kind == "bf16":
+        return _sum(np.multiply)(opcode)
     if kind[0] == "f":
         return [kind] * 3, _fused(kind)
     if "wide" in opcode:
@@ -61,6 +63,22 @@ def _fused(kind: str) -> Function:
         return (a.astype(wide) * b.astype(wide) + c.astype(wide)).astype(dtype)
 
     return function
+
+
+def _sum(function: Function) -> Callable[..., tuple[list[str], Function]]:
+    """As `_same`; bits that are bf16 are decoded, and the result rounded."""
+
+    def of_bits(a: Array, b: Array) -> Array:
+        element = NAMES["bf16"]
+        wide = function(*(decode(x, element).astype(np.float32) for x in (a, b)))
+        return encode(round_to(wide, element), element)
+
+    def found(opcode: tuple[str, ...]) -> tuple[list[str], Function]:
+        if opcode[-1] == "bf16":
+            return ["b16"] * 2, of_bits
+        return _same(function)(opcode)
+
+    return found
 
 
 def _high(a: Array, b: Array) -> Array:
@@ -228,7 +246,7 @@ def _absolute(a: Array) -> Array:
 
 
 ARITHMETIC: dict[str, Callable[[tuple[str, ...]], tuple[list[str], Function]]] = {
-    "add": _same(np.add), "sub": _same(np.subtract), "mul": _multiply, "mad": _multiply,
+    "add": _sum(np.add), "sub": _sum(np.subtract), "mul": _multiply, "mad": _multiply,
     "fma": _multiply, "div": _same(_divide), "rem": _same(lambda a, b: a - _quotient(a, b) * b),
     "neg": _same(np.negative, 1), "abs": _same(_absolute, 1), "min": _extreme("min"),
     "max": _extreme("max"), "and": _same(np.bitwise_and), "or": _same(np.bitwise_or),

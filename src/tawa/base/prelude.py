@@ -134,6 +134,16 @@ def _binary(name: str, instruction: str) -> str:
     )
 
 
+def _narrow(name: str, instruction: str) -> str:
+    """A function of f16 and bf16; `.rn` keeps the assembler from fusing it with another."""
+    return "".join(
+        f"__device__ __forceinline__ {t} {name}({t} x, {t} y) {{\n"
+        f'  {t} z;\n  asm("{instruction}.rn.{t} %0, %1, %2;"'
+        f' : "=h"(z.bits) : "h"(x.bits), "h"(y.bits));\n  return z;\n}}\n'
+        for t in ("f16", "bf16")
+    )
+
+
 _NAN_EXTREMES = "".join(
     f"__device__ __forceinline__ f64 {name}(f64 x, f64 y) "
     f"{{ return x != x ? x : y != y ? y : {libm}(x, y); }}\n"
@@ -155,6 +165,9 @@ PRELUDE: dict[str, str] = {
     + _binary("min_nan", "min.NaN.f32")
     + _NAN_EXTREMES,
     "min_nan": "",
+    "narrow_add": _narrow("narrow_add", "add"),
+    "narrow_sub": _narrow("narrow_sub", "sub"),
+    "narrow_mul": _narrow("narrow_mul", "mul"),
     "div_full": _binary("div_full", "div.full.f32"),
     "rcp_approx": _approx("rcp_approx", "rcp.approx.ftz.f32"),
     "ex2_approx": _approx("ex2_approx", "ex2.approx.ftz.f32"),

@@ -38,7 +38,7 @@ from tawa.base.scalar_function import (
     cpp_type,
     uniform,
 )
-from tawa.base.types import bits, f32, f64, i1, i32, i64, is_float, short_name
+from tawa.base.types import bf16, bits, f16, f32, f64, i1, i32, i64, is_float, short_name
 
 __all__ = ["FUNCTIONS", "PRELUDE", "ScalarFunction", "cases", "cpp_constant", "cpp_type"]
 

@@ -1,8 +1,9 @@
-"""One more CTA on a multiprocessor, where the assembler took a few registers too many for it.
+"""More CTAs on a multiprocessor, where the assembler took registers that the code can do without.
 
 Ordinary code waits for memory and at barriers, and what hides that is other warps. The assembler
-takes the registers that the code can use, and does not know that a few fewer would let one more CTA
-in. Products of warp groups are left alone: their registers are the roles'.
+takes the registers that the code can use, and does not know that fewer would let more CTAs in. Code
+that meets at barriers in a loop is asked for much, other code for the last few registers. Products
+of warp groups are left alone: their registers are the roles'.
 """
 
 from __future__ import annotations
@@ -10,16 +11,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from xdsl.dialects import func
+from xdsl.dialects import func, scf
 from xdsl.dialects.builtin import ModuleOp
 
 from tawa.base.target import CTA_BYTES, Target
 from tawa.hopper.ops.core import number
+from tawa.hopper.ops.sync import CtaSync
 
 FEW_WARPS = 24
 """A multiprocessor with as many warps hides latencies without more of them."""
-LARGEST_CUT = 0.2
-"""Of its registers, what the assembler is asked to do without."""
+SMALL_CUT, LARGE_CUT = 0.2, 0.45
+"""Of its registers, what the assembler is asked to do without: in general, and if warps meet."""
 MOST_THREADS = 2048
 """Threads of a multiprocessor."""
 
@@ -33,6 +35,8 @@ class Occupancy:
     registers: int
     """Of a thread."""
     shared_bytes: int
+    meets: bool = False
+    """Whether warps wait for each other in a loop."""
 
     @property
     def by_registers(self) -> int:
@@ -47,14 +51,21 @@ class Occupancy:
         return min(memory // (self.shared_bytes + CTA_BYTES), MOST_THREADS // self.threads)
 
     @property
-    def one_more(self) -> int | None:
-        """A number of CTAs to ask for, one above what fits now; None if it is too far away."""
-        now, wanted = self.by_registers, self.by_registers + 1
-        if wanted > self.by_others or now * self.threads >= FEW_WARPS * 32:
-            return None
+    def more(self) -> list[int]:
+        """Numbers of CTAs to ask for, above what fits now, the best first; none if too far away."""
+        now, found = self.by_registers, list[int]()
+        if self.meets:
+            found += [n for n in range(self.by_others, now, -1) if self._cut(n) <= LARGE_CUT][:1]
+        few = self.meets or now * self.threads < FEW_WARPS * 32
+        if few and now < self.by_others and self._cut(now + 1) <= SMALL_CUT:
+            found.append(now + 1)
+        return list(dict.fromkeys(found))
+
+    def _cut(self, ctas: int) -> float:
+        """Of its registers, what a thread has to do without for so many CTAs."""
         step = self.target.register_step
-        allowed = self.target.registers // (wanted * self.threads) // step * step
-        return wanted if allowed >= (1 - LARGEST_CUT) * self.registers else None
+        allowed = self.target.registers // (ctas * self.threads) // step * step
+        return 1 - allowed / max(1, self.registers)
 
 
 @dataclass(frozen=True)
@@ -69,6 +80,12 @@ class ShareMultiprocessor:
         for kernel in module.ops:
             if isinstance(kernel, func.FuncOp):
                 kernel.attributes["hopper.ctas_per_sm"] = number(self.ctas)
+
+
+def meets_in_loops(module: ModuleOp) -> bool:
+    """Whether all warps of a CTA wait for each other in a loop."""
+    loops = [op for op in module.walk() if isinstance(op, scf.ForOp | scf.WhileOp)]
+    return any(isinstance(op, CtaSync) for loop in loops for op in loop.walk())
 
 
 def may_share(text: str) -> bool:

@@ -96,15 +96,44 @@ def sort(x: Any, dim: Any = None, descending: constexpr = False) -> Any:
     return core.permute(turned, from_last(dim, rank))
 
 
+@constexpr_function
+def turning_bit(n: int, k: int) -> int:
+    """The bit of positions that says which way a run of `k` among `n` is sorted; 0 in the last."""
+    return log2_exact(n) - (n > k)
+
+
+@composite
+def merged(x: Any, steps: constexpr, bit: constexpr) -> Any:
+    """Runs of 2 ** `steps` sorted, falling where the `bit` of their positions is 0."""
+    y = x
+    for step in core.static_range(steps):
+        y = compare_and_swap(y, 2 ** (steps - 1 - step), bit, 1)
+    return y
+
+
 @composite
 def topk_rows(x: Any, k: constexpr) -> Any:
-    """The `k` largest elements along the last dimension."""
+    """The `k` largest elements along the last dimension.
+
+    Runs of `k`, those of one half falling and those of the other rising: the larger of each pair
+    across the halves are the `k` largest of both runs, in an order that one merge sorts.
+    """
     n: constexpr = x.shape[-1]
+    core.static_assert(
+        is_power_of_two(n) and is_power_of_two(k) and k <= n,
+        "`tl.topk` needs sizes that are powers of two",
+    )
     rows: constexpr = rows_of(x.shape)
-    parts = core.reshape(sort_rows(x, True), (rows, n // k, k))
-    chosen = core.arange(0, n // k)[None, :, None] == 0
-    kept = core.sum(core.where(chosen, parts, 0), 1, dtype=x.dtype)
-    return core.reshape(kept, x.shape[:-1] + [k])
+    stages: constexpr = log2_exact(k)
+    y = core.reshape(x, (rows, n))
+    for stage in core.static_range(1, stages):
+        y = merged(y, stage, stage)
+    y = merged(y, stages, turning_bit(n, k))
+    for halving in core.static_range(log2_exact(n) - stages):
+        size: constexpr = n // 2 ** (halving + 1)
+        y = core.max(core.reshape(y, (rows, 2, size)), 1)
+        y = merged(y, stages, turning_bit(size, k))
+    return core.reshape(y, x.shape[:-1] + [k])
 
 
 @composite_method
