@@ -18,7 +18,7 @@ PARTS = (
     "suite_pointwise", "suite_rows", "suite_products", "suite_quantised", "suite_attention",
     "suite_language", "suite_extras", "suite_training", "suite_updates", "suite_serving",
     "suite_routing", "suite_groups", "suite_epilogues", "suite_weights", "suite_windows",
-    "suite_sequences", "suite_recurrences", "suite_pointers",
+    "suite_sequences", "suite_recurrences", "suite_norms", "suite_reorderings", "suite_pointers",
 )  # fmt: skip
 """Modules that have cases."""
 
