@@ -201,3 +201,43 @@ def test_further_schedules_differ():
     assert len(orders) == len(found)
     periods = [solution.period for solution in found if solution is not None]
     assert periods == sorted(periods)
+
+
+@pytest.mark.parametrize("least", range(1, modulo.PERIODS + 1))
+def test_halving_finds_the_least_period(least: int):
+    """The first step that has a schedule, whichever it is, and none if none has."""
+    asked: list[int] = []
+
+    def possible(step: int) -> bool:
+        asked.append(step)
+        return step >= least
+
+    expected = least if least < modulo.PERIODS else None
+    assert modulo._least_step(possible) == expected
+    assert len(asked) == len(set(asked)) <= 5
+
+
+def test_a_longer_period_has_what_a_shorter_one_has():
+    """What halving rests on: idle cycles at the end of a turn keep a schedule one."""
+    graph, capacity = attention(64), 150
+    found = [
+        modulo._Model(graph, SM90A, capacity, modulo._period(bounds(graph), step), 2).possible()
+        for step in range(0, modulo.PERIODS, 2)
+    ]
+    assert found == sorted(found)
+    assert found[-1]
+
+
+def test_a_schedule_that_leaves_enough_registers_is_kept():
+    """With registers to spare the first choice stays, unless it needs them."""
+    graph = attention(64)
+    first = solve(graph, SM90A, CAPACITY)
+    assert first is not None
+    assert first.registers <= CAPACITY - 24
+    assert solve(graph, SM90A, CAPACITY, margin=24) == first
+    scarce = first.registers + 7
+    assert solve(graph, SM90A, scarce) == first
+    tighter = solve(graph, SM90A, scarce, margin=8)
+    assert tighter is not None
+    assert tighter.registers <= scarce - 8
+    assert tighter.period > first.period
