@@ -66,7 +66,10 @@ class SpanAttr(ParametrizedAttribute):
         """Print `<"file", line, column, end_line, end_column>`."""
         span = self.span
         with printer.in_angle_brackets():
-            printer.print_string_literal(span.file)
+            if span.file.isascii() and span.file.isprintable() and not {*'"\\'} & {*span.file}:
+                printer.print_string(f'"{span.file}"')  # at once, not letter by letter
+            else:
+                printer.print_string_literal(span.file)
             numbers = (span.line, span.column, span.end_line, span.end_column)
             printer.print_string("".join(f", {number}" for number in numbers))
 
