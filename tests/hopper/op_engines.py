@@ -21,9 +21,7 @@ def compare_calls(
     """What is wrong with what engines and barriers are told, or nothing."""
     told = [_told(note) for note in machine.notes if note.opcode[:2] not in SILENT]
     asked = [
-        instruction
-        for call in calls
-        for instruction in (MEETINGS.get(call[0]) or [_asked(text, machine, actor, *call)])
+        instruction for call in calls for instruction in _instructions(text, machine, actor, call)
     ]
     if told != asked:
         return f"the engines are told {told}, and should be {asked}"
@@ -34,12 +32,40 @@ def _told(note: Note) -> tuple[Any, ...]:
     """An instruction's opcode, and its operands if all threads give the same."""
     if note.opcode[:2] == ("wgmma", "mma_async"):
         return "wgmma", [operand.tolist() for operand in note.operands]
+    if note.opcode[:3] in COPIES:
+        chosen = [operand[note.threads].tolist() for operand in note.operands]
+        return ".".join(note.opcode), chosen
     for operand in note.operands:
         if not note.threads.all() or (operand != operand[0]).any():
             return ".".join(note.opcode), "differs between threads"
     hints = note.opcode[-1] == "L2::cache_hint"
     opcode = note.opcode[: len(note.opcode) - hints]
     return ".".join(opcode), *(int(o[0]) for o in note.operands[: len(note.operands) - hints])
+
+
+def _instructions(
+    text: OpText, machine: Machine, actor: HopperActor, call: tuple[Any, ...]
+) -> list[tuple[Any, ...]]:
+    """The instructions of a call of the simulated machine."""
+    if call[0] == "copy_async":
+        return _copies(*call[1:])
+    return MEETINGS.get(call[0]) or [_asked(text, machine, actor, *call)]
+
+
+def _copies(
+    to: np.ndarray, at: np.ndarray, what: tuple[Any, int], wanted: np.ndarray, by: np.ndarray
+) -> list[tuple[Any, ...]]:
+    """One instruction for each copy of a thread: where to, from where, its bytes, and how many."""
+    size = byte_size(what[0]) * what[1]
+    opcode = f"cp.async.{'cg' if size == 16 else 'ca'}.shared.global"
+    found: list[tuple[Any, ...]] = []
+    for i in range(to.shape[1]):
+        chosen = by[:, i]
+        counts = np.where(wanted[chosen, i], size, 0)
+        sizes = np.full(len(counts), size)
+        parts = (to[chosen, i], at[chosen, i], sizes, counts)
+        found.append((opcode, [part.tolist() for part in parts]))
+    return found
 
 
 def _asked(
@@ -72,6 +98,9 @@ MEETINGS: dict[str, list[tuple[Any, ...]]] = {
     "cluster_sync": [("barrier.cluster.arrive.aligned",), ("barrier.cluster.wait.aligned",)],
 }
 
+COPIES = (("cp", "async", "cg"), ("cp", "async", "ca"))
+"""Instructions whose operands are each thread's own."""
+
 SILENT = (("prefetch", "tensormap"), ("fence", "acq_rel"))
 """Instructions that mean nothing where memory is one and every access is in order."""
 
@@ -81,6 +110,7 @@ WORDS = {
     "mbarrier_init": "mbarrier.init.shared::cta.b64",
     "mbarrier_expect": "mbarrier.arrive.expect_tx.shared::cta.b64",
     "mbarrier_arrive": "mbarrier.arrive.shared::cta.b64",
+    "copy_arrive": "cp.async.mbarrier.arrive.noinc.shared::cta.b64",
     "mbarrier_wait": "mbarrier.try_wait.parity.shared::cta.b64",
     "fence_proxy_async": "fence.proxy.async.shared::cta",
     "fence_barrier_init": "fence.mbarrier_init.release.cluster",

@@ -14,6 +14,7 @@ from typing import ClassVar
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i1, i32
 from xdsl.ir import Block, Operation, SSAValue
+from xdsl.traits import is_side_effect_free
 
 from tawa.aref.dot_waits import erase_consumed, move_consumed, slots_of, wait_before_use
 from tawa.aref.layouts import operand_words, same_values
@@ -27,6 +28,7 @@ from tawa.aref.ops import (
     Restage,
     Stage,
     Unset,
+    ViewRead,
     ViewReshape,
     Views,
     ViewTrans,
@@ -97,6 +99,7 @@ class AsyncDots:
                 else:
                     self._waited(block, group)
             drop_unread(group)
+            _return_after_copies(group)
 
     def _issue(self, dot: Dot, accumulate: SSAValue | None) -> DotIssue:
         block = dot.parent
@@ -252,6 +255,32 @@ class AsyncDots:
                 issued.append(self._issue(op, _fresh_start(op)))
         same = same_values(group.walk())
         wait_before_use({issue: _operands(issue, same) for issue in issued})
+
+
+def _return_after_copies(group: WarpGroup) -> None:
+    """Return a slot that was read into registers after the copy that is made of it.
+
+    The warps meet there anyway.
+    """
+    for op in [op for op in group.walk() if isinstance(op, Consumed)]:
+        following = op.next_op
+        while following is not None and not following.regions:
+            if not isinstance(following, Stage | ViewRead | ViewTrans | Consumed):
+                if not is_side_effect_free(following):
+                    break
+            elif isinstance(following, Stage):
+                _after_stages(op, following)
+                break
+            following = following.next_op
+
+
+def _after_stages(op: Consumed, stage: Operation) -> None:
+    while isinstance(stage.next_op, Stage):
+        stage = stage.next_op
+    block = op.parent
+    if op.completion.data == "none" and block is not None:
+        op.detach()
+        block.insert_op_after(op, stage)
 
 
 def _in_place(dot: Dot) -> bool:

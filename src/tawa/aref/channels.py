@@ -13,6 +13,7 @@ from tawa.aref import ops as aref
 from tawa.aref.boxes import boxes
 from tawa.aref.fragments import fragment, team_sync
 from tawa.aref.group_lowering import GROUP_WARPS, Cursor, GroupLowering, View
+from tawa.aref.matrix import read_by_warps
 from tawa.hopper.ops.copies import CopyArrive, CopyAsync
 from tawa.hopper.ops.fragment import Relabel
 from tawa.hopper.ops.memory import Slot, Subtile, TmaLoad
@@ -119,11 +120,13 @@ def lower_put_exit(g: GroupLowering, op: aref.PutExit) -> None:
 
 
 def _copy_tiles(g: GroupLowering, enter: aref.PutEnter, fills: list[Operation]) -> None:
-    """Addresses first; wait for empty, start all copies, arrive once they have landed."""
+    """Wait for empty, start all copies, arrive once they have landed.
+
+    Addresses and masks come after the wait: before it, they would all be held at once.
+    """
     assert enter.cursor is not None
     cursor, ring = g.cursors[enter.cursor], g.kernel.rings[enter.ref]
     copies = [op for op in fills if isinstance(op, aref.CopyInto)]
-    places = [_addresses(g, op) for op in copies]
     parity = g.map("xori", cursor.phase, g.constant(1))
     g.do(MbarrierWait(ring.empty, cursor.slot, parity))
     _views(g, enter, cursor.slot)
@@ -138,7 +141,8 @@ def _copy_tiles(g: GroupLowering, enter: aref.PutEnter, fills: list[Operation]) 
 
     if loads:
         g.one_thread("team", load)
-    for op, (pointers, mask, count) in zip(copies, places, strict=True):
+    for op in copies:
+        pointers, mask, count = _addresses(g, op)
         with g.made_for(op):
             g.do(CopyAsync(pointers, mask, g.views[op.view].tile, count))
     g.do(CopyArrive(ring.full, cursor.slot))
@@ -254,6 +258,8 @@ def lower_get_enter(g: GroupLowering, op: aref.GetEnter) -> None:
 
 def _engine_reads_copies(g: GroupLowering, op: aref.GetEnter) -> bool:
     """Whether matrix instructions read a tile that threads copied, through the generic proxy."""
+    if _fenced_later(op):
+        return False
     entered = [op, *(u.operation for u in op.token.uses if isinstance(u.operation, aref.Views))]
     carried = any(not isinstance(u.operation, aref.Consumed | aref.Views) for u in op.token.uses)
     for index in g.kernel.rings[op.ref].copied:
@@ -261,6 +267,18 @@ def _engine_reads_copies(g: GroupLowering, op: aref.GetEnter) -> bool:
         reads = (isinstance(use.operation, aref.ViewRead) for view in views for use in view.uses)
         if carried or not all(reads):
             return True
+    return False
+
+
+def _fenced_later(op: aref.GetEnter) -> bool:
+    """Whether an operand is copied, and so fenced, before the first product after a get."""
+    following = op.next_op
+    while following is not None and not following.regions:
+        if isinstance(following, aref.Stage):
+            return not read_by_warps(following.view)
+        if isinstance(following, aref.DotIssue):
+            return False
+        following = following.next_op
     return False
 
 
@@ -272,8 +290,10 @@ def lower_views(g: GroupLowering, op: aref.Views) -> None:
 def lower_consumed(g: GroupLowering, op: aref.Consumed) -> None:
     """One arrival a warp group at the slot's empty barrier; none for no slot."""
     ring, slot = g.kernel.rings[op.ref], g.scalar(op.token)
-    # A role that moves tiles has met when it published what it made of this one.
-    met = g.group.moves is not None and isinstance(op.prev_op, aref.PutExit)
+    # A role that moves tiles has met when it published what it made of this one, and one that
+    # computes when it has copied it for a product.
+    moved = g.group.moves is not None and isinstance(op.prev_op, aref.PutExit)
+    met = moved or isinstance(op.prev_op, aref.Stage)
     if op.completion.data == "none" and not met:
         threads = 32 * min(g.warps, 4)
         g.do(NamedBarrierSync(g.group_barrier(), threads))

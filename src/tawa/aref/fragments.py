@@ -7,6 +7,7 @@ layout; another one is reached inside each thread if it can be, else through sha
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 
 from xdsl.ir import Attribute, SSAValue
 
@@ -33,9 +34,11 @@ def fragment(g: GroupLowering, value: SSAValue, layout: Layout) -> SSAValue:
         for made in reversed(g.made):
             if (value, layout) in made:
                 return made[value, layout]
-        new = _make(g, value, layout)
-        new.name_hint = new.name_hint or value.name_hint
-        g.made[-1][value, layout] = new
+        outside = g.group.copies is not None
+        with g.where_defined(value) if outside else nullcontext():
+            new = _make(g, value, layout)
+            new.name_hint = new.name_hint or value.name_hint
+            g.made[-1][value, layout] = new
         return new
     return convert(g, g.fragments[value], layout)
 

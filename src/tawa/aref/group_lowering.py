@@ -93,6 +93,8 @@ class GroupLowering:
         default_factory=dict[SSAValue, "list[Operation]"]
     )
     _block: list[Block] = field(default_factory=list[Block])
+    _levels: dict[Block, int] = field(default_factory=dict[Block, int])
+    """Of the region's blocks that are being lowered: how many blocks of `_block` are around."""
     _span: Operation | None = None
 
     @property
@@ -194,6 +196,19 @@ class GroupLowering:
         self.made.pop()
         self._block.pop()
 
+    @contextmanager
+    def where_defined(self, value: SSAValue) -> Generator[None]:
+        """What is appended meanwhile goes to the end of the block in which a value is defined.
+
+        So a role that copies computes what does not change in a loop before the loop.
+        """
+        home = value.owner if isinstance(value.owner, Block) else value.owner.parent
+        level = self._levels.get(home, 0) + 1 if home is not None else 1
+        blocks, made = self._block, self.made
+        self._block, self.made = blocks[:level], made[:level]
+        yield
+        self._block, self.made = blocks, made
+
     def one_thread(self, scope: str, body: Callable[[], None]) -> None:
         """Ops that one thread of the scope runs."""
         block = Block()
@@ -215,6 +230,7 @@ class GroupLowering:
 
     def ops(self, block: Block) -> None:
         """Lower the ops of a block, terminator excluded."""
+        self._levels[block] = len(self._block) - 1
         for op in block.ops:
             if isinstance(op, scf.YieldOp | scf.ConditionOp):
                 continue

@@ -288,7 +288,7 @@ def lower_stage(g: GroupLowering, op: aref.Stage) -> None:
     if not isinstance(op.prev_op, aref.Stage) and _repeats(op):
         team_sync(g)
     _write(g, value, place)
-    if not _read_by_warps(op.view):
+    if not read_by_warps(op.view):
         g.do(FenceProxyAsync())
     if not isinstance(op.next_op, aref.Stage):
         team_sync(g)
@@ -303,11 +303,11 @@ def _repeats(op: Operation) -> bool:
     return around is not None
 
 
-def _read_by_warps(view: SSAValue) -> bool:
+def read_by_warps(view: SSAValue) -> bool:
     """Whether only products that warps do by themselves read a view."""
     users = [use.operation for use in view.uses]
     return all(
-        isinstance(u, aref.WarpDot) or (isinstance(u, aref.ViewTrans) and _read_by_warps(u.result))
+        isinstance(u, aref.WarpDot) or (isinstance(u, aref.ViewTrans) and read_by_warps(u.result))
         for u in users
     )
 

@@ -34,7 +34,10 @@ MANY = 192
 
 @dataclass(frozen=True)
 class Copying:
-    """A role that copies through pointers: its warps, each thread's addresses, what is to spare."""
+    """A role that copies through pointers: its warps, each thread's addresses, what is to spare.
+
+    What is to spare is the role's, or its consumers' where they need more.
+    """
 
     warps: int
     addresses: int
@@ -48,7 +51,7 @@ class Copying:
     @property
     def registers(self) -> int:
         """Registers of a thread for its addresses and masks, and beside them."""
-        return BESIDE + REGISTERS_OF_ADDRESS * self.addresses + self.spare
+        return BESIDE + REGISTERS_OF_ADDRESS * self.addresses
 
     def __bool__(self) -> bool:
         return self.warps > 0
@@ -86,7 +89,7 @@ def budget(
         return Budget(None, None, entry)
     pool = entry * (groups + loaders)
     if copying:
-        wanted = copying.registers - LESS * narrow
+        wanted = copying.registers + (-LESS - 2 * copying.spare if narrow else copying.spare)
         producer = min(entry, max(FEWEST, -(-wanted // step) * step))
         consumer = min(MOST, (pool - loaders * producer) // groups // step * step)
         return Budget(producer, consumer, consumer)

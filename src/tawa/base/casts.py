@@ -9,7 +9,20 @@ from xdsl.ir import Attribute
 
 from tawa.base.numerics import Array, reinterpret, round_to, unsigned_dtype, value_dtype
 from tawa.base.scalar_function import LOGICAL, WORDS, Types, cpp_type
-from tawa.base.types import PtrType, bf16, bits, e4m3, e5m2, f16, f32, f64, i1, is_float, short_name
+from tawa.base.types import (
+    PtrType,
+    bf16,
+    bits,
+    e4m3,
+    e5m2,
+    f16,
+    f32,
+    f64,
+    i1,
+    i8,
+    is_float,
+    short_name,
+)
 
 
 def is_integer(type_: Attribute) -> bool:
@@ -94,10 +107,16 @@ def int_to_float(is_unsigned: bool) -> Callable[..., Array]:
 
 
 def int_to_float_text(is_unsigned: bool) -> Callable[[Types, Attribute], str]:
-    """C++ of a conversion from signed or unsigned integers to floats."""
+    """C++ of a conversion from signed or unsigned integers to floats.
+
+    Of 8 bits all floats but 8-bit ones hold every value, so those go by way of f32.
+    """
 
     def text(operands: Types, result: Attribute) -> str:
         source = operands[0]
+        if source == i8 and result in (f32, f16, bf16):
+            found = f"{'unsigned_' * is_unsigned}byte_to_float({{0}})"
+            return found if result == f32 else f"from_float<{short_name(result)}>({found})"
         seen = "{0}"
         if is_unsigned and source != i1:
             seen = f"u{short_name(source)[1:]}({{0}})"

@@ -165,6 +165,17 @@ PRELUDE: dict[str, str] = {
     + _binary("min_nan", "min.NaN.f32")
     + _NAN_EXTREMES,
     "min_nan": "",
+    # A byte as the last of a float's significand; conversions of integers take eight times longer.
+    "byte_to_float": """\
+__device__ __forceinline__ f32 byte_to_float(i8 x) {
+  return __uint_as_float(0x4b000080u ^ u8(x)) - 8388736.0f;
+}
+""",
+    "unsigned_byte_to_float": """\
+__device__ __forceinline__ f32 unsigned_byte_to_float(i8 x) {
+  return __uint_as_float(0x4b000000u ^ u8(x)) - 8388608.0f;
+}
+""",
     "narrow_add": _narrow("narrow_add", "add"),
     "narrow_sub": _narrow("narrow_sub", "sub"),
     "narrow_mul": _narrow("narrow_mul", "mul"),

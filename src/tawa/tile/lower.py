@@ -43,7 +43,16 @@ from tawa.tile.ops import (
     Trans,
 )
 from tawa.tile.persistent import make_persistent
-from tawa.tile.pointer_loads import TURNED, choose, reason_against, wanted_loads, written
+from tawa.tile.pointer_loads import (
+    GROUP_WARPS,
+    MOST_ADDRESS_WORK,
+    TURNED,
+    address_work,
+    choose,
+    reason_against,
+    wanted_loads,
+    written,
+)
 from tawa.tile.rings import (
     RingLoad,
     RingPlan,
@@ -355,7 +364,10 @@ class Partition:
         places = [arguments[i] if i is not None else None for i in indices]
         obstacle = producer_obstacle(body.block, places, tiles=copies)
         if obstacle is None:
-            return aref.WarpGroup("load", 4, 1, body, single=not copies, copies=copies)
+            busy = copies and address_work(body.block) > MOST_ADDRESS_WORK
+            several = self._shape(kernel) > (GROUP_WARPS, 1)
+            warps = 2 * GROUP_WARPS if busy and several else GROUP_WARPS
+            return aref.WarpGroup("load", warps, 1, body, single=not copies, copies=copies)
         self._decline(*obstacle)
         return None
 

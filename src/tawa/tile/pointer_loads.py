@@ -22,13 +22,15 @@ stored, and its addresses cost the consumers no registers. So there is one mecha
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 
 from xdsl.dialects import func, scf
 from xdsl.dialects.builtin import ArrayAttr, StringAttr, TensorType, UnitAttr
-from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from xdsl.utils.hints import isa
 
+from tawa.aref.ops import CopyInto
 from tawa.base.elementwise import Map
 from tawa.base.types import byte_size, element_of, shape_of
 from tawa.tile.axis_info import AxisAnalysis, access_run
@@ -54,6 +56,18 @@ COPY_BYTES = 4
 
 GROUP_ROWS = 64
 """Rows of a product that a warp group's instructions multiply."""
+
+GROUP_WARPS = 4
+"""Warps of a warp group."""
+
+MOST_ADDRESS_WORK = 150
+"""Instructions a turn for addresses beyond which one warp group falls behind two that compute."""
+
+ROWS_AT_ONCE = 16
+"""Rows of a tile that a warp group copies at once."""
+
+DIVISION = 20
+"""Instructions of an integer division."""
 
 EITHER_WAY = 2
 """Bytes of the elements that products take with K along either dimension."""
@@ -165,3 +179,25 @@ def slot_tile(load: Load) -> TensorType[Attribute]:
     shape = shape_of(load.result.type)
     turned = TURNED in load.attributes
     return TensorType(element_of(load.result.type), shape[::-1] if turned else shape)
+
+
+def address_work(body: Block) -> int:
+    """About how many instructions one warp group takes for the addresses of a turn's copies.
+
+    Of tiles of addresses, only the first of those that are copied at once is computed.
+    """
+    axes, threads = AxisAnalysis(), 32 * GROUP_WARPS
+    blocks = {op.parent: 0 for op in body.walk() if isinstance(op, CopyInto)}
+    for block in blocks:
+        assert block is not None
+        copies = [op for op in block.ops if isinstance(op, CopyInto)]
+        runs = [access_run(axes, op.pointers, op.mask)[1] for op in copies]
+        for op in block.ops:
+            shape = shape_of(op.results[0].type) if isinstance(op, Map) else ()
+            if not isinstance(op, Map) or not shape:
+                continue
+            whole = len([e for e in shape if e > 1]) > 1
+            count = math.prod(shape) // (threads * min(runs) if whole else ROWS_AT_ONCE)
+            division = op.function.data.startswith(("div", "rem"))
+            blocks[block] += max(1, count) * (DIVISION if division else 1)
+    return max(blocks.values(), default=0)
