@@ -203,14 +203,16 @@ def test_only_a_long_compilation_shows_progress(
 ) -> None:
     monkeypatch.setattr(sys.modules["tawa.jit"], "PROGRESS_SECONDS", 0.1)
     monkeypatch.setattr(sys, "stderr", Terminal())
-    with progress("compiling axpy"):
+    with progress("compiling axpy") as report:
+        report("attempt 2 of at most 9")
         time.sleep(seconds)
-    assert ("compiling axpy" in sys.stderr.getvalue()) == shown  # pyright: ignore
+    text = sys.stderr.getvalue()  # pyright: ignore
+    assert ("compiling axpy: attempt 2 of at most 9" in text) == shown
 
 
 def test_without_a_terminal_there_is_no_progress(capsys: pytest.CaptureFixture[str]) -> None:
-    with progress("compiling axpy"):
-        pass
+    with progress("compiling axpy") as report:
+        report("attempt 2 of at most 9")
     assert capsys.readouterr().err == ""
 
 
