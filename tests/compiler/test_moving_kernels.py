@@ -1,0 +1,182 @@
+"""What kernels that move, sort and reduce become: exchanges, accesses and registers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from simulation import Arrays, Recorded, Stored, as_float, stored, values
+from suite import cases
+
+import tawa
+import tawa.language as tl
+from tawa.aref.coalesce import sectors, segments
+from tawa.base.layout import accumulator, blocked
+from tawa.base.target import SM90A
+from tawa.compiler import Pipeline
+from tawa.frontend import lower_to_tile, parse_argument
+from tawa.hopper.occupancy import Occupancy
+from tawa.simulate.hopper import run as run_hopper
+
+
+def lowered(kernel: Any, grid: tuple[int, ...], args: list[Any], **constants: Any) -> str:
+    """Run a kernel in the simulator on its arrays; its last level's text."""
+    asked = Recorded(kernel, grid, tuple(args), constants)
+    request = asked.request()
+    pipeline = Pipeline(request.options)
+    types = [parse_argument(text) for text in request.types.values()]
+    tile = pipeline.level("tile", lower_to_tile(kernel, types, request.constants))
+    module = pipeline.level("hopper", pipeline.level("aref", tile))
+    named = dict(zip((p.name for p in kernel.parameters), args, strict=False))
+    plain = [named[n] for n in request.types]
+    run_hopper(module, grid, [v.view(np.ndarray) if isinstance(v, Stored) else v for v in plain])
+    return str(module)
+
+
+def case_text(name: str) -> str:
+    """The last level of a case of the suite."""
+    launch = cases()[name](Arrays())
+    return lowered(launch.kernel, launch.grid, list(launch.args), **launch.constants)
+
+
+def numbers(array: Stored) -> np.ndarray:
+    """The values of an array in storage form."""
+    return as_float(array.view(np.ndarray), array.element)
+
+
+@tawa.jit
+def add_rows(x, rows, y, D: tl.constexpr, BM: tl.constexpr, BD: tl.constexpr):
+    at = tl.program_id(0) * BM + tl.arange(0, BM)
+    d = tl.arange(0, BD)
+    to = tl.load(rows + at)
+    v = tl.load(x + at[:, None] * D + d[None, :], mask=d[None, :] < D, other=0.0)
+    tl.atomic_add(y + to[:, None] * D + d[None, :], v, mask=d[None, :] < D)
+
+
+@pytest.mark.parametrize(("element", "vector"), [("f32", 4), ("f16", 8), ("bf16", 8), ("f64", 1)])
+def test_sums_of_neighbours_are_one_instruction(element: str, vector: int) -> None:
+    x, to = Arrays().random(element, 16, 48), np.array([3, 1, 1, 0] * 4)
+    y = stored(np.zeros((4, 48)), element)
+    text = lowered(add_rows, (1,), [x, stored(to, "i32"), y], D=48, BM=16, BD=64)
+    expected = np.zeros((4, 48))
+    np.add.at(expected, to, values(x))
+    assert np.abs(numbers(y) - expected).max() < (1e-5 if element[1:] in ("32", "64") else 0.1)
+    assert f"vector = {vector} :" in text
+    # Nothing was written before, nobody reads what was there, and no row changes its thread.
+    assert "memory_fence" not in text
+    assert "shared_store" not in text
+
+
+@tawa.jit
+def publish(x, y, count):
+    tl.store(y + tl.arange(0, 32), tl.load(x + tl.arange(0, 32)) * 2)
+    tl.atomic_add(count, 1)
+
+
+def test_what_was_written_is_released_before_an_atomic() -> None:
+    x, y, count = (
+        Arrays().random("f32", 32),
+        stored(np.zeros(32), "f32"),
+        stored(np.zeros(1), "i32"),
+    )
+    text = lowered(publish, (1,), [x, y, count])
+    assert text.count("memory_fence") == 1
+    assert text.index("global_store") < text.index("memory_fence") < text.index("global_atomic")
+
+
+@tawa.jit
+def ordered(x, y, largest, turned, N: tl.constexpr, K: tl.constexpr):
+    v = tl.load(x + tl.arange(0, N))
+    tl.store(y + tl.arange(0, N), tl.sort(v))
+    tl.store(largest + tl.arange(0, K), tl.topk(v, K))
+    tl.store(turned + tl.arange(0, N), tl.flip(v))
+
+
+@pytest.mark.parametrize(
+    ("n", "k", "warps"), [(64, 1, 1), (128, 8, 1), (256, 256, 4), (256, 32, 2)]
+)
+def test_sorting_moves_elements_between_lanes(n: int, k: int, warps: int) -> None:
+    v = np.random.default_rng(n).integers(-20, 20, n).astype(np.float64)
+    v[5], v[6] = -0.0, np.inf
+    results = [stored(np.zeros(size), "f32") for size in (n, k, n)]
+    text = lowered(ordered, (1,), [stored(v, "f32"), *results], N=n, K=k, num_warps=warps)
+    found = [numbers(r) for r in results]
+    assert (found[0] == np.sort(v)).all()
+    assert np.signbit(found[0]).sum() == np.signbit(v).sum()
+    assert (found[1] == np.sort(v)[::-1][:k]).all()
+    assert (found[2] == v[::-1]).all()
+    assert ("shared_store" in text) == (warps > 1)
+
+
+def test_split_tiles_stay_in_their_registers() -> None:
+    text = case_text("persistent_with_split_epilogue")
+    assert "hopper.shared_load" not in text
+    assert "hopper.stmatrix" in text
+
+
+def test_products_of_warps_copy_each_tile_once() -> None:
+    text = case_text("fourier_transform_by_dots")
+    assert text.count("hopper.warp_product") == 8
+    assert text.count("hopper.shared_store") == 8
+    assert "fence_proxy_async" not in text
+
+
+def test_transposed_tiles_are_stored_in_whole_sectors() -> None:
+    rows = blocked((64, 64), 4, 8)
+    turned = rows.permuted((1, 0))
+    wanted = segments((64, 64), 4, 1, 8, 2)
+    assert wanted is not None
+    assert wanted.verify() is None
+    assert sectors(turned, 1, 8, 2) == 4 * sectors(wanted, 1, 8, 2)
+    assert sectors(rows, 1, 8, 2) == sectors(wanted, 1, 8, 2) == 64
+    kernel = cases()["transposed_halves"](Arrays()).kernel
+    x, y = Arrays().random("f16", 64, 128), stored(np.zeros((128, 64)), "f16")
+    text = lowered(kernel, (1, 2), [x, y, 64, 128], BM=64, BN=64)
+    assert (numbers(y) == values(x).T).all()
+    assert text.count("hopper.shared_store") == 1
+
+
+@pytest.mark.parametrize("shape", [(16, 64), (64, 16), (128, 32), (32, 256)])
+@pytest.mark.parametrize("dim", [0, 1])
+def test_layouts_of_segments_hold_every_element(shape: tuple[int, int], dim: int) -> None:
+    for vector in (1, 2, 4, 8):
+        for warps in (1, 2, 4, 8):
+            found = segments(shape, warps, dim, vector, 2)
+            assert found is None or (found.verify() is None and found.warps == warps)
+
+
+def test_reshapes_join_digits() -> None:
+    rows = blocked((16, 128), 4, 8)
+    pairs = rows.reshaped((16, 64, 2))
+    assert pairs is not None
+    back = pairs.reshaped((16, 128))
+    assert back is not None
+    assert back.vector(1) == 8
+    turned = accumulator((128, 256), 8).reshaped((128, 2, 128))
+    assert turned is not None
+    assert turned.verify() is None
+
+
+def test_registers_for_one_more_cta() -> None:
+    def more(registers: int, threads: int, meets: bool = False, shared: int = 0) -> list[int]:
+        return Occupancy(SM90A, threads, registers, shared, meets).more
+
+    assert more(142, 256) == [2]  # 128 registers let two in
+    assert more(200, 256) == []  # too far away
+    assert more(128, 256) == []  # two are in: a third needs 80
+    assert more(60, 512) == []  # 32 warps are enough
+    assert more(56, 512, meets=True) == [4]
+    assert more(143, 256, meets=True) == [3, 2]
+    assert more(142, 256, shared=200 << 10) == []  # shared memory holds one
+
+
+def test_kernels_that_take_fewer_registers_say_so() -> None:
+    launch = cases()["layer_norm_backward_with_atomics"](Arrays())
+    types = [f"*{t}:16" for t in ("bf16", "bf16", "bf16", "f32", "f32", "f32", "f32", "f32")]
+    constants = {"N": 4096, "BLOCK": 4096, "num_warps": 8}
+    compiled = launch.kernel.compile(*types, "i32:16", "i32:16", **constants)
+    assert "share-multiprocessor: registers for 2 CTAs on a multiprocessor" in compiled.explain
+    assert "__launch_bounds__(256, 2)" in str(compiled.stages["cu"])
+    assert compiled.findings == ()
+    assert compiled.spec.ctas_per_sm == 1
