@@ -12,10 +12,11 @@ from contextlib import nullcontext
 from xdsl.ir import Attribute, SSAValue
 
 from tawa.aref import ops as aref
+from tawa.aref.exchanges import turns
 from tawa.aref.group_lowering import GroupLowering
 from tawa.base.elementwise import Map
 from tawa.base.layout import Layout, register_map
-from tawa.base.types import element_of, shape_of
+from tawa.base.types import byte_size, element_of, shape_of
 from tawa.hopper.ops.fragment import Coordinate, Copy, Fill, Rearrange, Relabel, Undefined
 from tawa.hopper.ops.memory import SharedLoad, SharedStore, Slot
 from tawa.hopper.ops.sync import CtaSync, NamedBarrierSync
@@ -96,7 +97,8 @@ def convert(g: GroupLowering, source: SSAValue, layout: Layout) -> SSAValue:
     found = register_map(source.type.layout, layout, dims)
     if found is not None:
         return g.add(Rearrange(source, found, layout))
-    if len(layout.shape) == 2 and source.type.layout.vector(0) > source.type.layout.vector(1):
+    size = byte_size(source.type.element_type)
+    if len(layout.shape) == 2 and turns(source.type.layout, layout, size):
         return _exchanged_turned(g, source, layout)
     tile = scratch_tile(layout.shape, source.type.element_type)
     place = scratch(g, tile)
@@ -105,7 +107,7 @@ def convert(g: GroupLowering, source: SSAValue, layout: Layout) -> SSAValue:
 
 
 def _exchanged_turned(g: GroupLowering, source: SSAValue, layout: Layout) -> SSAValue:
-    """A conversion of a tile whose registers run down columns: they lie in rows meanwhile."""
+    """A conversion by a tile that lies transposed in shared memory."""
     assert isinstance(source.type, FragType)
     turned, wanted = source.type.layout.permuted((1, 0)), layout.permuted((1, 0))
     place = scratch(g, scratch_tile(wanted.shape, source.type.element_type))
