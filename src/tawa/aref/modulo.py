@@ -375,27 +375,32 @@ def solve(
     found = _search(graph, target, capacity, stages).ranked(rank)
     for less in (m for m in MARGINS if m <= margin):
         if found is not None and found.registers > capacity - less:
-            found = _search(graph, target, capacity - less, stages).ranked(rank)
+            search = _search(graph, target, capacity - less, stages, found.period)
+            found = search.ranked(rank)
     return found
 
 
-def _search(graph: LoopGraph, target: Target, capacity: int, stages: int) -> _Search:
-    """The search with these limits, which goes on where it was left."""
+def _search(
+    graph: LoopGraph, target: Target, capacity: int, stages: int, least: int = 0
+) -> _Search:
+    """The search with these limits, of periods from `least` on, which goes on where it was left."""
     slots = tuple((slot.load, slot.depth) for slot in graph.slots)
-    key = (str(graph.loop), graph.groups, target.name, capacity, stages, slots)
+    key = (str(graph.loop), graph.groups, target.name, capacity, stages, slots, least)
     if key not in _SOLVED:
         if len(_SOLVED) > 64:
             _SOLVED.clear()
-        _SOLVED[key] = _Search(graph, target, capacity, stages)
+        _SOLVED[key] = _Search(graph, target, capacity, stages, least)
     return _SOLVED[key]
 
 
 class _Search:
     """The schedules of one graph, in the order in which the solver prefers them."""
 
-    def __init__(self, graph: LoopGraph, target: Target, capacity: int, stages: int) -> None:
+    def __init__(
+        self, graph: LoopGraph, target: Target, capacity: int, stages: int, least: int
+    ) -> None:
         self.found: list[Solution] = []
-        self.rest = self._schedules(graph, target, capacity, stages)
+        self.rest = self._schedules(graph, target, capacity, stages, least)
 
     def ranked(self, rank: int) -> Solution | None:
         """The schedule after `rank` others; None if there are no more."""
@@ -407,10 +412,11 @@ class _Search:
         return self.found[rank]
 
     def _schedules(
-        self, graph: LoopGraph, target: Target, capacity: int, stages: int
+        self, graph: LoopGraph, target: Target, capacity: int, stages: int, least: int
     ) -> Iterator[Solution]:
         limits = bounds(graph)
-        step = undecided = 0
+        step = next((s for s in range(PERIODS) if _period(limits, s) >= least), PERIODS)
+        undecided = 0
         while step < PERIODS and undecided < PATIENCE:
             period = _period(limits, step)
             bound = max(limits, key=lambda name: limits[name]) if step == 0 else "latency"
@@ -428,7 +434,8 @@ class _Search:
                 step += STRIDE if undecided > PATIENCE // 2 else 1
                 continue
             following = _least_step(
-                lambda s: _Model(graph, target, capacity, _period(limits, s), stages).possible()
+                lambda s: _Model(graph, target, capacity, _period(limits, s), stages).possible(),
+                step,
             )
             if following is None:
                 return
@@ -441,16 +448,15 @@ def _period(limits: Mapping[str, int], step: int) -> int:
     return UNIT * -(-(least + least * step * STEP_PERCENT // 100) // UNIT)
 
 
-def _least_step(possible: Callable[[int], bool]) -> int | None:
-    """The first step after 0 whose period has a schedule.
+def _least_step(possible: Callable[[int], bool], low: int = 0) -> int | None:
+    """The first step after `low` whose period has a schedule.
 
     A schedule of one period is one of any longer period, with idle cycles at the end of its turn,
     so the least is found by halving. The longest may all the same be too hard for the work limit.
     """
-    high = next((step for step in LONGEST if possible(step)), None)
+    high = next((step for step in LONGEST if step > low and possible(step)), None)
     if high is None:
         return None
-    low = 0
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if possible(middle) else (middle, high)
