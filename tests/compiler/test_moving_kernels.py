@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -172,11 +173,32 @@ def test_registers_for_one_more_cta() -> None:
 
 
 def test_kernels_that_take_fewer_registers_say_so() -> None:
-    launch = cases()["layer_norm_backward_with_atomics"](Arrays())
-    types = [f"*{t}:16" for t in ("bf16", "bf16", "bf16", "f32", "f32", "f32", "f32", "f32")]
-    constants = {"N": 4096, "BLOCK": 4096, "num_warps": 8}
-    compiled = launch.kernel.compile(*types, "i32:16", "i32:16", **constants)
-    assert "share-multiprocessor: registers for 2 CTAs on a multiprocessor" in compiled.explain
-    assert "__launch_bounds__(256, 2)" in str(compiled.stages["cu"])
+    launch = cases()["cross_entropy_with_smoothing"](Arrays())
+    types = ["*bf16:16", "i32:16", "*i64:16", "*f32:16", *["i32:16"] * 3, "f32"]
+    compiled = launch.kernel.compile(*types, BLOCK=4096, num_warps=16)
+    said = re.search(r"registers for (\d) CTAs on a multiprocessor", compiled.explain)
+    assert said is not None
+    ctas, registers = int(said[1]), re.findall(r"(\d+) registers a thread", compiled.explain)
+    assert int(registers[0]) * 512 * ctas > 65536 >= int(registers[-1]) * 512 * ctas
+    assert f"__launch_bounds__(512, {ctas})" in str(compiled.stages["cu"])
     assert compiled.findings == ()
     assert compiled.spec.ctas_per_sm == 1
+
+
+@tawa.jit
+def statistics(x, y, N: tl.constexpr, TURNS: tl.constexpr):
+    at = tl.arange(0, N)
+    top, total = float("-inf"), 0.0
+    for t in range(TURNS):
+        v = tl.load(x + t * N + at)
+        new = tl.maximum(top, tl.max(v, 0))
+        total = total * tl.exp(top - new) + tl.sum(tl.exp(v - new), 0)
+        top = new
+    tl.store(y, top + tl.log(total))
+
+
+def test_reductions_after_each_other_meet_once_more_each() -> None:
+    x, y = Arrays().random("f32", 3 * 512), stored(np.zeros(1), "f32")
+    text = lowered(statistics, (1,), [x, y], N=512, TURNS=3)
+    assert abs(numbers(y)[0] - np.log(np.exp(values(x)).sum())) < 1e-5
+    assert text.count("hopper.cta_sync") == 3

@@ -23,6 +23,9 @@ from tawa.hopper.ops.sync import CtaSync, NamedBarrierSync
 from tawa.hopper.types import FragType, TileType
 from tawa.tile.ops import Arange, Broadcast, ExpandDims, Splat
 
+SMALL = 2048
+"""Bytes of a tile that has two areas of shared memory in turn."""
+
 
 def fragment(g: GroupLowering, value: SSAValue, layout: Layout) -> SSAValue:
     """The value as a fragment in a layout; lazy values are made, others converted.
@@ -100,9 +103,7 @@ def convert(g: GroupLowering, source: SSAValue, layout: Layout) -> SSAValue:
     size = byte_size(source.type.element_type)
     if len(layout.shape) == 2 and turns(source.type.layout, layout, size):
         return _exchanged_turned(g, source, layout)
-    tile = scratch_tile(layout.shape, source.type.element_type)
-    place = scratch(g, tile)
-    exchange(g, source, place)
+    place = exchanged(g, source, scratch_tile(layout.shape, source.type.element_type))
     return g.add(SharedLoad(place, source.type.with_layout(layout)))
 
 
@@ -110,8 +111,8 @@ def _exchanged_turned(g: GroupLowering, source: SSAValue, layout: Layout) -> SSA
     """A conversion by a tile that lies transposed in shared memory."""
     assert isinstance(source.type, FragType)
     turned, wanted = source.type.layout.permuted((1, 0)), layout.permuted((1, 0))
-    place = scratch(g, scratch_tile(wanted.shape, source.type.element_type))
-    exchange(g, g.add(Relabel(source, turned)), place)
+    tile = scratch_tile(wanted.shape, source.type.element_type)
+    place = exchanged(g, g.add(Relabel(source, turned)), tile)
     found = g.add(SharedLoad(place, source.type.with_layout(wanted)))
     return g.add(Relabel(found, layout))
 
@@ -143,6 +144,26 @@ def exchange(g: GroupLowering, source: SSAValue, place: SSAValue) -> None:
     team_sync(g)
     g.do(SharedStore(source, place))
     team_sync(g)
+
+
+def exchanged(g: GroupLowering, source: SSAValue, tile: TileType) -> SSAValue:
+    """The place in shared memory of a fragment that all threads may read.
+
+    Small tiles have two areas in turn. Threads come to the second exchange of a block when they
+    have read what was in its area before: the first one's meetings lie between.
+    """
+    if tile.bytes > SMALL or g.teams > 1 or not g.kernel.only_group:
+        place = scratch(g, tile)
+        exchange(g, source, place)
+        return place
+    before, area = g.last_exchange
+    place = g.add(Slot(g.add(g.kernel.memory.scratch(tile, 1, f"area {1 - area}")), g.constant(0)))
+    if before is not g.block:
+        team_sync(g)
+    g.do(SharedStore(source, place))
+    team_sync(g)
+    g.last_exchange = g.block, 1 - area
+    return place
 
 
 def copied(g: GroupLowering, value: SSAValue, old: SSAValue) -> SSAValue:

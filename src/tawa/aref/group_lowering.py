@@ -92,6 +92,8 @@ class GroupLowering:
     pending_puts: dict[SSAValue, list[Operation]] = field(
         default_factory=dict[SSAValue, "list[Operation]"]
     )
+    last_exchange: tuple[Block | None, int] = (None, 0)
+    """The block of the last small exchange (see `fragments.exchanged`), and its area."""
     _block: list[Block] = field(default_factory=list[Block])
     _levels: dict[Block, int] = field(default_factory=dict[Block, int])
     """Of the region's blocks that are being lowered: how many blocks of `_block` are around."""
@@ -187,6 +189,11 @@ class GroupLowering:
     def group_turn_barrier(self) -> int:
         """The first of the named barriers by which the groups of a team take turns."""
         return self.first_barrier + self.teams * self.groups + self.teams
+
+    @property
+    def block(self) -> Block:
+        """The block to which ops are appended now."""
+        return self._block[-1]
 
     def inside(self, block: Block, body: Callable[[], None]) -> None:
         """Append what `body` makes to another block; what it makes is not reused outside."""

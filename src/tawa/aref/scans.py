@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from xdsl.ir import Operation, SSAValue
 
 from tawa.aref.combining import Combine, Values, combine_with
-from tawa.aref.fragments import convert, exchange, fragment, scratch, scratch_tile
+from tawa.aref.fragments import convert, exchanged, fragment, scratch_tile
 from tawa.aref.group_lowering import GroupLowering
 from tawa.base.elementwise import Map
 from tawa.base.layout import LANES, REPLICA, Layout, Mode
@@ -219,8 +219,8 @@ class Scanning:
         for value in total:
             whole = self.g.add(Relabel(self._shuffled(value, 1 - at.lanes), own))
             assert isinstance(whole.type, FragType)
-            place = scratch(self.g, scratch_tile(own.shape, whole.type.element_type))
-            exchange(self.g, whole, place)
+            tile = scratch_tile(own.shape, whole.type.element_type)
+            place = exchanged(self.g, whole, tile)
             rows.append(self.g.add(SharedLoad(place, whole.type.with_layout(every))))
         per = layout.registers
         columns = [

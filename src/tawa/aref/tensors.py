@@ -14,6 +14,7 @@ from tawa.aref.coalesce import store_layout
 from tawa.aref.fragments import (
     convert,
     exchange,
+    exchanged,
     fragment,
     natural,
     scratch,
@@ -199,8 +200,8 @@ def across_warps(g: GroupLowering, value: SSAValue, layout: Layout, axis: int) -
         for i, m in enumerate(result.warp)
     )
     parts = Layout((count, *inner), shifted(result.reg), shifted(result.lane), own)
-    place = scratch(g, scratch_tile(parts.shape, value.type.element_type))
-    exchange(g, g.add(Relabel(value, parts)), place)
+    tile = scratch_tile(parts.shape, value.type.element_type)
+    place = exchanged(g, g.add(Relabel(value, parts)), tile)
     every = Layout(
         parts.shape,
         (*shifted(result.reg), Mode(count, 0, 1)),
