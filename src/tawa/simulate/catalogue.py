@@ -54,19 +54,21 @@ class Kernel:
         return module
 
     @cached_property
-    def launch(self) -> tuple[tuple[int, ...], list[Matrix]]:
-        """The grid and the arguments a, b, c."""
+    def launch(self) -> tuple[tuple[int, ...], list[Matrix | Array]]:
+        """The grid and the arguments a, b, c; where b is copied through pointers, its array too."""
         random = np.random.default_rng(7)
         a = random.standard_normal((256, self.k)).astype(np.float16)
         b = random.standard_normal((128, self.k)).astype(np.float16)
         c = np.full((256, 128), np.nan, np.float16)
-        return (2,), [Matrix(a, (128, 64)), Matrix(b, (128, 64)), Matrix(c, (64, 64))]
+        matrices = [Matrix(a, (128, 64)), Matrix(b, (128, 64)), Matrix(c, (64, 64))]
+        return (2,), [*matrices, *([b] if "hopper.copy_async" in self.text else [])]
 
     def simulate(self, seed: int | None = None) -> float:
         """Run it; returns the relative Frobenius error against float64."""
         grid, arguments = self.launch
         run(self.module(), grid, arguments, seed=seed)
-        a, b, c = (m.base.astype(np.float64) for m in arguments)
+        matrices = (m for m in arguments if isinstance(m, Matrix))
+        a, b, c = (m.base.astype(np.float64) for m in matrices)
         reference = a @ b.T
         return float(np.linalg.norm(c - reference) / max(np.linalg.norm(reference), 1e-30))
 
@@ -201,6 +203,19 @@ EDITS = (
          ((_one_thread(r"hopper\.mbarrier_arrive %turn"), ""),), "ping_pong"),
     Edit("ping-pong without its order barrier", "ReadBeforeFull",
          ((r"hopper\.mbarrier_wait %turn[^\n]*", ""),), "ping_pong"),
+    Edit("arrival that does not wait for the copies", "ReadBeforeFull",
+         ((r"hopper\.copy_arrive", "hopper.mbarrier_arrive"),), "copies"),
+    Edit("copies not fenced for the tensor core", "MissingProxyFence",
+         ((r"hopper\.fence_proxy_async \{copied\}", ""),), "copies"),
+    Edit("full barrier expects one arrival, as of the TMA engine alone", "ReadBeforeFull",
+         ((r"(mbarrier_init %full arrivals) 129", r"\1 1"),), "copies"),
+    Edit("full barrier expects the copying threads alone", "WrongArrivalCount",
+         ((r"(mbarrier_init %full arrivals) 129", r"\1 128"),), "copies"),
+    Edit("copies do not wait for empty", "OverwriteUnread",
+         ((r"hopper\.mbarrier_wait %empty[^\n]*", ""),), "copies"),
+    Edit("threads do not arrive for their copies", "ReadBeforeFull",
+         ((r"hopper\.copy_arrive [^\n]*", ""), (r"(mbarrier_init %full arrivals) 129", r"\1 1"),
+          ), "copies"),
     Edit("both teams start at the first slot", "PhaseAliased",
          ((r"(%start_k = ew\.map muli\()%who", r"\1%zero"),), "ping_pong"),
 )  # fmt: skip

@@ -5,6 +5,8 @@ A warp-specialised GEMM, C = A B^T in f16, tiles of 128 x 128 x 64, with a ring 
 - `cooperative`: a producer, two consumer warp groups that share each tile, one matrix instruction
   group left in flight (P = 1);
 - `cluster`: the same in clusters of two CTAs along M, which share the tiles of B by multicast;
+- `copies`: the same as the first, but all threads of the producer copy the tiles of B through
+  pointers, and one of them asks the TMA engine for those of A;
 - `ping_pong`: two consumer teams that take turns on tiles of 64 rows (P = 0).
 
 All end through shared memory: stmatrix, a proxy fence, TMA stores from one staging buffer a group.
@@ -20,14 +22,14 @@ from xdsl.dialects.scf import Scf
 from xdsl.ir import Dialect
 
 from tawa.base.elementwise import EW
-from tawa.base.layout import accumulator
+from tawa.base.layout import accumulator, blocked
 from tawa.base.spans import SpanAttr
 from tawa.base.types import DescType, PtrType
 from tawa.hopper.ops import HOPPER
-from tawa.runtime.spec import Expr, KernelSpec, ScalarParam, TensorMapParam
+from tawa.runtime.spec import Expr, KernelSpec, PointerParam, ScalarParam, TensorMapParam
 
 D = 3
-KINDS = ("cooperative", "cluster", "ping_pong")
+KINDS = ("cooperative", "cluster", "ping_pong", "copies")
 
 
 def hopper_context() -> Context:
@@ -43,6 +45,9 @@ _BARRIERS = f"!hopper.mbarrier<{D}>"
 _PAIR = "!hopper.mbarrier<2>"
 _B_TILE = "!hopper.tile<128x64xf16, swizzle 128, panel_rows 128>"
 _B_HALF = "!hopper.tile<64x64xf16, swizzle 128, panel_rows 128>"
+_B_LAYOUT = blocked((128, 64), 4, 8)
+_B_POINTERS = f'!hopper.frag<!tawa.ptr<f16>, "{_B_LAYOUT}">'
+_B_NUMBERS = f'!hopper.frag<i32, "{_B_LAYOUT}">'
 _CHUNK = "!hopper.tile<64x64xf16, swizzle 128, panel_rows 64>"
 _B_RING = f"!hopper.ring<{D}, {_B_TILE}>"
 _STAGING = f"!hopper.ring<2, {_CHUNK}>"
@@ -88,6 +93,8 @@ class _Gemm:
             extent: Expr = ("dim", arg, axis)
             return ScalarParam(("cdiv", extent, size), "i32")
 
+        copies = self.kind == "copies"
+        pointer = PointerParam(3), ScalarParam(("stride", 1, 0), "i32")
         return KernelSpec(
             "gemm",
             threads=384,
@@ -98,17 +105,19 @@ class _Gemm:
                 matrix(2, 64),
                 tiles(0, 0, 128),
                 tiles(0, 1, 64),
+                *(pointer if copies else ()),
             ),
-            arguments=("a", "b", "c"),
+            arguments=("a", "b", "c", "b_data") if copies else ("a", "b", "c"),
             cluster=(self.ctas, 1, 1),
         )
 
     def prologue(self) -> str:
         """Allocations, barriers, the CTA's tile."""
-        returns = {"cooperative": 2, "cluster": 4, "ping_pong": 1}[self.kind]
+        returns = {"cooperative": 2, "cluster": 4, "ping_pong": 1, "copies": 2}[self.kind]
+        fills = 129 if self.kind == "copies" else 1
         inits = _one_thread(
             "cta", 2,
-            f"hopper.mbarrier_init %full arrivals 1 : {_BARRIERS}",
+            f"hopper.mbarrier_init %full arrivals {fills} : {_BARRIERS}",
             f"hopper.mbarrier_init %empty arrivals {returns} : {_BARRIERS}",
             f"hopper.mbarrier_init %turn arrivals 1 : {_PAIR}",
             "hopper.fence_barrier_init",
@@ -117,7 +126,7 @@ class _Gemm:
   %a_ring = hopper.smem at 0 : {self.a_ring}
   %b_ring = hopper.smem at 49152 : {_B_RING}
   %staging = hopper.smem at 98304 : {_STAGING}
-  %full = hopper.mbarrier at 114688 arrivals 1 : {_BARRIERS}
+  %full = hopper.mbarrier at 114688 arrivals {fills} : {_BARRIERS}
   %empty = hopper.mbarrier at 114712 arrivals {returns} : {_BARRIERS}
   %turn = hopper.mbarrier at 114736 arrivals 1 : {_PAIR}
   %zero = arith.constant 0 : i32
@@ -136,8 +145,47 @@ class _Gemm:
   %n = ew.map muli(%tile_n, %c128) : (i32, i32) -> i32
 """
 
+    def copies(self) -> str:
+        """The producer of which all threads copy."""
+        three = f"({_B_NUMBERS}, {_B_NUMBERS}) -> {_B_NUMBERS}"
+        fills = "\n".join(
+            f"      %{name}s = hopper.fill %{name} : i32 -> {_B_NUMBERS}"
+            for name in ("n", "at", "ldb")
+        )
+        load = _one_thread(
+            "team", 6,
+            f"hopper.mbarrier_expect %full[%slot] bytes 16384 : {_BARRIERS}",
+            f"hopper.tma_load %ta[%m, %at] into %a signal %full[%slot] : {_MAP}, {self.a_tile}, "
+            f"{_BARRIERS}",
+        )  # fmt: skip
+        return f"""
+  "hopper.role"() <{{role = "load", first_warp = 8, warps = 4, teams = 1, gives,
+      registers = 40}}> ({{
+    scf.for %k = %zero to %tiles_k step %one : i32 {{{_slot("%k")}
+      %at = ew.map muli(%k, %c64) : (i32, i32) -> i32
+{fills}
+      %down = hopper.coordinate 0 from 0 : {_B_NUMBERS}
+      %along = hopper.coordinate 1 from 0 : {_B_NUMBERS}
+      %rows = ew.map addi(%ns, %down) : {three}
+      %starts = ew.map muli(%rows, %ldbs) : {three}
+      %columns = ew.map addi(%ats, %along) : {three}
+      %places = ew.map addi(%starts, %columns) : {three}
+      %first = hopper.fill %pb : !tawa.ptr<f16> -> {_B_POINTERS}
+      %pointers = ew.map addptr(%first, %places) : ({_B_POINTERS}, {_B_NUMBERS}) -> {_B_POINTERS}
+      hopper.mbarrier_wait %empty[%slot] parity %other : {_BARRIERS}
+      %a = hopper.slot %a_ring[%slot] : {self.a_ring} -> {self.a_tile}
+      %b = hopper.slot %b_ring[%slot] : {_B_RING} -> {_B_TILE}
+{load}
+      hopper.copy_async %pointers into %b vector 8 : {_B_POINTERS}, {_B_TILE}
+      hopper.copy_arrive %full[%slot] : {_BARRIERS}
+    }}
+  }}) : () -> ()
+"""
+
     def load(self) -> str:
         """The producer."""
+        if self.kind == "copies":
+            return self.copies()
         size = self.rows * 128 + 16384
         if self.kind == "ping_pong":
             turns, counter = "muli(%tiles_k, %two)", "%put"
@@ -207,7 +255,9 @@ class _Gemm:
         warps, teams = (4, 2) if ping_pong else (8, 1)
         counter, part = ("%get", "%who") if ping_pong else ("%k", "%who")
         own = "%zero" if ping_pong else "%down"
-        before = after = ""
+        before = after = fence = ""
+        if self.kind == "copies":
+            fence = "\n      hopper.fence_proxy_async {copied}"
         first, last = "addi(%zero, %zero)", "addi(%tiles_k, %zero)"
         if ping_pong:
             first, last = "muli(%who, %tiles_k)", "addi(%start_k, %tiles_k)"
@@ -226,7 +276,7 @@ class _Gemm:
     %filled = hopper.fill %nought : f32 -> {self.fragment}
     %start = hopper.wgmma_wait 0, %filled : {self.fragment} -> {self.fragment}{before}
     %sum = scf.for {counter} = %start_k to %stop_k step %one iter_args(%acc = %start) -> ({self.fragment}) : i32 {{{_slot(counter)}
-      hopper.mbarrier_wait %full[%slot] parity %parity : {_BARRIERS}
+      hopper.mbarrier_wait %full[%slot] parity %parity : {_BARRIERS}{fence}
       %a = hopper.slot %a_ring[%slot] : {self.a_ring} -> {self.a_tile}
       %b = hopper.slot %b_ring[%slot] : {_B_RING} -> {_B_TILE}
       %half = hopper.subtile %a[{own}, 0] : {self.a_tile} -> {self.a_half}
@@ -272,9 +322,13 @@ class _Gemm:
         spec = self.spec()
         quoted = spec.to_json().replace('"', '\\"')
         parameters = ", ".join(f"%{t} : {_MAP}" for t in ("ta", "tb", "tc"))
+        if self.kind == "copies":
+            parameters += ", %tiles_m : i32, %tiles_k : i32, %pb : !tawa.ptr<f16>, %ldb : i32"
+        else:
+            parameters += ", %tiles_m : i32, %tiles_k : i32"
         numbers = f"hopper.threads = {spec.threads}, hopper.shared_bytes = {spec.shared_bytes}"
         end = "\n  hopper.cluster_sync {end}" if self.ctas > 1 else ""
-        return f"""func.func @gemm({parameters}, %tiles_m : i32, %tiles_k : i32) attributes {{
+        return f"""func.func @gemm({parameters}) attributes {{
   {numbers}, hopper.cluster = {self.ctas}, hopper.ctas_per_sm = 1, tawa.spec = "{quoted}"}} {{
 {self.prologue()}{self.load()}{self.math()}{end}
   func.return
