@@ -26,6 +26,8 @@ from tawa.aref.cursors import Cursors
 from tawa.aref.depths import Depths
 from tawa.aref.guards import Guards
 from tawa.aref.lower import REGISTERS, LowerToHopper
+from tawa.aref.own_masks import OwnMasks
+from tawa.aref.own_turns import OwnTurns
 from tawa.aref.partial_sums import PartialSums
 from tawa.aref.ping_pong import PingPong
 from tawa.aref.prefetch import Prefetch
@@ -118,6 +120,9 @@ def passes(stage: str, options: Options, remarks: Remarks, slack: Slack) -> list
             WarpProducts(options, remarks),
             # While loads, gets and products are as partition leaves them.
             Transposes(remarks),
+            # Once rings are final.
+            OwnTurns(remarks),
+            OwnMasks(remarks),
             # Before the schedule, which counts what is skipped as cheap.
             Guards(),
             PartialSums(),

@@ -3,21 +3,25 @@
 A group holds the turn from a loop's first product to the last of those that follow it with nothing
 costly in between. So the tensor core works for one group while the others run ordinary code, from
 the first turn of the loop on, and not only once the groups have drifted apart by themselves. All
-groups of a team run the same turns, so each passes the turn as often as it waits for it.
+groups of a team run the same turns, so each passes the turn as often as it waits for it; one that
+leaves a turn out (`own_turns`) still waits for it and passes it on.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.dialects import scf
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation
+from xdsl.ir import Operation, Region
 
 from tawa.aref.ops import Any, AnyAbove, DotIssue, DotWait, GroupTurn, LanePartials, WarpGroup
+from tawa.aref.own_turns import LEFT_OUT
 from tawa.base.elementwise import Map
 from tawa.base.errors import TawaError
+from tawa.base.loops import terminator
 from tawa.base.options import Options
 from tawa.base.remarks import Remarks
 from tawa.base.spans import span_of
@@ -68,6 +72,14 @@ class Alternate:
             if group.computes and group.warps.value.data > 4 and group.teams.value.data == 1:
                 loops = [op for op in group.walk() if isinstance(op, scf.ForOp)]
                 rewritten = [loop for loop in loops if _take_turns(loop)]
+                if _pass_turns_left_out(loops) and _has_short_form(group):
+                    raise NothingToAlternate(
+                        "consumers that leave turns out can't take turns in this loop",
+                        span=span_of(rewritten[0]) if rewritten else None,
+                        expected="a pipeline of at most two stages, the same for all consumers",
+                        found="a deeper one, which those with few turns do not enter",
+                        hint="leave `alternate` unset",
+                    )
                 if rewritten:
                     found = True
                     _start(group)
@@ -97,6 +109,26 @@ def _take_turns(loop: scf.ForOp) -> bool:
     body.insert_op_before(GroupTurn("wait"), first)
     body.insert_op_after(GroupTurn("pass"), last)
     return True
+
+
+def _has_short_form(group: WarpGroup) -> bool:
+    """Whether there is a loop for few turns and another one for many."""
+
+    def takes_turns(region: Region) -> bool:
+        return any(isinstance(op, GroupTurn) for op in region.walk())
+
+    branches = [op for op in group.walk() if isinstance(op, scf.IfOp)]
+    return any(all(map(takes_turns, branch.regions)) for branch in branches)
+
+
+def _pass_turns_left_out(loops: Sequence[scf.ForOp]) -> bool:
+    """Have groups that leave a turn out pass it on as soon as it is theirs; whether any do."""
+    marked = [loop for loop in loops if LEFT_OUT in loop.attributes]
+    for home in dict.fromkeys(loop.parent for loop in marked):
+        first = next(loop for loop in marked if loop.parent is home).body.block
+        end = terminator(first)
+        first.insert_ops_before([GroupTurn("wait"), GroupTurn("pass")], end)
+    return bool(marked)
 
 
 def _is_costly(op: Operation) -> bool:

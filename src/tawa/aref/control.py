@@ -132,6 +132,15 @@ def lower_team(g: GroupLowering, op: aref.TeamIndex) -> None:
     g.scalars[op.result] = g.team_index()
 
 
+def lower_edge_row(g: GroupLowering, op: aref.EdgeRow) -> None:
+    """The first or last of the rows that the warp group has."""
+    own = op.rows.value.data // g.groups
+    above = g.constant(0)
+    if g.groups > 1:
+        above = g.map("muli", g.group_index(), g.constant(own))
+    g.scalars[op.result] = g.plus(above, own - 1 if op.edge.data == "last" else 0)
+
+
 CONTROL: dict[type[Operation], Callable[..., None]] = {
     scf.ForOp: lower_for,
     scf.IfOp: lower_if,
@@ -143,5 +152,6 @@ CONTROL: dict[type[Operation], Callable[..., None]] = {
     aref.CtaCount: lower_cta,
     aref.PlanEntry: lower_plan_entry,
     aref.TeamIndex: lower_team,
+    aref.EdgeRow: lower_edge_row,
 }
 """Lowering of control flow and scalars."""

@@ -28,7 +28,8 @@ from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 
 from tawa.aref.expand import Expansion, Key, Schedule
 from tawa.aref.loop_graph import is_lazy, is_movable
-from tawa.aref.ops import Consumed, GetEnter, PlanEntry, ViewRead, Views
+from tawa.aref.ops import Consumed, EdgeRow, GetEnter, PlanEntry, ViewRead, Views
+from tawa.aref.own_turns import LEFT_OUT, ring_of
 from tawa.aref.ranges import runs
 from tawa.base.elementwise import Map
 from tawa.base.types import shape_of
@@ -52,7 +53,8 @@ def obstacle(loop: scf.ForOp, schedule: Schedule) -> str | None:
     if any(isinstance(inner, Dot) for op in others for inner in op.walk()):
         return "a tile has other matrix products"
     rings = {op.ref for op in loop.walk() if isinstance(op, GetEnter)}
-    outside = (inner for op in body.ops if op is not loop for inner in op.walk())
+    apart = (op for op in body.ops if op is not loop and LEFT_OUT not in op.attributes)
+    outside = (inner for op in apart for inner in op.walk())
     if any(isinstance(op, GetEnter) and op.ref in rings for op in outside):
         return "its slots come from a ring that the rest of a tile reads too"
     if not runs(loop):
@@ -76,6 +78,8 @@ class _Flattening:
         ops = list(outer.body.block.ops)
         place = ops.index(self.loop)
         self.before, self.after = ops[:place], ops[place + 1 : -1]
+        self.left_out = {ring_of(op): op for op in self.after if LEFT_OUT in op.attributes}
+        """Loops that return the slots of turns that were left out, by ring."""
         self.returns = self._returns()
         self.scalars = self._scalars()
         self.ahead = self._ahead()
@@ -94,7 +98,7 @@ class _Flattening:
         mine = {r for op in self.before for r in op.results}
         found: list[Operation] = []
         for op in self.before:
-            simple = isinstance(op, Map | PlanEntry | scf.IfOp | arith.ConstantOp)
+            simple = isinstance(op, Map | PlanEntry | EdgeRow | scf.IfOp | arith.ConstantOp)
             pure = simple and is_movable(op)
             scalar = pure and not any(shape_of(r.type) for r in op.results)
             inputs = (v for inner in op.walk() for v in inner.operands)
@@ -169,8 +173,9 @@ class _Flattening:
     ) -> None:
         """Append what a tile does after its loop, less the returns of slots if they are done."""
         values = values | dict(zip(self.loop.results, results, strict=True))
+        done = {*self.returns, *self.left_out.values()} if released else set[Operation]()
         for op in self.after:
-            if not (released and op in self.returns):
+            if op not in done:
                 values |= _cloned(op, values, into)
 
     def _returns(self) -> list[Operation]:
@@ -194,6 +199,14 @@ class _Flattening:
         """Append the returns of a tile's slots that nothing reads any more."""
         for op in self.returns:
             _cloned(op, dict(old.outside), into)
+        for op, stage in self.schedule.stage.items():
+            if isinstance(op, GetEnter) and stage == 0:
+                self._leave_out(op, old, into)
+
+    def _leave_out(self, last: Operation, old: Expansion, into: Block) -> None:
+        """Append what returns the slots of a ring after the last one that the tile reads."""
+        if isinstance(last, GetEnter) and last.ref in self.left_out:
+            _cloned(self.left_out[last.ref], dict(old.outside), into)
 
     # --- the parts --------------------------------------------------------------------------------
 
@@ -290,6 +303,8 @@ class _Flattening:
         following: Values = {}
         for op in self.schedule.order:
             old.drain(op, 0)
+            if self.schedule.stage[op] > 0:
+                self._leave_out(op, old, block)
             if op not in late:
                 new.fill(op, 0)
             if op is products[-1]:

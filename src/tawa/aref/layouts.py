@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable, Mapping
 
 from xdsl.dialects import arith, scf
+from xdsl.dialects.builtin import f32
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from tawa.aref.ops import (
@@ -190,12 +191,27 @@ class Layouts:
         """Values that are held as the words of an A operand."""
 
     def _packed(self) -> set[SSAValue]:
-        """8-bit tiles, and carried 16-bit ones, that products alone read from registers."""
+        """8-bit tiles, and carried or rounded ones of 16, that products alone read in registers."""
         found: set[SSAValue] = set()
         for op in self.ops:
             if isinstance(op, DotIssue) and shape_of(op.a.type) and op.a not in found:
                 found |= operand_words(op.a, self._same)
+                if self._is_rounded(op.a):
+                    found.add(op.a)
         return found
+
+    def _is_rounded(self, value: SSAValue) -> bool:
+        """Whether a loop rounds a product's result to 16 bits, where it is, to be an operand."""
+        op = value.owner
+        if not isinstance(op, Map) or op.function.data != "truncf" or not _is_operand(value):
+            return False
+        if not isinstance(op.parent_op(), scf.ForOp):
+            return False  # where pipelines meet, registers are short, and little is gained
+        (source,), shape = op.arguments, shape_of(value.type)
+        pairs = byte_size(element_of(value.type)) == 2 and element_of(source.type) == f32
+        own = shape[0] % (16 * self.warps) == 0 and not self.columns
+        same = own and self.of.get(source) == accumulator((shape[0], shape[1]), self.warps)
+        return pairs and same and len(carried_with(value, self._same)) == 1
 
     def lazy(self, value: SSAValue) -> bool:
         """Whether the value is made anew in any layout that is asked for."""

@@ -18,6 +18,7 @@ from tawa.aref.ops import (
     Any,
     AnyAbove,
     Consumed,
+    EdgeRow,
     GetEnter,
     LanePartials,
     PlanEntry,
@@ -43,6 +44,7 @@ from tawa.tile.ops import (
 
 MOVABLE = (
     Map,
+    EdgeRow,
     PlanEntry,
     Reduce,
     Splat,

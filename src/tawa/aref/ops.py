@@ -78,6 +78,7 @@ __all__ = [
     "GetEnter",
     "GroupTurn",
     "LanePartials",
+    "EdgeRow",
     "LoadInto",
     "NoToken",
     "PlanEntry",
@@ -214,6 +215,22 @@ class PlanEntry(ArefOp):
         super().__init__(operands=[plan, index], result_types=[i32])
 
 
+@irdl_op_definition
+class EdgeRow(ArefOp):
+    """The first or last row that this warp group has of a tile's `rows`, which its team shares."""
+
+    name: ClassVar[str] = "aref.edge_row"
+    rows: IntegerAttr = prop_def(IntegerAttr)
+    edge: StringAttr = prop_def(StringAttr)
+    result: SSAValue = result_def(i32)
+    traits = traits_def(Pure())
+    assembly_format = "$edge `of` $rows attr-dict"
+
+    def __init__(self, rows: int, edge: str) -> None:
+        properties = {"rows": IntegerAttr(rows, i64), "edge": StringAttr(edge)}
+        super().__init__(properties=properties, result_types=[i32])
+
+
 class _Turn(ArefOp):
     """Teams of a warp group that take turns."""
 
@@ -250,7 +267,7 @@ class GroupTurn(ArefOp):
 
 
 ROLE_OPS: tuple[type[ArefOp], ...] = (
-    WarpGroup, TeamIndex, CtaIndex, CtaCount, PlanEntry, TurnWait, TurnPass, GroupTurn,
+    WarpGroup, TeamIndex, CtaIndex, CtaCount, PlanEntry, EdgeRow, TurnWait, TurnPass, GroupTurn,
 )  # fmt: skip
 
 AREF = Dialect(

@@ -19,7 +19,7 @@ from tawa.frontend.conversion import fail
 from tawa.frontend.errors import BadArgument, UnsupportedSyntax
 from tawa.frontend.expressions import Expressions
 from tawa.frontend.values import Tensor, Value, describe, is_runtime, is_tuple
-from tawa.language.dtypes import int64
+from tawa.language.dtypes import dtype, int64
 
 _WISHES = (
     "num_stages", "loop_unroll_factor", "disallow_acc_multi_buffer", "flatten", "warp_specialize",
@@ -40,6 +40,8 @@ class ForLoop:
     step: Tensor
     mirrored: bool = False
     attributes: dict[str, Attribute] = field(default_factory=dict[str, Attribute])
+    row_ends: Tensor | None = None
+    """Where the turns end that change a row, of the counter's type."""
 
     @property
     def _counts_turns(self) -> bool:
@@ -122,7 +124,24 @@ def _run_time_loop(
     bounds = [arithmetic.integer_operand(b, v, "a bound of a range") for v in (lower, upper, step)]
     element = arithmetic.common_integer(b, *bounds)
     start, end, stride = (conversion.cast(b, v, element) for v in bounds)
-    return ForLoop(start, end, stride, mirrored, _attributes(arguments))
+    rows = arguments.get("row_ends")
+    if rows is not None:
+        rows = _row_ends(b, rows, element, mirrored)
+    return ForLoop(start, end, stride, mirrored, _attributes(arguments), rows)
+
+
+def _row_ends(b: Builder, rows: Value, element: dtype, mirrored: bool) -> Tensor:
+    """The ends of rows in the counter's type."""
+    given = isinstance(rows, Tensor) and rows.dtype.is_int() and len(rows.shape) == 1
+    if not given:
+        expected, found = "a tensor of one integer for each row", describe(rows)
+    elif mirrored or element.is_int_unsigned():
+        expected = "a signed counter that grows"
+        found = "a step below 0" if mirrored else f"a counter of {element}"
+    else:
+        return conversion.cast(b, rows, element)
+    message = "the loop can't have these `row_ends`"
+    raise fail(b, BadArgument, message, expected=expected, found=found)
 
 
 def _attributes(arguments: dict[str, Any]) -> dict[str, Attribute]:

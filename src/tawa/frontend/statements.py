@@ -39,6 +39,7 @@ from tawa.frontend.values import (
     rebuild,
     same_type,
 )
+from tawa.tile.ops import RowEnds
 
 STATEMENTS = "assignments, `if`, `for`, `while`, `return`, `assert`, `pass`, expressions"
 
@@ -316,6 +317,8 @@ class Statements(Expressions):
             block.args[0].name_hint = name
             counter = loop.counter(self.b, Tensor(block.args[0], lower.dtype))
             self.scope.set(name, counter, self.span_of(node.target))
+            if loop.row_ends is not None:
+                self.b.add(RowEnds(loop.row_ends.ssa))
             self._enter(carried, iter(block.args[1:]))
             self.run(node.body)
             ends = self._leave(carried, outer)

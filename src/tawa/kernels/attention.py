@@ -65,6 +65,8 @@ class Configuration:
     """Programs that share the keys of a tile; a second kernel adds up what they find."""
 
 
+THREE = {"consumers": 3, "alternate": True}
+"""Options of three consumers that take turns at the tensor core."""
 MANY_TILES = 8 * MULTIPROCESSORS
 """Tiles of 128 rows from which on two CTAs a multiprocessor have several each."""
 
@@ -101,17 +103,22 @@ def configuration(
         return _narrow(d, options, masked, queries)
     if d > 128:
         return Configuration(128, 64, options, ascending=masked)
-    three = options | {"consumers": 3, "alternate": True}
     if d <= 64:
-        if not masked or queries >= 2048:
-            return Configuration(192, 128, three, ascending=masked)
-        if tiles < MANY_TILES:
-            return Configuration(128, 128, options)
-        both = options | {"consumers": 1, "ctas_per_sm": 2}
-        return Configuration(128, 64, both, ascending=True)
+        return _small(options, masked, queries, tiles)
+    if masked and queries < 1024:
+        return Configuration(128, 64, options, ascending=True)
     if queries < (8192 if grouped and masked and d > 96 else 4096):
         return Configuration(128, 128, options, ascending=masked)
-    return Configuration(192, 80 if d > 96 else 112, three, ascending=masked)
+    return Configuration(192, 80 if d > 96 else 112, options | THREE, ascending=masked)
+
+
+def _small(options: dict[str, Any], masked: bool, queries: int, tiles: int) -> Configuration:
+    """Of head dimensions up to 64, whose exponentials take as long as the products."""
+    if not masked or queries >= 2048:
+        return Configuration(192, 128, options | THREE, ascending=masked)
+    if tiles < MANY_TILES:
+        return Configuration(128, 128, options)
+    return Configuration(128, 64, options | {"consumers": 2, "ctas_per_sm": 2}, ascending=True)
 
 
 def _narrow(d: int, options: dict[str, Any], masked: bool, queries: int) -> Configuration:

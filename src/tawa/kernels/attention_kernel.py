@@ -99,6 +99,7 @@ def visit_keys(
     e4m3; then scores exceed `top` by 3 at most, and `acc` and `total` are 2^5 times what they are.
     """
     batch, head, kv_head = place
+    _, last_shown = shown
     row_index, key_limit = limits
     prescale, multiplier, cap = scales
     begin, _, _, end = blocks
@@ -106,7 +107,9 @@ def visit_keys(
     slack = tl.minimum((E4M3_RISE if NARROW else 8) / multiplier, 1.0e30)
     # At least one block, though it may show nothing: then tiles always overlap.
     turns = max(end - begin, 1)
-    for turn in range(0, turns):
+    # Rows that see no key of a block are as before: only where the last blocks come last.
+    ends = tl.cdiv(last_shown + 1, BLOCK_N) - begin if RIGHT and ASCENDING else None
+    for turn in tl.range(0, turns, row_ends=ends):
         block = begin + turn if ASCENDING else begin + turns - 1 - turn
         start_n = block * BLOCK_N
         k = k_desc.load([batch, kv_head, start_n, 0]).reshape(BLOCK_N, D)

@@ -286,6 +286,9 @@ ACTIONS: dict[type[Operation], Callable[..., Steps | None]] = {
     ops.GroupTurn: lambda _a, _o: None,  # the groups of a team are one actor
     ops.Start: _bind(lambda _a, _o: 0),
     ops.NoToken: _bind(lambda _a, _o: None),
+    ops.EdgeRow: _bind(
+        lambda _a, o: _number(o.rows.value.data - 1 if o.edge.data == "last" else 0)
+    ),
     ops.TeamIndex: _bind(lambda a, _o: _number(a.team)),
     ops.CtaIndex: _bind(lambda a, _o: _number(a.index[0])),
     ops.CtaCount: _bind(lambda a, _o: _number(a.grid[0])),

@@ -35,6 +35,35 @@ from tawa.tile import ops
 Grid: TypeAlias = Sequence[int]
 
 
+class RowEndsBroken(TawaError):
+    """A loop changes a row after the turn that its `row_ends` names."""
+
+    explanation = (
+        "`tl.range(..., row_ends=ends)` promises that turn `i` changes nothing in the rows with "
+        "`ends[row] <= i`, so that warp groups may leave such turns out. On a GPU a broken promise "
+        "gives results that depend on who has which rows. The simulator compares what the loop "
+        "carries before and after each turn."
+    )
+    example = """
+import numpy as np
+
+import tawa
+import tawa.language as tl
+
+
+@tawa.jit
+def sums(x, out, N: tl.constexpr):
+    rows = tl.arange(0, N)
+    total = tl.zeros((N,), tl.float32)
+    for i in tl.range(0, N, row_ends=rows):
+        total += tl.where(i <= rows, tl.load(x + i), 0.0)
+    tl.store(out + rows, total)
+
+
+sums[(1,)](np.ones(16, np.float32), np.zeros(16, np.float32), 16)
+"""
+
+
 class DeviceAssertion(TawaError):
     """A `tl.device_assert` does not hold."""
 
@@ -227,9 +256,34 @@ def _for(program: Program, op: scf.ForOp) -> Any:
     if int(step) == 0:
         raise DeviceAssertion("a loop whose step is 0 never ends", span=span_of(op))
     carried = [program.values[v] for v in op.iter_args]
+    promise = next((o for o in op.body.block.ops if isinstance(o, ops.RowEnds)), None)
     for counter in range(int(lower), int(upper), int(step)):
+        before = carried
         carried = program.run_block(op.body.block, [np.asarray(counter).astype(kind), *carried])
+        if promise is not None:
+            _require_unchanged(program, promise, counter, before, carried)
     return _results(op, carried)
+
+
+def _require_unchanged(
+    program: Program, promise: ops.RowEnds, counter: int, before: list[Any], after: list[Any]
+) -> None:
+    """Check that a turn has left the rows as they were that had ended before it."""
+    ended = np.asarray(program.values[promise.ends]) <= counter
+    for old, new in zip(before, after, strict=True):
+        if np.ndim(old) and len(old) == len(ended):
+            same = (np.asarray(old) == np.asarray(new)) | (np.asarray(old) != np.asarray(old))
+            changed = ended & ~same.reshape(len(ended), -1).all(axis=1)
+            if changed.any():
+                row = int(np.flatnonzero(changed)[0])
+                raise RowEndsBroken(
+                    f"turn {counter} of the loop changes row {row}, which had ended",
+                    span=span_of(promise.parent_op()),
+                    expected=f"row {row} as before: its entry of `row_ends` is "
+                    f"{int(np.asarray(program.values[promise.ends])[row])}",
+                    found="another value of what the loop carries",
+                    hint="let `row_ends` name the turn after the last one that changes a row",
+                )
 
 
 def _while(program: Program, op: scf.WhileOp) -> Any:
@@ -404,6 +458,7 @@ ACTIONS: dict[type[Operation], Callable[[Program, Any], Any]] = {
     ops.DescLoad: _desc_load,
     ops.DescStore: _desc_store,
     ops.Barrier: _nothing,
+    ops.RowEnds: lambda _program, _op: None,
     ops.Assert: _assert,
     ops.Print: _print,
 }

@@ -39,6 +39,7 @@ from tawa.tile.ops import (
     Load,
     Print,
     Reshape,
+    RowEnds,
     Store,
     Trans,
 )
@@ -415,7 +416,7 @@ class Partition:
         """The computing role, its teams and warps chosen; `single`: one thread loads for it."""
         body = copy_body(kernel, arguments)
         _get_all(body.block, refs)
-        effects = (*EFFECTS, *GETS)
+        effects = (*EFFECTS, *GETS, RowEnds)
         prune(body.block, lambda op: isinstance(op, effects))
         warps, teams = self._shape(kernel)
         loader = "one loading thread" if single else "a loading warp group"

@@ -57,6 +57,7 @@ from tawa.tile.value_ops import (
     NumPrograms,
     ProgramId,
     Reshape,
+    RowEnds,
     Splat,
     Split,
     TileOp,
@@ -69,9 +70,8 @@ __all__ = [
     "REDUCTION_KINDS", "SCOPES", "TILE", "Arange", "ArgReduce", "Asm", "AsmEffect", "Assert",
     "AtomicCas", "AtomicRmw", "Barrier", "Broadcast", "Cat", "DescLoad", "DescStore", "Dot",
     "ExpandDims", "Gather", "Histogram", "Join", "Load", "MakeDesc", "Map", "NumPrograms", "Print",
-    "ProgramId",
-    "Reduce", "ReduceWith", "Reshape", "Scan", "ScanWith", "Splat", "Split", "Store", "TileOp",
-    "Trans", "Yield", "pointee", "tensor_type", "tile_context",
+    "ProgramId", "Reduce", "ReduceWith", "Reshape", "RowEnds", "Scan", "ScanWith", "Splat", "Split",
+    "Store", "TileOp", "Trans", "Yield", "pointee", "tensor_type", "tile_context",
 ]  # fmt: skip
 
 TILE = Dialect(

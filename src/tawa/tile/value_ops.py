@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
+from xdsl.dialects import scf
 from xdsl.dialects.builtin import (
     DenseArrayBase,
     IntegerAttr,
@@ -30,7 +31,7 @@ from xdsl.irdl import (
     result_def,
     traits_def,
 )
-from xdsl.traits import Pure
+from xdsl.traits import MemoryWriteEffect, Pure
 from xdsl.utils.exceptions import VerifyException
 
 from tawa.base.numerics import Array
@@ -349,6 +350,31 @@ class Cat(TileOp):
         return np.concatenate([lhs, rhs])
 
 
+@irdl_op_definition
+class RowEnds(TileOp):
+    """A promise about the loop around it: turns from `ends[r]` on do not change row r.
+
+    That is so of every tile that the loop carries and that has a row for each element of `ends`.
+    """
+
+    name = "tile.row_ends"
+    ends = operand_def(Tensor)
+    traits = traits_def(MemoryWriteEffect())
+    assembly_format = "$ends attr-dict `:` type($ends)"
+
+    def __init__(self, ends: SSAValue | Operation) -> None:
+        super().__init__(operands=[ends])
+
+    def verify_(self) -> None:
+        """Check the place and the type."""
+        loop = self.parent_op()
+        require(isinstance(loop, scf.ForOp), "a loop around it expected")
+        assert isinstance(loop, scf.ForOp)
+        require(len(shape_of(self.ends.type)) == 1, "one number a row expected")
+        require(element_of(self.ends.type) == loop.lb.type, "numbers of the counter's type")
+
+
 VALUE_OPS = (
     ProgramId, NumPrograms, Arange, Splat, Broadcast, ExpandDims, Reshape, Trans, Join, Split, Cat,
+    RowEnds,
 )  # fmt: skip
