@@ -59,6 +59,9 @@ func.func @all(%p : !tawa.ptr<f16>, %n : i32, %d : !tawa.desc<tensor<16x8xf16>>)
   %hist = tile.histogram %r : tensor<16xi32> -> tensor<8xi32>
   %mv = "tile.asm"(%r) <{text = "mov.b32 $0, $1;", constraints = "=r,r", pack = 1 : i32}> : (tensor<16xi32>) -> tensor<16xi32>
   %me = "tile.asm_effect"(%r) <{text = "mov.b32 $0, $1;", constraints = "=r,r", pack = 1 : i32}> : (tensor<16xi32>) -> tensor<16xi32>
+  scf.for %i = %n to %n step %n : i32 {
+    tile.row_ends %r : tensor<16xi32>
+  }
   tile.barrier
   tile.assert %m, "in range" : tensor<16xi1>
   tile.print "x = ", %n, %v : i32, tensor<16xf16>

@@ -100,7 +100,16 @@ def layer_norm_backward_in_two_stages(a: Arrays) -> Launch:
 
 @tawa.jit
 def group_norm_channels_last(
-    x, w, b, y, HW, C: tl.constexpr, CPG: tl.constexpr, BS: tl.constexpr, eps: tl.constexpr, SILU: tl.constexpr
+    x,
+    w,
+    b,
+    y,
+    HW,
+    C: tl.constexpr,
+    CPG: tl.constexpr,
+    BS: tl.constexpr,
+    eps: tl.constexpr,
+    SILU: tl.constexpr,
 ):
     n, g = tl.program_id(0), tl.program_id(1)
     channel = g * CPG + tl.arange(0, CPG)
