@@ -72,7 +72,7 @@ def test_a_machine_without_nvrtc(monkeypatch: pytest.MonkeyPatch, tmp_path):
         raise NvrtcMissing("NVRTC can't be loaded")
 
     monkeypatch.setenv("TAWA_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr("tawa.compiler.compile_cuda", missing)
+    monkeypatch.setattr("tawa.runtime.assemble.compile_cuda", missing)
     x = np.ones(8, np.float32)
     with pytest.warns(SimulatedOnly, match="NvrtcMissing"):
         tawa.jit(doubled.fn)[(1,)](x, 8)
