@@ -136,7 +136,9 @@ class AxisAnalysis:
         def insert(numbers: tuple[int, ...], new: int) -> tuple[int, ...]:
             return (*numbers[:axis], new, *numbers[axis:])
 
-        first = info.multiple[0] if len(info.multiple) == 1 else 1
+        # Along the new dimension every element begins a run of its own, not only the first.
+        alone = len(info.multiple) == 1 and info.contiguous[0] == 1
+        first = info.multiple[0] if alone else 1
         return AxisInfo(
             insert(info.contiguous, 1), insert(info.multiple, first), insert(info.constant, 1)
         )
