@@ -105,7 +105,6 @@ CASES: dict[str, Callable[[], tuple[Work, Work]]] = {
     "gemm 128x256x64": gemm,
     "attention D = 64": lambda: attention(64),
     "attention D = 128, causal": lambda: attention(128, causal=True),
-    "attention D = 256, causal": lambda: attention(256, causal=True),
     "attention D = 128, ALiBi": lambda: attention(128, modified=True, causal=True),
     "triton: gemm 128x256x64": triton_gemm,
     "triton: attention D = 128, causal": triton_attention,

@@ -28,10 +28,11 @@ from tawa.runtime.timing import Timing, host_microseconds
 M, N, K = 256, 256, 128
 TILE = Tile(128, 128, options={"num_stages": 3})
 
-CORES = 2
+CORES = 4
 """Cores that each compilation may use."""
 
 SCRIPT = Path(__file__).parent / "compile_cases.py"
+LOADED = "import tawa.compiler, tawa.jit, ortools.sat.python.cp_model"
 SECONDS = 100
 """Limit of one process that compiles."""
 
@@ -149,6 +150,8 @@ def measure_compiles(folder: Path | None) -> None:
     the compiler counts, importing the kernel (and Triton, whose language it may name) does not.
     """
     run = Run("compile", folder)
+    # As after an installation: modules have their byte code.
+    subprocess.run([sys.executable, "-c", LOADED], env=environment(), check=True)
     places = sorted(os.sched_getaffinity(0))
     at_a_time = max(1, len(places) // CORES)
     waiting = list(CASES)
@@ -163,18 +166,18 @@ def measure_compiles(folder: Path | None) -> None:
                     add_compile(run, name, what, found)
 
 
+def environment(**more: str) -> dict[str, str]:
+    """Of a process that finds the modules that this one does."""
+    paths = os.pathsep.join(path for path in sys.path if path)
+    return {**os.environ, "PYTHONPATH": paths, **more}
+
+
 def seconds_of(asked: tuple[str, list[int], Path]) -> list[float] | str:
     """Seconds of a case's imports and of its two compilations; or what went wrong."""
     name, cores, cache = asked
-    paths = [path for path in sys.path if path]
     done = subprocess.run(
         ["taskset", "-c", ",".join(map(str, cores)), sys.executable, str(SCRIPT), name],
-        env={
-            **os.environ,
-            "TAWA_CACHE_DIR": str(cache),
-            "TRITON_CACHE_DIR": str(cache),
-            "PYTHONPATH": os.pathsep.join(paths),
-        },
+        env=environment(TAWA_CACHE_DIR=str(cache), TRITON_CACHE_DIR=str(cache)),
         capture_output=True,
         text=True,
         timeout=SECONDS,
