@@ -22,6 +22,7 @@ from tawa.base.spans import span_of
 from tawa.base.target import HALF_RATE, SPECIAL, Costs
 from tawa.base.timeline import DETAILS, Activity, TimelineTable
 from tawa.hopper.detail import Place, Plan, thinned
+from tawa.hopper.ops.copies import CopyArrive, CopyAsync
 from tawa.hopper.ops.fragment import ReduceRegisters, Relabel, Undefined, Window
 from tawa.hopper.ops.global_memory import GlobalLoad, GlobalStore, ScalarLoad
 from tawa.hopper.ops.matrix import Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait
@@ -55,6 +56,8 @@ KINDS: dict[type[Operation], str] = {
     ClusterSync: "meeting",
     NamedBarrierArrive: "arrival",
     TmaLoad: "copy issue",
+    CopyAsync: "copy issue",
+    CopyArrive: "copy issue",
     TmaStore: "store issue",
     BulkCommit: "store issue",
     WgmmaFence: "wgmma issue",
