@@ -87,6 +87,22 @@ def test_what_was_written_is_released_before_an_atomic() -> None:
 
 
 @tawa.jit
+def announce(x, y, count, READS: tl.constexpr):
+    v = tl.zeros((32,), tl.float32)
+    if READS:
+        v += tl.load(x + tl.arange(0, 32))
+    tl.atomic_add(count, 1)
+    tl.store(y + tl.arange(0, 32), v)
+
+
+@pytest.mark.parametrize("reads", [False, True])
+def test_what_was_read_comes_before_a_scalar_atomic(reads: bool) -> None:
+    x, y = Arrays().random("f32", 32), stored(np.zeros(32), "f32")
+    text = lowered(announce, (1,), [x, y, stored(np.zeros(1), "i32")], READS=reads)
+    assert text.count("memory_fence") == reads
+
+
+@tawa.jit
 def ordered(x, y, largest, turned, N: tl.constexpr, K: tl.constexpr):
     v = tl.load(x + tl.arange(0, N))
     tl.store(y + tl.arange(0, N), tl.sort(v))

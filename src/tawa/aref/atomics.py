@@ -10,7 +10,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from tawa.aref.fragments import convert, exchange, fragment, scratch, scratch_tile, team_sync
 from tawa.aref.group_lowering import GroupLowering
-from tawa.aref.ops import WarpGroup
+from tawa.aref.ops import ViewRead, WarpGroup
 from tawa.aref.tensors import access_width
 from tawa.base.layout import REPLICA, Layout, point
 from tawa.base.types import element_of, shape_of
@@ -18,10 +18,12 @@ from tawa.hopper.ops.atomic import VECTORS, GlobalAtomic, MemoryFence
 from tawa.hopper.ops.fragment import Extract, Fill
 from tawa.hopper.ops.memory import SharedLoad
 from tawa.hopper.types import FragType
-from tawa.tile.ops import Asm, AsmEffect, AtomicCas, AtomicRmw, DescStore, Store
+from tawa.tile.ops import Asm, AsmEffect, AtomicCas, AtomicRmw, DescStore, Load, Store
 
 WRITES = (Store, DescStore, AtomicRmw, AtomicCas, AsmEffect, Asm)
 """Ops after which there is something to release."""
+ACCESSES = (*WRITES, Load, ViewRead)
+"""Those, and what has to be done with before a counter or a lock in memory says that it is."""
 
 
 def lower_atomic_rmw(g: GroupLowering, op: AtomicRmw) -> None:
@@ -45,7 +47,9 @@ def _lower(
 
     The accesses of all threads before are released once all have arrived; what was acquired is
     acquired for all when they have met again. A program that has written nothing has nothing to
-    release, and one that does not look at the old value does not know whom it would acquire from.
+    release by sums of a tile (each element follows from what it was loaded with); a scalar may tell
+    others that the program has read. One that does not look at the old value does not know whom it
+    would acquire from.
     """
     order, scope = op.order.data, op.scope.data
     unused = op.result.first_use is None
@@ -55,7 +59,8 @@ def _lower(
     ]
     pointers, value, *rest = operands
     assert pointers is not None and value is not None
-    if order in ("release", "acq_rel") and _written_before(op):
+    before = WRITES if shape_of(op.value.type) else ACCESSES
+    if order in ("release", "acq_rel") and (not g.kernel.only_group or _after(op, before)):
         team_sync(g)
         g.do(MemoryFence(scope))
     count = _width(g, op, layout) if unused else 1
@@ -78,14 +83,14 @@ def _lower(
         g.scalars[op.result] = g.add(Extract(old), op.result.name_hint)
 
 
-def _written_before(op: Operation) -> bool:
-    """Whether the program may have written to memory before it comes to an op."""
+def _after(op: Operation, kinds: tuple[type[Operation], ...]) -> bool:
+    """Whether the program may have done an op of some kinds before it comes to one."""
     block = op.parent
     while block is not None:
         around = block.parent_op()
         looped = around is not None and not isinstance(around, scf.IfOp | func.FuncOp | WarpGroup)
         before = block.ops if looped else _until(block, op)
-        if any(isinstance(o, WRITES) for top in before for o in top.walk()):
+        if any(isinstance(o, kinds) for top in before for o in top.walk()):
             return True
         if around is None or isinstance(around, func.FuncOp | WarpGroup):
             return False
