@@ -118,12 +118,15 @@ class Depths:
         if not demand.rings:
             return
         depths = demand.chosen(self.options.num_stages, self.reserve)
+        most = dict(depths)
         if self.options.num_stages is None:
             depths |= self._fewer(module, depths)
         for ring, depth in depths.items():
             self._set(ring, depth)
         if demand.looped:
             chosen = "asked for" if self.options.num_stages else "what shared memory holds"
+            if depths != most:
+                chosen = "fewer than shared memory holds: for another CTA, or all that are filled"
             text = f"{depths[demand.looped[0]]} slots of {demand.slot} bytes in the loop ({chosen})"
             self.remarks.say(self.name, text)
 
