@@ -98,7 +98,7 @@ def test_a_search_without_clocks_is_no_proof():
     assert "every access of shared memory is ordered" not in report.render()
 
 
-@pytest.mark.parametrize("kind", ["cooperative", "ping_pong"])
+@pytest.mark.parametrize("kind", ["cooperative", "ping_pong", "copies"])
 def test_hand_written_kernels_are_proved(kind: str):
     report = correct(kind).check(schedules=1)
     assert report.proved
@@ -138,7 +138,7 @@ def test_the_search_alone_finds_races_between_actors(name: str):
 
 
 def test_every_kind_is_checked():
-    assert set(KINDS) == {"cooperative", "cluster", "ping_pong"}
+    assert set(KINDS) == {"cooperative", "cluster", "ping_pong", "copies"}
 
 
 # --- the reduction on random protocols ----------------------------------------------------------
