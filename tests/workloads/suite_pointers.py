@@ -87,7 +87,7 @@ def copied_operands_of_32_bits(a: Arrays) -> Launch:
 def shifted_rows(a, b, c, first, rows, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     """Chunks of 8 bytes: rows start anywhere, at multiples of 4 elements."""
     m, n, k = tl.arange(0, BM), tl.arange(0, BN), tl.arange(0, BK)
-    start = tl.multiple_of(first * 4, 4)
+    start = first * 4
     acc = tl.zeros((BM, BN), tl.float32)
     for kk in range(0, K, BK):
         x = tl.load(
