@@ -121,6 +121,25 @@ def test_rows_that_do_not_grow_are_left_alone() -> None:
     assert any("all groups make all turns" in line for line in found.remarks)
 
 
+def test_a_loop_that_counts_makes_all_turns() -> None:
+    """A number that it carries besides rows would be another one in each group."""
+
+    @tawa.jit
+    def counted(a_desc: Any, b_desc: Any, o_desc: Any, turns: Any, N: Any, BLOCK: tl.constexpr):
+        rows = tl.arange(0, BLOCK)
+        acc = tl.zeros((BLOCK, 64), tl.float32)
+        done = 0
+        for i in tl.range(0, N, row_ends=rows):
+            acc = tl.dot(a_desc.load([0, i * 64]), b_desc.load([i * 64, 0]), acc)
+            done += i
+        o_desc.store([0, 0], acc.to(tl.float16))
+        tl.store(turns, done)
+
+    tile = "desc<f16,{}x64>".format
+    found = counted.compile(tile(128), tile(64), tile(128), "*i32", "i32", 128)
+    assert any("it carries more than rows of products" in line for line in found.remarks)
+
+
 def test_one_group_has_nothing_to_leave_out() -> None:
     assert not any("own-turns" in line for line in compiled(64).remarks)
 

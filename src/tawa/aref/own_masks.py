@@ -19,6 +19,7 @@ from xdsl.dialects.builtin import ModuleOp, i32
 from xdsl.ir import Block, Operation, SSAValue
 
 from tawa.aref.ops import EdgeRow, WarpGroup
+from tawa.aref.products import from_products
 from tawa.aref.row_numbers import at_edge
 from tawa.base.elementwise import Map
 from tawa.base.loops import integer_constant, terminator
@@ -43,12 +44,19 @@ class OwnMasks:
     def apply(self, module: ModuleOp) -> None:
         """Rewrite the branches of all groups that share rows."""
         for group in [op for op in module.walk() if isinstance(op, WarpGroup)]:
-            shares = group.computes and group.warps.value.data > 4 and group.split_columns is None
+            groups = group.warps.value.data // 4
+            shares = group.computes and groups > 1 and group.split_columns is None
             for branch in [op for op in group.walk() if shares and isinstance(op, scf.IfOp)]:
                 mask = _mask(branch)
-                if mask is not None and _ask(branch, mask):
+                if mask is not None and _shared(branch, groups) and _ask(branch, mask):
                     where = span_of(branch) or "a branch"
                     self.remarks.say(self.name, f"groups mask their own rows alone at {where}")
+
+
+def _shared(branch: scf.IfOp, groups: int) -> bool:
+    """Whether a branch makes a tile of which each warp group has a part of the rows."""
+    (tile,) = branch.results
+    return shape_of(tile.type)[0] % (64 * groups) == 0 and from_products(tile)
 
 
 def _mask(branch: scf.IfOp) -> Map | None:

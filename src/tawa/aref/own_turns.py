@@ -40,9 +40,10 @@ from tawa.aref.ops import (
     ViewTrans,
     WarpGroup,
 )
+from tawa.aref.products import from_products
 from tawa.aref.row_numbers import at_edge
 from tawa.base.elementwise import Map
-from tawa.base.loops import integer_constant
+from tawa.base.loops import integer_constant, terminator
 from tawa.base.remarks import Remarks
 from tawa.base.spans import copy_span, span_of
 from tawa.base.types import shape_of
@@ -86,7 +87,7 @@ class OwnTurns:
             if not isinstance(loop, scf.ForOp) or group.warps.value.data <= 4:
                 continue
             where = span_of(loop) or "loop"
-            if (why := obstacle(group, loop)) is not None:
+            if (why := obstacle(group, loop, shape_of(ends.type)[0])) is not None:
                 self.remarks.say(self.name, f"all groups make all turns of {where}: {why}")
                 continue
             new: list[Operation] = []
@@ -111,23 +112,32 @@ def _group_of(op: Operation | None) -> WarpGroup:
     return op
 
 
-def obstacle(group: WarpGroup, loop: scf.ForOp) -> str | None:
+def obstacle(group: WarpGroup, loop: scf.ForOp, rows: int) -> str | None:
     """Why the groups of a team have to make the same turns; None if they need not."""
-    if group.teams.value.data > 1 or group.split_columns is not None:
+    groups = group.warps.value.data // 4
+    if group.teams.value.data > 1 or group.split_columns is not None or rows % (64 * groups):
         return "they do not share its tiles' rows"
     if not isinstance(step := loop.step.owner, arith.ConstantOp) or step.value != _one(loop):
         return "its step is not 1"
-    for op in loop.body.block.walk():
-        if not isinstance(op, ALONE):
-            return f"they do {op.name} together"
-        if isinstance(op, Reduce) and op.axis.value.data == 0:
-            return "they reduce along the rows together"
-        if isinstance(op, Dot) and _from_registers(op.b):
-            return "they store an operand of a product together"
-        if isinstance(op, GetEnter):
-            ring = op.ref.owner
-            if op.parent is not loop.body.block or not isinstance(ring, Create) or ring.multicast:
-                return "a cluster, or a branch, shares its slots"
+    for value in terminator(loop.body.block).operands:
+        if shape_of(value.type)[:1] != (rows,) or not from_products(value):
+            return "it carries more than rows of products"
+    found = (_shared_work(op, loop) for op in loop.body.block.walk())
+    return next((why for why in found if why is not None), None)
+
+
+def _shared_work(op: Operation, loop: scf.ForOp) -> str | None:
+    """What the groups of a team do together in an op of a loop; None if nothing."""
+    if not isinstance(op, ALONE):
+        return f"they do {op.name} together"
+    if isinstance(op, Reduce) and op.axis.value.data == 0:
+        return "they reduce along the rows together"
+    if isinstance(op, Dot) and _from_registers(op.b):
+        return "they store an operand of a product together"
+    if isinstance(op, GetEnter):
+        ring = op.ref.owner
+        if op.parent is not loop.body.block or not isinstance(ring, Create) or ring.multicast:
+            return "a cluster, or a branch, shares its slots"
     return None
 
 

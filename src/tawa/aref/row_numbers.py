@@ -2,6 +2,7 @@
 
 Where a vector is arithmetic that grows with the row number, the same arithmetic on a row's number
 gives the vector's value there, and the values at the first and last row are the least and largest.
+Row numbers are taken not to overflow.
 """
 
 from __future__ import annotations
