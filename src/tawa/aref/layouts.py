@@ -303,9 +303,13 @@ class Layouts:
         rows, columns = shape_of(op.result.type)
         return accumulator((rows, columns), self.warps, self.columns)
 
-    def _wanted(self, value: SSAValue) -> Layout | None:
-        """The layout that the users of a value have, if any has one."""
-        found = (self._wanted_by(use.operation, use.index) for use in value.uses)
+    def _wanted(self, value: SSAValue, asked: set[SSAValue] | None = None) -> Layout | None:
+        """The layout that the users of a value have, if any has one; each value is asked once."""
+        asked = set() if asked is None else asked
+        if value in asked:
+            return None
+        asked.add(value)
+        found = (self._wanted_by(use.operation, use.index, asked) for use in value.uses)
         return next((layout for layout in found if layout is not None), self._carried(value))
 
     def _wanted_of_any(self, value: SSAValue) -> Layout | None:
@@ -318,13 +322,13 @@ class Layouts:
             group += [w for w in self._same.get(v, []) if w not in group]
         return None
 
-    def _wanted_by(self, op: Operation, index: int) -> Layout | None:
+    def _wanted_by(self, op: Operation, index: int, asked: set[SSAValue]) -> Layout | None:
         """The layout in which an op would take its operand; None if it has no wish."""
         if isinstance(op, DotIssue) and index == 0:
             rows, columns = shape_of(op.a.type)
             return accumulator((rows, columns), self.warps)
         if isinstance(op, Map):
-            return self.of.get(op.result) or self._wanted(op.result)
+            return self.of.get(op.result) or self._wanted(op.result, asked)
         if isinstance(op, CopyInto):
             return self.copied(op)[0]
         if isinstance(op, Load | Store | AtomicRmw | AtomicCas):
@@ -332,7 +336,7 @@ class Layouts:
             return self.of.get(accessed) if shape_of(accessed.type) else None
         if not isinstance(op, ExpandDims | Broadcast):
             return None
-        found = self._wanted(op.result)
+        found = self._wanted(op.result, asked)
         if found is None:
             return None
         if isinstance(op, ExpandDims):
