@@ -218,3 +218,18 @@ def test_reductions_after_each_other_meet_once_more_each() -> None:
     text = lowered(statistics, (1,), [x, y], N=512, TURNS=3)
     assert abs(numbers(y)[0] - np.log(np.exp(values(x)).sum())) < 1e-5
     assert text.count("hopper.cta_sync") == 3
+
+
+@tawa.jit
+def sorted_tile(x, y, M: tl.constexpr, N: tl.constexpr, DIM: tl.constexpr):
+    at = tl.arange(0, M)[:, None] * N + tl.arange(0, N)[None, :]
+    tl.store(y + at, tl.sort(tl.load(x + at), DIM, True))
+
+
+@pytest.mark.parametrize("dim", [0, 1])
+def test_sorting_of_a_tile_asks_each_step_once(dim: int) -> None:
+    # 21 steps, each of which uses the one before three times: asked on every way, this never ends.
+    v = np.random.default_rng(dim).integers(-100, 100, (8, 64)).astype(np.float64)
+    y = stored(np.zeros((8, 64)), "i8")
+    lowered(sorted_tile, (1,), [stored(v, "i8"), y], M=8, N=64, DIM=dim)
+    assert (numbers(y) == -np.sort(-v, dim)).all()
