@@ -5,8 +5,9 @@ share the rows, some see such a block whole, and choose nothing by
 
     if block is at an edge: scores = where(columns <= last_column_of_row, scores, -inf)
 
-So the question is asked for the group's own rows, too. Columns and ends of rows are arithmetic on
-numbers, so the largest column and the group's least end answer it.
+So in loops that groups leave at turns of their own (`own_turns`) the question is asked for the
+group's own rows, too. Columns and ends of rows are arithmetic on numbers, so the largest column and
+the group's least end answer it.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from xdsl.dialects.builtin import ModuleOp, i32
 from xdsl.ir import Block, Operation, SSAValue
 
 from tawa.aref.ops import EdgeRow, WarpGroup
+from tawa.aref.own_turns import LEFT_OUT
 from tawa.aref.products import from_products
 from tawa.aref.row_numbers import at_edge
 from tawa.base.elementwise import Map
@@ -47,10 +49,17 @@ class OwnMasks:
             groups = group.warps.value.data // 4
             shares = group.computes and groups > 1 and group.split_columns is None
             for branch in [op for op in group.walk() if shares and isinstance(op, scf.IfOp)]:
-                mask = _mask(branch)
+                mask = _mask(branch) if _ends_early(branch) else None
                 if mask is not None and _shared(branch, groups) and _ask(branch, mask):
                     where = span_of(branch) or "a branch"
                     self.remarks.say(self.name, f"groups mask their own rows alone at {where}")
+
+
+def _ends_early(branch: scf.IfOp) -> bool:
+    """Whether the branch is in a loop that groups leave at turns of their own."""
+    loop = branch.parent_op()
+    following = loop.next_op if isinstance(loop, scf.ForOp) else None
+    return following is not None and LEFT_OUT in following.attributes
 
 
 def _shared(branch: scf.IfOp, groups: int) -> bool:

@@ -63,6 +63,8 @@ class Configuration:
     """Heads of one group whose queries share a tile: a divisor of `block_m` and of the group."""
     splits: int = 1
     """Programs that share the keys of a tile; a second kernel adds up what they find."""
+    own_ends: bool = True
+    """Whether warp groups leave out a last block that none of their own rows sees (`ascending`)."""
 
 
 THREE = {"consumers": 3, "alternate": True}
@@ -115,7 +117,8 @@ def configuration(
 def _small(options: dict[str, Any], masked: bool, queries: int, tiles: int) -> Configuration:
     """Of head dimensions up to 64, whose exponentials take as long as the products."""
     if not masked or queries >= 2048:
-        return Configuration(192, 128, options | THREE, ascending=masked)
+        own_ends = queries < 4096  # of long rows it is a small part, and takes code between tiles
+        return Configuration(192, 128, options | THREE, ascending=masked, own_ends=own_ends)
     if tiles < MANY_TILES:
         return Configuration(128, 128, options)
     return Configuration(128, 64, options | {"consumers": 2, "ctas_per_sm": 2}, ascending=True)
@@ -305,6 +308,7 @@ def _launch(
         MASK_END=problem.keys % block_n != 0 or problem.keys == 0,
         CAPTURED=len(captured),
         ASCENDING=using.ascending,
+        OWN_ENDS=using.ascending and using.own_ends,
         PACKED=using.packed,
         splits=using.splits if using.splits > 1 else None,
         **using.options,

@@ -90,6 +90,7 @@ def visit_keys(
     limits: Any, shown: Any, scales: Any, captured: Any, blocks: Any,
     D: tl.constexpr, DV: tl.constexpr, BLOCK_N: tl.constexpr, SCORE_MOD: tl.constexpr,
     LEFT: tl.constexpr, RIGHT: tl.constexpr, NARROW: tl.constexpr, ASCENDING: tl.constexpr,
+    OWN_ENDS: tl.constexpr,
 ):  # fmt: skip
     """The running softmax after all visible key blocks, from the last to the first or ASCENDING.
 
@@ -97,6 +98,7 @@ def visit_keys(
     in the exponent, `shift` what is subtracted from exponents, `total` the sum of exponentials.
     LEFT and RIGHT say at which edges of the visible keys blocks are masked. NARROW: weights are
     e4m3; then scores exceed `top` by 3 at most, and `acc` and `total` are 2^5 times what they are.
+    OWN_ENDS, with ASCENDING: rows need not wait for blocks that they see nothing of.
     """
     batch, head, kv_head = place
     _, last_shown = shown
@@ -107,8 +109,8 @@ def visit_keys(
     slack = tl.minimum((E4M3_RISE if NARROW else 8) / multiplier, 1.0e30)
     # At least one block, though it may show nothing: then tiles always overlap.
     turns = max(end - begin, 1)
-    # Rows that see no key of a block are as before: only where the last blocks come last.
-    ends = tl.cdiv(last_shown + 1, BLOCK_N) - begin if RIGHT and ASCENDING else None
+    # Blocks of which a row sees no key leave it as it is.
+    ends = tl.cdiv(last_shown + 1, BLOCK_N) - begin if RIGHT and OWN_ENDS else None
     for turn in tl.range(0, turns, row_ends=ends):
         block = begin + turn if ASCENDING else begin + turns - 1 - turn
         start_n = block * BLOCK_N
@@ -229,7 +231,7 @@ def attention_forward(
     captured0: Any, captured1: Any, captured2: Any, captured3: Any, captured4: Any, captured5: Any,
     D: tl.constexpr, DV: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
     MASK_END: tl.constexpr, SCORE_MOD: tl.constexpr, CAPTURED: tl.constexpr,
-    NARROW: tl.constexpr = False, ASCENDING: tl.constexpr = False,
+    NARROW: tl.constexpr = False, ASCENDING: tl.constexpr = False, OWN_ENDS: tl.constexpr = False,
     PACKED: tl.constexpr = 1,
 ):  # fmt: skip
     """One program computes BLOCK_M query rows: of one head, or as many of each of PACKED heads.
@@ -278,7 +280,7 @@ def attention_forward(
     bounded: tl.constexpr = right is not None or left is not None or splits is not None
     masked_right: tl.constexpr = bounded or MASK_END
     state = visit_keys(*state, *fixed, D, DV, BLOCK_N, SCORE_MOD, left is not None, masked_right,
-                       NARROW, ASCENDING)  # fmt: skip
+                       NARROW, ASCENDING, OWN_ENDS)  # fmt: skip
     finish(*state, o_desc, lse, factor_of(v_scale, entry), of_output, head, start_m, rows, QUERIES,
            BLOCK_M, DV, PACKED)  # fmt: skip
 

@@ -17,8 +17,11 @@ from tawa.runtime.compile_log import CompileReport, parse_log
 INFO = ".dist-info"
 """Ending of the folder that says which version of a package is installed (PEP 376)."""
 
-OPTIONS = ("-std=c++17", "--ptxas-options=-v")
-"""Options of every compilation; the log is read, so ptxas has to be verbose."""
+OPTIONS = ("-std=c++17", "--ptxas-options=-v", "--no-cache")
+"""Options of every compilation; the log is read, so ptxas has to be verbose.
+
+What NVRTC has in its own cache, where there is a driver, comes without a log: a spill went unseen.
+"""
 
 
 class CudaCompileError(TawaError):
