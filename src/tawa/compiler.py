@@ -265,7 +265,10 @@ class Pipeline:
             return compiled
         if not self.override.keys().isdisjoint(("hopper", "cu")):
             return compiled
-        registers = parse_log(compiled.log).function(spec.entry).registers
+        report = parse_log(compiled.log)
+        if not report.functions:
+            return compiled  # a remark says that the log is empty
+        registers = report.function(spec.entry).registers
         module = compiled.module("hopper")
         taken = Occupancy(
             self.options.machine, spec.threads, registers, spec.shared_bytes, meets_in_loops(module)
@@ -376,6 +379,8 @@ class Pipeline:
         return self._compiled(name, spec, built)
 
     def _report_assembler(self, built: CompiledCuda) -> None:
+        if not built.report.functions:
+            self.remarks.say("assembler", "it left no log: spills would not be seen")
         for usage in built.report.functions:
             self.remarks.say(
                 "assembler", f"{usage.name}: {usage.registers} registers a thread at entry"
