@@ -29,16 +29,14 @@ SPILLS = ("pointers-large",)
 
 def assert_clean(workload: Workload, compiled: Compiled) -> None:
     """No spill, no serialised matrix instruction; what the kernel is made of is there."""
-    if workload.name in SPILLS:
-        assert all(finding.startswith("spill") for finding in compiled.findings)
-        return
-    assert compiled.findings == ()
+    spills = workload.name in SPILLS
+    assert [f for f in compiled.findings if not (spills and f.startswith("spill: "))] == []
     (code,) = sass.disassemble(compiled.cubin).values()
     assert {opcode: code.count(opcode) > 0 for opcode in workload.opcodes} == dict.fromkeys(
         workload.opcodes, True
     )
     assert code.in_loops("MEMBAR.ALL.GPU") == ()
-    assert code.count("LDL") == code.count("STL") == 0
+    assert spills or code.count("LDL") == code.count("STL") == 0
 
 
 LIBRARY = [

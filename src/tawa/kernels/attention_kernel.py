@@ -98,10 +98,9 @@ def visit_keys(
     in the exponent, `shift` what is subtracted from exponents, `total` the sum of exponentials.
     LEFT and RIGHT say at which edges of the visible keys blocks are masked. NARROW: weights are
     e4m3; then scores exceed `top` by 3 at most, and `acc` and `total` are 2^5 times what they are.
-    OWN_ENDS, with ASCENDING: rows need not wait for blocks that they see nothing of.
+    OWN_ENDS, with ASCENDING: blocks of which a row sees no key are promised to leave it as it is.
     """
     batch, head, kv_head = place
-    _, last_shown = shown
     row_index, key_limit = limits
     prescale, multiplier, cap = scales
     begin, _, _, end = blocks
@@ -109,8 +108,7 @@ def visit_keys(
     slack = tl.minimum((E4M3_RISE if NARROW else 8) / multiplier, 1.0e30)
     # At least one block, though it may show nothing: then tiles always overlap.
     turns = max(end - begin, 1)
-    # Blocks of which a row sees no key leave it as it is.
-    ends = tl.cdiv(last_shown + 1, BLOCK_N) - begin if RIGHT and OWN_ENDS else None
+    ends = tl.cdiv(shown[1] + 1, BLOCK_N) - begin if RIGHT and OWN_ENDS else None
     for turn in tl.range(0, turns, row_ends=ends):
         block = begin + turn if ASCENDING else begin + turns - 1 - turn
         start_n = block * BLOCK_N

@@ -188,6 +188,11 @@ def _sum(a: AxisInfo, b: AxisInfo, difference: bool) -> AxisInfo:
         left = math.gcd(a.contiguous[d], b.constant[d])
         return left if difference else max(left, math.gcd(a.constant[d], b.contiguous[d]))
 
+    return _common(a, b, contiguous)
+
+
+def _common(a: AxisInfo, b: AxisInfo, contiguous: Callable[[int], int]) -> AxisInfo:
+    """What two operands have in common, with runs of their own."""
     return AxisInfo(
         _each(a, b, contiguous),
         _each(a, b, lambda d: math.gcd(a.multiple[d], b.multiple[d])),
@@ -215,11 +220,7 @@ def _remainder(a: AxisInfo, b: AxisInfo) -> AxisInfo:
     def run(d: int) -> int:
         return math.gcd(a.contiguous[d], a.multiple[d], b.multiple[d], b.constant[d])
 
-    return AxisInfo(
-        _each(a, b, run),
-        _each(a, b, lambda d: math.gcd(a.multiple[d], b.multiple[d])),
-        _each(a, b, lambda d: math.gcd(a.constant[d], b.constant[d])),
-    )
+    return _common(a, b, run)
 
 
 def _comparison(a: AxisInfo, b: AxisInfo) -> AxisInfo:
