@@ -41,7 +41,9 @@ print(hits)
 """
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
+@settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30, deadline=None
+)
 @given(entry=st.dictionaries(st.text(max_size=8), st.binary(max_size=100), max_size=4))
 def test_what_was_put_is_got(tmp_path: Path, entry: dict[str, bytes]) -> None:
     key = content_key(repr(entry))
