@@ -32,6 +32,7 @@ from tawa.aref.tensors import TENSORS
 from tawa.aref.warp_matrix import WARP_MATRIX
 from tawa.base.cpp_names import entry_name
 from tawa.base.errors import TawaError
+from tawa.base.kernels import argument_names
 from tawa.base.options import Options
 from tawa.base.remarks import Remarks
 from tawa.base.spans import span_of
@@ -137,8 +138,7 @@ class LowerToHopper:
 
     def _describe(self, new: func.FuncOp, kernel: KernelLowering, threads: int) -> None:
         total = kernel.memory.finish(span_of(kernel.source))
-        names = [a.name_hint or f"arg{a.index}" for a in kernel.source.args]
-        user = names[: kernel.user_arguments]
+        user = argument_names(kernel.source)[: kernel.user_arguments]
         spec = {
             "entry": entry_name(kernel.source.sym_name.data),
             "threads": threads,

@@ -5,11 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType
+from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType, StringAttr
 from xdsl.ir import Attribute, BlockArgument
 
 AT_LEAST = "tawa.at_least"
 """Attribute of an op or a kernel argument: what its user promises the value to reach."""
+
+NAME = "tawa.name"
+"""Attribute of a kernel argument whose name is no name of a value: those end in no number."""
+
+
+def argument_names(kernel: func.FuncOp) -> list[str]:
+    """The names of a kernel's arguments, as its user wrote them."""
+    facts = kernel.arg_attrs.data if kernel.arg_attrs is not None else ()
+    names = [a.name_hint or f"argument {a.index}" for a in kernel.args]
+    for i, fact in enumerate(facts):
+        if isinstance(name := fact.data.get(NAME), StringAttr):
+            names[i] = name.data
+    return names
 
 
 def add_arguments(kernel: func.FuncOp, types: Sequence[Attribute]) -> list[BlockArgument]:

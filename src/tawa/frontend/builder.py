@@ -85,4 +85,13 @@ def name_values(values: Sequence[SSAValue], name: str) -> None:
     """Give SSA values the name of the user's variable, unless they have a name already."""
     for value in values:
         if value.name_hint is None and not name.startswith("_"):
-            value.name_hint = name
+            hint(value, name)
+
+
+def hint(value: SSAValue, name: str) -> None:
+    """Name an SSA value after a variable, if the IR's text can: its names are ASCII.
+
+    Of `x_0` the name is `x`: the text numbers values of one name.
+    """
+    if SSAValue.is_valid_name(name):
+        value.name_hint = name

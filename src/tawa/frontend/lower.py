@@ -11,13 +11,14 @@ from xdsl.dialects.builtin import (
     FunctionType,
     IntegerAttr,
     ModuleOp,
+    StringAttr,
     TensorType,
 )
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Region, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from tawa.base.kernels import AT_LEAST
+from tawa.base.kernels import AT_LEAST, NAME
 from tawa.base.spans import set_span
 from tawa.base.types import DescType, i32
 from tawa.frontend import (
@@ -34,7 +35,7 @@ from tawa.frontend.arguments import (
     missing_constants,
     run_time_parameters,
 )
-from tawa.frontend.builder import Builder
+from tawa.frontend.builder import Builder, hint
 from tawa.frontend.calls import FunctionCompiler
 from tawa.frontend.errors import LaunchMismatch, TypeMismatch
 from tawa.frontend.function import JITFunction
@@ -73,7 +74,7 @@ def lower_to_tile(
         for name, value in _constants(function, constants).items():
             compiler.bind_parameter(name, value, constant=True)
         for parameter, kind, argument in zip(parameters, arg_types, block.args, strict=True):
-            argument.name_hint = parameter.name
+            hint(argument, parameter.name)
             compiler.scope.set(parameter.name, _value(kind, argument), span)
     result = compiler.run(function.source.tree.body)
     with b.at(span):
@@ -82,14 +83,18 @@ def lower_to_tile(
                 "a kernel returns nothing", span=result.span, hint="store results with `tl.store`"
             )
         b.add(ReturnOp())
-    return _module(function, block, arg_types, compiler)
+    return _module(compiler, block, [p.name for p in parameters], arg_types)
 
 
 def _module(
-    function: JITFunction, block: Block, arg_types: Sequence[ArgType], compiler: FunctionCompiler
+    compiler: FunctionCompiler, block: Block, names: Sequence[str], arg_types: Sequence[ArgType]
 ) -> ModuleOp:
+    function = compiler.function
     promised = [compiler.b.promised.get(argument) for argument in block.args]
-    facts = [_facts(kind, bound) for kind, bound in zip(arg_types, promised, strict=True)]
+    facts = [
+        _facts(name, kind, argument, bound)
+        for name, kind, argument, bound in zip(names, arg_types, block.args, promised, strict=True)
+    ]
     func = FuncOp(
         function.__name__,
         FunctionType.from_lists([a.type for a in block.args], []),
@@ -105,9 +110,11 @@ def _module(
     return module
 
 
-def _facts(kind: ArgType, bound: int | None) -> DictionaryAttr:
+def _facts(name: str, kind: ArgType, argument: SSAValue, bound: int | None) -> DictionaryAttr:
     divisible = getattr(kind, "divisible", 1)
     found: dict[str, Attribute] = {}
+    if argument.name_hint != name:
+        found[NAME] = StringAttr(name)
     if divisible > 1:
         found[DIVISIBLE] = IntegerAttr(divisible, i32)
     if bound is not None:

@@ -7,6 +7,7 @@ import math
 from xdsl.dialects import scf
 from xdsl.dialects.arith import ConstantOp
 from xdsl.ir import Block, Region
+from xdsl.transforms.dead_code_elimination import is_trivially_dead
 
 from tawa import language as tl
 from tawa.base.elementwise import Map
@@ -236,6 +237,10 @@ def combine_region(f: FunctionCompiler, function: Value, values: list[Tensor], n
                 found=", ".join(describe(r) for r in results),
             )
         f.b.add(ops.Yield([r.ssa for r in results]))
+    for op in reversed(list(block.walk())):
+        if op.results and is_trivially_dead(op):  # made to ask for a type, say
+            op.detach()
+            op.erase()
     for op in block.walk():
         if not isinstance(op, Map | ConstantOp | scf.IfOp | scf.YieldOp | ops.Yield):
             message = f"`{op.name}` in the combine function of `{name}`"

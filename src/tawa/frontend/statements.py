@@ -13,7 +13,7 @@ from xdsl.ir import Block, Region, SSAValue
 from tawa import language
 from tawa.base.spans import Span
 from tawa.frontend import conversion
-from tawa.frontend.builder import name_values
+from tawa.frontend.builder import hint, name_values
 from tawa.frontend.conversion import fail
 from tawa.frontend.errors import (
     BranchTypeMismatch,
@@ -314,7 +314,7 @@ class Statements(Expressions):
         block = Block(arg_types=[lower.ssa.type, *(v.type for v in starts)])
         outer, self.scope = self.scope, self.scope.copy()
         with self.b.inside(block):
-            block.args[0].name_hint = name
+            hint(block.args[0], name)
             counter = loop.counter(self.b, Tensor(block.args[0], lower.dtype))
             self.scope.set(name, counter, self.span_of(node.target))
             if loop.row_ends is not None:

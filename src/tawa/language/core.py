@@ -12,6 +12,7 @@ from typing import Any
 from tawa.language.builtin import builtin, method
 from tawa.language.dtypes import dtype as dtype_class
 from tawa.language.dtypes import float32
+from tawa.language.host import get_int_dtype as get_int_dtype
 
 
 class PropagateNan:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tawa.language.dtypes import unwrap
+from tawa.language.dtypes import dtype, dtype_named, unwrap
 
 
 class ConstexprFunction:
@@ -37,3 +37,9 @@ def cdiv(x: int, y: int) -> int:
 def next_power_of_2(n: int) -> int:
     """The least power of two that is not below `n`; 1 for `n` below 2."""
     return 1 << max(0, n - 1).bit_length()
+
+
+@constexpr_function
+def get_int_dtype(bitwidth: int, signed: bool) -> dtype:
+    """The integer type of a width; `int1` of width 1, whatever its sign."""
+    return dtype_named(f"{'i' if signed else 'u'}{bitwidth}")

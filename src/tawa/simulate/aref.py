@@ -20,6 +20,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from tawa.aref import ops
 from tawa.base.division import reciprocal
+from tawa.base.kernels import argument_names
 from tawa.base.numerics import Array, value_dtype
 from tawa.base.spans import span_of
 from tawa.base.target import SM90A
@@ -420,10 +421,9 @@ def run(
     if "tawa.persistent" in kernel.attributes:
         count = min(full[0] * full[1] * full[2], multiprocessors)
         launched = (-(-count // cluster) * cluster, 1, 1)
-    names = [a.name_hint or f"argument {i}" for i, a in enumerate(block.args)]
     given = [
         argument_value(memory, name, parameter.type, value)
-        for name, parameter, value in zip(names, block.args, args, strict=False)
+        for name, parameter, value in zip(argument_names(kernel), block.args, args, strict=False)
     ]
     plans = [_plan(kernel, full, args, launched[0])] if "tawa.work" in kernel.attributes else []
     values: dict[SSAValue, Any] = dict(zip(block.args, [*given, *plans, *sizes], strict=False))

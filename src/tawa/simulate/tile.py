@@ -24,6 +24,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from tawa.base.errors import TawaError
+from tawa.base.kernels import argument_names
 from tawa.base.numerics import Array, decode, encode, round_to, value_dtype
 from tawa.base.scalars import FUNCTIONS
 from tawa.base.spans import span_of
@@ -146,8 +147,8 @@ def run(module: ModuleOp, grid: Grid, args: Sequence[Any], *, kernel: str | None
                           found=str(len(args)))  # fmt: skip
     memory = Memory()
     values = [
-        argument_value(memory, argument.name_hint or f"argument {i}", argument.type, value)
-        for i, (argument, value) in enumerate(zip(block.args, args, strict=True))
+        argument_value(memory, name, argument.type, value)
+        for name, argument, value in zip(argument_names(function), block.args, args, strict=True)
     ]
     sizes = (*grid, 1, 1, 1)[:3]
     for program in itertools.product(*(range(size) for size in reversed(sizes))):
@@ -207,11 +208,12 @@ class Program:
     def run_op(self, op: Operation) -> None:
         """Run one op and bind its results."""
         action = ACTIONS.get(type(op))
+        results: Any
         if action is not None:
             results = action(self, op)
         else:
             results = cast(Any, op).evaluate(*self.operands(op))
-        if len(op.results) == 1:
+        if len(op.results) == 1 and type(results) is not list:
             self.values[op.results[0]] = results
         elif op.results:
             self.values.update(zip(op.results, results, strict=True))
