@@ -208,13 +208,13 @@ class Program:
     def run_op(self, op: Operation) -> None:
         """Run one op and bind its results."""
         action = ACTIONS.get(type(op))
-        results: Any
         if action is not None:
             results = action(self, op)
         else:
             results = cast(Any, op).evaluate(*self.operands(op))
-        if len(op.results) == 1 and type(results) is not list:
-            self.values[op.results[0]] = results
+        if len(op.results) == 1:
+            alone = cast("list[Any]", results)[0] if isinstance(results, list) else results
+            self.values[op.results[0]] = alone
         elif op.results:
             self.values.update(zip(op.results, results, strict=True))
 
