@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..registry import NATIVES
 from . import continuous, discrete, positive, vectors
 
 __all__ = ["DISTRIBUTIONS", "Distribution"]
@@ -41,6 +42,25 @@ class Distribution:
     def log_density(self) -> str:
         """Name of the native that gives the log density or log probability."""
         return f"logpdf_{self.stem}"
+
+    @property
+    def drawn_density(self) -> str:
+        """The same for a value that was drawn, and rounded to an end of the support perhaps.
+
+        There the density may be infinite; `drawn_stem` then gives its mean over what is rounded
+        to this value.
+        """
+        name = f"drawn_{self.stem}"
+        return name if name in NATIVES else self.log_density
+
+    @property
+    def free_density(self) -> str | None:
+        """Name of the native that gives the log density of unconstrained values, if there is one.
+
+        It takes them instead of the value, which is rounded where they are far from 0.
+        """
+        name = f"free_{self.stem}"
+        return name if name in NATIVES else None
 
     @property
     def count(self) -> str:

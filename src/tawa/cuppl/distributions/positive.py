@@ -15,6 +15,10 @@ LOG_2 = math.log(2.0)
 LOG_PI = math.log(math.pi)
 HALF_LOG_TAU = 0.5 * math.log(2.0 * math.pi)
 HALF_PI = 0.5 * math.pi
+LOG_LEAST = -1075.0 * math.log(2.0)
+"""log of what is rounded to 0."""
+LOG_HALF_STEP = -54.0 * math.log(2.0)
+"""log of how far from 1 is rounded to 1."""
 
 
 @native
@@ -80,6 +84,26 @@ def logpdf_gamma(x: float, shape: float, scale: float) -> float:
 
 
 @native
+def log_power(a: float, x: float, log_width: float) -> float:
+    """log of x^(a - 1), or at 0 of its mean over what is rounded to 0."""
+    return (a - 1.0) * log(x) if x > 0.0 else (a - 1.0) * log_width - log(a)
+
+
+@native
+def drawn_gamma(x: float, shape: float, scale: float) -> float:
+    """Log density of a draw that may have been rounded to 0."""
+    z = x / scale
+    power = log_power(shape, z, LOG_LEAST - log(scale))
+    return power - z - lgamma(shape) - log(scale)
+
+
+@native
+def free_gamma(q: float, shape: float, scale: float) -> float:
+    """Log density of the logarithm of a draw."""
+    return shape * (q - log(scale)) - exp(q) / scale - lgamma(shape)
+
+
+@native
 def sample_inverse_gamma(ctx: Context, shape: float, scale: float) -> float:
     """The scale over a standard gamma."""
     return scale * exp(-log_standard_gamma(ctx, shape))
@@ -106,6 +130,18 @@ def logpdf_chi_squared(x: float, df: float) -> float:
 
 
 @native
+def drawn_chi_squared(x: float, df: float) -> float:
+    """Log density of a draw that may have been rounded to 0."""
+    return drawn_gamma(x, 0.5 * df, 2.0)
+
+
+@native
+def free_chi_squared(q: float, df: float) -> float:
+    """Log density of the logarithm of a draw."""
+    return free_gamma(q, 0.5 * df, 2.0)
+
+
+@native
 def sample_beta(ctx: Context, a: float, b: float) -> float:
     """Ratio of gammas, in logarithms so that tiny shapes don't give 0/0."""
     x = log_standard_gamma(ctx, a)
@@ -119,6 +155,21 @@ def logpdf_beta(x: float, a: float, b: float) -> float:
     if x < 0.0 or x > 1.0:
         return -INF
     return xlogy(a - 1.0, x) + xlog1py(b - 1.0, -x) - lbeta(a, b)
+
+
+@native
+def drawn_beta(x: float, a: float, b: float) -> float:
+    """Log density of a draw that may have been rounded to 0 or 1."""
+    if x < 0.0 or x > 1.0:
+        return -INF
+    return log_power(a, x, LOG_LEAST) + log_power(b, 1.0 - x, LOG_HALF_STEP) - lbeta(a, b)
+
+
+@native
+def free_beta(q: float, a: float, b: float) -> float:
+    """Log density of the log odds of a draw."""
+    rest = log1p(exp(-abs(q)))
+    return a * (min(q, 0.0) - rest) - b * (max(q, 0.0) + rest) - lbeta(a, b)
 
 
 @native

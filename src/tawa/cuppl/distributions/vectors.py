@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 
 from ..native import native
-from ..numeric.elementary import exp, log
+from ..numeric.elementary import exp, log, log1p
 from ..numeric.philox import next_uniform
 from ..numeric.primitives import Context, FloatVector, IntVector, new_floats, new_ints, sqrt
 from ..numeric.special import lgamma, normal_quantile, xlogy
 from .discrete import sample_binomial, sum_weights, valid_weights
-from .positive import log_standard_gamma
+from .positive import LOG_LEAST, log_power, log_standard_gamma
 
 INF = math.inf
 HALF_LOG_TAU = 0.5 * math.log(2.0 * math.pi)
@@ -59,6 +59,42 @@ def logpdf_dirichlet(x: FloatVector, concentration: FloatVector) -> float:
         total = total + concentration[i]
         density = density + xlogy(concentration[i] - 1.0, x[i]) - lgamma(concentration[i])
     return density + lgamma(total) if abs(mass - 1.0) < 1e-8 else -INF
+
+
+@native
+def drawn_dirichlet(x: FloatVector, concentration: FloatVector) -> float:
+    """Log density of a draw of which parts may have been rounded to 0."""
+    n = len(concentration)
+    if len(x) != n:
+        return -INF
+    total = 0.0
+    density = 0.0
+    for i in range(n):
+        total = total + concentration[i]
+        power = log_power(concentration[i], x[i], LOG_LEAST)
+        density = density + power - lgamma(concentration[i])
+    return density + lgamma(total)
+
+
+@native
+def free_dirichlet(free: FloatVector, concentration: FloatVector) -> float:
+    """Log density of the numbers by which a stick is broken: see `stick`."""
+    n = len(concentration)
+    total = 0.0
+    density = 0.0
+    rest = 0.0
+    for i in range(n):
+        share = 0.0
+        left = 0.0
+        if i < n - 1:
+            q = free[i] - log(float(n - 1 - i))
+            both = log1p(exp(-abs(q)))
+            share = min(q, 0.0) - both
+            left = -max(q, 0.0) - both
+        total = total + concentration[i]
+        density = density + concentration[i] * (rest + share) - lgamma(concentration[i])
+        rest = rest + left
+    return density + lgamma(total)
 
 
 @native

@@ -14,9 +14,12 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
+from tawa.functional.errors import FunctionalError
+
 from ..errors import UnsupportedMethod
 from ..executable import FIELD, Executable, new_context
 from ..failures import (
+    ALL_ZERO,
     DEPTH,
     DISCRETE_CHOICE,
     FAILURES,
@@ -32,6 +35,7 @@ __all__ = ["Density", "NutsChain", "nuts_chain"]
 
 Floats = npt.NDArray[np.float64]
 Words = npt.NDArray[np.int64]
+ATTEMPTS = 100
 MAX_TREE = 10
 DIVERGENT = 1000.0
 DEPTH_LIMIT = 2000
@@ -89,12 +93,16 @@ class Density:
         self.meter[k.DIMENSION] = -1
         self.context[FIELD["key0"]] = self.seed & 0xFFFFFFFF
         self.context[FIELD["stream"]] = 8
-        for attempt in range(100):
+        value, status = -math.inf, REJECTED
+        for attempt in range(ATTEMPTS):
             self.context[FIELD["step"]] = attempt
             self.context[FIELD["draw"]] = self.context[FIELD["made"]] = 0
             value, status = self.raw()
             if status == 0 and math.isfinite(value):
                 break
+        if status != 0 or not math.isfinite(value):
+            error = self.error(ALL_ZERO)
+            raise error.with_note(f"{ATTEMPTS} random starts were tried")
         taken = int(self.meter[k.TAKEN])
         if taken == 0 or taken > len(self.position):
             raise UnsupportedMethod(
@@ -126,10 +134,10 @@ class Density:
             else:
                 raise self.error(status)
 
-    def error(self, status: int) -> Exception:
+    def error(self, status: int) -> FunctionalError:
         """The error for a status."""
         program = self.executable.lowered.elaborated
-        site = int(self.context[FIELD["site"]])
+        site = int(self.context[FIELD["site"]]) if status != ALL_ZERO else len(program.sites)
         if status == DISCRETE_CHOICE:
             return UnsupportedMethod(
                 "this choice is not continuous", span=program.sites[site],

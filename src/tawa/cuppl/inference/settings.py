@@ -10,7 +10,7 @@ from typing import SupportsFloat, SupportsIndex
 from tawa.functional.errors import FunctionalError
 
 from ..errors import BadSetting
-from ..failures import ALL_ZERO, FAILURES
+from ..failures import ALL_ZERO, FAILURES, INFINITE_SUPPORT
 from ..shared import Elaborated
 
 __all__ = ["Limits", "check_settings", "counts", "failure"]
@@ -46,6 +46,12 @@ def counts(least: int = 1, **given: object) -> list[int]:
 
 
 DEVICES = ("cpu", "gpu")
+ADVICE = {
+    ALL_ZERO: "check that the conditions can hold together (two numbers drawn from densities are "
+    "never equal: observe one with noise around the other), or use more particles",
+    INFINITE_SUPPORT: "enumeration needs choices with finitely many values: use SMC or mh",
+}
+"""What to do about failures that no single run of the program explains."""
 
 
 def check_settings(seed: object, device: object = "cpu", **shares: object) -> None:
@@ -72,6 +78,7 @@ def failure(
         f"{message}: {detail}" if detail else message,
         span=program.sites[site] if site < len(program.sites) else None,
     )
-    if status != ALL_ZERO:
+    error.hint = ADVICE.get(status)
+    if status not in ADVICE:
         error.with_note(f"replay with seed={seed}: particle {particle}, step {step}")
     return error

@@ -76,18 +76,26 @@ def _choice(stem: str, results: tuple[Type, ...]) -> Function:
     kinds = {"float": F64, "int": I64}
     types = [kinds.get(kind, REF) for _, kind in family.parameters]
     b = FunctionBuilder(f"value_{stem}", types, results)
-    value, jacobian = (_vector if results[0] is REF else _scalar)(b, family.support)
-    density = b.call(family.log_density, [value, *b.params], [F64])[0]
+    free = (_free_vector if results[0] is REF else _free_scalar)(b, family.support)
+    value, jacobian = (_vector if results[0] is REF else _scalar)(b, family.support, free)
     old = b.get("weight", F64)
-    total = b.op("addf", b.op("addf", old, density), jacobian)
+    if family.free_density is not None:
+        density = b.call(family.free_density, [free, *b.params], [F64])[0]
+        total = b.op("addf", old, density)
+    else:
+        density = b.call(family.log_density, [value, *b.params], [F64])[0]
+        total = b.op("addf", b.op("addf", old, density), jacobian)
     b.put(Set("weight", total))
     b.end(Return((value,)))
     return b.finish()
 
 
-def _scalar(b: FunctionBuilder, support: str) -> tuple[Reg, Reg]:
+def _free_scalar(b: FunctionBuilder, support: str) -> Reg:
+    return b.call("take_value", [], [F64])[0]
+
+
+def _scalar(b: FunctionBuilder, support: str, q: Reg) -> tuple[Reg, Reg]:
     """A constrained value and the log of its derivative."""
-    q = b.call("take_value", [], [F64])[0]
     if support == "real":
         return q, b.const(0.0, F64)
     if support == "positive":
@@ -104,10 +112,15 @@ def _scalar(b: FunctionBuilder, support: str) -> tuple[Reg, Reg]:
     return value, b.call("between_density", [low, high, q], [F64])[0]
 
 
-def _vector(b: FunctionBuilder, support: str) -> tuple[Reg, Reg]:
+def _free_vector(b: FunctionBuilder, support: str) -> Reg:
     length = b.load(b.params[0], 1, I64)
     if support == "simplex":
-        free = b.call("take_vector", [b.op("subi", length, b.const(1))], [REF])[0]
+        length = b.op("subi", length, b.const(1))
+    return b.call("take_vector", [length], [REF])[0]
+
+
+def _vector(b: FunctionBuilder, support: str, free: Reg) -> tuple[Reg, Reg]:
+    if support == "simplex":
         value = b.call("stick", [free], [REF])[0]
         return value, b.call("stick_density", [free], [F64])[0]
-    return b.call("take_vector", [length], [REF])[0], b.const(0.0, F64)
+    return free, b.const(0.0, F64)

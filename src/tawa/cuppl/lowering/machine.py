@@ -441,15 +441,10 @@ class _Builder:
     def enter(self, name: str, args: Sequence[Reg]) -> None:
         """Jump to a function's entry; what it returns goes to the frame on top."""
         callee = self.program.functions[name]
-        params = [Reg(f"{self.prefixes.get(name, '')}{p.name}", p.type) for p in callee.params]
-        if name in self.suspending:
-            self.calls[name] = self.calls.get(name, 0) + 1
-            self.move(params, args)
-            self.here.terminator = Jump(self.entry_of(name))
-            return
-        results = self.return_regs(callee.results)
-        self.put(Call(results, name, tuple(args)))
-        self.here.terminator = Jump(DISPATCH)
+        params = [Reg(self.prefixes[name] + p.name, p.type) for p in callee.params]
+        self.calls[name] = self.calls.get(name, 0) + 1
+        self.move(params, args)
+        self.here.terminator = Jump(self.entry_of(name))
 
     def shift(self, item: Shift, live: list[Reg]) -> None:
         kept = [r for r in live if r not in item.dsts]

@@ -10,12 +10,19 @@ __all__ = ["choose_variants", "recursive_functions", "suspending_functions"]
 
 
 def suspending_functions(program: Program, more: set[str]) -> set[str]:
-    """Functions that contain a point of suspension or are in `more`, or call one that is."""
+    """Functions that contain a point of suspension or are in `more`, or call one that is.
+
+    Bodies of `reset` and handlers of `shift` are too: when they are entered, the stack has changed
+    already, so a failure inside (a full heap) must leave a particle that can go on from there.
+    """
     found: set[str] = set(more)
     for function in program.functions.values():
         for block in function.blocks.values():
-            if any(isinstance(i, Factor | Reset | Resume | Shift) for i in block.instructions):
-                found.add(function.name)
+            for item in block.instructions:
+                if isinstance(item, Factor | Reset | Resume | Shift):
+                    found.add(function.name)
+                if isinstance(item, Reset | Shift):
+                    found.add(item.function)
     changed = True
     while changed:
         changed = False

@@ -150,7 +150,7 @@ def _traced_choice(stem: str, results: tuple[Type, ...]) -> Function:
     b.copy([out], b.call(family.sample, parameters, results))
     b.jump(done)
     b.open(done)
-    density = b.call(family.log_density, [out, *parameters], [F64])[0]
+    density = b.call(family.drawn_density, [out, *parameters], [F64])[0]
     # A reused value that is impossible now ends the run: it will be rejected.
     lost = b.op("not", b.op("gtf", density, b.const(float("-inf"), F64)))
     b.fail_if(lost, REJECTED, 0)
