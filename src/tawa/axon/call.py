@@ -13,12 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from tawa.axon.contract import Contract
+from tawa.axon.contract import Call, Contract, Statics
 from tawa.axon.dims import Dim
+from tawa.axon.errors import ContractViolation, ShapeMismatch
 from tawa.axon.evaluate import Constructed, Evaluator, Frame
 from tawa.axon.language import axon
+from tawa.axon.locate import IN_THIS_CALL, misfit
 from tawa.axon.shapes import as_shape, evaluate
 from tawa.axon.solver import AxonSolver
+from tawa.base.errors import Note
 from tawa.functional.language import CheckedModule
 from tawa.functional.recursion import deep
 from tawa.functional.terms import Con, Scheme, Term, Variable
@@ -51,7 +54,7 @@ class Function:
     def __call__(self, *arguments: Any, **statics: int | tuple[int, ...]) -> Any:
         """Check the arguments against the scheme, then evaluate."""
         values = tuple(to_value(argument) for argument in arguments)
-        call = self.contract.enter(values, statics)
+        call = self.enter(values, statics)
         known = _known(call.solver, call.instance.mapping)
         frame = Frame(self.evaluator.inference, known=known)
         with deep():
@@ -63,7 +66,22 @@ class Function:
     def check(self, *arguments: Any, **statics: int | tuple[int, ...]) -> Term:
         """Only check the arguments: the type of the result. Raises ContractViolation."""
         values = tuple(to_value(argument) for argument in arguments)
-        return self.contract.enter(values, statics).result_type()
+        return self.enter(values, statics).result_type()
+
+    def enter(self, values: tuple[Any, ...], statics: Statics) -> Call:
+        """Check the arguments of a call. Raises ContractViolation, which says where they clash."""
+        try:
+            return self.contract.enter(values, statics)
+        except ContractViolation as error:
+            definition = self.evaluator.definitions[self.name]
+            found = misfit(self.evaluator.module, definition, values, statics)
+            if found is not None:
+                text = f"with these arguments, {found.message}"
+                if not isinstance(found, ShapeMismatch) and found.expected and found.found:
+                    text += f" (expected {found.expected}, found {found.found})"
+                calls = [note for note in found.notes if note.text == IN_THIS_CALL]
+                error.notes[:] = [Note(text, found.span), *calls]
+            raise
 
 
 def _known(

@@ -7,22 +7,30 @@ import numpy as np
 from tawa.axon.registry import Array, operator
 
 
+def _groups(x: Array, w: Array, groups: int) -> tuple[Array, Array]:
+    """Channels and filters in groups: [b, g, c, ...] and [g, o, c, ...]."""
+    if x.shape[1] != groups * w.shape[1] or w.shape[0] % groups:
+        raise ValueError(f"{x.shape[1]} channels against {w.shape[:2]} in {groups} groups")
+    grouped = x.reshape(x.shape[0], groups, w.shape[1], *x.shape[2:])
+    return grouped, w.reshape(groups, w.shape[0] // groups, *w.shape[1:])
+
+
 @operator("conv1d")
-def conv1d(x: Array, w: Array, stride: int, pad: int, dilation: int) -> Array:
+def conv1d(x: Array, w: Array, stride: int, pad: int, dilation: int, groups: int) -> Array:
     """One-dimensional convolution (no flip)."""
     padded = np.pad(x, [(0, 0), (0, 0), (pad, pad)])
-    windows = _windows(padded, (w.shape[2],), stride, dilation)
-    return np.einsum("bchk,ock->boh", windows, w).astype(x.dtype)
+    windows, filters = _groups(_windows(padded, (w.shape[2],), stride, dilation), w, groups)
+    found = np.einsum("bgchk,gock->bgoh", windows, filters).astype(x.dtype)
+    return found.reshape(x.shape[0], w.shape[0], -1)
 
 
 @operator("conv2d")
-def conv2d(x: Array, w: Array, stride: int, pad: int, dilation: int) -> Array:
+def conv2d(x: Array, w: Array, stride: int, pad: int, dilation: int, groups: int) -> Array:
     """Two-dimensional convolution (no flip)."""
-    if x.shape[1] != w.shape[1]:
-        raise ValueError(f"{x.shape[1]} channels against {w.shape[1]}")
     padded = np.pad(x, [(0, 0), (0, 0), (pad, pad), (pad, pad)])
-    windows = _windows(padded, w.shape[2:], stride, dilation)
-    return np.einsum("bchwkl,ockl->bohw", windows, w, optimize=True).astype(x.dtype)
+    windows, filters = _groups(_windows(padded, w.shape[2:], stride, dilation), w, groups)
+    found = np.einsum("bgchwkl,gockl->bgohw", windows, filters, optimize=True)
+    return found.astype(x.dtype).reshape(x.shape[0], w.shape[0], *found.shape[-2:])
 
 
 @operator("conv_same")

@@ -59,12 +59,13 @@ def static_constructor(parameters: tuple[x.StaticParameter, ...]) -> str:
     for parameter in parameters:
         text = f"..{parameter.name}" if parameter.is_shape else parameter.name
         if parameter.default is not None:
-            text += f"={_number(parameter.default)}"
+            text += f"={default_number(parameter.default)}"
         shown.append(text)
     return "{" + ",".join(shown) + "}"
 
 
-def _number(syntax: x.DimSyntax) -> int:
+def default_number(syntax: x.DimSyntax) -> int:
+    """The default of a static parameter. Raises StaticArgumentError unless it is a number."""
     match syntax:
         case x.DimNumber(value):
             return value

@@ -18,14 +18,20 @@ MOST_STEPS = 64
 """Variables of one scheme that are replaced."""
 
 
-def with_plain_sizes(scheme: Scheme) -> Scheme:
-    """The scheme in other variables, with fewer differences among its arguments' sizes."""
+def with_plain_sizes(scheme: Scheme) -> tuple[Scheme, dict[Variable, Dim]]:
+    """The scheme in other variables, with fewer differences among its arguments' sizes.
+
+    Also what the variables that gave way are in terms of the new ones: the body still uses them.
+    """
+    replaced: dict[Variable, Dim] = {}
     for _ in range(MOST_STEPS):
         step = next(_steps(scheme), None)
         if step is None:
             break
-        scheme = _restated(scheme, *step)
-    return scheme
+        old, new, value = step
+        scheme = _restated(scheme, old, new, value)
+        replaced[old] = value
+    return scheme, replaced
 
 
 def _steps(scheme: Scheme) -> Iterator[tuple[Variable, Variable, Dim]]:

@@ -58,14 +58,15 @@ def _place(origin: Origin) -> str | None:
 def requirements(solver: AxonSolver, sizes: dict[str, Variable]) -> list[Requirement]:
     """What is required of the named sizes, and the undecided conditions on them alone."""
     printer = AxonPrinter()
+    bound = solver.bindings.keys() - solver.restated
     for variable in sizes.values():
-        if variable not in solver.bindings:
+        if variable not in bound:
             printer.name(variable)
     found: list[Requirement] = []
     for name, variable in sizes.items():
-        if variable in solver.bindings:
+        if variable in bound:
             found.append(_bound(solver, name, variable, printer))
-    free = {v for v in sizes.values() if v not in solver.bindings}
+    free = {v for v in sizes.values() if v not in bound}
     texts: set[str] = set()
     for constraint in solver.waiting():
         inner = set(solver.constraint_variables(constraint))

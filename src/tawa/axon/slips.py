@@ -15,6 +15,10 @@ AXON_SLIPS = (
     ),
     Slip(r"\{\s*\w+\s*", r":", "static arguments are written `{axis = 1}`"),
     Slip(
+        r"\{[^}\n]*\b(dim|shape|len|size)\s*", r"[\[{(\w]",
+        "a static argument is a size or a number: name sizes, `(x: f32[b, n])`, and write `n`",
+    ),
+    Slip(
         r"\b(einsum|rearrange)\s*\{[^}\n]*", r"[\w']",
         'a pattern is a string: `einsum{"a b -> b a"}`',
     ),

@@ -61,6 +61,8 @@ class AxonSolver(SolverState):
         }
         self._broadcasts: dict[frozenset[Shape], tuple[int, Shape]] = {}
         """Of operands that wait to be broadcast: the constraint's key, and the result."""
+        self.restated: set[Variable] = set()
+        """Sizes that gave way to others when a scheme was restated; nothing is required of them."""
 
     def successor(self) -> AxonSolver:
         """A new solver with the same declared variables."""
@@ -126,7 +128,9 @@ class AxonSolver(SolverState):
                     self.settle()
                 except Clash as clash:
                     raise self.explain(clash) from None
-        scheme = with_plain_sizes(super().generalise(type_, since))
+        scheme, replaced = with_plain_sizes(super().generalise(type_, since))
+        self.bindings.update(replaced)
+        self.restated.update(replaced)
         return replace(scheme, constraints=tidied(scheme.constraints))
 
     def _is_own(self, product: MatrixProduct) -> bool:

@@ -63,6 +63,10 @@ class ExpressionInference:
         self._named: dict[str, Variable] = {}
         self._arity = dict(self.type_arity)
 
+    def environment(self) -> dict[str, Scheme]:
+        """The names that are known here, with what the module defines so far."""
+        return {name: schemes[-1] for name, schemes in self._scope.items() if schemes}
+
     # Expressions.
 
     def infer(self, expression: s.Expression) -> Term:

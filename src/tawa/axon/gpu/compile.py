@@ -115,7 +115,7 @@ class CompiledFunction:
         """
         own = [leaf for leaf in _leaves(arguments) if _is_array(leaf)]
         arrays = arrays_of(own, self.function)
-        call = self.function.contract.enter(arguments, statics)
+        call = self.function.enter(arguments, statics)
         tape = Tape()
         tracer = Tracer(self.function.evaluator.module, tape)
         inputs = [_input(tape, leaf, arrays) for leaf in own]

@@ -190,9 +190,27 @@ def _convolution(
 
 
 @rule("conv1d", "conv2d")
-def convolution(tape: Tape, x: Node, w: Node, stride: int, pad: int, dilation: int) -> Node:
+def convolution(
+    tape: Tape, x: Node, w: Node, stride: int, pad: int, dilation: int, groups: int
+) -> Node:
     """Convolution (no flip)."""
-    return _convolution(tape, x, w, ((pad, pad),) * (len(w.shape) - 2), stride, dilation)
+    pads = ((pad, pad),) * (len(w.shape) - 2)
+    if groups == 1:
+        return _convolution(tape, x, w, pads, stride, dilation)
+    if x.shape[1] != groups * w.shape[1]:
+        raise ValueError(f"{x.shape[1]} channels against {w.shape[1]} in {groups} groups")
+    windows = _windows(tape, _padded(tape, x, pads), w.shape[2:], stride, dilation)
+    counts, batch = windows.shape[2 : len(w.shape)], x.shape[0]
+    space, taps = math.prod(counts), math.prod(w.shape[2:])
+    moved = tape.permute(windows, (1, 0, *range(2, len(windows.shape))))
+    parts = tape.reshape(moved, (groups, w.shape[1], batch, space, taps))
+    rows = tape.reshape(
+        tape.permute(parts, (0, 2, 3, 1, 4)), (groups, batch * space, w.shape[1] * taps)
+    )
+    filters = w.shape[0] // groups
+    weights = tape.permute(tape.reshape(w, (groups, filters, w.shape[1] * taps)), (0, 2, 1))
+    found = tape.reshape(matmul(tape, rows, weights), (groups, batch, space, filters))
+    return tape.reshape(tape.permute(found, (1, 0, 3, 2)), (batch, w.shape[0], *counts))
 
 
 @rule("conv_same")
