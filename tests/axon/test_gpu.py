@@ -182,6 +182,7 @@ def test_decoding():
         ("def f x = max_pool x + mean_pool x", [(1, 2, 4, 6)]),
         ("def f x w = conv2d{stride = 2, pad = 1} x w", [(1, 2, 5, 6), (3, 2, 3, 3)]),
         ("def f x w = conv1d{pad = 1, groups = 2} x w", [(2, 4, 5), (6, 2, 3)]),
+        ("def f x w = up{stride = 2, pad = 1} x w", [(1, 2, 3, 4), (2, 3, 4, 4)]),
     ],
 )  # fmt: skip
 def test_operators(text: str, shapes: list[tuple[int, ...]]):

@@ -76,3 +76,36 @@ def deep w (x: t[b, c, ..s]) = conv2d{groups = c} x w
     np.testing.assert_allclose(module["deep"](filters, image), expected)
     error = refused("def f w x = conv2d{groups = 2} x w", "f", ones(4, 3, 1, 1), ones(1, 4, 2, 2))
     assert "`conv2d`" in error.notes[-1].text
+
+
+def test_a_transposed_convolution_without_its_edges() -> None:
+    rng = np.random.default_rng(1)
+    x, w = rng.standard_normal((2, 3, 3, 4)), rng.standard_normal((3, 2, 4, 4))
+    module = axon.load("def f x w = up{stride = 2} x w\ndef g x w = up{stride = 2, pad = 1} x w")
+    whole, inner = module["f"](x, w), module["g"](x, w)
+    assert inner.shape == (2, 2, 6, 8)
+    np.testing.assert_array_equal(inner, whole[:, :, 1:-1, 1:-1])
+
+
+def test_a_size_that_broadcasting_leaves_open_is_one() -> None:
+    text = "def f v (y: t[b, c, h]) = concat{axis = 1} y (broadcast{[b, _, h]} (expand{2} v))"
+    assert axon.load(text)["f"](ones(2, 4), ones(2, 3, 5)).shape == (2, 7, 5)
+
+
+@pytest.mark.parametrize(
+    ("body", "shapes", "help_"),
+    [
+        ("x @ y", [(2, 3), (4, 3)], "`transpose`"),
+        ("x @ y", [(2, 3), (3,)], "sum (x * v)"),
+        ("x .+ y", [(2, 3, 4), (4, 2, 3)], '`rearrange{"a b c -> b c a"}`'),
+        ("x + y", [(2, 3, 4, 5), (2, 3)], "`expand{-1}` adds one of size 1 behind (2 here)"),
+        ("x .* y", [(2, 3), (3,)], "`expand{axis}`"),
+        ("x .* y", [(2,), (2, 1)], "`squeeze{axis}`"),
+        ("reshape{[b, 4]} x + y", [(2, 3), (2, 4)], "`_` is a size that follows"),
+        ("max_pool x + y", [(1, 1, 1, 1), (1,)], None),
+    ],
+)
+def test_what_to_do(body: str, shapes: list[tuple[int, ...]], help_: str | None) -> None:
+    text = f"def f {'(x: t[b, k])' if 'reshape' in body else 'x'} y = {body}"
+    error = refused(text, "f", *(ones(*shape) for shape in shapes))
+    assert error.hint is None if help_ is None else help_ in (error.hint or "")

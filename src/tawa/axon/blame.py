@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tawa.axon.advice import advice
 from tawa.axon.dims import Dim
 from tawa.axon.errors import ShapeMismatch
 from tawa.axon.shapes import Shape, tensor_parts
@@ -35,6 +36,8 @@ def shape_error(clash: Clash, solver: AxonSolver, printer: TypePrinter) -> Excep
         expected=expected if expected != inner[0] else None,
         found=found if found != inner[1] else None,
     )
+    whole = [solver.resolve(side) for side in clash.whole]
+    error.hint = advice(origin.what, whole[0], whole[1]) or advice(origin.what, left, right)
     inside = clash
     while inside.inner is not None:
         inside = inside.inner

@@ -80,6 +80,7 @@ class Function:
                 if not isinstance(found, ShapeMismatch) and found.expected and found.found:
                     text += f" (expected {found.expected}, found {found.found})"
                 calls = [note for note in found.notes if note.text == IN_THIS_CALL]
+                error.hint = found.hint
                 error.notes[:] = [Note(text, found.span), *calls]
             raise
 

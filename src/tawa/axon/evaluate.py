@@ -292,6 +292,8 @@ class Evaluator:
             value = frame.sizes(found)
         else:
             value = evaluate_shape(as_shape(found), frame.sizes)
+            if value is not None and name.name == "broadcast":  # what fits any size is 1
+                value = tuple(1 if size is None else size for size in value)
             if value is not None and value.count(None) > (name.name == "reshape"):
                 value = None
         if value is None and name not in self.inference.patterns:

@@ -43,8 +43,8 @@ def conv_same(x: Array, w: Array) -> Array:
 
 
 @operator("up")
-def up(x: Array, w: Array, stride: int) -> Array:
-    """Transposed convolution."""
+def up(x: Array, w: Array, stride: int, pad: int) -> Array:
+    """Transposed convolution, without `pad` rows and columns all around."""
     b, _, h, width = x.shape
     o, k, n = w.shape[1:]
     result = np.zeros((b, o, (h - 1) * stride + k, (width - 1) * stride + n), x.dtype)
@@ -53,7 +53,7 @@ def up(x: Array, w: Array, stride: int) -> Array:
             part = np.einsum("bc,cokl->bokl", x[:, :, i, j], w)
             top_, left = i * stride, j * stride
             result[:, :, top_ : top_ + k, left : left + n] += part
-    return result
+    return result[:, :, pad : result.shape[2] - pad, pad : result.shape[3] - pad]
 
 
 def _windows(x: Array, sizes: tuple[int, ...], stride: int, dilation: int) -> Array:

@@ -13,6 +13,10 @@ AXON_SLIPS = (
         r"\b(axis|keepdims|dim|stride|pad|dilation)\s*", r"=(?!=)",
         "static arguments stand in braces, right behind the function: `sum{axis = 1} x`",
     ),
+    Slip(
+        r"\blet\s+\w+\s*", r"\{",
+        "only a `def` has static parameters; a local function may use those around it",
+    ),
     Slip(r"\{\s*\w+\s*", r":", "static arguments are written `{axis = 1}`"),
     Slip(
         r"\{[^}\n]*\b(dim|shape|len|size)\s*", r"[\[{(\w]",

@@ -220,6 +220,25 @@ def conv_same(tape: Tape, x: Node, w: Node) -> Node:
     return _convolution(tape, x, w, pads, 1, 1)
 
 
+@rule("up")
+def up(tape: Tape, x: Node, w: Node, stride: int, pad: int) -> Node:
+    """Transposed convolution: zeros between the numbers, and the weights the other way round."""
+    for axis in (2, 3):
+        wide = _zeros_after(tape, expand(tape, x, axis + 1), stride - 1, axis + 1)
+        joined = (*x.shape[:axis], x.shape[axis] * stride, *x.shape[axis + 1 :])
+        x = tape.part(tape.reshape(wide, joined), axis, 0, joined[axis] - stride + 1)
+    turned = reverse(tape, reverse(tape, tape.permute(w, (1, 0, 2, 3)), 2), 3)
+    edges = tuple(size - 1 for size in w.shape[2:])
+    found = _convolution(tape, x, turned, tuple((e, e) for e in edges), 1, 1)
+    for axis in (2, 3) if pad else ():
+        found = tape.part(found, axis, pad, found.shape[axis] - 2 * pad)
+    return found
+
+
+def _zeros_after(tape: Tape, x: Node, count: int, axis: int) -> Node:
+    return pad(tape, x, 0, count, axis) if count else x
+
+
 def _pooled(tape: Tape, x: Node, size: int, stride: int) -> Node:
     windows = _windows(tape, x, (size, size), stride, 1)
     return tape.reshape(windows, (*windows.shape[:4], size * size))
