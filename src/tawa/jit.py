@@ -31,6 +31,7 @@ from tawa.runtime.kinds import Kind, kind_of
 from tawa.runtime.launch import WrongDevice
 from tawa.runtime.launch_errors import (
     NEUTRAL_OPTIONS,
+    SHARED_OPTIONS,
     TRITON_OPTIONS,
     BadTypeText,
     ConstantNotHashable,
@@ -155,8 +156,7 @@ class Kernel(JITFunction):
             for value in (texts[name],)
         }
         constants = {name: texts[name] for name, p in own.items() if p.constexpr}
-        options = {name: value for name, value in texts.items() if name not in own}
-        return self._request(kinds, constants, options)
+        return self._request(kinds, constants, self._options(texts, kwargs))
 
     def predict(
         self, *args: Any, grid: Any, clock_ghz: float = PREDICTED_GHZ, **kwargs: Any
@@ -240,7 +240,7 @@ class Kernel(JITFunction):
         except TypeError as error:
             raise self._not_hashable(self._named(*args, **kwargs)) from error
         if entry is None:
-            entry = self._prepare(key, self._named(*args, **kwargs), kwargs.get("device"))
+            entry = self._prepare(key, self._named(*args, **kwargs), kwargs)
         if callable(grid):
             grid = grid(self._named(*args, **kwargs))
         entry.launch(grid, values, stream)
@@ -255,16 +255,25 @@ class Kernel(JITFunction):
             )
         return active().detail
 
-    def _prepare(self, key: tuple[Any, ...], named: dict[str, Any], device: Any) -> Entry:
+    def _options(self, named: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+        """What of a call's arguments is an option, perhaps of a name that a parameter has too."""
+        own = {
+            p.name
+            for p in self._bound_parameters
+            if not (p.constexpr and p.name in SHARED_OPTIONS and p.name in given)
+        }
+        return {name: value for name, value in named.items() if name not in own}
+
+    def _prepare(
+        self, key: tuple[Any, ...], named: dict[str, Any], given: Mapping[str, Any]
+    ) -> Entry:
         """Compile and load for a key that was not seen before."""
         own = self._bound_parameters
         kinds = {p.name: p.classifier(named[p.name])[0] for p in own if not p.constexpr}
         constants = {p.name: named[p.name] for p in own if p.constexpr}
-        names = {p.name for p in own}
-        options = {name: value for name, value in named.items() if name not in names}
         with self._lock:
-            place = place_of(kinds, device)
-            request = self._request(kinds, constants, options)
+            place = place_of(kinds, given.get("device"))
+            request = self._request(kinds, constants, self._options(named, given))
             compiled = self._compile(request) if place != HOST else self._for_host(request)
             entry = self._entries[key] = make_entry(compiled, kinds, place)
         return entry

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from heapq import heappop, heappush
 
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import f32
@@ -185,6 +186,8 @@ class Layouts:
         self.of: dict[SSAValue, Layout] = {}
         self._lazy: dict[SSAValue, bool] = {}
         self.ops = list(group.body.walk())
+        self._numbers = {op: number for number, op in enumerate(self.ops)}
+        self._stale: list[int] = list(range(len(self.ops)))
         self._same = same_values(self.ops)
         self._run()
         self.packed = self._packed()
@@ -243,6 +246,7 @@ class Layouts:
             self.of[v] = layout
             changed = True
             work += self._same.get(v, [])
+            self._stale += [n for u in v.uses if (n := self._numbers.get(u.operation)) is not None]
         return changed
 
     def _carried(self, value: SSAValue) -> Layout | None:
@@ -347,11 +351,26 @@ class Layouts:
         return found
 
     def _propagate(self) -> None:
-        changed = True
-        while changed:
-            changed = False
-            for op in self.ops:
-                changed |= self._forward(op)
+        """Let results follow in the order of the ops, again and again, as far as anything is new.
+
+        What an op's results follow from is known of its operands: it is looked at again only where
+        one of them got a layout.
+        """
+        while self._stale:
+            turn, after = sorted(set(self._stale)), list[int]()
+            queued = set(turn)
+            while turn:
+                number = heappop(turn)
+                queued.discard(number)
+                self._stale = []
+                self._forward(self.ops[number])
+                for n in self._stale:
+                    if n <= number:
+                        after.append(n)
+                    elif n not in queued:
+                        queued.add(n)
+                        heappush(turn, n)
+            self._stale = after
 
     def _flexible(self) -> list[SSAValue]:
         return [
@@ -386,6 +405,9 @@ class Layouts:
         return blocked(shape, self.warps, vector, order)
 
     def _run(self) -> None:
+        for op in self.ops:  # before products by warps, which take an accumulator in any layout
+            if isinstance(op, DotIssue):
+                self._set(op.result, self.accumulator(op))
         self._propagate()
         while flexible := self._flexible():
             for value in flexible:

@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 from xdsl.ir import Operation
 
-from tawa.aref.fragments import fragment
+from tawa.aref.fragments import convert, fragment
 from tawa.aref.group_lowering import GroupLowering
 from tawa.aref.warp_ops import WarpDot
 from tawa.hopper.ops.warp_matrix import WarpProduct
 
 
 def lower_warp_dot(g: GroupLowering, op: WarpDot) -> None:
-    """One op for all of K."""
-    product, layout = op.product, g.layouts.of[op.result]
+    """One op for all of K; an accumulator of other products too may have their layout."""
+    product, layout = op.product, g.layouts.accumulator(op)
     views = g.views[op.a], g.views[op.b]
     new = WarpProduct(
         fragment(g, op.accumulator, layout),
@@ -23,7 +23,8 @@ def lower_warp_dot(g: GroupLowering, op: WarpDot) -> None:
         product.inner,
         product.precision,
     )
-    g.fragments[op.result] = g.add(new, op.result.name_hint)
+    result = g.add(new, op.result.name_hint)
+    g.fragments[op.result] = convert(g, result, g.layouts.of[op.result])
 
 
 WARP_MATRIX: dict[type[Operation], Callable[..., None]] = {WarpDot: lower_warp_dot}

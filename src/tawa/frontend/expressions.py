@@ -155,7 +155,7 @@ class Expressions:
                 UnusableGlobal,
                 f"the global `{name}` is a plain {type(value).__name__}",
                 expected="a `tl.constexpr` object",
-                hint=f"declare it as `{name} = tl.constexpr({value!r})`",
+                hint=f"declare it as `{name} = tl.constexpr({value!r})`, or annotate it",
             )
         return value
 
@@ -411,7 +411,9 @@ class Expressions:
         if not hasattr(module, name):
             message = f"module `{module.__name__}` has no `{name}`"
             raise fail(self.b, UnknownAttribute, message)
-        return self.usable_global(name, getattr(module, name))
+        found = getattr(module, name)
+        fixed = module.__name__ in ("math", "numpy") and isinstance(found, float)
+        return found if fixed else self.usable_global(name, found)
 
     def _runtime_attribute(self, value: Value, name: str) -> Value:
         simple = {"dtype": "dtype", "type": "type", "shape": "shape", "block_shape": "block_shape"}

@@ -122,11 +122,20 @@ class JITFunction:
 
     @cached_property
     def namespace(self) -> Mapping[str, Any]:
-        """The names that the function sees around it: globals and closure variables."""
+        """The names that the function sees around it: globals and closure variables.
+
+        A global that is annotated `tl.constexpr` is one, whatever was assigned to it.
+        """
         closure: Mapping[str, Any] = (
             inspect.getclosurevars(self.fn).nonlocals if self.fn.__closure__ else {}
         )
-        return {**self.fn.__globals__, **closure}
+        around = self.fn.__globals__
+        constants = {
+            name: dtypes.constexpr(dtypes.unwrap(around[name]))
+            for name, annotation in around.get("__annotations__", {}).items()
+            if name in around and is_constexpr_annotation(annotation)
+        }
+        return {**around, **constants, **closure}
 
 
 def python_function(fn: Any) -> Callable[..., Any]:

@@ -10,7 +10,7 @@ from typing import Any
 
 from tawa.language import core, math
 from tawa.language.builtin import composite, composite_method
-from tawa.language.dtypes import constexpr, int32, uint32, uint64
+from tawa.language.dtypes import constexpr, int32, int64, uint32, uint64
 from tawa.language.host import constexpr_function
 
 
@@ -91,46 +91,76 @@ def interleave(a: Any, b: Any) -> Any:
 
 
 @composite
-def philox(seed: Any, c0: Any, c1: Any, c2: Any, c3: Any, n_rounds: constexpr = 10) -> Any:
-    """The Philox 4x32 counter-based generator (Salmon et al., SC 2011)."""
-    k0 = core.to(core.to_tensor(seed), uint64).to(uint32)
-    k1 = (core.to(core.to_tensor(seed), uint64) >> 32).to(uint32)
-    c0 = core.to(core.to_tensor(c0), uint32)
-    c1 = core.to(core.to_tensor(c1), uint32)
-    c2 = core.to(core.to_tensor(c2), uint32)
-    c3 = core.to(core.to_tensor(c3), uint32)
+def philox_rounds(
+    seed: Any, c0: Any, c1: Any, c2: Any, c3: Any, n_rounds: constexpr, word: constexpr,
+    keys: constexpr, factors: constexpr,
+) -> Any:  # fmt: skip
+    """Rounds of Philox with counters and keys of type `word`, by the constants of its width."""
+    if word == uint32:
+        k0 = seed.to(uint32)
+        k1 = (seed >> 32).to(uint32)
+    else:
+        k0 = seed
+        k1 = seed * 0
+    c0 = core.to(core.to_tensor(c0), word)
+    c1 = core.to(core.to_tensor(c1), word)
+    c2 = core.to(core.to_tensor(c2), word)
+    c3 = core.to(core.to_tensor(c3), word)
     for _ in core.static_range(n_rounds):
         a = c0
         b = c2
-        c0 = math.umulhi(b, 0xCD9E8D57) ^ c1 ^ k0
-        c2 = math.umulhi(a, 0xD2511F53) ^ c3 ^ k1
-        c1 = b * 0xCD9E8D57
-        c3 = a * 0xD2511F53
-        k0 = k0 + 0x9E3779B9
-        k1 = k1 + 0xBB67AE85
+        c0 = math.umulhi(b, factors[1]) ^ c1 ^ k0
+        c2 = math.umulhi(a, factors[0]) ^ c3 ^ k1
+        c1 = b * factors[1]
+        c3 = a * factors[0]
+        k0 = k0 + keys[0]
+        k1 = k1 + keys[1]
     return c0, c1, c2, c3
 
 
 @composite
+def philox(seed: Any, c0: Any, c1: Any, c2: Any, c3: Any, n_rounds: constexpr = 10) -> Any:
+    """The Philox counter-based generators (Salmon et al., SC 2011).
+
+    Counters of 32 bits give 4x32, those of 64 bits 4x64; the results are unsigned.
+    """
+    seed = core.to(core.to_tensor(seed), uint64)
+    if core.to_tensor(c0).dtype.primitive_bitwidth == 64:
+        return philox_rounds(
+            seed, c0, c1, c2, c3, n_rounds, uint64,
+            (0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B), (0xD2E7470EE14C6C93, 0xCA5A826395121157),
+        )  # fmt: skip
+    return philox_rounds(
+        seed, c0, c1, c2, c3, n_rounds, uint32,
+        (0x9E3779B9, 0xBB67AE85), (0xD2511F53, 0xCD9E8D57),
+    )  # fmt: skip
+
+
+@composite
 def randint4x(seed: Any, offset: Any, n_rounds: constexpr = 10) -> Any:
-    """Four blocks of random uint32 for each offset."""
+    """Four blocks of random uint32 for each offset; uint64 if offsets have 64 bits."""
     zero = offset * 0
     return philox(seed, offset, zero, zero, zero, n_rounds)
 
 
 @composite
 def randint(seed: Any, offset: Any, n_rounds: constexpr = 10) -> Any:
-    """Random uint32 for each offset."""
+    """Random uint32 for each offset; uint64 if offsets have 64 bits."""
     first, _a, _b, _c = randint4x(seed, offset, n_rounds)
     return first
 
 
 @composite
 def uint_to_uniform_float(x: Any) -> Any:
-    """A random uint32 as a float32 in [0, 1)."""
-    signed = x.to(int32, bitcast=True)
+    """A random uint32 or uint64 as a float32 in [0, 1)."""
+    if x.dtype.primitive_bitwidth == 64:
+        signed = x.to(int64, bitcast=True)
+        scale: constexpr = 1.0842020432385337e-19
+    else:
+        signed = x.to(int32, bitcast=True)
+        scale: constexpr = 4.6566127342e-10
     positive = core.where(signed < 0, -signed - 1, signed)
-    return positive * 4.6566127342e-10
+    return positive * scale
 
 
 @composite

@@ -9,7 +9,13 @@ from typing import Any
 from tawa.base.errors import TawaError
 from tawa.base.source import Span
 
-NEUTRAL_OPTIONS: dict[str, tuple[Any, ...]] = {"num_ctas": (1,), "maxnreg": (None,)}
+SHARED_OPTIONS = ("num_warps", "num_stages")
+"""Options that are set too where a `tl.constexpr` parameter of their name is, as in Triton."""
+
+NEUTRAL_OPTIONS: dict[str, tuple[Any, ...]] = {
+    "num_ctas": (1,), "maxnreg": (None,), "enable_fp_fusion": (True,), "launch_pdl": (True, False),
+    "launch_cooperative_grid": (False,), "debug": (True, False),
+}  # fmt: skip
 """Options of Triton that mean nothing here, and the values with which they may be given."""
 
 TRITON_OPTIONS = {
