@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tawa import axon
-from tawa.axon.errors import ContractViolation
+from tawa.axon.errors import ContractViolation, UnsupportedModel
 
 BLOCK = """
 def shortcut{stride} w x = conv2d{stride = stride} x w
@@ -109,3 +109,18 @@ def test_what_to_do(body: str, shapes: list[tuple[int, ...]], help_: str | None)
     text = f"def f {'(x: t[b, k])' if 'reshape' in body else 'x'} y = {body}"
     error = refused(text, "f", *(ones(*shape) for shape in shapes))
     assert error.hint is None if help_ is None else help_ in (error.hint or "")
+
+
+def test_sizes_are_given_for_inputs_that_a_model_has() -> None:
+    from onnx import TensorProto, helper
+
+    scale = helper.make_tensor("s", TensorProto.FLOAT, [6], [1.0] * 6)
+    node = helper.make_node("LayerNormalization", ["x", "s"], ["y"], name="norm")
+    declared = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["N", "K"])
+    result = helper.make_empty_tensor_value_info("y")
+    model = helper.make_model(helper.make_graph([node], "g", [declared], [result], [scale]))
+    assert axon.from_onnx(model).shapes().text("y") == "[N, 6]"
+    with pytest.raises(UnsupportedModel, match="no input `z`"):
+        axon.from_onnx(model, {"z": [1]}).shapes()
+    with pytest.raises(UnsupportedModel, match="`x` has 2 sizes"):
+        axon.from_onnx(model, {"x": [1]}).shapes()

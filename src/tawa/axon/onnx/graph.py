@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import onnx
-from onnx import GraphProto, ModelProto, NodeProto, TypeProto, numpy_helper
+from onnx import GraphProto, ModelProto, NodeProto, TypeProto, ValueInfoProto, numpy_helper
 
 from tawa.axon.dims import Dim
 from tawa.axon.errors import ShapeMismatch, UnsupportedModel
@@ -55,6 +55,15 @@ class ModelShapes:
         return (printer or AxonPrinter()).shape(Shape(dims))
 
 
+def _refuse_other_rank(entry: ValueInfoProto, given: Sequence[int | str] | None) -> None:
+    tensor_type = entry.type.tensor_type
+    sizes = len(tensor_type.shape.dim)
+    if given is not None and tensor_type.HasField("shape") and len(given) != sizes:
+        raise UnsupportedModel(
+            f"the input `{entry.name}` has {sizes} sizes", found=f"{len(given)} sizes"
+        )
+
+
 class ModelInference:
     """The inference of one model. Inputs have the model's sizes, or `overrides`.
 
@@ -88,6 +97,12 @@ class ModelInference:
         """Infer all values. `constants` are inputs whose contents are known."""
         graph = self.model.graph
         scope: dict[str, Value] = {}
+        unknown = (overrides or {}).keys() - {entry.name for entry in graph.input}
+        if unknown:
+            raise UnsupportedModel(
+                f"the model has no input `{min(unknown)}`",
+                expected=", ".join(f"`{entry.name}`" for entry in graph.input),
+            )
         for initializer in graph.initializer:
             scope[initializer.name] = known(
                 numpy_helper.to_array(initializer), initializer.data_type
@@ -96,6 +111,7 @@ class ModelInference:
             if entry.name in scope:
                 continue
             given = (overrides or {}).get(entry.name)
+            _refuse_other_rank(entry, given)
             scope[entry.name] = self._input(entry.type, given)
         for name, array in (constants or {}).items():
             element = scope[name].element if name in scope else 0

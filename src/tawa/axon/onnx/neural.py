@@ -143,11 +143,19 @@ def batch_norm(context: Context) -> list[Value] | None:
 
 @rule("LayerNormalization", "RMSNormalization")
 def layer_norm(context: Context) -> list[Value] | None:
-    """The input's shape; mean and deviation with 1 for the normalised axes."""
+    """The input's shape; mean and deviation with 1 for the normalised axes.
+
+    Scale and offset are as large as what is normalised, or 1 along an axis.
+    """
     x = context.dims(0)
     if x is None:
         return None
     axis = context.axis(context.attribute("axis", -1), len(x))
+    for index in (1, 2):
+        parameter = (context.dims(index) if context.has(index) else None) or ()
+        for own, size in zip(reversed(parameter), reversed(x[axis:]), strict=False):
+            if (own.constant or 1) > 1:
+                context.equal(size, own)
     statistics = tensor([*x[:axis], *([ONE] * (len(x) - axis))])
     return [tensor(x), statistics, statistics]
 
