@@ -8,15 +8,13 @@ Compiling touches no device and reads nothing but its arguments; they are the ca
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.transforms.common_subexpression_elimination import cse
-from xdsl.transforms.dead_code_elimination import dce
 from xdsl.utils.exceptions import VerifyException
 
 from tawa import kept
@@ -43,8 +41,9 @@ from tawa.base.attempts import ATTEMPTS, MOST_RESERVED, NO_SLACK, Slack
 from tawa.base.errors import TawaError
 from tawa.base.options import Options
 from tawa.base.remarks import Remarks
+from tawa.base.tidy import Tidy
 from tawa.base.verification import Verifier
-from tawa.candidates import Candidate, Tried
+from tawa.candidates import Candidate, Scheduled, Tried
 from tawa.compiled import Compiled, StageNotReadable, read_module, spec_of
 from tawa.frontend import JITFunction, lower_to_tile, parse_argument
 from tawa.hopper.define import DefineRegisters
@@ -91,17 +90,6 @@ class Pass(Protocol):
     def apply(self, module: ModuleOp) -> ModuleOp | None:
         """Run it."""
         ...
-
-
-class Tidy:
-    """Drop what is computed twice or for nothing."""
-
-    name = "tidy"
-
-    def apply(self, module: ModuleOp) -> None:
-        """Common subexpressions, then dead ops."""
-        cse(module)
-        dce(module)
 
 
 def passes(stage: str, options: Options, remarks: Remarks, slack: Slack) -> list[Pass]:
@@ -152,6 +140,11 @@ def passes(stage: str, options: Options, remarks: Remarks, slack: Slack) -> list
         ],
     }
     return table[stage]()
+
+
+def _choosing(steps: Sequence[Pass]) -> int:
+    """The first pass whose choices an attempt may make otherwise."""
+    return next(i for i, step in enumerate(steps) if step.name == ScheduleLoops.name)
 
 
 def silent(step: str) -> None:
@@ -211,18 +204,18 @@ class Pipeline:
 
         Whoever asks for the second has rejected the first.
         """
-        tried = Tried()
-        exhausted = False
+        tried = Tried(self.options.machine)
         for number, slack in enumerate(ATTEMPTS):
-            if exhausted and slack.stages > 1:
+            if tried.exhausted and slack.stages > 1:
                 continue  # what has no schedule has none with fewer registers
-            candidate = self._lowered(tile, slack)
-            if tried.has(candidate.text) and slack is not ATTEMPTS[-1]:
+            scheduled = self._scheduled(tile, slack, Remarks())
+            if tried.needless(scheduled):
                 continue
-            tried.add(candidate.text)
-            gave_up = not candidate.said or any(NO_SCHEDULE in line for line in candidate.said)
-            if number and gave_up and slack.stages > 1:
-                exhausted = True  # fewer stages may have a schedule that needs no more registers
+            candidate = self._lowered(tile, scheduled)
+            if not tried.add(candidate, scheduled):
+                continue
+            if number and slack.stages > 1 and (scheduled.gave_up or not candidate.said):
+                tried.exhausted = True
                 continue
             self.report(f"attempt {number + 1} of at most {len(ATTEMPTS)}, {slack}")
             yield candidate
@@ -239,14 +232,14 @@ class Pipeline:
     def _take(self, name: str, candidate: Candidate, built: CompiledCuda) -> Compiled:
         """The candidate with its machine code as what is compiled."""
         self.remarks.add(candidate.remarks)
-        self._keep("aref", candidate.aref)
+        self._keep("aref", str(candidate.aref))
         self._keep("hopper", str(candidate.module))
         self._keep("cu", candidate.text)
         return self._compiled(name, spec_of(candidate.module), built)
 
     def _pinned(self, name: str, tile: ModuleOp) -> Compiled:
         """The kernel with the schedule that was asked for."""
-        candidate = self._lowered(tile, NO_SLACK)
+        candidate = self._lowered(tile, self._scheduled(tile, NO_SLACK, Remarks()))
         built = self._timed("cubin", lambda: self._begin(name, candidate, Here).result())
         compiled = self._take(name, candidate, built)
         if compiled.findings:
@@ -298,13 +291,15 @@ class Pipeline:
         )
         return self.finish(compiled.name, module)
 
-    def _lowered(self, tile: ModuleOp, slack: Slack) -> Candidate:
-        """tile -> CUDA text; a depth that was free and does not fit is chosen smaller."""
-        remarks = Remarks()
+    def _lowered(self, tile: ModuleOp, scheduled: Scheduled) -> Candidate:
+        """aref -> CUDA text; a depth that was free and does not fit is chosen smaller."""
+        remarks = scheduled.remarks
         while True:
-            aref = self._timed("aref", lambda: self._scheduled(tile, slack, remarks))  # noqa: B023
+            slack = scheduled.slack
+            steps = passes("aref", self.options, remarks, slack)
+            after = steps[_choosing(steps) + 1 :]
+            aref = self._timed("aref", lambda: self._run(after, scheduled.module))  # noqa: B023
             aref = self._override("aref", aref)
-            text = str(aref)
             try:
                 steps = passes("hopper", self.options, remarks, slack)
                 module = self._timed("hopper", lambda: self._run(steps, aref))  # noqa: B023
@@ -313,18 +308,25 @@ class Pipeline:
                 if self.options.num_stages is not None or slack.bytes > MOST_RESERVED:
                     raise
                 slack = replace(slack, bytes=slack.bytes + error.excess)
+                scheduled = self._scheduled(tile, slack, remarks)
         module = self._override("hopper", module)
         cuda = self.override.get("cu") or self._timed("cu", lambda: emit(module))
         said = [line for line in remarks.lines if line.startswith(CHOICES)]
-        return Candidate(slack, remarks, said, text, module, cuda)
+        return Candidate(slack, remarks, said, aref, module, cuda)
 
-    def _scheduled(self, tile: ModuleOp, slack: Slack, remarks: Remarks) -> ModuleOp:
-        """The aref module with these choices; what comes before them is done once."""
+    def _scheduled(self, tile: ModuleOp, slack: Slack, remarks: Remarks) -> Scheduled:
+        """The aref module up to these choices; what comes before them is done once."""
+        start = time.perf_counter()
         steps = passes("aref", self.options, remarks, slack)
-        first = next(i for i, step in enumerate(steps) if step.name == ScheduleLoops.name)
+        first = _choosing(steps)
         if self.unscheduled is None:
             self.unscheduled = self._run(steps[:first], tile.clone())
-        return self._run(steps[first:], self.unscheduled.clone())
+        schedule = steps[first]
+        assert isinstance(schedule, ScheduleLoops)
+        module = self._run([schedule], self.unscheduled.clone())
+        self._took("aref", start)
+        gave_up = any(NO_SCHEDULE in line for line in remarks.lines)
+        return Scheduled(slack, remarks, module, tuple(schedule.chosen), gave_up)
 
     def _run(self, steps: Iterable[Pass], module: ModuleOp) -> ModuleOp:
         for step in steps:
@@ -362,8 +364,11 @@ class Pipeline:
     def _timed(self, stage: str, work: Callable[[], T]) -> T:
         start = time.perf_counter()
         result = work()
-        self.timings[stage] = self.timings.get(stage, 0.0) + time.perf_counter() - start
+        self._took(stage, start)
         return result
+
+    def _took(self, stage: str, start: float) -> None:
+        self.timings[stage] = self.timings.get(stage, 0.0) + time.perf_counter() - start
 
     def finish(self, name: str, module: ModuleOp) -> Compiled:
         """A hopper module to machine code."""

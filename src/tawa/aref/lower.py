@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -24,7 +24,7 @@ from tawa.aref.joining import JOINING
 from tawa.aref.kernel_lowering import KernelLowering, LoweredRing
 from tawa.aref.layouts import Layouts
 from tawa.aref.matrix import MATRIX
-from tawa.aref.registers import Copying, accumulator_registers, blocks_in_flight, budget
+from tawa.aref.registers import Sharing, accumulator_registers, blocks_in_flight
 from tawa.aref.scans import SCANS
 from tawa.aref.shared_memory import SharedMemory, tile_for
 from tawa.aref.stores import STORES
@@ -226,17 +226,13 @@ class LowerToHopper:
         loading = [g for g in groups if g.loads]
         warps = sum(g.warps.value.data * g.teams.value.data for g in computing)
         specialised = len(computing) < len(groups)
-        sizes = max((_accumulators(g) for g in computing), default=0)
-        addresses = max((_addresses(g) for g in groups if g.copies is not None), default=0)
-        sharing = warps if specialised else 0
-        copiers = sum(g.warps.value.data for g in groups if g.copies is not None)
-        asked = sizes, self.narrow, Copying(copiers, addresses, self.spare)
-        split = budget(self.options.machine, sharing, *asked)
-        if addresses and split.producer is not None:
+        needs = sharing(groups)
+        split = needs.split(self.options.machine, self.narrow, self.spare)
+        if needs.addresses and split.producer is not None:
             self.remarks.say(
                 REGISTERS, f"{split.producer} a loading thread, {split.consumer} a computing one"
             )
-        self._check_registers(kernel, sizes, split.limit if specialised else 255)
+        self._check_registers(kernel, needs.accumulators, split.limit if specialised else 255)
         if split.producer is not None:
             kernel.in_flight = blocks_in_flight(split.producer)
         roles: list[Role] = []
@@ -276,6 +272,19 @@ class LowerToHopper:
                 found=f"{accumulators} registers a thread",
                 hint="use smaller blocks or more consumers",
             )
+
+
+def sharing(groups: Sequence[aref.WarpGroup]) -> Sharing:
+    """What the roles of a CTA need of its registers."""
+    computing = [g for g in groups if g.computes]
+    copying = [g for g in groups if g.copies is not None]
+    warps = sum(g.warps.value.data * g.teams.value.data for g in computing)
+    return Sharing(
+        warps if len(computing) < len(groups) else 0,
+        max(map(_accumulators, computing), default=0),
+        sum(g.warps.value.data for g in copying),
+        max(map(_addresses, copying), default=0),
+    )
 
 
 def _addresses(group: aref.WarpGroup) -> int:

@@ -24,16 +24,12 @@ from itertools import combinations
 from typing import Any
 
 from tawa.aref.loop_graph import LoopGraph, Node, Slot
-from tawa.aref.ops import ViewRead
+from tawa.aref.turn_orders import TILE_REGISTERS, UNIT, Orders, in_units, operand_edges
 from tawa.base.attempts import MARGINS
 from tawa.base.target import Target
-from tawa.tile.ops import Reshape, Trans
 
 STAGES = 2
 """Turns that an iteration may be spread over, at most."""
-
-TILE_REGISTERS = 8
-"""Values of fewer registers a thread are row statistics, which `ADDRESSES` covers."""
 
 ADDRESSES = 28
 """Registers of a thread that addresses, counters and row statistics take (measured)."""
@@ -52,9 +48,6 @@ TOLERANCE_PERCENT = 2
 
 SMALL = 16
 """Cycles of a node that may be moved up without delaying anything else."""
-
-UNIT = 8
-"""Cycles that the solver counts as one: it searches small numbers much faster."""
 
 PROMPT = 4
 """Cycles of a turn's latency that one cycle is worth by which a product is issued earlier.
@@ -96,14 +89,6 @@ class Solution:
     """Most that values of a thread take at one time of a turn."""
 
 
-def _alternatives(node: Node) -> bool:
-    """Whether ordinary code makes the node's A operand, in registers."""
-    value = node.dot.a
-    while isinstance(value.owner, Trans | Reshape):
-        value = value.owner.value
-    return not isinstance(value.owner, ViewRead)
-
-
 def bounds(graph: LoopGraph) -> dict[str, int]:
     """The least period that each resource allows."""
     return {
@@ -120,11 +105,6 @@ def _slot_bound(slot: Slot) -> int:
     return -(-(slot.load + held) // slot.depth)
 
 
-def in_units(cycles: int) -> int:
-    """Cycles as the solver counts them; what is shorter than half a unit takes no time."""
-    return round(cycles / UNIT)
-
-
 class _Model:
     """The constraint model of one graph for one period.
 
@@ -138,6 +118,7 @@ class _Model:
 
         self.cp: Any = cp_model
         self.undecided = False
+        self.begun: Any = None
         self.graph, self.period = graph, period // UNIT
         period = self.period
         self.lead, self.tail = in_units(target.costs.lead), in_units(target.costs.tail)
@@ -218,12 +199,9 @@ class _Model:
             for reader in self.graph.readers(n):
                 if not reader.is_dot:
                     self.model.add(again >= self.start[reader.number] + in_units(reader.thread))
-            if _alternatives(n):
-                for e in self.graph.edges:
-                    makes = any(r is n.dot.a for op in e.source.ops for r in op.results)
-                    if e.target is n and e.distance == 0 and makes:
-                        rewritten = self.start[e.source.number] + self.period
-                        self.model.add(rewritten >= self.run[n.number] + in_units(n.tensor))
+            for e in operand_edges(self.graph, n):
+                rewritten = self.start[e.source.number] + self.period
+                self.model.add(rewritten >= self.run[n.number] + in_units(n.tensor))
 
     def _registers(self, capacity: int) -> None:
         """What is held at any time of a turn fits the registers of a thread.
@@ -320,8 +298,12 @@ class _Model:
         return solver
 
     def possible(self) -> bool:
-        """Whether a placement is found within the work limit."""
-        return self._solver(WORK_LIMIT).solve(self.model) in (self.cp.OPTIMAL, self.cp.FEASIBLE)
+        """Whether a placement is found within the work limit; `solve` goes on from there."""
+        solver = self._solver(WORK_LIMIT)
+        status = solver.solve(self.model)
+        self.begun = solver, status
+        self.undecided = status == self.cp.UNKNOWN
+        return status in (self.cp.OPTIMAL, self.cp.FEASIBLE)
 
     def solve(self, work: float = WORK_LIMIT) -> tuple[dict[int, Placed], int] | None:
         """A placement, as good as the work limit finds, and the registers it takes.
@@ -329,7 +311,7 @@ class _Model:
         A turn that one warp group finishes early leaves room for what the model does not know; of
         such placements, one that holds few registers and starts ops early.
         """
-        solver = self._solver(work)
+        solver, status = self.begun or (self._solver(work), None)
         good = (self.cp.OPTIMAL, self.cp.FEASIBLE)
         early = self.latency + PROMPT * sum(self.offset[n.number] for n in self.graph.dots)
         found: list[tuple[int, int]] = []
@@ -337,7 +319,8 @@ class _Model:
         for objective in (None, early, self._held()):
             if objective is not None:
                 self.model.minimize(objective)
-            status = solver.solve(self.model)
+            if objective is not None or status is None:
+                status = solver.solve(self.model)
             if status not in good:
                 self.undecided = status == self.cp.UNKNOWN
                 break
@@ -384,23 +367,42 @@ def _search(
     graph: LoopGraph, target: Target, capacity: int, stages: int, least: int = 0
 ) -> _Search:
     """The search with these limits, of periods from `least` on, which goes on where it was left."""
-    slots = tuple((slot.load, slot.depth) for slot in graph.slots)
-    key = (str(graph.loop), graph.groups, target.name, capacity, stages, slots, least)
+    limits = bounds(graph)
+    step = next((s for s in range(PERIODS) if _period(limits, s) >= least), PERIODS)
+    key = (_form(graph), target.name, capacity, stages, step)
     if key not in _SOLVED:
         if len(_SOLVED) > 64:
             _SOLVED.clear()
-        _SOLVED[key] = _Search(graph, target, capacity, stages, least)
+        _SOLVED[key] = _Search(graph, target, capacity, stages, step)
     return _SOLVED[key]
+
+
+def _form(graph: LoopGraph) -> tuple[object, ...]:
+    """All that a schedule depends on of a graph."""
+    return (
+        graph.groups,
+        tuple((n.thread, n.tensor, n.special, n.registers) for n in graph.nodes),
+        tuple((e.source.number, e.target.number, e.distance, e.accumulates) for e in graph.edges),
+        tuple((n.number, tuple(e.source.number for e in operand_edges(graph, n)))
+              for n in graph.dots),
+        tuple((s.get.number, tuple(r.number for r in s.readers), s.load, s.depth)
+              for s in graph.slots),
+    )  # fmt: skip
 
 
 class _Search:
     """The schedules of one graph, in the order in which the solver prefers them."""
 
     def __init__(
-        self, graph: LoopGraph, target: Target, capacity: int, stages: int, least: int
+        self, graph: LoopGraph, target: Target, capacity: int, stages: int, step: int
     ) -> None:
         self.found: list[Solution] = []
-        self.rest = self._schedules(graph, target, capacity, stages, least)
+        self.graph, self.target, self.capacity, self.stages = graph, target, capacity, stages
+        self.limits = bounds(graph)
+        lead, tail = in_units(target.costs.lead), in_units(target.costs.tail)
+        self.orders = Orders(graph, lead, tail, stages)
+        self.asked: dict[int, _Model] = {}
+        self.rest = self._schedules(step)
 
     def ranked(self, rank: int) -> Solution | None:
         """The schedule after `rank` others; None if there are no more."""
@@ -411,32 +413,61 @@ class _Search:
             self.found.append(following)
         return self.found[rank]
 
-    def _schedules(
-        self, graph: LoopGraph, target: Target, capacity: int, stages: int, least: int
-    ) -> Iterator[Solution]:
-        limits = bounds(graph)
-        step = next((s for s in range(PERIODS) if _period(limits, s) >= least), PERIODS)
-        undecided = 0
+    def _model(self, step: int) -> _Model:
+        """The model of a period, without the schedules that were found."""
+        spare = SPARE if self.found else 0
+        period = _period(self.limits, step)
+        return _Model(self.graph, self.target, self.capacity - spare, period, self.stages)
+
+    def _models(self, step: int) -> Iterator[_Model]:
+        """The models of a period, each without what was found so far."""
+        for _ in range(ALIKE):
+            begun = self.asked.pop(step, None)
+            model = begun if begun is not None and not self.found else self._model(step)
+            model.differ_from([s.placed for s in self.found])
+            yield model
+
+    def _refused(self, step: int) -> bool:
+        """Whether a period needs no solver: no order of a turn's ops fits it."""
+        return self.orders.refuse(_period(self.limits, step) // UNIT, self.capacity)
+
+    def _possible(self, step: int) -> bool:
+        """Whether the solver finds a schedule of a period within its work limit."""
+        if self._refused(step):
+            return False
+        self.asked[step] = self._model(step)
+        return self.asked[step].possible()
+
+    def _gives_up(self, step: int) -> bool:
+        """Whether the solver leaves a period undecided that was not asked of it."""
+        period = _period(self.limits, step)
+        model = _Model(self.graph, self.target, self.capacity, period, self.stages)
+        return not model.possible() and model.undecided
+
+    def _solution(self, step: int, placed: dict[int, Placed], registers: int) -> Solution:
+        first = max(self.limits, key=lambda name: self.limits[name])
+        bound = "latency" if step else first
+        return Solution(_period(self.limits, step), placed, bound, registers)
+
+    def _schedules(self, step: int) -> Iterator[Solution]:
+        undecided, skipped = 0, None
         while step < PERIODS and undecided < PATIENCE:
-            period = _period(limits, step)
-            bound = max(limits, key=lambda name: limits[name]) if step == 0 else "latency"
-            for _ in range(ALIKE):
-                spare = SPARE if self.found else 0
-                model = _Model(graph, target, capacity - spare, period, stages)
-                model.differ_from([s.placed for s in self.found])
-                found = model.solve(OTHERS_LIMIT if self.found else WORK_LIMIT)
-                if found is None:
-                    undecided += model.undecided
-                    break
-                placed, registers = found
-                yield Solution(period, placed, bound, registers)
+            if not self.found and self._refused(step):
+                skipped = step
+            else:
+                for model in self._models(step):
+                    work = OTHERS_LIMIT if self.found else WORK_LIMIT
+                    found = model.solve(work)
+                    if found is None:
+                        undecided += model.undecided
+                        break
+                    yield self._solution(step, *found)
+                    if skipped is not None:  # who wants more goes by what the solver gave up
+                        undecided, skipped = undecided + self._gives_up(skipped), None
             if self.found:
                 step += STRIDE if undecided > PATIENCE // 2 else 1
                 continue
-            following = _least_step(
-                lambda s: _Model(graph, target, capacity, _period(limits, s), stages).possible(),
-                step,
-            )
+            following = _least_step(self._possible, step)
             if following is None:
                 return
             step = following

@@ -100,6 +100,24 @@ def budget(
     return Budget(producer, consumer, consumer)
 
 
+@dataclass(frozen=True)
+class Sharing:
+    """What the roles of a CTA need, whatever an attempt leaves to them."""
+
+    warps: int
+    """Of the computing roles; 0 if no others share registers with them."""
+    accumulators: int
+    copiers: int
+    """Warps that copy through pointers."""
+    addresses: int
+    """Of one of their threads."""
+
+    def split(self, target: Target, narrow: bool, spare: int) -> Budget:
+        """The split of the register file in an attempt; see `Slack` for what it leaves."""
+        copying = Copying(self.copiers, self.addresses, spare)
+        return budget(target, self.warps, self.accumulators, narrow, copying)
+
+
 def blocks_in_flight(registers: int) -> int:
     """Blocks of a tile that a moving role of so many registers can hold: four registers each."""
     return 4 if registers >= ROOMY else 2

@@ -8,7 +8,7 @@ The loop's dependence graph ([loop_graph](loop_graph.py)) is ordered by a constr
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import ClassVar
 
@@ -42,6 +42,9 @@ from tawa.base.target import Target
 from tawa.tile.ops import Dot
 
 NO_SCHEDULE = "no schedule found"
+
+Chosen = tuple[bool, tuple[Placed, ...]]
+"""A schedule: whether the loop runs on from tile to tile, and where its nodes are."""
 
 
 class NoSuchSchedule(TawaError):
@@ -96,6 +99,8 @@ class ScheduleLoops:
     """Whether loops may run on from tile to tile."""
     narrow: bool = False
     """Whether loading roles keep the fewest registers."""
+    chosen: list[Chosen] = field(default_factory=list[Chosen])
+    """The schedules of the loops that have one, in order, when it has run."""
     name: ClassVar[str] = "schedule"
 
     def apply(self, module: ModuleOp) -> None:
@@ -143,6 +148,7 @@ class ScheduleLoops:
         self.remarks.say(self.name, describe(graph, solution, str(where)))
         order = as_schedule(graph, solution)
         inside = self._obstacle(loop, order, group)
+        self.chosen.append((inside is None, tuple(solution.placed.values())))
         if inside is None:
             self.remarks.say(self.name, f"the loop at {where} runs on from tile to tile")
             flatten(loop, order)

@@ -1,0 +1,52 @@
+"""Loops of example kernels as the scheduler sees them."""
+
+from __future__ import annotations
+
+import importlib
+
+import workload  # noqa: F401  examples can be imported
+from xdsl.dialects import scf
+
+from tawa.aref.loop_graph import LoopGraph, build
+from tawa.aref.ops import Create, WarpGroup
+from tawa.base.options import Options
+from tawa.base.remarks import Remarks
+from tawa.base.target import SM90A
+from tawa.compiled import read_module
+from tawa.compiler import NO_SLACK, compile_kernel, passes
+from tawa.tile.ops import Dot
+
+
+def graph_of(
+    kernel: object, types: dict[str, str], constants: dict[str, object], depth: int | None = None
+) -> LoopGraph:
+    """The graph of a kernel's loop with products, as the scheduler sees it.
+
+    With `depth`, the rings have so many slots.
+    """
+    options = Options(overlap=False)
+    tile = compile_kernel(kernel, types, constants, options).stages["tile"]
+    module = read_module(str(tile), "tile")
+    for step in passes("aref", options, Remarks(), NO_SLACK):
+        if step.name == "schedule":
+            break
+        module = step.apply(module) or module
+    for group in [op for op in module.walk() if isinstance(op, WarpGroup) and op.single is None]:
+        for loop in [op for op in group.walk() if isinstance(op, scf.ForOp)]:
+            if any(isinstance(op, Dot) for op in loop.body.block.ops):
+                rings = [op.ref for op in module.walk() if isinstance(op, Create)] if depth else []
+                depths = dict.fromkeys(rings, depth or 0)
+                shape = group.warps.value.data, group.teams.value.data
+                graph = build(loop, *shape, SM90A, depths)
+                assert isinstance(graph, LoopGraph), graph
+                return graph
+    raise AssertionError("the kernel has no loop with products")
+
+
+def attention(d: int) -> LoopGraph:
+    """Attention forward, 128 rows by 128 keys."""
+    kernel = importlib.import_module("attention").attention
+    names = ("q_desc", "k_desc", "v_desc", "o_desc")
+    types = dict.fromkeys(names, f"desc<f16,1x128x{d}>") | {"scale": "f32", "N": "i32:16"}
+    constants = {"D": d, "BLOCK_M": 128, "BLOCK_N": 128, "CAUSAL": False}
+    return graph_of(kernel, types, constants)
