@@ -12,6 +12,7 @@ from cuda.core import Program, ProgramOptions
 from tawa.base.numerics import decode, encode, round_to, storage_dtype
 from tawa.base.prelude import ELEMENT_TYPES, prelude
 from tawa.base.scalars import cases, cpp_type
+from tawa.base.special_functions import UNARY
 from tawa.base.types import PtrType, f32, f64, i1, is_float
 
 # Functions that the hardware approximates, with the relative error that is allowed in f32. In
@@ -19,7 +20,7 @@ from tawa.base.types import PtrType, f32, f64, i1, is_float
 APPROXIMATE = {
     "divf", "fma", "exp", "exp2", "sqrt", "rsqrt", "sigmoid", "tanh_approx", "erf", "log", "log2",
     "log10", "log1p", "expm1", "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh",
-    "asinh", "acosh", "atanh", "cbrt", "pow", "atan2", "hypot",
+    "asinh", "acosh", "atanh", "cbrt", "pow", "atan2", "hypot", *UNARY, "rhypot",
 }  # fmt: skip
 LOOSE = {"tanh_approx": 1e-3}
 # Functions of which the hardware's result is at most one unit in the last place off, whatever the

@@ -38,6 +38,8 @@ from tawa.base.scalar_function import (
     cpp_type,
     uniform,
 )
+from tawa.base.special_functions import BINARY as SPECIAL_BINARY
+from tawa.base.special_functions import UNARY as SPECIAL_UNARY
 from tawa.base.types import bf16, bits, f16, f32, f64, i1, i32, i64, is_float, short_name
 
 __all__ = ["FUNCTIONS", "PRELUDE", "ScalarFunction", "cases", "cpp_constant", "cpp_type"]
@@ -235,6 +237,33 @@ def _bit_count(x: Array) -> Array:
 define("popcount", uniform(WORDS, 1, i32), unsigned(_bit_count),
        lambda o, _r: "__popc(u32({0}))" if o[0] == i32 else "__popcll(u64({0}))")  # fmt: skip
 
+
+def _bits_of(x: Array) -> Array:
+    """The bits of unsigned words along a new last dimension, the lowest first."""
+    places = np.arange(x.dtype.itemsize * 8, dtype=x.dtype)
+    return np.bitwise_and(x[..., None] >> places, 1)
+
+
+def _leading_zeros(x: Array) -> Array:
+    found = _bits_of(x)[..., ::-1]
+    return np.where(x == 0, found.shape[-1], found.argmax(-1))
+
+
+def _first_set(x: Array) -> Array:
+    return np.where(x == 0, 0, _bits_of(x).argmax(-1) + 1)
+
+
+def _reversed_bits(x: Array) -> Array:
+    found = _bits_of(x)[..., ::-1]
+    return (found << np.arange(found.shape[-1], dtype=x.dtype)).sum(-1, dtype=x.dtype)
+
+
+for _name, _function in (("clz", _leading_zeros), ("ffs", _first_set)):
+    define(_name, uniform(WORDS, 1, i32), unsigned(_function),
+           lambda o, _r, n=_name: f"__{n}{'' if o[0] == i32 else 'll'}({{0}})")  # fmt: skip
+define("brev", uniform(WORDS, 1), unsigned(_reversed_bits),
+       lambda o, _r: "i32(__brev({0}))" if o[0] == i32 else "i64(__brevll({0}))")  # fmt: skip
+
 # --- floats -------------------------------------------------------------------------------------
 
 
@@ -331,6 +360,21 @@ for _name, _libm, _function in (("pow", "pow", np.power), ("atan2", "atan2", np.
                                 ("hypot", "hypot", np.hypot),
                                 ("copysign", "copysign", np.copysign)):  # fmt: skip
     _float(_name, 2, _function, f"{_libm}f({{0}}, {{1}})", f"{_libm}({{0}}, {{1}})")
+
+
+def _power_rule(operands: Types, _: Attribute | None) -> Attribute:
+    if operands[0] not in (f32, f64) or operands[1] != i32:
+        raise ValueError(f"(f32 or f64, i32) expected, found ({', '.join(map(str, operands))})")
+    return operands[0]
+
+
+define("ldexp", Signature(2, _power_rule, (((f32, i32), f32), ((f64, i32), f64))),
+       values_only(np.ldexp), floating("ldexpf({0}, {1})", "ldexp({0}, {1})"))  # fmt: skip
+for _table in (SPECIAL_UNARY, SPECIAL_BINARY):
+    for _name, _function in _table.items():
+        define(_name, uniform((f32, f64), 1 + (_table is SPECIAL_BINARY)), in_f32(_function),
+               floating(*(f"{_name}{_s}({'{0}, {1}' if _table is SPECIAL_BINARY else '{0}'})"
+                          for _s in ("f", ""))))  # fmt: skip
 
 # --- comparisons and selection ------------------------------------------------------------------
 

@@ -23,6 +23,7 @@ from tawa.base.spans import set_span
 from tawa.base.types import DescType, i32
 from tawa.frontend import (
     lower_assembly,
+    lower_libdevice,
     lower_math,
     lower_memory,
     lower_programs,
@@ -43,7 +44,8 @@ from tawa.frontend.scope import Scope
 from tawa.frontend.values import Descriptor, Tensor, Value, ir_element, ir_type
 
 MEANINGS = (
-    lower_assembly, lower_math, lower_memory, lower_programs, lower_reductions, lower_shapes,
+    lower_assembly, lower_libdevice, lower_math, lower_memory, lower_programs, lower_reductions,
+    lower_shapes,
 )  # fmt: skip
 """The modules that register what the language's builtins mean."""
 

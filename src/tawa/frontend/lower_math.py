@@ -11,8 +11,8 @@ from tawa.frontend.errors import BadArgument, TileShapeMismatch, TypeMismatch
 from tawa.frontend.lower_shapes import dtype_argument, tensor_argument
 from tawa.frontend.registry import lowers
 from tawa.frontend.values import Tensor, Value, describe, items_of
-from tawa.language import core, libdevice
-from tawa.language.dtypes import dtype, float32, float64, int1, int32
+from tawa.language import core
+from tawa.language.dtypes import dtype, float32, float64, int32
 from tawa.tile import ops
 
 
@@ -167,18 +167,6 @@ def map_elementwise(f: FunctionCompiler, scalar_fn: Value, args: Value, pack: Va
     return f.call(scalar_fn, list(conversion.broadcast(f.b, *operands)), {})
 
 
-# --- libdevice ----------------------------------------------------------------------------------
-
-_LIBDEVICE_UNARY = {
-    "nearbyint": "rint", "fabs": "absf", "fast_sinf": "sin", "fast_cosf": "cos",
-    "fast_expf": "exp", "fast_logf": "log", "fast_tanhf": "tanh_approx",
-}  # fmt: skip
-_LIBDEVICE_BINARY = {
-    "div_rn": "divf_rn", "fast_dividef": "divf", "fdiv": "divf", "fmax": "maxnumf",
-    "fmin": "minnumf", "fmod": "remf", "mul_rn": "mulf", "add_rn": "addf", "sub_rn": "subf",
-}  # fmt: skip
-
-
 @lowers(core.logical_and)
 def logical_and(f: FunctionCompiler, self: Value, other: Value) -> Tensor:
     """`x.logical_and`."""
@@ -189,51 +177,6 @@ def logical_and(f: FunctionCompiler, self: Value, other: Value) -> Tensor:
 def logical_or(f: FunctionCompiler, self: Value, other: Value) -> Tensor:
     """`x.logical_or`."""
     return arithmetic.logical(f.b, "or", self, other)
-
-
-def _register_libdevice() -> None:
-    special = {"abs": absolute, "popc": popc, "isnan": isnan, "isinf": isinf}
-    for name, builtin in libdevice.UNARY.items():
-
-        def unary(f: FunctionCompiler, arg0: Value, name: str = name) -> Tensor:
-            if name in special:
-                return special[name](f, arg0)
-            operand = floating_argument(f, arg0, f"libdevice.{name}")
-            assert isinstance(operand.dtype, dtype)
-            return mapped(f.b, _LIBDEVICE_UNARY.get(name, name), operand.dtype, operand)
-
-        lowers(builtin)(unary)
-    for name, builtin in libdevice.BINARY.items():
-
-        def binary(f: FunctionCompiler, arg0: Value, arg1: Value, name: str = name) -> Tensor:
-            if name == "mulhi":
-                return umulhi(f, arg0, arg1)
-            left, right = promote(f.b, arg0, arg1, f"libdevice.{name}")
-            floating_argument(f, left, f"libdevice.{name}")
-            assert isinstance(left.dtype, dtype)
-            return mapped(f.b, _LIBDEVICE_BINARY.get(name, name), left.dtype, left, right)
-
-        lowers(builtin)(binary)
-
-
-def popc(f: FunctionCompiler, x: Value) -> Tensor:
-    """`libdevice.popc`: the number of set bits."""
-    value = tensor_argument(f, x, "libdevice.popc")
-    return mapped(f.b, "popcount", int32, value)
-
-
-def isnan(f: FunctionCompiler, x: Value) -> Tensor:
-    """`libdevice.isnan`."""
-    value = tensor_argument(f, x, "libdevice.isnan")
-    return mapped(f.b, "cmpf_uno", int1, value, value)
-
-
-def isinf(f: FunctionCompiler, x: Value) -> Tensor:
-    """`libdevice.isinf`."""
-    return arithmetic.compare(f.b, "==", absolute(f, x), float("inf"))
-
-
-_register_libdevice()
 
 
 # --- dot ----------------------------------------------------------------------------------------

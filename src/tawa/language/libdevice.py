@@ -9,11 +9,36 @@ _UNARY = (
     "exp", "exp2", "expm1", "floor", "log", "log10", "log1p", "log2", "rint", "round", "rsqrt",
     "sin", "sinh", "sqrt", "sqrt_rn", "tan", "tanh", "trunc", "nearbyint", "fabs", "abs", "popc",
     "isnan", "isinf", "fast_sinf", "fast_cosf", "fast_expf", "fast_logf", "fast_tanhf",
+    "fast_tanf", "fast_log2f", "fast_log10f", "fast_exp10f", "erfc", "erfinv", "lgamma", "tgamma",
+    "normcdf", "sinpi", "cospi", "exp10", "rcbrt", "j0", "j1", "cyl_bessel_i0", "cyl_bessel_i1",
+    "logb", "ilogb", "signbit", "finitef", "isfinited", "llrint", "llround", "saturatef", "rcp_rn",
+    "rsqrt_rn", "clz", "ffs", "brev", "float_as_int", "int_as_float", "float_as_uint",
+    "uint_as_float", "double_as_longlong", "longlong_as_double",
 )  # fmt: skip
 _BINARY = (
-    "atan2", "copysign", "div_rn", "fast_dividef", "fdiv", "fmax", "fmin", "fmod", "hypot",
-    "mul_rn", "add_rn", "sub_rn", "pow", "mulhi",
-)  # fmt: skip
+    "atan2",
+    "copysign",
+    "div_rn",
+    "fast_dividef",
+    "fdiv",
+    "fmax",
+    "fmin",
+    "fmod",
+    "hypot",
+    "mul_rn",
+    "add_rn",
+    "sub_rn",
+    "pow",
+    "mulhi",
+    "nextafter",
+    "remainder",
+    "fdim",
+    "rhypot",
+    "fast_powf",
+    "ldexp",
+    "scalbn",
+)
+_TERNARY = ("fma", "fma_rn")  # fmt: skip
 
 
 def _unary(name: str) -> Builtin:
@@ -36,8 +61,20 @@ def _binary(name: str) -> Builtin:
     return builtin(function)  # type: ignore[return-value]  # `builtin` keeps the static type
 
 
+def _ternary(name: str) -> Builtin:
+    def function(arg0: object, arg1: object, arg2: object) -> object:
+        del arg0, arg1, arg2
+        return None
+
+    function.__name__ = f"libdevice.{name}"
+    function.__doc__ = f"libdevice's `{name}`."
+    return builtin(function)  # type: ignore[return-value]  # `builtin` keeps the static type
+
+
 UNARY: dict[str, Builtin] = {name: _unary(name) for name in _UNARY}
 BINARY: dict[str, Builtin] = {name: _binary(name) for name in _BINARY}
+TERNARY: dict[str, Builtin] = {name: _ternary(name) for name in _TERNARY}
 
 globals().update(UNARY)
 globals().update(BINARY)
+globals().update(TERNARY)

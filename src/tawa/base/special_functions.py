@@ -1,0 +1,143 @@
+"""Special functions of f32 and f64: what they mean (NumPy), and their names in CUDA C++.
+
+The meanings compute in f64. Integrals of periodic functions are sums over equal steps, which
+converge faster than any power of their number (Trefethen and Weideman, SIAM Review 56, 2014).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from tawa.base.numerics import Array
+
+Meaning = Callable[..., Array]
+
+NEWTON_STEPS = 4
+"""From an inverse error function that is good to three digits to all that f64 has."""
+
+
+def _each(function: Callable[[float], float], pole: float = math.inf) -> Meaning:
+    """A function of Python's `math` over arrays; `pole` is its value at negative integers."""
+
+    def one(x: float) -> float:
+        try:
+            return function(x)
+        except OverflowError:
+            return math.inf
+        except ValueError:
+            if x == 0:
+                return math.copysign(math.inf, x)
+            return math.nan if x == -math.inf else pole
+
+    def meaning(x: Array) -> Array:
+        return np.vectorize(one, otypes=[np.float64])(np.asarray(x, np.float64))
+
+    return meaning
+
+
+_erf, _erfc = _each(math.erf), _each(math.erfc)
+
+
+def _inverse_erf(y: Array) -> Array:
+    y = np.asarray(y, np.float64)
+    rest = 1 - np.abs(y)
+    log = np.log(rest * (1 + np.abs(y)))
+    half = 2 / (math.pi * 0.147) + log / 2  # Winitzki's approximation
+    x = np.sqrt(np.sqrt(half * half - log / 0.147) - half)
+    for _ in range(NEWTON_STEPS):
+        x = x + (_erfc(x) - rest) / (2 / math.sqrt(math.pi) * np.exp(-x * x))
+    return np.where(rest == 0, np.copysign(np.inf, y), np.copysign(x, y))
+
+
+def _bessel(integrand: Callable[[Array, Array], Array]) -> Meaning:
+    """An integral over a period, divided by the period."""
+
+    def meaning(x: Array) -> Array:
+        x = np.asarray(x, np.float64)
+        finite = np.abs(x[np.isfinite(x)])
+        steps = 64 + 2 * int(min(1e5, finite.max(initial=0.0)))
+        angles = 2 * math.pi * np.arange(steps) / steps
+        return np.mean(integrand(x[..., None], angles), axis=-1)
+
+    return meaning
+
+
+def _j0(x: Array, angle: Array) -> Array:
+    return np.cos(x * np.sin(angle))
+
+
+def _j1(x: Array, angle: Array) -> Array:
+    return np.cos(angle - x * np.sin(angle))
+
+
+def _i0(x: Array, angle: Array) -> Array:
+    return np.exp(x * np.cos(angle))
+
+
+def _i1(x: Array, angle: Array) -> Array:
+    return np.exp(x * np.cos(angle)) * np.cos(angle)
+
+
+def _normal_cdf(x: Array) -> Array:
+    return _erfc(-np.asarray(x, np.float64) / math.sqrt(2)) / 2
+
+
+def _turned(function: Meaning) -> Meaning:
+    """sin or cos of pi times a number, exact where that is a multiple of a half."""
+
+    def meaning(x: Array) -> Array:
+        near = np.round(2 * x)
+        rest = math.pi * (x - near / 2)
+        quarter = (near + (function is np.cos)) % 4
+        choices = [np.sin(rest), np.cos(rest), -np.sin(rest), -np.cos(rest)]
+        return np.select([quarter == k for k in range(4)], choices, np.nan)
+
+    return meaning
+
+
+def _exponent(x: Array) -> Array:
+    return np.where(x == 0, -np.inf, np.where(np.isinf(x), np.inf, np.frexp(x)[1] - 1.0)) + 0 * x
+
+
+def _remainder(x: Array, y: Array) -> Array:
+    found = np.vectorize(_ieee_remainder, otypes=[np.float64])(x, y)
+    return np.asarray(found)
+
+
+def _ieee_remainder(x: float, y: float) -> float:
+    return math.remainder(x, y) if math.isfinite(x) and y == y and y != 0 else math.nan
+
+
+def _difference(x: Array, y: Array) -> Array:
+    return np.where(x <= y, 0.0, x - y)
+
+
+def _power_of_ten(x: Array) -> Array:
+    return 10.0**x
+
+
+def _reciprocal_cube_root(x: Array) -> Array:
+    return 1 / np.cbrt(x)
+
+
+def _reciprocal_length(x: Array, y: Array) -> Array:
+    return 1 / np.hypot(x, y)
+
+
+UNARY: Mapping[str, Meaning] = {
+    "erfc": _erfc, "erfinv": _inverse_erf, "lgamma": _each(math.lgamma),
+    "tgamma": _each(math.gamma, math.nan), "normcdf": _normal_cdf, "sinpi": _turned(np.sin),
+    "cospi": _turned(np.cos), "exp10": _power_of_ten, "rcbrt": _reciprocal_cube_root,
+    "j0": _bessel(_j0), "j1": _bessel(_j1), "cyl_bessel_i0": _bessel(_i0),
+    "cyl_bessel_i1": _bessel(_i1), "logb": _exponent,
+}  # fmt: skip
+"""Functions of one number, by the name that CUDA's and libdevice's have."""
+
+BINARY: Mapping[str, Meaning] = {
+    "nextafter": np.nextafter, "remainder": _remainder, "fdim": _difference,
+    "rhypot": _reciprocal_length,
+}  # fmt: skip
+"""Functions of two numbers."""
