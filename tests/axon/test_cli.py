@@ -39,10 +39,16 @@ def test_run():
     assert text.endswith(": float32[2, 5, 8]\n")
 
 
-@pytest.mark.parametrize("argument", ["abc", "q8:2x3", "missing.npy"])
+@pytest.mark.parametrize("argument", ["(3x4,4", "1.2.3", "abc", "q8:2x3", "missing.npy"])
 def test_arguments_that_cant_be_read(argument: str):
     result = runner.invoke(app, ["run", str(EXAMPLES / "mlp.ax"), "mlp_broadcast", argument])
     assert result.exit_code == 2
+
+
+def test_a_static_argument_that_is_no_number():
+    result = runner.invoke(app, ["run", str(EXAMPLES / "probes.ax"), "half", "4", "-s", "n=x"])
+    assert result.exit_code == 2
+    assert "NAME=NUMBER" in result.output
 
 
 def test_a_file_that_is_no_text(tmp_path: Path):

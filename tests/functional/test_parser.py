@@ -6,6 +6,7 @@ import pytest
 
 from tawa.functional import syntax as s
 from tawa.functional.errors import ProgramSyntaxError
+from tawa.functional.format import Formatter
 from tawa.functional.language import core
 
 
@@ -79,3 +80,10 @@ def test_syntax_errors(text: str, line: int, column: int, found: str):
     span = raised.value.span
     assert span is not None
     assert (span.line, span.column, raised.value.found) == (line, column, found)
+
+
+def test_annotations_inside_a_tuple_pattern():
+    checked = core().check("def f (x: int, y, (z: bool)) = if z then x else y")
+    assert checked.inference.printer().scheme(checked.schemes["f"]) == "(int, int, bool) -> int"
+    again = Formatter(core().parse("def f (x: int, y) = x")).module()
+    assert again == "def f ((x: int), y) = x\n"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
@@ -59,7 +60,8 @@ def run(
     arguments: Annotated[
         list[str] | None,
         typer.Argument(
-            help="A shape (2x3, or i64:2x3 for another element type), a number, or FILE.npy, for "
+            help="A shape (2x3, or i64:2x3 for another element type), a number (0.5, or 2.0: plain "
+            "2 is the shape [2]), or FILE.npy, for "
             "each parameter; tuples as (2x3,4)."
         ),
     ] = None,
@@ -123,8 +125,16 @@ def _call(
         raise typer.BadParameter(f"{file} defines {', '.join(module)}, not {function}")
     generator = np.random.default_rng(seed)
     values = [_argument(text, fill, generator) for text in arguments or []]
-    statics = {key: int(value) for key, _, value in (item.partition("=") for item in static or [])}
-    return module[function], values, statics
+    return module[function], values, dict(_static(item) for item in static or [])
+
+
+def _static(text: str) -> tuple[str, int]:
+    """A static argument, `NAME=NUMBER`."""
+    name, _, number = text.partition("=")
+    try:
+        return name, int(number)
+    except ValueError:
+        raise typer.BadParameter(f"a static argument is NAME=NUMBER, not {text}") from None
 
 
 def _on_gpu(value: Any) -> Any:
@@ -147,20 +157,36 @@ def _on_cpu(value: Any) -> Any:
     return value.cpu().numpy() if hasattr(value, "cpu") else value
 
 
+def _loaded(path: str) -> Any:
+    """The array in a file."""
+    import numpy as np
+
+    if not Path(path).is_file():
+        raise typer.BadParameter(f"there is no file {path}")
+    try:
+        return np.load(path)
+    except ValueError as error:
+        raise typer.BadParameter(f"{path} holds no array: {error}") from None
+
+
+NUMBER = re.compile(r"-?(\d+\.\d*|\.\d+)(e-?\d+)?|-\d+")
+"""What stands for a number, not for a shape."""
+
+
 def _argument(text: str, fill: Fill, generator: Any) -> Any:
     """The value that a command-line argument stands for."""
     import numpy as np
 
     from tawa.axon.evaluate import DTYPES
 
+    if text.count("(") != text.count(")") or text.startswith("(") != text.endswith(")"):
+        raise typer.BadParameter(f"a parenthesis of {text} is not closed")
     if text.startswith("("):
         return tuple(_argument(part, fill, generator) for part in _split(text[1:-1]))
     if text.endswith(".npy"):
-        if not Path(text).is_file():
-            raise typer.BadParameter(f"there is no file {text}")
-        return np.load(text)
+        return _loaded(text)
     element, _, sizes = text.rpartition(":")
-    if not element and "x" not in sizes and "." in sizes:
+    if not element and NUMBER.fullmatch(sizes):
         return np.float32(sizes)
     if element and element not in DTYPES:
         raise typer.BadParameter(f"{element} is none of {', '.join(DTYPES)}")
