@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from xdsl.dialects import arith, func
-from xdsl.dialects.builtin import ModuleOp, StringAttr, f32, i32
+from xdsl.dialects import arith, func, scf
+from xdsl.dialects.builtin import ModuleOp, StringAttr, f32, i1, i32
 from xdsl.ir import Block, Region
 from xdsl.utils.exceptions import VerifyException
 
@@ -109,4 +109,51 @@ def test_an_op_at_the_wrong_place_is_found_though_one_like_it_was_well():
     assert first.parent is not None
     first.parent.insert_op_before(func.ReturnOp(), first)
     with pytest.raises(VerifyException, match="must be the last operation"):
+        verifier.verify(kernel)
+
+
+def branching() -> tuple[ModuleOp, scf.IfOp, Map]:
+    """A function with a branch that holds an op."""
+    block = Block(arg_types=[i1, f32])
+    condition, x = block.args
+    inner = Map("negf", [x])
+    branch = scf.IfOp(condition, [], [inner, scf.YieldOp()])
+    block.add_ops([branch, func.ReturnOp()])
+    function = func.FuncOp("kernel", ([i1, f32], []), Region(block))
+    return ModuleOp([function]), branch, inner
+
+
+def test_an_op_with_regions_is_verified_when_something_in_it_changed(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    verified: list[scf.IfOp] = []
+    monkeypatch.setattr(scf.IfOp, "verify_", lambda op: verified.append(op))
+    kernel, branch, inner = branching()
+    verifier = Verifier()
+    for expected, change in (
+        ([branch], lambda: None),
+        ([], lambda: None),
+        ([branch], lambda: inner.properties.update(function=StringAttr("absf"))),
+        ([branch], inner.detach),
+        ([], lambda: None),
+    ):
+        change()
+        verified.clear()
+        verifier.verify(kernel)
+        assert verified == expected
+
+
+def test_a_value_of_another_function_is_found():
+    kernel, (first, *_) = module()
+    other, (user, *_) = module()
+    verifier = Verifier()
+    verifier.verify(kernel)
+    function = other.body.block.first_op
+    assert isinstance(function, func.FuncOp)
+    function.detach()
+    function.properties["sym_name"] = StringAttr("other")
+    kernel.body.block.add_op(function)
+    verifier.verify(kernel)
+    user.operands[0] = first.result
+    with pytest.raises(VerifyException, match="IsolatedFromAbove"):
         verifier.verify(kernel)
