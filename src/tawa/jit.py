@@ -446,13 +446,13 @@ def make_entry(compiled: Compiled, kinds: Mapping[str, Kind], place: int) -> Ent
 
     def start(grid: Any, values: Sequence[Any], stream: Any) -> None:
         address = current() if stream is None else stream_address(stream)
-        chosen = values if select is None else select(values)
-        if compiled.spec.timeline is None:
-            launcher(grid, chosen, address)
-        else:
-            active().record(launcher, grid, chosen, address)
+        launcher(grid, values if select is None else select(values), address)
 
-    return Entry(compiled, start)
+    def record(grid: Any, values: Sequence[Any], stream: Any) -> None:
+        address = current() if stream is None else stream_address(stream)
+        active().record(launcher, grid, values if select is None else select(values), address)
+
+    return Entry(compiled, start if compiled.spec.timeline is None else record)
 
 
 def selector(

@@ -47,7 +47,7 @@ def classify(value: Any) -> Classified:
 
     Raises `UnsupportedArgument`, `IntegerOutOfRange`, or the errors of arrays and descriptors.
     """
-    kind = cast("type[Any]", type(value))
+    kind: type[Any] = value.__class__
     classifier = _CLASSIFIERS.get(kind)
     if classifier is None:
         classifier = _CLASSIFIERS[kind] = _classifier_for(value)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from tawa.base.errors import TawaError
 from tawa.runtime import dlpack
@@ -137,7 +137,7 @@ def view(value: Any, name: str = "the argument") -> ArrayView:
 
 def pointer_of(value: Any) -> int:
     """The address of an array's first element, by the fastest way its type offers."""
-    kind = cast("type[Any]", type(value))
+    kind: type[Any] = value.__class__
     reader = _POINTERS.get(kind)
     if reader is None:
         reader = _POINTERS[kind] = _pointer_reader(value)
