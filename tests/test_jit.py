@@ -143,7 +143,34 @@ def test_unknown_options_are_refused_with_a_suggestion() -> None:
     x, y = vectors()
     with pytest.raises(UnknownLaunchOption, match="did you mean `num_stages`"):
         axpy[8](y, x, 2.0, 1000, BLOCK=128, num_stage=3)
-    axpy[8](y, x, 2.0, 1000, BLOCK=128, num_ctas=1, num_warps=4)
+    axpy[8](y, x, 2.0, 1000, BLOCK=128, num_ctas=1, num_warps=4, enable_fp_fusion=True, debug=True)
+
+
+@tawa.jit
+def names(stride_0, stride_1, λ, x_0, num_warps: tl.constexpr):
+    i, j = tl.arange(0, 4)[:, None], tl.arange(0, 8)[None, :]
+    tile = tl.load(x_0 + i * stride_0 + j * stride_1)
+    tl.store(λ + i, tl.reduce(tile, 1, weighted, keep_dims=True) * num_warps)
+
+
+@tawa.jit
+def weighted(a, b):
+    return a + b + tl.zeros((1,), tl.int1).dtype.primitive_bitwidth - 1
+
+
+def test_parameters_keep_names_that_end_in_numbers_or_are_greek() -> None:
+    x, out = np.arange(32, dtype=np.float32).reshape(8, 4), np.zeros(4, np.float32)
+    compiled = names[(1,)](1, 4, out, x, num_warps=2)
+    np.testing.assert_array_equal(out, 2 * x.sum(0))
+    assert compiled.spec.arguments == ("stride_1", "λ", "x_0")
+    assert names.compile("i32", "i32", "*f32", "*f32", 8).spec.threads == 128
+
+
+def test_a_parameter_called_num_warps_is_the_option_too() -> None:
+    types = ("i32", "i32", "*f32", "*f32")
+    assert names.request(*types, num_warps=2).options.num_warps == 2
+    assert names.request(*types, num_warps=2).constants["num_warps"] == 2
+    assert names.request(*types, 2).options.num_warps == 4, "as in Triton, given by its name alone"
 
 
 def test_wrong_calls_say_what_is_wrong() -> None:

@@ -9,6 +9,7 @@ from cuda.core import Program, ProgramOptions
 from tawa.base.division import reciprocal
 from tawa.base.prelude import ELEMENT_TYPES, PRELUDE, prelude
 from tawa.base.scalars import FUNCTIONS, cases, cpp_constant, cpp_type
+from tawa.base.special_functions import UNARY
 from tawa.base.types import NAMES
 
 
@@ -85,6 +86,33 @@ def test_quotients_by_reciprocals_are_exact() -> None:
             [i32, i64], i32, np.array(numbers, np.int32), np.array(reciprocal(divisor), np.int64)
         )
         assert found.tolist() == [n // divisor for n in numbers], divisor
+
+
+def test_special_functions_mean_what_scipy_says() -> None:
+    """At normal numbers, poles and halves; Python's `math` is what some of them are made of."""
+    scipy = pytest.importorskip("scipy.special")
+    references = {
+        "erfc": scipy.erfc, "erfinv": scipy.erfinv, "lgamma": scipy.gammaln, "normcdf": scipy.ndtr,
+        "tgamma": scipy.gamma, "exp10": scipy.exp10, "j0": scipy.j0, "j1": scipy.j1,
+        "cyl_bessel_i0": scipy.i0, "cyl_bessel_i1": scipy.i1,
+        "sinpi": lambda x: np.sin(np.pi * x), "cospi": lambda x: np.cos(np.pi * x),
+        "rcbrt": lambda x: 1 / np.cbrt(x), "logb": lambda x: np.floor(np.log2(np.abs(x))),
+    }  # fmt: skip
+    assert references.keys() == UNARY.keys()
+    f64, random = NAMES["f64"], np.random.default_rng(0)
+    x = np.concatenate([random.standard_normal(50) * 3, random.uniform(-1, 1, 50), [1, -1, 2.5]])
+    for name, reference in references.items():
+        found = FUNCTIONS[name].evaluate([f64], f64, x)
+        with np.errstate(all="ignore"):
+            expected = reference(x)
+        np.testing.assert_allclose(found, expected, 1e-9, 1e-12, err_msg=name)
+
+
+def test_bits_of_words() -> None:
+    i32, x = NAMES["i32"], np.array([0, 1, -1, 0xF0, -(2**31)], np.int32)
+    found = {name: FUNCTIONS[name].evaluate([i32], i32, x).tolist() for name in ("clz", "ffs")}
+    assert found == {"clz": [32, 31, 0, 24, 0], "ffs": [0, 1, 1, 5, 32]}
+    assert FUNCTIONS["brev"].evaluate([i32], i32, x).tolist() == [0, -(2**31), -1, 15 << 24, 1]
 
 
 def test_integer_division_truncates() -> None:

@@ -161,7 +161,19 @@ error[BadArgument]: `other` without a mask has no meaning
   --> 2:9
    |
  2 |     x = tl.load(a, other=0.0)
-   |         ^^^^^^^^^^^^^^^^^^^^^""",
+   |         ^^^^^^^^^^^^^^^^^^^^^
+  help: give a mask, or leave `other` out""",
+    ),
+    "shape of a descriptor argument": (
+        "desc<f16,16x16>",
+        "n = a.shape[1]",
+        """\
+error[NotSupported]: `shape` of a descriptor that the launch passes is not known
+  --> 2:9
+   |
+ 2 |     n = a.shape[1]
+   |         ^^^^^^^
+  help: pass sizes as further arguments""",
     ),
     "load of a number": (
         "i32",

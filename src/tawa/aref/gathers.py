@@ -16,7 +16,7 @@ from tawa.aref.group_lowering import GroupLowering
 from tawa.aref.tensors import linear
 from tawa.base.elementwise import Map
 from tawa.base.layout import LANES, Layout, Mode
-from tawa.base.numerics import Array
+from tawa.base.numerics import Array, value_dtype
 from tawa.base.types import i32, shape_of
 from tawa.hopper.ops.fragment import (
     Coordinate,
@@ -56,7 +56,7 @@ def constant_tile(value: SSAValue) -> Array | None:
     """The elements of a tile of which all is known when the kernel is compiled."""
     op = value.owner
     if isinstance(op, arith.ConstantOp) and isinstance(op.value, IntegerAttr):
-        return np.array(op.value.value.data)
+        return np.asarray(op.value.value.data).astype(value_dtype(op.result.type))
     if not isinstance(op, Arange | Splat | Broadcast | ExpandDims | Map):
         return None
     operands = [constant_tile(v) for v in op.operands]

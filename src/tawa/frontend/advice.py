@@ -20,6 +20,8 @@ SYNTAX = {
     "DictComp": "use several variables",
     "Dict": "use several variables, or a tuple",
     "Set": "use a tuple",
+    "NamedExpr": "assign in a statement of its own, before",
+    "Match": "use `if` and `elif`",
     "Await": "loads are made asynchronous by the compiler",
     "Yield": "return a tuple",
     "Try": "check with `tl.device_assert`",

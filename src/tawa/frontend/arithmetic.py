@@ -350,7 +350,9 @@ def integer_operand(b: Builder, x: Value, what: str) -> Tensor:
     """A scalar integer for an index, a size or a bound."""
     value = to_tensor(b, x)
     if value.shape or not value.dtype.is_int():
-        raise fail(b, TypeMismatch, f"{what} must be a scalar integer", found=value.describe())
+        message, scalar = f"{what} must be a scalar integer", not value.shape
+        hint = "divide with `//`, or convert with `.to(tl.int32)`" if scalar else None
+        raise fail(b, TypeMismatch, message, found=value.describe(), hint=hint)
     return value
 
 

@@ -155,7 +155,7 @@ class Expressions:
                 UnusableGlobal,
                 f"the global `{name}` is a plain {type(value).__name__}",
                 expected="a `tl.constexpr` object",
-                hint=f"declare it as `{name} = tl.constexpr({value!r})`, or annotate it",
+                hint=f"declare it as `{name} = tl.constexpr({value!r})`",
             )
         return value
 
@@ -419,10 +419,11 @@ class Expressions:
         simple = {"dtype": "dtype", "type": "type", "shape": "shape", "block_shape": "block_shape"}
         if name == "T" and isinstance(value, Tensor):
             return self.call(language.trans, [value], {})
-        if name == "shape" and isinstance(value, Descriptor):
-            return value.sizes
-        if name == "strides" and isinstance(value, Descriptor):
-            return value.steps
+        if name in ("shape", "strides") and isinstance(value, Descriptor):
+            if not value.sizes:
+                message = f"`{name}` of a descriptor that the launch passes is not known"
+                raise fail(self.b, NotSupported, message, hint="pass sizes as further arguments")
+            return value.sizes if name == "shape" else value.steps
         if name == "handle":
             return value
         if name == "numel" and isinstance(value, Tensor):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tawa import language as tl
 from tawa.frontend import arithmetic, conversion
+from tawa.frontend.advice import operand_hint
 from tawa.frontend.arithmetic import constant_int
 from tawa.frontend.calls import FunctionCompiler
 from tawa.frontend.conversion import fail
@@ -30,7 +31,7 @@ def pointer_argument(f: FunctionCompiler, value: Value, name: str) -> Tensor:
     """A pointer or a tensor of pointers."""
     if isinstance(value, Tensor) and value.is_pointer:
         return value
-    hint = None
+    hint = operand_hint(value)
     if isinstance(value, Descriptor):
         hint = f"use `desc.{'store' if 'store' in name else 'load'}(offsets)`"
     raise fail(
@@ -92,7 +93,8 @@ def load(
     address = pointer_argument(f, pointer, "tl.load")
     test = _mask(f, mask, address, "tl.load")
     if other is not None and test is None and mask is None:
-        raise fail(f.b, BadArgument, "`other` without a mask has no meaning")
+        message, hint = "`other` without a mask has no meaning", "give a mask, or leave `other` out"
+        raise fail(f.b, BadArgument, message, hint=hint)
     element = _element(address)
     fallback = None
     if other is not None and test is not None:

@@ -13,6 +13,7 @@ from xdsl.ir import Block, Region, SSAValue
 from tawa import language
 from tawa.base.spans import Span
 from tawa.frontend import conversion
+from tawa.frontend.advice import SYNTAX
 from tawa.frontend.builder import hint, name_values
 from tawa.frontend.conversion import fail
 from tawa.frontend.errors import (
@@ -82,7 +83,7 @@ class Statements(Expressions):
                     UnsupportedSyntax,
                     f"`{_WORDS.get(name, name)}` is not supported",
                     expected=STATEMENTS,
-                    hint=_HINTS.get(name),
+                    hint=_HINTS.get(name) or SYNTAX.get(name),
                 )
             method(statement)
 
