@@ -11,8 +11,9 @@ from typer.testing import CliRunner
 
 from tawa import cuppl
 from tawa.cuppl.chains import effective_sample_size, r_hat
-from tawa.cuppl.cli import app
-from tawa.cuppl.errors import BadSetting
+from tawa.cuppl.cli import app, read_data
+from tawa.cuppl.errors import BadSetting, NoMain
+from tawa.cuppl.failures import UnboundedRecursion
 
 PROGRAM = """# A normal mean.
 input ys : vector[float]
@@ -25,6 +26,8 @@ REFUSED = [
     (["--runs", "3", "--method", "mh"], "--runs is not an option of mh"),
     (["--particles", "many"], "--particles: not a number"),
     (["--particles", "0"], "`particles`"),
+    (["--tolerance", "0.1"], "--tolerance is not an option of smc"),
+    (["--output", "nowhere/out.json"], "there is no folder nowhere"),
     (["--data", "nowhere.json"], "there is no file nowhere.json"),
     (["--data", "model.ppl"], "model.ppl is not JSON"),
 ]
@@ -155,3 +158,40 @@ def test_programs_are_laid_out_as_they_are_written(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert "letrec f = mem (fn i ->" in done.output
     cuppl.model(done.output)
+
+
+def test_inputs_and_sequences_are_laid_out_as_they_are_written(tmp_path: Path) -> None:
+    path = tmp_path / "coin.ppl"
+    text = """input heads : vector[bool]
+
+# The bias.
+def main () =
+  let p = sample (beta 1 1) in
+  (if p > 0.5 then condition true else ());
+  iter (fn h -> observe (bernoulli p) h; ()) heads;
+  p
+"""
+    path.write_text(text)
+    done = CliRunner().invoke(app, ["format", str(path)])
+    assert done.output == text
+
+
+def test_truth_values_in_a_table(tmp_path: Path) -> None:
+    (tmp_path / "heads.csv").write_text("heads\ntrue\nfalse\n")
+    assert read_data(tmp_path / "heads.csv") == {"heads": [True, False]}
+
+
+def test_an_endless_program_is_enumerated_to_a_tolerance(tmp_path: Path) -> None:
+    path = tmp_path / "geometric.ppl"
+    path.write_text("def g () = if flip 0.5 then 0 else 1 + g ()\ndef main () = g ()")
+    given = ["run", str(path), "--method", "enumerate"]
+    with pytest.raises(UnboundedRecursion, match="`tolerance`"):
+        CliRunner().invoke(app, given, catch_exceptions=False)
+    done = CliRunner().invoke(app, [*given, "--tolerance", "1e-6"])
+    assert "mean 0.99" in done.output
+
+
+@pytest.mark.parametrize("head", ["main x", "main x y", "main (x, y)"])
+def test_main_takes_nothing(head: str) -> None:
+    with pytest.raises(NoMain, match="takes an argument"):
+        cuppl.model(f"def {head} = flip x").importance(10)

@@ -10,9 +10,8 @@ from typing import Annotated, Any, cast
 
 import typer
 
-from tawa.functional.format import Formatter
-
 from .errors import BadSetting
+from .format import CupplFormatter
 from .inference.settings import check_settings
 from .language import cuppl_language
 from .model import Model, load
@@ -61,7 +60,12 @@ def read_data(path: Path | None) -> dict[str, Any]:
     return cast("dict[str, Any]", found)
 
 
+TRUTH = {"true": True, "True": True, "false": False, "False": False}
+
+
 def _number(where: Path | str, text: str | None) -> Any:
+    if text in TRUTH:
+        return TRUTH[text]
     try:
         value = float(text or "")
     except ValueError:
@@ -80,15 +84,20 @@ def run(
     device: Annotated[str, typer.Option(help="cpu or gpu.")] = "cpu",
     seed: Annotated[int, typer.Option(help="Seed of the random numbers.")] = 0,
     threads: Annotated[int | None, typer.Option(help="Threads; all cores by default.")] = None,
+    tolerance: Annotated[
+        float, typer.Option(help="Enumeration drops paths that are less probable.")
+    ] = 0.0,
     output: Annotated[Path | None, typer.Option(help="Write results as JSON.")] = None,
 ) -> None:
     """Run inference on a program and print the posterior."""
+    if output is not None and not output.parent.is_dir():
+        raise BadSetting(f"there is no folder {output.parent}", hint="make it, or write elsewhere")
     model = load(program)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         posterior = infer(
             model, method, read_data(data), _number("--particles", particles),
-            _number("--draws", draws), runs, device, seed, threads,
+            _number("--draws", draws), runs, device, seed, threads, tolerance,
         )  # fmt: skip
     typer.echo(posterior.summary())
     for warning in caught:
@@ -111,10 +120,12 @@ def check_options(method: Method, device: str, runs: int, seed: int) -> None:
 
 def infer(
     model: Model, method: Method, data: dict[str, Any], particles: int, draws: int, runs: int,
-    device: str, seed: int, threads: int | None,
+    device: str, seed: int, threads: int | None, tolerance: float = 0.0,
 ) -> Posterior:  # fmt: skip
     """Run a method with the options that it has. Raises BadSetting for those that it lacks."""
     check_options(method, device, runs, seed)
+    if tolerance and method is not Method.enumerate:
+        raise BadSetting(f"--tolerance is not an option of {method}", hint="enumerate has it")
     match method:
         case Method.smc:
             return model.smc(
@@ -138,7 +149,7 @@ def infer(
                 draws, particles=particles, data=data, seed=seed, threads=threads
             )
         case Method.enumerate:
-            return model.enumerate(data=data)
+            return model.enumerate(data=data, tolerance=tolerance)
 
 
 def report(posterior: Posterior) -> dict[str, Any]:
@@ -173,7 +184,7 @@ def format_(
     write: Annotated[bool, typer.Option(help="Change the file.")] = False,
 ) -> None:
     """Print a program in its canonical layout."""
-    text = Formatter(cuppl_language().as_written(program.read_text(), str(program))).module()
+    text = CupplFormatter(cuppl_language().as_written(program.read_text(), str(program))).module()
     if write:
         program.write_text(text)
     else:

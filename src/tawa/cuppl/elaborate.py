@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tawa.base.source import Span
 from tawa.functional import syntax as s
 from tawa.functional.language import CheckedModule
-from tawa.functional.terms import Term
+from tawa.functional.terms import Con, Term
 
 from . import memo
 from .builder import FunctionBuilder
@@ -61,6 +61,7 @@ def elaborate(module: CheckedModule, main: str = "main") -> Elaborated:
             f"the program has no `{main}`", expected="`def main () = ...`",
             span=Span(module.syntax.file, 1),
         )  # fmt: skip
+    _refuse_parameters(module, definition)
     builder = FunctionBuilder("main", (), ())
     walker = Elaborator(shared, builder, module, {})
     value = walker.global_value(module, main, definition.name_span)
@@ -77,6 +78,20 @@ def elaborate(module: CheckedModule, main: str = "main") -> Elaborated:
         shared.program, "main", result, shared.layouts, shared.inputs, shared.sites,
         shared.messages, shared.strings,
     )  # fmt: skip
+
+
+def _refuse_parameters(module: CheckedModule, definition: s.Definition) -> None:
+    """Raise NoMain unless a definition can be called with `()`."""
+    type_ = module.schemes[definition.name].type
+    parameter = type_.arguments[0] if isinstance(type_, Con) and type_.name == "->" else None
+    takes_unit = not isinstance(parameter, Con) or parameter == Con("tuple", ())
+    if len(definition.parameters) > 1 or (definition.parameters and not takes_unit):
+        name = definition.name
+        raise NoMain(
+            f"`{name}` takes an argument", span=definition.name_span,
+            expected=f"`def {name} () = ...`", found=module.inference.printer().type(type_),
+            hint="what is given when the program runs is declared: `input x : float`",
+        )  # fmt: skip
 
 
 def refuse_effects(shared: Shared) -> None:

@@ -36,6 +36,12 @@ class Input(s.Signature):
     __slots__ = ()
 
 
+class Sequence(s.Let):
+    """`first; rest`, which is `let () = first in rest`."""
+
+    __slots__ = ()
+
+
 class Builder(CoreBuilder):
     """The tree of CuPPL's own rules."""
 
@@ -44,12 +50,12 @@ class Builder(CoreBuilder):
         name, type_ = children
         return Input(str(name), type_, span=self.span(meta))
 
-    def sequence(self, meta: Meta, children: list[Any]) -> s.Let:
-        """`first; rest`, which is `let () = first in rest`."""
+    def sequence(self, meta: Meta, children: list[Any]) -> Sequence:
+        """`first; rest`."""
         first, rest = children
         unit = s.TuplePattern((), span=first.span)
         binding = s.Binding(unit, (), None, first, span=first.span)
-        return s.Let((binding,), rest, False, span=self.span(meta))
+        return Sequence((binding,), rest, False, span=self.span(meta))
 
     def recursive_value(self, meta: Meta, children: list[Any]) -> s.Let:
         """`letrec f = fn x -> ... in body`, or `letrec f = mem (...) in body`."""

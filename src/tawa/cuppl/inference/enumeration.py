@@ -8,6 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from tawa.functional.errors import FunctionalError
+
 from ..executable import FIELD, Executable, Workers
 from ..failures import ALL_ZERO, DEPTH, FUEL, HEAP_FULL, TRACE_FULL
 from ..memory import Decoder, float_bits
@@ -83,10 +85,14 @@ class _Walk:
         context[FIELD["heap"]] = heap.ctypes.data
         context[FIELD["heap_end"]] = heap.ctypes.data + 8 * words
 
-    def error(self, status: int) -> Exception:
+    def error(self, status: int) -> FunctionalError:
         program = self.executable.lowered.elaborated
         site = int(self.workers.contexts[0][FIELD["site"]])
-        return failure(program, status, site, 0, 0, self.paths)
+        error = failure(program, status, site, 0, 0, self.paths)
+        if status in (DEPTH, FUEL):
+            error.notes.clear()  # no seed replays a path
+            error.hint = "enumerate with a `tolerance` (1e-6) drops paths that are less probable"
+        return error
 
     def run(self) -> Enumeration:
         self.new_heap(1 << 14)
