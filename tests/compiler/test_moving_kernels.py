@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 from simulation import Arrays, Recorded, Stored, as_float, stored, values
 from suite import cases
+from xdsl.ir import Operation
 
 import tawa
 import tawa.language as tl
 from tawa.aref.coalesce import sectors, segments
+from tawa.aref.layouts import Layouts
 from tawa.base.layout import accumulator, blocked
 from tawa.base.target import SM90A
 from tawa.compiler import Pipeline
@@ -233,3 +235,19 @@ def test_sorting_of_a_tile_asks_each_step_once(dim: int) -> None:
     y = stored(np.zeros((8, 64)), "i8")
     lowered(sorted_tile, (1,), [stored(v, "i8"), y], M=8, N=64, DIM=dim)
     assert (numbers(y) == -np.sort(-v, dim)).all()
+
+
+def test_an_op_is_asked_again_only_where_an_operand_got_a_layout(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[Operation] = []
+    forward = Layouts._forward
+
+    def counted(self: Layouts, op: Operation) -> bool:
+        asked.append(op)
+        return forward(self, op)
+
+    monkeypatch.setattr(Layouts, "_forward", counted)
+    arrays = [stored(np.zeros((8, 64)), "i8") for _ in range(2)]
+    lowered(sorted_tile, (1,), arrays, M=8, N=64, DIM=1)
+    assert len(asked) < 4 * len(set(asked))
