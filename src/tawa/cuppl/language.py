@@ -37,7 +37,7 @@ class Input(s.Signature):
 
 
 class Sequence(s.Let):
-    """`first; rest`, which is `let () = first in rest`."""
+    """`first; rest`, in a program that is to be printed."""
 
     __slots__ = ()
 
@@ -50,12 +50,12 @@ class Builder(CoreBuilder):
         name, type_ = children
         return Input(str(name), type_, span=self.span(meta))
 
-    def sequence(self, meta: Meta, children: list[Any]) -> Sequence:
-        """`first; rest`."""
+    def sequence(self, meta: Meta, children: list[Any]) -> s.Let:
+        """`first; rest`, which is `let () = first in rest`."""
         first, rest = children
         unit = s.TuplePattern((), span=first.span)
         binding = s.Binding(unit, (), None, first, span=first.span)
-        return Sequence((binding,), rest, False, span=self.span(meta))
+        return s.Let((binding,), rest, False, span=self.span(meta))
 
     def recursive_value(self, meta: Meta, children: list[Any]) -> s.Let:
         """`letrec f = fn x -> ... in body`, or `letrec f = mem (...) in body`."""
@@ -112,6 +112,11 @@ def _recursive_memo(
 
 class LayoutBuilder(Builder):
     """The tree of a program as it is written, for printing it."""
+
+    def sequence(self, meta: Meta, children: list[Any]) -> Sequence:
+        """`first; rest`."""
+        let = super().sequence(meta, children)
+        return Sequence(let.bindings, let.body, False, span=let.span)
 
     def recursive_value(self, meta: Meta, children: list[Any]) -> s.Let:
         """`letrec name = value in body`."""
