@@ -77,6 +77,10 @@ class Cache:
                 os.utime(path)
         return entry
 
+    def has(self, key: str) -> bool:
+        """Whether there is an entry of `key`, readable or not."""
+        return self._path(key).exists()
+
     def put(self, key: str, entry: Mapping[str, bytes]) -> None:
         """Store an entry; warns with `CacheUnwritable` if the folder can't be written."""
         path = self._path(key)

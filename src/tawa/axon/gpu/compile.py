@@ -13,6 +13,7 @@ from tawa.axon.call import Function, _known  # pyright: ignore[reportPrivateUsag
 from tawa.axon.contract import ELEMENT_NAMES
 from tawa.axon.evaluate import Constructed, Frame
 from tawa.axon.gpu import library
+from tawa.axon.gpu.ahead import compile_ahead
 from tawa.axon.gpu.arrays import Arrays, arrays_of
 from tawa.axon.gpu.errors import BadPrecision, NotForGpu
 from tawa.axon.gpu.explain import plan_text
@@ -145,6 +146,7 @@ def compile_for_device(
 ) -> Plan:
     """The plan for arguments of these shapes with all kernels compiled; needs no device."""
     plan = plan_for_device(function, arguments, statics)
+    compile_ahead((launch.call for launch in plan.launches), {})
     for launch in plan.launches:
         compile_all(launch.call, {})
     return plan

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import linecache
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,16 +41,16 @@ def kernel_of(call: KernelCall) -> Kernel:
     """The kernel of a source text; the same text gives the same kernel."""
     if isinstance(call.source, Kernel):
         return call.source
-    text: str = call.source
-    found = _KERNELS.get(text)
+    found = _KERNELS.get(call.source)
     if found is None:
-        digest = hashlib.sha256(text.encode()).hexdigest()[:10]
-        name = f"axon_{call.group.kind}_{digest}"
-        found = _KERNELS[text] = _defined(text.replace("NAME", name, 1), name)
+        found = _KERNELS[call.source] = kernel_from(call.source, call.group.kind)
     return found
 
 
-def _defined(text: str, name: str) -> Kernel:
+def kernel_from(source: str, kind: str) -> Kernel:
+    """A kernel of a text that leaves its name open; the name says of which kind it is."""
+    name = f"axon_{kind}_{hashlib.sha256(source.encode()).hexdigest()[:10]}"
+    text = source.replace("NAME", name, 1)
     file = f"<{name}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
     scope: dict[str, Any] = {"tl": tl, "libdevice": libdevice, "multiply": multiply}
@@ -65,12 +66,12 @@ class Place:
     library: str
 
 
-def types_of(call: KernelCall, variant: Variant, aligned: dict[Node, bool]) -> dict[str, str]:
+def types_of(call: KernelCall, variant: Variant, aligned: Mapping[Node, bool]) -> dict[str, str]:
     """The type of each run-time parameter for a variant, as `Kernel.compile` takes it."""
     return {p.name: _type(p, variant, aligned) for p in call.parameters}
 
 
-def _type(parameter: Parameter, variant: Variant, aligned: dict[Node, bool]) -> str:
+def _type(parameter: Parameter, variant: Variant, aligned: Mapping[Node, bool]) -> str:
     value = parameter.value
     match parameter.kind:
         case "pointer":
@@ -96,14 +97,20 @@ def block_of(descriptor: Descriptor, variant: Variant) -> tuple[int, ...]:
     )
 
 
-def compiled(call: KernelCall, variant: Variant, aligned: dict[Node, bool]) -> Any:
+def given(call: KernelCall, variant: Variant, aligned: Mapping[Node, bool]) -> dict[str, Any]:
+    """The keywords of `Kernel.compile` for a variant."""
+    types = types_of(call, variant, aligned)
+    values = {name: None if text == "none" else text for name, text in types.items()}
+    return {**values, **variant.constants, **variant.options}
+
+
+def compiled(call: KernelCall, variant: Variant, aligned: Mapping[Node, bool]) -> Any:
     """The compiled kernel of a variant; compiles it if it is new. Needs no device."""
     kernel = kernel_of(call)
     types = types_of(call, variant, aligned)
     key = (kernel, *types.values(), *variant.constants.items(), *map(str, variant.options.items()))
     if key not in _COMPILED:
-        given = {name: None if text == "none" else text for name, text in types.items()}
-        _COMPILED[key] = kernel.compile(**given, **variant.constants, **variant.options)
+        _COMPILED[key] = kernel.compile(**given(call, variant, aligned))
     return _COMPILED[key]
 
 
@@ -125,4 +132,7 @@ def _kind(text: str, place: Place) -> Kind:
     return kind_of(type_, rest == "16")
 
 
-__all__ = ["BYTES", "Place", "block_of", "compilations", "compiled", "entry", "kernel_of"]
+__all__ = [
+    "BYTES", "Place", "block_of", "compilations", "compiled", "entry", "given", "kernel_from",
+    "kernel_of",
+]  # fmt: skip

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from tawa.axon.gpu import library
+from tawa.axon.gpu.ahead import compile_ahead
 from tawa.axon.gpu.attend import attention_call
 from tawa.axon.gpu.errors import NotForGpu
 from tawa.axon.gpu.fusion import Fusion, Group
@@ -99,6 +100,8 @@ def make_plan(
         call = kernel_call(group, placed, aligned, simulated)
         launches.append(_launch(call))
     if place is not None:
+        if place.device != HOST:
+            compile_ahead((launch.call for launch in launches), aligned)
         for launch in launches:
             _load(launch, aligned, place)
     return Plan(program, inputs, launches, memory_of(program, groups, placed), place)

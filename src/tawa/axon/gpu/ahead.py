@@ -1,0 +1,114 @@
+"""A plan's kernels compiled by several processes at once, into the cache on disk.
+
+Lowering is Python, and NVRTC compiles one program after the other within a process, so threads gain
+nothing. A process here is this file, run as a script; it reads what to compile from its input and
+leaves the kernels where this process looks for them. What it can't compile is compiled again here,
+where its error can be raised.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from tawa import kept
+from tawa.axon.gpu import library
+from tawa.axon.gpu.kernels import KernelCall
+from tawa.axon.gpu.nodes import Node
+from tawa.base.errors import TawaError
+from tawa.base.knobs import DUMP_DIR
+from tawa.jit import Kernel, progress
+from tawa.runtime.cache import default_cache
+
+MOST = 8
+"""Processes at a time, at most."""
+
+CORES = 2
+"""Cores of the machine for each process: others work too."""
+
+SHARE = 2
+"""Kernels that are worth a process, whose start takes as long as one of them."""
+
+
+class Wanted(NamedTuple):
+    """A kernel, and the keywords of `Kernel.compile`."""
+
+    source: str
+    """The kernel's text, or the module that has it."""
+    name: str
+    """The kind of the text's kernel, or the function's name."""
+    is_text: bool
+    given: dict[str, Any]
+
+
+def compile_ahead(calls: Iterable[KernelCall], aligned: Mapping[Node, bool]) -> int:
+    """Compile all variants of all calls that are not kept yet; how many processes were asked."""
+    wanted = list(_wanted(calls, aligned))
+    count = min(MOST, len(os.sched_getaffinity(0)) // CORES, len(wanted) // SHARE)
+    if count < 2 or not sys.executable or DUMP_DIR.get() is not None:
+        return 0
+    with progress(f"compiling {len(wanted)} kernels"):
+        processes = [_started(wanted[number::count]) for number in range(count)]
+        try:
+            for process in processes:
+                process.wait()
+        finally:
+            for process in processes:
+                process.kill()
+                process.wait()
+    return count
+
+
+def _wanted(calls: Iterable[KernelCall], aligned: Mapping[Node, bool]) -> Iterable[Wanted]:
+    """What is neither compiled in this process nor kept on disk, each once."""
+    seen: set[str] = set()
+    for call in calls:
+        kernel = library.kernel_of(call)
+        for variant in call.variants:
+            given = library.given(call, variant, aligned)
+            request = kernel.request(**given)
+            key = kept.key_of(kernel, request.types, request.constants, request.options)
+            if key in seen or default_cache().has(key):
+                continue
+            seen.add(key)
+            if isinstance(call.source, Kernel):
+                yield Wanted(kernel.fn.__module__, kernel.fn.__name__, False, given)
+            else:
+                yield Wanted(call.source, call.group.kind, True, given)
+
+
+def _started(share: list[Wanted]) -> subprocess.Popen[bytes]:
+    paths = os.pathsep.join(path for path in sys.path if path)
+    with tempfile.TemporaryFile() as work:
+        pickle.dump(share, work)
+        work.seek(0)
+        return subprocess.Popen(
+            [sys.executable, "-P", __file__],
+            stdin=work,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": paths},
+        )
+
+
+def main() -> None:
+    """Compile what the input holds."""
+    share: list[Wanted] = pickle.load(sys.stdin.buffer)
+    for source, name, is_text, given in share:
+        with suppress(TawaError):
+            if is_text:
+                kernel = library.kernel_from(source, name)
+            else:
+                kernel = getattr(importlib.import_module(source), name)
+            kernel.compile(**given)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""The kernels of a plan are compiled by several processes, and found by this one."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tawa import axon
+from tawa.axon.gpu import ahead, library
+from tawa.axon.gpu.compile import compile_for_device, plan_for_device
+
+ROWS = np.broadcast_to(np.float32(0), (8, 64))
+
+
+@pytest.fixture(autouse=True)
+def four_cores(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nothing is kept, in this process or on disk, and there are cores for two processes."""
+    monkeypatch.setenv("TAWA_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(ahead.os, "sched_getaffinity", lambda process: set(range(4)))
+    monkeypatch.setattr(library, "_COMPILED", {})
+    monkeypatch.setattr(library, "_KERNELS", {})
+
+
+@pytest.fixture
+def softmax() -> axon.gpu.compile.CompiledFunction:
+    """A kernel of rows, which is compiled for several widths."""
+    return axon.compile(axon.load("def f x = softmax x")["f"])
+
+
+def test_what_other_processes_compiled_is_not_compiled_here(
+    softmax: axon.gpu.compile.CompiledFunction, monkeypatch: pytest.MonkeyPatch
+):
+    plan = plan_for_device(softmax, (ROWS,), {})
+    calls = [launch.call for launch in plan.launches]
+    assert ahead.compile_ahead(calls, {}) == 2
+    assert ahead.compile_ahead(calls, {}) == 0  # all are kept
+
+    def compiles(*given: object, **more: object) -> None:
+        raise AssertionError("compiled here")
+
+    monkeypatch.setattr("tawa.compiler.compile_kernel", compiles)
+    compile_for_device(softmax, (ROWS,), {})
+    assert axon.compilations() == sum(len(call.variants) for call in calls) >= 4
+
+
+def test_what_no_process_could_compile_is_compiled_here(
+    softmax: axon.gpu.compile.CompiledFunction, monkeypatch: pytest.MonkeyPatch
+):
+    (launch,) = plan_for_device(softmax, (ROWS,), {}).launches
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    assert ahead.compile_ahead([launch.call], {}) == 2
+    assert library.compiled(launch.call, launch.call.variant, {}).cubin
