@@ -88,8 +88,6 @@ def provide_triton() -> bool:
     it is. Does nothing and gives False where Triton is installed: its kernels are accepted too.
     """
     from tawa.language.shim import provide
+    from tawa.runtime.triton_modules import contents
 
-    package = sys.modules[__name__]
-    shared = ("Config", "autotune", "cdiv", "heuristics", "jit", "next_power_of_2")
-    names = {name: getattr(package, name) for name in shared}
-    return provide(names, {"TensorDescriptor": package.TensorDescriptor})
+    return provide(contents(sys.modules[__name__]))

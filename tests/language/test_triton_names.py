@@ -14,6 +14,11 @@ import triton
 import triton.language as tl
 from triton.language.extra import libdevice
 from triton.language.extra.cuda import gdc_wait
+from triton.language.core import constexpr, tensor
+from triton.runtime import driver
+from triton.runtime.autotuner import Autotuner, OutOfResources
+from triton.runtime.jit import JITFunction
+from triton.testing import do_bench
 from triton.tools.tensor_descriptor import TensorDescriptor
 
 SCALE = tl.constexpr(2.0)

@@ -9,10 +9,18 @@ from __future__ import annotations
 
 from typing import Any
 
+from tawa.language import dtypes
 from tawa.language.builtin import builtin, method
 from tawa.language.dtypes import dtype as dtype_class
 from tawa.language.dtypes import float32
 from tawa.language.host import get_int_dtype as get_int_dtype
+
+
+def __getattr__(name: str) -> Any:
+    """Types, too: `triton.language.core` has them."""
+    if name.startswith("__"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(dtypes, name)
 
 
 class PropagateNan:

@@ -28,15 +28,15 @@ def is_installed() -> bool:
     return importlib.util.find_spec("triton") is not None
 
 
-def provide(names: Mapping[str, Any], tools: Mapping[str, Any]) -> bool:
+def provide(contents: Mapping[str, Mapping[str, Any]]) -> bool:
     """Make `import triton` work where Triton is not installed; false if it is.
 
-    `names` are the contents of the module `triton` (`jit`, `autotune`, ...), and `tools` those of
-    `triton.tools.tensor_descriptor`.
+    `contents` says what is in each module besides those of the language: in `triton` (`jit`,
+    `autotune`, ...), in `triton.tools.tensor_descriptor`, and so on.
     """
     if is_installed():
         return False
-    modules = _modules(names, tools)
+    modules = {path: _module(path, names) for path, names in contents.items()} | _modules()
     sys.modules.update(modules)
     for path, module in modules.items():
         parent, _, child = path.rpartition(".")
@@ -45,10 +45,9 @@ def provide(names: Mapping[str, Any], tools: Mapping[str, Any]) -> bool:
     return True
 
 
-def _modules(names: Mapping[str, Any], tools: Mapping[str, Any]) -> dict[str, ModuleType]:
+def _modules() -> dict[str, ModuleType]:
     extra = language.extra
     return {
-        "triton": _module("triton", names),
         "triton.language": language,
         "triton.language.core": language.core,
         "triton.language.math": language.math,
@@ -57,8 +56,6 @@ def _modules(names: Mapping[str, Any], tools: Mapping[str, Any]) -> dict[str, Mo
         "triton.language.extra.libdevice": language.libdevice,
         "triton.language.extra.cuda": extra.cuda,
         "triton.language.extra.cuda.libdevice": language.libdevice,
-        "triton.tools": _module("triton.tools", {}),
-        "triton.tools.tensor_descriptor": _module("triton.tools.tensor_descriptor", tools),
     }
 
 
