@@ -11,6 +11,7 @@ from tawa.base.prelude import ELEMENT_TYPES, PRELUDE, prelude
 from tawa.base.scalars import FUNCTIONS, cases, cpp_constant, cpp_type
 from tawa.base.special_functions import UNARY
 from tawa.base.types import NAMES
+from tawa.runtime import sass
 
 
 def compile_cuda(source: str) -> bytes:
@@ -106,6 +107,14 @@ def test_special_functions_mean_what_scipy_says() -> None:
         with np.errstate(all="ignore"):
             expected = reference(x)
         np.testing.assert_allclose(found, expected, 1e-9, 1e-12, err_msg=name)
+
+
+@pytest.mark.parametrize(("name", "fused"), [("mulf", 1), ("mulf_rn", 0)])
+def test_rounded_products_are_not_fused(name: str, fused: int) -> None:
+    f32 = NAMES["f32"]
+    product = FUNCTIONS[name].cuda([f32, f32], f32).format("p[0]", "p[1]")
+    text = f'extern "C" __global__ void k(f32* p) {{ p[0] = {product} + p[2]; }}\n'
+    assert sass.disassemble(compile_cuda(ELEMENT_TYPES + text))["k"].count("FFMA") == fused
 
 
 def test_bits_of_words() -> None:

@@ -115,6 +115,8 @@ def test_what_kernels_can_t_take() -> None:
         classify("text")
     with pytest.raises(IntegerOutOfRange):
         classify(2**64)
+    with pytest.raises(UnsupportedElementType, match="big-endian float32"):
+        view(np.zeros(4, ">f4"))
     with pytest.raises(UnsupportedElementType, match="complex64"):
         view(np.zeros(3, np.complex64))
     with pytest.raises(NotAnArray):

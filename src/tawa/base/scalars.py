@@ -327,6 +327,10 @@ _float("divf", 2, np.divide, "div_full({0}, {1})", "{0} / {1}")
 # Where 1 / x is below the least normal number it is zero.
 _float("recip", 1, np.reciprocal, "rcp_approx({0})", "1.0 / {0}")
 _float("divf_rn", 2, np.divide, "__fdiv_rn({0}, {1})", "__ddiv_rn({0}, {1})")
+# The assembler fuses no sum with a product of these.
+for _word, _ufunc in (("add", np.add), ("sub", np.subtract), ("mul", np.multiply)):
+    _texts = (f"__{_type}{_word}_rn({{0}}, {{1}})" for _type in "fd")
+    _float(f"{_word}f_rn", 2, _ufunc, *_texts, commutative=_word != "sub")
 _float("remf", 2, np.fmod, "fmodf({0}, {1})", "fmod({0}, {1})")
 _float("negf", 1, np.negative, "-{0}")
 _float("absf", 1, np.abs, "fabsf({0})", "fabs({0})")

@@ -29,7 +29,7 @@ OTHER_NAMES = {
     "fast_expf": "exp", "fast_logf": "log", "fast_tanhf": "tanh_approx", "fast_tanf": "tan",
     "fast_log2f": "log2", "fast_log10f": "log10", "fast_exp10f": "exp10", "div_rn": "divf_rn",
     "fast_dividef": "divf", "fdiv": "divf", "fmax": "maxnumf", "fmin": "minnumf", "fmod": "remf",
-    "mul_rn": "mulf", "add_rn": "addf", "sub_rn": "subf", "fast_powf": "pow",
+    "mul_rn": "mulf_rn", "add_rn": "addf_rn", "sub_rn": "subf_rn", "fast_powf": "pow",
 }  # fmt: skip
 """Scalar functions that have another name than libdevice's."""
 

@@ -193,7 +193,8 @@ def _torch_element_type(dtype: Any) -> str:
 def _from_interface(array: Any, interface: dict[str, Any], device: int, name: str) -> ArrayView:
     """Read version 3 of the (CUDA) array interface; its strides count bytes."""
     dtype = str(getattr(getattr(array, "dtype", None), "name", interface["typestr"]))
-    element_type = DTYPE_NAMES.get(dtype, dtype)
+    swapped = interface["typestr"].startswith(">")
+    element_type = f"big-endian {dtype}" if swapped else DTYPE_NAMES.get(dtype, dtype)
     shape: tuple[int, ...] = tuple(interface["shape"])
     size = ELEMENT_BYTES.get(element_type, 1)
     byte_strides: tuple[int, ...] | None = interface.get("strides")

@@ -20,6 +20,7 @@ NEUTRAL_OPTIONS: dict[str, tuple[Any, ...]] = {
 
 TRITON_OPTIONS = {
     "num_ctas": "programs that share their loads are asked for with `cluster`",
+    "enable_fp_fusion": "round products that are not to be fused with `libdevice.mul_rn`",
     "maxnreg": "registers are split by the compiler; leave it out",
     "num_consumer_groups": "use `consumers`",
     "num_buffers_warp_spec": "use `num_stages`",
