@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 
@@ -87,3 +88,79 @@ def test_gradients_need_a_start_that_is_possible() -> None:
     model = cuppl.model("def main () = let x = sample (normal 0 1) in condition (x == 0.5); x")
     with pytest.raises(failures.AllWeightsZero, match="random starts"):
         model.nuts(10)
+
+
+NESTED = """
+## The masses of 0 .. n - 1 under a program whose choices are made by its argument.
+def table n program =
+  let p = prompt () in
+  let choose k = shift p (fn go ->
+    fold (fn t i -> map2 (fn a b -> a + b / float k) t (go i)) (replicate n 0.0) (range k)) in
+  let given c = shift p (fn go -> if c then go () else replicate n 0.0) in
+  let masses = reset p (fn () ->
+    let value = program choose given in
+    tabulate n (fn i -> if i == value then 1.0 else 0.0)) in
+  let z = sum masses in
+  map (fn m -> m / z) masses
+def meaning u s = if u == 0 then s > 0 else if u == 1 then s == 3 else s == 0
+def literal u = table 4 (fn choose given -> let s = choose 4 in given (meaning u s); s)
+def main () =
+  let s = sample (uniform_int 0 3) in
+  observe (categorical (tabulate 3 (fn u -> (literal u).[s]))) 0;
+  s
+"""
+
+
+def test_programs_with_control_are_run_again() -> None:
+    """A listener reasons about a speaker who reasons about a literal listener: some, not all."""
+    model = cuppl.model(NESTED)
+    exact = model.enumerate().probabilities()
+    assert exact == pytest.approx({1: 4 / 9, 2: 4 / 9, 3: 1 / 9})
+    posterior = model.mh(5000, seed=1)
+    mean, error = posterior.expectation(lambda s: float(s == 3))
+    assert abs(mean - 1 / 9) < 4 * error
+
+
+DEEP = """
+def build p n = if n == 0 then shift p (fn k -> k Nil) else Cons (flip 0.5, build p (n - 1))
+def main () =
+  let p = prompt () in
+  let l = reset p (fn () -> build p 400) in
+  condition (list_fold (fn a x -> a || x) false l);
+  l
+"""
+
+
+def list_items(value: Any) -> list[Any]:
+    """The elements of a decoded list."""
+    out: list[Any] = []
+    while value != "Nil":
+        _, item, value = value
+        out.append(item)
+    return out
+
+
+def test_lists_of_any_length_are_results() -> None:
+    model = cuppl.model("""
+def build n = if n == 0 then Nil else Cons (n, build (n - 1))
+def main () = let n = 5000 in (build (if flip 0.5 then n else n + 1), flip 0.25 || flip 0.5)
+""")
+    posterior = model.enumerate()
+    found = sorted(posterior.probabilities().values())
+    assert found == pytest.approx([0.1875, 0.1875, 0.3125, 0.3125])
+    assert len(list_items(posterior.values[0][0])) in (5000, 5001)
+
+
+def test_the_stack_of_a_run_with_control_grows() -> None:
+    posterior = cuppl.model(DEEP).mh(300, burn=100, chains=1)
+    heads = posterior.mean(lambda value: float(sum(list_items(value))))
+    assert 150 < heads < 250
+
+
+def test_a_run_with_control_that_never_ends() -> None:
+    model = cuppl.model("""
+def down p n = 1 + down p (n + shift p (fn k -> k 1))
+def main () = let p = prompt () in reset p (fn () -> down p 0)
+""")
+    with pytest.raises(failures.UnboundedRecursion):
+        model.mh(10, limits=cuppl.Limits(max_memory=1 << 22, max_steps=1 << 18))

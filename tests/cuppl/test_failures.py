@@ -148,7 +148,7 @@ def test_methods_refuse_what_they_can_not_run() -> None:
         cuppl.model(changing).nuts(200, warm_up=100)
     control = "def main () = let p = prompt () in reset p (fn () -> 1)"
     with pytest.raises(errors.UnsupportedMethod):
-        cuppl.model(control).mh(10)
+        cuppl.model(control).nuts(10)
     with pytest.raises(errors.UnsupportedMethod):
         cuppl.model("def main () = flip 0.5").pimh(10)
 

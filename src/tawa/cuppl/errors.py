@@ -82,7 +82,7 @@ class UnsupportedMethod(FunctionalError):
     """An inference method can't run this program."""
 
     explanation = (
-        "HMC and NUTS need choices that are continuous and always the same in number; enumeration "
-        "needs finite ones; re-execution methods need a program that does not use `shift` itself."
+        "HMC and NUTS need choices that are continuous and always the same in number, in a program "
+        "without `shift`; particle MCMC needs observations."
     )
     example = "from tawa import cuppl\ncuppl.model('def main () = flip 0.5').nuts(draws=10)"

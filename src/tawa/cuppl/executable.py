@@ -80,9 +80,22 @@ def machine_wrapper(lowered: Lowered) -> Function:
     return function
 
 
-def main_wrapper(lowered: Lowered) -> Function:
-    """`run_main`: the program, with its results stored a stride apart."""
+def main_wrapper(lowered: Lowered, stacked: bool = False) -> Function:
+    """`run_main`: the program, with its results stored a stride apart.
+
+    If it can suspend, it is run to its end on a stack of its own if `stacked`, else not at all.
+    """
     b = FunctionBuilder("run_main", (Type.I64, Type.I64), (Type.I64,))
+    if lowered.machine is not None and stacked:
+        machine, failed, dst = lowered.machine, b.name("failed"), b.reg(Type.I64)
+        sizes = (machine.header, len(machine.results), machine.slack)
+        b.put(Call((dst,), "run_stacked", (*b.params, *map(b.const, sizes)), failed))
+        b.end(Return((dst,)))
+        b.open(failed)
+        b.end(Return((b.get("status", Type.I64),)))
+        function = b.finish()
+        function.blocks[failed] = b.here
+        return function
     if lowered.machine is not None or lowered.elaborated.main not in lowered.program.functions:
         b.end(Return((b.const(0),)))
         return b.finish()
@@ -133,7 +146,7 @@ def driver_program(lowered: Lowered, entry: str) -> tuple[Program, dict[str, str
     """The lowered program with the natives that drive it, and the symbols to export."""
     program = Program(dict(lowered.program.functions))
     program.add(machine_wrapper(lowered))
-    program.add(main_wrapper(lowered))
+    program.add(main_wrapper(lowered, stacked="smc_thread" not in entry))
     program.add(taped_wrapper(lowered))
     program.add(lanes_wrapper())
     entries = entry.split()

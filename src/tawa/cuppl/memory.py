@@ -15,7 +15,15 @@ from .errors import InputMismatch
 from .layout import FIRST_ADDRESS, Layouts
 from .shared import Elaborated, InputSlot
 
-__all__ = ["Decoder", "Image", "encode_inputs", "example_value", "object_table"]
+__all__ = [
+    "Decoder",
+    "Image",
+    "encode_inputs",
+    "example_value",
+    "flat_key",
+    "hashable",
+    "object_table",
+]
 
 Words = npt.NDArray[np.int64]
 MASK = (1 << 64) - 1
@@ -315,17 +323,58 @@ class Decoder:
         return out
 
     def data(self, type_: Con, word: int) -> Any:
-        """The value of a data type: a constructor's number, or the address of its fields."""
+        """The value of a data type: a constructor's number, or the address of its fields.
+
+        What ends in a value of a data type, as lists do, may be of any length.
+        """
         if type_.name not in self.layouts.datatypes:
             return f"<{type_.name}>"
-        immediate = word < FIRST_ADDRESS
-        tag = word if immediate else (self.read(word) >> 1) & ((1 << 19) - 1)
+        before: list[tuple[Any, ...]] = []
+        while True:
+            name, kinds = self.constructor(type_, word)
+            size = sum(len(self.layouts.words(k)) for k in kinds)
+            words = self.words(word + 8, size) if kinds else []
+            last = kinds[-1] if kinds else None
+            if not (isinstance(last, Con) and last.name in self.layouts.datatypes):
+                value: Any = (name, *self.tuple(kinds, words)) if kinds else name
+                break
+            before.append((name, *self.tuple(kinds[:-1], words[:-1])))
+            type_, word = last, words[-1]
+        for fields in reversed(before):
+            value = (*fields, value)
+        return value
+
+    def constructor(self, type_: Con, word: int) -> tuple[str, tuple[Term, ...]]:
+        """A value's constructor, and the types of its fields."""
+        tag = word if word < FIRST_ADDRESS else (self.read(word) >> 1) & ((1 << 19) - 1)
         for name, (number, kinds) in self.layouts.data(type_).constructors.items():
             if number == tag:
-                size = sum(len(self.layouts.words(k)) for k in kinds)
-                fields = self.tuple(kinds, self.words(word + 8, size) if kinds else [])
-                return (name, *fields) if kinds else name
+                return name, kinds
         raise ValueError(f"no constructor of {type_.name} has tag {tag}")
+
+
+def flat_key(value: Any) -> tuple[Any, ...]:
+    """The same for equal decoded values, however deep they are nested."""
+    out: list[Any] = []
+    pending = [value]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, tuple | list):
+            items = cast("list[Any]", list(item))  # pyright: ignore[reportUnknownArgumentType]
+            out.append((len(items),))
+            pending.extend(reversed(items))
+        else:
+            out.append(item)
+    return tuple(out)
+
+
+def hashable(value: Any) -> Any:
+    """A decoded value as a key: vectors become tuples."""
+    try:
+        hash(value)
+    except TypeError:
+        return tuple(map(hashable, value))
+    return value
 
 
 def _read_here(address: int) -> int:

@@ -77,15 +77,9 @@ class Model:
 
     @collection_paused()
     def traced(self, entry: str) -> Executable:
-        """Code that records its choices. Raises UnsupportedMethod for programs with `shift`."""
+        """Code that records its choices."""
         if entry not in self._executables:
             lowered = (lower_traced if entry == "mh_chain" else lower_enumerated)(self.elaborated)
-            if lowered.machine is not None:
-                raise UnsupportedMethod(
-                    "a program that uses `shift` can't be run again with given choices",
-                    span=self.module.syntax.declarations[-1].span,
-                    hint="use importance or SMC",
-                )  # fmt: skip
             self._executables[entry] = Executable.build(lowered, entry)
         return self._executables[entry]
 

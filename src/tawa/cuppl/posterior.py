@@ -18,7 +18,7 @@ from tawa.functional.terms import Con, Term
 from .errors import NoColumn
 from .inference.smc import SmcRun
 from .inference.weights import relative_weights
-from .memory import Decoder, column
+from .memory import Decoder, column, flat_key, hashable
 from .shared import Elaborated
 
 __all__ = ["InferenceWarning", "Posterior", "Run"]
@@ -203,11 +203,14 @@ class Posterior:
     def probabilities(self) -> dict[Any, float]:
         """The posterior probability of each value of the result, largest first."""
         found: dict[Any, float] = {}
+        values: dict[Any, Any] = {}
         for value, weight in zip(self.values, self.weights.tolist(), strict=True):
             if weight > 0.0:
-                key = _hashable(value)
+                key = flat_key(value)
+                values.setdefault(key, value)
                 found[key] = found.get(key, 0.0) + weight
-        return dict(sorted(found.items(), key=lambda item: -item[1]))
+        ranked = sorted(found.items(), key=lambda item: -item[1])
+        return {hashable(values[key]): weight for key, weight in ranked}
 
     # Estimates.
 
@@ -323,11 +326,3 @@ class Posterior:
 def _parts(type_: Term) -> tuple[Term, ...]:
     assert isinstance(type_, Con)
     return type_.arguments if type_.name == "tuple" else (type_,)
-
-
-def _hashable(value: Any) -> Any:
-    if isinstance(value, list):
-        return tuple(_hashable(v) for v in value)  # pyright: ignore[reportUnknownVariableType]
-    if isinstance(value, tuple):
-        return tuple(_hashable(v) for v in value)  # pyright: ignore[reportUnknownVariableType]
-    return value

@@ -12,7 +12,7 @@ from tawa.functional.errors import FunctionalError
 
 from ..executable import FIELD, Executable, Workers
 from ..failures import ALL_ZERO, DEPTH, FUEL, HEAP_FULL, TRACE_FULL
-from ..memory import Decoder, float_bits
+from ..memory import Decoder, flat_key, float_bits
 from . import trace_natives as k
 from .record import Record
 from .settings import Limits, failure
@@ -58,10 +58,9 @@ class _Walk:
         limits: Limits,
     ) -> None:
         lowered = executable.lowered
-        main = lowered.program.functions[lowered.elaborated.main]
         self.executable, self.workers, self.limits = executable, workers, limits
         self.max_paths = max_paths
-        self.rows = np.zeros((max(1, len(main.results)), ROWS), dtype=np.int64)
+        self.rows = np.zeros((max(1, len(lowered.results)), ROWS), dtype=np.int64)
         self.weights = np.zeros(ROWS)
         self.record = Record(64, 64)
         low = math.log(tolerance) if tolerance > 0.0 else -math.inf
@@ -155,7 +154,7 @@ class _Walk:
         for index in range(count):
             words = self.rows[:, index].tolist()
             value = self.decoder.decode(program.result, words)
-            key = repr(value)
+            key = flat_key(value)
             if key not in self.found:
                 self.found[key] = (words, [])
             self.found[key][1].append(float(self.weights[index]))

@@ -48,9 +48,7 @@ class Chain:
     @property
     def references(self) -> list[bool]:
         """Which words of the result refer to the heap."""
-        lowered = self.executable.lowered
-        main = lowered.program.functions[lowered.elaborated.main]
-        return [t is Type.REF for t in main.results]
+        return [t is Type.REF for t in self.executable.lowered.results]
 
     @property
     def accepted(self) -> float:

@@ -164,7 +164,7 @@ def marginal_chain(
     random = np.random.Generator(np.random.Philox(key=seed))
     out = Draws()
     lowered = prior.lowered
-    size = max(1, len(lowered.program.functions[lowered.elaborated.main].results))
+    size = max(1, len(lowered.results))
     record, control = Record(), np.zeros(16, dtype=np.int64)
     result = np.zeros(size, dtype=np.int64)
     heap = np.empty(1 << 20, dtype=np.int64)

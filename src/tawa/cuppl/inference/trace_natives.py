@@ -25,8 +25,10 @@ from ..numeric.primitives import (
     float_of_bits,
     floor,
     new_ints,
+    new_object,
 )
 from .importance_natives import run_main
+from .smc_natives import TOP_MASK, run_machine
 
 INF = math.inf
 
@@ -59,6 +61,10 @@ RECORD_WORDS = 32
 
 TRACE_FULL = 15
 REJECTED = 14
+STACK_FULL = 3
+PLAIN_VECTOR = 2  # the header of a vector of plain words
+FINAL_POINT = 1
+FIRST_STACK = 256  # words
 
 
 @native
@@ -222,6 +228,41 @@ def clear_entry(table: Ints, mask: int, key: int) -> None:
     while table[2 * at + 1] != 0:
         table[2 * at + 1] = 0
         at = (at + 1) & mask
+
+
+@native
+def new_stack(ctx: Context, words: int) -> Ints:
+    """Room for some words of state."""
+    vector = new_object(ctx, PLAIN_VECTOR, words + 2)
+    vector[1] = words
+    return address_of(int_of(vector) + 16)
+
+
+@native
+def run_stacked(ctx: Context, out: int, stride: int, header: int, results: int, slack: int) -> int:
+    """Run a program that uses `shift` to its end, on a stack in the heap, which grows."""
+    words = FIRST_STACK + header + results + 2 * slack
+    state = new_stack(ctx, words)
+    for index in range(header):
+        state[index] = 0
+    state[0] = header + 2
+    state[header] = FINAL_POINT
+    state[header + 1] = 0
+    outcome = run_machine(ctx, int_of(state), 1, words - slack)
+    while outcome == STACK_FULL:
+        words = 2 * words
+        larger = new_stack(ctx, words)
+        for index in range(state[0] & TOP_MASK):
+            larger[index] = state[index]
+        state = larger
+        ctx.status = 0
+        outcome = run_machine(ctx, int_of(state), 1, words - slack)
+    if outcome > 0:
+        return outcome
+    rows = address_of(out)
+    for row in range(results):
+        rows[row * stride] = state[header + row]
+    return 0
 
 
 SEED_LOW = 0  # words of a chain's control block

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..ir import Program
+from ..ir import Program, Type
 from ..native import link, translate
 from ..shared import Elaborated
 from . import frames as _frames  # registers its natives
@@ -29,6 +29,13 @@ class Lowered:
     elaborated: Elaborated
     program: Program
     machine: Machine | None
+
+    @property
+    def results(self) -> tuple[Type, ...]:
+        """The words of a run's result."""
+        if self.machine is not None:
+            return self.machine.results
+        return self.program.functions[self.elaborated.main].results
 
 
 def lower(
