@@ -26,7 +26,7 @@ from .engine import (
     object_key,
 )
 from .inference import collect, importance_natives, smc_natives, tape_natives, trace_natives
-from .ir import CONTEXT_FIELDS, Call, Function, Program, Return, Store, Type
+from .ir import CONTEXT_FIELDS, Call, Function, Program, Reg, Return, Store, Type
 from .kept_natives import keep_natives, own_source
 from .lanes import LaneUnit, lanes_units
 from .llvm import emit_llvm, emit_unit
@@ -69,9 +69,13 @@ def machine_wrapper(lowered: Lowered) -> Function:
     if lowered.machine is None:
         b.end(Return((b.const(0),)))
         return b.finish()
-    failed = b.name("failed")
-    dst = b.reg(Type.I64)
-    b.put(Call((dst,), "machine", b.params, failed))
+    return _status_of(b, "machine", b.params)
+
+
+def _status_of(b: FunctionBuilder, name: str, args: tuple[Reg, ...]) -> Function:
+    """End a function with the status that another returns, or fails with."""
+    failed, dst = b.name("failed"), b.reg(Type.I64)
+    b.put(Call((dst,), name, args, failed))
     b.end(Return((dst,)))
     b.open(failed)
     b.end(Return((b.get("status", Type.I64),)))
@@ -87,15 +91,9 @@ def main_wrapper(lowered: Lowered, stacked: bool = False) -> Function:
     """
     b = FunctionBuilder("run_main", (Type.I64, Type.I64), (Type.I64,))
     if lowered.machine is not None and stacked:
-        machine, failed, dst = lowered.machine, b.name("failed"), b.reg(Type.I64)
+        machine = lowered.machine
         sizes = (machine.header, len(machine.results), machine.slack)
-        b.put(Call((dst,), "run_stacked", (*b.params, *map(b.const, sizes)), failed))
-        b.end(Return((dst,)))
-        b.open(failed)
-        b.end(Return((b.get("status", Type.I64),)))
-        function = b.finish()
-        function.blocks[failed] = b.here
-        return function
+        return _status_of(b, "run_stacked", (*b.params, *map(b.const, sizes)))
     if lowered.machine is not None or lowered.elaborated.main not in lowered.program.functions:
         b.end(Return((b.const(0),)))
         return b.finish()
