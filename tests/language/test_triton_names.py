@@ -42,6 +42,16 @@ def kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr, DTYPE: tl.constexpr = tl.floa
     y = tl.maximum(helper(x, SCALE), 0.0, propagate_nan=tl.PropagateNan.ALL)
     y = tl.where(tl.math.exp2(x) > 1, y, tl.cdiv(n, BLOCK))
     tl.store(out_ptr + offsets, y.to(out_ptr.dtype.element_ty), mask=mask)
+
+
+class DerivedTuner(Autotuner):
+    def __init__(self, fn, arg_names, configs, key, reset_to_zero, restore_value, **more):
+        super().__init__(fn, arg_names, configs, key, reset_to_zero, restore_value, **more)
+        assert self.keys == ["n"] and not self.user_defined_pre_hook
+
+
+derived = DerivedTuner(kernel.fn, kernel.arg_names, kernel.configs, ["n"], None, None)
+assert isinstance(kernel, Autotuner)
 """
 
 PROGRAM = """

@@ -241,12 +241,12 @@ define("popcount", uniform(WORDS, 1, i32), unsigned(_bit_count),
 def _bits_of(x: Array) -> Array:
     """The bits of unsigned words along a new last dimension, the lowest first."""
     places = np.arange(x.dtype.itemsize * 8, dtype=x.dtype)
-    return np.bitwise_and(x[..., None] >> places, 1)
+    return np.asarray((x[..., None] >> places) & 1)
 
 
 def _leading_zeros(x: Array) -> Array:
     found = _bits_of(x)[..., ::-1]
-    return np.where(x == 0, found.shape[-1], found.argmax(-1))
+    return np.where(x == 0, x.dtype.itemsize * 8, found.argmax(-1))
 
 
 def _first_set(x: Array) -> Array:
