@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +15,7 @@ from tawa.cuppl.chains import effective_sample_size, r_hat
 from tawa.cuppl.cli import app, read_data
 from tawa.cuppl.errors import BadSetting, NoMain
 from tawa.cuppl.failures import UnboundedRecursion
+from tawa.functional.errors import FunctionalError
 
 PROGRAM = """# A normal mean.
 input ys : vector[float]
@@ -195,3 +197,20 @@ def test_an_endless_program_is_enumerated_to_a_tolerance(tmp_path: Path) -> None
 def test_main_takes_nothing(head: str) -> None:
     with pytest.raises(NoMain, match="takes an argument"):
         cuppl.model(f"def {head} = flip x").importance(10)
+
+
+@pytest.mark.parametrize(
+    ("body", "advice"),
+    [
+        ("observe 1.0 (normal 0 1)", "a distribution comes first"),
+        ("1; 2", "only `()` can stand before a `;`"),
+        ("map [1, 2] (fn x -> x)", "a function comes first"),
+        ("list_length [1, 2]", "list_of_vector"),
+        ("let f n = if n == 0 then 0 else f (n - 1) in f 3", "letrec f"),
+        ("sample (gaussian 0 1)", "`normal mean sd`"),
+        ("sample (normal mean=0 sd=1)", "arguments have no names"),
+    ],
+)
+def test_what_newcomers_write(body: str, advice: str) -> None:
+    with pytest.raises(FunctionalError, match=re.escape(advice)):
+        cuppl.model(f"def main () = {body}")

@@ -17,6 +17,7 @@ from tawa.functional.infer import Inference
 from tawa.functional.kept import Store, kept_object
 from tawa.functional.language import CheckedModule, Language
 from tawa.functional.parser import Parser, remember_source
+from tawa.functional.slips import Slip
 from tawa.functional.solver import Clash, Solver, Violation
 from tawa.functional.terms import Among, Con, Constraint, Origin, Term
 from tawa.runtime.cache import default_cache
@@ -28,6 +29,34 @@ __all__ = ["Cuppl", "Input", "checked_program", "cuppl_language"]
 LIBRARY = Path(__file__).with_name("library.ppl")
 NUMBERS = ("int", "float")
 BOOL = Con("bool")
+
+
+UNIT = Con("tuple", ())
+BEFORE_SEMICOLON = "only `()` can stand before a `;`: drop a value with `let _ = ... in`"
+CONVERSIONS = {
+    ("List", "vector"): "`list_of_vector v` makes a list of a vector",
+    ("vector", "List"): "`vector_of_list l` makes a vector of a list",
+}
+EXPECTED = {
+    "dist": "a distribution comes first, and is made by a function: `observe (normal 0 1) x`",
+    "->": "a function comes first: `map f v`, `fold f start v`",
+}
+"""What to do where such a thing is wanted and something else is found."""
+
+FOREIGN = {
+    **dict.fromkeys(("gaussian", "Gaussian", "Normal", "norm"), "it is called `normal mean sd`"),
+    **dict.fromkeys(("Infer", "infer", "Enumerate", "enumerate", "query"),
+                    "a program is one query; nested ones are written with `reset` and `shift`"),
+    **dict.fromkeys(("uniformDraw", "randomChoice", "choice"),
+                    "`v.[sample (uniform_int 0 (length v - 1))]` is one element of a vector"),
+    **dict.fromkeys(("randomInteger", "randint", "discrete_uniform"),
+                    "it is called `uniform_int low high`, both included"),
+    **dict.fromkeys(("expectation", "marginal"), "take it of the posterior: `posterior.mean(...)`"),
+    **dict.fromkeys(("while", "for"), "loops are functions: `iter`, `fold`, `range_fold`"),
+    **dict.fromkeys(("delta", "Delta", "dirac"), "a value that is certain needs no distribution"),
+    "lognormal": "it is called `log_normal mean sd`",
+}  # fmt: skip
+"""Names of WebPPL, Pyro, Stan and others."""
 
 
 class Input(s.Signature):
@@ -140,6 +169,7 @@ class NumberSolver(Solver):
 class ProbabilisticInference(Inference):
     """Inference with `num` literals and the types of distributions and prompts."""
 
+    foreign = FOREIGN
     type_arity = {
         "int": 0,
         "float": 0,
@@ -180,6 +210,7 @@ class ProbabilisticInference(Inference):
         if isinstance(clash, Violation) and isinstance(clash.constraint, Among):
             found = self.solver.resolve(clash.constraint.term)
             error.expected, error.found = "`int` or `float`", self.printer().type(found)
+            error.hint = BEFORE_SEMICOLON if found == UNIT else None
             return error
         wanted, found = (self.solver.resolve(t) for t in clash.whole)
         error.hint = _advice(wanted, found)
@@ -194,11 +225,10 @@ def _advice(wanted: Term, found: Term) -> str | None:
     """What to do about a value of one type where another is wanted."""
     if (wanted, found) in ((Con("float"), Con("int")), (Con("int"), Con("float"))):
         return "`float n` makes a float of an int, `floor x` and `truncate x` an int of a float"
-    if wanted == Con("tuple", ()):
-        if isinstance(found, Con) and found.name == "->":
-            return "an argument is missing"
-        return "only `()` can stand before a `;`: drop a value with `let _ = ... in`"
-    return None
+    want, have = (term.name if isinstance(term, Con) else "" for term in (wanted, found))
+    if wanted == UNIT:
+        return "an argument is missing" if have == "->" else BEFORE_SEMICOLON
+    return CONVERSIONS.get((want, have)) or EXPECTED.get(want)
 
 
 class Cuppl(Language):
@@ -212,6 +242,12 @@ class Cuppl(Language):
 %extend expression: "letrec" NAME "=" expression "in" expression -> recursive_value
 %override POWER.2: "**"
 """
+    slips = (
+        Slip(
+            r"\([^()\n]*\b\w+\s+\w+\s*", r"=(?!=)",
+            "arguments have no names, and stand in the order of the parameters: `normal 0 1`",
+        ),
+    )  # fmt: skip
     builder = Builder
     inference = ProbabilisticInference
     solver = NumberSolver

@@ -48,6 +48,9 @@ class ExpressionInference:
     attributes: dict[str, str] = {}
     """What to write instead of an attribute, `{}` being the value, for messages."""
 
+    foreign: dict[str, str] = {}
+    """What to write instead of names that other languages have, for messages."""
+
     type_arity: dict[str, int] = {"int": 0, "float": 0, "bool": 0, "string": 0, "vector": 1}
     """The language's type constructors, with their numbers of arguments."""
 
@@ -62,6 +65,7 @@ class ExpressionInference:
         self._scope: dict[str, list[Scheme]] = {n: [t] for n, t in environment.items()}
         self._named: dict[str, Variable] = {}
         self._arity = dict(self.type_arity)
+        self._being_bound: list[str] = []
 
     def environment(self) -> dict[str, Scheme]:
         """The names that are known here, with what the module defines so far."""
@@ -142,6 +146,9 @@ class ExpressionInference:
         if not found:
             near = self._similar(name)
             hint = f"did you mean `{near}`?" if near else None
+            if name in self._being_bound:
+                hint = f"`let` is not recursive: write `letrec {name} ...`"
+            hint = self.foreign.get(name, hint)
             value, _, attribute = name.partition(".")
             if attribute and self._scope.get(value):
                 other = self.attributes.get(attribute, "functions are applied to values: `f x`")
@@ -279,8 +286,11 @@ class ExpressionInference:
         patterns = [binding.pattern for binding in let.bindings]
         self._refuse_repeated(patterns)
         found: list[tuple[s.NamePattern, Scheme]] = []
+        names = [p.name for p in patterns if isinstance(p, s.NamePattern)]
+        self._being_bound += names
         for binding in let.bindings:
             found.extend(self._binding(binding))
+        del self._being_bound[len(self._being_bound) - len(names) :]
         for pattern, scheme in found:
             self.schemes[pattern] = scheme
             self._scope.setdefault(pattern.name, []).append(scheme)
