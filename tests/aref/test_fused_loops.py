@@ -20,7 +20,9 @@ def compiled(name: str) -> Compiled:
     return launch.compile()
 
 
-@pytest.mark.parametrize("name", ["fused_mlp-wide", "attention_dq-full", "linear_attention-64"])
+@pytest.mark.parametrize(
+    "name", ["fused_mlp-wide", "attention_dq-full", "attention_dk_dv-full", "linear_attention-64"]
+)
 def test_loops_with_several_products_are_scheduled(name: str):
     """The solver finds a turn for products that ordinary code, and other products, feed."""
     assert any("turns every" in line for line in compiled(name).remarks)

@@ -53,6 +53,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "from tile to tile": {"persistent": True},
     "from tile to tile, in turns": {"persistent": True, "alternate": True},
     "in order": {"overlap": False},
+    "at once": {"load_together": True},
+    "at once, from tile to tile": {"load_together": True, "persistent": True},
 }
 
 
@@ -80,15 +82,27 @@ def test_groups_leave_after_their_own_last_turn(name: str) -> None:
     kernel = compiled(**OPTIONS[name])
     assert any(line.startswith("own-turns: groups leave") for line in kernel.remarks)
     assert any(line.startswith("own-masks: groups mask") for line in kernel.remarks)
-    heads = 67 if "persistent" in OPTIONS[name] else 1
+    heads = 3 if "persistent" in OPTIONS[name] else 1
     for run, level in ((run_aref, "aref"), (run_hopper, "hopper")):
         values, exact = launched(heads)
-        run(kernel.module(level), (2, heads, 1), values)
+        run(kernel.module(level), (2, heads, 1), values, multiprocessors=2)
         off = np.linalg.norm(values[3].base.astype(np.float32) - exact)
         assert off < 1e-3 * np.linalg.norm(exact)
 
 
-@pytest.mark.parametrize("name", ["plain", "in turns"])
+def test_a_tile_ends_before_the_next_begins_if_its_slots_are_few() -> None:
+    """A slot in use, one that is left out, and the next tile's first make three."""
+    options: dict[str, Any] = {"load_together": True, "persistent": True, "schedule": 1}
+    kernel = compiled(**options, num_stages=2)
+    assert any("2 slots of a ring leave none for the next tile" in r for r in kernel.remarks)
+    assert any("runs on from tile to tile" in r for r in compiled(**options).remarks)
+    values, exact = launched(3)
+    run_hopper(kernel.module("hopper"), (2, 3, 1), values, multiprocessors=2)
+    off = np.linalg.norm(values[3].base.astype(np.float32) - exact)
+    assert off < 1e-3 * np.linalg.norm(exact)
+
+
+@pytest.mark.parametrize("name", ["plain", "in turns", "at once"])
 def test_all_orders_are_right(name: str) -> None:
     kernel = compiled(**OPTIONS[name])
     values, _ = launched(1)

@@ -13,6 +13,7 @@ from loop_graphs import attention, graph_of
 from tawa.aref import modulo
 from tawa.aref.loop_graph import LoopGraph
 from tawa.aref.modulo import UNIT, Solution, bounds, in_units, solve
+from tawa.aref.modulo_model import COSTLY, Model
 from tawa.aref.ops import LanePartials
 from tawa.base.elementwise import Map
 from tawa.base.target import SM90A
@@ -155,7 +156,7 @@ def test_further_schedules_differ():
     orders: set[tuple[tuple[int, int], ...]] = set()
     for solution in found:
         assert solution is not None
-        costly = [n.number for n in graph.nodes if n.is_dot or n.thread >= modulo.COSTLY]
+        costly = [n.number for n in graph.nodes if n.is_dot or n.thread >= COSTLY]
         placed = sorted((solution.placed[i].offset, i) for i in costly)
         orders.add(tuple((i, solution.placed[i].stage) for _, i in placed))
     assert len(orders) == len(found)
@@ -181,7 +182,7 @@ def test_a_longer_period_has_what_a_shorter_one_has():
     """What halving rests on: idle cycles at the end of a turn keep a schedule one."""
     graph, capacity = attention(64), 150
     found = [
-        modulo._Model(graph, SM90A, capacity, modulo._period(bounds(graph), step), 2).possible()
+        Model(graph, SM90A, capacity, modulo._period(bounds(graph), step), 2).possible()
         for step in range(0, modulo.PERIODS, 2)
     ]
     assert found == sorted(found)

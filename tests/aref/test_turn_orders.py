@@ -12,6 +12,7 @@ from loop_graphs import attention
 from tawa.aref import modulo
 from tawa.aref.loop_graph import LoopGraph
 from tawa.aref.modulo import PERIODS, UNIT, bounds, in_units, solve
+from tawa.aref.modulo_model import Model
 from tawa.aref.turn_orders import Orders
 from tawa.base.target import SM90A
 
@@ -43,13 +44,13 @@ def test_what_is_shorter_than_the_solvers_choice_is_refused():
 def test_the_solver_is_asked_for_nothing_that_is_refused(monkeypatch: pytest.MonkeyPatch):
     modulo._SOLVED.clear()
     answers: list[bool] = []
-    plain = modulo._Model.possible
+    plain = Model.possible
 
-    def noted(self: modulo._Model) -> bool:
+    def noted(self: Model) -> bool:
         answers.append(plain(self))
         return answers[-1]
 
-    monkeypatch.setattr(modulo._Model, "possible", noted)
+    monkeypatch.setattr(Model, "possible", noted)
     assert solve(graph(), SM90A, TIGHT) is not None
     assert answers
     assert all(answers)
@@ -71,7 +72,7 @@ def test_what_is_refused_has_no_schedule(
             node.thread, node.registers = (max(8, cost) if node.is_dot else cost), held
         period = periods(changed)[step]
         if Orders(changed, LEAD, TAIL, 2).refuse(period // UNIT, capacity):
-            assert not modulo._Model(changed, SM90A, capacity, period, 2).possible()
+            assert not Model(changed, SM90A, capacity, period, 2).possible()
     finally:
         for node, (cost, held) in zip(changed.nodes, before, strict=True):
             node.thread, node.registers = cost, held

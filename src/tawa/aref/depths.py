@@ -12,6 +12,7 @@ from xdsl.ir import BlockArgument, Operation
 from xdsl.rewriter import Rewriter
 
 from tawa.aref.ops import Consumed, Create, GetEnter, PutEnter, RefType, Stage, WarpGroup
+from tawa.aref.own_turns import LEFT_OUT
 from tawa.aref.ranges import turns_around
 from tawa.aref.shared_memory import slot_bytes, tile_for
 from tawa.base.loops import terminator
@@ -203,7 +204,15 @@ def _lag(ring: Create) -> int:
                 following = terminator(loop.body.block).operands[following.index - 1]
                 steps += 1
             found = max(found, steps)
-    return found
+    return found + (found > 0 and any(_passes_on(use.operation) for use in ring.ref.uses))
+
+
+def _passes_on(op: Operation) -> bool:
+    """Whether a tile's end takes and returns a slot that is left out, before the next tile's."""
+    loop = op.parent_op()
+    if not isinstance(op, GetEnter) or loop is None or LEFT_OUT not in loop.attributes:
+        return False
+    return isinstance(loop.parent_op(), scf.WhileOp)
 
 
 def _staging(module: ModuleOp, teams: int, buffers: int) -> int:

@@ -148,6 +148,8 @@ class Expansion:
         None for what does not stay in shared memory.
         """
         op = value.owner
+        if isinstance(op, GetEnter) and value is not op.token and self.inside(op.token):
+            return self._view_again(op, value, iteration, find)
         if not isinstance(op, Operation) or not stays_in_memory(value):
             return None
         if isinstance(op, ViewRead):
@@ -155,15 +157,25 @@ class Expansion:
             get = op.view.op
             if not isinstance(get, GetEnter) or not self.inside(get.token):
                 return None
-            views = Views(self.seen(get.ref), find(get.token, iteration))
-            self.into.add_op(views)
-            source = views.views[get.views.index(op.view)]
+            source = self._view_again(get, op.view, iteration, find)
             mapping: dict[SSAValue, SSAValue] = {op.view: source}
         else:
             mapping = {v: find(v, iteration) for v in op.operands}
         new = self.done[value, iteration] = self.add(op.clone(mapping))
         new.name_hint = value.name_hint
         return new
+
+    def _view_again(
+        self,
+        get: GetEnter,
+        view: SSAValue,
+        iteration: int,
+        find: Callable[[SSAValue, int], SSAValue],
+    ) -> SSAValue:
+        """A view of a slot that an earlier turn entered, from the slot's token."""
+        views = Views(self.seen(get.ref), find(get.token, iteration))
+        self.into.add_op(views)
+        return views.views[get.views.index(view)]
 
     def carry(self, value: SSAValue, iteration: int) -> SSAValue:
         """A new value of the new loop, for `value` at an iteration relative to the turn."""

@@ -27,7 +27,7 @@ from xdsl.dialects import arith, scf
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 
 from tawa.aref.expand import Expansion, Key, Schedule
-from tawa.aref.loop_graph import is_lazy, is_movable
+from tawa.aref.loop_graph import NO_DEPTHS, is_lazy, is_movable
 from tawa.aref.ops import Consumed, EdgeRow, GetEnter, PlanEntry, ViewRead, Views
 from tawa.aref.own_turns import LEFT_OUT, ring_of
 from tawa.aref.ranges import runs
@@ -41,8 +41,18 @@ LARGE = 64 * 16
 Values = dict[SSAValue, SSAValue]
 
 
-def obstacle(loop: scf.ForOp, schedule: Schedule) -> str | None:
-    """Why a pipelined loop stays inside the loop around it; None if it need not."""
+PASSED_ON = 3
+"""Slots of a ring at a tile's end: one whose products are in flight, one that is left out, and the
+next tile's first."""
+
+
+def obstacle(
+    loop: scf.ForOp, schedule: Schedule, depths: Mapping[SSAValue, int] = NO_DEPTHS
+) -> str | None:
+    """Why a pipelined loop stays inside the loop around it; None if it need not.
+
+    `depths` are the slots of rings.
+    """
     outer = loop.parent_op()
     if not isinstance(outer, scf.ForOp) or outer.iter_args:
         return "no loop over tiles is around it"
@@ -57,9 +67,21 @@ def obstacle(loop: scf.ForOp, schedule: Schedule) -> str | None:
     outside = (inner for op in apart for inner in op.walk())
     if any(isinstance(op, GetEnter) and op.ref in rings for op in outside):
         return "its slots come from a ring that the rest of a tile reads too"
+    left_out = {ring_of(op) for op in body.ops if LEFT_OUT in op.attributes}
+    for ref in left_out & _held(loop, schedule):
+        if depths.get(ref, PASSED_ON) < PASSED_ON:
+            return f"{depths[ref]} slots of a ring leave none for the next tile"
     if not runs(loop):
         return "it may not run at all; `tl.assume(n > 0)` promises that it does"
     return None
+
+
+def _held(loop: scf.ForOp, schedule: Schedule) -> set[SSAValue]:
+    """Rings of which a turn still holds a slot of the turn before."""
+    returns = [op for op in loop.body.block.ops if isinstance(op, Consumed)]
+    gets = {op: op.token.owner for op in returns if isinstance(op.token.owner, GetEnter)}
+    stage = schedule.stage
+    return {op.ref for op, get in gets.items() if stage[op] > stage[get]}
 
 
 @dataclass

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 from xdsl.dialects import arith, scf
@@ -171,6 +171,8 @@ class Edge:
     distance: int
     accumulates: bool = False
     """The target is a product that needs the value only as what it adds to."""
+    returns: bool = False
+    """The target only returns a slot that the source reads."""
 
 
 @dataclass(frozen=True)
@@ -196,6 +198,17 @@ class LoopGraph:
     """Warp groups of the multiprocessor that run this loop, each at its own pace."""
     slots: list[Slot] = field(default_factory=list[Slot])
     """What the loop gets of rings whose depth is known."""
+    keeps_slots: bool = False
+    """Whether a product may be issued again before a slot that it read is returned."""
+
+    @property
+    def shares_slots(self) -> bool:
+        """Whether a slot that a product reads is returned apart from it."""
+        return any(e.returns and e.source.is_dot for e in self.edges)
+
+    def keeping_slots(self) -> LoopGraph:
+        """The graph for schedules that may hold slots when their products are issued again."""
+        return replace(self, keeps_slots=True)
 
     @property
     def dots(self) -> list[Node]:
@@ -203,8 +216,13 @@ class LoopGraph:
         return [n for n in self.nodes if n.is_dot]
 
     def readers(self, node: Node) -> list[Node]:
-        """Nodes that need the node's results in the same iteration."""
-        return [e.target for e in self.edges if e.source is node and e.distance == 0]
+        """Nodes that need the node's results in the same iteration, or return slots it reads."""
+        return [e.target for e in self.uses(node) if e.distance == 0]
+
+    def uses(self, node: Node) -> list[Edge]:
+        """Edges to what the node's results are kept for."""
+        kept = (e for e in self.edges if not (self.keeps_slots and e.returns))
+        return [e for e in kept if e.source is node]
 
 
 def build(
@@ -237,7 +255,8 @@ def build(
     copies = {c for made in own.values() for c in made}
     for op in ops:
         if op not in node_of and op not in copies:
-            node = Node(len(nodes), [*own.get(op, []), op, *_reads(op)])
+            reads = [read for read in _reads(op) if read not in node_of]
+            node = Node(len(nodes), [*own.get(op, []), op, *reads])
             _cost(node, op, warps, target.costs)
             nodes.append(node)
             node_of |= dict.fromkeys(node.ops, node)
@@ -316,7 +335,7 @@ def _slots(
 
 
 def _reads(get: Operation) -> list[Operation]:
-    """The reads of a slot's tiles, which go with its get: turns carry tiles, not views of slots."""
+    """The reads of a slot's tiles, which go with its get unless they go with a product."""
     if not isinstance(get, GetEnter):
         return []
     return [use.operation for view in get.views for use in view.uses]
@@ -452,7 +471,9 @@ def _edges(loop: scf.ForOp, node_of: dict[Operation, Node]) -> list[Edge]:
     for op, node in node_of.items():
         for source in (node_of[r] for r in _readers_before(op) if r in node_of):
             if source is not node:
-                found[source.number, node.number, 0] = Edge(source, node, 0)
+                found.setdefault(
+                    (source.number, node.number, 0), Edge(source, node, 0, returns=True)
+                )
     return [*found.values(), *_order_of_stores(node_of)]
 
 

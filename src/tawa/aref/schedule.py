@@ -26,14 +26,14 @@ from tawa.aref.modulo import (
     ADDRESSES,
     SMALL,
     STAGES,
-    TILE_REGISTERS,
-    Placed,
     Solution,
     bounds,
     solve,
 )
+from tawa.aref.modulo_model import Placed
 from tawa.aref.ops import GetEnter, WarpGroup
 from tawa.aref.registers import budget
+from tawa.aref.turn_orders import TILE_REGISTERS
 from tawa.base.errors import TawaError
 from tawa.base.options import Options
 from tawa.base.remarks import Remarks
@@ -147,7 +147,7 @@ class ScheduleLoops:
             return False
         self.remarks.say(self.name, describe(graph, solution, str(where)))
         order = as_schedule(graph, solution)
-        inside = self._obstacle(loop, order, group)
+        inside = self._obstacle(loop, order, group, depths)
         self.chosen.append((inside is None, tuple(solution.placed.values())))
         if inside is None:
             self.remarks.say(self.name, f"the loop at {where} runs on from tile to tile")
@@ -158,11 +158,13 @@ class ScheduleLoops:
         expand(loop, order)
         return False
 
-    def _obstacle(self, loop: scf.ForOp, order: Schedule, group: WarpGroup) -> str | None:
+    def _obstacle(
+        self, loop: scf.ForOp, order: Schedule, group: WarpGroup, depths: Mapping[SSAValue, int]
+    ) -> str | None:
         """Why the loop stays inside the loop over tiles; None if it need not."""
         if group.teams.value.data > 1:
             return "teams take turns"
-        return obstacle(loop, order) if self.joined else "registers are short"
+        return obstacle(loop, order, depths) if self.joined else "registers are short"
 
 
 def as_schedule(graph: LoopGraph, solution: Solution) -> Schedule:

@@ -121,8 +121,8 @@ class Orders:
         for n in nodes:
             uses = [
                 Use(number[e.target.number], e.distance, e.target.is_dot and not e.accumulates)
-                for e in graph.edges
-                if e.source is n and e.target.number in number
+                for e in graph.uses(n)
+                if e.target.number in number
             ]
             if n.registers >= TILE_REGISTERS and uses:
                 self.values.append((number[n.number], n.registers, uses))

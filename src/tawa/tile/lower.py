@@ -300,7 +300,7 @@ class Partition:
         self, kernel: func.FuncOp, pointers: Sequence[Load]
     ) -> tuple[list[RingPlan], set[int]]:
         """The rings, with those of `pointers`, and which of them a cluster shares."""
-        rings = plan_rings(kernel.walk(), pointers)
+        rings = plan_rings(kernel.walk(), pointers, together=self.options.load_together)
         shared: set[int] = set()
         if self.options.cluster != 1:
             turns = bool(self.options.ping_pong)

@@ -57,10 +57,13 @@ def dot_uses(value: SSAValue) -> list[Dot]:
     return found
 
 
-def plan_rings(block_ops: Iterable[Operation], pointers: Sequence[Load] = ()) -> list[RingPlan]:
+def plan_rings(
+    block_ops: Iterable[Operation], pointers: Sequence[Load] = (), *, together: bool = False
+) -> list[RingPlan]:
     """Loads of one block that serve one dot share a ring; every other load has its own.
 
-    Those by descriptor go through rings, and of those through pointers the given ones.
+    Those by descriptor go through rings, and of those through pointers the given ones. If they are
+    `together`, those of a loop's turn share a ring for each way to load.
     """
     loads: list[RingLoad] = [
         op
@@ -81,7 +84,18 @@ def plan_rings(block_ops: Iterable[Operation], pointers: Sequence[Load] = ()) ->
             of_dot |= {key: ring for key, r in of_dot.items() if r is other}
         ring.loads.append(load)
         of_dot |= dict.fromkeys(keys, ring)
-    return rings
+    return _of_turns(rings) if together else rings
+
+
+def _of_turns(rings: Sequence[RingPlan]) -> list[RingPlan]:
+    """The rings, those that a turn of one loop fills in one way made one."""
+    found: dict[tuple[object, ...], RingPlan] = {}
+    for ring in rings:
+        place = ring.loads[0].parent
+        looped = place is not None and isinstance(place.parent_op(), scf.ForOp)
+        key = (place, *dict.fromkeys(ring.kinds)) if looped else (id(ring),)
+        found.setdefault(key, RingPlan()).loads += ring.loads
+    return list(found.values())
 
 
 def _follows(first: RingLoad, second: RingLoad) -> bool:
