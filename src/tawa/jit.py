@@ -158,6 +158,13 @@ class Kernel(JITFunction):
         constants = {name: texts[name] for name, p in own.items() if p.constexpr}
         return self._request(kinds, constants, self._options(texts, kwargs))
 
+    def is_compiled(self, request: Request) -> bool:
+        """Whether the kernel was compiled for this, by this process or into the cache on disk."""
+        from tawa import kept
+
+        parts = request.types, request.constants, request.options
+        return request.key in self._compiled or kept.has(kept.key_of(self, *parts))
+
     def predict(
         self, *args: Any, grid: Any, clock_ghz: float = PREDICTED_GHZ, **kwargs: Any
     ) -> LaunchPrediction:

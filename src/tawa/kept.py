@@ -51,6 +51,11 @@ def find(key: str, name: str) -> Compiled | None:
     return Compiled(name, stages, spec, extra["log"], remarks, findings=findings)
 
 
+def has(key: str) -> bool:
+    """Whether there is an entry of a key, readable or not."""
+    return default_cache().has(key)
+
+
 def keep(key: str, compiled: Compiled) -> None:
     """Store a compiled kernel."""
     extra = {

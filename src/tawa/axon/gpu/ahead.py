@@ -18,14 +18,12 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from tawa import kept
 from tawa.axon.gpu import library
 from tawa.axon.gpu.kernels import KernelCall
 from tawa.axon.gpu.nodes import Node
 from tawa.base.errors import TawaError
 from tawa.base.knobs import DUMP_DIR
 from tawa.jit import Kernel, progress
-from tawa.runtime.cache import default_cache
 
 MOST = 8
 """Processes at a time, at most."""
@@ -68,14 +66,14 @@ def compile_ahead(calls: Iterable[KernelCall], aligned: Mapping[Node, bool]) -> 
 
 def _wanted(calls: Iterable[KernelCall], aligned: Mapping[Node, bool]) -> Iterable[Wanted]:
     """What is neither compiled in this process nor kept on disk, each once."""
-    seen: set[str] = set()
+    seen: set[tuple[Any, ...]] = set()
     for call in calls:
         kernel = library.kernel_of(call)
         for variant in call.variants:
             given = library.given(call, variant, aligned)
             request = kernel.request(**given)
-            key = kept.key_of(kernel, request.types, request.constants, request.options)
-            if key in seen or default_cache().has(key):
+            key = kernel, *request.key
+            if key in seen or kernel.is_compiled(request):
                 continue
             seen.add(key)
             if isinstance(call.source, Kernel):
