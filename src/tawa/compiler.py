@@ -297,9 +297,8 @@ class Pipeline:
         while True:
             slack = scheduled.slack
             steps = passes("aref", self.options, remarks, slack)
-            after = steps[_choosing(steps) + 1 :]
-            aref = self._timed("aref", lambda: self._run(after, scheduled.module))  # noqa: B023
-            aref = self._override("aref", aref)
+            rest = steps[_choosing(steps) + 1 :], scheduled.module
+            aref = self._override("aref", self._timed("aref", lambda: self._run(*rest)))  # noqa: B023
             try:
                 steps = passes("hopper", self.options, remarks, slack)
                 module = self._timed("hopper", lambda: self._run(steps, aref))  # noqa: B023
