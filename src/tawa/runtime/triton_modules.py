@@ -13,7 +13,6 @@ from typing import Any
 
 from tawa.base.errors import TawaError
 from tawa.base.target import SM90A
-from tawa.language.host import constexpr_function
 from tawa.runtime import driver, timing
 from tawa.runtime.autotune import Autotuner, Config
 
@@ -134,7 +133,7 @@ def contents(package: Any) -> Mapping[str, Mapping[str, Any]]:
     functions = {"JITFunction": package.Kernel, "jit": package.jit}
     more = {
         "__version__": LEVEL,
-        "constexpr_function": constexpr_function,
+        "constexpr_function": package.language.constexpr_function,
         "set_allocator": _no_allocator,
     }
     return {
