@@ -92,6 +92,6 @@ def test_the_command_line_says_it_and_goes_on(tmp_path):
         "    return {'x': (x, np.repeat([1, 2, 4, 8], 4))}\n"
     )
     command = [sys.executable, "-m", "tawa", "run", f"{path}:doubling"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=True)
     assert "relative error 0.0e+00" in done.stdout
     assert "does not compile for sm_90a" in done.stderr

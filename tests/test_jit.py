@@ -272,7 +272,7 @@ def test_processes_share_compiled_kernels(tmp_path: Path) -> None:
         )
 
     together = [start(), start()]
-    results = [json.loads(process.communicate(timeout=60)[0]) for process in together]
-    later = json.loads(start().communicate(timeout=60)[0])
+    results = [json.loads(process.communicate(timeout=300)[0]) for process in together]
+    later = json.loads(start().communicate(timeout=300)[0])
     assert later["cached"]
     assert {result["size"] for result in results} == {later["size"]}

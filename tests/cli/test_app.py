@@ -13,7 +13,7 @@ def tawa(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str
         env={**os.environ, "COLUMNS": "100", "NO_COLOR": "1", **environment},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=300,
         check=False,
     )
 

@@ -131,7 +131,7 @@ def test_processes_share_a_cache_that_is_too_small(tmp_path: Path) -> None:
         )
         for seed in range(4)
     ]
-    outputs = [worker.communicate(timeout=60) for worker in workers]
+    outputs = [worker.communicate(timeout=300) for worker in workers]
     assert [worker.returncode for worker in workers] == [0] * 4, outputs
     assert sum(int(out) for out, _ in outputs) > 0
     Cache(tmp_path, limit=200_000).trim()
