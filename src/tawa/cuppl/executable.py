@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -38,7 +37,7 @@ from .native import EXTERNAL, NATIVES, VECTORISED, link, translate
 from .numeric.philox import ROOM_WORDS
 from .units import Unit, cut
 
-__all__ = ["NATIVE_MODULES", "Executable", "Workers", "available_threads", "new_context"]
+__all__ = ["NATIVE_MODULES", "Executable", "Workers", "new_context"]
 
 NATIVE_MODULES = (collect, importance_natives, smc_natives, tape_natives, trace_natives)
 """Where the driving natives are defined; importing them registers them."""
@@ -49,11 +48,6 @@ AHEAD = {"next_bits": "next_bits_ahead", "restore_draw": "restore_draw_ahead"}
 """Natives that are something else on a CPU, with the same results: draws are made ahead."""
 BYTES_A_LEVEL = 2048
 """Native stack set aside for each level of recursion."""
-
-
-def available_threads() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def new_context() -> Words:

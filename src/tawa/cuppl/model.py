@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tawa.base.cores import cores
 from tawa.functional import syntax as s
 from tawa.functional.garbage import collection_paused
 from tawa.functional.language import CheckedModule
@@ -19,7 +20,7 @@ from tawa.functional.terms import Con
 from .chains import ChainPosterior
 from .elaborate import elaborate
 from .errors import UnsupportedMethod
-from .executable import Executable, Workers, available_threads
+from .executable import Executable, Workers
 from .failures import AllWeightsZero
 from .inference.enumeration import run_enumeration
 from .inference.importance import run_importance
@@ -104,7 +105,7 @@ class Model:
         image = encode_inputs(self.elaborated, data or {})
         block = np.zeros(len(image.words), dtype=np.int64)
         block[:] = image.at(block.ctypes.data)
-        (count,) = counts(threads=available_threads() if threads is None else threads)
+        (count,) = counts(threads=cores() if threads is None else threads)
         return Workers(count, block.ctypes.data), block
 
     def importance(
@@ -210,7 +211,7 @@ class Model:
             for n in range(first, first + chains)
         ]
         with _bar("mh", progress) as report:
-            run_chains(all_chains, threads or available_threads(), report)
+            run_chains(all_chains, threads or cores(), report)
         runs = [
             Run(c.rows[: len(c.references)], np.full(draws, 1.0 / draws), 0.0,
                 np.arange(draws), [c.heap, block], draws)

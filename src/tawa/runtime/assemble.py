@@ -16,6 +16,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 from typing import IO, Protocol, TypeVar
 
+from tawa.base.cores import cores
 from tawa.base.errors import TawaError
 from tawa.runtime.nvrtc import CompiledCuda, compile_cuda
 
@@ -104,7 +105,7 @@ def start(source: str, target: str, name: str) -> Job:
 
 def at_a_time() -> int:
     """How many compilations may be under way: half the cores, since not all will be needed."""
-    return max(1, min(MOST, len(os.sched_getaffinity(0)) // 2))
+    return max(1, min(MOST, cores() // 2))
 
 
 def in_turn(

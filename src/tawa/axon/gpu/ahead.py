@@ -21,6 +21,7 @@ from typing import Any, NamedTuple
 from tawa.axon.gpu import library
 from tawa.axon.gpu.kernels import KernelCall
 from tawa.axon.gpu.nodes import Node
+from tawa.base.cores import cores
 from tawa.base.errors import TawaError
 from tawa.base.knobs import DUMP_DIR
 from tawa.jit import Kernel, progress
@@ -49,7 +50,7 @@ class Wanted(NamedTuple):
 def compile_ahead(calls: Iterable[KernelCall], aligned: Mapping[Node, bool]) -> int:
     """Compile all variants of all calls that are not kept yet; how many processes were asked."""
     wanted = list(_wanted(calls, aligned))
-    count = min(MOST, len(os.sched_getaffinity(0)) // CORES, len(wanted) // SHARE)
+    count = min(MOST, cores() // CORES, len(wanted) // SHARE)
     if count < 2 or not sys.executable or DUMP_DIR.get() is not None:
         return 0
     with progress(f"compiling {len(wanted)} kernels"):
