@@ -90,6 +90,12 @@ def test_groups_leave_after_their_own_last_turn(name: str) -> None:
         assert off < 1e-3 * np.linalg.norm(exact)
 
 
+def test_one_role_says_that_it_loads_nothing_together() -> None:
+    said = "load_together changes nothing"
+    assert any(said in line for line in compiled(specialize=False, load_together=True).remarks)
+    assert not any(said in line for line in compiled(load_together=True).remarks)
+
+
 def test_a_tile_ends_before_the_next_begins_if_its_slots_are_few() -> None:
     """A slot in use, one that is left out, and the next tile's first make three."""
     options: dict[str, Any] = {"load_together": True, "persistent": True, "schedule": 1}

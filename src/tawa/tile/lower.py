@@ -285,6 +285,8 @@ class Partition:
                     span=span_of(kernel),
                     hint="leave `specialize` unset, or `cluster` at 1",
                 )
+            if self.options.load_together:
+                self.remarks.say(self.name, "load_together changes nothing where one role loads")
             rings = share_rings(apart(plan_rings(kernel.walk())))
             unlabel(kernel.walk())
             label(rings)
