@@ -153,8 +153,7 @@ def _is_wanted(load: Load) -> bool:
     if len(shape_of(load.result.type)) != 2 or not loops:
         return False
     for dot, _, _ in products_of(load.result):
-        rows = shape_of(dot.result.type)
-        if len(rows) == 2 and rows[0] % GROUP_ROWS == 0 and loops & set(_loops_around(dot)):
+        if len(shape_of(dot.result.type)) == 2 and loops & set(_loops_around(dot)):
             return True
     return False
 

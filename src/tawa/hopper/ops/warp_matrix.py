@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import ClassVar
 
 import numpy as np
@@ -16,13 +16,16 @@ from tawa.base.layout import Layout
 from tawa.base.numerics import Array, value_dtype
 from tawa.base.scalars import FUNCTIONS
 from tawa.base.types import f16, f32, f64, i8, i32, short_name
-from tawa.base.warp_matrix import ROWS, Product
+from tawa.base.warp_matrix import COLUMNS, ROWS, Product
 from tawa.hopper.ops.core import HopperOp, Number, number
+from tawa.hopper.ops.ldmatrix import Fetch
 from tawa.hopper.ops.machine import Actor
 from tawa.hopper.text import Writer, c_type, thread_coordinate, tile_address
 from tawa.hopper.types import FragType, TileType
 
 _LOW_TF32_BITS = np.uint32(0xFFFFE000)
+MOST_UNROLLED = 128
+"""Matrix instructions of a loop's body along K, at most (chosen)."""
 _WIDER: dict[Attribute, str] = {f32: "extf", f64: "extf", f16: "extf", i32: "extsi"}
 """Scalar functions that convert to a type, without loss."""
 
@@ -120,13 +123,56 @@ class WarpProduct(HopperOp):
         name = w.declare(self.result)
         w.assign(name, w.name(self.accumulator), frag)
         product, k = self.product, w.fresh("along_k")
-        step = 1 if product.way == "scalar" else product.step
-        w.line("#pragma unroll 4" if step == 1 else "#pragma unroll 2")
-        with w.block(f"for (int {k} = 0; {k} < {product.inner}; {k} += {step})"):
-            if step == 1:
+        if product.way == "scalar":
+            w.line("#pragma unroll 4")
+            with w.block(f"for (int {k} = 0; {k} < {product.inner}; ++{k})"):
                 self._scalars(w, name, k)
-            else:
-                self._matrices(w, name, k)
+            return
+        step = product.step * self.steps
+        unrolled = min(product.inner // step, max(1, MOST_UNROLLED // self.instructions))
+        w.line(f"#pragma unroll {unrolled if any(self.fetches) else 2}")
+        with w.block(f"for (int {k} = 0; {k} < {product.inner}; {k} += {step})"):
+            self._matrices(w, name, k)
+
+    @property
+    def _sizes(self) -> tuple[int, int, int]:
+        """Batches, blocks of rows and blocks of columns of a warp."""
+        p = self.product
+        along, down, across = p.shares(self._layout.warps)
+        return p.batches // along, p.rows // down // ROWS, p.columns // across // COLUMNS
+
+    @property
+    def steps(self) -> int:
+        """Instructions along K for which operands are fetched together: of a single column, two.
+
+        Then one `ldmatrix` moves four matrices of it.
+        """
+        product = self.product
+        single = self._sizes[2] % 2 == 1 and self._fits(1)
+        return 2 if single and product.inner % (2 * product.step) == 0 else 1
+
+    @property
+    def instructions(self) -> int:
+        """Matrix instructions of a warp in a turn along K (a third of them, of the way `three`)."""
+        return int(np.prod(self._sizes)) * self.steps
+
+    def _fits(self, side: int) -> bool:
+        tile = (self.a, self.b)[side].type
+        assert isinstance(tile, TileType)
+        return Fetch.fits(self.product, tile, side, self._turned[side])
+
+    @property
+    def fetches(self) -> tuple[Fetch | None, Fetch | None]:
+        """How each operand comes by `ldmatrix`; None if element by element."""
+        return self._fetch(0), self._fetch(1)
+
+    def _fetch(self, side: int) -> Fetch | None:
+        tile = (self.a, self.b)[side].type
+        assert isinstance(tile, TileType)
+        if not self._fits(side):
+            return None
+        layout = self.product.operand(self._layout.warps, side)
+        return Fetch(self.product, layout, tile, side, self._turned[side], self.steps)
 
     def _start(self, side: int, dim: int) -> str:
         """What a thread's place adds to a coordinate of an operand (counted from the last)."""
@@ -144,8 +190,6 @@ class WarpProduct(HopperOp):
             wanted = self._element_type
         if stored != wanted:
             text = FUNCTIONS[_WIDER[wanted]].cuda([stored], wanted).format(text)
-        elif stored == f32 and product.precision == "tf32":
-            text = f"bit_cast<f32>(bit_cast<u32>({text}) & 0xffffe000u)"
         return text
 
     @property
@@ -186,52 +230,91 @@ class WarpProduct(HopperOp):
         return " | ".join(bytes_)
 
     def _matrices(self, w: Writer, name: str, k: str) -> None:
-        """Registers of A for all rows, then column by column those of B, and the products."""
+        """Registers of A for all rows, then of some columns those of B, and the products."""
         product = self.product
         function, text = _instruction(product)
         w.functions.setdefault(function, text)
-        along, down, across = product.shares(self._layout.warps)
-        counts = product.registers
-        sizes = (product.batches // along, product.rows // down // ROWS,
-                 product.columns // across // 8)  # fmt: skip
-        batch, row, column = (w.fresh(n) for n in ("batch_part", "row_part", "column_part"))
-        a, b = w.fresh("a_words"), w.fresh("b_words")
+        batches, rows, _ = self._sizes
+        batch, a, b = (w.fresh(n) for n in ("batch_part", "a_words", "b_words"))
+        with _unrolled(w, batch, batches):
+            w.line(f"u32 {a}[{rows}][{product.registers[0] * self.steps}];")
+            self._load_a(w, a, batch, k)
+            for columns in self._column_parts(w):
+                with columns as (first, count):
+                    self._load_b(w, b, (batch, first, k), count)
+                    for column, row, step in np.ndindex(count, rows, self.steps):
+                        place = f"(({batch} * {rows} + {row}) * {self._sizes[2]}"
+                        at = f"{name} + {place} + {first} + {column}) * 4"
+                        left = f"{a}[{row}] + {step * product.registers[0]}"
+                        right = f"{b} + {(column * self.steps + step) * product.registers[1]}"
+                        self._multiply(w, function, at, (left, right))
+
+    def _column_parts(self, w: Writer) -> list[AbstractContextManager[tuple[str, int]]]:
+        """Loops over a warp's columns, in blocks whose B comes by one instruction; what is left."""
+        columns, fetch = self._sizes[2], self.fetches[1]
+        per = min(columns, max(1, 4 // fetch.registers)) if fetch else 1
+        whole, rest = divmod(columns, per)
+        found = [_parts(w, whole, per)]
+        while rest:
+            count = 1 << (rest.bit_length() - 1)
+            found.append(_parts(w, 1, count, columns - rest))
+            rest -= count
+        return found
+
+    def _load_a(self, w: Writer, a: str, batch: str, k: str) -> None:
+        fetch, product = self.fetches[0], self.product
+        count = product.registers[0] * self.steps
+        if fetch is not None:
+            for first, many in fetch.together():
+                target = f"{a}[{first // count}] + {first % count}"
+                w.line(fetch.line(w, target, (first, many), (w.name(self.a), batch, k)))
+            return
+        row = w.fresh("row_part")
         at_batch = f"{self._start(0, -3)} + {batch}" if product.batched else "0"
-        with _unrolled(w, batch, sizes[0]):
-            w.line(f"u32 {a}[{sizes[1]}][{counts[0]}];")
-            with _unrolled(w, row, sizes[1]):
-                for i in range(counts[0]):
-                    at_row = f"{self._start(0, -2)} + {row} * {ROWS} + {i % 2 * 8}"
-                    at_k = f"{k} + {self._start(0, -1)} + {i // 2 * 4 * product.packed}"
-                    self._load(w, f"{a}[{row}][{i}]", 0, (at_batch, at_row, at_k))
-            with _unrolled(w, column, sizes[2]):
-                w.line(f"u32 {b}[{counts[1]}];")
-                for i in range(counts[1]):
-                    at_k = f"{k} + {self._start(1, -2)} + {i * 4 * product.packed}"
-                    at_column = f"{self._start(1, -1)} + {column} * 8"
-                    self._load(w, f"{b}[{i}]", 1, (at_batch, at_k, at_column))
-                with _unrolled(w, row, sizes[1]):
-                    index = f"(({batch} * {sizes[1]} + {row}) * {sizes[2]} + {column}) * 4"
-                    self._multiply(w, function, f"{name} + {index}", f"{a}[{row}]", b)
+        with _unrolled(w, row, self._sizes[1]):
+            for i in range(count):
+                at_row = f"{self._start(0, -2)} + {row} * {ROWS} + {i % 2 * 8}"
+                at_k = f"{k} + {self._start(0, -1)} + {i // 2 * 4 * product.packed}"
+                self._load(w, f"{a}[{row}][{i}]", 0, (at_batch, at_row, at_k))
+
+    def _load_b(self, w: Writer, b: str, where: tuple[str, str, str], columns: int) -> None:
+        """The registers of so many blocks of columns from a first one on, at a batch and k."""
+        fetch, product = self.fetches[1], self.product
+        batch, first, k = where
+        each = product.registers[1] * self.steps
+        w.line(f"u32 {b}[{columns * each}];")
+        if fetch is not None:
+            place = w.name(self.b), batch, k
+            w.line(fetch.line(w, b, (0, columns * each), place, f"({first}) * {COLUMNS}"))
+            return
+        at_batch = f"{self._start(1, -3)} + {batch}" if product.batched else "0"
+        for i in range(columns * each):
+            at_k = f"{k} + {self._start(1, -2)} + {i % each * 4 * product.packed}"
+            at_column = f"{self._start(1, -1)} + ({first} + {i // each}) * {COLUMNS}"
+            self._load(w, f"{b}[{i}]", 1, (at_batch, at_k, at_column))
 
     def _load(self, w: Writer, target: str, side: int, at: tuple[str, str, str]) -> None:
         w.line(f"{target} = {self._word(w, side, at)};")
 
-    def _multiply(self, w: Writer, function: str, c: str, a: str, b: str) -> None:
+    def _multiply(self, w: Writer, function: str, c: str, operands: tuple[str, str]) -> None:
         """One instruction; or three, of the upper parts of f32 numbers and what is left of them."""
-        if self.product.way == "matrix":
-            w.line(f"{function}({c}, {a}, {b});")
+        product = self.product
+        if product.element != f32:
+            w.line(f"{function}({c}, {operands[0]}, {operands[1]});")
             return
-        for x, count in zip((a, b), self.product.registers, strict=True):
-            part = "a" if x == a else "b"
-            w.line(f"u32 {part}_high[{count}], {part}_low[{count}];")
-            w.line("#pragma unroll")
-            with w.block(f"for (int i = 0; i < {count}; ++i)"):
-                w.line(f"{part}_high[i] = {x}[i] & 0xffffe000u;")
-                rest = f"bit_cast<f32>({x}[i]) - bit_cast<f32>({part}_high[i])"
-                w.line(f"{part}_low[i] = bit_cast<u32>({rest});")
-        for left, right in (("low", "high"), ("high", "low"), ("high", "high")):
-            w.line(f"{function}({c}, a_{left}, b_{right});")
+        with w.block(""):
+            for x, part, count in zip(operands, "ab", product.registers, strict=True):
+                low = f", {part}_low[{count}]" if product.way == "three" else ""
+                w.line(f"u32 {part}_high[{count}]{low};")
+                w.line("#pragma unroll")
+                with w.block(f"for (int i = 0; i < {count}; ++i)"):
+                    w.line(f"{part}_high[i] = ({x})[i] & 0xffffe000u;")
+                    if low:
+                        rest = f"bit_cast<f32>(({x})[i]) - bit_cast<f32>({part}_high[i])"
+                        w.line(f"{part}_low[i] = bit_cast<u32>({rest});")
+            pairs = (("low", "high"), ("high", "low"), ("high", "high"))
+            for left, right in pairs if product.way == "three" else pairs[2:]:
+                w.line(f"{function}({c}, a_{left}, b_{right});")
 
     def _scalars(self, w: Writer, name: str, k: str) -> None:
         """Every element of A and B that this thread needs of one k, then their products."""
@@ -279,6 +362,9 @@ class WarpProduct(HopperOp):
         tile = (self.a, self.b)[side]
         assert isinstance(tile.type, TileType)
         where = m.coordinates(self.product.operand(self._layout.warps, side))
+        fetch = self.fetches[side]
+        if fetch is not None:
+            return fetch.read(m, m.integer(tile)), where
         row, column = where[..., -2], where[..., -1]
         if self._turned[side]:
             row, column = column, row
@@ -315,6 +401,18 @@ def _unrolled(w: Writer, index: str, count: int) -> Generator[None]:
     w.line("#pragma unroll")
     with w.block(f"for (int {index} = 0; {index} < {count}; ++{index})"):
         yield
+
+
+@contextmanager
+def _parts(w: Writer, count: int, per: int, first: int = 0) -> Generator[tuple[str, int]]:
+    """A loop over `count` times `per` columns from a first one on: where each begins, and `per`."""
+    if count == 1:
+        with w.block(""):
+            yield str(first), per
+        return
+    index = w.fresh("column_part")
+    with _unrolled(w, index, count):
+        yield f"{index} * {per}", per
 
 
 def element_of_tile(tile: SSAValue) -> Attribute:
