@@ -49,6 +49,7 @@ from tawa.frontend import JITFunction, lower_to_tile, parse_argument
 from tawa.hopper.define import DefineRegisters
 from tawa.hopper.emit import SPEC_LINE, emit
 from tawa.hopper.instrument import Instrument, NotInstrumentable, disturbed
+from tawa.hopper.meetings import Meetings
 from tawa.hopper.occupancy import Occupancy, ShareMultiprocessor, may_share, meets_in_loops
 from tawa.runtime.assemble import Here, Job, in_turn
 from tawa.runtime.assemble import start as start_job
@@ -137,6 +138,8 @@ def passes(stage: str, options: Options, remarks: Remarks, slack: Slack) -> list
         "hopper": lambda: [
             LowerToHopper(options, remarks, slack.narrow, slack.registers),
             Tidy(),
+            # Once everything lies where it does in shared memory.
+            Meetings(remarks),
         ],
     }
     return table[stage]()

@@ -264,10 +264,19 @@ def _engine_reads_copies(g: GroupLowering, op: aref.GetEnter) -> bool:
     carried = any(not isinstance(u.operation, aref.Consumed | aref.Views) for u in op.token.uses)
     for index in g.kernel.rings[op.ref].copied:
         views = [e.views[index] for e in entered]
-        reads = (isinstance(use.operation, aref.ViewRead) for view in views for use in view.uses)
-        if carried or not all(reads):
+        if carried or not all(map(_read_by_threads, views)):
             return True
     return False
+
+
+def _read_by_threads(view: SSAValue) -> bool:
+    """Whether threads alone read a view: tiles into registers, or operands of warps' products."""
+    users = [use.operation for use in view.uses]
+    return all(
+        isinstance(u, aref.ViewRead | aref.WarpDot)
+        or (isinstance(u, aref.ViewTrans | aref.ViewReshape) and _read_by_threads(u.result))
+        for u in users
+    )
 
 
 def _fenced_later(op: aref.GetEnter) -> bool:

@@ -152,7 +152,8 @@ def exchanged(g: GroupLowering, source: SSAValue, tile: TileType) -> SSAValue:
     Small tiles have two areas in turn. Threads come to the second exchange of a block when they
     have read what was in its area before: the first one's meetings lie between.
     """
-    if tile.bytes > SMALL or g.teams > 1 or not g.kernel.only_group:
+    alone = g.kernel.only_group or g.multiplies_by_warps
+    if tile.bytes > SMALL or g.teams > 1 or not alone:
         place = scratch(g, tile)
         exchange(g, source, place)
         return place

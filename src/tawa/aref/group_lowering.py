@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IntegerAttr, i32
@@ -113,6 +114,13 @@ class GroupLowering:
     def teams(self) -> int:
         """Teams of the region."""
         return self.group.teams.value.data
+
+    @cached_property
+    def multiplies_by_warps(self) -> bool:
+        """Whether the region is the one that computes, and its products are those of warps."""
+        ops = list(self.group.body.walk())
+        by_warps = any(isinstance(op, aref.WarpDot) for op in ops)
+        return by_warps and not any(isinstance(op, aref.DotIssue) for op in ops)
 
     @property
     def single(self) -> bool:

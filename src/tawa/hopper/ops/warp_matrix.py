@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import ClassVar
 
 import numpy as np
@@ -24,6 +24,11 @@ from tawa.hopper.text import Writer, c_type, thread_coordinate, tile_address
 from tawa.hopper.types import FragType, TileType
 
 _LOW_TF32_BITS = np.uint32(0xFFFFE000)
+LATENCY_BLOCKS = 4
+"""Blocks of a warp whose products hide the latency of each other (an instruction waits about four
+times as long for the one before as it takes)."""
+LEAST_STEPS = 2
+"""Products that a sum of its own takes at least."""
 MOST_UNROLLED = 128
 """Matrix instructions of a loop's body along K, at most (chosen)."""
 _WIDER: dict[Attribute, str] = {f32: "extf", f64: "extf", f16: "extf", i32: "extsi"}
@@ -128,11 +133,40 @@ class WarpProduct(HopperOp):
             with w.block(f"for (int {k} = 0; {k} < {product.inner}; ++{k})"):
                 self._scalars(w, name, k)
             return
+        sums = [name, *self._partial_sums(w, frag)]
+        turns = max(1, len(sums) // self.steps)
         step = product.step * self.steps
-        unrolled = min(product.inner // step, max(1, MOST_UNROLLED // self.instructions))
+        whole = product.inner // (step * turns)
+        unrolled = min(whole, max(1, MOST_UNROLLED // (self.instructions * turns)))
         w.line(f"#pragma unroll {unrolled if any(self.fetches) else 2}")
-        with w.block(f"for (int {k} = 0; {k} < {product.inner}; {k} += {step})"):
-            self._matrices(w, name, k)
+        with w.block(f"for (int {k} = 0; {k} < {product.inner}; {k} += {step * turns})"):
+            for turn in range(turns):
+                first = turn * self.steps % len(sums)
+                with w.block("") if turns > 1 else nullcontext():
+                    self._matrices(w, sums[first : first + self.steps], f"{k} + {turn * step}")
+        if len(sums) > 1:
+            total = " + ".join(f"{s}[i]" for s in sums)
+            w.line(f"{w.registers(frag.layout)} {name}[i] = {total};")
+
+    def _partial_sums(self, w: Writer, frag: FragType) -> list[str]:
+        """Further accumulators where a warp has few blocks: a product waits for the one before."""
+        names = [w.fresh("partial_sum") for _ in range(self.chains - 1)]
+        for name in names:
+            w.line(f"{c_type(frag)} {name}[{frag.layout.registers}] = {{}};")
+        return names
+
+    @property
+    def chains(self) -> int:
+        """Sums that a warp adds up beside each other, so that enough instructions are under way."""
+        blocks, product = int(np.prod(self._sizes)), self.product
+        found = LATENCY_BLOCKS // blocks if any(self.fetches) else 1
+        while found > 1:
+            step = product.step * max(self.steps, found)
+            if found & (found - 1) == 0 and product.inner % step == 0:
+                if product.inner >= LEAST_STEPS * product.step * found:
+                    return found
+            found -= 1
+        return 1
 
     @property
     def _sizes(self) -> tuple[int, int, int]:
@@ -229,8 +263,11 @@ class WarpProduct(HopperOp):
         bytes_ = (f"u32(u8({part})) << {8 * i}" for i, part in enumerate(parts))
         return " | ".join(bytes_)
 
-    def _matrices(self, w: Writer, name: str, k: str) -> None:
-        """Registers of A for all rows, then of some columns those of B, and the products."""
+    def _matrices(self, w: Writer, sums: Sequence[str], k: str) -> None:
+        """Registers of A for all rows, then of some columns those of B, and the products.
+
+        `sums` are the accumulators of each step along K in turn.
+        """
         product = self.product
         function, text = _instruction(product)
         w.functions.setdefault(function, text)
@@ -244,7 +281,7 @@ class WarpProduct(HopperOp):
                     self._load_b(w, b, (batch, first, k), count)
                     for column, row, step in np.ndindex(count, rows, self.steps):
                         place = f"(({batch} * {rows} + {row}) * {self._sizes[2]}"
-                        at = f"{name} + {place} + {first} + {column}) * 4"
+                        at = f"{sums[step % len(sums)]} + {place} + {first} + {column}) * 4"
                         left = f"{a}[{row}] + {step * product.registers[0]}"
                         right = f"{b} + {(column * self.steps + step) * product.registers[1]}"
                         self._multiply(w, function, at, (left, right))
