@@ -15,6 +15,7 @@ from tawa.aref.ops import Consumed, Create, GetEnter, PutEnter, RefType, Stage, 
 from tawa.aref.own_turns import LEFT_OUT
 from tawa.aref.ranges import turns_around
 from tawa.aref.shared_memory import slot_bytes, tile_for
+from tawa.aref.warp_products import multiplies_by_warps
 from tawa.base.loops import terminator
 from tawa.base.options import Options
 from tawa.base.remarks import Remarks
@@ -135,24 +136,35 @@ class Depths:
         """Fewer slots for rings of a role that copies: no more than are filled.
 
         Where one warp group computes, as few as let two CTAs share a multiprocessor: one of them
-        multiplies while the other begins or ends.
+        multiplies while the other begins or ends. Where its warps multiply by themselves, up to
+        four: their products of few rows are little work, and they wait for each other.
         """
         groups = [op for op in module.walk() if isinstance(op, WarpGroup)]
         if all(g.copies is None for g in groups):
             return {}
         found = dict(depths)
         computing = sum(g.warps.value.data * g.teams.value.data for g in groups if g.computes)
-        if computing == GROUP_WARPS and self.options.ctas_per_sm == 1:
-            shared = Demand(module, replace(self.options, ctas_per_sm=2))
-            chosen = shared.chosen(None, self.reserve + _staged_bytes(module))
-            if min((chosen[r] for r in shared.looped), default=0) >= SHARING:
-                found = chosen
+        by_warps = any(map(multiplies_by_warps, groups))
+        if (computing == GROUP_WARPS or by_warps) and self.options.ctas_per_sm == 1:
+            for ctas in (4, 3, 2) if by_warps else (2,):
+                shared = Demand(module, replace(self.options, ctas_per_sm=ctas))
+                chosen = shared.chosen(None, self.reserve + _staged_bytes(module))
+                fewest = min((chosen[r] for r in shared.looped), default=0)
+                if fewest >= SHARING and (ctas == 2 or fewest * shared.slot >= self._in_flight):
+                    found = chosen
+                    break
         for ring in found:
             puts = [u.operation for u in ring.ref.uses if isinstance(u.operation, PutEnter)]
             turns = [turns_around(op) for op in puts]
             if turns and None not in turns:
                 found[ring] = max(1, min(found[ring], sum(t for t in turns if t is not None)))
         return found
+
+    @property
+    def _in_flight(self) -> float:
+        """Bytes that a multiprocessor alone has to have under way, not to wait for latency."""
+        target = self.options.machine
+        return target.copy_latency * target.copy_bytes
 
     def _set(self, ring: Create, depth: int) -> None:
         assert isinstance(ring.ref.type, RefType)

@@ -14,6 +14,7 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 from tawa.aref import ops as aref
 from tawa.aref.kernel_lowering import KernelLowering
 from tawa.aref.layouts import Layouts
+from tawa.aref.warp_products import multiplies_by_warps
 from tawa.base.elementwise import Map
 from tawa.base.errors import TawaError
 from tawa.base.layout import Layout
@@ -117,10 +118,8 @@ class GroupLowering:
 
     @cached_property
     def multiplies_by_warps(self) -> bool:
-        """Whether the region is the one that computes, and its products are those of warps."""
-        ops = list(self.group.body.walk())
-        by_warps = any(isinstance(op, aref.WarpDot) for op in ops)
-        return by_warps and not any(isinstance(op, aref.DotIssue) for op in ops)
+        """Whether the region has products, and warps do all of them by themselves."""
+        return multiplies_by_warps(self.group)
 
     @property
     def single(self) -> bool:

@@ -30,6 +30,7 @@ from tawa.aref.shared_memory import SharedMemory, tile_for
 from tawa.aref.stores import STORES
 from tawa.aref.tensors import TENSORS
 from tawa.aref.warp_matrix import WARP_MATRIX
+from tawa.aref.warp_products import multiplies_by_warps
 from tawa.base.cpp_names import entry_name
 from tawa.base.errors import TawaError
 from tawa.base.kernels import argument_names
@@ -279,8 +280,10 @@ def sharing(groups: Sequence[aref.WarpGroup]) -> Sharing:
     computing = [g for g in groups if g.computes]
     copying = [g for g in groups if g.copies is not None]
     warps = sum(g.warps.value.data * g.teams.value.data for g in computing)
+    # Products of few rows leave registers over: several CTAs are to share them.
+    by_warps = bool(computing) and all(map(multiplies_by_warps, computing))
     return Sharing(
-        warps if len(computing) < len(groups) else 0,
+        warps if len(computing) < len(groups) and not by_warps else 0,
         max(map(_accumulators, computing), default=0),
         sum(g.warps.value.data for g in copying),
         max(map(_addresses, copying), default=0),

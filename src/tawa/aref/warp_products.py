@@ -13,7 +13,7 @@ from typing import ClassVar
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
-from tawa.aref.ops import ViewTrans, WarpDot, WarpGroup
+from tawa.aref.ops import DotIssue, ViewTrans, WarpDot, WarpGroup
 from tawa.aref.product_check import product_obstacle
 from tawa.aref.products import view_of
 from tawa.aref.staging import drop_unread, staged
@@ -56,6 +56,12 @@ class WarpProducts:
         dot.result.replace_all_uses_with(new.result)
         dot.detach()
         dot.erase()
+
+
+def multiplies_by_warps(group: WarpGroup) -> bool:
+    """Whether a region has products, and warps do all of them by themselves."""
+    products = [op for op in group.body.walk() if isinstance(op, DotIssue | WarpDot)]
+    return bool(products) and all(isinstance(op, WarpDot) for op in products)
 
 
 def _view(value: SSAValue, before: Operation) -> SSAValue:

@@ -19,7 +19,7 @@ from typing import ClassVar, TypeAlias
 
 from xdsl.dialects import func, scf
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Block, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 from xdsl.traits import Pure
 
 from tawa.base.remarks import Remarks
@@ -116,7 +116,11 @@ class Meetings:
         for role in [op for op in module.walk() if isinstance(op, Role)]:
             ops = list(role.body.walk())
             by_warps = any(isinstance(op, WarpProduct) for op in ops)
-            if not by_warps or any(isinstance(op, Wgmma) for op in ops) or role.teams.value.data > 1:
+            if (
+                not by_warps
+                or any(isinstance(op, Wgmma) for op in ops)
+                or role.teams.value.data > 1
+            ):
                 continue
             count = _Role(role).reduced()
             if count:
@@ -241,4 +245,3 @@ class _Role:
     def _read(self, tiles: Iterable[SSAValue]) -> Accesses:
         regions = {_region(tile) for tile in tiles if isinstance(tile.type, TileType)}
         return Accesses(reads=regions, held=not regions <= self.written)
-

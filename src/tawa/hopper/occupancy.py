@@ -16,7 +16,8 @@ from xdsl.dialects.builtin import ModuleOp
 
 from tawa.base.target import CTA_BYTES, Target
 from tawa.hopper.ops.core import number
-from tawa.hopper.ops.sync import CtaSync
+from tawa.hopper.ops.sync import CtaSync, NamedBarrierSync
+from tawa.hopper.ops.warp_matrix import WarpProduct
 
 FEW_WARPS = 24
 """A multiprocessor with as many warps hides latencies without more of them."""
@@ -83,9 +84,11 @@ class ShareMultiprocessor:
 
 
 def meets_in_loops(module: ModuleOp) -> bool:
-    """Whether all warps of a CTA wait for each other in a loop."""
+    """Whether all warps of a CTA, or all that multiply by themselves, meet in a loop."""
     loops = [op for op in module.walk() if isinstance(op, scf.ForOp | scf.WhileOp)]
-    return any(isinstance(op, CtaSync) for loop in loops for op in loop.walk())
+    by_warps = any(isinstance(op, WarpProduct) for op in module.walk())
+    meetings = (CtaSync, NamedBarrierSync) if by_warps else (CtaSync,)
+    return any(isinstance(op, meetings) for loop in loops for op in loop.walk())
 
 
 def may_share(text: str) -> bool:

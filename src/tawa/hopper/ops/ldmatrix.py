@@ -15,7 +15,7 @@ import numpy as np
 
 from tawa.base.layout import Layout
 from tawa.base.numerics import Array
-from tawa.base.types import byte_size
+from tawa.base.types import byte_size, short_name
 from tawa.base.warp_matrix import COLUMNS, ROWS, Product
 from tawa.hopper.ops.machine import Actor
 from tawa.hopper.text import Writer, digits, tile_address
@@ -42,12 +42,31 @@ class Fetch:
 
     @staticmethod
     def fits(product: Product, tile: TileType, side: int, turned: bool) -> bool:
-        """Whether a tile's rows are made of what the instruction moves, as it is multiplied."""
-        if product.way == "scalar" or tile.element_type != product.multiplied:
+        """Whether a tile's rows are made of what the instruction moves.
+
+        Elements are multiplied as they are, or are of 8 bits and widened (see `widened`).
+        """
+        if product.way == "scalar" or tile.panel_bytes % ROW_BYTES:
             return False
-        size = byte_size(tile.element_type)
         k_contiguous = turned == bool(side)
-        return (k_contiguous or size == 2) and tile.panel_bytes % ROW_BYTES == 0
+        if tile.element_type != product.multiplied:
+            return k_contiguous and product.inner % ROW_BYTES == 0
+        return k_contiguous or byte_size(tile.element_type) == 2
+
+    @property
+    def widened(self) -> bool:
+        """Whether words of four 8-bit floats become two words of 16-bit ones.
+
+        A matrix then has 16 elements of K, a whole step. Lane `l` holds the elements `4 (l % 4)`
+        to `4 (l % 4) + 3`: the first two stand for the first half of K, the others for the second.
+        Both operands have this order of K, so their products add up to the same.
+        """
+        return self.tile.element_type != self.product.multiplied
+
+    @property
+    def words(self) -> int:
+        """Registers of an operand that a register of a matrix becomes."""
+        return 2 if self.widened else 1
 
     @property
     def transposed(self) -> bool:
@@ -74,8 +93,8 @@ class Fetch:
 
     @property
     def registers(self) -> int:
-        """Registers, and so matrices, of one block for `steps` instructions."""
-        return self.product.registers[self.side] * self.steps
+        """Registers, each of a matrix, of one block for `steps` instructions."""
+        return self.product.registers[self.side] * self.steps // self.words
 
     @property
     def half(self) -> int:
@@ -95,26 +114,53 @@ class Fetch:
         found: list[tuple[int, int]] = []
         first = 0
         while first < total:
-            count = next(n for n in (4, 2, 1) if n <= total - first)
+            count = next(n for n in (MOST_MATRICES, 2, 1) if n <= total - first)
             found.append((first, count))
             first += count
         return found
 
     # --- text -----------------------------------------------------------------------------------
 
-    def line(
+    def load(
+        self,
+        w: Writer,
+        target: tuple[str, int],
+        at: tuple[int, int],
+        where: tuple[str, str, str],
+        moved: str = "0",
+    ) -> None:
+        """One instruction: what products take of the matrices `at` (first, how many).
+
+        `target` is an array and the index in it of the first matrix's block. `where` are the tile's
+        address, a batch and an element of K, and `moved` is the row of A (or the column of B) from
+        which its matrices count.
+        """
+        first, count = at
+        name, start = target
+        if not self.widened:
+            self._line(w, f"{name} + {start + first % self.registers}", at, where, moved)
+            return
+        narrow = w.fresh("narrow")
+        w.line(f"u32 {narrow}[{count}];")
+        self._line(w, narrow, at, where, moved)
+        type_ = short_name(self.tile.element_type)
+        w.functions.setdefault(f"widen_pair_{type_}", _widening(type_))
+        down = 2 if self.side == 0 else 1
+        for j in range(count):
+            number = first % self.registers + j
+            for half in range(2):
+                word = start + number // down * 2 * down + half * down + number % down
+                pair = f"{narrow}[{j}]" + (" >> 16" if half else "")
+                w.line(f"{name}[{word}] = widen_pair_{type_}({pair});")
+
+    def _line(
         self,
         w: Writer,
         target: str,
         at: tuple[int, int],
         where: tuple[str, str, str],
-        moved: str = "0",
-    ) -> str:
-        """One instruction: registers from `target` on get the matrices `at` (first, how many).
-
-        `where` are the tile's address, a batch and an element of K, and `moved` is the row of A (or
-        the column of B) from which its matrices count.
-        """
+        moved: str,
+    ) -> None:
         first, count = at
         base, batch, k = where
         name = f"ldmatrix_x{count}{'_trans' if self.transposed else ''}"
@@ -132,7 +178,7 @@ class Fetch:
             extent = self.product.inner if self.side else self.product.rows
             own = " + ".join(digits("warp", self.layout.warp, 0)) or "0"
             row = f"({own} + {batch}) * {extent} + {row}"
-        return f"{name}({target}, {tile_address(self.tile, base, row, column)});"
+        w.line(f"{name}({target}, {tile_address(self.tile, base, row, column)});")
 
     @property
     def _outer(self) -> int:
@@ -146,19 +192,21 @@ class Fetch:
     # --- meaning --------------------------------------------------------------------------------
 
     def read(self, m: Actor, base: int) -> Array:
-        """The registers that each thread gets of its whole operand, in the layout's order."""
-        halves = self.product.inner // self.half
-        shape = (self.batches, self.blocks * self.rows // MATRIX_ROWS, halves, self.product.packed)
+        """The elements that each thread gets of its whole operand, in the layout's order."""
+        product = self.product
+        halves = product.inner // (4 * product.packed)
+        shape = (self.batches, self.blocks * self.rows // MATRIX_ROWS, halves, product.packed)
         at = np.zeros((m.threads, *shape), np.int64)
         for batch in range(self.batches):
-            for k in range(0, self.product.inner, self.product.step * self.steps):
+            for k in range(0, product.inner, product.step * self.steps):
                 for first, count in self.together():
                     rows = base + self._addresses(m, (batch, k), first, count)
                     assert not (rows % ROW_BYTES).any(), "rows of matrices are aligned"
                     for j in range(count):
                         outer, element = self.place(first + j)
-                        half = (k + element) // self.half
-                        at[:, batch, outer // MATRIX_ROWS, half] = self._received(rows, j)
+                        half = (k + element) // (4 * product.packed)
+                        received = self._received(rows, j).reshape(m.threads, self.words, -1)
+                        at[:, batch, outer // MATRIX_ROWS, half : half + self.words] = received
         # Of the layout's digits, halves of K come before rows, and batches last.
         every = at.reshape(m.threads, self.layout.registers)
         return m.shared_load(every, self.tile.element_type)
@@ -182,7 +230,7 @@ class Fetch:
         """Where the elements of the register come from that each lane gets of a matrix."""
         thread = np.arange(len(rows))
         warp, lane, size = thread // 32 * 32, thread % 32, byte_size(self.tile.element_type)
-        e = np.arange(self.product.packed)
+        e = np.arange(4 // size)
         if self.transposed:
             named = warp[:, None] + 8 * matrix + 2 * (lane % 4)[:, None] + e
             return rows[named] + size * (lane // 4)[:, None]
@@ -195,6 +243,15 @@ def _bits(values: list[int]) -> str:
     for j, value in enumerate(values):
         assert value == sum(values[1 << b] for b in range(2) if j >> b & 1), "bits add up"
     return " + ".join(p for p in parts if not p.endswith("* 0")) or "0"
+
+
+def _widening(type_: str) -> str:
+    """The C++ function that makes two 16-bit floats of two of 8 bits, the low half of a word."""
+    return (
+        f"__device__ __forceinline__ u32 widen_pair_{type_}(u32 pair) {{\n"
+        f'  u32 y;\n  asm("cvt.rn.f16x2.{type_}x2 %0, %1;" : "=r"(y) : "h"(u16(pair)));\n'
+        f"  return y;\n}}\n"
+    )
 
 
 def _function(name: str, count: int, transposed: bool) -> str:

@@ -18,7 +18,7 @@ from tawa.base.scalars import FUNCTIONS
 from tawa.base.types import f16, f32, f64, i8, i32, short_name
 from tawa.base.warp_matrix import COLUMNS, ROWS, Product
 from tawa.hopper.ops.core import HopperOp, Number, number
-from tawa.hopper.ops.ldmatrix import Fetch
+from tawa.hopper.ops.ldmatrix import MOST_MATRICES, Fetch
 from tawa.hopper.ops.machine import Actor
 from tawa.hopper.text import Writer, c_type, thread_coordinate, tile_address
 from tawa.hopper.types import FragType, TileType
@@ -177,13 +177,13 @@ class WarpProduct(HopperOp):
 
     @property
     def steps(self) -> int:
-        """Instructions along K for which operands are fetched together: of a single column, two.
+        """Instructions along K for which operands are fetched together: one or two.
 
-        Then one `ldmatrix` moves four matrices of it.
+        Two where one `ldmatrix` then moves more of a single column, or of elements of 8 bits.
         """
-        product = self.product
-        single = self._sizes[2] % 2 == 1 and self._fits(1)
-        return 2 if single and product.inner % (2 * product.step) == 0 else 1
+        product, b = self.product, element_of_tile(self.b)
+        few = self._sizes[2] % 2 == 1 or b != product.multiplied
+        return 2 if few and self._fits(1) and product.inner % (2 * product.step) == 0 else 1
 
     @property
     def instructions(self) -> int:
@@ -193,7 +193,17 @@ class WarpProduct(HopperOp):
     def _fits(self, side: int) -> bool:
         tile = (self.a, self.b)[side].type
         assert isinstance(tile, TileType)
-        return Fetch.fits(self.product, tile, side, self._turned[side])
+        fits = Fetch.fits(self.product, tile, side, self._turned[side])
+        # Both operands have the order of K that widening makes, or none.
+        return fits and (tile.element_type == self.product.multiplied or self._both_fit)
+
+    @property
+    def _both_fit(self) -> bool:
+        tiles = [t.type for t in (self.a, self.b) if isinstance(t.type, TileType)]
+        return all(
+            Fetch.fits(self.product, tile, side, self._turned[side])
+            for side, tile in enumerate(tiles)
+        )
 
     @property
     def fetches(self) -> tuple[Fetch | None, Fetch | None]:
@@ -289,7 +299,8 @@ class WarpProduct(HopperOp):
     def _column_parts(self, w: Writer) -> list[AbstractContextManager[tuple[str, int]]]:
         """Loops over a warp's columns, in blocks whose B comes by one instruction; what is left."""
         columns, fetch = self._sizes[2], self.fetches[1]
-        per = min(columns, max(1, 4 // fetch.registers)) if fetch else 1
+        most = min(columns, max(1, MOST_MATRICES // fetch.registers)) if fetch else 1
+        per = 1 << (most.bit_length() - 1)
         whole, rest = divmod(columns, per)
         found = [_parts(w, whole, per)]
         while rest:
@@ -303,8 +314,8 @@ class WarpProduct(HopperOp):
         count = product.registers[0] * self.steps
         if fetch is not None:
             for first, many in fetch.together():
-                target = f"{a}[{first // count}] + {first % count}"
-                w.line(fetch.line(w, target, (first, many), (w.name(self.a), batch, k)))
+                target = f"(&{a}[0][0])", first // fetch.registers * count
+                fetch.load(w, target, (first, many), (w.name(self.a), batch, k))
             return
         row = w.fresh("row_part")
         at_batch = f"{self._start(0, -3)} + {batch}" if product.batched else "0"
@@ -322,7 +333,8 @@ class WarpProduct(HopperOp):
         w.line(f"u32 {b}[{columns * each}];")
         if fetch is not None:
             place = w.name(self.b), batch, k
-            w.line(fetch.line(w, b, (0, columns * each), place, f"({first}) * {COLUMNS}"))
+            matrices = columns * fetch.registers
+            fetch.load(w, (b, 0), (0, matrices), place, f"({first}) * {COLUMNS}")
             return
         at_batch = f"{self._start(1, -3)} + {batch}" if product.batched else "0"
         for i in range(columns * each):
