@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import pytest
+from xdsl.dialects import func
+from xdsl.dialects.builtin import IntegerAttr
 
 import tawa
 import tawa.language as tl
-from tawa.aref.ops import CopyInto, Create, WarpGroup
+from tawa.aref.ops import CopyInto, Create, WarpDot, WarpGroup
+from tawa.base.target import SM90A
 from tawa.compiled import Compiled
 
 POINTERS = ["*f16:16"] * 2 + ["*f32:16"]
@@ -37,6 +40,18 @@ def product(
         if MODE == "computed":
             a += tl.sum(tl.sum(acc, 0), 0).to(tl.int32) * 64
     tl.store(c + m[:, None] * BN + n[None, :], acc)
+
+
+@tawa.jit
+def product_of_bytes(a, b, c, K, BM: tl.constexpr):
+    """B's rows are along N."""
+    m, n, k = tl.arange(0, BM), tl.arange(0, 64), tl.arange(0, 64)
+    acc = tl.zeros((BM, 64), tl.int32)
+    for kk in range(0, K, 64):
+        x = tl.load(a + m[:, None] * K + (kk + k)[None, :])
+        y = tl.load(b + (kk + k)[:, None] * 64 + n[None, :])
+        acc = tl.dot(x, y, acc)
+    tl.store(c + m[:, None] * 64 + n[None, :], acc)
 
 
 def compiled(mode: str = "", **more: object) -> Compiled:
@@ -93,6 +108,35 @@ def test_copying_threads_arrive_and_the_tensor_core_is_fenced():
     wait = cuda.index("mbarrier_wait(x_y_full")
     assert cuda.index("fence_proxy_async();", wait) < cuda.index("wgmma_commit", wait)
     assert "copy_async<16>" in cuda
+
+
+def test_products_of_few_rows_read_rings_by_themselves():
+    found = compiled(BM=16)
+    assert "copied into rings through pointers: x, y" in found.explain
+    assert any(isinstance(op, WarpDot) for op in found.module("aref").walk())
+    cuda = str(found.stages["cu"])
+    assert "ldmatrix_x4" in cuda
+    assert "fence_proxy_async" not in cuda, "no other proxy reads what was copied"
+
+
+def test_few_rows_of_few_warps_have_no_loading_warp_group():
+    found = compiled(BM=16, num_warps=2)
+    assert not copies(found)
+    assert "its products are small ones of 2 warps" in found.explain
+
+
+def test_k_need_not_be_together_for_few_rows():
+    for rows, count in ((64, 1), (16, 2)):
+        found = product_of_bytes.compile(*["*i8:16"] * 2, "*i32:16", "i32:16", BM=rows)
+        assert len(copies(found)) == count
+
+
+def test_several_ctas_of_few_rows_share_a_multiprocessor():
+    found = compiled(BM=16)
+    kernel = next(op for op in found.module("hopper").walk() if isinstance(op, func.FuncOp))
+    shared = kernel.attributes["hopper.shared_bytes"]
+    assert isinstance(shared, IntegerAttr)
+    assert shared.value.data <= SM90A.divided(4).shared_bytes
 
 
 def test_no_more_slots_than_are_filled():

@@ -81,6 +81,11 @@ class Timing:
     matrix_favour: float = 0.2
     """How much more of the tensor core a warp group gets than the one before it: of two groups with
     32 instructions each, the second is done when the first has 26 done."""
+    warp_matrix: float = 6.6
+    """Of a scheduler for a matrix instruction of one warp, 16 x 8 x 16: 62% of the tensor core's
+    rate (published for `mma.sync` of 16-bit operands, arXiv 2402.13499; not measured here)."""
+    warp_matrix_latency: float = 33.0
+    """From the issue of such an instruction to the next one that adds to its result (published)."""
     copy_issue: float = 8.0
     """Of the issuing thread, for a bulk copy (assumed)."""
     store_latency: float = 250.0

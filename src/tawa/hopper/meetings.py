@@ -17,7 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import ClassVar, TypeAlias
 
-from xdsl.dialects import func, scf
+from xdsl.dialects import scf
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 from xdsl.traits import Pure
@@ -78,9 +78,11 @@ class Accesses:
         return shared or memory or (self.held and later.returned)
 
 
+MEETINGS = (CtaSync, NamedBarrierSync)
+
 REGISTERS_ONLY = (
     *(OneThread, scf.ForOp, scf.IfOp, scf.WhileOp, scf.YieldOp, scf.ConditionOp),
-    *(CtaSync, NamedBarrierSync, FenceProxyAsync, *FRAGMENT, *LANE_OPS),
+    *(*MEETINGS, FenceProxyAsync, *FRAGMENT, *LANE_OPS),
 )
 """Ops that by themselves access no memory; those in their regions may."""
 
@@ -116,16 +118,15 @@ class Meetings:
         for role in [op for op in module.walk() if isinstance(op, Role)]:
             ops = list(role.body.walk())
             by_warps = any(isinstance(op, WarpProduct) for op in ops)
-            if (
-                not by_warps
-                or any(isinstance(op, Wgmma) for op in ops)
-                or role.teams.value.data > 1
-            ):
-                continue
-            count = _Role(role).reduced()
-            if count:
-                said = f"{count} meeting(s) of role {role.role.data} order nothing and are left out"
-                self.remarks.say(self.name, said)
+            by_groups = any(isinstance(op, Wgmma) for op in ops)
+            if by_warps and not by_groups and role.teams.value.data == 1:
+                self._reduce(role)
+
+    def _reduce(self, role: Role) -> None:
+        count = _Role(role).reduced()
+        if count:
+            said = f"{count} meeting(s) of role {role.role.data} order nothing and are left out"
+            self.remarks.say(self.name, said)
 
 
 class _Role:
@@ -140,7 +141,7 @@ class _Role:
         count, before = 0, -1
         while before != count:
             before = count
-            meetings = [op for op in self.role.body.walk() if self._meets(op)]
+            meetings = [op for op in self.role.body.walk() if isinstance(op, MEETINGS)]
             for meeting in meetings:
                 self._postpone(meeting)
             for meeting in meetings:
@@ -152,11 +153,9 @@ class _Role:
         return count
 
     def _meets(self, op: Operation) -> bool:
-        """Whether all threads of the role meet."""
+        """Whether all threads of the role meet, and not those of one warp group alone."""
         if isinstance(op, CtaSync):
-            kernel = self.role.parent_op()
-            assert isinstance(kernel, func.FuncOp)
-            return len([o for o in kernel.walk() if isinstance(o, Role)]) == 1
+            return True
         return isinstance(op, NamedBarrierSync) and op.threads.value.data == self.role.threads
 
     def _postpone(self, meeting: Operation) -> None:

@@ -19,10 +19,12 @@ from tawa.base.target import HALF_RATE, SPECIAL, Target
 from tawa.base.types import byte_size
 from tawa.hopper.ops.fragment import Copy, ReduceRegisters, ShuffleXor, VoteAny, ZeroUnless
 from tawa.hopper.ops.global_memory import GlobalLoad, GlobalStore, ScalarLoad
+from tawa.hopper.ops.ldmatrix import MATRIX_ROWS, ROW_BYTES
 from tawa.hopper.ops.matrix import RoundOperand, Wgmma
 from tawa.hopper.ops.memory import SharedLoad, SharedStore, Stmatrix
 from tawa.hopper.ops.sync import FenceProxyAsync
 from tawa.hopper.ops.transpose import TransposeTile
+from tawa.hopper.ops.warp_matrix import WarpProduct
 from tawa.hopper.types import FragType
 
 
@@ -69,6 +71,9 @@ REMAINDER = 2
 
 SLOW = {"quotient": 6, "divsi": 20, "divui": 20, "remsi": 22, "remui": 22}
 """Instructions of integer divisions (counted in machine code)."""
+
+ELEMENT = 4.0
+"""Instructions that fetch one element of an operand by itself (counted in machine code)."""
 
 COMPOUND = {"divf": (9, 1), "sqrt": (8, 1), "sigmoid": (4, 2), "tanh": (1, 1), "exp": (2, 1)}
 """Instructions of a function and how many of them are the special-function unit's."""
@@ -179,6 +184,34 @@ def _round(op: RoundOperand, target: Target) -> Work:
     return Work(3.0 * words, 2.0 * words * target.costs.half_rate)
 
 
+def _warp_product(op: WarpProduct, target: Target) -> Work:
+    """Fetches of a warp's operands and its matrix instructions, or scalar ones.
+
+    What is not fetched by `ldmatrix` comes element by element, with an address each.
+    """
+    product, layout, timing = op.product, op.layout, target.timing
+    per_fetch = 4 * ROW_BYTES * MATRIX_ROWS / target.shared_memory_bytes
+    issue = shared = 0.0
+    for side, fetch in enumerate(op.fetches):
+        if fetch is None:
+            elements = product.operand(layout.warps, side).registers
+            issue, shared = issue + ELEMENT * elements, shared + 4 * elements
+            continue
+        turns = fetch.batches * (product.inner // (product.step * op.steps))
+        matrices = fetch.blocks * fetch.registers
+        issue += turns * (len(fetch.together()) + matrices * (fetch.words - 1))
+        shared += turns * matrices * per_fetch
+    if product.way == "scalar":
+        return Work(issue + layout.registers * product.inner, shared=shared, latency=30.0)
+    along = product.inner // product.step
+    count = op.instructions // op.steps * along * (3 if product.way == "three" else 1)
+    depth = count / (op.instructions // op.steps) / op.chains
+    multiplied = max(count * timing.warp_matrix, depth * timing.warp_matrix_latency)
+    issue += count
+    waited = max(0.0, multiplied - max(issue, shared))
+    return Work(issue, shared=shared, latency=30.0 + waited, ordered=True)
+
+
 WORKS: dict[type[Operation], Callable[[Any, Target], Work]] = {
     Map: _map,
     Copy: _each("value", 1.0),
@@ -191,6 +224,7 @@ WORKS: dict[type[Operation], Callable[[Any, Target], Work]] = {
     Stmatrix: _moved("value", 16),
     TransposeTile: _transpose,
     RoundOperand: _round,
+    WarpProduct: _warp_product,
     FenceProxyAsync: lambda _op, _target: Work(1.0, latency=30.0, ordered=True),
     GlobalLoad: _memory("value"),
     ScalarLoad: _memory("value"),

@@ -322,7 +322,7 @@ class Partition:
         axes = AxisAnalysis()
         indices = written(kernel)
         for load in wanted_loads(kernel):
-            why = reason_against(load, kernel, axes)
+            why = reason_against(load, kernel, axes, self.options.num_warps)
             if why is None:
                 choose(load, axes)
                 why = self._obstacle(kernel, load, indices)

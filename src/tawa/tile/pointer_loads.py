@@ -7,7 +7,8 @@ the ring has slots, where a load into registers can be one turn ahead at most. T
 asynchronous copies (`cp.async`) move 4, 8 or 16 neighbouring bytes and write zeros where they are
 masked off. So a load goes through a ring if
 
-- a product of the same loop reads it, as it is or converted, transposed or computed with;
+- a product of the same loop reads it, as it is or converted, transposed or computed with: one of
+  warp groups' instructions, or, of a kernel with as many warps as a group, any other;
 - its neighbours in memory come in runs of at least 4 bytes, and its mask is the same in each run;
 - what is masked off is zero;
 - the kernel writes nothing that it may read, and its addresses and masks are computed from program
@@ -112,8 +113,15 @@ def run_of(axes: AxisAnalysis, load: Load) -> tuple[int, int]:
     return access_run(axes, load.ptr, load.mask)
 
 
-def reason_against(load: Load, kernel: func.FuncOp, axes: AxisAnalysis) -> str | None:
-    """Why a load that products need can't go through a ring as it stands; None if it may."""
+def reason_against(
+    load: Load, kernel: func.FuncOp, axes: AxisAnalysis, warps: int
+) -> str | None:
+    """Why a load that products need can't go through a ring as it stands; None if it may.
+
+    `warps` is how many the kernel is to have if it has no roles.
+    """
+    if warps < GROUP_WARPS and not any(_by_groups(dot) for dot, _, _ in products_of(load.result)):
+        return f"its products are small ones of {warps} warp{'s' if warps > 1 else ''}"
     if load.volatile is not None:
         return "it is volatile"
     if load.other is not None and not is_zero(load.other):
@@ -131,8 +139,13 @@ def reason_against(load: Load, kernel: func.FuncOp, axes: AxisAnalysis) -> str |
 
 
 def _k_together(load: Load, dim: int) -> bool:
-    """Whether elements along K are neighbours in memory, for every product that reads the slot."""
+    """Whether elements along K are neighbours in memory, for every product that reads the slot.
+
+    Those that warps do by themselves can read others one by one.
+    """
     for dot, index, direct in products_of(load.result):
+        if not _by_groups(dot):
+            continue
         turned, value = False, dot.operands[index]
         while direct and isinstance(value.owner, Trans | Reshape):
             turned ^= isinstance(value.owner, Trans)
@@ -144,7 +157,7 @@ def _k_together(load: Load, dim: int) -> bool:
 
 
 def wanted_loads(kernel: func.FuncOp) -> list[Load]:
-    """The pointer loads of tiles that warp groups' products of the same loop read."""
+    """The pointer loads of tiles that products of the same loop read."""
     return [op for op in kernel.walk() if isinstance(op, Load) and _is_wanted(op)]
 
 
@@ -156,6 +169,12 @@ def _is_wanted(load: Load) -> bool:
         if len(shape_of(dot.result.type)) == 2 and loops & set(_loops_around(dot)):
             return True
     return False
+
+
+def _by_groups(dot: Dot) -> bool:
+    """Whether a product's rows fill those of warp groups' instructions."""
+    rows = shape_of(dot.result.type)
+    return len(rows) == 2 and rows[0] % GROUP_ROWS == 0
 
 
 def _loops_around(op: Operation) -> Iterator[Operation]:

@@ -100,14 +100,15 @@ class WarpProduct(HopperOp):
     @property
     def product(self) -> Product:
         """What is multiplied."""
-        layout = self._layout
+        layout = self.layout
         *batch, rows, columns = layout.shape
         inner = self.inner.value.data
         a = (*batch, rows, inner)
         return Product.of(a, (*batch, inner, columns), element_of_tile(self.a), self.precision.data)
 
     @property
-    def _layout(self) -> Layout:
+    def layout(self) -> Layout:
+        """The accumulator's layout."""
         assert isinstance(self.accumulator.type, FragType)
         return self.accumulator.type.layout
 
@@ -117,7 +118,7 @@ class WarpProduct(HopperOp):
 
     def verify_(self) -> None:
         """The accumulator has the product's own layout."""
-        if self._layout != self.product.accumulator(self._layout.warps):
+        if self.layout != self.product.accumulator(self.layout.warps):
             raise VerifyException("the accumulator of a warp product has the product's layout")
 
     # --- text -----------------------------------------------------------------------------------
@@ -172,7 +173,7 @@ class WarpProduct(HopperOp):
     def _sizes(self) -> tuple[int, int, int]:
         """Batches, blocks of rows and blocks of columns of a warp."""
         p = self.product
-        along, down, across = p.shares(self._layout.warps)
+        along, down, across = p.shares(self.layout.warps)
         return p.batches // along, p.rows // down // ROWS, p.columns // across // COLUMNS
 
     @property
@@ -215,12 +216,12 @@ class WarpProduct(HopperOp):
         assert isinstance(tile, TileType)
         if not self._fits(side):
             return None
-        layout = self.product.operand(self._layout.warps, side)
+        layout = self.product.operand(self.layout.warps, side)
         return Fetch(self.product, layout, tile, side, self._turned[side], self.steps)
 
     def _start(self, side: int, dim: int) -> str:
         """What a thread's place adds to a coordinate of an operand (counted from the last)."""
-        layout = self.product.operand(self._layout.warps, side)
+        layout = self.product.operand(self.layout.warps, side)
         return thread_coordinate(layout, len(layout.shape) + dim)
 
     def _element(self, w: Writer, side: int, at: tuple[str, str, str]) -> str:
@@ -367,7 +368,7 @@ class WarpProduct(HopperOp):
 
     def _scalars(self, w: Writer, name: str, k: str) -> None:
         """Every element of A and B that this thread needs of one k, then their products."""
-        layout, rank = self._layout, len(self._layout.shape)
+        layout, rank = self.layout, len(self.layout.shape)
         type_ = c_type(self.accumulator.type)
         places = [tuple(p) for p in layout.offsets(layout.reg).tolist()]
         names = w.fresh("a_part"), w.fresh("b_part")
@@ -389,7 +390,7 @@ class WarpProduct(HopperOp):
 
     def run(self, m: Actor) -> None:
         """Each warp reads its operands and adds its part of the product."""
-        layout = self._layout
+        layout = self.layout
         result = m.fragment(self.accumulator).copy()
         where = m.coordinates(layout)
         sides = [self._read(m, side) for side in (0, 1)]
@@ -410,7 +411,7 @@ class WarpProduct(HopperOp):
         """The elements that each thread reads of an operand, and where they are in it."""
         tile = (self.a, self.b)[side]
         assert isinstance(tile.type, TileType)
-        where = m.coordinates(self.product.operand(self._layout.warps, side))
+        where = m.coordinates(self.product.operand(self.layout.warps, side))
         fetch = self.fetches[side]
         if fetch is not None:
             return fetch.read(m, m.integer(tile)), where
