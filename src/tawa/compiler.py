@@ -50,7 +50,7 @@ from tawa.hopper.define import DefineRegisters
 from tawa.hopper.emit import SPEC_LINE, emit
 from tawa.hopper.instrument import Instrument, NotInstrumentable, disturbed
 from tawa.hopper.meetings import Meetings
-from tawa.hopper.occupancy import Occupancy, ShareMultiprocessor, may_share, meets_in_loops
+from tawa.hopper.occupancy import Occupancy, ShareMultiprocessor, may_share
 from tawa.runtime.assemble import Here, Job, in_turn
 from tawa.runtime.assemble import start as start_job
 from tawa.runtime.compile_log import parse_log
@@ -266,9 +266,8 @@ class Pipeline:
             return compiled  # a remark says that the log is empty
         registers = report.function(spec.entry).registers
         module = compiled.module("hopper")
-        taken = Occupancy(
-            self.options.machine, spec.threads, registers, spec.shared_bytes, meets_in_loops(module)
-        )
+        machine, shared = self.options.machine, spec.shared_bytes
+        taken = Occupancy.of(module, machine, spec.threads, registers, shared)
         for ctas in taken.more:
             ShareMultiprocessor(ctas).apply(module)
             fuller = self.finish(compiled.name, module)

@@ -2,8 +2,9 @@
 
 Ordinary code waits for memory and at barriers, and what hides that is other warps. The assembler
 takes the registers that the code can use, and does not know that fewer would let more CTAs in. Code
-that meets at barriers in a loop is asked for much, other code for the last few registers. Products
-of warp groups are left alone: their registers are the roles'.
+that meets at barriers in a loop, or whose warps multiply by themselves, is asked for much, other
+code for the last few registers. Products of warp groups are left alone: their registers are the
+roles'.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from xdsl.dialects.builtin import ModuleOp
 
 from tawa.base.target import CTA_BYTES, Target
 from tawa.hopper.ops.core import number
-from tawa.hopper.ops.sync import CtaSync, NamedBarrierSync
+from tawa.hopper.ops.sync import CtaSync
 from tawa.hopper.ops.warp_matrix import WarpProduct
 
 FEW_WARPS = 24
@@ -37,7 +38,18 @@ class Occupancy:
     """Of a thread."""
     shared_bytes: int
     meets: bool = False
-    """Whether warps wait for each other in a loop."""
+    """Whether warps wait for each other in a loop, or for what they multiply."""
+    by_warps: bool = False
+    """Whether warps multiply by themselves."""
+
+    @staticmethod
+    def of(
+        module: ModuleOp, target: Target, threads: int, registers: int, shared_bytes: int
+    ) -> Occupancy:
+        """What a CTA of a module takes with so many registers a thread."""
+        by_warps = multiplies_by_warps(module)
+        meets = by_warps or meets_in_loops(module)
+        return Occupancy(target, threads, registers, shared_bytes, meets, by_warps)
 
     @property
     def by_registers(self) -> int:
@@ -56,7 +68,8 @@ class Occupancy:
         """Numbers of CTAs to ask for, above what fits now, the best first; none if too far away."""
         now, found = self.by_registers, list[int]()
         if self.meets:
-            found += [n for n in range(self.by_others, now, -1) if self._cut(n) <= LARGE_CUT][:1]
+            wanted = [n for n in range(self.by_others, now, -1) if self._cut(n) <= LARGE_CUT]
+            found += wanted[: 2 if self.by_warps else 1]
         few = self.meets or now * self.threads < FEW_WARPS * 32
         if few and now < self.by_others and self._cut(now + 1) <= SMALL_CUT:
             found.append(now + 1)
@@ -84,11 +97,14 @@ class ShareMultiprocessor:
 
 
 def meets_in_loops(module: ModuleOp) -> bool:
-    """Whether all warps of a CTA, or all that multiply by themselves, meet in a loop."""
+    """Whether all warps of a CTA wait for each other in a loop."""
     loops = [op for op in module.walk() if isinstance(op, scf.ForOp | scf.WhileOp)]
-    by_warps = any(isinstance(op, WarpProduct) for op in module.walk())
-    meetings = (CtaSync, NamedBarrierSync) if by_warps else (CtaSync,)
-    return any(isinstance(op, meetings) for loop in loops for op in loop.walk())
+    return any(isinstance(op, CtaSync) for loop in loops for op in loop.walk())
+
+
+def multiplies_by_warps(module: ModuleOp) -> bool:
+    """Whether warps multiply by themselves: the assembler would fetch all operands at first."""
+    return any(isinstance(op, WarpProduct) for op in module.walk())
 
 
 def may_share(text: str) -> bool:

@@ -113,9 +113,7 @@ def run_of(axes: AxisAnalysis, load: Load) -> tuple[int, int]:
     return access_run(axes, load.ptr, load.mask)
 
 
-def reason_against(
-    load: Load, kernel: func.FuncOp, axes: AxisAnalysis, warps: int
-) -> str | None:
+def reason_against(load: Load, kernel: func.FuncOp, axes: AxisAnalysis, warps: int) -> str | None:
     """Why a load that products need can't go through a ring as it stands; None if it may.
 
     `warps` is how many the kernel is to have if it has no roles.

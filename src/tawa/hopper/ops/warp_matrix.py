@@ -27,7 +27,7 @@ _LOW_TF32_BITS = np.uint32(0xFFFFE000)
 LATENCY_BLOCKS = 4
 """Blocks of a warp whose products hide the latency of each other (an instruction waits about four
 times as long for the one before as it takes)."""
-LEAST_STEPS = 2
+LEAST_STEPS = 4
 """Products that a sum of its own takes at least."""
 MOST_UNROLLED = 128
 """Matrix instructions of a loop's body along K, at most (chosen)."""
