@@ -138,7 +138,7 @@ class Fetch:
         first, count = at
         name, start = target
         if not self.widened:
-            self._line(w, f"{name} + {start + first % self.registers}", at, where, moved)
+            self._line(w, _sum(name, str(start + first % self.registers)), at, where, moved)
             return
         narrow = w.fresh("narrow")
         w.line(f"u32 {narrow}[{count}];")
@@ -167,17 +167,14 @@ class Fetch:
         w.functions.setdefault(name, _function(name, count, self.transposed))
         outer, element = self.place(first)
         lane_outer, lane_k = self._of_lane(count)
-        warp = " + ".join(digits("warp", self.layout.warp, self._outer)) or "0"
-        along, across = f"{k} + {element} + {lane_k}", f"{warp} + {moved} + {outer} + {lane_outer}"
-        row, column = (across, along)
-        if self.transposed:
-            row, column = f"{along} + lane % 8", across
-        else:
-            row = f"{across} + lane % 8"
+        along = _sum(k, str(element), lane_k)
+        across = _sum(*digits("warp", self.layout.warp, self._outer), moved, str(outer), lane_outer)
+        row, column = (along, across) if self.transposed else (across, along)
+        row = _sum(row, "lane % 8")
         if self.product.batched:
             extent = self.product.inner if self.side else self.product.rows
-            own = " + ".join(digits("warp", self.layout.warp, 0)) or "0"
-            row = f"({own} + {batch}) * {extent} + {row}"
+            own = _sum(*digits("warp", self.layout.warp, 0), batch)
+            row = f"({own}) * {extent} + {row}"
         w.line(f"{name}({target}, {tile_address(self.tile, base, row, column)});")
 
     @property
@@ -242,7 +239,12 @@ def _bits(values: list[int]) -> str:
     parts = [f"lane / {8 << b} % 2 * {values[1 << b]}" for b in range(2) if 1 << b < len(values)]
     for j, value in enumerate(values):
         assert value == sum(values[1 << b] for b in range(2) if j >> b & 1), "bits add up"
-    return " + ".join(p for p in parts if not p.endswith("* 0")) or "0"
+    return _sum(*(p for p in parts if not p.endswith("* 0")))
+
+
+def _sum(*terms: str) -> str:
+    """Terms that are not zero, as a C++ expression."""
+    return " + ".join(t for t in terms if t != "0") or "0"
 
 
 def _widening(type_: str) -> str:

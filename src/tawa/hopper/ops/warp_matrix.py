@@ -134,6 +134,7 @@ class WarpProduct(HopperOp):
             with w.block(f"for (int {k} = 0; {k} < {product.inner}; ++{k})"):
                 self._scalars(w, name, k)
             return
+        assert isinstance(frag, FragType)
         sums = [name, *self._partial_sums(w, frag)]
         turns = max(1, len(sums) // self.steps)
         step = product.step * self.steps
@@ -144,7 +145,9 @@ class WarpProduct(HopperOp):
             for turn in range(turns):
                 first = turn * self.steps % len(sums)
                 with w.block("") if turns > 1 else nullcontext():
-                    self._matrices(w, sums[first : first + self.steps], f"{k} + {turn * step}")
+                    self._matrices(
+                        w, sums[first : first + self.steps], f"{k} + {turn * step}" if turn else k
+                    )
         if len(sums) > 1:
             total = " + ".join(f"{s}[i]" for s in sums)
             w.line(f"{w.registers(frag.layout)} {name}[i] = {total};")
@@ -291,13 +294,15 @@ class WarpProduct(HopperOp):
                 with columns as (first, count):
                     self._load_b(w, b, (batch, first, k), count)
                     for column, row, step in np.ndindex(count, rows, self.steps):
-                        place = f"(({batch} * {rows} + {row}) * {self._sizes[2]}"
-                        at = f"{sums[step % len(sums)]} + {place} + {first} + {column}) * 4"
+                        place = (
+                            f"({batch} * {rows} + {row}) * {self._sizes[2]} + {first} + {column}"
+                        )
+                        at = f"{sums[step % len(sums)]} + ({place}) * 4"
                         left = f"{a}[{row}] + {step * product.registers[0]}"
                         right = f"{b} + {(column * self.steps + step) * product.registers[1]}"
                         self._multiply(w, function, at, (left, right))
 
-    def _column_parts(self, w: Writer) -> list[AbstractContextManager[tuple[str, int]]]:
+    def _column_parts(self, w: Writer) -> Sequence[AbstractContextManager[tuple[str, int]]]:
         """Loops over a warp's columns, in blocks whose B comes by one instruction; what is left."""
         columns, fetch = self._sizes[2], self.fetches[1]
         most = min(columns, max(1, MOST_MATRICES // fetch.registers)) if fetch else 1
@@ -335,7 +340,8 @@ class WarpProduct(HopperOp):
         if fetch is not None:
             place = w.name(self.b), batch, k
             matrices = columns * fetch.registers
-            fetch.load(w, (b, 0), (0, matrices), place, f"({first}) * {COLUMNS}")
+            moved = "0" if first == "0" else f"({first}) * {COLUMNS}"
+            fetch.load(w, (b, 0), (0, matrices), place, moved)
             return
         at_batch = f"{self._start(1, -3)} + {batch}" if product.batched else "0"
         for i in range(columns * each):
