@@ -46,7 +46,7 @@ from tawa.base.verification import Verifier
 from tawa.candidates import Candidate, Scheduled, Tried
 from tawa.compiled import Compiled, StageNotReadable, read_module, spec_of
 from tawa.frontend import JITFunction, lower_to_tile, parse_argument
-from tawa.hopper.define import DefineRegisters
+from tawa.hopper.define import DefineRegisters, NarrowProducts
 from tawa.hopper.emit import SPEC_LINE, emit
 from tawa.hopper.instrument import Instrument, NotInstrumentable, disturbed
 from tawa.hopper.meetings import Meetings
@@ -279,19 +279,17 @@ class Pipeline:
         return compiled
 
     def _defined(self, compiled: Compiled) -> Compiled:
-        """The kernel with defined registers if it spills: that leaves more to its loops."""
+        """The kernel with defined registers and narrow products if it spills."""
         spills = [finding for finding in compiled.findings if finding.startswith("spill")]
         if not spills:
             return self._shared(compiled)
         if not self.override.keys().isdisjoint(("hopper", "cu")):
             return compiled
         module = compiled.module("hopper")
-        if not DefineRegisters().apply(module):
-            return compiled
-        self.remarks.say(
-            DefineRegisters.name, f"accumulators start as zeros, because of {spills[0]}"
-        )
-        return self.finish(compiled.name, module)
+        changes = [step for step in (DefineRegisters(), NarrowProducts()) if step.apply(module)]
+        for step in changes:
+            self.remarks.say(step.name, f"{step.CHANGE}, because of {spills[0]}")
+        return self.finish(compiled.name, module) if changes else compiled
 
     def _lowered(self, tile: ModuleOp, scheduled: Scheduled) -> Candidate:
         """aref -> CUDA text; a depth that was free and does not fit is chosen smaller."""

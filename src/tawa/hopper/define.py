@@ -1,8 +1,10 @@
-"""Define registers that a loop would otherwise keep: undefined ones are alive all around it.
+"""Fewer registers for kernels that would spill: defined accumulators, products step by step.
 
 The first product of a sum ignores what its accumulator holds, so nothing is written there before.
 To the assembler these registers then hold a value from the loop's start to its end, and no other
-value can use them in between, as an epilogue that computes with whole tiles would have to.
+value can use them in between, as an epilogue that computes with whole tiles would have to: so they
+are defined. And products that warps do by themselves are written straight-line along K, for the
+assembler to fetch operands well before they are multiplied: so that is limited.
 """
 
 from __future__ import annotations
@@ -11,11 +13,20 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.dialects import arith, scf
-from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, IntegerType, ModuleOp, i32
+from xdsl.dialects.builtin import (
+    AnyFloat,
+    FloatAttr,
+    IntegerAttr,
+    IntegerType,
+    ModuleOp,
+    UnitAttr,
+    i32,
+)
 from xdsl.ir import Attribute, Operation
 from xdsl.utils.hints import isa
 
 from tawa.hopper.ops.fragment import Fill, Undefined
+from tawa.hopper.ops.warp_matrix import WarpProduct
 from tawa.hopper.types import FragType
 
 
@@ -24,6 +35,7 @@ class DefineRegisters:
     """`hopper.undefined` inside loops -> `hopper.fill` with zero."""
 
     name: ClassVar[str] = "define-registers"
+    CHANGE: ClassVar[str] = "accumulators start as zeros"
 
     def apply(self, module: ModuleOp) -> bool:
         """Whether there were any."""
@@ -40,6 +52,21 @@ class DefineRegisters:
             op.value.replace_all_uses_with(new.value)
             op.detach()
             op.erase()
+        return bool(found)
+
+
+@dataclass(frozen=True)
+class NarrowProducts:
+    """Let warps' products fetch their operands one step along K at a time, and keep one sum."""
+
+    name: ClassVar[str] = "narrow-products"
+    CHANGE: ClassVar[str] = "warps fetch operands of their products step by step"
+
+    def apply(self, module: ModuleOp) -> bool:
+        """Whether there were any."""
+        found = [op for op in module.walk() if isinstance(op, WarpProduct)]
+        for op in found:
+            op.narrow = UnitAttr()
         return bool(found)
 
 

@@ -65,7 +65,7 @@ class WarpProduct(HopperOp):
     """`accumulator + a @ b` of tiles in shared memory, each warp its own part of the result.
 
     With `turn_a` (`turn_b`), rank 2, the tile holds the operand transposed. Where the layout has
-    copies, all threads that hold one compute it.
+    copies, all threads that hold one compute it. `narrow`: few registers beside the accumulator.
     """
 
     name: ClassVar[str] = "hopper.warp_product"
@@ -76,6 +76,7 @@ class WarpProduct(HopperOp):
     precision: StringAttr = prop_def(StringAttr)
     turn_a: UnitAttr | None = opt_prop_def(UnitAttr)
     turn_b: UnitAttr | None = opt_prop_def(UnitAttr)
+    narrow: UnitAttr | None = opt_prop_def(UnitAttr)
     result: SSAValue = result_def(FragType)
 
     def __init__(
@@ -140,7 +141,8 @@ class WarpProduct(HopperOp):
         step = product.step * self.steps
         whole = product.inner // (step * turns)
         unrolled = min(whole, max(1, MOST_UNROLLED // (self.instructions * turns)))
-        w.line(f"#pragma unroll {unrolled if any(self.fetches) else 2}")
+        unrolled = 1 if self.narrow else unrolled if any(self.fetches) else 2
+        w.line(f"#pragma unroll {unrolled}")
         with w.block(f"for (int {k} = 0; {k} < {product.inner}; {k} += {step * turns})"):
             for turn in range(turns):
                 first = turn * self.steps % len(sums)
@@ -163,7 +165,7 @@ class WarpProduct(HopperOp):
     def chains(self) -> int:
         """Sums that a warp adds up beside each other, so that enough instructions are under way."""
         blocks, product = int(np.prod(self._sizes)), self.product
-        found = LATENCY_BLOCKS // blocks if any(self.fetches) else 1
+        found = LATENCY_BLOCKS // blocks if any(self.fetches) and not self.narrow else 1
         while found > 1:
             step = product.step * max(self.steps, found)
             if found & (found - 1) == 0 and product.inner % step == 0:
