@@ -16,6 +16,7 @@ import tawa.language as tl
 from tawa.hopper.ops.structure import Role
 from tawa.hopper.ops.sync import CtaSync, NamedBarrierSync
 from tawa.simulate import errors
+from tawa.simulate.check import check
 from tawa.simulate.hopper import run
 
 
@@ -104,3 +105,15 @@ def test_a_slot_goes_back_at_a_meeting_that_is_there_anyway() -> None:
     made, _ = launch()
     explained = made.compile().explain
     assert "5 meeting(s) of role math order nothing and are left out" in explained
+
+
+@pytest.mark.parametrize(("slots", "warps"), [(1, 4), (2, 8)])
+def test_slots_that_go_back_late_are_proved_safe(slots: int, warps: int) -> None:
+    """All interleavings of two roles that reuse every slot, with returns at later meetings."""
+    made, _ = launch(num_stages=slots, num_warps=warps)
+    compiled = made.compile()
+    plain = [v.view(np.ndarray) if isinstance(v, Stored) else v for v in made.values(compiled)]
+    report = check(compiled.module("hopper"), made.grid, plain)
+    assert not report.cut
+    assert report.ordered
+    assert {"kc_empty", "kr_empty"} <= report.awaited
