@@ -2,11 +2,15 @@
 
 Random ones are layers of language models (queries with keys and values, outputs, feed-forward,
 logits) at 1 to 16,384 rows, and every fourth an odd one: sizes that are multiples of 8 only.
+`families` draws products of every kind: few rows or columns, long K, rows that are not whole 16
+bytes, batches, views, other types.
 """
 
 from __future__ import annotations
 
+import math
 import random
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,13 +26,20 @@ LARGEST = 4e12
 
 @dataclass(frozen=True)
 class Case:
-    """An M x N x K product, how A and B lie (T: contiguous along M or K), and their type."""
+    """An M x N x K product, how A and B lie (T: contiguous along M or K), and their type.
+
+    `batch` of them where it is not 0; each row of A and B is followed by `gap` elements that
+    belong to neither.
+    """
 
     m: int
     n: int
     k: int
     layout: str = "NT"
     dtype: str = "fp16"
+    family: str = ""
+    batch: int = 0
+    gap: int = 0
 
     @property
     def row(self) -> dict[str, Any]:
@@ -37,11 +48,12 @@ class Case:
 
     @property
     def flops(self) -> int:
-        """Floating-point operations of the product."""
-        return 2 * self.m * self.n * self.k
+        """Operations of the product."""
+        return 2 * self.m * self.n * self.k * max(self.batch, 1)
 
     def __str__(self) -> str:
-        return f"{self.dtype} {self.layout} {self.m}x{self.n}x{self.k}"
+        batch, gap = f"{self.batch}x" * (self.batch > 0), f" +{self.gap}" * (self.gap > 0)
+        return f"{self.dtype} {self.layout} {batch}{self.m}x{self.n}x{self.k}{gap} {self.family}"
 
 
 CASES = (
@@ -70,6 +82,70 @@ def random_cases(seed: int, count: int = 40) -> tuple[Case, ...]:
         if case.flops <= LARGEST:
             cases.append(case)
     return tuple(cases)
+
+
+def families(seed: int) -> tuple[Case, ...]:
+    """Products of every kind, each of random sizes, the same for the same seed."""
+    draw = random.Random(seed)
+    large, small = (lambda: _size(draw, 1500, 7000)), (lambda: _size(draw, 64, 1024))
+    few, wide = (lambda: _size(draw, 1, 64, 1)), (lambda: draw.choice(HIDDEN + FEED_FORWARD))
+    odd = lambda low, high: 2 * _size(draw, low // 2, high // 2, 1) + 1  # noqa: E731
+    even = lambda low, high: 8 * _size(draw, low // 8, high // 8, 1) + draw.choice((2, 4, 6))  # noqa: E731
+    kinds: list[tuple[str, int, Callable[[], tuple[int, int, int]], str]] = [
+        ("large", 6, lambda: (_lines(large()), _lines(large()), _lines(large())), "NT NN TN TT"),
+        ("small", 6, lambda: (small(), small(), small()), "NT NN TN TT"),
+        ("pieces", 4, lambda: (large() + 8, large() + 8, large() + 8), "NT NN TN TT"),
+        ("few rows", 7, lambda: (few(), wide(), wide()), "NT NN"),
+        ("few columns", 4, lambda: (wide(), few(), wide()), "NT"),
+        ("long K", 4, lambda: (small() // 2, small() // 2, 8 * large()), "NT NN TN TT"),
+        ("K even", 5, lambda: (large(), large(), even(200, 7000)), "NT"),
+        ("K odd", 5, lambda: (large(), large(), odd(200, 7000)), "NT"),
+        ("K odd, few rows", 3, lambda: (few(), large(), odd(1000, 7000)), "NT"),
+        ("N odd", 5, lambda: (large(), odd(200, 7000), large()), "NN TN"),
+        ("odd", 5, lambda: (odd(500, 6000), odd(500, 6000), odd(500, 6000)), "NT NN TN TT"),
+        ("odd, small", 4, lambda: (odd(20, 600), odd(20, 600), odd(20, 600)), "NT NN TN TT"),
+    ]
+    return tuple(
+        Case(*sizes(), draw.choice(layouts.split()), draw.choice(TYPES), name)
+        for name, count, sizes, layouts in kinds
+        for _ in range(count)
+    ) + _others(draw)
+
+
+def _others(draw: random.Random) -> tuple[Case, ...]:
+    """Batches, views, and other types of elements."""
+    large, small = (lambda: _size(draw, 1500, 7000)), (lambda: _size(draw, 64, 1024))
+    layout, half = (lambda: draw.choice(("NT", "NN", "TN"))), (lambda: draw.choice(TYPES))
+    batches = [
+        Case(small(), small(), small() + skew, layout(), half(), "batch", draw.randint(2, 48))
+        for skew in (0, 0, 0, 0, 1, 2)
+    ]
+    views = [
+        Case(large(), large(), large(), layout(), half(), "view", 0, gap) for gap in (1, 2, 4, 8)
+    ]
+    types = [
+        Case(large(), large(), large(), layout(), "fp32", "type"),
+        Case(large(), large(), large() + 1, "NT", "fp32", "type"),
+        *(
+            Case(_lines(large()), _lines(large()), _lines(large()), "NT", "e4m3", "type")
+            for _ in "12"
+        ),
+        *(
+            Case(_lines(large()), _lines(large()), _lines(large()), "NT", "int8", "type")
+            for _ in "12"
+        ),
+    ]
+    return (*batches, *views, *types)
+
+
+def _size(draw: random.Random, low: int, high: int, step: int = 8) -> int:
+    """A multiple of `step`, as likely in each doubling."""
+    return step * round(math.exp(draw.uniform(math.log(low / step), math.log(high / step))))
+
+
+def _lines(size: int) -> int:
+    """A multiple of 128 near `size`."""
+    return max(1, round(size / 128)) * 128
 
 
 def _layer(draw: random.Random) -> tuple[int, int, int]:
