@@ -104,17 +104,34 @@ error[LoopTypeChange]: `acc` changes its type in a loop
  2 |     acc = 0
    |     ^^^""",
     ),
-    "break": (
+    "del": (
         "i32",
-        "for i in range(a):\n    if i > 3:\n        break",
+        "for i in range(a):\n    x = i\n    del x",
         """\
-error[UnsupportedSyntax]: `break` is not supported
-  --> 4:13
+error[UnsupportedSyntax]: `del` is not supported
+  --> 4:9
    |
- 4 |             break
-   |             ^^^^^
-  expected: assignments, `if`, `for`, `while`, `return`, `assert`, `pass`, expressions
-  help: use `while` with a condition""",
+ 4 |         del x
+   |         ^^^^^
+  expected: assignments, `if`, `for`, `while`, `return`, `break`, `continue`, `assert`, `pass`, expressions
+  help: leave the variable alone""",
+    ),
+    "types that depend on the way": (
+        "i32",
+        "for i in range(a):\n    x = 1\n    if i > 3:\n        if i > 5:\n            break\n"
+        "        x = 0.5\n    y = x + 1",
+        """\
+error[UndefinedName]: `x` has no value here
+  --> 8:13
+   |
+ 8 |         y = x + 1
+   |             ^
+  help: give it a value before
+  note: `x` has different types on the paths that lead here
+  --> 3:9
+   |
+ 3 |         x = 1
+   |         ^""",
     ),
     "unknown function of tl": (
         "i32",

@@ -166,8 +166,10 @@ def _unsigned_division(x: Array, y: Array) -> Array:
 def _shift(function: Callable[..., Any], *, signed: bool) -> Callable[..., Array]:
     def numpy(operands: Types, result: Attribute, value: Array, count: Array) -> Array:
         width = bits(operands[0])
-        moved = np.asarray(value) if signed else np.asarray(value).view(unsigned_dtype(operands[0]))
-        number = np.asarray(count).view(unsigned_dtype(operands[0]))
+        # Program ids arrive as numbers of Python.
+        plain, natural = value_dtype(operands[0]), unsigned_dtype(operands[0])
+        moved = np.asarray(value, plain) if signed else np.asarray(value, plain).view(natural)
+        number = np.asarray(count, plain).view(natural)
         too_far = number >= width
         inside = np.where(too_far, width - 1, number).astype(moved.dtype)
         shifted = function(moved, inside)

@@ -28,11 +28,11 @@ class UnsupportedSyntax(KernelError):
 
     explanation = (
         "Kernels are a subset of Python: assignments, `if`, `for` over `range`, `tl.range` or "
-        "`tl.static_range`, `while`, `return`, `assert`, calls, arithmetic, comparisons, "
-        "subscripts with `None` and `:`. `break`, `continue`, `try`, `lambda`, comprehensions, "
-        "chained comparisons, nested `def` and classes are not part of it."
+        "`tl.static_range`, `while`, `break`, `continue`, `return`, `assert`, calls, arithmetic, "
+        "comparisons, subscripts with `None` and `:`. `try`, `lambda`, comprehensions, chained "
+        "comparisons, nested `def` and classes are not part of it."
     )
-    example = _kernel("def kernel(n):\n    for i in range(n):\n        break", "i32")
+    example = _kernel("def kernel(n):\n    try:\n        x = n\n    finally:\n        x = 1", "i32")
 
 
 class UndefinedName(KernelError):

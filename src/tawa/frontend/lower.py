@@ -40,6 +40,7 @@ from tawa.frontend.builder import Builder, hint
 from tawa.frontend.calls import FunctionCompiler
 from tawa.frontend.errors import LaunchMismatch, TypeMismatch
 from tawa.frontend.function import JITFunction
+from tawa.frontend.leaving import Returned
 from tawa.frontend.scope import Scope
 from tawa.frontend.values import Descriptor, Tensor, Value, ir_element, ir_type
 
@@ -80,7 +81,7 @@ def lower_to_tile(
             compiler.scope.set(parameter.name, _value(kind, argument), span)
     result = compiler.run(function.source.tree.body)
     with b.at(span):
-        if result is not None and result.value is not None:
+        if isinstance(result, Returned) and result.value is not None:
             raise TypeMismatch(
                 "a kernel returns nothing", span=result.span, hint="store results with `tl.store`"
             )

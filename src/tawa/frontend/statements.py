@@ -3,34 +3,37 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from xdsl.dialects import scf
 from xdsl.ir import Block, Region, SSAValue
 
 from tawa import language
-from tawa.base.spans import Span
 from tawa.frontend import conversion
 from tawa.frontend.advice import SYNTAX
-from tawa.frontend.builder import hint, name_values
+from tawa.frontend.builder import name_values
 from tawa.frontend.conversion import fail
 from tawa.frontend.errors import (
     BranchTypeMismatch,
-    ConstantReassigned,
-    LoopTypeChange,
     MisplacedReturn,
     NotConstant,
     UnsupportedSyntax,
 )
-from tawa.frontend.expressions import Expressions
-from tawa.frontend.loops import ForLoop, loop_of
+from tawa.frontend.leaving import (
+    Left,
+    Returned,
+    always_leaves,
+    contains_return,
+    going,
+    may_leave,
+    staying,
+)
+from tawa.frontend.loop_statements import LoopStatements
 from tawa.frontend.operators import SYMBOLS
 from tawa.frontend.scope import Binding, Scope
 from tawa.frontend.values import (
     Tensor,
-    Undefined,
     Value,
     describe,
     flatten,
@@ -40,26 +43,21 @@ from tawa.frontend.values import (
     rebuild,
     same_type,
 )
-from tawa.tile.ops import RowEnds
+from tawa.language.dtypes import int1
 
-STATEMENTS = "assignments, `if`, `for`, `while`, `return`, `assert`, `pass`, expressions"
+_Result = Returned | Left | None
 
-
-@dataclass(frozen=True)
-class Returned:
-    """A path of control flow ended with `return`."""
-
-    value: Value
-    span: Span | None
+STATEMENTS = (
+    "assignments, `if`, `for`, `while`, `return`, `break`, `continue`, `assert`, `pass`, "
+    "expressions"
+)
 
 
-class Statements(Expressions):
+class Statements(LoopStatements):
     """Compiles the statements of one function."""
 
-    loop_depth = 0
-
-    def run(self, statements: Sequence[ast.stmt]) -> Returned | None:
-        """Compile statements in order; tells whether, and with what, they return."""
+    def run(self, statements: Sequence[ast.stmt]) -> Returned | Left | None:
+        """Compile statements in order; tells how they end if not by reaching the end."""
         for index, statement in enumerate(statements):
             rest = statements[index + 1 :]
             if isinstance(statement, ast.If):
@@ -68,6 +66,8 @@ class Statements(Expressions):
                     return result
             elif isinstance(statement, ast.Return):
                 return self.run_return(statement)
+            elif isinstance(statement, ast.Break | ast.Continue):
+                return self.run_leave(statement)
             else:
                 self.run_simple(statement)
         return None
@@ -182,49 +182,99 @@ class Statements(Expressions):
             value = None if node.value is None else self.eval(node.value)
         return Returned(value, span)
 
+    def run_leave(self, node: ast.Break | ast.Continue) -> Left:
+        """`break` or `continue`."""
+        no = conversion.scalar(self.b, 0, int1)
+        self.scope.set(staying(self.loop_depth), no, None)
+        broken = isinstance(node, ast.Break)
+        if broken:
+            self.scope.set(going(self.loop_depth), no, None)
+        return Left(broken)
+
     # --- if -------------------------------------------------------------------------------------
 
-    def run_if(self, node: ast.If, rest: Sequence[ast.stmt]) -> tuple[bool, Returned | None]:
+    def run_if(self, node: ast.If, rest: Sequence[ast.stmt]) -> tuple[bool, Returned | Left | None]:
         """An `if`. The first result says whether `rest` has been compiled as part of it."""
         test = self.eval(node.test)
         if not is_runtime(test):
             taken = node.body if test else node.orelse
-            if _contains_return(taken):
+            if contains_return(taken) or may_leave(taken):
                 return True, self.run([*taken, *rest])
             return False, self.run(taken)
         with self.b.at(self.span_of(node.test)):
             chosen = self.truth(test, "the condition of an `if`", "reduce it, or use `tl.where`")
         with self.b.at(self.span_of(node)):
-            if _contains_return([node]):
+            if contains_return([node]):
                 return True, self._if_with_return(node, chosen, rest)
-            self._plain_if(node, chosen)
+            if may_leave([node]):
+                return True, self._if_with_way_out(node, chosen, rest)
+            self._branch(chosen, lambda: self.run(node.body), lambda: self.run(node.orelse))
         return False, None
 
-    def _side(self, statements: Sequence[ast.stmt]) -> tuple[Block, Scope, Returned | None]:
+    def choose(self, chosen: Tensor, then: Callable[[], None]) -> None:
+        """Compile what happens only if a scalar is true."""
+        self._branch(chosen, then, _nothing, lenient=True)
+
+    def _side(self, side: Callable[[], _Result]) -> tuple[Block, Scope, _Result]:
         """Compile one side of an `if` into a block of its own, in a scope of its own."""
         outer, self.scope = self.scope, self.scope.copy()
         try:
             with self.b.inside(Block()) as block:
-                result = self.run(statements)
+                result = side()
             return block, self.scope, result
         finally:
             self.scope = outer
 
-    def _plain_if(self, node: ast.If, chosen: Tensor) -> None:
-        then_block, then_scope, _ = self._side(node.body)
-        else_block, else_scope, _ = self._side(node.orelse)
+    def _if_with_way_out(
+        self, node: ast.If, chosen: Tensor, rest: Sequence[ast.stmt]
+    ) -> Left | None:
+        """An `if` that may end a turn of a loop: what follows runs where it does not."""
+        then, other = node.body, node.orelse
+        if always_leaves(then) or always_leaves(other):
+            sides = [s if always_leaves(s) else [*s, *rest] for s in (then, other)]
+            ends = self._branch(
+                chosen, lambda: self.run(sides[0]), lambda: self.run(sides[1]), lenient=True
+            )
+            both = [end for end in ends if isinstance(end, Left)]
+            return Left(all(end.broken for end in both)) if len(both) == 2 else None
+        self._branch(chosen, lambda: self.run(then), lambda: self.run(other), lenient=True)
+        if rest:
+            unfinished = self._flag(staying(self.loop_depth))
+            self._branch(unfinished, lambda: self.run(rest), _nothing, lenient=True)
+        return None
+
+    def _branch(
+        self,
+        chosen: Tensor,
+        then_side: Callable[[], _Result],
+        else_side: Callable[[], _Result],
+        *,
+        lenient: bool = False,
+    ) -> tuple[_Result, _Result]:
+        """An `if` from both sides; variables that they change differently are chosen after it.
+
+        `lenient`: a variable that has different types after the sides has no value.
+        """
+        then_block, then_scope, then_result = self._side(then_side)
+        else_block, else_scope, else_result = self._side(else_side)
         merged: list[tuple[str, Binding, Binding]] = []
         for name in _changed(self.scope, then_scope, else_scope):
             then, other = then_scope.get(name), else_scope.get(name)
             if not (then_scope.is_defined(name) and else_scope.is_defined(name)):
-                present = then if then_scope.is_defined(name) else other
-                span = present.span if present else None
-                self.scope.undefine(name, "is assigned on one side of an `if` only", span)
+                present, absent = (then, other) if then_scope.is_defined(name) else (other, then)
+                reason = "is assigned on one side of an `if` only"
+                if absent is not None and absent is not self.scope.get(name):
+                    reason = getattr(absent.value, "reason", reason)
+                self.scope.undefine(name, reason, present.span if present else None)
             elif same_type(then.value, other.value):  # type: ignore[union-attr]  # both are defined
                 merged.append((name, then, other))  # type: ignore[arg-type]  # both are defined
+            elif lenient:
+                span = then.span  # type: ignore[union-attr]  # both are defined
+                self.scope.undefine(name, "has different types on the paths that lead here", span)
             else:
                 self._conflict(name, then, other)  # type: ignore[arg-type]  # both are defined
-        self._merge(chosen, (then_block, else_block), merged, node)
+        self._merge(chosen, (then_block, else_block), merged)
+        return then_result, else_result
 
     def _conflict(self, name: str, then: Binding, other: Binding) -> None:
         error = BranchTypeMismatch(
@@ -240,13 +290,12 @@ class Statements(Expressions):
         chosen: Tensor,
         blocks: tuple[Block, Block],
         merged: list[tuple[str, Binding, Binding]],
-        node: ast.If,
     ) -> None:
         then_values = [v for _, then, _ in merged for v in flatten(then.value)]
         else_values = [v for _, _, other in merged for v in flatten(other.value)]
         blocks[0].add_op(scf.YieldOp(*then_values))
         blocks[1].add_op(scf.YieldOp(*else_values))
-        needed = bool(node.orelse) or bool(then_values)
+        needed = bool(then_values) or len(blocks[1].ops) > 1
         op = self.b.add(
             scf.IfOp(
                 chosen.ssa,
@@ -263,11 +312,13 @@ class Statements(Expressions):
 
     def _if_with_return(self, node: ast.If, chosen: Tensor, rest: Sequence[ast.stmt]) -> Returned:
         """An `if` that may return: what follows it moves into the sides that go on."""
-        sides = [self._side([*body, *rest]) for body in (node.body, node.orelse)]
+        paths = [[*body, *rest] for body in (node.body, node.orelse)]
+        sides = [self._side(lambda path=path: self.run(path)) for path in paths]
         values: list[Value] = []
         for block, _, result in sides:
             with self.b.inside(block):
-                values.append(self.decay(result.value if result else None))
+                returned = result.value if isinstance(result, Returned) else None
+                values.append(self.decay(returned))
         if not same_type(*values):
             raise fail(
                 self.b,
@@ -282,174 +333,13 @@ class Statements(Expressions):
         op = self.b.add(scf.IfOp(chosen.ssa, [v.type for v in yielded[0]], then, other))
         return Returned(rebuild(values[0], iter(op.results)), self.b.span)
 
-    # --- loops ----------------------------------------------------------------------------------
-
-    def do_For(self, node: ast.For) -> None:
-        """`for` over `range`, `tl.range` or `tl.static_range`."""
-        if node.orelse:
-            raise fail(self.b, UnsupportedSyntax, "`else` of a loop is not supported")
-        if not isinstance(node.target, ast.Name):
-            raise fail(
-                self.b, UnsupportedSyntax, "a loop has one counter", expected="for i in range(n)"
-            )
-        loop = loop_of(self, node.iter)
-        with self._in_loop():
-            if isinstance(loop, ForLoop):
-                self._run_time_for(node, node.target.id, loop)
-            else:
-                self._unrolled(node, node.target.id, loop)
-
-    def _in_loop(self) -> _Depth:
-        return _Depth(self)
-
-    def _unrolled(self, node: ast.For, name: str, counters: Sequence[int]) -> None:
-        for counter in counters:
-            self.scope.set(name, counter, self.span_of(node.target), constant=True)
-            self.run(node.body)
-        self.scope.undefine(name, "counts a loop that is over", self.span_of(node.target))
-
-    def _run_time_for(self, node: ast.For, name: str, loop: ForLoop) -> None:
-        carried = self._carried(node.body, {name})
-        starts = [v for _, binding in carried for v in flatten(binding.value)]
-        lower, upper, step = loop.bounds(self.b)
-        block = Block(arg_types=[lower.ssa.type, *(v.type for v in starts)])
-        outer, self.scope = self.scope, self.scope.copy()
-        with self.b.inside(block):
-            hint(block.args[0], name)
-            counter = loop.counter(self.b, Tensor(block.args[0], lower.dtype))
-            self.scope.set(name, counter, self.span_of(node.target))
-            if loop.row_ends is not None:
-                self.b.add(RowEnds(loop.row_ends.ssa))
-            self._enter(carried, iter(block.args[1:]))
-            self.run(node.body)
-            ends = self._leave(carried, outer)
-            self.b.add(scf.YieldOp(*ends))
-        inner, self.scope = self.scope, outer
-        op = scf.ForOp(lower.ssa, upper.ssa, step.ssa, starts, block)
-        op.attributes |= loop.attributes
-        self._after(carried, iter(self.b.add(op).results), inner, {name})
-
-    def do_While(self, node: ast.While) -> None:
-        """`while`."""
-        if node.orelse:
-            raise fail(self.b, UnsupportedSyntax, "`else` of a loop is not supported")
-        with self._in_loop():
-            self._while(node)
-
-    def _while(self, node: ast.While) -> None:
-        carried = self._carried(node.body, set())
-        starts = [v for _, binding in carried for v in flatten(binding.value)]
-        types = [v.type for v in starts]
-        before, after = Block(arg_types=types), Block(arg_types=types)
-        outer, self.scope = self.scope, self.scope.copy()
-        with self.b.inside(before):
-            self._enter(carried, iter(before.args))
-            test = self.eval(node.test)
-            if not is_runtime(test):
-                if not test:
-                    self.scope = outer
-                    return
-                raise fail(
-                    self.b,
-                    UnsupportedSyntax,
-                    "this loop never ends",
-                    hint="its condition must depend on a variable that it changes",
-                )
-            chosen = self.truth(test, "the condition of `while`", "reduce it first")
-            self.b.add(scf.ConditionOp(chosen.ssa, *before.args))
-        with self.b.inside(after):
-            self._enter(carried, iter(after.args))
-            self.run(node.body)
-            self.b.add(scf.YieldOp(*self._leave(carried, outer)))
-        inner, self.scope = self.scope, outer
-        op = self.b.add(scf.WhileOp(starts, types, Region(before), Region(after)))
-        self._after(carried, iter(op.results), inner, set())
-
-    def _carried(self, body: Sequence[ast.stmt], own: set[str]) -> list[tuple[str, Binding]]:
-        """The run-time variables that exist before a loop and are assigned in its body."""
-        names = dict.fromkeys(_assigned(body))
-        bindings = [(n, self.scope.get(n)) for n in names if n not in own]
-        return [(n, b) for n, b in bindings if b is not None and is_runtime(b.value)]
-
-    def _enter(self, carried: list[tuple[str, Binding]], arguments: Iterator[SSAValue]) -> None:
-        for name, binding in carried:
-            value = rebuild(binding.value, arguments)
-            name_values(list(flatten(value)), name)
-            self.scope.set(name, value, binding.span)
-
-    def _leave(self, carried: list[tuple[str, Binding]], outer: Scope) -> list[SSAValue]:
-        """The values for the next iteration; every variable must have kept its type."""
-        for name, before in carried:
-            now = self.scope.get(name)
-            assert now is not None
-            if isinstance(now.value, Undefined) or not same_type(before.value, now.value):
-                self._changed_type(name, before, now)
-        for name, before in outer.bindings.items():
-            now = self.scope.get(name)
-            if now is None or now is before or is_runtime(before.value):
-                continue
-            if is_number(before.value) or before.constant:
-                error = ConstantReassigned(
-                    f"`{name}` is a compile-time value and is assigned in a loop",
-                    span=now.span,
-                    found=f"{describe(before.value)} before the loop",
-                    hint="assign to another name",
-                )
-                raise error
-            if not isinstance(before.value, Undefined) and not same_type(before.value, now.value):
-                self._changed_type(name, before, now)
-        return [v for name, _ in carried for v in flatten(self.scope.bindings[name].value)]
-
-    def _changed_type(self, name: str, before: Binding, now: Binding) -> None:
-        found = "no value" if isinstance(now.value, Undefined) else describe(now.value)
-        error = LoopTypeChange(
-            f"`{name}` changes its type in a loop",
-            span=now.span,
-            expected=f"{describe(before.value)}, as before the loop",
-            found=found,
-            hint="give it its final type before the loop, or convert with `.to(...)`",
-        )
-        raise error.with_note(f"`{name}` gets its value before the loop here", before.span)
-
-    def _after(
-        self,
-        carried: list[tuple[str, Binding]],
-        results: Iterator[SSAValue],
-        inner: Scope,
-        own: set[str],
-    ) -> None:
-        for name, before in carried:
-            value = rebuild(before.value, results)
-            name_values(list(flatten(value)), name)
-            self.scope.set(name, value, inner.bindings[name].span)
-        for name, binding in inner.bindings.items():
-            if name in own:
-                self.scope.undefine(name, "counts a loop that is over", binding.span)
-            elif name not in self.scope.bindings:
-                self.scope.undefine(name, "is assigned only inside the loop here", binding.span)
-
-
-class _Depth:
-    """Counts the loops around a statement."""
-
-    def __init__(self, compiler: Statements) -> None:
-        self.compiler = compiler
-
-    def __enter__(self) -> None:
-        self.compiler.loop_depth += 1
-
-    def __exit__(self, *_: object) -> None:
-        self.compiler.loop_depth -= 1
-
 
 _WORDS = {
-    "Break": "break", "Continue": "continue", "Try": "try", "With": "with", "Raise": "raise",
+    "Try": "try", "With": "with", "Raise": "raise",
     "FunctionDef": "def", "ClassDef": "class", "Global": "global", "Nonlocal": "nonlocal",
     "Import": "import", "ImportFrom": "import", "Delete": "del", "Match": "match",
 }  # fmt: skip
 _HINTS = {
-    "Break": "use `while` with a condition",
-    "Continue": "put the rest of the body into an `if`",
     "FunctionDef": "define the function outside and decorate it with `@tawa.jit`",
     "Raise": "use `tl.device_assert` or `tl.static_assert`",
 }
@@ -463,26 +353,6 @@ def _annotation_name(node: ast.expr) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _contains_return(statements: Sequence[ast.stmt]) -> bool:
-    """Whether a `return` is among the statements, outside of loops (where it is an error)."""
-    for statement in statements:
-        if isinstance(statement, ast.Return):
-            return True
-        if isinstance(statement, ast.If) and (
-            _contains_return(statement.body) or _contains_return(statement.orelse)
-        ):
-            return True
-    return False
-
-
-def _assigned(body: Sequence[ast.stmt]) -> Iterator[str]:
-    """Names that statements assign, in the order of the text."""
-    for statement in body:
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
-                yield node.id
-
-
 def _changed(before: Scope, *after: Scope) -> list[str]:
     """Names whose binding differs between a scope and one of its copies."""
     names: dict[str, Any] = {}
@@ -491,3 +361,7 @@ def _changed(before: Scope, *after: Scope) -> list[str]:
             if before.get(name) is not binding:
                 names[name] = None
     return list(names)
+
+
+def _nothing() -> None:
+    """A side without statements."""
