@@ -14,6 +14,7 @@ K, programs share it, and a second kernel adds their parts up, in the same order
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -31,9 +32,9 @@ from tawa.kernels.gemm_operands import (
     PIECE,
     Lie,
     along_rows,
+    both_loadable,
     empty,
     lie,
-    loadable,
     strides,
     transposed,
     type_name,
@@ -54,6 +55,8 @@ __all__ = [
 
 ADDED_ROWS, ADDED_COLUMNS = 8, 128
 """Rows and columns of the result whose parts one program adds up."""
+OF_STORED_BLOCKS = ("staging", "stream_stores")
+"""Options for results that the hardware stores by blocks."""
 
 
 @tawa.jit
@@ -70,7 +73,7 @@ def load_block(desc: Any, batch: Any, row: Any, column: Any, STREAM: tl.constexp
 def gemm(
     a_desc: Any,
     b_desc: Any,
-    c_desc: Any,
+    c: Any,
     M: Any,
     N: Any,
     K: Any,
@@ -85,6 +88,9 @@ def gemm(
     SPLIT: tl.constexpr = 1,
     STREAM_A: tl.constexpr = False,
     STREAM_B: tl.constexpr = False,
+    batch_stride: Any = None,
+    row_stride: Any = None,
+    column_stride: Any = None,
 ):
     """One program computes one tile of C.
 
@@ -94,7 +100,8 @@ def gemm(
     A lies as [M, K], or transposed as [K, M]; B as [K, N], or transposed as [N, K]; each may be a
     batch of such matrices, along the third dimension of programs. With SPLIT > 1 this dimension
     counts parts of products, each of a part of K, that are yet to be added. C is [M, N], or
-    [batch * SPLIT, M, N]. STREAM_A and STREAM_B: L2 need not keep what was loaded.
+    [batch * SPLIT, M, N]: a descriptor, or a pointer with strides, in elements, where the hardware
+    can't store its blocks. STREAM_A and STREAM_B: L2 need not keep what was loaded.
     """
     along, across = tl.program_id(0), tl.program_id(1)
     if GROUP_M:
@@ -119,11 +126,16 @@ def gemm(
         a = load_block(a_desc, which // SPLIT, a_row, a_column, STREAM_A)
         b = load_block(b_desc, which // SPLIT, b_row, b_column, STREAM_B)
         acc = tl.dot(a.T if TRANSPOSE_A else a, b.T if TRANSPOSE_B else b, acc)
-    c = acc.to(c_desc.dtype)
-    if len(c_desc.block_shape) == 3:
-        c_desc.store([which, off_m, off_n], c.reshape(1, BLOCK_M, BLOCK_N))
+    if row_stride is not None:
+        row, column = off_m + tl.arange(0, BLOCK_M), off_n + tl.arange(0, BLOCK_N)
+        inside = (row < M)[:, None] & (column < N)[None, :]
+        c += which.to(tl.int64) * batch_stride
+        to = row.to(tl.int64)[:, None] * row_stride + column.to(tl.int64)[None, :] * column_stride
+        tl.store(c + to, acc.to(c.dtype.element_ty), mask=inside)
+    elif len(c.block_shape) == 3:
+        c.store([which, off_m, off_n], acc.to(c.dtype).reshape(1, BLOCK_M, BLOCK_N))
     else:
-        c_desc.store([off_m, off_n], c)
+        c.store([off_m, off_n], acc.to(c.dtype))
 
 
 @tawa.jit
@@ -198,7 +210,7 @@ def matmul(a: Any, b: Any, out: Any = None, config: Configuration | None = None)
         matmul(_flat(a), b, _flat(out), config)
         return out
     if not (lies[0].describable and lies[1].describable):
-        a, b = loadable(a), loadable(b)
+        a, b = both_loadable(a, b)
         lies = lie(a), lie(b), lies[2]
     product = _product(a, out, lies, k)
     chosen = config or fastest(product)
@@ -207,16 +219,15 @@ def matmul(a: Any, b: Any, out: Any = None, config: Configuration | None = None)
         b = transposed(along_rows(transposed(b))) if chosen.copied[1] else b
         lies = lie(a), lie(b), lies[2]
     ways = lies[0].turned, lies[1].turned
-    if chosen.split == 1 and lies[2].storable:
+    if chosen.split == 1:
         _multiply(a, b, out, ways, product, chosen)
         return out
     parts = _parts(out, chosen.split, "int32" if _integers(a) else "float32")
-    _multiply(a, b, parts, ways, product, chosen)
+    _multiply(a, b, parts, ways, replace(product, by_elements=False), chosen)
     *batch, m, n = shape
-    steps = strides(out) if batch else (0, *strides(out))
     blocks = tawa.cdiv(n, ADDED_COLUMNS), tawa.cdiv(m, ADDED_ROWS)
     add_parts[(*blocks, *(batch or [1]))](
-        *(parts, out, m, n, parts.shape[-1], *steps),
+        *(parts, out, m, n, parts.shape[-1], *_steps(out)),
         SPLIT=chosen.split,
         ROWS=ADDED_ROWS,
         COLUMNS=ADDED_COLUMNS,
@@ -226,7 +237,7 @@ def matmul(a: Any, b: Any, out: Any = None, config: Configuration | None = None)
 
 def _product(a: Any, out: Any, lies: tuple[Lie, ...], k: int) -> Product:
     """The product of matrices that lie as these do."""
-    size, (a_lies, b_lies, _) = a.dtype.itemsize, lies
+    size, (a_lies, b_lies, c_lies) = a.dtype.itemsize, lies
     along_k = size != 2  # all that the matrix instructions take of other types
     *batch, m, n = out.shape
     return Product(
@@ -235,6 +246,7 @@ def _product(a: Any, out: Any, lies: tuple[Lie, ...], k: int) -> Product:
         columns=8 if b_lies.turned else LINE // size,
         aligned=(a_lies.aligned, b_lies.aligned),
         transposed=(along_k and a_lies.turned, along_k and not b_lies.turned),
+        by_elements=not c_lies.storable,
     )
 
 
@@ -254,11 +266,17 @@ def _multiply(
     turned_a, turned_b = ways
     m, n, k = product.m, product.n, product.k
     stream_a, stream_b = chosen.streams(product)
+    options: dict[str, Any] = dict(chosen.options)
+    if product.by_elements:
+        batch_stride, row_stride, column_stride = _steps(out)
+        steps = {"batch_stride": batch_stride, "row_stride": row_stride}
+        options |= {**steps, "column_stride": column_stride}
+        options = {name: options[name] for name in options if name not in OF_STORED_BLOCKS}
     batch = max(x.shape[0] if len(x.shape) == 3 else 1 for x in (a, b))
     gemm[(*chosen.programs(m, n), batch * chosen.split)](
         _blocks(transposed(a), block_k, block_m) if turned_a else _blocks(a, block_m, block_k),
         _blocks(transposed(b), block_n, block_k) if turned_b else _blocks(b, block_k, block_n),
-        _blocks(out, block_m, block_n),
+        out if product.by_elements else _blocks(out, block_m, block_n),
         *(m, n, k),
         TRANSPOSE_A=turned_a,
         TRANSPOSE_B=turned_b,
@@ -271,7 +289,7 @@ def _multiply(
         SPLIT=chosen.split,
         STREAM_A=stream_a,
         STREAM_B=stream_b,
-        **chosen.options,
+        **options,
     )
 
 
@@ -301,6 +319,11 @@ def _sizes(a: Any, b: Any, out: Any) -> tuple[tuple[int, ...], int]:
         expected="M x K, K x N and M x N elements, or batches of them",
         found=", ".join("x".join(map(str, shape)) for shape in [*found, *_shapes(out)]),
     )
+
+
+def _steps(out: Any) -> tuple[int, ...]:
+    """Elements between batches, rows and columns."""
+    return strides(out) if len(out.shape) == 3 else (0, *strides(out))
 
 
 def _shapes(out: Any) -> list[tuple[int, ...]]:

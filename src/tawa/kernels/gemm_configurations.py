@@ -42,6 +42,8 @@ STARTED = 1950.0
 """Cycles until a tile's first products are done, where no tile before it hides them."""
 STORED = 0.08
 """Cycles for each element of a tile that is stored, where no other tile's products hide them."""
+STORED_EACH = 0.25
+"""As `STORED`, where elements are stored one by one: eight rows at once, a sector of each."""
 LEAST, EACH = 174.0, 132.0
 """Cycles of a turn, however small its tile is: a wait and an issue; latency of each line of K."""
 SHARED = 146.0
@@ -81,6 +83,7 @@ class Product:
     `columns` is what a tile's columns should be a multiple of (128 bytes if B lies as [K, N]).
     `aligned` says of A and of B whether their rows in memory start with a line of 128 bytes,
     `transposed` whether they have to be transposed on the way: those across K, but of 16 bits.
+    `by_elements` says that the hardware can't store C's blocks.
     """
 
     m: int
@@ -92,6 +95,7 @@ class Product:
     aligned: tuple[bool, bool] = (True, True)
     transposed: tuple[bool, bool] = (False, False)
     batch: int = 1
+    by_elements: bool = False
 
     @property
     def operands(self) -> tuple[int, int]:
@@ -164,11 +168,13 @@ class Configuration:
         waves = cdiv(programs, MULTIPROCESSORS)
         steps = cdiv(cdiv(product.k, self.block_k), self.split)
         main = steps * self._turn(product, min(programs, MULTIPROCESSORS))
-        stored = self.block_m * self.block_n * STORED
+        each = STORED_EACH if product.by_elements and self.split == 1 else STORED
+        stored = self.block_m * self.block_n * each
         if not self.options.get("persistent"):
             cycles = waves * (main + stored) + (waves - 1) * STARTED
         elif self.options.get("ping_pong"):
-            cycles = waves * main + 2 * stored  # by one of the two groups alone
+            # The last tile is stored by one of the two groups alone.
+            cycles = waves * max(main, (main + stored) / 2) + 2 * stored
         else:
             cycles = waves * (main + stored)
         cycles += PLACED * (self.group_m > 0)

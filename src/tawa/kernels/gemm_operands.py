@@ -51,14 +51,49 @@ def pack(
     column_stride: Any, pitch: Any, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """`packed` [batch, rows, columns] = `source`, whose elements are counted by strides."""
-    row = tl.program_id(1) * ROWS + tl.arange(0, ROWS)
-    column = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
-    inside = (row < rows)[:, None] & (column < columns)[None, :]
-    batch = tl.program_id(2).to(tl.int64)
-    at = row.to(tl.int64)[:, None] * row_stride + column.to(tl.int64)[None, :] * column_stride
-    value = tl.load(source + batch * batch_stride + at, mask=inside)
-    to = (batch * rows + row)[:, None] * pitch + column[None, :]
-    tl.store(packed + to, value, mask=inside)
+    steps = batch_stride, row_stride, column_stride
+    pack_block(source, packed, tl.program_id(0), rows, columns, steps, pitch, ROWS, COLUMNS)
+
+
+@tawa.jit
+def pack_two(
+    source: Any, packed: Any, rows: Any, columns: Any, batch_stride: Any, row_stride: Any,
+    column_stride: Any, pitch: Any, other_source: Any, other_packed: Any, other_rows: Any,
+    other_columns: Any, other_batch_stride: Any, other_row_stride: Any, other_column_stride: Any,
+    other_pitch: Any, programs: Any, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """As `pack`, for two: the first by the first `programs`, the other one by the rest."""
+    program = tl.program_id(0)
+    if program < programs:
+        steps = batch_stride, row_stride, column_stride
+        pack_block(source, packed, program, rows, columns, steps, pitch, ROWS, COLUMNS)
+    else:
+        steps = other_batch_stride, other_row_stride, other_column_stride
+        program -= programs
+        source, packed, pitch = other_source, other_packed, other_pitch
+        pack_block(source, packed, program, other_rows, other_columns, steps, pitch, ROWS, COLUMNS)
+
+
+@tawa.jit
+def pack_block(
+    source: Any, packed: Any, program: Any, rows: Any, columns: Any, steps: Any, pitch: Any,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """One block of what `pack` copies."""
+    across, down = tl.cdiv(columns, COLUMNS), tl.cdiv(rows, ROWS)
+    line = program // across
+    batch = (line // down).to(tl.int64)
+    first, start = line % down * ROWS, program % across * COLUMNS
+    row, column = tl.arange(0, ROWS).to(tl.int64), tl.arange(0, COLUMNS).to(tl.int64)
+    source += batch * steps[0] + first.to(tl.int64) * steps[1] + start.to(tl.int64) * steps[2]
+    packed += (batch * rows + first) * pitch + start
+    at = (source + row * steps[1])[:, None] + (column * steps[2])[None, :]
+    to = (packed + row * pitch)[:, None] + column[None, :]
+    if (first + ROWS <= rows) & (start + COLUMNS <= columns):
+        tl.store(to, tl.load(at))  # most blocks: a third of the instructions
+    else:
+        inside = (row < rows - first)[:, None] & (column < columns - start)[None, :]
+        tl.store(to, tl.load(at, mask=inside), mask=inside)
 
 
 @tawa.jit
@@ -93,10 +128,31 @@ def loadable(array: Any) -> Any:
     """
     if describable(array):
         return array
-    row, column = strides(array)[-2:]
-    if turned(array) or abs(row) < abs(column):
+    if _by_columns(array):
         return transposed(_packed(transposed(array)))
     return _packed(array)
+
+
+def both_loadable(a: Any, b: Any) -> tuple[Any, Any]:
+    """As `loadable` for each; where both are copied, one kernel does."""
+    if describable(a) or describable(b):
+        return loadable(a), loadable(b)
+    swapped = _by_columns(a), _by_columns(b)
+    sources = [transposed(x) if swap else x for x, swap in zip((a, b), swapped, strict=True)]
+    copies = [_whole_lines(x, tuple(x.shape)) for x in sources]
+    first, other = (_packing(x, copy) for x, copy in zip(sources, copies, strict=True))
+    programs = _programs(sources[0])
+    pack_two[(programs + _programs(sources[1]),)](
+        *(*first, *other, programs), ROWS=PACKED_ROWS, COLUMNS=PACKED_COLUMNS
+    )
+    made = [transposed(x) if swap else x for x, swap in zip(copies, swapped, strict=True)]
+    return made[0], made[1]
+
+
+def _by_columns(array: Any) -> bool:
+    """Whether neighbours along a column are nearer than those along a row."""
+    row, column = strides(array)[-2:]
+    return turned(array) or abs(row) < abs(column)
 
 
 def describable(array: Any) -> bool:
@@ -169,16 +225,23 @@ def empty(like: Any, shape: tuple[int, ...], type_: str | None = None) -> Any:
 
 def _packed(array: Any) -> Any:
     """A copy whose rows start with lines."""
-    *batch, rows, columns = array.shape
     packed = _whole_lines(array, tuple(array.shape))
-    blocks = tawa.cdiv(columns, PACKED_COLUMNS), tawa.cdiv(rows, PACKED_ROWS)
-    steps = strides(array) if batch else (0, *strides(array))
-    pack[(*blocks, *(batch or [1]))](
-        *(array, packed, rows, columns, *steps, strides(packed)[-2]),
-        ROWS=PACKED_ROWS,
-        COLUMNS=PACKED_COLUMNS,
-    )
+    arguments = _packing(array, packed)
+    pack[(_programs(array),)](*arguments, ROWS=PACKED_ROWS, COLUMNS=PACKED_COLUMNS)
     return packed
+
+
+def _packing(array: Any, packed: Any) -> tuple[Any, ...]:
+    """The arguments of `pack` that copies an array."""
+    *batch, rows, columns = array.shape
+    steps = strides(array) if batch else (0, *strides(array))
+    return array, packed, rows, columns, *steps, strides(packed)[-2]
+
+
+def _programs(array: Any) -> int:
+    """Programs that pack an array."""
+    *batch, rows, columns = array.shape
+    return prod(batch) * tawa.cdiv(columns, PACKED_COLUMNS) * tawa.cdiv(rows, PACKED_ROWS)
 
 
 def _whole_lines(like: Any, shape: tuple[int, ...]) -> Any:
