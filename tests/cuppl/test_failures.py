@@ -47,6 +47,12 @@ PROGRAMS = {
     "division": ("def main () = 1 // (2 - 2)", failures.DivisionByZero, "1 // (2 - 2)"),
     "negative size": ("def main () = length (tabulate (-1) (fn i -> i))", failures.NegativeSize,
                       "tabulate"),
+    "endless turns": (
+        "def main () = range_fold (fn a i -> a + i) 0 100000000000", failures.UnboundedRecursion,
+        "range_fold"),
+    "endless turns within turns": (
+        "def main () = range_fold (fn a i -> range_fold (fn b j -> b + j % 3) a 100000) 0 100000",
+        failures.UnboundedRecursion, "range_fold"),
     "own failure": ('def main () = if flip 1.0 then fail "no luck" else 1', failures.ProgramFailed,
                     "fail"),
     "shift outside": (

@@ -65,9 +65,17 @@ def main () =
   factor (lgamma (g + b) - lgamma (g + 1.5));
   (g, b, n + k)
 """
+TURNS = """
+def main () =
+  let k = floor (8.0 * sample (uniform 0 1)) in
+  let x = range_fold (fn a i -> a + 1.0 / float (i + 1)) 0.0 (k * 3) in
+  observe (normal x 1) (if k > 4 then range_fold (fn a i -> a * 0.5) x k else 0.5);
+  (k, x)
+"""
 TOGETHER: dict[str, tuple[str, dict[str, Any]]] = {
     "data types": (SWITCHED, {"shapes": [("Round", 1.5), ("Long", 1.0, 2.5), "Point"]}),
     "draws that some make": (APART, {"ws": [0.5, 1.5, 1.0]}),
+    "turns of their own": (TURNS, {}),
     "curve": (CURVE, {"xs": XS}),
     "detours": (PARTS, {"xs": XS}),
     "a few are lost": (LOST.replace("LIMIT", "-1.5"), {}),

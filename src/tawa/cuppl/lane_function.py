@@ -390,6 +390,9 @@ class LaneFunction(LaneText):
 
     def put(self, name: str, src: Reg) -> None:
         """Set a field of the context."""
+        if name == "fuel" and src in self.found.varying:
+            self.put_least(name, src)
+            return
         if name not in self.found.fields:
             self.store(src, self.field(name), FIELD)
             return
@@ -398,6 +401,13 @@ class LaneFunction(LaneText):
             old = self.value(f"load {kind}, ptr %{name}")
             value = self.select(self.lanes(), kind, value, old)
         self.emit(f"store {kind} {value}, ptr %{name}")
+
+    def put_least(self, name: str, src: Reg) -> None:
+        """Set a field that lanes share to the least of those that are here."""
+        many = f"{WORDS} splat (i64 {2**63 - 1})"
+        own = self.value(f"select {MASK} {self.lanes()}, {WORDS} {self.vector(src)}, {many}")
+        least = self.value(f"call i64 @llvm.vector.reduce.smin.v{WIDTH}i64({WORDS} {own})")
+        self.emit(f"store i64 {least}, ptr {self.field(name)}{FIELD}")
 
     def table(self, dst: Reg, values: tuple[float, ...], index: Reg) -> None:
         """A number of a constant table."""

@@ -44,6 +44,7 @@ def _header() -> str:
             f"declare {vector} @llvm.masked.gather.v{WIDTH}{kind}.v{WIDTH}p0"
             f"({pointers}, {MASK}, {vector})"
         )
+    lines.append(f"declare i64 @llvm.vector.reduce.smin.v{WIDTH}i64({WORDS})")
     lines.append("declare i64 @llvm.fptosi.sat.i64.f64(double)")
     lines.append(f"declare {WORDS} @llvm.fptosi.sat.v{WIDTH}i64.v{WIDTH}f64(<{WIDTH} x double>)")
     lines += [

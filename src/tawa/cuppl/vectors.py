@@ -9,8 +9,8 @@ from tawa.functional.terms import Con
 
 from .builder import FunctionBuilder
 from .elaborator import Elaborator, parameters
-from .failures import INDEX, NEGATIVE_SIZE
-from .ir import Call, Copy, Reg, Return, Store, Type
+from .failures import FUEL, INDEX, NEGATIVE_SIZE
+from .ir import Call, Copy, Reg, Return, Set, Store, Type
 from .values import Dyn, Value, leaves, rebuild, shape
 
 __all__ = ["VECTOR_BUILTINS"]
@@ -159,11 +159,25 @@ def _fold(e: Elaborator, type_: Con, args: Sequence[Value], span: Span) -> Value
 
 def _range_fold(e: Elaborator, type_: Con, args: Sequence[Value], span: Span) -> Value:
     length = e.single(args[2], INT)
+    _burn_turns(e, length, span)
 
     def item(index: Reg) -> Value:
         return Dyn(INT, e.b.fresh_copy([index]))
 
     return _folding(e, type_, args, span, length, item)
+
+
+def _burn_turns(e: Elaborator, turns: Reg, span: Span) -> None:
+    """Use the fuel of a loop's turns, all at once; fail where there is not so much.
+
+    Loops over vectors need none: they are as short as what memory holds.
+    """
+    b = e.b
+    fuel = b.get("fuel", Type.I64)
+    b.fail_if(b.op("gti", turns, fuel), FUEL, e.shared.site(span))
+    none = b.const(0)
+    used = b.op("selecti", b.op("gti", turns, none), turns, none)
+    b.put(Set("fuel", b.op("subi", fuel, used)))
 
 
 def _copy_elements(

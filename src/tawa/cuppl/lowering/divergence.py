@@ -33,6 +33,7 @@ from ..ir import (
     Table,
 )
 from .dataflow import defined, used, used_by_terminator
+from .tail import LOOP_HEAD
 
 __all__ = ["APART", "TOGETHER", "Divergence", "Region", "Unsuitable", "analyse", "varies"]
 
@@ -99,7 +100,7 @@ def analyse(
     inside = _inside(found)
     for block in function.blocks.values():
         for item in block.instructions:
-            _check(item, found, partial or block.name in inside)
+            _check(item, found, partial or block.name in inside, block.name == LOOP_HEAD)
     returned = [
         tuple(v in found.varying or block.name in inside for v in block.terminator.values)
         for block in function.blocks.values()
@@ -135,8 +136,12 @@ def _spread(
                 varying.update(defined(item))
 
 
-def _check(item: Instruction, found: Divergence, divergent: bool) -> None:
-    """Raise Unsuitable for what only all lanes together, or only one alone, could do."""
+def _check(item: Instruction, found: Divergence, divergent: bool, head: bool) -> None:
+    """Raise Unsuitable for what only all lanes together, or only one alone, could do.
+
+    `head`: at the start of a loop that was a tail call. Lanes that leave such loops one by one gain
+    nothing on average.
+    """
     match item:
         case Const() | Copy() | Op() | Load() | Table():
             return
@@ -144,7 +149,7 @@ def _check(item: Instruction, found: Divergence, divergent: bool) -> None:
             return
         case Get(field=name) if name in found.fields | SHARED_FIELDS:
             return
-        case Set(field="fuel", src=src) if src not in found.varying:
+        case Set(field="fuel", src=src) if src not in found.varying or not head:
             return
         case Set(field="draw", src=src) if not divergent and src not in found.varying:
             return
