@@ -147,6 +147,23 @@ def test_unknown_options_are_refused_with_a_suggestion() -> None:
 
 
 @tawa.jit
+def product_and_sum(x, y, out, N: tl.constexpr):
+    i = tl.arange(0, N)
+    x_row, y_row = tl.load(x + i), tl.load(y + i)
+    tl.store(out + i, x_row * y_row + tl.fma(x_row, x_row, y_row))
+
+
+def test_products_are_rounded_by_themselves_if_asked_for() -> None:
+    fused, separate = (
+        sass.disassemble(compiled.cubin)[compiled.spec.entry]
+        for fusion in (True, False)
+        for compiled in (product_and_sum.compile(*["*f32:16"] * 3, N=128, enable_fp_fusion=fusion),)
+    )
+    assert (fused.count("FFMA"), fused.count("FMUL")) == (2, 0)
+    assert (separate.count("FFMA"), separate.count("FMUL")) == (1, 1)
+
+
+@tawa.jit
 def names(stride_0, stride_1, λ, x_0, num_warps: tl.constexpr):
     i, j = tl.arange(0, 4)[:, None], tl.arange(0, 8)[None, :]
     tile = tl.load(x_0 + i * stride_0 + j * stride_1)

@@ -51,6 +51,7 @@ from tawa.hopper.emit import SPEC_LINE, emit
 from tawa.hopper.instrument import Instrument, NotInstrumentable, disturbed
 from tawa.hopper.meetings import Meetings
 from tawa.hopper.occupancy import Occupancy, ShareMultiprocessor, may_share
+from tawa.hopper.roundings import separate_roundings
 from tawa.runtime.assemble import Here, Job, in_turn
 from tawa.runtime.assemble import start as start_job
 from tawa.runtime.compile_log import parse_log
@@ -140,6 +141,7 @@ def passes(stage: str, options: Options, remarks: Remarks, slack: Slack) -> list
             Tidy(),
             # Once everything lies where it does in shared memory.
             Meetings(remarks),
+            *separate_roundings(options),
         ],
     }
     return table[stage]()
@@ -386,9 +388,8 @@ class Pipeline:
         if not built.report.functions:
             self.remarks.say("assembler", "it left no log: spills would not be seen")
         for usage in built.report.functions:
-            self.remarks.say(
-                "assembler", f"{usage.name}: {usage.registers} registers a thread at entry"
-            )
+            taken = f"{usage.name}: {usage.registers} registers a thread at entry"
+            self.remarks.say("assembler", taken)
         for finding in built.report.findings():
             self.remarks.say("assembler", f"{finding.kind}: {finding.text}")
 
@@ -492,8 +493,7 @@ def _tile(
     signature: Mapping[str, str],
     constexprs: Mapping[str, object],
 ) -> ModuleOp:
-    types = [parse_argument(text) for text in signature.values()]
     begin = time.perf_counter()
-    module = lower_to_tile(fn, types, constexprs)
+    module = lower_to_tile(fn, [parse_argument(t) for t in signature.values()], constexprs)
     pipeline.timings["tile"] = time.perf_counter() - begin
     return module

@@ -86,6 +86,9 @@ class Options:
     stream_stores: bool = False
     """Give written lines back to memory first (L2 evict-first): for outputs larger than the L2."""
 
+    enable_fp_fusion: bool = True
+    """`False`: the assembler does not make one instruction of a product and a sum."""
+
     timeline: bool | str = False
     """Write timestamps to a `tawa.Timeline`, which sets this for the launches in its block.
 
@@ -102,6 +105,7 @@ class Options:
         self._one_of("target", tuple(TARGETS))
         self._one_of("num_warps", (1, 2, 4, 8, 16, 32))
         self._one_of("consumers", (None, 1, 2, 3))
+        self._one_of("enable_fp_fusion", (True, False))
         self._one_of("timeline", (False, True, *DETAILS))
         self._between("num_stages", 1, 64)
         self._between("mma_depth", 0, 7)

@@ -19,6 +19,7 @@ from tawa.frontend.registry import LOWERINGS
 from tawa.frontend.scope import Scope
 from tawa.frontend.statements import Statements
 from tawa.frontend.values import (
+from tawa.frontend.leaving import Returned
     BoundMethod,
     Descriptor,
     Tensor,
@@ -180,7 +181,7 @@ class FunctionCompiler(Statements):
             if len(error.notes) < 8:  # a chain of calls is shown up to this length
                 error.with_note(f"in the call of `{callee.function.__name__}` here", call_span)
             raise
-        value = result.value if result is not None else None
+        value = result.value if isinstance(result, Returned) else None
         return self.decay(value) if decays else value
 
     def bind_parameter(self, name: str, value: Value, *, constant: bool) -> None:

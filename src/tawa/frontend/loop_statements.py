@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 
 from xdsl.dialects import scf
@@ -68,7 +68,7 @@ class LoopStatements(Expressions):
                 self._run_time_for(node, node.target.id, loop)
 
     @contextmanager
-    def _in_loop(self) -> Iterator[None]:
+    def _in_loop(self) -> Generator[None]:
         self.loop_depth += 1
         yield
         self.loop_depth -= 1

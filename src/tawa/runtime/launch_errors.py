@@ -13,14 +13,13 @@ SHARED_OPTIONS = ("num_warps", "num_stages")
 """Options that are set too where a `tl.constexpr` parameter of their name is, as in Triton."""
 
 NEUTRAL_OPTIONS: dict[str, tuple[Any, ...]] = {
-    "num_ctas": (1,), "maxnreg": (None,), "enable_fp_fusion": (True,), "launch_pdl": (True, False),
+    "num_ctas": (1,), "maxnreg": (None,), "launch_pdl": (True, False),
     "launch_cooperative_grid": (False,), "debug": (True, False),
 }  # fmt: skip
 """Options of Triton that mean nothing here, and the values with which they may be given."""
 
 TRITON_OPTIONS = {
     "num_ctas": "programs that share their loads are asked for with `cluster`",
-    "enable_fp_fusion": "round products that are not to be fused with `libdevice.mul_rn`",
     "maxnreg": "registers are split by the compiler; leave it out",
     "num_consumer_groups": "use `consumers`",
     "num_buffers_warp_spec": "use `num_stages`",
