@@ -15,11 +15,11 @@ from tawa.frontend.conversion import fail
 from tawa.frontend.errors import NotCallable, NotSupported, Recursion, WrongArguments
 from tawa.frontend.expressions import PYTHON_NAMES, methods_of
 from tawa.frontend.function import JITFunction, is_constexpr_annotation, is_jit_function
+from tawa.frontend.leaving import Returned
 from tawa.frontend.registry import LOWERINGS
 from tawa.frontend.scope import Scope
 from tawa.frontend.statements import Statements
 from tawa.frontend.values import (
-from tawa.frontend.leaving import Returned
     BoundMethod,
     Descriptor,
     Tensor,
