@@ -41,7 +41,7 @@ PASSES = (
 What is worth inlining is marked in the text (`llvm.py`).
 """
 
-OPTIMISATION = "3"
+OPTIMISATION = "4"
 """Part of the key of what is kept: to be changed with what `object_code` does."""
 
 _lock = threading.Lock()
@@ -94,9 +94,13 @@ def _target_machine() -> Any:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     name, features = _host()
-    target = llvm.Target.from_default_triple()
-    return target.create_target_machine(
-        cpu=name, features=features, opt=2, reloc="pic", codemodel="small", jit=True
+    triple = llvm.get_default_triple()
+    # Absolute addresses: where a GPU's driver or much data fills the address space, sections may
+    # lie out of each other's reach.
+    absolute = triple.startswith("x86_64") and "linux" in triple
+    reloc, model = ("static", "large") if absolute else ("pic", "small")
+    return llvm.Target.from_triple(triple).create_target_machine(
+        cpu=name, features=features, opt=2, reloc=reloc, codemodel=model, jit=True
     )
 
 
