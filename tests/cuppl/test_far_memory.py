@@ -34,9 +34,9 @@ taken = sorted(
 holes = zip([end for _, end in taken], [start for start, _ in taken[1:]] + [TOP - 4096])
 fill = lambda at, size: mmap(at, size, 0, NEW_ONLY | PRIVATE | NO_MEMORY, -1, 0)
 for low, high in ((low, high) for low, high in holes if low < high < TOP):
-    if high - low < 1 << 46:
+    if high - low < 1 << 41:
         fill(low, high - low)
-    for number in range(200 if high - low >= 1 << 46 else 0):
+    for number in range(200 if high - low >= 1 << 41 else 0):
         fill(high - (number + 1) * (BLOCK + PAGES) + PAGES, BLOCK)
 print(repr(model.smc(100, seed=3, threads=1).log_evidence))
 '''
