@@ -181,17 +181,6 @@ error[BadArgument]: `other` without a mask has no meaning
    |         ^^^^^^^^^^^^^^^^^^^^^
   help: give a mask, or leave `other` out""",
     ),
-    "shape of a descriptor argument": (
-        "desc<f16,16x16>",
-        "n = a.shape[1]",
-        """\
-error[NotSupported]: `shape` of a descriptor that the launch passes is not known
-  --> 2:9
-   |
- 2 |     n = a.shape[1]
-   |         ^^^^^^^
-  help: pass sizes as further arguments""",
-    ),
     "load of a number": (
         "i32",
         "x = tl.load(a)",

@@ -119,10 +119,10 @@ class KernelLowering:
             elif isinstance(value.type, PtrType):
                 self.parameters.append({"kind": "PointerParam", "arg": value.index})
             else:
-                type_ = short_name(value.type)
-                self.parameters.append(
-                    {"kind": "ScalarParam", "value": ["arg", value.index], "type": type_}
-                )
+                made = self.made[value.index - self.user_arguments :][:1]
+                source = made[0]["value"] if value.index >= self.user_arguments else None
+                type_, number = short_name(value.type), source or ["arg", value.index]
+                self.parameters.append({"kind": "ScalarParam", "value": number, "type": type_})
         return self._arguments[value]
 
     def tensor_map(

@@ -7,8 +7,16 @@ from tawa.frontend.advice import operand_hint
 from tawa.frontend.builder import Builder
 from tawa.frontend.errors import OutOfRange, TileShapeMismatch, TypeMismatch
 from tawa.frontend.promotion import natural_type
-from tawa.frontend.values import Tensor, Value, describe, ir_element, ir_type, is_number
-from tawa.language.dtypes import dtype, int1, int64, pointer_type
+from tawa.frontend.values import (
+    Descriptor,
+    Tensor,
+    Value,
+    describe,
+    ir_element,
+    ir_type,
+    is_number,
+)
+from tawa.language.dtypes import dtype, int1, int32, int64, pointer_type
 from tawa.tile import ops
 
 
@@ -196,3 +204,14 @@ def bitcast(b: Builder, x: Tensor, target: dtype | pointer_type) -> Tensor:
         return Tensor(x.ssa, target, x.shape)
     ssa = b.map("bitcast", x.ssa, result=ir_type(target, x.shape))
     return Tensor(ssa, target, x.shape)
+
+
+def passed_sizes(b: Builder, desc: Descriptor, *, strides: bool) -> tuple[Tensor, ...]:
+    """The sizes (int32) or strides (int64) of a descriptor that the launch passes."""
+    element, last = (int64, len(desc.block_shape) - 1) if strides else (int32, -1)
+    return tuple(
+        scalar(b, 1, element)
+        if axis == last
+        else Tensor(b.add(ops.DescSize(desc.ssa, axis, stride=strides)).result, element)
+        for axis in range(len(desc.block_shape))
+    )

@@ -420,10 +420,8 @@ class Expressions:
         if name == "T" and isinstance(value, Tensor):
             return self.call(language.trans, [value], {})
         if name in ("shape", "strides") and isinstance(value, Descriptor):
-            if not value.sizes:
-                message = f"`{name}` of a descriptor that the launch passes is not known"
-                raise fail(self.b, NotSupported, message, hint="pass sizes as further arguments")
-            return value.sizes if name == "shape" else value.steps
+            known = value.sizes if name == "shape" else value.steps
+            return known or conversion.passed_sizes(self.b, value, strides=name == "strides")
         if name == "handle":
             return value
         if name == "numel" and isinstance(value, Tensor):

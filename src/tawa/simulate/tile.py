@@ -379,6 +379,12 @@ def _make_desc(program: Program, op: ops.MakeDesc) -> Described:
     return Described(int(program.values[op.base]), shape, strides, padding)
 
 
+def _desc_size(program: Program, op: ops.DescSize) -> Array:
+    desc: Described = program.values[op.desc]
+    numbers = desc.shape if op.stride is None else desc.strides
+    return np.asarray(numbers[op.axis.value.data], value_dtype(op.result.type))
+
+
 def _block_window(
     program: Program, op: ops.DescLoad | ops.DescStore, verb: str
 ) -> tuple[Array | None, tuple[slice, ...], Described]:
@@ -457,6 +463,7 @@ ACTIONS: dict[type[Operation], Callable[[Program, Any], Any]] = {
     ops.AtomicRmw: _atomic_rmw,
     ops.AtomicCas: _atomic_cas,
     ops.MakeDesc: _make_desc,
+    ops.DescSize: _desc_size,
     ops.DescLoad: _desc_load,
     ops.DescStore: _desc_store,
     ops.Barrier: _nothing,

@@ -18,7 +18,7 @@ from tawa.base.elementwise import Map
 from tawa.base.errors import TawaError
 from tawa.base.kernels import add_arguments
 from tawa.base.spans import span_of
-from tawa.tile.ops import MakeDesc
+from tawa.tile.ops import DescSize, MakeDesc
 
 HOST = {
     "addi": "add",
@@ -67,6 +67,8 @@ def host_expression(value: SSAValue) -> Expression | None:
     owner = value.owner
     if isinstance(owner, arith.ConstantOp) and isinstance(owner.value, IntegerAttr):
         return owner.value.value.data
+    if isinstance(owner, DescSize):
+        return _size(owner)
     if not isinstance(owner, Map):
         return None
     operands = [host_expression(v) for v in owner.arguments]
@@ -91,6 +93,30 @@ def _base(value: SSAValue) -> tuple[int, Expression] | None:
         if start is not None and offset is not None:
             return start[0], ("add", start[1], offset) if start[1] else offset
     return None
+
+
+def _size(op: DescSize) -> Expression | None:
+    """A size or stride of a descriptor that the launch passes, or of one made in the kernel."""
+    desc, axis = op.desc, op.axis.value.data
+    if isinstance(desc, BlockArgument) and isinstance(desc.owner.parent_op(), func.FuncOp):
+        return ("dim" if op.stride is None else "stride", desc.index, axis)
+    if isinstance(desc.owner, MakeDesc):
+        made = desc.owner.shape if op.stride is None else desc.owner.strides
+        return host_expression(made[axis])
+    return None
+
+
+def _number(op: DescSize) -> str:
+    value = _size(op)
+    if value is None:
+        raise DescriptorNotUniform(
+            "the size of a descriptor that differs from turn to turn",
+            span=span_of(op),
+            expected="a descriptor that the launch passes",
+            found="one that a loop or a branch chooses",
+            hint="choose among sizes instead",
+        )
+    return json.dumps({"value": value})
 
 
 def _recipe(op: MakeDesc) -> str:
@@ -119,7 +145,7 @@ def _recipe(op: MakeDesc) -> str:
 
 @dataclass(frozen=True)
 class HoistDescriptors:
-    """Turn every `tile.make_desc` into a descriptor argument with a recipe for the host."""
+    """Turn every `tile.make_desc` and `tile.desc_size` into an argument that the host computes."""
 
     name: ClassVar[str] = "hoist-descriptors"
 
@@ -131,12 +157,16 @@ class HoistDescriptors:
 
     def _kernel(self, kernel: func.FuncOp) -> None:
         made: dict[tuple[str, str], SSAValue] = {}
-        for op in [op for op in kernel.walk() if isinstance(op, MakeDesc)]:
-            key = (_recipe(op), str(op.result.type))
+        found = [op for op in kernel.walk() if isinstance(op, DescSize | MakeDesc)]
+        # All recipes first: what they are made of is replaced.
+        recipes = [_recipe(op) if isinstance(op, MakeDesc) else _number(op) for op in found]
+        for op, recipe in zip(found, recipes, strict=True):
+            key = (recipe, str(op.result.type))
             if key not in made:
                 (made[key],) = add_arguments(kernel, [op.result.type])
                 made[key].name_hint = op.result.name_hint
             op.result.replace_all_uses_with(made[key])
+        for op in reversed(found):
             _erase(op)
         kernel.attributes["tawa.made"] = ArrayAttr([StringAttr(recipe) for recipe, _ in made])
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from xdsl.dialects.builtin import StringAttr, TensorType, UnitAttr
+from xdsl.dialects.builtin import IntegerAttr, IntegerType, StringAttr, TensorType, UnitAttr
 from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
     AnyAttr,
@@ -291,6 +291,35 @@ class MakeDesc(TileOp):
         _check_name(self.padding, ("zero", "nan"), "padding")
 
 
+@irdl_op_definition
+class DescSize(TileOp):
+    """The size (i32) of a descriptor's tensor along an axis, or its stride (i64, in elements)."""
+
+    name = "tile.desc_size"
+    desc = operand_def(of_class(DescType))
+    axis = prop_def(IntegerAttr)
+    stride = opt_prop_def(UnitAttr)
+    result = result_def(IntegerType)
+    traits = traits_def(Pure())
+    assembly_format = (
+        "$desc `[` $axis `]` (`stride` $stride^)? attr-dict `:` type($desc) `->` type($result)"
+    )
+
+    def __init__(self, desc: AnyOperand, axis: int, *, stride: bool = False) -> None:
+        properties: dict[str, Attribute] = {"axis": IntegerAttr(axis, i64)}
+        if stride:
+            properties["stride"] = UnitAttr()
+        super().__init__(
+            operands=[desc], properties=properties, result_types=[i64 if stride else i32]
+        )
+
+    def verify_(self) -> None:
+        """Check the axis."""
+        assert isinstance(self.desc.type, DescType)
+        rank = len(self.desc.type.block.get_shape())
+        require(0 <= self.axis.value.data < rank, f"a descriptor of {rank} dimensions")
+
+
 class _DescAccess(TileOp):
     """A block of a described tensor, at coordinates that count elements."""
 
@@ -423,5 +452,6 @@ class Print(TileOp):
 
 
 MEMORY_OPS = (
-    Load, Store, AtomicRmw, AtomicCas, MakeDesc, DescLoad, DescStore, Barrier, Assert, Print,
+    Load, Store, AtomicRmw, AtomicCas, MakeDesc, DescSize, DescLoad, DescStore, Barrier, Assert,
+    Print,
 )  # fmt: skip

@@ -11,8 +11,9 @@ import math
 from dataclasses import dataclass, field
 
 from xdsl.dialects import arith, func, scf
-from xdsl.dialects.builtin import IntegerAttr, IntegerType
+from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, IntegerType, StringAttr
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
+from xdsl.utils.hints import isa
 
 from tawa.base.dealing import FUNCTIONS, Step, Work
 from tawa.base.elementwise import Map
@@ -59,7 +60,9 @@ class _Steps:
         if not isinstance(value.type, IntegerType):
             raise _Unknown
         if isinstance(value, BlockArgument):
-            if value.owner is not self.kernel.body.block:
+            made = self.kernel.attributes.get("tawa.made")
+            given = len(self.kernel.args) - (len(made) if isa(made, ArrayAttr[StringAttr]) else 0)
+            if value.owner is not self.kernel.body.block or value.index >= given:
                 raise _Unknown
             return self.add("argument", value.index)
         assert isinstance(value, OpResult)
