@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tawa.kernels.gemm import Configuration, SizesDoNotMatch, matmul
-from tawa.kernels.gemm_operands import describable, loadable, storable
+from tawa.kernels.gemm_operands import matrices, packer
 
 RNG = np.random.default_rng(0)
 A, B = RNG.standard_normal((70, 37)).astype(np.float16), RNG.standard_normal((37, 45)).astype("f2")
@@ -118,12 +118,16 @@ def test_batches_must_match() -> None:
 def test_only_what_the_hardware_cannot_copy_is_copied() -> None:
     wide = np.zeros((64, 72), np.float16)
     for kept in (wide, wide.T, wide[:, :37], wide[::2], np.zeros((2, 64, 80), np.int8)):
-        assert describable(kept)
-        assert loadable(kept) is kept
+        assert matrices(kept).lie.describable
     for copied in (wide[:, ::2], wide[::-1], np.zeros((64, 37), np.float16), X[..., :3, ::-1]):
-        assert not describable(copied)
-        assert describable(loadable(copied))
-        assert (loadable(copied) == copied).all()
-    assert storable(wide)
-    assert not storable(wide[:, :37])  # the copy engine writes whole pieces of 16 bytes
-    assert not storable(wide.T)
+        lying = matrices(copied)
+        assert not lying.lie.describable
+        assert lying.packed.lie.describable
+        assert lying.packed.lie.aligned
+        copy = packer(lying)(copied)
+        made = np.moveaxis(copy, -1, -2) if lying.by_columns else copy
+        assert (made[..., : copied.shape[-2], : copied.shape[-1]] == copied).all()
+    assert matrices(wide).lie.storable
+    # The copy engine writes whole pieces of 16 bytes.
+    assert not matrices(wide[:, :37]).lie.storable
+    assert not matrices(wide.T).lie.storable

@@ -9,7 +9,7 @@ K is split or an operand is copied first. Its constants are fitted to timings on
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -44,6 +44,9 @@ STORED = 0.08
 """Cycles for each element of a tile that is stored, where no other tile's products hide them."""
 STORED_EACH = 0.25
 """As `STORED`, where elements are stored one by one: eight rows at once, a sector of each."""
+ROUND_TRIP, LOADED_EACH, TOGETHER = 1200.0, 0.06, 4
+"""Cycles of a turn whose operands are loaded element by element: latency, or of each element; how
+many programs of a multiprocessor wait at once."""
 LEAST, EACH = 174.0, 132.0
 """Cycles of a turn, however small its tile is: a wait and an issue; latency of each line of K."""
 SHARED = 146.0
@@ -74,6 +77,12 @@ SHARPNESS = 2.5
 def cdiv(dividend: int, divisor: int) -> int:
     """A quotient rounded up; of plain numbers, which takes a tenth of what `tawa.cdiv` does."""
     return -(-dividend // divisor)
+
+
+def copying(sizes: Iterable[int]) -> float:
+    """Microseconds that a kernel adds which first copies operands of so many bytes; 0 for none."""
+    total = sum(sizes)
+    return COPY + 2 * total / MEMORY if total else 0.0
 
 
 @dataclass(frozen=True)
@@ -123,7 +132,7 @@ class Configuration:
     With `split` > 1 as many programs share a tile, each with a part of K; a second kernel adds
     their results up. Groups lie along M, or along N (`along_n`); with a `group_m` of 0 programs
     walk all the way. `copied` says of A and of B whether they are first copied, to rows along K
-    that start with lines.
+    that start with lines. `elements`: operands lie anyhow, and are loaded element by element.
     """
 
     block_m: int
@@ -134,6 +143,7 @@ class Configuration:
     split: int = 1
     copied: tuple[bool, bool] = (False, False)
     along_n: bool = False
+    elements: bool = False
 
     def tiles(self, m: int, n: int) -> int:
         """Tiles of an m x n result."""
@@ -164,6 +174,8 @@ class Configuration:
 
     def _kernels(self, product: Product) -> float:
         """Microseconds of the product itself."""
+        if self.elements:
+            return self._by_elements(product)
         programs = self.tiles(product.m, product.n) * self.split * product.batch
         waves = cdiv(programs, MULTIPROCESSORS)
         steps = cdiv(cdiv(product.k, self.block_k), self.split)
@@ -187,6 +199,15 @@ class Configuration:
             return time
         parts = product.batch * product.m * product.n * 4
         return time + SECOND_PASS + (2 * self.split + 1) * parts / MEMORY
+
+    def _by_elements(self, product: Product) -> float:
+        """Microseconds of a kernel that loads element by element, and waits for it each turn."""
+        programs = self.tiles(product.m, product.n) * product.batch
+        loaded = (self.block_m + self.block_n) * self.block_k * LOADED_EACH
+        together = cdiv(programs, MULTIPROCESSORS)
+        turn = max(ROUND_TRIP * cdiv(together, TOGETHER), loaded * together)
+        cycles = STARTED + cdiv(product.k, self.block_k) * turn
+        return LAUNCH + cycles / CLOCK + self._memory(product)
 
     def _memory(self, product: Product) -> float:
         """Microseconds to read the operands and to write the result."""
@@ -253,6 +274,15 @@ def small_configurations(element_bytes: int = 2) -> list[Configuration]:
         Configuration(*block, 2 * k if block[0] == 64 and block[1] <= 96 else k, group_m=0)
         for block in blocks
     ]
+
+
+def by_elements(product: Product) -> Configuration:
+    """The fastest one that loads element by element."""
+    found = [
+        Configuration(*block, 64, group_m=0, elements=True)
+        for block in ((64, 32), (64, 64), (128, 64))
+    ]
+    return min(found, key=lambda config: config.microseconds(product))
 
 
 def splits(product: Product) -> Iterator[Configuration]:

@@ -11,10 +11,11 @@ of that kind, by `pack`.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import prod
-from typing import Any
+from typing import Any, NamedTuple
 
 import tawa
 import tawa.language as tl
@@ -43,6 +44,95 @@ class Lie:
     describable: bool
     storable: bool
     aligned: bool
+
+
+class Matrices(NamedTuple):
+    """A matrix, or a batch of them along a first of three dimensions, without its elements.
+
+    Strides count elements of `size` bytes; the first one is `place` bytes from the start of a line.
+    """
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    size: int
+    place: int
+    type: str
+
+    @property
+    def lie(self) -> Lie:
+        """How they lie."""
+        return _lie(self)
+
+    @property
+    def transposed(self) -> Matrices:
+        """Rows and columns exchanged."""
+        *batch, rows, columns = self.shape
+        *between, row, column = self.strides
+        return self._replace(shape=(*batch, columns, rows), strides=(*between, column, row))
+
+    @property
+    def steps(self) -> tuple[int, int, int]:
+        """Elements between batches, rows and columns."""
+        *batch, row, column = self.strides
+        return batch[0] if batch else 0, row, column
+
+    @property
+    def as_batch(self) -> Matrices:
+        """One matrix as a batch of it."""
+        if len(self.shape) == 3:
+            return self
+        rows, _ = self.shape
+        strides = rows * self.strides[0], *self.strides
+        return self._replace(shape=(1, *self.shape), strides=strides)
+
+    @property
+    def stacked(self) -> bool:
+        """Whether the matrices of a batch lie below each other, as one."""
+        batch, row, _ = self.strides
+        return batch == self.shape[1] * row
+
+    @property
+    def flat(self) -> Matrices:
+        """The rows of all matrices of a batch that are `stacked`."""
+        batch, rows, columns = self.shape
+        return self._replace(shape=(batch * rows, columns), strides=self.strides[1:])
+
+    @property
+    def along_rows(self) -> Matrices:
+        """A copy with contiguous rows that start with lines."""
+        line = LINE // self.size
+        pitch = -(-self.shape[-1] // line) * line
+        strides = *packed_strides((*self.shape[:-1], pitch))[:-1], 1
+        return self._replace(strides=strides, place=0)
+
+    @property
+    def by_columns(self) -> bool:
+        """Whether neighbours along a column are nearer than those along a row."""
+        row, column = self.strides[-2:]
+        return self.lie.turned or abs(row) < abs(column)
+
+    @property
+    def packed(self) -> Matrices:
+        """A copy along rows or columns, whichever neighbours are nearer along."""
+        return self.transposed.along_rows.transposed if self.by_columns else self.along_rows
+
+
+@lru_cache(maxsize=8192)
+def _lie(x: Matrices) -> Lie:
+    *batch, row, column = x.strides
+    rows, columns = x.shape[-2:]
+    turned = column != 1 and row == 1
+    if turned:
+        row, column, columns = column, row, rows
+    pieces = all(step >= 0 and step * x.size % PIECE == 0 for step in (*batch, row))
+    describable = column == 1 and row >= columns and pieces and x.place % PIECE == 0
+    whole = x.shape[-1] * x.size % PIECE == 0
+    return Lie(
+        turned=turned,
+        describable=describable,
+        storable=describable and whole and not turned,
+        aligned=row * x.size % LINE == 0 and x.place == 0,
+    )
 
 
 @tawa.jit
@@ -104,65 +194,77 @@ def turn(source_desc: Any, turned_desc: Any, ROWS: tl.constexpr, COLUMNS: tl.con
     turned_desc.store([tl.program_id(2), column, row], block.T.reshape(1, COLUMNS, ROWS))
 
 
-def along_rows(array: Any) -> Any:
-    """A copy of matrices that the hardware can load, with contiguous rows that start with lines."""
-    if not turned(array):
-        return _packed(array)
-    lying = transposed(array) if len(array.shape) == 3 else transposed(array)[None]
+def turner(source: Matrices) -> Callable[[Any], Any]:
+    """A function that copies arrays which hold such matrices to arrays that hold `along_rows`."""
+    if not source.lie.turned:
+        return packer(source)
+    lying, made = source.transposed.as_batch, source.along_rows.as_batch
     batch, rows, columns = lying.shape
-    made = _whole_lines(array, (batch, columns, rows))
+    held = *source.shape[:-1], made.strides[1]
     blocks = tawa.cdiv(columns, TURNED_COLUMNS), tawa.cdiv(rows, TURNED_ROWS), batch
-    turn[blocks](
-        tawa.TensorDescriptor.from_tensor(lying, [1, TURNED_ROWS, TURNED_COLUMNS]),
-        tawa.TensorDescriptor.from_tensor(made, [1, TURNED_COLUMNS, TURNED_ROWS]),
-        ROWS=TURNED_ROWS,
-        COLUMNS=TURNED_COLUMNS,
-    )
-    return made if len(array.shape) == 3 else made[0]
+    launch = turn[blocks]
+
+    def run(array: Any) -> Any:
+        copy = empty(array, held)
+        launch(
+            tawa.TensorDescriptor(
+                array, lying.shape, lying.strides, [1, TURNED_ROWS, TURNED_COLUMNS]
+            ),
+            tawa.TensorDescriptor(copy, made.shape, made.strides, [1, TURNED_COLUMNS, TURNED_ROWS]),
+            ROWS=TURNED_ROWS,
+            COLUMNS=TURNED_COLUMNS,
+        )
+        return copy
+
+    return run
 
 
-def loadable(array: Any) -> Any:
-    """The matrices themselves if the hardware can copy their blocks, else a copy of which it can.
+def packer(source: Matrices) -> Callable[[Any], Any]:
+    """A function that copies arrays which hold such matrices to arrays that hold `packed`."""
+    launch = pack[(_programs(source),)]
+    shape, fixed = _packing(source)
 
-    `array` is a matrix or a batch of them, along the first of three dimensions.
-    """
-    if describable(array):
-        return array
-    if _by_columns(array):
-        return transposed(_packed(transposed(array)))
-    return _packed(array)
+    def run(array: Any) -> Any:
+        copy = empty(array, shape)
+        launch(array, copy, *fixed, ROWS=PACKED_ROWS, COLUMNS=PACKED_COLUMNS)
+        return copy
 
-
-def both_loadable(a: Any, b: Any) -> tuple[Any, Any]:
-    """As `loadable` for each; where both are copied, one kernel does."""
-    if describable(a) or describable(b):
-        return loadable(a), loadable(b)
-    swapped = _by_columns(a), _by_columns(b)
-    sources = [transposed(x) if swap else x for x, swap in zip((a, b), swapped, strict=True)]
-    copies = [_whole_lines(x, tuple(x.shape)) for x in sources]
-    first, other = (_packing(x, copy) for x, copy in zip(sources, copies, strict=True))
-    programs = _programs(sources[0])
-    pack_two[(programs + _programs(sources[1]),)](
-        *(*first, *other, programs), ROWS=PACKED_ROWS, COLUMNS=PACKED_COLUMNS
-    )
-    made = [transposed(x) if swap else x for x, swap in zip(copies, swapped, strict=True)]
-    return made[0], made[1]
+    return run
 
 
-def _by_columns(array: Any) -> bool:
-    """Whether neighbours along a column are nearer than those along a row."""
-    row, column = strides(array)[-2:]
-    return turned(array) or abs(row) < abs(column)
+def packer_of_two(a: Matrices, b: Matrices) -> Callable[[Any, Any], tuple[Any, Any]]:
+    """As `packer`, for two at once, by one kernel."""
+    programs = _programs(a)
+    launch = pack_two[(programs + _programs(b),)]
+    (shape_a, fixed_a), (shape_b, fixed_b) = _packing(a), _packing(b)
+    constants: dict[str, Any] = {"ROWS": PACKED_ROWS, "COLUMNS": PACKED_COLUMNS}
+
+    def run(a: Any, b: Any) -> tuple[Any, Any]:
+        copies = empty(a, shape_a), empty(b, shape_b)
+        launch(a, copies[0], *fixed_a, b, copies[1], *fixed_b, programs, **constants)
+        return copies
+
+    return run
 
 
-def describable(array: Any) -> bool:
-    """Whether the hardware can copy the blocks of the matrices."""
-    return lie(array).describable
+def _packing(source: Matrices) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The shape of the array that `pack` makes, and the kernel's numbers."""
+    lying = source.transposed if source.by_columns else source
+    pitch = lying.along_rows.strides[-2]
+    return (*lying.shape[:-1], pitch), (*lying.shape[-2:], *lying.steps, pitch)
 
 
-def storable(array: Any) -> bool:
-    """Whether the hardware can store the blocks of results: whole pieces, along their rows."""
-    return lie(array).storable
+def _programs(source: Matrices) -> int:
+    """Programs that pack a copy."""
+    *batch, rows, columns = (source.transposed if source.by_columns else source).shape
+    return prod(batch) * tawa.cdiv(columns, PACKED_COLUMNS) * tawa.cdiv(rows, PACKED_ROWS)
+
+
+def matrices(array: Any) -> Matrices:
+    """How the matrices of an array lie."""
+    place = _address(array) % LINE
+    dtype = array.dtype
+    return Matrices(tuple(array.shape), strides(array), dtype.itemsize, place, type_name(dtype))
 
 
 def transposed(array: Any) -> Any:
@@ -176,79 +278,29 @@ def strides(array: Any) -> tuple[int, ...]:
         return tuple(array.stride())
     found = getattr(array, "strides", None)
     if found is not None:
-        return tuple(step // array.dtype.itemsize for step in found)
-    return tuple(prod(array.shape[axis + 1 :]) for axis in range(len(array.shape)))
+        size = array.dtype.itemsize
+        return tuple(step // size for step in found)
+    return packed_strides(tuple(array.shape))
 
 
-def turned(array: Any) -> bool:
-    """Whether the matrices are contiguous along their columns."""
-    return lie(array).turned
+def packed_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides of an array without gaps."""
+    return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
-def lie(array: Any) -> Lie:
-    """How matrices lie."""
-    size, place = array.dtype.itemsize, _address(array) % LINE
-    return _lie(tuple(array.shape), strides(array), size, place)
-
-
-@lru_cache(maxsize=8192)
-def _lie(shape: tuple[int, ...], steps: tuple[int, ...], size: int, place: int) -> Lie:
-    """How elements of `size` bytes lie; `place` is where in a line the first one is."""
-    *batch, row, column = steps
-    rows, columns = shape[-2:]
-    turned = column != 1 and row == 1
-    if turned:
-        row, column, columns = column, row, rows
-    pieces = all(step >= 0 and step * size % PIECE == 0 for step in (*batch, row))
-    describable = column == 1 and row >= columns and pieces and place % PIECE == 0
-    whole = shape[-1] * size % PIECE == 0
-    return Lie(
-        turned=turned,
-        describable=describable,
-        storable=describable and whole and not turned,
-        aligned=row * size % LINE == 0 and place == 0,
-    )
-
-
-def type_name(array: Any) -> str:
-    """The element type's name, in any library."""
-    return str(array.dtype).rpartition(".")[2]
+@cache
+def type_name(dtype: Any) -> str:
+    """An element type's name, in any library."""
+    return str(dtype).rpartition(".")[2]
 
 
 def empty(like: Any, shape: tuple[int, ...], type_: str | None = None) -> Any:
     """An array of the library of `like`, and of its type or the one named."""
     if hasattr(like, "new_empty"):
-        dtype = like.dtype if type_ is None else getattr(sys.modules["torch"], type_)
-        return like.new_empty(shape, dtype=dtype)
+        if type_ is None:
+            return like.new_empty(shape)
+        return like.new_empty(shape, dtype=getattr(sys.modules["torch"], type_))
     return like.__array_namespace__().empty(shape, dtype=type_ or like.dtype)
-
-
-def _packed(array: Any) -> Any:
-    """A copy whose rows start with lines."""
-    packed = _whole_lines(array, tuple(array.shape))
-    arguments = _packing(array, packed)
-    pack[(_programs(array),)](*arguments, ROWS=PACKED_ROWS, COLUMNS=PACKED_COLUMNS)
-    return packed
-
-
-def _packing(array: Any, packed: Any) -> tuple[Any, ...]:
-    """The arguments of `pack` that copies an array."""
-    *batch, rows, columns = array.shape
-    steps = strides(array) if batch else (0, *strides(array))
-    return array, packed, rows, columns, *steps, strides(packed)[-2]
-
-
-def _programs(array: Any) -> int:
-    """Programs that pack an array."""
-    *batch, rows, columns = array.shape
-    return prod(batch) * tawa.cdiv(columns, PACKED_COLUMNS) * tawa.cdiv(rows, PACKED_ROWS)
-
-
-def _whole_lines(like: Any, shape: tuple[int, ...]) -> Any:
-    """An array whose rows start with lines."""
-    line = LINE // like.dtype.itemsize
-    pitch = tawa.cdiv(shape[-1], line) * line
-    return empty(like, (*shape[:-1], pitch))[..., : shape[-1]]
 
 
 def _address(array: Any) -> int:

@@ -1,0 +1,205 @@
+"""What `matmul` launches for matrices that lie in some way, worked out once for all that lie so.
+
+Which configuration, which operands are copied first, descriptors' shapes and the kernels'
+constants follow from sizes, strides and alignment; what is left to do for each call is to make
+descriptors and to launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from math import prod
+from typing import Any, TypeAlias
+
+import tawa
+import tawa.language as tl
+from tawa.kernels.gemm_configurations import (
+    LINE,
+    Configuration,
+    Product,
+    by_elements,
+    copying,
+    fastest,
+)
+from tawa.kernels.gemm_kernels import add_parts, gemm, gemm_by_elements
+from tawa.kernels.gemm_operands import (
+    PIECE,
+    Matrices,
+    empty,
+    packer,
+    packer_of_two,
+    transposed,
+    turner,
+)
+
+Plan: TypeAlias = Callable[[Any, Any, Any], object]
+"""Multiplies two arrays into a third, which lie as those that it was made for."""
+
+ADDED_ROWS, ADDED_COLUMNS = 8, 128
+"""Rows and columns of the result whose parts one program adds up."""
+OF_STORED_BLOCKS = ("staging", "stream_stores")
+"""Options for results that the hardware stores by blocks."""
+
+
+def plan(a: Matrices, b: Matrices, out: Matrices, config: Configuration | None) -> Plan:
+    """What multiplies matrices that lie so, with this configuration or the fastest."""
+    if not prod(out.shape):
+        return _nothing
+    if out.lie.turned:
+        other_way = plan(b.transposed, a.transposed, out.transposed, config)
+        return lambda a, b, out: other_way(transposed(b), transposed(a), transposed(out))
+    if len(out.shape) == 3 and len(b.shape) == 2 and a.stacked and out.stacked:
+        flat = plan(a.flat, b, out.flat, config)
+        return lambda a, b, out: flat(_flat(a), b, _flat(out))
+    lying = a.lie.describable, b.lie.describable
+    loaded_a, loaded_b = a if lying[0] else a.packed, b if lying[1] else b.packed
+    product = _product(loaded_a, loaded_b, out)
+    chosen = config or fastest(product)
+    copied = [x for x, as_it_is in ((a, lying[0]), (b, lying[1])) if not as_it_is]
+    direct = config or by_elements(product)
+    longest = chosen.microseconds(product) + copying(prod(x.shape) * x.size for x in copied)
+    if direct.elements and copied and direct.microseconds(product) < longest:
+        return _by_elements(a, b, out, direct)
+    multiply = _of_loadable(loaded_a, loaded_b, out, product, chosen)
+    if not copied:
+        return multiply
+    if not any(lying):
+        pack_both = packer_of_two(a, b)
+        return lambda a, b, out: multiply(*pack_both(a, b), out)
+    pack = packer(copied[0])
+    if lying[0]:
+        return lambda a, b, out: multiply(a, pack(b), out)
+    return lambda a, b, out: multiply(pack(a), b, out)
+
+
+def _nothing(a: Any, b: Any, out: Any) -> None:
+    """Multiplies matrices without elements."""
+
+
+def _as_it_is(array: Any) -> Any:
+    return array
+
+
+def _flat(array: Any) -> Any:
+    """The rows of all matrices of a batch, where they lie."""
+    return array.reshape(-1, array.shape[2])
+
+
+def _product(a: Matrices, b: Matrices, out: Matrices) -> Product:
+    """The product of matrices that lie as these do."""
+    along_k = a.size != 2  # all that the matrix instructions take of other types
+    *batch, m, n = out.shape
+    return Product(
+        *(m, n, a.shape[-1], a.size, out.size),
+        batch=prod(batch),
+        columns=8 if b.lie.turned else LINE // a.size,
+        aligned=(a.lie.aligned, b.lie.aligned),
+        transposed=(along_k and a.lie.turned, along_k and not b.lie.turned),
+        by_elements=not out.lie.storable,
+    )
+
+
+def _of_loadable(
+    a: Matrices, b: Matrices, out: Matrices, product: Product, chosen: Configuration
+) -> Plan:
+    """The product of matrices whose blocks the hardware can load."""
+    turn_a, turn_b = _as_it_is, _as_it_is
+    if chosen.copied[0]:
+        turn_a, a = turner(a), a.along_rows
+    if chosen.copied[1]:
+        turn_b, b = turner(b.transposed), b.transposed.along_rows.transposed
+    made = _whole if chosen.split == 1 else _in_parts
+    multiply = made(a, b, out, product, chosen)
+    if not any(chosen.copied):
+        return multiply
+    return lambda a, b, out: multiply(turn_a(a), turn_b(b), out)
+
+
+def _whole(
+    a: Matrices, b: Matrices, out: Matrices, product: Product, chosen: Configuration
+) -> Plan:
+    """The product by one kernel; each program has a tile of it."""
+    options: dict[str, Any] = dict(chosen.options)
+    if product.by_elements:
+        batch_stride, row_stride, column_stride = out.steps
+        steps = {"batch_stride": batch_stride, "row_stride": row_stride}
+        options |= {**steps, "column_stride": column_stride}
+        options = {name: options[name] for name in options if name not in OF_STORED_BLOCKS}
+    stream_a, stream_b = chosen.streams(product)
+    constants: dict[str, Any] = {
+        "TRANSPOSE_A": a.lie.turned,
+        "TRANSPOSE_B": b.lie.turned,
+        "BLOCK_M": chosen.block_m,
+        "BLOCK_N": chosen.block_n,
+        "BLOCK_K": chosen.block_k,
+        "GROUP_M": chosen.group_m,
+        "ACCUMULATOR": _accumulator(a),
+        "ALONG_N": chosen.along_n,
+        "SPLIT": chosen.split,
+        "STREAM_A": stream_a,
+        "STREAM_B": stream_b,
+        **options,
+    }
+    batch = max(x.shape[0] if len(x.shape) == 3 else 1 for x in (a, b))
+    sizes = product.m, product.n, product.k
+    launch = gemm[(*chosen.programs(product.m, product.n), batch * chosen.split)]
+    blocks_of_a = _blocks(a, chosen.block_m, chosen.block_k)
+    blocks_of_b = _blocks(b, chosen.block_k, chosen.block_n)
+    if product.by_elements:
+        return lambda a, b, out: launch(blocks_of_a(a), blocks_of_b(b), out, *sizes, **constants)
+    blocks_of_c = _blocks(out, chosen.block_m, chosen.block_n)
+    return lambda a, b, out: launch(
+        blocks_of_a(a), blocks_of_b(b), blocks_of_c(out), *sizes, **constants
+    )
+
+
+def _blocks(x: Matrices, rows: int, columns: int) -> Callable[[Any], tawa.TensorDescriptor]:
+    """What describes blocks of arrays that hold such matrices, as they lie."""
+    block = [1] * (len(x.shape) - 2) + [rows, columns]
+    if x.lie.turned:
+        x, block[-2:] = x.transposed, [columns, rows]
+    shape, strides = x.shape, x.strides
+    return lambda array: tawa.TensorDescriptor(array, shape, strides, block)
+
+
+def _in_parts(
+    a: Matrices, b: Matrices, out: Matrices, product: Product, chosen: Configuration
+) -> Plan:
+    """The product by programs that share tiles' K, and a kernel that adds their parts up."""
+    *batch, m, n = out.shape
+    whole = PIECE // 4
+    pitch = tawa.cdiv(n, whole) * whole
+    shape = prod(batch) * chosen.split, m, pitch
+    held = Matrices(shape, (m * pitch, pitch, 1), 4, 0, "int32" if a.type == "int8" else "float32")
+    multiply = _whole(a, b, held, replace(product, by_elements=False), chosen)
+    add = add_parts[(tawa.cdiv(n, ADDED_COLUMNS), tawa.cdiv(m, ADDED_ROWS), prod(batch))]
+    fixed = m, n, pitch, *out.steps
+    constants = {"SPLIT": chosen.split, "ROWS": ADDED_ROWS, "COLUMNS": ADDED_COLUMNS}
+
+    def run(a: Any, b: Any, out: Any) -> None:
+        parts = empty(out, shape, held.type)
+        multiply(a, b, parts)
+        add(parts, out, *fixed, **constants)
+
+    return run
+
+
+def _by_elements(a: Matrices, b: Matrices, out: Matrices, chosen: Configuration) -> Plan:
+    """The product of matrices that lie anyhow, by one kernel that loads element by element."""
+    *batch, m, n = out.shape
+    launch = gemm_by_elements[
+        (tawa.cdiv(m, chosen.block_m), tawa.cdiv(n, chosen.block_n), prod(batch))
+    ]
+    fixed = m, n, a.shape[-1], *a.steps, *b.steps, *out.steps
+    constants: dict[str, Any] = {
+        "BLOCK_M": chosen.block_m,
+        "BLOCK_N": chosen.block_n,
+        "BLOCK_K": chosen.block_k,
+        "ACCUMULATOR": _accumulator(a),
+    }
+    return lambda a, b, out: launch(a, b, out, *fixed, **constants)
+
+
+def _accumulator(a: Matrices) -> Any:
+    return tl.int32 if a.type == "int8" else tl.float32
