@@ -44,7 +44,7 @@ STORED = 0.08
 """Cycles for each element of a tile that is stored, where no other tile's products hide them."""
 STORED_EACH = 0.25
 """As `STORED`, where elements are stored one by one: eight rows at once, a sector of each."""
-ROUND_TRIP, LOADED_EACH, TOGETHER = 1200.0, 0.06, 4
+ROUND_TRIP, LOADED_EACH, TOGETHER = 1200.0, 0.17, 2
 """Cycles of a turn whose operands are loaded element by element: latency, or of each element; how
 many programs of a multiprocessor wait at once."""
 LEAST, EACH = 174.0, 132.0
@@ -276,18 +276,31 @@ def small_configurations(element_bytes: int = 2) -> list[Configuration]:
     ]
 
 
+def few_rows(product: Product) -> list[Configuration]:
+    """Tiles of as few rows as C has, whose warps multiply by themselves; one a program.
+
+    Slots without rows that are outside of A are smaller, so more of B is under way.
+    """
+    if product.m > 32 or product.element_bytes != 2:
+        return []
+    rows = 16 if product.m <= 16 else 32
+    blocks = (64, 128), (128, 128), (32, 256), (64, 256)
+    return [Configuration(rows, *block, group_m=0) for block in blocks]
+
+
 def by_elements(product: Product) -> Configuration:
     """The fastest one that loads element by element."""
     found = [
-        Configuration(*block, 64, group_m=0, elements=True)
-        for block in ((64, 32), (64, 64), (128, 64))
+        Configuration(64, 64, 64, group_m=0, elements=True, options={"num_warps": 8}),
+        Configuration(64, 32, 64, group_m=0, elements=True),
+        Configuration(32, 32, 64, group_m=0, elements=True),
     ]
     return min(found, key=lambda config: config.microseconds(product))
 
 
 def splits(product: Product) -> Iterator[Configuration]:
     """Configurations that share tiles' K, where there are few tiles."""
-    for config in small_configurations(product.element_bytes):
+    for config in [*small_configurations(product.element_bytes), *few_rows(product)]:
         tiles = config.tiles(product.m, product.n) * product.batch
         steps = cdiv(product.k, config.block_k)
         for count in (2, 3, 4, 5, 6, 8, 11, 16, 22, 33, 66):
@@ -335,7 +348,7 @@ def fastest(product: Product) -> Configuration:
 
 def _best(product: Product) -> Configuration:
     """The fastest configuration for operands that lie as they do."""
-    found = [*configurations(product.element_bytes), *splits(product)]
+    found = [*configurations(product.element_bytes), *few_rows(product), *splits(product)]
     row = product.k * product.element_bytes
     shallow, deep = found[:2]
     found.remove(deep if row <= STREAMED_K_BYTES // 2 else shallow)

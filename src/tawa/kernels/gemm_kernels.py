@@ -119,22 +119,26 @@ def gemm_by_elements(
     b_batch: Any, b_row: Any, b_column: Any, c_batch: Any, c_row: Any, c_column: Any,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, ACCUMULATOR: tl.constexpr,
 ):  # fmt: skip
-    """One tile of C, of matrices whose elements are counted by strides and loaded one by one."""
+    """One tile of C, of matrices whose elements are counted by strides and loaded one by one.
+
+    Strides within a tile of A or B reach 2^31 elements at most.
+    """
     which = tl.program_id(2).to(tl.int64)
-    row = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
-    column = tl.program_id(1) * BLOCK_N + tl.arange(0, BLOCK_N)
-    depth = tl.arange(0, BLOCK_K)
-    rows, columns, deep = row.to(tl.int64), column.to(tl.int64), depth.to(tl.int64)
-    a_at = a + which * a_batch + rows[:, None] * a_row + deep[None, :] * a_column
-    b_at = b + which * b_batch + deep[:, None] * b_row + columns[None, :] * b_column
+    off_m, off_n = tl.program_id(0) * BLOCK_M, tl.program_id(1) * BLOCK_N
+    row, column, depth = tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_N), tl.arange(0, BLOCK_K)
+    of_m, of_n = row < M - off_m, column < N - off_n
+    a += which * a_batch + off_m.to(tl.int64) * a_row
+    b += which * b_batch + off_n.to(tl.int64) * b_column
+    a_at = row[:, None] * a_row + depth[None, :] * a_column
+    b_at = depth[:, None] * b_row + column[None, :] * b_column
     acc = tl.zeros((BLOCK_M, BLOCK_N), dtype=ACCUMULATOR)
     for k in range(0, K, BLOCK_K):
         left = depth < K - k
-        x = tl.load(a_at, mask=(row < M)[:, None] & left[None, :], other=0)
-        y = tl.load(b_at, mask=left[:, None] & (column < N)[None, :], other=0)
+        x = tl.load(a + a_at, mask=of_m[:, None] & left[None, :], other=0)
+        y = tl.load(b + b_at, mask=left[:, None] & of_n[None, :], other=0)
         acc = tl.dot(x, y, acc)
-        a_at += BLOCK_K * a_column
-        b_at += BLOCK_K * b_row
-    inside = (row < M)[:, None] & (column < N)[None, :]
+        a += BLOCK_K * a_column
+        b += BLOCK_K * b_row
+    rows, columns = (off_m + row).to(tl.int64), (off_n + column).to(tl.int64)
     to = c + which * c_batch + rows[:, None] * c_row + columns[None, :] * c_column
-    tl.store(to, acc.to(c.dtype.element_ty), mask=inside)
+    tl.store(to, acc.to(c.dtype.element_ty), mask=of_m[:, None] & of_n[None, :])

@@ -38,6 +38,8 @@ Plan: TypeAlias = Callable[[Any, Any, Any], object]
 
 ADDED_ROWS, ADDED_COLUMNS = 8, 128
 """Rows and columns of the result whose parts one program adds up."""
+NEAR = 2**31 // 256
+"""Strides by which a tile's elements are less than 2^31 elements apart."""
 OF_STORED_BLOCKS = ("staging", "stream_stores")
 """Options for results that the hardware stores by blocks."""
 
@@ -59,7 +61,8 @@ def plan(a: Matrices, b: Matrices, out: Matrices, config: Configuration | None) 
     copied = [x for x, as_it_is in ((a, lying[0]), (b, lying[1])) if not as_it_is]
     direct = config or by_elements(product)
     longest = chosen.microseconds(product) + copying(prod(x.shape) * x.size for x in copied)
-    if direct.elements and copied and direct.microseconds(product) < longest:
+    near = max(abs(step) for x in (a, b) for step in x.strides[-2:]) < NEAR
+    if near and direct.elements and copied and direct.microseconds(product) < longest:
         return _by_elements(a, b, out, direct)
     multiply = _of_loadable(loaded_a, loaded_b, out, product, chosen)
     if not copied:
@@ -197,6 +200,7 @@ def _by_elements(a: Matrices, b: Matrices, out: Matrices, chosen: Configuration)
         "BLOCK_N": chosen.block_n,
         "BLOCK_K": chosen.block_k,
         "ACCUMULATOR": _accumulator(a),
+        **chosen.options,
     }
     return lambda a, b, out: launch(a, b, out, *fixed, **constants)
 
