@@ -14,6 +14,7 @@ from xdsl.ir import Attribute, SSAValue
 from tawa.aref import ops as aref
 from tawa.aref.exchanges import turns
 from tawa.aref.group_lowering import GroupLowering
+from tawa.aref.layouts import MUCH_WORK
 from tawa.base.elementwise import Map
 from tawa.base.layout import Layout, register_map
 from tawa.base.types import byte_size, element_of, shape_of
@@ -38,7 +39,7 @@ def fragment(g: GroupLowering, value: SSAValue, layout: Layout) -> SSAValue:
         for made in reversed(g.made):
             if (value, layout) in made:
                 return made[value, layout]
-        outside = g.group.copies is not None
+        outside = g.group.copies is not None or g.layouts.work(value) >= MUCH_WORK
         with g.where_defined(value) if outside else nullcontext():
             new = _make(g, value, layout)
             new.name_hint = new.name_hint or value.name_hint

@@ -59,6 +59,15 @@ LEAST_COPY = 4
 
 LAZY = (Splat, Arange, Broadcast, ExpandDims, arith.ConstantOp, Unset)
 
+LONG_FUNCTIONS = frozenset(
+    "divsi divui remsi remui divf divf_rn remf exp exp2 log log2 sin cos tanh erf sqrt sqrt_rn rsqrt "
+    "pow mulhui".split()
+)
+"""Functions of more than a few instructions."""
+
+MUCH_WORK = 12
+"""Instructions from which on a value is not made again in a loop."""
+
 
 def unit_reshape(layout: Layout, shape: tuple[int, ...]) -> Layout | None:
     """The layout after extents of 1 were removed or inserted; None if other extents change."""
@@ -185,6 +194,7 @@ class Layouts:
         self.axes = axes
         self.of: dict[SSAValue, Layout] = {}
         self._lazy: dict[SSAValue, bool] = {}
+        self._work: dict[SSAValue, int] = {}
         self.ops = list(group.body.walk())
         self._numbers = {op: number for number, op in enumerate(self.ops)}
         self._stale: list[int] = list(range(len(self.ops)))
@@ -224,6 +234,19 @@ class Layouts:
                 isinstance(op, Map) and all(self.lazy(v) for v in op.arguments)
             )
         return self._lazy[value]
+
+    def work(self, value: SSAValue) -> int:
+        """Instructions an element that making a lazy value takes, up to `MUCH_WORK`."""
+        op = value.owner
+        if isinstance(op, Broadcast | ExpandDims):
+            return self.work(op.value)
+        if not isinstance(op, Map):
+            return 0
+        if value not in self._work:
+            below = sum(self.work(v) for v in op.arguments if shape_of(v.type))
+            own = MUCH_WORK if op.function.data in LONG_FUNCTIONS else 1
+            self._work[value] = min(MUCH_WORK, below + own)
+        return self._work[value]
 
     def default(self, value: SSAValue, vector: int | None = None) -> Layout:
         """A layout for coalesced access to the value's rows."""

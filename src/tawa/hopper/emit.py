@@ -25,6 +25,7 @@ from tawa.hopper.ops import HopperOp
 from tawa.hopper.prelude import HOPPER_PRELUDE
 from tawa.hopper.text import Writer, c_type
 from tawa.hopper.types import FragType, TensorMapType
+from tawa.hopper.unrolling import written_out
 
 SPEC_LINE = "// tawa.spec: "
 """What the first line of a program starts with: how to launch it, as JSON."""
@@ -247,7 +248,8 @@ def program_of(module: ModuleOp) -> Program:
     )
     w.line("(void)smem; (void)warp_id; (void)lane;")
     w.region(kernel.body)
-    body = "\n".join(w.lines)
+    lines, origins = written_out(w.lines, w.writers)
+    body = "\n".join(lines)
     wrappers = "\n".join(w.functions.values())
     cluster = _integer(kernel, "cluster")
     attributes = f"__launch_bounds__({threads}, {_integer(kernel, 'ctas_per_sm')})"
@@ -264,5 +266,5 @@ def program_of(module: ModuleOp) -> Program:
         f"{kernel.sym_name.data}({parameters}) {{\n"
     )
     first = head.count("\n") + 1
-    writers = {first + i: op for i, op in enumerate(w.writers) if op is not None}
+    writers = {first + i: op for i, op in enumerate(origins) if op is not None}
     return Program(f"{head}{body}\n}}\n", writers)

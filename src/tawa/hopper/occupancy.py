@@ -24,6 +24,8 @@ FEW_WARPS = 24
 """A multiprocessor with as many warps hides latencies without more of them."""
 SMALL_CUT, LARGE_CUT = 0.2, 0.45
 """Of its registers, what the assembler is asked to do without: in general, and if warps meet."""
+MOST_TEXT = 500_000
+"""Characters of a `.hopper` stage whose machine code is made once: that takes seconds."""
 MOST_THREADS = 2048
 """Threads of a multiprocessor."""
 
@@ -108,5 +110,10 @@ def multiplies_by_warps(module: ModuleOp) -> bool:
 
 
 def may_share(text: str) -> bool:
-    """Whether a `.hopper` stage is ordinary code of one role, with the assembler's registers."""
+    """Whether a `.hopper` stage is ordinary code of one role, with the assembler's registers.
+
+    Not if there is so much of it that assembling it again takes long.
+    """
+    if len(text) > MOST_TEXT:
+        return False
     return not any(word in text for word in ("hopper.wgmma ", "registers = ", "hopper.cluster = 2"))
