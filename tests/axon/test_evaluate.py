@@ -210,3 +210,18 @@ def matrix x w = x @ w
     np.testing.assert_allclose(module["turned"](x[0], w)[0], x[0] @ w)
     with pytest.raises(ContractViolation):
         module["matrix"](x, w)
+
+
+def test_casts_to_the_element_type_that_an_annotation_names() -> None:
+    module = axon.load(
+        "def count (x: t[..s, n]) = sum x / cast{t} (dim{n})\n"
+        "def both (a: f16[n]) (b: f32[n]) = (count a, count b)\n"
+        "def wide (x: t[n]) = cast{t} (cast{f64} x * 2.0)"
+    )
+    found = module["both"](np.ones(4, np.float16), np.ones(4, np.float32))
+    assert [str(x.dtype) for x in found] == ["float16", "float32"]
+    assert module["wide"](np.ones(2, np.int8)).dtype == np.int8
+    for text, hint in (("cast{float16} x", "did you mean `f16`"), ("cast{t} x", "name it"),
+                       ("cast{n} (x .+ zeros{[n]})", "a size here")):  # fmt: skip
+        with pytest.raises(StaticArgumentError, match=hint):
+            axon.load(f"def f (x: f32[n]) = {text}")

@@ -178,6 +178,8 @@ def test_decoding():
         ("def f x y = let z = x @ y in let a, b = halves z in (a .* sigmoid b, z)",
          [(5, 16), (16, 32)]),
         ("def f x = map (fn r -> softmax r * 2.0) x", [(3, 4)]),
+        ("def f (xs: f32[n, d]) = fold (fn h i -> h + xs.[i]) (take xs 1) (iota{n})", [(3, 4)]),
+        ("def f w x = map2 (fn r v -> r @ w.[argmax v]) x x", [(4, 4, 3), (2, 4)]),
         ("def f x = [x, x .* x, dot x x * x]", [(5,)]),
         ("def f x = max_pool x + mean_pool x", [(1, 2, 4, 6)]),
         ("def f x w = conv2d{stride = 2, pad = 1} x w", [(1, 2, 5, 6), (3, 2, 3, 3)]),

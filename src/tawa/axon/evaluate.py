@@ -288,6 +288,9 @@ class Evaluator:
             value = evaluate(found, frame.sizes)
         elif isinstance(found, Con):
             return found.name
+        elif isinstance(found, Variable) and found.kind == "element":
+            named = frame.value(found)
+            return named if isinstance(named, str) else "f32"
         elif isinstance(found, Variable) and found.kind in ("dim", "integer"):
             value = frame.sizes(found)
         else:

@@ -414,16 +414,31 @@ class AxonInference(Inference):
         return type_
 
     def _cast(self, name: s.Name, arguments: tuple[x.Static, ...]) -> Term:
-        value = arguments[0].value if len(arguments) == 1 else None
-        if not isinstance(value, x.DimName) or value.name not in ELEMENTS:
-            raise StaticArgumentError(
-                "`cast{f32}` takes an element type", span=name.span, expected=", ".join(ELEMENTS)
-            )
-        self.statics[name] = {"to": Con(value.name)}
+        to = self._element_argument(name, arguments)
+        self.statics[name] = {"to": to}
         element, of = self.solver.fresh("element"), self.solver.fresh_shape()
-        type_ = Con("->", (tensor(element, of), tensor(Con(value.name), of)))
+        type_ = Con("->", (tensor(element, of), tensor(to, of)))
         self.instances[name] = Instance(Scheme((), (), type_), {}, type_)
         return type_
+
+    def _element_argument(self, name: s.Name, arguments: tuple[x.Static, ...]) -> Term:
+        """An element type, or the name that an annotation gave one."""
+        value = arguments[0].value if len(arguments) == 1 else None
+        if isinstance(value, x.DimName) and value.name in ELEMENTS:
+            return Con(value.name)
+        own = self._named.get(value.name) if isinstance(value, x.DimName) else None
+        if own is not None and own.kind == "element":
+            return own
+        hint = None if own is None else f"this is {KINDS[own.kind]} here"
+        if isinstance(value, x.DimName) and own is None:
+            like = FOREIGN.get(value.name)
+            hint = f"did you mean `{like}`?" if like else (
+                f"to take that of a parameter, name it: `(x: {value.name}[..s])`"
+            )  # fmt: skip
+        raise StaticArgumentError(
+            "`cast{f32}` takes an element type", span=arguments[0].span if arguments else name.span,
+            expected=", ".join(ELEMENTS), hint=hint,
+        )  # fmt: skip
 
     # Errors.
 

@@ -102,8 +102,8 @@ class CompiledFunction:
         program, nodes, aligned, structure = self.lowered(arguments, statics)
         place = library.Place(arrays.device, arrays.library)
         plan = make_plan(program, nodes, aligned, place)
-        for node in program.nodes():
-            if node.op == "constant" and (node.size > 1 or node.element == "f64"):
+        for node in {slot.base for launch in plan.launches for slot in launch.slots}:
+            if node.op == "constant":
                 plan.constants[node] = arrays.constant(node.data, node.element)
         return plan, structure, arrays
 

@@ -63,7 +63,7 @@ class Fusion:
         nodes = self.program.nodes()
         self._position = {node: number for number, node in enumerate(nodes)}
         for node in nodes:
-            if node.op in ("map", "reduce", "take") and node.function != "iota":
+            if node.op in ("map", "reduce", "take", "window") and node.function != "iota":
                 self._visit(node)
             elif node.op in ("dot", "attention"):
                 kind = "product" if node.op == "dot" else "attention"
@@ -83,7 +83,7 @@ class Fusion:
         reduces = node.op == "reduce"
         space = space_of(node.inputs[0]) if reduces else space_of(node)
         chosen: Group | None = None
-        for operand in node.inputs:
+        for operand in node.inputs if node.op != "window" else ():
             group = self._near(operand)
             if group is None or group is chosen or not self._takes(group, node, space):
                 continue
@@ -184,7 +184,8 @@ class Fusion:
             return None
         if kinds == {"product"} and not self._accumulators_fit(one, other):
             return None
-        if "product" in kinds and any(n.op == "take" for g in (one, other) for n in g.members):
+        scattered = any(n.op in ("take", "window") for g in (one, other) for n in g.members)
+        if "product" in kinds and scattered:
             return None
         if node is not None and any(
             self._waits_for(node, group, (one, other)) for group in (one, other)

@@ -47,7 +47,9 @@ def cdiv(a: int, b: int) -> int:
 
 
 FLAT = Variant("flat", {"BC": 1024})
-TILED = Variant("tiled", {"BR": 8, "BC": 128})
+TILED = (Variant("tiled", {"BR": 8, "BC": 128}), Variant("narrow", {"BR": 64, "BC": 16}))
+NARROW = 32
+"""Columns up to which tiles of fewer columns leave fewer lanes idle."""
 
 
 def points_kernel(group: Group, places: Places) -> KernelCall:
@@ -71,10 +73,11 @@ def points_kernel(group: Group, places: Places) -> KernelCall:
     text.line("cols = pid % tiles * BC + tl.arange(0, BC)")
     _masks(text)
     _finish(body, group, places)
-    sizes = TILED.constants
+    chosen = int(columns <= NARROW)
+    sizes = TILED[chosen].constants
     grid = (cdiv(rows, sizes["BR"]) * cdiv(columns, sizes["BC"]),)
     source = text.source("NAME", ("BR", "BC"))
-    return KernelCall(group, source, text.parameters, (TILED,), 0, grid)
+    return KernelCall(group, source, text.parameters, TILED, chosen, grid)
 
 
 def _bounds(text: KernelText, rows: int, columns: int) -> None:
@@ -98,7 +101,9 @@ def _finish(body: Body, group: Group, places: Places) -> None:
 def _lies_flat(group: Group, places: Places) -> bool:
     """Whether every operand and result is contiguous, or one number."""
     for node in group.members:
-        if node.op == "take" or (node in places and not _contiguous(node.shape, places[node][1])):
+        if node.op in ("take", "window") or (
+            node in places and not _contiguous(node.shape, places[node][1])
+        ):
             return False
         if node in places and places[node][2]:
             return False

@@ -1,10 +1,11 @@
 """Rewrites a traced graph so that fewer, larger kernels come out of it.
 
-1. Sums of products become one product of several pairs of operands (one accumulator).
-2. Parts of a product's columns become products with parts of the weights, so that what follows
+1. Functions of a computed tensor in another shape are computed in its own shape, where it is.
+2. Sums of products become one product of several pairs of operands (one accumulator).
+3. Parts of a product's columns become products with parts of the weights, so that what follows
    them is computed where the products are.
-3. f32 products become sums of three tf32 products.
-4. Tensors that are joined are written straight to their place.
+4. f32 products become sums of three tf32 products.
+5. Tensors that are joined are written straight to their place.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tawa.axon.gpu.errors import NotForGpu
-from tawa.axon.gpu.nodes import Node, Shape, Tape, contiguous, layout
+from tawa.axon.gpu.nodes import Node, Shape, Tape, contiguous, layout, reshaped_strides
 
 SUMS = ("+", ".+")
 Users = dict[Node, list[Node]]
@@ -59,6 +60,7 @@ def users_of(program: Program) -> Users:
 def lowered(tape: Tape, results: list[Node], precision: str) -> Program:
     """The program after all rewrites. Raises NotForGpu."""
     program = Program(tape, results)
+    _compute_in_own_shapes(program)
     _rewrite(program, _sum_of_products)
     _rewrite(program, _columns)
     _rewrite(program, lambda node, p, _: _tensor_core_product(node, p.tape, precision))
@@ -90,9 +92,76 @@ def _rebuilt(node: Node, new: dict[Node, Node], tape: Tape) -> Node:
     tape.span = node.span
     if node.op == "view":
         return tape.view(inputs[0], node.shape, node.strides, node.offset)
+    if node.op == "window":
+        inputs = (inputs[0].base,)
     return tape.add(
         node.op, node.function, inputs, node.shape, node.element, axis=node.axis, data=node.data
     )
+
+
+# Shapes.
+
+
+def _compute_in_own_shapes(program: Program) -> None:
+    """Compute functions of reshaped tensors in these tensors' shapes, and reshape then.
+
+    Rows of another length would be another kernel's. What goes into a reduction stays as it is:
+    that is along the rows of the new shape.
+    """
+    nodes, users = program.nodes(), users_of(program)
+    reduced: set[Node] = set()
+    for node in reversed(nodes):
+        if any(
+            user.op == "reduce" or (user in reduced and user.shape == node.shape)
+            for user in users[node]
+        ):
+            reduced.add(node)
+    new: dict[Node, Node] = {}
+    for node in nodes:
+        found = _rebuilt(node, new, program.tape)
+        if node.op == "map" and node.shape and node not in reduced:
+            found = _in_own_shape(found, program.tape)
+        new[node] = found
+    program.results = [new[node] for node in program.results]
+
+
+def _in_own_shape(node: Node, tape: Tape) -> Node:
+    """A function in the shape of its reshaped operand, if all others can be seen in it."""
+    whole = [i for i in node.inputs if i.shape == node.shape]
+    shapes = {i.base.shape for i in whole if is_reshape(i)}
+    if len(shapes) != 1:
+        return node
+    target = shapes.pop()
+    if target[-1:] == node.shape[-1:]:
+        return node
+    operands = [_seen_in(operand, node.shape, target, tape) for operand in node.inputs]
+    if None in operands:
+        return node
+    tape.span = node.span
+    inputs = tuple(operand for operand in operands if operand is not None)
+    found = tape.add("map", node.function, inputs, target, node.element)
+    return tape.reshape(found, node.shape)
+
+
+def _seen_in(operand: Node, shape: Shape, target: Shape, tape: Tape) -> Node | None:
+    """An operand of something of one shape, in another; None if memory does not say so.
+
+    Functions of vectors are computed anew.
+    """
+    if operand.op == "map" and operand.shape == shape and operand.function != "iota":
+        if any(i.op != "map" and i.base.size == operand.size for i in operand.inputs):
+            return None
+        inputs = [_seen_in(i, shape, target, tape) for i in operand.inputs]
+        if not inputs or None in inputs:
+            return None
+        tape.span = operand.span
+        own = tuple(i for i in inputs if i is not None)
+        return tape.add("map", operand.function, own, target, operand.element)
+    if operand.op not in ("view", "input", "constant") and operand.shape == shape:
+        return None
+    strides, offset = layout(tape.broadcast(operand, shape))
+    steps = reshaped_strides(shape, strides, target)
+    return None if steps is None else tape.view(operand, target, steps, offset)
 
 
 # Sums of products.

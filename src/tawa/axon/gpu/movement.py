@@ -9,7 +9,7 @@ import numpy as np
 
 from tawa.axon.gpu.nodes import Node, Tape, layout
 from tawa.axon.gpu.registry import rule
-from tawa.axon.gpu.rules import linear_product, matmul, mean, scalar
+from tawa.axon.gpu.rules import linear_product, matmul, scalar
 from tawa.axon.patterns import Group, Pattern
 
 
@@ -132,7 +132,10 @@ def pad(tape: Tape, x: Node, before: int, after: int, axis: int) -> Node:
 
 @rule("take")
 def take(tape: Tape, table: Node, index: Node) -> Node:
-    """Rows by index."""
+    """Rows by index; a view, if the index is one number that is known."""
+    if index.op == "constant" and index.size == 1 and 0 <= index.data.item() < table.shape[0]:
+        row = tape.part(table, 0, index.data.item(), 1)
+        return tape.reshape(row, (*index.shape, *table.shape[1:]))
     shape = (*index.shape, *table.shape[1:])
     return tape.add("take", "", (table, index), shape, table.element)
 
@@ -149,113 +152,6 @@ def one_hot(tape: Tape, index: Node, n: int) -> Node:
 def full(tape: Tape, x: Node, s: tuple[int, ...]) -> Node:
     """One number everywhere."""
     return tape.broadcast(x, s)
-
-
-# Windows.
-
-
-def _padded(tape: Tape, x: Node, pads: tuple[tuple[int, int], ...]) -> Node:
-    for axis, (before, after) in enumerate(pads):
-        x = pad(tape, x, before, after, axis + 2)
-    return x
-
-
-def _windows(tape: Tape, x: Node, sizes: tuple[int, ...], stride: int, dilation: int) -> Node:
-    """Windows over the last axes as a view: [b, c, positions, inside]."""
-    strides, offset = layout(x)
-    spans = [(size - 1) * dilation + 1 for size in sizes]
-    counts = tuple((n - s) // stride + 1 for n, s in zip(x.shape[2:], spans, strict=True))
-    if min(counts, default=1) < 1:
-        raise ValueError(f"a window of {tuple(spans)} doesn't fit {x.shape[2:]}")
-    steps = tuple(s * stride for s in strides[2:]) + tuple(s * dilation for s in strides[2:])
-    return tape.view(x, (*x.shape[:2], *counts, *sizes), (*strides[:2], *steps), offset)
-
-
-def _convolution(
-    tape: Tape, x: Node, w: Node, pads: tuple[tuple[int, int], ...], stride: int, dilation: int
-) -> Node:
-    """A product of the windows, laid out as rows, with the weights."""
-    if x.shape[1] != w.shape[1]:
-        raise ValueError(f"{x.shape[1]} channels against {w.shape[1]}")
-    space = len(w.shape) - 2
-    windows = _windows(tape, _padded(tape, x, pads), w.shape[2:], stride, dilation)
-    inside = (1, *range(2 + space, 2 + 2 * space))
-    moved = tape.permute(windows, (0, *range(2, 2 + space), *inside))
-    counts = moved.shape[1 : 1 + space]
-    taps = math.prod(w.shape[1:])
-    rows = tape.reshape(moved, (x.shape[0] * math.prod(counts), taps))
-    weights = tape.permute(tape.reshape(w, (w.shape[0], taps)), (1, 0))
-    found = tape.reshape(linear_product(tape, rows, weights), (x.shape[0], *counts, w.shape[0]))
-    return tape.permute(found, (0, 1 + space, *range(1, 1 + space)))
-
-
-@rule("conv1d", "conv2d")
-def convolution(
-    tape: Tape, x: Node, w: Node, stride: int, pad: int, dilation: int, groups: int
-) -> Node:
-    """Convolution (no flip)."""
-    pads = ((pad, pad),) * (len(w.shape) - 2)
-    if groups == 1:
-        return _convolution(tape, x, w, pads, stride, dilation)
-    if x.shape[1] != groups * w.shape[1]:
-        raise ValueError(f"{x.shape[1]} channels against {w.shape[1]} in {groups} groups")
-    windows = _windows(tape, _padded(tape, x, pads), w.shape[2:], stride, dilation)
-    counts, batch = windows.shape[2 : len(w.shape)], x.shape[0]
-    space, taps = math.prod(counts), math.prod(w.shape[2:])
-    moved = tape.permute(windows, (1, 0, *range(2, len(windows.shape))))
-    parts = tape.reshape(moved, (groups, w.shape[1], batch, space, taps))
-    rows = tape.reshape(
-        tape.permute(parts, (0, 2, 3, 1, 4)), (groups, batch * space, w.shape[1] * taps)
-    )
-    filters = w.shape[0] // groups
-    weights = tape.permute(tape.reshape(w, (groups, filters, w.shape[1] * taps)), (0, 2, 1))
-    found = tape.reshape(matmul(tape, rows, weights), (groups, batch, space, filters))
-    return tape.reshape(tape.permute(found, (1, 0, 3, 2)), (batch, w.shape[0], *counts))
-
-
-@rule("conv_same")
-def conv_same(tape: Tape, x: Node, w: Node) -> Node:
-    """Convolution with stride 1, padded so that height and width stay (more at the end)."""
-    pads = tuple(((size - 1) // 2, size // 2) for size in w.shape[2:])
-    return _convolution(tape, x, w, pads, 1, 1)
-
-
-@rule("up")
-def up(tape: Tape, x: Node, w: Node, stride: int, pad: int) -> Node:
-    """Transposed convolution: zeros between the numbers, and the weights the other way round."""
-    for axis in (2, 3):
-        wide = _zeros_after(tape, expand(tape, x, axis + 1), stride - 1, axis + 1)
-        joined = (*x.shape[:axis], x.shape[axis] * stride, *x.shape[axis + 1 :])
-        x = tape.part(tape.reshape(wide, joined), axis, 0, joined[axis] - stride + 1)
-    turned = reverse(tape, reverse(tape, tape.permute(w, (1, 0, 2, 3)), 2), 3)
-    edges = tuple(size - 1 for size in w.shape[2:])
-    found = _convolution(tape, x, turned, tuple((e, e) for e in edges), 1, 1)
-    for axis in (2, 3) if pad else ():
-        found = tape.part(found, axis, pad, found.shape[axis] - 2 * pad)
-    return found
-
-
-def _zeros_after(tape: Tape, x: Node, count: int, axis: int) -> Node:
-    return pad(tape, x, 0, count, axis) if count else x
-
-
-def _pooled(tape: Tape, x: Node, size: int, stride: int) -> Node:
-    windows = _windows(tape, x, (size, size), stride, 1)
-    return tape.reshape(windows, (*windows.shape[:4], size * size))
-
-
-@rule("max_pool")
-def max_pool(tape: Tape, x: Node, size: int, stride: int, pad: int) -> Node:
-    """The largest number of each window."""
-    if pad:
-        raise ValueError("a padded max_pool is not compiled for the GPU; pad the input instead")
-    return tape.reduce("max", _pooled(tape, x, size, stride), -1)
-
-
-@rule("mean_pool")
-def mean_pool(tape: Tape, x: Node, size: int, stride: int, pad: int) -> Node:
-    """The mean of each window, padding counted as zeros."""
-    return mean(tape, _pooled(tape, _padded(tape, x, ((pad, pad),) * 2), size, stride), -1)
 
 
 @rule("upsample")

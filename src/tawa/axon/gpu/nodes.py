@@ -12,6 +12,7 @@ numbers lie.
 | `dot` | sums of products of pairs of matrices, or of stacks of `axis` matrices |
 | `attention` | softmax(q k' / sqrt(d)) v |
 | `take` | rows of a table by index |
+| `window` | numbers of another node around places that may lie outside of it |
 | `join` | tensors one after the other along an axis |
 | `view` | numbers of another node, by strides |
 """
@@ -36,13 +37,49 @@ BYTES = {
 Shape = tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A place on an axis of an image: `start`, and so much for each step along a window's axes.
+
+    It is outside unless it lies in 0 .. `size` - 1; `size` 0 means that it always lies inside. With
+    `by`, what the steps along the axes and `shift` give is divided before `start` is added, and the
+    quotient, or the `rest`, is taken.
+    """
+
+    size: int
+    step: int
+    """Elements of memory from one place to the next."""
+    start: int
+    factors: Shape
+    shift: int = 0
+    by: int = 1
+    rest: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Where the numbers of a `window` node lie in the memory of its base.
+
+    The first `split` of its `axes` are the node's rows, the others its columns. A number's address
+    is the sum of `offset`, of its places on the axes times `strides`, and of `places`. Numbers
+    outside are 0, or, for `outside = "max"`, what no maximum takes.
+    """
+
+    axes: Shape
+    split: int
+    strides: Shape
+    offset: int
+    places: tuple[Place, ...]
+    outside: str = "sum"
+
+
 @dataclass(eq=False, slots=True)
 class Node:
     """A tensor and how it is computed. Nodes are compared by identity.
 
     A view's `strides` and `offset` count elements of the node it looks at, `inputs[0]`. `data` has
-    the numbers of a constant, and for a product with operands in pairs the loop over K that each
-    pair belongs to (one loop a pair if None).
+    the numbers of a constant, the `Window` of a window, and for a product with operands in pairs
+    the loop over K that each pair belongs to (one loop a pair if None).
     """
 
     op: str

@@ -73,6 +73,8 @@ class _ProductWriter:
         if not inner or not self.aligned.get(operand.base, True):
             return False
         steps = [s for axis, s in enumerate(strides) if axis != len(strides) + inner[0]]
+        if len(steps) > 1 and steps[0] == 0:  # one matrix for the whole stack
+            steps = steps[1:]
         return all(s * size % PIECE == 0 and s > 0 for s in steps) and offset * size % PIECE == 0
 
     def write(self) -> KernelCall:
@@ -192,6 +194,8 @@ class _ProductWriter:
             return self._pointer_loader(operand, sides, depth)
         strides, offset = layout(operand)
         shape = operand.shape
+        if len(shape) > 2 and strides[0] == 0:
+            shape, strides = shape[1:], strides[1:]
         turned = strides[-1] != 1
         if turned:
             sides = (sides[1], sides[0])

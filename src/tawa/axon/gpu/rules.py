@@ -151,7 +151,10 @@ def batch_norm(tape: Tape, *inputs: Node) -> Node:
     """Normalise each channel of axis 1 with the given statistics."""
     x = inputs[-1]
     shape = (x.shape[1], *(1,) * (len(x.shape) - 2))
-    scale, offset, centre, variance = (tape.reshape(i, shape) for i in inputs[:-1])
+    # Of the whole shape, so that they are computed where x is: once a channel, as they are read.
+    scale, offset, centre, variance = (
+        tape.broadcast(tape.reshape(i, shape), x.shape) for i in inputs[:-1]
+    )
     spread = tape.map("rsqrt", tape.map("+", variance, scalar(tape, EPSILON, x)))
     factor = tape.map("*", scale, spread)
     return tape.map("+", tape.map("*", tape.map("-", x, centre), factor), offset)
@@ -169,11 +172,11 @@ def global_mean(tape: Tape, x: Node) -> Node:
 @rule("matmul")
 def matmul(tape: Tape, a: Node, b: Node) -> Node:
     """Products of stacks of matrices; the stacks broadcast."""
+    if len(b.shape) == 2:
+        return linear_product(tape, a, b)
     (*_, m, k), (*_, inner, n) = a.shape, b.shape
     if k != inner:
         raise ValueError(f"operands of shapes {a.shape} and {b.shape}")
-    if len(b.shape) == 2:
-        return linear_product(tape, a, b)
     lead = _broadcast(a.shape[:-2], b.shape[:-2])
     a = tape.broadcast(a, (*lead, m, k)) if a.shape[:-2] != lead else a
     b = tape.broadcast(b, (*lead, k, n)) if b.shape[:-2] != lead else b

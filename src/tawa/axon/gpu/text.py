@@ -7,13 +7,15 @@ whose leading axes lie in memory like one.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from tawa.axon.gpu import expressions as e
 from tawa.axon.gpu.errors import NotForGpu
 from tawa.axon.gpu.lower import is_reshape
-from tawa.axon.gpu.nodes import Node, Shape, layout
+from tawa.axon.gpu.nodes import Node, Place, Shape, Window, layout
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,9 +230,10 @@ class Body:
     def load(self, node: Node, shape: Shape) -> tuple[str, str]:
         """Read an operand of memory, broadcast to a shape."""
         address, used = self._address(node, shape)
-        return self._loaded(node, address, self.mask(used)), used
+        return self.loaded_from(node, address, self.mask(used)), used
 
-    def _loaded(self, node: Node, address: str, mask: str, other: str | None = None) -> str:
+    def loaded_from(self, node: Node, address: str, mask: str, other: str | None = None) -> str:
+        """A variable with what lies at an address of a node's memory."""
         text = self.text
         pointer = text.pointer(node.base)
         where = f"{pointer} + {address}" if address else pointer
@@ -245,6 +248,9 @@ class Body:
         """A pointwise function of operands."""
         if node.op == "take":
             self._take(node)
+            return
+        if node.op == "window":
+            self.values[node] = WindowText(self, node).load(), "rc"
             return
         operands = [self.operand(operand, node.shape) for operand in node.inputs]
         names = [name for name, _ in operands]
@@ -280,7 +286,7 @@ class Body:
         used = "".join(sorted({*used, *more}, reverse=True))
         mask = f"{inside} & {self.mask(used)}" if self.mask(used) else inside
         other = 'float("nan")' if node.element in e.FLOATS else None
-        self.values[node] = self._loaded(table, address, mask, other), used
+        self.values[node] = self.loaded_from(table, address, mask, other), used
 
     def store(self, node: Node, placed: tuple[Node, Shape, int] | None) -> None:
         """Write a value to its own memory, or to its place in a joined tensor."""
@@ -302,3 +308,116 @@ class Body:
         if not used:
             return f"tl.full({shape}, {value}, {e.computed_in(node.element)})"
         return f"tl.broadcast_to({value}, {shape})"
+
+
+class WindowText:
+    """How a window is read. What windows of one tensor share is computed once."""
+
+    def __init__(self, body: Body, node: Node) -> None:
+        self.body, self.text, self.node = body, body.text, node
+        self.window: Window = node.data
+        self.base = node.inputs[0]
+        self.scalars: list[str] = []
+        self.masks = [body.mask("rc")]
+        sides = ((body.row, 0, self.window.split), (body.column, self.window.split, None))
+        self.numbers: list[str | None] = []
+        for vector, start, stop in sides:
+            self.numbers += self._coordinates(vector, self.window.axes[start:stop], start)
+        self.terms = {"r": self._plain("r"), "c": self._plain("c")}
+        self.tiles: list[str] = []
+
+    def load(self) -> str:
+        """The variable of the numbers."""
+        for number, place in enumerate(self.window.places):
+            self._place(place, number - len(self.window.places))
+        parts = [*self.scalars, *self.tiles]
+        for side, spread in (("r", "[:, None]"), ("c", "[None, :]")):
+            if self.terms[side]:
+                parts.append(f"({' + '.join(self.terms[side])}){spread}")
+        outside = e.identity(self.window.outside, self.node.element)
+        address = " + ".join(parts) or "0"
+        return self.body.loaded_from(self.base, address, " & ".join(self.masks), outside)
+
+    def _once(self, key: tuple[Any, ...], make: Callable[[], str]) -> str:
+        """A variable or parameter that all windows of this tensor over these axes share."""
+        window = self.window
+        whole = (self.base, window.axes, window.split, *key)
+        if whole not in self.body.loaded:
+            self.body.loaded[whole] = make(), ""
+        return self.body.loaded[whole][0]
+
+    def _coordinates(self, vector: str, axes: Shape, first: int) -> list[str | None]:
+        """The number along each axis; None along axes of size 1."""
+        found: list[str | None] = []
+        for axis in reversed(range(len(axes))):
+            if axes[axis] == 1:
+                found.append(None)
+                continue
+            if math.prod(axes[:axis]) == 1:
+                found.append(vector)
+                continue
+            size = self._parameter("i32", axes[axis], first + axis)
+            found.append(self._bound(f"{vector} % {size}", first + axis, "rest"))
+            vector = self._bound(f"{vector} // {size}", first + axis, "quotient")
+        return found[::-1]
+
+    def _parameter(self, kind: str, value: int, *key: Any) -> str:
+        return self._once(("parameter", value, *key), lambda: self.text.parameter(kind, value))
+
+    def _bound(self, text: str, *key: Any) -> str:
+        return self._once(("bound", *key), lambda: self.text.bind("r", text))
+
+    def _side(self, axis: int) -> str:
+        return "r" if axis < self.window.split else "c"
+
+    def _plain(self, side: str) -> list[str]:
+        """The part of the address that no place decides; shared, if there is one."""
+        terms: list[str] = []
+        for axis, (number, stride) in enumerate(
+            zip(self.numbers, self.window.strides, strict=True)
+        ):
+            if number is not None and stride and self._side(axis) == side:
+                terms.append(f"{number} * {self._parameter('step', stride, 'stride', axis)}")
+        if side == "r" and self.window.offset:
+            self.scalars.append(self._parameter("step", self.window.offset, "offset"))
+        return [self._bound(" + ".join(terms), "plain", side, self.window.strides)] if terms else []
+
+    def _place(self, place: Place, key: int) -> None:
+        """Add a place to the address, and whether it lies inside to the mask."""
+        sides: dict[str, list[str]] = {"r": [], "c": []}
+        for axis, factor in enumerate(place.factors):
+            number = self.numbers[axis]
+            if factor and number is not None:
+                sides[self._side(axis)].append(number if factor == 1 else f"{number} * {factor}")
+        step = self._parameter("step", place.step, "step", key) if place.size else (
+            self.text.parameter("step", place.step)
+        )  # fmt: skip
+        used = [side for side in "rc" if sides[side]]
+        if not used:
+            self._fixed(place, step, key)
+            return
+        own = [" + ".join(sides[side]) for side in used]
+        if place.by > 1 or place.shift or place.rest:
+            own[-1] = f"({own[-1]} + {place.shift}) {'%' if place.rest else '//'} {place.by}"
+        if place.start:
+            own[-1] += f" + {place.start}" if place.start > 0 else f" - {-place.start}"
+        if len(used) == 2:
+            at = self._bound(f"({own[0]})[:, None] + ({own[1]})[None, :]", "at", place, key)
+            self.tiles.append(f"{at} * {step}")
+            spread = ""
+        else:
+            at = self._bound(own[0], "at", place, key)
+            self.terms[used[0]].append(f"{at} * {step}")
+            spread = {"r": "[:, None]", "c": "[None, :]"}[used[0]]
+        if place.size:
+            size = self._parameter("i32", place.size, "size", key)
+            inside = self._bound(f"({at} >= 0) & ({at} < {size})", "inside", place, key)
+            self.masks.append(inside + spread)
+
+    def _fixed(self, place: Place, step: str, key: int) -> None:
+        """A place that is the same for all numbers."""
+        if place.start:
+            self.scalars.append(step if place.start == 1 else f"{place.start} * {step}")
+        if place.size:
+            size = self._parameter("i32", place.size, "size", key)
+            self.masks.append(f"(({place.start} >= 0) & ({place.start} < {size}))")

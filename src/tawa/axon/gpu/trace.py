@@ -14,7 +14,7 @@ import numpy as np
 from tawa.axon import syntax as x
 from tawa.axon.contract import ELEMENT_NAMES
 from tawa.axon.evaluate import Evaluator, Frame, Value, _arity, curried  # pyright: ignore[reportPrivateUsage]
-from tawa.axon.gpu import movement, rules
+from tawa.axon.gpu import movement, rules, windows
 from tawa.axon.gpu.errors import NotForGpu
 from tawa.axon.gpu.nodes import Node, Tape
 from tawa.axon.gpu.registry import RULES
@@ -25,7 +25,7 @@ from tawa.functional import syntax as s
 from tawa.functional.language import CheckedModule
 from tawa.functional.terms import Con, Variable
 
-RULE_MODULES = (movement, rules)
+RULE_MODULES = (movement, rules, windows)
 """Importing them registers the rules."""
 
 

@@ -1,0 +1,282 @@
+"""The rules of convolutions and pooling: operators that look at windows of an image.
+
+Places outside of the image read as a given number, so nothing is padded in memory. There are two
+ways. Few numbers a window (depthwise convolutions, small groups, pooling) are added up where they
+are needed, in one kernel with what follows pointwise. Else the windows are laid out in memory as
+matrices for a product with the weights:
+
+- weights @ windows, a product for each image, where the copy engine takes rows of positions: the
+  result lies as images do, and a window of one number needs no copy at all;
+- windows @ weights, with a row for each position of each image, for small images, rows of other
+  lengths, and f32, whose products want both operands contiguous along K.
+
+A transposed convolution is the product first: what each number of the image contributes to each
+number of its window. Then every place of the result adds up what it got.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+from tawa.axon.gpu.nodes import BYTES, Node, Place, Shape, Tape, Window, layout
+from tawa.axon.gpu.registry import rule
+from tawa.axon.gpu.rules import linear_product, matmul, scalar
+
+MOST_TERMS = 80
+"""Numbers of a window that are added up one by one."""
+FEW_FILTERS = 8
+"""Filters that read the same numbers, so that each reads them itself."""
+FEW_POSITIONS = 64
+"""Positions of an image that fill no tile of a product."""
+PIECE = 16
+"""Bytes that the copy engine moves at once."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """How a window moves over the last axes of an image, one entry an axis."""
+
+    taps: Shape
+    pads: tuple[tuple[int, int], ...]
+    stride: int
+    dilation: int
+
+    def counts(self, image: Shape) -> Shape:
+        """How many places the window takes on each axis. Raises ValueError if it doesn't fit."""
+        spans = [(size - 1) * self.dilation + 1 for size in self.taps]
+        found = tuple(
+            (n + before + after - span) // self.stride + 1
+            for n, span, (before, after) in zip(image, spans, self.pads, strict=True)
+        )
+        if min(found, default=1) < 1:
+            raise ValueError(f"a window of {tuple(spans)} doesn't fit {image}")
+        return found
+
+
+def window(
+    tape: Tape, x: Node, shape: Shape, axes: Shape, split: int, strides: Shape,
+    places: tuple[Place, ...], outside: str = "sum",
+) -> Node:  # fmt: skip
+    """Numbers of x by the places of axes; rows are the first `split` axes, columns the others."""
+    data = Window(axes, split, strides, layout(x)[1], places, outside)
+    return tape.add("window", "", (x.base,), shape, x.element, data=data)
+
+
+def _tap(tape: Tape, x: Node, sweep: Sweep, at: Shape, rows: tuple[Shape, Shape],
+         offset: int = 0, outside: str = "sum") -> Node:  # fmt: skip
+    """The number at one tap of each window: [*rows, positions]; `rows` are axes and strides."""
+    image, steps = x.shape[2:], layout(x)[0][2:]
+    counts = sweep.counts(image)
+    lead = len(rows[0])
+    places = tuple(
+        Place(size, step, tap * sweep.dilation - before,
+              (*(0,) * lead, *(sweep.stride if axis == own else 0 for axis in range(len(counts)))))
+        for own, (size, step, tap, (before, _)) in enumerate(
+            zip(image, steps, at, sweep.pads, strict=True)
+        )
+    )  # fmt: skip
+    if offset:
+        places = (Place(0, offset, 1, (0,) * (lead + len(counts))), *places)
+    axes, strides = (*rows[0], *counts), (*rows[1], *(0,) * len(counts))
+    return window(
+        tape, x, (*rows[0], math.prod(counts)), axes, lead, strides, places, outside
+    )  # fmt: skip
+
+
+def _every_tap(sweep: Sweep) -> itertools.product[tuple[int, ...]]:
+    return itertools.product(*(range(size) for size in sweep.taps))
+
+
+def _added_up(tape: Tape, x: Node, w: Node, sweep: Sweep, groups: int) -> Node:
+    """A convolution as a sum over the numbers of each window."""
+    batch, channels = x.shape[0], x.shape[1] // groups
+    filters = w.shape[0] // groups
+    counts = sweep.counts(x.shape[2:])
+    outer, inner = layout(x)[0][:2]
+    own = ((batch, groups, filters), (outer, channels * inner, 0))
+    steps = layout(w)[0]
+    total: Node | None = None
+    for channel, at in itertools.product(range(channels), _every_tap(sweep)):
+        number = _tap(tape, x, sweep, at, own, channel * inner)
+        where = layout(w)[1] + sum(i * s for i, s in zip((channel, *at), steps[1:], strict=True))
+        weight = tape.view(
+            w, (groups, filters, 1), (filters * steps[0], steps[0], 0), where
+        )  # fmt: skip
+        term = tape.map("*", number, weight)
+        total = term if total is None else tape.map("+", total, term)
+    assert total is not None
+    return tape.reshape(total, (batch, w.shape[0], *counts))
+
+
+def _laid_out(
+    tape: Tape, x: Node, sweep: Sweep, order: str, groups: int, outside: str = "sum"
+) -> Node:
+    """All windows in memory, as rows and columns.
+
+    `order` is `taps` ([b, channels, taps] by positions), `positions` ([groups, b, positions] by
+    channels of a group and taps), or `each` ([b, channels, positions] by taps).
+    """
+    batch, channels = x.shape[:2]
+    counts = sweep.counts(x.shape[2:])
+    outer, inner, *steps = layout(x)[0]
+    space, own = len(counts), channels // groups
+    none = (0,) * space
+    match order:
+        case "taps":
+            axes, strides = (batch, channels, *sweep.taps, *counts), (outer, inner, *none, *none)
+            taps, positions, split = 2, 2 + space, 2 + space
+        case "positions":
+            axes = (groups, batch, *counts, own, *sweep.taps)
+            strides = (own * inner, outer, *none, inner, *none)
+            taps, positions, split = 3 + space, 2, 2 + space
+        case _:
+            axes, strides = (batch, channels, *counts, *sweep.taps), (outer, inner, *none, *none)
+            taps, positions, split = 2 + space, 2, 2 + space
+    places: list[Place] = []
+    for axis in range(space):
+        factors = [0] * len(axes)
+        factors[taps + axis], factors[positions + axis] = sweep.dilation, sweep.stride
+        start = -sweep.pads[axis][0]
+        places.append(Place(x.shape[2 + axis], steps[axis], start, tuple(factors)))
+    shape = (math.prod(axes[:split]), math.prod(axes[split:]))
+    return window(tape, x, shape, axes, split, strides, tuple(places), outside)
+
+
+def _product(tape: Tape, x: Node, w: Node, sweep: Sweep, groups: int) -> Node:
+    """A convolution as products of matrices."""
+    batch, filters = x.shape[0], w.shape[0] // groups
+    counts = sweep.counts(x.shape[2:])
+    positions, depth, size = math.prod(counts), math.prod(w.shape[1:]), BYTES[x.element]
+    whole = positions * size % PIECE == 0 and depth * size % PIECE == 0
+    if x.element in ("f16", "bf16") and whole and positions >= FEW_POSITIONS:
+        found = _images(tape, x, w, sweep, groups)
+        return tape.reshape(found, (batch, w.shape[0], *counts))
+    found = _laid_out(tape, x, sweep, "positions", groups)
+    weights = tape.permute(tape.reshape(w, (groups, filters, depth)), (0, 2, 1))
+    rows = tape.reshape(found, (groups, batch * positions, depth))
+    if groups == 1:
+        rows, weights = (tape.reshape(i, i.shape[1:]) for i in (rows, weights))
+    parts = tape.reshape(matmul(tape, rows, weights), (groups, batch, *counts, filters))
+    moved = tape.permute(parts, (1, 0, len(parts.shape) - 1, *range(2, len(parts.shape) - 1)))
+    return tape.reshape(moved, (batch, w.shape[0], *counts))
+
+
+def _images(tape: Tape, x: Node, w: Node, sweep: Sweep, groups: int) -> Node:
+    """weights @ windows for each image."""
+    batch, filters, depth = x.shape[0], w.shape[0] // groups, math.prod(w.shape[1:])
+    counts = sweep.counts(x.shape[2:])
+    plain = math.prod(sweep.taps) == sweep.stride == 1 and counts == x.shape[2:]
+    found = x if plain else _laid_out(tape, x, sweep, "taps", groups)
+    matrices = tape.reshape(found, (batch, groups, depth, math.prod(counts)))
+    weights = tape.reshape(w, (groups, filters, depth))
+    if groups == 1:
+        matrices = tape.reshape(matrices, (batch, depth, math.prod(counts)))
+        weights = tape.broadcast(weights, (batch, filters, depth))
+    return matmul(tape, weights, matrices)
+
+
+def _convolution(tape: Tape, x: Node, w: Node, sweep: Sweep, groups: int) -> Node:
+    if x.shape[1] != groups * w.shape[1]:
+        raise ValueError(f"{x.shape[1]} channels against {w.shape[1]} in {groups} groups")
+    few = w.shape[0] // groups <= FEW_FILTERS and math.prod(w.shape[1:]) <= MOST_TERMS
+    return (_added_up if few else _product)(tape, x, w, sweep, groups)
+
+
+@rule("conv1d", "conv2d")
+def convolution(
+    tape: Tape, x: Node, w: Node, stride: int, pad: int, dilation: int, groups: int
+) -> Node:
+    """Convolution (no flip)."""
+    pads = ((pad, pad),) * (len(w.shape) - 2)
+    return _convolution(tape, x, w, Sweep(w.shape[2:], pads, stride, dilation), groups)
+
+
+@rule("conv_same")
+def conv_same(tape: Tape, x: Node, w: Node) -> Node:
+    """Convolution with stride 1, padded so that height and width stay (more at the end)."""
+    pads = tuple(((size - 1) // 2, size // 2) for size in w.shape[2:])
+    return _convolution(tape, x, w, Sweep(w.shape[2:], pads, 1, 1), 1)
+
+
+@rule("up")
+def up(tape: Tape, x: Node, w: Node, stride: int, pad: int) -> Node:
+    """Transposed convolution: products with the weights, added up where they arrive.
+
+    Along an axis, the number at place `i` goes to `i * stride + tap`. So place `u` gets, for each
+    `back`, what number `u // stride - back` gives to tap `u % stride + back * stride`.
+    """
+    batch, channels, *image = x.shape
+    _, filters, *taps = w.shape
+    positions = math.prod(image)
+    given = tape.reshape(x, (batch, channels, positions))
+    weights = tape.reshape(w, (channels, filters * math.prod(taps)))
+    shares = _shares(tape, given, weights, tuple(taps), tuple(image))
+    strides, _ = layout(shares)
+    counts = [(n - 1) * stride + k - 2 * pad for n, k in zip(image, taps, strict=True)]
+    axes, shape = (batch, filters, *counts), (batch, filters, math.prod(counts))
+    total: Node | None = None
+    for back in itertools.product(*(range(-(-k // stride)) for k in taps)):
+        places: list[Place] = []
+        for axis, tap in enumerate(back):
+            own = tuple(int(at == 2 + axis) for at in range(4))
+            places.append(Place(image[axis], strides[4 + axis], -tap, own, pad, stride))
+            places.append(
+                Place(taps[axis], strides[2 + axis], tap * stride, own, pad, stride, rest=True)
+            )
+        term = window(tape, shares, shape, axes, 2, (*strides[:2], 0, 0), tuple(places))
+        total = term if total is None else tape.map("+", total, term)
+    assert total is not None
+    return tape.reshape(total, (batch, filters, *counts))
+
+
+def _shares(tape: Tape, x: Node, w: Node, taps: Shape, image: Shape) -> Node:
+    """What each number of an image gives to each tap of each filter: [b, filters, *taps, *image].
+
+    `x` is [b, channels, positions], `w` [channels, filters and taps].
+    """
+    batch, channels, positions = x.shape
+    filters = w.shape[1] // math.prod(taps)
+    if x.element == "f32" or positions * BYTES[x.element] % PIECE:
+        rows = tape.reshape(tape.permute(x, (0, 2, 1)), (batch * positions, channels))
+        found = tape.reshape(
+            linear_product(tape, rows, w), (batch, *image, filters, *taps)
+        )  # fmt: skip
+        return tape.permute(found, (0, 3, 4, 5, 1, 2))
+    turned = tape.broadcast(tape.permute(w, (1, 0)), (batch, w.shape[1], channels))
+    return tape.reshape(matmul(tape, turned, x), (batch, filters, *taps, *image))
+
+
+# Pooling.
+
+
+def _pooled(tape: Tape, x: Node, sweep: Sweep, reduction: str) -> Node:
+    batch, channels = x.shape[:2]
+    counts = sweep.counts(x.shape[2:])
+    shape, own = (batch, channels, *counts), ((batch, channels), layout(x)[0][:2])
+    if math.prod(sweep.taps) > MOST_TERMS:
+        rows = _laid_out(tape, x, sweep, "each", channels, reduction)
+        return tape.reshape(tape.reduce(reduction, rows, -1), shape)
+    function = {"sum": "+", "max": "maximum"}[reduction]
+    total: Node | None = None
+    for at in _every_tap(sweep):
+        number = _tap(tape, x, sweep, at, own, outside=reduction)
+        total = number if total is None else tape.map(function, total, number)
+    assert total is not None
+    return tape.reshape(total, shape)
+
+
+@rule("max_pool")
+def max_pool(tape: Tape, x: Node, size: int, stride: int, pad: int) -> Node:
+    """The largest number of each window."""
+    sweep = Sweep((size, size), ((pad, pad),) * 2, stride, 1)
+    return _pooled(tape, x, sweep, "max")
+
+
+@rule("mean_pool")
+def mean_pool(tape: Tape, x: Node, size: int, stride: int, pad: int) -> Node:
+    """The mean of each window, padding counted as zeros."""
+    sweep = Sweep((size, size), ((pad, pad),) * 2, stride, 1)
+    total = _pooled(tape, x, sweep, "sum")
+    return tape.map("/", total, scalar(tape, size * size, x))

@@ -1,0 +1,88 @@
+"""Convolutions and pooling compiled for a device: results, and which kernels they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tawa import axon
+from tawa.axon.gpu.compile import plan_for_device
+
+MODULE = axon.load("""
+def conv{s, p, d} x w = conv2d{stride = s, pad = p, dilation = d} x w
+def grouped{p, g} x w = conv1d{pad = p, groups = g} x w
+def same x w = relu (conv_same x w)
+def spread{s, p} x w = up{stride = s, pad = p} x w
+def highest{k, s, p} x = max_pool{size = k, stride = s, pad = p} x
+
+def norm (scale, offset, mean, variance) x = batch_norm scale offset mean variance x
+
+def bottleneck{g} (w1, n1, w2, n2, w3, n3) x =
+  let y = relu (norm n1 (conv2d x w1)) in
+  let y = relu (norm n2 (conv2d{pad = 1, groups = g} y w2)) in
+  relu (x .+ norm n3 (conv2d y w3))
+
+def depthwise w n (x: t[b, c, ..s]) = global_mean (relu (norm n (conv2d{pad = 2, groups = c} x w)))
+def generator w n x = relu (norm n (up{stride = 2, pad = 1} x w))
+""")
+CASES: list[tuple[str, list[tuple[int, ...]], dict[str, int], str]] = [
+    ("conv", [(2, 24, 16, 16), (16, 24, 3, 3)], {"s": 2, "p": 1, "d": 1}, "float16"),
+    ("conv", [(1, 2, 7, 5), (3, 2, 2, 3)], {"s": 2, "p": 1, "d": 1}, "float32"),
+    ("grouped", [(2, 24, 9), (24, 12, 8)], {"p": 2, "g": 2}, "float32"),
+    ("same", [(2, 16, 8, 8), (16, 16, 3, 3)], {}, "float16"),
+    ("spread", [(2, 6, 5, 4), (6, 3, 3, 5)], {"s": 2, "p": 1}, "float32"),
+    ("spread", [(1, 16, 4, 4), (16, 3, 2, 3)], {"s": 3, "p": 0}, "float16"),
+    ("highest", [(2, 3, 8, 9)], {"k": 3, "s": 2, "p": 1}, "float16"),
+    ("highest", [(1, 2, 12, 10)], {"k": 10, "s": 1, "p": 4}, "float32"),
+]
+generator = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "statics", "element"),
+    CASES,
+    ids=[f"{name} {number}" for number, (name, *_) in enumerate(CASES)],
+)
+def test_windows(
+    name: str, shapes: list[tuple[int, ...]], statics: dict[str, int], element: str
+) -> None:
+    arrays = [(generator.standard_normal(s) - 1.5).astype(element) for s in shapes]
+    found = axon.compile(MODULE[name])(*arrays, **statics)
+    exact = MODULE[name](*(x.astype(np.float64) for x in arrays), **statics)
+    assert (found.shape, found.dtype) == (exact.shape, arrays[0].dtype)
+    error = np.linalg.norm(found - exact) / np.linalg.norm(exact)
+    assert error < {"float16": 1e-3, "float32": 1e-6}[element]
+
+
+def kernels(name: str, *arguments: Any, **statics: int) -> list[str]:
+    plan = plan_for_device(axon.compile(MODULE[name]), arguments, statics)
+    return [launch.call.group.kind for launch in plan.launches]
+
+
+def half(*shape: int) -> Any:
+    return np.broadcast_to(np.float16(0), shape)
+
+
+def statistics(c: int) -> tuple[Any, ...]:
+    return tuple(half(c) for _ in range(4))
+
+
+def test_a_bottleneck_is_three_kernels() -> None:
+    """Norms, activations and the shortcut are where the convolutions are; nothing is copied."""
+    weights = (half(128, 256, 1, 1), statistics(128), half(128, 4, 3, 3), statistics(128))
+    weights += (half(256, 128, 1, 1), statistics(256))
+    assert kernels("bottleneck", weights, half(16, 256, 56, 56), g=32) == [
+        "product", "points", "product"
+    ]  # fmt: skip
+
+
+def test_few_numbers_a_window_are_added_up_where_they_are_needed() -> None:
+    found = kernels("depthwise", half(40, 1, 5, 5), statistics(40), half(8, 40, 14, 14))
+    assert found == ["rows"]
+
+
+def test_a_transposed_convolution_copies_nothing() -> None:
+    weights, image = half(64, 32, 4, 4), half(8, 64, 8, 8)
+    assert kernels("generator", weights, statistics(32), image) == ["product", "points"]
