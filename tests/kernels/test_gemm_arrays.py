@@ -8,8 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tawa.kernels.gemm import Configuration, SizesDoNotMatch, matmul
+from tawa.jit import Kernel
+from tawa.kernels.gemm import Configuration, NothingToAdd, Product, SizesDoNotMatch, matmul
+from tawa.kernels.gemm_configurations import few_rows
 from tawa.kernels.gemm_operands import matrices, packer
+from tawa.kernels.gemm_plans import plan
 
 RNG = np.random.default_rng(0)
 A, B = RNG.standard_normal((70, 37)).astype(np.float16), RNG.standard_normal((37, 45)).astype("f2")
@@ -131,3 +134,80 @@ def test_only_what_the_hardware_cannot_copy_is_copied() -> None:
     # The copy engine writes whole pieces of 16 bytes.
     assert not matrices(wide[:, :37]).lie.storable
     assert not matrices(wide.T).lie.storable
+
+
+LEFT, RIGHT = X[0], Y[0]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize(
+    ("a", "b", "config"),
+    [
+        (A, B, None),
+        (LEFT, RIGHT, None),
+        (LEFT, RIGHT, SPLIT),
+        (X, RIGHT, None),
+        (X, Y, PERSISTENT),
+    ],
+)
+def test_scaled_and_added(a: Any, b: Any, config: Configuration | None, turned: bool) -> None:
+    exact = a.astype(np.float64) @ b.astype(np.float64)
+    bias = RNG.standard_normal(2 * b.shape[-1]).astype(np.float32)[::2]
+    held = RNG.standard_normal(exact.shape).astype(np.float16)
+    out = held.swapaxes(-1, -2).copy().swapaxes(-1, -2) if turned else held.copy()
+    expected = 0.5 * exact + bias - 2.0 * held
+    assert matmul(a, b, out, config, bias=bias, alpha=0.5, beta=-2.0) is out
+    assert np.linalg.norm(out - expected) <= 1e-3 * np.linalg.norm(expected)
+    out[:] = np.nan
+    matmul(a, b, out, config, bias=bias)
+    assert np.linalg.norm(out - exact - bias) <= 1e-3 * np.linalg.norm(expected)
+
+
+def test_what_is_added_must_fit() -> None:
+    with pytest.raises(SizesDoNotMatch, match="bias"):
+        matmul(A, B, bias=np.zeros(44, np.float16))
+    with pytest.raises(NothingToAdd):
+        matmul(A, B, beta=1.0)
+
+
+@pytest.mark.parametrize("layout", ["NT", "NN", "TN", "TT"])
+def test_small_matrices_that_cannot_be_copied_take_one_kernel(
+    layout: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a = A.T.copy().T if layout[0] == "T" else A
+    b = B.T.copy().T if layout[1] == "T" else B
+    launch, names = Kernel._launch, []
+
+    def launched(self: Kernel, *args: Any, **kwargs: Any) -> Any:
+        names.append(self.__name__)
+        return launch(self, *args, **kwargs)
+
+    monkeypatch.setattr(Kernel, "_launch", launched)
+    monkeypatch.setattr("tawa.kernels.gemm._plans", {})
+    check(matmul(a, b), a, b)
+    assert names == ["gemm_by_elements"]
+
+
+def test_arrays_that_lie_alike_share_a_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[Any] = []
+
+    def planned(*args: Any) -> Any:
+        made.append(args)
+        return plan(*args)
+
+    monkeypatch.setattr("tawa.kernels.gemm.plan", planned)
+    a, b = RNG.standard_normal((2, 23, 23)).astype(np.float16)
+    for _ in range(2):
+        check(matmul(a, b), a, b)
+        check(matmul(b, a), b, a)
+    assert len(made) == 1
+    check(matmul(b, a[:, :17]), b, a[:, :17])
+    assert len(made) == 2
+
+
+@pytest.mark.parametrize("m", [1, 16, 17, 32])
+def test_few_rows(m: int) -> None:
+    a, b = X[0, :m], Y[0]
+    for config in few_rows(Product(m, 48, 40)):
+        check(matmul(a, b, config=replace(config, block_k=16)), a, b)
+    check(matmul(a, b), a, b)

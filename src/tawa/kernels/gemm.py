@@ -21,11 +21,12 @@ from tawa.kernels.gemm_configurations import (
     configurations,
 )
 from tawa.kernels.gemm_kernels import add_parts, gemm
-from tawa.kernels.gemm_operands import empty, matrices, type_name
-from tawa.kernels.gemm_plans import Plan, plan
+from tawa.kernels.gemm_operands import empty, matrices, strides, type_name
+from tawa.kernels.gemm_plans import Finish, Plan, plan
 
 __all__ = [
     "Configuration",
+    "NothingToAdd",
     "OutputTypeUnknown",
     "Product",
     "SizesDoNotMatch",
@@ -59,6 +60,19 @@ matmul(a, a)
 """
 
 
+class NothingToAdd(tawa.TawaError):
+    """`matmul` was to add a multiple of what `out` held, and was given no `out`."""
+
+    explanation = "`matmul(a, b, out, beta=x)` writes A @ B + x C, where C is what `out` held."
+    example = """
+import numpy as np
+from tawa.kernels.gemm import matmul
+
+a = np.ones((64, 64), np.float16)
+matmul(a, a, beta=1.0)
+"""
+
+
 class SizesDoNotMatch(tawa.TawaError):
     """The matrices given to `matmul` do not fit each other."""
 
@@ -71,28 +85,55 @@ matmul(np.ones((64, 32), np.float16), np.ones((64, 32), np.float16))
 """
 
 
-def matmul(a: Any, b: Any, out: Any = None, config: Configuration | None = None) -> Any:
-    """A @ B, written to `out` (made if not given) and returned.
+def matmul(
+    a: Any,
+    b: Any,
+    out: Any = None,
+    config: Configuration | None = None,
+    *,
+    bias: Any = None,
+    alpha: float = 1.0,
+    beta: float = 0.0,
+) -> Any:
+    """`alpha` A @ B, written to `out` (made if not given) and returned.
 
     `a` [M, K] and `b` [K, N] are arrays of any library, or batches of them along a first of three
     dimensions; NumPy's run in the simulator. Those that the hardware can copy blocks of
     (contiguous along one dimension, with rows of whole 16 bytes) are read where they lie, others
-    are copied first, or, where that takes longer, read element by element. What is launched is
-    worked out once for arrays that lie alike. Raises SizesDoNotMatch, OutputTypeUnknown, and the
-    errors of `tawa.TensorDescriptor`.
+    are copied first, or, where that takes longer, read element by element. `bias` [N] is added to
+    each row, and `beta` times what `out` held; with `beta` 0 that is not read. What is launched is
+    worked out once for arrays that lie alike. Raises SizesDoNotMatch, OutputTypeUnknown,
+    NothingToAdd, and the errors of `tawa.TensorDescriptor`.
     """
     if out is None:
+        if beta:
+            raise NothingToAdd(
+                "`beta` scales what `out` held, and there is no `out`", hint="pass out="
+            )
         out = _output(a, _shape(a, b))
-    key = matrices(a), matrices(b), matrices(out)
+    more: dict[str, Any] = {}
+    if bias is not None:
+        more |= {"bias": bias, "bias_stride": strides(bias)[-1]}
+    if alpha != 1:
+        more["alpha"] = float(alpha)
+    if beta:
+        more["beta"] = float(beta)
+    key = matrices(a), matrices(b), matrices(out), beta != 0, bias is not None and bias.shape
     found = _plans.get(key) if config is None else None
     if found is None:
-        _shape(a, b, out)
-        found = plan(*key, config)
+        shape = _shape(a, b, out)
+        if bias is not None and tuple(bias.shape) != shape[-1:]:
+            raise SizesDoNotMatch(
+                "the bias does not fit the result",
+                expected=f"{shape[-1]} elements",
+                found="x".join(map(str, bias.shape)),
+            )
+        found = plan(*key[:3], config, Finish(adds=beta != 0))
         if config is None:
             if len(_plans) >= PLANS:
                 _plans.clear()
             _plans[key] = found
-    found(a, b, out)
+    found(a, b, out, more)
     return out
 
 

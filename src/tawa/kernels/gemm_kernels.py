@@ -21,6 +21,25 @@ def load_block(desc: Any, batch: Any, row: Any, column: Any, STREAM: tl.constexp
     return desc.load([row, column], eviction_policy=policy)
 
 
+@tawa.jit
+def scaled(
+    acc: Any, row: Any, column: Any, M: Any, N: Any, alpha: Any, bias: Any, bias_stride: Any,
+    BIAS_OF_ROWS: tl.constexpr,
+):  # fmt: skip
+    """`alpha` times a tile, and `bias` added to each of its rows, or with BIAS_OF_ROWS columns.
+
+    Either is None if it is not wanted. `row` and `column` are where the tile's elements are in C.
+    """
+    if alpha is not None:
+        acc = acc * alpha
+    if bias is not None:
+        if BIAS_OF_ROWS:
+            acc += tl.load(bias + row * bias_stride, mask=row < M, other=0.0)[:, None]
+        else:
+            acc += tl.load(bias + column * bias_stride, mask=column < N, other=0.0)[None, :]
+    return acc
+
+
 @tawa.jit(do_not_specialize=("M", "N", "K"))
 def gemm(
     a_desc: Any,
@@ -43,6 +62,11 @@ def gemm(
     batch_stride: Any = None,
     row_stride: Any = None,
     column_stride: Any = None,
+    alpha: Any = None,
+    beta: Any = None,
+    bias: Any = None,
+    bias_stride: Any = None,
+    BIAS_OF_ROWS: tl.constexpr = False,
 ):
     """One program computes one tile of C.
 
@@ -53,7 +77,8 @@ def gemm(
     batch of such matrices, along the third dimension of programs. With SPLIT > 1 this dimension
     counts parts of products, each of a part of K, that are yet to be added. C is [M, N], or
     [batch * SPLIT, M, N]: a descriptor, or a pointer with strides, in elements, where the hardware
-    can't store its blocks. STREAM_A and STREAM_B: L2 need not keep what was loaded.
+    can't store its blocks. STREAM_A and STREAM_B: L2 need not keep what was loaded. The tile is
+    `scaled` first; with `beta`, as often what a C with strides held is added.
     """
     along, across = tl.program_id(0), tl.program_id(1)
     if GROUP_M:
@@ -78,11 +103,14 @@ def gemm(
         a = load_block(a_desc, which // SPLIT, a_row, a_column, STREAM_A)
         b = load_block(b_desc, which // SPLIT, b_row, b_column, STREAM_B)
         acc = tl.dot(a.T if TRANSPOSE_A else a, b.T if TRANSPOSE_B else b, acc)
+    row, column = off_m + tl.arange(0, BLOCK_M), off_n + tl.arange(0, BLOCK_N)
+    acc = scaled(acc, row, column, M, N, alpha, bias, bias_stride, BIAS_OF_ROWS)
     if row_stride is not None:
-        row, column = off_m + tl.arange(0, BLOCK_M), off_n + tl.arange(0, BLOCK_N)
         inside = (row < M)[:, None] & (column < N)[None, :]
         c += which.to(tl.int64) * batch_stride
         to = row.to(tl.int64)[:, None] * row_stride + column.to(tl.int64)[None, :] * column_stride
+        if beta is not None:
+            acc += beta * tl.load(c + to, mask=inside)
         tl.store(c + to, acc.to(c.dtype.element_ty), mask=inside)
     elif len(c.block_shape) == 3:
         c.store([which, off_m, off_n], acc.to(c.dtype).reshape(1, BLOCK_M, BLOCK_N))
@@ -94,10 +122,12 @@ def gemm(
 def add_parts(
     parts: Any, out: Any, M: Any, N: Any, pitch: Any, batch_stride: Any, row_stride: Any,
     column_stride: Any, SPLIT: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr,
+    alpha: Any = None, beta: Any = None, bias: Any = None, bias_stride: Any = None,
+    BIAS_OF_ROWS: tl.constexpr = False,
 ):  # fmt: skip
     """The sums of `parts` [batch, SPLIT, M, N], in the order of the parts, as the type of `out`.
 
-    Rows of the parts are `pitch` elements apart.
+    Rows of the parts are `pitch` elements apart. Sums are `scaled`, and so on, as in `gemm`.
     """
     batch = tl.program_id(2).to(tl.int64)
     parts += batch * SPLIT * M * pitch
@@ -110,6 +140,9 @@ def add_parts(
     for part in tl.static_range(1, SPLIT):
         total += tl.load(at + part * M.to(tl.int64) * pitch, mask=inside)
     to = rows.to(tl.int64)[:, None] * row_stride + columns.to(tl.int64)[None, :] * column_stride
+    total = scaled(total, rows, columns, M, N, alpha, bias, bias_stride, BIAS_OF_ROWS)
+    if beta is not None:
+        total += beta * tl.load(out + to, mask=inside)
     tl.store(out + to, total.to(out.dtype.element_ty), mask=inside)
 
 
@@ -118,6 +151,8 @@ def gemm_by_elements(
     a: Any, b: Any, c: Any, M: Any, N: Any, K: Any, a_batch: Any, a_row: Any, a_column: Any,
     b_batch: Any, b_row: Any, b_column: Any, c_batch: Any, c_row: Any, c_column: Any,
     BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr, ACCUMULATOR: tl.constexpr,
+    alpha: Any = None, beta: Any = None, bias: Any = None, bias_stride: Any = None,
+    BIAS_OF_ROWS: tl.constexpr = False,
 ):  # fmt: skip
     """One tile of C, of matrices whose elements are counted by strides and loaded one by one.
 
@@ -141,4 +176,7 @@ def gemm_by_elements(
         b += BLOCK_K * b_row
     rows, columns = (off_m + row).to(tl.int64), (off_n + column).to(tl.int64)
     to = c + which * c_batch + rows[:, None] * c_row + columns[None, :] * c_column
+    acc = scaled(acc, rows, columns, M, N, alpha, bias, bias_stride, BIAS_OF_ROWS)
+    if beta is not None:
+        acc += beta * tl.load(to, mask=of_m[:, None] & of_n[None, :])
     tl.store(to, acc.to(c.dtype.element_ty), mask=of_m[:, None] & of_n[None, :])

@@ -8,7 +8,7 @@ descriptors and to launch.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import prod
 from typing import Any, TypeAlias
 
@@ -33,8 +33,11 @@ from tawa.kernels.gemm_operands import (
     turner,
 )
 
-Plan: TypeAlias = Callable[[Any, Any, Any], object]
-"""Multiplies two arrays into a third, which lie as those that it was made for."""
+Plan: TypeAlias = Callable[[Any, Any, Any, dict[str, Any]], object]
+"""Multiplies two arrays into a third, which lie as those that it was made for.
+
+The last argument has the kernels' `alpha`, `beta`, `bias` and `bias_stride`, those it was made for.
+"""
 
 ADDED_ROWS, ADDED_COLUMNS = 8, 128
 """Rows and columns of the result whose parts one program adds up."""
@@ -44,39 +47,65 @@ OF_STORED_BLOCKS = ("staging", "stream_stores")
 """Options for results that the hardware stores by blocks."""
 
 
-def plan(a: Matrices, b: Matrices, out: Matrices, config: Configuration | None) -> Plan:
+@dataclass(frozen=True)
+class Finish:
+    """What becomes of a product's sums: `adds` to what C held, a `bias_of_rows`."""
+
+    adds: bool = False
+    bias_of_rows: bool = False
+
+    @property
+    def constants(self) -> dict[str, Any]:
+        """The kernels' parameters."""
+        return {"BIAS_OF_ROWS": True} if self.bias_of_rows else {}
+
+
+PLAIN = Finish()
+NO_MORE: dict[str, Any] = {}
+"""No scale, no bias."""
+
+
+def plan(
+    a: Matrices,
+    b: Matrices,
+    out: Matrices,
+    config: Configuration | None = None,
+    finish: Finish = PLAIN,
+) -> Plan:
     """What multiplies matrices that lie so, with this configuration or the fastest."""
     if not prod(out.shape):
         return _nothing
     if out.lie.turned:
-        other_way = plan(b.transposed, a.transposed, out.transposed, config)
-        return lambda a, b, out: other_way(transposed(b), transposed(a), transposed(out))
-    if len(out.shape) == 3 and len(b.shape) == 2 and a.stacked and out.stacked:
-        flat = plan(a.flat, b, out.flat, config)
-        return lambda a, b, out: flat(_flat(a), b, _flat(out))
+        turned = replace(finish, bias_of_rows=not finish.bias_of_rows)
+        swapped = plan(b.transposed, a.transposed, out.transposed, config, turned)
+        return lambda a, b, out, more: swapped(transposed(b), transposed(a), transposed(out), more)
+    together = len(out.shape) == 3 and len(b.shape) == 2 and a.stacked and out.stacked
+    if together and not finish.bias_of_rows:
+        flat = plan(a.flat, b, out.flat, config, finish)
+        return lambda a, b, out, more: flat(_flat(a), b, _flat(out), more)
     lying = a.lie.describable, b.lie.describable
     loaded_a, loaded_b = a if lying[0] else a.packed, b if lying[1] else b.packed
-    product = _product(loaded_a, loaded_b, out)
+    product = _product(loaded_a, loaded_b, out, finish)
     chosen = config or fastest(product)
     copied = [x for x, as_it_is in ((a, lying[0]), (b, lying[1])) if not as_it_is]
     direct = config or by_elements(product)
     longest = chosen.microseconds(product) + copying(prod(x.shape) * x.size for x in copied)
     near = max(abs(step) for x in (a, b) for step in x.strides[-2:]) < NEAR
     if near and direct.elements and copied and direct.microseconds(product) < longest:
-        return _by_elements(a, b, out, direct)
-    multiply = _of_loadable(loaded_a, loaded_b, out, product, chosen)
+        return _by_elements(a, b, out, direct, finish)
+    multiply = _of_loadable(loaded_a, loaded_b, out, product, chosen, finish)
     if not copied:
         return multiply
     if not any(lying):
         pack_both = packer_of_two(a, b)
-        return lambda a, b, out: multiply(*pack_both(a, b), out)
+        return lambda a, b, out, more: multiply(*pack_both(a, b), out, more)
     pack = packer(copied[0])
     if lying[0]:
-        return lambda a, b, out: multiply(a, pack(b), out)
-    return lambda a, b, out: multiply(pack(a), b, out)
+        return lambda a, b, out, more: multiply(a, pack(b), out, more)
+    return lambda a, b, out, more: multiply(pack(a), b, out, more)
 
 
-def _nothing(a: Any, b: Any, out: Any) -> None:
+def _nothing(a: Any, b: Any, out: Any, more: dict[str, Any]) -> None:
     """Multiplies matrices without elements."""
 
 
@@ -89,7 +118,7 @@ def _flat(array: Any) -> Any:
     return array.reshape(-1, array.shape[2])
 
 
-def _product(a: Matrices, b: Matrices, out: Matrices) -> Product:
+def _product(a: Matrices, b: Matrices, out: Matrices, finish: Finish = PLAIN) -> Product:
     """The product of matrices that lie as these do."""
     along_k = a.size != 2  # all that the matrix instructions take of other types
     *batch, m, n = out.shape
@@ -99,12 +128,17 @@ def _product(a: Matrices, b: Matrices, out: Matrices) -> Product:
         columns=8 if b.lie.turned else LINE // a.size,
         aligned=(a.lie.aligned, b.lie.aligned),
         transposed=(along_k and a.lie.turned, along_k and not b.lie.turned),
-        by_elements=not out.lie.storable,
+        by_elements=finish.adds or not out.lie.storable,
     )
 
 
 def _of_loadable(
-    a: Matrices, b: Matrices, out: Matrices, product: Product, chosen: Configuration
+    a: Matrices,
+    b: Matrices,
+    out: Matrices,
+    product: Product,
+    chosen: Configuration,
+    finish: Finish,
 ) -> Plan:
     """The product of matrices whose blocks the hardware can load."""
     turn_a, turn_b = _as_it_is, _as_it_is
@@ -113,14 +147,19 @@ def _of_loadable(
     if chosen.copied[1]:
         turn_b, b = turner(b.transposed), b.transposed.along_rows.transposed
     made = _whole if chosen.split == 1 else _in_parts
-    multiply = made(a, b, out, product, chosen)
+    multiply = made(a, b, out, product, chosen, finish)
     if not any(chosen.copied):
         return multiply
-    return lambda a, b, out: multiply(turn_a(a), turn_b(b), out)
+    return lambda a, b, out, more: multiply(turn_a(a), turn_b(b), out, more)
 
 
 def _whole(
-    a: Matrices, b: Matrices, out: Matrices, product: Product, chosen: Configuration
+    a: Matrices,
+    b: Matrices,
+    out: Matrices,
+    product: Product,
+    chosen: Configuration,
+    finish: Finish,
 ) -> Plan:
     """The product by one kernel; each program has a tile of it."""
     options: dict[str, Any] = dict(chosen.options)
@@ -142,6 +181,7 @@ def _whole(
         "SPLIT": chosen.split,
         "STREAM_A": stream_a,
         "STREAM_B": stream_b,
+        **finish.constants,
         **options,
     }
     batch = max(x.shape[0] if len(x.shape) == 3 else 1 for x in (a, b))
@@ -150,10 +190,12 @@ def _whole(
     blocks_of_a = _blocks(a, chosen.block_m, chosen.block_k)
     blocks_of_b = _blocks(b, chosen.block_k, chosen.block_n)
     if product.by_elements:
-        return lambda a, b, out: launch(blocks_of_a(a), blocks_of_b(b), out, *sizes, **constants)
+        return lambda a, b, out, more: launch(
+            blocks_of_a(a), blocks_of_b(b), out, *sizes, **constants, **more
+        )
     blocks_of_c = _blocks(out, chosen.block_m, chosen.block_n)
-    return lambda a, b, out: launch(
-        blocks_of_a(a), blocks_of_b(b), blocks_of_c(out), *sizes, **constants
+    return lambda a, b, out, more: launch(
+        blocks_of_a(a), blocks_of_b(b), blocks_of_c(out), *sizes, **constants, **more
     )
 
 
@@ -167,7 +209,12 @@ def _blocks(x: Matrices, rows: int, columns: int) -> Callable[[Any], tawa.Tensor
 
 
 def _in_parts(
-    a: Matrices, b: Matrices, out: Matrices, product: Product, chosen: Configuration
+    a: Matrices,
+    b: Matrices,
+    out: Matrices,
+    product: Product,
+    chosen: Configuration,
+    finish: Finish,
 ) -> Plan:
     """The product by programs that share tiles' K, and a kernel that adds their parts up."""
     *batch, m, n = out.shape
@@ -175,20 +222,27 @@ def _in_parts(
     pitch = tawa.cdiv(n, whole) * whole
     shape = prod(batch) * chosen.split, m, pitch
     held = Matrices(shape, (m * pitch, pitch, 1), 4, 0, "int32" if a.type == "int8" else "float32")
-    multiply = _whole(a, b, held, replace(product, by_elements=False), chosen)
+    multiply = _whole(a, b, held, replace(product, by_elements=False), chosen, PLAIN)
     add = add_parts[(tawa.cdiv(n, ADDED_COLUMNS), tawa.cdiv(m, ADDED_ROWS), prod(batch))]
     fixed = m, n, pitch, *out.steps
-    constants = {"SPLIT": chosen.split, "ROWS": ADDED_ROWS, "COLUMNS": ADDED_COLUMNS}
+    constants: dict[str, Any] = {
+        "SPLIT": chosen.split,
+        "ROWS": ADDED_ROWS,
+        "COLUMNS": ADDED_COLUMNS,
+    }
+    constants |= finish.constants
 
-    def run(a: Any, b: Any, out: Any) -> None:
+    def run(a: Any, b: Any, out: Any, more: dict[str, Any]) -> None:
         parts = empty(out, shape, held.type)
-        multiply(a, b, parts)
-        add(parts, out, *fixed, **constants)
+        multiply(a, b, parts, NO_MORE)
+        add(parts, out, *fixed, **constants, **more)
 
     return run
 
 
-def _by_elements(a: Matrices, b: Matrices, out: Matrices, chosen: Configuration) -> Plan:
+def _by_elements(
+    a: Matrices, b: Matrices, out: Matrices, chosen: Configuration, finish: Finish
+) -> Plan:
     """The product of matrices that lie anyhow, by one kernel that loads element by element."""
     *batch, m, n = out.shape
     launch = gemm_by_elements[
@@ -200,9 +254,10 @@ def _by_elements(a: Matrices, b: Matrices, out: Matrices, chosen: Configuration)
         "BLOCK_N": chosen.block_n,
         "BLOCK_K": chosen.block_k,
         "ACCUMULATOR": _accumulator(a),
+        **finish.constants,
         **chosen.options,
     }
-    return lambda a, b, out: launch(a, b, out, *fixed, **constants)
+    return lambda a, b, out, more: launch(a, b, out, *fixed, **constants, **more)
 
 
 def _accumulator(a: Matrices) -> Any:
