@@ -24,6 +24,7 @@ from typing import Any
 
 RESULTS = Path(__file__).parent / "results"
 Row = dict[str, Any]
+BOTH = ("cublas", "tawa")
 EACH_CASE = ("fused", "attention-options")
 """Suites of which every case has its own latest run."""
 
@@ -301,6 +302,34 @@ def shapes_table(rows: list[Row]) -> list[str]:
     return lines
 
 
+def families_table(rows: list[Row]) -> list[str]:
+    """Times of the library and of PyTorch for products of every kind, and each kind's ratios."""
+    lines = [
+        "| kind | type | layout | M x N x K | PyTorch (us) | Tawa (us) | x PyTorch |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    kinds: dict[str, list[float]] = {}
+    for case, found in by_case(rows):
+        ratio = speedup(found.get("cublas"), found.get("tawa"))
+        kinds.setdefault(case["family"], []).extend([] if ratio is None else [ratio])
+        times = [f"{found[i]['ms'] * 1e3:.1f}" if "ms" in found.get(i, {}) else "-" for i in BOTH]
+        size = f"{case['m']} x {case['n']} x {case['k']}"
+        batch, gap = f"{case['batch']} x " if case["batch"] else "", case["gap"]
+        size = f"{batch}{size}" + (f", {gap} between rows" if gap else "")
+        shown = f"{ratio:.3f}" if ratio is not None else "-"
+        cells = case["family"], case["dtype"], case["layout"], size, *times, shown
+        lines.append(f"| {' | '.join(cells)} |")
+    for name, ratios in kinds.items():
+        if not ratios:
+            continue
+        mean, least = f"{geometric_mean(ratios):.3f}", f"{min(ratios):.3f}"
+        lines.append(f"| all: {name} | | | least {least} | | | {mean} |")
+    every = [ratio for ratios in kinds.values() for ratio in ratios]
+    mean = f"{geometric_mean(every):.3f}"
+    lines.append(f"| all | | | least {min(every):.3f} | | | {mean} |")
+    return lines
+
+
 def timeline_table(rows: list[Row]) -> list[str]:
     """Times with and without timestamps."""
     lines = ["| kernel | plain (us) | recorded (us) | cost |", "|---|---|---|---|"]
@@ -375,6 +404,7 @@ TABLES: dict[str, Callable[[list[Row]], list[str]]] = {
     "fused": fused_table,
     "gemm-shapes": shapes_table,
     "gemm-random": shapes_table,
+    "gemm-families": families_table,
     "ranking": ranking_table,
     "timeline": timeline_table,
     "axon-gpu": axon_table,
