@@ -70,6 +70,8 @@ WRITTEN_BACK = 14e6
 ENERGY = 2.0
 """Part by which a line loaded for every product of two elements would lengthen all: moving bytes
 takes power, which costs clock at the card's limit."""
+FITS_BETTER = 0.96
+"""Of the time of a tile of the usual sizes, what one of another size may take to be chosen."""
 SHARPNESS = 2.5
 """How nearly the longer of a kernel's own time and its memory's is the time of both (a norm)."""
 
@@ -276,6 +278,25 @@ def small_configurations(element_bytes: int = 2) -> list[Configuration]:
     ]
 
 
+def fitted(product: Product) -> Iterator[Configuration]:
+    """Tiles of other sizes, of which C may have just as many as there are multiprocessors."""
+    k = LINE // product.element_bytes
+    for columns in range(112, 256, 16):
+        if columns <= 192:
+            yield Configuration(192, columns, k, options={"persistent": True, "consumers": 3})
+            yield _ping_pong(columns, k)
+        options = {"num_stages": 3} if columns > 176 else {}
+        if columns <= 200:
+            yield _cooperative(256, columns, k, **options)
+            yield _cooperative(256, columns, k, cluster=2, **options)
+            yield Configuration(
+                *(192, columns, k),
+                options={"persistent": True, "consumers": 3, "cluster": 2},
+            )
+        else:
+            yield _cooperative(128, columns, k)
+
+
 def few_rows(product: Product) -> list[Configuration]:
     """Tiles of as few rows as C has, whose warps multiply by themselves; one a program.
 
@@ -357,7 +378,15 @@ def _best(product: Product) -> Configuration:
         fits = [c for c in fits if "cluster" not in c.options]
     if any(product.transposed):  # tiles lie in shared memory twice: so many slots need not fit
         fits = [c for c in fits if "num_stages" not in c.options]
-    return min(fits, key=lambda c: c.microseconds(product))
+    best = min(fits, key=lambda c: c.microseconds(product))
+    others = [c for c in fitted(product) if c.block_n % product.columns == 0]
+    if all(product.aligned):
+        others = [c for c in others if "cluster" not in c.options]
+    if any(product.transposed):
+        return best
+    fitting = min(others, key=lambda c: c.microseconds(product), default=best)
+    gain = fitting.microseconds(product) / best.microseconds(product)
+    return fitting if gain < FITS_BETTER else best
 
 
 def _suits(block_n: int, product: Product) -> bool:
