@@ -12,17 +12,19 @@ from contextlib import nullcontext
 from xdsl.ir import Attribute, SSAValue
 
 from tawa.aref import ops as aref
-from tawa.aref.exchanges import turns
+from tawa.aref.exchanges import layouts_of_exchange
 from tawa.aref.group_lowering import GroupLowering
+from tawa.aref.lane_swaps import lane_swaps
 from tawa.aref.layouts import MUCH_WORK
 from tawa.base.elementwise import Map
 from tawa.base.layout import Layout, register_map
 from tawa.base.types import byte_size, element_of, shape_of
 from tawa.hopper.ops.fragment import Coordinate, Copy, Fill, Rearrange, Relabel, Undefined
+from tawa.hopper.ops.lanes import SwapBits
 from tawa.hopper.ops.memory import SharedLoad, SharedStore, Slot
 from tawa.hopper.ops.sync import CtaSync, NamedBarrierSync
 from tawa.hopper.types import FragType, TileType
-from tawa.tile.ops import Arange, Broadcast, ExpandDims, Splat
+from tawa.tile.ops import Arange, Broadcast, ExpandDims, Splat, Trans
 
 SMALL = 2048
 """Bytes of a tile that has two areas of shared memory in turn."""
@@ -77,6 +79,9 @@ def _make(g: GroupLowering, value: SSAValue, layout: Layout) -> SSAValue:
         inner = fragment(g, op.value, source)
         kept = tuple(None if e == 1 else d for d, e in enumerate(shape_of(op.value.type)))
         return rearrange(g, inner, layout, kept)
+    if isinstance(op, Trans):
+        back = tuple(op.permutation.index(d) for d in range(len(layout.shape)))
+        return g.add(Relabel(fragment(g, op.value, layout.permuted(back)), layout))
     assert isinstance(op, Map)
     operands = [fragment(g, v, layout) for v in op.arguments]
     return g.add(Map(op.function.data, operands, element_of(value.type)))
@@ -102,20 +107,29 @@ def convert(g: GroupLowering, source: SSAValue, layout: Layout) -> SSAValue:
     if found is not None:
         return g.add(Rearrange(source, found, layout))
     size = byte_size(source.type.element_type)
-    if len(layout.shape) == 2 and turns(source.type.layout, layout, size):
-        return _exchanged_turned(g, source, layout)
-    place = exchanged(g, source, scratch_tile(layout.shape, source.type.element_type))
-    return g.add(SharedLoad(place, source.type.with_layout(layout)))
+    swaps = lane_swaps(source.type.layout, layout, size)
+    if swaps is not None:
+        for lanes, registers in swaps.bits:
+            source = g.add(SwapBits(source, lanes, registers, layout))
+        return g.add(Rearrange(source, swaps.registers, layout))
+    order, write, read = layouts_of_exchange(source.type.layout, layout, size)
+    given = rearranged(g, _relabeled(g, source, source.type.layout.permuted(order)), write)
+    place = exchanged(g, given, scratch_tile(read.shape, source.type.element_type))
+    found = g.add(SharedLoad(place, source.type.with_layout(read)))
+    return _relabeled(g, rearranged(g, found, layout.permuted(order)), layout)
 
 
-def _exchanged_turned(g: GroupLowering, source: SSAValue, layout: Layout) -> SSAValue:
-    """A conversion by a tile that lies transposed in shared memory."""
-    assert isinstance(source.type, FragType)
-    turned, wanted = source.type.layout.permuted((1, 0)), layout.permuted((1, 0))
-    tile = scratch_tile(wanted.shape, source.type.element_type)
-    place = exchanged(g, g.add(Relabel(source, turned)), tile)
-    found = g.add(SharedLoad(place, source.type.with_layout(wanted)))
-    return g.add(Relabel(found, layout))
+def _relabeled(g: GroupLowering, value: SSAValue, layout: Layout) -> SSAValue:
+    assert isinstance(value.type, FragType)
+    return value if value.type.layout == layout else g.add(Relabel(value, layout))
+
+
+def rearranged(g: GroupLowering, value: SSAValue, layout: Layout) -> SSAValue:
+    """The same registers in the order of another layout of the same threads."""
+    assert isinstance(value.type, FragType)
+    if value.type.layout == layout:
+        return value
+    return rearrange(g, value, layout, tuple(range(len(layout.shape))))
 
 
 def scratch_tile(shape: tuple[int, ...], element: Attribute) -> TileType:

@@ -60,8 +60,8 @@ LEAST_COPY = 4
 LAZY = (Splat, Arange, Broadcast, ExpandDims, arith.ConstantOp, Unset)
 
 LONG_FUNCTIONS = frozenset(
-    "divsi divui remsi remui divf divf_rn remf exp exp2 log log2 sin cos tanh erf sqrt sqrt_rn rsqrt "
-    "pow mulhui".split()
+    "divsi divui remsi remui divf divf_rn remf exp exp2 log log2 sin cos tanh erf sqrt sqrt_rn "
+    "rsqrt pow mulhui".split()
 )
 """Functions of more than a few instructions."""
 
@@ -231,14 +231,14 @@ class Layouts:
         if value not in self._lazy:
             op = value.owner
             self._lazy[value] = isinstance(op, LAZY) or (
-                isinstance(op, Map) and all(self.lazy(v) for v in op.arguments)
+                isinstance(op, Map | Trans) and all(self.lazy(v) for v in op.operands)
             )
         return self._lazy[value]
 
     def work(self, value: SSAValue) -> int:
         """Instructions an element that making a lazy value takes, up to `MUCH_WORK`."""
         op = value.owner
-        if isinstance(op, Broadcast | ExpandDims):
+        if isinstance(op, Broadcast | ExpandDims | Trans):
             return self.work(op.value)
         if not isinstance(op, Map):
             return 0

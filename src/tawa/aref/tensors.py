@@ -88,6 +88,8 @@ def lower_lazy(g: GroupLowering, op: Operation) -> None:
 
 def lower_trans(g: GroupLowering, op: Trans) -> None:
     """The same registers under exchanged dimensions."""
+    if g.layouts.lazy(op.result):
+        return
     source = natural(g, op.value)
     assert isinstance(source.type, FragType)
     turned = g.add(Relabel(source, source.type.layout.permuted(op.permutation)))

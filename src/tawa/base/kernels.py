@@ -11,6 +11,9 @@ from xdsl.ir import Attribute, BlockArgument
 AT_LEAST = "tawa.at_least"
 """Attribute of an op or a kernel argument: what its user promises the value to reach."""
 
+MULTIPLE, CONTIGUOUS, CONSTANT = "tawa.multiple", "tawa.contiguous", "tawa.constant"
+"""Attributes of an op: what its user promises of runs of its result, a number a dimension."""
+
 NAME = "tawa.name"
 """Attribute of a kernel argument whose name is no name of a value: those end in no number."""
 

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
 import numpy as np
 from xdsl.dialects.arith import ConstantOp
-from xdsl.dialects.builtin import IntegerAttr, i32
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, i32, i64
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from tawa.base.elementwise import Map
-from tawa.base.kernels import AT_LEAST
+from tawa.base.kernels import AT_LEAST, MULTIPLE
 from tawa.base.numerics import constant_attribute, round_to
 from tawa.base.spans import LOC, Span, SpanAttr
 from tawa.base.types import bits, is_float
@@ -28,6 +29,8 @@ class Builder:
         self._spans: list[tuple[Span, SpanAttr]] = []
         self.promised: dict[BlockArgument, int] = {}
         """Kernel arguments, and what they are promised to reach."""
+        self.divisors: dict[BlockArgument, int] = {}
+        """Kernel arguments, and what is promised to divide them."""
 
     @property
     def span(self) -> Span | None:
@@ -66,6 +69,18 @@ class Builder:
         else:
             assert isinstance(value.owner, Operation)
             value.owner.attributes[AT_LEAST] = IntegerAttr(bound, i32)
+
+    def promise_runs(self, value: SSAValue, fact: str, numbers: Sequence[int]) -> None:
+        """Note a fact of `base.kernels` of a value, a number a dimension (one for a scalar).
+
+        Of what a loop carries nothing is noted: it is seen from what it starts with.
+        """
+        if isinstance(value, BlockArgument):
+            if fact == MULTIPLE and len(numbers) == 1:
+                self.divisors[value] = math.lcm(numbers[0], self.divisors.get(value, 1))
+        else:
+            assert isinstance(value.owner, Operation)
+            value.owner.attributes[fact] = DenseArrayBase.from_list(i64, list(numbers))
 
     def map(self, function: str, *operands: SSAValue, result: Attribute | None = None) -> SSAValue:
         """Append an `ew.map`; casts need `result`, the element type or the whole type."""

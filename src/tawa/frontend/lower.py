@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ from xdsl.dialects.builtin import (
     TensorType,
 )
 from xdsl.dialects.func import FuncOp, ReturnOp
-from xdsl.ir import Attribute, Block, Region, SSAValue
+from xdsl.ir import Attribute, Block, BlockArgument, Region, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
 from tawa.base.kernels import AT_LEAST, NAME
@@ -93,10 +94,9 @@ def _module(
     compiler: FunctionCompiler, block: Block, names: Sequence[str], arg_types: Sequence[ArgType]
 ) -> ModuleOp:
     function = compiler.function
-    promised = [compiler.b.promised.get(argument) for argument in block.args]
     facts = [
-        _facts(name, kind, argument, bound)
-        for name, kind, argument, bound in zip(names, arg_types, block.args, promised, strict=True)
+        _facts(name, kind, argument, compiler.b)
+        for name, kind, argument in zip(names, arg_types, block.args, strict=True)
     ]
     func = FuncOp(
         function.__name__,
@@ -113,8 +113,9 @@ def _module(
     return module
 
 
-def _facts(name: str, kind: ArgType, argument: SSAValue, bound: int | None) -> DictionaryAttr:
-    divisible = getattr(kind, "divisible", 1)
+def _facts(name: str, kind: ArgType, argument: BlockArgument, b: Builder) -> DictionaryAttr:
+    divisible = math.lcm(getattr(kind, "divisible", 1), b.divisors.get(argument, 1))
+    bound = b.promised.get(argument)
     found: dict[str, Attribute] = {}
     if argument.name_hint != name:
         found[NAME] = StringAttr(name)

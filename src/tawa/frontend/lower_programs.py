@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from xdsl.dialects.arith import ConstantOp
 from xdsl.dialects.builtin import IntegerAttr
+from xdsl.ir import SSAValue
 
 from tawa import language as tl
 from tawa.base.elementwise import Map
+from tawa.base.kernels import CONSTANT, CONTIGUOUS, MULTIPLE
+from tawa.base.types import shape_of
 from tawa.frontend.arithmetic import condition, constant_int
 from tawa.frontend.calls import FunctionCompiler
 from tawa.frontend.conversion import fail
 from tawa.frontend.errors import BadArgument, NotConstant, StaticAssertion, UnsupportedSyntax
 from tawa.frontend.registry import lowers
-from tawa.frontend.values import Tensor, Value, describe, is_runtime
+from tawa.frontend.values import Tensor, Value, describe, is_runtime, items_of
 from tawa.language.dtypes import int32
 from tawa.language.extra import cuda
 from tawa.tile import ops
@@ -101,25 +104,75 @@ def debug_barrier(f: FunctionCompiler) -> None:
     f.b.add(ops.Barrier())
 
 
-@lowers(tl.multiple_of, tl.max_contiguous, tl.max_constancy)
-def promise(f: FunctionCompiler, input: Value, values: Value) -> Value:
-    """Promises about values are accepted; nothing relies on them."""
-    del f, values
+def _promise(f: FunctionCompiler, input: Value, values: Value, fact: str, name: str) -> Value:
+    """Note what is promised of a tensor: one number for all dimensions, or one for each."""
+    if not isinstance(input, Tensor) or (not input.is_pointer and not input.dtype.is_int()):
+        return input
+    rank = max(1, len(input.shape))
+    numbers = [constant_int(f.b, v, f"what `{name}` promises") for v in items_of(values)]
+    if len(numbers) not in (1, rank) or min(numbers) < 1:
+        expected = f"a positive number, or {rank} of them"
+        raise fail(f.b, BadArgument, f"`{name}` of {rank} dimensions", expected=expected,
+                   found=str(numbers))  # fmt: skip
+    f.b.promise_runs(input.ssa, fact, numbers * rank if len(numbers) == 1 else numbers)
     return input
+
+
+@lowers(tl.multiple_of)
+def multiple_of(f: FunctionCompiler, input: Value, values: Value) -> Value:
+    """`tl.multiple_of`."""
+    return _promise(f, input, values, MULTIPLE, "tl.multiple_of")
+
+
+@lowers(tl.max_contiguous)
+def max_contiguous(f: FunctionCompiler, input: Value, values: Value) -> Value:
+    """`tl.max_contiguous`."""
+    return _promise(f, input, values, CONTIGUOUS, "tl.max_contiguous")
+
+
+@lowers(tl.max_constancy)
+def max_constancy(f: FunctionCompiler, input: Value, values: Value) -> Value:
+    """`tl.max_constancy`."""
+    return _promise(f, input, values, CONSTANT, "tl.max_constancy")
 
 
 @lowers(tl.assume)
 def assume(f: FunctionCompiler, cond: Value) -> None:
-    """`tl.assume`: a lower bound of an integer is kept, anything else is accepted and ignored."""
+    """`tl.assume`: lower bounds and divisors of integers are kept, anything else is ignored."""
     if not isinstance(cond, Tensor) or not isinstance(cond.ssa.owner, Map):
         return
     compare = cond.ssa.owner
+    if compare.function.data == "andi":
+        for side in compare.arguments:
+            assume(f, Tensor(side, cond.dtype))
+        return
+    if compare.function.data == "cmpi_eq":
+        _assume_divisible(f, *compare.arguments)
+        return
     if compare.function.data not in ORDERINGS:
         return
     larger, smaller, more = ORDERINGS[compare.function.data]
-    value, bound = compare.arguments[larger], compare.arguments[smaller].owner
-    if isinstance(bound, ConstantOp) and isinstance(bound.value, IntegerAttr):
-        f.b.promise_at_least(value, bound.value.value.data + more)
+    value, bound = compare.arguments[larger], _number(compare.arguments[smaller])
+    if bound is not None:
+        f.b.promise_at_least(value, bound + more)
+
+
+def _assume_divisible(f: FunctionCompiler, remainder: SSAValue, zero: SSAValue) -> None:
+    """`n % 16 == 0`."""
+    rest = remainder.owner
+    if not isinstance(rest, Map) or rest.function.data not in ("remsi", "remui"):
+        return
+    value, divisor = rest.arguments
+    numbers = [_number(divisor), _number(zero)]
+    if numbers[1] == 0 and numbers[0] and not shape_of(value.type):
+        f.b.promise_runs(value, MULTIPLE, [numbers[0]])
+
+
+def _number(value: SSAValue) -> int | None:
+    op = value.owner
+    if isinstance(op, ConstantOp) and isinstance(op.value, IntegerAttr):
+        return op.value.value.data
+    return None
 
 
 @lowers(cuda.gdc_wait, cuda.gdc_launch_dependents)

@@ -494,4 +494,4 @@ def max_constancy(input: Any, values: Any) -> Any:
 
 @builtin
 def assume(cond: Any) -> None:
-    """Promise that `cond` holds; of `n > 0`, that loops up to `n` run at least once is used."""
+    """Promise that `cond` holds; lower bounds (`n > 0`) and divisors (`n % 8 == 0`) are used."""

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.dialects import arith, func, scf
-from xdsl.dialects.builtin import IntegerAttr
-from xdsl.ir import BlockArgument, OpResult, SSAValue
+from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr
+from xdsl.ir import Block, BlockArgument, OpResult, SSAValue
 
 from tawa.base.elementwise import Map
+from tawa.base.kernels import CONSTANT, CONTIGUOUS, MULTIPLE
 from tawa.base.loops import passed_out, passed_to
 from tawa.base.types import PtrType, byte_size, element_of, shape_of
-from tawa.tile.ops import Arange, Broadcast, ExpandDims, Splat
+from tawa.tile.ops import Arange, Broadcast, ExpandDims, Splat, Trans
 
 LARGE = 1 << 30
+PROMISES = {MULTIPLE, CONTIGUOUS, CONSTANT}
 EXTREMES = ("maxsi", "minsi", "maxui", "minui")
 """Scalar functions whose result is one of their operands."""
 
@@ -72,7 +74,7 @@ class AxisAnalysis:
     def of(self, value: SSAValue) -> AxisInfo:
         """The facts of a value."""
         if value not in self._known:
-            self._known[value] = self._find(value)
+            self._known[value] = _promised(value, self._find(value))
         return self._known[value]
 
     def _find(self, value: SSAValue) -> AxisInfo:
@@ -91,6 +93,8 @@ class AxisAnalysis:
             return self._expanded(self.of(op.value), op.axis.value.data)
         if isinstance(op, Broadcast):
             return self._broadcast(self.of(op.value), shape_of(op.value.type), shape)
+        if isinstance(op, Trans):
+            return _turned(self.of(op.value), op.permutation)
         if isinstance(op, Map):
             return self._map(op, shape)
         assert isinstance(value, OpResult)
@@ -167,6 +171,41 @@ class AxisAnalysis:
         constant = tuple(min(i.constant[d] for i in infos) for d in range(len(shape)))
         ones = (1,) * len(shape)
         return AxisInfo(ones, ones, constant)
+
+
+def _turned(info: AxisInfo, order: Sequence[int]) -> AxisInfo:
+    def turned(numbers: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(numbers[d] for d in order)
+
+    return AxisInfo(turned(info.contiguous), turned(info.multiple), turned(info.constant))
+
+
+def _promised(value: SSAValue, info: AxisInfo) -> AxisInfo:
+    """What is known, or promised by the user where that is more.
+
+    A promise of runs holds inside of the tile; one of multiples is of the first elements of runs,
+    and of bytes for pointers, as in Triton.
+    """
+    op = value.owner
+    if isinstance(op, Block) or not PROMISES & op.attributes.keys():
+        return info
+    shape, element = shape_of(value.type), element_of(value.type)
+    size = byte_size(element.pointee) if isinstance(element, PtrType) else 1
+
+    def more(fact: str, known: tuple[int, ...]) -> tuple[int, ...]:
+        given = op.attributes.get(fact)
+        if not isinstance(given, DenseArrayBase):
+            return known
+        numbers = (int(n) for n in given.get_values())
+        return tuple(max(k, n) for k, n in zip(known, numbers, strict=True))
+
+    multiple = more(MULTIPLE, tuple(m * size for m in info.multiple or (info.whole,)))
+    multiple = tuple(max(1, m // size) for m in multiple)
+    if not shape:
+        return replace(info, whole=multiple[0])
+    runs = (more(CONTIGUOUS, info.contiguous), more(CONSTANT, info.constant))
+    contiguous, constant = (tuple(map(math.gcd, run, shape)) for run in runs)
+    return AxisInfo(contiguous, multiple, constant)
 
 
 def _scalar(name: str, wholes: list[int]) -> int:

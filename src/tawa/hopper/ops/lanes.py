@@ -151,4 +151,65 @@ class ShuffleAlong(HopperOp):
         m.new_fragment(self.value, registers[thread + (wanted - digit) * below])
 
 
-LANE_OPS: Sequence[type[HopperOp]] = (Assemble, ShuffleAlong)
+@irdl_op_definition
+class SwapBits(HopperOp):
+    """A bit of the lanes' numbers and a bit of the registers' numbers change places.
+
+    Registers whose bit is another than their lane's are exchanged with the lane across `lanes`, a
+    mask of one bit; `registers` is that of the registers.
+    """
+
+    name: ClassVar[str] = "hopper.swap_bits"
+    operand: SSAValue = operand_def(FragType)
+    lanes: IntegerAttr = prop_def(Number)
+    registers: IntegerAttr = prop_def(Number)
+    value: SSAValue = result_def(FragType)
+    traits = traits_def(Pure())
+    assembly_format = (
+        "$operand `lanes` $lanes `registers` $registers attr-dict "
+        "`:` type($operand) `->` type($value)"
+    )
+
+    def __init__(self, operand: SSAValue, lanes: int, registers: int, to: Layout):
+        assert isinstance(operand.type, FragType)
+        super().__init__(
+            operands=[operand],
+            properties={"lanes": number(lanes), "registers": number(registers)},
+            result_types=[operand.type.with_layout(to)],
+        )
+
+    def verify_(self) -> None:
+        """Both are single bits of numbers that there are."""
+        lanes, registers = self.lanes.value.data, self.registers.value.data
+        count = layout_of(self.value).registers
+        single = all(bit > 0 and bit & (bit - 1) == 0 for bit in (lanes, registers))
+        if not single or lanes >= LANES or count % (2 * registers):
+            raise VerifyException("one bit of 32 lanes and one of the registers")
+
+    def cuda(self, w: Writer) -> None:
+        """A shuffle for each pair of registers: a lane gives the one that it does not keep."""
+        name, source = w.declare(self.value), w.name(self.operand)
+        lanes, bit = self.lanes.value.data, self.registers.value.data
+        count, upper = layout_of(self.value).registers, w.fresh("upper")
+        w.line(f"const bool {upper} = lane & {lanes};")
+        w.line("#pragma unroll")
+        with w.block(f"for (int i = 0; i < {count}; i += {2 * bit})"):
+            w.line("#pragma unroll")
+            with w.block(f"for (int j = i; j < i + {bit}; ++j)"):
+                low, high = f"{source}[j]", f"{source}[j + {bit}]"
+                given = f"{upper} ? {low} : {high}"
+                w.line(f"const auto other = shuffle_xor({given}, {lanes});")
+                w.line(f"{name}[j] = {upper} ? other : {low};")
+                w.line(f"{name}[j + {bit}] = {upper} ? {high} : other;")
+
+    def run(self, m: Actor) -> None:
+        """Registers of this lane or of the other one."""
+        lanes, bit = self.lanes.value.data, self.registers.value.data
+        held = m.fragment(self.operand)
+        thread, register = np.indices(held.shape)
+        differ = ((thread & lanes) != 0) != ((register & bit) != 0)
+        there = held[thread ^ lanes, register ^ bit]
+        m.new_fragment(self.value, np.where(differ, there, held))
+
+
+LANE_OPS: Sequence[type[HopperOp]] = (Assemble, ShuffleAlong, SwapBits)

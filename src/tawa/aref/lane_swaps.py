@@ -1,0 +1,85 @@
+"""Layouts that differ within warps alone: registers change lanes by shuffles, without memory.
+
+A layout whose extents are powers of two gives each bit of a register's, a lane's and a warp's
+number a step along a dimension. Where two layouts have the same steps and the same warps, one
+becomes the other by exchanges of a bit of the lanes with a bit of the registers, each a shuffle for
+half of the registers. Through shared memory a tile is written and read, between two meetings.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tawa.base.layout import REPLICA, Layout, Modes
+
+MOST_SWAPS = 3
+"""Exchanges of a bit that take no longer than shared memory."""
+
+SIZES = (4, 8)
+"""Bytes of the elements that fill the words that lanes exchange."""
+
+Steps = list[tuple[int, int]]
+"""Dimension and distance of each bit of a number."""
+
+
+@dataclass(frozen=True)
+class Swaps:
+    """Bits of lanes and of registers that change places, in order, and the registers after it."""
+
+    bits: tuple[tuple[int, int], ...]
+    registers: tuple[int, ...]
+
+
+def lane_swaps(source: Layout, result: Layout, size: int) -> Swaps | None:
+    """How registers get from one layout to another; None if not so, or if memory is quicker."""
+    have = [_steps(modes) for modes in (source.reg, source.lane, source.warp)]
+    want = [_steps(modes) for modes in (result.reg, result.lane, result.warp)]
+    if size not in SIZES or None in have or None in want:
+        return None
+    registers, lanes, warps = (list(steps or ()) for steps in have)
+    wanted, wanted_lanes, wanted_warps = (list(steps or ()) for steps in want)
+    if warps != wanted_warps or sorted(registers + lanes) != sorted(wanted + wanted_lanes):
+        return None
+    if len(lanes) != len(wanted_lanes) or len({*registers, *lanes}) < len(registers + lanes):
+        return None
+    bits = _exchange(registers, lanes, wanted_lanes)
+    if bits is None or not 0 < len(bits) <= MOST_SWAPS:
+        return None
+    return Swaps(tuple(bits), _permutation(registers, wanted))
+
+
+def _exchange(registers: Steps, lanes: Steps, wanted: Steps) -> list[tuple[int, int]] | None:
+    """Swap bits until the lanes are as wanted; the lists follow."""
+    bits: list[tuple[int, int]] = []
+    for place, step in enumerate(wanted):
+        if lanes[place] == step:
+            continue
+        if step in lanes:
+            # By way of a register: it can't change places with another lane's directly.
+            if not registers:
+                return None
+            bits.append(_swap(registers, lanes, 0, lanes.index(step)))
+        bits.append(_swap(registers, lanes, registers.index(step), place))
+    return bits
+
+
+def _swap(registers: Steps, lanes: Steps, register: int, lane: int) -> tuple[int, int]:
+    registers[register], lanes[lane] = lanes[lane], registers[register]
+    return 1 << lane, 1 << register
+
+
+def _permutation(have: Steps, want: Steps) -> tuple[int, ...]:
+    """For each register of a layout, the one of another that has its elements."""
+    places = [have.index(step) for step in want]
+    count = 1 << len(want)
+    return tuple(sum((i >> k & 1) << place for k, place in enumerate(places)) for i in range(count))
+
+
+def _steps(modes: Modes) -> Steps | None:
+    """The step of each bit; None for extents that are no powers of two, and for copies."""
+    found: Steps = []
+    for mode in modes:
+        if mode.extent & (mode.extent - 1) or (mode.dim == REPLICA and mode.extent > 1):
+            return None
+        found += [(mode.dim, mode.stride << k) for k in range(mode.extent.bit_length() - 1)]
+    return found
