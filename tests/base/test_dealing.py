@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from heapq import heappop, heappush
 from itertools import chain
 
 import numpy as np
@@ -9,16 +10,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tawa.base.dealing import ENTRIES, TooManyPrograms, Work, plan, programs_of
+from tawa.base.dealing import ENTRIES, TooManyPrograms, Work, launched_ctas, plan, programs_of
 from tawa.base.options import BadOption, Options
 from tawa.runtime.plans import launch_plan
 from tawa.runtime.spec import PlanParam
 
 
-def dealt(work: np.ndarray, ctas: int) -> list[list[int]]:
-    table = plan(work, ctas)
+def dealt(work: np.ndarray, first: int, shared: int = 1) -> list[list[int]]:
+    ctas = launched_ctas(len(work), first, shared)
+    table = plan(work, first, max(first, ctas))
     assert table.shape == (ENTRIES,)
-    return [programs_of(table, ctas, cta) for cta in range(ctas)]
+    return [programs_of(table, cta) for cta in range(max(first, ctas))]
 
 
 def evenness(work: np.ndarray, ctas: int) -> float:
@@ -31,9 +33,10 @@ def evenness(work: np.ndarray, ctas: int) -> float:
     st.lists(st.integers(0, 10**6), min_size=1, max_size=600),
     st.integers(1, 150),
     st.integers(1, 40),
+    st.integers(1, 2),
 )
-def test_every_program_runs_once(work: list[int], ctas: int, repeats: int) -> None:
-    lists = dealt(np.array(work * repeats, np.int64), min(ctas, len(work)))
+def test_every_program_runs_once(work: list[int], ctas: int, repeats: int, shared: int) -> None:
+    lists = dealt(np.array(work * repeats, np.int64), min(ctas, len(work)), shared)
     assert sorted(chain(*lists)) == list(range(len(work) * repeats))
 
 
@@ -54,6 +57,24 @@ def causal(blocks: int, heads: int) -> np.ndarray:
 @pytest.mark.parametrize("blocks", [8, 16, 32, 64, 128])
 def test_triangles_are_even(blocks: int) -> None:
     assert evenness(causal(blocks, 2048 // blocks), 132) > 0.98
+
+
+@pytest.mark.parametrize("blocks", [4, 8, 16, 32])
+def test_ctas_that_share_a_multiprocessor_leave_programs_to_later_ones(blocks: int) -> None:
+    work, first = causal(blocks, 4096 // blocks), 264
+    lists = dealt(work, first, shared=2)
+    assert sorted(chain(*lists)) == list(range(len(work)))
+    assert 2 * first < len(lists) <= 2048
+    share = sum(work[programs].sum() for programs in lists[first:]) / work.sum()
+    assert 0.2 < share < 0.3
+    for fast in (1.0, 1.3):  # half of the places get on faster
+        free = [(work[own].sum() / (fast if cta % 2 else 1.0), cta) for cta, own in enumerate(lists)]
+        places = sorted(free[:first])
+        for later in lists[first:]:
+            time, cta = heappop(places)
+            heappush(places, (time + work[later].sum() / (fast if cta % 2 else 1.0), cta))
+        ends = np.array([time for time, _ in places])
+        assert ends.mean() / ends.max() > 0.95
 
 
 def test_programs_that_follow_each_other_run_at_the_same_time() -> None:
@@ -88,8 +109,8 @@ def test_division_is_the_hardwares(a: int, b: int) -> None:
 
 
 def test_an_empty_grid_has_a_plan_without_programs() -> None:
-    table = launch_plan(PlanParam((("constant", 7),)), (0,), [], ctas=0)
-    assert not table.any()
+    table = launch_plan(PlanParam((("constant", 7),)), (0,), [], 132, 0)
+    assert programs_of(table, 0) == []
 
 
 def test_other_words_than_even_are_refused() -> None:

@@ -7,11 +7,16 @@ is free first, as a counter in the device's memory would; of the last programs t
 The plan is a kernel parameter: a launch waits for nothing, needs no memory of the device and can be
 captured in a graph.
 
+CTAs that share a multiprocessor don't get on alike: the one that came first is 20 to 30% ahead. There
+the last quarter of the programs is planned for CTAs of its own, which the device starts as others
+end: it hands them out as such a counter would.
+
 A plan is `ENTRIES` numbers of 16 bits:
 
-    [0]                        turns in the order of the grid, of all CTAs, before what is planned
-    [1 + cta]                  planned turns of a CTA
-    [1 + ctas + t * ctas + cta]  the program of its planned turn t, less those handed out in order
+    [0]          turns in the order of the grid, of each of the CTAs that start first
+    [1]          how many start first
+    [2 + cta]    where the planned programs of a CTA begin in the plan; they end where the next's do
+    ...          planned programs, less those handed out in order
 """
 
 from __future__ import annotations
@@ -31,6 +36,18 @@ ENTRIES = 8192
 """Numbers of a plan: 16 KB of a kernel's parameters."""
 
 MOST_TURNS = 2**16 - 1
+
+HEAD = 3
+"""Numbers of a plan besides one for each CTA and each planned program."""
+
+LATER = 2
+"""Where CTAs share a multiprocessor: for each that starts first, how many more there are at most."""
+
+LATER_SHARE = 4
+"""One in so many programs is for CTAs that start later."""
+
+MOST_CTAS = 2048
+"""CTAs of a plan that has some which start later."""
 
 TAILS = (1, 2, 4, 8)
 """For each CTA, how many of the last programs are handed out longest first.
@@ -149,38 +166,56 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 """The functions of a `Work`, on NumPy integers; by their names as scalar functions."""
 
 
-def plan(work: Integers, ctas: int, program_bytes: float = 0.0) -> NDArray[np.uint16]:
-    """The plan of a launch of `ctas` CTAs for programs of this `work`.
+def launched_ctas(programs: int, resident: int, shared: int = 1) -> int:
+    """CTAs of a launch: those that are `resident`, `shared` to a multiprocessor, and later ones."""
+    if shared == 1 or programs < LATER_SHARE * resident:
+        return min(programs, resident)
+    most = max(1, min(LATER * resident, MOST_CTAS - resident))
+    later = programs // LATER_SHARE
+    return resident + later // -(-later // most)
 
-    `program_bytes` is how much of a launch's data there is for each program. Raises
-    TooManyPrograms.
+
+def plan(
+    work: Integers, first: int, ctas: int | None = None, program_bytes: float = 0.0
+) -> NDArray[np.uint16]:
+    """The plan of a launch of `ctas` CTAs, of which `first` start at once (by default all).
+
+    `work` is that of each program, `program_bytes` how much of the launch's data there is for each.
+    Raises TooManyPrograms.
     """
-    most = L2_BYTES / max(1.0, program_bytes * ctas)
+    ctas = first if ctas is None else ctas
+    room = ENTRIES - HEAD - ctas
+    most = L2_BYTES / max(1.0, program_bytes * first)
     tails = [tail for tail in TAILS if tail <= max(most, TAILS[0])]
-    rows, whole = (ENTRIES - 1) // ctas - 1, len(work) // ctas
-    ordered = min(whole, max(0, -(-len(work) // ctas) - rows * 2 // 3))
-    while True:
-        before, rest = work[: ordered * ctas], work[ordered * ctas :]
-        lists = _handed_out(rest, before.reshape(ordered, ctas).sum(axis=0), tails)
-        if max(map(len, lists)) <= rows:
-            break
-        if ordered == whole:  # no more than one for each
-            lists = [[i] if i < len(rest) else [] for i in range(ctas)]
-            break
-        ordered += 1
-    if ordered > MOST_TURNS or rows < 1:
+    count = len(work) - _later(len(work), ctas - first, room)
+    room -= len(work) - count
+    ordered = max(0, -(-(count - room) // first))
+    if ordered > MOST_TURNS or room < first:
         raise TooManyPrograms(
-            f"a plan for {len(work)} programs on {ctas} CTAs",
-            expected=f"at most {(MOST_TURNS + rows // 2) * ctas} programs",
+            f"a plan for {len(work)} programs on {first} CTAs",
+            expected=f"at most {MOST_TURNS * first} programs",
             hint="leave `deal` at 1",
         )
+    busy = work[: ordered * first].reshape(ordered, first).sum(axis=0)
+    lists = _handed_out(work[ordered * first : count], busy, tails)
+    lists += _chunks(work[count:], ctas - first, round(most * first), count - ordered * first)
     table = np.zeros(ENTRIES, np.uint16)
-    table[0] = ordered
-    table[1 : 1 + ctas] = [len(programs) for programs in lists]
-    for cta, programs in enumerate(lists):
-        start = 1 + ctas + cta
-        table[start : start + ctas * len(programs) : ctas] = programs
+    table[:2] = ordered, first
+    table[2 : HEAD + ctas] = HEAD + ctas + np.cumsum([0, *map(len, lists)])
+    planned = [program for programs in lists for program in programs]
+    table[HEAD + ctas : HEAD + ctas + len(planned)] = planned
     return table
+
+
+def _later(programs: int, ctas: int, room: int) -> int:
+    """How many of the last programs go to CTAs that start later: as many to each."""
+    return min(programs // LATER_SHARE, room // 2) // ctas * ctas if ctas else 0
+
+
+def _chunks(work: Integers, ctas: int, together: int, first: int) -> list[list[int]]:
+    """As many consecutive programs for each CTA, the last `together` of them longest first."""
+    order = _tail_first(work, max(ctas, together)) + first
+    return order.reshape(ctas, -1).tolist() if ctas else []
 
 
 def _handed_out(work: Integers, busy: Integers, tails: Sequence[int]) -> list[list[int]]:
@@ -202,9 +237,7 @@ def _listed(work: Integers, busy: Integers, tail: int) -> tuple[list[list[int]],
 
     The last `tail` programs are handed out longest first.
     """
-    order = np.arange(len(work))
-    first = len(work) - tail
-    order[first:] = first + np.argsort(-work[first:], kind="stable")
+    order = _tail_first(work, tail)
     free = [(time, cta) for cta, time in enumerate(busy.tolist())]
     heapify(free)
     lists: list[list[int]] = [[] for _ in free]
@@ -215,8 +248,16 @@ def _listed(work: Integers, busy: Integers, tail: int) -> tuple[list[list[int]],
     return [sorted(programs) for programs in lists], np.array([time for time, _ in free])
 
 
-def programs_of(table: NDArray[np.uint16], ctas: int, cta: int) -> list[int]:
+def _tail_first(work: Integers, tail: int) -> Integers:
+    """Programs in the order of the grid, but the last `tail` ones with the longest first."""
+    order = np.arange(len(work))
+    first = max(0, len(work) - tail)
+    order[first:] = first + np.argsort(-work[first:], kind="stable")
+    return order
+
+
+def programs_of(table: NDArray[np.uint16], cta: int) -> list[int]:
     """The programs that a plan gives a CTA, in order."""
-    ordered, start = int(table[0]), 1 + ctas + cta
-    planned = table[start : start + ctas * int(table[1 + cta]) : ctas]
-    return [t * ctas + cta for t in range(ordered)] + [ordered * ctas + int(p) for p in planned]
+    ordered, first, begin, end = (int(n) for n in (*table[:2], *table[2 + cta : 4 + cta]))
+    in_order = [turn * first + cta for turn in range(ordered)] if cta < first else []
+    return in_order + [ordered * first + int(program) for program in table[begin:end]]

@@ -104,7 +104,7 @@ class Options:
         """Check each value's range. Raises BadOption."""
         self._one_of("target", tuple(TARGETS))
         self._one_of("num_warps", (1, 2, 4, 8, 16, 32))
-        self._one_of("consumers", (None, 1, 2, 3))
+        self._one_of("consumers", (None, 1, 2, 3, 4))
         self._one_of("enable_fp_fusion", (True, False))
         self._one_of("timeline", (False, True, *DETAILS))
         self._between("num_stages", 1, 64)

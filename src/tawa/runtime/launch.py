@@ -349,8 +349,7 @@ class LaunchBuffer:
         programs = sizes[0] * sizes[1] * sizes[2]
         cluster = self._spec.cluster
         if self._spec.grid == "persistent":
-            whole = -(-programs // cluster[0]) * cluster[0]
-            ctas = (min(self._points.resident_ctas, whole), 1, 1)
+            ctas = (plans.persistent_ctas(self._spec, sizes, self._points.resident_ctas), 1, 1)
         else:
             ctas = sizes
         for size, limit, step in zip(ctas, MAX_GRID, cluster, strict=True):
@@ -393,7 +392,7 @@ def _compile_fill(
         )
     for number, parameter in enumerate(tables):
         memory = buffer[start + plans.BYTES * number :][: plans.BYTES]
-        scope[f"plan{number}"] = plans.plan_writer(parameter, points.resident_ctas, memory)
+        scope[f"plan{number}"] = plans.plan_writer(spec, parameter, points.resident_ctas, memory)
     exec("\n".join(lines), scope)
     return scope["fill"]
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tawa.base.dealing import ENTRIES, plan
-from tawa.runtime.spec import PlanParam
+from tawa.base.dealing import ENTRIES, launched_ctas, plan
+from tawa.runtime.spec import KernelSpec, PlanParam
 
 BYTES = 2 * ENTRIES
 MOST_KEPT = 256
@@ -19,21 +19,35 @@ MOST_KEPT = 256
 Grid = tuple[int, int, int]
 
 
+def persistent_ctas(spec: KernelSpec, grid: Grid, resident: int) -> int:
+    """CTAs of a launch of a persistent kernel, of which `resident` ones start at once."""
+    programs = math.prod(grid)
+    if any(isinstance(p, PlanParam) for p in spec.parameters):
+        return launched_ctas(programs, resident, spec.ctas_per_sm)
+    cluster = spec.cluster[0]
+    return min(resident, -(-programs // cluster) * cluster)
+
+
 def launch_plan(
-    parameter: PlanParam, grid: Sequence[int], arguments: Sequence[Any], ctas: int
+    parameter: PlanParam, grid: Sequence[int], arguments: Sequence[Any], resident: int, ctas: int
 ) -> NDArray[np.uint16]:
-    """The plan of a launch of `ctas` CTAs; its descriptors say how large its data is."""
+    """The plan of a launch of `ctas` CTAs, of which `resident` ones start at once.
+
+    The arguments' descriptors say how large its data is.
+    """
     described = sum(
         math.prod(argument.shape) * argument.base.dtype.itemsize
         for argument in arguments
         if not isinstance(argument, np.ndarray) and hasattr(argument, "base")
     )
     programs = max(1, math.prod(grid))
-    return plan(parameter.work.evaluate(grid, arguments), max(1, ctas), described / programs)
+    first = max(1, min(resident, ctas))
+    work = parameter.work.evaluate(grid, arguments)
+    return plan(work, first, max(1, ctas), described / programs)
 
 
 def plan_writer(
-    parameter: PlanParam, resident_ctas: int, memory: memoryview
+    spec: KernelSpec, parameter: PlanParam, resident: int, memory: memoryview
 ) -> Callable[[Sequence[Any], Grid], None]:
     """A function that writes the plan of a launch's values and grid to `memory`, if it is new."""
     used = parameter.work.arguments
@@ -49,8 +63,8 @@ def plan_writer(
         if table is None:
             if len(kept) >= MOST_KEPT:
                 kept.clear()
-            ctas = min(resident_ctas, grid[0] * grid[1] * grid[2])
-            table = kept[key] = launch_plan(parameter, grid, values, ctas).tobytes()
+            ctas = persistent_ctas(spec, grid, resident)
+            table = kept[key] = launch_plan(parameter, grid, values, resident, ctas).tobytes()
         memory[:] = table
         written = key
 

@@ -391,7 +391,7 @@ def _plan(kernel: FuncOp, grid: Sequence[int], args: Sequence[Any], ctas: int) -
     """Which CTA runs which programs."""
     text = kernel.attributes["tawa.work"]
     assert isinstance(text, StringAttr)
-    return launch_plan(PlanParam(json.loads(text.data)), grid, args, ctas)
+    return launch_plan(PlanParam(json.loads(text.data)), grid, args, ctas, ctas)
 
 
 def run(

@@ -16,6 +16,7 @@ from tawa.base.spans import span_of
 from tawa.base.target import SM90A, Target
 from tawa.hopper.ops.machine import Wait
 from tawa.hopper.ops.structure import Role, SharedWarpGroup
+from tawa.runtime.plans import persistent_ctas
 from tawa.simulate import errors
 from tawa.simulate.actor import HopperActor
 from tawa.simulate.barriers import NamedBarrier
@@ -350,13 +351,13 @@ def prepared(
     ctas = number_of(kernel, "cluster")
     programs = (*grid, 1, 1)[:3]
     full = (int(programs[0]), int(programs[1]), int(programs[2]))
-    launched = full
+    launched, resident = full, multiprocessors * spec.ctas_per_sm
     if spec.grid == "persistent":
-        count = min(full[0] * full[1] * full[2], multiprocessors * spec.ctas_per_sm)
-        launched = (-(-count // ctas) * ctas, 1, 1)
+        resident = -(-resident // ctas) * ctas
+        launched = (persistent_ctas(spec, full, resident), 1, 1)
     check_registers(kernel, threads, SM90A.divided(spec.ctas_per_sm))
     memory = GlobalMemory()
-    values = parameters(spec, args, full, launched[0], memory)
+    values = parameters(spec, args, full, (resident, launched[0]), memory)
     for blocks in cluster_blocks(launched, ctas):
         yield Cluster(kernel, values, memory, launched, blocks, shared, threads)
 

@@ -80,10 +80,13 @@ def parameters(
     spec: KernelSpec,
     arguments: Sequence[Any],
     grid: tuple[int, int, int],
-    ctas: int,
+    ctas: tuple[int, int],
     memory: GlobalMemory,
 ) -> list[Any]:
-    """The value of each C parameter of a launch of `ctas` CTAs; arrays are added to the memory."""
+    """The value of each C parameter of a launch; arrays are added to the memory.
+
+    `ctas` are the CTAs that may start at once, and all of them.
+    """
     if len(arguments) != len(spec.arguments):
         raise SimulationInput(
             f"`{spec.entry}` takes {len(spec.arguments)} arguments",
@@ -117,7 +120,7 @@ def _value(
     arguments: Sequence[Any],
     addresses: dict[int, int],
     grid: tuple[int, int, int],
-    ctas: int,
+    ctas: tuple[int, int],
 ) -> Any:
     match parameter:
         case PointerParam(arg):
@@ -127,7 +130,7 @@ def _value(
         case ReciprocalParam(axis):
             return np.asarray(reciprocal(grid[axis]), np.int64)
         case PlanParam():
-            return launch_plan(parameter, grid, arguments, ctas)
+            return launch_plan(parameter, grid, arguments, *ctas)
         case TimelineParam():
             return np.asarray(0, np.int64)  # the simulator records by itself
         case ScalarParam(value, type_):

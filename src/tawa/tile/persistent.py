@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from xdsl.dialects import arith, func, scf
 from xdsl.dialects.builtin import IntegerAttr, StringAttr, i32, i64
@@ -62,28 +63,41 @@ def _dealt(
     return a.ops, program
 
 
-def _planned(
-    plan: SSAValue, cta: SSAValue, ctas: SSAValue
-) -> tuple[list[Operation], SSAValue, SSAValue, SSAValue]:
-    """Of a CTA of a plan: the turns that are not planned, all turns, its first row."""
+@dataclass(frozen=True)
+class _Planned:
+    """What a CTA's turns share: turns in the grid's order, of how many CTAs, and what follows."""
+
+    plan: SSAValue
+    cta: SSAValue
+    ctas: SSAValue
+    ordered: SSAValue
+    base: SSAValue
+    """The first program that is planned."""
+    entries: SSAValue
+    """Where in the plan the entry of turn 0 were, if all turns had one."""
+
+
+def _planned(plan: SSAValue, cta: SSAValue) -> tuple[list[Operation], SSAValue, _Planned]:
+    """Of a CTA of a plan (`base.dealing`): its turns, and what they share."""
     a = _Arithmetic()
-    one = a.number(1)
-    ordered = a.add(aref.PlanEntry(plan, a.number(0)))
-    turns = a("addi", ordered, a.add(aref.PlanEntry(plan, a("addi", one, cta))))
-    row = a("addi", a("addi", one, ctas), cta)
-    return a.ops, ordered, turns, row
+    ordered, ctas = (a.add(aref.PlanEntry(plan, a.number(n))) for n in (0, 1))
+    begin, end = (
+        a.add(aref.PlanEntry(plan, a("addi", a.number(n), cta))) for n in (2, 3)
+    )
+    base = a("muli", ordered, ctas)
+    mine = a("select", a("cmpi_slt", cta, ctas), ordered, a.number(0))
+    entries = a("subi", begin, mine)
+    turns = a("subi", end, entries)
+    return a.ops, turns, _Planned(plan, cta, ctas, mine, base, entries)
 
 
-def _planned_program(
-    turn: SSAValue, plan: SSAValue, cta: SSAValue, ctas: SSAValue, ordered: SSAValue, row: SSAValue
-) -> tuple[list[Operation], SSAValue]:
+def _planned_program(turn: SSAValue, of: _Planned) -> tuple[list[Operation], SSAValue]:
     """The program that a CTA of a plan runs in a turn of its loop."""
     a = _Arithmetic()
-    late = a("maxsi", a("subi", turn, ordered), a.number(0))
-    entry = a.add(aref.PlanEntry(plan, a("addi", row, a("muli", late, ctas))))
-    in_order = a("addi", a("muli", turn, ctas), cta)
-    planned = a("addi", a("muli", ordered, ctas), entry)
-    return a.ops, a("select", a("cmpi_slt", turn, ordered), in_order, planned)
+    late = a("addi", of.entries, a("maxsi", turn, of.ordered))
+    planned = a("addi", of.base, a.add(aref.PlanEntry(of.plan, late)))
+    in_order = a("addi", a("muli", turn, of.ctas), of.cta)
+    return a.ops, a("select", a("cmpi_slt", turn, of.ordered), in_order, planned)
 
 
 def _placed(
@@ -145,11 +159,9 @@ def make_persistent(kernel: func.FuncOp, deal: int | str = 1) -> Work | None:
         op.detach()
     if plan is not None:
         zero, one = (arith.ConstantOp(IntegerAttr(n, i32)) for n in (0, 1))
-        bounds, ordered, end, row = _planned(plan, start.result, count.result)
+        bounds, end, shared = _planned(plan, start.result)
         bounds, first, step = [zero, one, *bounds], zero.result, one.result
-        found, program = _planned_program(
-            body.args[0], plan, start.result, count.result, ordered, row
-        )
+        found, program = _planned_program(body.args[0], shared)
         body.add_ops(found)
     elif isinstance(deal, int) and deal > 1:
         zero, one = (arith.ConstantOp(IntegerAttr(n, i32)) for n in (0, 1))
