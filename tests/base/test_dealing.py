@@ -68,7 +68,9 @@ def test_ctas_that_share_a_multiprocessor_leave_programs_to_later_ones(blocks: i
     share = sum(work[programs].sum() for programs in lists[first:]) / work.sum()
     assert 0.2 < share < 0.3
     for fast in (1.0, 1.3):  # half of the places get on faster
-        free = [(work[own].sum() / (fast if cta % 2 else 1.0), cta) for cta, own in enumerate(lists)]
+        free = [
+            (work[own].sum() / (fast if cta % 2 else 1.0), cta) for cta, own in enumerate(lists)
+        ]
         places = sorted(free[:first])
         for later in lists[first:]:
             time, cta = heappop(places)

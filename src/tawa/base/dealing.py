@@ -7,9 +7,9 @@ is free first, as a counter in the device's memory would; of the last programs t
 The plan is a kernel parameter: a launch waits for nothing, needs no memory of the device and can be
 captured in a graph.
 
-CTAs that share a multiprocessor don't get on alike: the one that came first is 20 to 30% ahead. There
-the last quarter of the programs is planned for CTAs of its own, which the device starts as others
-end: it hands them out as such a counter would.
+CTAs that share a multiprocessor don't get on alike: the one that came first is 20 to 30% ahead.
+There the last quarter of the programs is planned for CTAs of its own, which the device starts as
+others end: it hands them out as such a counter would.
 
 A plan is `ENTRIES` numbers of 16 bits:
 
@@ -41,7 +41,7 @@ HEAD = 3
 """Numbers of a plan besides one for each CTA and each planned program."""
 
 LATER = 2
-"""Where CTAs share a multiprocessor: for each that starts first, how many more there are at most."""
+"""Where CTAs share a multiprocessor: at most so many more for each that starts first."""
 
 LATER_SHARE = 4
 """One in so many programs is for CTAs that start later."""

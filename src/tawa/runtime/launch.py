@@ -8,6 +8,7 @@ fixed when the kernel is loaded; a small Python function, written for the kernel
 from __future__ import annotations
 
 import ctypes
+import math
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -182,6 +183,10 @@ class Launcher:
         if status:
             self._recover(status, buffer)
 
+    def ctas(self, grid: Any) -> int:
+        """How many CTAs a launch of this grid has."""
+        return math.prod(_launched(self.spec, grid_sizes(grid), self._points.resident_ctas))
+
     def launch(self, grid: Any, *arguments: Any, stream: Any = None) -> None:
         """Launch with arrays, descriptors and numbers, on `stream` or their library's current one.
 
@@ -286,6 +291,13 @@ def _resident_ctas(spec: KernelSpec, kernel: Any, device: int) -> int:
     return driver.max_clusters(kernel, spec.cluster, spec.threads, spec.shared_bytes) * size
 
 
+def _launched(spec: KernelSpec, sizes: plans.Grid, resident: int) -> plans.Grid:
+    """The CTAs of a launch along the axes of the device's grid."""
+    if spec.grid == "persistent":
+        return plans.persistent_ctas(spec, sizes, resident), 1, 1
+    return sizes
+
+
 class LaunchBuffer:
     """One thread's memory for launches of a kernel: the launch's numbers and its parameters.
 
@@ -348,10 +360,7 @@ class LaunchBuffer:
         sizes = grid_sizes(grid)
         programs = sizes[0] * sizes[1] * sizes[2]
         cluster = self._spec.cluster
-        if self._spec.grid == "persistent":
-            ctas = (plans.persistent_ctas(self._spec, sizes, self._points.resident_ctas), 1, 1)
-        else:
-            ctas = sizes
+        ctas = _launched(self._spec, sizes, self._points.resident_ctas)
         for size, limit, step in zip(ctas, MAX_GRID, cluster, strict=True):
             if size > limit or size % step:
                 raise BadGrid(

@@ -10,6 +10,7 @@ import statistics
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any
 
 from tawa.base.timeline import Activity, Interval, TimelineTable, combined
@@ -142,6 +143,21 @@ class Launch:
         """The CTAs that were recorded."""
         return sorted({track.cta for track in self.tracks})
 
+    @property
+    def taken(self) -> tuple[int, float]:
+        """The most CTAs at once, and for which part of the time so many places are taken."""
+        spans = [
+            (min(t.begin for t in own), max(t.end for t in own if t.end is not None))
+            for own in (
+                [t for t in self.tracks if t.cta == cta and t.end is not None] for cta in self.ctas
+            )
+            if own
+        ]
+        steps = sorted([(end, -1) for _, end in spans] + [(begin, 1) for begin, _ in spans])
+        places = max(accumulate(step for _, step in steps), default=0)
+        time = sum(end - begin for begin, end in spans)
+        return places, time / max(1.0, places * self.cycles)
+
     def intervals(self, ctas: Sequence[int] | None = None) -> list[Interval]:
         """Intervals of some CTAs (by default all); times count from the first begin.
 
@@ -195,6 +211,9 @@ class Launch:
             lines[0] += "; so many points lengthen it, `coarse` ones by less than 3%"
         if self.step_ns:
             lines[0] += f"; between multiprocessors times are good to {self.step_ns} ns"
+        places, taken = self.taken
+        if places > 1 and not self.simulated:
+            lines.append(f"at most {places} CTAs at once; so many places are taken for {taken:.0%}")
         lines += self.missing()
         lines.append(f"{'role':10} {'times':>7} {'median':>8} {'p90':>8}  activity (clocks)")
         for d in self.durations():

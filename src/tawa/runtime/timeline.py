@@ -26,6 +26,9 @@ from tawa.runtime.tracebuffer import TraceBuffer
 MULTIPROCESSORS = 132
 """Of an H100: what a full wave of CTAs is."""
 
+MOST_CTAS = 4096
+"""CTAs of a launch that can be recorded."""
+
 LIMIT = 16
 """Launches that one timeline keeps: each may hold tens of megabytes of device memory."""
 
@@ -90,7 +93,8 @@ Reader = Callable[[], Launch]
 class Timeline:
     """Records the launches in its block: the last one of each kernel and grid.
 
-    - `ctas`: how many CTAs of a launch are recorded, the first ones.
+    - `ctas`: how many CTAs of a launch are recorded, the first ones; by default all of a persistent
+      kernel's, and 132 of others.
     - `kilobytes`: device memory for each warp group of them, a power of two; 4 KiB hold about 400
       turns of a loop with 2 points. What does not fit is not recorded, and `missing` says so.
     - `detail`: `"coarse"` keeps a few points of each loop's turn and each tile, `"fine"` one at
@@ -101,7 +105,7 @@ class Timeline:
     first asked for. Raises `BadTimeline`.
     """
 
-    ctas: int = MULTIPROCESSORS
+    ctas: int | None = None
     kilobytes: int = 64
     detail: str = "coarse"
     _readers: dict[Any, Reader] = field(default_factory=dict[Any, Reader], repr=False)
@@ -114,7 +118,11 @@ class Timeline:
     def __post_init__(self) -> None:
         """Check the sizes and the detail."""
         size, power = self.kilobytes, self.kilobytes & (self.kilobytes - 1) == 0
-        if not (1 <= self.ctas <= 4096 and 4 <= size <= 4096 and power):
+        if not (
+            1 <= (1 if self.ctas is None else self.ctas) <= MOST_CTAS
+            and 4 <= size <= 4096
+            and power
+        ):
             raise BadTimeline(
                 "a timeline can't have these sizes",
                 expected="ctas from 1 to 4096, kilobytes a power of two from 4 to 4096",
@@ -146,7 +154,8 @@ class Timeline:
             if buffer is None:
                 self._make_room()
                 recorders = len(launcher.spec.timeline.recorders)
-                buffer = TraceBuffer(launcher.device, self.ctas, recorders, 1024 * self.kilobytes)
+                ctas = self.ctas or _recorded_ctas(launcher, grid)
+                buffer = TraceBuffer(launcher.device, ctas, recorders, 1024 * self.kilobytes)
                 self._buffers[key] = buffer
                 self._readers[key] = _reader(launcher.spec, grid, buffer)
                 buffer.clear(stream)
@@ -214,6 +223,13 @@ def active() -> Timeline:
             hint="leave the option out: the block sets it",
         )
     return found
+
+
+def _recorded_ctas(launcher: Any, grid: Any) -> int:
+    """How many CTAs of a launch are recorded by default."""
+    ctas = launcher.ctas(grid)
+    most = MOST_CTAS if launcher.spec.grid == "persistent" else MULTIPROCESSORS
+    return max(1, min(ctas, most))
 
 
 def _reader(spec: Any, grid: Any, buffer: TraceBuffer) -> Reader:

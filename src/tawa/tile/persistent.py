@@ -81,9 +81,7 @@ def _planned(plan: SSAValue, cta: SSAValue) -> tuple[list[Operation], SSAValue, 
     """Of a CTA of a plan (`base.dealing`): its turns, and what they share."""
     a = _Arithmetic()
     ordered, ctas = (a.add(aref.PlanEntry(plan, a.number(n))) for n in (0, 1))
-    begin, end = (
-        a.add(aref.PlanEntry(plan, a("addi", a.number(n), cta))) for n in (2, 3)
-    )
+    begin, end = (a.add(aref.PlanEntry(plan, a("addi", a.number(n), cta))) for n in (2, 3))
     base = a("muli", ordered, ctas)
     mine = a("select", a("cmpi_slt", cta, ctas), ordered, a.number(0))
     entries = a("subi", begin, mine)
