@@ -37,7 +37,7 @@ class NothingToAlternate(TawaError):
 
     explanation = (
         "`alternate=True` has the consumers that share a tile take turns to issue the products of "
-        "a loop. It needs two or three consumers that are one team (no `ping_pong`), and a loop "
+        "a loop. It needs two to four consumers that are one team (no `ping_pong`), and a loop "
         "with products."
     )
     example = """
@@ -88,7 +88,7 @@ class Alternate:
         if not found:
             raise NothingToAlternate(
                 "there are no consumers that could take turns",
-                expected="a loop with products in two or three consumers that share a tile",
+                expected="a loop with products in two to four consumers that share a tile",
                 found="no such loop",
                 hint="leave `alternate` unset",
             )

@@ -15,7 +15,7 @@ class BadOption(TawaError):
     explanation = (
         "The launch options are the fields of `tawa.Options`. Their ranges: `num_warps` 1, 2, 4, "
         "8, 16 or 32; `num_stages` from 1; `mma_depth` from 0 and less than `num_stages`, since a "
-        "slot is returned only when the products that read it are done; `consumers` 1 to 3; "
+        "slot is returned only when the products that read it are done; `consumers` 1 to 4; "
         "`staging` 1 to 16; `schedule` 0 to 63; `deal` 1 to 8 or 'even', other than 1 only with "
         "`persistent` and without clusters; `cluster` 1 or 2; "
         "`ctas_per_sm` 1 to 4, other than 1 only without clusters."
@@ -48,7 +48,7 @@ class Options:
     mma_depth: int | None = None
     """P: matrix instructions of earlier iterations left in flight."""
     consumers: int | None = None
-    """Consumer warp groups (1 to 3)."""
+    """Consumer warp groups (1 to 4)."""
     ping_pong: bool | None = None
     """Consumers take turns on tiles instead of sharing each tile."""
     specialize: bool | None = None
