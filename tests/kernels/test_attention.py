@@ -277,9 +277,14 @@ ON_HOPPER = {
         queries=140, keys=200, d=128, dtype="e4m3", using=configuration(128, 1),
         options={"widen_values": True},
     ),
-    "three consumers": Case(queries=200, keys=300, using=configuration(64)),
+    "three consumers": Case(queries=200, keys=300, using=configuration(64, lse=True)),
     "three consumers, causal": Case(
-        heads=2, queries=200, keys=200, dtype="bf16", using=configuration(64, masked=True),
+        heads=2, queries=200, keys=200, dtype="bf16",
+        using=configuration(64, masked=True, lse=True), options={"causal": True},
+    ),
+    "four consumers": Case(queries=300, keys=200, using=configuration(64)),
+    "four consumers, causal": Case(
+        heads=3, queries=280, keys=280, dtype="bf16", using=configuration(64, masked=True),
         options={"causal": True},
     ),
     "three consumers, 128 columns": Case(queries=200, keys=170, d=128, using=configuration(128)),

@@ -117,13 +117,15 @@ C = (256, 128)
 Q = _random(3, 2, 128, 64)
 
 
-def _attention(dtype: Any = np.float16, **options: Any) -> Callable[[], Any]:
+def _attention(
+    dtype: Any = np.float16, arrays: Any = Q, rows: int = 64, **options: Any
+) -> Callable[[], Any]:
     """The library's attention on small tiles."""
     from tawa.kernels.attention import Configuration, attention
 
     def launch() -> Any:
-        q, k, v = (x[:, None].astype(dtype) for x in Q)
-        return attention(q, k, v, using=Configuration(64, 32, {}), **options)
+        q, k, v = (x[:, None].astype(dtype) for x in arrays)
+        return attention(q, k, v, using=Configuration(rows, 32, {}, rows > 64), **options)
 
     return launch
 
@@ -145,6 +147,12 @@ LIBRARY = (
         "kernels/attention, e4m3",
         _attention(ml_dtypes.float8_e4m3fn, causal=True),
         shipped=({}, PERSISTENT, {"num_stages": 1, **PERSISTENT}, {"specialize": False}),
+    ),
+    Small(
+        "kernels/attention, four consumers",
+        _attention(arrays=_random(3, 3, 256, 32), rows=256, causal=True),
+        {"consumers": 4, "load_together": True},
+        shipped=(PERSISTENT, {"deal": "even", **PERSISTENT}),
     ),
     Small(
         "kernels/gemm, three consumers",

@@ -198,8 +198,9 @@ GEMMS = [
     gemm("no-k-persistent", 136, 72, 0, (64, 64, 64), persistent=True),
     gemm("three-consumers", 200, 136, 136, (192, 64, 64), consumers=3),
     gemm("four-consumers", 300, 136, 136, (256, 64, 64), consumers=4),
-    gemm("four-take-turns", 300, 72, 136, (64, 64, 64), consumers=4, persistent=True,
-         ping_pong=True),
+    gemm(
+        "four-take-turns", 300, 72, 136, (64, 64, 64), consumers=4, persistent=True, ping_pong=True
+    ),
     gemm("nothing-in-flight", 140, 136, 264, (128, 128, 64), mma_depth=0),
     gemm("two-in-flight", 140, 136, 392, (128, 128, 64), mma_depth=2, num_stages=4),
 ]

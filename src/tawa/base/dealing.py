@@ -76,7 +76,7 @@ class TooManyPrograms(TawaError):
 import numpy as np
 from tawa.base.dealing import plan
 
-plan(np.ones(10_000_000, np.int64), ctas=132)
+plan(np.ones(10_000_000, np.int64), first=132)
 """
 
 

@@ -69,8 +69,12 @@ class Configuration:
 
 THREE = {"consumers": 3, "alternate": True}
 """Options of three consumers that take turns at the tensor core."""
+FOUR = {"consumers": 4, "load_together": True}
+"""Options of four consumers, which hide each other's waits and read each key block once."""
 MANY_TILES = 8 * MULTIPROCESSORS
 """Tiles of 128 rows from which on two CTAs a multiprocessor have several each."""
+LONGEST_OF_FOUR = 8192
+"""Rows up to which four consumers were measured; three have wider blocks of keys."""
 
 
 def configuration(
@@ -83,16 +87,18 @@ def configuration(
     grouped: bool = False,
     queries: int = 4096,
     tiles: int = MANY_TILES,
+    lse: bool = False,
 ) -> Configuration:
     """The configuration for a head dimension of up to 256, after measurements on an H100.
 
     `masked` says that rows see different keys, `modified` that scores are capped or modified
-    (which takes registers), `narrow` that weights are e4m3, `grouped` that heads share keys. A
-    persistent kernel runs on from tile to tile; masked tiles, of different length, are dealt
-    evenly. Three consumers, who take turns at the tensor core, read keys and values less often;
-    their tiles of 192 rows waste more of a short triangle. Where there are many short tiles, of 128
-    rows, two CTAs share a multiprocessor: each works under the ends and starts of the other's
-    tiles.
+    (which takes registers), `narrow` that weights are e4m3, `grouped` that heads share keys, `lse`
+    that rows' sums are stored (which takes some registers, too). A persistent kernel runs on from
+    tile to tile; masked tiles, of different length, are dealt evenly. Three consumers, who take
+    turns at the tensor core, read keys and values less often; their tiles of 192 rows waste more of
+    a short triangle. Four, of up to 64 columns, share even more, at less power. Where there are
+    many short tiles, of 128 rows, two CTAs share a multiprocessor: each works under the ends and
+    starts of the other's tiles.
     """
     if element_bytes == 1 and not narrow:
         return Configuration(128, 64)
@@ -106,7 +112,7 @@ def configuration(
     if d > 128:
         return Configuration(128, 64, options, ascending=masked)
     if d <= 64:
-        return _small(options, masked, queries, tiles)
+        return _small(options, masked, queries, tiles, lse)
     if masked and queries < 1024:
         return Configuration(128, 64, options, ascending=True)
     if queries < (8192 if grouped and masked and d > 96 else 4096):
@@ -114,14 +120,26 @@ def configuration(
     return Configuration(192, 80 if d > 96 else 112, options | THREE, ascending=masked)
 
 
-def _small(options: dict[str, Any], masked: bool, queries: int, tiles: int) -> Configuration:
+def _small(
+    options: dict[str, Any], masked: bool, queries: int, tiles: int, lse: bool
+) -> Configuration:
     """Of head dimensions up to 64, whose exponentials take as long as the products."""
+    many = 2 * tiles >= MANY_TILES and (queries >= 1024 or not masked)
+    if many and not lse and queries <= LONGEST_OF_FOUR:
+        heads = tiles // tawa.cdiv(queries, LARGE)
+        if _rows_of_one(256, heads, queries) <= 1.04 * _rows_of_one(192, heads, queries):
+            return Configuration(256, 64, options | FOUR, ascending=masked)
     if not masked or queries >= 2048:
         own_ends = queries < 4096  # of long rows it is a small part, and takes code between tiles
         return Configuration(192, 128, options | THREE, ascending=masked, own_ends=own_ends)
     if tiles < MANY_TILES:
         return Configuration(128, 128, options)
     return Configuration(128, 64, options | {"consumers": 2, "ctas_per_sm": 2}, ascending=True)
+
+
+def _rows_of_one(rows: int, heads: int, queries: int) -> int:
+    """Rows that the busiest multiprocessor handles in tiles of so many."""
+    return tawa.cdiv(heads * tawa.cdiv(queries, rows), MULTIPROCESSORS) * rows
 
 
 def _narrow(d: int, options: dict[str, Any], masked: bool, queries: int) -> Configuration:
@@ -184,7 +202,7 @@ def attention(
     mask = _mask(problem, causal, window, alignment)
     softmax = _softmax(problem, scale, softcap, score_mod, descale)
     narrow = problem.element_bytes == 1 and not problem.widens(widen_values)
-    using = using or _configured(problem, mask, softmax, narrow)
+    using = using or _configured(problem, mask, softmax, narrow, lse is not None)
     if problem.rows:
         arguments = {**mask, **softmax, "lse": lse, "NARROW": narrow}
         _launch(problem, (q, k, v, out), using, captured, arguments)
@@ -214,7 +232,7 @@ def _mask(
 
 
 def _configured(
-    problem: Problem, mask: dict[str, Any], softmax: dict[str, Any], narrow: bool
+    problem: Problem, mask: dict[str, Any], softmax: dict[str, Any], narrow: bool, lse: bool
 ) -> Configuration:
     """The configuration for these arguments of the kernel."""
     using = configuration(
@@ -226,6 +244,7 @@ def _configured(
         grouped=problem.heads > problem.kv_heads,
         queries=problem.queries,
         tiles=tawa.cdiv(problem.queries, LARGE) * problem.heads * problem.batch,
+        lse=lse,
     )
     group = problem.heads // problem.kv_heads if softmax["SCORE_MOD"] is None else 1
     return _for_few_rows(problem, group, using, mask)
