@@ -107,7 +107,7 @@ def shape(config: Configuration) -> tuple[int, int, bool, bool]:
         ((1024, 1024, 8192), (64, 128, False, False)),
         ((128, 8192, 8192), (64, 128, False, False)),
         ((512, 3072, 14336), (64, 192, False, False)),
-        ((16, 12288, 4096), (64, 96, False, False)),
+        ((16, 12288, 4096), (16, 128, False, False)),
     ],
 )
 def test_choice(sizes: tuple[int, int, int], expected: tuple[int, int, bool, bool]) -> None:

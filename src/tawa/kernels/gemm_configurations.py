@@ -385,8 +385,10 @@ def _best(product: Product) -> Configuration:
     if any(product.transposed):
         return best
     fitting = min(others, key=lambda c: c.microseconds(product), default=best)
-    gain = fitting.microseconds(product) / best.microseconds(product)
-    return fitting if gain < FITS_BETTER else best
+    if fitting.microseconds(product) > FITS_BETTER * best.microseconds(product):
+        return best
+    once = fitting.tiles(product.m, product.n) * product.batch <= MULTIPROCESSORS
+    return replace(fitting, group_m=0) if once and "cluster" not in fitting.options else fitting
 
 
 def _suits(block_n: int, product: Product) -> bool:
