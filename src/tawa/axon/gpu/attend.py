@@ -30,7 +30,8 @@ def attention_call(group: Group) -> KernelCall:
     causal = node.function == "causal"
     size = BYTES[q.element]
     widths = padded(d, size), padded(v.shape[-1], size)
-    large = configuration(max(widths), size, masked=causal)
+    # One kernel for all sizes, so of those that suit few tiles, too.
+    large = configuration(max(widths), size, masked=causal, tiles=0)
     tiles = (large, SMALL)
     variants = tuple(_variant(tile, widths, end) for tile in tiles for end in (False, True))
     small = cdiv(rows, large.block_m) * heads * batch < MULTIPROCESSORS
