@@ -69,20 +69,33 @@ def statistics(c: int) -> tuple[Any, ...]:
     return tuple(half(c) for _ in range(4))
 
 
-def test_a_bottleneck_is_three_kernels() -> None:
-    """Norms, activations and the shortcut are where the convolutions are; nothing is copied."""
+def test_a_bottleneck_is_four_kernels() -> None:
+    """Norms, activations and the shortcut are where the convolutions are; one image is padded."""
     weights = (half(128, 256, 1, 1), statistics(128), half(128, 4, 3, 3), statistics(128))
     weights += (half(256, 128, 1, 1), statistics(256))
     assert kernels("bottleneck", weights, half(16, 256, 56, 56), g=32) == [
-        "product", "points", "product"
+        "product", "points", "points", "product"
     ]  # fmt: skip
 
 
 def test_few_numbers_a_window_are_added_up_where_they_are_needed() -> None:
     found = kernels("depthwise", half(40, 1, 5, 5), statistics(40), half(8, 40, 14, 14))
-    assert found == ["rows"]
+    assert found == ["points", "rows"]  # the first pads the image
 
 
 def test_a_transposed_convolution_copies_nothing() -> None:
     weights, image = half(64, 32, 4, 4), half(8, 64, 8, 8)
     assert kernels("generator", weights, statistics(32), image) == ["product", "points"]
+
+
+def test_products_whose_operands_lie_otherwise_are_not_one_loop_after_the_other() -> None:
+    """Their tiles can't share shared memory."""
+    module = axon.load(
+        'def f w x v y = conv_same x w .+ conv2d (rearrange{"b h w c -> b c h w"} y) v'
+    )
+    image, other = half(4, 64, 64, 64), half(4, 64, 64, 64)
+    plan = plan_for_device(
+        axon.compile(module["f"]), (half(64, 64, 3, 3), image, half(64, 64, 1, 1), other), {}
+    )
+    products = [p for launch in plan.launches for p in launch.call.group.products]
+    assert [len(p.inputs) for p in products] == [2, 2]

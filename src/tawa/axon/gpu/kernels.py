@@ -48,6 +48,10 @@ def cdiv(a: int, b: int) -> int:
 
 FLAT = Variant("flat", {"BC": 1024})
 TILED = (Variant("tiled", {"BR": 8, "BC": 128}), Variant("narrow", {"BR": 64, "BC": 16}))
+WIDE = Variant("wide", {"BR": 2, "BC": 512})
+"""For windows: what depends on the row alone is read once for many columns."""
+MIDDLE = 256
+"""Columns up to which wide tiles are mostly idle."""
 NARROW = 32
 """Columns up to which tiles of fewer columns leave fewer lanes idle."""
 
@@ -73,11 +77,13 @@ def points_kernel(group: Group, places: Places) -> KernelCall:
     text.line("cols = pid % tiles * BC + tl.arange(0, BC)")
     _masks(text)
     _finish(body, group, places)
-    chosen = int(columns <= NARROW)
-    sizes = TILED[chosen].constants
+    variants = (*TILED, WIDE) if any(n.op == "window" for n in group.members) else TILED
+    wide = columns > MIDDLE and len(variants) > len(TILED)
+    chosen = 1 if columns <= NARROW else len(TILED) if wide else 0
+    sizes = variants[chosen].constants
     grid = (cdiv(rows, sizes["BR"]) * cdiv(columns, sizes["BC"]),)
     source = text.source("NAME", ("BR", "BC"))
-    return KernelCall(group, source, text.parameters, TILED, chosen, grid)
+    return KernelCall(group, source, text.parameters, variants, chosen, grid)
 
 
 def _bounds(text: KernelText, rows: int, columns: int) -> None:

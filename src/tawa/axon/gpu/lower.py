@@ -172,6 +172,7 @@ def _sum_of_products(node: Node, program: Program, users: Users) -> Node | None:
         return None
     terms = _terms(node, users)
     products = [t for t in terms if _joins(t, node, users)]
+    products = [t for t in products if _lies(t) == _lies(products[0])]
     if len({t.axis for t in products}) != 1 or len(products) < 2:
         return None
     pairs = tuple(operand for product in products for operand in product.inputs)
@@ -190,6 +191,11 @@ FLOATS = ("f16", "bf16", "f32")
 
 def _joins(term: Node, node: Node, users: Users) -> bool:
     return term.op == "dot" and term.shape == node.shape and len(users[term]) == 1
+
+
+def _lies(product: Node) -> list[bool]:
+    """Which operands lie row by row: only loops whose tiles lie alike share shared memory."""
+    return [layout(operand)[0][-1] == 1 for operand in product.inputs]
 
 
 def _terms(node: Node, users: Users) -> list[Node]:

@@ -250,7 +250,7 @@ class Body:
             self._take(node)
             return
         if node.op == "window":
-            self.values[node] = WindowText(self, node).load(), "rc"
+            self.values[node] = WindowText(self, node).load()
             return
         operands = [self.operand(operand, node.shape) for operand in node.inputs]
         names = [name for name, _ in operands]
@@ -310,6 +310,10 @@ class Body:
         return f"tl.broadcast_to({value}, {shape})"
 
 
+SPREAD = {"r": "[:, None]", "c": "[None, :]"}
+"""How a vector of rows or columns meets the other axis."""
+
+
 class WindowText:
     """How a window is read. What windows of one tensor share is computed once."""
 
@@ -318,25 +322,45 @@ class WindowText:
         self.window: Window = node.data
         self.base = node.inputs[0]
         self.scalars: list[str] = []
-        self.masks = [body.mask("rc")]
-        sides = ((body.row, 0, self.window.split), (body.column, self.window.split, None))
+        self.masks: list[str] = []
+        self.far: list[str] = []
+        self.near = 0
+        self.inside = all(place.size == 0 for place in self.window.places)
+        sides = ((body.row, "R", 0, self.window.split),
+                 (body.column, "C", self.window.split, None))  # fmt: skip
         self.numbers: list[str | None] = []
-        for vector, start, stop in sides:
+        for vector, limit, start, stop in sides:
+            if self.inside:
+                vector = self._bound(f"tl.minimum({vector}, {limit} - 1)", "inside", vector)
             self.numbers += self._coordinates(vector, self.window.axes[start:stop], start)
         self.terms = {"r": self._plain("r"), "c": self._plain("c")}
         self.tiles: list[str] = []
 
-    def load(self) -> str:
-        """The variable of the numbers."""
+    def load(self) -> tuple[str, str]:
+        """The variable of the numbers, and whether they depend on rows, columns or both."""
         for number, place in enumerate(self.window.places):
             self._place(place, number - len(self.window.places))
         parts = [*self.scalars, *self.tiles]
-        for side, spread in (("r", "[:, None]"), ("c", "[None, :]")):
+        for side, spread in SPREAD.items():
             if self.terms[side]:
                 parts.append(f"({' + '.join(self.terms[side])}){spread}")
+        used = "rc" if self.tiles else "".join(side for side in "rc" if self.terms[side])
+        if self.inside:
+            return self._load_inside(parts), used
+        mask = " & ".join([*filter(None, [self.body.mask(used)]), *self.masks])
         outside = e.identity(self.window.outside, self.node.element)
-        address = " + ".join(parts) or "0"
-        return self.body.loaded_from(self.base, address, " & ".join(self.masks), outside)
+        return self.body.loaded_from(self.base, " + ".join(parts), mask, outside), used
+
+    def _load_inside(self, parts: list[str]) -> str:
+        """Without masks: from an address that windows share, and what is fixed for this one."""
+        pointer = " + ".join([self.text.pointer(self.base), *parts])
+        keys = [(place.factors, place.step) for place in self.window.places]
+        own = self._bound(pointer, "pointer", self.window.strides, self.window.offset, *keys)
+        if self.far:
+            own = self._bound(f"{own} + ({' + '.join(self.far)})", own, *self.far)
+        near = f" + {self.near}" if self.near else ""
+        wide = ".to(tl.float32)" if self.node.element in ("f16", "bf16") else ""
+        return self.text.bind("v", f"tl.load({own}{near}){wide}")
 
     def _once(self, key: tuple[Any, ...], make: Callable[[], str]) -> str:
         """A variable or parameter that all windows of this tensor over these axes share."""
@@ -377,7 +401,7 @@ class WindowText:
             zip(self.numbers, self.window.strides, strict=True)
         ):
             if number is not None and stride and self._side(axis) == side:
-                terms.append(f"{number} * {self._parameter('step', stride, 'stride', axis)}")
+                terms.append(_times(number, stride, self._parameter, "stride", axis))
         if side == "r" and self.window.offset:
             self.scalars.append(self._parameter("step", self.window.offset, "offset"))
         return [self._bound(" + ".join(terms), "plain", side, self.window.strides)] if terms else []
@@ -389,35 +413,39 @@ class WindowText:
             number = self.numbers[axis]
             if factor and number is not None:
                 sides[self._side(axis)].append(number if factor == 1 else f"{number} * {factor}")
-        step = self._parameter("step", place.step, "step", key) if place.size else (
-            self.text.parameter("step", place.step)
-        )  # fmt: skip
         used = [side for side in "rc" if sides[side]]
-        if not used:
-            self._fixed(place, step, key)
-            return
         own = [" + ".join(sides[side]) for side in used]
+        if self.inside:
+            self._fixed(place, key)
+            for side, text in zip(used, own, strict=True):
+                term = _times(f"({text})", place.step, self._parameter, "step", key)
+                self.terms[side].append(term)
+            return
         if place.by > 1 or place.shift or place.rest:
             own[-1] = f"({own[-1]} + {place.shift}) {'%' if place.rest else '//'} {place.by}"
-        if place.start:
-            own[-1] += f" + {place.start}" if place.start > 0 else f" - {-place.start}"
-        if len(used) == 2:
-            at = self._bound(f"({own[0]})[:, None] + ({own[1]})[None, :]", "at", place, key)
-            self.tiles.append(f"{at} * {step}")
-            spread = ""
-        else:
-            at = self._bound(own[0], "at", place, key)
-            self.terms[used[0]].append(f"{at} * {step}")
-            spread = {"r": "[:, None]", "c": "[None, :]"}[used[0]]
+        if place.start or not own:
+            own = own or ["0"]
+            own[-1] += f" + {place.start}" if place.start >= 0 else f" - {-place.start}"
+        spread = SPREAD[used[0]] if len(used) == 1 else ""
+        text = own[0] if len(own) == 1 else f"({own[0]})[:, None] + ({own[1]})[None, :]"
+        at = self._bound(text, "at", place, key)
+        step = self._parameter("step", place.step, "step", key)
+        terms = self.terms[used[0]] if spread else self.tiles if used else self.scalars
+        terms.append(f"{at} * {step}")
         if place.size:
             size = self._parameter("i32", place.size, "size", key)
             inside = self._bound(f"({at} >= 0) & ({at} < {size})", "inside", place, key)
             self.masks.append(inside + spread)
 
-    def _fixed(self, place: Place, step: str, key: int) -> None:
-        """A place that is the same for all numbers."""
-        if place.start:
-            self.scalars.append(step if place.start == 1 else f"{place.start} * {step}")
-        if place.size:
-            size = self._parameter("i32", place.size, "size", key)
-            self.masks.append(f"(({place.start} >= 0) & ({place.start} < {size}))")
+    def _fixed(self, place: Place, key: int) -> None:
+        """What a place adds that lies inside wherever the window is."""
+        if place.start and place.step == 1:
+            self.near += place.start
+        elif place.start:
+            step = self._parameter("step", place.step, "step", key)
+            self.far.append(step if place.start == 1 else f"{place.start} * {step}")
+
+
+def _times(number: str, step: int, parameter: Callable[..., str], *key: Any) -> str:
+    """A number of steps: steps of 1 are known, since the numbers lie one after the other."""
+    return number if step == 1 else f"{number} * {parameter('step', step, *key)}"

@@ -1,9 +1,9 @@
 """The rules of convolutions and pooling: operators that look at windows of an image.
 
-Places outside of the image read as a given number, so nothing is padded in memory. There are two
-ways. Few numbers a window (depthwise convolutions, small groups, pooling) are added up where they
-are needed, in one kernel with what follows pointwise. Else the windows are laid out in memory as
-matrices for a product with the weights:
+There are two ways. Few numbers a window (depthwise convolutions, small groups, pooling) are added
+up where they are needed, in one kernel with what follows pointwise; an image whose surroundings
+count is copied with them before, so that no load needs a mask of its own. Else the windows are
+laid out in memory as matrices for a product with the weights:
 
 - weights @ windows, a product for each image, where the copy engine takes rows of positions: the
   result lies as images do, and a window of one number needs no copy at all;
@@ -64,25 +64,44 @@ def window(
     return tape.add("window", "", (x.base,), shape, x.element, data=data)
 
 
-def _tap(tape: Tape, x: Node, sweep: Sweep, at: Shape, rows: tuple[Shape, Shape],
-         offset: int = 0, outside: str = "sum") -> Node:  # fmt: skip
-    """The number at one tap of each window: [*rows, positions]; `rows` are axes and strides."""
-    image, steps = x.shape[2:], layout(x)[0][2:]
-    counts = sweep.counts(image)
+def _tap(
+    tape: Tape, x: Node, sweep: Sweep, at: Shape, rows: tuple[Shape, Shape], channel: int = 0
+) -> Node:  # fmt: skip
+    """The number at one tap of each window, which lies inside: [*rows, positions].
+
+    `rows` are axes and strides; `channel` counts from where they lead to.
+    """
+    _, inner, *steps = layout(x)[0]
+    counts = sweep.counts(x.shape[2:])
     lead = len(rows[0])
-    places = tuple(
-        Place(size, step, tap * sweep.dilation - before,
-              (*(0,) * lead, *(sweep.stride if axis == own else 0 for axis in range(len(counts)))))
-        for own, (size, step, tap, (before, _)) in enumerate(
-            zip(image, steps, at, sweep.pads, strict=True)
-        )
-    )  # fmt: skip
-    if offset:
-        places = (Place(0, offset, 1, (0,) * (lead + len(counts))), *places)
+    places = [Place(0, inner, channel, (0,) * (lead + len(counts)))]
+    for axis in range(len(counts)):
+        factors = [0] * (lead + len(counts))
+        factors[lead + axis] = sweep.stride
+        start = at[axis] * sweep.dilation
+        places.append(Place(0, steps[axis], start, tuple(factors)))
     axes, strides = (*rows[0], *counts), (*rows[1], *(0,) * len(counts))
-    return window(
-        tape, x, (*rows[0], math.prod(counts)), axes, lead, strides, places, outside
+    shape = (*rows[0], math.prod(counts))
+    return window(tape, x, shape, axes, lead, strides, tuple(places))
+
+
+def _padded(tape: Tape, x: Node, sweep: Sweep, outside: str = "sum") -> tuple[Node, Sweep]:
+    """An image with its surroundings in memory, and how the window moves over that."""
+    if not any(before or after for before, after in sweep.pads):
+        return x, sweep
+    lead, image, strides = x.shape[:2], x.shape[2:], layout(x)[0]
+    sizes = tuple(b + n + a for n, (b, a) in zip(image, sweep.pads, strict=True))
+    axes = (*lead, *sizes)
+    places = tuple(
+        Place(n, strides[2 + axis], -sweep.pads[axis][0],
+              tuple(int(at == 2 + axis) for at in range(len(axes))))
+        for axis, n in enumerate(image)
     )  # fmt: skip
+    plain = (*strides[:2], *(0,) * len(sizes))
+    shape = (*lead, math.prod(sizes))
+    found = window(tape, x, shape, axes, 2, plain, places, outside)
+    none = ((0, 0),) * len(sizes)
+    return tape.reshape(found, axes), Sweep(sweep.taps, none, sweep.stride, sweep.dilation)
 
 
 def _every_tap(sweep: Sweep) -> itertools.product[tuple[int, ...]]:
@@ -91,19 +110,20 @@ def _every_tap(sweep: Sweep) -> itertools.product[tuple[int, ...]]:
 
 def _added_up(tape: Tape, x: Node, w: Node, sweep: Sweep, groups: int) -> Node:
     """A convolution as a sum over the numbers of each window."""
+    x, sweep = _padded(tape, x, sweep)
     batch, channels = x.shape[0], x.shape[1] // groups
-    filters = w.shape[0] // groups
-    counts = sweep.counts(x.shape[2:])
+    filters, counts = w.shape[0] // groups, sweep.counts(x.shape[2:])
     outer, inner = layout(x)[0][:2]
-    own = ((batch, groups, filters), (outer, channels * inner, 0))
-    steps = layout(w)[0]
+    step, *steps = layout(w)[0]
+    lead = (batch, groups, filters)
+    axes, shape = (*lead, *counts), (*lead, math.prod(counts))
+    still = (0,) * len(axes)
     total: Node | None = None
     for channel, at in itertools.product(range(channels), _every_tap(sweep)):
-        number = _tap(tape, x, sweep, at, own, channel * inner)
-        where = layout(w)[1] + sum(i * s for i, s in zip((channel, *at), steps[1:], strict=True))
-        weight = tape.view(
-            w, (groups, filters, 1), (filters * steps[0], steps[0], 0), where
-        )  # fmt: skip
+        number = _tap(tape, x, sweep, at, (lead, (outer, channels * inner, 0)), channel)
+        places = tuple(Place(0, s, i, still) for s, i in zip(steps, (channel, *at), strict=True))
+        strides = (0, filters * step, step, *still[3:])
+        weight = window(tape, w, shape, axes, 3, strides, places)
         term = tape.map("*", number, weight)
         total = term if total is None else tape.map("+", total, term)
     assert total is not None
@@ -135,11 +155,11 @@ def _laid_out(
             axes, strides = (batch, channels, *counts, *sweep.taps), (outer, inner, *none, *none)
             taps, positions, split = 2 + space, 2, 2 + space
     places: list[Place] = []
-    for axis in range(space):
+    for axis, pads in enumerate(sweep.pads):
         factors = [0] * len(axes)
         factors[taps + axis], factors[positions + axis] = sweep.dilation, sweep.stride
-        start = -sweep.pads[axis][0]
-        places.append(Place(x.shape[2 + axis], steps[axis], start, tuple(factors)))
+        size = x.shape[2 + axis] if any(pads) else 0
+        places.append(Place(size, steps[axis], -pads[0], tuple(factors)))
     shape = (math.prod(axes[:split]), math.prod(axes[split:]))
     return window(tape, x, shape, axes, split, strides, tuple(places), outside)
 
@@ -254,14 +274,16 @@ def _shares(tape: Tape, x: Node, w: Node, taps: Shape, image: Shape) -> Node:
 def _pooled(tape: Tape, x: Node, sweep: Sweep, reduction: str) -> Node:
     batch, channels = x.shape[:2]
     counts = sweep.counts(x.shape[2:])
-    shape, own = (batch, channels, *counts), ((batch, channels), layout(x)[0][:2])
+    shape = (batch, channels, *counts)
     if math.prod(sweep.taps) > MOST_TERMS:
         rows = _laid_out(tape, x, sweep, "each", channels, reduction)
         return tape.reshape(tape.reduce(reduction, rows, -1), shape)
+    x, sweep = _padded(tape, x, sweep, reduction)
+    own = ((batch, channels), layout(x)[0][:2])
     function = {"sum": "+", "max": "maximum"}[reduction]
     total: Node | None = None
     for at in _every_tap(sweep):
-        number = _tap(tape, x, sweep, at, own, outside=reduction)
+        number = _tap(tape, x, sweep, at, own)
         total = number if total is None else tape.map(function, total, number)
     assert total is not None
     return tape.reshape(total, shape)
