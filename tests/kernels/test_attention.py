@@ -454,6 +454,23 @@ def test_every_head_dimension_has_a_configuration() -> None:
     assert {configuration(d).block_m % 64 for d in range(8, 257, 8)} == {0}
 
 
+@pytest.mark.parametrize(
+    ("d", "queries", "heads", "rows"),
+    [
+        (96, 777, 21, 192),  # 105 tiles at once, not 147 on 132 multiprocessors
+        (128, 1024, 64, 128),
+        (64, 1024, 512, 256),
+        (64, 1024, 24, 192),  # four consumers' tiles would be too few
+        (64, 160, 600, 192),  # which 256 rows would leave mostly empty
+    ],
+)
+def test_tiles_suit_the_number_of_multiprocessors(
+    d: int, queries: int, heads: int, rows: int
+) -> None:
+    tiles = -(-queries // 128) * heads
+    assert configuration(d, queries=queries, tiles=tiles).block_m == rows
+
+
 SHARING = {
     "a query for each of 4 heads": ((4, 32, 1, 128), (4, 8, 8192, 128), (64, 4, 4)),
     "a query for each of 32 heads": ((1, 32, 1, 128), (1, 1, 8192, 128), (64, 32, 22)),

@@ -113,11 +113,14 @@ def configuration(
         return Configuration(128, 64, options, ascending=masked)
     if d <= 64:
         return _small(options, masked, queries, tiles, lse)
-    if masked and queries < 1024:
-        return Configuration(128, 64, options, ascending=True)
-    if queries < (8192 if grouped and masked and d > 96 else 4096):
-        return Configuration(128, 128, options, ascending=masked)
-    return Configuration(192, 80 if d > 96 else 112, options | THREE, ascending=masked)
+    large = Configuration(192, 80 if d > 96 else 112, options | THREE, ascending=masked)
+    if queries >= (8192 if grouped and masked and d > 96 else 4096):
+        return large
+    heads = tiles // tawa.cdiv(queries, LARGE)
+    if masked:
+        return Configuration(128, 64 if queries < 1024 else 128, options, ascending=True)
+    fewer = _rows_of_one(192, heads, queries) < 0.85 * _rows_of_one(LARGE, heads, queries)
+    return large if fewer else Configuration(128, 128, options)
 
 
 def _small(
