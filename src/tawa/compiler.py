@@ -58,6 +58,7 @@ from tawa.runtime.compile_log import parse_log
 from tawa.runtime.nvrtc import CompiledCuda, compile_cuda
 from tawa.runtime.spec import KernelSpec
 from tawa.tile.accumulate import FuseAccumulate
+from tawa.tile.carried_pointers import CarriedPointers
 from tawa.tile.descriptors import HoistDescriptors
 from tawa.tile.lower import Partition
 from tawa.tile.partial_dead_code import PartialDeadCode
@@ -105,6 +106,7 @@ def passes(stage: str, options: Options, remarks: Remarks, slack: Slack) -> list
             WidenAccumulators(),
             PartialDeadCode(remarks),
             Reciprocals(),
+            CarriedPointers(),
             Partition(options, remarks),
             # Before everything that takes products for those of warp groups.
             WarpProducts(options, remarks),
@@ -387,9 +389,8 @@ class Pipeline:
     def _report_assembler(self, built: CompiledCuda) -> None:
         if not built.report.functions:
             self.remarks.say("assembler", "it left no log: spills would not be seen")
-        for usage in built.report.functions:
-            taken = f"{usage.name}: {usage.registers} registers a thread at entry"
-            self.remarks.say("assembler", taken)
+        for u in built.report.functions:
+            self.remarks.say("assembler", f"{u.name}: {u.registers} registers a thread at entry")
         for finding in built.report.findings():
             self.remarks.say("assembler", f"{finding.kind}: {finding.text}")
 

@@ -20,6 +20,7 @@ from tawa.aref.ops import (
     DotIssue,
     DotWait,
     LanePartials,
+    Stage,
     Unset,
     ViewRead,
     WarpDot,
@@ -64,6 +65,9 @@ LONG_FUNCTIONS = frozenset(
     "rsqrt pow mulhui".split()
 )
 """Functions of more than a few instructions."""
+
+WORD = 4
+"""Bytes of a register, and of a bank of shared memory."""
 
 MUCH_WORK = 12
 """Instructions from which on a value is not made again in a loop."""
@@ -421,6 +425,11 @@ class Layouts:
             return self.default(value)
         dim, vector = fastest(self.axes, op.ptr)
         shape = shape_of(value.type)
+        together = carried_with(value, self._same)
+        if any(isinstance(use.operation, Stage) for v in together for use in v.uses):
+            # What is loaded element by element is stored to shared memory in words.
+            word = max(1, WORD // byte_size(element_of(value.type)))
+            vector = max(vector, math.gcd(word, self.axes.of(op.ptr).contiguous[dim]))
         order = (dim, *(d for d in reversed(range(len(shape))) if d != dim))
         share = max(1, math.prod(shape) // (32 * self.warps))
         while vector > share:
