@@ -64,6 +64,7 @@ def cases() -> list[Case]:
         dual_gemm(4096, 4096, 1024),
         gemm_reduction(8192, 8192, 8192),
         gemm_reduction(8192, 8192, 1024),
+        gemm_reduction(8192, 8192, 512),
         gemm_layernorm(65536, 256, 2048),
         gemm_layernorm(65536, 256, 512),
         linear_attention(256, 4096),
