@@ -67,6 +67,7 @@ from tawa.tile.rings import (
     share_rings,
     unlabel,
 )
+from tawa.tile.warps import warps_with_room
 
 EFFECTS = (Store, DescStore, AtomicRmw, AtomicCas, Barrier, Assert, Print, AsmEffect)
 """Ops that the computing role does for their effect."""
@@ -405,7 +406,11 @@ class Partition:
         _get_all(body.block, refs)
         effects = (*EFFECTS, *PUTS, *GETS)
         prune(body.block, lambda op: isinstance(op, effects))
-        return aref.WarpGroup("main", self.options.num_warps, 1, body)
+        warps = warps_with_room(body, self.options.num_warps)
+        if warps > self.options.num_warps:
+            why = f"a tile has no room in the registers of {self.options.num_warps}"
+            self.remarks.say(self.name, f"{warps} warps: {why}")
+        return aref.WarpGroup("main", warps, 1, body)
 
     def _consumers(
         self,
