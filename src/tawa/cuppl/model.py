@@ -25,7 +25,7 @@ from .failures import AllWeightsZero
 from .inference.enumeration import run_enumeration
 from .inference.importance import run_importance
 from .inference.mh import Chain, run_chains
-from .inference.nuts import Density, nuts_chain
+from .inference.nuts import GRADIENT, Density, nuts_chain
 from .inference.pmcmc import Draws, gibbs_chain, independent_chain, marginal_chain
 from .inference.settings import Limits, check_settings, counts
 from .inference.smc import run_smc
@@ -260,7 +260,7 @@ class Model:
             lowered = lower_continuous(self.elaborated)
             if lowered is None:
                 raise UnsupportedMethod("a program that uses `shift` has no gradient")
-            self._executables["gradient"] = Executable.build(lowered, "value_and_gradient")
+            self._executables["gradient"] = Executable.build(lowered, GRADIENT)
         workers, block = self.workers(data, 1)
         results = len(self.elaborated.layouts.words(self.elaborated.result))
         density = Density(

@@ -8,7 +8,6 @@ metric from the second half of the warm-up.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -31,13 +30,14 @@ from ..failures import (
 from . import tape_natives as k
 from .settings import Limits, failure
 
-__all__ = ["Density", "NutsChain", "nuts_chain"]
+__all__ = ["GRADIENT", "Density", "NutsChain", "nuts_chain"]
 
 Floats = npt.NDArray[np.float64]
 Words = npt.NDArray[np.int64]
 ATTEMPTS = 100
 MAX_TREE = 10
-DIVERGENT = 1000.0
+GRADIENT = "value_and_gradient grow_trajectory"
+"""The entries of code that is compiled for gradients."""
 DEPTH_LIMIT = 2000
 
 
@@ -59,6 +59,7 @@ class Density:
         self.new_tape(1 << 12)
         self.new_heap(1 << 12)
         self.function = executable.compiled.function("value_and_gradient")
+        self.grower = executable.compiled.function("grow_trajectory")
         self.arguments = np.zeros(4, dtype=np.int64)
         self.out = np.zeros(2)
         # A trajectory may overshoot to where a scale overflows, which only means rejection; but
@@ -146,16 +147,52 @@ class Density:
         known = status if status in FAILURES else DEPTH
         return failure(program, known, site, self.seed, 0, 0)
 
+    def changed(self) -> UnsupportedMethod:
+        """The error for a number of choices that isn't always the same."""
+        return UnsupportedMethod(
+            "the number of choices depends on their values",
+            expected=f"{self.dimension} choices", found=f"{int(self.meter[k.TAKEN])}",
+            hint="use SMC or mh",
+        )  # fmt: skip
+
+    def grow(
+        self, at: _Point, metric: Floats, leaves: int, step: float, start: float, chances: Floats
+    ) -> _Piece:
+        """Leapfrog steps from a point; makes room as needed. Raises the errors of the program."""
+        n = self.dimension
+        kept = np.empty(2 * MAX_TREE * n)
+        while True:
+            end, draw, sums, report = at.copy(), np.zeros(2 * n + 1), np.zeros(n), np.zeros(4)
+            arrays = (end.slope, end.q, end.p, metric, draw, sums, kept, chances, report)
+            words = np.zeros(16, dtype=np.int64)
+            words[:2] = self.meter.ctypes.data, self.results.ctypes.data
+            words[2:11] = [array.ctypes.data for array in arrays]
+            words[11], words[14] = leaves, self.limits.max_steps
+            words.view(np.float64)[12:14] = step, start
+            out = np.zeros(2, dtype=np.int64)
+            self.grower(self.context.ctypes.data, words.ctypes.data, out.ctypes.data)
+            ended, status = (int(word) for word in out)
+            self.evaluations += int(report[2])
+            if ended == k.FULL:
+                self.new_tape(4 * int(self.meter[k.SIZE]))
+            elif ended == k.FAILED and status == HEAP_FULL:
+                self.new_heap(len(self.heap))
+            elif ended == k.FAILED:
+                raise self.error(status)
+            elif ended == k.CHANGED:
+                raise self.changed()
+            else:
+                break
+        end.value = float(report[3])
+        found = _Point(draw[:n], end.p, float(draw[2 * n]), draw[n : 2 * n])
+        return _Piece(end, found, float(report[0]), sums, ended, float(report[1]), int(report[2]))
+
     def __call__(self, q: Floats) -> tuple[float, Floats]:
         """Log density and gradient. Raises UnsupportedMethod if the choices change in number."""
         self.position[: self.dimension] = q
         value, status = self.raw()
         if status == 0 and int(self.meter[k.TAKEN]) != self.dimension:
-            raise UnsupportedMethod(
-                "the number of choices depends on their values",
-                expected=f"{self.dimension} choices", found=f"{int(self.meter[k.TAKEN])}",
-                hint="use SMC or mh",
-            )  # fmt: skip
+            raise self.changed()
         if math.isnan(value):
             value = -math.inf
         return value, self.gradient[: self.dimension].copy()
@@ -174,30 +211,34 @@ class NutsChain:
 
 @dataclass(slots=True)
 class _Point:
+    """A state; its arrays are its own."""
+
     q: Floats
     p: Floats
     value: float
     slope: Floats
 
+    def copy(self) -> _Point:
+        """The same, to go on from."""
+        return _Point(self.q.copy(), self.p.copy(), self.value, self.slope.copy())
+
 
 @dataclass(slots=True)
-class _Tree:
-    """A piece of trajectory: its ends, a point drawn from it, the log of its total weight."""
+class _Piece:
+    """A piece of trajectory: its end, a point drawn from it, the log of its total weight."""
 
-    left: _Point
-    right: _Point
+    end: _Point
     draw: _Point
     weight: float
     momentum: Floats
-    turning: bool
-    divergent: bool
+    ended: int
     accepted: float
     leaves: int
 
 
 @dataclass(slots=True)
 class _Sampler:
-    density: Callable[[Floats], tuple[float, Floats]]
+    density: Density
     random: np.random.Generator
     metric: Floats
     step: float = 0.1
@@ -206,89 +247,62 @@ class _Sampler:
     count: int = 0
     centre: float = field(default=0.0)
 
-    def leap(self, at: _Point, direction: int) -> _Point:
-        """One leapfrog step."""
-        step = direction * self.step
-        p = at.p + 0.5 * step * at.slope
-        q = at.q + step * self.metric * p
-        value, slope = self.density(q)
-        return _Point(q, p + 0.5 * step * slope, value, slope)
-
     def energy(self, at: _Point) -> float:
         """log density of position and momentum."""
         return at.value - 0.5 * float((self.metric * at.p**2).sum())
 
-    def turns(self, left: _Point, right: _Point, momentum: Floats) -> bool:
-        """Whether the trajectory has begun to turn back (generalised criterion)."""
-        across = self.metric * momentum
-        return float((left.p * across).sum()) <= 0.0 or float((right.p * across).sum()) <= 0.0
+    def piece(self, at: _Point, direction: int, leaves: int, start: float, free: bool) -> _Piece:
+        """Leapfrog steps from a point; if `free`, as many whatever happens."""
+        chances = np.full(1, -1.0) if free else self.random.random(leaves)
+        return self.density.grow(at, self.metric, leaves, direction * self.step, start, chances)
 
-    def tree(self, at: _Point, direction: int, depth: int, start: float) -> _Tree:
-        """2^depth leapfrog steps from a point."""
-        if depth == 0:
-            new = self.leap(at, direction)
-            change = self.energy(new) - start
-            if math.isnan(change):
-                change = -math.inf
-            accepted = math.exp(min(0.0, change))
-            return _Tree(new, new, new, change, new.p, False, change < -DIVERGENT, accepted, 1)
-        first = self.tree(at, direction, depth - 1, start)
-        if first.turning or first.divergent:
-            return first
-        end = first.right if direction > 0 else first.left
-        second = self.tree(end, direction, depth - 1, start)
-        return self.join(first, second, direction, uniform=True)
+    def start(self, at: _Point) -> float:
+        """Give a point a new momentum; its energy."""
+        at.p = self.random.standard_normal(len(at.q)) / np.sqrt(self.metric)
+        return self.energy(at)
 
-    def join(self, a: _Tree, b: _Tree, direction: int, uniform: bool) -> _Tree:
-        """Two adjacent pieces as one; inside a tree draws are uniform, else biased to the new."""
-        weight = float(np.logaddexp(a.weight, b.weight))
-        odds = b.weight - (weight if uniform else a.weight)
-        take = not (b.turning or b.divergent) and math.log(self.random.random()) < odds
-        left, right = (a.left, b.right) if direction > 0 else (b.left, a.right)
-        momentum = a.momentum + b.momentum
-        turning = b.turning or self.turns(left, right, momentum)
-        return _Tree(
-            left, right, b.draw if take else a.draw, weight, momentum, turning,
-            b.divergent, a.accepted + b.accepted, a.leaves + b.leaves,
-        )  # fmt: skip
-
-    def transition(self, at: _Point) -> tuple[_Point, _Tree]:
+    def transition(self, at: _Point) -> tuple[_Point, _Piece]:
         """The next state of the chain."""
-        at.p = self.random.standard_normal(len(at.q)) / np.sqrt(self.metric)
-        start = self.energy(at)
-        whole = _Tree(at, at, at, 0.0, at.p, False, False, 0.0, 0)
+        start = self.start(at)
+        ends, draw, weight, momentum = [at, at], at, 0.0, at.p.copy()
+        accepted, leaves, ended = 0.0, 0, 0
         for depth in range(MAX_TREE):
-            direction = 1 if self.random.random() < 0.5 else -1
-            end = whole.right if direction > 0 else whole.left
-            new = self.tree(end, direction, depth, start)
-            whole = self.join(whole, new, direction, uniform=False)
-            if whole.turning or whole.divergent:
+            forward = int(self.random.random() < 0.5)
+            new = self.piece(ends[forward], 2 * forward - 1, 1 << depth, start, free=False)
+            accepted, leaves, ended = accepted + new.accepted, leaves + new.leaves, new.ended
+            if ended:
                 break
-        return whole.draw, whole
+            if math.log(self.random.random()) < new.weight - weight:
+                draw = new.draw
+            ends[forward] = new.end
+            weight, momentum = float(np.logaddexp(weight, new.weight)), momentum + new.momentum
+            across = self.metric * momentum
+            if any(float((end.p * across).sum()) <= 0.0 for end in ends):
+                break
+        return draw, _Piece(at, draw, weight, momentum, ended, accepted, leaves)
 
-    def fixed(self, at: _Point, steps: int) -> tuple[_Point, _Tree]:
+    def fixed(self, at: _Point, steps: int) -> tuple[_Point, _Piece]:
         """Plain Hamiltonian Monte Carlo with some leapfrog steps."""
-        at.p = self.random.standard_normal(len(at.q)) / np.sqrt(self.metric)
-        start, new = self.energy(at), at
-        for _ in range(steps):
-            new = self.leap(new, 1)
-        change = self.energy(new) - start
+        start = self.start(at)
+        piece = self.piece(at, 1, steps, start, free=True)
+        change = self.energy(piece.end) - start
         change = -math.inf if math.isnan(change) else change
-        accepted = math.exp(min(0.0, change))
-        found = new if self.random.random() < accepted else at
-        return found, _Tree(at, new, found, 0.0, at.p, False, change < -DIVERGENT, accepted, 1)
+        piece.accepted, piece.leaves = math.exp(min(0.0, change)), 1
+        piece.ended = k.DIVERGENT if change < k.DIVERGENT_ENERGY else 0
+        return (piece.end if self.random.random() < piece.accepted else at), piece
 
     def first_step(self, at: _Point) -> None:
         """A step size whose first step is accepted about half of the time."""
         self.step = 0.1
-        at.p = self.random.standard_normal(len(at.q)) / np.sqrt(self.metric)
-        start = self.energy(at)
-        change = self.energy(self.leap(at, 1)) - start
-        up = change > math.log(0.5)
+        start = self.start(at)
+
+        def change() -> float:
+            return self.energy(self.piece(at, 1, 1, start, free=True).end) - start
+
+        up = change() > math.log(0.5)
         for _ in range(50):
             self.step *= 2.0 if up else 0.5
-            change = self.energy(self.leap(at, 1)) - start
-            if (change > math.log(0.5)) != up:
+            if (change() > math.log(0.5)) != up:
                 break
         self.centre = math.log(10.0 * self.step)
         self.averaged, self.error, self.count = 0.0, 0.0, 0
@@ -327,7 +341,7 @@ def nuts_chain(
             if iteration == warm_up - 1:
                 sampler.step = math.exp(sampler.averaged)
             continue
-        divergent += tree.divergent
+        divergent += tree.ended == k.DIVERGENT
         accepted += share
         density(at.q)
         columns[:, iteration - warm_up] = density.results
