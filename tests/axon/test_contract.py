@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tawa import axon
-from tawa.axon.errors import ContractViolation, StaticArgumentError
+from tawa.axon.errors import ContractViolation, ShapeMismatch, StaticArgumentError
 from tawa.base.errors import TawaError
 
 
@@ -92,3 +92,28 @@ def test_broadcasting_is_a_condition():
 def test_a_signature_that_cant_be_read():
     with pytest.raises(TawaError):
         axon.contract("f32[n -> f32")
+
+
+def test_static_arguments_are_taken_by_what_they_say() -> None:
+    """`kv = 2` first: `groups * kv = 4` alone has several solutions."""
+    module = axon.load("""
+def spread{heads, kv} (y: t[b, c, n, e]) =
+  let wide = broadcast{[b, kv, heads/kv, n, _]} (expand{2} y) in
+  rearrange{"b h g n e -> b (h g) n e"} wide
+""")
+    assert module["spread"](np.ones((2, 2, 3, 5)), heads=4, kv=2).shape == (2, 4, 3, 5)
+    with pytest.raises(ContractViolation):
+        module["spread"](np.ones((2, 2, 3, 5)), heads=5, kv=2)
+
+
+def test_rests_of_divisions_are_smaller_than_divisors() -> None:
+    """What doubles back to an image's size: weights of 2x2, not of 4x4."""
+    module = axon.load(
+        "def f w v x = concat{axis = 1} x (up{stride = 2} (conv2d{stride = 2, pad = 1} x w) v)"
+    )
+    weights, image = np.ones((3, 2, 3, 3)), np.ones((1, 2, 8, 8))
+    assert module["f"](weights, np.ones((3, 5, 2, 2)), image).shape == (1, 7, 8, 8)
+    with pytest.raises(ContractViolation, match="8 is not 10"):
+        module["f"](weights, np.ones((3, 5, 4, 4)), image)
+    with pytest.raises(ShapeMismatch, match="no whole number"):
+        axon.load("def f (x: f32[n + 1]) (y: f32[2*(n//2)]) = x .+ y")

@@ -120,7 +120,9 @@ class Contract:
                 f"`{self.name}` has no static parameter `{min(unknown)}`", span=self.place,
                 expected=", ".join(plain),
             )  # fmt: skip
-        for parameter, key, term in zip(type_.name[1:-1].split(","), plain, terms, strict=True):
+        parameters = zip(type_.name[1:-1].split(","), plain, terms, strict=True)
+        # What says the most first: `kv = 2` before `groups * kv = 4`, which has several solutions.
+        for parameter, key, term in sorted(parameters, key=lambda p: not _is_variable(p[2])):
             default = parameter.partition("=")[2]
             given = statics.get(key, int(default) if default else None)
             if given is not None:
@@ -152,6 +154,10 @@ class Contract:
         for origin in list(clash.origin.chain())[1:]:
             error.with_note(f"demanded by {origin.what}", origin.span)
         return error
+
+
+def _is_variable(term: Term) -> bool:
+    return isinstance(term, Dim) and term.sole_variable is not None
 
 
 def _static_names(type_: Term) -> list[str]:

@@ -128,7 +128,7 @@ class Equation:
         return False
 
     def _floor(self, p: Dim) -> bool:
-        """`d * (e // d) = e - r`: then d divides e - r."""
+        """`d * (e // d) = e - r`: then d divides e - r, and r is a rest of division by d."""
         for floor in p.factors():
             linear = p.linear_in(floor) if isinstance(floor, Floor) else None
             if linear is None or not isinstance(floor, Floor):
@@ -143,6 +143,12 @@ class Equation:
                     continue
                 raise self.clash("it has no solution in whole numbers")
             rest_of_division = remainder // step if step else 0
+            divisor = floor.denominator.constant
+            if rest_of_division < 0 or (divisor is not None and rest_of_division >= divisor):
+                raise self.clash("no whole number solves it")
+            if divisor is None and rest_of_division:
+                larger = AtLeast(floor.denominator, rest_of_division + 1, self.origin)
+                self.state.demand(larger)
             dividend = floor.numerator - rest_of_division
             self.state.demand(Divides(floor.denominator, dividend, self.origin))
             return True
