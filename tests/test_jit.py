@@ -17,9 +17,10 @@ import pytest
 
 import tawa
 import tawa.language as tl
-from tawa.jit import BadTypeText, ConstantNotHashable, UnknownLaunchOption, progress
+from tawa.jit import ConstantNotHashable, UnknownLaunchOption, progress
 from tawa.runtime import sass
 from tawa.runtime.launch import BadGrid, WrongDevice
+from tawa.runtime.launch_errors import BadTypeText
 from tawa.runtime.spec import KernelSpec
 
 
@@ -161,6 +162,46 @@ def test_products_are_rounded_by_themselves_if_asked_for() -> None:
     )
     assert (fused.count("FFMA"), fused.count("FMUL")) == (2, 0)
     assert (separate.count("FFMA"), separate.count("FMUL")) == (1, 1)
+
+
+@tawa.jit
+def weighted_sum(rows, out, n, options, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    acc = tl.zeros((BLOCK,), tl.float32)
+    weights, shift, factor = options
+    for j in tl.static_range(len(rows)):
+        acc += tl.load(rows[j] + i, mask=i < n, other=0.0) * weights[j]
+    if shift is not None:
+        acc += shift
+    tl.store(out + i, acc * factor, mask=i < n)
+
+
+def test_tuples_are_arguments_part_by_part() -> None:
+    rng = np.random.default_rng(0)
+    rows = tuple(rng.random(100).astype(np.float32) for _ in range(3))
+    out = np.zeros(100, np.float32)
+    options = (2.0, 3, 1), None, tl.constexpr(4)
+    compiled = weighted_sum[(1,)](rows, out, 100, options, BLOCK=128)
+    np.testing.assert_allclose(out, (2 * rows[0] + 3 * rows[1] + rows[2]) * 4, rtol=1e-6)
+    # 1 and None are compiled in, as they are outside of tuples.
+    assert compiled.spec.arguments == (
+        "rows.0", "rows.1", "rows.2", "out", "n", "options.0.0", "options.0.1",
+    )  # fmt: skip
+    again = weighted_sum[(1,)](rows, out, 100, ((5.0, 7, 1), None, tl.constexpr(4)), BLOCK=128)
+    assert again is compiled
+    np.testing.assert_allclose(out, (5 * rows[0] + 7 * rows[1] + rows[2]) * 4, rtol=1e-6)
+    other = weighted_sum[(1,)](rows[:1], out, 100, ((5.0,), 2.5, tl.constexpr(1)), BLOCK=128)
+    assert other is not compiled
+    np.testing.assert_allclose(out, 5 * rows[0] + 2.5, rtol=1e-6)
+
+
+def test_tuples_of_type_texts_and_empty_ones() -> None:
+    types = ("*f32:16", "*f32"), "*f32:16", "i32", (("f32", "i32"), None, tl.constexpr(2))
+    arguments = weighted_sum.compile(*types, BLOCK=64).spec.arguments
+    assert arguments == ("rows.0", "rows.1", "out", "n", "options.0.0", "options.0.1")
+    out = np.ones(64, np.float32)
+    weighted_sum[(1,)]((), out, 64, ((), 3.0, tl.constexpr(2)), BLOCK=64)
+    np.testing.assert_array_equal(out, 6)
 
 
 @tawa.jit

@@ -495,6 +495,6 @@ def _tile(
     constexprs: Mapping[str, object],
 ) -> ModuleOp:
     begin = time.perf_counter()
-    module = lower_to_tile(fn, [parse_argument(t) for t in signature.values()], constexprs)
+    module = lower_to_tile(fn, {n: parse_argument(t) for n, t in signature.items()}, constexprs)
     pipeline.timings["tile"] = time.perf_counter() - begin
     return module

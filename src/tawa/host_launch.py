@@ -80,7 +80,7 @@ def _tile_stage(
     from tawa.frontend import lower_to_tile, parse_argument
 
     try:
-        module = lower_to_tile(fn, [parse_argument(t) for t in types.values()], constants)
+        module = lower_to_tile(fn, {n: parse_argument(t) for n, t in types.items()}, constants)
         module = Pipeline(options).level("tile", module)
     except TawaError:
         return None

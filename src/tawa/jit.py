@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from functools import cached_property, partial
-from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
@@ -26,14 +25,20 @@ from tawa.frontend.function import JITFunction
 from tawa.host_launch import Launch, compile_for_host, simulation
 from tawa.runtime import launch
 from tawa.runtime.arrays import HOST
-from tawa.runtime.binding import RESERVED, BoundParameter, compile_binder, compile_namer
-from tawa.runtime.kinds import Kind, kind_of
+from tawa.runtime.binding import (
+    RESERVED,
+    BoundParameter,
+    compile_binder,
+    compile_namer,
+    example_kind,
+    selected,
+)
+from tawa.runtime.kinds import Kind, part_named, spread
 from tawa.runtime.launch import WrongDevice
 from tawa.runtime.launch_errors import (
     NEUTRAL_OPTIONS,
     SHARED_OPTIONS,
     TRITON_OPTIONS,
-    BadTypeText,
     ConstantNotHashable,
     UnknownLaunchOption,
     WrongLaunchArguments,
@@ -149,12 +154,7 @@ class Kernel(JITFunction):
         except TypeError as error:
             raise self._wrong_arguments(error) from None
         own = {p.name: p for p in self._bound_parameters}
-        kinds = {
-            name: type_kind(name, value) if isinstance(value, str) else p.classifier(value)[0]
-            for name, p in own.items()
-            if not p.constexpr
-            for value in (texts[name],)
-        }
+        kinds = spread({n: example_kind(n, texts[n], p) for n, p in own.items() if not p.constexpr})
         constants = {name: texts[name] for name, p in own.items() if p.constexpr}
         return self._request(kinds, constants, self._options(texts, kwargs))
 
@@ -177,7 +177,9 @@ class Kernel(JITFunction):
         compiled, named = self.compile(*args, **kwargs), self._named(*args, **kwargs)
         programs: Any = grid(named) if callable(grid) else grid
         sizes: tuple[int, ...] = (programs,) if isinstance(programs, int) else tuple(programs)
-        return predict(compiled, sizes, [named[n] for n in compiled.spec.arguments], clock_ghz)
+        return predict(
+            compiled, sizes, [part_named(n, named) for n in compiled.spec.arguments], clock_ghz
+        )
 
     @cached_property
     def _bound_parameters(self) -> tuple[BoundParameter, ...]:
@@ -276,7 +278,7 @@ class Kernel(JITFunction):
     ) -> Entry:
         """Compile and load for a key that was not seen before."""
         own = self._bound_parameters
-        kinds = {p.name: p.classifier(named[p.name])[0] for p in own if not p.constexpr}
+        kinds = spread({p.name: p.classifier(named[p.name])[0] for p in own if not p.constexpr})
         constants = {p.name: named[p.name] for p in own if p.constexpr}
         with self._lock:
             place = place_of(kinds, given.get("device"))
@@ -298,8 +300,8 @@ class Kernel(JITFunction):
     ) -> Request:
         fixed = dict(constants)
         for name, kind in kinds.items():
-            if kind.one or kind.type == "none":
-                fixed[name] = 1 if kind.one else None
+            if kind.is_fixed:
+                fixed[name] = kind.value
         types = {name: kind.text for name, kind in kinds.items() if name not in fixed}
         return Request(types, fixed, launch_options(self.__name__, options))
 
@@ -385,19 +387,6 @@ def jit(
     return make if fn is None else make(fn)
 
 
-def type_kind(name: str, text: str) -> Kind:
-    """The kind that a type's text names. Raises `BadTypeText`."""
-    type_, _, rest = text.partition(":")
-    known = type_.startswith(("*", "desc<")) or type_.lstrip("iuf").isdigit()
-    if not known or rest not in ("", "16", "1"):
-        raise BadTypeText(
-            f"the type of argument `{name}` can't be read",
-            expected="`*f16`, `desc<f16,128x64>`, `i32` or `f32`",
-            found=repr(text),
-        )
-    return kind_of(type_, divisible=rest == "16", one=rest == "1")
-
-
 def launch_options(name: str, given: Mapping[str, Any]) -> Options:
     """The options among a launch's keywords. Raises `UnknownLaunchOption`."""
     known = {field.name for field in fields(Options)}
@@ -443,8 +432,7 @@ def place_of(kinds: Mapping[str, Kind], device: Any) -> int:
 
 def make_entry(compiled: Compiled, kinds: Mapping[str, Kind], place: int) -> Entry:
     """Load a compiled kernel on a device (or for the simulator) and say how to launch it."""
-    names = list(kinds)
-    select = selector([names.index(name) for name in compiled.spec.arguments], len(names))
+    select = selected(list(kinds), compiled.spec.arguments)
     if place == HOST:
         return Entry(compiled, simulation(compiled, select))
     launcher = launch.load(compiled.spec, compiled.cubin, place)
@@ -460,18 +448,6 @@ def make_entry(compiled: Compiled, kinds: Mapping[str, Kind], place: int) -> Ent
         active().record(launcher, grid, values if select is None else select(values), address)
 
     return Entry(compiled, start if compiled.spec.timeline is None else record)
-
-
-def selector(
-    numbers: Sequence[int], count: int
-) -> Callable[[Sequence[Any]], tuple[Any, ...]] | None:
-    """A function that picks these of `count` values; None if that is all of them in order."""
-    if list(numbers) == list(range(count)):
-        return None
-    if len(numbers) == 1:
-        only = numbers[0]
-        return lambda values: (values[only],)
-    return itemgetter(*numbers) if numbers else lambda values: ()
 
 
 @contextmanager

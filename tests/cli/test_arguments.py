@@ -13,8 +13,8 @@ from tawa.cli.arguments import (
     constant,
     option_values,
 )
-from tawa.jit import type_kind
 from tawa.runtime.arrays import ELEMENT_BYTES
+from tawa.runtime.binding import type_kind
 
 
 @pytest.mark.parametrize(

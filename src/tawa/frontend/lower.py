@@ -57,29 +57,35 @@ DIVISIBLE = "tawa.divisible"
 
 def lower_to_tile(
     fn: JITFunction | Callable[..., Any],
-    arg_types: Sequence[ArgType],
+    arg_types: Sequence[ArgType] | Mapping[str, ArgType],
     constants: Mapping[str, object],
 ) -> ModuleOp:
     """Compile a kernel for argument types to a tile module with one function of its name.
 
     `constants` are the compile-time values by parameter name (`tl.constexpr` parameters, and
-    arguments specialised to None or 1); `arg_types` are those of the other parameters in order.
+    arguments specialised to None or 1); `arg_types` are those of the other parameters in order,
+    or by name. The parts of a tuple `x` have names of their own: `x.0`, `x.1`, `x.1.0`.
     Raises a `KernelError` that points into the kernel's source.
     """
     function = fn if isinstance(fn, JITFunction) else JITFunction(fn)
-    parameters = run_time_parameters(function, constants)
-    _check_launch(function, [p.name for p in parameters], arg_types, constants)
-    block = Block(arg_types=[_ir_argument(a) for a in arg_types])
+    names, types = _named(function, arg_types, constants)
+    block = Block(arg_types=[_ir_argument(a) for a in types])
     b = Builder(block)
     compiler = FunctionCompiler(b, function, Scope())
     compiler.stack = (function.fn,)
     span = compiler.span_of(function.source.tree)
     with b.at(span):
+        parts: dict[str, Value] = {}
         for name, value in _constants(function, constants).items():
-            compiler.bind_parameter(name, value, constant=True)
-        for parameter, kind, argument in zip(parameters, arg_types, block.args, strict=True):
-            hint(argument, parameter.name)
-            compiler.scope.set(parameter.name, _value(kind, argument), span)
+            if "." in name:
+                parts[name] = value
+            else:
+                compiler.bind_parameter(name, value, constant=True)
+        for name, kind, argument in zip(names, types, block.args, strict=True):
+            hint(argument, name.replace(".", "_"))
+            parts[name] = _value(kind, argument)
+        for name, value in _joined(parts).items():
+            compiler.scope.set(name, value, span)
     result = compiler.run(function.source.tree.body)
     with b.at(span):
         if isinstance(result, Returned) and result.value is not None:
@@ -87,7 +93,41 @@ def lower_to_tile(
                 "a kernel returns nothing", span=result.span, hint="store results with `tl.store`"
             )
         b.add(ReturnOp())
-    return _module(compiler, block, [p.name for p in parameters], arg_types)
+    return _module(compiler, block, names, types)
+
+
+def _named(
+    function: JITFunction,
+    arg_types: Sequence[ArgType] | Mapping[str, ArgType],
+    constants: Mapping[str, object],
+) -> tuple[list[str], list[ArgType]]:
+    """Names and types of the run-time arguments. Raises LaunchMismatch."""
+    whole = {name.partition(".")[0] for name in constants}
+    parameters = [p.name for p in run_time_parameters(function, constants)]
+    if not isinstance(arg_types, Mapping):
+        _check_launch(function, parameters, arg_types, constants)
+        return parameters, list(arg_types)
+    given = dict.fromkeys(name.partition(".")[0] for name in arg_types)
+    wanted = [name for name in parameters if name in given or name not in whole]
+    fits = list(given) == wanted
+    _check_launch(function, wanted, list(given) if fits else list(arg_types), constants)
+    return list(arg_types), list(arg_types.values())
+
+
+def _joined(parts: Mapping[str, Value]) -> dict[str, Value]:
+    """Arguments by name, with tuples made of their parts."""
+    whole: dict[str, Value] = {}
+    tuples: dict[str, dict[str, Value]] = {}
+    for name, value in parts.items():
+        first, dot, place = name.partition(".")
+        if dot:
+            tuples.setdefault(first, {})[place] = value
+        else:
+            whole[first] = value
+    for name, places in tuples.items():
+        joined = _joined(places)
+        whole[name] = tuple(joined[place] for place in sorted(joined, key=int))
+    return whole
 
 
 def _module(
@@ -150,10 +190,11 @@ def _constants(function: JITFunction, constants: Mapping[str, object]) -> dict[s
 def _check_launch(
     function: JITFunction,
     names: Sequence[str],
-    arg_types: Sequence[ArgType],
+    arg_types: Sequence[object],
     constants: Mapping[str, object],
 ) -> None:
-    unknown = [name for name in constants if name not in function.arg_names]
+    own = function.arg_names
+    unknown = [name for name in constants if name.partition(".")[0] not in own]
     missing = missing_constants(function, constants)
     if unknown or missing or len(names) != len(arg_types):
         found = f"{len(arg_types)} argument types"

@@ -8,15 +8,15 @@ from typing import Any, TypeAlias, cast
 from tawa.base.errors import TawaError
 from tawa.runtime.arrays import HOST, is_array, view
 from tawa.runtime.descriptor import ALIGNMENT, TensorDescriptor, descriptor_of
-from tawa.runtime.kinds import Kind, kind_of
+from tawa.runtime.kinds import Kind, TupleKind, constant_kind, kind_of, tuple_kind
 
 
 class UnsupportedArgument(TawaError):
     """A kernel was called with a value that it can't take."""
 
     explanation = (
-        "Kernels take arrays, tensor descriptors, integers, floats, bools and None; anything else "
-        "has to be a `constexpr` parameter."
+        "Kernels take arrays, tensor descriptors, integers, floats, bools, None, and tuples of "
+        "these and of `tl.constexpr(...)`; anything else has to be a `constexpr` parameter."
     )
     example = """
 from tawa.runtime.arguments import classify
@@ -36,8 +36,11 @@ classify(2**64)
 """
 
 
-Classified: TypeAlias = tuple[Kind, Any]
-"""A kind, and what a launch passes: an address, a number, a `TensorDescriptor` or None."""
+Classified: TypeAlias = tuple[Any, Any]
+"""A kind, and what a launch passes: an address, a number, a `TensorDescriptor` or None.
+
+Of a tuple, the `TupleKind` and a tuple of what is passed for its parts.
+"""
 
 Classifier: TypeAlias = Callable[[Any], Classified]
 
@@ -57,13 +60,22 @@ def classify(value: Any) -> Classified:
 def classify_unspecialized(value: Any) -> Classified:
     """As `classify`, but an integer's or address's value does not matter (only its width)."""
     kind, passed = classify(value)
-    return kind_of(kind.type, False, False, kind.device, kind.library), passed
+    return _without(kind, one=True), passed
 
 
 def classify_unaligned(value: Any) -> Classified:
     """As `classify`, but it does not matter whether 16 divides an integer or address."""
     kind, passed = classify(value)
-    return kind_of(kind.type, False, kind.one, kind.device, kind.library), passed
+    return _without(kind, one=False), passed
+
+
+def _without(kind: Kind | TupleKind, *, one: bool) -> Kind | TupleKind:
+    """A kind without what is known of the value's divisors, and perhaps whether it is one."""
+    if isinstance(kind, TupleKind):
+        return tuple_kind(tuple(_without(part, one=one) for part in kind.parts))
+    if kind.type == "constant":
+        return kind
+    return kind_of(kind.type, False, kind.one and not one, kind.device, kind.library)
 
 
 _ONE = kind_of("i32", one=True)
@@ -143,7 +155,23 @@ def _foreign_descriptor(value: Any) -> Classified:
     return _descriptor(cast(TensorDescriptor, memo[1]))
 
 
+def _tuple(value: tuple[Any, ...]) -> Classified:
+    """Each part is an argument of its own; a `tl.constexpr` among them is compiled in."""
+    if not value:
+        return constant_kind((), tuple), None
+    found = [classify_part(item) for item in value]
+    return tuple_kind(tuple(kind for kind, _ in found)), tuple(passed for _, passed in found)
+
+
+def classify_part(item: Any) -> Classified:
+    """As `classify`, for a part of a tuple: a `tl.constexpr` is a constant."""
+    if type(item).__name__ == "constexpr" and hasattr(item, "value"):
+        return constant_kind(item.value, item.value.__class__), None
+    return classify(item)
+
+
 _CLASSIFIERS: dict[type, Classifier] = {
+    tuple: _tuple,
     int: _integer,
     bool: lambda value: (_BOOL, value),
     float: lambda value: (_F32, value),
@@ -156,6 +184,8 @@ _CLASSIFIERS: dict[type, Classifier] = {
 def _classifier_for(value: Any) -> Classifier:
     if isinstance(value, TensorDescriptor):
         return _descriptor
+    if isinstance(value, tuple):
+        return _tuple
     if all(hasattr(value, field) for field in ("base", "shape", "strides", "block_shape")):
         return _foreign_descriptor
     if hasattr(value, "data_ptr"):
@@ -168,6 +198,6 @@ def _classifier_for(value: Any) -> Classifier:
         return _array
     raise UnsupportedArgument(
         "a kernel can't take this argument",
-        expected="an array, a tensor descriptor, a number or None",
+        expected="an array, a tensor descriptor, a number, None or a tuple of these",
         found=f"a value of type {type(value).__name__}: {value!r:.60}",
     )

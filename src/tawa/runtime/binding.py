@@ -9,16 +9,20 @@ from __future__ import annotations
 import keyword
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from operator import itemgetter
+from typing import Any, TypeAlias, cast
 
 from tawa.runtime.arguments import (
     INTEGER_KINDS,
     Classifier,
     classify,
+    classify_part,
     classify_unaligned,
     classify_unspecialized,
 )
 from tawa.runtime.descriptor import TensorDescriptor
+from tawa.runtime.kinds import Kind, TupleKind, kind_of, parts_of, tuple_kind
+from tawa.runtime.launch_errors import BadTypeText
 
 RESERVED = ("stream", "device")
 """Keyword arguments of a launch that are neither parameters nor compile options."""
@@ -140,3 +144,59 @@ def _define(text: str, name: str, parameters: Sequence[BoundParameter]) -> Any:
     scope.update({f"_default{number}": p.default for number, p in enumerate(parameters)})
     exec(compile(text, f"<binder of {name}>", "exec"), scope)
     return scope[_function_name(name)]
+
+
+def example_kind(name: str, given: Any, parameter: BoundParameter | None) -> Kind | TupleKind:
+    """The kind of an example value, or of what the text of its type says.
+
+    `parameter` is that of an argument, None for a part of a tuple. Raises `BadTypeText`.
+    """
+    if isinstance(given, tuple) and given:
+        parts = cast("tuple[Any, ...]", given)
+        return tuple_kind(tuple(example_kind(name, part, None) for part in parts))
+    if isinstance(given, str):
+        return type_kind(name, given)
+    return (classify_part if parameter is None else parameter.classifier)(given)[0]
+
+
+def type_kind(name: str, text: str) -> Kind:
+    """The kind that a type's text names. Raises `BadTypeText`."""
+    type_, _, rest = text.partition(":")
+    known = type_.startswith(("*", "desc<")) or type_.lstrip("iuf").isdigit()
+    if not known or rest not in ("", "16", "1"):
+        raise BadTypeText(
+            f"the type of argument `{name}` can't be read",
+            expected="`*f16`, `desc<f16,128x64>`, `i32` or `f32`",
+            found=repr(text),
+        )
+    return kind_of(type_, divisible=rest == "16", one=rest == "1")
+
+
+def selected(
+    names: Sequence[str], wanted: Sequence[str]
+) -> Callable[[Sequence[Any]], tuple[Any, ...]] | None:
+    """A function that picks, of a call's values, those of some arguments and of parts of tuples.
+
+    None if that is all of them in order.
+    """
+    pick = selector([names.index(name) for name in wanted], len(names))
+    if not any("." in name for name in names):
+        return pick
+
+    def of_parts(values: Sequence[Any]) -> tuple[Any, ...]:
+        parts = tuple(parts_of(values))
+        return parts if pick is None else pick(parts)
+
+    return of_parts
+
+
+def selector(
+    numbers: Sequence[int], count: int
+) -> Callable[[Sequence[Any]], tuple[Any, ...]] | None:
+    """A function that picks these of `count` values; None if that is all of them in order."""
+    if list(numbers) == list(range(count)):
+        return None
+    if len(numbers) == 1:
+        only = numbers[0]
+        return lambda values: (values[only],)
+    return itemgetter(*numbers) if numbers else lambda values: ()

@@ -6,19 +6,23 @@ identity, so that looking a launch up costs little.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 
 @dataclass(frozen=True, eq=False)
 class Kind:
     """What compiling needs to know of one argument.
 
-    - `type`: `*f16` (array), `desc<f16,128x64>`, `i32`, `i64`, `u64`, `f32`, `i1`, or `none`.
+    - `type`: `*f16` (array), `desc<f16,128x64>`, `i32`, `i64`, `u64`, `f32`, `i1`, `none`, or
+      `constant` of a part of a tuple that is compiled in.
     - `divisible`: an address or integer that is a multiple of 16.
     - `one`: an integer that is 1.
     - `device`: where an array or descriptor lies (`HOST` for the CPU); None for scalars.
     - `library`: whose current stream a launch uses: `torch`, `cupy`, or none.
+    - `constant`: the value of a `constant`.
     """
 
     type: str
@@ -26,6 +30,17 @@ class Kind:
     one: bool = False
     device: int | None = None
     library: str = ""
+    constant: Any = None
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether kernels are compiled for the value: 1, None or a constant."""
+        return self.one or self.type in ("none", "constant")
+
+    @property
+    def value(self) -> Any:
+        """The value that kernels are compiled for."""
+        return 1 if self.one else self.constant
 
     @property
     def text(self) -> str:
@@ -43,3 +58,52 @@ def kind_of(
 ) -> Kind:
     """The one `Kind` with these properties."""
     return Kind(type, divisible, one, device, library)
+
+
+@cache
+def constant_kind(value: Any, element: type) -> Kind:
+    """The kind of a constant; `element` is its class, since 1 and True are equal."""
+    assert value.__class__ is element
+    return Kind("constant", constant=value)
+
+
+@dataclass(frozen=True, eq=False)
+class TupleKind:
+    """The kinds of a tuple's parts. Parts are arguments of their own, called `x.0`, `x.1.0`."""
+
+    parts: tuple[Kind | TupleKind, ...]
+
+
+@cache
+def tuple_kind(parts: tuple[Kind | TupleKind, ...]) -> TupleKind:
+    """The one kind of tuples with these parts."""
+    return TupleKind(parts)
+
+
+def spread(kinds: Mapping[str, Kind | TupleKind]) -> dict[str, Kind]:
+    """The kinds of arguments by name, with those of tuples' parts in the tuples' places."""
+    found: dict[str, Kind] = {}
+    for name, kind in kinds.items():
+        if isinstance(kind, Kind):
+            found[name] = kind
+        else:
+            found |= spread({f"{name}.{i}": part for i, part in enumerate(kind.parts)})
+    return found
+
+
+def parts_of(values: Sequence[Any]) -> Iterator[Any]:
+    """What a launch passes, in the order of `spread`."""
+    for value in values:
+        if isinstance(value, tuple):
+            yield from parts_of(value)  # pyright: ignore[reportUnknownArgumentType]
+        else:
+            yield value
+
+
+def part_named(name: str, values: Mapping[str, Any]) -> Any:
+    """The argument, or the part of one, of a name that `spread` gives."""
+    first, *places = name.split(".")
+    value = values[first]
+    for place in places:
+        value = value[int(place)]
+    return value
