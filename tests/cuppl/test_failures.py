@@ -262,6 +262,15 @@ def test_limits_are_numbers_above_zero() -> None:
         ("def main () = flip 0.5; 1", "`let _ = ... in`"),
         ("def main () = observe (normal 0 1); 1", "an argument is missing"),
         ("def main () = 99999999999999999999", "float"),
+        ("def main () = sample (uniform -1 1)", "need parentheses"),
+        ("def main () = let x = 1.0 in sample (normal x + 1.0 2)", "need parentheses"),
+        ("def main () = let v = [true] in v[0]", "`v.[i]`"),
+        ("def main () = let v = [true, false] in v.1", "`v.[1]`"),
+        ("def main () = sample (categorical (0.2, 0.8))", "in brackets"),
+        ("data P = P(bool, bool) def main () = P true false", "one argument"),
+        ("def main () = let x = 2 in let b = x = 1 in b", "`==`"),
+        ("def main () = let a = flip 0.5 in let b = a and true in b", "`&&`"),
+        ("def main () = score 0.5", "`factor w`"),
     ],
 )
 def test_errors_say_what_to_do(source: str, advice: str) -> None:

@@ -37,6 +37,9 @@ CONVERSIONS = {
     ("List", "vector"): "`list_of_vector v` makes a list of a vector",
     ("vector", "List"): "`vector_of_list l` makes a vector of a list",
 }
+TIGHTER = "arguments such as `x + y` and `-1` need parentheses: `f (x + y) (-1)`"
+"""What to do where an operator met a function: it binds less than what stands beside it."""
+
 EXPECTED = {
     "dist": "a distribution comes first, and is made by a function: `observe (normal 0 1) x`",
     "->": "a function comes first: `map f v`, `fold f start v`",
@@ -54,6 +57,7 @@ FOREIGN = {
     **dict.fromkeys(("expectation", "marginal"), "take it of the posterior: `posterior.mean(...)`"),
     **dict.fromkeys(("while", "for"), "loops are functions: `iter`, `fold`, `range_fold`"),
     **dict.fromkeys(("delta", "Delta", "dirac"), "a value that is certain needs no distribution"),
+    **dict.fromkeys(("weight", "score", "potential"), "it is called `factor w`, with a log weight"),
     "lognormal": "it is called `log_normal mean sd`",
 }  # fmt: skip
 """Names of WebPPL, Pyro, Stan and others."""
@@ -210,7 +214,8 @@ class ProbabilisticInference(Inference):
         if isinstance(clash, Violation) and isinstance(clash.constraint, Among):
             found = self.solver.resolve(clash.constraint.term)
             error.expected, error.found = "`int` or `float`", self.printer().type(found)
-            error.hint = BEFORE_SEMICOLON if found == UNIT else None
+            applied = isinstance(found, Con) and found.name == "->"
+            error.hint = BEFORE_SEMICOLON if found == UNIT else TIGHTER if applied else None
             return error
         wanted, found = (self.solver.resolve(t) for t in clash.whole)
         error.hint = _advice(wanted, found)
@@ -226,6 +231,10 @@ def _advice(wanted: Term, found: Term) -> str | None:
     if (wanted, found) in ((Con("float"), Con("int")), (Con("int"), Con("float"))):
         return "`float n` makes a float of an int, `floor x` and `truncate x` an int of a float"
     want, have = (term.name if isinstance(term, Con) else "" for term in (wanted, found))
+    if (want, have) == ("vector", "tuple"):
+        return "a vector is written in brackets: `[a, b]`"
+    if want == "tuple" and have and wanted != UNIT:
+        return "a pair is one argument: `f (a, b)`"
     if wanted == UNIT:
         return "an argument is missing" if have == "->" else BEFORE_SEMICOLON
     return CONVERSIONS.get((want, have)) or EXPECTED.get(want)

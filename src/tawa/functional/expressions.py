@@ -198,6 +198,7 @@ class ExpressionInference:
             span=argument.span, expected="a function" if number == 1 else taken,
             found=f"a value of type {self.printer().type(known)}" if number == 1
             else f"argument {number}",
+            hint="an element is `v.[i]`" if isinstance(argument, s.Vector) else None,
         )  # fmt: skip
 
     def _operation(self, expression: s.Binary | s.Unary | s.Pipe) -> Term:
@@ -235,10 +236,13 @@ class ExpressionInference:
         written = self.infer(expression.subject)
         subject = self.solver.prune(written)
         if not (isinstance(subject, Con) and subject.name == "tuple"):
+            known = isinstance(subject, Con)
             raise NotATuple(
-                "the tuple's type isn't known here", span=expression.subject.span,
+                "this is no tuple" if known else "the tuple's type isn't known here",
+                span=expression.subject.span,
                 found=self.printer().type(self.solver.resolve(subject)),
-                hint="take it apart with `let (a, b) = ...`, or annotate it",
+                hint=f"an element is `v.[{expression.index}]`" if known
+                else "take it apart with `let (a, b) = ...`, or annotate it",
             )  # fmt: skip
         if expression.index >= len(subject.arguments):
             raise NotATuple(

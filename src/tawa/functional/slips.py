@@ -72,6 +72,9 @@ class Slip:
 SLIPS = (
     Slip(r"\b(and|or|not)\s*", r"", "write `&&`, `||` and `not x`"),
     Slip(r"", r"(and|or)\b", "write `&&` for and, `||` for or"),
+    Slip(r"\band\s[^=\n]*", r"in\b", "write `&&` for and, `||` for or"),
+    Slip(r"\blet\b[^=\n;]*=[^=\n;]*\S\s*", r"=(?![=>])", "values are compared by `==`"),
+    Slip(r"\([^=\n()]*", r"=(?![=>])", "values are compared by `==`"),
     Slip(r"", r";", "there are no semicolons: write `let name = value in`"),
     Slip(r"\blambda\b[^\n]*", r":", "a function is written `fn x -> value`"),
     Slip(r"", r"=>", "write `->`"),
@@ -151,12 +154,13 @@ def in_words(names: set[str], shown: Callable[[str], str]) -> str | None:
 def _hint(text: str, at: int, found: str, names: set[str], slips: tuple[Slip, ...]) -> str | None:
     ended = found == "the end of the text"
     word = re.match(r"\w+", text[at:])
-    if word and word[0] in KEYWORDS and "NAME" in names and word[0] not in ("and", "let"):
+    known = (slip.hint for slip in slips if not ended and slip.fits(text[:at], text[at:]))
+    slip = next(known, None)
+    plain = word is not None and word[0] not in ("and", "let") and not (slip and word[0] == "in")
+    if word and plain and word[0] in KEYWORDS and "NAME" in names:
         return f"`{word[0]}` is a keyword: choose another name"
-    if not ended:
-        for slip in slips:
-            if slip.fits(text[:at], text[at:]):
-                return slip.hint
+    if slip is not None:
+        return slip
     needed = {
         "IN": "`let name = value` needs `in` and what it is for",
         "THEN": "write `if condition then one else other`",
