@@ -31,6 +31,17 @@ def test_infer():
     assert "`height` must be a multiple of 2, because `stage` at line 17 and `concat`" in text
 
 
+def test_infer_says_which_names_are_never_used(tmp_path: Path):
+    file = tmp_path / "f.ax"
+    file.write_text(
+        "def mlp (w1, b1, w2, b2) x =\n  let _last = sum x in\n"
+        "  x |> linear w1 b1 |> gelu |> linear w1 b2\n"
+        "def ones_like (x: t[n]) = ones{[n]}\n"
+    )
+    lines = output_of("infer", file).splitlines()
+    assert [line for line in lines if "never" in line] == ["  `w2` at line 1 is never used"]
+
+
 def test_run():
     text = output_of("run", EXAMPLES / "mlp.ax", "mlp_broadcast", "3x4", "4", "4x2", "2", "5x3")
     assert text.endswith(": float32[5, 2]\n")

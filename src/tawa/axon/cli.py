@@ -41,16 +41,20 @@ def infer(
         bool, typer.Option(help="Also say what is required of the sizes that the program names.")
     ] = True,
 ) -> None:
-    """Print the type of every definition, and what it requires of the sizes it names."""
+    """Print the type of every definition, what it requires of the sizes it names, and slips."""
     from tawa.axon.explain import definition_requirements
     from tawa.axon.language import axon
+    from tawa.functional.unused import unused_names
 
     checked = axon().check_file(file)
     printer = checked.inference.printer
+    definitions = {d.name: d for d in checked.syntax.definitions()}
     for name, scheme in checked.schemes.items():
         typer.echo(f"{name} : {printer().scheme(scheme)}")
         for requirement in definition_requirements(checked, name) if requirements else ():
             typer.echo(f"  {requirement}")
+        for unused in unused_names(definitions[name]) if name in definitions else ():
+            typer.echo(f"  `{unused.name}` at line {unused.span.line} is never used")
 
 
 @app.command()

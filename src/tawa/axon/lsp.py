@@ -17,6 +17,7 @@ from tawa.base.spans import Span
 from tawa.functional import syntax as s
 from tawa.functional.language import CheckedModule
 from tawa.functional.show import TypePrinter
+from tawa.functional.unused import unused_names
 
 
 class AxonServer(LanguageServer):
@@ -32,7 +33,8 @@ class AxonServer(LanguageServer):
         path = unquote(urlparse(uri).path)
         diagnostics: list[lsp.Diagnostic] = []
         try:
-            self.checked[uri] = axon().check(document.source, path)
+            module = self.checked[uri] = axon().check(document.source, path)
+            diagnostics += [unused(n) for d in module.syntax.definitions() for n in unused_names(d)]
         except TawaError as error:
             diagnostics.append(diagnostic(error, uri, path))
         self.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(uri, diagnostics))
@@ -42,6 +44,17 @@ def position_range(span: Span) -> lsp.Range:
     """A span as LSP counts: lines from 0."""
     return lsp.Range(
         lsp.Position(span.line - 1, span.column), lsp.Position(span.end_line - 1, span.end_column)
+    )
+
+
+def unused(name: s.NamePattern) -> lsp.Diagnostic:
+    """A name that is never used, as the editor shows it."""
+    return lsp.Diagnostic(
+        range=position_range(name.span),
+        message=f"`{name.name}` is never used; `_` is a name for what nobody uses",
+        severity=lsp.DiagnosticSeverity.Warning,
+        tags=[lsp.DiagnosticTag.Unnecessary],
+        source="tawa axon",
     )
 
 

@@ -10,6 +10,8 @@ from typing import Annotated, Any, cast
 
 import typer
 
+from tawa.functional.unused import unused_names
+
 from .errors import BadSetting
 from .format import CupplFormatter
 from .inference.settings import check_settings
@@ -176,6 +178,8 @@ def check(program: Annotated[Path, PROGRAM]) -> None:
         if definition.span.file == str(program):
             scheme = checked.schemes[definition.name]
             typer.echo(f"{definition.name} : {printer().scheme(scheme)}")
+            for unused in unused_names(definition):
+                typer.echo(f"  `{unused.name}` at line {unused.span.line} is never used")
 
 
 @app.command(name="format")
