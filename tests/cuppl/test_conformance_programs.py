@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import pytest
 from conformance_programs import PROGRAMS, Program
+from conformance_worlds import WORLDS
 
 from tawa import cuppl
 
 pytestmark = pytest.mark.filterwarnings("ignore::tawa.cuppl.InferenceWarning")
 
 
-@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.name)
+@pytest.mark.parametrize("program", [*PROGRAMS, *WORLDS], ids=lambda p: p.name)
 def test_methods_agree(program: Program) -> None:
     exact, evidence = program.exact()
     model = cuppl.model(program.source)
