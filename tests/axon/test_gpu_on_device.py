@@ -93,6 +93,44 @@ def test_a_transformer(torch: Any, d: int, t: int) -> None:
     check(compiled, arguments, h=heads)
 
 
+BLOCKS = """
+def norm (scale, offset, mean, variance) x = batch_norm scale offset mean variance x
+
+def bottleneck{g} (w1, n1, w2, n2, w3, n3) x =
+  let y = relu (norm n1 (conv2d x w1)) in
+  let y = relu (norm n2 (conv2d{pad = 1, groups = g} y w2)) in
+  relu (x .+ norm n3 (conv2d y w3))
+
+def generator w n x = relu (norm n (up{stride = 2, pad = 1} x w))
+
+def down w v (x: t[b, c, ..s]) =
+  let y = silu (conv2d{stride = 2, pad = 2, groups = c} x w) in
+  max_pool{size = 3, stride = 2, pad = 1} (conv_same y v)
+"""
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_convolutions(torch: Any, dtype: str) -> None:
+    """Alone, in groups, depthwise, transposed; images of whole and of odd sizes."""
+
+    def array(*shape: int) -> Any:
+        x = torch.randn(shape, device="cuda", dtype=getattr(torch, dtype))
+        return x * (x[0].numel() ** -0.5) if len(shape) == 4 else x
+
+    def statistics(c: int) -> Any:
+        return (array(c), array(c), array(c), array(c).abs() + 0.5)
+
+    module = axon.load(BLOCKS)
+    for batch, c, side, g in ((2, 64, 16, 8), (3, 32, 7, 2)):
+        inner = c // 2
+        weights = (array(inner, c, 1, 1), statistics(inner), array(inner, inner // g, 3, 3),
+                   statistics(inner), array(c, inner, 1, 1), statistics(c))  # fmt: skip
+        image = array(batch, c, side, side) * c**0.5 * side
+        check(axon.compile(module["bottleneck"]), (weights, image), g=g)
+        check(axon.compile(module["generator"]), (array(c, 24, 4, 4), statistics(24), image))
+        check(axon.compile(module["down"]), (array(c, 1, 5, 5), array(48, c, 3, 3), image))
+
+
 def test_a_call_can_be_captured_in_a_cuda_graph(torch: Any) -> None:
     def array(*shape: int) -> Any:
         return torch.randn(shape, device="cuda", dtype=torch.float16)
