@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -48,12 +49,13 @@ from tawa.compiled import Compiled, StageNotReadable, read_module, spec_of
 from tawa.frontend import JITFunction, lower_to_tile, parse_argument
 from tawa.hopper.define import DefineRegisters, NarrowProducts
 from tawa.hopper.emit import SPEC_LINE, emit
-from tawa.hopper.instrument import Instrument, NotInstrumentable, disturbed
+from tawa.hopper.instrument import Instrument, disturbed
 from tawa.hopper.meetings import Meetings
 from tawa.hopper.occupancy import Occupancy, ShareMultiprocessor, may_share
 from tawa.hopper.roundings import separate_roundings
-from tawa.runtime.assemble import Here, Job, in_turn
-from tawa.runtime.assemble import start as start_job
+from tawa.neighbours import beside
+from tawa.recording import require_no_text
+from tawa.runtime.assemble import Here, Job, in_turn, start
 from tawa.runtime.compile_log import parse_log
 from tawa.runtime.nvrtc import CompiledCuda, compile_cuda
 from tawa.runtime.spec import KernelSpec
@@ -227,8 +229,8 @@ class Pipeline:
             self.report(f"attempt {number + 1} of at most {len(ATTEMPTS)}, {slack}")
             yield candidate
 
-    def _begin(self, name: str, candidate: Candidate, start: type[Here] | None = None) -> Job:
-        return (start or start_job)(candidate.text, self.options.target, f"{name}.cu")
+    def _begin(self, name: str, candidate: Candidate, kind: type[Here] | None = None) -> Job:
+        return (kind or start)(candidate.text, self.options.target, f"{name}.cu")
 
     def _reject(self, candidate: Candidate, built: CompiledCuda) -> None:
         why = "; ".join(f"{finding.kind}: {finding.text}" for finding in built.report.findings())
@@ -426,7 +428,7 @@ def compile_kernel(
     if key is not None and (found := kept.find(key, fn.__name__)) is not None:
         return found
     if options.timeline:
-        _require_no_text(fn.__name__, start, override)
+        require_no_text(fn.__name__, start, override)
         without = replace(options, timeline=False)
         found = compile_kernel(
             *(fn, signature, constexprs, without),
@@ -444,18 +446,16 @@ def compile_kernel(
         return resume(fn.__name__, start, pipeline)
     module = pipeline.level("tile", _tile(pipeline, fn, signature, constexprs))
     compiled = pipeline.run(fn.__name__, "tile", module)
+    if not override:
+        run = partial(_from_tile, fn.__name__, dump_dir)
+        compiled = beside(compiled, options, run)
     if key is not None:
         kept.keep(key, compiled)
     return compiled
 
 
-def _require_no_text(
-    name: str, start: tuple[str, str] | None, override: Mapping[str, str] | None
-) -> None:
-    if "cu" in {*(override or {}), start[0] if start else ""}:
-        raise NotInstrumentable(
-            f"{name} can't record its timeline", found="CUDA text given for its `.cu` stage"
-        )
+def _from_tile(name: str, dump: Path | None, options: Options, tile: ModuleOp) -> Compiled:
+    return Pipeline(options, dump).run(name, "tile", tile)
 
 
 def _instrumented(plain: Compiled, options: Options, dump: Path | None) -> Compiled:
