@@ -447,8 +447,7 @@ def compile_kernel(
     module = pipeline.level("tile", _tile(pipeline, fn, signature, constexprs))
     compiled = pipeline.run(fn.__name__, "tile", module)
     if not override:
-        run = partial(_from_tile, fn.__name__, dump_dir)
-        compiled = beside(compiled, options, run)
+        compiled = beside(compiled, options, partial(_from_tile, fn.__name__, dump_dir))
     if key is not None:
         kept.keep(key, compiled)
     return compiled

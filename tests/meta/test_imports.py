@@ -73,6 +73,8 @@ BELONGS_TO: dict[str, str] = {
     "candidates": "compiler",
     "compiled": "compiler",
     "kept": "compiler",
+    "neighbours": "compiler",
+    "recording": "compiler",
     "hopper.prelude": "hopper.ops",
     "hopper.text": "hopper.ops",
     "hopper.types": "hopper.ops",
