@@ -19,7 +19,7 @@ PARTS = (
     "suite_language", "suite_extras", "suite_training", "suite_updates", "suite_serving",
     "suite_routing", "suite_groups", "suite_epilogues", "suite_weights", "suite_windows",
     "suite_sequences", "suite_recurrences", "suite_norms", "suite_reorderings", "suite_pointers",
-    "suite_corners", "suite_ways_out", "suite_descriptors",
+    "suite_corners", "suite_ways_out", "suite_descriptors", "suite_transforms",
 )  # fmt: skip
 """Modules that have cases."""
 
