@@ -28,28 +28,25 @@ def described(a, b, c, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
     tl.store(c + rows[:, None] * N + columns[None, :], acc, mask=mask)
 
 
-@case
-def product_of_described_sizes(a: Arrays) -> Launch:
+def _described(a: Arrays, **options: bool) -> Launch:
     x, y = a.random("f16", 100, 72), a.random("f16", 72, 96)
     return Launch(
         described,
         (4,),
         [block(x, 64, 32), block(y, 32, 64), a.output("f32", 100, 96)],
         {2: values(x) @ values(y)},
-        {"BM": 64, "BN": 64, "BK": 32},
+        {"BM": 64, "BN": 64, "BK": 32, **options},
     )
+
+
+@case
+def product_of_described_sizes(a: Arrays) -> Launch:
+    return _described(a)
 
 
 @case
 def persistent_product_of_described_sizes(a: Arrays) -> Launch:
-    x, y = a.random("f16", 100, 72), a.random("f16", 72, 96)
-    return Launch(
-        described,
-        (4,),
-        [block(x, 64, 32), block(y, 32, 64), a.output("f32", 100, 96)],
-        {2: values(x) @ values(y)},
-        {"BM": 64, "BN": 64, "BK": 32, "persistent": True},
-    )
+    return _described(a, persistent=True)
 
 
 @tawa.jit
