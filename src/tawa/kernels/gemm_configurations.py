@@ -70,7 +70,7 @@ WRITTEN_BACK = 14e6
 ENERGY = 2.0
 """Part by which a line loaded for every product of two elements would lengthen all: moving bytes
 takes power, which costs clock at the card's limit."""
-FITS_BETTER = 0.96
+FITS_BETTER = 0.92
 """Of the time of a tile of the usual sizes, what one of another size may take to be chosen."""
 SHARPNESS = 2.5
 """How nearly the longer of a kernel's own time and its memory's is the time of both (a norm)."""

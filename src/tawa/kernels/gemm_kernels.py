@@ -40,6 +40,19 @@ def scaled(
     return acc
 
 
+@tawa.jit
+def store_elements(
+    tile: Any, c: Any, row: Any, column: Any, M: Any, N: Any, row_stride: Any, column_stride: Any,
+    beta: Any,
+):  # fmt: skip
+    """Store what of a tile is in C, whose elements strides count; add `beta` times what C held."""
+    inside = (row < M)[:, None] & (column < N)[None, :]
+    to = row.to(tl.int64)[:, None] * row_stride + column.to(tl.int64)[None, :] * column_stride
+    if beta is not None:
+        tile += beta * tl.load(c + to, mask=inside)
+    tl.store(c + to, tile.to(c.dtype.element_ty), mask=inside)
+
+
 @tawa.jit(do_not_specialize=("M", "N", "K"))
 def gemm(
     a_desc: Any,
@@ -106,12 +119,8 @@ def gemm(
     row, column = off_m + tl.arange(0, BLOCK_M), off_n + tl.arange(0, BLOCK_N)
     acc = scaled(acc, row, column, M, N, alpha, bias, bias_stride, BIAS_OF_ROWS)
     if row_stride is not None:
-        inside = (row < M)[:, None] & (column < N)[None, :]
         c += which.to(tl.int64) * batch_stride
-        to = row.to(tl.int64)[:, None] * row_stride + column.to(tl.int64)[None, :] * column_stride
-        if beta is not None:
-            acc += beta * tl.load(c + to, mask=inside)
-        tl.store(c + to, acc.to(c.dtype.element_ty), mask=inside)
+        store_elements(acc, c, row, column, M, N, row_stride, column_stride, beta)
     elif len(c.block_shape) == 3:
         c.store([which, off_m, off_n], acc.to(c.dtype).reshape(1, BLOCK_M, BLOCK_N))
     else:
@@ -174,9 +183,6 @@ def gemm_by_elements(
         acc = tl.dot(x, y, acc)
         a += BLOCK_K * a_column
         b += BLOCK_K * b_row
-    rows, columns = (off_m + row).to(tl.int64), (off_n + column).to(tl.int64)
-    to = c + which * c_batch + rows[:, None] * c_row + columns[None, :] * c_column
-    acc = scaled(acc, rows, columns, M, N, alpha, bias, bias_stride, BIAS_OF_ROWS)
-    if beta is not None:
-        acc += beta * tl.load(to, mask=of_m[:, None] & of_n[None, :])
-    tl.store(to, acc.to(c.dtype.element_ty), mask=of_m[:, None] & of_n[None, :])
+    row, column = off_m + row, off_n + column
+    acc = scaled(acc, row, column, M, N, alpha, bias, bias_stride, BIAS_OF_ROWS)
+    store_elements(acc, c + which * c_batch, row, column, M, N, c_row, c_column, beta)
