@@ -55,32 +55,15 @@ def store_elements(
 
 @tawa.jit(do_not_specialize=("M", "N", "K"))
 def gemm(
-    a_desc: Any,
-    b_desc: Any,
-    c: Any,
-    M: Any,
-    N: Any,
-    K: Any,
-    TRANSPOSE_A: tl.constexpr,
-    TRANSPOSE_B: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    GROUP_M: tl.constexpr,
-    ACCUMULATOR: tl.constexpr,
-    ALONG_N: tl.constexpr = False,
-    SPLIT: tl.constexpr = 1,
-    STREAM_A: tl.constexpr = False,
-    STREAM_B: tl.constexpr = False,
-    batch_stride: Any = None,
-    row_stride: Any = None,
-    column_stride: Any = None,
-    alpha: Any = None,
-    beta: Any = None,
-    bias: Any = None,
-    bias_stride: Any = None,
+    a_desc: Any, b_desc: Any, c: Any, M: Any, N: Any, K: Any,
+    TRANSPOSE_A: tl.constexpr, TRANSPOSE_B: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_K: tl.constexpr,
+    GROUP_M: tl.constexpr, ACCUMULATOR: tl.constexpr, ALONG_N: tl.constexpr = False,
+    SPLIT: tl.constexpr = 1, STREAM_A: tl.constexpr = False, STREAM_B: tl.constexpr = False,
+    batch_stride: Any = None, row_stride: Any = None, column_stride: Any = None,
+    alpha: Any = None, beta: Any = None, bias: Any = None, bias_stride: Any = None,
     BIAS_OF_ROWS: tl.constexpr = False,
-):
+):  # fmt: skip
     """One program computes one tile of C.
 
     Programs walk along M, or with ALONG_N along N, in groups of GROUP_M tiles; with 0, the first

@@ -65,6 +65,18 @@ NO_MORE: dict[str, Any] = {}
 """No scale, no bias."""
 
 
+@dataclass(frozen=True)
+class Task:
+    """Matrices that the kernels can read as they lie, their product, and how it is computed."""
+
+    a: Matrices
+    b: Matrices
+    out: Matrices
+    product: Product
+    chosen: Configuration
+    finish: Finish
+
+
 def plan(
     a: Matrices,
     b: Matrices,
@@ -93,7 +105,7 @@ def plan(
     near = max(abs(step) for x in (a, b) for step in x.strides[-2:]) < NEAR
     if near and direct.elements and copied and direct.microseconds(product) < longest:
         return _by_elements(a, b, out, direct, finish)
-    multiply = _of_loadable(loaded_a, loaded_b, out, product, chosen, finish)
+    multiply = _of_loadable(Task(loaded_a, loaded_b, out, product, chosen, finish))
     if not copied:
         return multiply
     if not any(lying):
@@ -132,36 +144,24 @@ def _product(a: Matrices, b: Matrices, out: Matrices, finish: Finish = PLAIN) ->
     )
 
 
-def _of_loadable(
-    a: Matrices,
-    b: Matrices,
-    out: Matrices,
-    product: Product,
-    chosen: Configuration,
-    finish: Finish,
-) -> Plan:
+def _of_loadable(of: Task) -> Plan:
     """The product of matrices whose blocks the hardware can load."""
+    a, b, chosen = of.a, of.b, of.chosen
     turn_a, turn_b = _as_it_is, _as_it_is
     if chosen.copied[0]:
         turn_a, a = turner(a), a.along_rows
     if chosen.copied[1]:
         turn_b, b = turner(b.transposed), b.transposed.along_rows.transposed
     made = _whole if chosen.split == 1 else _in_parts
-    multiply = made(a, b, out, product, chosen, finish)
+    multiply = made(replace(of, a=a, b=b))
     if not any(chosen.copied):
         return multiply
     return lambda a, b, out, more: multiply(turn_a(a), turn_b(b), out, more)
 
 
-def _whole(
-    a: Matrices,
-    b: Matrices,
-    out: Matrices,
-    product: Product,
-    chosen: Configuration,
-    finish: Finish,
-) -> Plan:
+def _whole(of: Task) -> Plan:
     """The product by one kernel; each program has a tile of it."""
+    a, b, out, product, chosen = of.a, of.b, of.out, of.product, of.chosen
     options: dict[str, Any] = dict(chosen.options)
     if product.by_elements:
         batch_stride, row_stride, column_stride = out.steps
@@ -181,7 +181,7 @@ def _whole(
         "SPLIT": chosen.split,
         "STREAM_A": stream_a,
         "STREAM_B": stream_b,
-        **finish.constants,
+        **of.finish.constants,
         **options,
     }
     batch = max(x.shape[0] if len(x.shape) == 3 else 1 for x in (a, b))
@@ -208,29 +208,25 @@ def _blocks(x: Matrices, rows: int, columns: int) -> Callable[[Any], tawa.Tensor
     return lambda array: tawa.TensorDescriptor(array, shape, strides, block)
 
 
-def _in_parts(
-    a: Matrices,
-    b: Matrices,
-    out: Matrices,
-    product: Product,
-    chosen: Configuration,
-    finish: Finish,
-) -> Plan:
+def _in_parts(of: Task) -> Plan:
     """The product by programs that share tiles' K, and a kernel that adds their parts up."""
-    *batch, m, n = out.shape
+    *batch, m, n = of.out.shape
     whole = PIECE // 4
     pitch = tawa.cdiv(n, whole) * whole
-    shape = prod(batch) * chosen.split, m, pitch
-    held = Matrices(shape, (m * pitch, pitch, 1), 4, 0, "int32" if a.type == "int8" else "float32")
-    multiply = _whole(a, b, held, replace(product, by_elements=False), chosen, PLAIN)
+    shape = prod(batch) * of.chosen.split, m, pitch
+    held = Matrices(
+        shape, (m * pitch, pitch, 1), 4, 0, "int32" if of.a.type == "int8" else "float32"
+    )
+    stored = replace(of.product, by_elements=False)
+    multiply = _whole(replace(of, out=held, product=stored, finish=PLAIN))
     add = add_parts[(tawa.cdiv(n, ADDED_COLUMNS), tawa.cdiv(m, ADDED_ROWS), prod(batch))]
-    fixed = m, n, pitch, *out.steps
+    fixed = m, n, pitch, *of.out.steps
     constants: dict[str, Any] = {
-        "SPLIT": chosen.split,
+        "SPLIT": of.chosen.split,
         "ROWS": ADDED_ROWS,
         "COLUMNS": ADDED_COLUMNS,
     }
-    constants |= finish.constants
+    constants |= of.finish.constants
 
     def run(a: Any, b: Any, out: Any, more: dict[str, Any]) -> None:
         parts = empty(out, shape, held.type)

@@ -146,16 +146,15 @@ class Launch:
     @property
     def taken(self) -> tuple[int, float]:
         """The most CTAs at once, and for which part of the time so many places are taken."""
-        spans = [
-            (min(t.begin for t in own), max(t.end for t in own if t.end is not None))
-            for own in (
-                [t for t in self.tracks if t.cta == cta and t.end is not None] for cta in self.ctas
-            )
-            if own
-        ]
-        steps = sorted([(end, -1) for _, end in spans] + [(begin, 1) for begin, _ in spans])
+        spans: dict[int, tuple[float, float]] = {}
+        for track in self.tracks:
+            if track.end is not None:
+                begin, end = spans.get(track.cta, (track.begin, track.end))
+                spans[track.cta] = min(begin, track.begin), max(end, track.end)
+        begins, ends = ([span[side] for span in spans.values()] for side in (0, 1))
+        steps = sorted([(end, -1) for end in ends] + [(begin, 1) for begin in begins])
         places = max(accumulate(step for _, step in steps), default=0)
-        time = sum(end - begin for begin, end in spans)
+        time = sum(ends) - sum(begins)
         return places, time / max(1.0, places * self.cycles)
 
     def intervals(self, ctas: Sequence[int] | None = None) -> list[Interval]:
