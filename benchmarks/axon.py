@@ -32,9 +32,9 @@ import onnx
 import onnx_cases as oc
 from onnx import ModelProto, helper, shape_inference
 
-from tawa.axon.language import axon
 from tawa.axon.onnx.graph import ModelInference
-from tawa.axon.shapes import evaluate
+from tawa.axon.sizes.shapes import evaluate
+from tawa.axon.typing.language import axon
 
 RESULTS = Path(__file__).parent / "results" / "axon.jsonl"
 LIGHT = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"

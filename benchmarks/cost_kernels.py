@@ -1,13 +1,14 @@
 """CUDA C++ of the micro-benchmarks: one small kernel for each cost that the timing model needs.
 
-Instructions are the compiler's own wrappers (`tawa.hopper.prelude`), so what is timed is what
-generated kernels execute. Times are differences of `%clock`, the multiprocessor's 32-bit counter.
+Instructions are the compiler's own wrappers (`tawa.hopper.dialect.prelude`), so what is timed is
+what generated kernels execute. Times are differences of `%clock`, a multiprocessor's 32-bit
+counter.
 """
 
 from __future__ import annotations
 
-from tawa.base.prelude import ELEMENT_TYPES
 from tawa.hopper.emit import definitions
+from tawa.scalars.prelude import ELEMENT_TYPES
 
 COUNTS = (1, 2, 4, 8, 16, 32)
 """Matrix instructions of the groups that are timed."""

@@ -22,7 +22,7 @@ import cost_kernels as kernels
 import numpy as np
 from rows import Run
 
-from tawa.base.target import SM90A
+from tawa.machine.target import SM90A
 from tawa.runtime import driver, launch
 from tawa.runtime.nvrtc import compile_cuda
 from tawa.runtime.spec import KernelSpec, PointerParam, TensorMapParam

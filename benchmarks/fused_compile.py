@@ -80,7 +80,7 @@ def _compile_triton(work: Callable[[], Any]) -> None:
 
 def compilations(case: Case) -> list[tuple[str, Callable[[], tuple[str, ...]]]]:
     """What compiles each of Tawa's configurations, and gives the assembler's findings."""
-    from tawa.jit import Kernel
+    from tawa.driver.jit import Kernel
 
     asked: list[Callable[[], tuple[str, ...]]] = []
 

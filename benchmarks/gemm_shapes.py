@@ -47,7 +47,7 @@ RESULTS = {"e4m3": "bf16", "int8": "int32"}
 
 def compile_case(case: Case) -> None:
     """Compile what `matmul` launches for a case into the cache, touching no device."""
-    from tawa.jit import Kernel
+    from tawa.driver.jit import Kernel
 
     def compiled(self: Kernel, grid: Any, /, *args: Any, **kwargs: Any) -> None:
         self.compile(*args, **kwargs)

@@ -31,8 +31,8 @@ import numpy as np
 
 import tawa
 from tawa.base.timeline import DETAILS
-from tawa.compiled import Compiled
-from tawa.jit import Kernel
+from tawa.driver.compiled import Compiled
+from tawa.driver.jit import Kernel
 from tawa.kernels.attention import attention
 from tawa.kernels.gemm import matmul
 from tawa.runtime.recorded import Launch, simulated

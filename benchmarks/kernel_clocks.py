@@ -17,8 +17,8 @@ import torch
 from contenders import Problem, Tile, tawa_work
 from rows import Run
 
-from tawa.base.target import SM90A
 from tawa.kernels.attention import Configuration, attention
+from tawa.machine.target import SM90A
 from tawa.runtime import driver, launch
 from tawa.runtime.nvrtc import compile_cuda
 from tawa.runtime.spec import KernelSpec, PointerParam

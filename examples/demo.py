@@ -20,10 +20,10 @@ import tawa
 from tawa.base.errors import TawaError
 from tawa.cli.compile import stage_table
 from tawa.cli.run import relative_error
-from tawa.compiler import Compiled, compile_kernel
+from tawa.driver.compiler import Compiled, compile_kernel
 from tawa.runtime import driver
 from tawa.runtime.timing import Stopwatch, interleaved
-from tawa.simulate.hopper import run as simulate_hopper
+from tawa.simulate.interpret.hopper import run as simulate_hopper
 
 BLOCK = (128, 256, 64)
 SHAPE = (300, 520, 200)

@@ -9,7 +9,7 @@ import pytest
 
 import tawa
 import tawa.language as tl
-from tawa.host_launch import SimulatedOnly
+from tawa.driver.host_launch import SimulatedOnly
 from tawa.runtime.nvrtc import NvrtcMissing
 
 

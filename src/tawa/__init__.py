@@ -16,13 +16,12 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tawa.base.errors import TawaError
     from tawa.base.options import Options
-    from tawa.jit import Kernel, jit
+    from tawa.driver.jit import Kernel, jit
     from tawa.language.host import cdiv, next_power_of_2
     from tawa.runtime.autotune import Autotuner, Config, Heuristics, autotune, heuristics
     from tawa.runtime.descriptor import TensorDescriptor
@@ -51,7 +50,7 @@ __all__ = [
 HOMES = {
     "tawa.base.errors": ("TawaError",),
     "tawa.base.options": ("Options",),
-    "tawa.jit": ("Kernel", "jit"),
+    "tawa.driver.jit": ("Kernel", "jit"),
     "tawa.language.host": ("cdiv", "next_power_of_2"),
     "tawa.runtime.autotune": ("Autotuner", "Config", "Heuristics", "autotune", "heuristics"),
     "tawa.runtime.descriptor": ("TensorDescriptor",),
@@ -67,18 +66,6 @@ def __getattr__(name: str) -> Any:
             setattr(sys.modules[__name__], name, value)
             return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-class _Package(ModuleType):
-    """This package: `tawa.jit` is the decorator also once the module of that name is imported."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if name == "jit" and isinstance(value, ModuleType):
-            value = value.jit
-        super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
 
 
 def provide_triton() -> bool:

@@ -7,9 +7,9 @@ from fused import WORKLOADS
 from simulation import recorded
 from xdsl.dialects import scf
 
-from tawa.aref.ops import DotIssue, DotWait, Stage
-from tawa.compiled import Compiled
-from tawa.tile.ops import Reduce
+from tawa.aref.dialect.ops import DotIssue, DotWait, Stage
+from tawa.driver.compiled import Compiled
+from tawa.tile.dialect.ops import Reduce
 
 BY_NAME = {workload.name: workload for workload in WORKLOADS}
 

@@ -8,9 +8,9 @@ from xdsl.dialects import scf
 
 import tawa
 import tawa.language as tl
-from tawa.aref import ops as aref
-from tawa.compiled import Compiled
-from tawa.tile.ops import DescLoad, Dot
+from tawa.aref.dialect import ops as aref
+from tawa.driver.compiled import Compiled
+from tawa.tile.dialect.ops import DescLoad, Dot
 
 TYPES = ("desc<f16,128x64>", "desc<f16,128x64>", "desc<f16,128x128>", "i32")
 

@@ -10,9 +10,9 @@ import pytest
 
 import tawa
 import tawa.language as tl
-from tawa.aref.ops import DotIssue, ViewRead, ViewType
-from tawa.simulate.hopper import run
-from tawa.simulate.tile import HostDescriptor
+from tawa.aref.dialect.ops import DotIssue, ViewRead, ViewType
+from tawa.simulate.interpret.hopper import run
+from tawa.simulate.interpret.tile import HostDescriptor
 
 
 @tawa.jit

@@ -10,12 +10,12 @@ from xdsl.dialects import scf
 
 import tawa
 import tawa.language as tl
-from tawa.aref.ops import AnyAbove, DotIssue, ViewRead
-from tawa.compiled import Compiled
-from tawa.hopper.ops.memory import SharedLoad
-from tawa.hopper.ops.sync import NamedBarrierSync
-from tawa.simulate.check import check
-from tawa.simulate.errors import OverwriteWhileBorrowed
+from tawa.aref.dialect.ops import AnyAbove, DotIssue, ViewRead
+from tawa.driver.compiled import Compiled
+from tawa.hopper.dialect.memory import SharedLoad
+from tawa.hopper.dialect.sync import NamedBarrierSync
+from tawa.simulate.check.protocol import check
+from tawa.simulate.interpret.errors import OverwriteWhileBorrowed
 
 BLOCK = tl.constexpr(64)
 

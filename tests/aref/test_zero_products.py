@@ -9,9 +9,9 @@ import pytest
 
 import tawa
 import tawa.language as tl
-from tawa.base.elementwise import Map
 from tawa.base.types import shape_of
-from tawa.simulate.hopper import run
+from tawa.ir.elementwise import Map
+from tawa.simulate.interpret.hopper import run
 
 
 @tawa.jit

@@ -41,7 +41,7 @@ def test_what_other_processes_compiled_is_not_compiled_here(
     def compiles(*given: object, **more: object) -> None:
         raise AssertionError("compiled here")
 
-    monkeypatch.setattr("tawa.compiler.compile_kernel", compiles)
+    monkeypatch.setattr("tawa.driver.compiler.compile_kernel", compiles)
     compile_for_device(softmax, (ROWS,), {})
     assert axon.compilations() == sum(len(call.variants) for call in calls) >= 4
 

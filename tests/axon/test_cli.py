@@ -11,8 +11,8 @@ import pytest
 from onnx import TensorProto, helper
 from typer.testing import CliRunner
 
-from tawa.axon.cli import app
-from tawa.axon.errors import ShapeMismatch
+from tawa.axon.tools.cli import app
+from tawa.axon.typing.errors import ShapeMismatch
 from tawa.functional.errors import ProgramSyntaxError
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "axon"

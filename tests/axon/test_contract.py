@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tawa import axon
-from tawa.axon.errors import ContractViolation, ShapeMismatch, StaticArgumentError
+from tawa.axon.typing.errors import ContractViolation, ShapeMismatch, StaticArgumentError
 from tawa.base.errors import TawaError
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tawa.axon.dims import Dim, exact_quotient, largest
-from tawa.axon.shapes import evaluate
+from tawa.axon.sizes.dims import Dim, exact_quotient, largest
+from tawa.axon.sizes.shapes import evaluate
 from tawa.functional.terms import Variable
 
 VARIABLES = [Variable("dim", name) for name in "abc"]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from tests.axon.ill_shaped import ILL_SHAPED
 
-from tawa.axon.language import axon
+from tawa.axon.typing.language import axon
 from tawa.base.errors import TawaError
 from tawa.functional.mismatch import neighbourhoods
 from tawa.functional.solver import Clash, Entry, smallest_conflict

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tawa import axon
-from tawa.axon.errors import ContractViolation, RunTimeError, StaticArgumentError
+from tawa.axon.typing.errors import ContractViolation, RunTimeError, StaticArgumentError
 from tawa.functional.errors import ProgramTooDeep
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "axon"

@@ -14,13 +14,13 @@ from tests.axon.programs import Program, programs, shapes
 from tests.work import calls_made
 
 from tawa import axon
-from tawa.axon.errors import ContractViolation, ShapeMismatch
 from tawa.axon.gpu import library
 from tawa.axon.gpu.compile import CompiledFunction, plan_for_device
 from tawa.axon.gpu.errors import BadPrecision, NotForGpu
-from tawa.host_launch import stored
+from tawa.axon.typing.errors import ContractViolation, ShapeMismatch
+from tawa.driver.host_launch import stored
 from tawa.runtime.launch import grid_sizes
-from tawa.simulate.hopper import run as run_hopper
+from tawa.simulate.interpret.hopper import run as run_hopper
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "axon"
 TOLERANCE = {"float16": 4e-3, "float32": 1e-5, "float64": 1e-12}
@@ -288,7 +288,7 @@ def test_a_transformer_block_at_the_machine_level(monkeypatch: pytest.MonkeyPatc
 
         return start
 
-    monkeypatch.setattr(sys.modules["tawa.jit"], "simulation", simulation)
+    monkeypatch.setattr(sys.modules["tawa.driver.jit"], "simulation", simulation)
     monkeypatch.setattr(library, "_ENTRIES", {})
     attention = tuple(half(256, 256) * np.float16(0.1) for _ in range(4))
     gated = (half(256, 64), half(256, 64), half(64, 256))

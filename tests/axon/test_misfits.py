@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tawa import axon
-from tawa.axon.errors import ContractViolation, UnsupportedModel
+from tawa.axon.typing.errors import ContractViolation, UnsupportedModel
 
 BLOCK = """
 def shortcut{stride} w x = conv2d{stride = stride} x w

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from tawa import axon
-from tawa.axon.errors import ContractViolation
+from tawa.axon.typing.errors import ContractViolation
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "axon"
 

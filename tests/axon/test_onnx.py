@@ -11,8 +11,8 @@ import pytest
 from onnx import TensorProto, helper
 
 from tawa import axon
-from tawa.axon.errors import ShapeMismatch, UnsupportedModel
 from tawa.axon.onnx.graph import ModelInference
+from tawa.axon.typing.errors import ShapeMismatch, UnsupportedModel
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 

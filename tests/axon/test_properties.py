@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from tests.axon.programs import Program, programs, shapes
 
 from tawa import axon
-from tawa.axon.errors import ContractViolation, ShapeMismatch
-from tawa.axon.shapes import tensor_parts
+from tawa.axon.sizes.shapes import tensor_parts
+from tawa.axon.typing.errors import ContractViolation, ShapeMismatch
 
 
 def numpy_shape(program: Program, arrays: list[np.ndarray], stacks: bool) -> tuple[int, ...] | None:

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tawa.axon.explain import definition_requirements
-from tawa.axon.language import axon
+from tawa.axon.tools.explain import definition_requirements
+from tawa.axon.typing.language import axon
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "axon"
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 from tests.axon.syntax_slips import SLIPS
 
-from tawa.axon.language import axon
+from tawa.axon.typing.language import axon
 from tawa.base.errors import TawaError
 
 

@@ -8,7 +8,7 @@ from xdsl.dialects.scf import Scf, WhileOp
 from xdsl.dialects.test import Test
 from xdsl.parser import Parser
 
-from tawa.base.loops import prune
+from tawa.ir.loops import prune
 
 # The turn counts %i, carries %x (a root needs it), %y (only the condition's result needs it)
 # and %z (nobody). The condition passes values on in another order than turns start with.

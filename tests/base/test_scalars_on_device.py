@@ -10,10 +10,10 @@ from cuda.bindings import driver
 from cuda.core import Program, ProgramOptions
 
 from tawa.base.numerics import decode, encode, round_to, storage_dtype
-from tawa.base.prelude import ELEMENT_TYPES, prelude
-from tawa.base.scalars import cases, cpp_type
-from tawa.base.special_functions import UNARY
 from tawa.base.types import PtrType, f32, f64, i1, is_float
+from tawa.scalars.prelude import ELEMENT_TYPES, prelude
+from tawa.scalars.special_functions import UNARY
+from tawa.scalars.table import cases, cpp_type
 
 # Functions that the hardware approximates, with the relative error that is allowed in f32. In
 # f64 all but these are held to 1e-12, and types below 32 bits to one unit in the last place.

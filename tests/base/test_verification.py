@@ -8,9 +8,9 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr, f32, i1, i32
 from xdsl.ir import Block, Region
 from xdsl.utils.exceptions import VerifyException
 
-from tawa.base import verification
-from tawa.base.elementwise import Map
-from tawa.base.verification import Verifier
+from tawa.ir import verification
+from tawa.ir.elementwise import Map
+from tawa.ir.verification import Verifier
 
 
 @pytest.fixture(autouse=True)

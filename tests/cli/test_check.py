@@ -5,8 +5,8 @@ import pytest
 
 from tawa.cli.check import NOT_PROVED, check_example
 from tawa.cli.compile import CompileCommand
-from tawa.simulate.errors import MissingProxyFence, ReadBeforeFull
-from tawa.simulate.limits import Limits
+from tawa.simulate.interpret.errors import MissingProxyFence, ReadBeforeFull
+from tawa.simulate.interpret.limits import Limits
 
 GEMM = Path(__file__).parents[2] / "examples" / "gemm.py"
 

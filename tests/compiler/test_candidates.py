@@ -9,10 +9,10 @@ from xdsl.dialects.builtin import ModuleOp
 
 from tawa.base.attempts import ATTEMPTS
 from tawa.base.remarks import Remarks
-from tawa.base.target import SM90A
-from tawa.candidates import Candidate, Tried
-from tawa.compiled import read_module
-from tawa.compiler import Pipeline
+from tawa.driver.candidates import Candidate, Tried
+from tawa.driver.compiled import read_module
+from tawa.driver.compiler import Pipeline
+from tawa.machine.target import SM90A
 
 
 def text(*kept: int, body: str = "x") -> str:

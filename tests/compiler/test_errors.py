@@ -8,15 +8,15 @@ import pytest
 
 import tawa
 import tawa.language as tl
-from tawa.aref.lower import RegistersExceeded
-from tawa.aref.ping_pong import PingPongNotPossible
-from tawa.aref.shared_memory import SharedMemoryExceeded
+from tawa.aref.passes.ping_pong import PingPongNotPossible
 from tawa.base.errors import TawaError
 from tawa.base.options import BadOption
-from tawa.compiler import Pipeline
+from tawa.codegen.lower import RegistersExceeded
+from tawa.codegen.shared_memory import SharedMemoryExceeded
+from tawa.driver.compiler import Pipeline
 from tawa.frontend import lower_to_tile, parse_argument
-from tawa.tile.descriptors import DescriptorNotUniform
-from tawa.tile.lower import ConsumersNotPossible, NotSpecialisable
+from tawa.partition.partition import ConsumersNotPossible, NotSpecialisable
+from tawa.tile.passes.descriptors import DescriptorNotUniform
 
 
 @tawa.jit

@@ -7,7 +7,7 @@ import linecache
 from pathlib import Path
 from types import ModuleType
 
-from tawa.compiled import Compiled
+from tawa.driver.compiled import Compiled
 
 KERNEL = """
 import tawa

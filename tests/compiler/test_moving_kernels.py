@@ -13,14 +13,14 @@ from xdsl.ir import Operation
 
 import tawa
 import tawa.language as tl
-from tawa.aref.coalesce import sectors, segments
-from tawa.aref.layouts import Layouts
+from tawa.aref.analysis.layouts import Layouts
 from tawa.base.layout import accumulator, blocked
-from tawa.base.target import SM90A
-from tawa.compiler import Pipeline
+from tawa.codegen.coalesce import sectors, segments
+from tawa.driver.compiler import Pipeline
 from tawa.frontend import lower_to_tile, parse_argument
-from tawa.hopper.occupancy import Occupancy
-from tawa.simulate.hopper import run as run_hopper
+from tawa.hopper.passes.occupancy import Occupancy
+from tawa.machine.target import SM90A
+from tawa.simulate.interpret.hopper import run as run_hopper
 
 
 def lowered(kernel: Any, grid: tuple[int, ...], args: list[Any], **constants: Any) -> str:

@@ -8,7 +8,7 @@ import pytest
 
 import tawa
 import tawa.language as tl
-from tawa.base.target import SM90A
+from tawa.machine.target import SM90A
 
 
 @tawa.jit

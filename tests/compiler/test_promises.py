@@ -10,7 +10,7 @@ import pytest
 
 import tawa
 import tawa.language as tl
-from tawa.frontend.errors import BadArgument
+from tawa.frontend.source.errors import BadArgument
 
 
 @tawa.jit

@@ -9,8 +9,8 @@ from simulation import recorded
 
 import tawa
 import tawa.language as tl
-from tawa.compiled import read_module
-from tawa.compiler import Pipeline, compile_kernel, resume
+from tawa.driver.compiled import read_module
+from tawa.driver.compiler import Pipeline, compile_kernel, resume
 from tawa.hopper.emit import emit
 
 SHARED = {"builtin", "func", "arith", "scf", "ew"}

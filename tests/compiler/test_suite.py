@@ -11,9 +11,9 @@ from simulation import Arrays, Recorded, Stored, as_float, relative_error
 from suite import cases
 
 import tawa
-from tawa.compiler import Pipeline
+from tawa.driver.compiler import Pipeline
 from tawa.frontend import lower_to_tile, parse_argument
-from tawa.simulate.hopper import run as run_hopper
+from tawa.simulate.interpret.hopper import run as run_hopper
 
 SLOW = (
     "attention_", "sorted_rows", "concatenation", "pointers_and_order", "retention", "nucleus",

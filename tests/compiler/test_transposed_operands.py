@@ -10,12 +10,12 @@ from simulation import Arrays, Stored, block, check, values
 
 import tawa
 import tawa.language as tl
-from tawa.aref.ops import Create, Restage, TransposeInto, WarpGroup
-from tawa.hopper.ops.matrix import RoundOperand
-from tawa.hopper.ops.structure import SharedWarpGroup
-from tawa.hopper.ops.transpose import TransposeTile
-from tawa.simulate.aref import run as run_aref
-from tawa.simulate.check import check as check_schedules
+from tawa.aref.dialect.ops import Create, Restage, TransposeInto, WarpGroup
+from tawa.hopper.dialect.matrix import RoundOperand
+from tawa.hopper.dialect.structure import SharedWarpGroup
+from tawa.hopper.dialect.transpose import TransposeTile
+from tawa.simulate.check.protocol import check as check_schedules
+from tawa.simulate.interpret.aref import run as run_aref
 
 
 @tawa.jit

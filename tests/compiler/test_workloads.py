@@ -7,7 +7,7 @@ from catalogue import BY_NAME, LARGE, WORKLOADS
 from simulation import recorded, simulate
 from workload import Workload
 
-from tawa.compiled import Compiled
+from tawa.driver.compiled import Compiled
 from tawa.runtime import sass
 
 

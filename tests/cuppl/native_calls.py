@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tawa.cuppl import native
-from tawa.cuppl.engine import compile_llvm
-from tawa.cuppl.ir import CONTEXT_FIELDS, Program, Type
-from tawa.cuppl.llvm import emit_llvm
+from tawa.cuppl.core.ir import CONTEXT_FIELDS, Program, Type
+from tawa.cuppl.cpu.engine import compile_llvm
+from tawa.cuppl.cpu.llvm import emit_llvm
 from tawa.cuppl.lowering.guards import mark_fallible
+from tawa.cuppl.translation import native
 
 FIELD = {name: index for index, name in enumerate(CONTEXT_FIELDS)}
 

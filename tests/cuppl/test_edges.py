@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from tawa import cuppl
-from tawa.cuppl import failures
 from tawa.cuppl.distributions import positive, vectors
-from tawa.cuppl.inference import tape_natives as tape
+from tawa.cuppl.natives import tape as tape
 from tawa.cuppl.numeric.primitives import Context, new_floats
+from tawa.cuppl.typing import failures
 
 SHARES = """
 def main () =

@@ -13,7 +13,7 @@ import pytest
 
 import tawa
 from tawa import cuppl
-from tawa.cuppl import errors, failures
+from tawa.cuppl.typing import errors, failures
 from tawa.functional.errors import FunctionalError
 
 PROGRAMS = {

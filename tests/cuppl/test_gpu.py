@@ -11,12 +11,12 @@ import pytest
 from host_device import HostDevice
 
 from tawa import cuppl
-from tawa.cuppl.failures import NaNWeight, UnboundedRecursion
+from tawa.cuppl.cpu.memory import encode_inputs
 from tawa.cuppl.gpu.device import CudaDevice
 from tawa.cuppl.gpu.smc import GpuMemory, GpuRun, run_on_gpu
 from tawa.cuppl.gpu.source import cuda_source
 from tawa.cuppl.inference.settings import Limits
-from tawa.cuppl.memory import encode_inputs
+from tawa.cuppl.typing.failures import NaNWeight, UnboundedRecursion
 from tawa.runtime.nvrtc import compile_cuda
 
 pytestmark = pytest.mark.filterwarnings("ignore::tawa.cuppl.InferenceWarning")

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from tawa import cuppl
-from tawa.cuppl.failures import InvalidParameter
 from tawa.cuppl.islands import Executor
+from tawa.cuppl.typing.failures import InvalidParameter
 
 pytestmark = pytest.mark.filterwarnings("ignore::tawa.cuppl.InferenceWarning")
 LISTS = """

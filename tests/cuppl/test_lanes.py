@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from tawa import cuppl
-from tawa.cuppl import executable as ex
-from tawa.cuppl.failures import InvalidParameter
+from tawa.cuppl.cpu import executable as ex
 from tawa.cuppl.inference.importance import run_importance
 from tawa.cuppl.inference.settings import Limits
 from tawa.cuppl.inference.smc import SmcRun
 from tawa.cuppl.lowering.pipeline import lower
+from tawa.cuppl.typing.failures import InvalidParameter
 
 XS = [0.1 * k for k in range(-10, 11)]
 CURVE = """

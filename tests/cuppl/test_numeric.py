@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from native_calls import FIELD, Natives
 
-from tawa.cuppl.lowering import frames
-from tawa.cuppl.native import NATIVES
+from tawa.cuppl.natives import frames
 from tawa.cuppl.numeric import elementary, philox, special
 from tawa.cuppl.numeric.primitives import Context
+from tawa.cuppl.translation.native import NATIVES
 
 special_functions = pytest.importorskip("scipy.special")
 

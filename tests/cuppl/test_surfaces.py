@@ -11,10 +11,10 @@ import pytest
 from typer.testing import CliRunner
 
 from tawa import cuppl
-from tawa.cuppl.chains import effective_sample_size, r_hat
 from tawa.cuppl.cli import app, read_data
-from tawa.cuppl.errors import BadSetting, NoMain
-from tawa.cuppl.failures import UnboundedRecursion
+from tawa.cuppl.results.chains import effective_sample_size, r_hat
+from tawa.cuppl.typing.errors import BadSetting, NoMain
+from tawa.cuppl.typing.failures import UnboundedRecursion
 from tawa.functional.errors import FunctionalError
 
 PROGRAM = """# A normal mean.

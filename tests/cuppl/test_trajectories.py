@@ -7,8 +7,8 @@ import pytest
 from tests.work import calls_made
 
 from tawa import cuppl
-from tawa.cuppl.inference import tape_natives as k
 from tawa.cuppl.inference.nuts import nuts_chain
+from tawa.cuppl.natives import tape as k
 
 FUNNEL = """
 def main () =

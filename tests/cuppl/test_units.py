@@ -8,13 +8,14 @@ from pathlib import Path
 import pytest
 
 from tawa import cuppl
-from tawa.cuppl import engine, kept_natives, native
-from tawa.cuppl.executable import driver_program
-from tawa.cuppl.ir import print_function
-from tawa.cuppl.language import Cuppl
-from tawa.cuppl.llvm import emit_unit
+from tawa.cuppl.core.ir import print_function
+from tawa.cuppl.cpu import engine
+from tawa.cuppl.cpu.executable import driver_program
+from tawa.cuppl.cpu.llvm import emit_unit
+from tawa.cuppl.cpu.units import Unit, cut
 from tawa.cuppl.lowering.pipeline import lower
-from tawa.cuppl.units import Unit, cut
+from tawa.cuppl.translation import kept_natives, native
+from tawa.cuppl.typing.language import Cuppl
 
 WEIGHTED = "def main () = let x = sample (gamma {shape} 2) in observe (poisson x) 3; x"
 

@@ -20,9 +20,9 @@ from tawa.frontend import (
     specialize_number,
 )
 from tawa.language.dtypes import dtype_named
-from tawa.simulate.tile import HostDescriptor, run
-from tawa.tile.ops import tile_context
-from tawa.tile.simplify import simplify
+from tawa.simulate.interpret.tile import HostDescriptor, run
+from tawa.tile.dialect.ops import tile_context
+from tawa.tile.passes.simplify import simplify
 
 _COUNTER = itertools.count()
 

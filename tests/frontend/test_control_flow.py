@@ -10,7 +10,7 @@ import pytest
 
 from tawa.base.errors import TawaError
 from tawa.frontend import Constant, ScalarArg, lower_to_tile, parse_argument, specialize_number
-from tawa.frontend.errors import BranchTypeMismatch, LoopTypeChange, MisplacedReturn
+from tawa.frontend.source.errors import BranchTypeMismatch, LoopTypeChange, MisplacedReturn
 from tawa.language.dtypes import int32, int64
 
 

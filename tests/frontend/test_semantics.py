@@ -11,7 +11,7 @@ import pytest
 import tawa.language as tl
 from tawa.base.numerics import decode, encode, round_to
 from tawa.base.types import bf16, e4m3
-from tawa.frontend.errors import OutOfRange
+from tawa.frontend.source.errors import OutOfRange
 
 N = 16
 I32 = np.arange(-8, 8, dtype=np.int32)

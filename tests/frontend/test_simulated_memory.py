@@ -7,8 +7,8 @@ import pytest
 
 import tawa.language as tl
 from tawa.frontend import lower_to_tile, parse_argument
-from tawa.simulate.memory import IllegalAccess, WrongArrayType
-from tawa.simulate.tile import DeviceAssertion, HostDescriptor, WrongLaunch, run
+from tawa.simulate.interpret.memory import IllegalAccess, WrongArrayType
+from tawa.simulate.interpret.tile import DeviceAssertion, HostDescriptor, WrongLaunch, run
 
 
 def compile_kernel(define, body, *signature):

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tawa.cuppl.language import LIBRARY, Cuppl
-from tawa.cuppl.prelude import PRELUDE
+from tawa.cuppl.typing.language import LIBRARY, Cuppl
+from tawa.cuppl.typing.prelude import PRELUDE
 from tawa.functional import parser as parsing
 from tawa.functional.errors import ProgramSyntaxError
 

@@ -11,12 +11,12 @@ from simulation import Recorded, Stored, recorded
 from xdsl.dialects.builtin import ModuleOp
 
 from tawa.base.timeline import TimelineTable
-from tawa.compiled import spec_of
-from tawa.compiler import Pipeline
+from tawa.driver.compiled import spec_of
+from tawa.driver.compiler import Pipeline
 from tawa.frontend import lower_to_tile, parse_argument
-from tawa.hopper.instrument import Instrument
-from tawa.simulate.hopper import RoundRobin, prepared, run_cluster
-from tawa.simulate.machine import Event
+from tawa.hopper.recording.instrument import Instrument
+from tawa.simulate.interpret.hopper import RoundRobin, prepared, run_cluster
+from tawa.simulate.interpret.machine import Event
 
 MULTIPROCESSORS = 2
 

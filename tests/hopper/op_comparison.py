@@ -23,14 +23,14 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.traits import Pure
 
-from tawa.base.elementwise import Map
 from tawa.base.numerics import encode, value_dtype
 from tawa.base.types import PlanType, byte_size
-from tawa.hopper.ops import HopperOp
-from tawa.hopper.ops.structure import OneThread, Role
-from tawa.hopper.text import c_type
-from tawa.hopper.types import FragType, TensorMapType
-from tawa.simulate.actor import HopperActor
+from tawa.hopper.dialect import HopperOp
+from tawa.hopper.dialect.structure import OneThread, Role
+from tawa.hopper.dialect.text import c_type
+from tawa.hopper.dialect.types import FragType, TensorMapType
+from tawa.ir.elementwise import Map
+from tawa.simulate.interpret.actor import HopperActor
 
 VISITS = 2
 """Executions of an op that are compared, in each place of a CTA."""

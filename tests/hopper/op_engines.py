@@ -10,9 +10,9 @@ from ptx_machine import Machine, Note
 from xdsl.ir import SSAValue
 
 from tawa.base.types import byte_size, f32
-from tawa.hopper.ops.matrix import Wgmma
-from tawa.hopper.types import FragType
-from tawa.simulate.actor import HopperActor
+from tawa.hopper.dialect.matrix import Wgmma
+from tawa.hopper.dialect.types import FragType
+from tawa.simulate.interpret.actor import HopperActor
 
 
 def compare_calls(

@@ -10,11 +10,11 @@ from ptx_machine import Machine
 from xdsl.ir import Operation
 
 from tawa.base.numerics import Array, decode, storage_dtype
-from tawa.hopper.ops.fragment import ReduceRegisters, VoteAny, layout_of
-from tawa.hopper.ops.warp_matrix import WarpProduct
-from tawa.hopper.text import c_type
-from tawa.hopper.types import FragType
-from tawa.simulate.actor import HopperActor
+from tawa.hopper.dialect.fragment import ReduceRegisters, VoteAny, layout_of
+from tawa.hopper.dialect.text import c_type
+from tawa.hopper.dialect.types import FragType
+from tawa.hopper.dialect.warp_matrix import WarpProduct
+from tawa.simulate.interpret.actor import HopperActor
 
 
 def compare_results(text: OpText, machine: Machine, actor: HopperActor, op: Operation) -> str:

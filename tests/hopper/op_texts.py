@@ -14,21 +14,21 @@ from xdsl.dialects import arith, scf
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.ir import Region as IRRegion
 
-from tawa.base.dealing import ENTRIES
-from tawa.base.elementwise import Map
-from tawa.base.prelude import ELEMENT_TYPES
+from tawa.base.tile_scheduler import ENTRIES
 from tawa.base.types import PlanType
+from tawa.hopper.dialect import HopperOp
+from tawa.hopper.dialect.atomic import GlobalAtomic
+from tawa.hopper.dialect.debug import Assert, Print
+from tawa.hopper.dialect.fragment import Undefined
+from tawa.hopper.dialect.gather import SharedHistogram
+from tawa.hopper.dialect.matrix import Wgmma, WgmmaWait
+from tawa.hopper.dialect.structure import OneThread, Role, SharedWarpGroup
+from tawa.hopper.dialect.text import c_type
+from tawa.hopper.dialect.trace import TRACE
+from tawa.hopper.dialect.types import FragType
 from tawa.hopper.emit import KernelWriter, definitions, write_op
-from tawa.hopper.ops import HopperOp
-from tawa.hopper.ops.atomic import GlobalAtomic
-from tawa.hopper.ops.debug import Assert, Print
-from tawa.hopper.ops.fragment import Undefined
-from tawa.hopper.ops.gather import SharedHistogram
-from tawa.hopper.ops.matrix import Wgmma, WgmmaWait
-from tawa.hopper.ops.structure import OneThread, Role, SharedWarpGroup
-from tawa.hopper.ops.trace import TRACE
-from tawa.hopper.text import c_type
-from tawa.hopper.types import FragType
+from tawa.ir.elementwise import Map
+from tawa.scalars.prelude import ELEMENT_TYPES
 
 INPUTS, OUTPUTS = 1 << 59, 1 << 60
 APART = 1 << 40

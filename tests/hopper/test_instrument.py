@@ -14,18 +14,18 @@ from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 
 from tawa.base.timeline import DETAILS, Activity, TimelineTable
-from tawa.compiled import read_module, spec_of
-from tawa.hopper.detail import POINTS_OF_A_TILE, POINTS_OF_A_TURN
-from tawa.hopper.instrument import Instrument, disturbed, is_inner, recorders_of
-from tawa.hopper.ops.matrix import Wgmma, WgmmaCommit, WgmmaFence
-from tawa.hopper.ops.structure import OneThread, Role
-from tawa.hopper.ops.sync import NamedBarrierArrive, NamedBarrierSync
-from tawa.hopper.ops.trace import ROLE, TRACE, Timestamp
+from tawa.driver.compiled import read_module, spec_of
+from tawa.hopper.dialect.matrix import Wgmma, WgmmaCommit, WgmmaFence
+from tawa.hopper.dialect.structure import OneThread, Role
+from tawa.hopper.dialect.sync import NamedBarrierArrive, NamedBarrierSync
+from tawa.hopper.dialect.trace import ROLE, TRACE, Timestamp
+from tawa.hopper.recording.detail import POINTS_OF_A_TILE, POINTS_OF_A_TURN
+from tawa.hopper.recording.instrument import Instrument, disturbed, is_inner, recorders_of
 from tawa.kernels.attention import Configuration, attention
 from tawa.runtime.spec import KernelSpec, TimelineParam
 from tawa.simulate import check
-from tawa.simulate.hopper import check_registers
-from tawa.simulate.machine import Event
+from tawa.simulate.interpret.hopper import check_registers
+from tawa.simulate.interpret.machine import Event
 
 RUNS: list[tuple[str, tuple[tuple[str, Any], ...]]] = [
     ("gemm-cooperative", (("cluster", 2),)),

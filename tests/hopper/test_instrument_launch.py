@@ -11,8 +11,8 @@ import pytest
 
 import tawa
 import tawa.language as tl
-from tawa.compiler import compile_kernel
-from tawa.hopper.instrument import NotInstrumentable
+from tawa.driver.compiler import compile_kernel
+from tawa.hopper.recording.instrument import NotInstrumentable
 from tawa.kernels.gemm import Configuration, matmul
 from tawa.runtime.recorded import Launch
 from tawa.runtime.timeline import LIMIT, BadTimeline, NoTimeline, TimelineEmpty, _reader

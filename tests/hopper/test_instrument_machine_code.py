@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tawa.language as tl
-from tawa.compiled import Compiled
+from tawa.driver.compiled import Compiled
 from tawa.kernels.gemm import Configuration, configuration, gemm
 from tawa.runtime.compile_log import parse_log
 from tawa.runtime.sass import Loop, SassFunction, disassemble

@@ -19,12 +19,12 @@ from xdsl.dialects.builtin import ModuleOp
 
 import tawa
 import tawa.language as tl
-from tawa.hopper.ops import HopperOp
-from tawa.jit import Request
+from tawa.driver.jit import Request
+from tawa.hopper.dialect import HopperOp
 from tawa.kernels.attention import Configuration, attention
 from tawa.kernels.gemm import Configuration as Gemm
 from tawa.kernels.gemm import matmul
-from tawa.simulate.hopper import RoundRobin, prepared, run_cluster
+from tawa.simulate.interpret.hopper import RoundRobin, prepared, run_cluster
 
 WORKLOADS: dict[str, dict[str, Any]] = {
     "vector_add-bf16-2": {},

@@ -11,13 +11,13 @@ from xdsl.dialects.builtin import f32
 from xdsl.dialects.test import TestOp as Made
 from xdsl.utils.exceptions import VerifyException
 
-from tawa.aref.shared_memory import tile_for
 from tawa.base.numerics import Array, decode, encode, storage_dtype
-from tawa.base.target import SM90A
 from tawa.base.types import byte_size, e4m3, i8
-from tawa.hopper.ops.transpose import BLOCK_K, INTERLEAVED, Shares, TransposeTile
-from tawa.hopper.types import TileType
-from tawa.simulate.timing_work import work_of
+from tawa.codegen.shared_memory import tile_for
+from tawa.hopper.dialect.transpose import BLOCK_K, INTERLEAVED, Shares, TransposeTile
+from tawa.hopper.dialect.types import TileType
+from tawa.machine.target import SM90A
+from tawa.simulate.timing.work import work_of
 
 BANKS = 32
 

@@ -11,8 +11,8 @@ from simulation import Arrays, Recorded, as_float, relative_error
 
 import tawa
 import tawa.language as tl
-from tawa.hopper.ops.warp_matrix import WarpProduct
-from tawa.simulate.hopper import RoundRobin, prepared, run_cluster
+from tawa.hopper.dialect.warp_matrix import WarpProduct
+from tawa.simulate.interpret.hopper import RoundRobin, prepared, run_cluster
 
 
 @tawa.jit
@@ -124,7 +124,7 @@ def test_a_planted_error_is_found(what: str) -> None:
 
 
 def launch_text(op: WarpProduct) -> str:
-    from tawa.hopper.text import Writer
+    from tawa.hopper.dialect.text import Writer
 
     w = Writer()
     for value in op.operands:

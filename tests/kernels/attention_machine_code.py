@@ -17,8 +17,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from tawa.compiled import Compiled
-from tawa.jit import Kernel
+from tawa.driver.compiled import Compiled
+from tawa.driver.jit import Kernel
 from tawa.kernels.attention import attention
 from tawa.kernels.attention_kernel import alibi, masked
 

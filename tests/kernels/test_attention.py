@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 import tawa
 import tawa.language as tl
-from tawa.aref.ops import Create
+from tawa.aref.dialect.ops import Create
+from tawa.driver.jit import Kernel
 from tawa.frontend import lower_to_tile, parse_argument
-from tawa.jit import Kernel
 from tawa.kernels.attention import Configuration, attention, configuration, reference
 from tawa.kernels.attention_kernel import alibi, masked
-from tawa.simulate.hopper import run as run_hopper
-from tawa.simulate.tile import HostDescriptor
-from tawa.simulate.tile import run as run_tile
+from tawa.simulate.interpret.hopper import run as run_hopper
+from tawa.simulate.interpret.tile import HostDescriptor
+from tawa.simulate.interpret.tile import run as run_tile
 
 DTYPES = {
     "f16": np.dtype(np.float16),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tawa
-from tawa.jit import Kernel
+from tawa.driver.jit import Kernel
 from tawa.kernels.attention import attention, configuration
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tawa.jit import Kernel
+from tawa.driver.jit import Kernel
 from tawa.kernels.gemm import Configuration, NothingToAdd, Product, SizesDoNotMatch, matmul
 from tawa.kernels.gemm_configurations import few_rows
 from tawa.kernels.gemm_operands import matrices, packer

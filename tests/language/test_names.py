@@ -6,7 +6,7 @@ import pytest
 
 import tawa.language as tl
 from tawa.frontend import lower
-from tawa.frontend.registry import LOWERINGS
+from tawa.frontend.source.registry import LOWERINGS
 from tawa.language import core, libdevice, math, standard
 from tawa.language.builtin import Builtin, Composite, LanguageFunction, OutsideKernel
 from tawa.language.extra import cuda

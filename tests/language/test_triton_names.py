@@ -61,7 +61,7 @@ provided = tawa.provide_triton()
 assert provided == {absent}, provided
 import kernels
 from tawa.frontend import JITFunction, lower_to_tile, parse_argument
-from tawa.simulate.tile import run
+from tawa.simulate.interpret.tile import run
 module = lower_to_tile(
     JITFunction(kernels.kernel), [parse_argument("*f32"), parse_argument("*f16"),
     parse_argument("i32")], {{"BLOCK": 16}},

@@ -1,104 +1,131 @@
 """Imports go in one direction.
 
-The rules are the tables below. Every import counts, also those inside functions and under
-`TYPE_CHECKING` (of which only cycles are allowed: they never run); `from tawa.tile import ops`
-counts as an import of `tawa.tile.ops`.
+The rules are the tables below; they have no exceptions. Every import counts, also those inside
+functions and under `TYPE_CHECKING` (of which only cycles are allowed: they never run);
+`from tawa.tile.dialect import ops` counts as an import of `tawa.tile.dialect.ops`.
 """
 
-import ast
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 
-SOURCE = Path(__file__).parents[2] / "src"
+ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT / "scripts"))
+from rooms import DOCUMENT, House, Import, imports_of, module_names, report  # noqa: E402
 
-# What each part may import besides itself. A part is named by the longest prefix of a module's
-# name that stands in this table; `.` is the package itself, what `import tawa` gives.
-PARTS: dict[str, set[str]] = {
-    "base": set(),
-    # vocabularies
-    "tile.ops": {"base"},
-    "aref.ops": {"base"},
-    "hopper.ops": {"base"},
-    # levels: their own vocabulary and the next level's; aref regions hold tile ops
-    "tile": {"base", "tile.ops", "aref.ops"},
-    "aref": {"base", "tile.ops", "aref.ops", "hopper.ops"},
-    "hopper": {"base", "hopper.ops", "runtime.spec"},
+SOURCE = ROOT / "src"
+
+BASE = {"base", "scalars", "ir"}
+TILE, AREF = "tile.dialect", "aref.dialect"
+
+# What each room may import besides itself. A room is a folder, named by the longest prefix of a
+# module's name that stands in this table; a folder's name stands for all rooms in it, too. `.` is
+# the package itself, what `import tawa` gives.
+ROOMS: dict[str, set[str]] = {
+    "machine": set(),
+    "base": {"machine"},
+    "scalars": {"base"},
+    "ir": {"base", "scalars"},
+    # levels: a vocabulary, what can be known of its programs, passes; aref regions hold tile ops
+    "tile.dialect": BASE,
+    "tile.analysis": {*BASE, "tile.dialect"},
+    "tile.passes": {*BASE, "tile.dialect", "tile.analysis"},
+    "aref.dialect": BASE,
+    "aref.analysis": {*BASE, "machine", TILE, "tile.analysis", AREF},
+    "aref.passes": {*BASE, "machine", TILE, "tile.analysis", AREF, "aref.analysis"},
+    "hopper.dialect": {*BASE, "machine"},
+    "hopper.passes": {*BASE, "machine", "hopper.dialect"},
+    "hopper.recording": {*BASE, "machine", "hopper.dialect", "runtime"},
+    "hopper": {*BASE, "hopper.dialect"},
+    # from one level to the next
+    "partition": {*BASE, "machine", TILE, "tile.analysis", AREF},
+    "pipeline": {*BASE, "machine", TILE, "tile.analysis", AREF, "aref.analysis", "aref.passes"},
+    "codegen": {*BASE, "machine", TILE, "tile.analysis", "aref", "hopper.dialect"},
     # from Python to the first level
     "language": {"base"},
-    "frontend": {"base", "language", "tile.ops"},
-    # what a compiled kernel tells the run time, and the run time, which knows no IR
-    "runtime.spec": {"base"},
-    "runtime.plans": {"base", "runtime.spec"},
-    "runtime": {"base", "runtime.spec", "runtime.plans"},
+    "frontend.source": {"base", "language"},
+    "frontend.values": {*BASE, "language", TILE, "frontend.source"},
+    "frontend.syntax": {*BASE, "language", TILE, "frontend.source", "frontend.values"},
+    "frontend.builtins": {
+        *(*BASE, "language", TILE),
+        *("frontend.source", "frontend.values", "frontend.syntax"),
+    },
+    "frontend": {*BASE, "language", TILE},
+    # compiles, loads and launches cubins: knows no IR
+    "runtime": {"base", "machine", "scalars"},
     # runs any level
-    "simulate": {"base", "tile.ops", "aref.ops", "hopper.ops", "runtime.spec", "runtime.plans"},
-    # these join levels
-    "compiler": {
-        *("base", "language", "frontend", "tile", "aref", "hopper"),
-        *("runtime", "simulate"),
+    "simulate.interpret": {*BASE, "machine", TILE, AREF, "hopper.dialect", "runtime"},
+    "simulate.check": {*BASE, "machine", "hopper.dialect", "simulate.interpret"},
+    "simulate.timing": {*BASE, "machine", "hopper.dialect", "simulate.interpret"},
+    "simulate": {"base"},
+    # joins the levels
+    "driver": {
+        *(*BASE, "machine", "language", "frontend", "tile", "partition", "aref", "pipeline"),
+        *("codegen", "hopper", "runtime", "simulate"),
     },
-    "prediction": {"compiler", "runtime", "simulate"},
-    "host_launch": {"base", "frontend", "tile", "aref", "compiler", "runtime", "simulate"},
     "report": {
-        *("base", "frontend", "tile.ops", "aref.ops", "hopper", "hopper.ops"),
-        *("compiler", "runtime", "simulate"),
+        *(*BASE, "machine", "frontend", TILE, AREF, "hopper", "driver", "runtime", "simulate"),
     },
-    "jit": {
-        *("base", "language", "frontend", "compiler", "host_launch", "prediction"),
-        *("runtime", "simulate"),
-    },
-    ".": {"base", "language", "jit", "runtime", "simulate"},
+    ".": {"base", "language", "driver", "runtime", "simulate"},
     # users of the public interface
     "kernels": {".", "language"},
-    "tasks": {"base", "language", "tile.ops"},
     "functional": {"base"},
-    "axon": {"base", "functional", "kernels", ".", "language", "jit", "runtime"},
+    "axon.sizes": {"base", "functional"},
+    "axon.typing": {"base", "ir", "functional", "axon.sizes"},
+    "axon.running": {"base", "ir", "functional", "axon.sizes", "axon.typing"},
+    "axon.onnx": {"base", "ir", "functional", "axon.sizes", "axon.typing"},
+    "axon.gpu": {
+        *("base", "ir", "functional", "axon.sizes", "axon.typing", "axon.running"),
+        *("kernels", ".", "language", "driver", "runtime"),
+    },
+    "axon": {"base"},
+    "axon.tools": {"base", "ir", "functional", "axon", "."},
+    "cuppl.core": {"functional"},
+    "cuppl.translation": {"runtime", "cuppl.core"},
+    "cuppl.numeric": {"cuppl.translation"},
+    "cuppl.distributions": {"cuppl.numeric", "cuppl.translation"},
+    "cuppl.typing": {"base", "functional", "runtime", "cuppl.distributions"},
+    "cuppl.natives": {"cuppl.numeric", "cuppl.translation", "cuppl.typing"},
+    "cuppl.elaboration": {
+        *("base", "functional", "cuppl.core", "cuppl.distributions"),
+        *("cuppl.natives", "cuppl.typing"),
+    },
+    "cuppl.lowering": {
+        *("cuppl.core", "cuppl.elaboration", "cuppl.natives", "cuppl.numeric"),
+        *("cuppl.translation", "cuppl.typing"),
+    },
+    "cuppl.cpu": {
+        *("functional", "runtime", "cuppl.core", "cuppl.elaboration", "cuppl.lowering"),
+        *("cuppl.natives", "cuppl.numeric", "cuppl.translation", "cuppl.typing"),
+    },
+    "cuppl.inference": {
+        *("functional", "cuppl.core", "cuppl.cpu", "cuppl.elaboration", "cuppl.lowering"),
+        *("cuppl.natives", "cuppl.numeric", "cuppl.typing"),
+    },
+    "cuppl.gpu": {
+        *("runtime", "cuppl.core", "cuppl.cpu", "cuppl.inference", "cuppl.lowering"),
+        *("cuppl.natives", "cuppl.translation", "cuppl.typing"),
+    },
+    "cuppl.results": {
+        *("functional", "cuppl.cpu", "cuppl.elaboration", "cuppl.inference", "cuppl.typing"),
+    },
     "cuppl": {"base", "functional", "runtime", ".", "language"},
     "cli": {"*"},
     "__main__": {"cli"},
 }
 
-# Modules that belong to another part than their folder's: a vocabulary may take several files.
-BELONGS_TO: dict[str, str] = {
-    "aref.channel_ops": "aref.ops",
-    "aref.compute_ops": "aref.ops",
-    "aref.types": "aref.ops",
-    "aref.warp_ops": "aref.ops",
-    "candidates": "compiler",
-    "compiled": "compiler",
-    "kept": "compiler",
-    "neighbours": "compiler",
-    "recording": "compiler",
-    "hopper.prelude": "hopper.ops",
-    "hopper.text": "hopper.ops",
-    "hopper.types": "hopper.ops",
-    "tile.arithmetic": "tile.ops",
-    "tile.assembly_ops": "tile.ops",
-    "tile.axis_info": "tile.ops",
-    "tile.combine_ops": "tile.ops",
-    "tile.indexed_ops": "tile.ops",
-    "tile.compute_ops": "tile.ops",
-    "tile.memory_ops": "tile.ops",
-    "tile.pointers": "tile.ops",
-    "tile.value_ops": "tile.ops",
-    "tile.zero": "tile.ops",
-}
-
-# Who may import which package of others, wherever it matters. A part that is not named may not.
+# Who may import which package of others, wherever it matters. A room that is not named may not.
 FOREIGN: dict[str, set[str]] = {
     "cuda": {"runtime"},  # compiling touches no device
-    "ortools": {"aref"},
+    "ortools": {"pipeline"},
     "llvmlite": {"cuppl"},
-    "lark": {"functional", "axon", "cuppl", "tasks"},
+    "lark": {"functional", "axon", "cuppl"},
     "onnx": {"axon"},
     "onnxruntime": {"axon"},
-    "rich": {"cli", "axon", "cuppl", "jit"},
+    "rich": {"cli", "axon", "cuppl", "driver"},
     "typer": {"cli", "axon", "cuppl"},
     "torch": set(),  # arrays come in through DLPack
     "cupy": set(),
@@ -106,82 +133,20 @@ FOREIGN: dict[str, set[str]] = {
     "triton": set(),  # its names are resolved by name
 }
 
-# Parts that must work without the IR library, at run time too (see the test at the end).
-WITHOUT_IR = {"runtime", "runtime.spec", "language"}
+# Rooms that must work without the IR library, at run time too (see the test at the end).
+WITHOUT_IR = {"runtime", "language", "machine"}
 
-# (importing module, imported module): why it is allowed all the same.
-EXCEPTIONS: dict[tuple[str, str], str] = {}
-
-
-@dataclass(frozen=True)
-class Import:
-    """One edge: `importer` imports `imported`, on `line` of its file."""
-
-    importer: str
-    imported: str
-    line: int
-    for_types: bool = False
+MOST_FILES = 25
 
 
-def module_names(root: Path) -> dict[str, Path]:
-    """The modules below `root`, by dotted name."""
-    names = {}
-    for path in sorted(root.rglob("*.py")):
-        parts = list(path.relative_to(root).with_suffix("").parts)
-        if parts[-1] == "__init__":
-            parts.pop()
-        names[".".join(parts)] = path
-    return names
-
-
-def imports_of(root: Path) -> list[Import]:
-    """Every import in the modules below `root`."""
-    modules = module_names(root)
-    edges = [edge for name, path in modules.items() for edge in _imports(name, path, modules)]
-    return list(dict.fromkeys(edges))
-
-
-def _imports(name: str, path: Path, modules: dict[str, Path]) -> Iterator[Import]:
-    package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    tree = ast.parse(path.read_text(), str(path))
-    typing_only = set(_type_checking_lines(tree))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            for imported in _targets(node, package, modules):
-                yield Import(name, imported, node.lineno, node.lineno in typing_only)
-
-
-def _type_checking_lines(tree: ast.Module) -> Iterator[int]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
-            for statement in node.body:
-                yield from range(statement.lineno, (statement.end_lineno or 0) + 1)
-
-
-def _targets(
-    node: ast.Import | ast.ImportFrom, package: str, modules: dict[str, Path]
-) -> Iterator[str]:
-    if isinstance(node, ast.Import):
-        yield from (alias.name for alias in node.names)
-        return
-    base = node.module or ""
-    if node.level:
-        levels = package.split(".")
-        above = levels[: len(levels) - node.level + 1]
-        base = ".".join([*above, base] if base else above)
-    for alias in node.names:
-        full = f"{base}.{alias.name}"
-        yield full if full in modules else base
-
-
-def part_of(module: str) -> str | None:
-    """The part that a module of tawa belongs to; None if the table has none."""
+def room_of(module: str) -> str | None:
+    """The room that a module of tawa is in; None if the table has none."""
     rest = module.removeprefix("tawa").removeprefix(".")
     if not rest:
         return "."
     while rest:
-        if rest in PARTS or rest in BELONGS_TO:
-            return BELONGS_TO.get(rest, rest)
+        if rest in ROOMS:
+            return rest
         rest = rest.rpartition(".")[0]
     return None
 
@@ -190,8 +155,6 @@ def violations(root: Path) -> list[str]:
     """A line for every import that the tables forbid."""
     found = []
     for edge in imports_of(root):
-        if (edge.importer, edge.imported) in EXCEPTIONS:
-            continue
         reason = _forbidden(edge)
         if reason:
             found.append(f"{edge.importer}:{edge.line} imports {edge.imported}: {reason}")
@@ -199,23 +162,27 @@ def violations(root: Path) -> list[str]:
 
 
 def _forbidden(edge: Import) -> str | None:
-    part = part_of(edge.importer)
-    if part is None:
-        return "the importing module belongs to no part of the table"
+    room = room_of(edge.importer)
+    if room is None:
+        return "the importing module is in no room of the table"
     top = edge.imported.partition(".")[0]
-    if top == "xdsl" and part in WITHOUT_IR:
-        return f"{part} works without the IR"
-    if top in FOREIGN and part not in FOREIGN[top]:
+    if top == "xdsl" and room in WITHOUT_IR:
+        return f"{room} works without the IR"
+    if top in FOREIGN and not _within(room, FOREIGN[top]):
         return f"only {sorted(FOREIGN[top])} may import {top}"
     if top != "tawa":
         return None
-    target = part_of(edge.imported)
-    allowed = PARTS[part]
-    if target == part or "*" in allowed or target in allowed:
+    target, allowed = room_of(edge.imported), ROOMS[room]
+    if target is None or target == room or "*" in allowed or _within(target, allowed):
         return None
-    if target is not None and target.rpartition(".")[0] in allowed:
-        return None  # a whole folder is allowed
-    return f"{part} may import {sorted(allowed)}"
+    if target.startswith(f"{room}."):
+        return None  # a package's own module joins the rooms in it
+    return f"{room} may import {sorted(allowed)}"
+
+
+def _within(room: str, folders: set[str]) -> bool:
+    """Whether a room, or a folder that it is in, is one of these."""
+    return any(room == folder or room.startswith(f"{folder}.") for folder in folders)
 
 
 def cycle(root: Path) -> list[str]:
@@ -232,6 +199,12 @@ def cycle(root: Path) -> list[str]:
     return []
 
 
+def crowded(root: Path) -> list[str]:
+    """Rooms with more files than one can keep in mind."""
+    files = House.of(root).files
+    return [f"{room}: {count} files" for room, count in files.items() if count > MOST_FILES]
+
+
 def test_imports_go_in_one_direction():
     assert violations(SOURCE) == []
 
@@ -240,18 +213,23 @@ def test_no_import_cycles():
     assert cycle(SOURCE) == []
 
 
-def test_exceptions_are_still_needed():
-    edges = {(edge.importer, edge.imported) for edge in imports_of(SOURCE)}
-    assert set(EXCEPTIONS) <= edges
+def test_no_arrow_goes_up():
+    assert House.of(SOURCE).circle() == []
+    assert House.of(SOURCE, depth=1).circle() == []
 
 
-def test_the_tables_are_a_direction():
-    """The allowed imports between parts form no cycle, so that none can arise."""
-    TopologicalSorter({part: targets - {"*"} for part, targets in PARTS.items()}).prepare()
+def test_rooms_are_small():
+    assert crowded(SOURCE) == []
+
+
+def test_the_document_shows_the_rooms_as_they_are():
+    """`python scripts/rooms.py --write` writes them."""
+    assert report(SOURCE) in DOCUMENT.read_text()
 
 
 @pytest.mark.parametrize(
-    "module", ["tawa", "tawa.base.errors", "tawa.jit", "tawa.kept", "tawa.runtime", "tawa.language"]
+    "module",
+    ["tawa", "tawa.base.errors", "tawa.driver.jit", "tawa.driver.compile_cache", "tawa.runtime"],
 )
 def test_works_without_the_ir(module: str):
     """Importing what a warm launch needs doesn't load the IR library."""
@@ -263,17 +241,29 @@ def test_works_without_the_ir(module: str):
 
 BAD_TREES = {
     "backwards": (
-        {"tile/ops.py": "from tawa.aref import ops", "aref/ops.py": ""},
-        "tawa.tile.ops:1 imports tawa.aref.ops: tile.ops may import ['base']",
+        {
+            "tile/dialect/ops.py": "from tawa.aref.dialect import ops",
+            "aref/dialect/ops.py": "",
+        },
+        "tawa.tile.dialect.ops:1 imports tawa.aref.dialect.ops: "
+        "tile.dialect may import ['base', 'ir', 'scalars']",
     ),
-    "base imports ours": (
-        {"base/types.py": "import tawa.tile.ops", "tile/ops.py": ""},
-        "tawa.base.types:1 imports tawa.tile.ops: base may import []",
+    "the tile level and arefs": (
+        {"tile/passes/simplify.py": "import tawa.aref.dialect.ops", "aref/dialect/ops.py": ""},
+        "tawa.tile.passes.simplify:1 imports tawa.aref.dialect.ops: "
+        "tile.passes may import ['base', 'ir', 'scalars', 'tile.analysis', 'tile.dialect']",
     ),
     "relative": (
-        {"tile/simplify.py": "from ..hopper import ops", "hopper/ops.py": ""},
-        "tawa.tile.simplify:1 imports tawa.hopper.ops: "
-        "tile may import ['aref.ops', 'base', 'tile.ops']",
+        {"base/types.py": "from ..machine.target import Target\nfrom ..ir import spans",
+         "machine/target.py": "", "ir/spans.py": ""},
+        "tawa.base.types:2 imports tawa.ir.spans: base may import ['machine']",
+    ),
+    "the dependence graph and hopper": (
+        {"pipeline/dependence_graph.py": "from tawa.hopper.dialect import types",
+         "hopper/dialect/types.py": ""},
+        "tawa.pipeline.dependence_graph:1 imports tawa.hopper.dialect.types: pipeline may import "
+        "['aref.analysis', 'aref.dialect', 'aref.passes', 'base', 'ir', 'machine', 'scalars', "
+        "'tile.analysis', 'tile.dialect']",
     ),
     "inside a function": (
         {"kernels/gemm.py": "def f():\n    from tawa.hopper import emit", "hopper/emit.py": ""},
@@ -288,15 +278,15 @@ BAD_TREES = {
         "tawa.hopper.emit:1 imports cuda.core: only ['runtime'] may import cuda",
     ),
     "for types": (
-        {"base/a.py": "if TYPE_CHECKING:\n    from tawa.tile import ops", "tile/ops.py": ""},
-        "tawa.base.a:2 imports tawa.tile.ops: base may import []",
+        {"base/a.py": "if TYPE_CHECKING:\n    from tawa.tile.dialect import ops",
+         "tile/dialect/ops.py": ""},
+        "tawa.base.a:2 imports tawa.tile.dialect.ops: base may import ['machine']",
     ),
-    "unknown part": (
+    "unknown room": (
         {"extras/thing.py": "import tawa.base", "base/__init__.py": ""},
-        "tawa.extras.thing:1 imports tawa.base: "
-        "the importing module belongs to no part of the table",
+        "tawa.extras.thing:1 imports tawa.base: the importing module is in no room of the table",
     ),
-}
+}  # fmt: skip
 
 
 def write_tree(root: Path, files: dict[str, str]) -> Path:
@@ -323,3 +313,18 @@ def test_catches_a_cycle(tmp_path: Path):
         "base/f.py": "if typing.TYPE_CHECKING:\n    from .e import x",
     }
     assert set(cycle(write_tree(tmp_path, files))) == {"tawa.base.a", "tawa.base.b", "tawa.base.c"}
+
+
+def test_catches_arrows_that_go_up(tmp_path: Path):
+    files = {
+        "base/a.py": "from tawa.ir import x",
+        "ir/x.py": "",
+        "ir/y.py": "from tawa.base import b",
+        "base/b.py": "",
+    }
+    assert set(House.of(write_tree(tmp_path, files)).circle()) == {"tawa.base", "tawa.ir"}
+
+
+def test_catches_crowded_rooms(tmp_path: Path):
+    files = {f"base/m{i}.py": "x = 1" for i in range(MOST_FILES + 1)}
+    assert crowded(write_tree(tmp_path, files)) == ["tawa.base: 26 files"]

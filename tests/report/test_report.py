@@ -10,7 +10,6 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tawa.base.target import SM90A
 from tawa.base.timeline import Activity, Interval
 from tawa.cli.app import command_line
 from tawa.cli.kernel_file import NoExample, find_kernel
@@ -23,6 +22,7 @@ from tawa.cli.report import (
     write_report,
 )
 from tawa.cli.timeline import UnknownPictureFormat, drawn, format_of, write_timeline
+from tawa.machine.target import SM90A
 from tawa.report.code import Pane
 from tawa.report.launch import on_host
 from tawa.report.listing import source_listing

@@ -21,7 +21,7 @@ for folder in (ROOT / "examples", ROOT / "tests" / "workloads"):
 from simulation import Recorded, recording  # noqa: E402
 
 from tawa.cli.check_sweep import Chosen, Row, Sweep  # noqa: E402
-from tawa.simulate.limits import Limits  # noqa: E402
+from tawa.simulate.interpret.limits import Limits  # noqa: E402
 
 BOUND = 2000
 """States that one combination's search may visit."""

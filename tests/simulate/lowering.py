@@ -10,10 +10,10 @@ from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
-from tawa.compiler import Pipeline
+from tawa.driver.compiler import Pipeline
+from tawa.driver.jit import Kernel
 from tawa.frontend import lower_to_tile, parse_argument
-from tawa.jit import Kernel
-from tawa.simulate.launch import kernel_of, spec_of
+from tawa.simulate.interpret.launch import kernel_of, spec_of
 
 _NUMBERS = itertools.count()
 

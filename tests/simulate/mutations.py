@@ -12,11 +12,11 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp
 from xdsl.ir import Operation
 
-from tawa.base.elementwise import Map
 from tawa.base.errors import TawaError
+from tawa.ir.elementwise import Map
 from tawa.simulate import check
-from tawa.simulate.errors import ProtocolError
-from tawa.simulate.limits import Limits
+from tawa.simulate.interpret.errors import ProtocolError
+from tawa.simulate.interpret.limits import Limits
 
 SYNCHRONISATION = (
     "hopper.mbarrier_wait", "hopper.mbarrier_arrive", "hopper.mbarrier_expect",

@@ -1,9 +1,9 @@
 """The aref level: a correct kernel passes, each small edit is caught by its own message."""
 
 import pytest
+from aref_protocols import EDITS, Edit, broken, correct
 
-from tawa.simulate import errors
-from tawa.simulate.aref_catalogue import EDITS, Edit, broken, correct
+from tawa.simulate.interpret import errors
 
 
 def test_the_correct_kernel_passes():

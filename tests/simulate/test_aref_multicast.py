@@ -8,9 +8,9 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i1
 from xdsl.ir import Operation
 
-from tawa.aref import ops
-from tawa.base.elementwise import Map
-from tawa.simulate import aref, errors
+from tawa.aref.dialect import ops
+from tawa.ir.elementwise import Map
+from tawa.simulate.interpret import aref, errors
 
 PERSISTENT = {"persistent": True, "cluster": 2}
 
@@ -79,6 +79,8 @@ def test_a_cta_that_shares_what_the_other_loads_alone():
 
 def test_sharing_again_after_a_turn_apart_is_caught(monkeypatch: pytest.MonkeyPatch):
     """Without the agreement carried from turn to turn, as at the hopper level."""
-    monkeypatch.setattr("tawa.tile.multicast._still_together", lambda home, kernel, agree: agree)
+    monkeypatch.setattr(
+        "tawa.partition.multicast._still_together", lambda home, kernel, agree: agree
+    )
     with pytest.raises((errors.OverwriteWhileBorrowed, errors.Deadlock, errors.SlotOutOfTurn)):
         Launch(3, consumers=1, num_stages=2).run()

@@ -1,12 +1,13 @@
 """Every broken protocol is caught by its own message; its correct twin passes."""
 
 import pytest
+from aref_protocols import EDITS as AREF_EDITS
+from protocols import EDITS, KINDS, Edit, Kernel, broken, correct
 
-from tawa.base.spans import Span, SpanAttr
-from tawa.simulate import errors, run
-from tawa.simulate.aref_catalogue import EDITS as AREF_EDITS
-from tawa.simulate.catalogue import EDITS, KINDS, Edit, Kernel, broken, correct
-from tawa.simulate.errors import ProtocolError
+from tawa.ir.spans import Span, SpanAttr
+from tawa.simulate import run
+from tawa.simulate.interpret import errors
+from tawa.simulate.interpret.errors import ProtocolError
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import tawa
-from tawa.compiler import Pipeline
+from tawa.driver.compiler import Pipeline
 from tawa.frontend import lower_to_tile, parse_argument
 from tawa.simulate import check, run
-from tawa.simulate.errors import ProtocolError
-from tawa.simulate.launch import kernel_of, spec_of
+from tawa.simulate.interpret.errors import ProtocolError
+from tawa.simulate.interpret.launch import kernel_of, spec_of
 
 sys.path.append(str(Path(__file__).parents[2] / "examples"))
 

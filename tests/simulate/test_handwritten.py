@@ -1,12 +1,12 @@
 """The hand-written kernels are real ones: they are printed, read back and assembled."""
 
 import pytest
+from handwritten import hopper_context
+from protocols import KINDS, correct
 from xdsl.parser import Parser
 
 from tawa.hopper.emit import emit
 from tawa.runtime.nvrtc import compile_cuda
-from tawa.simulate.catalogue import KINDS, correct
-from tawa.simulate.handwritten import hopper_context
 
 
 @pytest.mark.parametrize("kind", KINDS)

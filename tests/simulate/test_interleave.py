@@ -4,12 +4,12 @@ from collections import Counter
 from random import Random
 
 import pytest
+from protocols import KINDS, broken, correct
 
-from tawa.simulate import errors
-from tawa.simulate.catalogue import KINDS, broken, correct
-from tawa.simulate.explorer import Landing, Line, Segment, Step, lines_of
-from tawa.simulate.hopper import RoundRobin, prepared, run_cluster
-from tawa.simulate.interleave import explore
+from tawa.simulate.check.explorer import Landing, Line, Segment, Step, lines_of
+from tawa.simulate.check.interleave import explore
+from tawa.simulate.interpret import errors
+from tawa.simulate.interpret.hopper import RoundRobin, prepared, run_cluster
 
 FULL, EMPTY = (0, 0), (0, 8)
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 from lowering import HEAD, kernel_in, modules, run_time_arguments
+from protocols import correct
 
 from tawa.cli.check import NOT_PROVED, PROVED, check_example
 from tawa.simulate import check
-from tawa.simulate.catalogue import correct
-from tawa.simulate.limits import Limits
+from tawa.simulate.interpret.limits import Limits
 
 WHILE = HEAD + (
     "def kernel(x_ptr, LIMIT: tl.constexpr):\n"

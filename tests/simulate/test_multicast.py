@@ -5,7 +5,7 @@ import pytest
 from launches import Small
 
 import tawa
-from tawa.simulate import errors
+from tawa.simulate.interpret import errors
 
 
 def odd_rows(rows: int) -> Small:
@@ -49,7 +49,9 @@ def test_teams_on_a_kernels_own_loop_over_tiles_are_safe(columns: int):
 
 def test_sharing_again_after_a_turn_apart_is_caught(monkeypatch: pytest.MonkeyPatch):
     """Without the agreement carried from turn to turn, a copy lands in a slot that is being read."""
-    monkeypatch.setattr("tawa.tile.multicast._still_together", lambda home, kernel, agree: agree)
+    monkeypatch.setattr(
+        "tawa.partition.multicast._still_together", lambda home, kernel, agree: agree
+    )
     row = odd_rows(3).sweep().check({"persistent": True, "cluster": 2, "consumers": 1,
                                      "num_stages": 2})  # fmt: skip
     assert not row.safe

@@ -11,7 +11,7 @@ import pytest
 from launches import Small
 from mutations import Mutant, mutants, mutate, same, sample, verdict
 
-from tawa.compiled import spec_of
+from tawa.driver.compiled import spec_of
 
 IDEMPOTENT = {
     "hopper.fence_barrier_init", "hopper.cta_sync", "hopper.mbarrier_wait", "hopper.wgmma_fence",

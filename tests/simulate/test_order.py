@@ -5,9 +5,9 @@ from collections import Counter
 import pytest
 from test_interleave import EMPTY, FULL, arrive, line, protocol, ring, wait
 
-from tawa.simulate.explorer import Segment
-from tawa.simulate.interleave import explore
-from tawa.simulate.order import undetermined
+from tawa.simulate.check.explorer import Segment
+from tawa.simulate.check.interleave import explore
+from tawa.simulate.check.order import undetermined
 
 ONE = {FULL: 1, EMPTY: 1}
 

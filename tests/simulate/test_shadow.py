@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 from lowering import HEAD, kernel_in, modules, run_time_arguments
 
-from tawa.hopper.ops.sync import NamedBarrierSync
-from tawa.simulate import hopper, run
-from tawa.simulate.clocks import SEEN, Components, Shadow, granules_of, region
-from tawa.simulate.cta import granule_of
-from tawa.simulate.errors import OverwriteUnread, ProtocolError
-from tawa.simulate.launch import kernel_of
+from tawa.hopper.dialect.sync import NamedBarrierSync
+from tawa.simulate import run
+from tawa.simulate.interpret import hopper
+from tawa.simulate.interpret.clocks import SEEN, Components, Shadow, granules_of, region
+from tawa.simulate.interpret.cta import granule_of
+from tawa.simulate.interpret.errors import OverwriteUnread, ProtocolError
+from tawa.simulate.interpret.launch import kernel_of
 
 ROW_SUMS = HEAD + (
     "def kernel(x_ptr, y_ptr, ROWS: tl.constexpr, N: tl.constexpr):\n"

@@ -5,9 +5,9 @@ import pytest
 
 import tawa
 import tawa.language as tl
-from tawa.simulate.hopper import run as run_hopper
-from tawa.simulate.spinning import WaitsForever
-from tawa.simulate.tile import run as run_tile
+from tawa.simulate.interpret.hopper import run as run_hopper
+from tawa.simulate.interpret.spinning import WaitsForever
+from tawa.simulate.interpret.tile import run as run_tile
 
 
 @tawa.jit

@@ -10,7 +10,7 @@ from launches import EXAMPLES, LAUNCHES, LIBRARY, ROOT, SMALL, VALUES, Small
 
 from tawa.cli.check import NOT_PROVED, PROVED, check_combinations
 from tawa.cli.check_sweep import ALONE, Pairs, every_combination
-from tawa.simulate.limits import Limits
+from tawa.simulate.interpret.limits import Limits
 
 
 @pytest.mark.parametrize("small", LAUNCHES, ids=[f"{s.name}-{n}" for n, s in enumerate(LAUNCHES)])

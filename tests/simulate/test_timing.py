@@ -6,13 +6,14 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from protocols import KINDS, Kernel, correct
 
 import tawa
 import tawa.language as tl
-from tawa.simulate import errors, predict_launch
-from tawa.simulate.catalogue import KINDS, Kernel, correct
+from tawa.simulate import predict_launch
+from tawa.simulate.interpret import errors
 from tawa.simulate.timeline import perfetto
-from tawa.simulate.timing_launch import LaunchPrediction, Replayed
+from tawa.simulate.timing.launch import LaunchPrediction, Replayed
 
 
 def prediction(kind: str = "cooperative", k: int = 320, **options) -> LaunchPrediction:

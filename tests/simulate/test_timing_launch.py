@@ -5,19 +5,20 @@ from functools import cache
 
 import numpy as np
 import pytest
+from protocols import KINDS, Kernel, correct
 from tests.work import calls_made
 
 import tawa
 import tawa.language as tl
-from tawa.base.target import SM90A
 from tawa.kernels.gemm import gemm
-from tawa.simulate import errors, timing_launch
-from tawa.simulate.catalogue import KINDS, Kernel, correct
-from tawa.simulate.timing_code import TURN, WORK, merged
-from tawa.simulate.timing_launch import Launch, LaunchPrediction, predict_launch
-from tawa.simulate.timing_machine import Rates
-from tawa.simulate.timing_sample import cut_of, turns_of
-from tawa.simulate.timing_work import Work
+from tawa.machine.target import SM90A
+from tawa.simulate.interpret import errors
+from tawa.simulate.timing import launch as timing_launch
+from tawa.simulate.timing.code import TURN, WORK, merged
+from tawa.simulate.timing.launch import Launch, LaunchPrediction, predict_launch
+from tawa.simulate.timing.machine import Rates
+from tawa.simulate.timing.sample import cut_of, turns_of
+from tawa.simulate.timing.work import Work
 
 RATES = Rates(50.0, 20.0)
 

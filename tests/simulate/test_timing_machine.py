@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tawa.base.target import SM90A
-from tawa.simulate.timing_code import COMMIT, MATRIX, MATRIX_WAIT, WORK, merged
-from tawa.simulate.timing_machine import Actor, Machine, Rates
-from tawa.simulate.timing_work import Work
+from tawa.machine.target import SM90A
+from tawa.simulate.timing.code import COMMIT, MATRIX, MATRIX_WAIT, WORK, merged
+from tawa.simulate.timing.machine import Actor, Machine, Rates
+from tawa.simulate.timing.work import Work
 
 ROWS = Path(__file__).parents[2] / "benchmarks" / "results" / "costs.jsonl"
 ROUNDS, WIDTH = 32, 64

@@ -5,10 +5,10 @@ import pytest
 
 import tawa
 import tawa.language as tl
-from tawa.base.target import SM90A
+from tawa.machine.target import SM90A
 from tawa.simulate import predict_launch
-from tawa.simulate.timing_launch import Launch
-from tawa.simulate.timing_memory import misses
+from tawa.simulate.timing.launch import Launch
+from tawa.simulate.timing.memory import misses
 
 
 def test_what_a_neighbour_loads_too_comes_from_memory_once():

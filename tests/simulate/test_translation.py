@@ -7,12 +7,12 @@ from random_kernels import RandomKernel, pipelines, pointwise, products, program
 
 import tawa
 from tawa.base.errors import TawaError
-from tawa.compiler import Pipeline
+from tawa.driver.compiler import Pipeline
 from tawa.frontend import lower_to_tile, parse_argument
-from tawa.simulate import aref, tile
-from tawa.simulate.errors import ProtocolError
-from tawa.simulate.hopper import run
-from tawa.simulate.launch import arrays_of, kernel_of, spec_of
+from tawa.simulate.interpret import aref, tile
+from tawa.simulate.interpret.errors import ProtocolError
+from tawa.simulate.interpret.hopper import run
+from tawa.simulate.interpret.launch import arrays_of, kernel_of, spec_of
 
 EXAMPLES = 15
 

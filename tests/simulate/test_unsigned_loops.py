@@ -5,7 +5,8 @@ import pytest
 from lowering import HEAD, kernel_in, modules, run_time_arguments
 
 from tawa.hopper.emit import emit
-from tawa.simulate import aref, run, tile
+from tawa.simulate import run
+from tawa.simulate.interpret import aref, tile
 
 SOURCE = HEAD + (
     "def kernel(bounds_ptr, out_ptr):\n"

@@ -4,6 +4,8 @@ import re
 
 import numpy as np
 import pytest
+from handwritten import hopper_context
+from protocols import Matrix
 from xdsl.parser import Parser
 
 from tawa.base.layout import accumulator
@@ -11,9 +13,12 @@ from tawa.base.numerics import decode, encode, round_to
 from tawa.base.types import NAMES, byte_size
 from tawa.runtime.spec import KernelSpec, PointerParam, TensorMapParam
 from tawa.simulate import run
-from tawa.simulate.catalogue import Matrix
-from tawa.simulate.handwritten import hopper_context
-from tawa.simulate.tensor_core import MatrixDescriptor, from_fragment, operand_places, to_tf32
+from tawa.simulate.interpret.tensor_core import (
+    MatrixDescriptor,
+    from_fragment,
+    operand_places,
+    to_tf32,
+)
 
 MLIR = {"f16": "f16", "bf16": "bf16", "f32": "f32", "e4m3": "f8E4M3FN", "e5m2": "f8E5M2"}
 

@@ -7,8 +7,9 @@ from xdsl.dialects import scf
 from xdsl.dialects.builtin import TensorType
 
 import tawa
-from tawa.aref.ops import WarpGroup
-from tawa.simulate import aref, check, tile
+from tawa.aref.dialect.ops import WarpGroup
+from tawa.simulate import check
+from tawa.simulate.interpret import aref, tile
 
 SOURCE = HEAD + (
     "def kernel(a_desc, b_desc, c_desc, K, BLOCK: tl.constexpr):\n"

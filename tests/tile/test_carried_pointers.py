@@ -10,9 +10,9 @@ import pytest
 import tawa
 import tawa.language as tl
 from tawa.frontend import lower_to_tile, parse_argument
-from tawa.simulate.tile import run
-from tawa.tile.carried_pointers import CarriedPointers
-from tawa.tile.simplify import simplify
+from tawa.simulate.interpret.tile import run
+from tawa.tile.passes.carried_pointers import CarriedPointers
+from tawa.tile.passes.simplify import simplify
 
 
 @tawa.jit

@@ -6,9 +6,9 @@ import pytest
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import VerifyException
 
-from tawa.base.elementwise import Map
-from tawa.tile import ops
-from tawa.tile.ops import TILE, tile_context
+from tawa.ir.elementwise import Map
+from tawa.tile.dialect import ops
+from tawa.tile.dialect.ops import TILE, tile_context
 
 PROGRAM = """
 func.func @all(%p : !tawa.ptr<f16>, %n : i32, %d : !tawa.desc<tensor<16x8xf16>>) {

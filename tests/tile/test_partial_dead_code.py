@@ -10,9 +10,9 @@ from xdsl.dialects import scf
 
 import tawa
 import tawa.language as tl
-from tawa.compiled import Compiled
-from tawa.simulate.hopper import run
-from tawa.tile.ops import Reduce
+from tawa.driver.compiled import Compiled
+from tawa.simulate.interpret.hopper import run
+from tawa.tile.dialect.ops import Reduce
 
 BLOCK = tl.constexpr(64)
 

@@ -9,9 +9,9 @@ import pytest
 
 import tawa
 import tawa.language as tl
-from tawa.base.elementwise import Map
-from tawa.compiled import Compiled
-from tawa.simulate.hopper import run
+from tawa.driver.compiled import Compiled
+from tawa.ir.elementwise import Map
+from tawa.simulate.interpret.hopper import run
 
 
 @tawa.jit

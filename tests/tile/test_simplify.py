@@ -15,9 +15,9 @@ from xdsl.parser import Parser
 
 import tawa.language as tl
 from tawa.frontend import lower_to_tile, parse_argument
-from tawa.simulate.tile import run
-from tawa.tile.ops import tile_context
-from tawa.tile.simplify import Simplify, simplify
+from tawa.simulate.interpret.tile import run
+from tawa.tile.dialect.ops import tile_context
+from tawa.tile.passes.simplify import Simplify, simplify
 
 
 def module(body: str, arguments: str = "%p : !tawa.ptr<i32>, %x : i32, %t : tensor<8xi32>"):

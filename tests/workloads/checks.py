@@ -16,7 +16,7 @@ from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
-from tawa.compiled import Compiled
+from tawa.driver.compiled import Compiled
 
 DIRECTIVE = re.compile(r"#\s*CHECK(?P<no>-NOT)?\s+(?P<stage>\w+):\s*(?P<pattern>.+?)\s*$", re.M)
 

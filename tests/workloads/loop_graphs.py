@@ -7,19 +7,19 @@ import importlib
 import workload  # noqa: F401  examples can be imported
 from xdsl.dialects import scf
 
-from tawa.aref.loop_graph import LoopGraph, build
-from tawa.aref.ops import Create, WarpGroup
+from tawa.aref.dialect.ops import Create, WarpGroup
 from tawa.base.options import Options
 from tawa.base.remarks import Remarks
-from tawa.base.target import SM90A
-from tawa.compiled import read_module
-from tawa.compiler import NO_SLACK, compile_kernel, passes
-from tawa.tile.ops import Dot
+from tawa.driver.compiled import read_module
+from tawa.driver.compiler import NO_SLACK, compile_kernel, passes
+from tawa.machine.target import SM90A
+from tawa.pipeline.dependence_graph import DependenceGraph, build
+from tawa.tile.dialect.ops import Dot
 
 
 def graph_of(
     kernel: object, types: dict[str, str], constants: dict[str, object], depth: int | None = None
-) -> LoopGraph:
+) -> DependenceGraph:
     """The graph of a kernel's loop with products, as the scheduler sees it.
 
     With `depth`, the rings have so many slots.
@@ -38,12 +38,12 @@ def graph_of(
                 depths = dict.fromkeys(rings, depth or 0)
                 shape = group.warps.value.data, group.teams.value.data
                 graph = build(loop, *shape, SM90A, depths)
-                assert isinstance(graph, LoopGraph), graph
+                assert isinstance(graph, DependenceGraph), graph
                 return graph
     raise AssertionError("the kernel has no loop with products")
 
 
-def attention(d: int) -> LoopGraph:
+def attention(d: int) -> DependenceGraph:
     """Attention forward, 128 rows by 128 keys."""
     kernel = importlib.import_module("attention").attention
     names = ("q_desc", "k_desc", "v_desc", "o_desc")

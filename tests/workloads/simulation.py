@@ -13,11 +13,11 @@ from workload import Array, Workload, as_float, relative_error
 import tawa
 from tawa.base.numerics import encode
 from tawa.base.types import NAMES
-from tawa.compiled import Compiled
-from tawa.jit import Kernel, Request
-from tawa.simulate.hopper import run as run_hopper
-from tawa.simulate.tile import HostDescriptor
-from tawa.simulate.tile import run as run_tile
+from tawa.driver.compiled import Compiled
+from tawa.driver.jit import Kernel, Request
+from tawa.simulate.interpret.hopper import run as run_hopper
+from tawa.simulate.interpret.tile import HostDescriptor
+from tawa.simulate.interpret.tile import run as run_tile
 
 
 class Stored(np.ndarray):

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tawa.axon.call import Function, LoadedModule, load
-from tawa.axon.contract import Contract, contract
-from tawa.axon.model import OnnxModel, from_onnx
+from tawa.axon.onnx.model import OnnxModel, from_onnx
+from tawa.axon.running.call import Function, LoadedModule, load
+from tawa.axon.running.contract import Contract, contract
 
 if TYPE_CHECKING:
     from tawa.axon.gpu.compile import CompiledFunction  # loaded when something is compiled

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 
 if TYPE_CHECKING:
-    from tawa.base.spans import Span  # keeps xDSL out of what only raises errors
+    from tawa.base.source import Span  # keeps xDSL out of what only raises errors
 
 MAX_LINES = 4
 """A longer range is shown by its first line only."""

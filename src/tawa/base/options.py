@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tawa.base.errors import TawaError
-from tawa.base.target import TARGETS, Target
 from tawa.base.timeline import DETAILS
+from tawa.machine.target import TARGETS, Target
 
 
 class BadOption(TawaError):

@@ -106,7 +106,7 @@ class PtrType(ParametrizedAttribute, TypeAttribute):
 
 @irdl_attr_definition
 class PlanType(ParametrizedAttribute, TypeAttribute):
-    """`!tawa.plan`: which programs each CTA runs (`base.dealing`), a parameter of a kernel."""
+    """`!tawa.plan`: a kernel's parameter, which CTA runs which programs (`base.tile_scheduler`)."""
 
     name: ClassVar[str] = "tawa.plan"
 

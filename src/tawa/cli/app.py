@@ -15,10 +15,10 @@ Compile sequential tile kernels to warp-specialised GPU code, and see what the c
 """
 
 LANGUAGES = {
-    "axon": "Shape-inferred functional tensor programs.",
-    "cuppl": "Functional probabilistic programs.",
+    "axon": ("tawa.axon.tools.cli", "Shape-inferred functional tensor programs."),
+    "cuppl": ("tawa.cuppl.cli", "Functional probabilistic programs."),
 }
-"""The other languages: each brings commands of its own, from `tawa.NAME.cli`."""
+"""The other languages: the module of each one's own commands, and what it is."""
 
 
 def command_line(arguments: Sequence[str]) -> typer.Typer:
@@ -38,15 +38,14 @@ def command_line(arguments: Sequence[str]) -> typer.Typer:
     app.command("timeline")(timeline)
     app.command("explain")(explain)
     app.command("doctor")(doctor)
-    for name, text in LANGUAGES.items():
-        if (Path(__file__).parents[1] / name / "cli.py").exists():
-            wanted = name in arguments[:1]
-            app.add_typer(_language(name) if wanted else _named(), name=name, help=text)
+    for name, (_, text) in LANGUAGES.items():
+        wanted = name in arguments[:1]
+        app.add_typer(_language(name) if wanted else _named(), name=name, help=text)
     return app
 
 
 def _language(name: str) -> typer.Typer:
-    return import_module(f"tawa.{name}.cli").app
+    return import_module(LANGUAGES[name][0]).app
 
 
 def _named() -> typer.Typer:
@@ -157,7 +156,7 @@ def check(
     which too little could be seen: a limit was reached.
     """
     from tawa.cli.check import check_combinations, check_example
-    from tawa.simulate.limits import Limits
+    from tawa.simulate.interpret.limits import Limits
 
     limits = Limits(bound, steps, clusters, seconds)
     if all_ or pairs:

@@ -11,7 +11,7 @@ from tawa.cli.check_sweep import BASES, Row, Sweep
 from tawa.cli.compile import CompileCommand
 
 if TYPE_CHECKING:
-    from tawa.simulate.limits import Limits
+    from tawa.simulate.interpret.limits import Limits
 
 PROVED, UNSAFE, NOT_PROVED = 0, 1, 3
 """Exit statuses; 2 is a command line that can't be read."""

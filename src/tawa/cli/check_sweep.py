@@ -21,8 +21,8 @@ from tawa.base.options import Options
 if TYPE_CHECKING:
     from xdsl.dialects.builtin import ModuleOp
 
-    from tawa.jit import Kernel
-    from tawa.simulate.limits import Limits
+    from tawa.driver.jit import Kernel
+    from tawa.simulate.interpret.limits import Limits
 
 Chosen = dict[str, Any]
 """Launch options by name; one that is left out is the compiler's choice."""
@@ -282,7 +282,7 @@ class Sweep:
 
     def module(self, options: Chosen) -> ModuleOp:
         """The kernel at the last level, without machine code."""
-        from tawa.compiler import Pipeline
+        from tawa.driver.compiler import Pipeline
         from tawa.frontend import lower_to_tile, parse_argument
 
         request = self.kernel.request(**self.named, **options)
@@ -294,9 +294,9 @@ class Sweep:
         return pipeline.level("hopper", pipeline.level("aref", self._tile.clone()))
 
     def _searched(self, module: ModuleOp, options: Chosen) -> Row:
-        from tawa.compiled import spec_of
+        from tawa.driver.compiled import spec_of
         from tawa.simulate import check
-        from tawa.simulate.launch import arrays_of
+        from tawa.simulate.interpret.launch import arrays_of
 
         arguments = [self.named[name] for name in spec_of(module).arguments]
         arrays = arrays_of(arguments)

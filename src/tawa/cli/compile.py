@@ -13,8 +13,8 @@ from tawa.cli.arguments import argument_type, assignments, constant, option_valu
 from tawa.cli.kernel_file import FoundKernel, find_kernel
 
 if TYPE_CHECKING:
-    from tawa.compiled import Compiled
-    from tawa.jit import Request
+    from tawa.driver.compiled import Compiled
+    from tawa.driver.jit import Request
 
 EMIT = {"cuda": "cu"}
 """Names of stages on the command line that are not their file extension."""
@@ -102,7 +102,7 @@ class CompileCommand:
         dump: Path | None = None,
     ) -> Compiled:
         """Compile, perhaps from a stage's file, with stages replaced by files, dumping all."""
-        from tawa.compiler import compile_kernel
+        from tawa.driver.compiler import compile_kernel
 
         request = self.request()
         return compile_kernel(

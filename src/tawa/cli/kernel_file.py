@@ -18,8 +18,8 @@ from types import ModuleType
 from typing import Any, cast
 
 from tawa.base.errors import TawaError
-from tawa.frontend.function import is_jit_function
-from tawa.jit import Kernel, jit
+from tawa.driver.jit import Kernel, jit
+from tawa.frontend.source.function import is_jit_function
 
 EXAMPLE_PREFIX = "example_"
 

@@ -14,7 +14,7 @@ from tawa.cli.kernel_file import EXAMPLE_PREFIX, FoundKernel
 from tawa.runtime.launch import grid_sizes
 
 if TYPE_CHECKING:
-    from tawa.compiled import Compiled
+    from tawa.driver.compiled import Compiled
     from tawa.report.launch import Launch
     from tawa.runtime.recorded import Launch as Recorded
 
@@ -93,7 +93,7 @@ class LaunchCommand:
 
     def compile(self) -> Compiled:
         """Compile for the launch; a compilation that takes long shows that it runs."""
-        from tawa.jit import progress
+        from tawa.driver.jit import progress
 
         with progress(f"compiling {self.found.name}"):
             return self.command.compile()
@@ -150,7 +150,7 @@ def write_report(
 
     With `measure`, the example is run on a GPU, and its timeline stands below the predicted one.
     """
-    from tawa.jit import progress
+    from tawa.driver.jit import progress
     from tawa.report.model import build
     from tawa.report.page import html
     from tawa.report.timeline import timeline

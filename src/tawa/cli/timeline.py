@@ -52,7 +52,7 @@ def write_timeline(
     measured one.
     """
     suffix = format_of(output)
-    from tawa.jit import progress
+    from tawa.driver.jit import progress
     from tawa.report.model import predicted_timeline
     from tawa.report.timeline import timeline
     from tawa.simulate import perfetto

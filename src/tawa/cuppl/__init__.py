@@ -5,10 +5,10 @@ coin = cuppl.model("def main () = let p = sample (beta 1 1) in observe (binomial
 print(coin.smc(10_000).summary())
 """
 
-from .inference.settings import Limits
-from .islands import Islands, ProcessExecutor, RayExecutor
-from .model import Model, load, model
-from .posterior import InferenceWarning, Posterior
+from tawa.cuppl.inference.settings import Limits
+from tawa.cuppl.islands import Islands, ProcessExecutor, RayExecutor
+from tawa.cuppl.model import Model, load, model
+from tawa.cuppl.results.posterior import InferenceWarning, Posterior
 
 __all__ = [
     "InferenceWarning", "Islands", "Limits", "Model", "Posterior", "ProcessExecutor",

@@ -10,14 +10,13 @@ from typing import Annotated, Any, cast
 
 import typer
 
+from tawa.cuppl.inference.settings import check_settings
+from tawa.cuppl.model import Model, load
+from tawa.cuppl.results.posterior import Posterior
+from tawa.cuppl.typing.errors import BadSetting
+from tawa.cuppl.typing.format import CupplFormatter
+from tawa.cuppl.typing.language import cuppl_language
 from tawa.functional.unused import unused_names
-
-from .errors import BadSetting
-from .format import CupplFormatter
-from .inference.settings import check_settings
-from .language import cuppl_language
-from .model import Model, load
-from .posterior import Posterior
 
 __all__ = ["app"]
 
@@ -202,10 +201,10 @@ def emit(
     method: Annotated[Method, typer.Option(help="smc or importance.")] = Method.smc,
 ) -> None:
     """Print a stage of compilation."""
-    from .executable import driver_program
-    from .gpu.source import cuda_source
-    from .ir import print_function
-    from .llvm import emit_llvm
+    from tawa.cuppl.core.ir import print_function
+    from tawa.cuppl.cpu.executable import driver_program
+    from tawa.cuppl.cpu.llvm import emit_llvm
+    from tawa.cuppl.gpu.source import cuda_source
 
     if method not in (Method.smc, Method.importance):
         raise typer.BadParameter("the stages are those of smc and importance")

@@ -16,9 +16,9 @@ from importlib import import_module
 from multiprocessing import get_context
 from typing import Any, Protocol
 
-from .chains import ChainPosterior
-from .model import Model, model
-from .posterior import InferenceWarning, Posterior, Run
+from tawa.cuppl.model import Model, model
+from tawa.cuppl.results.chains import ChainPosterior
+from tawa.cuppl.results.posterior import InferenceWarning, Posterior, Run
 
 __all__ = ["Executor", "Islands", "ProcessExecutor", "RayExecutor"]
 

@@ -12,30 +12,29 @@ import numpy as np
 import numpy.typing as npt
 
 from tawa.base.cores import cores
+from tawa.cuppl.cpu.executable import Executable, Workers
+from tawa.cuppl.cpu.memory import Decoder, encode_inputs, example_value
+from tawa.cuppl.elaboration.elaborate import elaborate
+from tawa.cuppl.elaboration.shared import Elaborated
+from tawa.cuppl.inference.enumeration import run_enumeration
+from tawa.cuppl.inference.importance import run_importance
+from tawa.cuppl.inference.mh import Chain, run_chains
+from tawa.cuppl.inference.nuts import GRADIENT, Density, nuts_chain
+from tawa.cuppl.inference.pmcmc import Draws, gibbs_chain, independent_chain, marginal_chain
+from tawa.cuppl.inference.settings import Limits, check_settings, counts
+from tawa.cuppl.inference.smc import run_smc
+from tawa.cuppl.lowering.continuous import lower_continuous
+from tawa.cuppl.lowering.pipeline import Lowered, lower
+from tawa.cuppl.lowering.traced import lower_enumerated, lower_traced
+from tawa.cuppl.results.chains import ChainPosterior
+from tawa.cuppl.results.posterior import Posterior, Run
+from tawa.cuppl.typing.errors import UnsupportedMethod
+from tawa.cuppl.typing.failures import AllWeightsZero
+from tawa.cuppl.typing.language import checked_program
 from tawa.functional import syntax as s
 from tawa.functional.garbage import collection_paused
 from tawa.functional.language import CheckedModule
 from tawa.functional.terms import Con
-
-from .chains import ChainPosterior
-from .elaborate import elaborate
-from .errors import UnsupportedMethod
-from .executable import Executable, Workers
-from .failures import AllWeightsZero
-from .inference.enumeration import run_enumeration
-from .inference.importance import run_importance
-from .inference.mh import Chain, run_chains
-from .inference.nuts import GRADIENT, Density, nuts_chain
-from .inference.pmcmc import Draws, gibbs_chain, independent_chain, marginal_chain
-from .inference.settings import Limits, check_settings, counts
-from .inference.smc import run_smc
-from .language import checked_program
-from .lowering.continuous import lower_continuous
-from .lowering.pipeline import Lowered, lower
-from .lowering.traced import lower_enumerated, lower_traced
-from .memory import Decoder, encode_inputs, example_value
-from .posterior import Posterior, Run
-from .shared import Elaborated
 
 __all__ = ["Model", "load", "model"]
 
@@ -433,8 +432,8 @@ class Model:
 
     def gpu_device(self, suspend: bool) -> tuple[Lowered, Any]:
         """Code and kernels for the first GPU, compiled once. Raises NoDevice without a GPU."""
-        from .gpu.device import CudaDevice
-        from .gpu.source import cuda_source
+        from tawa.cuppl.gpu.device import CudaDevice
+        from tawa.cuppl.gpu.source import cuda_source
 
         if suspend not in self._devices:
             lowered = self.gpu_code(suspend)
@@ -449,7 +448,7 @@ class Model:
         self, method: str, particles: int, data: Mapping[str, Any] | None, seed: int, runs: int,
         threshold: float, limits: Limits | None,
     ) -> Posterior:  # fmt: skip
-        from .gpu.smc import run_on_gpu
+        from tawa.cuppl.gpu.smc import run_on_gpu
 
         lowered, device = self.gpu_device(method == "smc")
         image = encode_inputs(self.elaborated, data or {})
@@ -474,7 +473,7 @@ def _chain_run(draws: Draws, count: int, block: Any) -> Run:
 
 
 def _bar(title: str, shown: bool) -> Any:
-    from .progress import progress_bar
+    from tawa.cuppl.results.progress import progress_bar
 
     return progress_bar(title, shown)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tawa.frontend.arguments import (
+from tawa.frontend.source.arguments import (
     ArgType,
     Constant,
     DescriptorArg,
@@ -18,7 +18,7 @@ from tawa.frontend.arguments import (
     run_time_parameters,
     specialize_number,
 )
-from tawa.frontend.function import JITFunction, Parameter
+from tawa.frontend.source.function import JITFunction, Parameter
 
 if TYPE_CHECKING:
     from tawa.frontend.lower import lower_to_tile

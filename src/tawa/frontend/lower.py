@@ -19,31 +19,29 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, BlockArgument, Region, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
-from tawa.base.kernels import AT_LEAST, NAME
-from tawa.base.spans import set_span
 from tawa.base.types import DescType, i32
-from tawa.frontend import (
-    lower_assembly,
-    lower_libdevice,
-    lower_math,
-    lower_memory,
-    lower_programs,
-    lower_reductions,
-    lower_shapes,
-)
-from tawa.frontend.arguments import (
+from tawa.frontend.builtins import assembly as lower_assembly
+from tawa.frontend.builtins import libdevice as lower_libdevice
+from tawa.frontend.builtins import math as lower_math
+from tawa.frontend.builtins import memory as lower_memory
+from tawa.frontend.builtins import programs as lower_programs
+from tawa.frontend.builtins import reductions as lower_reductions
+from tawa.frontend.builtins import shapes as lower_shapes
+from tawa.frontend.source.arguments import (
     ArgType,
     DescriptorArg,
     missing_constants,
     run_time_parameters,
 )
-from tawa.frontend.builder import Builder, hint
-from tawa.frontend.calls import FunctionCompiler
-from tawa.frontend.errors import LaunchMismatch, TypeMismatch
-from tawa.frontend.function import JITFunction
-from tawa.frontend.leaving import Returned
-from tawa.frontend.scope import Scope
-from tawa.frontend.values import Descriptor, Tensor, Value, ir_element, ir_type
+from tawa.frontend.source.errors import LaunchMismatch, TypeMismatch
+from tawa.frontend.source.function import JITFunction
+from tawa.frontend.syntax.calls import FunctionCompiler
+from tawa.frontend.syntax.leaving import Returned
+from tawa.frontend.values.builder import Builder, hint
+from tawa.frontend.values.scope import Scope
+from tawa.frontend.values.values import Descriptor, Tensor, Value, ir_element, ir_type
+from tawa.ir.kernels import AT_LEAST, NAME
+from tawa.ir.spans import set_span
 
 MEANINGS = (
     lower_assembly, lower_libdevice, lower_math, lower_memory, lower_programs, lower_reductions,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from . import syntax as s
+from tawa.functional import syntax as s
 
 __all__ = ["unused_names"]
 

@@ -16,16 +16,16 @@ from xdsl.dialects.builtin import (
 )
 from xdsl.ir import Block, Operation, Region, SSAValue
 
-from tawa.base.dealing import ENTRIES
-from tawa.base.elementwise import Map
-from tawa.base.prelude import ELEMENT_TYPES, PRELUDE
-from tawa.base.scalar_function import cpp_constant
+from tawa.base.tile_scheduler import ENTRIES
 from tawa.base.types import PlanType, bf16, f16, f32
-from tawa.hopper.ops import HopperOp
-from tawa.hopper.prelude import HOPPER_PRELUDE
-from tawa.hopper.text import Writer, c_type
-from tawa.hopper.types import FragType, TensorMapType
+from tawa.hopper.dialect import HopperOp
+from tawa.hopper.dialect.prelude import HOPPER_PRELUDE
+from tawa.hopper.dialect.text import Writer, c_type
+from tawa.hopper.dialect.types import FragType, TensorMapType
 from tawa.hopper.unrolling import written_out
+from tawa.ir.elementwise import Map
+from tawa.scalars.prelude import ELEMENT_TYPES, PRELUDE
+from tawa.scalars.scalar_function import cpp_constant
 
 SPEC_LINE = "// tawa.spec: "
 """What the first line of a program starts with: how to launch it, as JSON."""

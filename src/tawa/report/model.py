@@ -11,10 +11,10 @@ from xdsl.dialects import scf
 from xdsl.dialects.builtin import ModuleOp
 
 from tawa.base.options import Options
-from tawa.base.target import SM90A, TARGETS, Target
-from tawa.compiled import Compiled
+from tawa.driver.compiled import Compiled
 from tawa.frontend import JITFunction
-from tawa.hopper.ops.matrix import WgmmaWait
+from tawa.hopper.dialect.matrix import WgmmaWait
+from tawa.machine.target import SM90A, TARGETS, Target
 from tawa.report.code import Pane, panes
 from tawa.report.launch import Launch
 from tawa.report.occupancy import Occupancy, occupancy

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from xdsl.dialects import func
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp
 
-from tawa.base.target import CTA_BYTES, Target
-from tawa.hopper.ops.structure import ALIAS, Barriers, Ring, Role, SharedWarpGroup
-from tawa.hopper.types import BarrierType, RingType
+from tawa.hopper.dialect.structure import ALIAS, Barriers, Ring, Role, SharedWarpGroup
+from tawa.hopper.dialect.types import BarrierType, RingType
+from tawa.machine.target import CTA_BYTES, Target
 from tawa.runtime.compile_log import FunctionUsage
 
 REGISTER_UNIT = 256

@@ -9,10 +9,10 @@ from typing import Any
 
 from xdsl.ir import Operation
 
-from tawa.base.spans import span_of
 from tawa.base.timeline import Activity, Interval
+from tawa.ir.spans import span_of
 from tawa.report.listing import Place, places_of
-from tawa.simulate.timing_trace import Step
+from tawa.simulate.timing.trace import Step
 
 KINDS = ("work", "wait", "copy", "tensor", "store")
 """What a bar can be: ordinary code, waiting, a copy in, matrix products, a copy out."""

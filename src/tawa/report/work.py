@@ -9,11 +9,11 @@ from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
-from tawa.base.target import Target
+from tawa.machine.target import Target
 from tawa.simulate import LaunchPrediction
-from tawa.simulate.launch import arrays_of
-from tawa.simulate.timing_code import Amounts
-from tawa.simulate.timing_launch import Launch
+from tawa.simulate.interpret.launch import arrays_of
+from tawa.simulate.timing.code import Amounts
+from tawa.simulate.timing.launch import Launch
 
 COUNTING_SECONDS = 3.0
 """How long clusters are counted one by one before the rest is estimated from them."""

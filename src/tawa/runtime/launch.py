@@ -16,7 +16,6 @@ from itertools import count
 from threading import get_ident
 from typing import Any, TypeAlias, cast
 
-from tawa.base.division import reciprocal
 from tawa.base.errors import TawaError
 from tawa.runtime import driver, plans, tensormap
 from tawa.runtime.arguments import classify
@@ -36,6 +35,7 @@ from tawa.runtime.spec import (
     expr_text,
 )
 from tawa.runtime.streams import current_stream, stream_address
+from tawa.scalars.division import reciprocal
 
 MAX_GRID = (2**31 - 1, 65535, 65535)
 CLUSTER_DIMENSION = 4

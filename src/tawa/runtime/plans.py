@@ -1,4 +1,4 @@
-"""The plans of a kernel's launches (`base.dealing`): made once for a grid and its arguments."""
+"""Plans of launches (`base.tile_scheduler`): made once for a grid and its arguments."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tawa.base.dealing import ENTRIES, launched_ctas, plan
+from tawa.base.tile_scheduler import ENTRIES, launched_ctas, plan
 from tawa.runtime.spec import KernelSpec, PlanParam
 
 BYTES = 2 * ENTRIES

@@ -1,6 +1,6 @@
 """Launches that wrote their timelines: tracks, intervals, and how long each activity takes.
 
-What recorders write is described in `tawa.hopper.ops.trace`; a `TimelineTable` says what it means.
+`tawa.hopper.dialect.trace` describes what recorders write, a `TimelineTable` what it means.
 """
 
 from __future__ import annotations

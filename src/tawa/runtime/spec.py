@@ -13,8 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias, cast, get_args
 
-from tawa.base.dealing import Work
 from tawa.base.errors import TawaError
+from tawa.base.tile_scheduler import Work
 from tawa.base.timeline import TimelineTable
 
 BinaryOperator: TypeAlias = Literal["add", "sub", "mul", "floordiv", "cdiv", "min", "max"]
@@ -163,7 +163,7 @@ class ReciprocalParam:
 
 @dataclass(frozen=True)
 class PlanParam:
-    """Which programs each CTA of a persistent grid runs (`base.dealing.plan`), by value.
+    """Which programs each CTA of a persistent grid runs (`base.tile_scheduler.plan`), by value.
 
     `steps` are those of the programs' `Work`.
     """

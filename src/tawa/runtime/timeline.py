@@ -5,7 +5,7 @@
     timeline.save("trace.json")
 
 Inside the block kernels are compiled with timestamps (the option `timeline`, a part of the cache
-key). A recorder is the first thread of a warp group; `tawa.hopper.ops.trace` says what it writes.
+key). A recorder is the first thread of a warp group (`tawa.hopper.dialect.trace`).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tawa.base.errors import TawaError
-from tawa.base.target import SM90A
+from tawa.machine.target import SM90A
 from tawa.runtime import driver, timing
 from tawa.runtime.autotune import Autotuner, Config
 

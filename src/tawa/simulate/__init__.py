@@ -2,13 +2,13 @@
 
 `run` executes a module of the hopper level on NumPy arrays, `check` looks at every interleaving,
 `predict_launch` says how long a launch takes, and `perfetto` writes what its first CTA does when.
-`simulate.tile` and `simulate.aref` run the levels above.
+`simulate.interpret.tile` and `simulate.interpret.aref` run the levels above.
 """
 
-from tawa.simulate.check import CheckReport, check
-from tawa.simulate.hopper import run
+from tawa.simulate.check.protocol import CheckReport, check
+from tawa.simulate.interpret.hopper import run
 from tawa.simulate.timeline import perfetto
-from tawa.simulate.timing_launch import LaunchPrediction, predict_launch
+from tawa.simulate.timing.launch import LaunchPrediction, predict_launch
 
 __all__ = [
     "CheckReport",

@@ -24,7 +24,7 @@ from tawa.axon.gpu.nodes import Node
 from tawa.base.cores import cores
 from tawa.base.errors import TawaError
 from tawa.base.knobs import DUMP_DIR
-from tawa.jit import Kernel, progress
+from tawa.driver.jit import Kernel, progress
 
 MOST = 8
 """Processes at a time, at most."""

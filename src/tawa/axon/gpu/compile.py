@@ -9,9 +9,6 @@ from typing import Any, cast
 
 import numpy as np
 
-from tawa.axon.call import Function, _known  # pyright: ignore[reportPrivateUsage]
-from tawa.axon.contract import ELEMENT_NAMES
-from tawa.axon.evaluate import Constructed, Frame
 from tawa.axon.gpu import library
 from tawa.axon.gpu.ahead import compile_ahead
 from tawa.axon.gpu.arrays import Arrays, arrays_of
@@ -21,6 +18,9 @@ from tawa.axon.gpu.lower import Program, lowered
 from tawa.axon.gpu.nodes import Node, Tape
 from tawa.axon.gpu.plan import Plan, compile_all, make_plan, run_in_simulator, run_on_device
 from tawa.axon.gpu.trace import Tracer
+from tawa.axon.running.call import Function, _known  # pyright: ignore[reportPrivateUsage]
+from tawa.axon.running.contract import ELEMENT_NAMES
+from tawa.axon.running.evaluate import Constructed, Frame
 from tawa.functional.recursion import deep
 from tawa.runtime.arrays import HOST
 from tawa.runtime.streams import current_stream

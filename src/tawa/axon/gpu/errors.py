@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tawa.axon.errors import AxonError
+from tawa.axon.typing.errors import AxonError
 
 
 class NotForGpu(AxonError):

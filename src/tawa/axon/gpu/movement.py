@@ -10,7 +10,7 @@ import numpy as np
 from tawa.axon.gpu.nodes import Node, Tape, layout
 from tawa.axon.gpu.registry import rule
 from tawa.axon.gpu.rules import linear_product, matmul, scalar
-from tawa.axon.patterns import Group, Pattern
+from tawa.axon.sizes.patterns import Group, Pattern
 
 
 @rule("transpose")

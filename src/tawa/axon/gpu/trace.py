@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from tawa.axon import syntax as x
-from tawa.axon.contract import ELEMENT_NAMES
-from tawa.axon.evaluate import Evaluator, Frame, Value, _arity, curried  # pyright: ignore[reportPrivateUsage]
 from tawa.axon.gpu import movement, rules, windows
 from tawa.axon.gpu.errors import NotForGpu
 from tawa.axon.gpu.nodes import Node, Tape
 from tawa.axon.gpu.registry import RULES
-from tawa.axon.patterns import parse_pattern
-from tawa.axon.registry import OPERATORS
-from tawa.axon.shapes import tensor_parts
+from tawa.axon.running.contract import ELEMENT_NAMES
+from tawa.axon.running.evaluate import Evaluator, Frame, Value, _arity, curried  # pyright: ignore[reportPrivateUsage]
+from tawa.axon.running.registry import OPERATORS
+from tawa.axon.sizes.patterns import parse_pattern
+from tawa.axon.sizes.shapes import tensor_parts
+from tawa.axon.typing import syntax as x
 from tawa.functional import syntax as s
 from tawa.functional.language import CheckedModule
 from tawa.functional.terms import Con, Variable

@@ -9,10 +9,10 @@ from typing import Any, cast
 import numpy as np
 from onnx import AttributeProto, GraphProto, NodeProto, helper, numpy_helper
 
-from tawa.axon.constraints import AtLeast, Compatible
-from tawa.axon.dims import ONE, Dim, times
 from tawa.axon.onnx.values import UNKNOWN, Array, Dims, Value, object_array
-from tawa.axon.solver import AxonSolver
+from tawa.axon.sizes.constraints import AtLeast, Compatible
+from tawa.axon.sizes.dims import ONE, Dim, times
+from tawa.axon.sizes.solver import AxonSolver
 from tawa.functional.terms import Origin
 
 Rule = Callable[["Context"], "list[Value] | Value | None"]

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from tawa.axon.dims import Dim, largest, smallest, total
 from tawa.axon.onnx.context import Context, is_integer, rule
 from tawa.axon.onnx.values import Array, Value, object_array
+from tawa.axon.sizes.dims import Dim, largest, smallest, total
 
 SAME_SHAPE = """Abs Acos Acosh Asin Asinh Atan Atanh BitwiseNot Bernoulli Ceil Celu Clip Cos Cosh
 CumSum CumProd Elu Erf Exp EyeLike Floor Gelu HardSigmoid HardSwish Hardmax Identity IsInf IsNaN LRN

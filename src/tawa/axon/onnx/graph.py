@@ -9,18 +9,18 @@ import numpy as np
 import onnx
 from onnx import GraphProto, ModelProto, NodeProto, TypeProto, ValueInfoProto, numpy_helper
 
-from tawa.axon.dims import Dim
-from tawa.axon.errors import ShapeMismatch, UnsupportedModel
 from tawa.axon.onnx import elementwise, neural, reductions, sequences, structure
 from tawa.axon.onnx.context import RULES, Context
 from tawa.axon.onnx.values import MAX_CONTENTS, UNKNOWN, Value, known
-from tawa.axon.requirements import Requirement, requirements
-from tawa.axon.shapes import Shape
-from tawa.axon.show import AxonPrinter
-from tawa.axon.solver import AxonSolver
-from tawa.base.spans import Span
+from tawa.axon.sizes.dims import Dim
+from tawa.axon.sizes.requirements import Requirement, requirements
+from tawa.axon.sizes.shapes import Shape
+from tawa.axon.sizes.show import AxonPrinter
+from tawa.axon.sizes.solver import AxonSolver
+from tawa.axon.typing.errors import ShapeMismatch, UnsupportedModel
 from tawa.functional.solver import Clash
 from tawa.functional.terms import Origin
+from tawa.ir.spans import Span
 
 RULE_MODULES = (elementwise, neural, reductions, sequences, structure)
 """Importing them registers the rules."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-from tawa.axon.dims import ONE, Dim, smallest
 from tawa.axon.onnx.context import Context, rule
 from tawa.axon.onnx.structure import dims_from
 from tawa.axon.onnx.values import Dims, Value, tensor
+from tawa.axon.sizes.dims import ONE, Dim, smallest
 
 
 def window_positions(context: Context, sizes: Dims, kernel: list[Dim]) -> list[Dim]:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tawa.axon.dims import ONE, Dim
 from tawa.axon.onnx.context import Context, product, rule
 from tawa.axon.onnx.structure import dims_from
 from tawa.axon.onnx.values import Value, object_array, tensor
+from tawa.axon.sizes.dims import ONE, Dim
 
 REDUCTIONS = """ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin
 ReduceProd ReduceSum ReduceSumSquare""".split()

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from tawa.axon.dims import ONE, Dim, total
 from tawa.axon.onnx.context import Context, rule
 from tawa.axon.onnx.values import UNKNOWN, Value, known, tensor
+from tawa.axon.sizes.dims import ONE, Dim, total
 
 MAX_TURNS = 64
 """Loops with more turns, or of unknown length, are inferred by their body's fixed point."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from tawa.axon.dims import ONE, ZERO, Dim, largest, smallest, total
 from tawa.axon.onnx.context import Context, dims_array, product, rule
 from tawa.axon.onnx.values import MAX_CONTENTS, Array, Value, computed, known, object_array, tensor
+from tawa.axon.sizes.dims import ONE, ZERO, Dim, largest, smallest, total
 
 
 @rule("Shape")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tawa.axon.dims import Dim
+from tawa.axon.sizes.dims import Dim
 
 Array = NDArray[Any]
 Dims = tuple[Dim, ...]

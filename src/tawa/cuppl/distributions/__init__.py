@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..registry import NATIVES
-from . import continuous, discrete, positive, vectors
+from tawa.cuppl.distributions import continuous, discrete, positive, vectors
+from tawa.cuppl.translation.registry import NATIVES
 
 __all__ = ["DISTRIBUTIONS", "Distribution"]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 
-from ..native import native
-from ..numeric.elementary import atan, cos, exp, is_positive, log, log1p, tan
-from ..numeric.philox import next_uniform
-from ..numeric.primitives import Context, floor, sqrt
-from ..numeric.special import lgamma, normal_cdf, normal_quantile
-from .positive import sample_gamma
+from tawa.cuppl.distributions.positive import sample_gamma
+from tawa.cuppl.numeric.elementary import atan, cos, exp, is_positive, log, log1p, tan
+from tawa.cuppl.numeric.philox import next_uniform
+from tawa.cuppl.numeric.primitives import Context, floor, sqrt
+from tawa.cuppl.numeric.special import lgamma, normal_cdf, normal_quantile
+from tawa.cuppl.translation.native import native
 
 INF = math.inf
 PI = math.pi

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 
-from ..native import native, outlined
-from ..numeric.elementary import exp, log, log1p
-from ..numeric.philox import next_bits, next_uniform
-from ..numeric.primitives import Context, FloatVector, floor, shru, sqrt
-from ..numeric.special import lbeta, lchoose, lgamma, xlog1py, xlogy
-from .positive import sample_beta, sample_gamma
+from tawa.cuppl.distributions.positive import sample_beta, sample_gamma
+from tawa.cuppl.numeric.elementary import exp, log, log1p
+from tawa.cuppl.numeric.philox import next_bits, next_uniform
+from tawa.cuppl.numeric.primitives import Context, FloatVector, floor, shru, sqrt
+from tawa.cuppl.numeric.special import lbeta, lchoose, lgamma, xlog1py, xlogy
+from tawa.cuppl.translation.native import native, outlined
 
 STIRLING_RESTS = tuple(
     math.lgamma(k + 1.0) - ((k + 0.5) * math.log(k + 1.0) - (k + 1.0) + 0.5 * math.log(math.tau))

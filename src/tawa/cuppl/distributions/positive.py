@@ -4,11 +4,20 @@ from __future__ import annotations
 
 import math
 
-from ..native import native, outlined
-from ..numeric.elementary import exp, expm1, is_positive, log, log1p, log_of_bits, power, tan
-from ..numeric.philox import next_uniform
-from ..numeric.primitives import Context, bits_of, sqrt
-from ..numeric.special import lbeta, lgamma, normal_quantile, xlog1py, xlogy
+from tawa.cuppl.numeric.elementary import (
+    exp,
+    expm1,
+    is_positive,
+    log,
+    log1p,
+    log_of_bits,
+    power,
+    tan,
+)
+from tawa.cuppl.numeric.philox import next_uniform
+from tawa.cuppl.numeric.primitives import Context, bits_of, sqrt
+from tawa.cuppl.numeric.special import lbeta, lgamma, normal_quantile, xlog1py, xlogy
+from tawa.cuppl.translation.native import native, outlined
 
 INF = math.inf
 LOG_2 = math.log(2.0)

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import math
 
-from ..native import native
-from ..numeric.elementary import exp, log, log1p
-from ..numeric.philox import next_uniform
-from ..numeric.primitives import Context, FloatVector, IntVector, new_floats, new_ints, sqrt
-from ..numeric.special import lgamma, normal_quantile, xlogy
-from .discrete import sample_binomial, sum_weights, valid_weights
-from .positive import LOG_LEAST, log_power, log_standard_gamma
+from tawa.cuppl.distributions.discrete import sample_binomial, sum_weights, valid_weights
+from tawa.cuppl.distributions.positive import LOG_LEAST, log_power, log_standard_gamma
+from tawa.cuppl.numeric.elementary import exp, log, log1p
+from tawa.cuppl.numeric.philox import next_uniform
+from tawa.cuppl.numeric.primitives import (
+    Context,
+    FloatVector,
+    IntVector,
+    new_floats,
+    new_ints,
+    sqrt,
+)
+from tawa.cuppl.numeric.special import lgamma, normal_quantile, xlogy
+from tawa.cuppl.translation.native import native
 
 INF = math.inf
 HALF_LOG_TAU = 0.5 * math.log(2.0 * math.pi)

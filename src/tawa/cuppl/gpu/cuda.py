@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from ..ir import (
+from tawa.cuppl.core.ir import (
     CONTEXT_FIELDS,
     Alloc,
     AtomicAdd,
@@ -36,9 +36,9 @@ from ..ir import (
     Terminator,
     Type,
 )
-from ..llvm import HEAP_FULL, table_name, tables
-from ..lowering.dataflow import defined
-from ..scalars import SCALARS
+from tawa.cuppl.core.scalars import SCALARS
+from tawa.cuppl.cpu.llvm import HEAP_FULL, table_name, tables
+from tawa.cuppl.lowering.dataflow import defined
 
 __all__ = ["PRELUDE", "TYPE_NAMES", "FunctionText", "called_in_programs", "emit_cuda"]
 

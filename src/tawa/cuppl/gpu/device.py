@@ -9,10 +9,9 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
+from tawa.cuppl.gpu.source import BLOCK
 from tawa.runtime import driver
 from tawa.runtime.nvrtc import compile_cuda
-
-from .source import BLOCK
 
 __all__ = ["CudaDevice", "Device"]
 

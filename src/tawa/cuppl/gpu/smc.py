@@ -18,14 +18,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from ..failures import ALL_ZERO, DEPTH, HEAP_FULL, STACK_FULL
-from ..inference import smc_natives as k
-from ..inference.settings import Limits, failure
-from ..inference.smc import SmcRun
-from ..ir import Alloc, Type
-from ..lowering.pipeline import Lowered
-from ..memory import Image, float_bits, mask_of, object_table
-from .device import Device
+from tawa.cuppl.core.ir import Alloc, Type
+from tawa.cuppl.cpu.memory import Image, float_bits, mask_of, object_table
+from tawa.cuppl.gpu.device import Device
+from tawa.cuppl.inference.settings import Limits, failure
+from tawa.cuppl.inference.smc import SmcRun
+from tawa.cuppl.lowering.pipeline import Lowered
+from tawa.cuppl.natives import smc as k
+from tawa.cuppl.typing.failures import ALL_ZERO, DEPTH, HEAP_FULL, STACK_FULL
 
 __all__ = ["GpuMemory", "GpuRun", "run_on_gpu"]
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from copy import deepcopy
 from pathlib import Path
 
-from ..executable import NATIVE_MODULES, main_wrapper
-from ..ir import Program
-from ..lowering.guards import mark_fallible
-from ..lowering.machine import ENTRY_POINT, FINAL_POINT, MACHINE
-from ..lowering.pipeline import Lowered
-from ..native import link, translate
-from .cuda import PRELUDE, emit_cuda
-from .turns import machine_text
+from tawa.cuppl.core.ir import Program
+from tawa.cuppl.cpu.executable import NATIVE_MODULES, main_wrapper
+from tawa.cuppl.gpu.cuda import PRELUDE, emit_cuda
+from tawa.cuppl.gpu.turns import machine_text
+from tawa.cuppl.lowering.guards import mark_fallible
+from tawa.cuppl.lowering.machine import ENTRY_POINT, FINAL_POINT, MACHINE
+from tawa.cuppl.lowering.pipeline import Lowered
+from tawa.cuppl.translation.native import link, translate
 
 __all__ = ["BLOCK", "cuda_source"]
 

@@ -11,7 +11,7 @@ others from their work (compare the program-counter batching of Radul et al., ar
 
 from __future__ import annotations
 
-from ..ir import (
+from tawa.cuppl.core.ir import (
     Block,
     Const,
     Fail,
@@ -26,9 +26,9 @@ from ..ir import (
     Terminator,
     Type,
 )
-from ..lowering.dataflow import defined
-from ..lowering.machine import DISPATCH, Machine
-from .cuda import TYPE_NAMES, FunctionText, called_in_programs
+from tawa.cuppl.gpu.cuda import TYPE_NAMES, FunctionText, called_in_programs
+from tawa.cuppl.lowering.dataflow import defined
+from tawa.cuppl.lowering.machine import DISPATCH, Machine
 
 __all__ = ["machine_text"]
 

@@ -8,14 +8,13 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from tawa.cuppl.cpu.executable import FIELD, Executable, Workers
+from tawa.cuppl.cpu.memory import Decoder, flat_key, float_bits
+from tawa.cuppl.inference.record import Record
+from tawa.cuppl.inference.settings import Limits, failure
+from tawa.cuppl.natives import trace as k
+from tawa.cuppl.typing.failures import ALL_ZERO, DEPTH, FUEL, HEAP_FULL, TRACE_FULL
 from tawa.functional.errors import FunctionalError
-
-from ..executable import FIELD, Executable, Workers
-from ..failures import ALL_ZERO, DEPTH, FUEL, HEAP_FULL, TRACE_FULL
-from ..memory import Decoder, flat_key, float_bits
-from . import trace_natives as k
-from .record import Record
-from .settings import Limits, failure
 
 __all__ = ["Enumeration", "run_enumeration"]
 

@@ -7,14 +7,14 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from ..executable import FIELD, Executable, Workers
-from ..failures import ALL_ZERO, DEPTH, HEAP_FULL
-from ..ir import Type
-from ..memory import mask_of
-from . import smc_natives as k
-from .settings import Limits, failure
-from .smc import SmcRun, first_failure
-from .weights import relative_weights
+from tawa.cuppl.core.ir import Type
+from tawa.cuppl.cpu.executable import FIELD, Executable, Workers
+from tawa.cuppl.cpu.memory import mask_of
+from tawa.cuppl.inference.settings import Limits, failure
+from tawa.cuppl.inference.smc import SmcRun, first_failure
+from tawa.cuppl.inference.weights import relative_weights
+from tawa.cuppl.natives import smc as k
+from tawa.cuppl.typing.failures import ALL_ZERO, DEPTH, HEAP_FULL
 
 __all__ = ["run_importance"]
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from ..executable import BYTES_A_LEVEL, FIELD, Executable, new_context
-from ..failures import ALL_ZERO, DEPTH, HEAP_FULL, TRACE_FULL
-from ..ir import Type
-from ..memory import float_bits, mask_of
-from . import trace_natives as k
-from .record import Record
-from .settings import Limits, failure
+from tawa.cuppl.core.ir import Type
+from tawa.cuppl.cpu.executable import BYTES_A_LEVEL, FIELD, Executable, new_context
+from tawa.cuppl.cpu.memory import float_bits, mask_of
+from tawa.cuppl.inference.record import Record
+from tawa.cuppl.inference.settings import Limits, failure
+from tawa.cuppl.natives import trace as k
+from tawa.cuppl.typing.failures import ALL_ZERO, DEPTH, HEAP_FULL, TRACE_FULL
 
 __all__ = ["Chain", "run_chains"]
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from tawa.functional.errors import FunctionalError
-
-from ..errors import UnsupportedMethod
-from ..executable import FIELD, Executable, new_context
-from ..failures import (
+from tawa.cuppl.cpu.executable import FIELD, Executable, new_context
+from tawa.cuppl.inference.settings import Limits, failure
+from tawa.cuppl.natives import tape as k
+from tawa.cuppl.typing.errors import UnsupportedMethod
+from tawa.cuppl.typing.failures import (
     ALL_ZERO,
     DEPTH,
     DISCRETE_CHOICE,
@@ -27,8 +27,7 @@ from ..failures import (
     NAN_WEIGHT,
     REJECTED,
 )
-from . import tape_natives as k
-from .settings import Limits, failure
+from tawa.functional.errors import FunctionalError
 
 __all__ = ["GRADIENT", "Density", "NutsChain", "nuts_chain"]
 

@@ -13,13 +13,13 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from ..executable import FIELD, Executable, Workers
-from ..failures import TRACE_FULL, AllWeightsZero
-from . import smc_natives as k
-from . import trace_natives as tn
-from .record import Record
-from .settings import Limits, failure
-from .smc import Smc, SmcRun, run_smc
+from tawa.cuppl.cpu.executable import FIELD, Executable, Workers
+from tawa.cuppl.inference.record import Record
+from tawa.cuppl.inference.settings import Limits, failure
+from tawa.cuppl.inference.smc import Smc, SmcRun, run_smc
+from tawa.cuppl.natives import smc as k
+from tawa.cuppl.natives import trace as tn
+from tawa.cuppl.typing.failures import TRACE_FULL, AllWeightsZero
 
 __all__ = ["Draws", "gibbs_chain", "independent_chain", "marginal_chain"]
 

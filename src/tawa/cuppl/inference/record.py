@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from . import trace_natives as k
+from tawa.cuppl.natives import trace as k
 
 __all__ = ["Record"]
 

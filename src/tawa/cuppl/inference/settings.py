@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from operator import index
 from typing import SupportsFloat, SupportsIndex
 
+from tawa.cuppl.elaboration.shared import Elaborated
+from tawa.cuppl.typing.errors import BadSetting
+from tawa.cuppl.typing.failures import ALL_ZERO, FAILURES, INFINITE_SUPPORT
 from tawa.functional.errors import FunctionalError
-
-from ..errors import BadSetting
-from ..failures import ALL_ZERO, FAILURES, INFINITE_SUPPORT
-from ..shared import Elaborated
 
 __all__ = ["Limits", "check_settings", "counts", "failure"]
 

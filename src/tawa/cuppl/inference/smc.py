@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from ..executable import FIELD, Executable, Workers
-from ..failures import ALL_ZERO, DEPTH, HEAP_FULL, STACK_FULL
-from ..lowering.machine import ENTRY_POINT, FINAL_POINT, Machine, point_word
-from ..memory import float_bits
-from ..numeric.philox import GROUP
-from . import smc_natives as k
-from .settings import Limits, failure
-from .weights import relative_weights
+from tawa.cuppl.cpu.executable import FIELD, Executable, Workers
+from tawa.cuppl.cpu.memory import float_bits
+from tawa.cuppl.inference.settings import Limits, failure
+from tawa.cuppl.inference.weights import relative_weights
+from tawa.cuppl.lowering.machine import ENTRY_POINT, FINAL_POINT, Machine, point_word
+from tawa.cuppl.natives import smc as k
+from tawa.cuppl.numeric.philox import GROUP
+from tawa.cuppl.typing.failures import ALL_ZERO, DEPTH, HEAP_FULL, STACK_FULL
 
 __all__ = ["Smc", "SmcRun", "first_failure", "run_smc"]
 

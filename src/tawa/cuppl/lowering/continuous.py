@@ -4,17 +4,33 @@ from __future__ import annotations
 
 import math
 
-from ..builder import FunctionBuilder
-from ..builtins import FAMILIES
-from ..failures import DISCRETE_CHOICE
-from ..ir import Call, Const, Draw, Fail, Function, Instruction, Jump, Reg, Return, Set, Type
-from ..shared import Elaborated
-from .differentiate import differentiate, taped
-from .effects import Splitter, lower_factors
-from .guards import guard_loop, guard_recursion, mark_fallible
-from .pipeline import Lowered
-from .suspension import choose_variants, recursive_functions, suspending_functions
-from .tail import expose_tail_calls, loop_self_calls
+from tawa.cuppl.core.builder import FunctionBuilder
+from tawa.cuppl.core.ir import (
+    Call,
+    Const,
+    Draw,
+    Fail,
+    Function,
+    Instruction,
+    Jump,
+    Reg,
+    Return,
+    Set,
+    Type,
+)
+from tawa.cuppl.elaboration.builtins import FAMILIES
+from tawa.cuppl.elaboration.shared import Elaborated
+from tawa.cuppl.lowering.differentiate import differentiate, taped
+from tawa.cuppl.lowering.effects import Splitter, lower_factors
+from tawa.cuppl.lowering.guards import guard_loop, guard_recursion, mark_fallible
+from tawa.cuppl.lowering.pipeline import Lowered
+from tawa.cuppl.lowering.suspension import (
+    choose_variants,
+    recursive_functions,
+    suspending_functions,
+)
+from tawa.cuppl.lowering.tail import expose_tail_calls, loop_self_calls
+from tawa.cuppl.typing.failures import DISCRETE_CHOICE
 
 __all__ = ["lower_continuous"]
 

@@ -6,8 +6,8 @@ from dataclasses import fields, replace
 from functools import cache
 from typing import Any, TypeVar
 
-from ..builder import targets
-from ..ir import (
+from tawa.cuppl.core.builder import targets
+from tawa.cuppl.core.ir import (
     Branch,
     Const,
     Function,

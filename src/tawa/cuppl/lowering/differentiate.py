@@ -8,7 +8,7 @@ are. Control flow needs nothing: the tape records what was executed.
 
 from __future__ import annotations
 
-from ..ir import (
+from tawa.cuppl.core.ir import (
     Alloc,
     Call,
     Const,
@@ -27,8 +27,8 @@ from ..ir import (
     Terminator,
     Type,
 )
-from ..native import translate
-from .effects import Splitter
+from tawa.cuppl.lowering.effects import Splitter
+from tawa.cuppl.translation.native import translate
 
 __all__ = ["differentiate"]
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ..builder import targets
-from ..ir import (
+from tawa.cuppl.core.builder import targets
+from tawa.cuppl.core.ir import (
     Alloc,
     Branch,
     Call,
@@ -32,8 +32,8 @@ from ..ir import (
     Switch,
     Table,
 )
-from .dataflow import defined, used, used_by_terminator
-from .tail import LOOP_HEAD
+from tawa.cuppl.lowering.dataflow import defined, used, used_by_terminator
+from tawa.cuppl.lowering.tail import LOOP_HEAD
 
 __all__ = ["APART", "TOGETHER", "Divergence", "Region", "Unsuitable", "analyse", "varies"]
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import math
 
-from ..builtins import FAMILIES
-from ..failures import NAN_WEIGHT, REJECTED
-from ..ir import (
+from tawa.cuppl.core.ir import (
     Block,
     Branch,
     Call,
@@ -23,6 +21,8 @@ from ..ir import (
     Terminator,
     Type,
 )
+from tawa.cuppl.elaboration.builtins import FAMILIES
+from tawa.cuppl.typing.failures import NAN_WEIGHT, REJECTED
 
 __all__ = ["lower_draws", "lower_factors"]
 

@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
 
-from ..ir import Call, Function, Reg
-from .dataflow import defined
-from .tail import is_tail_call
+from tawa.cuppl.core.ir import Call, Function, Reg
+from tawa.cuppl.lowering.dataflow import defined
+from tawa.cuppl.lowering.tail import is_tail_call
 
 __all__ = ["fixed_parameters"]
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from ..failures import DEPTH, FUEL
-from ..ir import (
+from tawa.cuppl.core.ir import (
     Alloc,
     Block,
     Call,
@@ -17,8 +16,9 @@ from ..ir import (
     Terminator,
     Type,
 )
-from .effects import Splitter
-from .tail import LOOP_HEAD
+from tawa.cuppl.lowering.effects import Splitter
+from tawa.cuppl.lowering.tail import LOOP_HEAD
+from tawa.cuppl.typing.failures import DEPTH, FUEL
 
 __all__ = ["guard_loop", "guard_recursion", "guard_steps", "mark_fallible"]
 

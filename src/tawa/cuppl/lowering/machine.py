@@ -20,9 +20,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ..builder import targets
-from ..failures import NO_RESET, STACK_FULL
-from ..ir import (
+from tawa.cuppl.core.builder import targets
+from tawa.cuppl.core.ir import (
     Alloc,
     Block,
     Branch,
@@ -48,9 +47,16 @@ from ..ir import (
     Switch,
     Type,
 )
-from .dataflow import live_at_entry, live_before, rename, touches, used_by_terminator
-from .fixed import fixed_parameters
-from .tail import LOOP_HEAD, is_tail_call
+from tawa.cuppl.lowering.dataflow import (
+    live_at_entry,
+    live_before,
+    rename,
+    touches,
+    used_by_terminator,
+)
+from tawa.cuppl.lowering.fixed import fixed_parameters
+from tawa.cuppl.lowering.tail import LOOP_HEAD, is_tail_call
+from tawa.cuppl.typing.failures import NO_RESET, STACK_FULL
 
 __all__ = [
     "DISPATCH",

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..ir import Program, Type
-from ..native import link, translate
-from ..shared import Elaborated
-from . import frames as _frames  # registers its natives
-from .effects import lower_draws, lower_factors
-from .guards import guard_loop, guard_recursion, guard_steps, mark_fallible
-from .machine import Machine, build_machine
-from .suspension import choose_variants, recursive_functions, suspending_functions
-from .tail import expose_tail_calls, loop_self_calls
+from tawa.cuppl.core.ir import Program, Type
+from tawa.cuppl.elaboration.shared import Elaborated
+from tawa.cuppl.lowering.effects import lower_draws, lower_factors
+from tawa.cuppl.lowering.guards import guard_loop, guard_recursion, guard_steps, mark_fallible
+from tawa.cuppl.lowering.machine import Machine, build_machine
+from tawa.cuppl.lowering.suspension import (
+    choose_variants,
+    recursive_functions,
+    suspending_functions,
+)
+from tawa.cuppl.lowering.tail import expose_tail_calls, loop_self_calls
+from tawa.cuppl.natives import frames as _frames  # registers its natives
+from tawa.cuppl.translation.native import link, translate
 
 __all__ = ["Lowered", "finish", "lower"]
 assert _frames

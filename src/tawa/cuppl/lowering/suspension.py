@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..ir import Call, Factor, Program, Reset, Resume, Shift
+from tawa.cuppl.core.ir import Call, Factor, Program, Reset, Resume, Shift
 
 __all__ = ["choose_variants", "recursive_functions", "suspending_functions"]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..builder import targets
-from ..ir import Block, Call, Copy, Function, Instruction, Jump, Reg, Return
+from tawa.cuppl.core.builder import targets
+from tawa.cuppl.core.ir import Block, Call, Copy, Function, Instruction, Jump, Reg, Return
 
 __all__ = ["LOOP_HEAD", "expose_tail_calls", "is_tail_call", "loop_self_calls"]
 

@@ -7,10 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..builder import FunctionBuilder
-from ..builtins import FAMILIES
-from ..failures import INFINITE_SUPPORT, REJECTED, TRACE_FULL
-from ..ir import (
+from tawa.cuppl.core.builder import FunctionBuilder
+from tawa.cuppl.core.ir import (
     Block,
     Call,
     Const,
@@ -26,10 +24,12 @@ from ..ir import (
     Set,
     Type,
 )
-from ..shared import Elaborated
-from .effects import Splitter, lower_factors
-from .pipeline import Lowered, finish
-from .tail import expose_tail_calls, is_tail_call
+from tawa.cuppl.elaboration.builtins import FAMILIES
+from tawa.cuppl.elaboration.shared import Elaborated
+from tawa.cuppl.lowering.effects import Splitter, lower_factors
+from tawa.cuppl.lowering.pipeline import Lowered, finish
+from tawa.cuppl.lowering.tail import expose_tail_calls, is_tail_call
+from tawa.cuppl.typing.failures import INFINITE_SUPPORT, REJECTED, TRACE_FULL
 
 __all__ = ["lower_enumerated", "lower_traced"]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..native import native
-from .primitives import Ints
+from tawa.cuppl.numeric.primitives import Ints
+from tawa.cuppl.translation.native import native
 
 __all__ = ["address_of", "int_of"]
 

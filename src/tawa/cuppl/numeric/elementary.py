@@ -8,8 +8,17 @@ from __future__ import annotations
 
 import math
 
-from ..native import inlined, native, outlined
-from .primitives import bits_of, float_of_bits, floor, fma, horner, int_in_range, shru, sqrt
+from tawa.cuppl.numeric.primitives import (
+    bits_of,
+    float_of_bits,
+    floor,
+    fma,
+    horner,
+    int_in_range,
+    shru,
+    sqrt,
+)
+from tawa.cuppl.translation.native import inlined, native, outlined
 
 __all__ = ["cos", "exp", "expm1", "log", "log1p", "logaddexp", "power", "sin", "tan", "tanh"]
 

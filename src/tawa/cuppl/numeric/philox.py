@@ -6,9 +6,9 @@ function of the five, so any particle's step can be replayed alone, on any machi
 
 from __future__ import annotations
 
-from ..native import inlined, native, outlined, vectorised
-from .addresses import address_of
-from .primitives import Context, float_of_bits, shru, swap_halves
+from tawa.cuppl.numeric.addresses import address_of
+from tawa.cuppl.numeric.primitives import Context, float_of_bits, shru, swap_halves
+from tawa.cuppl.translation.native import inlined, native, outlined, vectorised
 
 __all__ = ["next_bits", "next_uniform", "philox"]
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import math
 
-from ..native import native, outlined
-from .elementary import cos, exp, log, log1p, sin
-from .primitives import floor, horner, sqrt
+from tawa.cuppl.numeric.elementary import cos, exp, log, log1p, sin
+from tawa.cuppl.numeric.primitives import floor, horner, sqrt
+from tawa.cuppl.translation.native import native, outlined
 
 __all__ = ["digamma", "erf", "erfc", "lbeta", "lchoose", "lgamma", "normal_cdf", "normal_quantile"]
 

@@ -1,0 +1,1 @@
+"""Facts about aref programs: layouts, operands, ranges, sizes of slots."""

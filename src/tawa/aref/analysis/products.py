@@ -1,0 +1,103 @@
+"""Operands of matrix products: which are views of slots, and what instructions can take."""
+
+from __future__ import annotations
+
+from xdsl.dialects import scf
+from xdsl.dialects.builtin import TensorType
+from xdsl.ir import Attribute, BlockArgument, Operation, OpResult, SSAValue
+
+from tawa.aref.dialect.ops import DotIssue, DotWait, ViewRead, ViewReshape, ViewTrans, WarpDot
+from tawa.base.types import byte_size, element_of, shape_of
+from tawa.ir.loops import passed_to, terminator
+from tawa.tile.dialect.ops import Dot, Reshape, Trans
+
+EITHER_WAY = 2
+"""Bytes of the elements that may be contiguous along either dimension (PTX ISA, wgmma)."""
+
+
+def view_of(value: SSAValue, before: Operation) -> SSAValue | None:
+    """The view that a tile is read from, transposed and reshaped as the value is; None if none."""
+    owner = value.owner
+    if isinstance(owner, ViewRead):
+        return owner.view
+    block = before.parent
+    if isinstance(owner, Trans) and owner.permutation == (1, 0):
+        source = view_of(owner.value, before)
+        new = ViewTrans(source) if source else None
+    elif isinstance(owner, Reshape) and _keeps_rows(owner):
+        source = view_of(owner.value, before)
+        new = ViewReshape(source, _tile(owner.result)) if source else None
+    else:
+        return None
+    if new is None or block is None:
+        return None
+    block.insert_op_before(new, before)
+    new.result.name_hint = value.name_hint
+    return new.result
+
+
+def is_view(value: SSAValue) -> bool:
+    """Whether `view_of` finds a view."""
+    owner = value.owner
+    if isinstance(owner, Trans) and owner.permutation == (1, 0):
+        return is_view(owner.value)
+    if isinstance(owner, Reshape) and _keeps_rows(owner):
+        return is_view(owner.value)
+    return isinstance(owner, ViewRead)
+
+
+def _tile(value: SSAValue) -> TensorType[Attribute]:
+    return TensorType(element_of(value.type), shape_of(value.type))
+
+
+def _keeps_rows(op: Reshape) -> bool:
+    """Whether only extents of 1 come or go, or outer extents become rows, as a slot has them."""
+    old, new = (shape_of(v.type) for v in (op.value, op.result))
+    if [e for e in old if e != 1] == [e for e in new if e != 1]:
+        return True
+    return len(new) == 2 and old[-1] == new[-1] and is_loaded(op.value)
+
+
+def is_loaded(value: SSAValue) -> bool:
+    """Whether a value is a slot's tile as it was loaded."""
+    return isinstance(value.owner, ViewRead)
+
+
+def from_products(value: SSAValue) -> bool:
+    """Whether a computed tile already lies in registers as warp groups' products leave them."""
+    seen: set[SSAValue] = set()
+    work = [value]
+    while work:
+        v = work.pop()
+        if v in seen or not shape_of(v.type):
+            continue
+        seen.add(v)
+        if isinstance(v, OpResult):
+            if isinstance(v.op, Dot | DotIssue | DotWait):
+                return True
+            if isinstance(v.op, WarpDot):
+                continue
+            if not v.op.regions:
+                work += v.op.operands
+            elif isinstance(v.op, scf.ForOp):
+                work.append(terminator(v.op.body.block).operands[v.index])
+            elif isinstance(v.op, scf.IfOp):
+                work += [terminator(r.block).operands[v.index] for r in v.op.regions if r.blocks]
+            elif isinstance(v.op, scf.WhileOp):
+                work.append(terminator(v.op.before_region.block).operands[v.index + 1])
+        else:
+            assert isinstance(v, BlockArgument)
+            work += passed_to(v)
+    return False
+
+
+def needs_transpose(dot: Dot, index: int) -> bool:
+    """Whether an operand (0 or 1) is read from a slot in which K is not contiguous, but must be."""
+    value = dot.operands[index]
+    if byte_size(element_of(value.type)) == EITHER_WAY or not is_view(value):
+        return False
+    turned = False
+    while isinstance(value.owner, Trans | Reshape):
+        turned ^= isinstance(value.owner, Trans)
+        value = value.owner.value
+    return turned == (index == 0)

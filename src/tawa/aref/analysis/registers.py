@@ -1,0 +1,128 @@
+"""Registers of each role: a launch gives every warp the same; who needs fewer gives some up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tawa.machine.target import Target
+
+PRODUCER = {384: 40, 512: 32}
+"""Registers of the loading role by threads of the CTA (multiples of 8)."""
+
+ENOUGH = 128
+"""Registers at entry below which consumers need all that others can give."""
+
+MOST = 240
+"""Registers a thread of a consumer gets at most, or has without a split."""
+
+ROOMY = 32
+"""Registers of a moving role that can hold four blocks of a tile (without spills, measured)."""
+
+REGISTERS_OF_ADDRESS, BESIDE, FEWEST = 4, 40, 56
+"""Registers of a role that copies through pointers: for an address and its mask, beside them, and
+at least."""
+
+GROUP_WARPS = 4
+
+LESS = 24
+"""Registers that such a role does without where its consumers need them."""
+
+MANY = 192
+"""Registers of accumulators beside which consumers need all that others can give."""
+
+
+@dataclass(frozen=True)
+class Copying:
+    """A role that copies through pointers: its warps, each thread's addresses, what is to spare.
+
+    What is to spare is the role's, or its consumers' where they need more.
+    """
+
+    warps: int
+    addresses: int
+    spare: int = 0
+
+    @property
+    def groups(self) -> int:
+        """Warp groups."""
+        return self.warps // GROUP_WARPS
+
+    @property
+    def registers(self) -> int:
+        """Registers of a thread for its addresses and masks, and beside them."""
+        return BESIDE + REGISTERS_OF_ADDRESS * self.addresses
+
+    def __bool__(self) -> bool:
+        return self.warps > 0
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Registers a thread of the loading and of the computing roles; None leaves the launch's."""
+
+    producer: int | None
+    consumer: int | None
+    limit: int
+    """What a thread of the computing role may use."""
+
+
+def budget(
+    target: Target,
+    consumer_warps: int,
+    accumulators: int,
+    narrow: bool = False,
+    copying: Copying | None = None,
+) -> Budget:
+    """The split of the register file; `accumulators` is a consumer thread's accumulator registers.
+
+    The pool is what the launch got: the entry count times the threads, not the whole file. With
+    `narrow`, or many accumulators, the loading role keeps the fewest registers there are. One that
+    is `copying` through pointers needs them for addresses.
+    """
+    loaders = copying.groups if copying else 1
+    threads = 32 * (consumer_warps + loaders * target.group_warps)
+    step = target.register_step
+    entry = min(target.max_registers, target.registers // threads // step * step)
+    groups, rest = divmod(consumer_warps, target.group_warps)
+    if groups == 0 or rest or entry >= MOST:
+        return Budget(None, None, entry)
+    pool = entry * (groups + loaders)
+    if copying:
+        wanted = copying.registers + (-LESS - 2 * copying.spare if narrow else copying.spare)
+        producer = min(entry, max(FEWEST, -(-wanted // step) * step))
+        consumer = min(MOST, (pool - loaders * producer) // groups // step * step)
+        return Budget(producer, consumer, consumer)
+    producer = PRODUCER.get(threads, target.min_role_registers)
+    if narrow or accumulators >= MANY or entry < ENOUGH:
+        producer = target.min_role_registers
+    consumer = min(MOST, (pool - producer) // groups // step * step)
+    return Budget(producer, consumer, consumer)
+
+
+@dataclass(frozen=True)
+class Sharing:
+    """What the roles of a CTA need, whatever an attempt leaves to them."""
+
+    warps: int
+    """Of the computing roles; 0 if no others share registers with them."""
+    accumulators: int
+    copiers: int
+    """Warps that copy through pointers."""
+    addresses: int
+    """Of one of their threads."""
+
+    def split(self, target: Target, narrow: bool, spare: int) -> Budget:
+        """The split of the register file in an attempt; see `Slack` for what it leaves."""
+        copying = Copying(self.copiers, self.addresses, spare)
+        return budget(target, self.warps, self.accumulators, narrow, copying)
+
+
+def blocks_in_flight(registers: int) -> int:
+    """Blocks of a tile that a moving role of so many registers can hold: four registers each."""
+    return 4 if registers >= ROOMY else 2
+
+
+def accumulator_registers(sizes: Sequence[int], warps: int) -> int:
+    """32-bit registers a thread holds of accumulators of so many elements each."""
+    return sum(sizes) // (32 * warps)

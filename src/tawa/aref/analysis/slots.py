@@ -1,0 +1,41 @@
+"""How many bytes of shared memory a tile takes, and a slot of a ring."""
+
+from __future__ import annotations
+
+import math
+
+from xdsl.ir import Attribute, SSAValue
+
+from tawa.aref.dialect.types import RefType
+from tawa.base.types import byte_size
+
+ALIGNMENT = 1024
+"""Bytes; what the widest swizzle needs."""
+
+
+def swizzle_for(columns: int, element: Attribute) -> int:
+    """Bytes of the widest swizzle that rows of so many columns allow; 0 for none."""
+    row = columns * byte_size(element)
+    if row >= 128 and (row % 128 == 0 or row > 128):
+        return 128 if row % 16 == 0 else 0
+    return row if row in (32, 64) else 0
+
+
+def extents_of(shape: tuple[int, ...]) -> tuple[int, int]:
+    """Rows and columns of a block in shared memory: all dimensions but the last are rows."""
+    return math.prod(shape[:-1]), shape[-1]
+
+
+def tile_bytes(shape: tuple[int, ...], element: Attribute) -> int:
+    """Bytes of a block: panels as wide as its swizzle, or whole rows where it has none."""
+    rows, columns = extents_of(shape)
+    row = columns * byte_size(element)
+    panel = (swizzle_for(columns, element) if shape[1:] else 0) or row
+    return -(-row // panel) * panel * rows
+
+
+def slot_bytes(ref: SSAValue) -> int:
+    """Bytes of one slot of a ring of arefs, each tile at an aligned offset."""
+    assert isinstance(ref.type, RefType)
+    sizes = (tile_bytes(tuple(t.get_shape()), t.element_type) for t in ref.type.tiles)
+    return sum(-(-size // ALIGNMENT) * ALIGNMENT for size in sizes)

@@ -1,0 +1,88 @@
+"""Computed tiles that products read from shared memory: copied where they are made, once."""
+
+from __future__ import annotations
+
+from xdsl.ir import Block, Operation, SSAValue
+
+from tawa.aref.dialect.ops import Stage, ViewRead, WarpGroup
+from tawa.base.types import shape_of
+from tawa.ir.elementwise import Map
+from tawa.ir.spans import copy_span
+from tawa.tile.analysis.axis_info import AxisAnalysis, fastest
+from tawa.tile.dialect.ops import Load, Reshape, Splat, Trans
+
+
+def staged(value: SSAValue, before: Operation, *, shared: bool = False) -> SSAValue:
+    """The view of a copy of a tile in shared memory, for an op that reads it.
+
+    A tile that is made outside of the op's loop (or branch) is copied there, once for all ops that
+    read it inside. With `shared`, so is any other, once for all later ops of its block.
+    """
+    owner = value.owner
+    home = owner if isinstance(owner, Block) else owner.parent
+    assert home is not None
+    outside = home is not before.parent
+    if outside or shared:
+        for use in value.uses:
+            op = use.operation
+            if isinstance(op, Stage) and op.parent is home:
+                return op.view
+    new = Stage(value)
+    copy_span(before, [new])
+    new.view.name_hint = value.name_hint
+    if not outside:
+        home.insert_op_before(new, before)
+    elif isinstance(owner, Block):
+        assert home.first_op is not None
+        home.insert_op_before(new, home.first_op)
+    else:
+        home.insert_op_after(new, owner)
+    return new.view
+
+
+def runs_down(value: SSAValue) -> bool:
+    """Whether a tile comes from where the elements of a column are neighbours: memory, or a slot.
+
+    It is best copied to shared memory as its transpose, with wide stores. A transpose that was
+    written in the kernel counts as one of what lies in rows.
+    """
+    turns, source = False, value
+    while not isinstance(source.owner, Block):
+        op = source.owner
+        if isinstance(op, Trans) and op.permutation == (1, 0):
+            turns, source = not turns, op.value
+            continue
+        if isinstance(op, ViewRead):
+            return turns
+        if isinstance(op, Load):
+            dim, count = fastest(AxisAnalysis(), op.ptr)
+            return (dim == 0) != turns if count > 1 else turns
+        tiles = [v for v in op.operands if shape_of(v.type) == shape_of(source.type)]
+        if not isinstance(op, Map) or not tiles:
+            break
+        source = tiles[0]
+    return isinstance(value.owner, Trans) and value.owner.permutation == (1, 0)
+
+
+def turned(value: SSAValue, before: Operation) -> SSAValue:
+    """The transpose of a tile, made where the tile is."""
+    owner = value.owner
+    new = Trans(value)
+    copy_span(before, [new])
+    new.result.name_hint = value.name_hint
+    if isinstance(owner, Block):
+        assert owner.first_op is not None
+        owner.insert_op_before(new, owner.first_op)
+    else:
+        assert owner.parent is not None
+        owner.parent.insert_op_after(new, owner)
+    return new.result
+
+
+def drop_unread(group: WarpGroup) -> None:
+    """Remove reads, transposes and reshapes that nothing uses any more."""
+    tiles = (ViewRead, Trans, Reshape, Splat)
+    for op in reversed([op for op in group.walk() if isinstance(op, tiles)]):
+        if op.results[0].first_use is None:
+            op.detach()
+            op.erase()

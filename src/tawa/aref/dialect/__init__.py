@@ -1,0 +1,1 @@
+"""The vocabulary of the aref level: rings, puts and gets, products in flight."""

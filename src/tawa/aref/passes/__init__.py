@@ -1,0 +1,1 @@
+"""Passes from aref IR to aref IR."""

@@ -1,0 +1,151 @@
+"""Ping-pong within a tile: the warp groups of a team take turns to issue products.
+
+A group holds the turn from a loop's first product to the last of those that follow it with nothing
+costly in between. So the tensor core works for one group while the others run ordinary code, from
+the first turn of the loop on, and not only once the groups have drifted apart by themselves. All
+groups of a team run the same turns, so each passes the turn as often as it waits for it; one that
+leaves a turn out (`own_turns`) still waits for it and passes it on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.dialects import scf
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, Region
+
+from tawa.aref.dialect.ops import (
+    Any,
+    AnyAbove,
+    DotIssue,
+    DotWait,
+    GroupTurn,
+    LanePartials,
+    WarpGroup,
+)
+from tawa.aref.passes.last_iteration_peeling import LEFT_OUT
+from tawa.base.errors import TawaError
+from tawa.base.options import Options
+from tawa.base.remarks import Remarks
+from tawa.base.types import shape_of
+from tawa.ir.elementwise import Map
+from tawa.ir.loops import terminator
+from tawa.ir.spans import span_of
+from tawa.tile.dialect.ops import DescStore, Reduce
+
+COSTLY = (Any, AnyAbove, DescStore, DotWait, LanePartials, Reduce, scf.ForOp, scf.IfOp)
+"""Ops before which a group passes the turn on, as it does before elementwise ops on tiles."""
+
+
+class NothingToAlternate(TawaError):
+    """Consumers can't take turns on the products of this kernel."""
+
+    explanation = (
+        "`alternate=True` has the consumers that share a tile take turns to issue the products of "
+        "a loop. It needs two to four consumers that are one team (no `ping_pong`), and a loop "
+        "with products."
+    )
+    example = """
+import tawa
+import tawa.language as tl
+
+
+@tawa.jit
+def square(a, c, M: tl.constexpr):
+    x = a.load([0, 0])
+    c.store([0, 0], tl.dot(x, x.T).to(tl.float16))
+
+
+square.compile("desc<f16,128x128>", "desc<f16,128x128>", 128, alternate=True)
+"""
+
+
+@dataclass(frozen=True)
+class NamedBarrierPingPong:
+    """Have the groups of a team take turns, where the option `alternate` asks for it."""
+
+    options: Options
+    remarks: Remarks
+    name: ClassVar[str] = "named-barrier-ping-pong"
+
+    def apply(self, module: ModuleOp) -> None:
+        """Rewrite the loops with products of every team of several groups."""
+        if not self.options.alternate:
+            return
+        found = False
+        for group in [op for op in module.walk() if isinstance(op, WarpGroup)]:
+            if group.computes and group.warps.value.data > 4 and group.teams.value.data == 1:
+                loops = [op for op in group.walk() if isinstance(op, scf.ForOp)]
+                rewritten = [loop for loop in loops if _take_turns(loop)]
+                if _pass_turns_left_out(loops) and _has_short_form(group):
+                    raise NothingToAlternate(
+                        "consumers that leave turns out can't take turns in this loop",
+                        span=span_of(rewritten[0]) if rewritten else None,
+                        expected="a pipeline of at most two stages, the same for all consumers",
+                        found="a deeper one, which those with few turns do not enter",
+                        hint="leave `alternate` unset",
+                    )
+                if rewritten:
+                    found = True
+                    _start(group)
+                    where = ", ".join(str(span_of(loop) or "loop") for loop in rewritten)
+                    self.remarks.say(self.name, f"consumers take turns on the products of {where}")
+        if not found:
+            raise NothingToAlternate(
+                "there are no consumers that could take turns",
+                expected="a loop with products in two to four consumers that share a tile",
+                found="no such loop",
+                hint="leave `alternate` unset",
+            )
+
+
+def _take_turns(loop: scf.ForOp) -> bool:
+    """Let the loop's first products be issued in turn; whether it has any."""
+    body = loop.body.block
+    first = next((op for op in body.ops if isinstance(op, DotIssue)), None)
+    if first is None:
+        return False
+    last: Operation = first
+    op = first.next_op
+    while op is not None and not _is_costly(op):
+        if isinstance(op, DotIssue):
+            last = op
+        op = op.next_op
+    body.insert_op_before(GroupTurn("wait"), first)
+    body.insert_op_after(GroupTurn("pass"), last)
+    return True
+
+
+def _has_short_form(group: WarpGroup) -> bool:
+    """Whether there is a loop for few turns and another one for many."""
+
+    def takes_turns(region: Region) -> bool:
+        return any(isinstance(op, GroupTurn) for op in region.walk())
+
+    branches = [op for op in group.walk() if isinstance(op, scf.IfOp)]
+    return any(all(map(takes_turns, branch.regions)) for branch in branches)
+
+
+def _pass_turns_left_out(loops: Sequence[scf.ForOp]) -> bool:
+    """Have groups that leave a turn out pass it on as soon as it is theirs; whether any do."""
+    marked = [loop for loop in loops if LEFT_OUT in loop.attributes]
+    for home in dict.fromkeys(loop.parent for loop in marked):
+        first = next(loop for loop in marked if loop.parent is home).body.block
+        end = terminator(first)
+        first.insert_ops_before([GroupTurn("wait"), GroupTurn("pass")], end)
+    return bool(marked)
+
+
+def _is_costly(op: Operation) -> bool:
+    on_tile = isinstance(op, Map) and bool(shape_of(op.result.type))
+    return on_tile or isinstance(op, COSTLY)
+
+
+def _start(group: WarpGroup) -> None:
+    block = group.body.block
+    first = block.first_op
+    assert first is not None
+    block.insert_op_before(GroupTurn("start"), first)

@@ -1,0 +1,264 @@
+"""Tiles that products need are loaded through pointers a turn ahead, into registers.
+
+A loop loads tiles that can't go through rings (`partition.pointer_loads`), copies them to shared
+memory and multiplies them there. Its loads wait for memory in every turn, with nothing to do. So
+the loop carries its tiles: while the products of a turn run, the next turn's loads are under way.
+What their addresses and masks need is computed for the next turn, from what this turn passes on.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from xdsl.dialects import arith, scf
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, IntegerType, ModuleOp
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
+from xdsl.traits import is_side_effect_free
+from xdsl.utils.hints import isa
+
+from tawa.aref.dialect.ops import DotIssue, Stage, WarpDot, WarpGroup
+from tawa.base.remarks import Remarks
+from tawa.base.types import byte_size, element_of, shape_of
+from tawa.ir.elementwise import Map
+from tawa.ir.loops import carry, extend_yield, terminator
+from tawa.ir.spans import copy_span, span_of
+from tawa.tile.analysis.pointers import WRITES, may_overlap, origins
+from tawa.tile.dialect.ops import AsmEffect, Barrier, DescStore, Load, Splat
+
+REGISTERS = 64
+"""Registers of a thread that the tiles of a loop may take."""
+
+
+class _NotComputable(Exception):
+    """A value of the next turn is not known before this turn's products."""
+
+
+@dataclass(frozen=True)
+class RegisterPrefetch:
+    """Load what is staged for the products of a loop a turn ahead."""
+
+    remarks: Remarks
+    enabled: bool = True
+    name: ClassVar[str] = "register-prefetch"
+
+    def apply(self, module: ModuleOp) -> None:
+        """Rewrite every loop whose body has a product of a tile that it loads through pointers."""
+        if not self.enabled:
+            return
+        for group in [op for op in module.walk() if isinstance(op, WarpGroup) and op.computes]:
+            for loop in [op for op in group.walk() if isinstance(op, scf.ForOp)]:
+                self._loop(loop, group.warps.value.data)
+
+    def _loop(self, loop: scf.ForOp, warps: int) -> None:
+        body = loop.body.block
+        first = next((op for op in body.ops if isinstance(op, DotIssue | WarpDot)), None)
+        if first is None:
+            return
+        loads = _staged_loads(body)
+        if not loads or _registers(loads, warps) > REGISTERS or not _may_move(body, loads):
+            return
+        ahead = _Ahead(loop, first)
+        try:
+            _check(ahead, loads)
+        except _NotComputable:
+            return
+        ahead.rewrite(loads)
+        where = span_of(loop) or "loop"
+        self.remarks.say(self.name, f"{len(loads)} tile(s) are loaded a turn ahead ({where})")
+
+
+def _staged_loads(body: Block) -> list[Load]:
+    """The loads of a body that only staging buffers, and what is computed for them, read."""
+    found: list[Load] = []
+    for op in body.ops:
+        if isinstance(op, Stage):
+            value = op.value
+            work, seen = [value], set[SSAValue]()
+            while work:
+                v = work.pop()
+                if v in seen or not isinstance(v.owner, Operation) or v.owner.parent is not body:
+                    continue
+                seen.add(v)
+                if isinstance(v.owner, Load):
+                    if shape_of(v.type) and v.owner not in found:
+                        found.append(v.owner)
+                elif not v.owner.regions and is_side_effect_free(v.owner):
+                    work += v.owner.operands
+    return [load for load in body.ops if isinstance(load, Load) and load in found]
+
+
+def _registers(loads: Sequence[Load], warps: int) -> int:
+    sizes = [
+        math.prod(shape_of(v.result.type)) * byte_size(element_of(v.result.type)) for v in loads
+    ]
+    return sum(max(1, size // (4 * 32 * warps)) for size in sizes)
+
+
+def _may_move(body: Block, loads: Sequence[Load]) -> bool:
+    """Whether nothing in the loop writes, or may write, what the loads read."""
+    ops = list(body.walk())
+    if any(isinstance(op, Barrier | DescStore | AsmEffect) for op in ops):
+        return False
+    written = {a for op in ops if isinstance(op, WRITES) for a in origins(op.operands[0])}
+    return not any(may_overlap(origins(load.ptr), written) for load in loads)
+
+
+def _check(ahead: _Ahead, loads: Sequence[Load]) -> None:
+    """Raise _NotComputable if some load's operands are not known ahead."""
+    for load in loads:
+        for operand in load.operands:
+            ahead.computable(operand, following=True)
+
+
+@dataclass
+class _Ahead:
+    """One loop, whose loads for the next turn go before an op of its body."""
+
+    loop: scf.ForOp
+    before: Operation
+    _seen: set[tuple[SSAValue, bool]] = field(default_factory=set[tuple[SSAValue, bool]])
+
+    @property
+    def body(self) -> Block:
+        """The loop's block."""
+        return self.loop.body.block
+
+    def _outside(self, value: SSAValue) -> bool:
+        block = value.owner if isinstance(value.owner, Block) else value.owner.parent
+        while block is not None and block is not self.body:
+            parent = block.parent_op()
+            block = parent.parent if parent is not None else None
+        return block is None
+
+    def _is_early(self, op: Operation) -> bool:
+        return op.parent is self.body and op.is_before_in_block(self.before)
+
+    def computable(self, value: SSAValue, *, following: bool) -> None:
+        """Raise unless a value, of this turn or the following one, can be had before the op."""
+        if (value, following) in self._seen or self._outside(value):
+            return
+        self._seen.add((value, following))
+        if isinstance(value, BlockArgument):
+            if value.owner is not self.body:
+                raise _NotComputable
+            if following and value.index:
+                passed = terminator(self.body).operands[value.index - 1]
+                self.computable(passed, following=False)
+            return
+        op = value.owner
+        assert isinstance(op, Operation)
+        if not following and self._is_early(op):
+            return
+        if op.regions or op.parent is not self.body or not _repeats(op):
+            raise _NotComputable
+        for operand in op.operands:
+            self.computable(operand, following=following)
+
+    def rewrite(self, loads: Sequence[Load]) -> None:
+        """Carry the tiles: the first turn's come from before the loop."""
+        firsts = self._first_turn(loads)
+        loop, arguments, _ = carry(self.loop, firsts)
+        self.loop = loop
+        following = self._following(loads, arguments)
+        extend_yield(loop.body.block, following)
+        for load, argument in zip(loads, arguments, strict=True):
+            argument.name_hint = load.result.name_hint
+            load.result.replace_all_uses_with(argument)
+        for load in reversed(loads):
+            load.detach()
+            load.erase()
+
+    def _first_turn(self, loads: Sequence[Load]) -> list[SSAValue]:
+        """The tiles of the first turn, if there is one."""
+        outer = self.loop.parent
+        assert outer is not None
+        runs = Map("cmpi_slt", [self.loop.lb, self.loop.ub])
+        values: dict[tuple[SSAValue, bool], SSAValue] = {(self.body.args[0], False): self.loop.lb}
+        for argument, init in zip(self.body.args[1:], self.loop.iter_args, strict=True):
+            values[argument, False] = init
+        block = Block()
+        copied = [self._copy(load.result, False, block, values) for load in loads]
+        block.add_op(scf.YieldOp(*copied))
+        without = Block()
+        blanks = [_blank(load.result.type, without) for load in loads]
+        without.add_op(scf.YieldOp(*blanks))
+        branch = scf.IfOp(runs.result, [v.result.type for v in loads], [block], [without])
+        copy_span(loads[0], [runs, branch])
+        outer.insert_ops_before([runs, branch], self.loop)
+        return list(branch.results)
+
+    def _following(
+        self, loads: Sequence[Load], arguments: Sequence[BlockArgument]
+    ) -> list[SSAValue]:
+        """The tiles of the following turn, if there is one, else this turn's."""
+        loop, body = self.loop, self.body
+        index = Map("addi", [body.args[0], loop.step])
+        more = Map("cmpi_slt", [index.result, loop.ub])
+        values: dict[tuple[SSAValue, bool], SSAValue] = {(body.args[0], True): index.result}
+        block = Block()
+        copied = [self._copy(load.result, True, block, values) for load in loads]
+        block.add_op(scf.YieldOp(*copied))
+        branch = scf.IfOp(
+            more.result,
+            [v.result.type for v in loads],
+            [block],
+            [Block([scf.YieldOp(*arguments)])],
+        )
+        copy_span(loads[0], [index, more, branch])
+        body.insert_ops_before([index, more, branch], self.before)
+        return list(branch.results)
+
+    def _copy(
+        self,
+        value: SSAValue,
+        following: bool,
+        into: Block,
+        values: dict[tuple[SSAValue, bool], SSAValue],
+    ) -> SSAValue:
+        """A value of this turn or the following one, computed at the end of a block."""
+        key = (value, following)
+        if key in values:
+            return values[key]
+        first = (self.body.args[0], False) in values
+        if self._outside(value):
+            return value
+        if isinstance(value, BlockArgument):
+            found = value
+            if following:
+                passed = terminator(self.body).operands[value.index - 1]
+                found = self._copy(passed, False, into, values)
+        elif not following and not first and self._is_early(value.owner):  # pyright: ignore
+            found = value
+        else:
+            op = value.owner
+            assert isinstance(op, Operation)
+            inputs = {v: self._copy(v, following, into, values) for v in op.operands}
+            new = op.clone(inputs)
+            into.add_op(new)
+            for old, result in zip(op.results, new.results, strict=True):
+                values[old, following] = result
+            found = values[key]
+        values[key] = found
+        return found
+
+
+def _repeats(op: Operation) -> bool:
+    """Whether an op may be done once more, and earlier."""
+    return isinstance(op, Load) or is_side_effect_free(op)
+
+
+def _blank(type_: Attribute, into: Block) -> SSAValue:
+    """A tile of zeros."""
+    element = element_of(type_)
+    if isa(element, AnyFloat):
+        zero: FloatAttr[AnyFloat] | IntegerAttr[IntegerType] = FloatAttr(0.0, element)
+    else:
+        assert isa(element, IntegerType)
+        zero = IntegerAttr(0, element)
+    constant = arith.ConstantOp(zero)
+    fill = Splat(constant.result, shape_of(type_))
+    into.add_ops([constant, fill])
+    return fill.result

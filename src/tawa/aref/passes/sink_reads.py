@@ -1,0 +1,125 @@
+"""Ordinary code reads a slot where it needs it, behind the products that read the slot too.
+
+A get gives a tile as a value at once, but products read it where it lies. What else a turn does
+with the tile then stands behind its products, and so should the loads of it into registers: before
+them they hold up the first product, and the assembler, which has them at hand, spreads the code
+that uses them among the matrix instructions of a product. A tile that only one side of a branch
+needs is read there.
+
+Behind a product, nothing says that all warps have read a slot when one of them finds the product
+done and returns the slot: so they meet once they have.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.dialects import scf
+from xdsl.dialects.builtin import ModuleOp, UnitAttr
+from xdsl.ir import Block, Operation, SSAValue
+
+from tawa.aref.dialect.ops import (
+    Any,
+    AnyAbove,
+    Consumed,
+    DotIssue,
+    GetEnter,
+    ViewRead,
+    ViewReshape,
+    Views,
+    ViewTrans,
+    WarpGroup,
+)
+from tawa.ir.loops import users_in
+
+
+@dataclass(frozen=True)
+class SinkReads:
+    """Move reads of slots behind products, and into branches."""
+
+    name: ClassVar[str] = "sink-reads"
+
+    def apply(self, module: ModuleOp) -> None:
+        """Move the reads of every computing warp group."""
+        for group in [op for op in module.walk() if isinstance(op, WarpGroup)]:
+            for read in [op for op in group.walk() if isinstance(op, ViewRead)]:
+                _sink(read)
+
+
+def _sink(read: ViewRead) -> None:
+    """Move a read to its first user, if products or a branch stand before that."""
+    slot = _slot_of(read.view)
+    while slot is not None:
+        home = read.parent
+        assert home is not None
+        users = set(users_in(read.result, home))
+        if not users:
+            return
+        first = min(users, key=home.get_operation_index)
+        passed = _between(read, first)
+        if any(_returns(op, slot.token) for op in passed):
+            return
+        side = _side(first, read) if len(users) == 1 else None
+        products = any(isinstance(op, DotIssue) for op in passed)
+        if products and _multiplied(slot):
+            read.meets = UnitAttr()
+        if side is None:
+            if products:
+                _move(read, first)
+            return
+        assert side.first_op is not None
+        _move(read, side.first_op)
+
+
+def _move(read: ViewRead, before: Operation) -> None:
+    read.detach()
+    assert before.parent is not None
+    before.parent.insert_op_before(read, before)
+
+
+def _slot_of(view: SSAValue) -> GetEnter | Views | None:
+    """What gives a slot's views; None for a view of something else."""
+    while isinstance(view.owner, ViewTrans | ViewReshape):
+        view = view.owner.view
+    return view.owner if isinstance(view.owner, GetEnter | Views) else None
+
+
+def _multiplied(slot: GetEnter | Views) -> bool:
+    """Whether products may read the slot, whose end is then what it is returned after."""
+    if isinstance(slot, Views):
+        return True  # others have views of it, too
+    work = list(slot.views)
+    while work:
+        for use in work.pop().uses:
+            if isinstance(use.operation, DotIssue):
+                return True
+            if isinstance(use.operation, ViewTrans | ViewReshape):
+                work.append(use.operation.result)
+    return False
+
+
+def _between(first: Operation, last: Operation) -> list[Operation]:
+    found: list[Operation] = []
+    op = first.next_op
+    while op is not None and op is not last:
+        found.append(op)
+        op = op.next_op
+    return found
+
+
+def _returns(op: Operation, token: SSAValue) -> bool:
+    """Whether an op returns the slot that a token stands for."""
+    return any(isinstance(inner, Consumed) and inner.token is token for inner in op.walk())
+
+
+def _side(branch: Operation, read: ViewRead) -> Block | None:
+    """The side of a branch that holds all uses of what is read, if all warps of a group take it."""
+    if not isinstance(branch, scf.IfOp) or isinstance(branch.cond.owner, Any | AnyAbove):
+        return None
+    for region in branch.regions:
+        if region.blocks and all(
+            region.block.find_ancestor_op_in_block(use.operation) for use in read.result.uses
+        ):
+            return region.block
+    return None

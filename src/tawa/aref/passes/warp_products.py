@@ -1,0 +1,82 @@
+"""Products that no warp-group instruction does are done by warps, from shared memory, at once.
+
+Rows that do not fill 64 for each warp group, fewer than four warps, batches, exact f32, f64: what
+a kernel may write and `wgmma` does not have. Tiles in slots are read where they lie, computed ones
+are copied to shared memory first.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+
+from tawa.aref.analysis.product_check import product_obstacle
+from tawa.aref.analysis.products import view_of
+from tawa.aref.analysis.staging import drop_unread, staged
+from tawa.aref.dialect.ops import DotIssue, ViewTrans, WarpDot, WarpGroup
+from tawa.base.options import Options
+from tawa.base.remarks import Remarks
+from tawa.ir.spans import copy_span, span_of
+from tawa.tile.dialect.ops import Dot, Trans
+
+
+@dataclass(frozen=True)
+class WarpProducts:
+    """`tile.dot` -> `aref.warp_dot` where it must be."""
+
+    options: Options
+    remarks: Remarks
+    name: ClassVar[str] = "warp-products"
+
+    def apply(self, module: ModuleOp) -> None:
+        """Replace the products of every warp group that have no warp-group instruction."""
+        target = self.options.machine
+        for group in [op for op in module.walk() if isinstance(op, WarpGroup)]:
+            found = [op for op in group.walk() if isinstance(op, Dot)]
+            reasons = {dot: product_obstacle(dot, group.warps.value.data, target) for dot in found}
+            for dot, why in reasons.items():
+                if why is not None:
+                    self._replace(dot)
+                    where = span_of(dot) or "a product"
+                    self.remarks.say(self.name, f"{where} is done by warps: {why}")
+            if any(reasons.values()):
+                drop_unread(group)
+
+    def _replace(self, dot: Dot) -> None:
+        block = dot.parent
+        assert block is not None
+        a, b = (_view(v, dot) for v in (dot.a, dot.b))
+        new = WarpDot(a, b, dot.acc, dot.precision.data if dot.precision else "tf32")
+        new.result.name_hint = dot.result.name_hint
+        copy_span(dot, [new])
+        block.insert_op_before(new, dot)
+        dot.result.replace_all_uses_with(new.result)
+        dot.detach()
+        dot.erase()
+
+
+def multiplies_by_warps(group: WarpGroup) -> bool:
+    """Whether a region has products, and warps do all of them by themselves."""
+    products = [op for op in group.body.walk() if isinstance(op, DotIssue | WarpDot)]
+    return bool(products) and all(isinstance(op, WarpDot) for op in products)
+
+
+def _view(value: SSAValue, before: Operation) -> SSAValue:
+    """An operand in shared memory: in its slot, or copied there."""
+    found = view_of(value, before)
+    if found is not None:
+        return found
+    block, owner = before.parent, value.owner
+    assert block is not None
+    turned = isinstance(owner, Trans) and owner.permutation == (1, 0)
+    copy = staged(
+        owner.value if isinstance(owner, Trans) and turned else value, before, shared=True
+    )
+    if not turned:
+        return copy
+    view = ViewTrans(copy)
+    block.insert_op_before(view, before)
+    return view.result

@@ -1,0 +1,60 @@
+"""ONNX models as a surface of Axon: `from_onnx`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tawa.axon.typing.errors import UnsupportedModel
+
+if TYPE_CHECKING:
+    import numpy as np
+    from onnx import ModelProto
+
+    from tawa.axon.onnx.graph import ModelShapes
+
+
+class OnnxModel:
+    """A model whose shapes can be inferred.
+
+    `dims` gives inputs other sizes than the model does: numbers, or names for symbols.
+    """
+
+    def __init__(
+        self,
+        model: ModelProto,
+        dims: dict[str, Sequence[int | str] | None] | None = None,
+        constants: dict[str, np.ndarray] | None = None,
+    ) -> None:
+        self.model = model
+        self.dims = dims
+        self.constants = constants
+
+    def shapes(self) -> ModelShapes:
+        """The shapes of all values. Raises ShapeMismatch, and UnsupportedModel."""
+        from tawa.axon.onnx.graph import ModelInference
+
+        return ModelInference(self.model, strict=True).run(self.dims, self.constants)
+
+
+def from_onnx(
+    model: ModelProto | str | Path,
+    dims: dict[str, Sequence[int | str] | None] | None = None,
+) -> OnnxModel:
+    """Read an ONNX model (from a file, if given a path). Needs the `axon` extra.
+
+    Raises UnsupportedModel when it can't be read.
+    """
+    try:
+        import onnx
+    except ImportError as error:
+        raise UnsupportedModel(
+            "reading ONNX models needs the package onnx", hint="pip install 'tawa[axon]'"
+        ) from error
+    if isinstance(model, str | Path):
+        try:
+            model = onnx.load(str(model), load_external_data=False)  # pyright: ignore[reportUnknownMemberType]
+        except Exception as error:
+            raise UnsupportedModel(f"{model} is not an ONNX model: {error}") from error
+    return OnnxModel(model, dims)

@@ -1,0 +1,1 @@
+"""Axon programs on NumPy arrays, and checks of what functions are given."""

@@ -1,0 +1,422 @@
+"""What the operators of the prelude compute on NumPy arrays.
+
+Results have the element type of the operands: NumPy's promotion never comes into play, as types
+agree. Convolutions and pooling are in `image.py`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tawa.axon.running.registry import OPERATORS, Array, Operator, operator
+
+
+def _divide(a: Array, b: Array) -> Array:
+    if np.issubdtype(np.result_type(a, b), np.integer):
+        quotient = np.floor_divide(np.abs(a), np.abs(b))
+        return (np.sign(a) * np.sign(b) * quotient).astype(np.result_type(a, b))
+    return np.true_divide(a, b)
+
+
+def _erf(x: Array) -> Array:
+    return np.vectorize(math.erf, otypes=[x.dtype.char])(x) if x.size else x
+
+
+def sigmoid(x: Array) -> Array:
+    """1 / (1 + exp(-x)), without overflow."""
+    return (0.5 * (np.tanh(0.5 * x) + 1)).astype(x.dtype)
+
+
+def softmax(x: Array, axis: int) -> Array:
+    """exp(x) / sum(exp(x)) along an axis."""
+    powers = np.exp(x - np.max(x, axis=axis, keepdims=True))
+    return powers / np.sum(powers, axis=axis, keepdims=True)
+
+
+def _same(name: str, function: Operator) -> None:
+    def strict(a: Array, b: Array) -> Array:
+        if a.shape != b.shape:
+            raise ValueError(f"operands of shapes {a.shape} and {b.shape}")
+        return function(a, b)
+
+    OPERATORS[name] = strict
+
+
+BINARY: dict[str, Operator] = {
+    "+": np.add, "-": np.subtract, "*": np.multiply, "/": _divide, "//": np.floor_divide,
+    "%": np.mod, "**": np.power, "maximum": np.maximum, "minimum": np.minimum,
+    "==": np.equal, "!=": np.not_equal, "<": np.less, "<=": np.less_equal, ">": np.greater,
+    ">=": np.greater_equal, "both": np.logical_and, "either": np.logical_or,
+}  # fmt: skip
+
+
+def _rsqrt(x: Array) -> Array:
+    return 1 / np.sqrt(x)
+
+
+def _relu(x: Array) -> Array:
+    return np.maximum(x, x.dtype.type(0))
+
+
+def _gelu(x: Array) -> Array:
+    return (0.5 * x * (1 + _erf(x / np.sqrt(x.dtype.type(2))))).astype(x.dtype)
+
+
+def _silu(x: Array) -> Array:
+    return x * sigmoid(x)
+
+
+def _softplus(x: Array) -> Array:
+    return np.logaddexp(x, x.dtype.type(0))
+
+
+UNARY: dict[str, Operator] = {
+    "not": np.logical_not, "negate": np.negative, "abs": np.abs, "sign": np.sign, "exp": np.exp,
+    "log": np.log, "sqrt": np.sqrt, "rsqrt": _rsqrt, "sin": np.sin, "cos": np.cos,
+    "tanh": np.tanh, "erf": _erf, "floor": np.floor, "ceil": np.ceil, "sigmoid": sigmoid,
+    "relu": _relu, "gelu": _gelu, "silu": _silu, "softplus": _softplus,
+}  # fmt: skip
+
+REDUCTIONS: dict[str, Operator] = {
+    "sum": np.sum, "mean": np.mean, "prod": np.prod, "max": np.max, "min": np.min,
+}  # fmt: skip
+
+OPERATORS.update(BINARY)
+OPERATORS.update(UNARY)
+for _symbol in "+-*/":
+    _same(f".{_symbol}", BINARY[_symbol])
+
+
+def _reduction(function: Operator) -> Operator:
+    def reduce(x: Array, axis: int) -> Array:
+        return function(x, axis=axis).astype(x.dtype)
+
+    return reduce
+
+
+for _name, _function in REDUCTIONS.items():
+    OPERATORS[_name] = _reduction(_function)
+
+
+@operator("where")
+def where(c: Array, a: Array, b: Array) -> Any:
+    """Numbers of a where c holds, else of b."""
+    return np.where(c, a, b)
+
+
+@operator("dot")
+def dot(a: Array, b: Array) -> Any:
+    """The inner product of vectors."""
+    return np.dot(a, b)
+
+
+@operator("outer")
+def outer(a: Array, b: Array) -> Any:
+    """The outer product of vectors."""
+    return np.outer(a, b)
+
+
+@operator("matmul")
+def matmul(a: Array, b: Array) -> Any:
+    """Products of stacks of matrices."""
+    return np.matmul(a, b)
+
+
+@operator("argmax")
+def argmax(x: Array, axis: int) -> Any:
+    """Where the largest number is."""
+    return np.argmax(x, axis=axis).astype(np.int64)
+
+
+@operator("cumsum")
+def cumsum(x: Array, axis: int) -> Any:
+    """Running sums."""
+    return np.cumsum(x, axis=axis).astype(x.dtype)
+
+
+@operator("sort")
+def sort(x: Array, axis: int) -> Any:
+    """In rising order."""
+    return np.sort(x, axis=axis)
+
+
+@operator("sum_all")
+def sum_all(x: Array) -> Any:
+    """The sum of all numbers."""
+    return np.sum(x).astype(x.dtype)
+
+
+@operator("mean_all")
+def mean_all(x: Array) -> Any:
+    """The mean of all numbers."""
+    return np.mean(x).astype(x.dtype)
+
+
+OPERATORS["softmax"] = softmax
+
+
+@operator("log_softmax")
+def log_softmax(x: Array, axis: int) -> Any:
+    """x - log(sum(exp(x)))."""
+    return x - _logsumexp(x, axis, keepdims=True)
+
+
+@operator("transpose")
+def transpose(x: Array) -> Any:
+    """The last two axes swapped."""
+    return np.swapaxes(x, -1, -2)
+
+
+@operator("flatten")
+def flatten(x: Array) -> Any:
+    """All axes but the first made one."""
+    return x.reshape(x.shape[0], -1)
+
+
+@operator("concat")
+def concat(a: Array, b: Array, axis: int) -> Any:
+    """Joined along an axis."""
+    return np.concatenate([a, b], axis=axis)
+
+
+@operator("halves")
+def halves(x: Array, axis: int) -> Any:
+    """Two equal parts."""
+    return tuple(np.split(x, 2, axis=axis))
+
+
+@operator("thirds")
+def thirds(x: Array, axis: int) -> Any:
+    """Three equal parts."""
+    return tuple(np.split(x, 3, axis=axis))
+
+
+@operator("quarters")
+def quarters(x: Array, axis: int) -> Any:
+    """Four equal parts."""
+    return tuple(np.split(x, 4, axis=axis))
+
+
+@operator("reverse")
+def reverse(x: Array, axis: int) -> Any:
+    """Backwards along an axis."""
+    return np.flip(x, axis=axis)
+
+
+@operator("expand")
+def expand(x: Array, axis: int) -> Any:
+    """With a new axis of size 1."""
+    return np.expand_dims(x, axis)
+
+
+@operator("squeeze")
+def squeeze(x: Array, axis: int) -> Any:
+    """Without an axis of size 1."""
+    return np.squeeze(x, axis=axis)
+
+
+@operator("repeat")
+def repeat_(x: Array, times: int, axis: int) -> Any:
+    """Several times over along an axis."""
+    return np.concatenate([x] * times, axis=axis)
+
+
+@operator("iota")
+def iota(n: int) -> Any:
+    """0 to n - 1."""
+    return np.arange(n, dtype=np.int64)
+
+
+@operator("one_hot")
+def one_hot(i: Array, n: int) -> Any:
+    """1 at the index, else 0."""
+    return np.eye(n, dtype=np.float32)[i]
+
+
+@operator("zeros")
+def zeros(s: tuple[int, ...]) -> Any:
+    """Zeros."""
+    return np.zeros(s, np.float32)
+
+
+@operator("ones")
+def ones(s: tuple[int, ...]) -> Any:
+    """Ones."""
+    return np.ones(s, np.float32)
+
+
+@operator("full")
+def full(x: Array, s: tuple[int, ...]) -> Any:
+    """One number everywhere."""
+    return np.full(s, x)
+
+
+@operator("tril")
+def tril(x: Array) -> Any:
+    """Zeros above the diagonal."""
+    return np.tril(x)
+
+
+def _logsumexp(x: Array, axis: int, keepdims: bool = False) -> Array:
+    top = np.max(x, axis=axis, keepdims=True)
+    found = np.log(np.sum(np.exp(x - top), axis=axis, keepdims=True)) + top
+    return found if keepdims else np.squeeze(found, axis=axis)
+
+
+OPERATORS["logsumexp"] = _logsumexp
+
+
+@operator("@")
+def matrix_product(x: Array, w: Array) -> Array:
+    """Contract the last axis of x with the last but one of w."""
+    if w.ndim < 2 or x.ndim < min(w.ndim, 3) - 1:
+        raise ValueError(f"operands of shapes {x.shape} and {w.shape}")
+    return np.matmul(x, w)
+
+
+@operator("linear")
+def linear(w: Array, b: Array, x: Array) -> Array:
+    """x @ w + b."""
+    return np.matmul(x, w) + b
+
+
+@operator("top")
+def top(x: Array, k: int) -> tuple[Array, Array]:
+    """The k largest along the last axis, and where they are; of equals, the first."""
+    order = np.argsort(-x, axis=-1, kind="stable")[..., :k]
+    return np.take_along_axis(x, order, axis=-1), order.astype(np.int64)
+
+
+@operator("layer_norm")
+def layer_norm(scale: Array, offset: Array, x: Array) -> Array:
+    """Normalise the last axis to mean 0 and variance 1 (epsilon 1e-5)."""
+    centred = x - np.mean(x, axis=-1, keepdims=True)
+    variance = np.mean(centred * centred, axis=-1, keepdims=True)
+    return centred / np.sqrt(variance + x.dtype.type(1e-5)) * scale + offset
+
+
+@operator("rms_norm")
+def rms_norm(scale: Array, x: Array) -> Array:
+    """Divide the last axis by its root mean square (epsilon 1e-5)."""
+    return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + x.dtype.type(1e-5)) * scale
+
+
+@operator("batch_norm")
+def batch_norm(scale: Array, offset: Array, mean: Array, variance: Array, x: Array) -> Array:
+    """Normalise each channel of axis 1 with the given statistics (epsilon 1e-5)."""
+    spread = (slice(None),) + (None,) * (x.ndim - 2)
+    factor = scale / np.sqrt(variance + x.dtype.type(1e-5))
+    return (x - mean[spread]) * factor[spread] + offset[spread]
+
+
+@operator("attention")
+def attention(q: Array, k: Array, v: Array) -> Array:
+    """softmax(q k' / sqrt(d)) v."""
+    scores = np.matmul(q, np.swapaxes(k, -1, -2)) / q.dtype.type(math.sqrt(q.shape[-1]))
+    return np.matmul(softmax(scores, -1), v)
+
+
+@operator("causal_attention")
+def causal_attention(q: Array, k: Array, v: Array) -> Array:
+    """Attention in which a query sees no later key."""
+    scores = np.matmul(q, np.swapaxes(k, -1, -2)) / q.dtype.type(math.sqrt(q.shape[-1]))
+    seen = np.tril(np.ones(scores.shape[-2:], bool))
+    scores[..., ~seen] = -np.inf
+    return np.matmul(softmax(scores, -1), v)
+
+
+@operator("reshape")
+def reshape(x: Array, to: tuple[int | None, ...]) -> Array:
+    """Another shape; one size may be unknown."""
+    return x.reshape([-1 if size is None else size for size in to])
+
+
+@operator("broadcast")
+def broadcast(x: Array, to: tuple[int, ...]) -> Array:
+    """The shape that x and `to` broadcast to."""
+    return np.broadcast_to(x, np.broadcast_shapes(x.shape, to)).copy()
+
+
+@operator("split")
+def split(x: Array, at: int, axis: int) -> tuple[Array, Array]:
+    """The part before `at` and the rest."""
+    if not 0 <= at <= x.shape[axis]:
+        raise ValueError(f"an axis of {x.shape[axis]} can't be split at {at}")
+    one, other = np.split(x, [at], axis=axis)
+    return one, other
+
+
+@operator("slice")
+def slice_(x: Array, start: int, stop: int, axis: int) -> Array:
+    """The part from `start` up to `stop`."""
+    if not 0 <= start <= stop <= x.shape[axis]:
+        raise ValueError(f"an axis of {x.shape[axis]} has no part {start} to {stop}")
+    return np.take(x, np.arange(start, stop), axis=axis)
+
+
+@operator("pad")
+def pad(x: Array, before: int, after: int, axis: int) -> Array:
+    """Zeros before and after, along an axis."""
+    widths = [(0, 0)] * x.ndim
+    widths[axis] = (before, after)
+    return np.pad(x, widths)
+
+
+@operator("take")
+def take(x: Array, i: Array) -> Array:
+    """Rows by index; an index out of range is an error."""
+    if i.size and (i.min() < 0 or i.max() >= x.shape[0]):
+        raise IndexError(f"an index is outside 0 to {x.shape[0] - 1}")
+    return x[i]
+
+
+# Operators on functions.
+
+
+@operator("map")
+def map_(f: Operator, xs: Array) -> Array:
+    """The function on each slice."""
+    return np.stack([f(x) for x in xs])
+
+
+@operator("map2")
+def map2(f: Operator, xs: Array, ys: Array) -> Array:
+    """The function on each pair of slices."""
+    return np.stack([f(x)(y) for x, y in zip(xs, ys, strict=True)])
+
+
+@operator("scan")
+def scan(f: Operator, state: Any, xs: Array) -> tuple[Any, Array]:
+    """The last state and all results."""
+    results: list[Array] = []
+    for x in xs:
+        state, y = f(state)(x)
+        results.append(y)
+    return state, np.stack(results)
+
+
+@operator("fold")
+def fold(f: Operator, state: Any, xs: Array) -> Any:
+    """The last state."""
+    for x in xs:
+        state = f(state)(x)
+    return state
+
+
+@operator("iterate")
+def iterate(f: Operator, state: Any, n: int) -> Any:
+    """The function n times over."""
+    for _ in range(n):
+        state = f(state)
+    return state
+
+
+@operator("while")
+def while_(condition: Operator, f: Operator, state: Any) -> Any:
+    """The function as long as the condition holds."""
+    while bool(condition(state)):
+        state = f(state)
+    return state

@@ -1,0 +1,1 @@
+"""Sizes and shapes: polynomials, equations between them, constraints, the solver."""

@@ -1,0 +1,115 @@
+"""What the rules of Axon's solver share: the state of the solver, and how variables get bound."""
+
+from __future__ import annotations
+
+from tawa.axon.sizes.constraints import AtLeast, Equal
+from tawa.axon.sizes.dims import Dim
+from tawa.axon.sizes.shapes import Shape, as_shape
+from tawa.functional.solver import Clash, Solver, Violation
+from tawa.functional.terms import Origin, Variable
+
+
+class SolverState(Solver):
+    """A solver with variables for dimensions, integers and shapes.
+
+    Variables in `declared` are inputs that somebody else named: others are eliminated first, and
+    a dimension that depends on a declared one is expressed by it, never the other way round.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.declared: set[Variable] = set()
+        self.bounds: dict[Variable, tuple[int | None, int | None]] = {}
+        self.facts: dict[Variable, Dim] = {}
+
+    def fresh_dim(self, hint: str | None = None) -> Dim:
+        """A new unknown dimension, at least 1."""
+        return Dim.of(self.fresh("dim", hint))
+
+    def fresh_shape(self, hint: str | None = None) -> Shape:
+        """A new unknown shape of unknown rank."""
+        return Shape((self.fresh("shape", hint),))
+
+    def dim(self, dim: Dim) -> Dim:
+        """The dimension with all that is known put in."""
+        resolved = self.resolve(dim)
+        if not isinstance(resolved, Dim):
+            raise TypeError(f"{resolved} is no dimension")
+        return resolved
+
+    def shape(self, shape: Shape) -> Shape:
+        """The shape with all that is known put in."""
+        return as_shape(self.resolve(shape))
+
+    def set_dim(
+        self, variable: Variable, value: Dim, origin: Origin, fact: Dim, positive: bool = False
+    ) -> None:
+        """Let a variable stand for a dimension, because `fact` is 0.
+
+        What isn't known to be `positive`, and isn't provably at least 1, is demanded to be.
+        Raises Clash.
+        """
+        if variable.kind == "dim":
+            ceiling = (-value).least()
+            if ceiling is not None and ceiling > -1:
+                raise Clash(Dim.of(variable), value, origin, "a size would have to be below 1")
+        self.bind(variable, value, origin)
+        self.facts[variable] = fact
+        low, high = self.bounds.get(variable, (None, None))
+        if variable.kind == "dim":
+            low = 1 if low is None else max(low, 1)
+        if low is not None and not (positive and low == 1):
+            self.demand(AtLeast(value, low, origin))
+        if high is not None:
+            self.demand(AtLeast(-value, -high, origin))
+
+    def narrow(self, bound: AtLeast, variable: Variable, slope: int, rest: int) -> bool:
+        """Use `slope * variable + rest >= bound`: True if the variable is thereby decided."""
+        limit = bound.bound - rest
+        low, high = self.bounds.get(variable, (None, None))
+        if slope > 0:
+            new = -(-limit // slope)
+            low = new if low is None else max(low, new)
+        else:
+            new = limit // slope
+            high = new if high is None else min(high, new)
+        if variable.kind == "dim":
+            low = 1 if low is None else max(low, 1)
+        self.bounds[variable] = (low, high)
+        if low is not None and high is not None and low > high:
+            raise Violation(bound, f"no size can be at least {low} and at most {high}")
+        fact = Dim.of(variable) - (low or 0)
+        if low is not None and low == high:
+            self.set_dim(variable, Dim.of(low), bound.origin, fact)
+            return True
+        if variable.kind == "integer" and low is not None:
+            shifted = self.fresh_dim(variable.hint)
+            self.levels[next(shifted.variables())] = self.levels.get(variable, 0)
+            self.set_dim(variable, shifted + low - 1, bound.origin, fact)
+            return high is None
+        if variable.kind == "integer" and high is not None:
+            shifted = self.fresh_dim(variable.hint)
+            self.levels[next(shifted.variables())] = self.levels.get(variable, 0)
+            self.set_dim(variable, Dim.of(high) + 1 - shifted, bound.origin, fact)
+            return True
+        return False
+
+    def equate_dims(self, left: Dim, right: Dim, origin: Origin) -> None:
+        """Make two dimensions equal, now or later. Raises Clash."""
+        self.demand(Equal(left, right, origin))
+
+    def equate_shapes(self, left: Shape, right: Shape, origin: Origin) -> None:
+        """Make two shapes equal, now or later. Raises Clash."""
+        raise NotImplementedError
+
+    def set_shape(self, variable: Variable, value: Shape, origin: Origin) -> None:
+        """Let a shape variable stand for a shape that doesn't contain it."""
+        self.bind(variable, value, origin)
+
+    def fix_rank(self, variable: Variable, rank: int, origin: Origin) -> None:
+        """Let a shape variable stand for `rank` new dimensions."""
+        level = self.levels.get(variable, 0)
+        items = tuple(self.fresh_dim() for _ in range(rank))
+        for item in items:
+            self.levels[next(item.variables())] = level
+        self.set_shape(variable, Shape(items), origin)

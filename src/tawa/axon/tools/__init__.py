@@ -1,0 +1,1 @@
+"""Commands, pictures, formatting and the language server."""

@@ -1,0 +1,1 @@
+"""Axon as a typed language: syntax, inference, errors."""

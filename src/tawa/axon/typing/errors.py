@@ -1,0 +1,86 @@
+"""What can be wrong with an Axon program, besides what can be with any functional one."""
+
+from __future__ import annotations
+
+from tawa.base.errors import TawaError
+
+
+class AxonError(TawaError, group=True):
+    """Base of Axon's errors."""
+
+
+class ShapeMismatch(AxonError):
+    """Two shapes that have to agree do not, or a condition on sizes can't hold."""
+
+    explanation = (
+        "The message names both shapes and the place where they meet. The notes name the other "
+        "places that, together with it, can't all be right: the smallest such set. Change one of "
+        "them."
+    )
+    example = (
+        "from tawa.axon.typing.language import axon\n"
+        "axon().check('def f (x: f32[b, 3]) (w: f32[4, 5]) = x @ w')"
+    )
+
+
+class BadPattern(AxonError):
+    """The pattern of an `einsum` or `rearrange` can't be read."""
+
+    explanation = (
+        "A pattern names the axes of each input, separated by commas, then `->` and the axes of "
+        "the output. `..b` stands for any number of axes, `(h d)` for one axis of size h*d."
+    )
+    example = (
+        "from tawa.axon.typing.language import axon\n"
+        "axon().check('def f x = rearrange{\"a b -> a c\"} x')"
+    )
+
+
+class StaticArgumentError(AxonError):
+    """A static argument is missing, unknown, or of the wrong kind."""
+
+    explanation = "Static arguments stand in braces and must be known when the graph is compiled."
+    example = (
+        "from tawa.axon.typing.language import axon\naxon().check('def f x = sum{axes = 1} x')"
+    )
+
+
+class ContractViolation(AxonError):
+    """Arrays that a function is called with don't fit its type."""
+
+    explanation = (
+        "The type of the function says which shapes it takes. The message names the argument, "
+        "its actual shape, and the demand that it breaks."
+    )
+    example = (
+        "import numpy as np\n"
+        "from tawa import axon\n"
+        "f = axon.load('def f x w = x @ w')['f']\n"
+        "f(np.ones((2, 3)), np.ones((4, 5)))"
+    )
+
+
+class RunTimeError(AxonError):
+    """An operator failed while a program ran."""
+
+    explanation = "A check that could not be decided before failed on the actual values."
+    example = (
+        "import numpy as np\n"
+        "from tawa import axon\n"
+        "f = axon.load('def f x i = take x i')['f']\n"
+        "f(np.ones((2, 3)), np.array(5))"
+    )
+
+
+class UnsupportedModel(AxonError):
+    """An ONNX model can't be read."""
+
+    explanation = "The message names the operator, or the part of the file, that is not supported."
+    example = (
+        "import onnx\n"
+        "from tawa import axon\n"
+        "value = onnx.helper.make_tensor_value_info('x', onnx.TensorProto.FLOAT, [1])\n"
+        "node = onnx.helper.make_node('Quux', ['x'], ['y'])\n"
+        "graph = onnx.helper.make_graph([node], 'g', [value], [])\n"
+        "axon.from_onnx(onnx.helper.make_model(graph)).shapes()"
+    )

@@ -1,0 +1,1 @@
+"""Aref to hopper: layouts become registers, rings become shared memory and barriers."""

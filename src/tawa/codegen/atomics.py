@@ -1,0 +1,137 @@
+"""Lowering of atomic operations: fragments of pointers, in the order that the program asks for."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+
+from xdsl.dialects import func, scf
+from xdsl.ir import Block, Operation, SSAValue
+
+from tawa.aref.dialect.ops import ViewRead, WarpGroup
+from tawa.base.layout import REPLICA, Layout, point
+from tawa.base.types import element_of, shape_of
+from tawa.codegen.fragments import convert, exchange, fragment, scratch, scratch_tile, team_sync
+from tawa.codegen.group_lowering import GroupLowering
+from tawa.codegen.tensors import access_width
+from tawa.hopper.dialect.atomic import VECTORS, GlobalAtomic, MemoryFence
+from tawa.hopper.dialect.fragment import Extract, Fill
+from tawa.hopper.dialect.memory import SharedLoad
+from tawa.hopper.dialect.types import FragType
+from tawa.tile.dialect.ops import Asm, AsmEffect, AtomicCas, AtomicRmw, DescStore, Load, Store
+
+WRITES = (Store, DescStore, AtomicRmw, AtomicCas, AsmEffect, Asm)
+"""Ops after which there is something to release."""
+ACCESSES = (*WRITES, Load, ViewRead)
+"""Those, and what has to be done with before a counter or a lock in memory says that it is."""
+
+
+def lower_atomic_rmw(g: GroupLowering, op: AtomicRmw) -> None:
+    """Combine a scalar or a tile into memory."""
+    _lower(g, op, op.kind.data, op.mask, None)
+
+
+def lower_atomic_cas(g: GroupLowering, op: AtomicCas) -> None:
+    """Replace a scalar, or the elements of a tile, where memory holds the compared value."""
+    _lower(g, op, "cas", None, op.compare)
+
+
+def _lower(
+    g: GroupLowering,
+    op: AtomicRmw | AtomicCas,
+    kind: str,
+    mask: SSAValue | None,
+    compare: SSAValue | None,
+) -> None:
+    """Relaxed instructions between fences.
+
+    The accesses of all threads before are released once all have arrived; what was acquired is
+    acquired for all when they have met again. A program that has written nothing has nothing to
+    release by sums of a tile (each element follows from what it was loaded with); a scalar may tell
+    others that the program has read. One that does not look at the old value does not know whom it
+    would acquire from.
+    """
+    order, scope = op.order.data, op.scope.data
+    unused = op.result.first_use is None
+    layout = _layout(g, op)
+    operands = [
+        _operand(g, v, layout) if v is not None else None for v in (op.ptr, op.value, mask, compare)
+    ]
+    pointers, value, *rest = operands
+    assert pointers is not None and value is not None
+    before = WRITES if shape_of(op.value.type) else ACCESSES
+    if order in ("release", "acq_rel") and (not g.kernel.only_group or _after(op, before)):
+        team_sync(g)
+        g.do(MemoryFence(scope))
+    count = _width(g, op, layout) if unused else 1
+    new = GlobalAtomic(kind, pointers, value, *rest, scope=scope, vector=count)
+    old = g.add(new, op.result.name_hint)
+    if unused:
+        return
+    if order in ("acquire", "acq_rel"):
+        g.do(MemoryFence(scope))
+        if not _copies(layout):
+            team_sync(g)
+    if _copies(layout):
+        assert isinstance(old.type, FragType)
+        place = scratch(g, scratch_tile(layout.shape, old.type.element_type))
+        exchange(g, old, place)
+        old = g.add(SharedLoad(place, old.type))
+    if shape_of(op.result.type):
+        g.fragments[op.result] = convert(g, old, g.layouts.of[op.result])
+    else:
+        g.scalars[op.result] = g.add(Extract(old), op.result.name_hint)
+
+
+def _after(op: Operation, kinds: tuple[type[Operation], ...]) -> bool:
+    """Whether the program may have done an op of some kinds before it comes to one."""
+    block = op.parent
+    while block is not None:
+        around = block.parent_op()
+        looped = around is not None and not isinstance(around, scf.IfOp | func.FuncOp | WarpGroup)
+        before = block.ops if looped else _until(block, op)
+        if any(isinstance(o, kinds) for top in before for o in top.walk()):
+            return True
+        if around is None or isinstance(around, func.FuncOp | WarpGroup):
+            return False
+        op, block = around, around.parent
+    return False
+
+
+def _until(block: Block, op: Operation) -> list[Operation]:
+    """The ops of a block before one of them."""
+    return list(itertools.takewhile(lambda o: o is not op, block.ops))
+
+
+def _width(g: GroupLowering, op: AtomicRmw | AtomicCas, layout: Layout) -> int:
+    """Consecutive registers that one instruction adds."""
+    element = element_of(op.value.type)
+    if not shape_of(op.value.type) or isinstance(op, AtomicCas) or op.kind.data != "addf":
+        return 1
+    return access_width(g, op.ptr, op.mask, layout) if element in VECTORS else 1
+
+
+def _layout(g: GroupLowering, op: AtomicRmw | AtomicCas) -> Layout:
+    """Where the value lies, or neighbouring elements in neighbouring lanes."""
+    if not shape_of(op.value.type):
+        return point(g.warps)
+    return g.layouts.of.get(op.value) or g.layouts.default(op.value, 1)
+
+
+def _operand(g: GroupLowering, value: SSAValue, layout: Layout) -> SSAValue:
+    if shape_of(value.type):
+        return fragment(g, value, layout)
+    scalar = g.scalar(value)
+    return g.add(Fill(scalar, FragType.of(scalar.type, layout)))
+
+
+def _copies(layout: Layout) -> bool:
+    """Whether several threads hold the same element."""
+    return any(m.dim == REPLICA and m.extent > 1 for m in (*layout.lane, *layout.warp))
+
+
+ATOMICS: dict[type[Operation], Callable[..., None]] = {
+    AtomicRmw: lower_atomic_rmw,
+    AtomicCas: lower_atomic_cas,
+}
+"""Lowering of atomic operations."""

@@ -1,0 +1,414 @@
+"""Lowering of arefs: rings and mbarriers, cursors as slot and phase, copies into slots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from xdsl.dialects import scf
+from xdsl.dialects.builtin import i32
+from xdsl.ir import Block, Operation, Region, SSAValue
+
+from tawa.aref.dialect import ops as aref
+from tawa.codegen.boxes import boxes
+from tawa.codegen.fragments import fragment, team_sync
+from tawa.codegen.group_lowering import GROUP_WARPS, Cursor, GroupLowering, View
+from tawa.codegen.matrix import read_by_warps
+from tawa.hopper.dialect.copies import CopyArrive, CopyAsync
+from tawa.hopper.dialect.fragment import Relabel
+from tawa.hopper.dialect.memory import Slot, Subtile, TmaLoad
+from tawa.hopper.dialect.structure import ClusterRank
+from tawa.hopper.dialect.sync import (
+    FenceProxyAsync,
+    MbarrierArrive,
+    MbarrierExpect,
+    MbarrierWait,
+    NamedBarrierArrive,
+    NamedBarrierSync,
+)
+from tawa.hopper.dialect.transpose import TransposeTile
+from tawa.hopper.dialect.types import TileType
+
+EVERY_CTA = 0b11
+"""Mask of the CTAs of a cluster of two."""
+
+
+def lower_start(g: GroupLowering, op: aref.Start) -> None:
+    """The first slot, phase 0."""
+    g.bind(op.cursor, [g.constant(0), g.constant(0)])
+
+
+def lower_advance(g: GroupLowering, op: aref.Advance) -> None:
+    """The slot after `count` more; the phase flips with each time round the ring."""
+    assert op.cursor is not None and isinstance(op.ref.type, aref.RefType)
+    cursor, depth = g.cursors[op.cursor], op.ref.type.depth.data
+    count = op.count.owner
+    one = getattr(getattr(count, "value", None), "value", None)
+    if one is not None and one.data == 1:
+        new = _step(g, cursor, depth)
+    else:
+        reached = g.map("addi", cursor.slot, g.scalar(op.count))
+        size = g.constant(depth)
+        turns = g.map("divsi", reached, size)
+        flip = g.map("andi", turns, g.constant(1))
+        new = Cursor(g.map("remsi", reached, size), g.map("xori", cursor.phase, flip))
+    g.cursors[op.result] = new
+    stem = op.result.name_hint or "ring"
+    new.slot.name_hint, new.phase.name_hint = f"{stem}_slot", f"{stem}_phase"
+
+
+def _step(g: GroupLowering, cursor: Cursor, depth: int) -> Cursor:
+    one = g.constant(1)
+    if depth == 1:
+        return Cursor(cursor.slot, g.map("xori", cursor.phase, one))
+    following = g.map("addi", cursor.slot, one)
+    wraps = g.map("cmpi_eq", following, g.constant(depth))
+    slot = g.map("select", wraps, g.constant(0), following)
+    flip = g.map("extui", wraps, type_=i32)
+    return Cursor(slot, g.map("xori", cursor.phase, flip))
+
+
+def _views(
+    g: GroupLowering, op: aref.PutEnter | aref.GetEnter | aref.Views, slot: SSAValue
+) -> None:
+    create = op.ref.owner
+    order = isinstance(create, aref.Create) and create.interleaved is not None
+    for ring, view in zip(g.kernel.rings[op.ref].tiles, op.views, strict=True):
+        tile = g.add(Slot(ring, slot), view.name_hint)
+        assert isinstance(view.type, aref.ViewType)
+        g.views[view] = View(tile, tuple(view.type.tile.get_shape()), interleaved=order)
+
+
+def lower_put_enter(g: GroupLowering, op: aref.PutEnter) -> None:
+    """Remember the slot; the whole critical region is written where it ends."""
+    assert op.cursor is not None
+    g.bind(op.token, [g.cursors[op.cursor].slot])
+    g.pending_puts[op.token] = [op]
+
+
+def lower_fill(g: GroupLowering, op: aref.LoadInto | aref.CopyInto | aref.TransposeInto) -> None:
+    """Remember the copy."""
+    g.pending_puts[op.token].append(op)
+
+
+def lower_put_exit(g: GroupLowering, op: aref.PutExit) -> None:
+    """Wait for empty, announce the bytes, copy: one thread does all of it."""
+    enter, *loads = g.pending_puts.pop(op.token)
+    assert isinstance(enter, aref.PutEnter) and enter.cursor is not None
+    cursor, ring = g.cursors[enter.cursor], g.kernel.rings[op.ref]
+    if any(isinstance(load, aref.TransposeInto) for load in loads):
+        _transpose(g, enter, loads)
+        return
+    if any(isinstance(load, aref.CopyInto) for load in loads):
+        _copy_tiles(g, enter, loads)
+        return
+
+    def body() -> None:
+        parity = g.map("xori", cursor.phase, g.constant(1))
+        g.do(MbarrierWait(ring.empty, cursor.slot, parity))
+        g.do(MbarrierExpect(ring.full, cursor.slot, ring.bytes))
+        _views(g, enter, cursor.slot)
+        for load in loads:
+            assert isinstance(load, aref.LoadInto)
+            with g.made_for(load):
+                _copy(g, load, ring.full, cursor.slot)
+
+    if g.single:
+        body()
+    else:
+        g.one_thread("team", body)
+
+
+def _copy_tiles(g: GroupLowering, enter: aref.PutEnter, fills: list[Operation]) -> None:
+    """Wait for empty, start all copies, arrive once they have landed.
+
+    Addresses and masks come after the wait: before it, they would all be held at once.
+    """
+    assert enter.cursor is not None
+    cursor, ring = g.cursors[enter.cursor], g.kernel.rings[enter.ref]
+    copies = [op for op in fills if isinstance(op, aref.CopyInto)]
+    parity = g.map("xori", cursor.phase, g.constant(1))
+    g.do(MbarrierWait(ring.empty, cursor.slot, parity))
+    _views(g, enter, cursor.slot)
+    loads = [op for op in fills if isinstance(op, aref.LoadInto)]
+
+    def load() -> None:
+        size = sum(_tile_of(g, op.view).bytes for op in loads)
+        g.do(MbarrierExpect(ring.full, cursor.slot, size))
+        for op in loads:
+            with g.made_for(op):
+                _copy(g, op, ring.full, cursor.slot)
+
+    if loads:
+        g.one_thread("team", load)
+    for op in copies:
+        pointers, mask, count = _addresses(g, op)
+        with g.made_for(op):
+            g.do(CopyAsync(pointers, mask, g.views[op.view].tile, count))
+    g.do(CopyArrive(ring.full, cursor.slot))
+
+
+def _tile_of(g: GroupLowering, view: SSAValue) -> TileType:
+    tile = g.views[view].tile.type
+    assert isinstance(tile, TileType)
+    return tile
+
+
+def _addresses(g: GroupLowering, op: aref.CopyInto) -> tuple[SSAValue, SSAValue | None, int]:
+    """Pointers and mask of a copy, as its slot's tile lies, and elements copied at a time."""
+    with g.made_for(op):
+        layout, count = g.layouts.copied(op)
+        parts = [fragment(g, v, layout) if v else None for v in (op.pointers, op.mask)]
+        if op.turned is not None:
+            parts = [g.add(Relabel(v, layout.permuted((1, 0)))) if v else None for v in parts]
+        pointers, mask = parts
+        assert pointers is not None
+        return pointers, mask, count
+
+
+def _transpose(g: GroupLowering, enter: aref.PutEnter, fills: list[Operation]) -> None:
+    """Wait for empty, transpose with all warps, make it visible to the tensor core, publish."""
+    assert enter.cursor is not None
+    cursor, ring = g.cursors[enter.cursor], g.kernel.rings[enter.ref]
+    create = enter.ref.owner
+    assert isinstance(create, aref.Create)
+    parity = g.map("xori", cursor.phase, g.constant(1))
+    g.do(MbarrierWait(ring.empty, cursor.slot, parity))
+    _views(g, enter, cursor.slot)
+    order = create.interleaved is not None
+    for op in fills:
+        assert isinstance(op, aref.TransposeInto)
+        with g.made_for(op):
+            source, target = g.views[op.source].tile, g.views[op.view].tile
+            g.do(TransposeTile(source, target, g.warps, g.kernel.in_flight, interleaved=order))
+    g.do(FenceProxyAsync())
+    team_sync(g)
+    g.one_thread("team", lambda: g.do(MbarrierArrive(ring.full, cursor.slot)))
+
+
+def _copy(g: GroupLowering, op: aref.LoadInto, full: SSAValue, slot: SSAValue) -> None:
+    """The TMA copies of one load; a shared one is split between the CTAs of the cluster."""
+    copies = _Copies(g, op, full, slot)
+    if op.shared is None:
+        copies.all(None)
+        return
+    together, alone = Block(), Block()
+
+    def half() -> None:
+        rank = g.add(ClusterRank(), "rank")
+        first = g.map("muli", rank, g.constant(copies.boxes.height))
+        copies.band(first, g.constant(EVERY_CTA))
+        g.do(scf.YieldOp())
+
+    def whole() -> None:
+        copies.all(None)
+        g.do(scf.YieldOp())
+
+    g.inside(together, half)
+    g.inside(alone, whole)
+    g.do(scf.IfOp(g.scalar(op.shared), [], Region(together), Region(alone)))
+
+
+class _Copies:
+    """One load as boxes: panels of columns, bands of rows."""
+
+    def __init__(self, g: GroupLowering, op: aref.LoadInto, full: SSAValue, slot: SSAValue) -> None:
+        self.g, self.full, self.slot = g, full, slot
+        self.view = g.views[op.view]
+        tile = self.view.tile.type
+        assert isinstance(tile, TileType)
+        self.tile = tile
+        self.boxes = boxes(self.view.shape, tile, g.kernel.target)
+        if op.shared is not None:
+            self.boxes = self.boxes.halved()
+        self.map = g.kernel.tensor_map(op.desc, self.boxes.shape, tile.swizzle.data)
+        self.at = [g.scalar(c) for c in op.coordinates]
+        self.eviction = op.eviction
+
+    def all(self, ctas: SSAValue | None) -> None:
+        """Every box."""
+        for band in range(self.boxes.bands):
+            self.band(self.g.constant(band * self.boxes.height) if band else None, ctas)
+
+    def band(self, row: SSAValue | None, ctas: SSAValue | None) -> None:
+        """The boxes from a row on; with `ctas`, into all of those CTAs."""
+        g = self.g
+        rows = self.tile.rows.data if self.boxes.bands == 1 else self.boxes.height
+        first = g.constant(0) if row is None else row
+        for panel in range(self.boxes.panels):
+            start = panel * self.boxes.width
+            part = g.add(Subtile(self.view.tile, first, start, rows, self.boxes.width))
+            where = [*self.at[:-1], g.plus(self.at[-1], start)]
+            if row is not None:
+                where[-2] = g.map("addi", where[-2], row)
+            place = self.map, where, part, self.full, self.slot
+            g.do(TmaLoad(*place, ctas, self.eviction))
+
+
+def lower_get_enter(g: GroupLowering, op: aref.GetEnter) -> None:
+    """Wait for full."""
+    assert op.cursor is not None
+    cursor, ring = g.cursors[op.cursor], g.kernel.rings[op.ref]
+    g.do(MbarrierWait(ring.full, cursor.slot, cursor.phase))
+    if _engine_reads_copies(g, op):
+        g.do(FenceProxyAsync())
+    g.bind(op.token, [cursor.slot])
+    _views(g, op, cursor.slot)
+
+
+def _engine_reads_copies(g: GroupLowering, op: aref.GetEnter) -> bool:
+    """Whether matrix instructions read a tile that threads copied, through the generic proxy."""
+    if _fenced_later(op):
+        return False
+    entered = [op, *(u.operation for u in op.token.uses if isinstance(u.operation, aref.Views))]
+    carried = any(not isinstance(u.operation, aref.Consumed | aref.Views) for u in op.token.uses)
+    for index in g.kernel.rings[op.ref].copied:
+        views = [e.views[index] for e in entered]
+        if carried or not all(map(_read_by_threads, views)):
+            return True
+    return False
+
+
+def _read_by_threads(view: SSAValue) -> bool:
+    """Whether threads alone read a view: tiles into registers, or operands of warps' products."""
+    users = [use.operation for use in view.uses]
+    return all(
+        isinstance(u, aref.ViewRead | aref.WarpDot)
+        or (isinstance(u, aref.ViewTrans | aref.ViewReshape) and _read_by_threads(u.result))
+        for u in users
+    )
+
+
+def _fenced_later(op: aref.GetEnter) -> bool:
+    """Whether an operand is copied, and so fenced, before the first product after a get."""
+    following = op.next_op
+    while following is not None and not following.regions:
+        if isinstance(following, aref.Stage):
+            return not read_by_warps(following.view)
+        if isinstance(following, aref.DotIssue):
+            return False
+        following = following.next_op
+    return False
+
+
+def lower_views(g: GroupLowering, op: aref.Views) -> None:
+    """The same tiles of the same slot."""
+    _views(g, op, g.scalar(op.token))
+
+
+def lower_consumed(g: GroupLowering, op: aref.Consumed) -> None:
+    """One arrival a warp group at the slot's empty barrier; none for no slot."""
+    ring, slot = g.kernel.rings[op.ref], g.scalar(op.token)
+    # A role that moves tiles has met when it published what it made of this one, and one that
+    # computes when it has copied it for a product.
+    moved = g.group.moves is not None and isinstance(op.prev_op, aref.PutExit)
+    met = moved or isinstance(op.prev_op, aref.Stage)
+    if op.completion.data == "none" and not met:
+        threads = 32 * min(g.warps, 4)
+        g.do(NamedBarrierSync(g.group_barrier(), threads))
+
+    def arrive_once() -> None:
+        g.do(MbarrierArrive(ring.empty, slot))
+        if ring.multicast:
+            g.do(MbarrierArrive(ring.empty, slot, _other(g, op.shared)))
+
+    def arrive() -> None:
+        g.one_thread("group", arrive_once)
+
+    if isinstance(op.token.owner, aref.GetEnter):
+        arrive()
+        return
+    block = Block()
+
+    def body() -> None:
+        arrive()
+        g.do(scf.YieldOp())
+
+    g.inside(block, body)
+    holds = g.map("cmpi_sge", slot, g.constant(0))
+    g.do(scf.IfOp(holds, [], Region(block)))
+
+
+def _other(g: GroupLowering, shared: SSAValue | None) -> SSAValue:
+    """The cluster's other CTA if the slot was shared with it, else this one."""
+    rank = g.add(ClusterRank(), "rank")
+    if shared is None:
+        return rank
+    peer = g.map("xori", rank, g.constant(1))
+    return g.map("select", g.scalar(shared), peer, rank)
+
+
+def lower_no_token(g: GroupLowering, op: aref.NoToken) -> None:
+    """Slot -1."""
+    g.bind(op.token, [g.constant(-1)])
+
+
+def lower_view_trans(g: GroupLowering, op: aref.ViewTrans) -> None:
+    """The same tile, marked."""
+    view = g.views[op.view]
+    g.views[op.result] = replace(view, shape=view.shape[::-1], transposed=not view.transposed)
+
+
+def lower_view_reshape(g: GroupLowering, op: aref.ViewReshape) -> None:
+    """The same tile under another shape."""
+    view = g.views[op.view]
+    assert isinstance(op.result.type, aref.ViewType)
+    shape = tuple(op.result.type.tile.get_shape())
+    g.views[op.result] = replace(view, shape=shape)
+
+
+def lower_turn(g: GroupLowering, op: aref.TurnWait | aref.TurnPass) -> None:
+    """The named barrier of the team whose turn it is: it waits, the one before arrives."""
+    base, team = g.constant(g.turn_barrier()), g.team_index()
+    threads = 2 * 32 * g.warps
+    if isinstance(op, aref.TurnWait):
+        g.do(NamedBarrierSync(g.map("addi", team, base), threads))
+        return
+    following = g.map("addi", team, g.constant(1))
+    last = g.map("cmpi_eq", following, g.constant(g.teams))
+    next_team = g.map("select", last, g.constant(0), following)
+    g.do(NamedBarrierArrive(g.map("addi", next_team, base), threads))
+
+
+def lower_group_turn(g: GroupLowering, op: aref.GroupTurn) -> None:
+    """A named barrier for each group: it waits there, the one before arrives."""
+    base, group = g.constant(g.group_turn_barrier()), g.group_index()
+    threads = 2 * 32 * GROUP_WARPS
+    if op.step.data == "wait":
+        g.do(NamedBarrierSync(g.map("addi", group, base), threads))
+        return
+    last = g.map("cmpi_eq", group, g.constant(g.groups - 1))
+    if op.step.data == "pass":
+        following = g.map("addi", group, g.constant(1))
+        next_group = g.map("select", last, g.constant(0), following)
+        g.do(NamedBarrierArrive(g.map("addi", next_group, base), threads))
+        return
+    block = Block()
+
+    def body() -> None:
+        g.do(NamedBarrierArrive(base, threads))
+        g.do(scf.YieldOp())
+
+    g.inside(block, body)
+    g.do(scf.IfOp(last, [], Region(block)))
+
+
+CHANNELS: dict[type[Operation], Callable[..., None]] = {
+    aref.Start: lower_start,
+    aref.Advance: lower_advance,
+    aref.PutEnter: lower_put_enter,
+    aref.LoadInto: lower_fill,
+    aref.CopyInto: lower_fill,
+    aref.TransposeInto: lower_fill,
+    aref.PutExit: lower_put_exit,
+    aref.GetEnter: lower_get_enter,
+    aref.Views: lower_views,
+    aref.Consumed: lower_consumed,
+    aref.NoToken: lower_no_token,
+    aref.ViewTrans: lower_view_trans,
+    aref.ViewReshape: lower_view_reshape,
+    aref.TurnWait: lower_turn,
+    aref.TurnPass: lower_turn,
+    aref.GroupTurn: lower_group_turn,
+}
+"""Lowering of arefs."""

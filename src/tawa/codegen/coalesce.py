@@ -1,0 +1,87 @@
+"""Stores whose registers lie across memory: exchanged first, so that they fill whole sectors.
+
+A tile that was loaded along its rows and transposed has neighbours of memory in different lanes and
+registers, and every element would be a store of its own. Through shared memory it gets a layout in
+which each row of memory takes whole sectors of 32 bytes, and a warp's lanes lie in several rows:
+what they read of shared memory is then spread over its banks.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tawa.base.layout import LANES, REPLICA, Layout, Mode
+from tawa.base.types import byte_size, element_of, shape_of
+from tawa.codegen.group_lowering import GroupLowering
+from tawa.tile.analysis.axis_info import fastest
+from tawa.tile.dialect.ops import Store
+
+SECTOR = 32
+"""Bytes that memory moves at least."""
+SEGMENT = 64
+"""Bytes of a row of memory that a warp stores at once."""
+WORTH = 2.5
+"""How many times as many sectors a store has to touch before an exchange pays."""
+MOST_BYTES = 48 * 1024
+"""Shared memory that an exchange may take."""
+
+
+def store_layout(g: GroupLowering, op: Store, layout: Layout) -> Layout:
+    """The layout in which to store a tile that has another one: its own, or one of whole sectors.
+
+    Only tiles of two dimensions in kernels of one role, whose pointers and mask are made in any
+    layout, are exchanged: rings need the shared memory of others.
+    """
+    shape, size = shape_of(op.value.type), byte_size(element_of(op.value.type))
+    others = [v for v in (op.ptr, op.mask) if v is not None]
+    free = g.kernel.only_group and all(g.layouts.lazy(v) for v in others)
+    if len(shape) != 2 or not free or math.prod(shape) * size > MOST_BYTES:
+        return layout
+    dim, vector = fastest(g.layouts.axes, op.ptr)
+    wanted = segments(shape, g.warps, dim, vector, size)
+    if wanted is None:
+        return layout
+    own, best = (sectors(one, dim, vector, size) for one in (layout, wanted))
+    return wanted if own >= WORTH * best else layout
+
+
+def segments(shape: tuple[int, ...], warps: int, dim: int, vector: int, size: int) -> Layout | None:
+    """A layout of `vector` elements a thread and a few lanes along `dim`; None if none fits."""
+    other = 1 - dim
+    along = min(shape[dim] // vector, max(1, SEGMENT // (vector * size)), LANES)
+    across = min(LANES // along, shape[other])
+    left = {dim: shape[dim] // (vector * along), other: shape[other] // across}
+    if vector * along * left[dim] != shape[dim] or across * left[other] != shape[other]:
+        return None
+    if along * across != LANES or left[dim] * left[other] % warps:
+        return None
+    of_rows = math.gcd(warps, left[other])
+    of_columns = warps // of_rows
+    if left[dim] % of_columns:
+        return None
+    lane = (Mode(along, dim, vector), Mode(across, other, 1))
+    warp = (Mode(of_rows, other, across), Mode(of_columns, dim, vector * along))
+    rest = (
+        Mode(left[other] // of_rows, other, across * of_rows),
+        Mode(left[dim] // of_columns, dim, vector * along * of_columns),
+    )
+    reg = tuple(m for m in (Mode(vector, dim, 1), *rest) if m.extent > 1)
+    return Layout(
+        shape,
+        reg,
+        tuple(m for m in lane if m.extent > 1),
+        tuple(m for m in warp if m.extent > 1) or (Mode(warps, REPLICA, 0),),
+    )
+
+
+def sectors(layout: Layout, dim: int, vector: int, size: int) -> int:
+    """Sectors that the stores of a warp touch, each instruction for itself."""
+    held = layout.vector(dim)
+    while vector > 1 and held % vector:
+        vector //= 2
+    where = layout.coordinates[:LANES, ::vector].astype(np.int64)
+    keys = where[..., 1 - dim] * (1 << 32) + where[..., dim] * size // SECTOR
+    wide = max(1, vector * size // SECTOR)
+    return wide * sum(len(np.unique(keys[:, i])) for i in range(keys.shape[1]))

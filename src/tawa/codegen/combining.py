@@ -1,0 +1,183 @@
+"""Lowering of reductions and scans that combine several tiles at once with any function.
+
+`Combine` takes the tiles of a left and a right side, all in one layout, and gives as many. It is
+associative; reductions may also exchange its sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from xdsl.dialects import scf
+from xdsl.dialects.arith import ConstantOp
+from xdsl.dialects.builtin import AnyFloat, FloatAttr
+from xdsl.ir import Block, Operation, SSAValue
+
+from tawa.base.layout import Layout, Mode
+from tawa.base.types import element_of, is_float, shape_of
+from tawa.codegen.fragments import convert, fragment, natural
+from tawa.codegen.group_lowering import GroupLowering
+from tawa.codegen.tensors import across_warps
+from tawa.hopper.dialect.fragment import (
+    Coordinate,
+    Extract,
+    Fill,
+    Rearrange,
+    Relabel,
+    ShuffleXor,
+    Window,
+)
+from tawa.hopper.dialect.types import FragType
+from tawa.ir.elementwise import Map
+from tawa.tile.dialect.ops import ArgReduce, ReduceWith, Yield
+
+Values = list[SSAValue]
+Combine = Callable[[Values, Values], Values]
+
+
+def layout_of(value: SSAValue) -> Layout:
+    """The layout of a fragment."""
+    assert isinstance(value.type, FragType)
+    return value.type.layout
+
+
+def combine_with(g: GroupLowering, block: Block) -> Combine:
+    """The function of a region of scalars, on fragments; both sides of a branch are computed."""
+
+    def run(inner: Block, known: dict[SSAValue, SSAValue], layout: Layout) -> Values:
+        for op in inner.ops:
+            if isinstance(op, Yield | scf.YieldOp):
+                return [known[v] for v in op.operands]
+            if isinstance(op, ConstantOp):
+                scalar = g.add(op.clone())
+                known[op.result] = g.add(Fill(scalar, FragType.of(scalar.type, layout)))
+            elif isinstance(op, scf.IfOp):
+                sides = [run(r.block, dict(known), layout) for r in op.regions]
+                for result, yes, no in zip(op.results, *sides, strict=True):
+                    known[result] = g.add(Map("select", [known[op.cond], yes, no]))
+            else:
+                assert isinstance(op, Map)
+                operands = [known[v] for v in op.arguments]
+                known[op.result] = g.add(Map(op.function.data, operands, op.result.type))
+        return []
+
+    def combine(left: Values, right: Values) -> Values:
+        known: dict[SSAValue, SSAValue] = dict(zip(block.args, [*left, *right], strict=True))
+        return run(block, known, layout_of(left[0]))
+
+    return combine
+
+
+def _along(layout: Layout, axis: int, count: int) -> Layout:
+    """The layout of a tile reduced to `count` elements along the axis, all in each thread."""
+    flat = layout.flattened(axis)
+    shape = (*flat.shape[:axis], count, *flat.shape[axis + 1 :])
+    reg = (*flat.reg, Mode(count, axis, 1)) if count > 1 else flat.reg
+    return Layout(shape, reg, flat.lane, flat.warp)
+
+
+def in_thread(g: GroupLowering, values: Values, axis: int, combine: Combine) -> Values:
+    """Combine the registers of each thread along the axis."""
+    layout = layout_of(values[0])
+    kept = layout.flattened(axis)
+    own = [tuple(p) for p in kept.offsets(kept.reg).tolist()]
+    places = layout.offsets(layout.reg)
+    order = sorted(range(layout.registers), key=lambda r: int(places[r, axis]))
+    rows: dict[tuple[int, ...], list[int]] = {}
+    for r in order:
+        rows.setdefault(
+            (*places[r, :axis].tolist(), 0, *places[r, axis + 1 :].tolist()), []
+        ).append(r)
+    count = layout.registers // kept.registers
+    source = [rows[p][i] for i in range(count) for p in own]
+    values = [g.add(Rearrange(v, source, _along(layout, axis, count))) for v in values]
+    rest: list[Values] = []
+
+    def part(first: int, size: int) -> Values:
+        start = first * kept.registers
+        return [g.add(Window(v, start, _along(layout, axis, size))) for v in values]
+
+    while count > 1:
+        half = count // 2
+        if count % 2:
+            rest.append(part(count - 1, 1))
+        values = combine(part(0, half), part(half, half))
+        count = half
+    for other in reversed(rest):
+        values = combine(values, other)
+    return values
+
+
+def reduce(g: GroupLowering, values: Values, axis: int, combine: Combine) -> Values:
+    """Combine along the axis: in each thread, across lanes, across warps; the axis is gone."""
+    layout = layout_of(values[0])
+    values = in_thread(g, values, axis, combine)
+    below = 1
+    for mode in layout.lane:
+        if mode.dim == axis:
+            for bit in range(mode.extent.bit_length() - 1):
+                others = [g.add(ShuffleXor(v, below << bit)) for v in values]
+                values = combine(values, others)
+        below *= mode.extent
+    result = layout.without(axis)
+    values = [g.add(Relabel(v, result)) for v in values]
+    if any(m.dim == axis for m in layout.warp):
+        rows = [across_warps(g, v, layout, axis) for v in values]
+        whole = in_thread(g, rows, 0, combine)
+        values = [g.add(Relabel(v, result)) for v in whole]
+    return values
+
+
+def _give(g: GroupLowering, results: Sequence[SSAValue], values: Values) -> None:
+    for old, new in zip(results, values, strict=True):
+        if shape_of(old.type):
+            new.name_hint = old.name_hint
+            wanted = g.layouts.of.get(old)
+            g.fragments[old] = convert(g, new, wanted) if wanted else new
+        else:
+            g.scalars[old] = g.add(Extract(new), old.name_hint)
+
+
+def lower_reduce_with(g: GroupLowering, op: ReduceWith) -> None:
+    """Any combination of several tiles."""
+    first = natural(g, op.values[0])
+    values = [first, *(fragment(g, v, layout_of(first)) for v in op.values[1:])]
+    _give(g, op.outputs, reduce(g, values, op.axis.value.data, combine_with(g, op.body.block)))
+
+
+def lower_arg_reduce(g: GroupLowering, op: ArgReduce) -> None:
+    """An extreme and its lowest position; NaN counts as the least."""
+    value, axis = natural(g, op.value), op.axis.value.data
+    layout, element = layout_of(value), element_of(op.value.type)
+    position = g.add(Coordinate(axis, 0, layout))
+    largest = op.kind.data == "argmax"
+
+    def key(v: SSAValue) -> SSAValue:
+        if not is_float(element):
+            return v
+        assert isinstance(element, AnyFloat)
+        worst = g.add(ConstantOp(FloatAttr(float("-inf" if largest else "inf"), element)))
+        fill = g.add(Fill(worst, FragType.of(element, layout_of(v))))
+        return g.add(Map("select", [g.add(Map("cmpf_une", [v, v])), fill, v]))
+
+    sign = "u" if op.unsigned is not None else "s"
+    way = "gt" if largest else "lt"
+    better_name = f"cmpf_o{way}" if is_float(element) else f"cmpi_{sign}{way}"
+    equal_name = "cmpf_oeq" if is_float(element) else "cmpi_eq"
+
+    def combine(left: Values, right: Values) -> Values:
+        a, b = key(left[0]), key(right[0])
+        better = g.add(Map(better_name, [b, a]))
+        equal = g.add(Map(equal_name, [b, a]))
+        earlier = g.add(Map("cmpi_slt", [right[1], left[1]]))
+        take = g.add(Map("ori", [better, g.add(Map("andi", [equal, earlier]))]))
+        return [g.add(Map("select", [take, r, v])) for v, r in zip(left, right, strict=True)]
+
+    _give(g, (op.extreme, op.index), reduce(g, [value, position], axis, combine))
+
+
+COMBINING: dict[type[Operation], Callable[..., None]] = {
+    ReduceWith: lower_reduce_with,
+    ArgReduce: lower_arg_reduce,
+}
+"""Lowering of reductions by any function."""

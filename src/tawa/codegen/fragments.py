@@ -1,0 +1,190 @@
+"""Fragments: tile values in registers, made or converted where a layout is asked for.
+
+A value that is cheap to make (see `layouts`) is made in the layout of each use. Others have one
+layout; another one is reached inside each thread if it can be, else through shared memory.
+"""
+
+from __future__ import annotations
+
+import math
+from contextlib import nullcontext
+
+from xdsl.ir import Attribute, SSAValue
+
+from tawa.aref.analysis.layouts import MUCH_WORK
+from tawa.aref.dialect import ops as aref
+from tawa.base.layout import Layout, register_map
+from tawa.base.types import byte_size, element_of, shape_of
+from tawa.codegen.exchanges import layouts_of_exchange
+from tawa.codegen.group_lowering import GroupLowering
+from tawa.codegen.lane_swaps import lane_swaps
+from tawa.hopper.dialect.fragment import Coordinate, Copy, Fill, Rearrange, Relabel, Undefined
+from tawa.hopper.dialect.lanes import SwapBits
+from tawa.hopper.dialect.memory import SharedLoad, SharedStore, Slot
+from tawa.hopper.dialect.sync import CtaSync, NamedBarrierSync
+from tawa.hopper.dialect.types import FragType, TileType
+from tawa.ir.elementwise import Map
+from tawa.tile.dialect.ops import Arange, Broadcast, ExpandDims, Splat, Trans
+
+SMALL = 2048
+"""Bytes of a tile that has two areas of shared memory in turn."""
+
+
+def fragment(g: GroupLowering, value: SSAValue, layout: Layout) -> SSAValue:
+    """The value as a fragment in a layout; lazy values are made, others converted.
+
+    What is held as words of an operand stays so: only products and what carries it ask for it.
+    """
+    if value in g.layouts.packed:
+        return g.fragments[value]
+    if g.layouts.lazy(value):
+        for made in reversed(g.made):
+            if (value, layout) in made:
+                return made[value, layout]
+        outside = g.group.copies is not None or g.layouts.work(value) >= MUCH_WORK
+        with g.where_defined(value) if outside else nullcontext():
+            new = _make(g, value, layout)
+            new.name_hint = new.name_hint or value.name_hint
+            g.made[-1][value, layout] = new
+        return new
+    return convert(g, g.fragments[value], layout)
+
+
+def natural(g: GroupLowering, value: SSAValue) -> SSAValue:
+    """The value as a fragment in its own layout (a default one for lazy values)."""
+    layout = g.layouts.of.get(value) or g.layouts.default(value)
+    return fragment(g, value, layout)
+
+
+def _make(g: GroupLowering, value: SSAValue, layout: Layout) -> SSAValue:
+    """Make a lazy value in a layout."""
+    op = value.owner
+    if isinstance(op, Splat):
+        scalar = g.scalar(op.value)
+        return g.add(Fill(scalar, FragType.of(scalar.type, layout)))
+    if isinstance(op, aref.Unset):
+        return g.add(Undefined(FragType.of(element_of(value.type), layout)))
+    if isinstance(op, Arange):
+        return g.add(Coordinate(0, op.start.value.data, layout))
+    if isinstance(op, ExpandDims):
+        axis = op.axis.value.data
+        inner = fragment(g, op.value, layout.without(axis))
+        dims = tuple(d for d in range(len(layout.shape)) if d != axis)
+        return rearrange(g, inner, layout, dims)
+    if isinstance(op, Broadcast):
+        source = layout
+        for d, extent in enumerate(shape_of(op.value.type)):
+            if extent == 1 and layout.shape[d] != 1:
+                source = source.flattened(d)
+        inner = fragment(g, op.value, source)
+        kept = tuple(None if e == 1 else d for d, e in enumerate(shape_of(op.value.type)))
+        return rearrange(g, inner, layout, kept)
+    if isinstance(op, Trans):
+        back = tuple(op.permutation.index(d) for d in range(len(layout.shape)))
+        return g.add(Relabel(fragment(g, op.value, layout.permuted(back)), layout))
+    assert isinstance(op, Map)
+    operands = [fragment(g, v, layout) for v in op.arguments]
+    return g.add(Map(op.function.data, operands, element_of(value.type)))
+
+
+def rearrange(
+    g: GroupLowering, source: SSAValue, layout: Layout, dims: tuple[int | None, ...]
+) -> SSAValue:
+    """Registers of `source` in the order of `layout`, whose threads hold them already."""
+    assert isinstance(source.type, FragType)
+    found = register_map(source.type.layout, layout, dims)
+    assert found is not None, "a derived layout keeps its elements in their threads"
+    return g.add(Rearrange(source, found, layout))
+
+
+def convert(g: GroupLowering, source: SSAValue, layout: Layout) -> SSAValue:
+    """The same tile in another layout: inside each thread if possible, else by shared memory."""
+    assert isinstance(source.type, FragType)
+    if source.type.layout == layout:
+        return source
+    dims = tuple(d if e != 1 else None for d, e in enumerate(layout.shape))
+    found = register_map(source.type.layout, layout, dims)
+    if found is not None:
+        return g.add(Rearrange(source, found, layout))
+    size = byte_size(source.type.element_type)
+    swaps = lane_swaps(source.type.layout, layout, size)
+    if swaps is not None:
+        for lanes, registers in swaps.bits:
+            source = g.add(SwapBits(source, lanes, registers, layout))
+        return g.add(Rearrange(source, swaps.registers, layout))
+    order, write, read = layouts_of_exchange(source.type.layout, layout, size)
+    given = rearranged(g, _relabeled(g, source, source.type.layout.permuted(order)), write)
+    place = exchanged(g, given, scratch_tile(read.shape, source.type.element_type))
+    found = g.add(SharedLoad(place, source.type.with_layout(read)))
+    return _relabeled(g, rearranged(g, found, layout.permuted(order)), layout)
+
+
+def _relabeled(g: GroupLowering, value: SSAValue, layout: Layout) -> SSAValue:
+    assert isinstance(value.type, FragType)
+    return value if value.type.layout == layout else g.add(Relabel(value, layout))
+
+
+def rearranged(g: GroupLowering, value: SSAValue, layout: Layout) -> SSAValue:
+    """The same registers in the order of another layout of the same threads."""
+    assert isinstance(value.type, FragType)
+    if value.type.layout == layout:
+        return value
+    return rearrange(g, value, layout, tuple(range(len(layout.shape))))
+
+
+def scratch_tile(shape: tuple[int, ...], element: Attribute) -> TileType:
+    """A tile of scratch space for a shape of any rank."""
+    *outer, columns = shape or (1,)
+    return TileType.of(max(1, math.prod(outer)), columns, element, 0)
+
+
+def scratch(g: GroupLowering, tile: TileType) -> SSAValue:
+    """This team's part of the scratch area."""
+    owner = g.group.role.data if g.group.copies is not None else ""
+    ring = g.add(g.kernel.memory.scratch(tile, g.teams, owner))
+    index = g.team_index() if g.teams > 1 else g.constant(0)
+    return g.add(Slot(ring, index))
+
+
+def team_sync(g: GroupLowering) -> None:
+    """All warps of the team meet."""
+    if g.kernel.only_group and g.teams == 1:
+        g.do(CtaSync())
+    else:
+        g.do(NamedBarrierSync(g.team_barrier(), 32 * g.warps))
+
+
+def exchange(g: GroupLowering, source: SSAValue, place: SSAValue) -> None:
+    """Write a fragment to scratch space between barriers: readers are done, writers visible."""
+    team_sync(g)
+    g.do(SharedStore(source, place))
+    team_sync(g)
+
+
+def exchanged(g: GroupLowering, source: SSAValue, tile: TileType) -> SSAValue:
+    """The place in shared memory of a fragment that all threads may read.
+
+    Small tiles have two areas in turn. Threads come to the second exchange of a block when they
+    have read what was in its area before: the first one's meetings lie between.
+    """
+    alone = g.kernel.only_group or g.multiplies_by_warps
+    if tile.bytes > SMALL or g.teams > 1 or not alone:
+        place = scratch(g, tile)
+        exchange(g, source, place)
+        return place
+    before, area = g.last_exchange
+    place = g.add(Slot(g.add(g.kernel.memory.scratch(tile, 1, f"area {1 - area}")), g.constant(0)))
+    if before is not g.block:
+        team_sync(g)
+    g.do(SharedStore(source, place))
+    team_sync(g)
+    g.last_exchange = g.block, 1 - area
+    return place
+
+
+def copied(g: GroupLowering, value: SSAValue, old: SSAValue) -> SSAValue:
+    """Registers that may be changed in place: a copy if anything else may use them."""
+    if isinstance(old.owner, aref.Unset):
+        return value
+    shared = g.layouts.lazy(old) or not old.has_one_use()
+    return g.add(Copy(value)) if shared else value

@@ -1,0 +1,169 @@
+"""The state of lowering one kernel: what all its warp groups share."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ArrayAttr, StringAttr
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+from xdsl.utils.hints import isa
+
+from tawa.base.options import Options
+from tawa.base.types import DescType, PlanType, PtrType, short_name
+from tawa.base.warp_transpose import IN_FLIGHT
+from tawa.codegen.shared_memory import SharedMemory
+from tawa.hopper.dialect.types import RingType, TensorMapType, TileType
+from tawa.machine.target import Target
+from tawa.tile.dialect.ops import DescStore
+
+DEFAULT_STAGING = 2
+"""Staging buffers of a warp group, where the options do not say."""
+
+
+LAUNCHED = 5
+"""Last arguments of a persistent kernel: the reciprocals of two sizes of the grid, its sizes."""
+
+
+@dataclass(frozen=True)
+class LoweredRing:
+    """The hopper values of a ring of arefs."""
+
+    tiles: list[SSAValue]
+    full: SSAValue
+    empty: SSAValue
+    bytes: int
+    multicast: bool = False
+    """Both CTAs of the cluster return every slot to both."""
+    copied: frozenset[int] = frozenset()
+    """Tiles of a slot that threads copy; the TMA engine copies the others."""
+
+
+@dataclass
+class KernelLowering:
+    """The state of lowering one kernel: what all its warp groups share."""
+
+    source: func.FuncOp
+    options: Options
+    memory: SharedMemory
+    block: Block = field(default_factory=Block)
+    rings: dict[SSAValue, LoweredRing] = field(default_factory=dict[SSAValue, LoweredRing])
+    parameters: list[dict[str, object]] = field(default_factory=list[dict[str, object]])
+    only_group: bool = True
+    in_flight: int = IN_FLIGHT
+    """Blocks that a warp of a moving role has in registers at a time."""
+    _arguments: dict[BlockArgument, SSAValue] = field(default_factory=dict[BlockArgument, SSAValue])
+    _maps: dict[tuple[BlockArgument, tuple[int, ...], int], SSAValue] = field(
+        default_factory=dict[tuple[BlockArgument, tuple[int, ...], int], SSAValue]
+    )
+    _records: dict[tuple[BlockArgument, tuple[int, ...], int], dict[str, object]] = field(
+        default_factory=dict[tuple[BlockArgument, tuple[int, ...], int], "dict[str, object]"]
+    )
+    _staging: dict[TileType, SSAValue] = field(default_factory=dict[TileType, SSAValue])
+    declarations: list[Operation] = field(default_factory=list[Operation])
+
+    @property
+    def target(self) -> Target:
+        """The hardware."""
+        return self.memory.target
+
+    @property
+    def staging(self) -> int:
+        """Staging buffers of a warp group."""
+        return self.options.staging or DEFAULT_STAGING
+
+    @property
+    def made(self) -> list[dict[str, object]]:
+        """Recipes of the descriptors that the host makes."""
+        made = self.source.attributes.get("tawa.made")
+        if not isa(made, ArrayAttr[StringAttr]):
+            return []
+        return [json.loads(text.data) for text in made]
+
+    def _work(self) -> list[object]:
+        """The work of a program, for the launch's plan."""
+        work = self.source.attributes["tawa.work"]
+        assert isinstance(work, StringAttr)
+        return json.loads(work.data)
+
+    @property
+    def persistent(self) -> bool:
+        """Whether the kernel loops over the programs of a plain grid."""
+        return "tawa.persistent" in self.source.attributes
+
+    @property
+    def user_arguments(self) -> int:
+        """Arguments of the kernel as the user wrote it."""
+        return len(self.source.args) - len(self.made) - self._launched
+
+    @property
+    def _launched(self) -> int:
+        """Arguments that a launch gives: the logical grid's sizes, two reciprocals, the plan."""
+        planned = any(isinstance(a.type, PlanType) for a in self.source.args)
+        return (LAUNCHED if self.persistent else 0) + planned
+
+    def argument(self, value: BlockArgument) -> SSAValue:
+        """A scalar or pointer argument, added to the parameters when it is first used."""
+        if value not in self._arguments:
+            new = self._arguments[value] = self.block.insert_arg(value.type, len(self.block.args))
+            new.name_hint = value.name_hint
+            grid = value.index - (len(self.source.args) - 3)
+            if self.persistent and grid >= 0:
+                self.parameters.append({"kind": "GridParam", "axis": grid})
+            elif self.persistent and grid >= 3 - LAUNCHED:
+                axis = grid + LAUNCHED - 3
+                self.parameters.append({"kind": "ReciprocalParam", "axis": axis})
+            elif isinstance(value.type, PlanType):
+                self.parameters.append({"kind": "PlanParam", "steps": self._work()})
+            elif isinstance(value.type, PtrType):
+                self.parameters.append({"kind": "PointerParam", "arg": value.index})
+            else:
+                made = self.made[value.index - self.user_arguments :][:1]
+                source = made[0]["value"] if value.index >= self.user_arguments else None
+                type_, number = short_name(value.type), source or ["arg", value.index]
+                self.parameters.append({"kind": "ScalarParam", "value": number, "type": type_})
+        return self._arguments[value]
+
+    def tensor_map(
+        self, desc: SSAValue, box: tuple[int, ...], swizzle: int, *, stored: bool = False
+    ) -> SSAValue:
+        """The tensor map of a descriptor with a box and a swizzle, a kernel parameter.
+
+        `stored`: the kernel writes through it.
+        """
+        assert isinstance(desc, BlockArgument) and isinstance(desc.type, DescType)
+        key = (desc, box, swizzle)
+        if key not in self._maps:
+            new = self._maps[key] = self.block.insert_arg(TensorMapType(), len(self.block.args))
+            new.name_hint = f"{desc.name_hint or 'desc'}_map"
+            record: dict[str, object] = {
+                "kind": "TensorMapParam",
+                "arg": desc.index,
+                "element_type": short_name(desc.type.block.element_type),
+                "box": list(box),
+                "block_shape": list(desc.type.block.get_shape()),
+                "swizzle": swizzle,
+            }
+            if desc.index >= self.user_arguments:
+                record |= {**self.made[desc.index - self.user_arguments], "source": "array"}
+            self.parameters.append(record)
+            self._records[key] = record
+        if stored:
+            self._records[key]["stored"] = True
+        return self._maps[key]
+
+    def staging_ring(self, tile: TileType, slots: int) -> tuple[SSAValue, bool]:
+        """The staging buffers of this shape.
+
+        The flag says whether every store goes through them in the same chunks, so that which of
+        them are still being read is known from a store's place alone.
+        """
+        stored = {op.value.type for op in self.source.walk() if isinstance(op, DescStore)}
+        if tile not in self._staging:
+            op = self.memory.ring("staging", slots, tile)
+            self.declarations.append(op)
+            self._staging[tile] = op.ring
+        ring = self._staging[tile]
+        assert isinstance(ring.type, RingType)
+        return ring, len(stored) == 1 and ring.type.slots.data == slots

@@ -1,0 +1,358 @@
+"""Lowering of matrix products to warp-group matrix instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from xdsl.dialects import scf
+from xdsl.dialects.builtin import UnitAttr
+from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
+
+from tawa.aref.dialect import ops as aref
+from tawa.base.errors import TawaError
+from tawa.base.layout import accumulator, operand
+from tawa.base.types import byte_size, element_of, i8, shape_of
+from tawa.codegen.fragments import copied, fragment, natural, team_sync
+from tawa.codegen.group_lowering import GROUP_WARPS, GroupLowering, View
+from tawa.codegen.shared_memory import tile_for
+from tawa.hopper.dialect.core import number
+from tawa.hopper.dialect.fragment import Window, ZeroUnless
+from tawa.hopper.dialect.matrix import (
+    MatrixDesc,
+    PackOperand,
+    Wgmma,
+    WgmmaCommit,
+    WgmmaFence,
+    WgmmaWait,
+)
+from tawa.hopper.dialect.memory import SharedStore, Slot, Stmatrix, Subtile, SubtileColumn
+from tawa.hopper.dialect.sync import FenceProxyAsync
+from tawa.hopper.dialect.transpose import TransposeTile
+from tawa.hopper.dialect.types import FragType, TileType
+from tawa.ir.spans import span_of
+
+
+class ProductNotSupported(TawaError):
+    """An edited `.aref` stage asks for a product that no warp-group instruction does."""
+
+    explanation = (
+        "Hopper's warp-group instructions multiply 64 rows by up to 256 columns, 32 bytes of K at "
+        "a time. The compiler has other products done by warps (`aref.warp_dot`); an "
+        "`aref.dot_issue` in a stage that is given with `--start` or `--override` has to fit."
+    )
+    example = '''
+from tawa.base.options import Options
+from tawa.driver.compiled import read_module
+from tawa.driver.compiler import Pipeline
+
+text = """
+builtin.module {
+  func.func @product() {
+    "aref.warp_group"() <{role = "main", warps = 4 : i64, teams = 1 : i64}> ({
+      %zero = arith.constant 0.0 : f16
+      %start = aref.unset : tensor<32x32xf32>
+      %tile = tile.splat %zero : f16 -> tensor<32x32xf16>
+      %view = aref.stage %tile : tensor<32x32xf16> -> !aref.view<tensor<32x32xf16>>
+      %sum = aref.dot_issue %view, %view, %start : !aref.view<tensor<32x32xf16>>,
+        !aref.view<tensor<32x32xf16>>, tensor<32x32xf32> -> tensor<32x32xf32>
+    }) : () -> ()
+    func.return
+  }
+}
+"""
+Pipeline(Options()).run("product", "aref", read_module(text, "aref"))
+'''
+
+
+@dataclass(frozen=True)
+class Operand:
+    """A tile as an operand: its descriptor, and byte offsets of its parts."""
+
+    desc: SSAValue
+    tile: TileType
+    k_major: bool
+
+    def offset(self, outer: int, k: int) -> int:
+        """Offset, in 16-byte units, of row (or column) `outer` and element `k` of its K."""
+        swizzle, stride = self.tile.panel_bytes, self.tile.panel_stride
+        if self.k_major:
+            byte = k * byte_size(self.tile.element_type)
+            total = outer * swizzle + byte // swizzle * stride + byte % swizzle
+        else:
+            total = outer // self.tile.panel_columns * stride + k * swizzle
+        return total // 16
+
+
+@dataclass(frozen=True)
+class Product:
+    """A warp group's share of a product: `rows` x `inner` times `inner` x `columns`.
+
+    `a` is a tile, or the packed registers that hold all of the group's rows.
+    """
+
+    a: Operand | SSAValue
+    b: Operand
+    rows: int
+    columns: int
+    inner: int
+    element: Attribute
+
+
+def _refuse(op: Operation, what: str, expected: str, found: str, hint: str) -> ProductNotSupported:
+    return ProductNotSupported(what, span=span_of(op), expected=expected, found=found, hint=hint)
+
+
+def _operand(
+    g: GroupLowering, op: aref.DotIssue, view: View, k_major: bool, own: tuple[int, SSAValue] | None
+) -> Operand:
+    """The descriptor of a view; `own` is the number of rows of M (or columns of N) a group has."""
+    tile = view.tile.type
+    assert isinstance(tile, TileType)
+    if not tile.swizzle.data:
+        width = tile.columns.data * byte_size(tile.element_type)
+        raise _refuse(
+            op, "this tile is too narrow for a matrix instruction",
+            "rows of 32, 64 or a multiple of 128 bytes", f"rows of {width} bytes",
+            "use wider blocks",
+        )  # fmt: skip
+    assert k_major or byte_size(tile.element_type) == 2, "other operands are transposed before"
+    value = view.tile
+    if own is not None:
+        count, index = own
+        if k_major:
+            row = g.map("muli", index, g.constant(count))
+            value = g.add(Subtile(value, row, 0, count, tile.columns.data))
+        else:
+            if count % tile.panel_columns:
+                raise _refuse(
+                    op, "this operand cannot be split between consumers",
+                    f"a share in multiples of {tile.panel_columns}", f"{count}",
+                    "use fewer consumers",
+                )  # fmt: skip
+            panel = g.map("muli", index, g.constant(count // tile.panel_columns))
+            value = g.add(SubtileColumn(value, panel, count))
+    lbo = 16 if k_major else tile.panel_stride
+    desc = g.add(MatrixDesc(value, lbo, 8 * tile.panel_bytes))
+    return Operand(desc, tile, k_major)
+
+
+def lower_dot_issue(g: GroupLowering, op: aref.DotIssue) -> None:
+    """Fence, one instruction for each 64 rows, 256 columns and 32 bytes of K, commit."""
+    target = g.kernel.target
+    product = _product(g, op)
+    value = fragment(g, op.accumulator, g.layouts.of[op.result])
+    carried = isinstance(op.accumulator, BlockArgument)
+    if not carried:
+        value = copied(g, value, op.accumulator)
+    flag = g.scalar(op.accumulate) if op.accumulate else None
+    written = [] if carried or op.accumulate is not None else [value]
+    if not isinstance(product.a, Operand) and not isinstance(op.a.owner, aref.ViewRead):
+        written.append(product.a)
+    g.do(WgmmaFence(written))
+    step = target.mma_k_bytes // byte_size(product.element)
+    for k in range(0, product.inner, step):
+        for row in range(0, product.rows, target.mma_m):
+            for column, n in parts(product.columns, product.element, target.mma_max_n):
+                value = g.add(_instruction(product, value, (row, column, k), n, flag))
+        flag = None
+    g.do(WgmmaCommit())
+    value.name_hint = op.result.name_hint
+    g.fragments[op.result] = value
+
+
+def _product(g: GroupLowering, op: aref.DotIssue) -> Product:
+    """The operands of this warp group; raises ProductNotSupported."""
+    rows, columns = shape_of(op.result.type)
+    own_rows = rows if g.layouts.columns else rows // g.groups
+    own_columns = columns // g.groups if g.layouts.columns else columns
+    _check(g, op, own_rows, own_columns)
+    share = g.group_index() if g.groups > 1 else None
+    b_view = g.views[op.b]
+    b_share = (own_columns, share) if share is not None and g.layouts.columns else None
+    b = _operand(g, op, b_view, b_view.transposed, b_share)
+    if op.a in g.views:
+        a_view = g.views[op.a]
+        a_share = (own_rows, share) if share is not None and not g.layouts.columns else None
+        a = _operand(g, op, a_view, not a_view.transposed, a_share)
+        return Product(a, b, own_rows, own_columns, a_view.shape[-1], a.tile.element_type)
+    inner, element = shape_of(op.a.type)[-1], element_of(op.a.type)
+    if op.a in g.layouts.packed:
+        packed = g.fragments[op.a]
+    else:
+        layout = operand((rows, inner), g.warps, byte_size(element))
+        packed = g.add(PackOperand(fragment(g, op.a, layout)))
+    resident = isinstance(op.a.owner, aref.ViewRead)
+    ordered = byte_size(element) == 1 and not resident
+    assert b_view.interleaved == ordered, "operands agree on the order of K"
+    return Product(packed, b, own_rows, own_columns, inner, element)
+
+
+def parts(columns: int, element: Attribute, most: int) -> list[tuple[int, int]]:
+    """Start and width, at most `most`, of the pieces of N that one instruction each covers."""
+    if element == i8:
+        # Widths beyond 32 come in multiples of 16 (PTX ISA, wgmma shapes of integer types).
+        whole = columns // 16 * 16 if columns > 24 else columns
+        narrow = [(s, min(most, whole - s)) for s in range(0, whole, most)]
+        return [*narrow, *([(whole, columns - whole)] if columns > whole else [])]
+    count = -(-columns // most)
+    width = -(-columns // count // 8) * 8
+    return [(s, min(width, columns - s)) for s in range(0, columns, width)]
+
+
+def _instruction(
+    product: Product, value: SSAValue, at: tuple[int, int, int], n: int, flag: SSAValue | None
+) -> Wgmma:
+    """The instruction for 64 rows and `n` columns from `at` (row, column, element of K) on."""
+    a, b = product.a, product.b
+    row, column, k = at
+    if isinstance(a, Operand):
+        a_value, a_offset, transposed = a.desc, a.offset(row, k), not a.k_major
+    else:
+        # 64 rows of a fragment are half a register a column in each of 128 threads.
+        a_value, a_offset, transposed = a, row // 64 * product.inner // 2 + k // 2, False
+    return Wgmma.build(
+        operands=[value, a_value, b.desc, flag],
+        result_types=[value.type],
+        properties={
+            "n": number(n),
+            "first_register": number(row // 64 * product.columns // 2 + column // 2),
+            "a_offset": number(a_offset),
+            "b_offset": number(b.offset(column, k)),
+            "a_type": product.element,
+            "b_type": b.tile.element_type,
+            "transpose_a": UnitAttr() if transposed else None,
+            "transpose_b": None if b.k_major else UnitAttr(),
+        },
+    )
+
+
+def _check(g: GroupLowering, op: aref.DotIssue, own_rows: int, own_columns: int) -> None:
+    view = g.views.get(op.a)
+    element = element_of(op.a.type if view is None else view.tile.type)
+    inner = view.shape[-1] if view is not None else shape_of(op.a.type)[-1]
+    k_bytes = g.kernel.target.mma_k_bytes
+    if g.warps % 4:
+        raise _refuse(op, "a matrix product needs whole warp groups", "num_warps in multiples of 4",
+                      f"{g.warps} warps", "set num_warps=4 or 8")  # fmt: skip
+    if own_rows % 64 or own_rows == 0:
+        raise _refuse(op, "the rows of this product do not fill the matrix instruction",
+                      f"a multiple of {64 * g.groups} rows", f"{own_rows * g.groups} rows",
+                      "use a larger block or fewer consumers")  # fmt: skip
+    if own_columns % 8:
+        raise _refuse(op, "the columns of this product do not fit the matrix instruction",
+                      "a multiple of 8 columns", f"{own_columns} columns",
+                      "change the block")  # fmt: skip
+    if inner * byte_size(element) % k_bytes:
+        raise _refuse(op, "K of this product does not fit the matrix instruction",
+                      f"a multiple of {k_bytes // byte_size(element)}", f"{inner}",
+                      "change the block")  # fmt: skip
+    if op.precision is not None and op.precision.data != "tf32" and byte_size(element) == 4:
+        raise _refuse(op, f"precision {op.precision.data!r} has no matrix instruction", "tf32",
+                      op.precision.data, "leave input_precision unset")  # fmt: skip
+
+
+def lower_dot_wait(g: GroupLowering, op: aref.DotWait) -> None:
+    """Wait; the waited values may be read."""
+    values = [natural(g, v) for v in op.values]
+    wait = WgmmaWait(op.pending.value.data, values)
+    g.do(wait)
+    for old, new in zip(op.results_, wait.results_, strict=True):
+        new.name_hint = old.name_hint
+        g.fragments[old] = new
+
+
+def lower_zero_unless(g: GroupLowering, op: aref.ZeroUnless) -> None:
+    """In place."""
+    value = copied(g, natural(g, op.value), op.value)
+    g.fragments[op.result] = g.add(ZeroUnless(g.scalar(op.condition), value), op.result.name_hint)
+
+
+def lower_stage(g: GroupLowering, op: aref.Stage) -> None:
+    """Write the tile to shared memory where the tensor core reads it.
+
+    Copies that follow each other are visible after one meeting. The memory is the copy's own, so
+    only in a loop are there readers to wait for: of two buffers, each waits for its product before
+    it issues the next one, so those of the turn before the last. Only asynchronous products need
+    the fence.
+    """
+    tile = tile_for(shape_of(op.value.type), element_of(op.value.type))
+    buffers = op.BUFFERS if op.buffer is not None else 1
+    ring = g.add(g.kernel.memory.ring(op.view.name_hint or "staged", buffers * g.teams, tile))
+    index = g.team_index() if g.teams > 1 else g.constant(0)
+    if op.buffer is not None:
+        first = g.map("muli", index, g.constant(buffers)) if g.teams > 1 else index
+        index = g.map("addi", first, g.scalar(op.buffer))
+    place = g.add(Slot(ring, index))
+    value = natural(g, op.value)
+    if not isinstance(op.prev_op, aref.Stage) and _repeats(op):
+        team_sync(g)
+    _write(g, value, place)
+    if not read_by_warps(op.view):
+        g.do(FenceProxyAsync())
+    if not isinstance(op.next_op, aref.Stage):
+        team_sync(g)
+    g.views[op.view] = View(place, shape_of(op.value.type))
+
+
+def _repeats(op: Operation) -> bool:
+    """Whether a loop is around an op."""
+    around = op.parent_op()
+    while around is not None and not isinstance(around, scf.ForOp | scf.WhileOp):
+        around = around.parent_op()
+    return around is not None
+
+
+def read_by_warps(view: SSAValue) -> bool:
+    """Whether only products that warps do by themselves read a view."""
+    users = [use.operation for use in view.uses]
+    return all(
+        isinstance(u, aref.WarpDot) or (isinstance(u, aref.ViewTrans) and read_by_warps(u.result))
+        for u in users
+    )
+
+
+def _write(g: GroupLowering, value: SSAValue, place: SSAValue) -> None:
+    """Registers to a tile: 8x8 elements at a time if products left them there, else by threads."""
+    tile, found = place.type, value.type
+    assert isinstance(tile, TileType) and isinstance(found, FragType)
+    rows, columns = tile.rows.data, tile.columns.data
+    own_rows, width = rows // g.groups, min(columns, tile.panel_columns)
+    whole = not (g.warps % GROUP_WARPS or own_rows % 64 or columns % width or width % 16)
+    by_matrix = whole and byte_size(found.element_type) == 2 and not g.layouts.columns
+    if not by_matrix or found.layout != accumulator((rows, columns), g.warps):
+        g.do(SharedStore(value, place))
+        return
+    part = accumulator((64 * g.groups, width), g.warps)
+    share = g.map("muli", g.group_index(), g.constant(own_rows)) if g.groups > 1 else g.constant(0)
+    for block in range(own_rows // 64):
+        for start in range(0, columns, width):
+            window = g.add(Window(value, (block * columns + start) // 2, part))
+            own = g.add(Subtile(place, g.plus(share, 64 * block), start, 64, width))
+            g.do(Stmatrix(window, 0, own))
+
+
+def lower_restage(g: GroupLowering, op: aref.Restage) -> None:
+    """Transpose the slot's tile with all warps of the team, for the tensor core to read."""
+    view = g.views[op.view]
+    source = view.tile.type
+    assert isinstance(source, TileType)
+    tile = tile_for(source.extents[::-1], source.element_type)
+    ring = g.add(g.kernel.memory.ring(op.result.name_hint or "turned", g.teams, tile))
+    place = g.add(Slot(ring, g.team_index() if g.teams > 1 else g.constant(0)))
+    order = op.interleaved is not None
+    team_sync(g)
+    g.do(TransposeTile(view.tile, place, g.warps, interleaved=order))
+    g.do(FenceProxyAsync())
+    team_sync(g)
+    g.views[op.result] = View(place, view.shape, not view.transposed, order)
+
+
+MATRIX: dict[type[Operation], Callable[..., None]] = {
+    aref.DotIssue: lower_dot_issue,
+    aref.DotWait: lower_dot_wait,
+    aref.ZeroUnless: lower_zero_unless,
+    aref.Stage: lower_stage,
+    aref.Restage: lower_restage,
+}
+"""Lowering of matrix products."""

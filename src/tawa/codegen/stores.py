@@ -1,0 +1,215 @@
+"""Lowering of descriptor stores: through staging buffers and the TMA engine, under the next work.
+
+A consumer writes 64 rows and one panel of columns to a staging buffer, and one thread hands it to
+the TMA engine; the buffer is waited for only when its turn comes round again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from xdsl.ir import Operation, SSAValue
+
+from tawa.aref.analysis.layouts import unit_reshape
+from tawa.aref.analysis.slots import swizzle_for
+from tawa.base.layout import accumulator
+from tawa.base.types import byte_size, element_of, shape_of
+from tawa.codegen.boxes import boxes
+from tawa.codegen.epilogue_subtiles import window
+from tawa.codegen.fragments import natural, team_sync
+from tawa.codegen.group_lowering import GroupLowering
+from tawa.codegen.shared_memory import tile_for
+from tawa.hopper.dialect.fragment import Relabel
+from tawa.hopper.dialect.memory import (
+    BulkCommit,
+    BulkWaitRead,
+    SharedStore,
+    Slot,
+    Stmatrix,
+    Subtile,
+    TmaStore,
+)
+from tawa.hopper.dialect.sync import FenceProxyAsync, NamedBarrierSync
+from tawa.hopper.dialect.types import FragType, TileType
+from tawa.tile.dialect.ops import DescStore
+
+GROUP_THREADS = 128
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """64 rows and one panel of columns of each warp group's share."""
+
+    row: int
+    column: int
+    register: int
+
+
+def chunks(own_rows: int, own_columns: int, width: int) -> list[Chunk]:
+    """The chunks of a share; a last one that does not fit overlaps the one before."""
+    starts = [min(c, own_columns - width) for c in range(0, own_columns, width)]
+    return [
+        Chunk(64 * block, start, (block * own_columns + start) // 2)
+        for block in range(own_rows // 64)
+        for start in starts
+    ]
+
+
+def lower_desc_store(g: GroupLowering, op: DescStore) -> None:
+    """Store a tile through its descriptor."""
+    value = natural(g, op.value)
+    shape = shape_of(op.value.type)
+    axes = matrix_axes(shape)
+    if axes is not None:
+        matrix = (shape[axes[0]], shape[axes[1]])
+        value = _relabelled(g, value, matrix)
+        columns = matrix[1] // (g.groups if g.layouts.columns else 1)
+        size = byte_size(element_of(value.type))
+        width = min(columns, 128 // size)
+        if width * size in (32, 64, 128) and _is_accumulator(g, value, matrix):
+            _staged_by_group(g, op, (matrix[0], columns, width))
+            return
+    _staged_by_team(g, op, value)
+
+
+def matrix_axes(shape: tuple[int, ...]) -> tuple[int, int] | None:
+    """The axes of a tile's rows and columns, the other extents being 1; None if it is no matrix.
+
+    Columns are the last axis, along which memory is contiguous.
+    """
+    plain = [d for d, e in enumerate(shape) if e != 1] if len(shape) > 2 else range(len(shape))
+    last = len(shape) - 1
+    return (plain[0], plain[1]) if len(plain) == 2 and plain[1] == last else None
+
+
+def _relabelled(g: GroupLowering, value: SSAValue, matrix: tuple[int, int]) -> SSAValue:
+    """The fragment without the extents of 1."""
+    assert isinstance(value.type, FragType)
+    layout = value.type.layout
+    if layout.shape == matrix:
+        return value
+    narrow = unit_reshape(layout, matrix)
+    assert narrow is not None
+    return g.add(Relabel(value, narrow))
+
+
+def _is_accumulator(g: GroupLowering, value: SSAValue, matrix: tuple[int, int]) -> bool:
+    """Whether a fragment has the layout that matrix products leave a tile in."""
+    assert isinstance(value.type, FragType)
+    if matrix[0] % 64 or g.warps % 4:
+        return False
+    if not g.layouts.columns and matrix[0] % (16 * g.warps):
+        return False
+    return value.type.layout == accumulator(matrix, g.warps, g.layouts.columns)
+
+
+def _staged_by_group(g: GroupLowering, op: DescStore, sizes: tuple[int, int, int]) -> None:
+    """Every warp group stages and stores its own rows, chunk by chunk."""
+    rows, own_columns, width = sizes
+    own_rows = rows if g.layouts.columns else rows // g.groups
+    element = element_of(op.value.type)
+    pieces = chunks(own_rows, own_columns, width)
+    tile = TileType.of(64 * g.groups, width, element, swizzle_for(width, element))
+    slots = min(g.kernel.staging, len(pieces))
+    ring, alike = g.kernel.staging_ring(tile, slots * g.teams)
+    shape = shape_of(op.value.type)
+    axes = matrix_axes(shape)
+    assert axes is not None
+    row_axis, column_axis = axes
+    box = tuple({row_axis: 64, column_axis: width}.get(d, 1) for d in range(len(shape)))
+    map_ = g.kernel.tensor_map(op.desc, box, tile.swizzle.data, stored=True)
+    at = [g.scalar(c) for c in op.coordinates]
+    group = g.group_index() if g.groups > 1 else None
+    if group is not None:
+        axis, share = (column_axis, own_columns) if g.layouts.columns else (row_axis, own_rows)
+        at[axis] = g.map("addi", at[axis], g.map("muli", group, g.constant(share)))
+    first_slot = g.map("muli", g.team_index(), g.constant(slots)) if g.teams > 1 else None
+    barrier, evict = g.group_barrier(), g.kernel.options.stream_stores
+    for i, chunk in enumerate(pieces):
+        pending = _pending(i, slots, len(pieces)) if alike else 0
+        slot = g.constant(i % slots)
+        slot = slot if first_slot is None else g.map("addi", first_slot, slot)
+        g.one_thread("group", lambda pending=pending: g.do(BulkWaitRead(pending)))
+        g.do(NamedBarrierSync(barrier, GROUP_THREADS))
+        place = g.add(Slot(ring, slot))
+        row = g.map("muli", group, g.constant(64)) if group is not None else g.constant(0)
+        own = g.add(Subtile(place, row, 0, 64, width))
+        _write(g, op, chunk, (place, own))
+        g.do(FenceProxyAsync())
+        g.do(NamedBarrierSync(barrier, GROUP_THREADS))
+        where = list(at)
+        where[row_axis] = g.plus(at[row_axis], chunk.row)
+        where[column_axis] = g.plus(at[column_axis], chunk.column)
+
+        def send(where: list[SSAValue] = where, own: SSAValue = own) -> None:
+            g.do(TmaStore(map_, where, own, evict))
+            g.do(BulkCommit())
+
+        g.one_thread("group", send)
+
+
+def _pending(index: int, slots: int, total: int) -> int:
+    """Stores that may still be reading when chunk `index` reuses its buffer.
+
+    Those issued after the buffer's last use: in this tile, or in the tile before.
+    """
+    if index >= slots:
+        return slots - 1
+    last = max(j for j in range(total) if j % slots == index)
+    return total - 1 - last + index
+
+
+def _write(
+    g: GroupLowering, op: DescStore, chunk: Chunk, places: tuple[SSAValue, SSAValue]
+) -> None:
+    """Registers of one chunk to the staging buffer: stmatrix where it can, else plain stores."""
+    value, (place, own) = op.value, places
+    tile = place.type
+    assert isinstance(tile, TileType)
+    width = tile.columns.data
+    whole = g.layouts.of[value]
+    own_layout = accumulator((tile.rows.data, width), g.warps)
+    at = (chunk.column, chunk.register)
+    part = window(g, value, at, (own_layout, whole), op)
+    if byte_size(element_of(value.type)) == 2 and width % 16 == 0:
+        g.do(Stmatrix(part, 0, own))
+    else:
+        g.do(SharedStore(part, place))
+
+
+def _staged_by_team(g: GroupLowering, op: DescStore, value: SSAValue) -> None:
+    """The whole tile is staged at once, in any layout, and one thread stores it."""
+    shape = shape_of(op.value.type)
+    tile = tile_for(shape, element_of(op.value.type))
+    if tile.columns.data % tile.panel_columns:
+        # A panel that is partly unused would be written to memory as well.
+        tile = TileType.of(tile.rows.data, tile.columns.data, tile.element_type, 0)
+    ring, _ = g.kernel.staging_ring(tile, g.teams)
+    place = g.add(Slot(ring, g.team_index() if g.teams > 1 else g.constant(0)))
+    g.one_thread("team", lambda: g.do(BulkWaitRead(0)))
+    team_sync(g)
+    g.do(SharedStore(value, place))
+    g.do(FenceProxyAsync())
+    team_sync(g)
+    cut = boxes(shape, tile, g.kernel.target)
+    map_ = g.kernel.tensor_map(op.desc, cut.shape, tile.swizzle.data, stored=True)
+    at = [g.scalar(c) for c in op.coordinates]
+
+    def send() -> None:
+        rows = tile.rows.data // cut.bands
+        for panel in range(cut.panels):
+            for band in range(cut.bands):
+                first, start = band * cut.height, panel * cut.width
+                part = g.add(Subtile(place, g.constant(first), start, rows, cut.width))
+                where = [*at[:-1], g.plus(at[-1], start)]
+                if band:
+                    where[-2] = g.plus(at[-2], first)
+                g.do(TmaStore(map_, where, part, g.kernel.options.stream_stores))
+        g.do(BulkCommit())
+
+    g.one_thread("team", send)
+
+
+STORES: dict[type[Operation], Callable[..., None]] = {DescStore: lower_desc_store}
+"""Lowering of descriptor stores."""

@@ -1,0 +1,334 @@
+"""Lowering of tile values to fragments: elementwise ops, layouts, reductions, pointer access."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+from xdsl.dialects import scf
+from xdsl.ir import Block, Operation, Region, SSAValue
+
+from tawa.aref.analysis.layouts import lane_parts
+from tawa.aref.dialect import ops as aref
+from tawa.base.layout import REPLICA, Layout, Mode, Modes, operand, point
+from tawa.base.types import byte_size, element_of, f32, shape_of
+from tawa.codegen.coalesce import store_layout
+from tawa.codegen.fragments import (
+    convert,
+    exchange,
+    exchanged,
+    fragment,
+    natural,
+    scratch,
+    scratch_tile,
+    team_sync,
+)
+from tawa.codegen.group_lowering import GROUP_WARPS, GroupLowering
+from tawa.hopper.dialect.fragment import (
+    Extract,
+    Fill,
+    ReduceRegisters,
+    Relabel,
+    ShuffleXor,
+    VoteAny,
+)
+from tawa.hopper.dialect.global_memory import GlobalLoad, GlobalStore, ScalarLoad, ScalarStore
+from tawa.hopper.dialect.matrix import PackOperand, RoundOperand, TileWords, words_type
+from tawa.hopper.dialect.memory import SharedLoad
+from tawa.hopper.dialect.sync import NamedBarrierSync
+from tawa.hopper.dialect.types import FragType, TileType
+from tawa.ir.elementwise import Map
+from tawa.tile.analysis.axis_info import fastest
+from tawa.tile.dialect.ops import (
+    Arange,
+    Barrier,
+    Broadcast,
+    ExpandDims,
+    Load,
+    Reduce,
+    Reshape,
+    Splat,
+    Store,
+    Trans,
+)
+
+
+def lower_map(g: GroupLowering, op: Map) -> None:
+    """A scalar or elementwise op; lazy ones are made when they are used."""
+    result = op.result
+    if not shape_of(result.type):
+        operands = [g.scalar(v) for v in op.arguments]
+        g.scalars[result] = g.add(Map(op.function.data, operands, result.type), result.name_hint)
+    elif result in g.layouts.packed:
+        _packed(g, op)
+    elif not g.layouts.lazy(result):
+        layout = g.layouts.of[result]
+        operands = [fragment(g, v, layout) for v in op.arguments]
+        new = Map(op.function.data, operands, element_of(result.type))
+        g.fragments[result] = g.add(new, result.name_hint)
+
+
+def _packed(g: GroupLowering, op: Map) -> None:
+    """An operand of a product, rounded and packed into words."""
+    shape, element = shape_of(op.result.type), element_of(op.result.type)
+    layout = operand((shape[0], shape[1]), g.warps, byte_size(element))
+    operands = [fragment(g, v, layout) for v in op.arguments]
+    if op.function.data == "truncf" and element_of(op.arguments[0].type) == f32:
+        word = g.add(RoundOperand(operands[0], element))
+    else:
+        word = g.add(PackOperand(g.add(Map(op.function.data, operands, element))))
+    word.name_hint = op.result.name_hint
+    g.fragments[op.result] = word
+
+
+def lower_lazy(g: GroupLowering, op: Operation) -> None:
+    """Made when it is used."""
+
+
+def lower_trans(g: GroupLowering, op: Trans) -> None:
+    """The same registers under exchanged dimensions."""
+    if g.layouts.lazy(op.result):
+        return
+    source = natural(g, op.value)
+    assert isinstance(source.type, FragType)
+    turned = g.add(Relabel(source, source.type.layout.permuted(op.permutation)))
+    g.fragments[op.result] = convert(g, turned, g.layouts.of[op.result])
+
+
+def lower_reshape(g: GroupLowering, op: Reshape) -> None:
+    """The same registers where the layout's digits allow it, else through shared memory."""
+    source = natural(g, op.value)
+    assert isinstance(source.type, FragType)
+    shape, wanted = shape_of(op.result.type), g.layouts.of.get(op.result)
+    wanted = wanted or g.layouts.default(op.result)
+    same = source.type.layout.reshaped(shape)
+    if same is not None:
+        g.fragments[op.result] = convert(g, g.add(Relabel(source, same)), wanted)
+        return
+    total = math.prod(shape)
+    place = scratch(g, TileType.of(1, total, source.type.element_type, 0))
+    exchange(g, g.add(Relabel(source, linear(source.type.layout))), place)
+    flat = g.add(SharedLoad(place, FragType.of(source.type.element_type, linear(wanted))))
+    g.fragments[op.result] = g.add(Relabel(flat, wanted))
+
+
+def linear(layout: Layout) -> Layout:
+    """The layout with row-major element numbers as its only coordinate."""
+    scale = [math.prod(layout.shape[d + 1 :]) for d in range(len(layout.shape))]
+
+    def flat(modes: Modes) -> Modes:
+        return tuple(
+            m if m.dim == REPLICA else Mode(m.extent, 0, m.stride * scale[m.dim]) for m in modes
+        )
+
+    return Layout(
+        (math.prod(layout.shape),), flat(layout.reg), flat(layout.lane), flat(layout.warp)
+    )
+
+
+def lower_reduce(g: GroupLowering, op: Reduce) -> None:
+    """In each thread, then across lanes, then across warps."""
+    axis, kind = op.axis.value.data, op.kind.data
+    source = natural(g, op.value)
+    assert isinstance(source.type, FragType)
+    layout = source.type.layout
+    value = g.add(ReduceRegisters(source, axis, kind))
+    below = 1
+    for mode in layout.lane:
+        if mode.dim == axis:
+            if mode.extent & (mode.extent - 1):
+                raise ValueError("lanes along a dimension are a power of two")
+            for bit in range(mode.extent.bit_length() - 1):
+                other = g.add(ShuffleXor(value, below << bit))
+                value = g.add(Map(kind, [value, other]))
+        below *= mode.extent
+    if any(m.dim == axis for m in layout.warp):
+        rows = across_warps(g, value, layout, axis)
+        whole = g.add(ReduceRegisters(rows, 0, kind))
+        value = g.add(Relabel(whole, layout.without(axis)))
+    if shape_of(op.result.type):
+        wanted = g.layouts.of.get(op.result)
+        value.name_hint = op.result.name_hint
+        g.fragments[op.result] = convert(g, value, wanted) if wanted else value
+    else:
+        g.scalars[op.result] = g.add(Extract(value), op.result.name_hint)
+
+
+def lower_any(g: GroupLowering, op: aref.Any) -> None:
+    """A vote of the warp."""
+    g.scalars[op.result] = g.add(VoteAny(natural(g, op.value)))
+
+
+def lower_any_above(g: GroupLowering, op: aref.AnyAbove) -> None:
+    """The largest element that each thread holds of a row against the bound, then a vote."""
+    source = natural(g, op.value)
+    own = g.add(ReduceRegisters(source, op.axis.value.data, "maxnumf"))
+    assert isinstance(own.type, FragType)
+    bound = fragment(g, op.bound, own.type.layout)
+    g.scalars[op.result] = g.add(VoteAny(g.add(Map("cmpf_ogt", [own, bound]))))
+
+
+def lower_lane_partials(g: GroupLowering, op: aref.LanePartials) -> None:
+    """What each thread holds of a row, added up."""
+    source = natural(g, op.value)
+    own = g.add(ReduceRegisters(source, 1, "addf"))
+    assert isinstance(source.type, FragType)
+    parts = g.add(Relabel(own, lane_parts(source.type.layout)))
+    g.fragments[op.result] = convert(g, parts, g.layouts.of[op.result])
+
+
+def across_warps(g: GroupLowering, value: SSAValue, layout: Layout, axis: int) -> SSAValue:
+    """All warps' parts along a dimension, in each thread, as a new first dimension.
+
+    Each warp writes a row of scratch space and reads all rows. `layout` is that of the whole tile;
+    `value` lacks the dimension.
+    """
+    assert isinstance(value.type, FragType)
+    result = value.type.layout
+    count = 1
+    row: dict[int, int] = {}
+    for i, mode in enumerate(layout.warp):
+        if mode.dim == axis:
+            row[i] = count
+            count *= mode.extent
+
+    def shifted(modes: Modes) -> Modes:
+        return tuple(m if m.dim == REPLICA else replace(m, dim=m.dim + 1) for m in modes)
+
+    inner = result.shape or (1,)
+    own = tuple(
+        Mode(m.extent, 0, row[i]) if i in row else shifted((m,))[0]
+        for i, m in enumerate(result.warp)
+    )
+    parts = Layout((count, *inner), shifted(result.reg), shifted(result.lane), own)
+    tile = scratch_tile(parts.shape, value.type.element_type)
+    place = exchanged(g, g.add(Relabel(value, parts)), tile)
+    every = Layout(
+        parts.shape,
+        (*shifted(result.reg), Mode(count, 0, 1)),
+        shifted(result.lane),
+        shifted(result.warp),
+    )
+    return g.add(SharedLoad(place, value.type.with_layout(every)))
+
+
+def lower_load(g: GroupLowering, op: Load) -> None:
+    """Loads of scalars or tiles through pointers."""
+    if not shape_of(op.result.type):
+        g.scalars[op.result] = _scalar_load(g, op)
+        return
+    layout = g.layouts.of[op.result]
+    parts = [fragment(g, v, layout) if v else None for v in (op.ptr, op.mask, op.other)]
+    g.fragments[op.result] = load_fragment(g, op, parts, layout)
+
+
+def load_fragment(
+    g: GroupLowering, op: Load, parts: Sequence[SSAValue | None], layout: Layout
+) -> SSAValue:
+    """Load a tile, or a part of one, whose pointers, mask and substitute are fragments."""
+    pointers, mask, other = parts
+    assert pointers is not None
+    count = access_width(g, op.ptr, op.mask, layout)
+    return g.add(GlobalLoad(pointers, mask, other, count), op.result.name_hint)
+
+
+def _scalar_load(g: GroupLowering, op: Load) -> SSAValue:
+    if op.mask is None:
+        return g.add(ScalarLoad(g.scalar(op.ptr)), op.result.name_hint)
+    # A masked scalar is a tile of rank 0 that every thread holds.
+    layout = point(g.warps)
+
+    def filled(value: SSAValue) -> SSAValue:
+        scalar = g.scalar(value)
+        return g.add(Fill(scalar, FragType.of(scalar.type, layout)))
+
+    other = filled(op.other) if op.other else None
+    return g.add(Extract(g.add(GlobalLoad(filled(op.ptr), filled(op.mask), other, 1))))
+
+
+def access_width(
+    g: GroupLowering, pointers: SSAValue, mask: SSAValue | None, layout: Layout
+) -> int:
+    """Consecutive registers that one access moves."""
+    dim, count = fastest(g.layouts.axes, pointers)
+    held = layout.vector(dim)
+    while count > 1 and held % count:
+        count //= 2
+    if mask is not None:
+        count = math.gcd(count, g.layouts.axes.of(mask).constant[dim])
+    return max(1, count)
+
+
+def lower_store(g: GroupLowering, op: Store) -> None:
+    """Stores of scalars or tiles through pointers."""
+    if not shape_of(op.value.type):
+        _scalar_store(g, op)
+        return
+    layout = g.layouts.of.get(op.value)
+    if layout is None:
+        _, vector = fastest(g.layouts.axes, op.ptr)
+        layout = g.layouts.default(op.value, vector)
+    else:
+        layout = store_layout(g, op, layout)
+    value = fragment(g, op.value, layout)
+    pointers = fragment(g, op.ptr, layout)
+    mask = fragment(g, op.mask, layout) if op.mask else None
+    g.do(GlobalStore(pointers, value, mask, access_width(g, op.ptr, op.mask, layout)))
+
+
+def _scalar_store(g: GroupLowering, op: Store) -> None:
+    pointer, value = g.scalar(op.ptr), g.scalar(op.value)
+
+    def write() -> None:
+        g.do(ScalarStore(pointer, value))
+
+    if op.mask is None:
+        g.one_thread("team", write)
+        return
+    block = Block()
+
+    def body() -> None:
+        g.one_thread("team", write)
+        g.do(scf.YieldOp())
+
+    g.inside(block, body)
+    g.do(scf.IfOp(g.scalar(op.mask), [], Region(block)))
+
+
+def lower_view_read(g: GroupLowering, op: aref.ViewRead) -> None:
+    """Read a slot's tile into registers."""
+    layout, element = g.layouts.of[op.result], element_of(op.result.type)
+    tile, frag = g.views[op.view].tile, FragType.of(element, layout)
+    if op.result in g.layouts.packed:
+        tile = g.add(TileWords(tile))
+        frag = words_type(shape_of(op.result.type), g.warps, byte_size(element))
+    g.fragments[op.result] = g.add(SharedLoad(tile, frag), op.result.name_hint)
+    if op.meets is not None:
+        g.do(NamedBarrierSync(g.group_barrier(), 32 * min(g.warps, GROUP_WARPS)))
+
+
+def lower_barrier(g: GroupLowering, op: Barrier) -> None:
+    """All warps of the program meet."""
+    team_sync(g)
+
+
+TENSORS: dict[type[Operation], Callable[..., None]] = {
+    Map: lower_map,
+    Splat: lower_lazy,
+    Arange: lower_lazy,
+    ExpandDims: lower_lazy,
+    Broadcast: lower_lazy,
+    aref.Unset: lower_lazy,
+    Trans: lower_trans,
+    Reshape: lower_reshape,
+    Reduce: lower_reduce,
+    aref.Any: lower_any,
+    aref.AnyAbove: lower_any_above,
+    aref.LanePartials: lower_lane_partials,
+    Load: lower_load,
+    Store: lower_store,
+    aref.ViewRead: lower_view_read,
+    Barrier: lower_barrier,
+}
+"""Lowering of tile values."""

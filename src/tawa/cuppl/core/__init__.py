@@ -1,0 +1,1 @@
+"""The first-order core that both back ends read."""

@@ -1,0 +1,404 @@
+"""Python data to the program's words, and back."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+
+from tawa.cuppl.core.layout import FIRST_ADDRESS, Layouts
+from tawa.cuppl.elaboration.shared import Elaborated, InputSlot
+from tawa.cuppl.typing.errors import InputMismatch
+from tawa.functional.terms import Con, Term
+
+__all__ = [
+    "Decoder",
+    "Image",
+    "encode_inputs",
+    "example_value",
+    "flat_key",
+    "hashable",
+    "object_table",
+]
+
+Words = npt.NDArray[np.int64]
+MASK = (1 << 64) - 1
+
+
+class Image:
+    """Memory being filled: words, some of which are addresses within it.
+
+    `at(base)` is the content for a given address of its first word.
+    """
+
+    def __init__(self) -> None:
+        self.words: list[int] = []
+        self.relocations: list[int] = []
+
+    def reserve(self, count: int) -> int:
+        """Room for some words; their position."""
+        position = len(self.words)
+        self.words.extend([0] * count)
+        return position
+
+    def put(self, position: int, word: tuple[int, bool]) -> None:
+        """Set a word; the flag says that it is a position to be turned into an address."""
+        value, relocate = word
+        self.words[position] = value
+        if relocate:
+            self.relocations.append(position)
+
+    def at(self, base: int) -> Words:
+        """The content if the image lies at an address."""
+        out = np.array(self.words, dtype=np.int64)
+        if self.relocations:
+            index = np.array(self.relocations)
+            out[index] = out[index] * 8 + base
+        return out
+
+
+def _signed(value: int) -> int:
+    value &= MASK
+    return value - (1 << 64) if value >> 63 else value
+
+
+def float_bits(value: float) -> int:
+    """The bits of a float as a signed integer."""
+    return ctypes.c_int64.from_buffer_copy(ctypes.c_double(value)).value
+
+
+Word = tuple[int, bool]
+
+
+class _Encoder:
+    """Encodes the value of one input."""
+
+    def __init__(self, name: str, program: Elaborated, image: Image) -> None:
+        self.name = name
+        self.layouts = program.layouts
+        self.strings = program.strings
+        self.image = image
+
+    def error(self, type_: Term, value: object) -> InputMismatch:
+        from tawa.functional.show import TypePrinter
+
+        shown = repr(value)
+        return InputMismatch(
+            f"input `{self.name}` doesn't fit",
+            expected=TypePrinter().type(type_),
+            found=shown if len(shown) < 80 else shown[:77] + "...",
+        )
+
+    def encode(self, type_: Term, value: Any) -> list[Word]:
+        """The words of a value."""
+        assert isinstance(type_, Con)
+        if type_.name in ("int", "float", "bool", "string"):
+            return [(self.scalar(type_, value), False)]
+        if type_.name == "tuple":
+            return self.tuple(type_, value)
+        if type_.name == "vector":
+            return [self.vector(type_, value)]
+        if type_.name in self.layouts.datatypes:
+            return [self.data(type_, value)]
+        raise self.error(type_, value)
+
+    def scalar(self, type_: Con, value: Any) -> int:
+        if isinstance(value, np.generic):
+            value = cast(Any, value.item())
+        if type_.name == "bool" and isinstance(value, bool):
+            return int(value)
+        if type_.name == "string" and isinstance(value, str):
+            if value not in self.strings:
+                self.strings.append(value)
+            return self.strings.index(value)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise self.error(type_, value)
+        if type_.name == "float":
+            return float_bits(float(value))
+        if type_.name == "int" and float(value).is_integer() and -(1 << 63) <= value < 1 << 63:
+            return _signed(int(value))
+        raise self.error(type_, value)
+
+    def tuple(self, type_: Con, value: Any) -> list[Word]:
+        if not isinstance(value, list | tuple | np.ndarray):
+            raise self.error(type_, value)
+        items: list[Any] = list(value)  # pyright: ignore[reportUnknownArgumentType]
+        if len(items) != len(type_.arguments):
+            raise self.error(type_, items)
+        pairs = zip(type_.arguments, items, strict=True)
+        return [w for t, v in pairs for w in self.encode(t, v)]
+
+    def vector(self, type_: Con, given: Any) -> Word:
+        element = type_.arguments[0]
+        value: Any = given.to_numpy() if hasattr(given, "to_numpy") else given
+        if isinstance(given, str | Mapping) or not hasattr(value, "__len__"):
+            raise self.error(type_, value)
+        kinds = self.layouts.words(element)
+        position = self.image.reserve(2 + len(value) * len(kinds))
+        self.image.put(position, (self.layouts.number(True, kinds) << 20 | 2, False))
+        self.image.put(position + 1, (len(value), False))
+        at = position + 2
+        columns = self.columns(element, value)
+        if columns is not None:
+            for column in columns:
+                self.image.words[at : position + 2 + len(value) * len(kinds) : len(kinds)] = column
+                at += 1
+            return position, True
+        for item in value:
+            for word in self.encode(element, item):
+                self.image.put(at, word)
+                at += 1
+        return position, True
+
+    def columns(self, element: Term, value: Any) -> list[list[int]] | None:
+        """The elements' first words, their second words, ...: of numbers, and of tuples of them.
+
+        None for what has to be looked at one by one.
+        """
+        assert isinstance(element, Con)
+        given: list[Any] = [value]
+        types: Sequence[Term] = [element]
+        if element.name == "tuple" and isinstance(value, list | tuple):
+            types = element.arguments
+            rows: list[Any] = list(value)  # pyright: ignore[reportUnknownArgumentType]
+            if not all(type(row) in (tuple, list) and len(row) == len(types) for row in rows):
+                return None
+            given = list(zip(*rows, strict=True))
+        found = [_column_words(t, c) for t, c in zip(types, given, strict=False)]
+        return None if None in found else [c for c in found if c is not None]
+
+    def data(self, type_: Con, value: Any) -> Word:
+        name, fields = _constructor(value)
+        constructors = self.layouts.data(type_).constructors
+        if name not in constructors:
+            raise self.error(type_, value)
+        tag, kinds = constructors[name]
+        if len(kinds) == 1 and not isinstance(fields, list):
+            fields = [fields]
+        if not isinstance(fields, list) or len(fields) != len(kinds):  # pyright: ignore
+            raise self.error(type_, value)
+        if not kinds:
+            return tag, False
+        items: list[Any] = list(fields)  # pyright: ignore[reportUnknownArgumentType]
+        words = [w for k, f in zip(kinds, items, strict=True) for w in self.encode(k, f)]
+        types = tuple(t for k in kinds for t in self.layouts.words(k))
+        position = self.image.reserve(1 + len(words))
+        self.image.put(position, (self.layouts.number(False, types) << 20 | tag << 1, False))
+        for offset, word in enumerate(words):
+            self.image.put(position + 1 + offset, word)
+        return position, True
+
+
+def _column_words(type_: Term, values: Any) -> list[int] | None:
+    """The words of many numbers at once; None where one of them is not just what it should be."""
+    name = type_.name if isinstance(type_, Con) else ""
+    if isinstance(values, np.ndarray):
+        array: npt.NDArray[Any] = values  # pyright: ignore[reportUnknownVariableType]
+        known = {"f": float, "i": int}.get(array.dtype.kind, object)
+        kinds = {known if array.ndim == 1 else object}
+    elif isinstance(values, list | tuple):
+        kinds = set(map(type, values))  # pyright: ignore[reportUnknownArgumentType]
+    else:
+        return None
+    try:
+        if name == "float" and kinds <= {float, int}:
+            return np.asarray(values, dtype=np.float64).view(np.int64).tolist()
+        if name in ("int", "bool") and kinds <= {int if name == "int" else bool}:
+            return np.asarray(values, dtype=np.int64).tolist()
+    except OverflowError:
+        return None
+    return None
+
+
+def _constructor(value: Any) -> tuple[str, Any]:
+    """Name and fields: `"Leaf"`, `{"Node": [a, b]}` or `("Node", a, b)`."""
+    if isinstance(value, str):
+        return value, []
+    if isinstance(value, Mapping) and len(value) == 1:  # pyright: ignore
+        name, fields = next(iter(value.items()))  # pyright: ignore
+        return str(name), list(fields) if isinstance(fields, list | tuple) else fields  # pyright: ignore
+    if isinstance(value, tuple) and value and isinstance(value[0], str):
+        rest: list[Any] = list(value[1:])  # pyright: ignore[reportUnknownArgumentType]
+        return value[0], rest
+    return "", []
+
+
+def encode_inputs(program: Elaborated, data: Mapping[str, Any]) -> Image:
+    """The image of a program's inputs and constants; the table of them comes first.
+
+    Raises InputMismatch if one is missing, unknown or of another type.
+    """
+    image = Image()
+    size = sum(len(program.layouts.words(slot.type)) for slot in program.inputs)
+    table = image.reserve(max(size, 1))
+    known = {slot.name for slot in program.inputs}
+    for slot in program.inputs:
+        words = _Encoder(slot.name, program, image).encode(slot.type, _given(slot, data))
+        for offset, word in enumerate(words):
+            image.put(table + slot.offset + offset, word)
+    unknown = set(data) - known
+    if unknown:
+        raise InputMismatch(
+            f"the program has no input `{sorted(unknown)[0]}`",
+            expected=", ".join(f"`{n}`" for n in sorted(known) if " " not in n) or "no inputs",
+        )
+    return image
+
+
+def _given(slot: InputSlot, data: Mapping[str, Any]) -> Any:
+    if slot.value is not None:
+        return slot.value
+    if slot.name not in data:
+        raise InputMismatch(
+            f"input `{slot.name}` is not given", hint=f"pass data={{{slot.name!r}: ...}}"
+        )
+    return data[slot.name]
+
+
+def object_table(layouts: Layouts) -> Words:
+    """Three words a layout, for the collector: vector?, words, mask of references."""
+    rows = [
+        (int(layout.vector), len(layout.references), mask_of(layout.references))
+        for layout in layouts.table
+    ]
+    return np.array(rows, dtype=np.int64).reshape(-1)
+
+
+def mask_of(references: Sequence[bool]) -> int:
+    """A bit for each reference."""
+    return sum(1 << k for k, r in enumerate(references) if r)
+
+
+class Decoder:
+    """Values of a type from words; `read(address)` gives a word of memory."""
+
+    def __init__(self, program: Elaborated, read: Callable[[int], int] | None = None) -> None:
+        self.layouts = program.layouts
+        self.strings = program.strings
+        self.read = read or _read_here
+
+    def decode(self, type_: Term, words: list[int]) -> Any:
+        """A Python value: numbers, tuples, lists, and tuples that start with a constructor."""
+        assert isinstance(type_, Con)
+        match type_.name:
+            case "float":
+                return ctypes.c_double.from_buffer_copy(ctypes.c_int64(words[0])).value
+            case "bool":
+                return bool(words[0])
+            case "int":
+                return words[0]
+            case "string":
+                return self.strings[words[0]]
+            case "tuple":
+                return self.tuple(type_.arguments, words)
+            case "vector":
+                return self.vector(type_.arguments[0], words[0])
+            case _:
+                return self.data(type_, words[0])
+
+    def tuple(self, items: tuple[Term, ...], words: list[int]) -> tuple[Any, ...]:
+        """The tuple whose items lie one after the other in `words`."""
+        out: list[Any] = []
+        for item in items:
+            size = len(self.layouts.words(item))
+            out.append(self.decode(item, words[:size]))
+            words = words[size:]
+        return tuple(out)
+
+    def words(self, address: int, count: int) -> list[int]:
+        """`count` words from an address on."""
+        return [self.read(address + 8 * k) for k in range(count)]
+
+    def vector(self, element: Term, address: int) -> list[Any]:
+        """The elements of the vector at an address, its length before them."""
+        length = self.read(address + 8)
+        size = len(self.layouts.words(element))
+        out: list[Any] = []
+        for index in range(length):
+            out.append(self.decode(element, self.words(address + 16 + 8 * index * size, size)))
+        return out
+
+    def data(self, type_: Con, word: int) -> Any:
+        """The value of a data type: a constructor's number, or the address of its fields.
+
+        What ends in a value of a data type, as lists do, may be of any length.
+        """
+        if type_.name not in self.layouts.datatypes:
+            return f"<{type_.name}>"
+        before: list[tuple[Any, ...]] = []
+        while True:
+            name, kinds = self.constructor(type_, word)
+            size = sum(len(self.layouts.words(k)) for k in kinds)
+            words = self.words(word + 8, size) if kinds else []
+            last = kinds[-1] if kinds else None
+            if not (isinstance(last, Con) and last.name in self.layouts.datatypes):
+                value: Any = (name, *self.tuple(kinds, words)) if kinds else name
+                break
+            before.append((name, *self.tuple(kinds[:-1], words[:-1])))
+            type_, word = last, words[-1]
+        for fields in reversed(before):
+            value = (*fields, value)
+        return value
+
+    def constructor(self, type_: Con, word: int) -> tuple[str, tuple[Term, ...]]:
+        """A value's constructor, and the types of its fields."""
+        tag = word if word < FIRST_ADDRESS else (self.read(word) >> 1) & ((1 << 19) - 1)
+        for name, (number, kinds) in self.layouts.data(type_).constructors.items():
+            if number == tag:
+                return name, kinds
+        raise ValueError(f"no constructor of {type_.name} has tag {tag}")
+
+
+def flat_key(value: Any) -> tuple[Any, ...]:
+    """The same for equal decoded values, however deep they are nested."""
+    out: list[Any] = []
+    pending = [value]
+    while pending:
+        item = pending.pop()
+        if isinstance(item, tuple | list):
+            items = cast("list[Any]", list(item))  # pyright: ignore[reportUnknownArgumentType]
+            out.append((len(items),))
+            pending.extend(reversed(items))
+        else:
+            out.append(item)
+    return tuple(out)
+
+
+def hashable(value: Any) -> Any:
+    """A decoded value as a key: vectors become tuples."""
+    try:
+        hash(value)
+    except TypeError:
+        return tuple(map(hashable, value))
+    return value
+
+
+def _read_here(address: int) -> int:
+    return ctypes.c_int64.from_address(address).value
+
+
+def column(type_: Term, words: Words) -> npt.NDArray[Any] | None:
+    """A row of scalar words as an array of its type, or None for what is not a scalar."""
+    if not isinstance(type_, Con):
+        return None
+    match type_.name:
+        case "float":
+            return words.view(np.float64)
+        case "int":
+            return words
+        case "bool":
+            return words != 0
+        case _:
+            return None
+
+
+def example_value(type_: Term) -> Any:
+    """Some value of a type of numbers, before the first real one is known."""
+    assert isinstance(type_, Con)
+    if type_.name == "tuple":
+        return tuple(example_value(t) for t in type_.arguments)
+    known: dict[str, Any] = {"float": 0.0, "int": 0, "bool": False, "vector": []}
+    return known.get(type_.name, "")

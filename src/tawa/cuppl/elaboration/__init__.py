@@ -1,0 +1,1 @@
+"""From typed syntax to the core: monomorphic, first order."""

@@ -1,0 +1,1 @@
+"""Inner loops of inference, as natives that any back end compiles."""

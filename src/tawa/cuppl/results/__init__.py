@@ -1,0 +1,1 @@
+"""What an inference method returns: draws, weights, chains."""

@@ -1,0 +1,134 @@
+"""Results of Markov chains: equally weighted but dependent draws, with R-hat and ESS."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tawa.cuppl.results.posterior import InferenceWarning, Posterior
+
+__all__ = ["ChainPosterior", "effective_sample_size", "r_hat"]
+
+Floats = npt.NDArray[np.float64]
+WORST_R_HAT = 1.05
+LEAST_ESS = 100.0
+
+
+def _split(chains: Floats) -> Floats:
+    """Each chain cut into halves: (2 * chains, draws // 2)."""
+    half = chains.shape[1] // 2
+    return np.concatenate([chains[:, :half], chains[:, half : 2 * half]])
+
+
+def r_hat(chains: Floats) -> float:
+    """Split R-hat of (chains, draws): near 1 if all halves look alike (Gelman, BDA3 11.4)."""
+    parts = _split(np.asarray(chains, dtype=np.float64))
+    n = parts.shape[1]
+    if n < 2:
+        return math.nan
+    within = float(parts.var(axis=1, ddof=1).mean())
+    between = n * float(parts.mean(axis=1).var(ddof=1))
+    if within == 0.0:
+        return 1.0 if between == 0.0 else math.inf
+    return math.sqrt((n - 1) / n + between / (n * within))
+
+
+def _autocovariance(parts: Floats) -> Floats:
+    n = parts.shape[1]
+    centred = parts - parts.mean(axis=1, keepdims=True)
+    size = 1 << (2 * n - 1).bit_length()
+    spectrum = np.fft.rfft(centred, size, axis=1)
+    return np.fft.irfft(spectrum * np.conj(spectrum), size, axis=1)[:, :n] / n
+
+
+def effective_sample_size(chains: Floats) -> float:
+    """Independent draws that would tell the mean as well (Geyer's initial monotone sequence)."""
+    parts = _split(np.asarray(chains, dtype=np.float64))
+    m, n = parts.shape
+    if n < 4:
+        return float(m * n)
+    covariance = _autocovariance(parts)
+    within = float(covariance[:, 0].mean() * n / (n - 1))
+    total = within * (n - 1) / n + float(parts.mean(axis=1).var(ddof=1))
+    if total == 0.0:
+        return float(m * n)
+    correlation = 1.0 - (within - covariance.mean(axis=0) * n / (n - 1)) / total
+    time, least, lag = -1.0, math.inf, 0
+    while 2 * lag + 1 < n:
+        pair = float(correlation[2 * lag] + correlation[2 * lag + 1])
+        if pair < 0.0:
+            break
+        least = min(least, pair)
+        time += 2.0 * least
+        lag += 1
+    return min(m * n / max(time, 1.0 / math.log10(m * n + 1.0)), float(m * n))
+
+
+class ChainPosterior(Posterior):
+    """Draws of several chains; their evidence is not estimated."""
+
+    @cached_property
+    def log_evidence(self) -> float:
+        """NaN: these methods don't estimate it."""
+        return math.nan
+
+    @cached_property
+    def log_evidence_error(self) -> float:
+        """NaN."""
+        return math.nan
+
+    @cached_property
+    def weights(self) -> Floats:
+        """Equal weights."""
+        size = sum(len(r.weights) for r in self.runs)
+        return np.full(size, 1.0 / size)
+
+    def chains_of(self, what: str | int | Callable[[Any], float] | npt.NDArray[Any] = 0) -> Floats:
+        """A column (or a function of the result) as (chains, draws)."""
+        return self._numbers(what).reshape(len(self.runs), -1)
+
+    def equal_draws(self, draws: int, seed: int = 0) -> dict[str, npt.NDArray[Any]]:
+        """Columns as (chains, draws); all draws are kept."""
+        del draws, seed
+        return {name: self.chains_of(name) for name in self.columns}
+
+    def r_hat(self, what: str | int | Callable[[Any], float] = 0) -> float:
+        """Split R-hat of a column."""
+        return r_hat(self.chains_of(what))
+
+    def effective(self, what: str | int | Callable[[Any], float] | npt.NDArray[Any] = 0) -> float:
+        """Effective sample size of a column."""
+        return effective_sample_size(self.chains_of(what))
+
+    def expectation(
+        self, what: str | int | Callable[[Any], float] | npt.NDArray[Any] = 0
+    ) -> tuple[float, float]:
+        """Posterior mean and its standard error, from the effective sample size."""
+        values = self._numbers(what)
+        error = float(values.std()) / math.sqrt(self.effective(values))
+        return float(values.mean()), error
+
+    def warn(self) -> None:
+        """Say which columns have not converged."""
+        for name in self.columns:
+            worst, size = self.r_hat(name), self.effective(name)
+            if worst > WORST_R_HAT or size < LEAST_ESS:
+                warnings.warn(
+                    f"{self.method}: {name} has R-hat {worst:.3f} and effective sample size "
+                    f"{size:.0f}; run longer chains",
+                    InferenceWarning, stacklevel=3,
+                )  # fmt: skip
+
+    def summary(self) -> str:
+        """A table for people."""
+        lines = [super().summary()]
+        for name in self.columns:
+            shown = f"R-hat {self.r_hat(name):.3f}, effective draws {self.effective(name):.0f}"
+            lines.append(f"  {name}: {shown}")
+        return "\n".join(lines)

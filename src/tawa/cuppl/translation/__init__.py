@@ -1,0 +1,1 @@
+"""Natives: functions in a small part of Python, translated to the core."""

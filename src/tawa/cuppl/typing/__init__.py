@@ -1,0 +1,1 @@
+"""CuPPL as a typed language: syntax, built-ins, type classes, errors."""

@@ -1,0 +1,345 @@
+"""CuPPL as a language on the shared functional core: syntax, type classes, built-ins, library."""
+
+from __future__ import annotations
+
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+from lark.tree import Meta
+
+from tawa.base.source import Span
+from tawa.cuppl.typing.prelude import PRELUDE
+from tawa.functional import syntax as s
+from tawa.functional.builder import CoreBuilder
+from tawa.functional.errors import ProgramSyntaxError, TypesDisagree
+from tawa.functional.infer import Inference
+from tawa.functional.kept import Store, kept_object
+from tawa.functional.language import CheckedModule, Language
+from tawa.functional.parser import Parser, remember_source
+from tawa.functional.slips import Slip
+from tawa.functional.solver import Clash, Solver, Violation
+from tawa.functional.terms import Among, Con, Constraint, Origin, Term
+from tawa.runtime.cache import default_cache
+
+__all__ = ["Cuppl", "Input", "checked_program", "cuppl_language"]
+
+LIBRARY = Path(__file__).with_name("library.ppl")
+NUMBERS = ("int", "float")
+BOOL = Con("bool")
+
+
+UNIT = Con("tuple", ())
+BEFORE_SEMICOLON = "only `()` can stand before a `;`: drop a value with `let _ = ... in`"
+CONVERSIONS = {
+    ("List", "vector"): "`list_of_vector v` makes a list of a vector",
+    ("vector", "List"): "`vector_of_list l` makes a vector of a list",
+}
+TIGHTER = "arguments such as `x + y` and `-1` need parentheses: `f (x + y) (-1)`"
+"""What to do where an operator met a function: it binds less than what stands beside it."""
+
+EXPECTED = {
+    "dist": "a distribution comes first, and is made by a function: `observe (normal 0 1) x`",
+    "->": "a function comes first: `map f v`, `fold f start v`",
+}
+"""What to do where such a thing is wanted and something else is found."""
+
+FOREIGN = {
+    **dict.fromkeys(("gaussian", "Gaussian", "Normal", "norm"), "it is called `normal mean sd`"),
+    **dict.fromkeys(("Infer", "infer", "Enumerate", "enumerate", "query"),
+                    "a program is one query; nested ones are written with `reset` and `shift`"),
+    **dict.fromkeys(("uniformDraw", "randomChoice", "choice"),
+                    "`v.[sample (uniform_int 0 (length v - 1))]` is one element of a vector"),
+    **dict.fromkeys(("randomInteger", "randint", "discrete_uniform"),
+                    "it is called `uniform_int low high`, both included"),
+    **dict.fromkeys(("expectation", "marginal"), "take it of the posterior: `posterior.mean(...)`"),
+    **dict.fromkeys(("while", "for"), "loops are functions: `iter`, `fold`, `range_fold`"),
+    **dict.fromkeys(("delta", "Delta", "dirac"), "a value that is certain needs no distribution"),
+    **dict.fromkeys(("weight", "score", "potential"), "it is called `factor w`, with a log weight"),
+    "lognormal": "it is called `log_normal mean sd`",
+}  # fmt: skip
+"""Names of WebPPL, Pyro, Stan and others."""
+
+
+class Input(s.Signature):
+    """`input name : type`: a value that is given when the program is run."""
+
+    __slots__ = ()
+
+
+class Sequence(s.Let):
+    """`first; rest`, in a program that is to be printed."""
+
+    __slots__ = ()
+
+
+class Builder(CoreBuilder):
+    """The tree of CuPPL's own rules."""
+
+    def input_(self, meta: Meta, children: list[Any]) -> Input:
+        """`input name : type`."""
+        name, type_ = children
+        return Input(str(name), type_, span=self.span(meta))
+
+    def sequence(self, meta: Meta, children: list[Any]) -> s.Let:
+        """`first; rest`, which is `let () = first in rest`."""
+        first, rest = children
+        unit = s.TuplePattern((), span=first.span)
+        binding = s.Binding(unit, (), None, first, span=first.span)
+        return s.Let((binding,), rest, False, span=self.span(meta))
+
+    def recursive_value(self, meta: Meta, children: list[Any]) -> s.Let:
+        """`letrec f = fn x -> ... in body`, or `letrec f = mem (...) in body`."""
+        name, value, body = children
+        pattern = s.NamePattern(str(name), span=self.token_span(name))
+        span = self.span(meta)
+        if isinstance(value, s.Lambda):
+            binding = s.Binding(pattern, value.parameters, None, value.body, span=value.span)
+            return s.Let((binding,), body, True, span=span)
+        if not (
+            isinstance(value, s.Apply)
+            and isinstance(value.function, s.Name)
+            and value.function.name == "mem"
+        ):
+            raise ProgramSyntaxError(
+                f"`{name}` can't be defined by itself: it is not a function", span=value.span,
+                expected="`letrec f x = ...`, `letrec f = fn x -> ...` or `letrec f = mem (...)`",
+            )  # fmt: skip
+        return _recursive_memo(pattern, value, body, span)
+
+
+def _recursive_memo(
+    pattern: s.NamePattern, value: s.Apply, body: s.Expression, span: Span
+) -> s.Let:
+    """`let table = new in letrec plain x = (let f = ... in value) x in let f = ... in body`.
+
+    In both places `f` is `plain` with its results remembered in the table.
+    """
+    at = value.function.span
+    table, plain, argument = (f"{pattern.name}'{n}" for n in ("table", "plain", "argument"))
+
+    def name(text: str) -> s.Name:
+        return s.Name(text, span=at)
+
+    def bound(text: str) -> s.NamePattern:
+        return s.NamePattern(text, span=at)
+
+    def apply(function: s.Expression, given: s.Expression) -> s.Apply:
+        return s.Apply(function, given, span=at)
+
+    def with_table(inside: s.Expression) -> s.Let:
+        remembering = apply(apply(name("memo_with'"), name(table)), name(plain))
+        own = s.NamePattern(pattern.name, span=pattern.span)
+        binding = s.Binding(own, (), None, remembering, span=at)
+        return s.Let((binding,), inside, False, span=at)
+
+    inner = apply(with_table(value.argument), name(argument))
+    unit = s.Tuple((), span=at)
+    first = s.Binding(bound(table), (), None, apply(name("memo_table'"), unit), span=at)
+    function = s.Binding(bound(plain), (bound(argument),), None, inner, span=value.span)
+    recursive = s.Let((function,), with_table(body), True, span=span)
+    return s.Let((first,), recursive, False, span=span)
+
+
+class LayoutBuilder(Builder):
+    """The tree of a program as it is written, for printing it."""
+
+    def sequence(self, meta: Meta, children: list[Any]) -> Sequence:
+        """`first; rest`."""
+        let = super().sequence(meta, children)
+        return Sequence(let.bindings, let.body, False, span=let.span)
+
+    def recursive_value(self, meta: Meta, children: list[Any]) -> s.Let:
+        """`letrec name = value in body`."""
+        name, value, body = children
+        pattern = s.NamePattern(str(name), span=self.token_span(name))
+        binding = s.Binding(pattern, (), None, value, span=value.span)
+        return s.Let((binding,), body, True, span=self.span(meta))
+
+
+class NumberSolver(Solver):
+    """A number that nothing determines is an `int`."""
+
+    def default(self, constraint: Constraint) -> bool:
+        """Decide an undetermined `num`."""
+        if isinstance(constraint, Among) and constraint.label == "num":
+            self.equate(constraint.term, Con("int"), constraint.origin)
+            return True
+        return False
+
+
+class ProbabilisticInference(Inference):
+    """Inference with `num` literals and the types of distributions and prompts."""
+
+    foreign = FOREIGN
+    type_arity = {
+        "int": 0,
+        "float": 0,
+        "bool": 0,
+        "string": 0,
+        "vector": 1,
+        "dist": 1,
+        "prompt": 1,
+    }
+
+    def condition(self, condition: s.Condition) -> None:
+        """`where num 'a`."""
+        if not (isinstance(condition, s.ClassCondition) and condition.name == "num"):
+            super().condition(condition)
+            return
+        self._number(self.read_type(condition.type), Origin(condition.span, "num"))
+
+    def literal(self, literal: s.Literal) -> Term:
+        """An integer literal is any number; other literals have one type."""
+        if isinstance(literal.value, bool):
+            return BOOL
+        if isinstance(literal.value, int):
+            if literal.value >= 1 << 63:
+                raise ProgramSyntaxError(
+                    "an integer this large can't be represented", span=literal.span,
+                    expected="at most 9223372036854775807", hint="write a float: add `.0`",
+                )  # fmt: skip
+            term = self.solver.fresh()
+            self._number(term, Origin(literal.span, "number"))
+            return term
+        return super().literal(literal)
+
+    def clash_error(self, clash: Clash) -> Exception:
+        """Say also what to do where numbers, or the value before a `;`, have the wrong type."""
+        error = super().clash_error(clash)
+        if not isinstance(error, TypesDisagree):
+            return error
+        if isinstance(clash, Violation) and isinstance(clash.constraint, Among):
+            found = self.solver.resolve(clash.constraint.term)
+            error.expected, error.found = "`int` or `float`", self.printer().type(found)
+            applied = isinstance(found, Con) and found.name == "->"
+            error.hint = BEFORE_SEMICOLON if found == UNIT else TIGHTER if applied else None
+            return error
+        wanted, found = (self.solver.resolve(t) for t in clash.whole)
+        error.hint = _advice(wanted, found)
+        return error
+
+    def _number(self, term: Term, origin: Origin) -> None:
+        with self.explained():
+            self.solver.require(Among(term, "num", NUMBERS, origin))
+
+
+def _advice(wanted: Term, found: Term) -> str | None:
+    """What to do about a value of one type where another is wanted."""
+    if (wanted, found) in ((Con("float"), Con("int")), (Con("int"), Con("float"))):
+        return "`float n` makes a float of an int, `floor x` and `truncate x` an int of a float"
+    want, have = (term.name if isinstance(term, Con) else "" for term in (wanted, found))
+    if (want, have) == ("vector", "tuple"):
+        return "a vector is written in brackets: `[a, b]`"
+    if want == "tuple" and have and wanted != UNIT:
+        return "a pair is one argument: `f (a, b)`"
+    if wanted == UNIT:
+        return "an argument is missing" if have == "->" else BEFORE_SEMICOLON
+    return CONVERSIONS.get((want, have)) or EXPECTED.get(want)
+
+
+class Cuppl(Language):
+    """The language."""
+
+    name = "cuppl"
+    extension = ".ppl"
+    additions = """
+%extend declaration: "input" NAME ":" type -> input_
+%extend expression: pipe ";" expression -> sequence
+%extend expression: "letrec" NAME "=" expression "in" expression -> recursive_value
+%override POWER.2: "**"
+"""
+    slips = (
+        Slip(
+            r"\([^()\n]*\b\w+\s+\w+\s*", r"=(?!=)",
+            "arguments have no names, and stand in the order of the parameters: `normal 0 1`",
+        ),
+    )  # fmt: skip
+    builder = Builder
+    inference = ProbabilisticInference
+    solver = NumberSolver
+    prelude = PRELUDE
+
+    def __init__(self) -> None:
+        super().__init__()
+        text = LIBRARY.read_text()
+        parts = [self.name, self.additions, str(LIBRARY), text]
+        self.library = kept_object(self.store(), parts, lambda: self.parse(text, str(LIBRARY)))
+
+    def store(self) -> Store:
+        """The cache of compiled kernels."""
+        return default_cache()
+
+    def as_written(self, text: str, file: str = "<string>") -> s.Module:
+        """The tree of a program before anything in it is replaced by what it means."""
+        return Parser(self.additions, LayoutBuilder, self.store()).module(text, file)
+
+    def check_program(self, text: str, file: str = "<string>") -> CheckedModule:
+        """Parse and infer a program together with what it uses of the library."""
+        return self.check(text, file)
+
+    def _check(self, module: s.Module, folder: Path, inside: tuple[Path, ...]) -> CheckedModule:
+        declarations = (*self._needed(module), *module.declarations)
+        whole = s.Module(module.file, declarations, module.comments)
+        return super()._check(whole, folder, inside)
+
+    def _needed(self, module: s.Module) -> list[s.Declaration]:
+        """The library's declarations that a module uses and does not make itself."""
+        own = {getattr(d, "name", "") for d in module.declarations}
+        available: dict[str, s.Declaration] = {}
+        for declaration in self.library.declarations:
+            if isinstance(declaration, s.Datatype):
+                available[declaration.name] = declaration
+                available.update((c.name, declaration) for c in declaration.constructors)
+            elif isinstance(declaration, s.Definition):
+                available[declaration.name] = declaration
+        taken: dict[int, s.Declaration] = {}
+        pending: list[s.Node] = list(module.declarations)
+        for declaration in module.declarations:
+            if isinstance(declaration, s.Datatype):
+                own.update(c.name for c in declaration.constructors)
+        while pending:
+            for name in _mentioned(pending.pop()):
+                found = available.get(name)
+                if found is not None and name not in own and id(found) not in taken:
+                    taken[id(found)] = found
+                    pending.append(found)
+        return [d for d in self.library.declarations if id(d) in taken]
+
+
+def _mentioned(node: s.Node) -> set[str]:
+    """Names of values, constructors and types in a tree."""
+    names: set[str] = set()
+    stack: list[s.Node] = [node]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, s.Name | s.ConstructorPattern | s.NamedType):
+            names.add(item.name)
+        stack.extend(s.children(item))
+    return names
+
+
+def checked_program(source: str, file: str) -> CheckedModule:
+    """A program with its types, from the cache if it was checked before and imports nothing."""
+    if "import" in source:
+        return cuppl_language().check_program(source, file)
+    remember_source(file, source)
+    return kept_object(
+        default_cache(), ["checked", _own_source(), file, source],
+        lambda: cuppl_language().check_program(source, file),
+    )  # fmt: skip
+
+
+@cache
+def _own_source() -> str:
+    """A digest of what a checked program depends on besides its text."""
+    own = Path(__file__)
+    texts = (PRELUDE.encode(), LIBRARY.read_bytes(), own.read_bytes())
+    return " ".join(sha256(text).hexdigest() for text in texts)
+
+
+@cache
+def cuppl_language() -> Cuppl:
+    """The language, built once a process."""
+    return Cuppl()

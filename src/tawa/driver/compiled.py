@@ -1,0 +1,130 @@
+"""A compiled kernel: its stages, and how to read them back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tawa.base.errors import TawaError
+from tawa.runtime.spec import KernelSpec
+
+if TYPE_CHECKING:  # a kernel that is launched needs no IR
+    from xdsl.context import Context
+    from xdsl.dialects.builtin import ModuleOp
+
+
+class StageNotReadable(TawaError):
+    """A stage that was to replace the compiler's own cannot be read."""
+
+    explanation = (
+        "A stage given with `start` or `override` must be in the text form that the compiler "
+        "dumps: MLIR for `.tile`, `.aref` and `.hopper`, CUDA C++ for `.cu`."
+    )
+    example = """
+from tawa.driver.compiled import read_module
+
+read_module("builtin.module { tile.load }", "tile")
+"""
+
+
+@cache
+def context() -> Context:
+    """The dialects of all levels."""
+    from xdsl.context import Context
+    from xdsl.dialects import arith, builtin, func, scf
+
+    from tawa.aref.dialect.ops import AREF
+    from tawa.hopper.dialect import HOPPER
+    from tawa.ir.elementwise import EW
+    from tawa.tile.dialect.ops import TAWA_TYPES, TILE
+
+    found = Context()
+    for dialect in (
+        builtin.Builtin,
+        arith.Arith,
+        scf.Scf,
+        func.Func,
+        EW,
+        TAWA_TYPES,
+        TILE,
+        AREF,
+        HOPPER,
+    ):
+        found.load_dialect(dialect)
+    return found
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """A compiled kernel: its stages, how to launch it, and what the compiler had to say."""
+
+    name: str
+    stages: dict[str, str | bytes]
+    spec: KernelSpec
+    log: str
+    remarks: tuple[str, ...]
+    timings: dict[str, float] = field(default_factory=dict[str, float])
+    """Seconds of each stage; empty if it came from the cache."""
+    findings: tuple[str, ...] = ()
+    """What the assembler reports that costs speed: spills, local memory, serialised products."""
+
+    @property
+    def cubin(self) -> bytes:
+        """The machine code."""
+        found = self.stages["cubin"]
+        assert isinstance(found, bytes)
+        return found
+
+    @property
+    def explain(self) -> str:
+        """What each pass decided, and what the assembler reported."""
+        return "\n".join(self.remarks)
+
+    @cached_property
+    def sass(self) -> str:
+        """The disassembled machine code (needs the package nvidia-cuda-nvdisasm)."""
+        from tawa.runtime.sass import sass_text
+
+        return sass_text(self.cubin)
+
+    def module(self, stage: str) -> ModuleOp:
+        """The IR module of the stage `tile`, `aref` or `hopper`."""
+        text = self.stages[stage]
+        assert isinstance(text, str)
+        return read_module(text, stage)
+
+    def write(self, folder: Path) -> list[Path]:
+        """Write every stage to `folder/name.stage`; returns the paths."""
+        folder.mkdir(parents=True, exist_ok=True)
+        written: list[Path] = []
+        for stage, content in self.stages.items():
+            path = folder / f"{self.name}.{stage}"
+            path.write_bytes(content.encode() if isinstance(content, str) else content)
+            written.append(path)
+        return written
+
+
+def read_module(text: str, stage: str) -> ModuleOp:
+    """Parse and verify the text of a stage. Raises StageNotReadable."""
+    from xdsl.parser import Parser
+    from xdsl.utils.exceptions import ParseError, VerifyException
+
+    try:
+        module = Parser(context(), text, f"<{stage}>").parse_module()
+        module.verify()
+    except (ParseError, VerifyException) as error:
+        raise StageNotReadable(f"the .{stage} stage cannot be read", found=str(error)) from error
+    return module
+
+
+def spec_of(module: ModuleOp) -> KernelSpec:
+    """The kernel spec that a hopper module carries."""
+    from xdsl.dialects import func
+    from xdsl.dialects.builtin import StringAttr
+
+    kernel = next(op for op in module.ops if isinstance(op, func.FuncOp))
+    spec = kernel.attributes["tawa.spec"]
+    assert isinstance(spec, StringAttr)
+    return KernelSpec.from_json(spec.data)

@@ -1,0 +1,474 @@
+"""`@tawa.jit`: a Python function that runs as a kernel.
+
+A call classifies its arguments and looks the result up; what is found is a compiled kernel, loaded
+on the device where the arrays lie (or, for NumPy arrays, the simulator). Only a call that is seen
+for the first time compiles.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import threading
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from difflib import get_close_matches
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from tawa.base.errors import TawaError
+from tawa.base.knobs import DUMP_DIR
+from tawa.base.options import Options
+from tawa.driver.host_launch import Launch, compile_for_host, simulation
+from tawa.frontend.source.function import JITFunction
+from tawa.runtime import launch
+from tawa.runtime.arrays import HOST
+from tawa.runtime.binding import (
+    RESERVED,
+    BoundParameter,
+    compile_binder,
+    compile_namer,
+    example_kind,
+    selected,
+)
+from tawa.runtime.kinds import Kind, part_named, spread
+from tawa.runtime.launch import WrongDevice
+from tawa.runtime.launch_errors import (
+    NEUTRAL_OPTIONS,
+    SHARED_OPTIONS,
+    TRITON_OPTIONS,
+    ConstantNotHashable,
+    UnknownLaunchOption,
+    WrongLaunchArguments,
+    launch_place,
+)
+from tawa.runtime.streams import current_stream, stream_address
+from tawa.runtime.timeline import ACTIVE, BadTimeline, active
+
+if TYPE_CHECKING:
+    from tawa.driver.compiled import (
+        Compiled,  # loaded by the first compilation: `import tawa` is quick
+    )
+    from tawa.simulate import LaunchPrediction
+
+PROGRESS_SECONDS = 1.0
+"""A compilation that takes longer shows that it runs, if someone is watching."""
+
+PREDICTED_GHZ = 1.5
+"""Clock at which predictions compare launches: what a power-capped H100 gives large products."""
+
+SIMULATOR = "simulator"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a compilation depends on besides the kernel itself.
+
+    `types` has the type of each run-time argument by name, in order; `constants` the values of
+    constexpr parameters and of arguments that are compiled in (1 and None).
+    """
+
+    types: dict[str, str]
+    constants: dict[str, Any]
+    options: Options
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """A hashable form."""
+        constants = ((name, value.__class__, value) for name, value in self.constants.items())
+        return (*self.types.items(), *constants, self.options)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a call's key leads to: the compiled kernel, and how to launch it."""
+
+    compiled: Compiled
+    launch: Launch
+
+
+class Kernel(JITFunction):
+    """A kernel: `kernel[grid](*arguments, **options)` runs it.
+
+    - `grid`: one to three sizes, or a function that gives them, called with a dict of the call's
+      arguments by name.
+    - Arguments are arrays, tensor descriptors, numbers, and values for `constexpr` parameters.
+    - Options are the fields of `tawa.Options`; `stream` is the stream to launch on (by default
+      the current one of the library that the arrays belong to); `device="simulator"` runs NumPy
+      arrays in the simulator, as does leaving it out.
+
+    A call returns the compiled kernel.
+    """
+
+    def __init__(
+        self,
+        fn: Callable[..., Any],
+        *,
+        do_not_specialize: tuple[str | int, ...] = (),
+        do_not_specialize_on_alignment: tuple[str | int, ...] = (),
+    ) -> None:
+        super().__init__(
+            fn,
+            do_not_specialize=do_not_specialize,
+            do_not_specialize_on_alignment=do_not_specialize_on_alignment,
+        )
+        self._entries: dict[tuple[Any, ...], Entry] = {}
+        self._compiled: dict[tuple[Any, ...], Compiled] = {}
+        self._lock = threading.RLock()
+
+    def __getitem__(self, grid: Any) -> Callable[..., Compiled]:
+        """The kernel with its grid, ready to be called."""
+        return partial(self._launch, grid)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """A kernel is launched with a grid: `kernel[grid](...)`."""
+        raise WrongLaunchArguments(
+            f"{self.__name__} is launched without a grid",
+            span=launch_place(),
+            expected=f"{self.__name__}[grid](...), the grid one to three sizes",
+            hint=f"for one program, write {self.__name__}[(1,)](...)",
+        )
+
+    def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Compiled:
+        """`kernel[grid](*args, **kwargs)`, or, for a warm-up, only its compilation."""
+        if warmup:
+            return self.warmup(*args, grid=grid, **kwargs)
+        return self._launch(grid, *args, **kwargs)
+
+    def warmup(self, *args: Any, grid: Any = None, **kwargs: Any) -> Compiled:
+        """Compile for these arguments without launching; needs no device. See `compile`."""
+        return self.compile(*args, **kwargs)
+
+    def compile(self, *args: Any, **kwargs: Any) -> Compiled:
+        """Compile for these arguments; needs no device.
+
+        A run-time argument is an example value, or the text of its type: `*f16`, `*f16:16`,
+        `desc<f16,128x64>`, `i32`. Keywords are those of a launch.
+        """
+        return self._compile(self.request(*args, **kwargs))
+
+    def request(self, *args: Any, **kwargs: Any) -> Request:
+        """What `compile` compiles for these arguments."""
+        try:
+            texts = self._named(*args, **kwargs)
+        except TypeError as error:
+            raise self._wrong_arguments(error) from None
+        own = {p.name: p for p in self._bound_parameters}
+        kinds = spread({n: example_kind(n, texts[n], p) for n, p in own.items() if not p.constexpr})
+        constants = {name: texts[name] for name, p in own.items() if p.constexpr}
+        return self._request(kinds, constants, self._options(texts, kwargs))
+
+    def is_compiled(self, request: Request) -> bool:
+        """Whether the kernel was compiled for this, by this process or into the cache on disk."""
+        from tawa.driver import compile_cache as kept
+
+        parts = request.types, request.constants, request.options
+        return request.key in self._compiled or kept.has(kept.key_of(self, *parts))
+
+    def predict(
+        self, *args: Any, grid: Any, clock_ghz: float = PREDICTED_GHZ, **kwargs: Any
+    ) -> LaunchPrediction:
+        """How long `kernel[grid](*args, **kwargs)` would take on an H100; needs no device.
+
+        The clock is a guess, since the model knows no power: predictions are for comparing.
+        """
+        from tawa.driver.prediction import predict
+
+        compiled, named = self.compile(*args, **kwargs), self._named(*args, **kwargs)
+        programs: Any = grid(named) if callable(grid) else grid
+        sizes: tuple[int, ...] = (programs,) if isinstance(programs, int) else tuple(programs)
+        return predict(
+            compiled, sizes, [part_named(n, named) for n in compiled.spec.arguments], clock_ghz
+        )
+
+    @cached_property
+    def _bound_parameters(self) -> tuple[BoundParameter, ...]:
+        never, unaligned = self.do_not_specialize, self.do_not_specialize_on_alignment
+        return tuple(
+            BoundParameter(
+                p.name,
+                p.is_constexpr,
+                specialize=number not in never and p.name not in never,
+                align=number not in unaligned and p.name not in unaligned,
+                has_default=p.has_default,
+                default=p.default,
+            )
+            for number, p in enumerate(self.parameters)
+        )
+
+    @cached_property
+    def _bind(self) -> Callable[..., Any]:
+        return compile_binder(self._bound_parameters, self.__name__)
+
+    @cached_property
+    def _named(self) -> Callable[..., dict[str, Any]]:
+        return compile_namer(self._bound_parameters, self.__name__)
+
+    def _launch(self, grid: Any, /, *args: Any, **kwargs: Any) -> Compiled:
+        if ACTIVE.get() is not None:
+            kwargs["timeline"] = self._recorded()
+        try:
+            return self._launch_bound(grid, args, kwargs)
+        except TawaError as error:
+            if error.span is None:
+                error.span = launch_place()
+            raise
+
+    def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
+        """The launch's key, its run-time values and its stream."""
+        try:
+            return self._bind(*args, **kwargs)
+        except TawaError as error:
+            raise self._naming_parameter(error, args, kwargs) from None
+        except TypeError as error:
+            if error.__traceback__ is None or error.__traceback__.tb_next is not None:
+                raise  # from inside, not from Python's matching of arguments and parameters
+            raise self._wrong_arguments(error) from None
+
+    def _wrong_arguments(self, error: TypeError) -> WrongLaunchArguments:
+        expected = f"{self.__name__}({', '.join(self.arg_names)})"
+        return WrongLaunchArguments(str(error), span=launch_place(), expected=expected)
+
+    def _naming_parameter(
+        self, error: TawaError, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> TawaError:
+        """The error of one argument, with a note that says which parameter's it is."""
+        named = self._named(*args, **kwargs)
+        for parameter in self._bound_parameters:
+            if not parameter.constexpr:
+                try:
+                    parameter.classifier(named[parameter.name])
+                except TawaError:
+                    return error.with_note(f"it is the argument `{parameter.name}`")
+        return error
+
+    def _launch_bound(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Compiled:
+        key, values, stream = self._bound(args, kwargs)
+        try:
+            entry = self._entries.get(key)
+        except TypeError as error:
+            raise self._not_hashable(self._named(*args, **kwargs)) from error
+        if entry is None:
+            entry = self._prepare(key, self._named(*args, **kwargs), kwargs)
+        if callable(grid):
+            grid = grid(self._named(*args, **kwargs))
+        entry.launch(grid, values, stream)
+        return entry.compiled
+
+    def _recorded(self) -> str:
+        """The value of the option `timeline` in a timeline's block."""
+        if any(parameter.name == "timeline" for parameter in self._bound_parameters):
+            raise BadTimeline(
+                f"{self.__name__} has a parameter of its own called `timeline`",
+                hint="rename the parameter to record the kernel's timeline",
+            )
+        return active().detail
+
+    def _options(self, named: dict[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+        """What of a call's arguments is an option, perhaps of a name that a parameter has too."""
+        own = {
+            p.name
+            for p in self._bound_parameters
+            if not (p.constexpr and p.name in SHARED_OPTIONS and p.name in given)
+        }
+        return {name: value for name, value in named.items() if name not in own}
+
+    def _prepare(
+        self, key: tuple[Any, ...], named: dict[str, Any], given: Mapping[str, Any]
+    ) -> Entry:
+        """Compile and load for a key that was not seen before."""
+        own = self._bound_parameters
+        kinds = spread({p.name: p.classifier(named[p.name])[0] for p in own if not p.constexpr})
+        constants = {p.name: named[p.name] for p in own if p.constexpr}
+        with self._lock:
+            place = place_of(kinds, given.get("device"))
+            request = self._request(kinds, constants, self._options(named, given))
+            compiled = self._compile(request) if place != HOST else self._for_host(request)
+            entry = self._entries[key] = make_entry(compiled, kinds, place)
+        return entry
+
+    def _for_host(self, request: Request) -> Compiled:
+        """What a launch on NumPy arrays runs; not kept for devices if it is the tile stage only."""
+        parts = request.types, request.constants, request.options
+        return compile_for_host(self, *parts, lambda: self._compile(request))
+
+    def _request(
+        self,
+        kinds: Mapping[str, Kind],
+        constants: Mapping[str, Any],
+        options: Mapping[str, Any],
+    ) -> Request:
+        fixed = dict(constants)
+        for name, kind in kinds.items():
+            if kind.is_fixed:
+                fixed[name] = kind.value
+        types = {name: kind.text for name, kind in kinds.items() if name not in fixed}
+        return Request(types, fixed, launch_options(self.__name__, options))
+
+    def _compile(self, request: Request) -> Compiled:
+        """The compiled kernel for a request; compiles it if new."""
+        key = request.key
+        with self._lock:
+            compiled = self._compiled.get(key)
+            if compiled is None:
+                compiled = self._compiled[key] = self._found(request) or self._made(request)
+        return compiled
+
+    def _found(self, request: Request) -> Compiled | None:
+        """What another process has compiled, unless the stages are to be written."""
+        from tawa.driver import compile_cache as kept
+
+        if DUMP_DIR.get() is not None:
+            return None
+        parts = request.types, request.constants, request.options
+        return kept.find(kept.key_of(self, *parts), self.__name__)
+
+    def _made(self, request: Request) -> Compiled:
+        with progress(f"compiling {self.__name__}") as report:
+            from tawa.driver.compiler import compile_kernel
+
+            return compile_kernel(
+                self,
+                request.types,
+                request.constants,
+                request.options,
+                dump_dir=self._dump_folder(request),
+                report=report,
+            )
+
+    def _dump_folder(self, request: Request) -> Path | None:
+        """Where the stages of this compilation are to be written, if anywhere."""
+        folder = DUMP_DIR.get()
+        if folder is None:
+            return None
+        digest = hashlib.sha256(repr(request).encode()).hexdigest()
+        return folder / f"{self.__name__}-{digest[:8]}"
+
+    def _not_hashable(self, named: Mapping[str, Any]) -> TawaError:
+        for parameter in self._bound_parameters:
+            value = named.get(parameter.name)
+            if parameter.constexpr and getattr(value, "__hash__", None) is None:
+                return ConstantNotHashable(
+                    f"constexpr `{parameter.name}` of {self.__name__} is not hashable",
+                    found=f"a value of type {type(value).__name__}",
+                    hint="pass a tuple" if isinstance(value, list) else None,
+                )
+        return ConstantNotHashable(f"an argument of {self.__name__} is not hashable")
+
+
+@overload
+def jit(fn: Callable[..., Any]) -> Kernel: ...
+@overload
+def jit(
+    *,
+    do_not_specialize: tuple[str | int, ...] = (),
+    do_not_specialize_on_alignment: tuple[str | int, ...] = (),
+    **ignored: Any,
+) -> Callable[[Callable[..., Any]], Kernel]: ...
+def jit(
+    fn: Callable[..., Any] | None = None,
+    *,
+    do_not_specialize: tuple[str | int, ...] = (),
+    do_not_specialize_on_alignment: tuple[str | int, ...] = (),
+    **ignored: Any,
+) -> Kernel | Callable[[Callable[..., Any]], Kernel]:
+    """Make a kernel of a function in the tile language (or of one of Triton's kernels).
+
+    Parameters in `do_not_specialize` (names or positions) don't cause a compilation of their own
+    for 1 and for multiples of 16, those in `do_not_specialize_on_alignment` for multiples of 16.
+    Further keywords of `triton.jit` (`debug`, `noinline`, ...) are
+    accepted and have no effect.
+    """
+    make = partial(
+        Kernel,
+        do_not_specialize=tuple(do_not_specialize),
+        do_not_specialize_on_alignment=tuple(do_not_specialize_on_alignment),
+    )
+    return make if fn is None else make(fn)
+
+
+def launch_options(name: str, given: Mapping[str, Any]) -> Options:
+    """The options among a launch's keywords. Raises `UnknownLaunchOption`."""
+    known = {field.name for field in fields(Options)}
+    chosen: dict[str, Any] = {}
+    for option, value in given.items():
+        if option in known:
+            chosen[option] = value
+        elif option not in RESERVED and value not in NEUTRAL_OPTIONS.get(option, ()):
+            close = get_close_matches(option, known, n=1)
+            raise UnknownLaunchOption(
+                f"{name} has no parameter `{option}`, and there is no such option",
+                expected=f"one of {', '.join(sorted(known))}",
+                found=f"{option}={value!r}",
+                hint=TRITON_OPTIONS.get(option)
+                or (f"did you mean `{close[0]}`?" if close else None),
+            )
+    return Options(**chosen)
+
+
+def place_of(kinds: Mapping[str, Kind], device: Any) -> int:
+    """The device that a launch's arrays lie on, or `HOST`. Raises `WrongDevice`."""
+    names = list(kinds)
+    devices = [kind.device for kind in kinds.values()]
+    found = [number for number, place in enumerate(devices) if place is not None]
+    if device == SIMULATOR or not found:
+        expected = HOST if device == SIMULATOR else 0
+    else:
+        expected = devices[found[0]]
+    assert expected is not None
+    for number in found:
+        place = devices[number]
+        assert place is not None
+        launch.require_device(names, number, place, expected)
+    libraries = {kinds[names[number]].library for number in found}
+    if expected == HOST and "torch" in libraries:
+        raise WrongDevice(
+            "tensors of PyTorch in the host's memory can't be used by a launch",
+            expected="tensors on a CUDA device, or NumPy arrays for the simulator",
+            hint="move them with `.to('cuda')`, or pass `tensor.numpy()`",
+        )
+    return expected
+
+
+def make_entry(compiled: Compiled, kinds: Mapping[str, Kind], place: int) -> Entry:
+    """Load a compiled kernel on a device (or for the simulator) and say how to launch it."""
+    select = selected(list(kinds), compiled.spec.arguments)
+    if place == HOST:
+        return Entry(compiled, simulation(compiled, select))
+    launcher = launch.load(compiled.spec, compiled.cubin, place)
+    library = next((kind.library for kind in kinds.values() if kind.device is not None), "")
+    current = current_stream(library, place)
+
+    def start(grid: Any, values: Sequence[Any], stream: Any) -> None:
+        address = current() if stream is None else stream_address(stream)
+        launcher(grid, values if select is None else select(values), address)
+
+    def record(grid: Any, values: Sequence[Any], stream: Any) -> None:
+        address = current() if stream is None else stream_address(stream)
+        active().record(launcher, grid, values if select is None else select(values), address)
+
+    return Entry(compiled, start if compiled.spec.timeline is None else record)
+
+
+@contextmanager
+def progress(text: str) -> Generator[Callable[[str], None]]:
+    """Show on a terminal that something takes longer than `PROGRESS_SECONDS`, and how far it is.
+
+    Gives a function that takes what to show behind the text.
+    """
+    if not sys.stderr.isatty():
+        yield lambda step: None
+        return
+    from rich.console import Console
+
+    status = Console(stderr=True).status(text)
+    timer = threading.Timer(PROGRESS_SECONDS, status.start)
+    timer.daemon = True
+    timer.start()
+    try:
+        yield lambda step: status.update(f"{text}: {step}")
+    finally:
+        timer.cancel()
+        status.stop()

@@ -1,0 +1,50 @@
+"""The predicted time of a kernel's launch: compiled for its arguments, replayed in the model.
+
+Only the sizes of arrays are used, wherever they lie, so that nothing is launched or copied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tawa.runtime.arrays import ELEMENT_BYTES, HOST, is_array, view
+from tawa.runtime.descriptor import TensorDescriptor, descriptor_of
+from tawa.simulate import predict_launch
+
+if TYPE_CHECKING:
+    from tawa.driver.compiled import Compiled
+    from tawa.simulate import LaunchPrediction
+
+
+def predict(
+    compiled: Compiled, grid: Sequence[int], values: Sequence[Any], clock_ghz: float
+) -> LaunchPrediction:
+    """How long a launch of a compiled kernel takes at a clock; `values` are its arguments."""
+    sizes = [stand_in(value) for value in values]
+    return predict_launch(compiled.module("hopper"), grid, sizes, clock_ghz=clock_ghz)
+
+
+def stand_in(value: Any) -> Any:
+    """What has the sizes of an array or a descriptor, in memory of the host that is not touched."""
+    described = descriptor_of(value)
+    if described is not None:
+        if isinstance(described.base, np.ndarray):
+            return described
+        base = _empty(described.shape, described.element_type)
+        of = described.shape, described.strides, described.block_shape, described.padding
+        return TensorDescriptor(base, *of)
+    if not is_array(value):
+        return value
+    seen = view(value)
+    if seen.device == HOST:
+        return value
+    return _empty(seen.shape, seen.element_type)
+
+
+def _empty(shape: Sequence[int], element_type: str) -> Any:
+    dtype: Any = np.dtype(f"u{ELEMENT_BYTES[element_type]}")
+    found: Any = np.empty(tuple(shape), dtype)
+    return found

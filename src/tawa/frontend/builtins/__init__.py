@@ -1,0 +1,1 @@
+"""What the language's builtins mean: one function for each."""

@@ -1,0 +1,165 @@
+"""Meanings of libdevice's functions: most are a function of `scalars.table`, some a few ops."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tawa import language as tl
+from tawa.frontend.builtins.math import absolute, floating_argument, fma, umulhi
+from tawa.frontend.builtins.shapes import tensor_argument
+from tawa.frontend.source.registry import lowers
+from tawa.frontend.syntax.calls import FunctionCompiler
+from tawa.frontend.values import arithmetic, conversion
+from tawa.frontend.values.arithmetic import promote
+from tawa.frontend.values.conversion import mapped
+from tawa.frontend.values.values import Tensor, Value
+from tawa.language import libdevice
+from tawa.language.dtypes import (
+    dtype,
+    float32,
+    float64,
+    int1,
+    int32,
+    int64,
+    uint32,
+)
+
+OTHER_NAMES = {
+    "nearbyint": "rint", "fabs": "absf", "fast_sinf": "sin", "fast_cosf": "cos",
+    "fast_expf": "exp", "fast_logf": "log", "fast_tanhf": "tanh_approx", "fast_tanf": "tan",
+    "fast_log2f": "log2", "fast_log10f": "log10", "fast_exp10f": "exp10", "div_rn": "divf_rn",
+    "fast_dividef": "divf", "fdiv": "divf", "fmax": "maxnumf", "fmin": "minnumf", "fmod": "remf",
+    "mul_rn": "mulf_rn", "add_rn": "addf_rn", "sub_rn": "subf_rn", "fast_powf": "pow",
+}  # fmt: skip
+"""Scalar functions that have another name than libdevice's."""
+
+BITS = {
+    "float_as_int": int32, "int_as_float": float32, "float_as_uint": uint32,
+    "uint_as_float": float32, "double_as_longlong": int64, "longlong_as_double": float64,
+}  # fmt: skip
+"""The types of functions that keep the bits."""
+
+
+def _of_words(function: str) -> Callable[[FunctionCompiler, Value], Tensor]:
+    def lowering(f: FunctionCompiler, x: Value) -> Tensor:
+        value = tensor_argument(f, x, f"libdevice.{function}")
+        return mapped(f.b, function, int32, value)
+
+    return lowering
+
+
+def brev(f: FunctionCompiler, x: Value) -> Tensor:
+    """`libdevice.brev`: the bits in the opposite order."""
+    value = tensor_argument(f, x, "libdevice.brev")
+    assert isinstance(value.dtype, dtype)
+    return mapped(f.b, "brev", value.dtype, value)
+
+
+def isnan(f: FunctionCompiler, x: Value) -> Tensor:
+    """`libdevice.isnan`."""
+    value = tensor_argument(f, x, "libdevice.isnan")
+    return mapped(f.b, "cmpf_uno", int1, value, value)
+
+
+def isinf(f: FunctionCompiler, x: Value) -> Tensor:
+    """`libdevice.isinf`."""
+    return arithmetic.compare(f.b, "==", absolute(f, x), float("inf"))
+
+
+def is_finite(f: FunctionCompiler, x: Value) -> Tensor:
+    """`libdevice.finitef` and `libdevice.isfinited`."""
+    return arithmetic.compare(f.b, "<", absolute(f, x), float("inf"))
+
+
+def signbit(f: FunctionCompiler, x: Value) -> Tensor:
+    """`libdevice.signbit`: 1 of what is negative, -0 included."""
+    value = floating_argument(f, x, "libdevice.signbit")
+    word = int32 if value.dtype == float32 else int64
+    bits = f.call(tl.cast, [value, word], {"bitcast": True})
+    return conversion.cast(f.b, arithmetic.compare(f.b, "<", bits, 0), int32)
+
+
+def _rounded(function: str, target: dtype) -> Callable[[FunctionCompiler, Value], Tensor]:
+    def lowering(f: FunctionCompiler, x: Value) -> Tensor:
+        value = floating_argument(f, x, f"libdevice.{function}")
+        assert isinstance(value.dtype, dtype)
+        return conversion.cast(f.b, mapped(f.b, function, value.dtype, value), target)
+
+    return lowering
+
+
+def saturatef(f: FunctionCompiler, x: Value) -> Tensor:
+    """`libdevice.saturatef`: limited to 0 and 1, a NaN becomes 0."""
+    low = arithmetic.extreme(f.b, "max", x, 0.0, tl.PropagateNan.NONE)
+    return arithmetic.extreme(f.b, "min", low, 1.0, tl.PropagateNan.NONE)
+
+
+def _reciprocal(f: FunctionCompiler, x: Value, of_root: bool) -> Tensor:
+    value = floating_argument(f, x, "libdevice.rsqrt_rn" if of_root else "libdevice.rcp_rn")
+    assert isinstance(value.dtype, dtype)
+    below = mapped(f.b, "sqrt_rn", value.dtype, value) if of_root else value
+    one, below = promote(f.b, 1.0, below, "libdevice.rcp_rn")
+    return mapped(f.b, "divf_rn", value.dtype, one, below)
+
+
+def _with_bits(target: dtype) -> Callable[[FunctionCompiler, Value], Value]:
+    def lowering(f: FunctionCompiler, x: Value) -> Value:
+        return f.call(tl.cast, [x, target], {"bitcast": True})
+
+    return lowering
+
+
+SPECIAL: dict[str, Callable[[FunctionCompiler, Value], Value]] = {
+    "abs": absolute, "popc": _of_words("popcount"), "clz": _of_words("clz"),
+    "ffs": _of_words("ffs"), "brev": brev, "isnan": isnan, "isinf": isinf, "finitef": is_finite,
+    "isfinited": is_finite, "signbit": signbit, "llrint": _rounded("rint", int64),
+    "llround": _rounded("round", int64), "ilogb": _rounded("logb", int32),
+    "saturatef": saturatef, "rcp_rn": lambda f, x: _reciprocal(f, x, False),
+    "rsqrt_rn": lambda f, x: _reciprocal(f, x, True),
+    **{name: _with_bits(target) for name, target in BITS.items()},
+}  # fmt: skip
+"""Functions of one operand that are more than one scalar function of floats."""
+
+
+def scaled_by_power(f: FunctionCompiler, x: Value, power: Value) -> Tensor:
+    """`libdevice.ldexp` and `libdevice.scalbn`: `x * 2**power`, of an int32 power."""
+    value = floating_argument(f, x, "libdevice.ldexp")
+    exponent = conversion.cast(f.b, tensor_argument(f, power, "libdevice.ldexp"), int32)
+    value, exponent = conversion.broadcast(f.b, value, exponent)
+    assert isinstance(value.dtype, dtype)
+    return mapped(f.b, "ldexp", value.dtype, value, exponent)
+
+
+def _register() -> None:
+    for name, builtin in libdevice.UNARY.items():
+
+        def unary(f: FunctionCompiler, arg0: Value, name: str = name) -> Value:
+            if name in SPECIAL:
+                return SPECIAL[name](f, arg0)
+            operand = floating_argument(f, arg0, f"libdevice.{name}")
+            assert isinstance(operand.dtype, dtype)
+            return mapped(f.b, OTHER_NAMES.get(name, name), operand.dtype, operand)
+
+        lowers(builtin)(unary)
+    for name, builtin in libdevice.BINARY.items():
+
+        def binary(f: FunctionCompiler, arg0: Value, arg1: Value, name: str = name) -> Tensor:
+            if name == "mulhi":
+                return umulhi(f, arg0, arg1)
+            if name in ("ldexp", "scalbn"):
+                return scaled_by_power(f, arg0, arg1)
+            left, right = promote(f.b, arg0, arg1, f"libdevice.{name}")
+            floating_argument(f, left, f"libdevice.{name}")
+            assert isinstance(left.dtype, dtype)
+            return mapped(f.b, OTHER_NAMES.get(name, name), left.dtype, left, right)
+
+        lowers(builtin)(binary)
+    for builtin in libdevice.TERNARY.values():
+
+        def ternary(f: FunctionCompiler, arg0: Value, arg1: Value, arg2: Value) -> Tensor:
+            return fma(f, arg0, arg1, arg2)
+
+        lowers(builtin)(ternary)
+
+
+_register()

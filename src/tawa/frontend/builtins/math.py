@@ -1,0 +1,286 @@
+"""Meanings of the builtins that compute element by element, and of `dot`."""
+
+from __future__ import annotations
+
+from tawa import language as tl
+from tawa.frontend.builtins.shapes import dtype_argument, tensor_argument
+from tawa.frontend.source.errors import BadArgument, TileShapeMismatch, TypeMismatch
+from tawa.frontend.source.registry import lowers
+from tawa.frontend.syntax.calls import FunctionCompiler
+from tawa.frontend.values import arithmetic, conversion
+from tawa.frontend.values.arithmetic import numeric_type, promote
+from tawa.frontend.values.conversion import fail, mapped
+from tawa.frontend.values.values import Tensor, Value, describe, items_of
+from tawa.language import core
+from tawa.language.dtypes import dtype, float32, float64, int32
+from tawa.tile.dialect import ops
+
+
+def floating_argument(f: FunctionCompiler, value: Value, name: str) -> Tensor:
+    """An operand of a floating point function; integers and 16-bit types must be converted."""
+    x = tensor_argument(f, value, name)
+    element = numeric_type(f.b, x, name)
+    if not element.is_floating() or element.primitive_bitwidth < 32:
+        raise fail(
+            f.b,
+            TypeMismatch,
+            f"`{name}` is defined for float32 and float64",
+            found=x.describe(),
+            hint="convert with `.to(tl.float32)`",
+        )
+    return x
+
+
+def _register_unary() -> None:
+    names = ("exp", "exp2", "log", "log2", "sqrt", "sqrt_rn", "rsqrt", "sin", "cos", "erf",
+             "floor", "ceil")  # fmt: skip
+    for name in names:
+
+        def lowering(f: FunctionCompiler, x: Value, name: str = name) -> Tensor:
+            operand = floating_argument(f, x, f"tl.{name}")
+            assert isinstance(operand.dtype, dtype)
+            return mapped(f.b, name, operand.dtype, operand)
+
+        lowers(getattr(tl, name))(lowering)
+
+
+_register_unary()
+
+
+@lowers(tl.abs)
+def absolute(f: FunctionCompiler, x: Value) -> Tensor:
+    """`tl.abs`."""
+    value = tensor_argument(f, x, "tl.abs")
+    element = numeric_type(f.b, value, "tl.abs")
+    if element.is_floating():
+        return mapped(f.b, "absf", element, value)
+    return mapped(f.b, "absi", element, value) if element.is_int_signed() else value
+
+
+@lowers(tl.add)
+def add(f: FunctionCompiler, x: Value, y: Value) -> Value:
+    """`tl.add`."""
+    return f.operate("+", x, y)
+
+
+@lowers(tl.sub)
+def sub(f: FunctionCompiler, x: Value, y: Value) -> Value:
+    """`tl.sub`."""
+    return f.operate("-", x, y)
+
+
+@lowers(tl.mul)
+def mul(f: FunctionCompiler, x: Value, y: Value) -> Value:
+    """`tl.mul`."""
+    return f.operate("*", x, y)
+
+
+@lowers(tl.maximum)
+def maximum(f: FunctionCompiler, x: Value, y: Value, propagate_nan: Value) -> Tensor:
+    """`tl.maximum`."""
+    return arithmetic.extreme(f.b, "max", x, y, propagate_nan)
+
+
+@lowers(tl.minimum)
+def minimum(f: FunctionCompiler, x: Value, y: Value, propagate_nan: Value) -> Tensor:
+    """`tl.minimum`."""
+    return arithmetic.extreme(f.b, "min", x, y, propagate_nan)
+
+
+@lowers(tl.clamp)
+def clamp(f: FunctionCompiler, x: Value, min: Value, max: Value, propagate_nan: Value) -> Tensor:
+    """`tl.clamp`."""
+    low = arithmetic.extreme(f.b, "max", x, min, propagate_nan)
+    return arithmetic.extreme(f.b, "min", low, max, propagate_nan)
+
+
+@lowers(tl.where)
+def where(f: FunctionCompiler, condition: Value, x: Value, y: Value) -> Value:
+    """`tl.where`."""
+    return arithmetic.where(f.b, condition, x, y)
+
+
+@lowers(tl.fdiv)
+def fdiv(f: FunctionCompiler, x: Value, y: Value, ieee_rounding: Value) -> Tensor:
+    """`tl.fdiv`."""
+    left, right = promote(f.b, x, y, "tl.fdiv", division=True)
+    assert isinstance(left.dtype, dtype)
+    if not left.dtype.is_floating():
+        raise fail(f.b, TypeMismatch, "`tl.fdiv` divides floats", found=left.describe())
+    return mapped(f.b, "divf_rn" if ieee_rounding else "divf", left.dtype, left, right)
+
+
+@lowers(tl.div_rn)
+def div_rn(f: FunctionCompiler, x: Value, y: Value) -> Tensor:
+    """`tl.div_rn`."""
+    left, right = promote(f.b, x, y, "tl.div_rn")
+    if any(isinstance(v, Tensor) and v.dtype != float32 for v in (x, y)):
+        raise fail(
+            f.b,
+            TypeMismatch,
+            "`tl.div_rn` is defined for float32",
+            found=f"{describe(x)} and {describe(y)}",
+        )
+    return mapped(f.b, "divf_rn", float32, left, right)
+
+
+@lowers(tl.fma)
+def fma(f: FunctionCompiler, x: Value, y: Value, z: Value) -> Tensor:
+    """`tl.fma`."""
+    left, right = promote(f.b, x, y, "tl.fma")
+    left, third = promote(f.b, left, z, "tl.fma")
+    right, third = promote(f.b, right, third, "tl.fma")
+    left, right, third = conversion.broadcast(f.b, left, right, third)
+    assert isinstance(left.dtype, dtype)
+    if not left.dtype.is_floating():
+        raise fail(f.b, TypeMismatch, "`tl.fma` is defined for floats", found=left.describe())
+    return mapped(f.b, "fma", left.dtype, left, right, third)
+
+
+@lowers(tl.umulhi)
+def umulhi(f: FunctionCompiler, x: Value, y: Value) -> Tensor:
+    """`tl.umulhi`."""
+    left, right = promote(f.b, x, y, "tl.umulhi")
+    assert isinstance(left.dtype, dtype)
+    if not left.dtype.is_int() or left.dtype.primitive_bitwidth < 32:
+        raise fail(
+            f.b,
+            TypeMismatch,
+            "`tl.umulhi` is defined for 32-bit and 64-bit integers",
+            found=left.describe(),
+        )
+    return mapped(f.b, "mulhui", left.dtype, left, right)
+
+
+@lowers(tl.map_elementwise)
+def map_elementwise(f: FunctionCompiler, scalar_fn: Value, args: Value, pack: Value) -> Value:
+    """`tl.map_elementwise`: the function is one of tensors as well."""
+    if pack != 1:
+        raise fail(
+            f.b,
+            BadArgument,
+            f"`tl.map_elementwise` with pack={pack}",
+            expected="pack=1",
+            hint="write the function for one element",
+        )
+    operands = [tensor_argument(f, v, "tl.map_elementwise") for v in items_of(args)]
+    return f.call(scalar_fn, list(conversion.broadcast(f.b, *operands)), {})
+
+
+@lowers(core.logical_and)
+def logical_and(f: FunctionCompiler, self: Value, other: Value) -> Tensor:
+    """`x.logical_and`."""
+    return arithmetic.logical(f.b, "and", self, other)
+
+
+@lowers(core.logical_or)
+def logical_or(f: FunctionCompiler, self: Value, other: Value) -> Tensor:
+    """`x.logical_or`."""
+    return arithmetic.logical(f.b, "or", self, other)
+
+
+# --- dot ----------------------------------------------------------------------------------------
+
+
+@lowers(tl.dot)
+def dot(
+    f: FunctionCompiler,
+    input: Value,
+    other: Value,
+    acc: Value,
+    input_precision: Value,
+    allow_tf32: Value,
+    max_num_imprecise_acc: Value,
+    out_dtype: Value,
+) -> Tensor:
+    """`tl.dot`."""
+    del max_num_imprecise_acc  # Hopper's default keeps partial sums in the tensor core
+    left, right = (tensor_argument(f, v, "tl.dot") for v in (input, other))
+    _check_dot_shapes(f, left, right)
+    result = _dot_type(f, left, right, acc, dtype_argument(f, out_dtype))
+    shape = (*left.shape[:-1], right.shape[-1])
+    if acc is None:
+        total = conversion.fill(f.b, shape, conversion.scalar(f.b, 0, result))
+    else:
+        total = tensor_argument(f, acc, "tl.dot")
+    if total.shape != shape or total.dtype != result:
+        raise fail(
+            f.b,
+            TileShapeMismatch,
+            "the accumulator of `tl.dot` does not fit",
+            expected=f"{result}{list(shape)}",
+            found=total.describe(),
+        )
+    precision = _precision(f, input_precision, allow_tf32)
+    of_f32 = left.dtype == float32
+    op = ops.Dot(left.ssa, right.ssa, total.ssa, precision if of_f32 else None)
+    return Tensor(f.b.add(op).result, result, shape)
+
+
+def _check_dot_shapes(f: FunctionCompiler, left: Tensor, right: Tensor) -> None:
+    ranks = (len(left.shape), len(right.shape))
+    if ranks not in ((2, 2), (3, 3)):
+        raise fail(
+            f.b,
+            TileShapeMismatch,
+            "`tl.dot` multiplies matrices, or batches of them",
+            expected="two or three dimensions",
+            found=f"{left.describe()} and {right.describe()}",
+        )
+    if left.shape[-1] != right.shape[-2] or left.shape[:-2] != right.shape[:-2]:
+        raise fail(
+            f.b,
+            TileShapeMismatch,
+            f"`tl.dot` of {list(left.shape)} and {list(right.shape)}",
+            expected=f"{left.shape[-1]} rows in the second operand",
+            found=f"{right.shape[-2]} rows",
+            hint="transpose an operand with `.T`" if left.shape[-1] == right.shape[-1] else None,
+        )
+
+
+def _dot_type(f: FunctionCompiler, left: Tensor, right: Tensor, acc: Value, out: dtype) -> dtype:
+    a, b = numeric_type(f.b, left, "tl.dot"), numeric_type(f.b, right, "tl.dot")
+    if a != b and not (a.is_fp8() and b.is_fp8()):
+        raise fail(
+            f.b,
+            TypeMismatch,
+            "the operands of `tl.dot` have different types",
+            expected="one type, or two fp8 types",
+            found=f"{a} and {b}",
+            hint=f"convert one, as in `.to({a!r})`",
+        )
+    if a.is_int():
+        if a.name != "int8":
+            raise fail(f.b, TypeMismatch, f"`tl.dot` of {a}", expected="int8 or a float type")
+        return int32
+    if a == float64:
+        return float64
+    if a.name in ("fp32", "bf16"):
+        out = out if out.name == "bf16" else float32
+    elif isinstance(acc, Tensor) and isinstance(acc.dtype, dtype):
+        out = acc.dtype
+    if out.name not in ("fp16", "fp32"):
+        raise fail(
+            f.b,
+            TypeMismatch,
+            f"`tl.dot` can't give {out}",
+            expected="float32 or float16",
+            hint="convert the result with `.to(...)`",
+        )
+    return out
+
+
+def _precision(f: FunctionCompiler, precision: Value, allow_tf32: Value) -> str:
+    if precision is not None and allow_tf32 is not None:
+        raise fail(f.b, BadArgument, "give `input_precision` or `allow_tf32`, not both")
+    if allow_tf32 is not None:
+        return "tf32" if allow_tf32 else "ieee"
+    name = "tf32" if precision is None else str(precision).lower()
+    if name not in ops.PRECISIONS:
+        raise fail(
+            f.b,
+            BadArgument,
+            f"`input_precision` is one of {', '.join(ops.PRECISIONS)}",
+            found=repr(precision),
+        )
+    return name

@@ -1,0 +1,1 @@
+"""A kernel's source: its function, parameters, globals, and what it depends on."""

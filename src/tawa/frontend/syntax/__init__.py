@@ -1,0 +1,1 @@
+"""Python's statements and expressions as tile IR."""

@@ -1,0 +1,1 @@
+"""What expressions of a kernel evaluate to: types, conversions, arithmetic."""

@@ -1,0 +1,68 @@
+"""What to do instead: hints for names and syntax that other languages have and kernels do not."""
+
+from __future__ import annotations
+
+from tawa import language
+from tawa.frontend.values.values import Descriptor, Tensor, Value
+from tawa.language.dtypes import pointer_type
+
+NOT_YET: dict[str, str] = {
+    "float8e4b15": "use `tl.float8e4nv`, Hopper's own format",
+    "float8e4b8": "use `tl.float8e4nv`, Hopper's own format",
+    "float8e5b16": "use `tl.float8e5`, Hopper's own format",
+}
+"""Names of Triton's language that are not there, and what to write instead."""
+
+SYNTAX = {
+    "Lambda": "define a function with `@tawa.jit`",
+    "ListComp": "use `tl.static_range`, and tuples",
+    "GeneratorExp": "use `tl.static_range`, and tuples",
+    "DictComp": "use several variables",
+    "Dict": "use several variables, or a tuple",
+    "Set": "use a tuple",
+    "NamedExpr": "assign in a statement of its own, before",
+    "Match": "use `if` and `elif`",
+    "Await": "loads are made asynchronous by the compiler",
+    "Yield": "return a tuple",
+    "Try": "check with `tl.device_assert`",
+    "With": "write the block without `with`",
+    "Delete": "leave the variable alone",
+    "Raise": "check with `tl.device_assert` or `tl.static_assert`",
+    "ClassDef": "pass several arguments, or a tuple",
+}
+"""What to write in the place of a syntax, by the name of its node."""
+
+
+def attribute_hint(value: Value, name: str) -> str | None:
+    """What to do when a value has no such attribute."""
+    if isinstance(value, tuple):
+        return "a list is a tuple in a kernel: write `parts = parts + (x,)`"
+    if isinstance(value, Tensor) and isinstance(value.dtype, pointer_type):
+        if name in ("load", "store"):
+            return (
+                f"use `tl.{name}(pointer + offsets, ...)`, or pass a `tawa.TensorDescriptor` "
+                f"and use `.{name}`"
+            )
+        return "load through the pointer first, with `tl.load`"
+    if isinstance(value, Tensor) and hasattr(language, name):
+        return f"call it as a function: `tl.{name}(...)`"
+    return None
+
+
+def operand_hint(value: Value) -> str | None:
+    """What to do with a value that is no number and no tensor."""
+    if isinstance(value, Descriptor):
+        return "load a block first, as in `desc.load([row, column])`; pointers are other arguments"
+    if value is None:
+        return "it is None in this launch: test it, as in `if x is not None`"
+    if isinstance(value, tuple):
+        return "take an element of the tuple, as in `x[0]`"
+    return None
+
+
+def call_hint(name: str) -> str | None:
+    """What to call in the place of a function that kernels can't call."""
+    for place, text in ((language, "tl"), (language.math, "tl.math")):
+        if not name.startswith("_") and callable(getattr(place, name, None)):
+            return f"use `{text}.{name}`"
+    return None

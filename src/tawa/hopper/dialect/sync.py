@@ -1,0 +1,241 @@
+"""mbarriers, named barriers and fences (PTX ISA: parallel synchronisation)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from xdsl.dialects.builtin import IntegerAttr, i32
+from xdsl.ir import SSAValue
+from xdsl.irdl import (
+    AttrSizedOperandSegments,
+    irdl_op_definition,
+    operand_def,
+    opt_operand_def,
+    prop_def,
+)
+
+from tawa.hopper.dialect.core import HopperOp, Number, number
+from tawa.hopper.dialect.machine import Actor, Steps
+from tawa.hopper.dialect.text import Writer
+from tawa.hopper.dialect.types import BarrierType
+
+
+def barrier_at(w: Writer, barrier: SSAValue, slot: SSAValue) -> str:
+    """The address of one slot's mbarrier."""
+    return f"{w.name(barrier)} + {w.name(slot)} * 8"
+
+
+def barrier_address(m: Actor, barrier: SSAValue, slot: SSAValue) -> int:
+    """The address of one slot's mbarrier, of an actor."""
+    return m.integer(barrier) + m.integer(slot) * 8
+
+
+@irdl_op_definition
+class MbarrierInit(HopperOp):
+    """Set the arrival count of every slot of a row; before any other use, by one thread."""
+
+    name: ClassVar[str] = "hopper.mbarrier_init"
+    barrier: SSAValue = operand_def(BarrierType)
+    arrivals: IntegerAttr = prop_def(Number)
+    assembly_format = "$barrier `arrivals` $arrivals attr-dict `:` type($barrier)"
+
+    def __init__(self, barrier: SSAValue, arrivals: int):
+        super().__init__(operands=[barrier], properties={"arrivals": number(arrivals)})
+
+    def cuda(self, w: Writer) -> None:
+        """A loop over the slots."""
+        assert isinstance(self.barrier.type, BarrierType)
+        slots, count = self.barrier.type.slots.data, self.arrivals.value.data
+        name = w.name(self.barrier)
+        w.line(f"for (int s = 0; s < {slots}; ++s) mbarrier_init({name} + s * 8, {count});")
+
+    def run(self, m: Actor) -> None:
+        """Each slot's mbarrier."""
+        assert isinstance(self.barrier.type, BarrierType)
+        first = m.integer(self.barrier)
+        for slot in range(self.barrier.type.slots.data):
+            m.mbarrier_init(first + slot * 8, self.arrivals.value.data)
+
+
+class _Plain(HopperOp):
+    """An instruction without operands."""
+
+    TEXT: ClassVar[str] = ""
+    assembly_format = "attr-dict"
+
+    def cuda(self, w: Writer) -> None:
+        """One instruction."""
+        w.line(self.TEXT)
+
+
+@irdl_op_definition
+class FenceBarrierInit(_Plain):
+    """Make initialised mbarriers visible to the cluster and to the TMA engine."""
+
+    name: ClassVar[str] = "hopper.fence_barrier_init"
+    TEXT: ClassVar[str] = "fence_barrier_init();"
+
+    def run(self, m: Actor) -> None:
+        """The instruction."""
+        m.fence_barrier_init()
+
+
+@irdl_op_definition
+class FenceProxyAsync(_Plain):
+    """Order this thread's ordinary shared-memory writes before later asynchronous reads."""
+
+    name: ClassVar[str] = "hopper.fence_proxy_async"
+    TEXT: ClassVar[str] = "fence_proxy_async();"
+
+    def run(self, m: Actor) -> None:
+        """The instruction."""
+        m.fence_proxy_async()
+
+
+@irdl_op_definition
+class CtaSync(_Plain):
+    """All threads of the CTA meet."""
+
+    name: ClassVar[str] = "hopper.cta_sync"
+    TEXT: ClassVar[str] = "__syncthreads();"
+
+    def run(self, m: Actor) -> Steps:
+        """The instruction."""
+        return m.cta_sync()
+
+
+@irdl_op_definition
+class ClusterSync(_Plain):
+    """All threads of the cluster meet."""
+
+    name: ClassVar[str] = "hopper.cluster_sync"
+    TEXT: ClassVar[str] = "cluster_sync();"
+
+    def run(self, m: Actor) -> Steps:
+        """The instruction."""
+        return m.cluster_sync()
+
+
+@irdl_op_definition
+class MbarrierExpect(HopperOp):
+    """Arrive once and expect `bytes` of asynchronous copies in this phase."""
+
+    name: ClassVar[str] = "hopper.mbarrier_expect"
+    barrier: SSAValue = operand_def(BarrierType)
+    slot: SSAValue = operand_def(i32)
+    bytes: IntegerAttr = prop_def(Number)
+    assembly_format = "$barrier `[` $slot `]` `bytes` $bytes attr-dict `:` type($barrier)"
+
+    def __init__(self, barrier: SSAValue, slot: SSAValue, bytes_: int):
+        super().__init__(operands=[barrier, slot], properties={"bytes": number(bytes_)})
+
+    def cuda(self, w: Writer) -> None:
+        """One instruction."""
+        at = barrier_at(w, self.barrier, self.slot)
+        w.line(f"mbarrier_expect({at}, {self.bytes.value.data});")
+
+    def run(self, m: Actor) -> Steps:
+        """The instruction."""
+        at = barrier_address(m, self.barrier, self.slot)
+        return m.mbarrier_expect(at, self.bytes.value.data)
+
+
+@irdl_op_definition
+class MbarrierWait(HopperOp):
+    """Wait until the phase of this parity has completed."""
+
+    name: ClassVar[str] = "hopper.mbarrier_wait"
+    barrier: SSAValue = operand_def(BarrierType)
+    slot: SSAValue = operand_def(i32)
+    parity: SSAValue = operand_def(i32)
+    assembly_format = "$barrier `[` $slot `]` `parity` $parity attr-dict `:` type($barrier)"
+
+    def __init__(self, barrier: SSAValue, slot: SSAValue, parity: SSAValue):
+        super().__init__(operands=[barrier, slot, parity])
+
+    def cuda(self, w: Writer) -> None:
+        """A loop around try_wait."""
+        at = barrier_at(w, self.barrier, self.slot)
+        w.line(f"mbarrier_wait({at}, {w.name(self.parity)});")
+
+    def run(self, m: Actor) -> Steps:
+        """The instruction."""
+        at = barrier_address(m, self.barrier, self.slot)
+        return m.mbarrier_wait(at, m.integer(self.parity))
+
+
+@irdl_op_definition
+class MbarrierArrive(HopperOp):
+    """Arrive once, at this CTA's barrier or at that of a CTA of the cluster."""
+
+    name: ClassVar[str] = "hopper.mbarrier_arrive"
+    barrier: SSAValue = operand_def(BarrierType)
+    slot: SSAValue = operand_def(i32)
+    cta: SSAValue | None = opt_operand_def(i32)
+    irdl_options = (AttrSizedOperandSegments(as_property=True),)
+    assembly_format = (
+        "$barrier `[` $slot `]` (`cta` $cta^ `:` type($cta))? attr-dict `:` type($barrier)"
+    )
+
+    def __init__(self, barrier: SSAValue, slot: SSAValue, cta: SSAValue | None = None):
+        super().__init__(operands=[barrier, slot, cta])
+
+    def cuda(self, w: Writer) -> None:
+        """One instruction (two for another CTA's)."""
+        at = barrier_at(w, self.barrier, self.slot)
+        if self.cta is None:
+            w.line(f"mbarrier_arrive({at});")
+        else:
+            w.line(f"mbarrier_arrive_remote({at}, {w.name(self.cta)});")
+
+    def run(self, m: Actor) -> Steps:
+        """The instruction."""
+        at = barrier_address(m, self.barrier, self.slot)
+        return m.mbarrier_arrive(at, None if self.cta is None else m.integer(self.cta))
+
+
+class _Named(HopperOp):
+    """A named barrier that `threads` threads use."""
+
+    TEXT: ClassVar[str] = ""
+    barrier: SSAValue = operand_def(i32)
+    threads: IntegerAttr = prop_def(Number)
+    assembly_format = "$barrier `threads` $threads attr-dict"
+
+    def __init__(self, barrier: SSAValue, threads: int):
+        super().__init__(operands=[barrier], properties={"threads": number(threads)})
+
+    def cuda(self, w: Writer) -> None:
+        """One instruction."""
+        w.line(f"{self.TEXT}({w.name(self.barrier)}, {self.threads.value.data});")
+
+
+@irdl_op_definition
+class NamedBarrierSync(_Named):
+    """Arrive and wait until all threads have arrived."""
+
+    name: ClassVar[str] = "hopper.named_barrier_sync"
+    TEXT: ClassVar[str] = "named_barrier_sync"
+
+    def run(self, m: Actor) -> Steps:
+        """The instruction."""
+        return m.named_barrier(m.integer(self.barrier), self.threads.value.data, wait=True)
+
+
+@irdl_op_definition
+class NamedBarrierArrive(_Named):
+    """Arrive without waiting."""
+
+    name: ClassVar[str] = "hopper.named_barrier_arrive"
+    TEXT: ClassVar[str] = "named_barrier_arrive"
+
+    def run(self, m: Actor) -> Steps:
+        """The instruction."""
+        return m.named_barrier(m.integer(self.barrier), self.threads.value.data, wait=False)
+
+
+SYNC: Sequence[type[HopperOp]] = (
+    MbarrierInit, FenceBarrierInit, FenceProxyAsync, CtaSync, ClusterSync, MbarrierExpect,
+    MbarrierWait, MbarrierArrive, NamedBarrierSync, NamedBarrierArrive,
+)  # fmt: skip

@@ -1,0 +1,1 @@
+"""Passes from hopper IR to hopper IR."""

@@ -1,0 +1,119 @@
+"""More CTAs on a multiprocessor, where the assembler took registers that the code can do without.
+
+Ordinary code waits for memory and at barriers, and what hides that is other warps. The assembler
+takes the registers that the code can use, and does not know that fewer would let more CTAs in. Code
+that meets at barriers in a loop, or whose warps multiply by themselves, is asked for much, other
+code for the last few registers. Products of warp groups are left alone: their registers are the
+roles'.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.dialects import func, scf
+from xdsl.dialects.builtin import ModuleOp
+
+from tawa.hopper.dialect.core import number
+from tawa.hopper.dialect.sync import CtaSync
+from tawa.hopper.dialect.warp_matrix import WarpProduct
+from tawa.machine.target import CTA_BYTES, Target
+
+FEW_WARPS = 24
+"""A multiprocessor with as many warps hides latencies without more of them."""
+SMALL_CUT, LARGE_CUT = 0.2, 0.45
+"""Of its registers, what the assembler is asked to do without: in general, and if warps meet."""
+MOST_TEXT = 500_000
+"""Characters of a `.hopper` stage whose machine code is made once: that takes seconds."""
+MOST_THREADS = 2048
+"""Threads of a multiprocessor."""
+
+
+@dataclass(frozen=True)
+class Occupancy:
+    """What a CTA of a kernel takes of a multiprocessor."""
+
+    target: Target
+    threads: int
+    registers: int
+    """Of a thread."""
+    shared_bytes: int
+    meets: bool = False
+    """Whether warps wait for each other in a loop, or for what they multiply."""
+    by_warps: bool = False
+    """Whether warps multiply by themselves."""
+
+    @staticmethod
+    def of(
+        module: ModuleOp, target: Target, threads: int, registers: int, shared_bytes: int
+    ) -> Occupancy:
+        """What a CTA of a module takes with so many registers a thread."""
+        by_warps = multiplies_by_warps(module)
+        meets = by_warps or meets_in_loops(module)
+        return Occupancy(target, threads, registers, shared_bytes, meets, by_warps)
+
+    @property
+    def by_registers(self) -> int:
+        """CTAs that the register file holds."""
+        step = self.target.register_step
+        return self.target.registers // (-(-max(1, self.registers) // step) * step * self.threads)
+
+    @property
+    def by_others(self) -> int:
+        """CTAs that shared memory and threads allow."""
+        memory = self.target.shared_bytes + CTA_BYTES
+        return min(memory // (self.shared_bytes + CTA_BYTES), MOST_THREADS // self.threads)
+
+    @property
+    def more(self) -> list[int]:
+        """Numbers of CTAs to ask for, above what fits now, the best first; none if too far away."""
+        now, found = self.by_registers, list[int]()
+        if self.meets:
+            wanted = [n for n in range(self.by_others, now, -1) if self._cut(n) <= LARGE_CUT]
+            found += wanted[: 2 if self.by_warps else 1]
+        few = self.meets or now * self.threads < FEW_WARPS * 32
+        if few and now < self.by_others and self._cut(now + 1) <= SMALL_CUT:
+            found.append(now + 1)
+        return list(dict.fromkeys(found))
+
+    def _cut(self, ctas: int) -> float:
+        """Of its registers, what a thread has to do without for so many CTAs."""
+        step = self.target.register_step
+        allowed = self.target.registers // (ctas * self.threads) // step * step
+        return 1 - allowed / max(1, self.registers)
+
+
+@dataclass(frozen=True)
+class ShareMultiprocessor:
+    """Ask the assembler for registers that let so many CTAs share a multiprocessor."""
+
+    ctas: int
+    name: ClassVar[str] = "share-multiprocessor"
+
+    def apply(self, module: ModuleOp) -> None:
+        """Set the kernel's bound; how it is launched stays as it is."""
+        for kernel in module.ops:
+            if isinstance(kernel, func.FuncOp):
+                kernel.attributes["hopper.ctas_per_sm"] = number(self.ctas)
+
+
+def meets_in_loops(module: ModuleOp) -> bool:
+    """Whether all warps of a CTA wait for each other in a loop."""
+    loops = [op for op in module.walk() if isinstance(op, scf.ForOp | scf.WhileOp)]
+    return any(isinstance(op, CtaSync) for loop in loops for op in loop.walk())
+
+
+def multiplies_by_warps(module: ModuleOp) -> bool:
+    """Whether warps multiply by themselves: the assembler would fetch all operands at first."""
+    return any(isinstance(op, WarpProduct) for op in module.walk())
+
+
+def may_share(text: str) -> bool:
+    """Whether a `.hopper` stage is ordinary code of one role, with the assembler's registers.
+
+    Not if there is so much of it that assembling it again takes long.
+    """
+    if len(text) > MOST_TEXT:
+        return False
+    return not any(word in text for word in ("hopper.wgmma ", "registers = ", "hopper.cluster = 2"))

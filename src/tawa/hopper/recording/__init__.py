@@ -1,0 +1,1 @@
+"""Timestamps in a kernel: the points of its program that are recorded."""

@@ -1,0 +1,1 @@
+"""What the levels share of the IR: elementwise ops, spans, loops, verification."""

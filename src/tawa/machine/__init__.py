@@ -1,0 +1,1 @@
+"""One description of a chip: limits, costs and what its instructions can do."""

@@ -1,0 +1,1 @@
+"""Tile to aref: who loads, who computes, and the rings between them."""

@@ -1,0 +1,466 @@
+"""Partition (tile -> aref): who loads, who computes, and the arefs between them.
+
+After the paper's task-aware partition: every role gets a copy of the whole program in which only
+what its own effects need survives. The loading role's effects are descriptor loads into arefs, the
+computing role's are everything else; address arithmetic and control flow that both need are thereby
+duplicated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Operation, Region, SSAValue
+
+from tawa.aref.dialect import ops as aref
+from tawa.base.errors import TawaError
+from tawa.base.options import Options
+from tawa.base.remarks import Remarks
+from tawa.base.types import element_of, shape_of
+from tawa.ir.loops import prune, users_in
+from tawa.ir.spans import copy_span, span_of
+from tawa.partition.in_place import check_in_place
+from tawa.partition.multicast import ClusterNotPossible, mark_shared
+from tawa.partition.obstacles import producer_obstacle, written_arguments
+from tawa.partition.persistent import make_persistent
+from tawa.partition.pointer_loads import (
+    GROUP_WARPS,
+    MOST_ADDRESS_WORK,
+    TURNED,
+    address_work,
+    choose,
+    reason_against,
+    wanted_loads,
+    written,
+)
+from tawa.partition.rings import (
+    RingLoad,
+    RingPlan,
+    apart,
+    first,
+    label,
+    labelled,
+    latest,
+    needed_before,
+    plan_rings,
+    share_rings,
+    unlabel,
+)
+from tawa.partition.warps import warps_with_room
+from tawa.tile.analysis.axis_info import AxisAnalysis
+from tawa.tile.dialect.ops import (
+    AsmEffect,
+    Assert,
+    AtomicCas,
+    AtomicRmw,
+    Barrier,
+    DescLoad,
+    DescStore,
+    Dot,
+    Load,
+    Print,
+    Reshape,
+    RowEnds,
+    Store,
+    Trans,
+)
+
+EFFECTS = (Store, DescStore, AtomicRmw, AtomicCas, Barrier, Assert, Print, AsmEffect)
+"""Ops that the computing role does for their effect."""
+
+PUTS = (aref.PutEnter, aref.LoadInto, aref.CopyInto, aref.PutExit)
+GETS = (aref.GetEnter, aref.Consumed)
+VIEWS = (Trans, Reshape)
+"""Ops whose result may be a view of their operand."""
+
+
+class NotSpecialisable(TawaError):
+    """Specialisation was asked for, and this kernel cannot be split into roles."""
+
+    explanation = (
+        "`specialize=True` asks for a warp group that loads and others that compute. That needs "
+        "tiles loaded through tensor descriptors at coordinates that do not depend on the tiles "
+        "themselves. Load through descriptors, or leave `specialize` unset."
+    )
+    example = """
+import tawa
+import tawa.language as tl
+
+
+@tawa.jit
+def scale(x, N: tl.constexpr):
+    at = x + tl.arange(0, N)
+    tl.store(at, tl.load(at) * 2)
+
+
+scale.compile("*f32", 128, specialize=True)
+"""
+
+
+class ConsumersNotPossible(TawaError):
+    """The consumer warp groups asked for cannot share this kernel's tiles."""
+
+    explanation = (
+        "Consumers that share a tile take rows (or columns) of it in blocks of 64 (or 8), so the "
+        "first dimension of every matrix product must be a multiple of 64 times the number of "
+        "consumers. "
+        "Ping-pong consumers need a loop over tiles: the kernel's own, or `persistent=True`."
+    )
+    example = """
+import tawa
+import tawa.language as tl
+
+
+@tawa.jit
+def gemm(a, b, c, K, M: tl.constexpr, N: tl.constexpr):
+    acc = tl.zeros((M, N), tl.float32)
+    for k in range(0, K, 64):
+        acc = tl.dot(a.load([0, k]), b.load([0, k]).T, acc)
+    c.store([0, 0], acc.to(tl.float16))
+
+
+tile = "desc<f16,{}x{}>".format
+gemm.compile(tile(128, 64), tile(128, 64), tile(128, 128), "i32", 128, 128, consumers=3)
+"""
+
+
+def _agreements(block: Block) -> dict[int, Sequence[SSAValue]]:
+    """The flags of every ring that a cluster may share: any of its loads, then each."""
+    found = [op for op in block.walk() if isinstance(op, aref.Agree)]
+    return {op.ring.value.data: op.flags for op in found}
+
+
+def _put_all(block: Block, refs: Sequence[SSAValue]) -> None:
+    """Replace loads by puts; the loads stay for whoever still needs their value."""
+    shared = _agreements(block)
+    for ring, loads in labelled(block):
+        last, ref = latest(loads), refs[ring]
+        home = last.parent
+        assert home is not None
+        enter = aref.PutEnter(ref)
+        enter.token.name_hint = "slot"
+        new: list[Operation] = [enter]
+        flags: Sequence[SSAValue | None] = shared.get(ring, [None] * (len(loads) + 1))
+        for load, view, flag in zip(loads, enter.views, flags[1:], strict=True):
+            view.name_hint = load.result.name_hint
+            new.append(_fill(load, view, enter, flag))
+            copy_span(load, new[-1:])
+        copies = any(isinstance(load, Load) for load in loads)
+        new.append(aref.PutExit(ref, enter.token, "copies" if copies else "tma"))
+        copy_span(last, [enter, new[-1]])
+        home.insert_ops_before(new, last)
+
+
+def _fill(
+    load: RingLoad, view: SSAValue, enter: aref.PutEnter, flag: SSAValue | None
+) -> aref.LoadInto | aref.CopyInto:
+    """The op that loads a tile into a view of the entered slot."""
+    slot = enter.ref, enter.token
+    if isinstance(load, Load):
+        turned = TURNED in load.attributes
+        return aref.CopyInto(load.ptr, load.mask, view, slot, turned=turned)
+    return aref.LoadInto(load.desc, load.coordinates, view, *slot, flag, load.eviction)
+
+
+def _last_user(values: Iterable[SSAValue], home: Block) -> Operation:
+    """The last op of `home` that uses any of the values, or a view of them."""
+    users: list[Operation] = []
+    work = list(values)
+    while work:
+        value = work.pop()
+        users += users_in(value, home)
+        work += [u.operation.results[0] for u in value.uses if isinstance(u.operation, VIEWS)]
+    return latest(users)
+
+
+def _get_all(block: Block, refs: Sequence[SSAValue]) -> None:
+    """Replace loads by gets; a slot is returned after the last use of its tiles."""
+    shared = _agreements(block)
+    for ring, loads in labelled(block):
+        ref = refs[ring]
+        place = first(loads) if needed_before(loads) else latest(loads)
+        home = place.parent
+        assert home is not None
+        enter = aref.GetEnter(ref)
+        enter.token.name_hint = "slot"
+        new: list[Operation] = [enter]
+        values: list[SSAValue] = []
+        for load, view in zip(loads, enter.views, strict=True):
+            view.name_hint = load.result.name_hint
+            read = aref.ViewRead(view)
+            read.result.name_hint = load.result.name_hint
+            copy_span(load, [read])
+            new.append(read)
+            values.append(read.result)
+            if TURNED in load.attributes:
+                new.append(Trans(read.result, (1, 0)))
+                copy_span(load, new[-1:])
+                values[-1] = new[-1].results[0]
+        copy_span(place, [enter])
+        home.insert_ops_before(new, place)
+        for load, value in zip(loads, values, strict=True):
+            load.result.replace_all_uses_with(value)
+            load.detach()
+            load.erase()
+        flags = shared.get(ring)
+        done = aref.Consumed(ref, enter.token, "none", flags[0] if flags else None)
+        copy_span(new[1], [done])
+        used = [v for v in values if any(True for _ in v.uses)]
+        home.insert_op_after(done, _last_user(used, home) if used else enter)
+
+
+def copy_body(kernel: func.FuncOp, arguments: Sequence[SSAValue]) -> Region:
+    """A copy of a kernel's body as a region without arguments or terminator."""
+    body = kernel.body.clone()
+    block = body.block
+    for old, new in zip(list(block.args), arguments, strict=True):
+        old.replace_all_uses_with(new)
+    for old in reversed(list(block.args)):
+        block.erase_arg(old)
+    last = block.last_op
+    if isinstance(last, func.ReturnOp):
+        last.detach()
+        last.erase()
+    return body
+
+
+def _empty(kernel: func.FuncOp) -> func.FuncOp:
+    """A function with a kernel's name and arguments, and nothing in it."""
+    block = Block(arg_types=kernel.function_type.inputs.data)
+    return func.FuncOp(kernel.sym_name.data, kernel.function_type, Region(block))
+
+
+def _create(rings: Sequence[RingPlan], shared: set[int]) -> list[aref.Create]:
+    """The rings, all of one slot as yet."""
+    found: list[aref.Create] = []
+    for number, ring in enumerate(rings):
+        create = aref.Create(1, ring.tiles, multicast=number in shared)
+        create.ref.name_hint = "_".join(load.result.name_hint or "tile" for load in ring.loads)
+        copy_span(ring.loads[0], [create])
+        found.append(create)
+    return found
+
+
+@dataclass(frozen=True)
+class Partition:
+    """tile -> aref."""
+
+    options: Options
+    remarks: Remarks
+    name: ClassVar[str] = "partition"
+
+    def apply(self, module: ModuleOp) -> ModuleOp:
+        """The aref module of a tile module with one kernel."""
+        kernel = next(op for op in module.ops if isinstance(op, func.FuncOp))
+        check_in_place(kernel)
+        if self.options.persistent:
+            work = make_persistent(kernel, self.options.deal)
+            if work is not None:
+                how = "as their loops tell" if work.differs else "as equal: no loop tells otherwise"
+                self.remarks.say(self.name, f"programs are dealt evenly, {how}")
+        pointers = self._pointer_loads(kernel)
+        rings, shared = self._plan(kernel, pointers)
+        new = _empty(kernel)
+        new.attributes |= kernel.attributes
+        if kernel.arg_attrs is not None:
+            new.properties["arg_attrs"] = kernel.arg_attrs
+        block = new.body.block
+        for old, argument in zip(kernel.args, block.args, strict=True):
+            argument.name_hint = old.name_hint
+        created = _create(rings, shared)
+        refs = [c.ref for c in created]
+        producer = self._producer(kernel, block.args, refs) if rings else None
+        if producer is None and pointers:
+            rings, shared = self._plan(kernel, ())
+            created = _create(rings, shared)
+            refs = [c.ref for c in created]
+            producer = self._producer(kernel, block.args, refs) if rings else None
+        if producer is None:
+            if shared:
+                raise ClusterNotPossible(
+                    "a cluster shares what a loading role loads, and this kernel has none",
+                    span=span_of(kernel),
+                    hint="leave `specialize` unset, or `cluster` at 1",
+                )
+            if self.options.load_together:
+                self.remarks.say(self.name, "load_together changes nothing where one role loads")
+            rings = share_rings(apart(plan_rings(kernel.walk())))
+            unlabel(kernel.walk())
+            label(rings)
+            created = _create(rings, shared)
+            groups = [self._one_role(kernel, block.args, [c.ref for c in created])]
+        else:
+            single = producer.single is not None
+            groups = [producer, self._consumers(kernel, block.args, refs, single=single)]
+        block.add_ops([*created, *groups, func.ReturnOp()])
+        return ModuleOp([new])
+
+    def _plan(
+        self, kernel: func.FuncOp, pointers: Sequence[Load]
+    ) -> tuple[list[RingPlan], set[int]]:
+        """The rings, with those of `pointers`, and which of them a cluster shares."""
+        rings = plan_rings(kernel.walk(), pointers, together=self.options.load_together)
+        shared: set[int] = set()
+        if self.options.cluster != 1:
+            turns = bool(self.options.ping_pong)
+            loads = [[load for load in ring.loads if isinstance(load, DescLoad)] for ring in rings]
+            shared = mark_shared(kernel, loads, self.options.cluster, turns=turns)
+        else:
+            rings = share_rings(rings)
+        unlabel(kernel.walk())
+        label(rings)
+        return rings, shared
+
+    def _pointer_loads(self, kernel: func.FuncOp) -> list[Load]:
+        """The loads through pointers that a loading role can do; remarks say why others can't."""
+        if self.options.specialize is False or self.options.cluster != 1:
+            return []
+        found: list[Load] = []
+        axes = AxisAnalysis()
+        indices = written(kernel)
+        for load in wanted_loads(kernel):
+            why = reason_against(load, kernel, axes, self.options.num_warps)
+            if why is None:
+                choose(load, axes)
+                why = self._obstacle(kernel, load, indices)
+            where = f"{load.result.name_hint or 'a tile'} ({span_of(load) or load.name})"
+            if why is None:
+                found.append(load)
+            else:
+                self.remarks.say(self.name, f"{where} does not go through a ring: {why}")
+        if found:
+            names = ", ".join(load.result.name_hint or "a tile" for load in found)
+            self.remarks.say(self.name, f"copied into rings through pointers: {names}")
+        return found
+
+    def _obstacle(
+        self, kernel: func.FuncOp, load: Load, indices: Collection[int | None]
+    ) -> str | None:
+        """Why a loading role can't compute a load's addresses; None if it can."""
+        rings = plan_rings([load], [load])
+        unlabel(kernel.walk())
+        label(rings)
+        alone = _empty(kernel)  # holds the arguments that the copy uses
+        block = alone.body.block
+        body = copy_body(kernel, block.args)
+        _put_all(body.block, [c.ref for c in _create(rings, set())])
+        prune(body.block, lambda op: isinstance(op, PUTS))
+        arguments = [block.args[i] if i is not None else None for i in indices]
+        found = producer_obstacle(body.block, arguments, tiles=True)
+        return found[0] if found else None
+
+    def _producer(
+        self, kernel: func.FuncOp, arguments: Sequence[SSAValue], refs: Sequence[SSAValue]
+    ) -> aref.WarpGroup | None:
+        """The loading role; None, with a remark, where there is to be none."""
+        if self.options.specialize is False:
+            self.remarks.say(self.name, "one role, as the option `specialize=False` asks")
+            return None
+        body = copy_body(kernel, arguments)
+        _put_all(body.block, refs)
+        prune(body.block, lambda op: isinstance(op, PUTS))
+        copies = any(isinstance(op, aref.CopyInto) for op in body.walk())
+        indices = written(kernel) if copies else written_arguments(kernel)
+        places = [arguments[i] if i is not None else None for i in indices]
+        obstacle = producer_obstacle(body.block, places, tiles=copies)
+        if obstacle is None:
+            busy = copies and address_work(body.block) > MOST_ADDRESS_WORK
+            several = self._shape(kernel) > (GROUP_WARPS, 1)
+            warps = 2 * GROUP_WARPS if busy and several else GROUP_WARPS
+            return aref.WarpGroup("load", warps, 1, body, single=not copies, copies=copies)
+        self._decline(*obstacle)
+        return None
+
+    def _decline(self, why: str, op: Operation) -> None:
+        if self.options.specialize:
+            raise NotSpecialisable(
+                f"this kernel cannot be specialised: {why}",
+                span=span_of(op),
+                expected="coordinates computed from program ids, arguments and loop counters",
+                found="coordinates that need a tile",
+                hint="leave `specialize` unset to run it in one role",
+            )
+        self.remarks.say(self.name, f"not specialised: {why} ({span_of(op) or op.name})")
+
+    def _one_role(
+        self, kernel: func.FuncOp, arguments: Sequence[SSAValue], refs: Sequence[SSAValue]
+    ) -> aref.WarpGroup:
+        """One warp group region that does everything, loads included."""
+        if not refs:
+            if self.options.specialize:
+                raise NotSpecialisable(
+                    "this kernel cannot be specialised: it loads nothing through a descriptor",
+                    span=span_of(kernel),
+                    expected="loads through tensor descriptors",
+                    found="pointer loads only",
+                    hint="make a descriptor with tl.make_tensor_descriptor, "
+                    "or leave `specialize` unset",
+                )
+            self.remarks.say(self.name, "not specialised: nothing is loaded through a descriptor")
+        body = copy_body(kernel, arguments)
+        _put_all(body.block, refs)
+        _get_all(body.block, refs)
+        effects = (*EFFECTS, *PUTS, *GETS)
+        prune(body.block, lambda op: isinstance(op, effects))
+        warps = warps_with_room(body, self.options.num_warps)
+        if warps > self.options.num_warps:
+            why = f"a tile has no room in the registers of {self.options.num_warps}"
+            self.remarks.say(self.name, f"{warps} warps: {why}")
+        return aref.WarpGroup("main", warps, 1, body)
+
+    def _consumers(
+        self,
+        kernel: func.FuncOp,
+        arguments: Sequence[SSAValue],
+        refs: Sequence[SSAValue],
+        *,
+        single: bool,
+    ) -> aref.WarpGroup:
+        """The computing role, its teams and warps chosen; `single`: one thread loads for it."""
+        body = copy_body(kernel, arguments)
+        _get_all(body.block, refs)
+        effects = (*EFFECTS, *GETS, RowEnds)
+        prune(body.block, lambda op: isinstance(op, effects))
+        warps, teams = self._shape(kernel)
+        loader = "one loading thread" if single else "a loading warp group"
+        self.remarks.say(
+            self.name,
+            f"{loader} and {teams} team{'s' if teams > 1 else ''} of {warps // 4} "
+            f"consumer warp group{'s' if warps > 4 else ''}",
+        )
+        return aref.WarpGroup("math", warps, teams, body)
+
+    def _shape(self, kernel: func.FuncOp) -> tuple[int, int]:
+        """Warps of a team and number of teams."""
+        # Other products are done by warps, however many there are.
+        dots = [
+            op for op in kernel.walk()
+            if isinstance(op, Dot) and shape_of(op.result.type)[-2] % 64 == 0
+        ]  # fmt: skip
+        asked = self.options.consumers
+        if not dots:
+            return 4 * (asked or max(1, self.options.num_warps // 4)), 1
+        if self.options.ping_pong:
+            self._require_rows(dots, 1)
+            return 4, asked or 2
+        even = all(shape_of(d.result.type)[-2] % 128 == 0 for d in dots)
+        groups = asked or (2 if even else 1)
+        self._require_rows(dots, groups)
+        return 4 * groups, 1
+
+    def _require_rows(self, dots: Sequence[Dot], groups: int) -> None:
+        consumers = f"{groups} consumer warp group{'s' if groups > 1 else ''}"
+        for dot in dots:
+            found = shape_of(dot.result.type)[-2]
+            if found % (64 * groups):
+                raise ConsumersNotPossible(
+                    f"{consumers} cannot share this product",
+                    span=span_of(dot),
+                    expected=f"rows in a multiple of {64 * groups}",
+                    found=f"{found} rows of {element_of(dot.result.type)}",
+                    hint="change the block size or the option `consumers`",
+                )

@@ -1,0 +1,210 @@
+"""Which tiles that are loaded through pointers a loading role may copy into rings.
+
+Published kernels load the operands of their products through tiles of addresses. The loading role
+runs the part of the program that computes those addresses and masks, and copies each tile into a
+slot of shared memory, in the order that products read (`aref.copy_into`): as many turns ahead as
+the ring has slots, where a load into registers can be one turn ahead at most. The hardware's
+asynchronous copies (`cp.async`) move 4, 8 or 16 neighbouring bytes and write zeros where they are
+masked off. So a load goes through a ring if
+
+- a product of the same loop reads it, as it is or converted, transposed or computed with: one of
+  warp groups' instructions, or, of a kernel with as many warps as a group, any other;
+- its neighbours in memory come in runs of at least 4 bytes, and its mask is the same in each run;
+- what is masked off is zero;
+- the kernel writes nothing that it may read, and its addresses and masks are computed from program
+  ids, arguments, counters and other memory that the kernel does not write, not from products.
+
+Copies that the consumers start themselves, several turns ahead, would need no role. But then every
+consumer waits for the slowest of them in each turn, computes addresses between its products, and
+knows only the addresses of its own loop: a role runs on to the next tile while the last one is
+stored, and its addresses cost the consumers no registers. So there is one mechanism.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+
+from xdsl.dialects import func, scf
+from xdsl.dialects.builtin import ArrayAttr, StringAttr, TensorType, UnitAttr
+from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
+from xdsl.utils.hints import isa
+
+from tawa.aref.dialect.ops import CopyInto
+from tawa.base.types import byte_size, element_of, shape_of
+from tawa.ir.elementwise import Map
+from tawa.partition.obstacles import written_arguments
+from tawa.tile.analysis.axis_info import AxisAnalysis, access_run
+from tawa.tile.analysis.pointers import may_overlap, origins
+from tawa.tile.analysis.zero import is_zero
+from tawa.tile.dialect.ops import AsmEffect, DescStore, Dot, Join, Load, Reshape, Split, Trans
+
+TURNED = "aref.turned"
+"""Attribute of a load whose tile lies in its ring as its transpose."""
+
+COPY_BYTES = 4
+"""The fewest neighbouring bytes that the hardware copies asynchronously."""
+
+GROUP_ROWS = 64
+"""Rows of a product that a warp group's instructions multiply."""
+
+GROUP_WARPS = 4
+"""Warps of a warp group."""
+
+MOST_ADDRESS_WORK = 150
+"""Instructions a turn for addresses beyond which one warp group falls behind two that compute."""
+
+ROWS_AT_ONCE = 16
+"""Rows of a tile that a warp group copies at once."""
+
+DIVISION = 20
+"""Instructions of an integer division."""
+
+EITHER_WAY = 2
+"""Bytes of the elements that products take with K along either dimension."""
+
+THROUGH = (Map, Trans, Reshape, Join, Split)
+"""What an operand may go through on its way to a product."""
+
+
+def written(kernel: func.FuncOp) -> set[int | None]:
+    """The numbers of the arguments that a kernel may write through, by descriptors too."""
+    found = written_arguments(kernel)
+    made = kernel.attributes.get("tawa.made")
+    recipes = [json.loads(t.data) for t in made] if isa(made, ArrayAttr[StringAttr]) else []
+    first = len(kernel.args) - len(recipes)
+    for op in kernel.walk():
+        if isinstance(op, AsmEffect):
+            found.add(None)
+        if isinstance(op, DescStore):
+            assert isinstance(op.desc, BlockArgument)
+            index = op.desc.index
+            found.add(recipes[index - first]["arg"] if index >= first else index)
+    return found
+
+
+def products_of(value: SSAValue) -> Iterator[tuple[Dot, int, bool]]:
+    """The products that read a tile: operand, and whether they read it as it is (or turned)."""
+    for use in value.uses:
+        op = use.operation
+        if isinstance(op, Dot) and use.index < 2:
+            yield op, use.index, True
+        elif isinstance(op, THROUGH):
+            for result in op.results:
+                for dot, index, direct in products_of(result):
+                    yield dot, index, direct and isinstance(op, Trans | Reshape)
+
+
+def run_of(axes: AxisAnalysis, load: Load) -> tuple[int, int]:
+    """The dimension along which a load's elements are neighbours, and how many are copied at once.
+
+    They are aligned together, and have one mask.
+    """
+    return access_run(axes, load.ptr, load.mask)
+
+
+def reason_against(load: Load, kernel: func.FuncOp, axes: AxisAnalysis, warps: int) -> str | None:
+    """Why a load that products need can't go through a ring as it stands; None if it may.
+
+    `warps` is how many the kernel is to have if it has no roles.
+    """
+    if warps < GROUP_WARPS and not any(_by_groups(dot) for dot, _, _ in products_of(load.result)):
+        return f"its products are small ones of {warps} warp{'s' if warps > 1 else ''}"
+    if load.volatile is not None:
+        return "it is volatile"
+    if load.other is not None and not is_zero(load.other):
+        return "what is masked off is not zero"
+    arguments = [kernel.args[i] if i is not None else None for i in written(kernel)]
+    if may_overlap(origins(load.ptr), arguments):
+        return "the kernel may write what it reads"
+    dim, count = run_of(axes, load)
+    size = byte_size(element_of(load.result.type))
+    if count * size < COPY_BYTES:
+        return f"{count * size} neighbouring bytes of it are known to be together, not {COPY_BYTES}"
+    if size != EITHER_WAY and not _k_together(load, dim):
+        return "its neighbours in memory are not those along K"
+    return None
+
+
+def _k_together(load: Load, dim: int) -> bool:
+    """Whether elements along K are neighbours in memory, for every product that reads the slot.
+
+    Those that warps do by themselves can read others one by one.
+    """
+    for dot, index, direct in products_of(load.result):
+        if not _by_groups(dot):
+            continue
+        turned, value = False, dot.operands[index]
+        while direct and isinstance(value.owner, Trans | Reshape):
+            turned ^= isinstance(value.owner, Trans)
+            value = value.owner.operands[0]
+        inner = 1 - index
+        if direct and (1 - inner if turned else inner) != dim:
+            return False
+    return True
+
+
+def wanted_loads(kernel: func.FuncOp) -> list[Load]:
+    """The pointer loads of tiles that products of the same loop read."""
+    return [op for op in kernel.walk() if isinstance(op, Load) and _is_wanted(op)]
+
+
+def _is_wanted(load: Load) -> bool:
+    loops = set(_loops_around(load))
+    if len(shape_of(load.result.type)) != 2 or not loops:
+        return False
+    for dot, _, _ in products_of(load.result):
+        if len(shape_of(dot.result.type)) == 2 and loops & set(_loops_around(dot)):
+            return True
+    return False
+
+
+def _by_groups(dot: Dot) -> bool:
+    """Whether a product's rows fill those of warp groups' instructions."""
+    rows = shape_of(dot.result.type)
+    return len(rows) == 2 and rows[0] % GROUP_ROWS == 0
+
+
+def _loops_around(op: Operation) -> Iterator[Operation]:
+    parent = op.parent_op()
+    while parent is not None:
+        if isinstance(parent, scf.ForOp | scf.WhileOp):
+            yield parent
+        parent = parent.parent_op()
+
+
+def choose(load: Load, axes: AxisAnalysis) -> None:
+    """Note how a load's tile lies in its ring."""
+    load.attributes.pop(TURNED, None)
+    if run_of(axes, load)[0] == 0:
+        load.attributes[TURNED] = UnitAttr()
+
+
+def slot_tile(load: Load) -> TensorType[Attribute]:
+    """How the tile of a chosen load lies in its slot: neighbours in memory along rows."""
+    shape = shape_of(load.result.type)
+    turned = TURNED in load.attributes
+    return TensorType(element_of(load.result.type), shape[::-1] if turned else shape)
+
+
+def address_work(body: Block) -> int:
+    """About how many instructions one warp group takes for the addresses of a turn's copies.
+
+    Of tiles of addresses, only the first of those that are copied at once is computed.
+    """
+    axes, threads = AxisAnalysis(), 32 * GROUP_WARPS
+    blocks = {op.parent: 0 for op in body.walk() if isinstance(op, CopyInto)}
+    for block in blocks:
+        assert block is not None
+        copies = [op for op in block.ops if isinstance(op, CopyInto)]
+        runs = [access_run(axes, op.pointers, op.mask)[1] for op in copies]
+        for op in block.ops:
+            shape = shape_of(op.results[0].type) if isinstance(op, Map) else ()
+            if not isinstance(op, Map) or not shape:
+                continue
+            whole = len([e for e in shape if e > 1]) > 1
+            count = math.prod(shape) // (threads * min(runs) if whole else ROWS_AT_ONCE)
+            division = op.function.data.startswith(("div", "rem"))
+            blocks[block] += max(1, count) * (DIVISION if division else 1)
+    return max(blocks.values(), default=0)

@@ -1,0 +1,1 @@
+"""Loops of the aref level as software pipelines: dependence graph, modulo schedule, depths."""

@@ -1,0 +1,265 @@
+"""How many slots each ring has: as asked, or as many as shared memory holds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from xdsl.dialects import scf
+from xdsl.dialects.builtin import IntAttr, ModuleOp
+from xdsl.ir import BlockArgument, Operation
+from xdsl.rewriter import Rewriter
+
+from tawa.aref.analysis.ranges import turns_around
+from tawa.aref.analysis.slots import slot_bytes, tile_bytes
+from tawa.aref.dialect.ops import Consumed, Create, GetEnter, PutEnter, RefType, Stage, WarpGroup
+from tawa.aref.passes.last_iteration_peeling import LEFT_OUT
+from tawa.aref.passes.warp_products import multiplies_by_warps
+from tawa.base.options import Options
+from tawa.base.remarks import Remarks
+from tawa.base.types import byte_size, element_of, shape_of
+from tawa.ir.loops import terminator
+from tawa.tile.dialect.ops import DescStore
+
+MOST = 8
+"""Slots beyond this hide no more latency."""
+PIPELINED = 2
+"""Slots below this expose every load."""
+
+SHARING = 3
+"""Slots that hide the loads of a CTA that shares its multiprocessor with another."""
+
+GROUP_WARPS = 4
+"""Warps of a warp group."""
+
+PASSING = 2
+"""Slots of a ring whose tiles are moved on to another ring as soon as they are there."""
+
+
+def two_tiles_fit(module: ModuleOp, options: Options) -> bool:
+    """Whether the rings of two tiles fit, with as many slots in the loops as hide their loads."""
+    demand = Demand(module, options)
+    return demand.fitting(own=2) >= max(demand.least, options.num_stages or PIPELINED)
+
+
+class Demand:
+    """What the rings of a module ask of shared memory."""
+
+    def __init__(self, module: ModuleOp, options: Options) -> None:
+        rings = [op for op in module.walk() if isinstance(op, Create)]
+        self.rings = rings
+        puts = {
+            r: [u.operation for u in r.ref.uses if isinstance(u.operation, PutEnter)] for r in rings
+        }
+        self.deepest = {r: max(map(_loops_around, puts[r]), default=0) for r in rings}
+        inner = max(self.deepest.values(), default=0)
+        innermost = [r for r in rings if self.deepest[r] == inner and inner > 0]
+        self.passing = [r for r in innermost if _is_moved_on(r)]
+        """Rings of the innermost loops that only feed other rings."""
+        self.looped = _less(innermost, self.passing)
+        """The other rings of the innermost loops."""
+        self.ahead = [r for r in _less(rings, innermost) if any(map(_guarded, puts[r]))]
+        """Rings that the loops of the tile before fill."""
+        self.sizes = {r: slot_bytes(r.ref) for r in rings}
+        self.slot = sum(self.sizes[r] for r in self.looped)
+        self.least = 1 + max(map(_lag, self.looped), default=0)
+        """Slots without which the innermost loops would wait for themselves."""
+        teams = (g.teams.value.data for g in module.walk() if isinstance(g, WarpGroup))
+        self.teams = max(teams, default=1)
+        staging = _staging(module, self.teams, options.staging or 2)
+        self.memory = options.machine.shared_bytes - staging
+
+    def own(self, ring: Create, most: int) -> int:
+        """Slots of a ring outside the innermost loops."""
+        if self.teams > 1 or ring in self.ahead:
+            return 2
+        return min(most, max(1, self.deepest[ring] + 1))
+
+    def free(self, own: int, reserve: int) -> int:
+        """Bytes for the innermost loops' rings; `own` is the most slots that others have."""
+        others = _less(self.rings, [*self.looped, *self.passing])
+        return self.memory - sum(self.sizes[r] * self.own(r, own) for r in others) - reserve - 1024
+
+    def few(self, free: int) -> int:
+        """Slots of the rings that only feed others."""
+        beside = sum(self.sizes[r] for r in self.passing)
+        return PASSING if free - PASSING * beside >= PASSING * self.slot else 1
+
+    def fitting(self, own: int, reserve: int = 0) -> int:
+        """Slots that the innermost loops' rings can have; `own` is the most that others have."""
+        free = self.free(own, reserve)
+        beside = self.few(free) * sum(self.sizes[r] for r in self.passing)
+        return (free - beside) // self.slot if self.slot else 1
+
+    def chosen(self, asked: int | None, reserve: int = 0) -> dict[Create, int]:
+        """The depth of each ring; `asked` is that of the innermost loops' if it was given."""
+        wanted = max(self.least, asked or PIPELINED)
+        # Loads of every turn come before those of a tile.
+        own = 2 if self.fitting(2, reserve) >= wanted else 1
+        most = max(self.least, min(MOST, self.fitting(own, reserve))) if self.slot else 1
+        depth = asked or most
+        few = min(depth, self.few(self.free(own, reserve)))
+        found = {r: self.own(r, own) for r in self.rings}
+        return found | dict.fromkeys(self.looped, depth) | dict.fromkeys(self.passing, few)
+
+
+@dataclass(frozen=True)
+class Depths:
+    """Choose D for every ring: the innermost loops' rings share what memory is left."""
+
+    options: Options
+    remarks: Remarks
+    reserve: int = 0
+    """Bytes that the rest of the kernel turned out to need."""
+    name: ClassVar[str] = "depths"
+
+    def apply(self, module: ModuleOp) -> None:
+        """Set the depth in every ring's type."""
+        demand = Demand(module, self.options)
+        if not demand.rings:
+            return
+        depths = demand.chosen(self.options.num_stages, self.reserve)
+        most = dict(depths)
+        if self.options.num_stages is None:
+            depths |= self._fewer(module, depths)
+        for ring, depth in depths.items():
+            self._set(ring, depth)
+        if demand.looped:
+            chosen = "asked for" if self.options.num_stages else "what shared memory holds"
+            if depths != most:
+                chosen = "fewer than shared memory holds: for another CTA, or all that are filled"
+            text = f"{depths[demand.looped[0]]} slots of {demand.slot} bytes in the loop ({chosen})"
+            self.remarks.say(self.name, text)
+
+    def _fewer(self, module: ModuleOp, depths: dict[Create, int]) -> dict[Create, int]:
+        """Fewer slots for rings of a role that copies: no more than are filled.
+
+        Where one warp group computes, as few as let two CTAs share a multiprocessor: one of them
+        multiplies while the other begins or ends. Where its warps multiply by themselves, up to
+        four: their products of few rows are little work, and they wait for each other.
+        """
+        groups = [op for op in module.walk() if isinstance(op, WarpGroup)]
+        if all(g.copies is None for g in groups):
+            return {}
+        found = dict(depths)
+        computing = sum(g.warps.value.data * g.teams.value.data for g in groups if g.computes)
+        by_warps = any(map(multiplies_by_warps, groups))
+        if (computing == GROUP_WARPS or by_warps) and self.options.ctas_per_sm == 1:
+            for ctas in (4, 3, 2) if by_warps else (2,):
+                shared = Demand(module, replace(self.options, ctas_per_sm=ctas))
+                chosen = shared.chosen(None, self.reserve + _staged_bytes(module))
+                fewest = min((chosen[r] for r in shared.looped), default=0)
+                if fewest >= SHARING and (ctas == 2 or fewest * shared.slot >= self._in_flight):
+                    found = chosen
+                    break
+        for ring in found:
+            puts = [u.operation for u in ring.ref.uses if isinstance(u.operation, PutEnter)]
+            turns = [turns_around(op) for op in puts]
+            if turns and None not in turns:
+                found[ring] = max(1, min(found[ring], sum(t for t in turns if t is not None)))
+        return found
+
+    @property
+    def _in_flight(self) -> float:
+        """Bytes that a multiprocessor alone has to have under way, not to wait for latency."""
+        target = self.options.machine
+        return target.copy_latency * target.copy_bytes
+
+    def _set(self, ring: Create, depth: int) -> None:
+        assert isinstance(ring.ref.type, RefType)
+        new = RefType(IntAttr(depth), ring.ref.type.tiles)
+        Rewriter.replace_value_with_new_type(ring.ref, new)
+
+
+def _staged_bytes(module: ModuleOp) -> int:
+    """Bytes of the buffers that computed operands are copied to."""
+    total = 0
+    for op in module.walk():
+        if isinstance(op, Stage):
+            size = tile_bytes(shape_of(op.value.type), element_of(op.value.type))
+            total += size * (op.BUFFERS if op.buffer is not None else 1)
+    return total
+
+
+def _loops_around(op: Operation) -> int:
+    """Loops that fill a slot in every turn: one in which a branch does does not count."""
+    count, parent = 0, op.parent_op()
+    while parent is not None:
+        count += isinstance(parent, scf.ForOp | scf.WhileOp)
+        parent = parent.parent_op()
+    return count - (count > 0 and _guarded(op))
+
+
+def _guarded(op: Operation) -> bool:
+    """Whether only a branch in a loop fills the slot."""
+    parent = op.parent_op()
+    while parent is not None and not isinstance(parent, scf.ForOp | scf.WhileOp):
+        if isinstance(parent, scf.IfOp):
+            return True
+        parent = parent.parent_op()
+    return False
+
+
+def _lag(ring: Create) -> int:
+    """Slots that a loop holds while it waits for another: those of products in flight."""
+    found = 0
+    for use in ring.ref.uses:
+        op = use.operation
+        if isinstance(op, Consumed) and isinstance(op.token, BlockArgument):
+            loop = op.token.owner.parent_op()
+            if not isinstance(loop, scf.ForOp):
+                continue
+            token, steps = op.token, 1
+            following = terminator(loop.body.block).operands[token.index - 1]
+            while isinstance(following, BlockArgument) and steps < len(loop.body.block.args):
+                following = terminator(loop.body.block).operands[following.index - 1]
+                steps += 1
+            found = max(found, steps)
+    return found + (found > 0 and any(_passes_on(use.operation) for use in ring.ref.uses))
+
+
+def _passes_on(op: Operation) -> bool:
+    """Whether a tile's end takes and returns a slot that is left out, before the next tile's."""
+    loop = op.parent_op()
+    if not isinstance(op, GetEnter) or loop is None or LEFT_OUT not in loop.attributes:
+        return False
+    return isinstance(loop.parent_op(), scf.WhileOp)
+
+
+def _staging(module: ModuleOp, teams: int, buffers: int) -> int:
+    """Bytes that descriptor stores will stage their tiles in, at least."""
+    total = 0
+    for group in [op for op in module.walk() if isinstance(op, WarpGroup)]:
+        groups = max(1, group.warps.value.data // 4) * group.teams.value.data
+        shapes = {
+            (shape_of(op.value.type), element_of(op.value.type))
+            for op in group.walk()
+            if isinstance(op, DescStore)
+        }
+        for shape, element in shapes:
+            whole = byte_size(element)
+            for extent in shape:
+                whole *= extent
+            by_group = buffers * groups * 64 * 128
+            has_loop = any(isinstance(op, GetEnter) for op in group.walk())
+            total = max(total, min(by_group, whole * teams) if has_loop else whole)
+    return total + 1024
+
+
+def _is_moved_on(ring: Create) -> bool:
+    """Whether a role gets the ring's tiles only to put them into another ring."""
+    gets = [use.operation for use in ring.ref.uses if isinstance(use.operation, GetEnter)]
+    return any(_group_of(op).moves is not None for op in gets)
+
+
+def _group_of(op: Operation) -> WarpGroup:
+    parent = op.parent_op()
+    while not isinstance(parent, WarpGroup):
+        assert parent is not None
+        parent = parent.parent_op()
+    return parent
+
+
+def _less(rings: Sequence[Create], others: Sequence[Create]) -> list[Create]:
+    return [r for r in rings if r not in others]

@@ -1,0 +1,245 @@
+"""Modulo scheduling: the search for the shortest turns that the constraint model allows.
+
+Periods are tried from the resources' bound upwards, each with the solver
+([modulo_model](modulo_model.py)), unless no order of a turn's ops fits it
+([infeasible_intervals](infeasible_intervals.py)).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from tawa.base.attempts import MARGINS
+from tawa.machine.target import Target
+from tawa.pipeline.dependence_graph import DependenceGraph, Slot
+from tawa.pipeline.infeasible_intervals import UNIT, Orders, in_units, operand_edges
+from tawa.pipeline.modulo_model import WORK_LIMIT, Model, Placed
+
+STAGES = 2
+"""Turns that an iteration may be spread over, at most."""
+
+ADDRESSES = 28
+"""Registers of a thread that addresses, counters and row statistics take (measured)."""
+
+OTHERS_LIMIT = 0.04
+"""Deterministic seconds of the solver for a schedule after the first."""
+
+SPARE = 8
+"""Registers that schedules after the first leave free: fewer of them are rejected."""
+
+SMALL = 16
+"""Cycles of a node that may be moved up without delaying anything else."""
+
+PATIENCE, STRIDE = 5, 3
+"""Periods that may stay undecided at the work limit; steps at once when half of them have."""
+
+ALIKE = 4
+"""Schedules that are asked for of one period."""
+
+PERIODS, STEP_PERCENT = 12, 4
+"""Periods that are tried, and how much longer each is than the one before, of the bound."""
+
+LONGEST = 11, 8, 5
+"""Steps of which one has a schedule if any has one that is found within the work limit."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A modulo schedule; `bound` is what limits the turn's length."""
+
+    period: int
+    placed: dict[int, Placed]
+    bound: str
+    registers: int = 0
+    """Most that values of a thread take at one time of a turn."""
+
+
+def bounds(graph: DependenceGraph) -> dict[str, int]:
+    """The least period that each resource allows."""
+    return {
+        "the issuing thread": sum(n.thread for n in graph.nodes),
+        "the tensor core": graph.groups * sum(n.tensor for n in graph.nodes),
+        "the special-function unit": graph.groups * sum(n.special for n in graph.nodes),
+        "the slots of a ring": max(map(_slot_bound, graph.slots), default=0),
+    }
+
+
+def _slot_bound(slot: Slot) -> int:
+    """Cycles of a turn that loads a slot, and holds it as long as its longest reader works."""
+    held = max(n.tensor or n.thread for n in slot.readers)
+    return -(-(slot.load + held) // slot.depth)
+
+
+def solve(
+    graph: DependenceGraph,
+    target: Target,
+    capacity: int,
+    stages: int = STAGES,
+    rank: int = 0,
+    margin: int = 0,
+) -> Solution | None:
+    """The shortest modulo schedule whose values take at most `capacity` registers of a thread.
+
+    Periods are tried from the resources' bound upwards; None if none is found. With a `rank`, what
+    the solver prefers after so many others that differ in the order of what takes long. With a
+    `margin`, so many registers are left free: what is best without them is best with them if it
+    needs no more. Slots are kept when products are issued again only where that makes turns
+    shorter: those that are returned sooner are loaded sooner.
+    """
+    found = _tightest(graph, target, capacity, stages, rank, margin)
+    if graph.shares_slots and (found is None or found.period > _period(bounds(graph), 0)):
+        keeping = graph.keeping_slots()
+        other = _tightest(keeping, target, capacity, stages, rank, margin)
+        if other is not None and (found is None or other.period < found.period):
+            return other
+    return found
+
+
+def _tightest(
+    graph: DependenceGraph, target: Target, capacity: int, stages: int, rank: int, margin: int
+) -> Solution | None:
+    """What `solve` gives for one way to keep slots."""
+    found = _search(graph, target, capacity, stages).ranked(rank)
+    for less in (m for m in MARGINS if m <= margin):
+        if found is not None and found.registers > capacity - less:
+            search = _search(graph, target, capacity - less, stages, found.period)
+            found = search.ranked(rank)
+    return found
+
+
+def _search(
+    graph: DependenceGraph, target: Target, capacity: int, stages: int, least: int = 0
+) -> _Search:
+    """The search with these limits, of periods from `least` on, which goes on where it was left."""
+    limits = bounds(graph)
+    step = next((s for s in range(PERIODS) if _period(limits, s) >= least), PERIODS)
+    key = (_form(graph), target.name, capacity, stages, step)
+    if key not in _SOLVED:
+        if len(_SOLVED) > 64:
+            _SOLVED.clear()
+        _SOLVED[key] = _Search(graph, target, capacity, stages, step)
+    return _SOLVED[key]
+
+
+def _form(graph: DependenceGraph) -> tuple[object, ...]:
+    """All that a schedule depends on of a graph."""
+    return (
+        graph.groups,
+        graph.keeps_slots,
+        tuple((n.thread, n.tensor, n.special, n.registers) for n in graph.nodes),
+        tuple((e.source.number, e.target.number, e.distance, e.accumulates, e.returns)
+              for e in graph.edges),
+        tuple((n.number, tuple(e.source.number for e in operand_edges(graph, n)))
+              for n in graph.dots),
+        tuple((s.get.number, tuple(r.number for r in s.readers), s.load, s.depth)
+              for s in graph.slots),
+    )  # fmt: skip
+
+
+class _Search:
+    """The schedules of one graph, in the order in which the solver prefers them."""
+
+    def __init__(
+        self, graph: DependenceGraph, target: Target, capacity: int, stages: int, step: int
+    ) -> None:
+        self.found: list[Solution] = []
+        self.graph, self.target, self.capacity, self.stages = graph, target, capacity, stages
+        self.limits = bounds(graph)
+        lead, tail = in_units(target.costs.lead), in_units(target.costs.tail)
+        self.orders = Orders(graph, lead, tail, stages)
+        self.asked: dict[int, Model] = {}
+        self.rest = self._schedules(step)
+
+    def ranked(self, rank: int) -> Solution | None:
+        """The schedule after `rank` others; None if there are no more."""
+        while len(self.found) <= rank:
+            following = next(self.rest, None)
+            if following is None:
+                return None
+            self.found.append(following)
+        return self.found[rank]
+
+    def _model(self, step: int) -> Model:
+        """The model of a period, without the schedules that were found."""
+        spare = SPARE if self.found else 0
+        period = _period(self.limits, step)
+        return Model(self.graph, self.target, self.capacity - spare, period, self.stages)
+
+    def _models(self, step: int) -> Iterator[Model]:
+        """The models of a period, each without what was found so far."""
+        for _ in range(ALIKE):
+            begun = self.asked.pop(step, None)
+            model = begun if begun is not None and not self.found else self._model(step)
+            model.differ_from([s.placed for s in self.found])
+            yield model
+
+    def _refused(self, step: int) -> bool:
+        """Whether a period needs no solver: no order of a turn's ops fits it."""
+        return self.orders.refuse(_period(self.limits, step) // UNIT, self.capacity)
+
+    def _possible(self, step: int) -> bool:
+        """Whether the solver finds a schedule of a period within its work limit."""
+        if self._refused(step):
+            return False
+        self.asked[step] = self._model(step)
+        return self.asked[step].possible()
+
+    def _gives_up(self, step: int) -> bool:
+        """Whether the solver leaves a period undecided that was not asked of it."""
+        period = _period(self.limits, step)
+        model = Model(self.graph, self.target, self.capacity, period, self.stages)
+        return not model.possible() and model.undecided
+
+    def _solution(self, step: int, placed: dict[int, Placed], registers: int) -> Solution:
+        first = max(self.limits, key=lambda name: self.limits[name])
+        bound = "latency" if step else first
+        return Solution(_period(self.limits, step), placed, bound, registers)
+
+    def _schedules(self, step: int) -> Iterator[Solution]:
+        undecided, skipped = 0, None
+        while step < PERIODS and undecided < PATIENCE:
+            if not self.found and self._refused(step):
+                skipped = step
+            else:
+                for model in self._models(step):
+                    work = OTHERS_LIMIT if self.found else WORK_LIMIT
+                    found = model.solve(work)
+                    if found is None:
+                        undecided += model.undecided
+                        break
+                    yield self._solution(step, *found)
+                    if skipped is not None:  # who wants more goes by what the solver gave up
+                        undecided, skipped = undecided + self._gives_up(skipped), None
+            if self.found:
+                step += STRIDE if undecided > PATIENCE // 2 else 1
+                continue
+            following = _least_step(self._possible, step)
+            if following is None:
+                return
+            step = following
+
+
+def _period(limits: Mapping[str, int], step: int) -> int:
+    """The period that is tried as number `step`."""
+    least = max(limits.values())
+    return UNIT * -(-(least + least * step * STEP_PERCENT // 100) // UNIT)
+
+
+def _least_step(possible: Callable[[int], bool], low: int = 0) -> int | None:
+    """The first step after `low` whose period has a schedule.
+
+    A schedule of one period is one of any longer period, with idle cycles at the end of its turn,
+    so the least is found by halving. The longest may all the same be too hard for the work limit.
+    """
+    high = next((step for step in LONGEST if step > low and possible(step)), None)
+    if high is None:
+        return None
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if possible(middle) else (middle, high)
+    return high
+
+
+_SOLVED: dict[tuple[object, ...], _Search] = {}
+"""Searches by loop: one compilation asks again when shared memory turns out to be short."""

@@ -1,0 +1,223 @@
+"""Reorder and pipeline the loops whose products feed ordinary code.
+
+A constraint solver orders the loop's [dependence graph](dependence_graph.py)
+([modulo](modulo.py)), and the result expanded ([expand](expand.py)) or joined across tiles
+([flatten](flatten.py)).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from heapq import heapify, heappop, heappush
+from typing import ClassVar
+
+from xdsl.dialects import scf
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import SSAValue
+
+from tawa.aref.analysis.registers import budget
+from tawa.aref.dialect.ops import GetEnter, WarpGroup
+from tawa.aref.passes.async_dots import find_chains
+from tawa.base.errors import TawaError
+from tawa.base.options import Options
+from tawa.base.remarks import Remarks
+from tawa.ir.spans import span_of
+from tawa.machine.target import Target
+from tawa.pipeline.dependence_graph import DependenceGraph, Node, build
+from tawa.pipeline.depths import Demand, two_tiles_fit
+from tawa.pipeline.expand import Schedule, expand
+from tawa.pipeline.flatten import flatten, obstacle
+from tawa.pipeline.infeasible_intervals import TILE_REGISTERS
+from tawa.pipeline.modulo import ADDRESSES, SMALL, STAGES, Solution, bounds, solve
+from tawa.pipeline.modulo_model import Placed
+from tawa.pipeline.tile_prefetch import load_ahead
+from tawa.tile.dialect.ops import Dot
+
+NO_SCHEDULE = "no schedule found"
+
+Chosen = tuple[bool, tuple[Placed, ...]]
+"""A schedule: whether the loop runs on from tile to tile, and where its nodes are."""
+
+
+class NoSuchSchedule(TawaError):
+    """A loop has fewer schedules than the launch option `schedule` counts."""
+
+    explanation = (
+        "`schedule=k` asks for what the solver prefers after k other schedules of a loop whose "
+        "products feed ordinary code. There are as many as fit the registers and shared memory "
+        "and differ in the order of what takes long."
+    )
+    example = """
+import tawa
+import tawa.language as tl
+
+
+@tawa.jit
+def chained(x, w, y, H, M: tl.constexpr):
+    tile = x.load([0, 0])
+    acc = tl.zeros((M, 64), tl.float32)
+    for k in range(0, H, 64):
+        block = w.load([k, 0])
+        acc = tl.dot(tl.dot(tile, block.T).to(tl.float16), block, acc)
+    y.store([0, 0], acc.to(tl.float16))
+
+
+block = "desc<f16,128x64>"
+chained.compile(block, "desc<f16,64x64>", block, "i32:16", 128, schedule=63)
+"""
+
+
+class ScheduleRejected(TawaError):
+    """The schedule that a launch asks for spills registers, or has its products serialised."""
+
+    explanation = (
+        "Without the launch option `schedule`, a schedule that the assembler spills or serialises "
+        "is rejected and a tighter one taken. One that is asked for by its number is not replaced; "
+        "`autotune` leaves it out."
+    )
+
+
+@dataclass(frozen=True)
+class ScheduleLoops:
+    """Reorder and pipeline the loops whose products feed ordinary code."""
+
+    options: Options
+    remarks: Remarks
+    margin: int = 0
+    """Registers of a thread to leave free, because an assembled attempt spilled."""
+    stages: int = STAGES
+    """Turns that an iteration may be spread over; with 0, loops keep the order of the source."""
+    joined: bool = True
+    """Whether loops may run on from tile to tile."""
+    narrow: bool = False
+    """Whether loading roles keep the fewest registers."""
+    chosen: list[Chosen] = field(default_factory=list[Chosen])
+    """The schedules of the loops that have one, in order, when it has run."""
+    name: ClassVar[str] = "schedule"
+
+    def apply(self, module: ModuleOp) -> None:
+        """Schedule the innermost loops with products of every computing warp group."""
+        if self.options.overlap is False or not self.stages:
+            return
+        target = self.options.machine
+        chosen = Demand(module, self.options).chosen(self.options.num_stages)
+        depths = {ring.ref: depth for ring, depth in chosen.items()}
+        for group in [op for op in module.walk() if isinstance(op, WarpGroup)]:
+            if group.computes:
+                loops = [op for op in group.walk() if isinstance(op, scf.ForOp)]
+                joined = [self._loop(loop, group, target, depths) for loop in loops]
+                if any(joined) and two_tiles_fit(module, self.options):
+                    load_ahead(module)
+
+    def _loop(
+        self, loop: scf.ForOp, group: WarpGroup, target: Target, depths: Mapping[SSAValue, int]
+    ) -> bool:
+        """Schedule a loop; whether it was joined across tiles."""
+        body = loop.body.block
+        if not any(isinstance(op, Dot) for op in body.ops) or find_chains(body):
+            return False
+        where = span_of(loop) or "loop"
+        graph = build(loop, group.warps.value.data, group.teams.value.data, target, depths)
+        if isinstance(graph, str):
+            self.remarks.say(self.name, f"the loop at {where} keeps its order: {graph}")
+            return False
+        warps = group.warps.value.data * group.teams.value.data
+        split = budget(target, warps, 0, self.narrow)
+        limits = graph, target, split.limit - ADDRESSES, self.stages
+        rank = self.options.schedule
+        solution = solve(*limits, rank, self.margin)
+        if solution is None and rank and solve(*limits):
+            raise NoSuchSchedule(
+                "the loop has fewer schedules than that",
+                span=span_of(loop),
+                expected="a smaller `schedule`",
+                found=f"schedule={rank}",
+                hint="leave `schedule` unset for the solver's first choice",
+            )
+        if solution is None:
+            self.remarks.say(self.name, f"the loop at {where} keeps its order: {NO_SCHEDULE}")
+            return False
+        self.remarks.say(self.name, describe(graph, solution, str(where)))
+        order = as_schedule(graph, solution)
+        inside = self._obstacle(loop, order, group, depths)
+        self.chosen.append((inside is None, tuple(solution.placed.values())))
+        if inside is None:
+            self.remarks.say(self.name, f"the loop at {where} runs on from tile to tile")
+            flatten(loop, order)
+            return True
+        if isinstance(loop.parent_op(), scf.ForOp):
+            self.remarks.say(self.name, f"the loop at {where} is not joined across tiles: {inside}")
+        expand(loop, order)
+        return False
+
+    def _obstacle(
+        self, loop: scf.ForOp, order: Schedule, group: WarpGroup, depths: Mapping[SSAValue, int]
+    ) -> str | None:
+        """Why the loop stays inside the loop over tiles; None if it need not."""
+        if group.teams.value.data > 1:
+            return "teams take turns"
+        return obstacle(loop, order, depths) if self.joined else "registers are short"
+
+
+def as_schedule(graph: DependenceGraph, solution: Solution) -> Schedule:
+    """Ops in the order of a turn, with their stages."""
+    nodes = in_order(graph, solution.placed)
+    order = [op for n in nodes for op in n.ops]
+    stage = {op: solution.placed[n.number].stage for n in nodes for op in n.ops}
+    return Schedule(order, stage)
+
+
+def _is_small(graph: DependenceGraph, node: Node) -> bool:
+    """Whether a node computes row statistics or scalars from other ordinary code."""
+    if node.is_dot or node.thread > SMALL or node.registers >= TILE_REGISTERS:
+        return False
+    if any(isinstance(op, GetEnter) for op in node.ops):
+        return False  # it waits for a load
+    return not any(e.source.is_dot for e in graph.edges if e.target is node)
+
+
+def in_order(graph: DependenceGraph, placed: Mapping[int, Placed]) -> list[Node]:
+    """The nodes of a turn by their places; at one place, a value before its readers."""
+    waits = {n.number: 0 for n in graph.nodes}
+    then: dict[int, list[Node]] = {n.number: [] for n in graph.nodes}
+    for e in graph.edges:
+        if placed[e.source.number].stage == placed[e.target.number].stage + e.distance:
+            waits[e.target.number] += 1
+            then[e.source.number].append(e.target)
+
+    def key(node: Node) -> tuple[int, int]:
+        """Row statistics as soon as they can be computed: what needs them comes sooner."""
+        return (-1 if _is_small(graph, node) else placed[node.number].offset, node.number)
+
+    ready = [key(n) for n in graph.nodes if not waits[n.number]]
+    heapify(ready)
+    found: list[Node] = []
+    while ready:
+        node = graph.nodes[heappop(ready)[1]]
+        found.append(node)
+        for reader in then[node.number]:
+            waits[reader.number] -= 1
+            if not waits[reader.number]:
+                heappush(ready, key(reader))
+    assert len(found) == len(graph.nodes), "a schedule keeps every value before its readers"
+    return found
+
+
+def describe(graph: DependenceGraph, solution: Solution, where: str) -> str:
+    """The schedule as two tables: what each resource works in a turn, and the costly nodes."""
+    lines = [f"the loop at {where} turns every {solution.period} cycles, bound by {solution.bound}"]
+    lines.append("  cycles  share  resource")
+    for name, cycles in sorted(bounds(graph).items(), key=lambda item: -item[1]):
+        lines.append(f"  {cycles:6}  {cycles / solution.period:5.0%}  {name}")
+    lines.append("   start  stage  op                takes")
+    for n in sorted(graph.nodes, key=lambda n: solution.placed[n.number].offset):
+        place = solution.placed[n.number]
+        if n.is_dot or n.thread >= 16:
+            op = n.dot if n.is_dot else n.ops[-1]
+            unit = f"tensor core {n.tensor}" if n.is_dot else f"thread {n.thread}"
+            text = getattr(getattr(op, "function", None), "data", op.name)
+            span = span_of(op)
+            line = f", line {span.line}" if span else ""
+            lines.append(f"  {place.offset:6}  {place.stage:5}  {text:16}  {unit}{line}")
+    return "\n".join(lines)

@@ -1,0 +1,1 @@
+"""Functions of single elements: types, meaning on NumPy, text in CUDA C++."""

@@ -1,0 +1,1 @@
+"""Whether a kernel's communication is safe in every interleaving."""

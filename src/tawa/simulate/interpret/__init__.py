@@ -1,0 +1,1 @@
+"""Runs a module of any level on the CPU."""

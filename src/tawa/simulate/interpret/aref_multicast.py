@@ -1,0 +1,80 @@
+"""Multicast at the aref level: both CTAs of a cluster copy a half of a tile into both their slots.
+
+A put that is shared writes into the other CTA's slot as well, so that slot must have been returned
+by *its* consumers: each of them tells both CTAs. A slot is full once its own put is published and
+both halves of every shared tile have come, in whatever order.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tawa.base.numerics import Array
+from tawa.simulate.interpret import errors
+from tawa.simulate.interpret.aref_actor import ArefActor, Ring, Slot, Token
+
+RANKS = 2
+"""CTAs of a cluster."""
+
+
+def multicast(actor: ArefActor, token: Token, index: int, tile: Array) -> None:
+    """Copy this CTA's half of a tile's rows into the slots of both CTAs."""
+    ring = token.ring
+    assert ring.peer is not None
+    rows = tile.shape[-2] // RANKS
+    half = tile[..., ring.rank * rows : (ring.rank + 1) * rows, :]
+    for target in (ring, ring.peer):
+        slot = target.slots[token.use % len(target.slots)]
+        if slot.freed < token.turn * target.consumers:
+            actor.fail(
+                errors.OverwriteWhileBorrowed,
+                f"{target.place(token.use)} of CTA {target.rank} is written by multicast while "
+                "its consumers hold it",
+                expected=f"{token.turn * target.consumers} returns in CTA {target.rank}",
+                found=f"{slot.freed}",
+                hint="a slot that was shared is returned to both CTAs (`consumed ... shared`)",
+            )
+        parts = slot.parts.setdefault((token.turn, index), {})
+        parts[ring.rank] = half
+        settle(actor, target, slot, token.turn)
+
+
+def publish(actor: ArefActor, token: Token) -> None:
+    """A put is complete on this CTA's side."""
+    token.slot.shared[token.turn] = frozenset(token.shared)
+    settle(actor, token.ring, token.slot, token.turn)
+
+
+def settle(actor: ArefActor, ring: Ring, slot: Slot, turn: int) -> None:
+    """The slot becomes full if its put is published and all parts of shared tiles have come."""
+    shared = slot.shared.get(turn)
+    if shared is None:
+        return
+    for index in [i for t, i in slot.parts if t == turn and i not in shared]:
+        (rank,) = slot.parts[turn, index]
+        actor.fail(
+            errors.WrongByteCount,
+            f"CTA {rank} multicasts a part of tile {index} into CTA {ring.rank}, which loads it "
+            "alone",
+            expected="both CTAs to agree on what they share",
+            found=f"a copy by CTA {rank} alone",
+            hint="compute the flag `shared` from what both CTAs know",
+        )
+    if all(len(slot.parts.get((turn, i), {})) == RANKS for i in shared):
+        for index in shared:
+            parts = slot.parts.pop((turn, index))
+            slot.tiles[index] = np.concatenate([parts[r] for r in range(RANKS)], axis=-2)
+        del slot.shared[turn]
+        slot.filled += 1
+
+
+def give_back(token: Token, shared: bool) -> None:
+    """A consumer returns a slot: to the other CTA too if they share it, else to its own twice."""
+    ring, slot = token.ring, token.slot
+    slot.freed += 1
+    slot.returned += 1
+    if ring.peer is not None:
+        other = ring.peer if shared else ring
+        other.slots[token.use % len(other.slots)].returned += 1
+    if slot.freed == (token.turn + 1) * ring.consumers:
+        slot.tiles = [None] * len(slot.tiles)

@@ -1,0 +1,202 @@
+"""Global memory of a simulated launch: NumPy buffers behind addresses, every access checked.
+
+Buffers lie far apart in a virtual address space, so that an access beyond one is found and named
+and never reaches another. Addresses do not depend on where NumPy put the arrays.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from xdsl.ir import Attribute
+
+from tawa.base.errors import TawaError
+from tawa.base.numerics import Array, decode, encode, storage_dtype
+from tawa.base.types import byte_size
+from tawa.ir.spans import Span
+
+SPACING = 1 << 46
+"""Bytes between the starts of two buffers."""
+
+
+class IllegalAccess(TawaError):
+    """A load or store touches memory outside of every argument, or at a wrong alignment."""
+
+    explanation = (
+        "Every address that is not masked off must lie in the array that its pointer was made "
+        "from. On a GPU such an access may go unnoticed or stop the program. Mask the tail: "
+        "`tl.load(ptr + offsets, mask=offsets < n, other=0.0)`."
+    )
+    example = """
+import numpy as np
+import tawa
+import tawa.language as tl
+
+
+@tawa.jit
+def twice(x, N: tl.constexpr):
+    at = x + tl.arange(0, N)
+    tl.store(at, tl.load(at) * 2)
+
+
+twice[(1,)](np.zeros(100, np.float32), 128)
+"""
+
+
+class WrongArrayType(TawaError):
+    """An array's elements are not as wide as those of its pointer parameter."""
+
+    explanation = "Pass an array of the element type that the kernel was compiled for."
+    example = """
+import numpy as np
+import tawa
+import tawa.language as tl
+from tawa.simulate.interpret.tile import run
+
+
+@tawa.jit
+def twice(x, N: tl.constexpr):
+    at = x + tl.arange(0, N)
+    tl.store(at, tl.load(at) * 2)
+
+
+run(twice.compile("*f32", 128).module("tile"), (1,), [np.zeros(128, np.float64)])
+"""
+
+
+@dataclass
+class Buffer:
+    """One argument's memory: `data` are its bytes, the first of them at `start`."""
+
+    name: str
+    start: int
+    data: Array
+    owner: Array
+
+
+class Memory:
+    """All buffers of a launch."""
+
+    def __init__(self) -> None:
+        self.buffers: list[Buffer] = []
+        self.changes = 0
+        """How often a store has changed something."""
+
+    def add(self, name: str, array: Array, element: Attribute) -> int:
+        """Make an array addressable; gives the address of its first element.
+
+        Strided arrays share their memory as it is: the bytes from the lowest to the highest
+        element belong to the buffer.
+        """
+        size = byte_size(element)
+        if array.dtype.itemsize != size:
+            raise WrongArrayType(
+                f"argument `{name}` is an array of {array.dtype}",
+                expected=f"elements of {size} bytes ({storage_dtype(element)})",
+            )
+        low, high = np.lib.array_utils.byte_bounds(array)
+        raw = (ctypes.c_uint8 * max(0, high - low)).from_address(low)
+        data: Array = np.ctypeslib.as_array(raw)
+        data.flags.writeable = bool(array.flags.writeable)
+        start = (len(self.buffers) + 1) * SPACING
+        self.buffers.append(Buffer(name, start, data, array))
+        return start + int(array.__array_interface__["data"][0]) - low
+
+    def buffer_at(self, address: int) -> Buffer | None:
+        """The buffer that an address is nearest to; None if it was made from no argument."""
+        index = (address + SPACING // 2) // SPACING - 1
+        return self.buffers[index] if 0 <= index < len(self.buffers) else None
+
+    def _locate(self, addresses: Array, element: Attribute, access: Access) -> tuple[Buffer, Array]:
+        """The buffer that all addresses lie in, and their element indices in it."""
+        size = byte_size(element)
+        first = int(addresses.flat[0])
+        buffer = self.buffer_at(first)
+        if buffer is None:
+            raise access.error("an address that was made from no argument", f"address {first:#x}")
+        offsets = addresses - buffer.start
+        outside = (offsets < 0) | (offsets + size > len(buffer.data)) | (offsets % size != 0)
+        if np.any(outside):
+            worst = int(offsets[outside].flat[0])
+            if worst % size:
+                problem = f"an address of `{buffer.name}` that {size} does not divide"
+            else:
+                problem = f"memory outside of `{buffer.name}`"
+            length = len(buffer.data) // size
+            raise access.error(
+                problem, f"element {worst // size} of `{buffer.name}`, which has {length}"
+            )
+        return buffer, offsets // size
+
+    def _groups(self, addresses: Array) -> list[Array]:
+        """Masks that separate addresses of different buffers (nearly always one group)."""
+        index = (addresses + SPACING // 2) // SPACING
+        first = index.flat[0]
+        if np.all(index == first):
+            return [np.ones(addresses.shape, dtype=bool)]
+        return [index == value for value in np.unique(index)]
+
+    def read(self, addresses: Array, element: Attribute, access: Access) -> Array:
+        """The values at an array of addresses."""
+        result = np.zeros(addresses.shape, dtype=storage_dtype(element))
+        if addresses.size:
+            for group in self._groups(addresses):
+                buffer, index = self._locate(addresses[group], element, access)
+                result[group] = self._typed(buffer, element)[index]
+        return decode(result, element)
+
+    def write(self, addresses: Array, values: Array, element: Attribute, access: Access) -> None:
+        """Store values; of equal addresses the last one wins."""
+        stored = np.broadcast_to(encode(values, element), addresses.shape)
+        if addresses.size:
+            for group in self._groups(addresses):
+                buffer, index = self._locate(addresses[group], element, access)
+                if not buffer.data.flags.writeable:
+                    hint = "pass an array that may be written"
+                    raise access.error(f"`{buffer.name}`", "a read-only array", hint)
+                typed = self._typed(buffer, element)
+                self.changes += not np.array_equal(typed[index], stored[group])
+                typed[index] = stored[group]
+
+    def window(
+        self, address: int, shape: Sequence[int], strides: Sequence[int], element: Attribute,
+        access: Access,
+    ) -> Array:  # fmt: skip
+        """A strided view of storage; `strides` count elements."""
+        size = byte_size(element)
+        reach = [(n - 1) * s * size for n, s in zip(shape, strides, strict=True)]
+        corners = np.array([address + sum(r for r in reach if r < 0),
+                            address + sum(r for r in reach if r > 0)])  # fmt: skip
+        buffer, index = self._locate(corners, element, access)
+        typed = self._typed(buffer, element)
+        first = int(index[0]) - sum(r for r in reach if r < 0) // size
+        return np.lib.stride_tricks.as_strided(
+            typed[first:], shape=shape, strides=[s * size for s in strides]
+        )
+
+    @staticmethod
+    def _typed(buffer: Buffer, element: Attribute) -> Array:
+        kind = storage_dtype(element)
+        whole = len(buffer.data) // kind.itemsize * kind.itemsize
+        return buffer.data[:whole].view(kind)
+
+
+@dataclass(frozen=True)
+class Access:
+    """Which access is made, for messages: the verb, the program and the source."""
+
+    verb: str
+    program: tuple[int, ...]
+    span: Span | None
+
+    def error(self, problem: str, found: str, hint: str = "") -> IllegalAccess:
+        """The error of this access."""
+        return IllegalAccess(
+            f"program {list(self.program)} {self.verb} {problem}",
+            span=self.span,
+            found=found,
+            hint=hint or "mask the access, as in `mask=offsets < n`",
+        )

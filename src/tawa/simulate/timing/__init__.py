@@ -1,0 +1,1 @@
+"""The time that a kernel takes: multiprocessors, engines and memory as events."""

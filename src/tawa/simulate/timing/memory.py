@@ -1,0 +1,68 @@
+"""Which loads come from device memory: those of what no multiprocessor has loaded before.
+
+All CTAs that run at first begin at once, so that their loads go through the arrays side by side:
+what one of them loads first comes from device memory, the same box of its neighbours from L2. Boxes
+are listed in that order, as far as `MOST` goes; the loads after it miss as often as is left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, zip_longest
+
+from tawa.simulate.timing.code import Box
+
+MOST = 80_000
+"""Loads of all CTAs that are looked at one by one: at most half a second."""
+
+DRIFT = 0.1
+"""Of the loads so far: how many a multiprocessor may be ahead of, or behind, another (chosen)."""
+
+
+@dataclass(frozen=True)
+class Misses:
+    """Of each load of a CTA, the part of its bytes that no other CTA has loaded before.
+
+    `moved` counts also what L2 has to write back for it: it is full of what was written before the
+    launch. Both are means over the CTAs; `rest` is that of later loads.
+    """
+
+    fresh: tuple[float, ...] = ()
+    moved: tuple[float, ...] = ()
+    rest: float = 0.0
+
+
+def misses(ctas: Sequence[Sequence[Box]], loaded: float, read: float, replaced: float) -> Misses:
+    """Of loads side by side, and of those that follow.
+
+    `loaded` are the bytes of all loads, `read` those of the arrays, and `replaced` what is written
+    back for them.
+    """
+    seen: set[Box] = set()
+    fresh: list[float] = []
+    moved: list[float] = []
+    touched = written = looked = 0.0
+    for boxes in zip_longest(*ctas):
+        size = sum(box[1] for box in boxes if box is not None)
+        new = {box for box in boxes if box is not None} - seen
+        first = sum(box[1] for box in new)
+        seen |= new
+        back = min(first, replaced - written)
+        touched, written, looked = touched + first, written + back, looked + size
+        fresh.append(first / size)
+        moved.append((first + back) / size)
+    left = max(0.0, read - touched) + max(0.0, replaced - written)
+    return Misses(_spread(fresh), _spread(moved), left / max(1.0, loaded - looked))
+
+
+def _spread(parts: Sequence[float]) -> tuple[float, ...]:
+    """Means over as many loads before and after each as multiprocessors are apart by then."""
+    sums = [0.0, *accumulate(parts)]
+    found: list[float] = []
+    for place in range(len(parts)):
+        reach = round(DRIFT * place)
+        first, last = max(0, place - reach), min(len(parts), place + reach + 1)
+        found.append((sums[last] - sums[first]) / (last - first))
+    factor = sums[-1] / max(1e-9, sum(found))
+    return tuple(factor * part for part in found)

@@ -1,0 +1,143 @@
+"""Which scalars of a hopper kernel decide what happens when: those of control flow and barriers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from xdsl.dialects import func, scf
+from xdsl.ir import Block, BlockArgument, Operation, OpResult, Region, SSAValue
+
+from tawa.hopper.dialect.copies import CopyArrive
+from tawa.hopper.dialect.memory import TmaLoad
+from tawa.hopper.dialect.structure import PlanEntry
+from tawa.hopper.dialect.sync import (
+    MbarrierArrive,
+    MbarrierExpect,
+    MbarrierInit,
+    MbarrierWait,
+    NamedBarrierArrive,
+    NamedBarrierSync,
+)
+from tawa.hopper.dialect.types import FragType
+from tawa.ir.elementwise import Map
+
+CONTROL = (scf.ForOp, scf.IfOp, scf.ConditionOp)
+
+
+def needed(kernel: func.FuncOp, communication: bool = True, places: bool = False) -> set[SSAValue]:
+    """The scalars that control flow depends on and, with `communication`, barriers.
+
+    With `places`, also those that say what is loaded.
+    """
+    todo: list[SSAValue] = []
+    for op in kernel.walk():
+        if communication or isinstance(op, CONTROL):
+            todo += _roots(op)
+        if places and isinstance(op, TmaLoad):
+            todo += op.coordinates
+    found: set[SSAValue] = set()
+    while todo:
+        value = todo.pop()
+        if value in found or isinstance(value.type, FragType):
+            continue
+        found.add(value)
+        todo += _sources(value)
+    return found
+
+
+def _roots(op: Operation) -> Sequence[SSAValue]:
+    match op:
+        case scf.ForOp():
+            return op.lb, op.ub, op.step
+        case scf.IfOp():
+            return (op.cond,)
+        case scf.ConditionOp():
+            return (op.operands[0],)
+        case MbarrierExpect() | CopyArrive():
+            return op.barrier, op.slot
+        case MbarrierArrive():
+            return op.barrier, op.slot, *([op.cta] if op.cta else [])
+        case MbarrierWait():
+            return op.barrier, op.slot, op.parity
+        case MbarrierInit():
+            return (op.barrier,)
+        case TmaLoad():
+            return op.barrier, op.slot, *([op.ctas] if op.ctas else [])
+        case NamedBarrierSync() | NamedBarrierArrive():
+            return (op.barrier,)
+        case _:
+            return ()
+
+
+def _sources(value: SSAValue) -> Sequence[SSAValue]:
+    """What a scalar is computed from."""
+    if isinstance(value, BlockArgument):
+        return _passed(value.owner, value.index)
+    assert isinstance(value, OpResult)
+    op, index = value.op, value.index
+    match op:
+        case scf.ForOp():
+            return op.iter_args[index], last(op.body).operands[index]
+        case scf.IfOp():
+            return [last(r).operands[index] for r in op.regions if r.blocks]
+        case scf.WhileOp():
+            return (last(op.before_region).operands[index + 1],)
+        case Map() | PlanEntry():
+            return op.operands
+        case _:
+            return ()
+
+
+def _passed(block: Block, index: int) -> Sequence[SSAValue]:
+    """What a block's argument stands for."""
+    op = block.parent_op()
+    if isinstance(op, scf.ForOp):
+        return (op.iter_args[index - 1], last(op.body).operands[index - 1]) if index else ()
+    if isinstance(op, scf.WhileOp):
+        if block is op.before_region.block:
+            return op.arguments[index], last(op.after_region).operands[index]
+        return (last(op.before_region).operands[index + 1],)
+    return ()
+
+
+def last(region: Region) -> Operation:
+    """A region's terminator."""
+    op = region.block.last_op
+    assert op is not None
+    return op
+
+
+EXPRESSIONS: dict[str, str] = {
+    "addi": "({} + {})",
+    "subi": "({} - {})",
+    "muli": "({} * {})",
+    "divsi": "_div({}, {})",
+    "divui": "({} // {})",
+    "remsi": "_rem({}, {})",
+    "remui": "({} % {})",
+    "quotient": "({} * {} >> 62)",
+    "minsi": "min({}, {})",
+    "maxsi": "max({}, {})",
+    "andi": "({} & {})",
+    "ori": "({} | {})",
+    "xori": "({} ^ {})",
+    "select": "({1} if {0} else {2})",
+    "extui": "int({})",
+    "cmpi_eq": "({} == {})",
+    "cmpi_ne": "({} != {})",
+    "cmpi_slt": "({} < {})",
+    "cmpi_sle": "({} <= {})",
+    "cmpi_sgt": "({} > {})",
+    "cmpi_sge": "({} >= {})",
+}
+"""Python text of the integer functions that index arithmetic consists of."""
+
+
+def divide(a: int, b: int) -> int:
+    """The quotient, rounded towards zero."""
+    return int(a / b) if (a < 0) != (b < 0) and a % b else a // b
+
+
+def remainder(a: int, b: int) -> int:
+    """What division leaves, with the sign of `a`."""
+    return a - b * divide(a, b)

@@ -1,0 +1,1 @@
+"""Facts about tile programs: axes, pointers, zeros, work of a program."""

@@ -1,0 +1,1 @@
+"""The vocabulary of the tile level: types, ops and their meaning on NumPy."""

@@ -1,0 +1,123 @@
+"""Narrow loads go by one pointer that a loop carries, not by a pointer for each element.
+
+`a_ptrs += BK` moves a tile of pointers, which takes two registers for each element that a thread
+loads: many where neighbours in memory are not known to be aligned, so that each is a load of its
+own. What all of them start from is one pointer. The loop carries that, and the elements' offsets
+from it stay the same: most are constants of load instructions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.dialects import scf
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import BlockArgument, Operation, SSAValue
+
+from tawa.base.types import PtrType, byte_size, element_of, shape_of
+from tawa.ir.elementwise import Map
+from tawa.ir.loops import carry, extend_yield, terminator
+from tawa.ir.spans import copy_span
+from tawa.tile.analysis.axis_info import AxisAnalysis, fastest
+from tawa.tile.dialect.ops import Broadcast, ExpandDims, Reshape, Splat, Trans
+
+WIDE = 4
+"""Bytes of an access that takes no more registers for its address than for what it moves."""
+
+SHAPES = (Broadcast, ExpandDims, Reshape, Trans)
+
+
+@dataclass(frozen=True)
+class CarriedPointers:
+    """Carry the scalar pointer that a tile of pointers is made from, where its loads are narrow."""
+
+    name: ClassVar[str] = "carried-pointers"
+
+    def apply(self, module: ModuleOp) -> None:
+        """Rewrite every loop that carries such a tile."""
+        axes = AxisAnalysis()
+        for loop in [op for op in module.walk() if isinstance(op, scf.ForOp)]:
+            body = loop.body.block
+            found = [_moved(body.args[i + 1], i, loop, axes) for i in range(len(loop.iter_args))]
+            moved = [tile for tile in found if tile is not None]
+            if moved:
+                _rewrite(loop, moved)
+
+
+@dataclass(frozen=True)
+class _Moved:
+    """A tile of pointers, the ops that make it from a scalar, and the scalars that move it."""
+
+    argument: BlockArgument
+    root: SSAValue
+    chain: list[Operation]
+    steps: list[SSAValue]
+
+
+def _moved(
+    argument: BlockArgument, index: int, loop: scf.ForOp, axes: AxisAnalysis
+) -> _Moved | None:
+    element = element_of(argument.type)
+    if not shape_of(argument.type) or not isinstance(element, PtrType):
+        return None
+    _, count = fastest(axes, argument)
+    if count * byte_size(element.pointee) >= WIDE or loop.results[index].first_use is not None:
+        return None
+    steps = _steps(terminator(loop.body.block).operands[index], argument)
+    made = _made(loop.iter_args[index])
+    return _Moved(argument, *made, steps) if steps and made else None
+
+
+def _steps(value: SSAValue, argument: SSAValue) -> list[SSAValue]:
+    """The scalars that a turn adds to each pointer; [] if it does anything else."""
+    steps: list[SSAValue] = []
+    while value is not argument:
+        op = value.owner
+        if not isinstance(op, Map) or op.function.data != "addptr":
+            return []
+        value, offset = op.arguments
+        while isinstance(offset.owner, Broadcast):
+            offset = offset.owner.value
+        if not isinstance(offset.owner, Splat):
+            return []
+        steps.append(offset.owner.value)
+    return steps
+
+
+def _made(value: SSAValue) -> tuple[SSAValue, list[Operation]] | None:
+    """The scalar pointer that a tile of pointers is made from, and by which ops, in order."""
+    chain: list[Operation] = []
+    while isinstance(op := value.owner, Operation):
+        chain.append(op)
+        if isinstance(op, Splat):
+            return op.value, chain[::-1]
+        if not isinstance(op, SHAPES) and not (
+            isinstance(op, Map) and op.function.data == "addptr"
+        ):
+            return None
+        value = op.operands[0]
+    return None
+
+
+def _rewrite(loop: scf.ForOp, moved: list[_Moved]) -> None:
+    loop, bases, _ = carry(loop, [tile.root for tile in moved])
+    body = loop.body.block
+    first, last = body.first_op, terminator(body)
+    assert first is not None
+    passed: list[SSAValue] = []
+    for tile, base in zip(moved, bases, strict=True):
+        values: dict[SSAValue, SSAValue] = {tile.root: base}
+        for op in tile.chain:
+            new = op.clone(values)
+            body.insert_op_before(new, first)
+            values[op.results[0]] = new.results[0]
+        tile.argument.replace_all_uses_with(values[tile.chain[-1].results[0]])
+        following: SSAValue = base
+        for step in tile.steps:
+            advance = Map("addptr", [following, step])
+            copy_span(tile.chain[-1], [advance])
+            body.insert_op_before(advance, last)
+            following = advance.result
+        passed.append(following)
+    extend_yield(body, passed)

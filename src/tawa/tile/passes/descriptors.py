@@ -1,0 +1,176 @@
+"""Descriptors made in the kernel become arguments: the host makes them from the launch's arguments.
+
+A descriptor that the kernel computes from its arguments is the same in every program, so its tensor
+map can be encoded once, on the host. Nothing is written to global memory for it.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.dialects import arith, func
+from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp, StringAttr
+from xdsl.ir import BlockArgument, Operation, SSAValue
+
+from tawa.base.errors import TawaError
+from tawa.ir.elementwise import Map
+from tawa.ir.kernels import add_arguments
+from tawa.ir.spans import span_of
+from tawa.tile.dialect.ops import DescSize, MakeDesc
+
+HOST = {
+    "addi": "add",
+    "subi": "sub",
+    "muli": "mul",
+    "divsi": "floordiv",
+    "divui": "floordiv",
+    "minsi": "min",
+    "maxsi": "max",
+}
+"""Scalar functions that the host can compute, and the name of each in a kernel spec."""
+
+
+class DescriptorNotUniform(TawaError):
+    """A descriptor made in a kernel depends on more than the kernel's arguments."""
+
+    explanation = (
+        "`tl.make_tensor_descriptor` is evaluated on the host, once a launch, so its base, shape "
+        "and strides may only use the kernel's arguments, constants and integer arithmetic on "
+        "them. Put what differs from program to program into the coordinates of `load` and "
+        "`store`, or add a dimension to the descriptor."
+    )
+    example = """
+import tawa
+import tawa.language as tl
+
+
+@tawa.jit
+def rows(x, n, N: tl.constexpr):
+    start = x + tl.program_id(0) * n
+    desc = tl.make_tensor_descriptor(start, [N, n], [n, 1], [N, 64])
+    desc.store([0, 0], desc.load([0, 0]))
+
+
+rows.compile("*f16:16", "i32:16", 64)
+"""
+
+
+Expression = int | tuple["str | int | Expression", ...]
+
+
+def host_expression(value: SSAValue) -> Expression | None:
+    """The value as an expression over the kernel's arguments (see `runtime.spec`), or None."""
+    if isinstance(value, BlockArgument):
+        return ("arg", value.index) if isinstance(value.owner.parent_op(), func.FuncOp) else None
+    owner = value.owner
+    if isinstance(owner, arith.ConstantOp) and isinstance(owner.value, IntegerAttr):
+        return owner.value.value.data
+    if isinstance(owner, DescSize):
+        return _size(owner)
+    if not isinstance(owner, Map):
+        return None
+    operands = [host_expression(v) for v in owner.arguments]
+    if any(o is None for o in operands):
+        return None
+    name = owner.function.data
+    if name in ("extsi", "extui", "trunci"):
+        return operands[0]
+    if name in HOST:
+        a, b = (o for o in operands if o is not None)
+        return (HOST[name], a, b)
+    return None
+
+
+def _base(value: SSAValue) -> tuple[int, Expression] | None:
+    """The argument that a pointer starts from, and the offset in elements."""
+    if isinstance(value, BlockArgument) and isinstance(value.owner.parent_op(), func.FuncOp):
+        return value.index, 0
+    owner = value.owner
+    if isinstance(owner, Map) and owner.function.data == "addptr":
+        start, offset = _base(owner.arguments[0]), host_expression(owner.arguments[1])
+        if start is not None and offset is not None:
+            return start[0], ("add", start[1], offset) if start[1] else offset
+    return None
+
+
+def _size(op: DescSize) -> Expression | None:
+    """A size or stride of a descriptor that the launch passes, or of one made in the kernel."""
+    desc, axis = op.desc, op.axis.value.data
+    if isinstance(desc, BlockArgument) and isinstance(desc.owner.parent_op(), func.FuncOp):
+        return ("dim" if op.stride is None else "stride", desc.index, axis)
+    if isinstance(desc.owner, MakeDesc):
+        made = desc.owner.shape if op.stride is None else desc.owner.strides
+        return host_expression(made[axis])
+    return None
+
+
+def _number(op: DescSize) -> str:
+    value = _size(op)
+    if value is None:
+        raise DescriptorNotUniform(
+            "the size of a descriptor that differs from turn to turn",
+            span=span_of(op),
+            expected="a descriptor that the launch passes",
+            found="one that a loop or a branch chooses",
+            hint="choose among sizes instead",
+        )
+    return json.dumps({"value": value})
+
+
+def _recipe(op: MakeDesc) -> str:
+    base = _base(op.base)
+    shape = [host_expression(v) for v in op.shape]
+    strides = [host_expression(v) for v in op.strides]
+    if base is None or None in shape or None in strides:
+        part = "base" if base is None else "shape" if None in shape else "strides"
+        raise DescriptorNotUniform(
+            f"the {part} of this descriptor is not computed from the kernel's arguments alone",
+            span=span_of(op),
+            expected="arguments, constants and integer arithmetic on them",
+            found="a value that depends on the program or on loaded data",
+            hint="move what varies into the coordinates of load and store",
+        )
+    padding = op.padding.data if op.padding else "zero"
+    record = {
+        "arg": base[0],
+        "offset": base[1],
+        "shape": shape,
+        "strides": strides,
+        "fill": padding,
+    }
+    return json.dumps(record)
+
+
+@dataclass(frozen=True)
+class HoistDescriptors:
+    """Turn every `tile.make_desc` and `tile.desc_size` into an argument that the host computes."""
+
+    name: ClassVar[str] = "hoist-descriptors"
+
+    def apply(self, module: ModuleOp) -> None:
+        """Rewrite the module's kernel; its attribute `tawa.made` lists the recipes in order."""
+        for kernel in module.ops:
+            if isinstance(kernel, func.FuncOp):
+                self._kernel(kernel)
+
+    def _kernel(self, kernel: func.FuncOp) -> None:
+        made: dict[tuple[str, str], SSAValue] = {}
+        found = [op for op in kernel.walk() if isinstance(op, DescSize | MakeDesc)]
+        # All recipes first: what they are made of is replaced.
+        recipes = [_recipe(op) if isinstance(op, MakeDesc) else _number(op) for op in found]
+        for op, recipe in zip(found, recipes, strict=True):
+            key = (recipe, str(op.result.type))
+            if key not in made:
+                (made[key],) = add_arguments(kernel, [op.result.type])
+                made[key].name_hint = op.result.name_hint
+            op.result.replace_all_uses_with(made[key])
+        for op in reversed(found):
+            _erase(op)
+        kernel.attributes["tawa.made"] = ArrayAttr([StringAttr(recipe) for recipe, _ in made])
+
+
+def _erase(op: Operation) -> None:
+    op.detach()
+    op.erase()

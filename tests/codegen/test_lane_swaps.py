@@ -1,0 +1,96 @@
+"""Layouts that differ within warps: registers change lanes by shuffles."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tawa
+import tawa.language as tl
+from tawa.base.layout import REPLICA, Layout, Mode
+from tawa.codegen.exchanges import layouts_of_exchange, wavefronts
+from tawa.codegen.lane_swaps import MOST_SWAPS, lane_swaps
+from tawa.runtime import sass
+
+
+def layout_of_bits(bits: list[int], registers: int, warps: int = 1) -> Layout:
+    """1-D: the first bits are those of registers, then five of lanes, then those of warps."""
+    modes = [Mode(2, 0, 1 << bit) for bit in bits]
+    lane = registers + 5
+    warp = tuple(modes[lane:]) or (Mode(1, REPLICA, 0),)
+    return Layout((1 << len(bits),), tuple(modes[:registers]), tuple(modes[registers:lane]), warp)
+
+
+def after(elements: np.ndarray, bits: tuple[tuple[int, int], ...]) -> np.ndarray:
+    """What the registers hold after exchanges of bits."""
+    thread, register = np.indices(elements.shape)
+    for lanes, bit in bits:
+        differ = ((thread & lanes) != 0) != ((register & bit) != 0)
+        elements = np.where(differ, elements[thread ^ lanes, register ^ bit], elements)
+    return elements
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.integers(1, 4), st.randoms(use_true_random=False), st.booleans())
+def test_elements_arrive(registers: int, random, few: bool) -> None:
+    bits = list(range(registers + 7))
+    inner = bits[: registers + 5]
+    if few:  # one bit of a lane and one of a register
+        a, b = random.randrange(registers), registers + random.randrange(5)
+        inner[a], inner[b] = inner[b], inner[a]
+    else:
+        random.shuffle(inner)
+    source = layout_of_bits(bits, registers, 2)
+    result = layout_of_bits([*inner, *bits[registers + 5 :]], registers, 2)
+    found = lane_swaps(source, result, 4)
+    if found is None:
+        assert not few
+        return
+    assert 1 <= len(found.bits) <= MOST_SWAPS
+    held = after(source.coordinates[..., 0], found.bits)[:, list(found.registers)]
+    np.testing.assert_array_equal(held, result.coordinates[..., 0])
+
+
+def test_what_goes_through_memory() -> None:
+    bits = list(range(8))
+    plain = layout_of_bits(bits, 2)
+    other_warp = layout_of_bits([7, 1, 2, 3, 4, 5, 6, 0], 2)
+    same = layout_of_bits([1, 0, *bits[2:]], 2)
+    halves = layout_of_bits([2, 1, 0, *bits[3:]], 2)
+    assert lane_swaps(plain, other_warp, 4) is None
+    assert lane_swaps(plain, same, 4) is None  # a matter of registers alone
+    assert lane_swaps(plain, halves, 2) is None
+    assert lane_swaps(plain, halves, 4) is not None
+
+
+@tawa.jit
+def walsh(x, y, N: tl.constexpr, LOG: tl.constexpr):
+    i = tl.arange(0, N)
+    v = tl.load(x + i).to(tl.float32)
+    for s in tl.static_range(LOG):
+        pairs = tl.reshape(v, (N // (2 << s), 2, 1 << s))
+        a, b = tl.split(tl.permute(pairs, (0, 2, 1)))
+        v = tl.reshape(tl.permute(tl.join(a + b, a - b), (0, 2, 1)), (N,))
+    tl.store(y + i, v)
+
+
+def test_a_transform_shuffles_half_of_its_registers_a_step() -> None:
+    compiled = walsh.compile("*f16:16", "*f32:16", N=4096, LOG=12)
+    code = sass.disassemble(compiled.cubin)[compiled.spec.entry]
+    # Of 32 numbers a thread: five bits are of lanes, two of warps.
+    assert code.count("SHFL") == 5 * 16 + 1
+    assert code.count("BAR") == 2 * 2
+    assert code.count("STS.128") == code.count("STS") == 2 * 8
+
+
+def test_an_exchange_takes_the_banks_no_longer_than_its_bytes() -> None:
+    # A bit of the warps becomes one of the registers: of pairs, 256 apart.
+    source = Layout((2, 512, 2), (Mode(4, 1, 1), Mode(4, 1, 128)), (Mode(32, 1, 4),),
+                    (Mode(2, 0, 1), Mode(2, 2, 1)))  # fmt: skip
+    result = Layout((2, 512, 2), (Mode(2, 2, 1), Mode(4, 1, 1), Mode(2, 1, 256)),
+                    (Mode(32, 1, 4),), (Mode(2, 0, 1), Mode(2, 1, 128)))  # fmt: skip
+    order, write, read = layouts_of_exchange(source, result, 4)
+    assert order[-1] == 1
+    assert wavefronts(write, 4) == wavefronts(read, 4) == source.registers
+    assert wavefronts(source, 4) > 2 * wavefronts(write, 4)

@@ -1,0 +1,119 @@
+"""Warps that multiply by themselves meet as often as they have to, and no more often."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from simulation import Arrays, Recorded, Stored, values
+from xdsl.dialects import scf
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation
+
+import tawa
+import tawa.language as tl
+from tawa.hopper.dialect.structure import Role
+from tawa.hopper.dialect.sync import CtaSync, NamedBarrierSync
+from tawa.simulate.check.protocol import check
+from tawa.simulate.interpret import errors
+from tawa.simulate.interpret.hopper import run
+
+
+@tawa.jit
+def latent_attention(
+    q, kv, o, n, H: tl.constexpr, C: tl.constexpr, R: tl.constexpr, BN: tl.constexpr
+):
+    """Keys are a latent and a rotary part; values are the latent."""
+    h, c, r = tl.arange(0, H), tl.arange(0, C), C + tl.arange(0, R)
+    qc = tl.load(q + h[:, None] * (C + R) + c[None, :])
+    qr = tl.load(q + h[:, None] * (C + R) + r[None, :])
+    top = tl.zeros([H], tl.float32) - float("inf")
+    total = tl.zeros([H], tl.float32)
+    acc = tl.zeros([H, C], tl.float32)
+    for s0 in range(0, n, BN):
+        t = s0 + tl.arange(0, BN)
+        kc = tl.load(kv + t[None, :] * (C + R) + c[:, None], mask=t[None, :] < n, other=0.0)
+        kr = tl.load(kv + t[None, :] * (C + R) + r[:, None], mask=t[None, :] < n, other=0.0)
+        s = tl.where(t[None, :] < n, tl.dot(qc, kc) + tl.dot(qr, kr), float("-inf"))
+        new = tl.maximum(tl.max(s, 1), top)
+        scale = tl.exp(top - new)
+        p = tl.exp(s - new[:, None])
+        acc = acc * scale[:, None] + tl.dot(p.to(kc.dtype), tl.trans(kc))
+        total = total * scale + tl.sum(p, 1)
+        top = new
+    tl.store(o + h[:, None] * C + c[None, :], acc / total[:, None])
+
+
+CONSTANTS = {"H": 16, "C": 64, "R": 32, "BN": 32}
+
+
+def launch(**options: Any) -> tuple[Recorded, np.ndarray]:
+    """Attention to 70 keys, and what it gives."""
+    arrays = Arrays()
+    q, kv = arrays.random("bf16", 16, 96), arrays.random("bf16", 70, 96)
+    s = np.exp(values(q) @ values(kv).T)
+    expected = s @ values(kv)[:, :64] / s.sum(1, keepdims=True)
+    arguments = (q, kv, arrays.output("f32", 16, 64), 70)
+    return Recorded(latent_attention, (1,), arguments, {**CONSTANTS, **options}), expected
+
+
+def meetings(module: ModuleOp) -> list[Operation]:
+    """The meetings of the computing role in its loop."""
+    role = next(op for op in module.walk() if isinstance(op, Role) and op.gives is None)
+    loop = next(op for op in role.walk() if isinstance(op, scf.ForOp))
+    return [op for op in loop.walk() if isinstance(op, NamedBarrierSync | CtaSync)]
+
+
+def simulate(made: Recorded, module: ModuleOp) -> np.ndarray:
+    compiled = made.compile()
+    plain = [v.view(np.ndarray) if isinstance(v, Stored) else v for v in made.values(compiled)]
+    run(module, made.grid, plain)
+    return plain[2]
+
+
+WAYS = {"with a loading role": ({}, 3, 3), "eight warps": ({"num_warps": 8}, 3, 3),
+        "one role": ({"specialize": False}, 5, 4)}  # fmt: skip
+"""Options, meetings in the loop, and how many of them order what several warps do.
+
+In one role, each warp multiplies by the rotary parts of the keys that it has stored itself.
+"""
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_meetings_that_are_left_order_something(way: str) -> None:
+    """What is computed is right, and the simulator finds a race without a meeting."""
+    options, count, needed = WAYS[way]
+    made, expected = launch(**options)
+    module = made.compile().module("hopper")
+    np.testing.assert_allclose(simulate(made, module), expected, rtol=2e-2, atol=2e-2)
+    assert len(meetings(module)) == count
+    caught = 0
+    for number in range(count):
+        broken = module.clone()
+        meeting = meetings(broken)[number]
+        meeting.detach()
+        meeting.erase()
+        try:
+            simulate(made, broken)
+        except errors.ReadBeforeFull:
+            caught += 1
+    assert caught == needed
+
+
+def test_a_slot_goes_back_at_a_meeting_that_is_there_anyway() -> None:
+    made, _ = launch()
+    explained = made.compile().explain
+    assert "5 meeting(s) of role math order nothing and are left out" in explained
+
+
+@pytest.mark.parametrize(("slots", "warps"), [(1, 4), (2, 8)])
+def test_slots_that_go_back_late_are_proved_safe(slots: int, warps: int) -> None:
+    """All interleavings of two roles that reuse every slot, with returns at later meetings."""
+    made, _ = launch(num_stages=slots, num_warps=warps)
+    compiled = made.compile()
+    plain = [v.view(np.ndarray) if isinstance(v, Stored) else v for v in made.values(compiled)]
+    report = check(compiled.module("hopper"), made.grid, plain)
+    assert not report.cut
+    assert report.ordered
+    assert {"kc_empty", "kr_empty"} <= report.awaited

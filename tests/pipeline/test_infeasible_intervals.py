@@ -1,0 +1,85 @@
+"""Turns that are too short are refused without the solver, and no others."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from loop_graphs import attention
+
+from tawa.machine.target import SM90A
+from tawa.pipeline import modulo
+from tawa.pipeline.dependence_graph import DependenceGraph
+from tawa.pipeline.infeasible_intervals import Orders
+from tawa.pipeline.modulo import PERIODS, UNIT, bounds, in_units, solve
+from tawa.pipeline.modulo_model import Model
+
+LEAD, TAIL = in_units(SM90A.costs.lead), in_units(SM90A.costs.tail)
+TIGHT = 132
+"""Registers with which the shortest turns of attention with 64 columns have no schedule."""
+
+
+@cache
+def graph() -> DependenceGraph:
+    """The loop of attention with 64 columns; its costs may be changed."""
+    return attention(64)
+
+
+def periods(of: DependenceGraph) -> list[int]:
+    """The periods that are tried."""
+    return [modulo._period(bounds(of), step) for step in range(PERIODS)]
+
+
+def test_what_is_shorter_than_the_solvers_choice_is_refused():
+    found = solve(graph(), SM90A, TIGHT)
+    assert found is not None
+    orders = Orders(graph(), LEAD, TAIL, 2)
+    refused = [p for p in periods(graph()) if orders.refuse(p // UNIT, TIGHT)]
+    assert refused == [p for p in periods(graph()) if p < found.period]
+    assert refused
+
+
+def test_the_solver_is_asked_for_nothing_that_is_refused(monkeypatch: pytest.MonkeyPatch):
+    modulo._SOLVED.clear()
+    answers: list[bool] = []
+    plain = Model.possible
+
+    def noted(self: Model) -> bool:
+        answers.append(plain(self))
+        return answers[-1]
+
+    monkeypatch.setattr(Model, "possible", noted)
+    assert solve(graph(), SM90A, TIGHT) is not None
+    assert answers
+    assert all(answers)
+
+
+COSTS = st.lists(st.integers(0, 400), min_size=32, max_size=32)
+REGISTERS = st.lists(st.sampled_from((0, 2, 16, 32, 64)), min_size=32, max_size=32)
+
+
+@settings(max_examples=25, deadline=None)
+@given(COSTS, REGISTERS, st.integers(0, 5), st.integers(60, 200))
+def test_what_is_refused_has_no_schedule(
+    costs: list[int], registers: list[int], step: int, capacity: int
+):
+    changed = graph()
+    before = [(n.thread, n.registers) for n in changed.nodes]
+    try:
+        for node, cost, held in zip(changed.nodes, costs, registers, strict=False):
+            node.thread, node.registers = (max(8, cost) if node.is_dot else cost), held
+        period = periods(changed)[step]
+        if Orders(changed, LEAD, TAIL, 2).refuse(period // UNIT, capacity):
+            assert not Model(changed, SM90A, capacity, period, 2).possible()
+    finally:
+        for node, (cost, held) in zip(changed.nodes, before, strict=True):
+            node.thread, node.registers = cost, held
+
+
+def test_more_orders_than_can_be_looked_at_are_not_refused(monkeypatch: pytest.MonkeyPatch):
+    period = bounds(graph())["the issuing thread"] // UNIT
+    assert Orders(graph(), LEAD, TAIL, 2).refuse(period, TIGHT)
+    monkeypatch.setattr("tawa.pipeline.infeasible_intervals.MOST_WORK", 10)
+    assert not Orders(graph(), LEAD, TAIL, 2).refuse(period, TIGHT)
