@@ -194,6 +194,7 @@ class Kernel(JITFunction):
                 align=number not in unaligned and p.name not in unaligned,
                 has_default=p.has_default,
                 default=p.default,
+                declared=p.declared.type,
             )
             for number, p in enumerate(self.parameters)
         )

@@ -30,6 +30,7 @@ from tawa.frontend.builtins import shapes as lower_shapes
 from tawa.frontend.source.arguments import (
     ArgType,
     DescriptorArg,
+    PointerArg,
     missing_constants,
     run_time_parameters,
 )
@@ -42,6 +43,7 @@ from tawa.frontend.values.scope import Scope
 from tawa.frontend.values.values import Descriptor, Tensor, Value, ir_element, ir_type
 from tawa.ir.kernels import AT_LEAST, NAME
 from tawa.ir.spans import set_span
+from tawa.language.dtypes import pointer_type
 
 MEANINGS = (
     lower_assembly, lower_libdevice, lower_math, lower_memory, lower_programs, lower_reductions,
@@ -67,6 +69,7 @@ def lower_to_tile(
     """
     function = fn if isinstance(fn, JITFunction) else JITFunction(fn)
     names, types = _named(function, arg_types, constants)
+    read_only = {p.name for p in function.parameters if p.declared.const}
     block = Block(arg_types=[_ir_argument(a) for a in types])
     b = Builder(block)
     compiler = FunctionCompiler(b, function, Scope())
@@ -81,7 +84,7 @@ def lower_to_tile(
                 compiler.bind_parameter(name, value, constant=True)
         for name, kind, argument in zip(names, types, block.args, strict=True):
             hint(argument, name.replace(".", "_"))
-            parts[name] = _value(kind, argument)
+            parts[name] = _value(kind, argument, const=name in read_only)
         for name, value in _joined(parts).items():
             compiler.scope.set(name, value, span)
     result = compiler.run(function.source.tree.body)
@@ -170,9 +173,11 @@ def _ir_argument(kind: ArgType) -> Attribute:
     return ir_type(kind.type)
 
 
-def _value(kind: ArgType, argument: SSAValue) -> Value:
+def _value(kind: ArgType, argument: SSAValue, *, const: bool) -> Value:
     if isinstance(kind, DescriptorArg):
         return Descriptor(argument, kind.element, kind.block_shape)
+    if isinstance(kind, PointerArg) and const:
+        return Tensor(argument, pointer_type(kind.element, const=True))
     return Tensor(argument, kind.type)
 
 

@@ -172,9 +172,11 @@ class pointer_type:
     """The type of a pointer to elements of `element_ty` in global memory."""
 
     element_ty: dtype | pointer_type
+    const: bool = False
+    """Whether it is only read through."""
 
     def __str__(self) -> str:
-        return f"pointer<{self.element_ty}>"
+        return f"{'const_' if self.const else ''}pointer<{self.element_ty}>"
 
     @property
     def name(self) -> str:

@@ -124,7 +124,9 @@ def philox(seed: Any, c0: Any, c1: Any, c2: Any, c3: Any, n_rounds: constexpr = 
 
     Counters of 32 bits give 4x32, those of 64 bits 4x64; the results are unsigned.
     """
-    seed = core.to(core.to_tensor(seed), uint64)
+    seed = core.to_tensor(seed)
+    core.static_assert(seed.dtype.is_int(), "the seed of random numbers is an integer")
+    seed = core.to(seed, uint64)
     if core.to_tensor(c0).dtype.primitive_bitwidth == 64:
         return philox_rounds(
             seed, c0, c1, c2, c3, n_rounds, uint64,
@@ -138,14 +140,18 @@ def philox(seed: Any, c0: Any, c1: Any, c2: Any, c3: Any, n_rounds: constexpr = 
 
 @composite
 def randint4x(seed: Any, offset: Any, n_rounds: constexpr = 10) -> Any:
-    """Four blocks of random uint32 for each offset; uint64 if offsets have 64 bits."""
-    zero = offset * 0
-    return philox(seed, offset, zero, zero, zero, n_rounds)
+    """Four blocks of random uint32 for each offset, whose 64 bits are two counters."""
+    offset = core.to_tensor(offset)
+    low = offset.to(uint32)
+    zero = low * 0
+    if offset.dtype.primitive_bitwidth > 32:
+        return philox(seed, low, (offset >> 32).to(uint32), zero, zero, n_rounds)
+    return philox(seed, low, zero, zero, zero, n_rounds)
 
 
 @composite
 def randint(seed: Any, offset: Any, n_rounds: constexpr = 10) -> Any:
-    """Random uint32 for each offset; uint64 if offsets have 64 bits."""
+    """Random uint32 for each offset."""
     first, _a, _b, _c = randint4x(seed, offset, n_rounds)
     return first
 

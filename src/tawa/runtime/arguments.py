@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
+import struct
 from collections.abc import Callable
+from functools import cache, partial
 from typing import Any, TypeAlias, cast
 
 from tawa.base.errors import TawaError
 from tawa.runtime.arrays import HOST, is_array, view
 from tawa.runtime.descriptor import ALIGNMENT, TensorDescriptor, descriptor_of
 from tawa.runtime.kinds import Kind, TupleKind, constant_kind, kind_of, tuple_kind
+from tawa.runtime.spec import SCALAR_CODES
 
 
 class UnsupportedArgument(TawaError):
@@ -33,6 +37,29 @@ class IntegerOutOfRange(TawaError):
 from tawa.runtime.arguments import classify
 
 classify(2**64)
+"""
+
+
+class WrongDeclaredArgument(TawaError):
+    """An argument is not of the kind that its parameter's annotation declares."""
+
+    explanation = (
+        'A parameter annotated with a type (`n: tl.int64`, `x: float`, `p: "*fp32"`) passes every '
+        "argument as that type: integers and bools to integers, any number to floats, arrays to "
+        "pointers. Anything else is refused rather than converted."
+    )
+    example = """
+import numpy as np
+import tawa
+import tawa.language as tl
+
+
+@tawa.jit
+def fill(x, n: tl.int64):
+    tl.store(x, n)
+
+
+fill[(1,)](np.zeros(1, np.int64), 0.5)
 """
 
 
@@ -115,6 +142,76 @@ def integer_kind(value: int) -> Kind:
 
 INTEGER_KINDS = IntegerKinds()
 """The kinds of the integers that kernels were called with."""
+
+
+@cache
+def declared_classifier(type: str, align: bool) -> Classifier:
+    """As `classify`, for a parameter whose annotation declares its type (`i64`, `bf16`, `*f16`).
+
+    As in Triton, such an integer is never compiled in for being 1; `align` says whether 16 that
+    divides it matters.
+    """
+    if type.startswith("*"):
+        return partial(_declared_pointer, type)
+    if type == "i1":
+        return lambda value: (_BOOL, bool(_number(value, type)))
+    if type[0] in "iu":
+        return partial(_declared_integer, type, align)
+    kind, code = kind_of(type), "f" if type == "bf16" else SCALAR_CODES[type]
+    return lambda value: (kind, _in_range(float(_number(value, type)), code))
+
+
+def _number(value: Any, type: str) -> Any:
+    """A number that a parameter declared as `type` takes. Raises `WrongDeclaredArgument`."""
+    if not isinstance(value, (int, float)) and getattr(value, "shape", None) == ():
+        of_numpy = value.__class__.__module__ == "numpy"
+        value = value.item() if of_numpy else value
+    fits = isinstance(value, (int, float)) and (type[0] in "bf" or not isinstance(value, float))
+    if fits:
+        return value
+    if not isinstance(value, float) and hasattr(value, "__index__") and not is_array(value):
+        return value.__index__()
+    raise WrongDeclaredArgument(
+        f"the annotation of a parameter declares {type}",
+        expected="an integer" if type[0] in "iu" else "a number",
+        found=f"a value of type {value.__class__.__name__}: {value!r:.60}",
+    )
+
+
+def _declared_integer(type: str, align: bool, value: Any) -> Classified:
+    number = int(_number(value, type))
+    bits = int(type[1:])
+    low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if type[0] == "i" else (0, (1 << bits) - 1)
+    if not low <= number <= high:
+        raise IntegerOutOfRange(
+            f"an integer argument is out of the range of {type}, which the annotation declares",
+            expected=f"{low} to {high}",
+            found=str(number),
+        )
+    kind = kind_of(type, align and number % ALIGNMENT == 0)
+    return kind, number if number < 1 << bits - 1 else number - (1 << bits)  # as signed bits
+
+
+def _declared_pointer(type: str, value: Any) -> Classified:
+    kind, passed = classify(value)
+    if isinstance(kind, Kind) and kind.type.startswith("*"):
+        return kind_of(type, kind.divisible, False, kind.device, kind.library), passed
+    if value is None:
+        return kind, passed
+    raise WrongDeclaredArgument(
+        f"the annotation of a parameter declares {type}",
+        expected="an array",
+        found=f"a value of type {value.__class__.__name__}: {value!r:.60}",
+    )
+
+
+def _in_range(value: float, code: str) -> float:
+    """A float that `struct` can pack as `code`: infinite if it is too large for the type."""
+    try:
+        struct.pack("<" + code, value)
+    except OverflowError:
+        return math.copysign(math.inf, value)
+    return value
 
 
 def _integer(value: int) -> Classified:

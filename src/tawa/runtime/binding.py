@@ -19,10 +19,12 @@ from tawa.runtime.arguments import (
     classify_part,
     classify_unaligned,
     classify_unspecialized,
+    declared_classifier,
 )
 from tawa.runtime.descriptor import TensorDescriptor
 from tawa.runtime.kinds import Kind, TupleKind, kind_of, parts_of, tuple_kind
 from tawa.runtime.launch_errors import BadTypeText
+from tawa.runtime.spec import SCALAR_CODES
 
 RESERVED = ("stream", "device")
 """Keyword arguments of a launch that are neither parameters nor compile options."""
@@ -33,7 +35,8 @@ class BoundParameter:
     """One parameter of a kernel, as far as a call is concerned.
 
     `specialize`: whether the kernel is compiled anew for its values 1 and multiples of 16;
-    `align`: whether for multiples of 16.
+    `align`: whether for multiples of 16; `declared`: the type (`i64`, `*f16`) that its annotation
+    gives to every argument.
     """
 
     name: str
@@ -42,10 +45,13 @@ class BoundParameter:
     align: bool = True
     has_default: bool = False
     default: Any = None
+    declared: str = ""
 
     @property
     def classifier(self) -> Classifier:
         """The function that tells the kinds of its arguments apart."""
+        if self.declared:
+            return declared_classifier(self.declared, self.specialize and self.align)
         if not self.specialize:
             return classify_unspecialized
         return classify if self.align else classify_unaligned
@@ -74,7 +80,7 @@ def compile_binder(parameters: Sequence[BoundParameter], name: str) -> Binder:
         if parameter.constexpr:
             key += [f"{parameter.name}.__class__", parameter.name]
             continue
-        lines += _classification(parameter, f"_k{number}")
+        lines += _classification(parameter, number)
         key.append(f"_k{number}")
         values.append(parameter.name)
     key += ["device"] if "device" not in own else []
@@ -104,14 +110,14 @@ def compile_namer(parameters: Sequence[BoundParameter], name: str) -> Callable[.
     return named
 
 
-def _classification(parameter: BoundParameter, kind: str) -> list[str]:
-    """Lines that put the argument's kind into `kind` and its launch value in its own place.
+def _classification(parameter: BoundParameter, number: int) -> list[str]:
+    """Lines that put the argument's kind into a variable and its launch value in its own place.
 
     Integers and descriptors, which are passed as they are, need no call.
     """
-    name = parameter.name
+    kind, name = f"_k{number}", parameter.name
     if parameter.classifier is not classify:
-        return [f"    {kind}, {name} = {parameter.classifier.__name__}({name})"]
+        return [f"    {kind}, {name} = _classify{number}({name})"]
     return [
         f"    if {name}.__class__ is _int: {kind} = _integer_kinds[{name}]",
         f"    elif {name}.__class__ is _descriptor: {kind} = {name}.kind",
@@ -138,9 +144,8 @@ def _define(text: str, name: str, parameters: Sequence[BoundParameter]) -> Any:
         "_integer_kinds": INTEGER_KINDS,
         "_descriptor": TensorDescriptor,
         "_classify": classify,
-        "classify_unspecialized": classify_unspecialized,
-        "classify_unaligned": classify_unaligned,
     }
+    scope.update({f"_classify{number}": p.classifier for number, p in enumerate(parameters)})
     scope.update({f"_default{number}": p.default for number, p in enumerate(parameters)})
     exec(compile(text, f"<binder of {name}>", "exec"), scope)
     return scope[_function_name(name)]
@@ -162,7 +167,7 @@ def example_kind(name: str, given: Any, parameter: BoundParameter | None) -> Kin
 def type_kind(name: str, text: str) -> Kind:
     """The kind that a type's text names. Raises `BadTypeText`."""
     type_, _, rest = text.partition(":")
-    known = type_.startswith(("*", "desc<")) or type_.lstrip("iuf").isdigit()
+    known = type_.startswith(("*", "desc<")) or type_ in SCALAR_CODES
     if not known or rest not in ("", "16", "1"):
         raise BadTypeText(
             f"the type of argument `{name}` can't be read",

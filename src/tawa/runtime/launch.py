@@ -394,7 +394,7 @@ def _compile_fill(
     code = "<" + "".join(_slot_code(parameter) for parameter in others)
     pack_into = struct.Struct(code).pack_into
     scope: dict[str, Any] = {"buffer": buffer, "timeline": timeline, "pack_into": pack_into}
-    scope["reciprocal"] = reciprocal
+    scope |= {"reciprocal": reciprocal, "bf16_bits": bf16_bits}
     for number, parameter in enumerate(maps):
         scope[f"map{number}"] = tensormap.encoder(
             parameter, spec.arguments[parameter.arg], points.encode, points.placeholder
@@ -404,6 +404,14 @@ def _compile_fill(
         scope[f"plan{number}"] = plans.plan_writer(spec, parameter, points.resident_ctas, memory)
     exec("\n".join(lines), scope)
     return scope["fill"]
+
+
+def bf16_bits(value: float) -> int:
+    """The bits of the nearest bf16, ties to even."""
+    (bits,) = struct.unpack("<I", struct.pack("<f", value))
+    if value != value:
+        return 0x7FC0
+    return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
 
 
 def _map_arguments(parameter: TensorMapParam) -> str:
@@ -428,8 +436,9 @@ def _slot_text(parameter: Slot) -> str:
     match parameter:
         case PointerParam(arg):
             return f"a{arg}"
-        case ScalarParam(value):
-            return expr_text(value)
+        case ScalarParam(value, type):
+            text = expr_text(value)
+            return f"bf16_bits({text})" if type == "bf16" else text
         case GridParam(axis):
             return f"grid[{axis}]"
         case ReciprocalParam(axis):

@@ -51,6 +51,7 @@ SCALAR_CODES: dict[str, str] = {
     "u32": "I",
     "u64": "Q",
     "f16": "e",
+    "bf16": "H",
     "f32": "f",
     "f64": "d",
 }

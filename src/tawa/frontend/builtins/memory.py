@@ -44,6 +44,19 @@ def pointer_argument(f: FunctionCompiler, value: Value, name: str) -> Tensor:
     )
 
 
+def writable(f: FunctionCompiler, pointer: Tensor, name: str) -> None:
+    """Raise TypeMismatch for a pointer that its parameter's annotation says is only read."""
+    if isinstance(pointer.dtype, pointer_type) and pointer.dtype.const:
+        raise fail(
+            f.b,
+            TypeMismatch,
+            f"`{name}` through a pointer that is only read",
+            expected="a parameter without `tl.const`",
+            found=describe(pointer),
+            hint="take the annotation `tl.const` away",
+        )
+
+
 def _element(pointer: Tensor) -> dtype | pointer_type:
     assert isinstance(pointer.dtype, pointer_type)
     return pointer.dtype.element_ty
@@ -145,6 +158,7 @@ def store(
 
 def _stored_value(f: FunctionCompiler, address: Tensor, value: Value, name: str) -> Tensor:
     """A value converted to what the pointer points at; bools are stored as bytes."""
+    writable(f, address, name)
     element = _element(address)
     stored = conversion.cast(f.b, tensor_argument(f, value, name), element)
     if stored.shape and not address.shape:

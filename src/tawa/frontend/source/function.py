@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 from tawa.base.errors import TawaError
+from tawa.frontend.source.annotations import Declaration, declaration_of
 from tawa.language import dtypes
 
 
@@ -43,6 +44,12 @@ class Parameter:
     def has_default(self) -> bool:
         """Whether a launch may leave it out."""
         return self.default is not inspect.Parameter.empty
+
+    @cached_property
+    def declared(self) -> Declaration:
+        """What the annotation says about the arguments."""
+        none = self.annotation is inspect.Parameter.empty or self.is_constexpr
+        return Declaration() if none else declaration_of(self.annotation)
 
 
 @dataclass(frozen=True)
