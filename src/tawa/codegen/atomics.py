@@ -8,7 +8,7 @@ from collections.abc import Callable
 from xdsl.dialects import func, scf
 from xdsl.ir import Block, Operation, SSAValue
 
-from tawa.aref.dialect.ops import ViewRead, WarpGroup
+from tawa.aref.dialect.ops import WarpGroup
 from tawa.base.layout import REPLICA, Layout, point
 from tawa.base.types import element_of, shape_of
 from tawa.codegen.fragments import convert, exchange, fragment, scratch, scratch_tile, team_sync
@@ -18,12 +18,8 @@ from tawa.hopper.dialect.atomic import VECTORS, GlobalAtomic, MemoryFence
 from tawa.hopper.dialect.fragment import Extract, Fill
 from tawa.hopper.dialect.memory import SharedLoad
 from tawa.hopper.dialect.types import FragType
-from tawa.tile.dialect.ops import Asm, AsmEffect, AtomicCas, AtomicRmw, DescStore, Load, Store
-
-WRITES = (Store, DescStore, AtomicRmw, AtomicCas, AsmEffect, Asm)
-"""Ops after which there is something to release."""
-ACCESSES = (*WRITES, Load, ViewRead)
-"""Those, and what has to be done with before a counter or a lock in memory says that it is."""
+from tawa.ir.effects import GLOBAL, READ, SLOT, WRITE, touches
+from tawa.tile.dialect.ops import AtomicCas, AtomicRmw
 
 
 def lower_atomic_rmw(g: GroupLowering, op: AtomicRmw) -> None:
@@ -59,7 +55,7 @@ def _lower(
     ]
     pointers, value, *rest = operands
     assert pointers is not None and value is not None
-    before = WRITES if shape_of(op.value.type) else ACCESSES
+    before = _has_written if shape_of(op.value.type) else _has_accessed
     if order in ("release", "acq_rel") and (not g.kernel.only_group or _after(op, before)):
         team_sync(g)
         g.do(MemoryFence(scope))
@@ -83,14 +79,24 @@ def _lower(
         g.scalars[op.result] = g.add(Extract(old), op.result.name_hint)
 
 
-def _after(op: Operation, kinds: tuple[type[Operation], ...]) -> bool:
-    """Whether the program may have done an op of some kinds before it comes to one."""
+def _has_written(op: Operation) -> bool:
+    """Whether there is something to release after an op."""
+    return touches(op, GLOBAL, WRITE)
+
+
+def _has_accessed(op: Operation) -> bool:
+    """Whether an op has to be over before a counter or a lock in memory says that it is."""
+    return touches(op, GLOBAL) or touches(op, SLOT, READ)
+
+
+def _after(op: Operation, wanted: Callable[[Operation], bool]) -> bool:
+    """Whether the program may have done an op of some kind before it comes to one."""
     block = op.parent
     while block is not None:
         around = block.parent_op()
         looped = around is not None and not isinstance(around, scf.IfOp | func.FuncOp | WarpGroup)
         before = block.ops if looped else _until(block, op)
-        if any(isinstance(o, kinds) for top in before for o in top.walk()):
+        if any(wanted(o) for o in before):
             return True
         if around is None or isinstance(around, func.FuncOp | WarpGroup):
             return False

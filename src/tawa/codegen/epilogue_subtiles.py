@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from xdsl.ir import Operation, SSAValue
 
-from tawa.aref.dialect.ops import Consumed, DotWait, ZeroUnless
 from tawa.base.layout import Layout
 from tawa.base.types import element_of, shape_of
 from tawa.codegen.fragments import fragment, rearrange
@@ -16,24 +15,17 @@ from tawa.codegen.group_lowering import GroupLowering
 from tawa.codegen.tensors import load_fragment
 from tawa.hopper.dialect.fragment import Coordinate, Fill, Window
 from tawa.hopper.dialect.types import FragType
+from tawa.ir.effects import in_order
 from tawa.ir.elementwise import Map
+from tawa.tile.analysis.alias import may_alias
 from tawa.tile.dialect.ops import (
     Arange,
     Broadcast,
     DescStore,
     ExpandDims,
     Load,
-    Reduce,
-    Reshape,
     Splat,
-    Trans,
 )
-
-WRITES_NOTHING = (
-    *(Map, Reduce, Splat, Arange, Broadcast, ExpandDims, Reshape, Trans, Load),
-    *(DotWait, ZeroUnless, Consumed),
-)
-"""Ops that a load may be done after as well as before."""
 
 
 def window(
@@ -79,11 +71,11 @@ def _from_columns(g: GroupLowering, value: SSAValue, store: DescStore) -> bool:
 
 
 def _nothing_written(load: Operation, store: DescStore) -> bool:
-    """Whether nothing between a load and the store, in the same block, writes anything."""
+    """Whether a load may as well be done where the store is, in the same block."""
     op = load.next_op
-    while isinstance(op, WRITES_NOTHING):
+    while op is not None and op is not store and not in_order(load, op, may_alias):
         op = op.next_op
-    return op is store
+    return op is store and not in_order(load, store, may_alias)
 
 
 def _columns(g: GroupLowering, value: SSAValue, layout: Layout, first: int) -> SSAValue:

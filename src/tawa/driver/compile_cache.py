@@ -16,7 +16,10 @@ from tawa.runtime.cache import content_key, default_cache
 from tawa.runtime.nvrtc import version
 from tawa.runtime.spec import KernelSpec
 
-FOLDERS = ("base", "language", "frontend", "tile", "aref", "hopper", "runtime")
+FOLDERS = (
+    *("machine", "base", "scalars", "ir", "language", "frontend", "tile", "partition", "aref"),
+    *("pipeline", "codegen", "hopper", "driver", "runtime"),
+)
 """Folders of this package whose content decides what a kernel compiles to."""
 
 

@@ -21,6 +21,7 @@ from tawa.base.errors import TawaError
 from tawa.base.options import Options
 from tawa.base.remarks import Remarks
 from tawa.base.types import element_of, shape_of
+from tawa.ir.effects import FILLED, HINT, has_effect, only_on, touches
 from tawa.ir.loops import prune, users_in
 from tawa.ir.spans import copy_span, span_of
 from tawa.partition.in_place import check_in_place
@@ -35,7 +36,6 @@ from tawa.partition.pointer_loads import (
     choose,
     reason_against,
     wanted_loads,
-    written,
 )
 from tawa.partition.rings import (
     RingLoad,
@@ -53,27 +53,13 @@ from tawa.partition.rings import (
 from tawa.partition.warps import warps_with_room
 from tawa.tile.analysis.axis_info import AxisAnalysis
 from tawa.tile.dialect.ops import (
-    AsmEffect,
-    Assert,
-    AtomicCas,
-    AtomicRmw,
-    Barrier,
     DescLoad,
-    DescStore,
     Dot,
     Load,
-    Print,
     Reshape,
-    RowEnds,
-    Store,
     Trans,
 )
 
-EFFECTS = (Store, DescStore, AtomicRmw, AtomicCas, Barrier, Assert, Print, AsmEffect)
-"""Ops that the computing role does for their effect."""
-
-PUTS = (aref.PutEnter, aref.LoadInto, aref.CopyInto, aref.PutExit)
-GETS = (aref.GetEnter, aref.Consumed)
 VIEWS = (Trans, Reshape)
 """Ops whose result may be a view of their operand."""
 
@@ -155,6 +141,11 @@ def _put_all(block: Block, refs: Sequence[SSAValue]) -> None:
         home.insert_ops_before(new, last)
 
 
+def _fills(op: Operation) -> bool:
+    """Whether an op is there to fill a slot."""
+    return not op.regions and touches(op, FILLED)
+
+
 def _fill(
     load: RingLoad, view: SSAValue, enter: aref.PutEnter, flag: SSAValue | None
 ) -> aref.LoadInto | aref.CopyInto:
@@ -229,9 +220,11 @@ def copy_body(kernel: func.FuncOp, arguments: Sequence[SSAValue]) -> Region:
 
 
 def _empty(kernel: func.FuncOp) -> func.FuncOp:
-    """A function with a kernel's name and arguments, and nothing in it."""
+    """A function with a kernel's name, arguments and attributes, and nothing in it."""
     block = Block(arg_types=kernel.function_type.inputs.data)
-    return func.FuncOp(kernel.sym_name.data, kernel.function_type, Region(block))
+    found = func.FuncOp(kernel.sym_name.data, kernel.function_type, Region(block))
+    found.attributes |= kernel.attributes
+    return found
 
 
 def _create(rings: Sequence[RingPlan], shared: set[int]) -> list[aref.Create]:
@@ -265,7 +258,6 @@ class Partition:
         pointers = self._pointer_loads(kernel)
         rings, shared = self._plan(kernel, pointers)
         new = _empty(kernel)
-        new.attributes |= kernel.attributes
         if kernel.arg_attrs is not None:
             new.properties["arg_attrs"] = kernel.arg_attrs
         block = new.body.block
@@ -321,7 +313,7 @@ class Partition:
             return []
         found: list[Load] = []
         axes = AxisAnalysis()
-        indices = written(kernel)
+        indices = written_arguments(kernel)
         for load in wanted_loads(kernel):
             why = reason_against(load, kernel, axes, self.options.num_warps)
             if why is None:
@@ -348,7 +340,7 @@ class Partition:
         block = alone.body.block
         body = copy_body(kernel, block.args)
         _put_all(body.block, [c.ref for c in _create(rings, set())])
-        prune(body.block, lambda op: isinstance(op, PUTS))
+        prune(body.block, _fills)
         arguments = [block.args[i] if i is not None else None for i in indices]
         found = producer_obstacle(body.block, arguments, tiles=True)
         return found[0] if found else None
@@ -362,9 +354,9 @@ class Partition:
             return None
         body = copy_body(kernel, arguments)
         _put_all(body.block, refs)
-        prune(body.block, lambda op: isinstance(op, PUTS))
+        prune(body.block, _fills)
         copies = any(isinstance(op, aref.CopyInto) for op in body.walk())
-        indices = written(kernel) if copies else written_arguments(kernel)
+        indices = written_arguments(kernel)
         places = [arguments[i] if i is not None else None for i in indices]
         obstacle = producer_obstacle(body.block, places, tiles=copies)
         if obstacle is None:
@@ -404,8 +396,7 @@ class Partition:
         body = copy_body(kernel, arguments)
         _put_all(body.block, refs)
         _get_all(body.block, refs)
-        effects = (*EFFECTS, *PUTS, *GETS)
-        prune(body.block, lambda op: isinstance(op, effects))
+        prune(body.block, lambda op: has_effect(op) and not only_on(op, (HINT,)))
         warps = warps_with_room(body, self.options.num_warps)
         if warps > self.options.num_warps:
             why = f"a tile has no room in the registers of {self.options.num_warps}"
@@ -423,8 +414,7 @@ class Partition:
         """The computing role, its teams and warps chosen; `single`: one thread loads for it."""
         body = copy_body(kernel, arguments)
         _get_all(body.block, refs)
-        effects = (*EFFECTS, *GETS, RowEnds)
-        prune(body.block, lambda op: isinstance(op, effects))
+        prune(body.block, has_effect)
         warps, teams = self._shape(kernel)
         loader = "one loading thread" if single else "a loading warp group"
         self.remarks.say(

@@ -22,23 +22,21 @@ stored, and its addresses cost the consumers no registers. So there is one mecha
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
 
 from xdsl.dialects import func, scf
-from xdsl.dialects.builtin import ArrayAttr, StringAttr, TensorType, UnitAttr
-from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
-from xdsl.utils.hints import isa
+from xdsl.dialects.builtin import TensorType, UnitAttr
+from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from tawa.aref.dialect.ops import CopyInto
 from tawa.base.types import byte_size, element_of, shape_of
+from tawa.ir.effects import only_reads
 from tawa.ir.elementwise import Map
-from tawa.partition.obstacles import written_arguments
+from tawa.tile.analysis.alias import may_be_written, written
 from tawa.tile.analysis.axis_info import AxisAnalysis, access_run
-from tawa.tile.analysis.pointers import may_overlap, origins
 from tawa.tile.analysis.zero import is_zero
-from tawa.tile.dialect.ops import AsmEffect, DescStore, Dot, Join, Load, Reshape, Split, Trans
+from tawa.tile.dialect.ops import Dot, Join, Load, Reshape, Split, Trans
 
 TURNED = "aref.turned"
 """Attribute of a load whose tile lies in its ring as its transpose."""
@@ -68,22 +66,6 @@ THROUGH = (Map, Trans, Reshape, Join, Split)
 """What an operand may go through on its way to a product."""
 
 
-def written(kernel: func.FuncOp) -> set[int | None]:
-    """The numbers of the arguments that a kernel may write through, by descriptors too."""
-    found = written_arguments(kernel)
-    made = kernel.attributes.get("tawa.made")
-    recipes = [json.loads(t.data) for t in made] if isa(made, ArrayAttr[StringAttr]) else []
-    first = len(kernel.args) - len(recipes)
-    for op in kernel.walk():
-        if isinstance(op, AsmEffect):
-            found.add(None)
-        if isinstance(op, DescStore):
-            assert isinstance(op.desc, BlockArgument)
-            index = op.desc.index
-            found.add(recipes[index - first]["arg"] if index >= first else index)
-    return found
-
-
 def products_of(value: SSAValue) -> Iterator[tuple[Dot, int, bool]]:
     """The products that read a tile: operand, and whether they read it as it is (or turned)."""
     for use in value.uses:
@@ -111,12 +93,11 @@ def reason_against(load: Load, kernel: func.FuncOp, axes: AxisAnalysis, warps: i
     """
     if warps < GROUP_WARPS and not any(_by_groups(dot) for dot, _, _ in products_of(load.result)):
         return f"its products are small ones of {warps} warp{'s' if warps > 1 else ''}"
-    if load.volatile is not None:
+    if not only_reads(load):
         return "it is volatile"
     if load.other is not None and not is_zero(load.other):
         return "what is masked off is not zero"
-    arguments = [kernel.args[i] if i is not None else None for i in written(kernel)]
-    if may_overlap(origins(load.ptr), arguments):
+    if may_be_written(load, written([kernel])):
         return "the kernel may write what it reads"
     dim, count = run_of(axes, load)
     size = byte_size(element_of(load.result.type))

@@ -7,86 +7,53 @@ op. An edge says that a node needs another of the same iteration, or of the iter
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import combinations
 
-from xdsl.dialects import arith, scf
+from xdsl.dialects import scf
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from tawa.aref.analysis.slots import slot_bytes
 from tawa.aref.dialect.ops import (
-    Any,
     AnyAbove,
     Consumed,
-    EdgeRow,
     GetEnter,
     LanePartials,
-    PlanEntry,
     ViewRead,
 )
 from tawa.base.types import byte_size, element_of, shape_of
+from tawa.ir.effects import GLOBAL, SLOT, TAKEN, WRITE, in_order, is_pure, only_on, touches
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import terminator
 from tawa.machine.target import HALF_RATE, SPECIAL, Costs, Target
+from tawa.tile.analysis.alias import may_alias
 from tawa.tile.dialect.ops import (
     Arange,
     Broadcast,
     DescStore,
     Dot,
     ExpandDims,
-    Load,
     Reduce,
     Reshape,
     Splat,
     Trans,
 )
 
-MOVABLE = (
-    Map,
-    EdgeRow,
-    PlanEntry,
-    Reduce,
-    Splat,
-    Arange,
-    Broadcast,
-    ExpandDims,
-    Reshape,
-    Trans,
-    Any,
-    AnyAbove,
-    LanePartials,
-    ViewRead,
-    Dot,
-    GetEnter,
-    Consumed,
-    Load,
-    DescStore,
-    arith.ConstantOp,
-)
-"""Ops that may change places as long as their operands allow it."""
-
-COMPUTING = (
-    Map,
-    Reduce,
-    Splat,
-    Arange,
-    Broadcast,
-    ExpandDims,
-    Reshape,
-    Trans,
-    arith.ConstantOp,
-    scf.YieldOp,
-)
-"""What a branch that may change places consists of."""
+ORDERED = (GLOBAL, SLOT, TAKEN)
+"""Resources for which the graph has edges; whoever has effects on others keeps its place."""
 
 
 def is_movable(op: Operation) -> bool:
-    """Whether an op may change places: of branches, those that only compute."""
-    if isinstance(op, scf.IfOp):
-        inside = [inner for region in op.regions for inner in region.walk()]
-        return all(isinstance(inner, COMPUTING) for inner in inside)
-    return isinstance(op, MOVABLE)
+    """Whether an op may change places, as far as edges allow.
+
+    Of branches, those that compute; of what writes memory, what `_cost` knows the cost of.
+    """
+    if op.regions:
+        return isinstance(op, scf.IfOp) and is_pure(op)
+    if touches(op, GLOBAL, WRITE) and not isinstance(op, DescStore):
+        return False
+    return only_on(op, ORDERED)
 
 
 NO_DEPTHS: Mapping[SSAValue, int] = {}
@@ -273,7 +240,7 @@ def build(
         _in_step(nodes, groups)
         apart = teams
     slots = _slots(node_of, depths, target)
-    return DependenceGraph(loop, nodes, _edges(loop, node_of), apart, slots)
+    return DependenceGraph(loop, nodes, _all_edges(loop, node_of), apart, slots)
 
 
 def _rounded_at_once(nodes: list[Node], node_of: dict[Operation, Node], warps: int) -> list[Node]:
@@ -449,6 +416,18 @@ def _held(shape: tuple[int, ...], warps: int) -> int:
     return max(1, copies * math.prod(shape) // (32 * warps))
 
 
+def _all_edges(loop: scf.ForOp, node_of: dict[Operation, Node]) -> list[Edge]:
+    """Edges of values, and of memory where there is none."""
+    edges = _edges(loop, node_of)
+    known = {(e.source.number, e.target.number, e.distance) for e in edges}
+    for edge in _memory_edges(node_of):
+        key = edge.source.number, edge.target.number, edge.distance
+        if key not in known:
+            known.add(key)
+            edges.append(edge)
+    return edges
+
+
 def _edges(loop: scf.ForOp, node_of: dict[Operation, Node]) -> list[Edge]:
     body = loop.body.block
     passed = terminator(body).operands
@@ -474,13 +453,21 @@ def _edges(loop: scf.ForOp, node_of: dict[Operation, Node]) -> list[Edge]:
                 found.setdefault(
                     (source.number, node.number, 0), Edge(source, node, 0, returns=True)
                 )
-    return [*found.values(), *_order_of_stores(node_of)]
+    return list(found.values())
 
 
-def _order_of_stores(node_of: dict[Operation, Node]) -> list[Edge]:
-    """Stores keep their order, since they may write the same place."""
-    stores = [node for op, node in node_of.items() if isinstance(op, DescStore)]
-    return [Edge(first, second, 0) for first, second in pairwise(stores)]
+def _memory_edges(node_of: dict[Operation, Node]) -> Iterator[Edge]:
+    """What touches the same bytes, one to write them, or takes slots of one ring keeps its order.
+
+    That holds in a turn, and from a turn to the next.
+    """
+    acting = [(op, node) for op, node in node_of.items() if not is_pure(op)]
+    for (op, first), (other, second) in combinations(acting, 2):
+        if first is not second and in_order(op, other, may_alias):
+            if first.number > second.number:
+                first, second = second, first
+            yield Edge(first, second, 0)
+            yield Edge(second, first, 1)
 
 
 def _readers_before(op: Operation) -> list[Operation]:

@@ -27,11 +27,12 @@ from xdsl.dialects import arith, scf
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 
 from tawa.aref.analysis.ranges import runs
-from tawa.aref.dialect.ops import Consumed, EdgeRow, GetEnter, PlanEntry, ViewRead, Views
+from tawa.aref.dialect.ops import Consumed, GetEnter, ViewRead, Views
 from tawa.aref.passes.last_iteration_peeling import LEFT_OUT, ring_of
 from tawa.base.types import shape_of
+from tawa.ir.effects import is_pure
 from tawa.ir.elementwise import Map
-from tawa.pipeline.dependence_graph import NO_DEPTHS, is_lazy, is_movable
+from tawa.pipeline.dependence_graph import NO_DEPTHS, is_lazy
 from tawa.pipeline.expand import Expansion, Key, Schedule
 from tawa.tile.dialect.ops import Dot, Reshape, Trans
 
@@ -120,9 +121,8 @@ class _Flattening:
         mine = {r for op in self.before for r in op.results}
         found: list[Operation] = []
         for op in self.before:
-            simple = isinstance(op, Map | PlanEntry | EdgeRow | scf.IfOp | arith.ConstantOp)
-            pure = simple and is_movable(op)
-            scalar = pure and not any(shape_of(r.type) for r in op.results)
+            again = is_pure(op) and not isinstance(op, scf.ForOp | scf.WhileOp)
+            scalar = again and not any(shape_of(v.type) for v in (*op.results, *op.operands))
             inputs = (v for inner in op.walk() for v in inner.operands)
             if scalar and all(v in made or v not in mine for v in inputs):
                 found.append(op)

@@ -16,12 +16,10 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from tawa.aref.analysis.ranges import runs
-from tawa.aref.dialect.ops import LoadInto, PutEnter, PutExit, WarpGroup
+from tawa.aref.dialect.ops import LoadInto, WarpGroup
+from tawa.ir.effects import FILLED, is_pure, touches
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import terminator
-from tawa.pipeline.dependence_graph import is_movable
-
-PUTS = (PutEnter, LoadInto, PutExit)
 
 
 def load_ahead(module: ModuleOp) -> None:
@@ -39,9 +37,9 @@ def _inner(outer: scf.ForOp) -> scf.ForOp | None:
     *before, last = list(outer.body.block.ops)[:-1]
     if outer.iter_args or not isinstance(last, scf.ForOp) or last.iter_args:
         return None
-    own = [op for op in before if isinstance(op, PUTS)]
+    own = [op for op in before if touches(op, FILLED)]
     alone = all(op.shared is None for op in own if isinstance(op, LoadInto))
-    plain = all(isinstance(op, PUTS) or not op.regions or is_movable(op) for op in before)
+    plain = all(not op.regions or is_pure(op) for op in before)
     return last if own and alone and plain else None
 
 
@@ -61,7 +59,7 @@ def _move(outer: scf.ForOp, inner: scf.ForOp) -> None:
     ahead = scf.IfOp(now.result, [], Region(_tile(before, {index: following.result})))
     body.insert_ops_before([start, following, more, now, ahead], terminator(body))
     for op in reversed(before):
-        if isinstance(op, PUTS):
+        if touches(op, FILLED):
             op.detach()
             op.erase()
 

@@ -43,6 +43,18 @@ from xdsl.utils.exceptions import VerifyException
 
 from tawa.aref.dialect.types import CursorType, RefType, TensorAttr, TokenType, ViewType
 from tawa.base.types import DescType, shape_of
+from tawa.ir.effects import (
+    FILLED,
+    GLOBAL,
+    MEETING,
+    SLOT,
+    TAKEN,
+    Effects,
+    frees,
+    makes,
+    reads,
+    writes,
+)
 
 COMPLETIONS = ("none", "tma", "copies", "wgmma")
 """What the ops inside a critical region may leave unfinished when it ends."""
@@ -64,6 +76,7 @@ class Create(ArefOp):
     multicast: UnitAttr | None = opt_prop_def(UnitAttr)
     interleaved: UnitAttr | None = opt_prop_def(UnitAttr)
     ref: SSAValue = result_def(RefType)
+    traits = traits_def(Effects(makes(SLOT, "ref")))
     assembly_format = (
         "(`multicast` $multicast^)? (`interleaved` $interleaved^)? attr-dict `:` type($ref)"
     )
@@ -98,6 +111,7 @@ class Agree(ArefOp):
     name: ClassVar[str] = "aref.agree"
     ring: IntegerAttr = prop_def(IntegerAttr)
     flags: Sequence[SSAValue] = var_operand_def(i1)
+    traits = traits_def(Pure())
 
     def __init__(self, ring: int, flags: Sequence[SSAValue]):
         super().__init__(operands=[flags], properties={"ring": IntegerAttr(ring, i64)})
@@ -125,6 +139,7 @@ class Advance(ArefOp):
     count: SSAValue = operand_def(i32)
     cursor: SSAValue | None = opt_operand_def(CursorType)
     result: SSAValue = result_def(CursorType)
+    traits = traits_def(Pure())
     assembly_format = "$ref `by` $count (`at` $cursor^ `:` type($cursor))? attr-dict `:` type($ref)"
 
     def __init__(self, ref: SSAValue, count: SSAValue, cursor: SSAValue | None = None):
@@ -159,6 +174,7 @@ class PutEnter(_Enter):
     """Wait until the slot is empty; its views may be filled until `put_exit`."""
 
     name: ClassVar[str] = "aref.put_enter"
+    traits = traits_def(Effects(writes(FILLED, "ref")))
 
 
 @irdl_op_definition
@@ -166,6 +182,7 @@ class GetEnter(_Enter):
     """Wait until the slot is full; its views may be read until `consumed`."""
 
     name: ClassVar[str] = "aref.get_enter"
+    traits = traits_def(Effects(writes(TAKEN, "ref")))
 
 
 @irdl_op_definition
@@ -216,6 +233,7 @@ class PutExit(_Exit):
     """The slot becomes full when the copies into it have finished."""
 
     name: ClassVar[str] = "aref.put_exit"
+    traits = traits_def(Effects(writes(FILLED, "ref")))
 
 
 @irdl_op_definition
@@ -223,6 +241,7 @@ class Consumed(_Exit):
     """The slot becomes empty; the reads it names have finished before. Nothing for `no_token`."""
 
     name: ClassVar[str] = "aref.consumed"
+    traits = traits_def(Effects(frees(SLOT, "token")))
 
 
 @irdl_op_definition
@@ -254,6 +273,7 @@ class LoadInto(ArefOp):
     token: SSAValue = operand_def(TokenType)
     shared: SSAValue | None = opt_operand_def(i1)
     eviction: StringAttr | None = opt_prop_def(StringAttr)
+    traits = traits_def(Effects(reads(GLOBAL, "desc"), writes(SLOT, "view"), writes(FILLED, "ref")))
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     assembly_format = (
         "$desc `[` $coordinates `]` `into` $view `of` $ref `,` $token "
@@ -292,6 +312,9 @@ class CopyInto(ArefOp):
     ref: SSAValue = operand_def(RefType)
     token: SSAValue = operand_def(TokenType)
     turned: UnitAttr | None = opt_prop_def(UnitAttr)
+    traits = traits_def(
+        Effects(reads(GLOBAL, "pointers"), writes(SLOT, "view"), writes(FILLED, "ref"))
+    )
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     assembly_format = (
         "$pointers (`mask` $mask^)? `into` $view `of` $ref `,` $token (`turned` $turned^)? "
@@ -329,6 +352,7 @@ class TransposeInto(ArefOp):
     view: SSAValue = operand_def(ViewType)
     ref: SSAValue = operand_def(RefType)
     token: SSAValue = operand_def(TokenType)
+    traits = traits_def(Effects(reads(SLOT, "source"), writes(SLOT, "view"), writes(FILLED, "ref")))
     assembly_format = (
         "$source `into` $view `of` $ref `,` $token attr-dict "
         "`:` type($source) `,` type($view) `,` type($ref)"
@@ -399,6 +423,7 @@ class ViewRead(ArefOp):
     view: SSAValue = operand_def(ViewType)
     result: SSAValue = result_def(base(TensorType))
     meets: UnitAttr | None = opt_prop_def(UnitAttr)
+    traits = traits_def(Effects(reads(SLOT, "view"), writes(MEETING).if_set("meets")))
     assembly_format = "$view (`meets` $meets^)? attr-dict `:` type($view) `->` type($result)"
 
     def __init__(self, view: SSAValue):

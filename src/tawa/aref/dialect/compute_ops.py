@@ -28,6 +28,17 @@ from tawa.aref.dialect.channel_ops import ArefOp
 from tawa.aref.dialect.types import ViewType
 from tawa.base.numerics import Array
 from tawa.base.types import element_of, shape_of
+from tawa.ir.effects import (
+    MEETING,
+    PRODUCTS,
+    REGISTERS,
+    SLOT,
+    Collective,
+    Effects,
+    makes,
+    reads,
+    writes,
+)
 
 
 @irdl_op_definition
@@ -36,6 +47,7 @@ class Unset(ArefOp):
 
     name: ClassVar[str] = "aref.unset"
     result: SSAValue = result_def(base(TensorType))
+    traits = traits_def(Effects(makes(REGISTERS, "result")))
     # Not pure: each stands for registers of its own.
     assembly_format = "attr-dict `:` type($result)"
 
@@ -51,6 +63,7 @@ class ZeroUnless(ArefOp):
     condition: SSAValue = operand_def(i1)
     value: SSAValue = operand_def(base(TensorType))
     result: SSAValue = result_def(base(TensorType))
+    traits = traits_def(Effects(writes(REGISTERS, "value"), makes(REGISTERS, "result")))
     assembly_format = "$condition `,` $value attr-dict `:` type($value) `->` type($result)"
 
     def __init__(self, condition: SSAValue, value: SSAValue):
@@ -70,6 +83,7 @@ class Stage(ArefOp):
     value: SSAValue = operand_def(base(TensorType))
     buffer: SSAValue | None = opt_operand_def(i32)
     view: SSAValue = result_def(ViewType)
+    traits = traits_def(Effects(writes(SLOT, "view"), writes(MEETING)))
     assembly_format = "$value (`to` $buffer^)? attr-dict `:` type($value) `->` type($view)"
 
     def __init__(self, value: SSAValue, buffer: SSAValue | None = None):
@@ -88,6 +102,7 @@ class Restage(ArefOp):
     view: SSAValue = operand_def(ViewType)
     interleaved: UnitAttr | None = opt_prop_def(UnitAttr)
     result: SSAValue = result_def(ViewType)
+    traits = traits_def(Effects(reads(SLOT, "view"), writes(SLOT, "result"), writes(MEETING)))
     assembly_format = (
         "$view (`interleaved` $interleaved^)? attr-dict `:` type($view) `->` type($result)"
     )
@@ -115,6 +130,11 @@ class DotIssue(ArefOp):
     accumulate: SSAValue | None = opt_operand_def(i1)
     precision: StringAttr | None = opt_prop_def(StringAttr)
     result: SSAValue = result_def(base(TensorType))
+    traits = traits_def(
+        Effects(
+            reads(SLOT, "a"), reads(SLOT, "b"), writes(REGISTERS, "accumulator"), writes(PRODUCTS)
+        )
+    )
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     assembly_format = (
         "$a `,` $b `,` $accumulator (`if` $accumulate^ `:` type($accumulate))? "
@@ -149,6 +169,7 @@ class DotWait(ArefOp):
     pending: IntegerAttr = prop_def(IntegerAttr)
     values: Sequence[SSAValue] = var_operand_def(base(TensorType))
     results_: Sequence[SSAValue] = var_result_def(base(TensorType))
+    traits = traits_def(Effects(writes(PRODUCTS)))
     assembly_format = "$pending (`,` $values^ `:` type($values) `->` type($results_))? attr-dict"
 
     def __init__(self, pending: int, values: Sequence[SSAValue] = ()):
@@ -169,7 +190,7 @@ class Any(ArefOp):
     name: ClassVar[str] = "aref.any"
     value: SSAValue = operand_def(base(TensorType))
     result: SSAValue = result_def(i1)
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), Collective())
     assembly_format = "$value attr-dict `:` type($value)"
 
     def __init__(self, value: SSAValue):
@@ -193,7 +214,7 @@ class AnyAbove(ArefOp):
     bound: SSAValue = operand_def(base(TensorType))
     axis: IntegerAttr = prop_def(IntegerAttr)
     result: SSAValue = result_def(i1)
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), Collective())
     assembly_format = "$value `,` $bound `axis` $axis attr-dict `:` type($value) `,` type($bound)"
 
     def __init__(self, value: SSAValue, bound: SSAValue, axis: int):

@@ -58,6 +58,7 @@ from tawa.aref.dialect.compute_ops import (
 from tawa.aref.dialect.types import CursorType, RefType, TokenType, ViewType
 from tawa.aref.dialect.warp_ops import WARP_OPS, WarpDot
 from tawa.base.types import PlanType
+from tawa.ir.effects import MEETING, ORDER, Effects, writes
 
 __all__ = [
     "AREF",
@@ -124,7 +125,7 @@ class WarpGroup(ArefOp):
     moves: UnitAttr | None = opt_prop_def(UnitAttr)
     split_columns: UnitAttr | None = opt_prop_def(UnitAttr)
     body: Region = region_def("single_block")
-    traits = traits_def(NoTerminator())
+    traits = traits_def(NoTerminator(), Effects(writes(ORDER)))
 
     def __init__(
         self,
@@ -234,6 +235,7 @@ class EdgeRow(ArefOp):
 class _Turn(ArefOp):
     """Teams of a warp group that take turns."""
 
+    traits = traits_def(Effects(writes(MEETING)))
     assembly_format = "attr-dict"
 
 
@@ -260,6 +262,7 @@ class GroupTurn(ArefOp):
 
     name: ClassVar[str] = "aref.group_turn"
     step: StringAttr = prop_def(StringAttr)
+    traits = traits_def(Effects(writes(MEETING)))
     assembly_format = "$step attr-dict"
 
     def __init__(self, step: str):

@@ -6,11 +6,12 @@ from typing import ClassVar
 
 from xdsl.dialects.builtin import StringAttr, TensorType
 from xdsl.ir import SSAValue
-from xdsl.irdl import base, irdl_op_definition, operand_def, prop_def, result_def
+from xdsl.irdl import base, irdl_op_definition, operand_def, prop_def, result_def, traits_def
 
 from tawa.aref.dialect.channel_ops import ArefOp
 from tawa.aref.dialect.types import ViewType
 from tawa.base.warp_matrix import Product
+from tawa.ir.effects import SLOT, Collective, Effects, reads
 
 
 @irdl_op_definition
@@ -23,6 +24,7 @@ class WarpDot(ArefOp):
     accumulator: SSAValue = operand_def(base(TensorType))
     precision: StringAttr = prop_def(StringAttr)
     result: SSAValue = result_def(base(TensorType))
+    traits = traits_def(Collective(), Effects(reads(SLOT, "a"), reads(SLOT, "b")))
     assembly_format = (
         "$a `,` $b `,` $accumulator `precision` $precision attr-dict "
         "`:` type($a) `,` type($b) `,` type($accumulator) `->` type($result)"

@@ -14,7 +14,6 @@ from typing import ClassVar
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i1, i32
 from xdsl.ir import Block, Operation, SSAValue
-from xdsl.traits import is_side_effect_free
 
 from tawa.aref.analysis.dot_waits import erase_consumed, move_consumed, slots_of, wait_before_use
 from tawa.aref.analysis.layouts import operand_words, same_values
@@ -31,7 +30,6 @@ from tawa.aref.dialect.ops import (
     Restage,
     Stage,
     Unset,
-    ViewRead,
     ViewReshape,
     Views,
     ViewTrans,
@@ -41,6 +39,7 @@ from tawa.aref.dialect.ops import (
 from tawa.base.options import Options
 from tawa.base.remarks import Remarks
 from tawa.base.types import byte_size, element_of, shape_of
+from tawa.ir.effects import MEETING, SLOT, only_on
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import carry, extend_yield, integer_constant, terminator
 from tawa.ir.spans import copy_span, span_of
@@ -265,11 +264,10 @@ def _return_after_copies(group: WarpGroup) -> None:
     for op in [op for op in group.walk() if isinstance(op, Consumed)]:
         following = op.next_op
         while following is not None and not following.regions:
-            if not isinstance(following, Stage | ViewRead | ViewTrans | Consumed):
-                if not is_side_effect_free(following):
-                    break
-            elif isinstance(following, Stage):
+            if isinstance(following, Stage):
                 _after_stages(op, following)
+                break
+            if not only_on(following, (SLOT, MEETING)):
                 break
             following = following.next_op
 

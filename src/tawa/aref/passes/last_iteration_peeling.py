@@ -38,35 +38,28 @@ from tawa.aref.dialect.ops import (
     EdgeRow,
     GetEnter,
     ViewRead,
-    ViewReshape,
-    ViewTrans,
     WarpGroup,
 )
 from tawa.base.remarks import Remarks
 from tawa.base.types import shape_of
+from tawa.ir.effects import SLOT, TAKEN, Collective, only_on
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import integer_constant, terminator
 from tawa.ir.spans import copy_span, span_of
 from tawa.tile.dialect.ops import (
-    Arange,
-    Broadcast,
     Dot,
-    ExpandDims,
     Reduce,
     Reshape,
     RowEnds,
-    Splat,
     Trans,
 )
 
 LEFT_OUT = "aref.left_out"
 """Marks the loops that return the slots of a turn that was left out."""
 
-ALONE = (
-    Map, arith.ConstantOp, Splat, Arange, Broadcast, ExpandDims, Reshape, Trans, Any, AnyAbove,
-    GetEnter, Consumed, ViewRead, ViewReshape, ViewTrans, Dot, Reduce, scf.IfOp, scf.YieldOp,
-)  # fmt: skip
-"""Ops that a warp group can do while another of its team has left the loop."""
+BY_WARPS = (Dot, Reduce, Any, AnyAbove)
+"""Collective ops of which each warp group does its own rows' part, unless `_shared_work` says why
+not."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +121,8 @@ def obstacle(group: WarpGroup, loop: scf.ForOp, rows: int) -> str | None:
 
 def _shared_work(op: Operation, loop: scf.ForOp) -> str | None:
     """What the groups of a team do together in an op of a loop; None if nothing."""
-    if not isinstance(op, ALONE):
+    together = op.has_trait(Collective) and not isinstance(op, BY_WARPS)
+    if together or (not op.regions and not only_on(op, (SLOT, TAKEN))):
         return f"they do {op.name} together"
     if isinstance(op, Reduce) and op.axis.value.data == 0:
         return "they reduce along the rows together"

@@ -18,12 +18,9 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, Region
 
 from tawa.aref.dialect.ops import (
-    Any,
-    AnyAbove,
     DotIssue,
     DotWait,
     GroupTurn,
-    LanePartials,
     WarpGroup,
 )
 from tawa.aref.passes.last_iteration_peeling import LEFT_OUT
@@ -31,13 +28,13 @@ from tawa.base.errors import TawaError
 from tawa.base.options import Options
 from tawa.base.remarks import Remarks
 from tawa.base.types import shape_of
-from tawa.ir.elementwise import Map
+from tawa.ir.effects import GLOBAL, WRITE, is_pure, touches
 from tawa.ir.loops import terminator
 from tawa.ir.spans import span_of
-from tawa.tile.dialect.ops import DescStore, Reduce
+from tawa.tile.dialect.ops import Broadcast, ExpandDims, Reshape, Trans
 
-COSTLY = (Any, AnyAbove, DescStore, DotWait, LanePartials, Reduce, scf.ForOp, scf.IfOp)
-"""Ops before which a group passes the turn on, as it does before elementwise ops on tiles."""
+RESHAPES = (Broadcast, ExpandDims, Reshape, Trans)
+"""Ops that cost nothing: they say where the elements of a tile are."""
 
 
 class NothingToAlternate(TawaError):
@@ -140,8 +137,11 @@ def _pass_turns_left_out(loops: Sequence[scf.ForOp]) -> bool:
 
 
 def _is_costly(op: Operation) -> bool:
-    on_tile = isinstance(op, Map) and bool(shape_of(op.result.type))
-    return on_tile or isinstance(op, COSTLY)
+    """Whether a group passes the turn on before an op, which waits, writes or computes tiles."""
+    if op.regions or isinstance(op, DotWait) or touches(op, GLOBAL, WRITE):
+        return True
+    on_tiles = any(shape_of(v.type) for v in op.operands)
+    return on_tiles and is_pure(op) and not isinstance(op, RESHAPES)
 
 
 def _start(group: WarpGroup) -> None:

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i32
-from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
+from xdsl.ir import Block, Operation, Region, SSAValue
 
 from tawa.aref.dialect.ops import (
     Advance,
@@ -25,6 +25,7 @@ from tawa.aref.dialect.ops import (
 )
 from tawa.base.errors import TawaError
 from tawa.base.remarks import Remarks
+from tawa.ir.effects import is_pure
 from tawa.ir.elementwise import Map
 from tawa.ir.spans import span_of
 
@@ -114,7 +115,7 @@ class _Counter:
         owner = value.owner
         if not self.loop.is_ancestor(owner):
             return value
-        if isinstance(value, BlockArgument) or not isinstance(owner, Map | arith.ConstantOp):
+        if isinstance(owner, Block) or owner.regions or not is_pure(owner):
             raise PingPongNotPossible(
                 "the number of loads of a tile depends on data",
                 span=span_of(owner) if isinstance(owner, Operation) else span_of(self.loop),

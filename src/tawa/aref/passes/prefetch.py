@@ -14,17 +14,15 @@ from xdsl.dialects import scf
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 
-from tawa.aref.dialect.ops import DotIssue, LoadInto, PutEnter, PutExit, RefType, WarpGroup
+from tawa.aref.dialect.ops import DotIssue, PutEnter, RefType, WarpGroup
 from tawa.base.options import Options
 from tawa.base.remarks import Remarks
 from tawa.base.types import shape_of
+from tawa.ir.effects import FILLED, only_reads, touches
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import carry, extend_yield, integer_constant, terminator
 from tawa.ir.spans import span_of
-from tawa.tile.analysis.pointers import WRITES, may_overlap, origins
-from tawa.tile.dialect.ops import Load
-
-PUT = (PutEnter, LoadInto, PutExit)
+from tawa.tile.analysis.alias import may_be_written, written
 
 
 @dataclass
@@ -51,13 +49,12 @@ class _Slice:
 def find_slice(loop: scf.ForOp) -> _Slice | None:
     """The slice of a loop's own puts; None if it needs a tile, control flow or what is written."""
     body = loop.body.block
-    writes = [op for op in body.walk() if isinstance(op, WRITES)]
-    written = {argument for op in writes for argument in origins(op.operands[0])}
+    memory = written(body.ops)
     wanted: set[Operation] = set()
     carried: set[int] = set()
     work: list[SSAValue] = []
     for op in body.ops:
-        if isinstance(op, PUT):
+        if touches(op, FILLED) and not op.regions:
             wanted.add(op)
             work += op.operands
     while work:
@@ -73,9 +70,7 @@ def find_slice(loop: scf.ForOp) -> _Slice | None:
             continue
         if op.regions or any(shape_of(r.type) for r in op.results):
             return None
-        if isinstance(op, WRITES):
-            return None
-        if isinstance(op, Load) and may_overlap(origins(op.ptr), written):
+        if not only_reads(op) or may_be_written(op, memory):
             return None
         wanted.add(op)
         work += op.operands
@@ -149,7 +144,7 @@ class Prefetch:
         assert start is not None
         body.insert_ops_before([index, more, branch], start)
         extend_yield(body, list(branch.results))
-        for op in reversed([op for op in found.ops if isinstance(op, PUT)]):
+        for op in reversed([op for op in found.ops if touches(op, FILLED)]):
             op.detach()
             op.erase()
 

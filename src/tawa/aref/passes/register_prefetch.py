@@ -16,17 +16,17 @@ from typing import ClassVar
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr, IntegerType, ModuleOp
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
-from xdsl.traits import is_side_effect_free
 from xdsl.utils.hints import isa
 
 from tawa.aref.dialect.ops import DotIssue, Stage, WarpDot, WarpGroup
 from tawa.base.remarks import Remarks
 from tawa.base.types import byte_size, element_of, shape_of
+from tawa.ir.effects import ORDER, is_collective, is_pure, only_reads, touches
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import carry, extend_yield, terminator
 from tawa.ir.spans import copy_span, span_of
-from tawa.tile.analysis.pointers import WRITES, may_overlap, origins
-from tawa.tile.dialect.ops import AsmEffect, Barrier, DescStore, Load, Splat
+from tawa.tile.analysis.alias import may_be_written, written
+from tawa.tile.dialect.ops import Load, Splat
 
 REGISTERS = 64
 """Registers of a thread that the tiles of a loop may take."""
@@ -85,7 +85,7 @@ def _staged_loads(body: Block) -> list[Load]:
                 if isinstance(v.owner, Load):
                     if shape_of(v.type) and v.owner not in found:
                         found.append(v.owner)
-                elif not v.owner.regions and is_side_effect_free(v.owner):
+                elif not v.owner.regions and is_pure(v.owner):
                     work += v.owner.operands
     return [load for load in body.ops if isinstance(load, Load) and load in found]
 
@@ -99,11 +99,10 @@ def _registers(loads: Sequence[Load], warps: int) -> int:
 
 def _may_move(body: Block, loads: Sequence[Load]) -> bool:
     """Whether nothing in the loop writes, or may write, what the loads read."""
-    ops = list(body.walk())
-    if any(isinstance(op, Barrier | DescStore | AsmEffect) for op in ops):
+    if any(touches(op, ORDER) for op in body.ops):
         return False
-    written = {a for op in ops if isinstance(op, WRITES) for a in origins(op.operands[0])}
-    return not any(may_overlap(origins(load.ptr), written) for load in loads)
+    memory = written(body.ops)
+    return all(only_reads(load) and not may_be_written(load, memory) for load in loads)
 
 
 def _check(ahead: _Ahead, loads: Sequence[Load]) -> None:
@@ -247,7 +246,7 @@ class _Ahead:
 
 def _repeats(op: Operation) -> bool:
     """Whether an op may be done once more, and earlier."""
-    return isinstance(op, Load) or is_side_effect_free(op)
+    return only_reads(op) and not is_collective(op)
 
 
 def _blank(type_: Attribute, into: Block) -> SSAValue:

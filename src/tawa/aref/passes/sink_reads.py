@@ -22,7 +22,6 @@ from xdsl.ir import Block, Operation, SSAValue
 from tawa.aref.dialect.ops import (
     Any,
     AnyAbove,
-    Consumed,
     DotIssue,
     GetEnter,
     ViewRead,
@@ -31,6 +30,7 @@ from tawa.aref.dialect.ops import (
     ViewTrans,
     WarpGroup,
 )
+from tawa.ir.effects import FREE, SLOT, through
 from tawa.ir.loops import users_in
 
 
@@ -58,7 +58,7 @@ def _sink(read: ViewRead) -> None:
             return
         first = min(users, key=home.get_operation_index)
         passed = _between(read, first)
-        if any(_returns(op, slot.token) for op in passed):
+        if any(slot.token in through(op, SLOT, FREE) for op in passed):
             return
         side = _side(first, read) if len(users) == 1 else None
         products = any(isinstance(op, DotIssue) for op in passed)
@@ -106,11 +106,6 @@ def _between(first: Operation, last: Operation) -> list[Operation]:
         found.append(op)
         op = op.next_op
     return found
-
-
-def _returns(op: Operation, token: SSAValue) -> bool:
-    """Whether an op returns the slot that a token stands for."""
-    return any(isinstance(inner, Consumed) and inner.token is token for inner in op.walk())
 
 
 def _side(branch: Operation, read: ViewRead) -> Block | None:

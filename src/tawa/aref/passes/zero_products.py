@@ -14,10 +14,11 @@ from typing import ClassVar
 
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import SSAValue
 
 from tawa.aref.dialect.ops import WarpGroup
 from tawa.base.types import shape_of
+from tawa.ir.effects import may_drop
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import terminator
 from tawa.ir.spans import copy_span
@@ -74,13 +75,9 @@ def _chosen(op: scf.IfOp) -> None:
             block.insert_ops_before([constant, splat], op)
             result.replace_all_uses_with(splat.result)
     used = any(True for result in op.results for _ in result.uses)
-    if not used and all(_only_computes(inner) for inner in op.walk() if inner is not op):
+    if not used and may_drop(op):
         op.detach()
         op.erase()
-
-
-def _only_computes(op: Operation) -> bool:
-    return isinstance(op, Map | Splat | Broadcast | ExpandDims | arith.ConstantOp | scf.YieldOp)
 
 
 def _is_zero(value: SSAValue) -> bool:

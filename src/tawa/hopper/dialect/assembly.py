@@ -14,6 +14,7 @@ from xdsl.irdl import (
     irdl_op_definition,
     opt_prop_def,
     prop_def,
+    traits_def,
     var_operand_def,
     var_result_def,
 )
@@ -26,6 +27,7 @@ from tawa.hopper.dialect.fragment import layout_of
 from tawa.hopper.dialect.machine import Actor
 from tawa.hopper.dialect.text import Writer, c_type
 from tawa.hopper.dialect.types import FragType
+from tawa.ir.effects import ORDER, Effects, writes
 from tawa.ir.spans import span_of
 from tawa.scalars.assembly import Assembly
 from tawa.scalars.ptx import UnknownInstruction
@@ -61,6 +63,7 @@ class InlineAssembly(HopperOp):
     pack: IntegerAttr = prop_def(Number)
     effect: UnitAttr | None = opt_prop_def(UnitAttr)
     outputs: Sequence[SSAValue] = var_result_def(FragType)
+    traits = traits_def(Effects(writes(ORDER).if_set("effect")))
 
     def __init__(
         self,

@@ -16,6 +16,7 @@ from xdsl.irdl import (
     opt_operand_def,
     prop_def,
     result_def,
+    traits_def,
 )
 from xdsl.utils.exceptions import VerifyException
 
@@ -25,6 +26,7 @@ from tawa.hopper.dialect.core import HopperOp, Number, number
 from tawa.hopper.dialect.machine import Actor
 from tawa.hopper.dialect.text import Writer, c_type, owner_condition
 from tawa.hopper.dialect.types import FragType
+from tawa.ir.effects import GLOBAL, ORDER, Effects, reads, writes
 from tawa.scalars.table import FUNCTIONS
 
 COMBINATIONS = {"maxf": "maxnumf", "minf": "minnumf"}
@@ -142,6 +144,7 @@ class GlobalAtomic(HopperOp):
     scope: StringAttr = prop_def(StringAttr)
     vector: IntegerAttr = prop_def(Number)
     value: SSAValue = result_def(FragType)
+    traits = traits_def(Effects(reads(GLOBAL, "pointers"), writes(GLOBAL, "pointers")))
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
 
     def __init__(
@@ -248,6 +251,7 @@ class MemoryFence(HopperOp):
 
     name: ClassVar[str] = "hopper.memory_fence"
     scope: StringAttr = prop_def(StringAttr)
+    traits = traits_def(Effects(writes(ORDER)))
     assembly_format = "$scope attr-dict"
 
     def __init__(self, scope: str):

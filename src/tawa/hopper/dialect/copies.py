@@ -19,6 +19,7 @@ from xdsl.irdl import (
     operand_def,
     opt_operand_def,
     prop_def,
+    traits_def,
 )
 from xdsl.utils.exceptions import VerifyException
 
@@ -29,6 +30,7 @@ from tawa.hopper.dialect.memory import element_addresses, element_places
 from tawa.hopper.dialect.sync import barrier_address, barrier_at
 from tawa.hopper.dialect.text import Writer, owner_condition
 from tawa.hopper.dialect.types import BarrierType, FragType, TileType
+from tawa.ir.effects import BARRIER, COPYING, GLOBAL, SHARED, Effects, reads, writes
 
 COPY_BYTES = (16, 8, 4)
 """Bytes that one instruction can copy."""
@@ -47,6 +49,7 @@ class CopyAsync(HopperOp):
     mask: SSAValue | None = opt_operand_def(FragType)
     tile: SSAValue = operand_def(TileType)
     vector: IntegerAttr = prop_def(Number)
+    traits = traits_def(Effects(reads(GLOBAL, "pointers"), writes(SHARED, "tile"), writes(COPYING)))
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     assembly_format = (
         "$pointers (`mask` $mask^)? `into` $tile `vector` $vector attr-dict "
@@ -115,6 +118,7 @@ class CopyArrive(HopperOp):
     name: ClassVar[str] = "hopper.copy_arrive"
     barrier: SSAValue = operand_def(BarrierType)
     slot: SSAValue = operand_def(i32)
+    traits = traits_def(Effects(writes(BARRIER, "barrier"), writes(COPYING)))
     assembly_format = "$barrier `[` $slot `]` attr-dict `:` type($barrier)"
 
     def __init__(self, barrier: SSAValue, slot: SSAValue):

@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 from xdsl.dialects.builtin import IntegerType, StringAttr, i1, i64
 from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, prop_def
+from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, prop_def, traits_def
 
 from tawa.base.types import PtrType, f32, f64
 from tawa.hopper.dialect.core import HopperOp
@@ -17,6 +17,7 @@ from tawa.hopper.dialect.fragment import layout_of
 from tawa.hopper.dialect.machine import Actor
 from tawa.hopper.dialect.text import Writer, owner_condition, register_coordinate, thread_coordinate
 from tawa.hopper.dialect.types import FragType
+from tawa.ir.effects import OUTPUT, Effects, writes
 from tawa.ir.spans import span_of
 from tawa.scalars.table import FUNCTIONS
 
@@ -28,6 +29,7 @@ class Assert(HopperOp):
     name: ClassVar[str] = "hopper.assert"
     condition: SSAValue = operand_def(FragType)
     message: StringAttr = prop_def(StringAttr)
+    traits = traits_def(Effects(writes(OUTPUT)))
     assembly_format = "$condition `,` $message attr-dict `:` type($condition)"
 
     def __init__(self, condition: SSAValue, message: str):
@@ -58,6 +60,7 @@ class Print(HopperOp):
     name: ClassVar[str] = "hopper.print"
     prefix: StringAttr = prop_def(StringAttr)
     value: SSAValue | None = opt_operand_def(FragType)
+    traits = traits_def(Effects(writes(OUTPUT)))
     assembly_format = "$prefix (`,` $value^ `:` type($value))? attr-dict"
 
     def __init__(self, prefix: str, value: SSAValue | None):

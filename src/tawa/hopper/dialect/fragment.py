@@ -26,6 +26,7 @@ from tawa.hopper.dialect.core import HopperOp, Number, number
 from tawa.hopper.dialect.machine import Actor
 from tawa.hopper.dialect.text import Writer, c_type, register_coordinate, thread_coordinate
 from tawa.hopper.dialect.types import FragType
+from tawa.ir.effects import MEETING, REGISTERS, Effects, makes, writes
 from tawa.scalars.table import FUNCTIONS
 
 
@@ -232,6 +233,7 @@ class Undefined(HopperOp):
 
     name: ClassVar[str] = "hopper.undefined"
     value: SSAValue = result_def(FragType)
+    traits = traits_def(Effects(makes(REGISTERS, "value")))
     assembly_format = "attr-dict `:` type($value)"
 
     def __init__(self, type_: FragType):
@@ -258,6 +260,7 @@ class ZeroUnless(HopperOp):
     condition: SSAValue = operand_def(i1)
     operand: SSAValue = operand_def(FragType)
     value: SSAValue = result_def(FragType)
+    traits = traits_def(Effects(writes(REGISTERS, "operand")))
     assembly_format = "$condition `,` $operand attr-dict `:` type($operand) `->` type($value)"
 
     def __init__(self, condition: SSAValue, operand: SSAValue):
@@ -289,6 +292,7 @@ class Copy(HopperOp):
     name: ClassVar[str] = "hopper.copy"
     operand: SSAValue = operand_def(FragType)
     value: SSAValue = result_def(FragType)
+    traits = traits_def(Effects(makes(REGISTERS, "value")))
     assembly_format = "$operand attr-dict `:` type($operand) `->` type($value)"
 
     def __init__(self, operand: SSAValue):
@@ -467,6 +471,7 @@ class VoteAny(HopperOp):
     name: ClassVar[str] = "hopper.vote_any"
     operand: SSAValue = operand_def(FragType)
     value: SSAValue = result_def(i1)
+    traits = traits_def(Effects(writes(MEETING)))
     # Not pure: every lane must take part, so it stays where it is.
     assembly_format = "$operand attr-dict `:` type($operand)"
 

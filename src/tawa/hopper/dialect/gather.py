@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 from xdsl.dialects.builtin import i32
 from xdsl.ir import SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, result_def
+from xdsl.irdl import irdl_op_definition, operand_def, result_def, traits_def
 from xdsl.utils.exceptions import VerifyException
 
 from tawa.base.layout import LANES, Layout, Mode
@@ -18,6 +18,7 @@ from tawa.hopper.dialect.fragment import layout_of
 from tawa.hopper.dialect.machine import Actor
 from tawa.hopper.dialect.text import Writer, c_type, owner_condition
 from tawa.hopper.dialect.types import FragType, TileType
+from tawa.ir.effects import SHARED, Effects, reads, writes
 
 
 @irdl_op_definition
@@ -28,6 +29,7 @@ class SharedGather(HopperOp):
     tile: SSAValue = operand_def(TileType)
     places: SSAValue = operand_def(FragType)
     value: SSAValue = result_def(FragType)
+    traits = traits_def(Effects(reads(SHARED, "tile")))
     assembly_format = (
         "$tile `at` $places attr-dict `:` type($tile) `,` type($places) `->` type($value)"
     )
@@ -79,6 +81,7 @@ class SharedHistogram(HopperOp):
     name: ClassVar[str] = "hopper.shared_histogram"
     value: SSAValue = operand_def(FragType)
     tile: SSAValue = operand_def(TileType)
+    traits = traits_def(Effects(reads(SHARED, "tile"), writes(SHARED, "tile")))
     assembly_format = "$value `into` $tile attr-dict `:` type($value) `,` type($tile)"
 
     def __init__(self, value: SSAValue, tile: SSAValue):

@@ -17,7 +17,6 @@ from xdsl.irdl import (
     result_def,
     traits_def,
 )
-from xdsl.traits import MemoryReadEffect
 
 from tawa.base.numerics import value_dtype
 from tawa.base.types import PtrType, byte_size
@@ -26,6 +25,7 @@ from tawa.hopper.dialect.core import HopperOp, Number, number
 from tawa.hopper.dialect.machine import Actor
 from tawa.hopper.dialect.text import Writer, c_type, owner_condition
 from tawa.hopper.dialect.types import FragType
+from tawa.ir.effects import GLOBAL, Effects, reads, writes
 
 
 @irdl_op_definition
@@ -41,7 +41,7 @@ class GlobalLoad(HopperOp):
     other: SSAValue | None = opt_operand_def(FragType)
     vector: IntegerAttr = prop_def(Number)
     value: SSAValue = result_def(FragType)
-    traits = traits_def(MemoryReadEffect())
+    traits = traits_def(Effects(reads(GLOBAL, "pointers")))
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
 
     def __init__(
@@ -119,6 +119,7 @@ class GlobalStore(HopperOp):
     value: SSAValue = operand_def(FragType)
     mask: SSAValue | None = opt_operand_def(FragType)
     vector: IntegerAttr = prop_def(Number)
+    traits = traits_def(Effects(writes(GLOBAL, "pointers")))
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
 
     def __init__(self, pointers: SSAValue, value: SSAValue, mask: SSAValue | None, vector: int):
@@ -156,6 +157,7 @@ class ScalarLoad(HopperOp):
     name: ClassVar[str] = "hopper.scalar_load"
     pointer: SSAValue = operand_def(PtrType)
     value: SSAValue = result_def()
+    traits = traits_def(Effects(reads(GLOBAL, "pointer")))
     assembly_format = "$pointer attr-dict `:` type($pointer) `->` type($value)"
 
     def __init__(self, pointer: SSAValue):
@@ -179,6 +181,7 @@ class ScalarStore(HopperOp):
     name: ClassVar[str] = "hopper.scalar_store"
     pointer: SSAValue = operand_def(PtrType)
     value: SSAValue = operand_def()
+    traits = traits_def(Effects(writes(GLOBAL, "pointer")))
     assembly_format = "$pointer `,` $value attr-dict `:` type($pointer) `,` type($value)"
 
     def __init__(self, pointer: SSAValue, value: SSAValue):

@@ -36,6 +36,7 @@ from tawa.hopper.dialect.text import (
     tile_address,
 )
 from tawa.hopper.dialect.types import BarrierType, FragType, RingType, TensorMapType, TileType
+from tawa.ir.effects import BARRIER, COPYING, GLOBAL, SHARED, Effects, reads, writes
 
 
 @irdl_op_definition
@@ -176,6 +177,14 @@ class TmaLoad(HopperOp):
     slot: SSAValue = operand_def(i32)
     ctas: SSAValue | None = opt_operand_def(i32)
     eviction: StringAttr | None = opt_prop_def(StringAttr)
+    traits = traits_def(
+        Effects(
+            reads(GLOBAL, "map"),
+            writes(SHARED, "tile"),
+            writes(BARRIER, "barrier"),
+            writes(COPYING),
+        )
+    )
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     assembly_format = (
         "$map `[` $coordinates `]` `into` $tile `signal` $barrier `[` $slot `]` "
@@ -227,6 +236,7 @@ class TmaStore(HopperOp):
     coordinates: Sequence[SSAValue] = var_operand_def(i32)
     tile: SSAValue = operand_def(TileType)
     evict_first: UnitAttr | None = opt_prop_def(UnitAttr)
+    traits = traits_def(Effects(reads(SHARED, "tile"), writes(GLOBAL, "map"), writes(COPYING)))
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     assembly_format = (
         "$map `[` $coordinates `]` `from` $tile (`evict_first` $evict_first^)? "
@@ -258,6 +268,7 @@ class BulkCommit(HopperOp):
     """Close this thread's group of TMA stores."""
 
     name: ClassVar[str] = "hopper.bulk_commit"
+    traits = traits_def(Effects(writes(COPYING)))
     assembly_format = "attr-dict"
 
     def cuda(self, w: Writer) -> None:
@@ -275,6 +286,7 @@ class BulkWaitRead(HopperOp):
 
     name: ClassVar[str] = "hopper.bulk_wait_read"
     pending: IntegerAttr = prop_def(Number)
+    traits = traits_def(Effects(writes(COPYING)))
     assembly_format = "$pending attr-dict"
 
     def __init__(self, pending: int):
@@ -338,6 +350,7 @@ class SharedStore(HopperOp):
     name: ClassVar[str] = "hopper.shared_store"
     value: SSAValue = operand_def(FragType)
     tile: SSAValue = operand_def(TileType)
+    traits = traits_def(Effects(writes(SHARED, "tile")))
     assembly_format = "$value `,` $tile attr-dict `:` type($value) `,` type($tile)"
 
     def __init__(self, value: SSAValue, tile: SSAValue):
@@ -371,6 +384,7 @@ class SharedLoad(HopperOp):
     name: ClassVar[str] = "hopper.shared_load"
     tile: SSAValue = operand_def(TileType)
     value: SSAValue = result_def(FragType)
+    traits = traits_def(Effects(reads(SHARED, "tile")))
     assembly_format = "$tile attr-dict `:` type($tile) `->` type($value)"
 
     def __init__(self, tile: SSAValue, type_: FragType):
@@ -409,6 +423,7 @@ class Stmatrix(HopperOp):
     value: SSAValue = operand_def(FragType)
     tile: SSAValue = operand_def(TileType)
     first_register: IntegerAttr = prop_def(Number)
+    traits = traits_def(Effects(writes(SHARED, "tile")))
     assembly_format = (
         "$value `from` $first_register `,` $tile attr-dict `:` type($value) `,` type($tile)"
     )

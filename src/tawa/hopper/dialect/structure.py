@@ -17,7 +17,7 @@ from xdsl.irdl import (
     result_def,
     traits_def,
 )
-from xdsl.traits import NoTerminator, Pure
+from xdsl.traits import NoTerminator, Pure, RecursiveMemoryEffect
 from xdsl.utils.exceptions import VerifyException
 
 from tawa.base.types import PlanType
@@ -25,6 +25,7 @@ from tawa.hopper.dialect.core import HopperOp, Number, number
 from tawa.hopper.dialect.machine import Actor, Steps
 from tawa.hopper.dialect.text import Writer
 from tawa.hopper.dialect.types import BarrierType, RingType, TensorMapType
+from tawa.ir.effects import HINT, ORDER, Effects, writes
 
 
 @irdl_op_definition
@@ -43,7 +44,7 @@ class Role(HopperOp):
     gives: UnitAttr | None = opt_prop_def(UnitAttr)
     registers: IntegerAttr | None = opt_prop_def(Number)
     body: Region = region_def("single_block")
-    traits = traits_def(NoTerminator())
+    traits = traits_def(NoTerminator(), Effects(writes(ORDER)))
 
     def __init__(
         self,
@@ -119,7 +120,7 @@ class SharedWarpGroup(HopperOp):
     first_warp: IntegerAttr = prop_def(Number)
     registers: IntegerAttr | None = opt_prop_def(Number)
     body: Region = region_def("single_block")
-    traits = traits_def(NoTerminator())
+    traits = traits_def(NoTerminator(), Effects(writes(ORDER)))
 
     def __init__(self, first_warp: int, registers: int | None, roles: Sequence[Role]):
         super().__init__(
@@ -161,7 +162,7 @@ class OneThread(HopperOp):
     name: ClassVar[str] = "hopper.one_thread"
     scope: StringAttr = prop_def(StringAttr)
     body: Region = region_def("single_block")
-    traits = traits_def(NoTerminator())
+    traits = traits_def(NoTerminator(), RecursiveMemoryEffect())
     CONDITIONS: ClassVar[dict[str, str]] = {
         "cta": "threadIdx.x == 0",
         "team": "thread == 0",
@@ -363,6 +364,7 @@ class PrefetchTensorMap(HopperOp):
 
     name: ClassVar[str] = "hopper.prefetch_tensormap"
     map: SSAValue = operand_def(TensorMapType)
+    traits = traits_def(Effects(writes(HINT)))
     assembly_format = "$map attr-dict `:` type($map)"
 
     def __init__(self, map_: SSAValue):

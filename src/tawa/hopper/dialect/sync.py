@@ -13,12 +13,14 @@ from xdsl.irdl import (
     operand_def,
     opt_operand_def,
     prop_def,
+    traits_def,
 )
 
 from tawa.hopper.dialect.core import HopperOp, Number, number
 from tawa.hopper.dialect.machine import Actor, Steps
 from tawa.hopper.dialect.text import Writer
 from tawa.hopper.dialect.types import BarrierType
+from tawa.ir.effects import BARRIER, COPYING, MEETING, ORDER, PHASE, PROXY, Effects, reads, writes
 
 
 def barrier_at(w: Writer, barrier: SSAValue, slot: SSAValue) -> str:
@@ -38,6 +40,7 @@ class MbarrierInit(HopperOp):
     name: ClassVar[str] = "hopper.mbarrier_init"
     barrier: SSAValue = operand_def(BarrierType)
     arrivals: IntegerAttr = prop_def(Number)
+    traits = traits_def(Effects(writes(BARRIER, "barrier"), writes(ORDER)))
     assembly_format = "$barrier `arrivals` $arrivals attr-dict `:` type($barrier)"
 
     def __init__(self, barrier: SSAValue, arrivals: int):
@@ -75,6 +78,7 @@ class FenceBarrierInit(_Plain):
 
     name: ClassVar[str] = "hopper.fence_barrier_init"
     TEXT: ClassVar[str] = "fence_barrier_init();"
+    traits = traits_def(Effects(writes(PROXY)))
 
     def run(self, m: Actor) -> None:
         """The instruction."""
@@ -87,6 +91,7 @@ class FenceProxyAsync(_Plain):
 
     name: ClassVar[str] = "hopper.fence_proxy_async"
     TEXT: ClassVar[str] = "fence_proxy_async();"
+    traits = traits_def(Effects(writes(PROXY)))
 
     def run(self, m: Actor) -> None:
         """The instruction."""
@@ -99,6 +104,7 @@ class CtaSync(_Plain):
 
     name: ClassVar[str] = "hopper.cta_sync"
     TEXT: ClassVar[str] = "__syncthreads();"
+    traits = traits_def(Effects(writes(MEETING)))
 
     def run(self, m: Actor) -> Steps:
         """The instruction."""
@@ -111,6 +117,7 @@ class ClusterSync(_Plain):
 
     name: ClassVar[str] = "hopper.cluster_sync"
     TEXT: ClassVar[str] = "cluster_sync();"
+    traits = traits_def(Effects(writes(MEETING)))
 
     def run(self, m: Actor) -> Steps:
         """The instruction."""
@@ -125,6 +132,7 @@ class MbarrierExpect(HopperOp):
     barrier: SSAValue = operand_def(BarrierType)
     slot: SSAValue = operand_def(i32)
     bytes: IntegerAttr = prop_def(Number)
+    traits = traits_def(Effects(writes(BARRIER, "barrier"), writes(COPYING)))
     assembly_format = "$barrier `[` $slot `]` `bytes` $bytes attr-dict `:` type($barrier)"
 
     def __init__(self, barrier: SSAValue, slot: SSAValue, bytes_: int):
@@ -149,6 +157,7 @@ class MbarrierWait(HopperOp):
     barrier: SSAValue = operand_def(BarrierType)
     slot: SSAValue = operand_def(i32)
     parity: SSAValue = operand_def(i32)
+    traits = traits_def(Effects(reads(BARRIER, "barrier"), writes(PHASE, "barrier")))
     assembly_format = "$barrier `[` $slot `]` `parity` $parity attr-dict `:` type($barrier)"
 
     def __init__(self, barrier: SSAValue, slot: SSAValue, parity: SSAValue):
@@ -173,6 +182,7 @@ class MbarrierArrive(HopperOp):
     barrier: SSAValue = operand_def(BarrierType)
     slot: SSAValue = operand_def(i32)
     cta: SSAValue | None = opt_operand_def(i32)
+    traits = traits_def(Effects(writes(BARRIER, "barrier")))
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     assembly_format = (
         "$barrier `[` $slot `]` (`cta` $cta^ `:` type($cta))? attr-dict `:` type($barrier)"
@@ -217,6 +227,7 @@ class NamedBarrierSync(_Named):
 
     name: ClassVar[str] = "hopper.named_barrier_sync"
     TEXT: ClassVar[str] = "named_barrier_sync"
+    traits = traits_def(Effects(writes(MEETING)))
 
     def run(self, m: Actor) -> Steps:
         """The instruction."""
@@ -229,6 +240,7 @@ class NamedBarrierArrive(_Named):
 
     name: ClassVar[str] = "hopper.named_barrier_arrive"
     TEXT: ClassVar[str] = "named_barrier_arrive"
+    traits = traits_def(Effects(writes(MEETING)))
 
     def run(self, m: Actor) -> Steps:
         """The instruction."""

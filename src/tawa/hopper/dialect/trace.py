@@ -25,12 +25,14 @@ from xdsl.irdl import (
     opt_prop_def,
     prop_def,
     result_def,
+    traits_def,
 )
 from xdsl.utils.exceptions import VerifyException
 
 from tawa.hopper.dialect.core import HopperOp, Number, number
 from tawa.hopper.dialect.machine import Actor
 from tawa.hopper.dialect.text import Writer
+from tawa.ir.effects import OUTPUT, Effects, writes
 
 MOST_POINTS = 120
 """Points of a segment: its record has to fit into what a region keeps free for the last one."""
@@ -81,6 +83,7 @@ class TraceBegin(_Recorder):
     name: ClassVar[str] = "hopper.trace_begin"
     trace: SSAValue = result_def(TraceType)
     open: SSAValue = result_def(i1)
+    traits = traits_def(Effects(writes(OUTPUT)))
     assembly_format = (
         "$buffer `ctas` $ctas `mask` $mask `recorder` $first `groups` $groups `of` $recorders "
         "(`single` $single^)? attr-dict"
@@ -120,6 +123,7 @@ class TraceEnd(_Recorder):
 
     name: ClassVar[str] = "hopper.trace_end"
     trace: SSAValue = operand_def(TraceType)
+    traits = traits_def(Effects(writes(OUTPUT)))
     assembly_format = (
         "$trace `to` $buffer `ctas` $ctas `mask` $mask `recorder` $first `groups` $groups "
         "`of` $recorders (`single` $single^)? attr-dict"
@@ -149,6 +153,7 @@ class RecordBegin(HopperOp):
     trace: SSAValue = operand_def(TraceType)
     open: SSAValue = operand_def(i1)
     mask: SSAValue = operand_def(i32)
+    traits = traits_def(Effects(writes(OUTPUT)))
     assembly_format = "$trace `,` $open `mask` $mask attr-dict"
 
     def __init__(self, trace: SSAValue, open_: SSAValue, mask: SSAValue):
@@ -178,6 +183,7 @@ class Timestamp(HopperOp):
     index: IntegerAttr = prop_def(Number)
     points: IntegerAttr = prop_def(Number)
     tag: IntegerAttr = prop_def(Number)
+    traits = traits_def(Effects(writes(OUTPUT)))
     assembly_format = (
         "$trace `,` $open `segment` $segment `point` $index `of` $points `tag` $tag attr-dict"
     )
@@ -235,6 +241,7 @@ class RecordEnd(HopperOp):
     trace: SSAValue = operand_def(TraceType)
     open: SSAValue = operand_def(i1)
     points: IntegerAttr = prop_def(Number)
+    traits = traits_def(Effects(writes(OUTPUT)))
     assembly_format = "$trace `,` $open `of` $points attr-dict"
 
     def __init__(self, trace: SSAValue, open_: SSAValue, points: int):

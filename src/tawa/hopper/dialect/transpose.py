@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 from xdsl.dialects.builtin import IntegerAttr, UnitAttr
 from xdsl.ir import SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def
+from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, traits_def
 from xdsl.utils.exceptions import VerifyException
 
 from tawa.base.numerics import Array
@@ -23,6 +23,7 @@ from tawa.hopper.dialect.core import HopperOp, Number, number
 from tawa.hopper.dialect.machine import Actor
 from tawa.hopper.dialect.text import Writer, tile_address
 from tawa.hopper.dialect.types import TileType
+from tawa.ir.effects import SHARED, Effects, reads, writes
 
 CHUNK = 16
 """Bytes that a thread stores at once when it gathers."""
@@ -51,6 +52,7 @@ class TransposeTile(HopperOp):
     warps: IntegerAttr = prop_def(Number)
     in_flight: IntegerAttr = prop_def(Number)
     interleaved: UnitAttr | None = opt_prop_def(UnitAttr)
+    traits = traits_def(Effects(reads(SHARED, "source"), writes(SHARED, "target")))
     assembly_format = (
         "$source `into` $target `by` $warps `in_flight` $in_flight "
         "(`interleaved` $interleaved^)? attr-dict "

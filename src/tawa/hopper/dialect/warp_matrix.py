@@ -9,7 +9,14 @@ from typing import ClassVar
 import numpy as np
 from xdsl.dialects.builtin import IntegerAttr, StringAttr, UnitAttr
 from xdsl.ir import Attribute, SSAValue
-from xdsl.irdl import irdl_op_definition, operand_def, opt_prop_def, prop_def, result_def
+from xdsl.irdl import (
+    irdl_op_definition,
+    operand_def,
+    opt_prop_def,
+    prop_def,
+    result_def,
+    traits_def,
+)
 from xdsl.utils.exceptions import VerifyException
 
 from tawa.base.layout import Layout
@@ -21,6 +28,7 @@ from tawa.hopper.dialect.ldmatrix import MOST_MATRICES, Fetch
 from tawa.hopper.dialect.machine import Actor
 from tawa.hopper.dialect.text import Writer, c_type, thread_coordinate, tile_address
 from tawa.hopper.dialect.types import FragType, TileType
+from tawa.ir.effects import SHARED, Effects, reads
 from tawa.scalars.table import FUNCTIONS
 
 _LOW_TF32_BITS = np.uint32(0xFFFFE000)
@@ -78,6 +86,7 @@ class WarpProduct(HopperOp):
     turn_b: UnitAttr | None = opt_prop_def(UnitAttr)
     narrow: UnitAttr | None = opt_prop_def(UnitAttr)
     result: SSAValue = result_def(FragType)
+    traits = traits_def(Effects(reads(SHARED, "a"), reads(SHARED, "b")))
 
     def __init__(
         self,

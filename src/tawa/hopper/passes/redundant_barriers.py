@@ -20,25 +20,30 @@ from typing import ClassVar, TypeAlias
 from xdsl.dialects import scf
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
-from xdsl.traits import Pure
 
 from tawa.base.remarks import Remarks
-from tawa.hopper.dialect.fragment import FRAGMENT
-from tawa.hopper.dialect.gather import SharedGather
-from tawa.hopper.dialect.global_memory import GlobalLoad, GlobalStore, ScalarLoad, ScalarStore
-from tawa.hopper.dialect.lanes import LANE_OPS
 from tawa.hopper.dialect.matrix import Wgmma
-from tawa.hopper.dialect.memory import SharedLoad, SharedStore, Slot, Subtile, SubtileColumn
+from tawa.hopper.dialect.memory import Slot, Subtile, SubtileColumn
 from tawa.hopper.dialect.structure import OneThread, Ring, Role
-from tawa.hopper.dialect.sync import (
-    CtaSync,
-    FenceProxyAsync,
-    MbarrierArrive,
-    MbarrierWait,
-    NamedBarrierSync,
-)
-from tawa.hopper.dialect.types import RingType, TileType
+from tawa.hopper.dialect.sync import CtaSync, MbarrierArrive, MbarrierWait, NamedBarrierSync
+from tawa.hopper.dialect.types import RingType
 from tawa.hopper.dialect.warp_matrix import WarpProduct
+from tawa.ir.effects import (
+    BARRIER,
+    COPYING,
+    GLOBAL,
+    MEETING,
+    PHASE,
+    PROXY,
+    READ,
+    REGISTERS,
+    SHARED,
+    WRITE,
+    is_pure,
+    only_on,
+    through,
+    touches,
+)
 
 Region: TypeAlias = tuple[int, int]
 """First byte of shared memory, and the one after the last."""
@@ -79,22 +84,27 @@ class Accesses:
 
 
 MEETINGS = (CtaSync, NamedBarrierSync)
+"""What may be left out."""
 
-REGISTERS_ONLY = (
-    *(OneThread, scf.ForOp, scf.IfOp, scf.WhileOp, scf.YieldOp, scf.ConditionOp),
-    *(*MEETINGS, FenceProxyAsync, *FRAGMENT, *LANE_OPS),
-)
-"""Ops that by themselves access no memory; those in their regions may."""
+SEEN = (GLOBAL, SHARED, BARRIER, PHASE, MEETING, PROXY, REGISTERS)
+"""Resources that this pass knows how to order; effects on others may be anything."""
 
 UNKNOWN = Accesses({ALL}, {ALL}, True, True, True, True)
+
+
+def _stored(op: Operation) -> Iterable[SSAValue | None]:
+    """Tiles of shared memory that an op writes before it is over."""
+    return () if touches(op, COPYING) else through(op, SHARED, WRITE)
 
 
 def _overlap(one: Iterable[Region], other: Iterable[Region]) -> bool:
     return any(a < d and c < b for a, b in one for c, d in other)
 
 
-def _region(tile: SSAValue) -> Region:
-    """The ring that a tile is of."""
+def _region(tile: SSAValue | None) -> Region:
+    """The ring that a tile is of; None is any."""
+    if tile is None:
+        return ALL
     owner = tile.owner
     while isinstance(owner, Slot | Subtile | SubtileColumn):
         tile = owner.ring if isinstance(owner, Slot) else owner.source
@@ -134,7 +144,8 @@ class _Role:
 
     def __init__(self, role: Role) -> None:
         self.role = role
-        self.written = {_region(op.tile) for op in role.body.walk() if isinstance(op, SharedStore)}
+        ops = role.body.walk()
+        self.written = {_region(t) for op in ops if not op.regions for t in _stored(op)}
 
     def reduced(self) -> int:
         """How many meetings are left out; what was postponed to one of them is again."""
@@ -161,7 +172,7 @@ class _Role:
     def _postpone(self, meeting: Operation) -> None:
         """Move the return of a slot that follows a meeting behind the next one."""
         returned = meeting.next_op
-        while returned is not None and returned.has_trait(Pure):
+        while returned is not None and is_pure(returned):
             returned = returned.next_op
         if not isinstance(returned, OneThread) or not self._only_returns(returned):
             return
@@ -176,7 +187,7 @@ class _Role:
 
     @staticmethod
     def _only_returns(op: OneThread) -> bool:
-        return all(isinstance(o, MbarrierArrive) or o.has_trait(Pure) for o in op.body.block.ops)
+        return all(isinstance(o, MbarrierArrive) or is_pure(o) for o in op.body.block.ops)
 
     def _until_meeting(self, start: Operation, *, forward: bool = True) -> Accesses:
         """Accesses from an op to the next meeting (or the one before), on every way."""
@@ -219,28 +230,14 @@ class _Role:
 
     def _accesses(self, op: Operation) -> Accesses:
         """What an op does, and those in its regions."""
-        found = Accesses()
-        for inner in op.walk():
-            found.add(self._own(inner))
-        return found
-
-    def _own(self, op: Operation) -> Accesses:
-        if isinstance(op, SharedStore):
-            return Accesses(writes={_region(op.tile)})
-        if isinstance(op, SharedLoad | SharedGather):
-            return self._read([op.tile])
-        if isinstance(op, WarpProduct):
-            return self._read([op.a, op.b])
-        if isinstance(op, GlobalLoad | ScalarLoad):
-            return Accesses(loads=True)
-        if isinstance(op, MbarrierWait):
-            return Accesses(held=True)
-        if isinstance(op, MbarrierArrive):
-            return Accesses(returned=True)
-        if isinstance(op, GlobalStore | ScalarStore):
-            return Accesses(stores=True)
-        return Accesses() if isinstance(op, REGISTERS_ONLY) or op.has_trait(Pure) else UNKNOWN
-
-    def _read(self, tiles: Iterable[SSAValue]) -> Accesses:
-        regions = {_region(tile) for tile in tiles if isinstance(tile.type, TileType)}
-        return Accesses(reads=regions, held=not regions <= self.written)
+        if not only_on(op, SEEN):
+            return UNKNOWN
+        reads = {_region(tile) for tile in through(op, SHARED, READ)}
+        return Accesses(
+            reads=reads,
+            writes={_region(tile) for tile in through(op, SHARED, WRITE)},
+            loads=touches(op, GLOBAL, READ),
+            stores=touches(op, GLOBAL, WRITE),
+            held=touches(op, PHASE) or not reads <= self.written,
+            returned=touches(op, BARRIER, WRITE),
+        )

@@ -9,11 +9,9 @@ from typing import Any, NamedTuple, cast
 
 from xdsl.ir import Operation, SSAValue
 
-from tawa.hopper.dialect.copies import CopyArrive
-from tawa.hopper.dialect.matrix import Wgmma
-from tawa.hopper.dialect.memory import TmaLoad, TmaStore
+from tawa.hopper.dialect.memory import TmaLoad
 from tawa.hopper.dialect.structure import Barriers
-from tawa.hopper.dialect.sync import MbarrierWait
+from tawa.ir.effects import COPYING, PHASE, PRODUCTS, touches
 from tawa.ir.elementwise import Map
 from tawa.machine.target import Target
 from tawa.simulate.interpret.hopper import Span
@@ -89,8 +87,8 @@ class Amounts(NamedTuple):
 Part = tuple[Work, Operation | None]
 """Work, and the op that it is of."""
 
-COMMUNICATION = (MbarrierWait, Wgmma, TmaLoad, TmaStore, CopyArrive)
-"""Ops that make a loop one whose turns matter."""
+COMMUNICATION = (PHASE, PRODUCTS, COPYING)
+"""Resources whose use makes a loop one whose turns matter."""
 
 
 @dataclass
@@ -201,7 +199,7 @@ class Code:
 
     def turn(self, op: Operation) -> bool:
         """Whether a loop's turns are those that a program may be given fewer of."""
-        found = not self.loops and any(isinstance(o, COMMUNICATION) for o in op.walk())
+        found = not self.loops and any(touches(op, what) for what in COMMUNICATION)
         self.outermost += found
         return found
 

@@ -12,6 +12,7 @@ from xdsl.traits import Pure
 
 from tawa.base.numerics import Array
 from tawa.base.types import element_of, i32, shape_of
+from tawa.ir.effects import GLOBAL, ORDER, Collective, Effects, reads, writes
 from tawa.ir.spans import span_of
 from tawa.scalars.assembly import Assembly
 from tawa.scalars.ptx import UnknownInstruction
@@ -82,7 +83,7 @@ class Asm(_Assembly):
     """Inline assembly that only computes its results from its operands."""
 
     name = "tile.asm"
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), Collective())
 
 
 @irdl_op_definition
@@ -90,6 +91,7 @@ class AsmEffect(_Assembly):
     """Inline assembly that does more, or gives other results each time."""
 
     name = "tile.asm_effect"
+    traits = traits_def(Collective(), Effects(reads(GLOBAL), writes(GLOBAL), writes(ORDER)))
 
 
 ASSEMBLY_OPS = (Asm, AsmEffect)

@@ -27,6 +27,7 @@ from xdsl.traits import IsolatedFromAbove, IsTerminator, Pure
 
 from tawa.base.numerics import Array, value_dtype
 from tawa.base.types import element_of, shape_of
+from tawa.ir.effects import Collective
 from tawa.ir.elementwise import Map
 from tawa.tile.dialect.value_ops import I32Attr, TileOp, require, tensor_type
 
@@ -95,7 +96,7 @@ class ReduceWith(_Combining):
     axis = prop_def(I32Attr)
     outputs = var_result_def()
     body = region_def("single_block")
-    traits = traits_def(Pure(), IsolatedFromAbove())
+    traits = traits_def(Pure(), Collective(), IsolatedFromAbove())
     assembly_format = "$values `axis` $axis attr-dict `:` type($values) `->` type($outputs) $body"
 
     def __init__(self, values: Sequence[SSAValue], axis: int, body: Region) -> None:
@@ -132,7 +133,7 @@ class ScanWith(_Combining):
     reverse = opt_prop_def(UnitAttr)
     outputs = var_result_def()
     body = region_def("single_block")
-    traits = traits_def(Pure(), IsolatedFromAbove())
+    traits = traits_def(Pure(), Collective(), IsolatedFromAbove())
     assembly_format = (
         "$values `axis` $axis (`reverse` $reverse^)? attr-dict "
         "`:` type($values) `->` type($outputs) $body"

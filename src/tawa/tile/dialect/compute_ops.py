@@ -20,6 +20,7 @@ from xdsl.traits import Pure
 
 from tawa.base.numerics import Array
 from tawa.base.types import element_of, f16, f32, f64, i8, i32, shape_of
+from tawa.ir.effects import Collective
 from tawa.tile.dialect import arithmetic
 from tawa.tile.dialect.value_ops import I32Attr, Tensor, TileOp, require, tensor_type
 
@@ -42,7 +43,7 @@ class Dot(TileOp):
     acc = operand_def(T)
     precision = opt_prop_def(StringAttr)
     result = result_def(T)
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), Collective())
     assembly_format = (
         "$a `,` $b `,` $acc (`precision` $precision^)? attr-dict "
         "`:` type($a) `,` type($b) `->` type($result)"
@@ -97,7 +98,7 @@ class Reduce(TileOp):
     axis = prop_def(I32Attr)
     kind = prop_def(StringAttr)
     result = result_def()
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), Collective())
     assembly_format = "$kind $value `axis` $axis attr-dict `:` type($value) `->` type($result)"
 
     def __init__(self, value: SSAValue | Operation, axis: int, kind: str) -> None:
@@ -142,7 +143,7 @@ class ArgReduce(TileOp):
     unsigned = opt_prop_def(UnitAttr)
     extreme = result_def()
     index = result_def()
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), Collective())
     assembly_format = (
         "$kind $value `axis` $axis (`unsigned` $unsigned^)? attr-dict "
         "`:` type($value) `->` type($extreme) `,` type($index)"
@@ -188,7 +189,7 @@ class Scan(TileOp):
     kind = prop_def(StringAttr)
     reverse = opt_prop_def(UnitAttr)
     result = result_def(Tensor)
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), Collective())
     assembly_format = (
         "$kind $value `axis` $axis (`reverse` $reverse^)? attr-dict `:` type($value)"
         " `->` type($result)"

@@ -10,6 +10,7 @@ from xdsl.traits import Pure
 
 from tawa.base.numerics import Array
 from tawa.base.types import element_of, i32, shape_of
+from tawa.ir.effects import Collective
 from tawa.tile.dialect.value_ops import I32Attr, Tensor, TileOp, require
 
 
@@ -26,7 +27,7 @@ class Gather(TileOp):
     indices = operand_def(Tensor)
     axis = prop_def(I32Attr)
     result = result_def(Tensor)
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), Collective())
     assembly_format = (
         "$value `,` $indices `axis` $axis attr-dict "
         "`:` type($value) `,` type($indices) `->` type($result)"
@@ -66,7 +67,7 @@ class Histogram(TileOp):
     name = "tile.histogram"
     value = operand_def(Tensor)
     result = result_def(Tensor)
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), Collective())
     assembly_format = "$value attr-dict `:` type($value) `->` type($result)"
 
     def __init__(self, value: SSAValue | Operation, bins: int) -> None:

@@ -21,10 +21,11 @@ from xdsl.irdl import (
     var_operand_def,
 )
 from xdsl.irdl import base as of_class
-from xdsl.traits import MemoryReadEffect, MemoryWriteEffect, Pure
+from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from tawa.base.types import DescType, PtrType, element_of, i1, i32, i64
+from tawa.ir.effects import GLOBAL, MEETING, ORDER, OUTPUT, Effects, reads, writes
 from tawa.ir.elementwise import with_element
 from tawa.tile.dialect.value_ops import TileOp, require
 
@@ -52,6 +53,11 @@ def _check_mask(pointer: Attribute, mask: SSAValue | None) -> None:
         require(mask.type == expected, f"a mask {expected} expected, found {mask.type}")
 
 
+def _orders(op: AtomicRmw | AtomicCas) -> bool:
+    """Whether others see accesses before or after an atomic operation in that order."""
+    return op.order.data != "relaxed"
+
+
 def _check_name(value: StringAttr | None, names: Sequence[str], what: str) -> None:
     require(value is None or value.data in names, f"{what} is one of {', '.join(names)}")
 
@@ -72,7 +78,7 @@ class Load(TileOp):
     eviction = opt_prop_def(StringAttr)
     volatile = opt_prop_def(UnitAttr)
     result = result_def()
-    traits = traits_def(MemoryReadEffect())
+    traits = traits_def(Effects(reads(GLOBAL, "ptr"), writes(ORDER).if_set("volatile")))
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     assembly_format = (
         "$ptr (`mask` $mask^)? (`other` $other^)? (`cache` $cache^)? (`eviction` $eviction^)? "
@@ -123,7 +129,7 @@ class Store(TileOp):
     mask = opt_operand_def()
     cache = opt_prop_def(StringAttr)
     eviction = opt_prop_def(StringAttr)
-    traits = traits_def(MemoryWriteEffect())
+    traits = traits_def(Effects(writes(GLOBAL, "ptr")))
     assembly_format = (
         "$ptr `,` $value (`mask` $mask^)? (`cache` $cache^)? (`eviction` $eviction^)? attr-dict "
         "`:` type($ptr) `,` type($value) (`,` type($mask)^)?"
@@ -167,7 +173,9 @@ class AtomicRmw(TileOp):
     order = prop_def(StringAttr)
     scope = prop_def(StringAttr)
     result = result_def()
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    traits = traits_def(
+        Effects(reads(GLOBAL, "ptr"), writes(GLOBAL, "ptr"), writes(ORDER).when(_orders))
+    )
     assembly_format = (
         "$kind $ptr `,` $value (`mask` $mask^)? `order` $order `scope` $scope attr-dict "
         "`:` type($ptr) `,` type($value) (`,` type($mask)^)? `->` type($result)"
@@ -215,7 +223,9 @@ class AtomicCas(TileOp):
     order = prop_def(StringAttr)
     scope = prop_def(StringAttr)
     result = result_def(T)
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    traits = traits_def(
+        Effects(reads(GLOBAL, "ptr"), writes(GLOBAL, "ptr"), writes(ORDER).when(_orders))
+    )
     assembly_format = (
         "$ptr `,` $compare `,` $value `order` $order `scope` $scope attr-dict "
         "`:` type($ptr) `,` type($value)"
@@ -346,7 +356,7 @@ class DescLoad(_DescAccess):
     coordinates = var_operand_def(i32)
     eviction = opt_prop_def(StringAttr)
     result = result_def(of_class(TensorType))
-    traits = traits_def(MemoryReadEffect())
+    traits = traits_def(Effects(reads(GLOBAL, "desc")))
     assembly_format = (
         "$desc `[` $coordinates `]` (`eviction` $eviction^)? attr-dict "
         "`:` type($desc) `->` type($result)"
@@ -383,7 +393,7 @@ class DescStore(_DescAccess):
     coordinates = var_operand_def(i32)
     value = operand_def(of_class(TensorType))
     reduce = opt_prop_def(StringAttr)
-    traits = traits_def(MemoryWriteEffect())
+    traits = traits_def(Effects(writes(GLOBAL, "desc")))
     assembly_format = (
         "$desc `[` $coordinates `]` `,` $value (`reduce` $reduce^)? attr-dict "
         "`:` type($desc) `,` type($value)"
@@ -412,7 +422,7 @@ class Barrier(TileOp):
     """All threads of the program wait for each other; orders memory among them."""
 
     name = "tile.barrier"
-    traits = traits_def(MemoryReadEffect(), MemoryWriteEffect())
+    traits = traits_def(Effects(writes(MEETING), writes(ORDER)))
     assembly_format = "attr-dict"
 
     def __init__(self) -> None:
@@ -426,7 +436,7 @@ class Assert(TileOp):
     name = "tile.assert"
     condition = operand_def()
     message = prop_def(StringAttr)
-    traits = traits_def(MemoryWriteEffect())
+    traits = traits_def(Effects(writes(OUTPUT)))
     assembly_format = "$condition `,` $message attr-dict `:` type($condition)"
 
     def __init__(self, condition: AnyOperand, message: str) -> None:
@@ -444,7 +454,7 @@ class Print(TileOp):
     name = "tile.print"
     prefix = prop_def(StringAttr)
     values = var_operand_def()
-    traits = traits_def(MemoryWriteEffect())
+    traits = traits_def(Effects(writes(OUTPUT)))
     assembly_format = "$prefix (`,` $values^ `:` type($values))? attr-dict"
 
     def __init__(self, prefix: str, values: Sequence[AnyOperand]) -> None:

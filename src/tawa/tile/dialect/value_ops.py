@@ -31,11 +31,12 @@ from xdsl.irdl import (
     result_def,
     traits_def,
 )
-from xdsl.traits import MemoryWriteEffect, Pure
+from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from tawa.base.numerics import Array
 from tawa.base.types import element_of, i32, shape_of
+from tawa.ir.effects import HINT, Collective, Effects, writes
 
 I32Attr = IntegerAttr.constr(EqAttrConstraint(i32))
 I64List = DenseArrayBase.constr(i64_attr)
@@ -285,7 +286,7 @@ class Join(TileOp):
     lhs = operand_def(T)
     rhs = operand_def(T)
     result = result_def(Tensor)
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), Collective())
     assembly_format = "$lhs `,` $rhs attr-dict `:` type($lhs) `->` type($result)"
 
     def __init__(self, lhs: SSAValue | Operation, rhs: SSAValue | Operation) -> None:
@@ -310,7 +311,7 @@ class Split(TileOp):
     value = operand_def(Tensor)
     first = result_def(Tensor)
     second = result_def(Tensor)
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), Collective())
     assembly_format = "$value attr-dict `:` type($value) `->` type($first) `,` type($second)"
 
     def __init__(self, value: SSAValue | Operation) -> None:
@@ -336,7 +337,7 @@ class Cat(TileOp):
     lhs = operand_def(Tensor)
     rhs = operand_def(Tensor)
     result = result_def(Tensor)
-    traits = traits_def(Pure())
+    traits = traits_def(Pure(), Collective())
     assembly_format = "$lhs `,` $rhs attr-dict `:` type($lhs) `,` type($rhs) `->` type($result)"
 
     def __init__(self, lhs: SSAValue | Operation, rhs: SSAValue | Operation) -> None:
@@ -359,7 +360,7 @@ class RowEnds(TileOp):
 
     name = "tile.row_ends"
     ends = operand_def(Tensor)
-    traits = traits_def(MemoryWriteEffect())
+    traits = traits_def(Effects(writes(HINT)))
     assembly_format = "$ends attr-dict `:` type($ends)"
 
     def __init__(self, ends: SSAValue | Operation) -> None:

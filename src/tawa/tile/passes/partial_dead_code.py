@@ -20,12 +20,12 @@ from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 
 from tawa.base.remarks import Remarks
 from tawa.base.types import shape_of
+from tawa.ir.effects import has_effect, is_pure
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import needed, terminator
 from tawa.ir.spans import copy_span, span_of
-from tawa.tile.dialect.ops import Broadcast, DescLoad, Dot, ExpandDims, Load, Reduce, Splat, Store
+from tawa.tile.dialect.ops import Broadcast, Dot, ExpandDims, Reduce, Splat, Store
 from tawa.tile.passes.fold import constant_of
-from tawa.tile.passes.simplify import is_pure
 
 LEAST = 64 * 32
 """Elements for which a branch costs less than computing them."""
@@ -42,7 +42,7 @@ class PartialDeadCode:
         """Rewrite the loops of every kernel."""
         for kernel in [op for op in module.ops if isinstance(op, func.FuncOp)]:
             top = kernel.body.block
-            conditions = {op: list(_conditions(op)) for op in top.walk() if _has_effect(op)}
+            conditions = {op: list(_conditions(op)) for op in top.walk() if has_effect(op)}
             for condition in dict.fromkeys(c for found in conditions.values() for c in found):
                 always = {op for op, found in conditions.items() if condition not in found}
                 self._guard(top, condition, always)
@@ -59,13 +59,6 @@ class PartialDeadCode:
             self.remarks.say(
                 self.name, f"computed only where it is stored ({where or branch.name})"
             )
-
-
-def _has_effect(op: Operation) -> bool:
-    if isinstance(op, Load | DescLoad):
-        return getattr(op, "volatile", None) is not None
-    structured = isinstance(op, scf.YieldOp | scf.ConditionOp | func.ReturnOp) or bool(op.regions)
-    return not structured and not is_pure(op)
 
 
 def _conditions(op: Operation) -> Iterator[SSAValue]:
@@ -102,7 +95,7 @@ def _only_for_others(
     found = {
         op: None
         for op in body.ops
-        if is_pure(op) and op is not last and op not in ops and not isinstance(op, Dot)
+        if _computes(op) and op is not last and op not in ops and not isinstance(op, Dot)
     }
     free = {i for i, argument in enumerate(body.args[1:]) if argument not in values}
     if loop not in ops or not free:
@@ -117,6 +110,10 @@ def _only_for_others(
         for op in outside:
             found.pop(op, None)
     return list(found)
+
+
+def _computes(op: Operation) -> bool:
+    return not op.regions and is_pure(op)
 
 
 def _elements(op: Operation) -> int:
@@ -148,7 +145,7 @@ def _precedes(value: SSAValue, loop: scf.ForOp) -> bool:
     op = value.owner
     if isinstance(op, Block) or op.is_before_in_block(around):
         return True
-    return is_pure(op) and all(_precedes(operand, loop) for operand in op.operands)
+    return _computes(op) and all(_precedes(operand, loop) for operand in op.operands)
 
 
 def _copy_before(value: SSAValue, loop: scf.ForOp) -> SSAValue:

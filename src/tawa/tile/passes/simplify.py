@@ -15,9 +15,10 @@ from xdsl.dialects import scf
 from xdsl.dialects.arith import ConstantOp
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
-from xdsl.traits import IsolatedFromAbove, MemoryReadEffect, is_side_effect_free
+from xdsl.traits import IsolatedFromAbove, IsTerminator
 
 from tawa.base.types import shape_of
+from tawa.ir.effects import is_pure, may_drop
 from tawa.ir.spans import LOC
 from tawa.tile.dialect import ops
 from tawa.tile.passes.fold import constant_of, fold
@@ -50,11 +51,6 @@ def simplify(module: ModuleOp) -> None:
                 state.sweep(block)
         if not state.changed:
             return
-
-
-def is_pure(op: Operation) -> bool:
-    """Whether an op only computes its results."""
-    return not op.regions and is_side_effect_free(op)
 
 
 def _key(op: Operation) -> Any:
@@ -129,25 +125,8 @@ class _Round:
 
 
 def _is_dead(op: Operation) -> bool:
-    if not op.results or any(r.first_use is not None for r in op.results):
-        return isinstance(op, scf.IfOp | scf.ForOp) and not op.results and _does_nothing(op)
-    if isinstance(op, ops.Load | ops.DescLoad):
-        return getattr(op, "volatile", None) is None
-    if isinstance(op, scf.IfOp | scf.ForOp):
-        return _does_nothing(op)
-    return is_pure(op) or isinstance(op, ops.ReduceWith | ops.ScanWith)
-
-
-def _does_nothing(op: Operation) -> bool:
-    """Whether no op inside has an effect (reads don't count)."""
-    for inner in op.walk():
-        reads_only = inner.has_trait(MemoryReadEffect) and isinstance(
-            inner, ops.Load | ops.DescLoad
-        )
-        structured = isinstance(inner, scf.IfOp | scf.ForOp | scf.YieldOp)
-        if not (reads_only or structured or is_pure(inner)):
-            return False
-    return True
+    used = any(r.first_use is not None for r in op.results)
+    return not used and not op.has_trait(IsTerminator) and may_drop(op)
 
 
 def _replace(op: Operation, values: list[SSAValue]) -> None:
@@ -291,7 +270,9 @@ def _hoist(loop: scf.ForOp) -> bool:
     assert parent is not None
     for op in list(loop.body.block.ops):
         scalar = all(not shape_of(r.type) for r in op.results)
-        if not op.results or not scalar or not is_pure(op) or isinstance(op, ops.Reduce):
+        if not op.results or op.regions or not scalar or not is_pure(op):
+            continue
+        if isinstance(op, ops.Reduce):
             continue
         if any(_defined_inside(operand, loop) for operand in op.operands):
             continue

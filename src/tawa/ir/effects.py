@@ -1,0 +1,260 @@
+"""What ops read and write, and what passes may therefore do with them.
+
+Every op of every level declares its effects as a trait, each on a resource and, where there is one,
+on the operand through which it reaches it:
+
+    traits = traits_def(Effects(reads(GLOBAL, "ptr")))
+
+`Pure` declares that there are none. A pass asks the questions below and never for names of ops, so
+an op that it has not heard of is treated by its effects. An op that declares nothing may do
+anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+from xdsl.dialects import func, scf
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Operation, SSAValue
+from xdsl.traits import (
+    EffectInstance,
+    IsTerminator,
+    MemoryEffect,
+    MemoryEffectKind,
+    OpTrait,
+    Resource,
+    get_effects,
+)
+
+READ, WRITE = MemoryEffectKind.READ, MemoryEffectKind.WRITE
+ALLOC, FREE = MemoryEffectKind.ALLOC, MemoryEffectKind.FREE
+
+Alias: TypeAlias = Callable[[SSAValue | None, SSAValue | None], bool]
+"""Whether memory reached through one value may be memory reached through another; None is any."""
+
+
+@dataclass(frozen=True)
+class Named(Resource):
+    """A resource that is known by its name."""
+
+    what: str
+
+    def name(self) -> str:
+        """The name."""
+        return self.what
+
+
+GLOBAL = Named("global memory")
+"""Reached through a pointer or a descriptor."""
+SHARED = Named("shared memory")
+"""Reached through a tile's place in it."""
+SLOT = Named("slot")
+"""The contents of a ring's slot, or of a staging buffer, reached through a view; returning a slot
+frees it."""
+TAKEN = Named("slots taken")
+"""How many slots of a ring a role has taken."""
+FILLED = Named("slots filled")
+"""How many slots of a ring a role has filled."""
+REGISTERS = Named("registers")
+"""Registers that stand for a value of their own, though another may be equal."""
+BARRIER = Named("barrier")
+"""Arrivals at a barrier that others wait for."""
+PHASE = Named("phase")
+"""Which phase of a barrier a thread has waited for."""
+MEETING = Named("meeting")
+"""Threads that wait for each other."""
+COPYING = Named("copies")
+"""Asynchronous copies that a thread has under way."""
+PRODUCTS = Named("products")
+"""Matrix instructions that a warp group has in flight."""
+PROXY = Named("proxy")
+"""What asynchronous copies and matrix instructions see of what threads wrote."""
+OUTPUT = Named("output")
+"""What the host sees: text, a failed assertion, a timeline."""
+ORDER = Named("order")
+"""The order in which others see accesses: fences, volatile accesses, assembly with effects."""
+HINT = Named("hint")
+"""What is said to the compiler or a cache; it changes no result."""
+
+
+@dataclass(frozen=True)
+class Effect:
+    """One declared effect: on a resource, through an operand or result of that name."""
+
+    kind: MemoryEffectKind
+    resource: Resource
+    through: str | None = None
+    condition: Callable[[Any], bool] | None = None
+
+    def when(self, condition: Callable[[Any], bool]) -> Effect:
+        """The effect, for ops of which the condition holds."""
+        return Effect(self.kind, self.resource, self.through, condition)
+
+    def if_set(self, name: str) -> Effect:
+        """The effect, for ops that have an optional property."""
+        return self.when(lambda op: getattr(op, name) is not None)
+
+    def instances(self, op: Operation) -> Iterator[EffectInstance]:
+        """The effect of one op; through several operands, one each."""
+        if self.condition is not None and not self.condition(op):
+            return
+        for value in self._values(op):
+            yield EffectInstance(self.kind, value, self.resource)
+
+    def _values(self, op: Any) -> Sequence[SSAValue | None]:
+        found = getattr(op, self.through) if self.through else None
+        return found if isinstance(found, Sequence) else (found,)  # pyright: ignore[reportUnknownVariableType]
+
+
+def reads(resource: Resource, through: str | None = None) -> Effect:
+    """The op reads it."""
+    return Effect(READ, resource, through)
+
+
+def writes(resource: Resource, through: str | None = None) -> Effect:
+    """The op changes it."""
+    return Effect(WRITE, resource, through)
+
+
+def makes(resource: Resource, through: str) -> Effect:
+    """The op makes a new one, its result."""
+    return Effect(ALLOC, resource, through)
+
+
+def frees(resource: Resource, through: str) -> Effect:
+    """The op gives it up."""
+    return Effect(FREE, resource, through)
+
+
+@dataclass(frozen=True, init=False)
+class Effects(MemoryEffect):
+    """Declares all effects of an op."""
+
+    declared: tuple[Effect, ...] = field(default=())
+
+    def __init__(self, *declared: Effect) -> None:
+        object.__setattr__(self, "declared", declared)
+
+    def get_effects(self, op: Operation) -> frozenset[EffectInstance]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        """The effects of one op: the trait is an object here, and not a class alone."""
+        return frozenset(found for effect in self.declared for found in effect.instances(op))
+
+
+@dataclass(frozen=True)
+class Collective(OpTrait):
+    """Threads of several warps do the op together: elements travel between them.
+
+    So all of a team must come to it, and a single thread can't do it.
+    """
+
+
+FRAME = (func.FuncOp, func.ReturnOp, ModuleOp)
+"""What holds and ends a program; xDSL declares nothing of them."""
+
+
+def effects_of(op: Operation) -> frozenset[EffectInstance] | None:
+    """The effects of an op and of those in its regions; None if they are not known."""
+    if not isinstance(op, FRAME):
+        found = get_effects(op)
+        return None if found is None else frozenset(found)
+    inside = [effects_of(o) for region in op.regions for block in region.blocks for o in block.ops]
+    known = [found for found in inside if found is not None]
+    return frozenset[EffectInstance]().union(*known) if len(known) == len(inside) else None
+
+
+def is_pure(op: Operation) -> bool:
+    """Whether an op only computes its results from its operands: it may be done more often."""
+    return effects_of(op) == frozenset()
+
+
+def is_terminator(op: Operation) -> bool:
+    """Whether an op ends its block."""
+    return op.has_trait(IsTerminator)
+
+
+def only_reads(op: Operation) -> bool:
+    """Whether an op changes nothing: it may be done again, or left out if its results are unused.
+
+    Whether it may move is another question: what it reads may be written.
+    """
+    found = effects_of(op)
+    return found is not None and all(effect.kind is READ for effect in found)
+
+
+def only_on(op: Operation, resources: Collection[Resource]) -> bool:
+    """Whether all effects of an op are known, and on these resources."""
+    found = effects_of(op)
+    return found is not None and all(effect.resource in resources for effect in found)
+
+
+def may_drop(op: Operation) -> bool:
+    """Whether nobody misses an op whose results are not used.
+
+    Nor does anybody miss what it makes for itself. A hint is missed, and so is a loop that may wait
+    for others.
+    """
+    found = effects_of(op)
+    ends = not any(isinstance(inner, scf.WhileOp) for inner in op.walk())
+    return ends and found is not None and all(_leaves_nothing(effect, op) for effect in found)
+
+
+def _leaves_nothing(effect: EffectInstance, op: Operation) -> bool:
+    made = isinstance(effect.value, SSAValue) and op.is_ancestor(effect.value.owner)
+    return effect.kind is READ or (effect.kind is ALLOC and made)
+
+
+def has_effect(op: Operation) -> bool:
+    """Whether an op, apart from its place in loops and branches, is there for what it changes."""
+    return not op.regions and not isinstance(op, FRAME) and not may_drop(op)
+
+
+def is_collective(op: Operation) -> bool:
+    """Whether warps have to do the op, or one of those in it, together."""
+    return any(inner.has_trait(Collective) for inner in op.walk())
+
+
+def touches(op: Operation, resource: Resource, kind: MemoryEffectKind | None = None) -> bool:
+    """Whether an op may have an effect (of a kind) on a resource."""
+    return any(True for _ in through(op, resource, kind))
+
+
+def through(
+    op: Operation, resource: Resource, kind: MemoryEffectKind | None = None
+) -> Iterator[SSAValue | None]:
+    """The values through which an op may have an effect (of a kind) on a resource; None is any."""
+    found = effects_of(op)
+    if found is None:
+        yield None
+        return
+    for effect in found:
+        if effect.resource == resource and kind in (None, effect.kind):
+            yield effect.value if isinstance(effect.value, SSAValue) else None
+
+
+def in_order(first: Operation, second: Operation, alias: Alias) -> bool:
+    """Whether two ops have to keep their order, for what they do to the same resource.
+
+    What is given up has to be given up after it was read, which the tokens of slots say.
+    """
+    one, other = effects_of(first), effects_of(second)
+    if one is None or other is None:
+        return not (one == frozenset() or other == frozenset())
+    return any(_meet(a, b, alias) for a in one for b in other)
+
+
+_MEMORY = (GLOBAL, SHARED, SLOT)
+
+
+def _meet(a: EffectInstance, b: EffectInstance, alias: Alias) -> bool:
+    for effect, other in ((a, b), (b, a)):
+        if effect.resource in (ORDER, MEETING) and other.resource in (*_MEMORY, ORDER, OUTPUT):
+            return True
+    if a.resource != b.resource or WRITE not in (a.kind, b.kind):
+        return False
+    first, second = (v if isinstance(v, SSAValue) else None for v in (a.value, b.value))
+    if a.resource in _MEMORY:
+        return alias(first, second) if a.resource == GLOBAL else True
+    return first is None or second is None or first is second

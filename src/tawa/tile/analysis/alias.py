@@ -1,0 +1,91 @@
+"""Which memory pointers and descriptors reach, and whether two may touch the same bytes.
+
+Memory is told apart by the kernel's arguments that an address is made from. A descriptor that the
+host makes of a pointer argument (`tile.passes.descriptors`) reaches that argument's memory, too.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable
+from typing import TypeAlias
+
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ArrayAttr, StringAttr
+from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
+from xdsl.utils.hints import isa
+
+from tawa.base.types import DescType, PtrType, element_of
+from tawa.ir.effects import GLOBAL, WRITE, is_pure, through
+from tawa.ir.loops import passed_out, passed_to
+
+Memory: TypeAlias = SSAValue | None
+"""An argument, for all memory that is reached through it; None is any memory."""
+
+
+def may_alias(first: SSAValue | None, second: SSAValue | None) -> bool:
+    """Whether two pointers (or tiles of them) or descriptors may reach the same bytes."""
+    return may_overlap(_reached(first), _reached(second))
+
+
+def may_overlap(one: Collection[Memory], other: Collection[Memory]) -> bool:
+    """Whether some of one memory may be some of another: different arguments are not."""
+    if not one or not other:
+        return False
+    return None in one or None in other or not set(one).isdisjoint(other)
+
+
+def written(ops: Iterable[Operation]) -> set[Memory]:
+    """The memory that some ops, or those in them, may write."""
+    return {m for op in ops for value in through(op, GLOBAL, WRITE) for m in _reached(value)}
+
+
+def may_be_written(op: Operation, memory: Collection[Memory]) -> bool:
+    """Whether an op may read some of the memory."""
+    return any(may_overlap(_reached(value), memory) for value in through(op, GLOBAL))
+
+
+def _reached(value: SSAValue | None) -> set[Memory]:
+    return {None} if value is None else origins(value)
+
+
+def origins(address: SSAValue) -> set[Memory]:
+    """The arguments that a pointer or descriptor may have been made from; None if it may be any."""
+    found: set[Memory] = set()
+    seen: set[SSAValue] = set()
+    work = [address]
+    while work:
+        value = work.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        if isinstance(value, BlockArgument) and isinstance(value.owner.parent_op(), func.FuncOp):
+            found.add(_argument(value))
+            continue
+        sources = _sources(value)
+        if not sources:
+            found.add(None)
+        work += sources
+    return found
+
+
+def _argument(value: BlockArgument) -> SSAValue:
+    """The argument whose memory an argument reaches: another one, for a descriptor made of it."""
+    kernel = value.owner.parent_op()
+    made = kernel.attributes.get("tawa.made") if kernel is not None else None
+    recipes = made.data if isa(made, ArrayAttr[StringAttr]) else ()
+    number = value.index - (len(value.owner.args) - len(recipes))
+    if number < 0 or not isinstance(value.type, DescType):
+        return value
+    argument: int = json.loads(recipes[number].data)["arg"]
+    return value.owner.args[argument]
+
+
+def _sources(value: SSAValue) -> list[SSAValue]:
+    """The addresses that one was computed from, or is passed on from; [] if that is not known."""
+    if isinstance(value, BlockArgument):
+        return passed_to(value)
+    assert isinstance(value, OpResult)
+    if is_pure(value.op) and not value.op.regions:
+        return [v for v in value.op.operands if isinstance(element_of(v.type), PtrType | DescType)]
+    return passed_out(value)

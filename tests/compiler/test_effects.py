@@ -1,0 +1,276 @@
+"""Passes treat ops by what they declare to read and write, those that they have not heard of too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from xdsl.dialects import arith, func, scf
+from xdsl.dialects.builtin import ModuleOp, i32
+from xdsl.ir import Operation, SSAValue
+from xdsl.irdl import IRDLOperation, irdl_op_definition, operand_def, result_def, traits_def
+from xdsl.traits import MemoryEffect, Pure
+
+import tawa
+import tawa.language as tl
+from tawa.aref.dialect.ops import AREF, WarpGroup
+from tawa.base.options import Options
+from tawa.base.remarks import Remarks
+from tawa.codegen.fragments import team_sync
+from tawa.codegen.lower import TABLE
+from tawa.driver.compiler import Pipeline
+from tawa.frontend import lower_to_tile, parse_argument
+from tawa.hopper.dialect import HOPPER
+from tawa.hopper.dialect.global_memory import ScalarLoad, ScalarStore
+from tawa.hopper.emit import emit
+from tawa.ir.effects import (
+    GLOBAL,
+    MEETING,
+    ORDER,
+    Effects,
+    effects_of,
+    in_order,
+    is_pure,
+    may_drop,
+    only_reads,
+    reads,
+    writes,
+)
+from tawa.ir.elementwise import EW, Map
+from tawa.tile.analysis.alias import may_alias
+from tawa.tile.dialect.ops import TILE, Load, Store
+
+
+@irdl_op_definition
+class Twice(IRDLOperation):
+    """A pure op that no pass has heard of."""
+
+    name = "strange.twice"
+    value = operand_def(i32)
+    result = result_def(i32)
+    traits = traits_def(Pure())
+
+    def __init__(self, value: SSAValue):
+        super().__init__(operands=[value], result_types=[i32])
+
+
+@irdl_op_definition
+class Peek(IRDLOperation):
+    """An op that reads global memory."""
+
+    name = "strange.peek"
+    at = operand_def()
+    result = result_def(i32)
+    traits = traits_def(Effects(reads(GLOBAL, "at")))
+
+    def __init__(self, at: SSAValue):
+        super().__init__(operands=[at], result_types=[i32])
+
+
+@irdl_op_definition
+class Poke(IRDLOperation):
+    """An op that writes global memory."""
+
+    name = "strange.poke"
+    at = operand_def()
+    value = operand_def(i32)
+    traits = traits_def(Effects(writes(GLOBAL, "at")))
+
+    def __init__(self, at: SSAValue, value: SSAValue):
+        super().__init__(operands=[at, value])
+
+
+@irdl_op_definition
+class Meet(IRDLOperation):
+    """An op that is a barrier."""
+
+    name = "strange.meet"
+    traits = traits_def(Effects(writes(MEETING), writes(ORDER)))
+
+
+@irdl_op_definition
+class Silent(IRDLOperation):
+    """An op that declares nothing."""
+
+    name = "strange.silent"
+
+
+LOWERINGS: dict[type[Operation], Callable[..., Any]] = {
+    Twice: lambda g, op: g.scalars.update(
+        {op.result: g.add(Map("addi", [g.scalar(op.value), g.scalar(op.value)]))}
+    ),
+    Peek: lambda g, op: g.scalars.update({op.result: g.add(ScalarLoad(g.scalar(op.at)))}),
+    Poke: lambda g, op: g.one_thread(
+        "team", lambda: g.do(ScalarStore(g.scalar(op.at), g.scalar(op.value)))
+    ),
+    Meet: lambda g, _op: team_sync(g),
+}
+
+
+@tawa.jit
+def product(a, b, c, p, q, K, M: tl.constexpr, N: tl.constexpr):
+    """A product whose column comes through `p`; `q` is written in each turn."""
+    acc = tl.zeros((M, N), tl.float32)
+    for k in range(0, K, 64):
+        at = tl.load(p)
+        acc = tl.dot(a.load([at, k]), b.load([0, k]).T, acc)
+        tl.store(q, at)
+    c.store([0, 0], acc.to(tl.float16))
+
+
+def tile_module(**types: str) -> ModuleOp:
+    """The tile module of `product` as the frontend makes it."""
+    tile = "desc<f16,{}x{}>".format
+    known = {"a": tile(128, 64), "b": tile(128, 64), "c": tile(128, 128)}
+    names = {**known, "p": "*i32", "q": "*i32", "K": "i32", **types}
+    signature = {name: parse_argument(text) for name, text in names.items()}
+    return lower_to_tile(product, signature, {"M": 128, "N": 128})
+
+
+def strange(module: ModuleOp, *, same: bool = False) -> tuple[Operation, Operation]:
+    """Replace the load and the store of a scalar; returns what stands in their places."""
+    load = next(op for op in module.walk() if isinstance(op, Load))
+    store = next(op for op in module.walk() if isinstance(op, Store))
+    peek = Peek(store.ptr if same else load.ptr)
+    assert load.parent is not None
+    assert store.parent is not None
+    load.parent.insert_op_before(peek, load)
+    load.result.replace_all_uses_with(peek.result)
+    poke = Poke(store.ptr, store.value)
+    store.parent.insert_op_before(poke, store)
+    for op in (load, store):
+        op.detach()
+        op.erase()
+    return peek, poke
+
+
+def before(op: Operation, *new: Operation) -> None:
+    """Put ops before one."""
+    assert op.parent is not None
+    op.parent.insert_ops_before(list(new), op)
+
+
+def found(module: ModuleOp, kind: type[Operation]) -> list[Operation]:
+    """The ops of a kind."""
+    return [op for op in module.walk() if isinstance(op, kind)]
+
+
+def role_of(op: Operation) -> str:
+    """The role that an op is in."""
+    parent = op.parent_op()
+    while not isinstance(parent, WarpGroup):
+        assert parent is not None
+        parent = parent.parent_op()
+    return parent.role.data
+
+
+def levels(
+    module: ModuleOp, monkeypatch: pytest.MonkeyPatch
+) -> tuple[ModuleOp, ModuleOp, ModuleOp, Remarks]:
+    """The module after all passes of each level, and the CUDA text's remarks."""
+    for kind, lowering in LOWERINGS.items():
+        monkeypatch.setitem(TABLE, kind, lowering)
+    pipeline = Pipeline(Options())
+    tile = pipeline.level("tile", module).clone()
+    aref = pipeline.level("aref", tile.clone()).clone()
+    hopper = pipeline.level("hopper", aref.clone())
+    assert emit(hopper)
+    return tile, aref, hopper, pipeline.remarks
+
+
+def test_pure_ops_are_dropped_shared_hoisted_and_copied(monkeypatch: pytest.MonkeyPatch):
+    """One that no pass has heard of: no twin, no dead one, out of the loop, in the role it serves."""
+    module = tile_module()
+    peek, _ = strange(module)
+    kernel = next(op for op in module.walk() if isinstance(op, func.FuncOp))
+    bound = kernel.args[5]
+    one, twin, dead = Twice(bound), Twice(bound), Twice(bound)
+    both = Map("addi", [one.result, twin.result])
+    column = Map("addi", [peek.results[0], both.result])
+    uses = [use for use in peek.results[0].uses if use.operation is not column]
+    before(peek.next_op or peek, one, twin, dead, both, column)
+    for use in uses:
+        use.operation.operands[use.index] = column.result
+    tile, aref, _, _ = levels(module, monkeypatch)
+    (kept,) = found(tile, Twice)
+    assert isinstance(kept.parent_op(), func.FuncOp), "a scalar of its own leaves the loop"
+    assert sorted(map(role_of, found(aref, Twice))) == ["load", "math"]
+
+
+def test_reads_follow_their_addresses(monkeypatch: pytest.MonkeyPatch):
+    """What is read where nothing writes may be read by the loading role; a dead read goes."""
+    module = tile_module()
+    peek, _ = strange(module)
+    before(peek, Peek(peek.operands[0]))
+    tile, aref, hopper, _ = levels(module, monkeypatch)
+    assert len(found(tile, Peek)) == 1
+    assert sorted(map(role_of, found(aref, Peek))) == ["load", "math"]
+    assert found(hopper, ScalarLoad)
+
+
+def test_no_role_reads_ahead_of_what_is_written(monkeypatch: pytest.MonkeyPatch):
+    """Coordinates read from memory that an unknown op writes: one role, and a remark says why."""
+    module = tile_module()
+    strange(module, same=True)
+    _, aref, _, remarks = levels(module, monkeypatch)
+    assert {role_of(op) for op in found(aref, Peek)} == {"main"}
+    assert any("memory that the kernel writes" in line for line in remarks.lines)
+
+
+def test_writers_are_kept_in_the_role_that_computes(monkeypatch: pytest.MonkeyPatch):
+    """Whoever writes is kept, once, and keeps its place among what may touch the same bytes."""
+    module = tile_module()
+    _, poke = strange(module)
+    before(poke, Poke(*poke.operands))
+    tile, aref, hopper, _ = levels(module, monkeypatch)
+    assert len(found(tile, Poke)) == 2, "neither is the other's twin"
+    assert {role_of(op) for op in found(aref, Poke)} == {"math"}
+    assert found(hopper, ScalarStore)
+
+
+def test_barriers_keep_their_place(monkeypatch: pytest.MonkeyPatch):
+    """A loop with a barrier is not rearranged."""
+    module = tile_module()
+    _peek, poke = strange(module)
+    before(poke, Meet())
+    _, aref, _, _ = levels(module, monkeypatch)
+    (meet,) = found(aref, Meet)
+    after = meet.next_op
+    while after is not None and not isinstance(after, Poke):
+        after = after.next_op
+    assert role_of(meet) == "math"
+    assert after is not None
+
+
+def test_order_between_two_ops():
+    """Which of two accesses have to keep their order."""
+    module = tile_module()
+    peek, poke = strange(module)
+    alias = Peek(poke.operands[0])
+    assert not in_order(peek, poke, may_alias), "another argument"
+    assert in_order(alias, poke, may_alias)
+    assert in_order(poke, alias, may_alias)
+    assert not in_order(alias, peek, may_alias), "two reads"
+    assert in_order(Meet(), peek, may_alias)
+    assert in_order(Silent(), peek, may_alias)
+    assert not in_order(Silent(), Twice(peek.results[0]), may_alias)
+
+
+def test_what_declares_nothing_may_do_anything():
+    """It is neither pure nor a reader, and nobody drops it."""
+    op = Silent()
+    assert effects_of(op) is None
+    assert not (is_pure(op))
+    assert not (only_reads(op))
+    assert not (may_drop(op))
+
+
+CONTROL = (scf.ForOp, scf.IfOp, scf.WhileOp, scf.YieldOp, scf.ConditionOp, arith.ConstantOp)
+LEVELS = [op for dialect in (TILE, AREF, HOPPER, EW) for op in dialect.operations]
+
+
+@pytest.mark.parametrize("op", [*LEVELS, *CONTROL], ids=lambda op: op.name)
+def test_every_op_declares_its_effects(op: type[Operation]):
+    """A trait of each op class of each level says what it reads and writes."""
+    assert op.has_trait(MemoryEffect)
