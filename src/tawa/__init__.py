@@ -14,6 +14,7 @@ the name is first used.
 
 from __future__ import annotations
 
+import os
 import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from tawa.runtime.autotune import Autotuner, Config, Heuristics, autotune, heuristics
     from tawa.runtime.descriptor import TensorDescriptor
     from tawa.runtime.timeline import Timeline
+    from tawa.triton.enabling import disable, enable, enabled
 
 __version__ = "0.1.0"
 
@@ -40,6 +42,9 @@ __all__ = [
     "Timeline",
     "autotune",
     "cdiv",
+    "disable",
+    "enable",
+    "enabled",
     "heuristics",
     "jit",
     "next_power_of_2",
@@ -55,6 +60,7 @@ HOMES = {
     "tawa.runtime.autotune": ("Autotuner", "Config", "Heuristics", "autotune", "heuristics"),
     "tawa.runtime.descriptor": ("TensorDescriptor",),
     "tawa.runtime.timeline": ("Timeline",),
+    "tawa.triton.enabling": ("disable", "enable", "enabled"),
 }
 """Modules and what they give to this package, when it is first asked for."""
 
@@ -68,6 +74,12 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
+if os.environ.get("TAWA_ENABLE"):
+    from tawa.triton.startup import enable_with_triton
+
+    enable_with_triton()
+
+
 def provide_triton() -> bool:
     """Make `import triton` and `import triton.language as tl` work where Triton isn't installed.
 
@@ -75,6 +87,6 @@ def provide_triton() -> bool:
     it is. Does nothing and gives False where Triton is installed: its kernels are accepted too.
     """
     from tawa.language.shim import provide
-    from tawa.runtime.triton_modules import contents
+    from tawa.triton.modules import contents
 
     return provide(contents(sys.modules[__name__]))

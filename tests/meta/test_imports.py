@@ -69,7 +69,9 @@ ROOMS: dict[str, set[str]] = {
     "report": {
         *(*BASE, "machine", "frontend", TILE, AREF, "hopper", "driver", "runtime", "simulate"),
     },
-    ".": {"base", "language", "driver", "runtime", "simulate"},
+    # beside Triton: takes over its launches, or stands for it
+    "triton": {"base", "machine", "language", "frontend.source", "driver", "runtime"},
+    ".": {"base", "language", "driver", "runtime", "simulate", "triton"},
     # users of the public interface
     "kernels": {".", "language"},
     "functional": {"base"},

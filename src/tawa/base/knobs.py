@@ -76,6 +76,13 @@ def _optional_path(text: str) -> Path | None:
     return Path(text)
 
 
+def _enabling(text: str) -> str:
+    value = text.strip().lower()
+    if value not in ("", "0", "1", "strict"):
+        raise ValueError(text)
+    return value if value != "0" else ""
+
+
 CACHE_DIR = Knob[Path](
     "TAWA_CACHE_DIR",
     Path,
@@ -100,5 +107,15 @@ TRACEBACK = Knob[bool](
     "0 or 1",
 )
 
-KNOBS: tuple[Knob[Path] | Knob[Path | None] | Knob[bool], ...] = (CACHE_DIR, DUMP_DIR, TRACEBACK)
+ENABLE = Knob[str](
+    "TAWA_ENABLE",
+    _enabling,
+    lambda: "",
+    "`1`: launches of an installed Triton's kernels go through Tawa, as after `tawa.enable()`; "
+    "`strict`: and a kernel that Tawa refuses is an error",
+    "1, strict or 0",
+)
+KNOBS: tuple[Knob[Path] | Knob[Path | None] | Knob[bool] | Knob[str], ...] = (
+    CACHE_DIR, DUMP_DIR, TRACEBACK, ENABLE
+)  # fmt: skip
 """All knobs, in the order in which they are listed."""

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tawa.base.errors import TawaError
+from tawa.runtime.compile_log import FunctionUsage, parse_log
 from tawa.runtime.spec import KernelSpec
 
 if TYPE_CHECKING:  # a kernel that is launched needs no IR
@@ -61,9 +63,9 @@ class Compiled:
     """A compiled kernel: its stages, how to launch it, and what the compiler had to say."""
 
     name: str
-    stages: dict[str, str | bytes]
+    stages: dict[str, str | bytes] = field(repr=False)
     spec: KernelSpec
-    log: str
+    log: str = field(repr=False)
     remarks: tuple[str, ...]
     timings: dict[str, float] = field(default_factory=dict[str, float])
     """Seconds of each stage; empty if it came from the cache."""
@@ -76,6 +78,26 @@ class Compiled:
         found = self.stages["cubin"]
         assert isinstance(found, bytes)
         return found
+
+    @cached_property
+    def usage(self) -> FunctionUsage:
+        """What the kernel uses of a multiprocessor, as the assembler reports it."""
+        return parse_log(self.log).function(self.spec.entry)
+
+    @property
+    def n_regs(self) -> int:
+        """Registers a thread."""
+        return self.usage.registers
+
+    @property
+    def n_spills(self) -> int:
+        """Words that a thread stores because registers are missing."""
+        return self.usage.spill_stores // 4
+
+    @cached_property
+    def hash(self) -> str:
+        """A text that differs between kernels whose machine code differs."""
+        return hashlib.sha256(self.cubin).hexdigest()
 
     @property
     def explain(self) -> str:

@@ -25,6 +25,7 @@ from tawa.driver.host_launch import Launch, compile_for_host, simulation
 from tawa.frontend.source.function import JITFunction
 from tawa.runtime import launch
 from tawa.runtime.arrays import HOST
+from tawa.runtime.autotune import decorators_of
 from tawa.runtime.binding import (
     RESERVED,
     BoundParameter,
@@ -34,7 +35,6 @@ from tawa.runtime.binding import (
     selected,
 )
 from tawa.runtime.kinds import Kind, part_named, spread
-from tawa.runtime.launch import WrongDevice
 from tawa.runtime.launch_errors import (
     NEUTRAL_OPTIONS,
     SHARED_OPTIONS,
@@ -83,10 +83,11 @@ class Request:
 
 @dataclass(frozen=True)
 class Entry:
-    """What a call's key leads to: the compiled kernel, and how to launch it."""
+    """What a call's key leads to: the compiled kernel, how to launch it, and on which device."""
 
     compiled: Compiled
     launch: Launch
+    place: int = HOST
 
 
 class Kernel(JITFunction):
@@ -108,12 +109,15 @@ class Kernel(JITFunction):
         *,
         do_not_specialize: tuple[str | int, ...] = (),
         do_not_specialize_on_alignment: tuple[str | int, ...] = (),
+        types: Mapping[str, str] | None = None,
     ) -> None:
+        """Take a kernel's function; `types` are declared types by name, as by annotations."""
         super().__init__(
             fn,
             do_not_specialize=do_not_specialize,
             do_not_specialize_on_alignment=do_not_specialize_on_alignment,
         )
+        self._types = dict(types or {})
         self._entries: dict[tuple[Any, ...], Entry] = {}
         self._compiled: dict[tuple[Any, ...], Compiled] = {}
         self._lock = threading.RLock()
@@ -194,7 +198,7 @@ class Kernel(JITFunction):
                 align=number not in unaligned and p.name not in unaligned,
                 has_default=p.has_default,
                 default=p.default,
-                declared=p.declared.type,
+                declared=self._types.get(p.name, p.declared.type),
             )
             for number, p in enumerate(self.parameters)
         )
@@ -208,14 +212,39 @@ class Kernel(JITFunction):
         return compile_namer(self._bound_parameters, self.__name__)
 
     def _launch(self, grid: Any, /, *args: Any, **kwargs: Any) -> Compiled:
-        if ACTIVE.get() is not None:
-            kwargs["timeline"] = self._recorded()
         try:
-            return self._launch_bound(grid, args, kwargs)
+            entry, values, stream = self.prepared(args, kwargs)
+            if callable(grid):
+                grid = grid(self._named(*args, **kwargs))
+            entry.launch(grid, values, stream)
         except TawaError as error:
             if error.span is None:
                 error.span = launch_place()
             raise
+        return entry.compiled
+
+    def prepared(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[Entry, Sequence[Any], Any]:
+        """A launch but for its grid: the compiled kernel, what is passed to it, and the stream."""
+        if ACTIVE.get() is not None:
+            kwargs["timeline"] = self._recorded()
+        key, values, stream = self._bound(args, kwargs)
+        try:
+            entry = self._entries.get(key)
+        except TypeError as error:
+            raise self._not_hashable(self._named(*args, **kwargs)) from error
+        if entry is None:
+            entry = self._prepare(key, self._named(*args, **kwargs), kwargs)
+        return entry, values, stream
+
+    def launch_key(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """What of a launch's arguments decides which compiled kernel it runs."""
+        return self._bound(args, kwargs)[0]
+
+    def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
+        """A launch's arguments by name, defaults included, as grids get them."""
+        return self._named(*args, **kwargs)
 
     def _bound(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any, Any]:
         """The launch's key, its run-time values and its stream."""
@@ -244,19 +273,6 @@ class Kernel(JITFunction):
                 except TawaError:
                     return error.with_note(f"it is the argument `{parameter.name}`")
         return error
-
-    def _launch_bound(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Compiled:
-        key, values, stream = self._bound(args, kwargs)
-        try:
-            entry = self._entries.get(key)
-        except TypeError as error:
-            raise self._not_hashable(self._named(*args, **kwargs)) from error
-        if entry is None:
-            entry = self._prepare(key, self._named(*args, **kwargs), kwargs)
-        if callable(grid):
-            grid = grid(self._named(*args, **kwargs))
-        entry.launch(grid, values, stream)
-        return entry.compiled
 
     def _recorded(self) -> str:
         """The value of the option `timeline` in a timeline's block."""
@@ -377,6 +393,8 @@ def jit(
 ) -> Kernel | Callable[[Callable[..., Any]], Kernel]:
     """Make a kernel of a function in the tile language (or of one of Triton's kernels).
 
+    Of a kernel that Triton tunes, or computes parameters of, it makes one that Tawa does.
+
     Parameters in `do_not_specialize` (names or positions) don't cause a compilation of their own
     for 1 and for multiples of 16, those in `do_not_specialize_on_alignment` for multiples of 16.
     Further keywords of `triton.jit` (`debug`, `noinline`, ...) are
@@ -387,7 +405,7 @@ def jit(
         do_not_specialize=tuple(do_not_specialize),
         do_not_specialize_on_alignment=tuple(do_not_specialize_on_alignment),
     )
-    return make if fn is None else make(fn)
+    return partial(decorators_of, kernel=make) if fn is None else decorators_of(fn, make)
 
 
 def launch_options(name: str, given: Mapping[str, Any]) -> Options:
@@ -423,13 +441,6 @@ def place_of(kinds: Mapping[str, Kind], device: Any) -> int:
         place = devices[number]
         assert place is not None
         launch.require_device(names, number, place, expected)
-    libraries = {kinds[names[number]].library for number in found}
-    if expected == HOST and "torch" in libraries:
-        raise WrongDevice(
-            "tensors of PyTorch in the host's memory can't be used by a launch",
-            expected="tensors on a CUDA device, or NumPy arrays for the simulator",
-            hint="move them with `.to('cuda')`, or pass `tensor.numpy()`",
-        )
     return expected
 
 
@@ -437,7 +448,7 @@ def make_entry(compiled: Compiled, kinds: Mapping[str, Kind], place: int) -> Ent
     """Load a compiled kernel on a device (or for the simulator) and say how to launch it."""
     select = selected(list(kinds), compiled.spec.arguments)
     if place == HOST:
-        return Entry(compiled, simulation(compiled, select))
+        return Entry(compiled, simulation(compiled, select), place)
     launcher = launch.load(compiled.spec, compiled.cubin, place)
     library = next((kind.library for kind in kinds.values() if kind.device is not None), "")
     current = current_stream(library, place)
@@ -450,7 +461,7 @@ def make_entry(compiled: Compiled, kinds: Mapping[str, Kind], place: int) -> Ent
         address = current() if stream is None else stream_address(stream)
         active().record(launcher, grid, values if select is None else select(values), address)
 
-    return Entry(compiled, start if compiled.spec.timeline is None else record)
+    return Entry(compiled, start if compiled.spec.timeline is None else record, place)
 
 
 @contextmanager

@@ -9,7 +9,7 @@ from functools import cache, partial
 from typing import Any, TypeAlias, cast
 
 from tawa.base.errors import TawaError
-from tawa.runtime.arrays import HOST, is_array, view
+from tawa.runtime.arrays import HOST, host_array, is_array, view
 from tawa.runtime.descriptor import ALIGNMENT, TensorDescriptor, descriptor_of
 from tawa.runtime.kinds import Kind, TupleKind, constant_kind, kind_of, tuple_kind
 from tawa.runtime.spec import SCALAR_CODES
@@ -224,8 +224,9 @@ def _torch(tensor: Any) -> Classified:
     kind = _TORCH.get(key)
     if kind is None:
         seen = view(tensor)
-        kind = _TORCH[key] = kind_of(f"*{seen.element_type}", key[1], False, seen.device, "torch")
-    return kind, address
+        aligned = key[1] or seen.device == HOST
+        kind = _TORCH[key] = kind_of(f"*{seen.element_type}", aligned, False, seen.device, "torch")
+    return kind, address if key[2] != HOST else host_array(tensor)
 
 
 _TORCH: dict[tuple[Any, bool, int], Kind] = {}

@@ -6,6 +6,7 @@ NumPy's interface or DLPack. No library is imported: none of them is a dependenc
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from functools import cache
 from typing import Any, NamedTuple
@@ -59,7 +60,8 @@ class NotAnArray(TawaError):
     """A value was passed where a kernel takes an array, and it isn't one."""
 
     explanation = (
-        "Kernels take PyTorch, CuPy and JAX arrays on the GPU, NumPy arrays in the simulator, and "
+        "Kernels take PyTorch, CuPy and JAX arrays on the GPU, NumPy arrays and PyTorch's CPU "
+        "tensors in the simulator, and "
         "anything else that offers `__cuda_array_interface__` or DLPack."
     )
     example = """
@@ -182,6 +184,19 @@ def _torch(tensor: Any) -> ArrayView:
         tensor.stride(),
         tensor.get_device(),
     )
+
+
+def host_array(tensor: Any) -> Any:
+    """A tensor of PyTorch in the CPU's memory as a NumPy array of the same memory.
+
+    Elements of types that NumPy lacks are seen as unsigned integers of their size.
+    """
+    tensor = tensor.detach()
+    element = _torch_element_type(tensor.dtype)
+    if element in ("bf16", "e4m3", "e5m2"):
+        torch = sys.modules["torch"]
+        tensor = tensor.view(getattr(torch, f"uint{8 * ELEMENT_BYTES[element]}"))
+    return tensor.numpy()
 
 
 @cache

@@ -18,7 +18,8 @@ from tawa.runtime.timing import Stopwatch, Timing, Work
 WARMUP, REP = 25.0, 100.0
 """Milliseconds that each configuration runs unmeasured and measured."""
 
-Hook = Callable[[dict[str, Any]], Any]
+Hook = Callable[..., Any]
+"""Called with a run's arguments by name; a post-hook also with `exception`, or None."""
 
 
 class NoConfiguration(TawaError):
@@ -44,14 +45,17 @@ nothing[(1,)](np.zeros(4, np.float32))
 
 
 class UnknownKey(TawaError):
-    """An autotuned kernel's `key`, `reset_to_zero` or `restore_value` names no parameter."""
+    """An autotuned kernel's `reset_to_zero` or `restore_value` names no parameter."""
 
-    explanation = "The lists of names that `autotune` takes name parameters of the kernel."
+    explanation = (
+        "The lists of names that `autotune` takes name parameters of the kernel. (A name in `key` "
+        "that no launch passes is left out, as in Triton.)"
+    )
     example = """
 import tawa
 
 
-@tawa.autotune(configs=[tawa.Config({})], key=["m"])
+@tawa.autotune(configs=[tawa.Config({})], key=[], reset_to_zero=["m"])
 @tawa.jit
 def nothing(x):
     pass
@@ -122,13 +126,14 @@ class Autotuner:
         self._hooks = pre_hook, post_hook
         self._milliseconds = warmup or WARMUP, rep or REP
         self._do_bench = do_bench
-        for name in (*key, *self._reset, *self._restore):
+        for name in (*self._reset, *self._restore):
             if name not in self.arg_names:
                 raise UnknownKey(
                     f"`{name}` is no parameter of the autotuned kernel",
                     expected=f"one of {', '.join(self.arg_names)}",
                 )
-        self._key = [(self.arg_names.index(name), name) for name in key]
+        own = {name: place for place, name in enumerate(self.arg_names)}
+        self._key = [(own.get(name, len(own)), name) for name in key]
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
         """The kernel with its grid, ready to be called."""
@@ -140,6 +145,10 @@ class Autotuner:
         if best.pre_hook is not None:
             best.pre_hook(self._named(args, kwargs, best))
         return self.fn.run(*args, grid=grid, **kwargs, **best.all_kwargs())
+
+    def compile(self, *args: Any, **kwargs: Any) -> Any:
+        """Compile the kernel itself; the values of a configuration are given like any other."""
+        return self.fn.compile(*args, **kwargs)
 
     def warmup(self, *args: Any, **kwargs: Any) -> list[Any]:
         """Compile every configuration, without launching."""
@@ -268,13 +277,17 @@ class Autotuner:
         def work() -> None:
             self.fn.run(*args, grid=grid, **options)
 
+        failure: Exception | None = None
         try:
             return self._time(prepare, work, watch)
+        except Exception as error:
+            failure = error
+            raise
         finally:
             for name, value in kept.items():
                 _assign(named[name], value)
             if after is not None:
-                after(named)
+                after(named, exception=failure)
 
     def _time(self, prepare: Work, work: Work, watch: Stopwatch | None) -> float:
         """Median milliseconds of `work`, with `prepare` called before each run, untimed."""
@@ -306,6 +319,10 @@ class Heuristics:
     def run(self, *args: Any, grid: Any, **kwargs: Any) -> Any:
         """Launch with the computed values added."""
         return self.fn.run(*args, grid=grid, **self._with_values(args, kwargs))
+
+    def compile(self, *args: Any, **kwargs: Any) -> Any:
+        """Compile the kernel itself; computed values are given like any other."""
+        return self.fn.compile(*args, **kwargs)
 
     def predict(self, *args: Any, grid: Any, **kwargs: Any) -> Any:
         """The predicted time with the computed values added."""
@@ -339,6 +356,29 @@ def heuristics(
 ) -> Callable[[Any], Heuristics]:
     """Compute parameters of a kernel from its other arguments, given as a dict."""
     return lambda fn: Heuristics(fn, values)
+
+
+def decorators_of(fn: Any, kernel: Callable[[Any], Any]) -> Any:
+    """`fn` with its function made a kernel: autotuners and heuristics around it are made anew.
+
+    They are recognised by what Triton's have: `configs` and `keys`, or `values`.
+    """
+    inner = getattr(fn, "fn", None)
+    if inner is not None and hasattr(fn, "configs") and hasattr(fn, "keys"):
+        prune = {name: getattr(fn, name, None) for name in ("early_config_prune", "perf_model")}
+        return Autotuner(
+            decorators_of(inner, kernel),
+            fn.configs,
+            fn.keys,
+            prune_configs_by={**prune, "top_k": getattr(fn, "configs_top_k", 1.0)},
+            reset_to_zero=fn.reset_to_zero,
+            restore_value=fn.restore_value,
+            pre_hook=fn.pre_hook if getattr(fn, "user_defined_pre_hook", False) else None,
+            post_hook=fn.post_hook if getattr(fn, "user_defined_post_hook", False) else None,
+        )
+    if inner is not None and isinstance(getattr(fn, "values", None), Mapping):
+        return Heuristics(decorators_of(inner, kernel), fn.values)
+    return kernel(fn)
 
 
 def _copy(array: Any) -> Any:

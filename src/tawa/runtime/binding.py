@@ -21,6 +21,7 @@ from tawa.runtime.arguments import (
     classify_unspecialized,
     declared_classifier,
 )
+from tawa.runtime.arrays import DTYPE_NAMES
 from tawa.runtime.descriptor import TensorDescriptor
 from tawa.runtime.kinds import Kind, TupleKind, kind_of, parts_of, tuple_kind
 from tawa.runtime.launch_errors import BadTypeText
@@ -161,7 +162,20 @@ def example_kind(name: str, given: Any, parameter: BoundParameter | None) -> Kin
         return tuple_kind(tuple(example_kind(name, part, None) for part in parts))
     if isinstance(given, str):
         return type_kind(name, given)
+    element = _element_of_stand_in(given)
+    if element is not None:
+        return kind_of(f"*{element}", divisible=True)
     return (classify_part if parameter is None else parameter.classifier)(given)[0]
+
+
+def _element_of_stand_in(given: Any) -> str | None:
+    """The element type if a dtype, or an object with nothing but one, stands for an array."""
+    is_stand_in = hasattr(given, "data_ptr") and not hasattr(given, "get_device")
+    dtype = given.dtype if is_stand_in else given
+    if not is_stand_in and type(dtype).__name__ != "dtype":
+        return None
+    name = str(dtype).removeprefix("torch.")
+    return DTYPE_NAMES.get(name, {"fp16": "f16", "fp32": "f32", "fp64": "f64"}.get(name, name))
 
 
 def type_kind(name: str, text: str) -> Kind:

@@ -1,0 +1,75 @@
+"""Kernels of code that TorchInductor generates, on CPU tensors, in the simulator."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tawa
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("triton")
+
+GENERATED = """
+import triton
+import triton.language as tl
+from torch._inductor.runtime import triton_heuristics
+from torch._inductor.runtime.hints import DeviceProperties
+from torch._inductor.runtime.triton_helpers import math as tl_math
+
+CPU = DeviceProperties(
+    type="cpu", index=0, multi_processor_count=132, cc=90, major=9,
+    regs_per_multiprocessor=65536, max_threads_per_multi_processor=2048, warp_size=32,
+)
+
+
+@triton_heuristics.pointwise(
+    size_hints={"x": 1024},
+    filename=__file__,
+    triton_meta={
+        "signature": {
+            "in_ptr0": "*fp32", "out_ptr0": "*fp32", "ks0": "i64", "xnumel": "i32",
+            "XBLOCK": "constexpr",
+        },
+        "device": CPU,
+        "constants": {},
+        "configs": [{(0,): [["tt.divisibility", 16]], (1,): [["tt.divisibility", 16]]}],
+    },
+    inductor_meta={
+        "grid_type": "Grid1D", "autotune_hints": set(), "kernel_name": "fused_sin_0",
+        "mutated_arg_names": [], "num_load": 1, "num_reduction": 0, "backend_hash": "x",
+        "autotune_local_cache": False, "autotune_pointwise": True, "store_cubin": False,
+    },
+    min_elem_per_thread=0,
+)
+@triton.jit
+def fused_sin_0(in_ptr0, out_ptr0, ks0, xnumel, XBLOCK: tl.constexpr):
+    xindex = tl.program_id(0) * XBLOCK + tl.arange(0, XBLOCK)[:]
+    xmask = xindex < xnumel
+    value = tl_math.sin(tl.load(in_ptr0 + xindex, xmask))
+    tl.store(out_ptr0 + xindex, value + (ks0 * ks0).to(tl.float32), xmask)
+"""
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
+def test_generated_kernels_are_taken_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The signature declares `ks0` as i64, so its square is not cut off."""
+    from torch._dynamo.device_interface import CpuInterface
+
+    for name in ("exchange_device", "maybe_exchange_device"):  # Inductor expects them of devices
+        monkeypatch.setattr(CpuInterface, name, staticmethod(lambda number: -1))
+    with tawa.enable(strict=True) as takeover:
+        generated = tmp_path / "generated.py"
+        generated.write_text(GENERATED)
+        spec: Any = importlib.util.spec_from_file_location("generated", generated)
+        module: Any = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        x, y = torch.randn(1000), torch.zeros(1000)
+        module.fused_sin_0.run(x, y, 100_000, 1000, stream=0)
+    assert torch.equal(y, x.sin() + 1e10)
+    (row,) = takeover.summary()
+    assert (row.kernel, row.place) == ("fused_sin_0", "simulator")
+    assert row.launches >= 1
