@@ -86,7 +86,7 @@ ROOMS: dict[str, set[str]] = {
     "axon": {"base"},
     "axon.tools": {"base", "ir", "functional", "axon", "."},
     "cuppl.core": {"functional"},
-    "cuppl.translation": {"runtime", "cuppl.core"},
+    "cuppl.translation": {"base", "runtime", "cuppl.core"},
     "cuppl.numeric": {"cuppl.translation"},
     "cuppl.distributions": {"cuppl.numeric", "cuppl.translation"},
     "cuppl.typing": {"base", "functional", "runtime", "cuppl.distributions"},
@@ -100,7 +100,7 @@ ROOMS: dict[str, set[str]] = {
         *("cuppl.translation", "cuppl.typing"),
     },
     "cuppl.cpu": {
-        *("functional", "runtime", "cuppl.core", "cuppl.elaboration", "cuppl.lowering"),
+        *("base", "functional", "runtime", "cuppl.core", "cuppl.elaboration", "cuppl.lowering"),
         *("cuppl.natives", "cuppl.numeric", "cuppl.translation", "cuppl.typing"),
     },
     "cuppl.inference": {

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import os
+import pickle
+import pwd
+import re
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+import tawa
 from tawa.runtime.cache import (
     UNFINISHED_SECONDS,
     Cache,
+    CacheRefused,
     CacheUnwritable,
+    _encode,
     content_key,
     default_cache,
 )
+from tawa.runtime.own_folder import others_may_write
 
 WORKER = """
 import random, sys
@@ -150,3 +159,147 @@ def test_the_place_is_a_knob(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setenv("TAWA_CACHE_DIR", str(tmp_path / "here"))
     default_cache().put(content_key("a"), {"x": b"1"})
     assert len(list((tmp_path / "here").rglob("*.kernel"))) == 1
+
+
+def test_a_folder_that_others_may_write_to_is_refused(tmp_path: Path) -> None:
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    for folder in (shared, shared / "mine" / "cache"):
+        cache = Cache(folder)
+        with pytest.warns(CacheRefused, match=f"anyone may write to {shared}.*chmod"):
+            assert cache.get(content_key("a")) is None
+        cache.put(content_key("a"), {"x": b"1"})  # says it once
+        assert not cache.has(content_key("a"))
+        assert [p for p in shared.rglob("*") if p.is_file()] == []
+    shared.chmod(0o700)
+    assert others_may_write(shared) is None
+
+
+def test_what_stands_before_it_is_not_read(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "cache")
+    cache.put(content_key("a"), {"x": b"1"})
+    (tmp_path / "cache").chmod(0o777)
+    again = Cache(tmp_path / "link")
+    (tmp_path / "link").symlink_to(tmp_path / "cache")
+    with pytest.warns(CacheRefused):
+        assert again.get(content_key("a")) is None
+
+
+@pytest.mark.parametrize(
+    ("mode", "owner", "why"),
+    [
+        (0o700, "me", None),
+        (0o755, "root", None),
+        (0o1777, "root", None),  # /tmp, around one's own folder
+        (0o775, "me", "a group"),
+        (0o757, "me", "anyone"),
+        (0o700, "other", "another user"),
+        (0o755, "other", "another user"),
+    ],
+)
+def test_folders_around_it(
+    mode: int, owner: str, why: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    around = tmp_path / "around"
+    (around / "cache").mkdir(parents=True)
+    own = around.stat().st_uid
+    uid = {"me": own, "root": 0, "other": own + 1}[owner]
+    plain = Path.stat
+
+    def stat(path: Path, **keywords: bool) -> os.stat_result:
+        found = plain(path, **keywords)
+        if path != around:
+            return found
+        values = list(found)
+        values[0], values[4], values[5] = mode | 0o40000, uid, 12345
+        return os.stat_result(values)
+
+    monkeypatch.setattr(Path, "stat", stat)
+    found = others_may_write(around / "cache")
+    assert (found is None) == (why is None)
+    assert why is None or (found is not None and why in found)
+
+
+def test_a_group_of_one_s_own_may_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import grp
+
+    own = grp.getgrgid(os.getgid())
+    user = pwd.getpwuid(os.getuid())
+    os.chown(tmp_path, -1, os.getgid())
+    tmp_path.chmod(0o770)
+    monkeypatch.setattr(grp, "getgrgid", lambda g: type(own)((user.pw_name, "x", g, [])))
+    assert others_may_write(tmp_path) is None
+    monkeypatch.setattr(grp, "getgrgid", lambda g: type(own)((user.pw_name, "x", g, ["other"])))
+    assert "group" in (others_may_write(tmp_path) or "")
+
+
+KERNEL = """
+import sys, warnings
+import numpy as np, tawa, tawa.language as tl
+@tawa.jit
+def kernel(o, N: tl.constexpr):
+    tl.store(o, N)
+o = np.zeros(1, np.int32)
+kernel[(1,)](o, 7)
+from tawa import cuppl
+mean = cuppl.model("def main () = if flip 0.5 then 1.0 else 1.0").importance(particles=4).mean()
+print(o[0], mean)
+"""
+
+
+def test_compiling_goes_on_without_a_cache(tmp_path: Path) -> None:
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache").chmod(0o777)
+    done = _run_kernel(tmp_path)
+    assert done.stdout == "7 1.0\n", done.stderr
+    assert done.stderr.count("CacheRefused") == 1
+    assert [p for p in (tmp_path / "cache").rglob("*") if p.is_file()] == []
+
+
+class Evil:
+    def __init__(self, sign: Path) -> None:
+        self.sign = sign
+
+    def __reduce__(self) -> Any:
+        return open, (str(self.sign), "w")
+
+
+def test_no_entry_runs_code_and_none_crashes(tmp_path: Path) -> None:
+    assert _run_kernel(tmp_path).stdout == "7 1.0\n"
+    sign = tmp_path / "owned"
+    paths = sorted((tmp_path / "cache").rglob("*.kernel"))
+    names = [set(_parts(path)) for path in paths]
+    assert len(paths) > 5
+    assert any("cubin" in parts for parts in names)
+    for bad in (pickle.dumps(Evil(sign)), b"", b"[]", b'{"a": 1}', b'"text"', b"[1,[],[],[5]]"):
+        for path in paths:
+            payload = dict.fromkeys(_parts(path), bad)
+            path.write_bytes(_encode(payload))  # as long and with the digest that it says
+        done = _run_kernel(tmp_path)
+        assert (done.returncode, done.stdout) == (0, "7 1.0\n"), (bad, done.stderr)
+        assert not sign.exists()
+
+
+def _parts(path: Path) -> dict[str, int]:
+    return json.loads(path.read_bytes().partition(b"\n")[0])["parts"]
+
+
+def _run_kernel(folder: Path) -> subprocess.CompletedProcess[str]:
+    script = folder / "kernel.py"
+    script.write_text(KERNEL)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    environment["TAWA_CACHE_DIR"] = str(folder / "cache")
+    return subprocess.run(
+        [sys.executable, str(script)], env=environment, capture_output=True, text=True, timeout=120
+    )
+
+
+def test_nothing_in_the_package_reads_pickles() -> None:
+    package = Path(tawa.__file__).parent
+    users = [
+        p
+        for p in package.rglob("*.py")
+        if re.search(r"\b(pickle|marshal|shelve|dill)\b", p.read_text())
+    ]
+    assert users == []

@@ -29,9 +29,6 @@ class Span:
             object.__setattr__(self, "end_line", self.line)
             object.__setattr__(self, "end_column", self.column + 1)
 
-    def __reduce__(self) -> tuple[type[Span], tuple[str, int, int, int, int]]:
-        return Span, (self.file, self.line, self.column, self.end_line, self.end_column)
-
     def __str__(self) -> str:
         return f"{self.file}:{self.line}:{self.column + 1}"
 

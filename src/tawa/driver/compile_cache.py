@@ -3,42 +3,39 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
-from functools import cache
-from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
+from tawa.base.import_closure import installed_versions, source_digest
 from tawa.base.options import Options
 from tawa.driver.compiled import Compiled
-from tawa.frontend.source.dependencies import dependency_text
-from tawa.frontend.source.function import JITFunction, is_jit_function
+from tawa.frontend.source.dependencies import dependencies_of, described
+from tawa.frontend.source.function import JITFunction
 from tawa.runtime.cache import content_key, default_cache
 from tawa.runtime.nvrtc import version
-from tawa.runtime.spec import KernelSpec
+from tawa.runtime.spec import InvalidSpec, KernelSpec
 
-FOLDERS = (
-    *("machine", "base", "scalars", "ir", "language", "frontend", "tile", "partition", "aref"),
-    *("pipeline", "codegen", "hopper", "driver", "runtime"),
-)
-"""Folders of this package whose content decides what a kernel compiles to."""
+MAKER = "tawa.driver.compiler"
+"""The module that compiles: it and all that it imports decide what a kernel compiles to."""
+
+PACKAGES = "xdsl", "ortools", "numpy"
+"""Packages that it computes with."""
 
 
 def key_of(
     fn: JITFunction, signature: Mapping[str, str], constants: Mapping[str, object], options: Options
 ) -> str:
     """What a compilation depends on: the kernel, all it refers to, types, constants, compilers."""
-    functions = [cast(Any, c) for c in constants.values() if is_jit_function(c)]
-    called = [dependency_text(JITFunction(c)) for c in functions]
-    parts = [repr(dict(signature)), repr(dict(constants)), repr(options)]
-    return content_key(dependency_text(fn), *called, *parts, version(), own_version())
+    fixed = described(dict(constants))
+    parts = [repr(dict(signature)), fixed, repr(options), repr(options.machine)]
+    return content_key(dependencies_of(fn).digest, *parts, *compiler_version())
 
 
-@cache
-def own_version() -> str:
-    """The content of the compiler's own source, so that a changed compiler misses the cache."""
-    root = Path(__file__).parent
-    files = [p for folder in FOLDERS for p in sorted((root / folder).rglob("*.py"))]
-    return content_key(*(p.read_bytes() for p in (*files, *sorted(root.glob("*.py")))))
+def compiler_version() -> tuple[str, ...]:
+    """The compiler's own source, and the versions of all that it compiles with."""
+    source = source_digest(MAKER, store=default_cache())
+    return sys.version, version(), *installed_versions(*PACKAGES), source
 
 
 def find(key: str, name: str) -> Compiled | None:
@@ -46,6 +43,13 @@ def find(key: str, name: str) -> Compiled | None:
     entry = default_cache().get(key)
     if entry is None:
         return None
+    try:
+        return _compiled(entry, name)
+    except (ValueError, KeyError, TypeError, AttributeError, InvalidSpec):
+        return None  # not what `keep` writes: compiled again
+
+
+def _compiled(entry: Mapping[str, bytes], name: str) -> Compiled:
     texts = {s: entry[s].decode() for s in ("tile", "aref", "hopper", "cu", "ptx") if s in entry}
     extra: dict[str, Any] = json.loads(entry["json"])
     stages: dict[str, str | bytes] = {**texts, "cubin": entry["cubin"]}

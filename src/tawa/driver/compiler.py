@@ -35,6 +35,7 @@ from tawa.aref.passes.warp_products import WarpProducts
 from tawa.aref.passes.zero_products import ZeroProducts
 from tawa.base.attempts import ATTEMPTS, MOST_RESERVED, NO_SLACK, Slack
 from tawa.base.errors import TawaError
+from tawa.base.locks import one_at_a_time
 from tawa.base.options import Options
 from tawa.base.remarks import Remarks
 from tawa.codegen.lower import REGISTERS, LowerToHopper
@@ -406,6 +407,7 @@ class Pipeline:
         return Compiled(name, stages, spec, built.log, remarks, self.timings, found)
 
 
+@one_at_a_time
 def compile_kernel(
     fn: JITFunction,
     signature: Mapping[str, str],

@@ -8,6 +8,7 @@ for the first time compiles.
 from __future__ import annotations
 
 import hashlib
+import inspect
 import sys
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -19,9 +20,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 from tawa.base.errors import TawaError
+from tawa.base.exact import exact
 from tawa.base.knobs import DUMP_DIR
+from tawa.base.locks import COMPILING
 from tawa.base.options import Options
 from tawa.driver.host_launch import Launch, compile_for_host, simulation
+from tawa.frontend.source.dependencies import dependencies_of
 from tawa.frontend.source.function import JITFunction
 from tawa.runtime import launch
 from tawa.runtime.arrays import HOST
@@ -77,8 +81,8 @@ class Request:
     @property
     def key(self) -> tuple[Any, ...]:
         """A hashable form."""
-        constants = ((name, value.__class__, value) for name, value in self.constants.items())
-        return (*self.types.items(), *constants, self.options)
+        fixed = ((n, value.__class__, exact(value)) for n, value in self.constants.items())
+        return (*self.types.items(), *fixed, self.options)
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,18 @@ class Entry:
     compiled: Compiled
     launch: Launch
     place: int = HOST
+
+
+@dataclass(frozen=True)
+class Known:
+    """What a kernel is launched by, as long as all that it names stands for the same."""
+
+    digest: str
+    unchanged: Callable[[], bool]
+    entries: dict[tuple[Any, ...], Entry]
+
+
+UNKNOWN = Known("", lambda: False, {})
 
 
 class Kernel(JITFunction):
@@ -118,9 +134,10 @@ class Kernel(JITFunction):
             do_not_specialize_on_alignment=do_not_specialize_on_alignment,
         )
         self._types = dict(types or {})
-        self._entries: dict[tuple[Any, ...], Entry] = {}
+        self._known = UNKNOWN
+        self._bound_to: inspect.Signature | None = None
+        self._entries: dict[str, dict[tuple[Any, ...], Entry]] = {}
         self._compiled: dict[tuple[Any, ...], Compiled] = {}
-        self._lock = threading.RLock()
 
     def __getitem__(self, grid: Any) -> Callable[..., Compiled]:
         """The kernel with its grid, ready to be called."""
@@ -169,7 +186,8 @@ class Kernel(JITFunction):
         from tawa.driver import compile_cache as kept
 
         parts = request.types, request.constants, request.options
-        return request.key in self._compiled or kept.has(kept.key_of(self, *parts))
+        key = self._current().digest, *request.key
+        return key in self._compiled or kept.has(kept.key_of(self, *parts))
 
     def predict(
         self, *args: Any, grid: Any, clock_ghz: float = PREDICTED_GHZ, **kwargs: Any
@@ -186,6 +204,29 @@ class Kernel(JITFunction):
         return predict(
             compiled, sizes, [part_named(n, named) for n in compiled.spec.arguments], clock_ghz
         )
+
+    @property
+    def constant_key(self) -> tuple[Kernel, str]:
+        """What stands for this kernel in the key of one that it is a constant of."""
+        return self, self._current().digest
+
+    def _current(self) -> Known:
+        """What is known of this kernel for what its names stand for now."""
+        known = self._known
+        return known if known.unchanged() else self._renewed()
+
+    def _renewed(self) -> Known:
+        """The same where a name has come to stand for something else, or none was looked at."""
+        with COMPILING:
+            before = self.signature
+            found = dependencies_of(self)
+            if before is not self._bound_to:
+                self._bound_to = before
+                for name in ("_bound_parameters", "_bind", "_named"):
+                    self.__dict__.pop(name, None)
+            entries = self._entries.setdefault(found.digest, {})
+            known = self._known = Known(found.digest, found.unchanged, entries)
+        return known
 
     @cached_property
     def _bound_parameters(self) -> tuple[BoundParameter, ...]:
@@ -229,18 +270,21 @@ class Kernel(JITFunction):
         """A launch but for its grid: the compiled kernel, what is passed to it, and the stream."""
         if ACTIVE.get() is not None:
             kwargs["timeline"] = self._recorded()
+        known = self._known
+        if not known.unchanged():
+            known = self._renewed()
         key, values, stream = self._bound(args, kwargs)
         try:
-            entry = self._entries.get(key)
+            entry = known.entries.get(key)
         except TypeError as error:
             raise self._not_hashable(self._named(*args, **kwargs)) from error
         if entry is None:
-            entry = self._prepare(key, self._named(*args, **kwargs), kwargs)
+            entry = self._prepare(known, key, self._named(*args, **kwargs), kwargs)
         return entry, values, stream
 
     def launch_key(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What of a launch's arguments decides which compiled kernel it runs."""
-        return self._bound(args, kwargs)[0]
+        return self._current().digest, self._bound(args, kwargs)[0]
 
     def arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[str, Any]:
         """A launch's arguments by name, defaults included, as grids get them."""
@@ -293,17 +337,22 @@ class Kernel(JITFunction):
         return {name: value for name, value in named.items() if name not in own}
 
     def _prepare(
-        self, key: tuple[Any, ...], named: dict[str, Any], given: Mapping[str, Any]
+        self, known: Known, key: tuple[Any, ...], named: dict[str, Any], given: Mapping[str, Any]
     ) -> Entry:
         """Compile and load for a key that was not seen before."""
         own = self._bound_parameters
         kinds = spread({p.name: p.classifier(named[p.name])[0] for p in own if not p.constexpr})
         constants = {p.name: named[p.name] for p in own if p.constexpr}
-        with self._lock:
+        with COMPILING:
+            entry = known.entries.get(key)  # of another thread, while this one waited
+            if entry is not None:
+                return entry
             place = place_of(kinds, given.get("device"))
             request = self._request(kinds, constants, self._options(named, given))
             compiled = self._compile(request) if place != HOST else self._for_host(request)
-            entry = self._entries[key] = make_entry(compiled, kinds, place)
+            entry = make_entry(compiled, kinds, place)
+            if known.unchanged():  # else a name was bound anew meanwhile
+                known.entries[key] = entry
         return entry
 
     def _for_host(self, request: Request) -> Compiled:
@@ -326,11 +375,12 @@ class Kernel(JITFunction):
 
     def _compile(self, request: Request) -> Compiled:
         """The compiled kernel for a request; compiles it if new."""
-        key = request.key
-        with self._lock:
+        key = self._current().digest, *request.key
+        with COMPILING:
             compiled = self._compiled.get(key)
             if compiled is None:
-                compiled = self._compiled[key] = self._found(request) or self._made(request)
+                compiled = self._found(request) or self._made(request)
+                self._compiled[key] = compiled
         return compiled
 
     def _found(self, request: Request) -> Compiled | None:
@@ -470,17 +520,24 @@ def progress(text: str) -> Generator[Callable[[str], None]]:
 
     Gives a function that takes what to show behind the text.
     """
-    if not sys.stderr.isatty():
-        yield lambda step: None
+    if not sys.stderr.isatty() or not _SHOWING.acquire(blocking=False):
+        yield lambda step: None  # a terminal has one line for this
         return
-    from rich.console import Console
-
-    status = Console(stderr=True).status(text)
-    timer = threading.Timer(PROGRESS_SECONDS, status.start)
-    timer.daemon = True
-    timer.start()
     try:
-        yield lambda step: status.update(f"{text}: {step}")
+        from rich.console import Console
+
+        status = Console(stderr=True).status(text)
+        timer = threading.Timer(PROGRESS_SECONDS, status.start)
+        timer.daemon = True
+        timer.start()
+        try:
+            yield lambda step: status.update(f"{text}: {step}")
+        finally:
+            timer.cancel()
+            timer.join()  # it may be about to show what is over
+            status.stop()
     finally:
-        timer.cancel()
-        status.stop()
+        _SHOWING.release()
+
+
+_SHOWING = threading.Lock()

@@ -14,7 +14,7 @@ from tawa.functional import syntax as s
 from tawa.functional.builder import CoreBuilder, TreeBuilder
 from tawa.functional.errors import ImportCycle, ImportNotFound, ProgramSyntaxError
 from tawa.functional.infer import Inference
-from tawa.functional.kept import Store, kept_object
+from tawa.functional.kept import Shelf, kept_object
 from tawa.functional.parser import Parser
 from tawa.functional.recursion import deep
 from tawa.functional.slips import Slip
@@ -64,12 +64,12 @@ class Language:
     """Signatures (`val`) of the built-ins, in the language itself."""
 
     def __init__(self) -> None:
-        store = self.store()
-        self.parser = Parser(self.additions, self.builder, store, self.slips)
+        shelf = self.shelf()
+        self.parser = Parser(self.additions, self.builder, shelf, self.slips)
         parts = [self.name, self.additions, self.prelude]
-        self.built_ins: dict[str, Scheme] = kept_object(store, parts, self._read_prelude)
+        self.built_ins: dict[str, Scheme] = kept_object(shelf, parts, self._read_prelude)
 
-    def store(self) -> Store | None:
+    def shelf(self) -> Shelf | None:
         """Where parse tables and built-ins are kept for other processes; None: nowhere."""
         return None
 

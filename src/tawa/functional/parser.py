@@ -19,7 +19,7 @@ from lark.lexer import PatternStr
 from tawa.functional import syntax as s
 from tawa.functional.builder import CoreBuilder, TreeBuilder
 from tawa.functional.errors import ProgramSyntaxError
-from tawa.functional.kept import Store, kept_parser, kept_tables
+from tawa.functional.kept import Shelf, kept_parser, kept_tables
 from tawa.functional.slips import Slip, syntax_error
 from tawa.functional.tables import Tables, Unexpected
 
@@ -33,7 +33,7 @@ class Parser:
         self,
         additions: str = "",
         builder: type[TreeBuilder] = CoreBuilder,
-        store: Store | None = None,
+        shelf: Shelf | None = None,
         slips: tuple[Slip, ...] = (),
     ) -> None:
         self._builder = builder
@@ -47,8 +47,8 @@ class Parser:
         }
         callbacks: dict[str, Callable[[Token], None]] = {"COMMENT": self._comments.append}
         grammar = BASE_GRAMMAR + "\n" + additions
-        self._lark = cache(lambda: kept_parser(store, grammar, options, callbacks))
-        self._tables = Tables(kept_tables(store, grammar, options, self._lark), callbacks)
+        self._lark = cache(lambda: kept_parser(shelf, grammar, options, callbacks))
+        self._tables = Tables(kept_tables(shelf, grammar, options, self._lark), callbacks)
 
     def module(self, text: str, file: str) -> s.Module:
         """Parse a whole module. Raises ProgramSyntaxError."""

@@ -13,11 +13,10 @@ from functools import cache
 from typing import cast
 
 from tawa.base.source import Span
-from tawa.functional.frozen import Frozen
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Node(Frozen):
+class Node:
     """A node of the tree; `span` is its place in the source."""
 
     span: Span

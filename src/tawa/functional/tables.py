@@ -49,9 +49,10 @@ def tables_of(parser: Lark) -> Data:
     facts: Any = parser
     engine = facts.parser.parser
     numbers: dict[Any, int] = {}
-    states: dict[int, dict[str, int]] = {}
-    for state, actions in engine._parse_table.states.items():
-        row = states[state] = {}
+    table: dict[int, Any] = engine._parse_table.states
+    states: list[dict[str, int]] = [{} for _ in range(len(table))]
+    for state, actions in table.items():
+        row = states[state]
         for symbol, (action, argument) in actions.items():
             if action is Shift:
                 row[symbol] = argument

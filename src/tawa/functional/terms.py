@@ -13,12 +13,11 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from tawa.base.source import Span
-from tawa.functional.frozen import Frozen
 
 _ids = itertools.count()
 
 
-class Term(Frozen):
+class Term:
     """A type, or something else that occurs in types.
 
     No abstract base class by name: `isinstance` is asked of terms too often for its price.
@@ -97,7 +96,7 @@ def product(*items: Term) -> Con:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin(Frozen):
+class Origin:
     """Why two terms must agree, or why a constraint was made: the place, and what is there.
 
     `cause` is the reason inside the function that was called at `span`, for what comes from a
@@ -115,7 +114,7 @@ class Origin(Frozen):
             yield from self.cause.chain()
 
 
-class Constraint(Frozen):
+class Constraint:
     """A demand on terms that can't be decided yet. A language defines its own."""
 
     __slots__ = ()
@@ -149,7 +148,7 @@ class Among(Constraint):
 
 
 @dataclass(frozen=True, slots=True)
-class Scheme(Frozen):
+class Scheme:
     """A type for all values of `variables` that satisfy `constraints`."""
 
     variables: tuple[Variable, ...]
@@ -158,7 +157,7 @@ class Scheme(Frozen):
 
 
 @dataclass(frozen=True, slots=True)
-class Instance(Frozen):
+class Instance:
     """A use of a scheme: what its variables were replaced by."""
 
     scheme: Scheme

@@ -256,7 +256,7 @@ def _foreign_descriptor(value: Any) -> Classified:
 def _tuple(value: tuple[Any, ...]) -> Classified:
     """Each part is an argument of its own; a `tl.constexpr` among them is compiled in."""
     if not value:
-        return constant_kind((), tuple), None
+        return constant_kind(()), None
     found = [classify_part(item) for item in value]
     return tuple_kind(tuple(kind for kind, _ in found)), tuple(passed for _, passed in found)
 
@@ -264,7 +264,7 @@ def _tuple(value: tuple[Any, ...]) -> Classified:
 def classify_part(item: Any) -> Classified:
     """As `classify`, for a part of a tuple: a `tl.constexpr` is a constant."""
     if type(item).__name__ == "constexpr" and hasattr(item, "value"):
-        return constant_kind(item.value, item.value.__class__), None
+        return constant_kind(item.value), None
     return classify(item)
 
 

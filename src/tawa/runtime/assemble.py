@@ -6,8 +6,8 @@ this file, run as a script; it reads the CUDA text from its input and writes the
 
 from __future__ import annotations
 
+import json
 import os
-import pickle
 import subprocess
 import sys
 import tempfile
@@ -18,6 +18,7 @@ from typing import IO, Protocol, TypeVar
 
 from tawa.base.cores import cores
 from tawa.base.errors import TawaError
+from tawa.runtime.compile_log import parse_log
 from tawa.runtime.nvrtc import CompiledCuda, compile_cuda
 
 T = TypeVar("T")
@@ -87,7 +88,7 @@ class InProcess:
         failed = self._process.wait() != 0
         self._product.seek(0)
         with self._product:
-            return self._again.result() if failed else pickle.load(self._product)
+            return self._again.result() if failed else _product(self._product)
 
     def stop(self) -> None:
         """End the process."""
@@ -140,6 +141,13 @@ def in_turn(
         raise failure
 
 
+def _product(written: IO[bytes]) -> CompiledCuda:
+    """What `main` wrote in another process."""
+    head = json.loads(written.readline())
+    log = head["log"]
+    return CompiledCuda(written.read(), head["ptx"], log, parse_log(log), head["seconds"])
+
+
 def main() -> int:
     """Compile what the input holds for the target and under the name that the arguments say."""
     target, name = sys.argv[1:]
@@ -147,7 +155,8 @@ def main() -> int:
         product = compile_cuda(sys.stdin.buffer.read().decode(), target, name=name)
     except TawaError:
         return 1
-    pickle.dump(product, sys.stdout.buffer)
+    head = {"ptx": product.ptx, "log": product.log, "seconds": product.seconds}
+    sys.stdout.buffer.write(json.dumps(head).encode() + b"\n" + product.cubin)
     return 0
 
 

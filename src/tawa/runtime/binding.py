@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, TypeAlias, cast
 
+from tawa.base.exact import exact
 from tawa.runtime.arguments import (
     INTEGER_KINDS,
     Classifier,
@@ -79,7 +80,7 @@ def compile_binder(parameters: Sequence[BoundParameter], name: str) -> Binder:
     values: list[str] = []
     for number, parameter in enumerate(parameters):
         if parameter.constexpr:
-            key += [f"{parameter.name}.__class__", parameter.name]
+            key += _constant_key(parameter.name)
             continue
         lines += _classification(parameter, number)
         key.append(f"_k{number}")
@@ -126,6 +127,12 @@ def _classification(parameter: BoundParameter, number: int) -> list[str]:
     ]
 
 
+def _constant_key(name: str) -> list[str]:
+    """What of a call's key stands for a constant: integers, which most are, need no call."""
+    kind = f"{name}.__class__"
+    return [kind, f"{name} if {kind} is _int else _exact({name})"]
+
+
 def _parameter_text(number: int, parameter: BoundParameter) -> str:
     return parameter.name + (f"=_default{number}" if parameter.has_default else "")
 
@@ -145,6 +152,7 @@ def _define(text: str, name: str, parameters: Sequence[BoundParameter]) -> Any:
         "_integer_kinds": INTEGER_KINDS,
         "_descriptor": TensorDescriptor,
         "_classify": classify,
+        "_exact": exact,
     }
     scope.update({f"_classify{number}": p.classifier for number, p in enumerate(parameters)})
     scope.update({f"_default{number}": p.default for number, p in enumerate(parameters)})

@@ -2,7 +2,8 @@
 
 An entry is one file: a JSON line with the sizes and the SHA-256 of what follows, then the parts.
 It is written under another name and renamed, so a reader sees all of it or nothing. An entry that
-does not match its digest is removed, and its kernel compiled again.
+does not match its digest is removed, and its kernel compiled again. What is read is run, so a
+folder that others may write to is not used at all.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ import tempfile
 import time
 import warnings
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
 from tawa.base.knobs import CACHE_DIR
+from tawa.runtime.own_folder import others_may_write
 
 FORMAT = "tawa-cache-1"
 LIMIT = 2**30
@@ -45,6 +48,10 @@ class CacheUnwritable(UserWarning):
     """The cache can't be written; kernels are compiled again in every process."""
 
 
+class CacheRefused(UserWarning):
+    """Others may write to the cache's folder, so nothing is read from it or written to it."""
+
+
 def content_key(*parts: str | bytes) -> str:
     """A name for the content of `parts`: other parts, or the same split otherwise, differ."""
     digest = hashlib.sha256(FORMAT.encode())
@@ -64,6 +71,8 @@ class Cache:
 
     def get(self, key: str) -> dict[str, bytes] | None:
         """The entry of `key`, or None if there is none that can be read."""
+        if refused(self.folder):
+            return None
         path = self._path(key)
         try:
             data = path.read_bytes()
@@ -79,13 +88,16 @@ class Cache:
 
     def has(self, key: str) -> bool:
         """Whether there is an entry of `key`, readable or not."""
-        return self._path(key).exists()
+        return not refused(self.folder) and self._path(key).exists()
 
     def put(self, key: str, entry: Mapping[str, bytes]) -> None:
         """Store an entry; warns with `CacheUnwritable` if the folder can't be written."""
+        if refused(self.folder):
+            return
         path = self._path(key)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            path.parent.mkdir(exist_ok=True)
             data = _encode(entry)
             _write_whole(path, data)
             # A walk through all entries takes long: only when this folder has more than its share,
@@ -135,6 +147,16 @@ class Cache:
                 elif time.time() - status.st_mtime > UNFINISHED_SECONDS:
                     path.unlink()
         return found
+
+
+@cache
+def refused(folder: Path) -> bool:
+    """Whether a folder may not be used; warns with `CacheRefused`, once a process."""
+    why = others_may_write(folder)
+    if why is not None:
+        hint = "remove that right (chmod go-w), or set TAWA_CACHE_DIR to a folder of your own"
+        warnings.warn(f"the cache is not used: {why}; {hint}", CacheRefused, stacklevel=4)
+    return why is not None
 
 
 def default_cache() -> Cache:

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from tawa.base.exact import exact
+
 
 @dataclass(frozen=True, eq=False)
 class Kind:
@@ -60,11 +62,16 @@ def kind_of(
     return Kind(type, divisible, one, device, library)
 
 
-@cache
-def constant_kind(value: Any, element: type) -> Kind:
-    """The kind of a constant; `element` is its class, since 1 and True are equal."""
-    assert value.__class__ is element
-    return Kind("constant", constant=value)
+def constant_kind(value: Any) -> Kind:
+    """The kind of a constant."""
+    key = value.__class__, exact(value)
+    kind = _CONSTANTS.get(key)
+    if kind is None:
+        kind = _CONSTANTS.setdefault(key, Kind("constant", constant=value))
+    return kind
+
+
+_CONSTANTS: dict[Any, Kind] = {}
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import pickle
 import subprocess
 import sys
 import tempfile
@@ -24,6 +23,7 @@ from tawa.axon.gpu.nodes import Node
 from tawa.base.cores import cores
 from tawa.base.errors import TawaError
 from tawa.base.knobs import DUMP_DIR
+from tawa.base.object_text import Unwritable, object_of, text_of
 from tawa.driver.jit import Kernel, progress
 
 MOST = 8
@@ -53,8 +53,12 @@ def compile_ahead(calls: Iterable[KernelCall], aligned: Mapping[Node, bool]) -> 
     count = min(MOST, cores() // CORES, len(wanted) // SHARE)
     if count < 2 or not sys.executable or DUMP_DIR.get() is not None:
         return 0
+    try:
+        shares = [text_of([tuple(w) for w in wanted[n::count]], {}) for n in range(count)]
+    except Unwritable:  # a constant that only this process has
+        return 0
     with progress(f"compiling {len(wanted)} kernels"):
-        processes = [_started(wanted[number::count]) for number in range(count)]
+        processes = [_started(share) for share in shares]
         try:
             for process in processes:
                 process.wait()
@@ -83,10 +87,10 @@ def _wanted(calls: Iterable[KernelCall], aligned: Mapping[Node, bool]) -> Iterab
                 yield Wanted(call.source, call.group.kind, True, given)
 
 
-def _started(share: list[Wanted]) -> subprocess.Popen[bytes]:
+def _started(share: bytes) -> subprocess.Popen[bytes]:
     paths = os.pathsep.join(path for path in sys.path if path)
     with tempfile.TemporaryFile() as work:
-        pickle.dump(share, work)
+        work.write(share)
         work.seek(0)
         return subprocess.Popen(
             [sys.executable, "-P", __file__],
@@ -99,7 +103,7 @@ def _started(share: list[Wanted]) -> subprocess.Popen[bytes]:
 
 def main() -> None:
     """Compile what the input holds."""
-    share: list[Wanted] = pickle.load(sys.stdin.buffer)
+    share = [Wanted(*item) for item in object_of(sys.stdin.buffer.read(), {})]
     for source, name, is_text, given in share:
         with suppress(TawaError):
             if is_text:

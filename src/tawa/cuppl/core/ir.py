@@ -101,9 +101,6 @@ class Reg:
     name: str
     type: Type
 
-    def __reduce__(self) -> tuple[type[Reg], tuple[str, Type]]:  # sooner pickled than by fields
-        return Reg, (self.name, self.type)
-
 
 Operand = Reg | float | int | bool
 

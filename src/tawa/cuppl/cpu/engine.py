@@ -135,10 +135,15 @@ def known_object(key: str) -> bytes | None:
     """Machine code that was made before."""
     if key not in _known:
         kept = default_cache().get(key)
-        if kept is None:
+        if kept is None or not _is_object(kept.get("object", b"")):
             return None
         _known[key] = kept["object"]
     return _known[key]
+
+
+def _is_object(code: bytes) -> bool:
+    """Whether this is an object file: LLVM crashes where it is given something else."""
+    return code.startswith((b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\x64\x86"))
 
 
 def object_code(module: Module) -> bytes:

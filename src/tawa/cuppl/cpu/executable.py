@@ -10,6 +10,7 @@ from functools import cache
 import numpy as np
 import numpy.typing as npt
 
+from tawa.base.object_text import classes_of
 from tawa.cuppl.core.builder import FunctionBuilder
 from tawa.cuppl.core.ir import CONTEXT_FIELDS, Call, Function, Program, Reg, Return, Store, Type
 from tawa.cuppl.cpu.engine import (
@@ -37,13 +38,20 @@ from tawa.cuppl.natives import trace as trace_natives
 from tawa.cuppl.numeric.philox import ROOM_WORDS
 from tawa.cuppl.translation.kept_natives import keep_natives, own_source
 from tawa.cuppl.translation.native import EXTERNAL, NATIVES, VECTORISED, link, translate
-from tawa.functional.kept import kept_object
+from tawa.functional.kept import Shelf, kept_object
 from tawa.runtime.cache import default_cache
 
 __all__ = ["NATIVE_MODULES", "Executable", "Workers", "new_context"]
 
 NATIVE_MODULES = (collect, importance_natives, smc_natives, tape_natives, trace_natives)
 """Where the driving natives are defined; importing them registers them."""
+
+KEPT = (
+    "tawa.base.source", "tawa.functional.syntax", "tawa.functional.terms", "tawa.cuppl.core.ir",
+    "tawa.cuppl.core.layout", "tawa.cuppl.elaboration.shared", "tawa.cuppl.lowering.machine",
+    "tawa.cuppl.lowering.pipeline",
+)  # fmt: skip
+"""Modules that define the classes of lowered programs."""
 
 Words = npt.NDArray[np.int64]
 FIELD = {name: index for index, name in enumerate(CONTEXT_FIELDS)}
@@ -210,6 +218,11 @@ def together(lowered: Lowered, program: Program) -> list[Module]:
 
 
 @cache
+def _classes() -> dict[str, type[object]]:
+    return classes_of(*KEPT)
+
+
+@cache
 def collector() -> Compiled:
     """The collector: the same for all programs, and compiled when one first needs it."""
     entries = ["collect", "collect_results"]
@@ -255,7 +268,8 @@ class Executable:
             keep_natives()
             return without_natives(lowered), [object_key(module) for module in found]
 
-        lowered, keys = kept_object(default_cache(), [*parts, own_source()], compiled)
+        shelf = Shelf(default_cache(), own_source(), _classes())
+        lowered, keys = kept_object(shelf, parts, compiled)
         objects = [found for key in keys if (found := known_object(key)) is not None]
         if len(objects) < len(keys):  # another machine's, or dropped from the cache since
             return Executable.build(lowered)

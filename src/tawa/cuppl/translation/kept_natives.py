@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-import hashlib
-import marshal
-import pickle
+from contextlib import suppress
 from functools import cache
-from pathlib import Path
 
+from tawa.base.import_closure import source_digest
+from tawa.base.object_text import Unreadable, classes_of, object_of, text_of
 from tawa.cuppl.core.ir import Function
 from tawa.runtime.cache import content_key, default_cache
 
 __all__ = ["keep_natives", "kept_native", "note_native", "own_source"]
 
+MAKERS = "tawa.cuppl.model", "tawa.cuppl.cpu.executable"
+"""What translates natives, and turns programs into code, with all that it imports."""
+
 _new: dict[str, bytes] = {}
 
 
-@cache
 def own_source() -> str:
-    """A digest of this package: of the natives and of all that translates them."""
-    digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
+    """A digest of the natives and of all that translates them and makes code of them."""
+    return source_digest(*MAKERS, store=default_cache())
+
+
+@cache
+def _classes() -> dict[str, type[object]]:
+    return classes_of("tawa.cuppl.core.ir")
 
 
 def _key() -> str:
@@ -31,19 +34,21 @@ def _key() -> str:
 
 @cache
 def _known() -> dict[str, bytes]:
-    entry = default_cache().get(_key())
-    return marshal.loads(entry["natives"]) if entry else {}
+    return default_cache().get(_key()) or {}
 
 
 def kept_native(name: str) -> Function | None:
     """The core of a native, if it was kept."""
     found = _known().get(name)
-    return pickle.loads(found) if found else None
+    if found is not None:
+        with suppress(Unreadable):
+            return object_of(found, _classes())
+    return None
 
 
 def note_native(function: Function) -> None:
     """Keep the core of a native when `keep_natives` is called next."""
-    _new[function.name] = pickle.dumps(function)
+    _new[function.name] = text_of(function, _classes())
 
 
 def keep_natives() -> None:
@@ -51,4 +56,4 @@ def keep_natives() -> None:
     if _new:
         _known().update(_new)
         _new.clear()
-        default_cache().put(_key(), {"natives": marshal.dumps(_known())})
+        default_cache().put(_key(), _known())

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from functools import cache
-from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from lark.tree import Meta
 
+from tawa.base.import_closure import source_digest
+from tawa.base.object_text import classes_of
 from tawa.base.source import Span
 from tawa.cuppl.typing.prelude import PRELUDE
 from tawa.functional import syntax as s
 from tawa.functional.builder import CoreBuilder
 from tawa.functional.errors import ProgramSyntaxError, TypesDisagree
 from tawa.functional.infer import Inference
-from tawa.functional.kept import Store, kept_object
+from tawa.functional.kept import Shelf, kept_object
 from tawa.functional.language import CheckedModule, Language
 from tawa.functional.parser import Parser, remember_source
 from tawa.functional.slips import Slip
@@ -26,6 +27,12 @@ from tawa.runtime.cache import default_cache
 __all__ = ["Cuppl", "Input", "checked_program", "cuppl_language"]
 
 LIBRARY = Path(__file__).with_name("library.ppl")
+KEPT = (
+    "tawa.base.source", "tawa.functional.syntax", "tawa.functional.terms",
+    "tawa.functional.language", __name__,
+)  # fmt: skip
+"""Modules that define the classes of trees, types and checked programs."""
+
 NUMBERS = ("int", "float")
 BOOL = Con("bool")
 
@@ -265,15 +272,15 @@ class Cuppl(Language):
         super().__init__()
         text = LIBRARY.read_text()
         parts = [self.name, self.additions, str(LIBRARY), text]
-        self.library = kept_object(self.store(), parts, lambda: self.parse(text, str(LIBRARY)))
+        self.library = kept_object(self.shelf(), parts, lambda: self.parse(text, str(LIBRARY)))
 
-    def store(self) -> Store:
+    def shelf(self) -> Shelf:
         """The cache of compiled kernels."""
-        return default_cache()
+        return shelf()
 
     def as_written(self, text: str, file: str = "<string>") -> s.Module:
         """The tree of a program before anything in it is replaced by what it means."""
-        return Parser(self.additions, LayoutBuilder, self.store()).module(text, file)
+        return Parser(self.additions, LayoutBuilder, self.shelf()).module(text, file)
 
     def check_program(self, text: str, file: str = "<string>") -> CheckedModule:
         """Parse and infer a program together with what it uses of the library."""
@@ -325,18 +332,19 @@ def checked_program(source: str, file: str) -> CheckedModule:
     if "import" in source:
         return cuppl_language().check_program(source, file)
     remember_source(file, source)
-    return kept_object(
-        default_cache(), ["checked", _own_source(), file, source],
-        lambda: cuppl_language().check_program(source, file),
-    )  # fmt: skip
+    parts = ["checked", PRELUDE, LIBRARY.read_text(), Cuppl.additions, file, source]
+    return kept_object(shelf(), parts, lambda: cuppl_language().check_program(source, file))
+
+
+def shelf() -> Shelf:
+    """Where checked programs and what the language is made of are kept: beside compiled kernels."""
+    store = default_cache()
+    return Shelf(store, source_digest(__name__, store=store), _classes())
 
 
 @cache
-def _own_source() -> str:
-    """A digest of what a checked program depends on besides its text."""
-    own = Path(__file__)
-    texts = (PRELUDE.encode(), LIBRARY.read_bytes(), own.read_bytes())
-    return " ".join(sha256(text).hexdigest() for text in texts)
+def _classes() -> dict[str, type[object]]:
+    return classes_of(*KEPT)
 
 
 @cache

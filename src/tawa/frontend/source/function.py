@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import ast
 import inspect
+import linecache
 import textwrap
-from collections.abc import Callable, Mapping
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 from tawa.base.errors import TawaError
 from tawa.frontend.source.annotations import Declaration, declaration_of
@@ -19,8 +21,9 @@ class NoSource(TawaError):
     """The Python source of a kernel can't be read."""
 
     explanation = (
-        "A kernel is compiled from its source text, so it must be a `def` in a file (or in code "
-        "that `linecache` knows), not a lambda or a function made by `exec`."
+        "A kernel is compiled from its source text, as it is when the function is decorated. It "
+        "must be a `def` in a file (or in code that `linecache` knows, such as a notebook's), not "
+        "a lambda, a function made by `exec`, or one that another decorator has wrapped."
     )
     example = """
 import tawa
@@ -79,6 +82,7 @@ class JITFunction:
         do_not_specialize_on_alignment: tuple[str | int, ...] = (),
     ) -> None:
         self.fn: Callable[..., Any] = python_function(fn)
+        self._text = taken_text(fn)
         self.do_not_specialize = do_not_specialize
         self.do_not_specialize_on_alignment = do_not_specialize_on_alignment
         self.__name__: str = self.fn.__name__
@@ -88,12 +92,19 @@ class JITFunction:
     def __repr__(self) -> str:
         return f"<kernel {self.__module__}.{self.__name__}>"
 
-    @cached_property
+    @property
     def signature(self) -> inspect.Signature:
-        """The Python signature."""
-        return inspect.signature(self.fn)
+        """The Python signature, with the default values of now."""
+        fn: Any = self.fn
+        defaults = fn.__defaults__, fn.__kwdefaults__
+        known = self._signature
+        if known is None or known[0] is not defaults[0] or known[1] is not defaults[1]:
+            known = self._signature = *defaults, inspect.signature(fn)
+        return known[2]
 
-    @cached_property
+    _signature: tuple[Any, Any, inspect.Signature] | None = None
+
+    @property
     def parameters(self) -> tuple[Parameter, ...]:
         """All parameters in order."""
         return tuple(
@@ -113,36 +124,127 @@ class JITFunction:
 
     @cached_property
     def source(self) -> Source:
-        """The function's text and syntax tree; raises `NoSource`."""
+        """The function's text when it was decorated, and its syntax tree; raises `NoSource`."""
+        taken, fn = self._text, self.fn
+        if hasattr(fn, "__wrapped__"):
+            raise NoSource(
+                f"`{self.__name__}` is wrapped by another decorator",
+                found=f"a function of {fn.__code__.co_filename}, line {fn.__code__.co_firstlineno}",
+                hint="put `@tawa.jit` right above the `def`",
+            )
+        lines = inspect.getblock(list(taken.lines[taken.first_line - 1 :])) if taken.lines else []
+        text = textwrap.dedent("".join(lines))
         try:
-            lines, first = inspect.getsourcelines(self.fn)
-            text = textwrap.dedent("".join(lines))
             module = ast.parse(text)
-        except (OSError, TypeError, SyntaxError) as error:
+        except SyntaxError as error:
             raise NoSource(f"the source of `{self.__name__}` can't be read: {error}") from error
+        if not lines:
+            raise NoSource(
+                f"the source of `{self.__name__}` can't be read",
+                found=f"no text of {fn.__code__.co_filename}",
+                hint="write the function into a file and import it",
+            )
         indent = len(lines[0]) - len(lines[0].lstrip())
         for node in module.body:
             if isinstance(node, ast.FunctionDef):
-                file = self.fn.__code__.co_filename
-                return Source(file, first, indent, text, node, text.isascii())
+                if not _fits(node, fn.__code__):
+                    raise NoSource(
+                        f"the file of `{self.__name__}` was changed while it was imported",
+                        found=f"`def {node.name}` in line {taken.first_line}",
+                        hint="import it again",
+                    )
+                file = fn.__code__.co_filename
+                return Source(file, taken.first_line, indent, text, node, text.isascii())
         raise NoSource(f"`{self.__name__}` is not a `def`")
 
     @cached_property
     def namespace(self) -> Mapping[str, Any]:
-        """The names that the function sees around it: globals and closure variables.
+        """The names that the function sees around it: globals and closure variables, as of now."""
+        return Namespace(self.fn)
 
-        A global that is annotated `tl.constexpr` is one, whatever was assigned to it.
-        """
-        closure: Mapping[str, Any] = (
-            inspect.getclosurevars(self.fn).nonlocals if self.fn.__closure__ else {}
-        )
-        around = self.fn.__globals__
-        constants = {
-            name: dtypes.constexpr(dtypes.unwrap(around[name]))
-            for name, annotation in around.get("__annotations__", {}).items()
-            if name in around and is_constexpr_annotation(annotation)
-        }
-        return {**around, **constants, **closure}
+
+class Namespace(Mapping[str, Any]):
+    """The globals and closure variables of a function, read when they are asked for.
+
+    A global that is annotated `tl.constexpr` is one, whatever was assigned to it.
+    """
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.globals: dict[str, Any] = fn.__globals__
+        names, cells = fn.__code__.co_freevars, fn.__closure__ or ()
+        self.cells = dict(zip(names, cells, strict=True))
+
+    def __getitem__(self, name: str) -> Any:
+        """The value of a name; KeyError if it has none."""
+        if name in self.cells:
+            try:
+                return self.cells[name].cell_contents
+            except ValueError:
+                raise KeyError(name) from None
+        value = self.globals[name]
+        annotation = self.globals.get("__annotations__", {}).get(name)
+        if annotation is not None and is_constexpr_annotation(annotation):
+            return dtypes.constexpr(dtypes.unwrap(value))
+        return value
+
+    def __iter__(self) -> Iterator[str]:
+        """The names."""
+        return iter({**self.globals, **self.cells})
+
+    def __len__(self) -> int:
+        return len({**self.globals, **self.cells})
+
+
+@dataclass(frozen=True)
+class Text:
+    """The lines of a function's file when it was decorated, and where the function starts."""
+
+    code: types.CodeType
+    lines: Sequence[str]
+    first_line: int
+
+
+TAKEN = "__tawa_text__"
+
+
+def taken_text(fn: Any) -> Text:
+    """The text of a function as it was when it was first decorated.
+
+    Only the file's lines are taken now, which all its functions share; they are cut and parsed
+    when the function is compiled.
+    """
+    inner = python_function(fn)
+    known = inner.__dict__.get(TAKEN)
+    if known is not None and known.code is inner.__code__:
+        return known
+    code = inner.__code__
+    text = _recorded_text(fn, code)
+    if text is None:
+        linecache.checkcache(code.co_filename)
+        lines = linecache.getlines(code.co_filename, inner.__globals__)
+        text = Text(code, lines, code.co_firstlineno)
+    inner.__dict__[TAKEN] = text
+    return text
+
+
+def _recorded_text(fn: Any, code: types.CodeType) -> Text | None:
+    """What Triton took when it decorated a function."""
+    while not inspect.isfunction(fn):
+        lines, first = getattr(fn, "raw_src", None), getattr(fn, "starting_line_number", None)
+        if isinstance(lines, list) and isinstance(first, int):
+            before = ["\n"] * (first - 1)
+            return Text(code, before + cast("list[str]", lines), first)
+        fn = fn.fn
+    return None
+
+
+def _fits(node: ast.FunctionDef, code: types.CodeType) -> bool:
+    """Whether a `def` is the one that a code object was made of, as far as its head shows."""
+    arguments = node.args
+    names = [a.arg for a in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
+    own = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+    # In a class, `__x` is called `_Class__x`.
+    return node.name == code.co_name and all(map(str.endswith, own, names))
 
 
 def python_function(fn: Any) -> Callable[..., Any]:
@@ -153,6 +255,11 @@ def python_function(fn: Any) -> Callable[..., Any]:
             raise TypeError(f"a Python function expected, found {fn!r}")
         fn = inner
     return fn
+
+
+def jit_function(value: Any) -> JITFunction:
+    """A function that kernels may call, with the text that it was decorated with."""
+    return value if isinstance(value, JITFunction) else JITFunction(value)
 
 
 def is_jit_function(value: Any) -> bool:

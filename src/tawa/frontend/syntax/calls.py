@@ -10,7 +10,12 @@ from typing import Any
 from tawa import language
 from tawa.base.errors import TawaError
 from tawa.frontend.source.errors import NotCallable, NotSupported, Recursion, WrongArguments
-from tawa.frontend.source.function import JITFunction, is_constexpr_annotation, is_jit_function
+from tawa.frontend.source.function import (
+    JITFunction,
+    is_constexpr_annotation,
+    is_jit_function,
+    jit_function,
+)
 from tawa.frontend.source.registry import LOWERINGS
 from tawa.frontend.syntax.expressions import PYTHON_NAMES, methods_of
 from tawa.frontend.syntax.leaving import Returned
@@ -53,7 +58,7 @@ class FunctionCompiler(Statements):
         if isinstance(function, ConstexprFunction) or _is_dtype_method(function):
             return self._call_static(function, args, keywords)
         if is_jit_function(function):
-            return self._inline(JITFunction(function), args, keywords, decays=True)
+            return self._inline(jit_function(function), args, keywords, decays=True)
         if function in PYTHON_FUNCTIONS:
             return self._call_python(function, args, keywords)
         if function is dtypes.constexpr and len(args) == 1:

@@ -245,7 +245,8 @@ class Expressions:
         if symbol is None:
             return arithmetic.is_among(self.b, x, y) == isinstance(node.ops[0], ast.In)
         if symbol in ("is", "is not"):
-            same = x is y or (not is_runtime(x) and not is_runtime(y) and x == y)
+            fixed = not is_runtime(x) and not is_runtime(y)
+            same = x is y or (fixed and type(x) is type(y) and x == y)
             return same if symbol == "is" else not same
         return self.operate(symbol, x, y)
 
