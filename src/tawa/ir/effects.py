@@ -196,6 +196,8 @@ def may_drop(op: Operation) -> bool:
     Nor does anybody miss what it makes for itself. A hint is missed, and so is a loop that may wait
     for others.
     """
+    if isinstance(op, FRAME):
+        return False  # a kernel that does nothing is one all the same
     found = effects_of(op)
     ends = not any(isinstance(inner, scf.WhileOp) for inner in op.walk())
     return ends and found is not None and all(_leaves_nothing(effect, op) for effect in found)
