@@ -35,6 +35,8 @@ _NEVER_RUN = re.compile(
 )
 """Imports for type checkers alone, and texts, which may have examples in them."""
 
+_FUNCTION = re.compile(r"^def [^\n]*\n(?:[ \t)][^\n]*\n|\n)*", re.M)
+
 
 class Store(Protocol):
     """Entries by key, each a mapping from names to bytes."""
@@ -67,7 +69,7 @@ def outside_imports(*modules: str) -> set[str]:
     return {
         name.partition(".")[0]
         for path in _scan(modules, PACKAGE)
-        for name in _imported(path.read_text(encoding="utf-8"))
+        for name, _ in _imports(path.read_text(encoding="utf-8"))
     } - own
 
 
@@ -157,20 +159,27 @@ def _stamp(path: Path | str) -> list[int]:
 
 def _scan(modules: tuple[str, ...], package: Path) -> set[Path]:
     """The files that some modules and their imports lie in."""
-    seen: set[str] = set()
+    whole: dict[str, bool] = {}
     found: set[Path] = set()
-    pending = list(modules)
+    pending = [(name, True) for name in modules]
     while pending:
-        name = pending.pop()
-        if name in seen:
+        name, used = pending.pop()
+        if whole.get(name, False) or whole.get(name) == used:
             continue
-        seen.add(name)
+        whole[name] = used
         path = _file(name, package)
         if path is None:
-            continue  # a name in a module, or of another package
+            continue  # of another package
         found.add(path)
-        pending.append(name.rpartition(".")[0])  # packages around a module are imported first
-        pending.extend(_imported(path.read_text(encoding="utf-8")))
+        if name == ROOT and not used:
+            continue  # it hands names on to users, and no part of it depends on that
+        text = path.read_text(encoding="utf-8")
+        # The packages around a module are imported first, but their functions are not called.
+        pending.append((name.rpartition(".")[0], False))
+        for module, names in _imports(text if used else _FUNCTION.sub("", text)):
+            parts = [(n, True) for n in names if _file(n, package) is not None]
+            pending.extend(parts)
+            pending.append((module, len(parts) < len(names) or not names))
     return found
 
 
@@ -185,15 +194,14 @@ def _file(name: str, package: Path) -> Path | None:
     return None
 
 
-def _imported(text: str) -> Iterator[str]:
-    """What the import statements of a text name, modules and what is taken from them alike."""
+def _imports(text: str) -> Iterator[tuple[str, list[str]]]:
+    """The modules that a text imports, each with what is taken from it, by its whole name."""
     for match in _IMPORT.finditer(_NEVER_RUN.sub("", text)):
         module, names, modules = match.groups()
         if module is not None:
-            yield module
-            yield from (f"{module}.{name}" for name in _listed(names))
+            yield module, [f"{module}.{name}" for name in _listed(names)]
         else:
-            yield from _listed(modules)
+            yield from ((name, []) for name in _listed(modules))
 
 
 def _listed(names: str) -> Iterator[str]:
