@@ -78,6 +78,7 @@ def test_parse_tables_and_library_are_kept(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv("TAWA_CACHE_DIR", str(tmp_path))
     text = "## Doubles.\ndef f x = 2.0 * x # twice\ndef main () = f (mean [1.0, 2.0])"
     made, read = Cuppl(), Cuppl()
+    assert made.check_program(text).schemes.keys() == read.check_program(text).schemes.keys()
     assert len(list(tmp_path.rglob("*.kernel"))) == 4
     assert read.built_ins.keys() == made.built_ins.keys()
     for language in (made, read):

@@ -12,7 +12,7 @@ from pathlib import Path
 from tawa.base.source import Span
 from tawa.functional import syntax as s
 from tawa.functional.builder import CoreBuilder, TreeBuilder
-from tawa.functional.errors import ImportCycle, ImportNotFound, ProgramSyntaxError
+from tawa.functional.errors import DuplicateName, ImportCycle, ImportNotFound, ProgramSyntaxError
 from tawa.functional.infer import Inference
 from tawa.functional.kept import Shelf, kept_object
 from tawa.functional.parser import Parser
@@ -98,8 +98,16 @@ class Language:
         with deep():
             return self._check(module, Path(module.file).parent, ())
 
+    def library_of(self, module: s.Module) -> CheckedModule | None:
+        """What a module may use without importing it, resolved where it was written."""
+        del module
+        return None
+
     def _check(self, module: s.Module, folder: Path, inside: tuple[Path, ...]) -> CheckedModule:
         environment = dict(self.built_ins)
+        library = self.library_of(module)
+        if library is not None:
+            environment.update(exported(library))
         imports: dict[str, CheckedModule] = {}
         for declaration in module.declarations:
             if isinstance(declaration, s.Import):
@@ -107,8 +115,10 @@ class Language:
                 imports[declaration.module] = imported
                 environment.update(_imported_names(declaration, imported))
         inference = self.inference(self.solver(), environment)
-        for imported in imports.values():
-            for datatype in imported.inference.datatypes.values():
+        known: dict[str, s.Datatype] = {}
+        for imported in (library, *imports.values()):
+            for datatype in imported.inference.datatypes.values() if imported else ():
+                _refuse_other(known.setdefault(datatype.name, datatype), datatype, module)
                 inference.include_datatype(datatype)
         schemes = inference.module(module)
         return CheckedModule(module, schemes, inference, imports)
@@ -127,6 +137,22 @@ class Language:
             )  # fmt: skip
         module = self.parse(read_source(path), str(path))
         return self._check(module, folder, (*inside, path))
+
+
+def exported(library: CheckedModule) -> dict[str, Scheme]:
+    """What a library offers: names that end with a prime are its own."""
+    return {name: scheme for name, scheme in library.schemes.items() if not name.endswith("'")}
+
+
+def _refuse_other(known: s.Datatype, datatype: s.Datatype, module: s.Module) -> None:
+    """Raise DuplicateName if two modules that a third one uses make types of one name."""
+    if known.span == datatype.span or s.structure(known) == s.structure(datatype):
+        return
+    imports = [d for d in module.declarations if isinstance(d, s.Import)]
+    raise DuplicateName(
+        f"modules that are imported here make different types `{datatype.name}`",
+        span=imports[-1].span, hint="rename one of them",
+    ).with_note("one", known.span).with_note("the other", datatype.span)  # fmt: skip
 
 
 def read_source(path: Path) -> str:

@@ -14,7 +14,7 @@ from tawa.cuppl.elaboration.equality import emit_equal
 from tawa.cuppl.elaboration.values import DistValue, Dyn, Memo, Never, TupleValue, Value
 from tawa.cuppl.elaboration.vectors import VECTOR_BUILTINS
 from tawa.cuppl.typing.failures import DIVISION, INFINITE_SUPPORT, INVALID_PARAMETER, USER
-from tawa.cuppl.typing.prelude import SCALAR_FUNCTIONS
+from tawa.cuppl.typing.prelude import MEMO_TABLE, MEMO_WITH, SCALAR_FUNCTIONS
 from tawa.functional.terms import Con, Term
 
 __all__ = ["BUILTIN_ARITY", "FAMILIES", "call_builtin"]
@@ -300,7 +300,7 @@ def _rules() -> dict[str, tuple[int, Rule]]:
         "max": _extremum("gtf", "gti"),
         "observe": _observe,
         "log_density": _log_density,
-        "memo_with'": _memo_with,
+        MEMO_WITH: _memo_with,
     }
     one: dict[str, Rule] = {
         "negate": _arithmetic("negf", "negi"),
@@ -314,7 +314,7 @@ def _rules() -> dict[str, tuple[int, Rule]]:
         "factor": _factor,
         "support_size": _support_size,
         "mem": _mem,
-        "memo_table'": _memo_table,
+        MEMO_TABLE: _memo_table,
         "fail": _fail,
         "prompt": _prompt,
     }

@@ -226,18 +226,23 @@ class Elaborator:
         return env[name]
 
     def find_global(self, module: CheckedModule, name: str, span: Span) -> Value:
-        """Look a top-level name up in a module and its imports."""
-        for declaration in module.syntax.declarations:
-            if isinstance(declaration, s.Definition) and declaration.name == name:
-                return self.definition(module, declaration, span)
-            if isinstance(declaration, Input) and declaration.name == name:
-                return self.input(declaration)
+        """Look a top-level name up in a module, its imports and the library."""
+        declared = self.shared.declared(module)
+        declaration = declared.get(name)
+        if isinstance(declaration, s.Definition):
+            return self.definition(module, declaration, span)
+        if isinstance(declaration, Input):
+            return self.input(declaration)
         if "." in name:
             prefix, _, rest = name.rpartition(".")
             return self.global_value(module.imports[prefix], rest, span)
-        for declaration in module.syntax.declarations:
-            if isinstance(declaration, s.Import) and name in (declaration.names or ()):
-                return self.global_value(module.imports[declaration.module], name, span)
+        if isinstance(declaration, s.Import):
+            return self.global_value(module.imports[declaration.module], name, span)
+        library = self.shared.library_of(module)
+        if library is not None and isinstance(
+            self.shared.declared(library).get(name), s.Definition
+        ):
+            return self.global_value(library, name, span)
         return Builtin(name, UNIT)
 
     def definition(self, module: CheckedModule, node: s.Definition, span: Span) -> Value:
@@ -284,7 +289,12 @@ class Elaborator:
                 if (instance.mapping or value.code.module is not self.module)
                 else {**self.types, **value.types}
             )
-            chosen = {v: self.concrete(w) for v, w in instance.mapping.items()}
+            scheme = instance.scheme
+            if node.name not in env and value.code.module is not self.module:
+                # What is kept for other processes has copies of another module's variables.
+                scheme = value.code.module.schemes[value.code.name]
+            variables = zip(scheme.variables, instance.scheme.variables, strict=True)
+            chosen = {v: self.concrete(instance.mapping[w]) for v, w in variables}
             return Closure(value.code, value.env, {**base, **chosen}, value.arguments)
         if isinstance(value, Builtin) and value.type is UNIT:
             return self.builtin(node.name, self.concrete(instance.type), node.span)
@@ -292,7 +302,7 @@ class Elaborator:
 
     def builtin(self, name: str, type_: Con, span: Span) -> Value:
         """A prelude function or constructor as a value; a constant one is evaluated."""
-        if type_.name == "->" or name in self.shared.module.inference.constructors:
+        if type_.name == "->" or name in self.module.inference.constructors:
             if type_.name != "->":
                 return self.construct(name, type_, [])
             return Builtin(name, type_)

@@ -11,6 +11,7 @@ from tawa.cuppl.core.ir import Program
 from tawa.cuppl.core.layout import Layouts
 from tawa.cuppl.elaboration.values import Code, Dyn, Value
 from tawa.cuppl.typing.language import LIBRARY as LIBRARY_FILE
+from tawa.cuppl.typing.language import Input, cuppl_language
 from tawa.functional import syntax as s
 from tawa.functional.language import CheckedModule
 from tawa.functional.terms import Term
@@ -110,8 +111,33 @@ class Shared:
     """Functions that constants call: (function, constant, place)."""
     constant: str = ""
     """The top-level constant that is being evaluated, if any."""
+    _libraries: dict[int, CheckedModule | None] = field(
+        default_factory=dict[int, "CheckedModule | None"]
+    )
+    _declared: dict[int, dict[str, s.Declaration]] = field(
+        default_factory=dict[int, dict[str, s.Declaration]]
+    )
     caller: Span | None = None
     """Where the program calls the function of the library that is being elaborated."""
+
+    def library_of(self, module: CheckedModule) -> CheckedModule | None:
+        """What a module may use without importing it."""
+        if id(module) not in self._libraries:
+            self._libraries[id(module)] = cuppl_language().library_of(module.syntax)
+        return self._libraries[id(module)]
+
+    def declared(self, module: CheckedModule) -> dict[str, s.Declaration]:
+        """A module's declarations by the names that they make known."""
+        found = self._declared.get(id(module))
+        if found is None:
+            found = self._declared[id(module)] = {}
+            for declaration in reversed(module.syntax.declarations):
+                if isinstance(declaration, s.Import):
+                    found.update(dict.fromkeys(declaration.names or (), declaration))
+            for declaration in module.syntax.declarations:
+                if isinstance(declaration, s.Definition | Input):
+                    found[declaration.name] = declaration
+        return found
 
     def site(self, span: Span, message: str = "") -> int:
         """Number of a place in the source, for failures: in the program, not in the library."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from lark.tree import Meta
 from tawa.base.import_closure import source_digest
 from tawa.base.object_text import classes_of
 from tawa.base.source import Span
-from tawa.cuppl.typing.prelude import PRELUDE
+from tawa.cuppl.typing.prelude import HIDDEN, MEMO_TABLE, MEMO_WITH, PRELUDE
 from tawa.functional import syntax as s
 from tawa.functional.builder import CoreBuilder
 from tawa.functional.errors import ProgramSyntaxError, TypesDisagree
@@ -32,6 +33,8 @@ KEPT = (
     "tawa.functional.language", __name__,
 )  # fmt: skip
 """Modules that define the classes of trees, types and checked programs."""
+TYPES = ("List", "Option")
+"""The types that the library makes."""
 
 NUMBERS = ("int", "float")
 BOOL = Con("bool")
@@ -109,11 +112,15 @@ class Builder(CoreBuilder):
             and isinstance(value.function, s.Name)
             and value.function.name == "mem"
         ):
-            raise ProgramSyntaxError(
-                f"`{name}` can't be defined by itself: it is not a function", span=value.span,
-                expected="`letrec f x = ...`, `letrec f = fn x -> ...` or `letrec f = mem (...)`",
-            )  # fmt: skip
+            raise _not_a_function(str(name), value.span)
         return _recursive_memo(pattern, value, body, span)
+
+
+def _not_a_function(name: str, span: Span) -> ProgramSyntaxError:
+    return ProgramSyntaxError(
+        f"`{name}` can't be defined by itself: it is not a function", span=span,
+        expected="`letrec f x = ...`, `letrec f = fn x -> ...` or `letrec f = mem (...)`",
+    )  # fmt: skip
 
 
 def _recursive_memo(
@@ -136,14 +143,14 @@ def _recursive_memo(
         return s.Apply(function, given, span=at)
 
     def with_table(inside: s.Expression) -> s.Let:
-        remembering = apply(apply(name("memo_with'"), name(table)), name(plain))
+        remembering = apply(apply(name(MEMO_WITH), name(table)), name(plain))
         own = s.NamePattern(pattern.name, span=pattern.span)
         binding = s.Binding(own, (), None, remembering, span=at)
         return s.Let((binding,), inside, False, span=at)
 
     inner = apply(with_table(value.argument), name(argument))
     unit = s.Tuple((), span=at)
-    first = s.Binding(bound(table), (), None, apply(name("memo_table'"), unit), span=at)
+    first = s.Binding(bound(table), (), None, apply(name(MEMO_TABLE), unit), span=at)
     function = s.Binding(bound(plain), (bound(argument),), None, inner, span=value.span)
     recursive = s.Let((function,), with_table(body), True, span=span)
     return s.Let((first,), recursive, False, span=span)
@@ -180,6 +187,9 @@ class ProbabilisticInference(Inference):
     """Inference with `num` literals and the types of distributions and prompts."""
 
     foreign = FOREIGN
+    _own_mem = False
+    """Whether the module has a `mem` of its own."""
+
     type_arity = {
         "int": 0,
         "float": 0,
@@ -211,6 +221,17 @@ class ProbabilisticInference(Inference):
             self._number(term, Origin(literal.span, "number"))
             return term
         return super().literal(literal)
+
+    def module(self, module: s.Module) -> dict[str, Scheme]:
+        """The schemes of what a module defines."""
+        self._own_mem = any(d.name == "mem" for d in module.definitions())
+        return super().module(module)
+
+    def name(self, name: s.Name) -> Term:
+        """A use of a name; `letrec f = mem (...)` needs the built-in `mem`."""
+        if name.name == MEMO_WITH and (self._own_mem or len(self._scope["mem"]) > 1):
+            raise _not_a_function("mem", name.span)
+        return super().name(name)
 
     def clash_error(self, clash: Clash) -> Exception:
         """Say also what to do where numbers, or the value before a `;`, have the wrong type."""
@@ -270,9 +291,7 @@ class Cuppl(Language):
 
     def __init__(self) -> None:
         super().__init__()
-        text = LIBRARY.read_text()
-        parts = [self.name, self.additions, str(LIBRARY), text]
-        self.library = kept_object(self.shelf(), parts, lambda: self.parse(text, str(LIBRARY)))
+        self._libraries: dict[frozenset[str], CheckedModule] = {}
 
     def shelf(self) -> Shelf:
         """The cache of compiled kernels."""
@@ -282,49 +301,60 @@ class Cuppl(Language):
         """The tree of a program before anything in it is replaced by what it means."""
         return Parser(self.additions, LayoutBuilder, self.shelf()).module(text, file)
 
+    def _read_prelude(self) -> dict[str, Scheme]:
+        found = super()._read_prelude()
+        return {HIDDEN.get(name, name): scheme for name, scheme in found.items()}
+
     def check_program(self, text: str, file: str = "<string>") -> CheckedModule:
-        """Parse and infer a program together with what it uses of the library."""
+        """Parse and infer a program."""
         return self.check(text, file)
 
-    def _check(self, module: s.Module, folder: Path, inside: tuple[Path, ...]) -> CheckedModule:
-        declarations = (*self._needed(module), *module.declarations)
-        whole = s.Module(module.file, declarations, module.comments)
-        return super()._check(whole, folder, inside)
+    def library_of(self, module: s.Module) -> CheckedModule | None:
+        """The library, checked by itself: what a program defines changes the program alone.
 
-    def _needed(self, module: s.Module) -> list[s.Declaration]:
-        """The library's declarations that a module uses and does not make itself."""
-        own = {getattr(d, "name", "") for d in module.declarations}
-        available: dict[str, s.Declaration] = {}
-        for declaration in self.library.declarations:
-            if isinstance(declaration, s.Datatype):
-                available[declaration.name] = declaration
-                available.update((c.name, declaration) for c in declaration.constructors)
-            elif isinstance(declaration, s.Definition):
-                available[declaration.name] = declaration
-        taken: dict[int, s.Declaration] = {}
-        pending: list[s.Node] = list(module.declarations)
-        for declaration in module.declarations:
-            if isinstance(declaration, s.Datatype):
-                own.update(c.name for c in declaration.constructors)
-        while pending:
-            for name in _mentioned(pending.pop()):
-                found = available.get(name)
-                if found is not None and name not in own and id(found) not in taken:
-                    taken[id(found)] = found
-                    pending.append(found)
-        return [d for d in self.library.declarations if id(d) in taken]
+        Where a program makes another type of a name that the library has, the library's is called
+        `Library.List`.
+        """
+        if module.file == str(LIBRARY):
+            return None
+        own = {d.name: d for d in module.declarations if isinstance(d, s.Datatype)}
+        hidden = frozenset(name for name in TYPES if name in own and not self._same(own[name]))
+        if hidden not in self._libraries:
+            text = LIBRARY.read_text()
+            parts = [self.name, self.additions, PRELUDE, str(LIBRARY), text, *sorted(hidden)]
+            self._libraries[hidden] = kept_object(
+                self.shelf(), parts, lambda: self.check_module(_renamed(self._library(), hidden))
+            )
+        return self._libraries[hidden]
+
+    def _library(self) -> s.Module:
+        return self.parse(LIBRARY.read_text(), str(LIBRARY))
+
+    def _same(self, datatype: s.Datatype) -> bool:
+        """Whether a type of a program is just what the library has."""
+        library = self._library().declarations
+        known = [d for d in library if isinstance(d, s.Datatype) and d.name == datatype.name]
+        return any(s.structure(replace(datatype, doc=d.doc)) == s.structure(d) for d in known)
 
 
-def _mentioned(node: s.Node) -> set[str]:
-    """Names of values, constructors and types in a tree."""
-    names: set[str] = set()
-    stack: list[s.Node] = [node]
-    while stack:
-        item = stack.pop()
-        if isinstance(item, s.Name | s.ConstructorPattern | s.NamedType):
-            names.add(item.name)
-        stack.extend(s.children(item))
-    return names
+def _renamed(library: s.Module, hidden: frozenset[str]) -> s.Module:
+    """The library with some of its types called otherwise."""
+
+    def type_(syntax: s.TypeSyntax) -> s.TypeSyntax:
+        if isinstance(syntax, s.NamedType) and syntax.name in hidden:
+            return replace(syntax, name=f"Library.{syntax.name}")
+        return syntax
+
+    def constructor(made: s.Constructor) -> s.Constructor:
+        return replace(made, fields=tuple(map(type_, made.fields)))
+
+    def declaration(made: s.Declaration) -> s.Declaration:
+        if not (isinstance(made, s.Datatype) and made.name in hidden):
+            return made
+        constructors = tuple(map(constructor, made.constructors))
+        return replace(made, name=f"Library.{made.name}", constructors=constructors)
+
+    return replace(library, declarations=tuple(map(declaration, library.declarations)))
 
 
 def checked_program(source: str, file: str) -> CheckedModule:

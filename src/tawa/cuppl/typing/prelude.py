@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from tawa.cuppl.distributions import DISTRIBUTIONS
 
-__all__ = ["PRELUDE", "SCALAR_FUNCTIONS"]
+__all__ = ["HIDDEN", "MEMO_TABLE", "MEMO_WITH", "PRELUDE", "SCALAR_FUNCTIONS"]
+
+MEMO_TABLE, MEMO_WITH = "memo'table", "memo'with"
+HIDDEN = {"memo_table'": MEMO_TABLE, "memo_with'": MEMO_WITH}
+"""What the compiler calls some built-ins: names that no program can write, so none redefines them."""
 
 _ARITHMETIC = """
 val (+) : 'a -> 'a -> 'a where num 'a
