@@ -4,7 +4,8 @@ A `Dim` is a sum of monomials; a monomial is a product of powers of atoms. Atoms
 what polynomials can't express: floor quotients, maxima, and what `measures.py` adds. Two
 dimensions that polynomial arithmetic can prove equal are the same object by value.
 
-Variables of kind `"dim"` stand for integers of at least 1, those of kind `"integer"` for any.
+Variables of kind `"dim"` stand for integers of at least 1, of kind `"count"` for those of at least
+0, of kind `"integer"` for any.
 """
 
 from __future__ import annotations
@@ -198,9 +199,12 @@ class Dim(Term):
 
 def factor_least(factor: Factor) -> int | None:
     """A number that the factor is provably not below."""
-    if isinstance(factor, Variable):
-        return 1 if factor.kind == "dim" else None
-    return factor.least()
+    return kind_least(factor.kind) if isinstance(factor, Variable) else factor.least()
+
+
+def kind_least(kind: str) -> int | None:
+    """The least number that a variable of a kind stands for, if there is one."""
+    return {"dim": 1, "count": 0}.get(kind)
 
 
 def substitute_factor(factor: Factor, replace: Replace) -> Dim | None:
@@ -467,6 +471,65 @@ def largest(options: Iterable[Dim]) -> Dim:
     if len(kept) == 1:
         return kept[0]
     return Dim.of(Largest(tuple(sorted(kept, key=lambda dim: dim.key))))
+
+
+@dataclass(frozen=True)
+class Joined(Atom):
+    """What dimensions broadcast to of which some may be 0: the one that isn't 1.
+
+    Where none can be 0 that is the largest.
+    """
+
+    options: tuple[Dim, ...]
+
+    @cached_property
+    def key(self) -> tuple[object, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Orders factors."""
+        return (4, *(option.key for option in self.options))
+
+    def variables(self) -> Iterator[Variable]:
+        """Those of the options."""
+        for option in self.options:
+            yield from option.variables()
+
+    def substitute(self, replace: Replace) -> Dim:
+        """What the substituted options broadcast to."""
+        options = [option.substitute(replace) for option in self.options]
+        if all(new is old for new, old in zip(options, self.options, strict=True)):
+            return Dim.of(self)
+        return joined(options)
+
+    def least(self) -> int | None:
+        """The weakest bound of an option."""
+        bounds = [option.least() for option in self.options]
+        known = [bound for bound in bounds if bound is not None]
+        return min(known) if len(known) == len(bounds) else None
+
+
+def joined(options: Iterable[Dim]) -> Dim:
+    """What compatible dimensions broadcast to."""
+    kept: dict[Dim, None] = {}
+    for option in options:
+        lone = option.factors() if len(option.terms) == 1 and option.terms[0][1] == 1 else {}
+        inner = next(iter(lone), None)
+        parts = inner.options if len(lone) == 1 and isinstance(inner, Joined) else (option,)
+        kept.update(dict.fromkeys(part for part in parts if part != ONE))
+    if len(kept) <= 1:
+        return next(iter(kept), ONE)
+    for option in kept:
+        if is_not_one(option):
+            return option
+    if all((option.least() or 0) >= 1 for option in kept):
+        return largest(kept)
+    return Dim.of(Joined(tuple(sorted(kept, key=lambda dim: dim.key))))
+
+
+def is_not_one(dim: Dim) -> bool:
+    """Whether a dimension provably is not 1."""
+    if dim.constant is not None:
+        return dim.constant != 1
+    low = dim.least()
+    return low is not None and low > 1
 
 
 def smallest(options: Iterable[Dim]) -> Dim:

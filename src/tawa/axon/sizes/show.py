@@ -47,6 +47,7 @@ class AxonPrinter(TypePrinter):
         "type": "abcdefgh",
         "element": "tuvw",
         "dim": "abcdefghijklmnopqrstuvwxyz",
+        "count": "abcdefghijklmnopqrstuvwxyz",
         "integer": "ijklmn",
         "shape": "srqpxyz",
     }
@@ -138,9 +139,11 @@ class AxonPrinter(TypePrinter):
             case Floor(numerator, denominator):
                 return f"({self._side(numerator)}//{self._side(denominator)})"
             case Largest(options):
-                if all(next(iter(o.terms))[1] < 0 for o in options):
+                if all(option.terms and option.terms[0][1] < 0 for option in options):
                     return f"-min({', '.join(self.dim(-option) for option in options)})"
                 return f"max({', '.join(self.dim(option) for option in options)})"
+            case Joined(options):
+                return f"({' & '.join(self.dim(option) for option in options)})"
             case Size(variable):
                 return f"size(..{self.name(variable)})"
             case Rank(variable):

@@ -22,7 +22,7 @@ from tawa.axon.sizes.constraints import (
     Position,
     SameShape,
 )
-from tawa.axon.sizes.dims import Dim, largest
+from tawa.axon.sizes.dims import Dim, is_not_one, joined
 from tawa.axon.sizes.measures import Rank
 from tawa.axon.sizes.plain import with_plain_sizes
 from tawa.axon.sizes.shapes import Item, Shape, append, as_shape
@@ -30,6 +30,9 @@ from tawa.axon.sizes.state import SolverState
 from tawa.axon.sizes.tidy import tidied
 from tawa.functional.solver import Clash, Violation
 from tawa.functional.terms import Among, Con, Constraint, Origin, Scheme, Term, Variable
+
+NUMBERS = ("dim", "count", "integer")
+"""The kinds of variables that stand for a number."""
 
 DEFAULTS = {"num": "i64", "float": "f32"}
 """The element types of numbers that nothing determines."""
@@ -84,7 +87,7 @@ class AxonSolver(SolverState):
             raise Clash(left, right, origin)
 
     def _equate_variable(self, variable: Variable, other: Term, origin: Origin) -> None:
-        if variable.kind in ("dim", "integer"):
+        if variable.kind in NUMBERS:
             self.equate_dims(Dim.of(variable), _dim(other), origin)
         elif variable.kind == "shape":
             self.equate_shapes(as_shape(variable), as_shape(other), origin)
@@ -310,16 +313,13 @@ class AxonSolver(SolverState):
             return right
         self.demand(Compatible(left, right, origin))
         left, right = self.dim(left), self.dim(right)
-        for side in (left, right):
-            if side.constant is not None and side.constant != 1:
-                return side
-        return largest([left, right])
+        return joined([left, right])
 
     def _compatible(self, constraint: Compatible) -> bool:
         left, right = self.dim(constraint.left), self.dim(constraint.right)
         if left == right or left.constant == 1 or right.constant == 1:
             return True
-        if all(_not_one(side) for side in (left, right)):
+        if all(is_not_one(side) for side in (left, right)):
             self.equate_dims(left, right, constraint.origin)
             return True
         return False
@@ -340,13 +340,6 @@ class AxonSolver(SolverState):
         return True
 
 
-def _not_one(dim: Dim) -> bool:
-    if dim.constant is not None:
-        return dim.constant != 1
-    low = dim.least()
-    return low is not None and low > 1
-
-
 def _reason(clash: Clash) -> str:
     if clash.reason:
         return clash.reason
@@ -361,6 +354,6 @@ def _reason(clash: Clash) -> str:
 def _dim(term: Term) -> Dim:
     if isinstance(term, Dim):
         return term
-    if isinstance(term, Variable) and term.kind in ("dim", "integer"):
+    if isinstance(term, Variable) and term.kind in NUMBERS:
         return Dim.of(term)
     raise TypeError(f"{term} is no dimension")

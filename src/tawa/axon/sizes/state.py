@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tawa.axon.sizes.constraints import AtLeast, Equal
-from tawa.axon.sizes.dims import Dim
+from tawa.axon.sizes.dims import Dim, kind_least
 from tawa.axon.sizes.shapes import Shape, as_shape
 from tawa.functional.solver import Clash, Solver, Violation
 from tawa.functional.terms import Origin, Variable
@@ -25,6 +25,10 @@ class SolverState(Solver):
     def fresh_dim(self, hint: str | None = None) -> Dim:
         """A new unknown dimension, at least 1."""
         return Dim.of(self.fresh("dim", hint))
+
+    def fresh_count(self, hint: str | None = None) -> Dim:
+        """A new unknown dimension, at least 0."""
+        return Dim.of(self.fresh("count", hint))
 
     def fresh_shape(self, hint: str | None = None) -> Shape:
         """A new unknown shape of unknown rank."""
@@ -49,19 +53,23 @@ class SolverState(Solver):
         What isn't known to be `positive`, and isn't provably at least 1, is demanded to be.
         Raises Clash.
         """
-        if variable.kind == "dim":
-            ceiling = (-value).least()
-            if ceiling is not None and ceiling > -1:
-                raise Clash(Dim.of(variable), value, origin, "a size would have to be below 1")
+        least, ceiling = kind_least(variable.kind), (-value).least()
+        if least is not None and ceiling is not None and -ceiling < least:
+            reason = f"a size would have to be below {least}"
+            raise Clash(Dim.of(variable), value, origin, reason)
         self.bind(variable, value, origin)
         self.facts[variable] = fact
-        low, high = self.bounds.get(variable, (None, None))
-        if variable.kind == "dim":
-            low = 1 if low is None else max(low, 1)
-        if low is not None and not (positive and low == 1):
+        low, high = self._bounds(variable)
+        if low is not None and not (positive and low <= 1):
             self.demand(AtLeast(value, low, origin))
         if high is not None:
             self.demand(AtLeast(-value, -high, origin))
+
+    def _bounds(self, variable: Variable) -> tuple[int | None, int | None]:
+        """The least and the largest number that a variable can be, where that is known."""
+        low, high = self.bounds.get(variable, (None, None))
+        least = kind_least(variable.kind)
+        return (least if low is None else max(low, least or low)), high
 
     def narrow(self, bound: AtLeast, variable: Variable, slope: int, rest: int) -> bool:
         """Use `slope * variable + rest >= bound`: True if the variable is thereby decided."""
@@ -73,15 +81,23 @@ class SolverState(Solver):
         else:
             new = limit // slope
             high = new if high is None else min(high, new)
-        if variable.kind == "dim":
-            low = 1 if low is None else max(low, 1)
         self.bounds[variable] = (low, high)
+        low, high = self.bounds[variable] = self._bounds(variable)
         if low is not None and high is not None and low > high:
             raise Violation(bound, f"no size can be at least {low} and at most {high}")
         fact = Dim.of(variable) - (low or 0)
         if low is not None and low == high:
             self.set_dim(variable, Dim.of(low), bound.origin, fact)
             return True
+        if variable.kind == "count" and low is not None and low >= 1:
+            positive = self.fresh_dim(variable.hint)
+            named = next(positive.variables())
+            self.levels[named] = self.levels.get(variable, 0)
+            self.bounds[named] = self.bounds.pop(variable)
+            if variable in self.declared:
+                self.declared.add(named)
+            self.set_dim(variable, positive, bound.origin, fact, positive=True)
+            return low == 1 and high is None
         if variable.kind == "integer" and low is not None:
             shifted = self.fresh_dim(variable.hint)
             self.levels[next(shifted.variables())] = self.levels.get(variable, 0)

@@ -12,7 +12,15 @@ from tawa.cuppl.distributions.positive import sample_beta, sample_gamma
 from tawa.cuppl.numeric.elementary import exp, log, log1p
 from tawa.cuppl.numeric.philox import next_bits, next_uniform
 from tawa.cuppl.numeric.primitives import Context, FloatVector, floor, shru, sqrt
-from tawa.cuppl.numeric.special import lbeta, lchoose, lgamma, xlog1py, xlogy
+from tawa.cuppl.numeric.special import (
+    deviance,
+    lbeta,
+    lchoose,
+    lgamma,
+    log_factorial_rest,
+    xlog1py,
+    xlogy,
+)
 from tawa.cuppl.translation.native import native, outlined
 
 STIRLING_RESTS = tuple(
@@ -20,6 +28,12 @@ STIRLING_RESTS = tuple(
     for k in range(10)
 )
 INF = math.inf
+TAU = 2.0 * math.pi
+LARGE = 1000.0
+"""From here on, log probabilities are computed by their deviance: `lgamma` would cancel."""
+MOST = 9223372036854775807
+EXACT = 4503599627370496
+"""2^52: draws from fewer values use 52 bits."""
 
 
 @native
@@ -73,8 +87,19 @@ def stirling_rest(k: float) -> float:
 
 
 @native
+def large_binomial(k: float, count: float, p: float) -> float:
+    """Log probability where k and count - k are large (Loader 2000)."""
+    left = count - k
+    rest = log_factorial_rest(count) - log_factorial_rest(k) - log_factorial_rest(left)
+    off = deviance(k, count * p) + deviance(left, count * (1.0 - p))
+    return rest - off - 0.5 * log(TAU * k * (left / count))
+
+
+@native
 def log_binomial_ratio(k: float, mode: float, count: float, p: float) -> float:
     """log of the probability of k over that of another count, in n trials."""
+    if min(min(mode, k), min(count - mode, count - k)) >= 1000000.0:
+        return large_binomial(k, count, p) - large_binomial(mode, count, p)
     rest = stirling_rest(mode) + stirling_rest(count - mode)
     rest = rest - stirling_rest(k) - stirling_rest(count - k)
     hits = (mode + 0.5) * log((mode + 1.0) / (k + 1.0))
@@ -117,7 +142,7 @@ def sample_binomial(ctx: Context, n: int, p: float) -> int:
     if float(n) * small < 10.0:
         k = binomial_inversion(ctx, n, small)
     else:
-        k = binomial_rejection(ctx, n, small)
+        k = min(binomial_rejection(ctx, n, small), n)
     return n - k if p > 0.5 else k
 
 
@@ -128,19 +153,29 @@ def logpdf_binomial(x: int, n: int, p: float) -> float:
         return -INF
     k = float(x)
     count = float(n)
+    if min(k, count - k) >= LARGE and p > 0.0 and p < 1.0:
+        return large_binomial(k, count, p)
     return lchoose(count, k) + xlogy(k, p) + xlog1py(count - k, -p)
 
 
 @native
 def count_binomial(n: int, p: float) -> int:
     """Size of the support 0..n."""
-    return n + 1
+    return n + 1 if n < MOST else MOST
 
 
 @native
 def valid_rate(rate: float) -> bool:
-    """Non-negative and finite."""
-    return rate >= 0.0 and rate < INF
+    """Non-negative, and so small that draws are integers of 64 bits."""
+    return rate >= 0.0 and rate <= 9.0e18
+
+
+@native
+def log_poisson(k: float, rate: float, log_rate: float) -> float:
+    """Log probability of a count."""
+    if k < LARGE:
+        return k * log_rate - rate - lgamma(k + 1.0)
+    return -0.5 * log(TAU * k) - log_factorial_rest(k) - deviance(k, rate)
 
 
 @native
@@ -160,7 +195,7 @@ def poisson_rejection(ctx: Context, rate: float) -> int:
             return int(k)
         if k >= 0.0 and (us >= 0.013 or v <= us):
             left = log(v) + inverse_alpha - log(a / (us * us) + b)
-            if left <= k * log_rate - rate - lgamma(k + 1.0):
+            if left <= log_poisson(k, rate, log_rate):
                 return int(k)
     return 0
 
@@ -186,13 +221,15 @@ def logpdf_poisson(x: int, rate: float) -> float:
     if x < 0:
         return -INF
     k = float(x)
-    return xlogy(k, rate) - rate - lgamma(k + 1.0)
+    if rate <= 0.0:
+        return 0.0 if x == 0 else -INF
+    return log_poisson(k, rate, log(rate))
 
 
 @native
 def valid_success(p: float) -> bool:
-    """Above 0 and at most 1."""
-    return p > 0.0 and p <= 1.0
+    """Up to 1, and so large that draws are integers of 64 bits."""
+    return p >= 1.0e-17 and p <= 1.0
 
 
 @native
@@ -210,8 +247,9 @@ def logpdf_geometric(x: int, p: float) -> float:
 
 @native
 def valid_negative_binomial(successes: float, p: float) -> bool:
-    """A positive number of successes (real) and a probability above 0."""
-    return successes > 0.0 and successes < INF and p > 0.0 and p <= 1.0
+    """A positive number of successes (real) and a probability; draws have 64 bits."""
+    sizes = successes > 0.0 and p > 0.0 and p <= 1.0
+    return sizes and (successes + 40.0) * (1.0 - p) <= 1.0e17 * p
 
 
 @native
@@ -239,28 +277,40 @@ def valid_uniform_int(low: int, high: int) -> bool:
 
 
 @native
+def wide_int(ctx: Context, low: int, high: int) -> int:
+    """An integer of a range that holds a quarter of them all, or more."""
+    bits = next_bits(ctx)
+    while bits < low or bits > high:
+        bits = next_bits(ctx)
+    return bits
+
+
+@native
 def sample_uniform_int(ctx: Context, low: int, high: int) -> int:
     """A multiple of the range is kept, the rest rejected: exactly uniform."""
+    width = float(high) - float(low)
+    if width >= 4611686018427387904.0:
+        return wide_int(ctx, low, high)
     size = high - low + 1
-    if size <= 4503599627370496:
-        limit = 4503599627370496 - 4503599627370496 % size
-        bits = shru(next_bits(ctx), 12)
-        while bits >= limit:
-            bits = shru(next_bits(ctx), 12)
-        return low + bits % size
-    return low + shru(next_bits(ctx), 1) % size
+    kept = 12 if size <= EXACT else 1
+    most = EXACT if size <= EXACT else MOST
+    limit = most - most % size
+    bits = shru(next_bits(ctx), kept)
+    while bits >= limit:
+        bits = shru(next_bits(ctx), kept)
+    return low + bits % size
 
 
 @native
 def logpdf_uniform_int(x: int, low: int, high: int) -> float:
     """Log probability of x."""
-    return -log(float(high - low + 1)) if x >= low and x <= high else -INF
+    return -log(float(high) - float(low) + 1.0) if x >= low and x <= high else -INF
 
 
 @native
 def count_uniform_int(low: int, high: int) -> int:
-    """Size of the support."""
-    return high - low + 1
+    """Size of the support, as far as 64 bits go."""
+    return high - low + 1 if float(high) - float(low) < 9.0e18 else MOST
 
 
 @native
@@ -288,7 +338,7 @@ def logpdf_beta_binomial(x: int, n: int, a: float, b: float) -> float:
 @native
 def count_beta_binomial(n: int, a: float, b: float) -> int:
     """Size of the support 0..n."""
-    return n + 1
+    return n + 1 if n < MOST else MOST
 
 
 @native

@@ -111,7 +111,7 @@ class _Walk:
         """Some paths; true when there are no more."""
         given = [
             self.control.ctypes.data, self.record.words.ctypes.data, self.weights.ctypes.data, ROWS,
-            ROWS,
+            max(1, min(ROWS, self.max_paths - self.paths + 1)),
         ]  # fmt: skip
         got = np.zeros(8, dtype=np.int64)
 

@@ -222,6 +222,7 @@ class Smc:
         best = float(np.max(logw))
         if best == -math.inf:
             raise self.error(ALL_ZERO)
+        rows = np.where(logw > -math.inf, rows, 0)  # those that died have none
         relative = relative_weights(logw)
         total = math.log(float(relative.sum()) / self.particles)
         resampled = int(self.control[k.RESAMPLED])

@@ -124,13 +124,9 @@ class _Factors(Splitter):
         self.emit(Get(old, "weight"))
         new = self.op("addf", Type.F64, old, item.weight)
         self.emit(Set("weight", new))
-        infinite = self.const(math.inf, Type.F64)
+        self.reject(new, self.const(math.inf, Type.F64), item.site)
         if self.suspend:
-            fine = self.op("ltf", Type.BOOL, new, infinite)
-            self.fail_if(self.op("not", Type.BOOL, fine), NAN_WEIGHT, item.site)
             self.emit(item)
-        else:
-            self.reject(new, infinite, item.site)
 
     def reject(self, weight: Reg, infinite: Reg, site: int) -> None:
         """End a run whose weight is 0, fail if it is none; one comparison finds both."""
@@ -144,5 +140,5 @@ class _Factors(Splitter):
 
 
 def lower_factors(function: Function, suspend: bool) -> None:
-    """Add to the weight; then stay a point of suspension, or end a run that has no weight left."""
+    """Add to the weight and end a run that has none left; perhaps stay a point of suspension."""
     _Factors(function, suspend).run()

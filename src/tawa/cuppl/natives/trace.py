@@ -384,11 +384,14 @@ def enumerate_choice(ctx: Context, count: int) -> int:
 
 @native
 def enumerate_weigh(ctx: Context, density: float) -> bool:
-    """Add a choice's log probability to the path; false if the path is to be dropped."""
+    """Add a choice's log probability to the path; false if the path is to be dropped.
+
+    What has probability 0 is.
+    """
     r = address_of(ctx.trace)
     total = float_of_bits(r[SCORE]) + density
     r[SCORE] = bits_of(total)
-    if total < float_of_bits(r[TOLERANCE]):
+    if not total > -INF or total < float_of_bits(r[TOLERANCE]):
         r[PRUNED] = bits_of(float_of_bits(r[PRUNED]) + exp(total))
         return False
     return True

@@ -158,6 +158,31 @@ def lchoose(n: float, k: float) -> float:
 
 
 @native
+def deviance(x: float, mean: float) -> float:
+    """x log(x / mean) + mean - x, without cancellation where they are close (Loader 2000)."""
+    apart = x - mean
+    if abs(apart) >= 0.1 * (x + mean):
+        return xlogy(x, x / mean) - apart
+    v = apart / (x + mean)
+    total = apart * v
+    term = 2.0 * x * v
+    before = total - 1.0
+    odd = 3.0
+    while total != before:
+        before = total
+        term = term * v * v
+        total = total + term / odd
+        odd = odd + 2.0
+    return total
+
+
+@native
+def log_factorial_rest(n: float) -> float:
+    """log n! - (log(tau n) / 2 + n log n - n), for n of some hundreds and more."""
+    return (0.08333333333333333 - 0.002777777777777778 / (n * n)) / n
+
+
+@native
 def xlogy(x: float, y: float) -> float:
     """x log y, and 0 where x is 0."""
     return 0.0 if x == 0.0 else x * log(y)
