@@ -70,6 +70,29 @@ _FLOOR_MODULO = """{d}.r = srem i64 {0}, {1}
 {d}.c = select i1 {d}.b, i64 {1}, i64 0
 {d} = add i64 {d}.r, {d}.c"""
 
+_ADD_OVERFLOWS = """{d}.s = add i64 {0}, {1}
+{d}.x = xor i64 {d}.s, {0}
+{d}.y = xor i64 {d}.s, {1}
+{d}.z = and i64 {d}.x, {d}.y
+{d} = icmp slt i64 {d}.z, 0"""
+
+_SUB_OVERFLOWS = """{d}.s = sub i64 {0}, {1}
+{d}.x = xor i64 {d}.s, {0}
+{d}.y = xor i64 {0}, {1}
+{d}.z = and i64 {d}.x, {d}.y
+{d} = icmp slt i64 {d}.z, 0"""
+
+# The product of 64 bits is off by a multiple of 2^64, that of floats by less than 2^62 unless it is
+# above 2^113, which is far from all products of 64 bits.
+_MUL_OVERFLOWS = """{d}.p = mul i64 {0}, {1}
+{d}.a = sitofp i64 {0} to double
+{d}.b = sitofp i64 {1} to double
+{d}.f = fmul double {d}.a, {d}.b
+{d}.q = sitofp i64 {d}.p to double
+{d}.e = fsub double {d}.f, {d}.q
+{d}.m = call double @llvm.fabs.f64(double {d}.e)
+{d} = fcmp oge double {d}.m, 4611686018427387904.0"""
+
 SCALARS: dict[str, Scalar] = {
     "addf": _float("fadd", "+"),
     "subf": _float("fsub", "-"),
@@ -90,6 +113,9 @@ SCALARS: dict[str, Scalar] = {
     "muli": _integer("mul", "*"),
     "divi": Scalar((I, I), I, _FLOOR_DIVIDE, "floor_divide({0}, {1})"),
     "modi": Scalar((I, I), I, _FLOOR_MODULO, "floor_modulo({0}, {1})"),
+    "add_overflows": Scalar((I, I), B, _ADD_OVERFLOWS, "add_overflows({0}, {1})"),
+    "sub_overflows": Scalar((I, I), B, _SUB_OVERFLOWS, "sub_overflows({0}, {1})"),
+    "mul_overflows": Scalar((I, I), B, _MUL_OVERFLOWS, "mul_overflows({0}, {1})"),
     "negi": Scalar((I,), I, "{d} = sub i64 0, {0}", "(i64)(-(u64){0})"),
     "andi": _integer("and", "&"),
     "ori": _integer("or", "|"),

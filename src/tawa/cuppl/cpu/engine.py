@@ -41,7 +41,13 @@ PASSES = (
 What is worth inlining is marked in the text (`llvm.py`).
 """
 
-OPTIMISATION = "4"
+SLOW = ("new_gvn",)
+"""Passes whose time grows with the square of a function's length."""
+
+LARGE = 12_000
+"""Lines of a module from which it is compiled in linear time, to code that is not as fast."""
+
+OPTIMISATION = "5"
 """Part of the key of what is kept: to be changed with what `object_code` does."""
 
 _lock = threading.Lock()
@@ -80,8 +86,9 @@ class Compiled:
 
     def assembly(self) -> str:
         """Assembly text, one module after the other."""
-        machine = _target_machine()
-        return "\n".join(machine.emit_assembly(_optimised(machine, m)) for m in self.modules())
+        machines = [_target_machine(0 if is_large(m) else 2) for m in self.modules()]
+        pairs = zip(machines, self.modules(), strict=True)
+        return "\n".join(machine.emit_assembly(_optimised(machine, m)) for machine, m in pairs)
 
 
 @cache
@@ -90,7 +97,7 @@ def _host() -> tuple[str, str]:
     return llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
 
 
-def _target_machine() -> Any:
+def _target_machine(level: int = 2) -> Any:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     name, features = _host()
@@ -100,8 +107,13 @@ def _target_machine() -> Any:
     absolute = triple.startswith("x86_64") and "linux" in triple
     reloc, model = ("static", "large") if absolute else ("pic", "small")
     return llvm.Target.from_triple(triple).create_target_machine(
-        cpu=name, features=features, opt=2, reloc=reloc, codemodel=model, jit=True
+        cpu=name, features=features, opt=level, reloc=reloc, codemodel=model, jit=True
     )
+
+
+def is_large(source: Module) -> bool:
+    """Whether LLVM's best would take too long."""
+    return source.text().count("\n") > LARGE
 
 
 def _optimised(machine: Any, source: Module) -> Any:
@@ -117,8 +129,10 @@ def _optimised(machine: Any, source: Module) -> Any:
         passes = builder.getModulePassManager()
     else:
         passes = llvm.create_new_module_pass_manager()
+        large = is_large(source)
         for name in PASSES:
-            getattr(passes, f"add_{name}_pass")()
+            if not (large and name in SLOW):
+                getattr(passes, f"add_{name}_pass")()
     passes.run(module, builder)
     return module
 
@@ -151,7 +165,7 @@ def object_code(module: Module) -> bytes:
     key = object_key(module)
     found = known_object(key)
     if found is None:
-        machine = _target_machine()
+        machine = _target_machine(0 if is_large(module) else 2)
         found = _known[key] = machine.emit_object(_optimised(machine, module))
         default_cache().put(key, {"object": found})
     return found

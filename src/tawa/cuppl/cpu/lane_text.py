@@ -60,7 +60,7 @@ def _header() -> str:
 HEADER = _header()
 """What the texts of all functions refer to."""
 
-_NUMBER = re.compile(r"(?<=[ (])(-?\d+|true)(?=[,)]|$)")
+_NUMBER = re.compile(r"(?<=[ (])(-?\d+(?:\.\d+)?|true)(?=[,)]|$)")
 
 
 def _on_vectors(template: str) -> str:

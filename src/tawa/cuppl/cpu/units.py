@@ -8,6 +8,7 @@ can be kept.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 
 from tawa.cuppl.core.ir import Call, Function, Program
@@ -21,6 +22,10 @@ LONG = 160
 
 FEW = 60
 """Instructions that are worth a copy in each caller."""
+
+MOST_COPIED = 8000
+"""Instructions that all copies of one function may be in a unit: what LLVM does with a function
+takes more than twice as long for twice the length."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +117,13 @@ def copied_functions(part: Program) -> set[str]:
     A function counts with what is copied into it, so that chains of calls don't grow without bound.
     """
     sizes: dict[str, float] = {}
+    calls = Counter(
+        item.function
+        for function in part.functions.values()
+        for block in function.blocks.values()
+        for item in block.instructions
+        if isinstance(item, Call)
+    )
 
     def size(name: str) -> float:
         if name not in sizes:
@@ -127,5 +139,6 @@ def copied_functions(part: Program) -> set[str]:
     return {
         name
         for name, function in part.functions.items()
-        if function.inline or (not function.outlined and size(name) < FEW)
+        if (function.inline or (not function.outlined and size(name) < FEW))
+        and calls[name] * min(size(name), LONG) <= MOST_COPIED
     }

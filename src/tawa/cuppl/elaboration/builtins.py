@@ -13,7 +13,13 @@ from tawa.cuppl.elaboration.elaborator import Elaborator, parameters
 from tawa.cuppl.elaboration.equality import emit_equal
 from tawa.cuppl.elaboration.values import DistValue, Dyn, Memo, Never, TupleValue, Value
 from tawa.cuppl.elaboration.vectors import VECTOR_BUILTINS
-from tawa.cuppl.typing.failures import DIVISION, INFINITE_SUPPORT, INVALID_PARAMETER, USER
+from tawa.cuppl.typing.failures import (
+    DIVISION,
+    INFINITE_SUPPORT,
+    INVALID_PARAMETER,
+    OVERFLOW,
+    USER,
+)
 from tawa.cuppl.typing.prelude import MEMO_TABLE, MEMO_WITH, SCALAR_FUNCTIONS
 from tawa.functional.terms import Con, Term
 
@@ -42,6 +48,27 @@ def _arithmetic(float_op: str, int_op: str) -> Rule:
     return rule
 
 
+def _checked(float_op: str, int_op: str) -> Rule:
+    """Arithmetic whose result may be too large for an integer."""
+    plain = _arithmetic(float_op, f"{int_op}i")
+
+    def rule(e: Elaborator, type_: Con, args: Sequence[Value], span: Span) -> Value:
+        regs, _ = _words(e, type_, args)
+        if regs[0].type is Type.I64:
+            _refuse_overflow(e, e.b.op(f"{int_op}_overflows", *regs), span)
+        return plain(e, type_, args, span)
+
+    return rule
+
+
+def _refuse_overflow(e: Elaborator, condition: Reg, span: Span, what: str = "") -> None:
+    e.b.fail_if(condition, OVERFLOW, e.shared.site(span, what))
+
+
+def _is_least(e: Elaborator, a: Reg) -> Reg:
+    return e.b.op("eqi", a, e.b.const(-1 << 63))
+
+
 def _extremum(float_op: str, int_op: str) -> Rule:
     def rule(e: Elaborator, type_: Con, args: Sequence[Value], span: Span) -> Value:
         del span
@@ -54,10 +81,10 @@ def _extremum(float_op: str, int_op: str) -> Rule:
 
 
 def _absolute(e: Elaborator, type_: Con, args: Sequence[Value], span: Span) -> Value:
-    del span
     (a,), result = _words(e, type_, args)
     if a.type is Type.F64:
         return Dyn(result, (e.b.op("absf", a),))
+    _refuse_overflow(e, _is_least(e, a), span)
     negative = e.b.op("lti", a, e.b.const(0))
     return Dyn(result, (e.b.op("selecti", negative, e.b.op("negi", a), a),))
 
@@ -67,6 +94,11 @@ def _division(op: str) -> Rule:
         (a, b), result = _words(e, type_, args)
         zero = e.b.op("eqi", b, e.b.const(0))
         e.b.fail_if(zero, DIVISION, e.shared.site(span))
+        minus = e.b.op("eqi", b, e.b.const(-1))
+        if op == "divi":
+            _refuse_overflow(e, e.b.op("and", minus, _is_least(e, a)), span)
+        else:  # the processor stops where the quotient is too large
+            b = e.b.op("selecti", minus, e.b.const(1), b)
         return Dyn(result, (e.b.op(op, a, b),))
 
     return rule
@@ -90,10 +122,25 @@ def _native(name: str) -> Rule:
     return rule
 
 
-def _floor(e: Elaborator, type_: Con, args: Sequence[Value], span: Span) -> Value:
-    del span
+def _negate(e: Elaborator, type_: Con, args: Sequence[Value], span: Span) -> Value:
     (a,), result = _words(e, type_, args)
-    return Dyn(result, (e.b.op("int", e.b.op("floor", a)),))
+    if a.type is Type.F64:
+        return Dyn(result, (e.b.op("negf", a),))
+    _refuse_overflow(e, _is_least(e, a), span)
+    return Dyn(result, (e.b.op("negi", a),))
+
+
+def _integer(rounding: str) -> Rule:
+    """A float to an integer, which has to hold it."""
+
+    def rule(e: Elaborator, type_: Con, args: Sequence[Value], span: Span) -> Value:
+        (a,), result = _words(e, type_, args)
+        low, high = (e.b.const(v, Type.F64) for v in (-(2.0**63), 2.0**63))
+        fits = e.b.op("and", e.b.op("gef", a, low), e.b.op("ltf", a, high))
+        _refuse_overflow(e, e.b.op("not", fits), span, "this float is no integer of 64 bits")
+        return Dyn(result, (e.b.op("int", e.b.op(rounding, a) if rounding else a),))
+
+    return rule
 
 
 def _equal(negated: bool) -> Rule:
@@ -283,9 +330,9 @@ def call_builtin(
 
 def _rules() -> dict[str, tuple[int, Rule]]:
     two: dict[str, Rule] = {
-        "+": _arithmetic("addf", "addi"),
-        "-": _arithmetic("subf", "subi"),
-        "*": _arithmetic("mulf", "muli"),
+        "+": _checked("addf", "add"),
+        "-": _checked("subf", "sub"),
+        "*": _checked("mulf", "mul"),
         "/": _operation("divf"),
         "//": _division("divi"),
         "%": _division("modi"),
@@ -303,12 +350,12 @@ def _rules() -> dict[str, tuple[int, Rule]]:
         MEMO_WITH: _memo_with,
     }
     one: dict[str, Rule] = {
-        "negate": _arithmetic("negf", "negi"),
+        "negate": _negate,
         "not": _operation("not"),
         "abs": _absolute,
         "float": _operation("float"),
-        "truncate": _operation("int"),
-        "floor": _floor,
+        "truncate": _integer(""),
+        "floor": _integer("floor"),
         "sqrt": _operation("sqrt"),
         "sample": _sample,
         "factor": _factor,

@@ -18,6 +18,7 @@ from tawa.cuppl.natives import memo
 from tawa.cuppl.typing.errors import EffectInConstant, NoMain
 from tawa.functional import syntax as s
 from tawa.functional.language import CheckedModule
+from tawa.functional.recursion import deep
 from tawa.functional.terms import Con, Term
 
 __all__ = ["Elaborated", "elaborate", "memo"]
@@ -52,6 +53,11 @@ class _Rules:
 
 def elaborate(module: CheckedModule, main: str = "main") -> Elaborated:
     """Elaborate a checked program from its `main`. Raises FunctionalError."""
+    with deep():
+        return _elaborate(module, main)
+
+
+def _elaborate(module: CheckedModule, main: str) -> Elaborated:
     shared = Shared(module, _Rules())
     collect_datatypes(module, shared)
     definition = next((d for d in module.syntax.definitions() if d.name == main), None)

@@ -9,12 +9,14 @@ from tawa.cuppl.core.builder import FunctionBuilder
 from tawa.cuppl.core.ir import Call, Copy, Reg, Return, Set, Store, Type
 from tawa.cuppl.elaboration.elaborator import Elaborator, parameters
 from tawa.cuppl.elaboration.values import Dyn, Value, leaves, rebuild, shape
-from tawa.cuppl.typing.failures import FUEL, INDEX, NEGATIVE_SIZE
+from tawa.cuppl.typing.failures import FUEL, HEAP_FULL, INDEX, NEGATIVE_SIZE
 from tawa.functional.terms import Con
 
 __all__ = ["VECTOR_BUILTINS"]
 
 INT = Con("int")
+MOST_ELEMENTS = 1 << 40
+"""No memory holds as many."""
 
 
 def count_loop(e: Elaborator, limit: Reg, body: Callable[[Reg], None]) -> None:
@@ -35,6 +37,7 @@ def count_loop(e: Elaborator, limit: Reg, body: Callable[[Reg], None]) -> None:
 def new_vector(e: Elaborator, element: Con, length: Reg) -> Reg:
     """An allocated vector whose elements are not set."""
     b, words = e.b, e.words(element)
+    b.fail_if(b.op("gti", length, b.const(MOST_ELEMENTS)), HEAP_FULL, b.function.site)
     size = length if len(words) == 1 else b.op("muli", length, b.const(len(words)))
     address = b.alloc(
         b.op("addi", size, b.const(2)), e.shared.layouts.number(True, words) << 20 | 2

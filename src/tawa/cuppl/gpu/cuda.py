@@ -82,6 +82,18 @@ DEVICE i64 floor_modulo(i64 a, i64 b) {{
   i64 r = a % b;
   return r + ((r != 0) & ((r ^ b) < 0) ? b : 0);
 }}
+INLINE bool add_overflows(i64 a, i64 b) {{
+  i64 s = (i64)((u64)a + (u64)b);
+  return ((s ^ a) & (s ^ b)) < 0;
+}}
+INLINE bool sub_overflows(i64 a, i64 b) {{
+  i64 s = (i64)((u64)a - (u64)b);
+  return ((s ^ a) & (a ^ b)) < 0;
+}}
+INLINE bool mul_overflows(i64 a, i64 b) {{
+  i64 p = (i64)((u64)a * (u64)b);
+  return fabs((double)a * (double)b - (double)p) >= 4611686018427387904.0;
+}}
 INLINE double& float_at(i64 address) {{ return *reinterpret_cast<double*>(address); }}
 INLINE i64& int_at(i64 address) {{ return *reinterpret_cast<i64*>(address); }}
 """

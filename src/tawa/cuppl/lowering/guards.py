@@ -23,6 +23,13 @@ from tawa.cuppl.typing.failures import DEPTH, FUEL
 __all__ = ["guard_loop", "guard_recursion", "guard_steps", "mark_fallible"]
 
 
+INSTRUCTIONS_A_LEVEL = 64
+"""A level has `BYTES_A_LEVEL` of native stack: 32 bytes an instruction, more than any of them needs.
+
+The frame of a function with more instructions counts as several levels.
+"""
+
+
 class _Guard(Splitter):
     """Counts depth at the entry and restores it at each return."""
 
@@ -41,11 +48,12 @@ class _Guard(Splitter):
         self.emit(Get(self.depth, "depth"))
         limit = self.reg(Type.I64)
         self.emit(Get(limit, "depth_limit"))
-        too_deep = self.op("gei", Type.BOOL, self.depth, limit)
+        levels = self.const(1 + self.function.size() // INSTRUCTIONS_A_LEVEL, Type.I64)
+        deeper = self.op("addi", Type.I64, self.depth, levels)
+        too_deep = self.op("gti", Type.BOOL, deeper, limit)
         self.fail_if(too_deep, DEPTH, self.function.site)
         burn(self, self.function.site)
-        one = self.const(1, Type.I64)
-        self.emit(Set("depth", self.op("addi", Type.I64, self.depth, one)))
+        self.emit(Set("depth", deeper))
         self.here.terminator = Jump(entry)
         self.function.blocks = {**self.blocks, **rest}
 

@@ -24,6 +24,7 @@ NEGATIVE_SIZE = 10
 NO_RESET = 11
 ALL_ZERO = 12
 INFINITE_SUPPORT = 13
+OVERFLOW = 17
 
 
 class InvalidParameter(FunctionalError):
@@ -70,6 +71,19 @@ class DivisionByZero(FunctionalError):
     example = (
         "from tawa import cuppl\n"
         "cuppl.model('def main () = 1 // (sample (poisson 0.0))').importance(particles=10)"
+    )
+
+
+class IntegerOverflow(FunctionalError):
+    """An integer became too large, or a float too large for an integer."""
+
+    explanation = (
+        "An `int` has 64 bits: from -9223372036854775808 to 9223372036854775807. `floor` and "
+        "`truncate` need a float in this range. Compute with floats where numbers may be larger."
+    )
+    example = (
+        "from tawa import cuppl\n"
+        "cuppl.model('def main () = 3 * sample (poisson 4e18)').importance(particles=10)"
     )
 
 
@@ -154,6 +168,7 @@ FAILURES: dict[int, tuple[type[FunctionalError], str]] = {
     NAN_WEIGHT: (NaNWeight, "the log weight is NaN or +infinity"),
     INDEX: (IndexOutOfRange, "index out of range"),
     DIVISION: (DivisionByZero, "integer division by zero"),
+    OVERFLOW: (IntegerOverflow, "integer overflow"),
     USER: (ProgramFailed, "the program failed"),
     NEGATIVE_SIZE: (NegativeSize, "negative length"),
     NO_RESET: (ShiftOutsideReset, "`shift` outside its `reset`"),
