@@ -21,7 +21,7 @@ from tawa.cuppl.inference.importance import run_importance
 from tawa.cuppl.inference.mh import Chain, run_chains
 from tawa.cuppl.inference.nuts import GRADIENT, Density, nuts_chain
 from tawa.cuppl.inference.pmcmc import Draws, gibbs_chain, independent_chain, marginal_chain
-from tawa.cuppl.inference.settings import Limits, check_settings, counts
+from tawa.cuppl.inference.settings import Limits, check_memory, check_settings, counts
 from tawa.cuppl.inference.smc import run_smc
 from tawa.cuppl.lowering.continuous import lower_continuous
 from tawa.cuppl.lowering.pipeline import Lowered, lower
@@ -39,7 +39,7 @@ from tawa.functional.terms import Con
 __all__ = ["Model", "load", "model"]
 
 
-@dataclass
+@dataclass(repr=False)
 class Model:
     """A checked program. Compiled code is kept for each way of running it."""
 
@@ -52,6 +52,12 @@ class Model:
     _devices: dict[bool, tuple[Lowered, Any]] = field(
         default_factory=dict[bool, tuple[Lowered, Any]]
     )
+
+    def __repr__(self) -> str:
+        """The file, and the type of what runs."""
+        scheme = self.module.schemes.get(self.main)
+        type_ = self.module.inference.printer().scheme(scheme) if scheme else "missing"
+        return f"<model {self.file}: {self.main} : {type_}>"
 
     @property
     @collection_paused()
@@ -204,6 +210,7 @@ class Model:
         check_settings(seed)
         executable = self.traced("mh_chain")
         workers, block = self.workers(data, 1)
+        self._check_draws(draws * chains)
         burn, first = counts(0, burn=draws * thin if burn is None else burn, first=first)
         all_chains = [
             Chain(executable, n, draws, burn, thin, seed, limits or Limits(), workers.inputs)
@@ -274,6 +281,7 @@ class Model:
         draws, chains = counts(draws=draws, chains=chains)
         warm_up, leapfrogs = counts(0, warm_up=warm_up, leapfrogs=leapfrogs)
         check_settings(seed, target=target)
+        self._check_draws(draws * chains)
         runs: list[Run] = []
         divergent, accepted = 0, 0.0
         for chain in range(chains):
@@ -334,6 +342,7 @@ class Model:
             raise UnsupportedMethod(
                 f"{method} needs a program with observations", hint="use importance sampling"
             )
+        self._check_draws(draws * chains)
         workers, block = self.workers(data, threads or 1)
         runs: list[Run] = []
         accepted = 0
@@ -344,6 +353,11 @@ class Model:
             accepted += one.accepted
             runs.append(_chain_run(one, draws, block))
         return self._chains(runs, method, accepted / (chains * draws))
+
+    def _check_draws(self, draws: int) -> None:
+        """Raise BadSetting for more draws of chains than memory holds."""
+        words = len(self.elaborated.layouts.words(self.elaborated.result))
+        check_memory("draws", draws, 2 * words + 2)
 
     def _chains(self, runs: list[Run], method: str, accepted: float) -> Posterior:
         posterior = ChainPosterior(

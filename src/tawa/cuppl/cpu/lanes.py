@@ -18,7 +18,7 @@ from functools import partial
 from tawa.cuppl.core.ir import CONTEXT_FIELDS, Call, Function, Program, Table, Type
 from tawa.cuppl.cpu.lane_function import LaneFunction
 from tawa.cuppl.cpu.lane_text import HEADER, MASK, WIDTH, lane_type
-from tawa.cuppl.cpu.llvm import table_text
+from tawa.cuppl.cpu.llvm import stores_results, table_text
 from tawa.cuppl.lowering.divergence import Divergence, Flags, Unsuitable, analyse, varies
 from tawa.cuppl.translation.registry import NATIVES, OUTLINED
 
@@ -71,6 +71,8 @@ class _Lanes:
             name, flags, some = key
             function = self.program.functions[name]
             self.size += function.size()
+            if stores_results(function):
+                raise Unsuitable("many results")
             if self.size > MOST_INSTRUCTIONS:
                 raise Unsuitable("too long")
             self.found[key] = analyse(function, flags, some, self.fields, self.results)

@@ -139,9 +139,18 @@ def table_text(values: tuple[float, ...]) -> str:
     return f"{table_name(values)} = private constant [{len(values)} x double] [{items}]"
 
 
+MOST_RESULTS = 16
+"""A function with more of them stores its results where its caller says."""
+
+
+def stores_results(function: Function) -> bool:
+    """Whether results are words of memory, at the last argument."""
+    return len(function.results) > MOST_RESULTS
+
+
 def result_type(function: Function) -> str:
     """LLVM type of a function's result: nothing, one value, or a struct."""
-    types = [_TYPES[t] for t in function.results]
+    types = [] if stores_results(function) else [_TYPES[t] for t in function.results]
     if function.may_fail:
         types.insert(0, "i64")
     if not types:
@@ -152,11 +161,13 @@ def result_type(function: Function) -> str:
 def _signature(function: Function) -> str:
     params = [f"{_CONTEXT} %ctx"]
     params += [f"{_TYPES[p.type]} %{register_name(p)}.in" for p in function.params]
+    params += ["ptr %results"] if stores_results(function) else []
     return f"{result_type(function)} @{_symbol(function.name)}({', '.join(params)})"
 
 
 def _declaration(function: Function) -> str:
     params = [_CONTEXT, *(_TYPES[p.type] for p in function.params)]
+    params += ["ptr"] if stores_results(function) else []
     return (
         f"declare {result_type(function)} @{_symbol(function.name)}({', '.join(params)}) nounwind"
     )
@@ -185,6 +196,7 @@ class _FunctionEmitter:
         self.linkage = "" if public else "internal "
         self.lines: list[str] = []
         self.count = 0
+        self.allocas: list[str] = []
         self.slots: dict[Reg, str] = {}
         self.values: dict[Reg, str] = {}
         """Of registers that have no slot."""
@@ -195,8 +207,9 @@ class _FunctionEmitter:
         attributes += " noinline" if function.outlined else ""
         self.lines.append(f"define {self.linkage}{_signature(function)} {attributes} {{")
         self.lines.append("entry.allocas:")
+        start = len(self.lines)
         for reg in in_memory(function):
-            self.lines.append(f"  %r.{register_name(reg)} = alloca {_TYPES[reg.type]}")
+            self.allocas.append(f"  %r.{register_name(reg)} = alloca {_TYPES[reg.type]}")
             self.slots[reg] = f"%r.{register_name(reg)}"
         for reg in function.params:
             self._write(reg, f"%{register_name(reg)}.in")
@@ -208,6 +221,7 @@ class _FunctionEmitter:
         self.lines.append(f"  br label %b.{first}")
         for block in function.blocks.values():
             self._block(block)
+        self.lines[start:start] = self.allocas
         self.lines.append("}")
         return "\n".join(self.lines)
 
@@ -367,18 +381,37 @@ class _FunctionEmitter:
         callee = self.program.functions[call.function]
         args = ["ptr %ctx"] + [f"{_TYPES[a.type]} {self._read(a)}" for a in call.args]
         kind = result_type(callee)
+        stored, place = stores_results(callee), ""
+        if stored:
+            place = self._fresh()
+            self.allocas.append(f"  {place} = alloca i64, i64 {len(callee.results)}")
+            args.append(f"ptr {place}")
         text = f"call {kind} @{_symbol(callee.name)}({', '.join(args)})"
+        members: list[str] = []
         if kind == "void":
             self._emit(text)
-            return
-        result = self._fresh()
-        self._emit(f"{result} = {text}")
-        members = self._members(result, kind, len(callee.results) + callee.may_fail)
+        else:
+            result = self._fresh()
+            self._emit(f"{result} = {text}")
+            count = 0 if stored else len(callee.results)
+            members = self._members(result, kind, count + callee.may_fail)
         if callee.may_fail:
             self._check(members[0], call.on_fail)
             members = members[1:]
+        if stored:
+            members = self._stored(place, callee)
         for dst, member in zip(call.dsts, members, strict=True):
             self._write(dst, member)
+
+    def _stored(self, place: str, callee: Function) -> list[str]:
+        """The results that a call left in memory."""
+        names: list[str] = []
+        for index, type_ in enumerate(callee.results):
+            address, value = self._fresh(), self._fresh()
+            self._emit(f"{address} = getelementptr i64, ptr {place}, i64 {index}")
+            self._emit(f"{value} = load {_TYPES[type_]}, ptr {address}")
+            names.append(value)
+        return names
 
     def _members(self, result: str, kind: str, count: int) -> list[str]:
         if count == 1:
@@ -407,7 +440,7 @@ class _FunctionEmitter:
     def _leave(self, status: str) -> None:
         """Return `status` with undefined results."""
         kind = result_type(self.function)
-        if not self.function.results:
+        if kind == "i64":
             self._emit(f"ret i64 {status}")
             return
         value = self._fresh()
@@ -433,6 +466,12 @@ class _FunctionEmitter:
     def _return(self, values: tuple[Reg, ...]) -> None:
         kind = result_type(self.function)
         texts = [(_TYPES[v.type], self._read(v)) for v in values]
+        if stores_results(self.function):
+            for index, (kind_, value) in enumerate(texts):
+                address = self._fresh()
+                self._emit(f"{address} = getelementptr i64, ptr %results, i64 {index}")
+                self._emit(f"store {kind_} {value}, ptr {address}")
+            texts.clear()
         if self.function.may_fail:
             texts.insert(0, ("i64", "0"))
         if not texts:

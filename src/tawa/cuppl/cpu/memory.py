@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -272,6 +272,65 @@ def mask_of(references: Sequence[bool]) -> int:
     return sum(1 << k for k, r in enumerate(references) if r)
 
 
+DEEP = 200
+"""Nested values from which Python's own functions of tuples would recurse too deeply."""
+SHOWN = 8
+
+
+class Data(tuple[Any, ...]):
+    """A value of a datatype: its constructor's name, then its fields; as deep as memory allows."""
+
+    depth: int
+
+    def __new__(cls, items: Iterable[Any]) -> Data:
+        """A value that knows how many others are nested in it."""
+        made = super().__new__(cls, items)
+        made.depth = 1 + max((i.depth for i in made if isinstance(i, Data)), default=0)
+        return made
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled flat."""
+        return _unflattened, (flat_key(self),)
+
+    def __hash__(self) -> int:
+        """That of the tuple, or of its parts if it is deep."""
+        return super().__hash__() if self.depth < DEEP else hash(flat_key(self))
+
+    def __eq__(self, other: object) -> bool:
+        """Equal to tuples with the same parts."""
+        if self.depth < DEEP or not isinstance(other, Data):
+            return super().__eq__(other)
+        return self is other or (self.depth == other.depth and flat_key(self) == flat_key(other))
+
+    def __ne__(self, other: object) -> bool:
+        """Not equal."""
+        return not self == other
+
+    def __repr__(self) -> str:
+        """The tuple; of a deep one, its first levels."""
+        if self.depth < DEEP:
+            return super().__repr__()
+        inner: Any = self
+        parts: list[str] = []
+        while isinstance(inner, Data) and len(parts) < SHOWN:
+            parts.append("(" + ", ".join(map(repr, inner[:-1])))
+            inner = inner[-1]
+        return f"{', '.join(parts)}, ... ({self.depth} levels)" + ")" * len(parts)
+
+
+def _unflattened(key: tuple[Any, ...]) -> Any:
+    """The value with a flat key."""
+    stack: list[Any] = []
+    for item in reversed(key):
+        if isinstance(item, tuple):
+            kind, count = cast("tuple[type[Any], int]", item)
+            parts = [stack.pop() for _ in range(count)]
+            stack.append(kind(parts))
+        else:
+            stack.append(item)
+    return stack[0]
+
+
 class Decoder:
     """Values of a type from words; `read(address)` gives a word of memory."""
 
@@ -335,12 +394,12 @@ class Decoder:
             words = self.words(word + 8, size) if kinds else []
             last = kinds[-1] if kinds else None
             if not (isinstance(last, Con) and last.name in self.layouts.datatypes):
-                value: Any = (name, *self.tuple(kinds, words)) if kinds else name
+                value: Any = Data((name, *self.tuple(kinds, words))) if kinds else name
                 break
             before.append((name, *self.tuple(kinds[:-1], words[:-1])))
             type_, word = last, words[-1]
         for fields in reversed(before):
-            value = (*fields, value)
+            value = Data((*fields, value))
         return value
 
     def constructor(self, type_: Con, word: int) -> tuple[str, tuple[Term, ...]]:
@@ -353,14 +412,17 @@ class Decoder:
 
 
 def flat_key(value: Any) -> tuple[Any, ...]:
-    """The same for equal decoded values, however deep they are nested."""
+    """The same for equal decoded values, however deep they are nested.
+
+    Where a value has parts, their kind and number stand before them.
+    """
     out: list[Any] = []
     pending = [value]
     while pending:
         item = pending.pop()
         if isinstance(item, tuple | list):
             items = cast("list[Any]", list(item))  # pyright: ignore[reportUnknownArgumentType]
-            out.append((len(items),))
+            out.append((type(item), len(items)))
             pending.extend(reversed(items))
         else:
             out.append(item)
@@ -369,11 +431,17 @@ def flat_key(value: Any) -> tuple[Any, ...]:
 
 def hashable(value: Any) -> Any:
     """A decoded value as a key: vectors become tuples."""
-    try:
-        hash(value)
-    except TypeError:
-        return tuple(map(hashable, value))
-    return value
+    if not isinstance(value, tuple | list):
+        return value
+    key = flat_key(value)  # pyright: ignore[reportUnknownArgumentType]
+    if not any(item.__class__ is tuple and item[0] is list for item in key):
+        return value  # pyright: ignore[reportUnknownVariableType]
+    return _unflattened(tuple(map(_fixed, key)))
+
+
+def _fixed(item: Any) -> Any:
+    """A part of a flat key, a vector's mark turned into a tuple's."""
+    return (tuple, item[1]) if item.__class__ is tuple and item[0] is list else item
 
 
 def _read_here(address: int) -> int:

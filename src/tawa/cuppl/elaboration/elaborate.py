@@ -13,13 +13,13 @@ from tawa.cuppl.elaboration.elaborator import Elaborator
 from tawa.cuppl.elaboration.expressions import elaborate_expression
 from tawa.cuppl.elaboration.patterns import bind
 from tawa.cuppl.elaboration.shared import Elaborated, Env, Shared
-from tawa.cuppl.elaboration.values import Dyn, TupleValue, Value
+from tawa.cuppl.elaboration.values import Closure, Dyn, Substitution, TupleValue, Value
 from tawa.cuppl.natives import memo
 from tawa.cuppl.typing.errors import EffectInConstant, NoMain
 from tawa.functional import syntax as s
 from tawa.functional.language import CheckedModule
 from tawa.functional.recursion import deep
-from tawa.functional.terms import Con, Term
+from tawa.functional.terms import Con, Term, Variable
 
 __all__ = ["Elaborated", "elaborate", "memo"]
 
@@ -68,8 +68,10 @@ def _elaborate(module: CheckedModule, main: str) -> Elaborated:
         )  # fmt: skip
     _refuse_parameters(module, definition)
     builder = FunctionBuilder("main", (), ())
-    walker = Elaborator(shared, builder, module, {})
+    walker = Elaborator(shared, builder, module, _unit_for(module, definition))
     value = walker.global_value(module, main, definition.name_span)
+    if isinstance(value, Closure):
+        value = Closure(value.code, value.env, walker.types)
     if definition.parameters:
         value = walker.apply(value, [TupleValue(())], definition.name_span)
     result = walker.result_type(definition)
@@ -83,6 +85,13 @@ def _elaborate(module: CheckedModule, main: str) -> Elaborated:
         shared.program, "main", result, shared.layouts, shared.inputs, shared.sites,
         shared.messages, shared.strings,
     )  # fmt: skip
+
+
+def _unit_for(module: CheckedModule, definition: s.Definition) -> Substitution:
+    """What the type of a parameter that may be anything stands for: `main` is given `()`."""
+    type_ = module.schemes[definition.name].type
+    parameter = type_.arguments[0] if isinstance(type_, Con) and type_.name == "->" else None
+    return {parameter: Con("tuple", ())} if isinstance(parameter, Variable) else {}
 
 
 def _refuse_parameters(module: CheckedModule, definition: s.Definition) -> None:

@@ -67,6 +67,7 @@ class _Walk:
         self.record.words[k.PRUNED] = float_bits(0.0)
         self.control = np.zeros(16, dtype=np.int64)
         self.control[k.FUEL] = min(limits.max_steps, 1 << 24)
+        self.control[k.MOST_CHOICES] = limits.max_steps
         self.control[k.OUT] = self.rows.ctypes.data
         self.heaps: list[Words] = []
         self.decoder = Decoder(lowered.elaborated)
@@ -129,7 +130,8 @@ class _Walk:
             self.make_room(status)
             return 0
         self.paths += int(self.control[k.ITERATION])
-        if self.paths > self.max_paths and not last:
+        spent = self.control[k.CHOICES] >= self.control[k.MOST_CHOICES]
+        if (self.paths > self.max_paths or spent) and not last:
             raise self.error(FUEL)
         return last
 

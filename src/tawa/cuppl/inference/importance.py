@@ -10,7 +10,7 @@ import numpy.typing as npt
 from tawa.cuppl.core.ir import Type
 from tawa.cuppl.cpu.executable import FIELD, Executable, Workers
 from tawa.cuppl.cpu.memory import mask_of
-from tawa.cuppl.inference.settings import Limits, failure
+from tawa.cuppl.inference.settings import Limits, check_memory, failure
 from tawa.cuppl.inference.smc import SmcRun, first_failure
 from tawa.cuppl.inference.weights import relative_weights
 from tawa.cuppl.natives import smc as k
@@ -19,6 +19,8 @@ from tawa.cuppl.typing.failures import ALL_ZERO, DEPTH, HEAP_FULL
 __all__ = ["run_importance"]
 
 Words = npt.NDArray[np.int64]
+RECORDED = 6
+"""Words of a particle besides its results: weights in several forms, its number, its ancestor."""
 
 
 def run_importance(
@@ -39,6 +41,7 @@ class _Driver:
         self.executable, self.workers, self.limits = executable, workers, limits
         self.particles, self.seed = particles, seed
         self.references = [t is Type.REF for t in main.results]
+        check_memory("particles", particles, len(main.results) + RECORDED)
         self.out = np.zeros((max(1, len(main.results)), particles), dtype=np.int64)
         self.logw = np.full(particles, np.nan)
         self.part = np.zeros(8 * workers.count, dtype=np.int64)

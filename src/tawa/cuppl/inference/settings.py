@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+import os
+from contextlib import suppress
 from dataclasses import dataclass
 from operator import index
+from pathlib import Path
 from typing import SupportsFloat, SupportsIndex
 
 from tawa.cuppl.elaboration.shared import Elaborated
@@ -12,7 +15,7 @@ from tawa.cuppl.typing.errors import BadSetting
 from tawa.cuppl.typing.failures import ALL_ZERO, FAILURES, INFINITE_SUPPORT
 from tawa.functional.errors import FunctionalError
 
-__all__ = ["Limits", "check_settings", "counts", "failure"]
+__all__ = ["Limits", "check_memory", "check_settings", "counts", "failure"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,24 @@ def check_settings(seed: object, device: object = "cpu", **shares: object) -> No
         number = float(value) if isinstance(value, SupportsFloat) else math.nan
         if not 0.0 <= number <= 1.0:
             raise BadSetting(f"`{name}` is a share", expected="0 to 1", found=repr(value))
+
+
+def memory() -> int:
+    """Bytes of memory that this process may have."""
+    found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    with suppress(OSError, ValueError):
+        found = min(found, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    return found
+
+
+def check_memory(name: str, count: int, words: int) -> None:
+    """Raise BadSetting if `count` things of so many words are more than memory holds."""
+    most = memory() // (8 * words)
+    if count > most:
+        raise BadSetting(
+            f"`{name}` needs {8 * words * count / (1 << 30):.0f} GiB of memory",
+            expected=f"at most {most} in all", found=str(count), hint="let several runs share them",
+        )  # fmt: skip
 
 
 def failure(

@@ -16,18 +16,19 @@ import numpy.typing as npt
 
 from tawa.cuppl.cpu.executable import FIELD, Executable, Workers
 from tawa.cuppl.cpu.memory import float_bits
-from tawa.cuppl.inference.settings import Limits, failure
+from tawa.cuppl.inference.settings import Limits, check_memory, failure
 from tawa.cuppl.inference.weights import relative_weights
 from tawa.cuppl.lowering.machine import ENTRY_POINT, FINAL_POINT, Machine, point_word
 from tawa.cuppl.natives import smc as k
 from tawa.cuppl.numeric.philox import GROUP
+from tawa.cuppl.typing.errors import BadSetting
 from tawa.cuppl.typing.failures import ALL_ZERO, DEPTH, HEAP_FULL, STACK_FULL
 
 __all__ = ["Smc", "SmcRun", "first_failure", "run_smc"]
 
 Words = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-MOST_PARTICLES = 1 << 25
+MOST_PARTICLES = (1 << 25) - 1
 """Of one run: an ancestor's number has to fit above the stack's top."""
 HEAP_A_PARTICLE = 16
 TURNS = 1 << 40
@@ -125,6 +126,12 @@ class Smc:
         machine = self.machine
         rows = machine.header + len(machine.results) + machine.slack + 8
         rows = (rows + 7) & ~7  # states are copied eight words at a time
+        if n > MOST_PARTICLES:
+            raise BadSetting(
+                "too many particles for one run", expected=f"at most {MOST_PARTICLES}",
+                found=str(n), hint="`runs=...` makes several runs of fewer particles",
+            )  # fmt: skip
+        check_memory("particles", n, 2 * rows + 2 * HEAP_A_PARTICLE + 6)
         self.state = np.zeros((n, rows), dtype=np.int64)
         self.other = np.zeros((n, rows), dtype=np.int64)
         self.state[:, 0] = (np.arange(n) << 38) + (machine.header + 2)

@@ -282,6 +282,9 @@ RESULTS = 13  # number of result words
 FUEL = 14
 WEIGHTS = 15  # address of the kept runs' log weights
 
+CHOICES = 4  # words of an enumeration's control block: choices on all paths so far,
+MOST_CHOICES = 5  # and from how many on it ends
+
 
 @native
 def traced_run(ctx: Context, c: Ints, r: Ints, proposed: int) -> int:
@@ -423,7 +426,7 @@ def enumerate_paths(
     stored = 0
     done = 0
     tried = 0
-    while stored < rows and done == 0 and tried < limit:
+    while stored < rows and done == 0 and tried < limit and c[CHOICES] < c[MOST_CHOICES]:
         tried = tried + 1
         ctx.weight = 0.0
         ctx.depth = 0
@@ -435,6 +438,7 @@ def enumerate_paths(
         r[SCORE] = 0
         ctx.trace = int_of(r)
         status = run_main(ctx, c[OUT] + 8 * stored, rows)
+        c[CHOICES] = c[CHOICES] + r[COUNT]
         if status == 0:
             weights[stored] = ctx.weight + float_of_bits(r[SCORE])
             stored = stored + 1

@@ -30,7 +30,7 @@ class InferenceWarning(UserWarning):
     """An estimate that should not be trusted as it is."""
 
 
-@dataclass
+@dataclass(repr=False)
 class Run:
     """One run of a weighted method: result words, normalised weights, evidence."""
 
@@ -54,6 +54,10 @@ class Run:
     """Words that each particle has on the device at rest; deeper ones have more in a pool."""
     device_sizes: dict[str, int] = field(default_factory=dict[str, int])
     """Bytes of each allocation on the device."""
+
+    def __repr__(self) -> str:
+        """The number of draws and the evidence."""
+        return f"<run: {len(self.weights)} draws, log evidence {self.log_evidence:.5g}>"
 
     def read(self, address: int) -> int:
         """A word of memory that the results refer to."""
@@ -119,6 +123,12 @@ class Posterior:
         self.names = list(names)
         self.exact = exact
         self.diagnostics = dict(diagnostics or {})
+
+    def __repr__(self) -> str:
+        """The method, the number of draws and what they are of."""
+        names = ", ".join(self.names) if len(self.names) < 9 else f"{len(self.names)} parts"
+        size = sum(len(run.weights) for run in self.runs)
+        return f"<{self.method}: {size} draws of {names}>"
 
     # Evidence.
 
