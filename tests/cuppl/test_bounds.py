@@ -106,7 +106,7 @@ def test_draws_beyond_64_bits_are_refused(text: str) -> None:
 
 
 DIES = "def main () = let a = sample (uniform_int 0 3) in condition (a > 0); 12 // a"
-METHODS = [
+METHODS: list[tuple[str, dict[str, float]]] = [
     ("importance", {}), ("smc", {"ess_threshold": 1.0}), ("smc", {"ess_threshold": 0.5}),
     ("smc", {"ess_threshold": 0.0}), ("mh", {}), ("pimh", {"particles": 10}),
     ("particle_gibbs", {"particles": 10}),

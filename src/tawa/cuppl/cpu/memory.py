@@ -422,7 +422,7 @@ def flat_key(value: Any) -> tuple[Any, ...]:
         item = pending.pop()
         if isinstance(item, tuple | list):
             items = cast("list[Any]", list(item))  # pyright: ignore[reportUnknownArgumentType]
-            out.append((type(item), len(items)))
+            out.append((cast("type[Any]", item.__class__), len(items)))
             pending.extend(reversed(items))
         else:
             out.append(item)
@@ -431,11 +431,9 @@ def flat_key(value: Any) -> tuple[Any, ...]:
 
 def hashable(value: Any) -> Any:
     """A decoded value as a key: vectors become tuples."""
-    if not isinstance(value, tuple | list):
-        return value
-    key = flat_key(value)  # pyright: ignore[reportUnknownArgumentType]
+    key = flat_key(value)
     if not any(item.__class__ is tuple and item[0] is list for item in key):
-        return value  # pyright: ignore[reportUnknownVariableType]
+        return value
     return _unflattened(tuple(map(_fixed, key)))
 
 

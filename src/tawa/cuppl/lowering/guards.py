@@ -24,7 +24,7 @@ __all__ = ["guard_loop", "guard_recursion", "guard_steps", "mark_fallible"]
 
 
 INSTRUCTIONS_A_LEVEL = 64
-"""A level has `BYTES_A_LEVEL` of native stack: 32 bytes an instruction, more than any of them needs.
+"""A level has `BYTES_A_LEVEL` of native stack: 32 bytes an instruction, more than one needs.
 
 The frame of a function with more instructions counts as several levels.
 """

@@ -22,7 +22,7 @@ from tawa.functional.language import CheckedModule, Language
 from tawa.functional.parser import Parser, remember_source
 from tawa.functional.slips import Slip
 from tawa.functional.solver import Clash, Solver, Violation
-from tawa.functional.terms import Among, Con, Constraint, Origin, Term
+from tawa.functional.terms import Among, Con, Constraint, Origin, Scheme, Term
 from tawa.runtime.cache import default_cache
 
 __all__ = ["Cuppl", "Input", "checked_program", "cuppl_language"]

@@ -8,7 +8,7 @@ __all__ = ["HIDDEN", "MEMO_TABLE", "MEMO_WITH", "PRELUDE", "SCALAR_FUNCTIONS"]
 
 MEMO_TABLE, MEMO_WITH = "memo'table", "memo'with"
 HIDDEN = {"memo_table'": MEMO_TABLE, "memo_with'": MEMO_WITH}
-"""What the compiler calls some built-ins: names that no program can write, so none redefines them."""
+"""What some built-ins are called: as no program can write, so none redefines them."""
 
 _ARITHMETIC = """
 val (+) : 'a -> 'a -> 'a where num 'a
