@@ -422,7 +422,7 @@ def flat_key(value: Any) -> tuple[Any, ...]:
         item = pending.pop()
         if isinstance(item, tuple | list):
             items = cast("list[Any]", list(item))  # pyright: ignore[reportUnknownArgumentType]
-            out.append((cast("type[Any]", item.__class__), len(items)))
+            out.append((type(cast("Any", item)), len(items)))
             pending.extend(reversed(items))
         else:
             out.append(item)
