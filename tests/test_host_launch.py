@@ -9,6 +9,7 @@ import pytest
 
 import tawa
 import tawa.language as tl
+from tawa.decisions.assembling import OnlySimulated
 from tawa.driver.host_launch import SimulatedOnly
 from tawa.runtime.nvrtc import NvrtcMissing
 
@@ -44,7 +45,8 @@ def test_what_no_gpu_would_run_runs_and_is_said_once():
     assert "error[LoadAfterStore]" in str(caught[0].message)
     assert "test_host_launch.py:" in str(caught[0].message), "the user's line"
     assert caught[0].filename == __file__, "the warning points at the launch"
-    assert "does not compile for sm_90a" in compiled.explain
+    (found,) = compiled.decided(OnlySimulated)
+    assert "does not compile for sm_90a" in found.why
     x[:4] = 3
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -14,6 +14,14 @@ from xdsl.dialects import scf
 import tawa
 import tawa.language as tl
 from tawa.aref.passes.last_iteration_peeling import LEFT_OUT
+from tawa.decisions.loops import (
+    GroupsEndApart,
+    GroupsEndTogether,
+    LoopJoined,
+    LoopNotJoined,
+    OwnRowsMasked,
+)
+from tawa.decisions.roles import LoadTogetherUnneeded
 from tawa.driver.compiled import Compiled
 from tawa.frontend.source.errors import BadArgument
 from tawa.simulate import check
@@ -80,8 +88,8 @@ def launched(heads: int, block_m: int = 128) -> tuple[list[Any], np.ndarray]:
 @pytest.mark.parametrize("name", OPTIONS)
 def test_groups_leave_after_their_own_last_turn(name: str) -> None:
     kernel = compiled(**OPTIONS[name])
-    assert any(line.startswith("last-iteration-peeling: groups leave") for line in kernel.remarks)
-    assert any(line.startswith("own-masks: groups mask") for line in kernel.remarks)
+    assert kernel.decided(GroupsEndApart)
+    assert kernel.decided(OwnRowsMasked)
     heads = 3 if "persistent" in OPTIONS[name] else 1
     for run, level in ((run_aref, "aref"), (run_hopper, "hopper")):
         values, exact = launched(heads)
@@ -91,17 +99,17 @@ def test_groups_leave_after_their_own_last_turn(name: str) -> None:
 
 
 def test_one_role_says_that_it_loads_nothing_together() -> None:
-    said = "load_together changes nothing"
-    assert any(said in line for line in compiled(specialize=False, load_together=True).remarks)
-    assert not any(said in line for line in compiled(load_together=True).remarks)
+    assert compiled(specialize=False, load_together=True).decided(LoadTogetherUnneeded)
+    assert not compiled(load_together=True).decided(LoadTogetherUnneeded)
 
 
 def test_a_tile_ends_before_the_next_begins_if_its_slots_are_few() -> None:
     """A slot in use, one that is left out, and the next tile's first make three."""
     options: dict[str, Any] = {"load_together": True, "persistent": True, "schedule": 1}
     kernel = compiled(**options, num_stages=2)
-    assert any("2 slots of a ring leave none for the next tile" in r for r in kernel.remarks)
-    assert any("runs on from tile to tile" in r for r in compiled(**options).remarks)
+    (apart,) = kernel.decided(LoopNotJoined)
+    assert "2 slots of a ring leave none for the next tile" in apart.why
+    assert compiled(**options).decided(LoopJoined)
     values, exact = launched(3)
     run_hopper(kernel.module("hopper"), (2, 3, 1), values, multiprocessors=2)
     off = np.linalg.norm(values[3].base.astype(np.float32) - exact)
@@ -138,7 +146,7 @@ def test_rows_that_do_not_grow_are_left_alone() -> None:
 
     tile = "desc<f16,{}x64>".format
     found = above.compile(tile(128), tile(64), tile(128), "i32", 128)
-    assert any("all groups make all turns" in line for line in found.remarks)
+    assert found.decided(GroupsEndTogether)
 
 
 def test_a_loop_that_counts_makes_all_turns() -> None:
@@ -157,11 +165,13 @@ def test_a_loop_that_counts_makes_all_turns() -> None:
 
     tile = "desc<f16,{}x64>".format
     found = counted.compile(tile(128), tile(64), tile(128), "*i32", "i32", 128)
-    assert any("it carries more than rows of products" in line for line in found.remarks)
+    assert [d.why for d in found.decided(GroupsEndTogether)] == [
+        "it carries more than rows of products"
+    ]
 
 
 def test_one_group_has_nothing_to_leave_out() -> None:
-    assert not any("last-iteration-peeling" in line for line in compiled(64).remarks)
+    assert not any(d.by == "last-iteration-peeling" for d in compiled(64).decisions)
 
 
 def test_a_broken_promise_is_found() -> None:

@@ -9,6 +9,9 @@ from xdsl.dialects import scf
 import tawa
 import tawa.language as tl
 from tawa.aref.dialect import ops as aref
+from tawa.decisions.loops import ProductsInFlight
+from tawa.decisions.memory import LoadsRunAhead
+from tawa.decisions.roles import NotSpecialised
 from tawa.driver.compiled import Compiled
 from tawa.tile.dialect.ops import DescLoad, Dot
 
@@ -93,7 +96,7 @@ def test_products_in_flight(depth: int) -> None:
 
 def test_default_depth_leaves_one_product_in_flight() -> None:
     compiled = gemm.compile(*TYPES)
-    assert "async-dots: 1 iteration(s) of matrix products in flight" in compiled.explain
+    assert [d.iterations for d in compiled.decided(ProductsInFlight)] == [1]
     counts = op_counts(compiled.module("aref"))
     assert counts["aref.put_enter"] == counts["aref.put_exit"] == counts["aref.get_enter"] == 1
     assert counts["aref.dot_issue"] == 1
@@ -103,7 +106,7 @@ def test_default_depth_leaves_one_product_in_flight() -> None:
 
 def test_one_slot_leaves_nothing_in_flight() -> None:
     compiled = gemm.compile(*TYPES, num_stages=1)
-    assert "0 iteration(s) of matrix products in flight" in compiled.explain
+    assert [d.iterations for d in compiled.decided(ProductsInFlight)] == [0]
 
 
 @pytest.mark.parametrize("stages", [1, 2, 5])
@@ -130,7 +133,7 @@ def test_one_role_prefetches() -> None:
     assert set(found) == {"main"}
     loops = [op for op in found["main"].walk() if isinstance(op, scf.ForOp)]
     assert len(loops) == 2, "a prologue that fills slots, and the loop"
-    assert "loads run 2 iterations ahead" in compiled.explain
+    assert [d.iterations for d in compiled.decided(LoadsRunAhead)] == [2]
 
 
 def test_loads_of_one_product_share_a_ring() -> None:
@@ -168,7 +171,8 @@ def pointers_only(x, y):
 def test_a_kernel_without_descriptors_has_one_role() -> None:
     compiled = pointers_only.compile("*f32", "*f32")
     assert set(groups(compiled)) == {"main"}
-    assert "nothing is loaded through a descriptor" in compiled.explain
+    (found,) = compiled.decided(NotSpecialised)
+    assert found.why == "nothing is loaded through a descriptor"
 
 
 def test_tile_ops_do_not_survive() -> None:

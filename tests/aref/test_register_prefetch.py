@@ -2,6 +2,7 @@
 
 import tawa
 import tawa.language as tl
+from tawa.decisions.loops import LoadedIntoRegistersAhead
 
 POINTERS = ["*f16:16"] * 2 + ["*f32:16", "i32:16"]
 CONSTANTS = {"BM": 64, "BK": 32, "specialize": False}
@@ -23,19 +24,21 @@ def product(a, b, c, K, BM: tl.constexpr, BK: tl.constexpr, WRITES: tl.constexpr
     tl.store(c + m[:, None] * BM + m[None, :], acc)
 
 
-def explain(**more: object) -> str:
-    return product.compile(*POINTERS, **{**CONSTANTS, "WRITES": False, **more}).explain
+def ahead(**more: object) -> list[int]:
+    """Tiles of each loop that are loaded ahead."""
+    compiled = product.compile(*POINTERS, **{**CONSTANTS, "WRITES": False, **more})
+    return [found.tiles for found in compiled.decided(LoadedIntoRegistersAhead)]
 
 
 def test_both_tiles_are_loaded_ahead():
     compiled = product.compile(*POINTERS, **CONSTANTS, WRITES=False)
-    assert "2 tile(s) are loaded a turn ahead" in compiled.explain
+    assert [found.tiles for found in compiled.decided(LoadedIntoRegistersAhead)] == [2]
     loads = [op for op in compiled.module("aref").walk() if op.name == "tile.load"]
     assert all(op.parent_op().name == "scf.if" for op in loads)
 
 
 def test_loads_of_what_the_loop_writes_stay():
-    assert "a turn ahead" not in explain(WRITES=True)
+    assert ahead(WRITES=True) == []
 
 
 def test_carried_pointers_and_masks_keep_their_multiples():

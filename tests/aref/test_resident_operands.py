@@ -11,6 +11,7 @@ import pytest
 import tawa
 import tawa.language as tl
 from tawa.aref.dialect.ops import DotIssue, ViewRead, ViewType
+from tawa.decisions.loops import OperandResident
 from tawa.simulate.interpret.hopper import run
 from tawa.simulate.interpret.tile import HostDescriptor
 
@@ -50,7 +51,7 @@ def in_registers(kernel: Any) -> list[bool]:
 def test_narrow_products_of_bytes(element: str, block: int, k: int, held: bool) -> None:
     kernel = compiled(element, block, k)
     assert any(in_registers(kernel)) == held
-    said = [line for line in kernel.remarks if line.startswith("resident-operands")]
+    said = kernel.decided(OperandResident)
     assert bool(said) == held
 
 

@@ -2,77 +2,90 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from catalogue import BY_NAME
 from simulation import recorded
+from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Region
 
-from tawa.base.attempts import ATTEMPTS
-from tawa.base.remarks import Remarks
+from tawa.base.attempts import ATTEMPTS, Slack
+from tawa.decisions.assembling import AttemptLeftOut
+from tawa.decisions.decision import Decisions
+from tawa.driver.attempts import Attempts
 from tawa.driver.candidates import Candidate, Tried
+from tawa.driver.compilation import Compilation
 from tawa.driver.compiled import read_module
-from tawa.driver.compiler import Pipeline
+from tawa.hopper.dialect.core import number
+from tawa.hopper.dialect.structure import Role
+from tawa.hopper.emit import emit
 from tawa.machine.target import SM90A
 
 
-def text(*kept: int, body: str = "x") -> str:
+def candidate(*kept: int, warps: int = 4) -> Candidate:
     """A kernel whose loading roles keep so many registers."""
-    return body + "".join(f"set_registers_down<{count}>();" for count in kept)
+    roles = [Role(f"load{i}", 4 * i, 4, 1, gives=True, registers=n) for i, n in enumerate(kept)]
+    body = Region(Block([*roles, Role("math", 4 * len(kept), warps, 1), func.ReturnOp()]))
+    kernel = func.FuncOp("kernel", ([], []), body)
+    sizes = {"threads": 128, "cluster": 1, "ctas_per_sm": 1}
+    kernel.attributes |= {f"hopper.{key}": number(value) for key, value in sizes.items()}
+    module = ModuleOp([kernel])
+    return Candidate(Slack(), Decisions(), module, module, emit(module))
 
 
 def test_a_text_is_assembled_once():
-    tried = Tried(SM90A)
-    tried.add_text(text(40))
-    assert tried.has(text(40))
-    assert not tried.has(text(40, body="y"))
+    tried = Tried(SM90A, seen=[candidate(40)])
+    assert tried.has(candidate(40))
+    assert not tried.has(candidate(40, warps=8))
+    assert not tried.has(candidate())
 
 
 def test_fewer_registers_for_loading_roles_alone_do_not_help():
-    tried = Tried(SM90A)
-    tried.add_text(text(40, 40))
-    assert tried.has(text(24, 40))
-    assert not tried.has(text(56, 40))
-    assert not tried.has(text(56, 24))
+    tried = Tried(SM90A, seen=[candidate(40, 40)])
+    assert tried.has(candidate(24, 40))
+    assert not tried.has(candidate(56, 40))
+    assert not tried.has(candidate(56, 24))
 
 
-@pytest.fixture(scope="module")
-def attention() -> tuple[Pipeline, ModuleOp]:
-    """A compilation of attention whose attempts come to the same more than once."""
-    launch, _ = recorded(BY_NAME["attention-full-64"])
-    pipeline = Pipeline(launch.request().options)
-    return pipeline, read_module(str(launch.compile().stages["tile"]), "tile")
+def test_a_text_that_the_user_gave_is_compared_as_it_is():
+    given = replace(candidate(40), text="x", given=True)
+    tried = Tried(SM90A, seen=[given])
+    assert tried.has(replace(candidate(24), text="x", given=True))
+    assert not tried.has(replace(candidate(24), text="y", given=True))
 
 
-def test_attempts_whose_choices_were_tried_are_not_lowered(
-    attention: tuple[Pipeline, ModuleOp], monkeypatch: pytest.MonkeyPatch
-):
+def attempts_of(name: str) -> Attempts:
+    """The attempts at one of the examples."""
+    launch, _ = recorded(BY_NAME[name])
+    tile = read_module(str(launch.compile().stages["tile"]), "tile")
+    return Attempts(Compilation(launch.request().options), name, tile)
+
+
+def test_attempts_whose_choices_were_tried_are_not_lowered(monkeypatch: pytest.MonkeyPatch):
     """What is left out would have been a text that was looked at, or had no schedule."""
-    pipeline, tile = attention
+    attempts = attempts_of("attention-full-64")  # some come to the same
     lowered: list[Candidate] = []
-    plain = Pipeline._lowered
+    plain = Attempts.lowered
 
     def noted(*given: object) -> Candidate:
         lowered.append(plain(*given))  # pyright: ignore
         return lowered[-1]
 
     with monkeypatch.context() as patched:
-        patched.setattr(Pipeline, "_lowered", noted)
-        found = [candidate.text for candidate in pipeline._candidates(tile)]
+        patched.setattr(Attempts, "lowered", noted)
+        found = [candidate.text for candidate in attempts.candidates()]
     assert len(found) <= len(lowered) < len(ATTEMPTS)
-    every = [
-        pipeline._lowered(tile, pipeline._scheduled(tile, slack, Remarks())) for slack in ATTEMPTS
-    ]
+    every = [attempts.lowered(attempts.scheduled(slack, Decisions())) for slack in ATTEMPTS]
     tried, expected = Tried(SM90A), list[str]()
-    for candidate in every:
-        if not tried.has(candidate.text):
-            tried.add_text(candidate.text)
-            expected.append(candidate.text)
+    for made in every:
+        if not tried.has(made):
+            tried.seen.append(made)
+            expected.append(made.text)
     assert found == expected
 
 
 def test_what_is_left_out_is_said():
-    launch, _ = recorded(BY_NAME["attention-one-role"])
-    pipeline = Pipeline(launch.request().options)
-    tile = read_module(str(launch.compile().stages["tile"]), "tile")
-    *_, last = pipeline._candidates(tile)
-    assert any("left out with 8 registers to spare" in line for line in last.remarks.lines)
+    *_, last = attempts_of("attention-one-role").candidates()
+    assert 8 in [found.slack.registers for found in last.decided.of(AttemptLeftOut)]

@@ -8,6 +8,7 @@ from simulation import Arrays, block, check, stored, values
 
 import tawa
 import tawa.language as tl
+from tawa.decisions.roles import NotSpecialised
 
 ROLES = pytest.mark.parametrize("specialize", [None, False])
 
@@ -126,7 +127,8 @@ def test_coordinates_from_tiles(arrays: Arrays) -> None:
     out = arrays.output("f32", 16, 64)
     arguments = [block(x, 16, 64), block(out, 16, 64), 4]
     compiled = check(linked_list, (1,), arguments, {1: np.full((16, 64), 1 + 2 + 0 + 1.0)})
-    assert "not specialised: the coordinates of a load depend on a tile" in compiled.explain
+    (found,) = compiled.decided(NotSpecialised)
+    assert found.why == "the coordinates of a load depend on a tile"
 
 
 @tawa.jit

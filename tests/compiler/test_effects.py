@@ -16,10 +16,11 @@ import tawa
 import tawa.language as tl
 from tawa.aref.dialect.ops import AREF, WarpGroup
 from tawa.base.options import Options
-from tawa.base.remarks import Remarks
 from tawa.codegen.fragments import team_sync
 from tawa.codegen.lower import TABLE
-from tawa.driver.compiler import Pipeline
+from tawa.decisions.decision import Decisions
+from tawa.decisions.roles import NotSpecialised
+from tawa.driver.compilation import Compilation
 from tawa.frontend import lower_to_tile, parse_argument
 from tawa.hopper.dialect import HOPPER
 from tawa.hopper.dialect.global_memory import ScalarLoad, ScalarStore
@@ -167,16 +168,16 @@ def role_of(op: Operation) -> str:
 
 def levels(
     module: ModuleOp, monkeypatch: pytest.MonkeyPatch
-) -> tuple[ModuleOp, ModuleOp, ModuleOp, Remarks]:
-    """The module after all passes of each level, and the CUDA text's remarks."""
+) -> tuple[ModuleOp, ModuleOp, ModuleOp, Decisions]:
+    """The module after all passes of each level, and what was decided."""
     for kind, lowering in LOWERINGS.items():
         monkeypatch.setitem(TABLE, kind, lowering)
-    pipeline = Pipeline(Options())
-    tile = pipeline.level("tile", module).clone()
-    aref = pipeline.level("aref", tile.clone()).clone()
-    hopper = pipeline.level("hopper", aref.clone())
+    work = Compilation(Options())
+    tile = work.level("tile", module).clone()
+    aref = work.level("aref", tile.clone()).clone()
+    hopper = work.level("hopper", aref.clone())
     assert emit(hopper)
-    return tile, aref, hopper, pipeline.remarks
+    return tile, aref, hopper, work.decided
 
 
 def test_pure_ops_are_dropped_shared_hoisted_and_copied(monkeypatch: pytest.MonkeyPatch):
@@ -210,12 +211,12 @@ def test_reads_follow_their_addresses(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_no_role_reads_ahead_of_what_is_written(monkeypatch: pytest.MonkeyPatch):
-    """Coordinates read from memory that an unknown op writes: one role, and a remark says why."""
+    """Coordinates read from memory that an unknown op writes: one role, and a decision says why."""
     module = tile_module()
     strange(module, same=True)
-    _, aref, _, remarks = levels(module, monkeypatch)
+    _, aref, _, decided = levels(module, monkeypatch)
     assert {role_of(op) for op in found(aref, Peek)} == {"main"}
-    assert any("memory that the kernel writes" in line for line in remarks.lines)
+    assert any("memory that the kernel writes" in d.why for d in decided.of(NotSpecialised))
 
 
 def test_writers_are_kept_in_the_role_that_computes(monkeypatch: pytest.MonkeyPatch):

@@ -13,7 +13,8 @@ from tawa.base.errors import TawaError
 from tawa.base.options import BadOption
 from tawa.codegen.lower import RegistersExceeded
 from tawa.codegen.shared_memory import SharedMemoryExceeded
-from tawa.driver.compiler import Pipeline
+from tawa.decisions.roles import MultipliedByWarps
+from tawa.driver.compilation import Compilation
 from tawa.frontend import lower_to_tile, parse_argument
 from tawa.partition.partition import ConsumersNotPossible, NotSpecialisable
 from tawa.tile.passes.descriptors import DescriptorNotUniform
@@ -164,11 +165,12 @@ def test_products_without_a_warp_group_instruction_say_why(sizes, options, why: 
     m, n, k = sizes
     types = [f"desc<f16,{m}x{k}>", f"desc<f16,{n}x{k}>", f"desc<f32,{m}x{n}>", "i32"]
     request = gemm.request(*types, M=m, N=n, BK=k, **options)
-    pipeline = Pipeline(request.options)
+    work = Compilation(request.options)
     read = [parse_argument(text) for text in request.types.values()]
-    tile = pipeline.level("tile", lower_to_tile(gemm, read, request.constants))
-    module = pipeline.level("aref", tile)
-    assert why in str(pipeline.remarks)
+    tile = work.level("tile", lower_to_tile(gemm, read, request.constants))
+    module = work.level("aref", tile)
+    (found,) = work.decided.of(MultipliedByWarps)
+    assert why in found.why
     names = [op.name for op in module.walk()]
     assert names.count("aref.warp_dot") == 1
     assert "aref.dot_issue" not in names

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,8 @@ import tawa.language as tl
 from tawa.aref.analysis.layouts import Layouts
 from tawa.base.layout import accumulator, blocked
 from tawa.codegen.coalesce import sectors, segments
-from tawa.driver.compiler import Pipeline
+from tawa.decisions.assembling import EntryRegisters, RegistersForMore
+from tawa.driver.compilation import Compilation
 from tawa.frontend import lower_to_tile, parse_argument
 from tawa.hopper.passes.occupancy import Occupancy
 from tawa.machine.target import SM90A
@@ -27,10 +27,10 @@ def lowered(kernel: Any, grid: tuple[int, ...], args: list[Any], **constants: An
     """Run a kernel in the simulator on its arrays; its last level's text."""
     asked = Recorded(kernel, grid, tuple(args), constants)
     request = asked.request()
-    pipeline = Pipeline(request.options)
+    work = Compilation(request.options)
     types = [parse_argument(text) for text in request.types.values()]
-    tile = pipeline.level("tile", lower_to_tile(kernel, types, request.constants))
-    module = pipeline.level("hopper", pipeline.level("aref", tile))
+    tile = work.level("tile", lower_to_tile(kernel, types, request.constants))
+    module = work.level("hopper", work.level("aref", tile))
     named = dict(zip((p.name for p in kernel.parameters), args, strict=False))
     plain = [named[n] for n in request.types]
     run_hopper(module, grid, [v.view(np.ndarray) if isinstance(v, Stored) else v for v in plain])
@@ -194,10 +194,9 @@ def test_kernels_that_take_fewer_registers_say_so() -> None:
     launch = cases()["cross_entropy_with_smoothing"](Arrays())
     types = ["*bf16:16", "i32:16", "*i64:16", "*f32:16", *["i32:16"] * 3, "f32"]
     compiled = launch.kernel.compile(*types, BLOCK=4096, num_warps=16)
-    said = re.search(r"registers for (\d) CTAs on a multiprocessor", compiled.explain)
-    assert said is not None
-    ctas, registers = int(said[1]), re.findall(r"(\d+) registers a thread", compiled.explain)
-    assert int(registers[0]) * 512 * ctas > 65536 >= int(registers[-1]) * 512 * ctas
+    (said,) = compiled.decided(RegistersForMore)
+    ctas, registers = said.ctas, [found.registers for found in compiled.decided(EntryRegisters)]
+    assert registers[0] * 512 * ctas > 65536 >= registers[-1] * 512 * ctas
     assert f"__launch_bounds__(512, {ctas})" in str(compiled.stages["cu"])
     assert compiled.findings == ()
     assert compiled.spec.ctas_per_sm == 1

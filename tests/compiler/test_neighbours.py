@@ -5,38 +5,23 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from reassembled import POINTERS, states
 
-import tawa
-import tawa.language as tl
+from tawa.decisions.assembling import CompiledForNeighbours, EntryRegisters
 from tawa.machine.target import SM90A
 
 
-@tawa.jit
-def states(x, b, scales, out, K, M: tl.constexpr, N: tl.constexpr, BK: tl.constexpr):
-    m, n, k = tl.arange(0, M), tl.arange(0, N), tl.arange(0, BK)
-    acc = tl.zeros((M, N), tl.float32)
-    for i in range(0, K, BK):
-        left = tl.load(x + (i + k)[None, :] * M + m[:, None])
-        right = tl.load(b + (i + k)[:, None] * N + n[None, :]).to(tl.float32)
-        right = (right * tl.exp(tl.load(scales + i + k))[:, None]).to(left.dtype)
-        acc = tl.dot(left, right, acc)
-    tl.store(out + m[:, None] * N + n[None, :], acc)
-
-
-TYPES = "*bf16:16", "*bf16:16", "*f32:16", "*f32:16", "i32:16"
-
-
 def said(compiled: Any) -> bool:
-    return any("compiled for 2 CTAs" in line for line in compiled.remarks)
+    return CompiledForNeighbours(2) in compiled.decisions
 
 
 def entry_registers(compiled: Any) -> int:
-    (line,) = (line for line in compiled.remarks if "registers a thread at entry" in line)
-    return int(line.split()[2])
+    (found,) = compiled.decided(EntryRegisters)
+    return found.registers
 
 
 def test_one_computing_group_gets_a_neighbour() -> None:
-    compiled = states.compile(*TYPES, M=64, N=128, BK=64)
+    compiled = states.compile(*POINTERS, M=64, N=128, BK=64)
     assert said(compiled)
     assert compiled.findings == ()
     assert compiled.spec.threads == 256
@@ -54,10 +39,10 @@ def test_one_computing_group_gets_a_neighbour() -> None:
     ],
 )
 def test_others_stay_alone(sizes: dict[str, int], options: dict[str, Any]) -> None:
-    assert not said(states.compile(*TYPES, **sizes, **options))
+    assert not said(states.compile(*POINTERS, **sizes, **options))
 
 
 def test_what_is_asked_for_stays() -> None:
-    compiled = states.compile(*TYPES, M=64, N=128, BK=64, ctas_per_sm=2)
+    compiled = states.compile(*POINTERS, M=64, N=128, BK=64, ctas_per_sm=2)
     assert not said(compiled)
     assert entry_registers(compiled) <= 128

@@ -9,8 +9,9 @@ from simulation import recorded
 
 import tawa
 import tawa.language as tl
+from tawa.driver.compilation import Compilation
 from tawa.driver.compiled import read_module
-from tawa.driver.compiler import Pipeline, compile_kernel, resume
+from tawa.driver.compiler import compile_kernel, resume
 from tawa.hopper.emit import emit
 
 SHARED = {"builtin", "func", "arith", "scf", "ew"}
@@ -45,7 +46,9 @@ def test_any_stage_can_be_started_from(name: str, level: str) -> None:
     launch, _ = recorded(BY_NAME[name])
     compiled = launch.compile()
     request = launch.request()
-    again = resume(compiled.name, (level, str(compiled.stages[level])), Pipeline(request.options))
+    again = resume(
+        compiled.name, (level, str(compiled.stages[level])), Compilation(request.options)
+    )
     assert again.stages["cu"] == compiled.stages["cu"]
     assert again.spec == compiled.spec
 

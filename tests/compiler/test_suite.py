@@ -11,7 +11,7 @@ from simulation import Arrays, Recorded, Stored, as_float, relative_error
 from suite import cases
 
 import tawa
-from tawa.driver.compiler import Pipeline
+from tawa.driver.compilation import Compilation
 from tawa.frontend import lower_to_tile, parse_argument
 from tawa.simulate.interpret.hopper import run as run_hopper
 
@@ -42,10 +42,10 @@ def test_case(name: str) -> None:
     launch = cases()[name](Arrays())
     asked = Recorded(launch.kernel, launch.grid, tuple(launch.args), dict(launch.constants))
     request = asked.request()
-    pipeline = Pipeline(request.options)
+    work = Compilation(request.options)
     types = [parse_argument(text) for text in request.types.values()]
-    tile = pipeline.level("tile", lower_to_tile(launch.kernel, types, request.constants))
-    module = pipeline.level("hopper", pipeline.level("aref", tile))
+    tile = work.level("tile", lower_to_tile(launch.kernel, types, request.constants))
+    module = work.level("hopper", work.level("aref", tile))
     named = dict(zip((p.name for p in launch.kernel.parameters), launch.args, strict=False))
     run_hopper(module, launch.grid, plain([named[n] for n in request.types]))
     for i, expected in launch.expected.items():

@@ -11,8 +11,8 @@ from simulation import Recorded, Stored, recorded
 from xdsl.dialects.builtin import ModuleOp
 
 from tawa.base.timeline import TimelineTable
+from tawa.driver.compilation import Compilation
 from tawa.driver.compiled import spec_of
-from tawa.driver.compiler import Pipeline
 from tawa.frontend import lower_to_tile, parse_argument
 from tawa.hopper.recording.instrument import Instrument
 from tawa.simulate.interpret.hopper import RoundRobin, prepared, run_cluster
@@ -24,10 +24,10 @@ MULTIPROCESSORS = 2
 def plain_module(launch: Recorded) -> ModuleOp:
     """The launch's kernel at the hopper level."""
     request = launch.request()
-    pipeline = Pipeline(request.options)
+    work = Compilation(request.options)
     types = [parse_argument(text) for text in request.types.values()]
     tile = lower_to_tile(launch.kernel, types, request.constants)
-    return pipeline.level("hopper", pipeline.level("aref", pipeline.level("tile", tile)))
+    return work.level("hopper", work.level("aref", work.level("tile", tile)))
 
 
 def instrumented(module: ModuleOp, detail: str = "fine") -> ModuleOp:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import tawa.language as tl
 from tawa.driver.compiled import Compiled
 from tawa.kernels.gemm import Configuration, configuration, gemm
-from tawa.runtime.compile_log import parse_log
 from tawa.runtime.sass import Loop, SassFunction, disassemble
 
 A_POINT, A_RECORD = 2, 7
@@ -42,7 +41,7 @@ def inner_loop(function: SassFunction, opcode: str) -> Loop:
 def check_cost(config: Configuration) -> None:
     plain, recording = (compiled(config, timeline=flag) for flag in (False, True))
     assert recording.findings == plain.findings == ()
-    usages = [parse_log(c.log).functions[0] for c in (plain, recording)]
+    usages = [c.assembled.functions[0] for c in (plain, recording)]
     assert usages[1].registers <= usages[0].registers
     codes = [next(iter(disassemble(c.cubin).values())) for c in (plain, recording)]
     for opcode, role in (("HGMMA", "math"), ("UTMALDG", "load")):

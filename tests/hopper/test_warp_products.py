@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 import pytest
 from op_comparison import Comparison, TextDiffers
+from reassembled import BLOCKS, BYTES, many_registers
 from simulation import Arrays, Recorded, as_float, relative_error
 
 import tawa
 import tawa.language as tl
+from tawa.decisions.assembling import ProductsNarrowed
 from tawa.hopper.dialect.warp_matrix import WarpProduct
 from tawa.simulate.interpret.hopper import RoundRobin, prepared, run_cluster
 
@@ -147,25 +149,8 @@ def test_batches() -> None:
     assert all(op.fetches)
 
 
-@tawa.jit
-def many_registers(a, b, out, M, N, K, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr):
-    m, n, k = tl.arange(0, BM), tl.program_id(0) * BN + tl.arange(0, BN), tl.arange(0, BK)
-    acc = tl.zeros((BM, BN), tl.float32)
-    for k0 in range(0, K, BK):
-        inside = k0 + k < K
-        at = a + m[:, None] * K + (k0 + k)[None, :]
-        x = tl.load(at, mask=(m[:, None] < M) & inside[None, :], other=0)
-        at = b + n[None, :] * K + (k0 + k)[:, None]
-        y = tl.load(at, mask=(n[None, :] < N) & inside[:, None], other=0)
-        acc = tl.dot(x, y, acc)
-    at = out + m[:, None] * N + n[None, :]
-    tl.store(at, acc, mask=(m[:, None] < M) & (n[None, :] < N))
-
-
 def test_products_that_would_spill_fetch_step_by_step() -> None:
-    types = ["*e4m3:16", "*e4m3:16", "*f32:16", "i32:16", "i32:16", "i32:16"]
-    blocks = {"BM": 48, "BN": 64, "BK": 64}
-    found = many_registers.compile(*types, **blocks, num_warps=2, persistent=True)
+    found = many_registers.compile(*BYTES, **BLOCKS, num_warps=2, persistent=True)
     assert not found.findings
-    assert "narrow-products: warps fetch operands" in found.explain
+    assert found.decided(ProductsNarrowed)
     assert only_product(found.module("hopper")).narrow is not None

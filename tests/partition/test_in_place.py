@@ -6,7 +6,7 @@ import pytest
 
 import tawa
 import tawa.language as tl
-from tawa.driver.compiler import Pipeline
+from tawa.driver.compilation import Compilation
 from tawa.frontend import lower_to_tile, parse_argument
 from tawa.partition.in_place import LoadAfterStore
 
@@ -81,8 +81,8 @@ def partition(kernel: tawa.Kernel) -> None:
     block = "x".join(["32"] * rank)
     request = kernel.request(f"desc<f32,{block}>", "i32", B=32)
     types = [parse_argument(text) for text in request.types.values()]
-    pipeline = Pipeline(request.options)
-    pipeline.level("aref", pipeline.level("tile", lower_to_tile(kernel, types, request.constants)))
+    work = Compilation(request.options)
+    work.level("aref", work.level("tile", lower_to_tile(kernel, types, request.constants)))
 
 
 @pytest.mark.parametrize("kernel", [same_blocks, strided_loop, two_loops, loads_first], ids=str)

@@ -9,6 +9,8 @@ from xdsl.dialects.builtin import IntegerAttr
 import tawa
 import tawa.language as tl
 from tawa.aref.dialect.ops import CopyInto, Create, WarpDot, WarpGroup
+from tawa.decisions.memory import RingDepth
+from tawa.decisions.roles import CopiedThroughPointers, NotThroughRing
 from tawa.driver.compiled import Compiled
 from tawa.machine.target import SM90A
 
@@ -64,7 +66,7 @@ def copies(found: Compiled) -> list[CopyInto]:
 
 def test_both_operands_share_a_ring():
     found = compiled()
-    assert "copied into rings through pointers: x, y" in found.explain
+    assert [d.tiles for d in found.decided(CopiedThroughPointers)] == [("x", "y")]
     assert [op.turned is not None for op in copies(found)] == [False, True]
     assert len([op for op in found.module("aref").walk() if isinstance(op, Create)]) == 1
 
@@ -81,14 +83,14 @@ def test_both_operands_share_a_ring():
 )
 def test_a_remark_says_why_a_tile_does_not(mode: str, why: str):
     found = compiled(mode)
-    assert why in found.explain
+    assert any(why in d.why for d in found.decided(NotThroughRing))
     assert not any(op.pointers.name_hint == "at" for op in copies(found))
 
 
 def test_rows_that_may_start_anywhere_are_loaded_into_registers():
     found = product.compile(*POINTERS, "i32:16", "i32", **CONSTANTS)
     assert not copies(found)
-    assert "2 neighbouring bytes" in found.explain
+    assert all("2 neighbouring bytes" in d.why for d in found.decided(NotThroughRing))
 
 
 def test_one_role_is_had_for_the_asking():
@@ -112,7 +114,7 @@ def test_copying_threads_arrive_and_the_tensor_core_is_fenced():
 
 def test_products_of_few_rows_read_rings_by_themselves():
     found = compiled(BM=16)
-    assert "copied into rings through pointers: x, y" in found.explain
+    assert [d.tiles for d in found.decided(CopiedThroughPointers)] == [("x", "y")]
     assert any(isinstance(op, WarpDot) for op in found.module("aref").walk())
     cuda = str(found.stages["cu"])
     assert "ldmatrix_x4" in cuda
@@ -122,7 +124,8 @@ def test_products_of_few_rows_read_rings_by_themselves():
 def test_few_rows_of_few_warps_have_no_loading_warp_group():
     found = compiled(BM=16, num_warps=2)
     assert not copies(found)
-    assert "its products are small ones of 2 warps" in found.explain
+    whys = {d.why for d in found.decided(NotThroughRing)}
+    assert whys == {"its products are small ones of 2 warps"}
 
 
 def test_k_need_not_be_together_for_few_rows():
@@ -140,7 +143,7 @@ def test_several_ctas_of_few_rows_share_a_multiprocessor():
 
 
 def test_no_more_slots_than_are_filled():
-    assert "2 slots" in compiled(END=128).explain
+    assert [d.slots for d in compiled(END=128).decided(RingDepth)] == [2]
 
 
 @tawa.jit

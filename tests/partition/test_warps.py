@@ -7,6 +7,7 @@ import pytest
 
 import tawa
 import tawa.language as tl
+from tawa.decisions.roles import MoreWarps
 from tawa.partition.warps import ENOUGH, TOO_MANY
 
 
@@ -27,7 +28,7 @@ def test_warps(block: int, warps: int, found: int) -> None:
     held = block // (32 * found)
     assert (found > warps) == (block >= TOO_MANY * 32 * warps)
     assert found == warps or found == 32 or held <= ENOUGH
-    assert any("no room in the registers" in line for line in compiled.remarks) == (found > warps)
+    assert [d.warps for d in compiled.decided(MoreWarps)] == [found] * (found > warps)
 
 
 def test_the_result_is_the_same() -> None:

@@ -11,6 +11,7 @@ from xdsl.dialects import scf
 import tawa
 import tawa.language as tl
 from tawa.aref.dialect.ops import Create, RefType
+from tawa.decisions.loops import LoopJoined, LoopNotJoined
 from tawa.hopper.dialect.fragment import VoteAny
 from tawa.hopper.dialect.matrix import PackOperand, RoundOperand
 from tawa.hopper.dialect.structure import Role
@@ -97,7 +98,7 @@ def check(
 @pytest.fixture(scope="module")
 def joined() -> Any:
     found = compiled(persistent=True)
-    assert "runs on from tile to tile" in found.explain
+    assert found.decided(LoopJoined)
     assert not found.findings
     return found
 
@@ -168,7 +169,7 @@ def test_programs_dealt_in_pairs():
 
 def test_programs_planned_by_their_work():
     kernel = compiled(persistent=True, deal="even")
-    assert "runs on from tile to tile" in kernel.explain
+    assert kernel.decided(LoopJoined)
     check(kernel, (3, 384, 128), multiprocessors=2)
     check(kernel, (1, 384, 64), multiprocessors=4, levels=("hopper",))
 
@@ -176,7 +177,7 @@ def test_programs_planned_by_their_work():
 def test_what_a_tile_loads_once_may_have_one_slot():
     """The loop's rings take the memory: the slot is returned before the next tile waits for it."""
     kernel = compiled(persistent=True, num_stages=12)
-    assert "runs on from tile to tile" in kernel.explain
+    assert kernel.decided(LoopJoined)
     loads = [op.ref for op in kernel.module("aref").walk() if isinstance(op, Create)]
     depths = sorted(ref.type.depth.data for ref in loads if isinstance(ref.type, RefType))
     assert depths[0] == 1
@@ -186,12 +187,13 @@ def test_what_a_tile_loads_once_may_have_one_slot():
 
 def test_a_loop_that_may_not_run_is_not_joined():
     kernel = compiled(assume=False, persistent=True)
-    assert "is not joined across tiles: it may not run at all" in kernel.explain
+    assert all("it may not run at all" in d.why for d in kernel.decided(LoopNotJoined))
+    assert kernel.decided(LoopNotJoined)
     check(kernel, (1, 256, 128), levels=("hopper",))
 
 
 def test_a_plain_grid_has_nothing_to_join():
-    assert "tile to tile" not in compiled().explain
+    assert not compiled().decided(LoopJoined)
 
 
 def test_skipped_work_and_parts_of_sums_are_in_the_ir(joined: Any):

@@ -10,7 +10,7 @@ from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
-from tawa.driver.compiler import Pipeline
+from tawa.driver.compilation import Compilation
 from tawa.driver.jit import Kernel
 from tawa.frontend import lower_to_tile, parse_argument
 from tawa.simulate.interpret.launch import kernel_of, spec_of
@@ -35,11 +35,11 @@ def kernel_in(folder: Path, source: str) -> Kernel:
 def modules(kernel: Kernel, named: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """The kernel's module at every level; `named` are its arguments and constants."""
     request = kernel.request(**named, **options)
-    pipeline = Pipeline(request.options)
+    work = Compilation(request.options)
     types = [parse_argument(text) for text in request.types.values()]
-    found = {"tile": pipeline.level("tile", lower_to_tile(kernel, types, request.constants))}
-    found["aref"] = pipeline.level("aref", found["tile"].clone())
-    found["hopper"] = pipeline.level("hopper", found["aref"].clone())
+    found = {"tile": work.level("tile", lower_to_tile(kernel, types, request.constants))}
+    found["aref"] = work.level("aref", found["tile"].clone())
+    found["hopper"] = work.level("hopper", found["aref"].clone())
     return found
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tawa
-from tawa.driver.compiler import Pipeline
+from tawa.driver.compilation import Compilation
 from tawa.frontend import lower_to_tile, parse_argument
 from tawa.simulate import check, run
 from tawa.simulate.interpret.errors import ProtocolError
@@ -30,10 +30,10 @@ OPTIONS = [
 def hopper_module(kernel, named, constants, options):
     """The kernel's hopper module, and its run-time arguments."""
     request = kernel.request(**named, **constants, **options)
-    pipeline = Pipeline(request.options)
+    work = Compilation(request.options)
     types = [parse_argument(text) for text in request.types.values()]
-    module = pipeline.level("tile", lower_to_tile(kernel, types, request.constants))
-    module = pipeline.level("hopper", pipeline.level("aref", module))
+    module = work.level("tile", lower_to_tile(kernel, types, request.constants))
+    module = work.level("hopper", work.level("aref", module))
     return module, [named[n] for n in spec_of(module, kernel_of(module)).arguments]
 
 

@@ -7,7 +7,7 @@ from random_kernels import RandomKernel, pipelines, pointwise, products, program
 
 import tawa
 from tawa.base.errors import TawaError
-from tawa.driver.compiler import Pipeline
+from tawa.driver.compilation import Compilation
 from tawa.frontend import lower_to_tile, parse_argument
 from tawa.simulate.interpret import aref, tile
 from tawa.simulate.interpret.errors import ProtocolError
@@ -33,11 +33,11 @@ def levels(kernel: RandomKernel, folder) -> dict[str, list[np.ndarray]]:
     """The arrays after running each level's module."""
     function = kernel.load(folder)
     request = function.request(*_arguments(kernel).values(), **kernel.constants, **kernel.options)
-    pipeline = Pipeline(request.options)
+    work = Compilation(request.options)
     types = [parse_argument(text) for text in request.types.values()]
-    modules = {"tile": pipeline.level("tile", lower_to_tile(function, types, request.constants))}
-    modules["aref"] = pipeline.level("aref", modules["tile"].clone())
-    modules["hopper"] = pipeline.level("hopper", modules["aref"].clone())
+    modules = {"tile": work.level("tile", lower_to_tile(function, types, request.constants))}
+    modules["aref"] = work.level("aref", modules["tile"].clone())
+    modules["hopper"] = work.level("hopper", modules["aref"].clone())
     found = {}
     for level, module in modules.items():
         named = _arguments(kernel)

@@ -8,10 +8,12 @@ import workload  # noqa: F401  examples can be imported
 from xdsl.dialects import scf
 
 from tawa.aref.dialect.ops import Create, WarpGroup
+from tawa.base.attempts import NO_SLACK
 from tawa.base.options import Options
-from tawa.base.remarks import Remarks
+from tawa.decisions.decision import Decisions
 from tawa.driver.compiled import read_module
-from tawa.driver.compiler import NO_SLACK, compile_kernel, passes
+from tawa.driver.compiler import compile_kernel
+from tawa.driver.pipeline import passes
 from tawa.machine.target import SM90A
 from tawa.pipeline.dependence_graph import DependenceGraph, build
 from tawa.tile.dialect.ops import Dot
@@ -27,7 +29,7 @@ def graph_of(
     options = Options(overlap=False)
     tile = compile_kernel(kernel, types, constants, options).stages["tile"]
     module = read_module(str(tile), "tile")
-    for step in passes("aref", options, Remarks(), NO_SLACK):
+    for step in passes("aref", options, Decisions(), NO_SLACK):
         if step.name == "schedule":
             break
         module = step.apply(module) or module

@@ -282,16 +282,16 @@ class Sweep:
 
     def module(self, options: Chosen) -> ModuleOp:
         """The kernel at the last level, without machine code."""
-        from tawa.driver.compiler import Pipeline
+        from tawa.driver.compilation import Compilation
         from tawa.frontend import lower_to_tile, parse_argument
 
         request = self.kernel.request(**self.named, **options)
-        pipeline = Pipeline(request.options)
+        work = Compilation(request.options)
         if self._tile is None:
             types = [parse_argument(text) for text in request.types.values()]
             module = lower_to_tile(self.kernel, types, request.constants)
-            self._tile = pipeline.level("tile", module)
-        return pipeline.level("hopper", pipeline.level("aref", self._tile.clone()))
+            self._tile = work.level("tile", module)
+        return work.level("hopper", work.level("aref", self._tile.clone()))
 
     def _searched(self, module: ModuleOp, options: Chosen) -> Row:
         from tawa.driver.compiled import spec_of

@@ -17,7 +17,6 @@ from tawa.aref.dialect import ops as aref
 from tawa.aref.passes.warp_products import multiplies_by_warps
 from tawa.base.errors import TawaError
 from tawa.base.options import Options
-from tawa.base.remarks import Remarks
 from tawa.base.types import shape_of
 from tawa.codegen.assembly import ASSEMBLY
 from tawa.codegen.atomics import ATOMICS
@@ -35,12 +34,16 @@ from tawa.codegen.shared_memory import SharedMemory, tile_for
 from tawa.codegen.stores import STORES
 from tawa.codegen.tensors import TENSORS
 from tawa.codegen.warp_matrix import WARP_MATRIX
+from tawa.decisions.decision import Decisions
+from tawa.decisions.memory import MemoryLaidOut, Part, RegistersShared
 from tawa.hopper.dialect.core import number
 from tawa.hopper.dialect.memory import BulkWaitRead
 from tawa.hopper.dialect.structure import OneThread, PrefetchTensorMap, Role, SharedWarpGroup
 from tawa.hopper.dialect.sync import ClusterSync, CtaSync, FenceBarrierInit, MbarrierInit
 from tawa.hopper.dialect.types import TensorMapType
+from tawa.ir.contracts import Contract
 from tawa.ir.kernels import argument_names
+from tawa.ir.properties import AREF_LEVEL, AT_LEVEL, LAID_OUT, LOWERED, TIDY
 from tawa.ir.spans import span_of
 from tawa.scalars.cpp_names import entry_name
 from tawa.tile.analysis.axis_info import AxisAnalysis
@@ -62,10 +65,6 @@ TABLE: dict[type[Operation], Callable[..., None]] = {
     **STORES,
 }
 """Lowering of every op that a warp group may hold."""
-
-
-REGISTERS = "registers"
-"""Name in remarks of how roles share registers."""
 
 
 class RegistersExceeded(TawaError):
@@ -98,12 +97,17 @@ class LowerToHopper:
     """aref -> hopper."""
 
     options: Options
-    remarks: Remarks
+    decided: Decisions
     narrow: bool = False
     """Whether the loading role keeps the fewest registers, because an attempt spilled."""
     spare: int = 0
     """Registers more for a role that copies through pointers, because an attempt spilled."""
     name: ClassVar[str] = "lower-to-hopper"
+    contract: ClassVar[Contract] = Contract(
+        requires=AT_LEVEL["aref"],
+        establishes=(LOWERED, LAID_OUT),
+        invalidates=(*AREF_LEVEL, TIDY),
+    )
 
     def apply(self, module: ModuleOp) -> ModuleOp:
         """The hopper module of an aref module with one kernel."""
@@ -157,8 +161,9 @@ class LowerToHopper:
             "hopper.ctas_per_sm": number(self.options.ctas_per_sm),
             "tawa.spec": StringAttr(json.dumps(spec)),
         }
-        parts = ", ".join(f"{name} {size}" for name, size in kernel.memory.parts)
-        self.remarks.say(self.name, f"shared memory {total} bytes ({parts}), {threads} threads")
+        parts = tuple(Part(name, size) for name, size in kernel.memory.parts)
+        span = span_of(kernel.source)
+        self.decided.add(MemoryLaidOut(total, parts, threads, span=span))
 
     def _rings(
         self, kernel: KernelLowering, created: list[aref.Create], groups: list[aref.WarpGroup]
@@ -229,10 +234,9 @@ class LowerToHopper:
         specialised = len(computing) < len(groups)
         needs = sharing(groups)
         split = needs.split(self.options.machine, self.narrow, self.spare)
-        if needs.addresses and split.producer is not None:
-            self.remarks.say(
-                REGISTERS, f"{split.producer} a loading thread, {split.consumer} a computing one"
-            )
+        if needs.addresses and split.producer is not None and split.consumer is not None:
+            shared = RegistersShared(split.producer, split.consumer, span=span_of(kernel.source))
+            self.decided.add(shared)
         self._check_registers(kernel, needs.accumulators, split.limit if specialised else 255)
         if split.producer is not None:
             kernel.in_flight = blocks_in_flight(split.producer)

@@ -43,8 +43,8 @@ class ProductNotSupported(TawaError):
     )
     example = '''
 from tawa.base.options import Options
-from tawa.driver.compiled import read_module
-from tawa.driver.compiler import Pipeline
+from tawa.driver.compilation import Compilation
+from tawa.driver.compiler import resume
 
 text = """
 builtin.module {
@@ -61,7 +61,7 @@ builtin.module {
   }
 }
 """
-Pipeline(Options()).run("product", "aref", read_module(text, "aref"))
+resume("product", ("aref", text), Compilation(Options()))
 '''
 
 

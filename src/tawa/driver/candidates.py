@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from xdsl.dialects.builtin import ModuleOp
 
 from tawa.aref.analysis.registers import Budget, Sharing, blocks_in_flight
 from tawa.aref.dialect.ops import WarpGroup
 from tawa.base.attempts import Slack
-from tawa.base.remarks import Remarks
 from tawa.codegen.lower import sharing
+from tawa.decisions.assembling import AttemptLeftOut, Why
+from tawa.decisions.decision import Decision, Decisions, of_kind
+from tawa.decisions.loops import LoopScheduled, NoSchedule
+from tawa.hopper.dialect.core import number
+from tawa.hopper.dialect.structure import Role, SharedWarpGroup
+from tawa.hopper.emit import emit
 from tawa.machine.target import Target
-from tawa.pipeline.schedule import NO_SCHEDULE, Chosen, ScheduleLoops
-
-GIVEN_UP = re.compile(r"set_registers_down<(\d+)>")
-"""How a role's text gives up registers, all but so many a thread."""
-
-SAME = "the assembler has seen it"
 
 
 @dataclass(frozen=True)
@@ -27,18 +26,25 @@ class Scheduled:
     """A kernel with one attempt's schedules of its loops, to be lowered further."""
 
     slack: Slack
-    remarks: Remarks
+    decided: Decisions
+    """What was decided in this attempt, to which later passes add."""
     module: ModuleOp
     """Of the aref level; lowering it changes it."""
-    chosen: tuple[Chosen, ...]
-    """The schedules."""
-    gave_up: bool
-    """Whether a loop has none."""
+    schedules: Sequence[Decision]
+    """What was decided about each loop."""
+
+    @property
+    def gave_up(self) -> bool:
+        """Whether a loop has no schedule."""
+        return bool(of_kind(self.schedules, NoSchedule))
 
     @property
     def choices(self) -> tuple[object, ...]:
         """What decides, besides how roles share registers, what the module is lowered to."""
-        return *self.chosen, self.slack.stages > 1 and not self.slack.registers
+        chosen = of_kind(self.schedules, LoopScheduled)
+        return *((c.joined, c.places) for c in chosen), self.slack.stages > 1 and not (
+            self.slack.registers
+        )
 
 
 @dataclass(frozen=True)
@@ -46,18 +52,39 @@ class Candidate:
     """A kernel lowered to CUDA text with one attempt's choices."""
 
     slack: Slack
-    remarks: Remarks
-    said: Sequence[str]
-    """The remarks about choices that take registers."""
+    decided: Decisions
     aref: ModuleOp
     module: ModuleOp
     """Of the last level."""
     text: str
+    given: bool = False
+    """Whether the text is the user's."""
 
     @property
     def last(self) -> bool:
         """Whether nothing is left to try if it is not good: loops keep the order of the source."""
         return not self.slack.stages
+
+    @property
+    def takes_registers(self) -> bool:
+        """Whether something was decided that another attempt decides otherwise."""
+        return any(decision.takes_registers for decision in self.decided.made)
+
+    @cached_property
+    def kept(self) -> tuple[int, ...]:
+        """The registers that roles keep when they give up the others."""
+        roles = [] if self.given else _giving(self.module)
+        return tuple(op.registers.value.data for op in roles if op.registers is not None)
+
+    @cached_property
+    def frame(self) -> str:
+        """The text, whatever the registers that roles keep."""
+        if not self.kept:
+            return self.text
+        module = self.module.clone()
+        for role in _giving(module):
+            role.registers = number(0)
+        return emit(module)
 
 
 @dataclass
@@ -73,14 +100,14 @@ class Tried:
     """Whether schedules in more than one stage are not asked for any more."""
     hopeless: bool | None = None
     """Whether the first attempt has a loop without a schedule, and goes on all the same."""
-    kept: dict[str, list[tuple[int, ...]]] = field(default_factory=dict[str, list[tuple[int, ...]]])
-    """By the text without them, the registers that roles keep."""
+    seen: list[Candidate] = field(default_factory=list[Candidate])
+    """What was assembled."""
     lowered: dict[tuple[object, ...], tuple[Sharing, list[Budget]]] = field(
         default_factory=dict[tuple[object, ...], tuple[Sharing, list[Budget]]]
     )
     """By choices, the registers that roles need, and how they shared them."""
-    left_out: list[str] = field(default_factory=list[str])
-    """Why attempts since the last one that was worth it were not."""
+    left_out: list[AttemptLeftOut] = field(default_factory=list[AttemptLeftOut])
+    """Attempts since the last one that was worth it."""
 
     def needless(self, scheduled: Scheduled) -> bool:
         """Whether a schedule needs no lowering: there is none, or it was lowered before."""
@@ -89,7 +116,7 @@ class Tried:
             self.hopeless = scheduled.gave_up
         elif scheduled.gave_up and not self.hopeless and slack.stages > 1:
             self.exhausted = True  # fewer stages may have a schedule that needs no more registers
-            self._leave_out(slack, NO_SCHEDULE)
+            self._leave_out(slack, "no schedule found")
             return True
         if not slack.stages or scheduled.choices not in self.lowered:
             return False
@@ -97,37 +124,34 @@ class Tried:
         now = needs.split(self.machine, slack.narrow, slack.registers)
         if not any(_leaves_as_much(other, now) for other in others):
             return False
-        self._leave_out(slack, SAME)
+        self._leave_out(slack, "the assembler has seen it")
         return True
 
     def add(self, candidate: Candidate, scheduled: Scheduled) -> bool:
         """Remember a candidate; whether it has to be assembled."""
         slack = scheduled.slack
-        if candidate.said and candidate.slack == slack:
+        if candidate.takes_registers and candidate.slack == slack:
             needs = sharing([op for op in candidate.aref.walk() if isinstance(op, WarpGroup)])
             split = needs.split(self.machine, slack.narrow, slack.registers)
             self.lowered.setdefault(scheduled.choices, (needs, []))[1].append(split)
-        if slack.stages and self.has(candidate.text):
-            self._leave_out(slack, SAME)
+        if slack.stages and self.has(candidate):
+            self._leave_out(slack, "the assembler has seen it")
             return False
-        self.add_text(candidate.text)
-        for line in self.left_out:
-            candidate.remarks.say(ScheduleLoops.name, line)
+        self.seen.append(candidate)
+        scheduled.decided.merge(self.left_out)
         self.left_out.clear()
         return True
 
-    def add_text(self, text: str) -> None:
-        """Remember a text."""
-        self.kept.setdefault(GIVEN_UP.sub("", text), []).append(_registers(text))
+    def has(self, candidate: Candidate) -> bool:
+        """Whether its text, or one that leaves each role as many registers, was assembled."""
+        return any(
+            all(a >= b for a, b in zip(other.kept, candidate.kept, strict=True))
+            for other in self.seen
+            if other.frame == candidate.frame
+        )
 
-    def has(self, text: str) -> bool:
-        """Whether the text, or one that leaves each role as many registers, was added."""
-        now = _registers(text)
-        others = self.kept.get(GIVEN_UP.sub("", text), [])
-        return any(all(a >= b for a, b in zip(other, now, strict=True)) for other in others)
-
-    def _leave_out(self, slack: Slack, why: str) -> None:
-        self.left_out.append(f"left out with {slack}: {why}")
+    def _leave_out(self, slack: Slack, why: Why) -> None:
+        self.left_out.append(AttemptLeftOut(slack, why))
 
 
 def _leaves_as_much(other: Budget, now: Budget) -> bool:
@@ -138,5 +162,7 @@ def _leaves_as_much(other: Budget, now: Budget) -> bool:
     return moved and other.producer >= now.producer and other.consumer == now.consumer
 
 
-def _registers(text: str) -> tuple[int, ...]:
-    return tuple(map(int, GIVEN_UP.findall(text)))
+def _giving(module: ModuleOp) -> list[Role | SharedWarpGroup]:
+    """Where threads give registers up, in order."""
+    roles = (op for op in module.walk() if isinstance(op, Role | SharedWarpGroup))
+    return [role for role in roles if role.gives_up]

@@ -9,10 +9,12 @@ from typing import Any
 
 from tawa.base.import_closure import installed_versions, source_digest
 from tawa.base.options import Options
+from tawa.decisions.decision import from_json, to_json
 from tawa.driver.compiled import Compiled
 from tawa.frontend.source.dependencies import dependencies_of, described
 from tawa.frontend.source.function import JITFunction
 from tawa.runtime.cache import content_key, default_cache
+from tawa.runtime.compile_log import CompileReport
 from tawa.runtime.nvrtc import version
 from tawa.runtime.spec import InvalidSpec, KernelSpec
 
@@ -54,8 +56,8 @@ def _compiled(entry: Mapping[str, bytes], name: str) -> Compiled:
     extra: dict[str, Any] = json.loads(entry["json"])
     stages: dict[str, str | bytes] = {**texts, "cubin": entry["cubin"]}
     spec = KernelSpec.from_json(extra["spec"])
-    remarks, findings = tuple(extra["remarks"]), tuple(extra["findings"])
-    return Compiled(name, stages, spec, extra["log"], remarks, findings=findings)
+    report = CompileReport.from_json(extra["assembled"])
+    return Compiled(name, stages, spec, extra["log"], report, from_json(extra["decisions"]))
 
 
 def has(key: str) -> bool:
@@ -68,8 +70,8 @@ def keep(key: str, compiled: Compiled) -> None:
     extra = {
         "spec": compiled.spec.to_json(),
         "log": compiled.log,
-        "remarks": compiled.remarks,
-        "findings": compiled.findings,
+        "assembled": compiled.assembled.to_json(),
+        "decisions": to_json(compiled.decisions),
     }
     entry = {
         stage: content.encode() if isinstance(content, str) else content

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tawa.base.errors import TawaError
-from tawa.runtime.compile_log import FunctionUsage, parse_log
+from tawa.decisions.decision import D, Decision, of_kind, remarks
+from tawa.runtime.compile_log import CompileReport, FunctionUsage
 from tawa.runtime.spec import KernelSpec
 
 if TYPE_CHECKING:  # a kernel that is launched needs no IR
@@ -66,11 +67,26 @@ class Compiled:
     stages: dict[str, str | bytes] = field(repr=False)
     spec: KernelSpec
     log: str = field(repr=False)
-    remarks: tuple[str, ...]
+    assembled: CompileReport = field(default=CompileReport(), repr=False)
+    """What the assembler's log says."""
+    decisions: tuple[Decision, ...] = ()
+    """What was decided, in order."""
     timings: dict[str, float] = field(default_factory=dict[str, float])
     """Seconds of each stage; empty if it came from the cache."""
-    findings: tuple[str, ...] = ()
-    """What the assembler reports that costs speed: spills, local memory, serialised products."""
+
+    @cached_property
+    def remarks(self) -> tuple[str, ...]:
+        """The decisions as lines for a reader."""
+        return remarks(self.decisions)
+
+    @property
+    def findings(self) -> tuple[str, ...]:
+        """What the assembler reports that costs speed: spills, serialised products."""
+        return tuple(f"{found.kind}: {found.text}" for found in self.assembled.findings())
+
+    def decided(self, kind: type[D]) -> tuple[D, ...]:
+        """The decisions of one class."""
+        return of_kind(self.decisions, kind)
 
     @property
     def cubin(self) -> bytes:
@@ -82,7 +98,7 @@ class Compiled:
     @cached_property
     def usage(self) -> FunctionUsage:
         """What the kernel uses of a multiprocessor, as the assembler reports it."""
-        return parse_log(self.log).function(self.spec.entry)
+        return self.assembled.function(self.spec.entry)
 
     @property
     def n_regs(self) -> int:
@@ -126,6 +142,11 @@ class Compiled:
             path.write_bytes(content.encode() if isinstance(content, str) else content)
             written.append(path)
         return written
+
+
+def text_of(stage: ModuleOp | str) -> str:
+    """A stage as the text that is kept for the user. Nothing is chosen by what it says."""
+    return str(stage)
 
 
 def read_module(text: str, stage: str) -> ModuleOp:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from tawa.base.errors import TawaError
 from tawa.base.options import BadOption, Options
+from tawa.decisions.assembling import OnlySimulated
 from tawa.machine.target import SM90A
 from tawa.runtime import launch
 from tawa.runtime.descriptor import TensorDescriptor
@@ -51,7 +52,7 @@ def compile_for_host(
     """
     from tawa.aref.passes.named_barrier_ping_pong import NothingToAlternate
     from tawa.aref.passes.ping_pong import PingPongNotPossible
-    from tawa.driver.compiler import PassFailed
+    from tawa.driver.compilation import PassFailed
     from tawa.partition.multicast import ClusterNotPossible
     from tawa.partition.partition import ConsumersNotPossible, NotSpecialisable
     from tawa.pipeline.schedule import NoSuchSchedule, ScheduleRejected
@@ -68,24 +69,24 @@ def compile_for_host(
             raise
         why = f"`{fn.__name__}` runs on NumPy arrays only: it does not compile for {options.target}"
         warnings.warn(f"{why}\n{error.render()}", SimulatedOnly, stacklevel=6)
-        return replace(found, remarks=(f"simulator: {why}: {error.message}",))
+        return replace(found, decisions=(OnlySimulated(why, error.message),))
 
 
 def _tile_stage(
     fn: JITFunction, types: Mapping[str, str], constants: Mapping[str, object], options: Options
 ) -> Compiled | None:
     """What can be run of a kernel that does not compile; None if that is nothing."""
-    from tawa.driver.compiled import Compiled
-    from tawa.driver.compiler import Pipeline
+    from tawa.driver.compilation import Compilation
+    from tawa.driver.compiled import Compiled, text_of
     from tawa.frontend import lower_to_tile, parse_argument
 
     try:
         module = lower_to_tile(fn, {n: parse_argument(t) for n, t in types.items()}, constants)
-        module = Pipeline(options).level("tile", module)
+        module = Compilation(options).level("tile", module)
     except TawaError:
         return None
     spec = KernelSpec(fn.__name__, 32, 0, (), tuple(types))
-    return Compiled(fn.__name__, {"tile": str(module)}, spec, "", ())
+    return Compiled(fn.__name__, {"tile": text_of(module)}, spec, "")
 
 
 def simulation(

@@ -19,10 +19,30 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from tawa.aref.dialect import ops as aref
 from tawa.base.errors import TawaError
 from tawa.base.options import Options
-from tawa.base.remarks import Remarks
 from tawa.base.types import element_of, shape_of
+from tawa.decisions.decision import Decisions
+from tawa.decisions.roles import (
+    CopiedThroughPointers,
+    LoadTogetherUnneeded,
+    MoreWarps,
+    NotSpecialised,
+    NotThroughRing,
+    ProgramsDealt,
+    Specialised,
+)
+from tawa.ir.contracts import Contract
 from tawa.ir.effects import FILLED, HINT, has_effect, only_on, touches
 from tawa.ir.loops import prune, users_in
+from tawa.ir.properties import (
+    ARGUMENT_DESCRIPTORS,
+    AS_PARTITIONED,
+    DOTS,
+    ONE_PROGRAM,
+    OPEN_SLOTS,
+    ROLES,
+    TIDY,
+    WIDE_SUMS,
+)
 from tawa.ir.spans import copy_span, span_of
 from tawa.partition.in_place import check_in_place
 from tawa.partition.multicast import ClusterNotPossible, mark_shared
@@ -243,8 +263,13 @@ class Partition:
     """tile -> aref."""
 
     options: Options
-    remarks: Remarks
+    decided: Decisions
     name: ClassVar[str] = "partition"
+    contract: ClassVar[Contract] = Contract(
+        requires=(ONE_PROGRAM, ARGUMENT_DESCRIPTORS, WIDE_SUMS),
+        establishes=(ROLES, AS_PARTITIONED, DOTS, OPEN_SLOTS),
+        invalidates=(ONE_PROGRAM, TIDY),
+    )
 
     def apply(self, module: ModuleOp) -> ModuleOp:
         """The aref module of a tile module with one kernel."""
@@ -253,8 +278,7 @@ class Partition:
         if self.options.persistent:
             work = make_persistent(kernel, self.options.deal)
             if work is not None:
-                how = "as their loops tell" if work.differs else "as equal: no loop tells otherwise"
-                self.remarks.say(self.name, f"programs are dealt evenly, {how}")
+                self.decided.add(ProgramsDealt(work.differs, span=span_of(kernel)))
         pointers = self._pointer_loads(kernel)
         rings, shared = self._plan(kernel, pointers)
         new = _empty(kernel)
@@ -279,7 +303,7 @@ class Partition:
                     hint="leave `specialize` unset, or `cluster` at 1",
                 )
             if self.options.load_together:
-                self.remarks.say(self.name, "load_together changes nothing where one role loads")
+                self.decided.add(LoadTogetherUnneeded(span=span_of(kernel)))
             rings = share_rings(apart(plan_rings(kernel.walk())))
             unlabel(kernel.walk())
             label(rings)
@@ -308,7 +332,7 @@ class Partition:
         return rings, shared
 
     def _pointer_loads(self, kernel: func.FuncOp) -> list[Load]:
-        """The loads through pointers that a loading role can do; remarks say why others can't."""
+        """The loads through pointers that a loading role can do; decisions say why others can't."""
         if self.options.specialize is False or self.options.cluster != 1:
             return []
         found: list[Load] = []
@@ -319,14 +343,14 @@ class Partition:
             if why is None:
                 choose(load, axes)
                 why = self._obstacle(kernel, load, indices)
-            where = f"{load.result.name_hint or 'a tile'} ({span_of(load) or load.name})"
             if why is None:
                 found.append(load)
             else:
-                self.remarks.say(self.name, f"{where} does not go through a ring: {why}")
+                name = load.result.name_hint or "a tile"
+                self.decided.add(NotThroughRing(name, why, load.name, span=span_of(load)))
         if found:
-            names = ", ".join(load.result.name_hint or "a tile" for load in found)
-            self.remarks.say(self.name, f"copied into rings through pointers: {names}")
+            names = tuple(load.result.name_hint or "a tile" for load in found)
+            self.decided.add(CopiedThroughPointers(names, span=span_of(found[0])))
         return found
 
     def _obstacle(
@@ -348,9 +372,9 @@ class Partition:
     def _producer(
         self, kernel: func.FuncOp, arguments: Sequence[SSAValue], refs: Sequence[SSAValue]
     ) -> aref.WarpGroup | None:
-        """The loading role; None, with a remark, where there is to be none."""
+        """The loading role; None where there is to be none."""
         if self.options.specialize is False:
-            self.remarks.say(self.name, "one role, as the option `specialize=False` asks")
+            self.decided.add(NotSpecialised(span=span_of(kernel)))
             return None
         body = copy_body(kernel, arguments)
         _put_all(body.block, refs)
@@ -376,7 +400,7 @@ class Partition:
                 found="coordinates that need a tile",
                 hint="leave `specialize` unset to run it in one role",
             )
-        self.remarks.say(self.name, f"not specialised: {why} ({span_of(op) or op.name})")
+        self.decided.add(NotSpecialised(why, op.name, span=span_of(op)))
 
     def _one_role(
         self, kernel: func.FuncOp, arguments: Sequence[SSAValue], refs: Sequence[SSAValue]
@@ -392,15 +416,14 @@ class Partition:
                     hint="make a descriptor with tl.make_tensor_descriptor, "
                     "or leave `specialize` unset",
                 )
-            self.remarks.say(self.name, "not specialised: nothing is loaded through a descriptor")
+            self.decided.add(NotSpecialised("nothing is loaded through a descriptor"))
         body = copy_body(kernel, arguments)
         _put_all(body.block, refs)
         _get_all(body.block, refs)
         prune(body.block, lambda op: has_effect(op) and not only_on(op, (HINT,)))
         warps = warps_with_room(body, self.options.num_warps)
         if warps > self.options.num_warps:
-            why = f"a tile has no room in the registers of {self.options.num_warps}"
-            self.remarks.say(self.name, f"{warps} warps: {why}")
+            self.decided.add(MoreWarps(warps, self.options.num_warps, span=span_of(kernel)))
         return aref.WarpGroup("main", warps, 1, body)
 
     def _consumers(
@@ -416,12 +439,7 @@ class Partition:
         _get_all(body.block, refs)
         prune(body.block, has_effect)
         warps, teams = self._shape(kernel)
-        loader = "one loading thread" if single else "a loading warp group"
-        self.remarks.say(
-            self.name,
-            f"{loader} and {teams} team{'s' if teams > 1 else ''} of {warps // 4} "
-            f"consumer warp group{'s' if warps > 4 else ''}",
-        )
+        self.decided.add(Specialised(single, teams, warps // 4, span=span_of(kernel)))
         return aref.WarpGroup("math", warps, teams, body)
 
     def _shape(self, kernel: func.FuncOp) -> tuple[int, int]:

@@ -17,9 +17,13 @@ from tawa.aref.dialect.ops import Consumed, Create, GetEnter, PutEnter, RefType,
 from tawa.aref.passes.last_iteration_peeling import LEFT_OUT
 from tawa.aref.passes.warp_products import multiplies_by_warps
 from tawa.base.options import Options
-from tawa.base.remarks import Remarks
 from tawa.base.types import byte_size, element_of, shape_of
+from tawa.decisions.decision import Decisions
+from tawa.decisions.memory import RingDepth
+from tawa.ir.contracts import Contract
 from tawa.ir.loops import terminator
+from tawa.ir.properties import ASYNCHRONOUS, DEPTHS, FINAL_RINGS, OPEN_SLOTS
+from tawa.ir.spans import span_of
 from tawa.tile.dialect.ops import DescStore
 
 MOST = 8
@@ -109,10 +113,13 @@ class Depths:
     """Choose D for every ring: the innermost loops' rings share what memory is left."""
 
     options: Options
-    remarks: Remarks
+    decided: Decisions
     reserve: int = 0
     """Bytes that the rest of the kernel turned out to need."""
     name: ClassVar[str] = "depths"
+    contract: ClassVar[Contract] = Contract(
+        requires=(FINAL_RINGS, ASYNCHRONOUS, OPEN_SLOTS), establishes=(DEPTHS,)
+    )
 
     def apply(self, module: ModuleOp) -> None:
         """Set the depth in every ring's type."""
@@ -126,11 +133,9 @@ class Depths:
         for ring, depth in depths.items():
             self._set(ring, depth)
         if demand.looped:
-            chosen = "asked for" if self.options.num_stages else "what shared memory holds"
-            if depths != most:
-                chosen = "fewer than shared memory holds: for another CTA, or all that are filled"
-            text = f"{depths[demand.looped[0]]} slots of {demand.slot} bytes in the loop ({chosen})"
-            self.remarks.say(self.name, text)
+            chosen = "asked" if self.options.num_stages else "most" if depths == most else "fewer"
+            first = demand.looped[0]
+            self.decided.add(RingDepth(depths[first], demand.slot, chosen, span=span_of(first)))
 
     def _fewer(self, module: ModuleOp, depths: dict[Create, int]) -> dict[Create, int]:
         """Fewer slots for rings of a role that copies: no more than are filled.

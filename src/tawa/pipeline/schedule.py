@@ -8,7 +8,7 @@ A constraint solver orders the loop's [dependence graph](dependence_graph.py)
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 from typing import ClassVar
 
@@ -21,8 +21,30 @@ from tawa.aref.dialect.ops import GetEnter, WarpGroup
 from tawa.aref.passes.async_dots import find_chains
 from tawa.base.errors import TawaError
 from tawa.base.options import Options
-from tawa.base.remarks import Remarks
-from tawa.ir.spans import span_of
+from tawa.decisions.decision import Decisions
+from tawa.decisions.loops import (
+    LoopJoined,
+    LoopKeepsOrder,
+    LoopNotJoined,
+    LoopScheduled,
+    NoSchedule,
+    ScheduledOp,
+    Usage,
+)
+from tawa.ir.contracts import Contract
+from tawa.ir.properties import (
+    AS_PARTITIONED,
+    DOTS,
+    FINAL_RINGS,
+    GROUP_PRODUCTS,
+    OPEN_SLOTS,
+    OWN_ENDS,
+    SCHEDULED,
+    SKIPPED_WORK,
+    SPREAD_SUMS,
+    TIDY,
+)
+from tawa.ir.spans import Span, span_of
 from tawa.machine.target import Target
 from tawa.pipeline.dependence_graph import DependenceGraph, Node, build
 from tawa.pipeline.depths import Demand, two_tiles_fit
@@ -33,11 +55,6 @@ from tawa.pipeline.modulo import ADDRESSES, SMALL, STAGES, Solution, bounds, sol
 from tawa.pipeline.modulo_model import Placed
 from tawa.pipeline.tile_prefetch import load_ahead
 from tawa.tile.dialect.ops import Dot
-
-NO_SCHEDULE = "no schedule found"
-
-Chosen = tuple[bool, tuple[Placed, ...]]
-"""A schedule: whether the loop runs on from tile to tile, and where its nodes are."""
 
 
 class NoSuchSchedule(TawaError):
@@ -83,7 +100,7 @@ class ScheduleLoops:
     """Reorder and pipeline the loops whose products feed ordinary code."""
 
     options: Options
-    remarks: Remarks
+    decided: Decisions
     margin: int = 0
     """Registers of a thread to leave free, because an assembled attempt spilled."""
     stages: int = STAGES
@@ -92,9 +109,20 @@ class ScheduleLoops:
     """Whether loops may run on from tile to tile."""
     narrow: bool = False
     """Whether loading roles keep the fewest registers."""
-    chosen: list[Chosen] = field(default_factory=list[Chosen])
-    """The schedules of the loops that have one, in order, when it has run."""
     name: ClassVar[str] = "schedule"
+    contract: ClassVar[Contract] = Contract(
+        requires=(
+            DOTS,
+            GROUP_PRODUCTS,
+            FINAL_RINGS,
+            OWN_ENDS,
+            SKIPPED_WORK,
+            SPREAD_SUMS,
+            OPEN_SLOTS,
+        ),
+        establishes=(SCHEDULED,),
+        invalidates=(AS_PARTITIONED, TIDY),
+    )
 
     def apply(self, module: ModuleOp) -> None:
         """Schedule the innermost loops with products of every computing warp group."""
@@ -117,10 +145,10 @@ class ScheduleLoops:
         body = loop.body.block
         if not any(isinstance(op, Dot) for op in body.ops) or find_chains(body):
             return False
-        where = span_of(loop) or "loop"
+        span = span_of(loop)
         graph = build(loop, group.warps.value.data, group.teams.value.data, target, depths)
         if isinstance(graph, str):
-            self.remarks.say(self.name, f"the loop at {where} keeps its order: {graph}")
+            self.decided.add(LoopKeepsOrder(graph, span=span))
             return False
         warps = group.warps.value.data * group.teams.value.data
         split = budget(target, warps, 0, self.narrow)
@@ -130,24 +158,23 @@ class ScheduleLoops:
         if solution is None and rank and solve(*limits):
             raise NoSuchSchedule(
                 "the loop has fewer schedules than that",
-                span=span_of(loop),
+                span=span,
                 expected="a smaller `schedule`",
                 found=f"schedule={rank}",
                 hint="leave `schedule` unset for the solver's first choice",
             )
         if solution is None:
-            self.remarks.say(self.name, f"the loop at {where} keeps its order: {NO_SCHEDULE}")
+            self.decided.add(NoSchedule(span=span))
             return False
-        self.remarks.say(self.name, describe(graph, solution, str(where)))
         order = as_schedule(graph, solution)
         inside = self._obstacle(loop, order, group, depths)
-        self.chosen.append((inside is None, tuple(solution.placed.values())))
+        self.decided.add(_scheduled(graph, solution, span, joined=inside is None))
         if inside is None:
-            self.remarks.say(self.name, f"the loop at {where} runs on from tile to tile")
+            self.decided.add(LoopJoined(span=span))
             flatten(loop, order)
             return True
         if isinstance(loop.parent_op(), scf.ForOp):
-            self.remarks.say(self.name, f"the loop at {where} is not joined across tiles: {inside}")
+            self.decided.add(LoopNotJoined(inside, span=span))
         expand(loop, order)
         return False
 
@@ -204,20 +231,27 @@ def in_order(graph: DependenceGraph, placed: Mapping[int, Placed]) -> list[Node]
     return found
 
 
-def describe(graph: DependenceGraph, solution: Solution, where: str) -> str:
-    """The schedule as two tables: what each resource works in a turn, and the costly nodes."""
-    lines = [f"the loop at {where} turns every {solution.period} cycles, bound by {solution.bound}"]
-    lines.append("  cycles  share  resource")
-    for name, cycles in sorted(bounds(graph).items(), key=lambda item: -item[1]):
-        lines.append(f"  {cycles:6}  {cycles / solution.period:5.0%}  {name}")
-    lines.append("   start  stage  op                takes")
-    for n in sorted(graph.nodes, key=lambda n: solution.placed[n.number].offset):
-        place = solution.placed[n.number]
-        if n.is_dot or n.thread >= 16:
-            op = n.dot if n.is_dot else n.ops[-1]
-            unit = f"tensor core {n.tensor}" if n.is_dot else f"thread {n.thread}"
-            text = getattr(getattr(op, "function", None), "data", op.name)
-            span = span_of(op)
-            line = f", line {span.line}" if span else ""
-            lines.append(f"  {place.offset:6}  {place.stage:5}  {text:16}  {unit}{line}")
-    return "\n".join(lines)
+def _scheduled(
+    graph: DependenceGraph, solution: Solution, span: Span | None, *, joined: bool
+) -> LoopScheduled:
+    """The schedule as data: what each resource works in a turn, and the costly nodes."""
+    usages = sorted(bounds(graph).items(), key=lambda item: -item[1])
+    nodes = sorted(graph.nodes, key=lambda n: solution.placed[n.number].offset)
+    return LoopScheduled(
+        solution.period,
+        solution.bound,
+        joined,
+        tuple(Usage(name, cycles) for name, cycles in usages),
+        tuple(_shown(n, solution.placed[n.number]) for n in nodes if n.is_dot or n.thread >= 16),
+        tuple((place.offset, place.stage) for place in solution.placed.values()),
+        span=span,
+    )
+
+
+def _shown(n: Node, place: Placed) -> ScheduledOp:
+    op = n.dot if n.is_dot else n.ops[-1]
+    unit, cycles = ("tensor core", n.tensor) if n.is_dot else ("thread", n.thread)
+    text = getattr(getattr(op, "function", None), "data", op.name)
+    span = span_of(op)
+    line = span.line if span else None
+    return ScheduledOp(place.offset, place.stage, text, unit, cycles, line)

@@ -304,11 +304,10 @@ def _registers(found: Occupancy) -> str:
 
 def _remarks(report: Report) -> str:
     rows: list[Sequence[str]] = []
-    for remark in report.compiled.remarks:
-        speaker, _, text = remark.partition(": ")
-        first, _, rest = text.partition("\n")
+    for by, sentence in dict.fromkeys((d.by, d.sentence) for d in report.compiled.decisions):
+        first, _, rest = sentence.partition("\n")
         shown = _with_places(first) + (f"<pre>{escape(rest)}</pre>" if rest else "")
-        rows.append((f"<code>{escape(speaker)}</code>", shown))
+        rows.append((f"<code>{escape(by)}</code>", shown))
     return _table(("pass", "what it decided"), rows, "")
 
 

@@ -20,7 +20,6 @@ from tawa.report.launch import Launch
 from tawa.report.occupancy import Occupancy, occupancy
 from tawa.report.timeline import Timeline, timeline
 from tawa.report.work import Bounds, Work, bounds, launch_work
-from tawa.runtime.compile_log import parse_log
 from tawa.simulate import LaunchPrediction, predict_launch
 
 
@@ -72,7 +71,7 @@ def build(
     file = Path(source.file).name
     listings = panes(compiled, (source.file, source.first_line), file, target)
     module = compiled.module("hopper")
-    usage = parse_log(compiled.log).function(compiled.spec.entry)
+    usage = compiled.assembled.function(compiled.spec.entry)
     timelines: list[Timeline] = []
     predicted = None
     if launch is not None:

@@ -7,8 +7,9 @@ are informational to ptxas, but each one costs speed, so they are reported as wh
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, TypeAlias
 
 Kind: TypeAlias = Literal[
     "spill", "local memory", "setmaxnreg ignored", "wgmma serialised", "wgmma fence inserted"
@@ -87,6 +88,16 @@ class CompileReport:
     def findings(self) -> tuple[Finding, ...]:
         """Everything that costs speed: spills, local memory and coded remarks."""
         return tuple(f for usage in self.functions for f in usage.findings()) + self.remarks
+
+    def to_json(self) -> dict[str, Any]:
+        """What JSON can hold of it: all."""
+        return asdict(self)
+
+    @staticmethod
+    def from_json(found: Mapping[str, Any]) -> CompileReport:
+        """What `to_json` gave."""
+        functions = tuple(FunctionUsage(**usage) for usage in found["functions"])
+        return CompileReport(functions, tuple(Finding(**remark) for remark in found["remarks"]))
 
     def of_kind(self, kind: Kind) -> tuple[Finding, ...]:
         """The findings of one kind."""

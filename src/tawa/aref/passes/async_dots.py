@@ -37,11 +37,22 @@ from tawa.aref.dialect.ops import (
     ZeroUnless,
 )
 from tawa.base.options import Options
-from tawa.base.remarks import Remarks
 from tawa.base.types import byte_size, element_of, shape_of
+from tawa.decisions.decision import Decisions
+from tawa.decisions.loops import ProductsInFlight
+from tawa.ir.contracts import Contract
 from tawa.ir.effects import MEETING, SLOT, only_on
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import carry, extend_yield, integer_constant, terminator
+from tawa.ir.properties import (
+    AS_PARTITIONED,
+    ASYNCHRONOUS,
+    DOTS,
+    GROUP_PRODUCTS,
+    OPEN_SLOTS,
+    SCHEDULED,
+    TIDY,
+)
 from tawa.ir.spans import copy_span, span_of
 from tawa.tile.analysis.zero import is_zero
 from tawa.tile.dialect.ops import Dot, Trans
@@ -83,8 +94,13 @@ class AsyncDots:
     """`tile.dot` -> `aref.dot_issue` and `aref.dot_wait`."""
 
     options: Options
-    remarks: Remarks
+    decided: Decisions
     name: ClassVar[str] = "async-dots"
+    contract: ClassVar[Contract] = Contract(
+        requires=(DOTS, GROUP_PRODUCTS, SCHEDULED, OPEN_SLOTS),
+        establishes=(ASYNCHRONOUS,),
+        invalidates=(AS_PARTITIONED, DOTS, TIDY),
+    )
 
     def apply(self, module: ModuleOp) -> None:
         """Rewrite every warp group of the module."""
@@ -182,10 +198,7 @@ class AsyncDots:
             self._drain_inside(block, end, gets)
         else:
             loop = self._lag(loop, end, gets, depth, len(issued))
-        where = span_of(issued[0])
-        self.remarks.say(
-            self.name, f"{depth} iteration(s) of matrix products in flight ({where or 'loop'})"
-        )
+        self.decided.add(ProductsInFlight(depth, span=span_of(issued[0])))
         _after_loop(loop, [c.index for c in chains], inits, depth)
 
     def _depth(self, block: Block) -> int:

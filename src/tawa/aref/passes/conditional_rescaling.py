@@ -22,8 +22,10 @@ from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 from tawa.aref.dialect.ops import Any, AnyAbove, WarpGroup
 from tawa.aref.passes.async_dots import from_products
 from tawa.base.types import element_of, shape_of
+from tawa.ir.contracts import Contract
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import terminator
+from tawa.ir.properties import DOTS, ROLES, SKIPPED_WORK, TIDY
 from tawa.ir.spans import copy_span
 from tawa.tile.analysis.zero import constant_of
 from tawa.tile.dialect.ops import Broadcast, Dot, ExpandDims, Reduce, Splat
@@ -37,6 +39,9 @@ class ConditionalRescaling:
     """Put work that mostly changes nothing behind a warp's question."""
 
     name: ClassVar[str] = "conditional-rescaling"
+    contract: ClassVar[Contract] = Contract(
+        requires=(ROLES, DOTS), establishes=(SKIPPED_WORK,), invalidates=(TIDY,)
+    )
 
     def apply(self, module: ModuleOp) -> None:
         """Rewrite the loops of every computing warp group."""

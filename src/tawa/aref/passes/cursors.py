@@ -14,7 +14,9 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp, i32
 from xdsl.ir import Block, Operation, SSAValue
 
 from tawa.aref.dialect.ops import Advance, Create, CursorType, GetEnter, PutEnter, Start, WarpGroup
+from tawa.ir.contracts import Contract
 from tawa.ir.loops import carry, carry_if, carry_while, extend_condition, extend_yield
+from tawa.ir.properties import DEPTHS, FINAL_RINGS, OPEN_SLOTS, SLOTS, TIDY
 
 Enter = (PutEnter, GetEnter)
 
@@ -33,6 +35,11 @@ class Cursors:
     """Give every `put_enter`, `get_enter` and `advance` its cursor."""
 
     name: ClassVar[str] = "cursors"
+    contract: ClassVar[Contract] = Contract(
+        requires=(DEPTHS, FINAL_RINGS, OPEN_SLOTS),
+        establishes=(SLOTS,),
+        invalidates=(OPEN_SLOTS, TIDY),
+    )
 
     def apply(self, module: ModuleOp) -> None:
         """Rewrite every warp group of the module."""

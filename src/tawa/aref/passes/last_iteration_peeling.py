@@ -40,11 +40,14 @@ from tawa.aref.dialect.ops import (
     ViewRead,
     WarpGroup,
 )
-from tawa.base.remarks import Remarks
 from tawa.base.types import shape_of
+from tawa.decisions.decision import Decisions
+from tawa.decisions.loops import GroupsEndApart, GroupsEndTogether
+from tawa.ir.contracts import Contract
 from tawa.ir.effects import SLOT, TAKEN, Collective, only_on
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import integer_constant, terminator
+from tawa.ir.properties import AS_PARTITIONED, DOTS, FINAL_RINGS, OPEN_SLOTS, OWN_ENDS, TIDY
 from tawa.ir.spans import copy_span, span_of
 from tawa.tile.dialect.ops import (
     Dot,
@@ -66,8 +69,13 @@ not."""
 class LastIterationPeeling:
     """End the loops of warp groups that share a tile's rows where their own rows end."""
 
-    remarks: Remarks
+    decided: Decisions
     name: ClassVar[str] = "last-iteration-peeling"
+    contract: ClassVar[Contract] = Contract(
+        requires=(DOTS, FINAL_RINGS, OPEN_SLOTS),
+        establishes=(OWN_ENDS,),
+        invalidates=(AS_PARTITIONED, TIDY),
+    )
 
     def apply(self, module: ModuleOp) -> None:
         """Rewrite every loop with a promise; promises are gone afterwards."""
@@ -79,21 +87,21 @@ class LastIterationPeeling:
             group = _group_of(loop)
             if not isinstance(loop, scf.ForOp) or group.warps.value.data <= 4:
                 continue
-            where = span_of(loop) or "loop"
+            span = span_of(loop)
             if (why := obstacle(group, loop, shape_of(ends.type)[0])) is not None:
-                self.remarks.say(self.name, f"all groups make all turns of {where}: {why}")
+                self.decided.add(GroupsEndTogether(why, span=span))
                 continue
             new: list[Operation] = []
             end = at_edge(ends, partial(EdgeRow, shape_of(ends.type)[0], "last"), new)
             if end is None:
                 why = "the ends of its rows are not arithmetic that grows with the row"
-                self.remarks.say(self.name, f"all groups make all turns of {where}: {why}")
+                self.decided.add(GroupsEndTogether(why, span=span))
                 continue
             assert loop.parent is not None
             copy_span(loop, new)
             loop.parent.insert_ops_before(new, loop)
             _end_early(loop, end)
-            self.remarks.say(self.name, f"groups leave {where} after their own rows' last turn")
+            self.decided.add(GroupsEndApart(span=span))
         if promises:
             dce(module)
 

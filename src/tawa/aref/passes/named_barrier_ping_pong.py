@@ -26,10 +26,13 @@ from tawa.aref.dialect.ops import (
 from tawa.aref.passes.last_iteration_peeling import LEFT_OUT
 from tawa.base.errors import TawaError
 from tawa.base.options import Options
-from tawa.base.remarks import Remarks
 from tawa.base.types import shape_of
+from tawa.decisions.decision import Decisions
+from tawa.decisions.loops import ProductsInTurns
+from tawa.ir.contracts import Contract
 from tawa.ir.effects import GLOBAL, WRITE, is_pure, touches
 from tawa.ir.loops import terminator
+from tawa.ir.properties import ASYNCHRONOUS, OWN_ENDS, TIDY
 from tawa.ir.spans import span_of
 from tawa.tile.dialect.ops import Broadcast, ExpandDims, Reshape, Trans
 
@@ -65,8 +68,9 @@ class NamedBarrierPingPong:
     """Have the groups of a team take turns, where the option `alternate` asks for it."""
 
     options: Options
-    remarks: Remarks
+    decided: Decisions
     name: ClassVar[str] = "named-barrier-ping-pong"
+    contract: ClassVar[Contract] = Contract(requires=(ASYNCHRONOUS, OWN_ENDS), invalidates=(TIDY,))
 
     def apply(self, module: ModuleOp) -> None:
         """Rewrite the loops with products of every team of several groups."""
@@ -88,8 +92,7 @@ class NamedBarrierPingPong:
                 if rewritten:
                     found = True
                     _start(group)
-                    where = ", ".join(str(span_of(loop) or "loop") for loop in rewritten)
-                    self.remarks.say(self.name, f"consumers take turns on the products of {where}")
+                    self.decided.add(ProductsInTurns(tuple(map(span_of, rewritten))))
         if not found:
             raise NothingToAlternate(
                 "there are no consumers that could take turns",

@@ -23,10 +23,13 @@ from tawa.aref.analysis.products import from_products
 from tawa.aref.analysis.row_numbers import at_edge
 from tawa.aref.dialect.ops import EdgeRow, WarpGroup
 from tawa.aref.passes.last_iteration_peeling import LEFT_OUT
-from tawa.base.remarks import Remarks
 from tawa.base.types import shape_of
+from tawa.decisions.decision import Decisions
+from tawa.decisions.loops import OwnRowsMasked
+from tawa.ir.contracts import Contract
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import integer_constant, terminator
+from tawa.ir.properties import DOTS, OWN_ENDS, TIDY
 from tawa.ir.spans import copy_span, span_of
 from tawa.tile.dialect.ops import Broadcast, ExpandDims
 
@@ -40,8 +43,9 @@ OTHERWISE = {
 class OwnMasks:
     """Ask whether a group has something to mask, where a branch masks a tile."""
 
-    remarks: Remarks
+    decided: Decisions
     name: ClassVar[str] = "own-masks"
+    contract: ClassVar[Contract] = Contract(requires=(DOTS, OWN_ENDS), invalidates=(TIDY,))
 
     def apply(self, module: ModuleOp) -> None:
         """Rewrite the branches of all groups that share rows."""
@@ -51,8 +55,7 @@ class OwnMasks:
             for branch in [op for op in group.walk() if shares and isinstance(op, scf.IfOp)]:
                 mask = _mask(branch) if _ends_early(branch) else None
                 if mask is not None and _shared(branch, groups) and _ask(branch, mask):
-                    where = span_of(branch) or "a branch"
-                    self.remarks.say(self.name, f"groups mask their own rows alone at {where}")
+                    self.decided.add(OwnRowsMasked(span=span_of(branch)))
 
 
 def _ends_early(branch: scf.IfOp) -> bool:

@@ -19,8 +19,10 @@ from xdsl.rewriter import Rewriter
 from tawa.aref.dialect.ops import LanePartials, WarpGroup
 from tawa.aref.passes.async_dots import from_products
 from tawa.base.types import element_of, shape_of
+from tawa.ir.contracts import Contract
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import terminator
+from tawa.ir.properties import DOTS, ROLES, SPREAD_SUMS, TIDY
 from tawa.ir.spans import copy_span
 from tawa.tile.analysis.zero import is_zero
 from tawa.tile.dialect.ops import Broadcast, ExpandDims, Reduce, Splat
@@ -31,6 +33,9 @@ class PartialSums:
     """Carry parts of sums instead of sums."""
 
     name: ClassVar[str] = "partial-sums"
+    contract: ClassVar[Contract] = Contract(
+        requires=(ROLES, DOTS), establishes=(SPREAD_SUMS,), invalidates=(TIDY,)
+    )
 
     def apply(self, module: ModuleOp) -> None:
         """Rewrite the loops of every computing warp group."""

@@ -24,9 +24,12 @@ from tawa.aref.dialect.ops import (
     WarpGroup,
 )
 from tawa.base.errors import TawaError
-from tawa.base.remarks import Remarks
+from tawa.decisions.decision import Decisions
+from tawa.decisions.loops import TilesInTurns
+from tawa.ir.contracts import Contract
 from tawa.ir.effects import is_pure
 from tawa.ir.elementwise import Map
+from tawa.ir.properties import ASYNCHRONOUS, FINAL_RINGS, OPEN_SLOTS, TIDY
 from tawa.ir.spans import span_of
 
 
@@ -133,8 +136,11 @@ class _Counter:
 class PingPong:
     """Distribute the loop over tiles among the teams of every warp group that has several."""
 
-    remarks: Remarks
+    decided: Decisions
     name: ClassVar[str] = "ping-pong"
+    contract: ClassVar[Contract] = Contract(
+        requires=(ASYNCHRONOUS, FINAL_RINGS, OPEN_SLOTS), invalidates=(TIDY,)
+    )
 
     def apply(self, module: ModuleOp) -> None:
         """Rewrite the warp groups with several teams."""
@@ -153,7 +159,7 @@ class PingPong:
         self._order(loop)
         self._skip(loop, refs, team.result, teams)
         self._first_turn(block, team, teams)
-        self.remarks.say(self.name, f"{teams} consumers take turns on the tiles of the loop")
+        self.decided.add(TilesInTurns(teams, span=span_of(loop)))
 
     def _tile_loop(self, group: WarpGroup) -> scf.ForOp:
         for op in group.body.block.ops:

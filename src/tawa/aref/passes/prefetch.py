@@ -16,11 +16,14 @@ from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 
 from tawa.aref.dialect.ops import DotIssue, PutEnter, RefType, WarpGroup
 from tawa.base.options import Options
-from tawa.base.remarks import Remarks
 from tawa.base.types import shape_of
+from tawa.decisions.decision import Decisions
+from tawa.decisions.memory import LoadsRunAhead, LoadsStay
+from tawa.ir.contracts import Contract
 from tawa.ir.effects import FILLED, only_reads, touches
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import carry, extend_yield, integer_constant, terminator
+from tawa.ir.properties import ASYNCHRONOUS, DEPTHS, OPEN_SLOTS, TIDY
 from tawa.ir.spans import span_of
 from tawa.tile.analysis.alias import may_be_written, written
 
@@ -82,8 +85,11 @@ class Prefetch:
     """Let the puts of a role that also gets run ahead."""
 
     options: Options
-    remarks: Remarks
+    decided: Decisions
     name: ClassVar[str] = "prefetch"
+    contract: ClassVar[Contract] = Contract(
+        requires=(DEPTHS, ASYNCHRONOUS, OPEN_SLOTS), invalidates=(TIDY,)
+    )
 
     def apply(self, module: ModuleOp) -> None:
         """Rewrite the loops of every warp group that loads for itself."""
@@ -101,17 +107,17 @@ class Prefetch:
         dots = any(isinstance(op, DotIssue) for op in loop.body.block.ops)
         distance = depth - 1 - (lag if dots else 0)
         found = find_slice(loop)
-        where = span_of(puts[0])
+        span = span_of(puts[0])
         if found is None or distance < 1:
             why = (
                 "their coordinates need a tile, or memory that the loop writes"
                 if found is None
                 else f"the ring has {depth} slots"
             )
-            self.remarks.say(self.name, f"the loads of {where or 'a loop'} do not run ahead: {why}")
+            self.decided.add(LoadsStay(why, span=span))
             return
         self._rewrite(loop, found, distance)
-        self.remarks.say(self.name, f"loads run {distance} iterations ahead ({where or 'loop'})")
+        self.decided.add(LoadsRunAhead(distance, span=span))
 
     def _rewrite(self, loop: scf.ForOp, found: _Slice, distance: int) -> None:
         outer = loop.parent

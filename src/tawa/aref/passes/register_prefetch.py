@@ -19,11 +19,14 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from xdsl.utils.hints import isa
 
 from tawa.aref.dialect.ops import DotIssue, Stage, WarpDot, WarpGroup
-from tawa.base.remarks import Remarks
 from tawa.base.types import byte_size, element_of, shape_of
+from tawa.decisions.decision import Decisions
+from tawa.decisions.loops import LoadedIntoRegistersAhead
+from tawa.ir.contracts import Contract
 from tawa.ir.effects import ORDER, is_collective, is_pure, only_reads, touches
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import carry, extend_yield, terminator
+from tawa.ir.properties import ASYNCHRONOUS, TIDY
 from tawa.ir.spans import copy_span, span_of
 from tawa.tile.analysis.alias import may_be_written, written
 from tawa.tile.dialect.ops import Load, Splat
@@ -40,9 +43,10 @@ class _NotComputable(Exception):
 class RegisterPrefetch:
     """Load what is staged for the products of a loop a turn ahead."""
 
-    remarks: Remarks
+    decided: Decisions
     enabled: bool = True
     name: ClassVar[str] = "register-prefetch"
+    contract: ClassVar[Contract] = Contract(requires=(ASYNCHRONOUS,), invalidates=(TIDY,))
 
     def apply(self, module: ModuleOp) -> None:
         """Rewrite every loop whose body has a product of a tile that it loads through pointers."""
@@ -66,8 +70,7 @@ class RegisterPrefetch:
         except _NotComputable:
             return
         ahead.rewrite(loads)
-        where = span_of(loop) or "loop"
-        self.remarks.say(self.name, f"{len(loads)} tile(s) are loaded a turn ahead ({where})")
+        self.decided.add(LoadedIntoRegistersAhead(len(loads), span=span_of(loop)))
 
 
 def _staged_loads(body: Block) -> list[Load]:

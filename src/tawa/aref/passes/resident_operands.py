@@ -16,8 +16,11 @@ from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.ir import Operation, SSAValue
 
 from tawa.aref.dialect.ops import DotIssue, ViewRead, ViewReshape, ViewType, WarpGroup
-from tawa.base.remarks import Remarks
 from tawa.base.types import byte_size, element_of, shape_of
+from tawa.decisions.decision import Decisions
+from tawa.decisions.loops import OperandResident
+from tawa.ir.contracts import Contract
+from tawa.ir.properties import ASYNCHRONOUS, TIDY
 from tawa.ir.spans import copy_span, span_of
 
 MOST_COLUMNS = 64
@@ -34,9 +37,10 @@ class ResidentOperands:
     `enabled` is false where an attempt with them found too few registers.
     """
 
-    remarks: Remarks
+    decided: Decisions
     enabled: bool = True
     name: ClassVar[str] = "resident-operands"
+    contract: ClassVar[Contract] = Contract(requires=(ASYNCHRONOUS,), invalidates=(TIDY,))
 
     def apply(self, module: ModuleOp) -> None:
         """Rewrite the products of every computing warp group."""
@@ -74,8 +78,7 @@ class ResidentOperands:
             if not reshape.result.first_use:
                 reshape.detach()
                 reshape.erase()
-        where = span_of(dot) or "a product"
-        self.remarks.say(self.name, f"an operand stays in registers through the loop ({where})")
+        self.decided.add(OperandResident(span=span_of(dot)))
 
 
 def _fits(dot: DotIssue, group: WarpGroup) -> bool:

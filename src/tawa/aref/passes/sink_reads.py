@@ -30,8 +30,10 @@ from tawa.aref.dialect.ops import (
     ViewTrans,
     WarpGroup,
 )
+from tawa.ir.contracts import Contract
 from tawa.ir.effects import FREE, SLOT, through
 from tawa.ir.loops import users_in
+from tawa.ir.properties import ASYNCHRONOUS, OPEN_SLOTS, TIDY
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,9 @@ class SinkReads:
     """Move reads of slots behind products, and into branches."""
 
     name: ClassVar[str] = "sink-reads"
+    contract: ClassVar[Contract] = Contract(
+        requires=(ASYNCHRONOUS, OPEN_SLOTS), invalidates=(TIDY,)
+    )
 
     def apply(self, module: ModuleOp) -> None:
         """Move the reads of every computing warp group."""

@@ -35,10 +35,13 @@ from tawa.aref.dialect.ops import (
     ViewRead,
     WarpGroup,
 )
-from tawa.base.remarks import Remarks
 from tawa.base.types import byte_size, element_of
 from tawa.base.warp_transpose import IN_FLIGHT, Shares
+from tawa.decisions.decision import Decisions
+from tawa.decisions.roles import TransposedByRole
+from tawa.ir.contracts import Contract
 from tawa.ir.loops import prune
+from tawa.ir.properties import AS_PARTITIONED, DOTS, FINAL_RINGS, GROUP_PRODUCTS, OPEN_SLOTS, TIDY
 from tawa.ir.spans import copy_span, span_of
 from tawa.tile.dialect.ops import Dot, Reshape, Trans
 
@@ -87,8 +90,13 @@ class _Tile:
 class Transposes:
     """Put a transposing role between loads and products that need one."""
 
-    remarks: Remarks
+    decided: Decisions
     name: ClassVar[str] = "transposes"
+    contract: ClassVar[Contract] = Contract(
+        requires=(AS_PARTITIONED, DOTS, GROUP_PRODUCTS, OPEN_SLOTS),
+        establishes=(FINAL_RINGS,),
+        invalidates=(TIDY,),
+    )
 
     def apply(self, module: ModuleOp) -> None:
         """Split the rings whose tiles need it, and add the role."""
@@ -128,9 +136,7 @@ class Transposes:
         stem = gets[0].views[index].name_hint or "tile"
         loaded.ref.name_hint, transposed.ref.name_hint = f"{stem}_loaded", stem
         copy_span(create, [loaded, transposed])
-        order = ", K in the order of the other operand's registers" if interleaved else ""
-        where = span_of(uses[0].dot) or "a product"
-        self.remarks.say(self.name, f"{stem} is transposed by a role of its own ({where}){order}")
+        self.decided.add(TransposedByRole(stem, interleaved, span=span_of(uses[0].dot)))
         return _Tile(index, uses, loaded, transposed)
 
 

@@ -18,7 +18,10 @@ from tawa.aref.analysis.products import view_of
 from tawa.aref.analysis.staging import drop_unread, staged
 from tawa.aref.dialect.ops import DotIssue, ViewTrans, WarpDot, WarpGroup
 from tawa.base.options import Options
-from tawa.base.remarks import Remarks
+from tawa.decisions.decision import Decisions
+from tawa.decisions.roles import MultipliedByWarps
+from tawa.ir.contracts import Contract
+from tawa.ir.properties import DOTS, GROUP_PRODUCTS, OPEN_SLOTS, ROLES, TIDY
 from tawa.ir.spans import copy_span, span_of
 from tawa.tile.dialect.ops import Dot, Trans
 
@@ -28,8 +31,11 @@ class WarpProducts:
     """`tile.dot` -> `aref.warp_dot` where it must be."""
 
     options: Options
-    remarks: Remarks
+    decided: Decisions
     name: ClassVar[str] = "warp-products"
+    contract: ClassVar[Contract] = Contract(
+        requires=(ROLES, DOTS, OPEN_SLOTS), establishes=(GROUP_PRODUCTS,), invalidates=(TIDY,)
+    )
 
     def apply(self, module: ModuleOp) -> None:
         """Replace the products of every warp group that have no warp-group instruction."""
@@ -40,8 +46,7 @@ class WarpProducts:
             for dot, why in reasons.items():
                 if why is not None:
                     self._replace(dot)
-                    where = span_of(dot) or "a product"
-                    self.remarks.say(self.name, f"{where} is done by warps: {why}")
+                    self.decided.add(MultipliedByWarps(why, span=span_of(dot)))
             if any(reasons.values()):
                 drop_unread(group)
 

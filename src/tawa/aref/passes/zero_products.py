@@ -18,9 +18,11 @@ from xdsl.ir import SSAValue
 
 from tawa.aref.dialect.ops import WarpGroup
 from tawa.base.types import shape_of
+from tawa.ir.contracts import Contract
 from tawa.ir.effects import may_drop
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import terminator
+from tawa.ir.properties import DOTS, SCHEDULED, TIDY
 from tawa.ir.spans import copy_span
 from tawa.tile.analysis.zero import NOT_NEGATIVE, constant_of
 from tawa.tile.dialect.ops import Broadcast, ExpandDims, Splat
@@ -31,6 +33,7 @@ class ZeroProducts:
     """Replace scaled zeros by zeros."""
 
     name: ClassVar[str] = "zero-products"
+    contract: ClassVar[Contract] = Contract(requires=(DOTS, SCHEDULED), invalidates=(TIDY,))
 
     def apply(self, module: ModuleOp) -> None:
         """Rewrite every computing warp group."""

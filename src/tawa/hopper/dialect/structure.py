@@ -76,6 +76,12 @@ class Role(HopperOp):
         """Threads of one team."""
         return 32 * self.warps.value.data
 
+    @property
+    def gives_up(self) -> bool:
+        """Whether its threads keep fewer registers than they are launched with."""
+        gives = self.single is not None or self.gives is not None
+        return gives and self.registers is not None
+
     def verify_(self) -> None:
         """Register counts are what `setmaxnreg` takes."""
         if self.registers and (
@@ -90,8 +96,8 @@ class Role(HopperOp):
         with w.block(f"if (warp_id >= {first} && warp_id < {last})"):
             w.line(f"// role {self.role.data}")
             if self.registers:
-                entry, down = self.registers.value.data, self.single or self.gives is not None
-                w.line(f"set_registers_{'down' if down else 'up'}<{entry}>();")
+                way = "down" if self.gives_up else "up"
+                w.line(f"set_registers_{way}<{self.registers.value.data}>();")
             w.line(f"const int team = (warp_id - {first}) / {warps};")
             w.line(f"const int warp = (warp_id - {first}) % {warps};")
             w.line("const int thread = warp * 32 + lane;")
@@ -130,6 +136,11 @@ class SharedWarpGroup(HopperOp):
             },
             regions=[Region(Block(roles))],
         )
+
+    @property
+    def gives_up(self) -> bool:
+        """Whether its threads keep fewer registers than they are launched with."""
+        return self.registers is not None
 
     def verify_(self) -> None:
         """The roles' warps are the group's, and none sets registers for itself."""

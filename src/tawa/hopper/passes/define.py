@@ -25,20 +25,27 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Operation
 from xdsl.utils.hints import isa
 
+from tawa.decisions.assembling import ProductsNarrowed, RegistersDefined
+from tawa.decisions.decision import Decisions
 from tawa.hopper.dialect.fragment import Fill, Undefined
 from tawa.hopper.dialect.types import FragType
 from tawa.hopper.dialect.warp_matrix import WarpProduct
+from tawa.ir.contracts import Contract
+from tawa.ir.properties import LOWERED, TIDY
 
 
 @dataclass(frozen=True)
 class DefineRegisters:
     """`hopper.undefined` inside loops -> `hopper.fill` with zero."""
 
+    decided: Decisions
+    spill: str
+    """What the assembler says of the registers that lie in memory."""
     name: ClassVar[str] = "define-registers"
-    CHANGE: ClassVar[str] = "accumulators start as zeros"
+    contract: ClassVar[Contract] = Contract(requires=(LOWERED,), invalidates=(TIDY,))
 
-    def apply(self, module: ModuleOp) -> bool:
-        """Whether there were any."""
+    def apply(self, module: ModuleOp) -> None:
+        """Define all of them."""
         found = [op for op in module.walk() if isinstance(op, Undefined) and _in_loop(op)]
         for op in found:
             frag = op.value.type
@@ -52,22 +59,27 @@ class DefineRegisters:
             op.value.replace_all_uses_with(new.value)
             op.detach()
             op.erase()
-        return bool(found)
+        if found:
+            self.decided.add(RegistersDefined(self.spill))
 
 
 @dataclass(frozen=True)
 class NarrowProducts:
     """Let warps' products fetch their operands one step along K at a time, and keep one sum."""
 
+    decided: Decisions
+    spill: str
+    """What the assembler says of the registers that lie in memory."""
     name: ClassVar[str] = "narrow-products"
-    CHANGE: ClassVar[str] = "warps fetch operands of their products step by step"
+    contract: ClassVar[Contract] = Contract(requires=(LOWERED,), invalidates=(TIDY,))
 
-    def apply(self, module: ModuleOp) -> bool:
-        """Whether there were any."""
+    def apply(self, module: ModuleOp) -> None:
+        """Narrow all of them."""
         found = [op for op in module.walk() if isinstance(op, WarpProduct)]
         for op in found:
             op.narrow = UnitAttr()
-        return bool(found)
+        if found:
+            self.decided.add(ProductsNarrowed(self.spill))
 
 
 def _in_loop(op: Operation) -> bool:

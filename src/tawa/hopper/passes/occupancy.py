@@ -16,16 +16,21 @@ from xdsl.dialects import func, scf
 from xdsl.dialects.builtin import ModuleOp
 
 from tawa.hopper.dialect.core import number
+from tawa.hopper.dialect.lanes import Assemble
+from tawa.hopper.dialect.matrix import Wgmma
+from tawa.hopper.dialect.structure import Role, SharedWarpGroup
 from tawa.hopper.dialect.sync import CtaSync
 from tawa.hopper.dialect.warp_matrix import WarpProduct
+from tawa.ir.contracts import Contract
+from tawa.ir.properties import LOWERED
 from tawa.machine.target import CTA_BYTES, Target
 
 FEW_WARPS = 24
 """A multiprocessor with as many warps hides latencies without more of them."""
 SMALL_CUT, LARGE_CUT = 0.2, 0.45
 """Of its registers, what the assembler is asked to do without: in general, and if warps meet."""
-MOST_TEXT = 500_000
-"""Characters of a `.hopper` stage whose machine code is made once: that takes seconds."""
+MOST_OPS = 2200
+"""Ops of a module whose machine code is made once: that takes seconds."""
 MOST_THREADS = 2048
 """Threads of a multiprocessor."""
 
@@ -90,6 +95,7 @@ class ShareMultiprocessor:
 
     ctas: int
     name: ClassVar[str] = "share-multiprocessor"
+    contract: ClassVar[Contract] = Contract(requires=(LOWERED,))
 
     def apply(self, module: ModuleOp) -> None:
         """Set the kernel's bound; how it is launched stays as it is."""
@@ -109,11 +115,15 @@ def multiplies_by_warps(module: ModuleOp) -> bool:
     return any(isinstance(op, WarpProduct) for op in module.walk())
 
 
-def may_share(text: str) -> bool:
-    """Whether a `.hopper` stage is ordinary code of one role, with the assembler's registers.
+def may_share(module: ModuleOp) -> bool:
+    """Whether a module is ordinary code of one role, with the assembler's registers.
 
-    Not if there is so much of it that assembling it again takes long.
+    Not if there is so much of it that assembling it again takes long, and not where registers of
+    several values are put together: what fewer of them cost there has not been measured.
     """
-    if len(text) > MOST_TEXT:
+    ops = list(module.walk())
+    if len(ops) > MOST_OPS or any(isinstance(op, Wgmma | Assemble) for op in ops):
         return False
-    return not any(word in text for word in ("hopper.wgmma ", "registers = ", "hopper.cluster = 2"))
+    roles = [op for op in ops if isinstance(op, Role | SharedWarpGroup)]
+    clusters = [op for op in module.ops if op.attributes.get("hopper.cluster") == number(2)]
+    return not clusters and all(role.registers is None for role in roles)

@@ -21,13 +21,15 @@ from xdsl.dialects import scf
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
-from tawa.base.remarks import Remarks
+from tawa.decisions.decision import Decisions
+from tawa.decisions.memory import BarriersLeftOut
 from tawa.hopper.dialect.matrix import Wgmma
 from tawa.hopper.dialect.memory import Slot, Subtile, SubtileColumn
 from tawa.hopper.dialect.structure import OneThread, Ring, Role
 from tawa.hopper.dialect.sync import CtaSync, MbarrierArrive, MbarrierWait, NamedBarrierSync
 from tawa.hopper.dialect.types import RingType
 from tawa.hopper.dialect.warp_matrix import WarpProduct
+from tawa.ir.contracts import Contract
 from tawa.ir.effects import (
     BARRIER,
     COPYING,
@@ -44,6 +46,8 @@ from tawa.ir.effects import (
     through,
     touches,
 )
+from tawa.ir.properties import LAID_OUT, LOWERED
+from tawa.ir.spans import span_of
 
 Region: TypeAlias = tuple[int, int]
 """First byte of shared memory, and the one after the last."""
@@ -120,8 +124,9 @@ def _region(tile: SSAValue | None) -> Region:
 class RedundantBarrierElimination:
     """Leave out meetings of warps' products that order nothing."""
 
-    remarks: Remarks
+    decided: Decisions
     name: ClassVar[str] = "redundant-barrier-elimination"
+    contract: ClassVar[Contract] = Contract(requires=(LOWERED, LAID_OUT))
 
     def apply(self, module: ModuleOp) -> None:
         """Look at every role."""
@@ -135,8 +140,7 @@ class RedundantBarrierElimination:
     def _reduce(self, role: Role) -> None:
         count = _Role(role).reduced()
         if count:
-            said = f"{count} meeting(s) of role {role.role.data} order nothing and are left out"
-            self.remarks.say(self.name, said)
+            self.decided.add(BarriersLeftOut(count, role.role.data, span=span_of(role)))
 
 
 class _Role:

@@ -12,7 +12,9 @@ from typing import ClassVar
 from xdsl.dialects.builtin import ModuleOp, StringAttr
 
 from tawa.base.options import Options
+from tawa.ir.contracts import Contract
 from tawa.ir.elementwise import Map
+from tawa.ir.properties import LOWERED
 
 SEPARATE = {"mulf": "mulf_rn"}
 """Functions that may become part of others, and those that may not."""
@@ -23,6 +25,7 @@ class SeparateRoundings:
     """Every product of floats becomes one that is rounded by itself."""
 
     name: ClassVar[str] = "separate-roundings"
+    contract: ClassVar[Contract] = Contract(requires=(LOWERED,))
 
     def apply(self, module: ModuleOp) -> None:
         """Exchange the functions."""

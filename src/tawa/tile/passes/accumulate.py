@@ -8,7 +8,9 @@ from typing import ClassVar
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
+from tawa.ir.contracts import Contract
 from tawa.ir.elementwise import Map
+from tawa.ir.properties import FUSED_SUMS, ONE_PROGRAM, TIDY
 from tawa.ir.spans import copy_span
 from tawa.tile.analysis.zero import is_zero
 from tawa.tile.dialect.ops import Dot
@@ -19,6 +21,9 @@ class FuseAccumulate:
     """Fold an addition into the product that is its only other operand."""
 
     name: ClassVar[str] = "fuse-accumulate"
+    contract: ClassVar[Contract] = Contract(
+        requires=(ONE_PROGRAM,), establishes=(FUSED_SUMS,), invalidates=(TIDY,)
+    )
 
     def apply(self, module: ModuleOp) -> None:
         """Rewrite every addition of a product that started from zero and has no other use."""

@@ -16,8 +16,10 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from tawa.base.types import PtrType, byte_size, element_of, shape_of
+from tawa.ir.contracts import Contract
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import carry, extend_yield, terminator
+from tawa.ir.properties import ONE_PROGRAM, TIDY
 from tawa.ir.spans import copy_span
 from tawa.tile.analysis.axis_info import AxisAnalysis, fastest
 from tawa.tile.dialect.ops import Broadcast, ExpandDims, Reshape, Splat, Trans
@@ -33,6 +35,7 @@ class CarriedPointers:
     """Carry the scalar pointer that a tile of pointers is made from, where its loads are narrow."""
 
     name: ClassVar[str] = "carried-pointers"
+    contract: ClassVar[Contract] = Contract(requires=(ONE_PROGRAM,), invalidates=(TIDY,))
 
     def apply(self, module: ModuleOp) -> None:
         """Rewrite every loop that carries such a tile."""

@@ -15,8 +15,10 @@ from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp, StringAttr
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from tawa.base.errors import TawaError
+from tawa.ir.contracts import Contract
 from tawa.ir.elementwise import Map
 from tawa.ir.kernels import add_arguments
+from tawa.ir.properties import ARGUMENT_DESCRIPTORS, ONE_PROGRAM, TIDY
 from tawa.ir.spans import span_of
 from tawa.tile.dialect.ops import DescSize, MakeDesc
 
@@ -148,6 +150,9 @@ class HoistDescriptors:
     """Turn every `tile.make_desc` and `tile.desc_size` into an argument that the host computes."""
 
     name: ClassVar[str] = "hoist-descriptors"
+    contract: ClassVar[Contract] = Contract(
+        requires=(ONE_PROGRAM,), establishes=(ARGUMENT_DESCRIPTORS,), invalidates=(TIDY,)
+    )
 
     def apply(self, module: ModuleOp) -> None:
         """Rewrite the module's kernel; its attribute `tawa.made` lists the recipes in order."""

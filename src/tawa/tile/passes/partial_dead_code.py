@@ -18,11 +18,14 @@ from xdsl.dialects import func, scf
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 
-from tawa.base.remarks import Remarks
 from tawa.base.types import shape_of
+from tawa.decisions.decision import Decisions
+from tawa.decisions.loops import ComputedWhereStored
+from tawa.ir.contracts import Contract
 from tawa.ir.effects import has_effect, is_pure
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import needed, terminator
+from tawa.ir.properties import ONE_PROGRAM, TIDY
 from tawa.ir.spans import copy_span, span_of
 from tawa.tile.dialect.ops import Broadcast, Dot, ExpandDims, Reduce, Splat, Store
 from tawa.tile.passes.fold import constant_of
@@ -35,8 +38,9 @@ LEAST = 64 * 32
 class PartialDeadCode:
     """Put what only some programs store behind the condition on which they do."""
 
-    remarks: Remarks
+    decided: Decisions
     name: ClassVar[str] = "partial-dead-code"
+    contract: ClassVar[Contract] = Contract(requires=(ONE_PROGRAM,), invalidates=(TIDY,))
 
     def apply(self, module: ModuleOp) -> None:
         """Rewrite the loops of every kernel."""
@@ -55,10 +59,8 @@ class PartialDeadCode:
             if sum(map(_elements, inside)) < LEAST or not _is_known_before(condition, loop):
                 continue
             branch = _branch(loop, _copy_before(condition, loop), inside)
-            where = span_of(inside[0]) or span_of(loop)
-            self.remarks.say(
-                self.name, f"computed only where it is stored ({where or branch.name})"
-            )
+            span = span_of(inside[0]) or span_of(loop)
+            self.decided.add(ComputedWhereStored(branch.name, span=span))
 
 
 def _conditions(op: Operation) -> Iterator[SSAValue]:

@@ -17,7 +17,9 @@ from xdsl.dialects.builtin import Float32Type, ModuleOp
 from xdsl.ir import SSAValue
 
 from tawa.base.types import element_of
+from tawa.ir.contracts import Contract
 from tawa.ir.elementwise import Map
+from tawa.ir.properties import ONE_PROGRAM, TIDY
 from tawa.ir.spans import copy_span
 from tawa.tile.analysis.zero import NOT_NEGATIVE, constant_of
 from tawa.tile.dialect.ops import Broadcast, ExpandDims, Reshape, Trans
@@ -31,6 +33,7 @@ class Reciprocals:
     """`1 / x` -> `recip(x)` where `x` is known to be at least one, or NaN."""
 
     name: ClassVar[str] = "reciprocals"
+    contract: ClassVar[Contract] = Contract(requires=(ONE_PROGRAM,), invalidates=(TIDY,))
 
     def apply(self, module: ModuleOp) -> None:
         """Rewrite every such quotient of f32."""

@@ -18,7 +18,9 @@ from xdsl.ir import Block, Operation, SSAValue
 from xdsl.traits import IsolatedFromAbove, IsTerminator
 
 from tawa.base.types import shape_of
+from tawa.ir.contracts import Contract
 from tawa.ir.effects import is_pure, may_drop
+from tawa.ir.properties import ONE_PROGRAM, TIDY
 from tawa.ir.spans import LOC
 from tawa.tile.dialect import ops
 from tawa.tile.passes.fold import constant_of, fold
@@ -33,6 +35,7 @@ class Simplify:
     """Fold constants, drop duplicates and dead ops, hoist scalars out of loops."""
 
     name: ClassVar[str] = "simplify"
+    contract: ClassVar[Contract] = Contract(requires=(ONE_PROGRAM,), establishes=(TIDY,))
 
     def apply(self, module: ModuleOp) -> None:
         """Simplify in place."""

@@ -10,7 +10,9 @@ from xdsl.dialects.builtin import FloatAttr, ModuleOp, TensorType
 from xdsl.ir import Operation, SSAValue
 
 from tawa.base.types import bf16, element_of, f16, f32, shape_of
+from tawa.ir.contracts import Contract
 from tawa.ir.elementwise import Map
+from tawa.ir.properties import FUSED_SUMS, ONE_PROGRAM, TIDY, WIDE_SUMS
 from tawa.ir.spans import copy_span
 from tawa.tile.analysis.zero import is_zero
 from tawa.tile.dialect.ops import Dot, Splat
@@ -21,6 +23,9 @@ class WidenAccumulators:
     """`f16 + a @ b` becomes `round(f32 + a @ b)`: what the product means, as instructions do it."""
 
     name: ClassVar[str] = "widen-accumulators"
+    contract: ClassVar[Contract] = Contract(
+        requires=(ONE_PROGRAM, FUSED_SUMS), establishes=(WIDE_SUMS,), invalidates=(TIDY,)
+    )
 
     def apply(self, module: ModuleOp) -> None:
         """Rewrite every product whose accumulator has 16 bits."""

@@ -1,0 +1,1 @@
+"""What a compilation decided, as data: no IR, no compiler, only names, numbers and places."""

@@ -1,0 +1,113 @@
+"""The pipeline: which passes lead from one level to the next, in which order, on one screen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tawa.aref.passes.async_dots import AsyncDots
+from tawa.aref.passes.conditional_rescaling import ConditionalRescaling
+from tawa.aref.passes.cursors import Cursors
+from tawa.aref.passes.last_iteration_peeling import LastIterationPeeling
+from tawa.aref.passes.named_barrier_ping_pong import NamedBarrierPingPong
+from tawa.aref.passes.own_masks import OwnMasks
+from tawa.aref.passes.partial_sums import PartialSums
+from tawa.aref.passes.ping_pong import PingPong
+from tawa.aref.passes.prefetch import Prefetch
+from tawa.aref.passes.register_prefetch import RegisterPrefetch
+from tawa.aref.passes.resident_operands import ResidentOperands
+from tawa.aref.passes.sink_reads import SinkReads
+from tawa.aref.passes.transposes import Transposes
+from tawa.aref.passes.warp_products import WarpProducts
+from tawa.aref.passes.zero_products import ZeroProducts
+from tawa.base.attempts import Slack
+from tawa.base.options import Options
+from tawa.codegen.lower import LowerToHopper
+from tawa.decisions.decision import Decisions
+from tawa.hopper.passes.redundant_barriers import RedundantBarrierElimination
+from tawa.hopper.passes.roundings import separate_roundings
+from tawa.ir.contracts import Pass, check
+from tawa.ir.properties import AT_LEVEL
+from tawa.ir.tidy import Tidy
+from tawa.partition.partition import Partition
+from tawa.pipeline.depths import Depths
+from tawa.pipeline.schedule import ScheduleLoops
+from tawa.tile.passes.accumulate import FuseAccumulate
+from tawa.tile.passes.carried_pointers import CarriedPointers
+from tawa.tile.passes.descriptors import HoistDescriptors
+from tawa.tile.passes.partial_dead_code import PartialDeadCode
+from tawa.tile.passes.reciprocals import Reciprocals
+from tawa.tile.passes.simplify import Simplify
+from tawa.tile.passes.widen import WidenAccumulators
+
+LEVELS = ("source", "tile", "aref", "hopper")
+"""Each stage of the pipeline leads from one of these to the next."""
+
+
+def passes(stage: str, options: Options, decided: Decisions, slack: Slack) -> list[Pass]:
+    """The passes that lead to a level from the one before, checked against their contracts.
+
+    Raises `BrokenContract`.
+    """
+    steps = table(stage, options, decided, slack)
+    check(steps, AT_LEVEL[LEVELS[LEVELS.index(stage) - 1]], AT_LEVEL[stage])
+    return steps
+
+
+def table(stage: str, options: Options, decided: Decisions, slack: Slack) -> list[Pass]:
+    """The passes of a level, in order; what their contracts say of it is not repeated here."""
+    stages: dict[str, Callable[[], list[Any]]] = {
+        "tile": lambda: [Simplify()],
+        "aref": lambda: [
+            HoistDescriptors(),
+            FuseAccumulate(),
+            # After fusing, which saves a rounding.
+            WidenAccumulators(),
+            PartialDeadCode(decided),
+            Reciprocals(),
+            CarriedPointers(),
+            Partition(options, decided),
+            # Before everything that takes products for those of warp groups.
+            WarpProducts(options, decided),
+            # While loads, gets and products are as partition leaves them.
+            Transposes(decided),
+            # Once rings are final.
+            LastIterationPeeling(decided),
+            OwnMasks(decided),
+            # Before the schedule, which counts what is skipped as cheap.
+            ConditionalRescaling(),
+            PartialSums(),
+            ScheduleLoops(
+                options, decided, slack.registers, slack.stages, slack.joined, slack.narrow
+            ),
+            # Where a pipeline's first turn stands apart.
+            ZeroProducts(),
+            AsyncDots(options, decided),
+            # Once products say what they stage.
+            RegisterPrefetch(decided, enabled=not slack.registers and slack.stages > 1),
+            SinkReads(),
+            # Once products say where they read their operands.
+            ResidentOperands(decided, enabled=not slack.registers and slack.stages > 1),
+            PingPong(decided),
+            NamedBarrierPingPong(options, decided),
+            # Before what depends on the depth: how far loads run ahead.
+            Depths(options, decided, slack.bytes),
+            Prefetch(options, decided),
+            # After all passes that add or move puts and gets.
+            Cursors(),
+            Tidy(),
+        ],
+        "hopper": lambda: [
+            LowerToHopper(options, decided, slack.narrow, slack.registers),
+            Tidy(),
+            # Once everything lies where it does in shared memory.
+            RedundantBarrierElimination(decided),
+            *separate_roundings(options),
+        ],
+    }
+    return stages[stage]()
+
+
+def choosing(steps: Sequence[Pass]) -> int:
+    """The number of the first pass whose choices an attempt may make otherwise."""
+    return next(i for i, step in enumerate(steps) if isinstance(step, ScheduleLoops))

@@ -1,0 +1,52 @@
+"""The last level, changed once because of what the assembler reports, and assembled again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from tawa.decisions.assembling import RegistersForMore
+from tawa.driver.compilation import Built, Compilation
+from tawa.hopper.passes.define import DefineRegisters, NarrowProducts
+from tawa.hopper.passes.occupancy import Occupancy, ShareMultiprocessor, may_share
+
+
+def reassembled(work: Compilation, built: Built) -> Built:
+    """The kernel with fewer registers: where it spills, or where more CTAs then share an SM."""
+    if work.ends_in_text:
+        return built
+    return defined(work, built) if spills(built) else shared(work, built)
+
+
+def spills(built: Built) -> list[str]:
+    """What the assembler says of registers that lie in memory."""
+    return [f"{found.kind}: {found.text}" for found in built.findings if found.kind == "spill"]
+
+
+def defined(work: Compilation, built: Built) -> Built:
+    """The kernel with defined registers and narrow products, if it has any."""
+    module = built.module("hopper").clone()
+    before = len(work.decided.made)
+    first, *_ = spills(built)
+    work.run([DefineRegisters(work.decided, first), NarrowProducts(work.decided, first)], module)
+    return work.finish(built.name, module) if work.decided.made[before:] else built
+
+
+def shared(work: Compilation, built: Built) -> Built:
+    """The kernel with fewer registers, if that lets more CTAs onto a multiprocessor."""
+    module, spec = built.module("hopper"), built.spec
+    if work.options.ctas_per_sm > 1 or built.findings or not may_share(module):
+        return built
+    report = built.product.report
+    if not report.functions:
+        return built  # a remark says that the log is empty
+    registers = report.function(spec.entry).registers
+    taken = Occupancy.of(module, work.options.machine, spec.threads, registers, spec.shared_bytes)
+    for ctas in taken.more:
+        bounded = module.clone()
+        work.run([ShareMultiprocessor(ctas)], bounded)
+        fuller = work.finish(built.name, bounded)
+        if not fuller.findings:
+            said = RegistersForMore(ctas)
+            return replace(fuller, decisions=(*fuller.decisions, said))
+    work.stages = dict(built.stages)
+    return built
