@@ -8,9 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tawa.axon.onnx.model import OnnxModel, from_onnx
-from tawa.axon.running.call import Function, LoadedModule, load
-from tawa.axon.running.contract import Contract, contract
+from tawa.base.extras import require
+
+require("axon", "Axon", "lark")
+
+from tawa.axon.onnx.model import OnnxModel, from_onnx  # noqa: E402
+from tawa.axon.running.call import Function, LoadedModule, load  # noqa: E402
+from tawa.axon.running.contract import Contract, contract  # noqa: E402
 
 if TYPE_CHECKING:
     from tawa.axon.gpu.compile import CompiledFunction  # loaded when something is compiled

@@ -19,6 +19,8 @@ STYLES: dict[State, str] = {"ok": "green", "missing": "red", "optional": "yellow
 OPTIONAL_PACKAGES = {
     "torch": "arrays on the GPU, and cuBLAS as a peer in benchmarks: pip install torch",
     "triton": "runs unmodified Triton kernels, and is a peer in benchmarks: pip install triton",
+    "lark": "grammars of Axon and CuPPL: pip install 'tawa[all]'",
+    "llvmlite": "CuPPL on the CPU: pip install 'tawa[cuppl]'",
     "onnx": "reads and writes ONNX graphs: pip install 'tawa[axon]'",
 }
 

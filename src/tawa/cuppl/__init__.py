@@ -5,10 +5,14 @@ coin = cuppl.model("def main () = let p = sample (beta 1 1) in observe (binomial
 print(coin.smc(10_000).summary())
 """
 
-from tawa.cuppl.inference.settings import Limits
-from tawa.cuppl.islands import Islands, ProcessExecutor, RayExecutor
-from tawa.cuppl.model import Model, load, model
-from tawa.cuppl.results.posterior import InferenceWarning, Posterior
+from tawa.base.extras import require
+
+require("cuppl", "CuPPL", "lark", "llvmlite>=0.45")
+
+from tawa.cuppl.inference.settings import Limits  # noqa: E402
+from tawa.cuppl.islands import Islands, ProcessExecutor, RayExecutor  # noqa: E402
+from tawa.cuppl.model import Model, load, model  # noqa: E402
+from tawa.cuppl.results.posterior import InferenceWarning, Posterior  # noqa: E402
 
 __all__ = [
     "InferenceWarning", "Islands", "Limits", "Model", "Posterior", "ProcessExecutor",

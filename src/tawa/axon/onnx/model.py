@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tawa.axon.typing.errors import UnsupportedModel
+from tawa.base.extras import require
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,12 +47,9 @@ def from_onnx(
 
     Raises UnsupportedModel when it can't be read.
     """
-    try:
-        import onnx
-    except ImportError as error:
-        raise UnsupportedModel(
-            "reading ONNX models needs the package onnx", hint="pip install 'tawa[axon]'"
-        ) from error
+    require("axon", "reading ONNX models", "onnx")
+    import onnx
+
     if isinstance(model, str | Path):
         try:
             model = onnx.load(str(model), load_external_data=False)  # pyright: ignore[reportUnknownMemberType]

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from tawa.base.errors import TawaError
+from tawa.base.extras import require
 
 app = typer.Typer(no_args_is_help=True, help="Shape-inferred functional tensor programs.")
 
@@ -337,12 +338,9 @@ def repl() -> None:
 @app.command()
 def lsp() -> None:
     """Serve an editor over standard input and output: types on hover, shapes as inlay hints."""
-    try:
-        from tawa.axon.tools.lsp import server
-    except ImportError as error:
-        raise ServerNotInstalled(
-            "the language server needs the package pygls", hint="pip install 'tawa[axon]'"
-        ) from error
+    require("axon", "the language server", "pygls")
+    from tawa.axon.tools.lsp import server
+
     sys.setrecursionlimit(100_000)
     server().start_io()
 
@@ -354,14 +352,4 @@ class GpuArraysNeedTorch(TawaError):
     example = (
         "import sys\nsys.modules['torch'] = None\n"
         "from tawa.axon.tools.cli import _on_gpu\n_on_gpu(1.0)"
-    )
-
-
-class ServerNotInstalled(TawaError):
-    """The language server's dependency is missing."""
-
-    explanation = "Install Tawa with its `axon` extra: `pip install 'tawa[axon]'`."
-    example = (
-        "import sys\nsys.modules['tawa.axon.tools.lsp'] = None\n"
-        "from tawa.axon.tools.cli import lsp\nlsp()"
     )

@@ -221,7 +221,8 @@ def taken_text(fn: Any) -> Text:
     text = _recorded_text(fn, code)
     if text is None:
         linecache.checkcache(code.co_filename)
-        lines = linecache.getlines(code.co_filename, inner.__globals__)
+        nameless = code.co_filename == "<string>"  # all texts that `exec` runs are called so
+        lines = [] if nameless else linecache.getlines(code.co_filename, inner.__globals__)
         text = Text(code, lines, code.co_firstlineno)
     inner.__dict__[TAKEN] = text
     return text
