@@ -14,7 +14,7 @@ from tawa.axon.sizes.constraints import (
     Position,
     SameShape,
 )
-from tawa.axon.sizes.dims import Dim, Factor, Floor, Largest, Monomial
+from tawa.axon.sizes.dims import Dim, Factor, Floor, Joined, Largest, Monomial
 from tawa.axon.sizes.measures import Rank, Size
 from tawa.axon.sizes.shapes import Shape, tensor_parts
 from tawa.base.source import Span
