@@ -3,6 +3,7 @@
 `docs/errors.md` is written by this test (`--update`) from the classes themselves.
 """
 
+import linecache
 import os
 import runpy
 import sys
@@ -53,8 +54,9 @@ def output_of(cls: type[TawaError], folder: Path) -> str:
     """What the class's example, as the file `example.py` in `folder`, makes Tawa print."""
     path = folder / "example.py"
     path.write_text(cls.example.lstrip("\n"))
-    modules = mock.patch.dict(sys.modules)
-    with mock.patch.dict(os.environ), modules, pytest.MonkeyPatch.context() as patch:
+    modules, sources = mock.patch.dict(sys.modules), mock.patch.dict(linecache.cache)
+    environment = mock.patch.dict(os.environ)
+    with environment, modules, sources, pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         with pytest.raises(cls) as raised:
             runpy.run_path(str(path), run_name="__main__")

@@ -18,7 +18,7 @@ from typing import IO, Protocol, TypeVar
 
 from tawa.base.cores import cores
 from tawa.base.errors import TawaError
-from tawa.runtime.compile_log import parse_log
+from tawa.runtime.compile_log import CompileReport
 from tawa.runtime.nvrtc import CompiledCuda, compile_cuda
 
 T = TypeVar("T")
@@ -144,8 +144,8 @@ def in_turn(
 def _product(written: IO[bytes]) -> CompiledCuda:
     """What `main` wrote in another process."""
     head = json.loads(written.readline())
-    log = head["log"]
-    return CompiledCuda(written.read(), head["ptx"], log, parse_log(log), head["seconds"])
+    report = CompileReport.from_json(head["report"])
+    return CompiledCuda(written.read(), head["ptx"], head["log"], report, head["seconds"])
 
 
 def main() -> int:
@@ -155,7 +155,8 @@ def main() -> int:
         product = compile_cuda(sys.stdin.buffer.read().decode(), target, name=name)
     except TawaError:
         return 1
-    head = {"ptx": product.ptx, "log": product.log, "seconds": product.seconds}
+    said = {"log": product.log, "report": product.report.to_json()}
+    head = {"ptx": product.ptx, "seconds": product.seconds, **said}
     sys.stdout.buffer.write(json.dumps(head).encode() + b"\n" + product.cubin)
     return 0
 
