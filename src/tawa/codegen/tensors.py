@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from xdsl.dialects import scf
+from xdsl.dialects import arith, scf
+from xdsl.dialects.builtin import FloatAttr, IntegerAttr, i1
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from tawa.aref.analysis.layouts import lane_parts
@@ -166,7 +167,23 @@ def lower_any_above(g: GroupLowering, op: aref.AnyAbove) -> None:
     own = g.add(ReduceRegisters(source, op.axis.value.data, "maxnumf"))
     assert isinstance(own.type, FragType)
     bound = fragment(g, op.bound, own.type.layout)
-    g.scalars[op.result] = g.add(VoteAny(g.add(Map("cmpf_ogt", [own, bound]))))
+    if op.scale is not None:
+        own = g.add(Map("mulf", [own, g.add(Fill(g.scalar(op.scale), own.type))]))
+    if op.unsure is None:
+        g.scalars[op.result] = g.add(VoteAny(g.add(Map("cmpf_ogt", [own, bound]))))
+        return
+    below = g.add(Map("cmpf_ole", [own, bound]))
+    infinity = _filled(g, FloatAttr(math.inf, f32), bound)
+    finite = g.add(Map("cmpf_olt", [g.add(Map("absf", [bound])), infinity]))
+    sure = g.add(Map("andi", [below, finite]))
+    unsure = g.add(Map("xori", [sure, _filled(g, IntegerAttr(1, i1), sure)]))
+    g.scalars[op.result] = g.add(VoteAny(unsure))
+
+
+def _filled(g: GroupLowering, number: FloatAttr | IntegerAttr, like: SSAValue) -> SSAValue:
+    """A fragment of one number, as another lies."""
+    assert isinstance(like.type, FragType)
+    return g.add(Fill(g.add(arith.ConstantOp(number)), like.type))
 
 
 def lower_lane_partials(g: GroupLowering, op: aref.LanePartials) -> None:

@@ -21,6 +21,19 @@ class ComputedWhereStored(Decision):
         return f"computed only where it is stored ({self.place(self.op)})"
 
 
+@dataclass(frozen=True)
+class MasksLeftOut(Decision):
+    """A loop is split: where masks hold for whole tiles, they are left out."""
+
+    masks: int
+    by = "split-loops"
+
+    @property
+    def sentence(self) -> str:
+        """How many."""
+        return f"split where masks hold for whole tiles: {self.masks} left out there"
+
+
 class _OfPeeling(Decision):
     by = "last-iteration-peeling"
 

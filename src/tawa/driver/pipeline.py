@@ -37,7 +37,9 @@ from tawa.tile.passes.carried_pointers import CarriedPointers
 from tawa.tile.passes.descriptors import HoistDescriptors
 from tawa.tile.passes.partial_dead_code import PartialDeadCode
 from tawa.tile.passes.reciprocals import Reciprocals
+from tawa.tile.passes.scaled_exponents import ScaledExponents
 from tawa.tile.passes.simplify import Simplify
+from tawa.tile.passes.split_loops import SplitLoops
 from tawa.tile.passes.widen import WidenAccumulators
 
 LEVELS = ("source", "tile", "aref", "hopper")
@@ -61,6 +63,9 @@ def table(stage: str, options: Options, decided: Decisions, slack: Slack) -> lis
         "aref": lambda: [
             HoistDescriptors(),
             FuseAccumulate(),
+            # Before what looks at a loop's arithmetic.
+            SplitLoops(decided),
+            ScaledExponents(options),
             # After fusing, which saves a rounding.
             WidenAccumulators(),
             PartialDeadCode(decided),

@@ -14,6 +14,7 @@ from xdsl.dialects.builtin import (
     ModuleOp,
     StringAttr,
     TensorType,
+    UnitAttr,
 )
 from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, BlockArgument, Region, SSAValue
@@ -41,7 +42,7 @@ from tawa.frontend.syntax.leaving import Returned
 from tawa.frontend.values.builder import Builder, hint
 from tawa.frontend.values.scope import Scope
 from tawa.frontend.values.values import Descriptor, Tensor, Value, ir_element, ir_type
-from tawa.ir.kernels import AT_LEAST, NAME
+from tawa.ir.kernels import AT_LEAST, NAME, POSITIVE
 from tawa.ir.spans import set_span
 from tawa.language.dtypes import pointer_type
 
@@ -162,6 +163,8 @@ def _facts(name: str, kind: ArgType, argument: BlockArgument, b: Builder) -> Dic
         found[NAME] = StringAttr(name)
     if divisible > 1:
         found[DIVISIBLE] = IntegerAttr(divisible, i32)
+    if getattr(kind, "positive", False):
+        found[POSITIVE] = UnitAttr()
     if bound is not None:
         found[AT_LEAST] = IntegerAttr(bound, i32)
     return DictionaryAttr(found)

@@ -14,6 +14,9 @@ AT_LEAST = "tawa.at_least"
 MULTIPLE, CONTIGUOUS, CONSTANT = "tawa.multiple", "tawa.contiguous", "tawa.constant"
 """Attributes of an op: what its user promises of runs of its result, a number a dimension."""
 
+POSITIVE = "tawa.positive"
+"""Attribute of an f32 argument that every launch has seen to lie between 2^-64 and 2^64."""
+
 NAME = "tawa.name"
 """Attribute of a kernel argument whose name is no name of a value: those end in no number."""
 

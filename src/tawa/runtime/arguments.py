@@ -109,7 +109,15 @@ _ONE = kind_of("i32", one=True)
 _I32, _I32_DIVISIBLE = kind_of("i32"), kind_of("i32", divisible=True)
 _I64, _I64_DIVISIBLE = kind_of("i64"), kind_of("i64", divisible=True)
 _U64, _U64_DIVISIBLE = kind_of("u64"), kind_of("u64", divisible=True)
-_F32, _BOOL, _NONE = kind_of("f32"), kind_of("i1"), kind_of("none")
+_F32, _F32_POSITIVE = kind_of("f32"), kind_of("f32", positive=True)
+_BOOL, _NONE = kind_of("i1"), kind_of("none")
+
+SMALLEST, LARGEST = 2.0**-64, 2.0**64
+"""Floats between these are ordinary positive numbers, for which kernels are compiled apart.
+
+Products of some of them stay positive and finite, so that a scale keeps the order of what it
+scales (`tile.analysis.magnitude`).
+"""
 
 
 class IntegerKinds(dict[int, Kind]):
@@ -218,6 +226,10 @@ def _integer(value: int) -> Classified:
     return INTEGER_KINDS[value], value
 
 
+def _float(value: float) -> Classified:
+    return _F32_POSITIVE if SMALLEST <= value <= LARGEST else _F32, value
+
+
 def _torch(tensor: Any) -> Classified:
     address: int = tensor.data_ptr()
     key = tensor.dtype, not address & 15, tensor.get_device()
@@ -272,7 +284,7 @@ _CLASSIFIERS: dict[type, Classifier] = {
     tuple: _tuple,
     int: _integer,
     bool: lambda value: (_BOOL, value),
-    float: lambda value: (_F32, value),
+    float: _float,
     type(None): lambda value: (_NONE, value),
     TensorDescriptor: _descriptor,
 }

@@ -190,13 +190,13 @@ def type_kind(name: str, text: str) -> Kind:
     """The kind that a type's text names. Raises `BadTypeText`."""
     type_, _, rest = text.partition(":")
     known = type_.startswith(("*", "desc<")) or type_ in SCALAR_CODES
-    if not known or rest not in ("", "16", "1"):
+    if not known or rest not in ("", "16", "1", "+"):
         raise BadTypeText(
             f"the type of argument `{name}` can't be read",
             expected="`*f16`, `desc<f16,128x64>`, `i32` or `f32`",
             found=repr(text),
         )
-    return kind_of(type_, divisible=rest == "16", one=rest == "1")
+    return kind_of(type_, divisible=rest == "16", one=rest == "1", positive=rest == "+")
 
 
 def selected(

@@ -22,6 +22,7 @@ class Kind:
       `constant` of a part of a tuple that is compiled in.
     - `divisible`: an address or integer that is a multiple of 16.
     - `one`: an integer that is 1.
+    - `positive`: a float that is an ordinary positive number (`arguments.SMALLEST` to `LARGEST`).
     - `device`: where an array or descriptor lies (`HOST` for the CPU); None for scalars.
     - `library`: whose current stream a launch uses: `torch`, `cupy`, or none.
     - `constant`: the value of a `constant`.
@@ -33,6 +34,7 @@ class Kind:
     device: int | None = None
     library: str = ""
     constant: Any = None
+    positive: bool = False
 
     @property
     def is_fixed(self) -> bool:
@@ -47,7 +49,8 @@ class Kind:
     @property
     def text(self) -> str:
         """The kind as the compiler's cache key shows it, without its place."""
-        return self.type + (":16" if self.divisible else "") + (":1" if self.one else "")
+        marks = (":16", self.divisible), (":1", self.one), (":+", self.positive)
+        return self.type + "".join(mark for mark, holds in marks if holds)
 
 
 @cache
@@ -57,9 +60,10 @@ def kind_of(
     one: bool = False,
     device: int | None = None,
     library: str = "",
+    positive: bool = False,
 ) -> Kind:
     """The one `Kind` with these properties."""
-    return Kind(type, divisible, one, device, library)
+    return Kind(type, divisible, one, device, library, positive=positive)
 
 
 def constant_kind(value: Any) -> Kind:

@@ -27,7 +27,7 @@ from xdsl.utils.exceptions import VerifyException
 from tawa.aref.dialect.channel_ops import ArefOp
 from tawa.aref.dialect.types import ViewType
 from tawa.base.numerics import Array
-from tawa.base.types import element_of, shape_of
+from tawa.base.types import element_of, f32, shape_of
 from tawa.ir.effects import (
     MEETING,
     PRODUCTS,
@@ -206,27 +206,50 @@ class AnyAbove(ArefOp):
     """Whether some element is above its row's bound, as far as the asking warp holds the row.
 
     The elements lie along dimension `axis`, which `bound` lacks. As with `aref.any`, the answer
-    may only choose whether to skip what changes nothing.
+    may only choose whether to skip what changes nothing. `unsure`: the answer is also yes where
+    nothing can be said, because a bound is infinite or NaN, or all elements are NaN. `scale`: a
+    positive number that elements are multiplied by first.
     """
 
     name: ClassVar[str] = "aref.any_above"
     value: SSAValue = operand_def(base(TensorType))
     bound: SSAValue = operand_def(base(TensorType))
+    scale: SSAValue | None = opt_operand_def(f32)
     axis: IntegerAttr = prop_def(IntegerAttr)
+    unsure: UnitAttr | None = opt_prop_def(UnitAttr)
     result: SSAValue = result_def(i1)
     traits = traits_def(Pure(), Collective())
-    assembly_format = "$value `,` $bound `axis` $axis attr-dict `:` type($value) `,` type($bound)"
+    assembly_format = (
+        "$value `,` $bound (`times` $scale^)? `axis` $axis (`unsure` $unsure^)? attr-dict `:` "
+        "type($value) `,` type($bound)"
+    )
 
-    def __init__(self, value: SSAValue, bound: SSAValue, axis: int):
+    def __init__(
+        self,
+        value: SSAValue,
+        bound: SSAValue,
+        axis: int,
+        *,
+        unsure: bool = False,
+        scale: SSAValue | None = None,
+    ):
         super().__init__(
-            operands=[value, bound],
-            properties={"axis": IntegerAttr(axis, i64)},
+            operands=[value, bound, scale],
+            properties={
+                "axis": IntegerAttr(axis, i64),
+                "unsure": UnitAttr() if unsure else None,
+            },
             result_types=[i1],
         )
 
-    def evaluate(self, value: Array, bound: Array) -> Array:
+    def evaluate(self, value: Array, bound: Array, scale: Array | None = None) -> Array:
         """Of the whole tile."""
-        return np.asarray(np.any(value > np.expand_dims(bound, self.axis.value.data)))
+        bounds = np.expand_dims(bound, self.axis.value.data)
+        if scale is not None:
+            value = (value * scale).astype(value.dtype)
+        if self.unsure is None:
+            return np.asarray(np.any(value > bounds))
+        return np.asarray(np.any(~(value <= bounds)) or not np.all(np.isfinite(bound)))
 
 
 @irdl_op_definition

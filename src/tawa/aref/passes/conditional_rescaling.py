@@ -7,13 +7,17 @@ ask only for the shape of the arithmetic, and the values are the same with and w
 - a carried tile times a factor of its rows: only if some factor is not one;
 - `where(max(x) > t, max(x), y)`, the maximum used for nothing else: lanes exchange their parts of
   the maximum only if some element is above its row's `t`. Other choices by the same comparison are
-  made there, too, with what only they need; a factor that is one otherwise needs no question.
+  made there, too, with what only they need; a factor that is one otherwise needs no question;
+- `maximum(t, max(x))`, however it is spelled (`running_maximum`): likewise, and with it what is
+  `exp(t - maximum)`, one where t is the maximum. Rows of which nothing can be said (t is infinite
+  or NaN) answer yes, and are computed as they stand.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, TypeGuard
 
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import Float32Type, FloatAttr, ModuleOp
@@ -27,6 +31,8 @@ from tawa.ir.elementwise import Map
 from tawa.ir.loops import terminator
 from tawa.ir.properties import DOTS, ROLES, SKIPPED_WORK, TIDY
 from tawa.ir.spans import copy_span
+from tawa.tile.analysis.magnitude import is_ordinary
+from tawa.tile.analysis.scaling import scaled
 from tawa.tile.analysis.zero import constant_of
 from tawa.tile.dialect.ops import Broadcast, Dot, ExpandDims, Reduce, Splat
 
@@ -52,8 +58,8 @@ class ConditionalRescaling:
                 for op in [op for op in loop.body.block.ops if isinstance(op, Map)]:
                     if op.parent is not None:
                         _guard_scaling(op)
-                    if op.parent is not None:
-                        _guard_maximum(op)
+                    if op.parent is not None and not _guard_maximum(op):
+                        _guard_running_maximum(op)
 
 
 def _guard_scaling(op: Map) -> None:
@@ -124,39 +130,160 @@ def _copy_chain(value: SSAValue, root: SSAValue, into: Block) -> SSAValue:
     return new.results[0]
 
 
-def _guard_maximum(op: Map) -> None:
+def _guard_maximum(op: Map) -> bool:
     """`where(max(x) > t, max(x), y)` -> `y` where no element that a warp holds is above `t`."""
     if op.function.data != "select":
-        return
+        return False
     condition, yes, _ = op.arguments
     compare, reduce = condition.owner, yes.owner
     if not isinstance(reduce, Reduce) or reduce.kind.data != "maxnumf":
-        return
+        return False
     if not isinstance(compare, Map):
-        return
+        return False
     bound = _bound_of(compare, yes)
     uses = {use.operation for use in yes.uses}
     if bound is None or uses != {compare, op} or not _held_by_warps(reduce):
-        return
+        return False
     others = _choices(condition, op)
     if others is None:
-        return
+        return False
     chosen = [op, *others]
     unchanged = [c.arguments[2] for c in chosen]
-    own = _needed_by(chosen, [reduce, compare], {bound.owner, *(v.owner for v in unchanged)})
-    if not _known_before(op, own, unchanged):
-        return
     question = AnyAbove(reduce.value, bound, reduce.axis.value.data)
+    return _put_behind(question, chosen, unchanged, [reduce, compare])
+
+
+def _guard_running_maximum(op: Map) -> bool:
+    """`maximum(t, max(x))` -> `t` where no element that a warp holds is above `t`."""
+    found = running_maximum(op)
+    if found is None or not _held_by_warps(found.reduce):
+        return False
+    shape = shape_of(op.result.type)
+    factors = list(_factors(op, found.bound))
+    one = arith.ConstantOp(FloatAttr(1.0, Float32Type()))
+    ones = Splat(one.result, shape)
+    question = AnyAbove(
+        *(found.reduce.value, found.bound, found.reduce.axis.value.data),
+        unsure=True,
+        scale=found.scale,
+    )
+    unchanged = [found.bound, *(ones.result for _ in factors)]
+    before = [one, ones] if factors else []
+    return _put_behind(question, [op, *factors], unchanged, found.made, before)
+
+
+def _put_behind(
+    question: AnyAbove,
+    chosen: list[Map],
+    unchanged: list[SSAValue],
+    known: list[Operation],
+    before: Sequence[Operation] = (),
+) -> bool:
+    """Compute `chosen`, and what is for them alone, only if a question is answered by yes."""
+    first = chosen[0]
+    made = {op for op in before if not isinstance(op, arith.ConstantOp)}
+    kept = {question.bound.owner, *(v.owner for v in unchanged)} - made
+    own = _needed_by(chosen, known, kept)
+    if not _known_before(first, own, [v for v in unchanged if v.owner not in made]):
+        return False
     then, values = Block(), dict[SSAValue, SSAValue]()
     for inner in own:
         new = inner.clone(values)
         then.add_op(new)
         values |= dict(zip(inner.results, new.results, strict=True))
     then.add_op(scf.YieldOp(*(values[c.result] for c in chosen)))
-    _branch(chosen, [question], question.results[0], then, unchanged)
+    _branch(chosen, [*before, question], question.results[0], then, unchanged)
     for old in reversed([inner for inner in own if inner not in chosen]):
         old.detach()
         old.erase()
+    return True
+
+
+@dataclass(frozen=True)
+class RunningMaximum:
+    """The greater of a bound of each row and the maximum of a tile's rows, perhaps scaled."""
+
+    bound: SSAValue
+    reduce: Reduce
+    scale: SSAValue | None
+    """A positive number."""
+    made: list[Operation]
+    """What makes the maximum of the rows, and the comparison: used for nothing else."""
+
+
+TAKES_LEFT = {"cmpf_ogt": True, "cmpf_oge": True, "cmpf_olt": False, "cmpf_ole": False}
+"""Comparisons of a and b, and whether a is the greater (or an equal) one if they hold."""
+
+
+def running_maximum(op: Map) -> RunningMaximum | None:
+    """What an op is the running maximum of: a maximum, or a choice by any comparison of the two."""
+    name = op.function.data
+    compare = op.arguments[0].owner if name == "select" else None
+    if name in ("maxnumf", "maximumf"):
+        pair = op.arguments
+    elif isinstance(compare, Map) and compare.function.data in TAKES_LEFT:
+        pair = compare.arguments
+        greater = pair if TAKES_LEFT[compare.function.data] else list(reversed(pair))
+        if list(op.arguments[1:]) != list(greater) or not compare.result.has_one_use():
+            return None
+    else:
+        return None
+    for bound, maximum in (pair, reversed(pair)):
+        of_rows = _maximum_of_rows(maximum)
+        if of_rows is None or bound is maximum:
+            continue
+        compared = [compare] if isinstance(compare, Map) else []
+        if {use.operation for use in maximum.uses} == {op, *compared}:
+            reduce, scale, made = of_rows
+            return RunningMaximum(bound, reduce, scale, [*made, *compared])
+    return None
+
+
+def _maximum_of_rows(value: SSAValue) -> tuple[Reduce, SSAValue | None, list[Operation]] | None:
+    """The reduction that a value is, or is a positive multiple of, the number, and the ops."""
+    found = scaled(value)
+    if found is None:
+        return (value.owner, None, [value.owner]) if _is_maximum(value.owner) else None
+    source, scale = found
+    reduce, product = source.owner, value.owner
+    if not is_ordinary(scale) or not _is_maximum(reduce) or not source.has_one_use():
+        return None
+    assert isinstance(product, Operation)
+    return reduce, scale, [reduce, product]
+
+
+def _is_maximum(op: Operation | Block) -> TypeGuard[Reduce]:
+    return isinstance(op, Reduce) and op.kind.data == "maxnumf"
+
+
+def _factors(op: Map, bound: SSAValue) -> Iterator[Map]:
+    """Exponentials of `bound - op`, scaled or not: one where both are the same finite number."""
+    for use in op.result.uses:
+        difference = use.operation
+        if not isinstance(difference, Map) or difference.function.data != "subf":
+            continue
+        if difference.arguments[0] is not bound or difference.parent is not op.parent:
+            continue
+        last = difference
+        while (scaled := _only_scaling(last)) is not None:
+            last = scaled
+        if last.function.data in ("exp", "exp2"):
+            yield last
+
+
+def _only_scaling(op: Map) -> Map | None:
+    """The op that alone uses a result: a product with a finite number, or an exponential."""
+    if op.function.data in ("exp", "exp2") or not op.result.has_one_use():
+        return None
+    (user,) = (use.operation for use in op.result.uses)
+    if not isinstance(user, Map) or user.parent is not op.parent:
+        return None
+    if user.function.data in ("exp", "exp2"):
+        return user
+    if user.function.data != "mulf":
+        return None
+    other = user.arguments[1 if user.arguments[0] is op.result else 0]
+    return user if is_ordinary(other) else None
 
 
 def _choices(condition: SSAValue, first: Map) -> list[Map] | None:

@@ -64,7 +64,8 @@ def _find(loop: scf.ForOp, argument: BlockArgument) -> _Sum | None:
     add = passed.owner
     if not isinstance(add, Map) or add.function.data != "addf" or not passed.has_one_use():
         return None
-    if len(shape_of(argument.type)) != 1 or not is_zero(loop.iter_args[place]):
+    start = loop.iter_args[place]
+    if len(shape_of(argument.type)) != 1 or not (is_zero(start) or _parts(start) is not None):
         return None
     for old, new in (add.arguments, reversed(add.arguments)):
         reduce = new.owner
@@ -88,17 +89,38 @@ def _spread(reduce: Reduce) -> bool:
     return last and alone and wide and from_products(reduce.value)
 
 
+def _parts(start: SSAValue) -> SSAValue | None:
+    """The parts that a sum was added up from, if this loop alone goes on with it."""
+    whole = start.owner
+    if not isinstance(whole, Reduce) or whole.kind.data != "addf" or not start.has_one_use():
+        return None
+    columns = shape_of(whole.value.type)[1:]
+    return whole.value if columns == (LanePartials.LANES,) and whole.axis.value.data == 1 else None
+
+
+def _start(loop: scf.ForOp, start: SSAValue, shape: tuple[int, int]) -> SSAValue:
+    """The parts that a loop begins with: zeros, or those of the loop before."""
+    parts, op, outer = _parts(start), start.owner, loop.parent
+    assert isinstance(op, Operation)
+    assert outer is not None
+    if parts is not None:
+        loop.operands[3 + loop.iter_args.index(start)] = parts
+        op.detach()
+        op.erase()
+        return parts
+    assert isinstance(op, Splat)
+    zeros = Splat(op.value, shape)
+    outer.insert_op_before(zeros, loop)
+    return zeros.result
+
+
 def _rewrite(loop: scf.ForOp, argument: BlockArgument, found: _Sum) -> None:
     place = argument.index - 1
     body, outer = loop.body.block, loop.parent
     assert outer is not None
     element, (rows,) = element_of(argument.type), shape_of(argument.type)
     shape = (rows, LanePartials.LANES)
-    zero = loop.iter_args[place].owner
-    assert isinstance(zero, Splat)
-    start = Splat(zero.value, shape)
-    outer.insert_op_before(start, loop)
-    loop.operands[3 + place] = start.result
+    loop.operands[3 + place] = _start(loop, loop.iter_args[place], shape)
     result, parts = loop.results[place], TensorType(element, shape)
     old: SSAValue = Rewriter.replace_value_with_new_type(argument, parts)
     result = Rewriter.replace_value_with_new_type(result, parts)

@@ -34,10 +34,14 @@ class PointerArg:
 
 @dataclass(frozen=True)
 class ScalarArg:
-    """A number; `divisible` divides every value that the kernel will be called with."""
+    """A number; `divisible` divides every value that the kernel will be called with.
+
+    `positive`: each is an ordinary positive float, between 2^-64 and 2^64.
+    """
 
     type: dtype
     divisible: int = 1
+    positive: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,17 +62,18 @@ def parse_argument(text: str) -> ArgType:
     """An argument type in signature notation.
 
     `*f16` is a pointer, `i32` a number, `desc<f16, 128x64>` a descriptor, and `:16` after the
-    first two says what divides it. Element types have any spelling (`fp16`, `float16`, `f16`).
+    first two says what divides it; `f32:+` is a positive number, 2^-64 to 2^64. Element types have
+    any spelling (`fp16`, `float16`, `f16`).
     """
-    body, _, divisor = text.strip().partition(":")
-    divisible = int(divisor) if divisor else 1
+    body, _, mark = text.strip().partition(":")
+    divisible = int(mark) if mark and mark != "+" else 1
     if body.startswith("desc<"):
         element, _, shape = body.removeprefix("desc<").rstrip(">").partition(",")
         sizes = tuple(int(size) for size in shape.strip().split("x"))
         return DescriptorArg(dtype_named(element.strip()), sizes)
     if body.startswith("*"):
         return PointerArg(dtype_named(body[1:]), divisible)
-    return ScalarArg(dtype_named(body), divisible)
+    return ScalarArg(dtype_named(body), divisible, mark == "+")
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,14 @@ NOT_NEGATIVE = ("exp", "exp2", "absf", "sqrt", "sqrt_rn", "sigmoid")
 def constant_of(value: SSAValue) -> float | None:
     """The one number that all elements of a tile are, if it is a splat of a constant."""
     owner = value.owner
-    scalar = owner.value.owner if isinstance(owner, Splat) else None
-    if not isinstance(scalar, arith.ConstantOp):
+    return scalar_constant(owner.value) if isinstance(owner, Splat) else None
+
+
+def scalar_constant(value: SSAValue) -> float | None:
+    """The number that a scalar is, if it is a constant."""
+    if not isinstance(value.owner, arith.ConstantOp):
         return None
-    constant = scalar.value
+    constant = value.owner.value
     return constant.value.data if isinstance(constant, IntegerAttr | FloatAttr) else None
 
 

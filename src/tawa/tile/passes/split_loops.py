@@ -1,0 +1,251 @@
+"""Loops split where a mask of a whole tile holds for every element: there it is left out.
+
+A loop over blocks of keys or columns masks a tile in every iteration, though only the blocks at an
+edge (a diagonal, a window's side, the end of a row) have something to mask. Where the mask compares
+sums of indices, the iterations in which it holds for all elements follow from the loop's counter:
+the first ones, the last ones, or some in between. They become a loop of their own without the mask,
+between loops that keep it; the iterations and their order are the same.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from xdsl.dialects import arith, scf
+from xdsl.dialects.builtin import IntegerAttr, IntegerType, ModuleOp, i1
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+
+from tawa.base.types import shape_of
+from tawa.decisions.decision import Decisions
+from tawa.decisions.loops import MasksLeftOut
+from tawa.ir.contracts import Contract
+from tawa.ir.elementwise import Map
+from tawa.ir.loops import integer_constant
+from tawa.ir.properties import ONE_PROGRAM, TIDY
+from tawa.ir.spans import copy_span, span_of
+from tawa.tile.analysis.linear import Linear, margin
+from tawa.tile.analysis.zero import scalar_constant
+from tawa.tile.dialect.ops import Broadcast, ExpandDims, Reshape, Splat, Trans
+from tawa.tile.passes.simplify import simplify
+
+LEAST = 64 * 32
+"""Elements of a tile whose mask is worth a loop (chosen: what a warp group holds 16 each of)."""
+
+SPREADING = (Broadcast, ExpandDims, Reshape, Trans)
+
+
+@dataclass(frozen=True)
+class SplitLoops:
+    """Loops over masked tiles become loops with and without the mask."""
+
+    decided: Decisions
+    name: ClassVar[str] = "split-loops"
+    contract: ClassVar[Contract] = Contract(requires=(ONE_PROGRAM,), invalidates=(TIDY,))
+
+    def apply(self, module: ModuleOp) -> None:
+        """Split the innermost loop of every such mask, once."""
+        loops = [op for op in module.walk() if isinstance(op, scf.ForOp)]
+        found = [split for loop in loops if (split := _Split.of(loop)) is not None]
+        for split in found:
+            split.apply()
+            self.decided.add(MasksLeftOut(len(split.masks), span=span_of(split.loop)))
+        if found:
+            simplify(module)
+
+
+@dataclass(frozen=True)
+class _Split:
+    """A loop, its masks, and sums that are at least zero in iterations without a mask."""
+
+    loop: scf.ForOp
+    masks: list[SSAValue]
+    early: list[Linear]
+    """Those that fall with the counter: they hold in the first iterations."""
+    late: list[Linear]
+
+    @staticmethod
+    def of(loop: scf.ForOp) -> _Split | None:
+        step, counter = scalar_constant(loop.step), loop.body.block.args[0]
+        if step is None or step <= 0:
+            return None
+        masks: list[SSAValue] = []
+        early: list[Linear] = []
+        late: list[Linear] = []
+        for op in loop.body.block.ops:
+            found = margin(op.results[0]) if isinstance(op, Map) and _is_costly(op) else None
+            if found is None or counter not in found.terms or not _is_known_before(found, loop):
+                continue
+            masks.append(op.results[0])
+            (early if found.terms[counter] < 0 else late).append(found)
+        return _Split(loop, masks, early, late) if masks else None
+
+    def apply(self) -> None:
+        """Put up to three loops in the place of the loop."""
+        loop, builder = self.loop, _Before(self.loop)
+        first = self._first(builder)
+        end = self._end(builder)
+        starts = list(loop.iter_args)
+        if first is not None:
+            starts = builder.loop(loop.lb, builder.least(first, loop.ub), starts, [])
+        begin = loop.lb if first is None else first
+        if end is not None and first is not None:
+            end = builder.greatest(end, first)
+        stop = loop.ub if end is None else builder.least(end, loop.ub)
+        starts = builder.loop(begin, stop, starts, self.masks)
+        if end is not None:
+            starts = builder.loop(end, loop.ub, starts, [])
+        for result, value in zip(loop.results, starts, strict=True):
+            value.name_hint = result.name_hint
+            result.replace_all_uses_with(value)
+        loop.detach()
+        loop.erase()
+
+    def _end(self, b: _Before) -> SSAValue | None:
+        """The first counter for which some early mask does not hold everywhere."""
+        found: SSAValue | None = None
+        for sum_ in self.early:
+            past = b.add("addi", self._last(b, sum_), b.loop_step)
+            end = self._counter_after(b, past)
+            found = end if found is None else b.least(found, end)
+        return found
+
+    def _first(self, b: _Before) -> SSAValue | None:
+        """The first counter for which all late masks hold everywhere."""
+        found: SSAValue | None = None
+        for sum_ in self.late:
+            # It holds for counters above `last` of the negative sum less one.
+            below = sum_.times(-1).plus(Linear(-1, -1))
+            past = b.add("addi", self._last(b, Linear(below.most, below.most, below.terms)),
+                         b.loop_step)  # fmt: skip
+            first = self._counter_after(b, past)
+            found = first if found is None else b.greatest(found, first)
+        return found
+
+    def _last(self, b: _Before, sum_: Linear) -> SSAValue:
+        """The greatest whole number that may stand for the counter and leave the sum at zero."""
+        counter = self.loop.body.block.args[0]
+        rest = {v: c for v, c in sum_.terms.items() if v is not counter}
+        return b.floor(b.sum(Linear(sum_.least, sum_.least, rest)), -sum_.terms[counter])
+
+    def _counter_after(self, b: _Before, past: SSAValue) -> SSAValue:
+        """The first counter that is at least as far behind `past` as a step: lb + k * step."""
+        distance = b.greatest(b.add("subi", past, self.loop.lb), b.constant(0))
+        return b.add(
+            "addi", self.loop.lb, b.add("muli", b.add("divsi", distance, b.loop_step), b.loop_step)
+        )
+
+
+def _is_costly(op: Map) -> bool:
+    """Whether a comparison is a mask of elements that are chosen one by one."""
+    if shape_of(op.result.type) and math.prod(shape_of(op.result.type)) == 1:
+        return False
+    work, seen = [op.result], set[SSAValue]()
+    while work:
+        value = work.pop()
+        if value in seen:
+            continue
+        seen.add(value)
+        for use in value.uses:
+            user = use.operation
+            if isinstance(user, Map) and user.function.data == "select" and use.index == 0:
+                if math.prod(shape_of(user.result.type)) >= LEAST:
+                    return True
+            elif isinstance(user, SPREADING) or (
+                isinstance(user, Map) and user.function.data in ("andi", "ori")
+            ):
+                work.append(user.results[0])
+    return False
+
+
+def _is_known_before(found: Linear, loop: scf.ForOp) -> bool:
+    """Whether all scalars of a sum, but the loop's counter, are there before the loop."""
+    counter = loop.body.block.args[0]
+    kinds = {value.type for value in found.terms}
+    return kinds == {counter.type} and all(
+        value is counter or not _is_inside(value, loop) for value in found.terms
+    )
+
+
+def _is_inside(value: SSAValue, loop: scf.ForOp) -> bool:
+    block: Block | None = value.owner if isinstance(value, BlockArgument) else value.owner.parent  # pyright: ignore
+    while block is not None:
+        parent = block.parent_op()
+        if parent is loop:
+            return True
+        block = parent.parent if parent is not None else None
+    return False
+
+
+class _Before:
+    """Puts ops before a loop."""
+
+    def __init__(self, loop: scf.ForOp) -> None:
+        self.old = loop
+        self.type = loop.lb.type
+        self.loop_step = loop.step
+
+    def insert(self, op: Operation) -> SSAValue:
+        """Put an op before the loop; its first result."""
+        copy_span(self.old, [op])
+        assert self.old.parent is not None
+        self.old.parent.insert_op_before(op, self.old)
+        return op.results[0]
+
+    def constant(self, number: int) -> SSAValue:
+        return self.insert(integer_constant(number, self.type))
+
+    def add(self, function: str, left: SSAValue, right: SSAValue) -> SSAValue:
+        return self.insert(Map(function, [left, right]))
+
+    def least(self, left: SSAValue, right: SSAValue) -> SSAValue:
+        return self.add("minsi", left, right)
+
+    def greatest(self, left: SSAValue, right: SSAValue) -> SSAValue:
+        return self.add("maxsi", left, right)
+
+    def sum(self, wanted: Linear) -> SSAValue:
+        """A sum as ops."""
+        found = self.constant(wanted.least)
+        for value, count in wanted.terms.items():
+            product = value if count == 1 else self.add("muli", value, self.constant(count))
+            found = self.add("addi", product, found)
+        return found
+
+    def floor(self, dividend: SSAValue, divisor: int) -> SSAValue:
+        """A quotient, rounded down also below zero."""
+        if divisor == 1:
+            return dividend
+        by = self.constant(divisor)
+        quotient, rest = self.add("divsi", dividend, by), self.add("remsi", dividend, by)
+        below = self.insert(Map("cmpi_slt", [rest, self.constant(0)]))
+        one_less = self.add("subi", quotient, self.constant(1))
+        return self.insert(Map("select", [below, one_less, quotient]))
+
+    def loop(
+        self, begin: SSAValue, end: SSAValue, starts: list[SSAValue], left_out: list[SSAValue]
+    ) -> list[SSAValue]:
+        """A copy of the loop for some counters, where some conditions hold; what it gives."""
+        old = self.old
+        values = dict[SSAValue, SSAValue]()
+        old_operands = (old.lb, old.ub, old.step, *old.iter_args)
+        assert isinstance(self.type, IntegerType)
+        new = old.clone(values)
+        for i, value in enumerate((begin, end, old.step, *starts)):
+            new.operands[i] = value
+        assert len(old_operands) == len(new.operands)
+        for condition in left_out:
+            inside = values[condition]
+            owner = inside.owner
+            assert isinstance(owner, Operation)
+            block = owner.parent
+            assert block is not None
+            true = arith.ConstantOp(IntegerAttr(1, i1))
+            made: list[Operation] = [true]
+            if shape_of(condition.type):
+                made.append(Splat(true.result, shape_of(condition.type)))
+            block.insert_ops_before(made, owner)
+            inside.replace_all_uses_with(made[-1].results[0])
+        self.insert(new) if new.results else old.parent.insert_op_before(new, old)  # pyright: ignore
+        return list(new.results)
