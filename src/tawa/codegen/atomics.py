@@ -114,7 +114,7 @@ def _width(g: GroupLowering, op: AtomicRmw | AtomicCas, layout: Layout) -> int:
     element = element_of(op.value.type)
     if not shape_of(op.value.type) or isinstance(op, AtomicCas) or op.kind.data != "addf":
         return 1
-    return access_width(g, op.ptr, op.mask, layout) if element in VECTORS else 1
+    return access_width(g, op.ptr, op.mask, layout)[1] if element in VECTORS else 1
 
 
 def _layout(g: GroupLowering, op: AtomicRmw | AtomicCas) -> Layout:

@@ -246,8 +246,8 @@ def load_fragment(
     """Load a tile, or a part of one, whose pointers, mask and substitute are fragments."""
     pointers, mask, other = parts
     assert pointers is not None
-    count = access_width(g, op.ptr, op.mask, layout)
-    return g.add(GlobalLoad(pointers, mask, other, count), op.result.name_hint)
+    count, run = access_width(g, op.ptr, op.mask, layout)
+    return g.add(GlobalLoad(pointers, mask, other, count, run), op.result.name_hint)
 
 
 def _scalar_load(g: GroupLowering, op: Load) -> SSAValue:
@@ -266,15 +266,14 @@ def _scalar_load(g: GroupLowering, op: Load) -> SSAValue:
 
 def access_width(
     g: GroupLowering, pointers: SSAValue, mask: SSAValue | None, layout: Layout
-) -> int:
-    """Consecutive registers that one access moves."""
+) -> tuple[int, int]:
+    """Consecutive registers that one access moves, and how many of them surely share a mask."""
     dim, count = fastest(g.layouts.axes, pointers)
     held = layout.vector(dim)
     while count > 1 and held % count:
         count //= 2
-    if mask is not None:
-        count = math.gcd(count, g.layouts.axes.of(mask).constant[dim])
-    return max(1, count)
+    run = count if mask is None else math.gcd(count, g.layouts.axes.of(mask).constant[dim])
+    return count, max(1, run)
 
 
 def lower_store(g: GroupLowering, op: Store) -> None:
@@ -291,7 +290,8 @@ def lower_store(g: GroupLowering, op: Store) -> None:
     value = fragment(g, op.value, layout)
     pointers = fragment(g, op.ptr, layout)
     mask = fragment(g, op.mask, layout) if op.mask else None
-    g.do(GlobalStore(pointers, value, mask, access_width(g, op.ptr, op.mask, layout)))
+    count, run = access_width(g, op.ptr, op.mask, layout)
+    g.do(GlobalStore(pointers, value, mask, count, run))
 
 
 def _scalar_store(g: GroupLowering, op: Store) -> None:

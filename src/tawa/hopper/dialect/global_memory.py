@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -18,7 +18,7 @@ from xdsl.irdl import (
     traits_def,
 )
 
-from tawa.base.numerics import value_dtype
+from tawa.base.numerics import Array, value_dtype
 from tawa.base.types import PtrType, byte_size
 from tawa.hopper.dialect.atomic import ATOMIC
 from tawa.hopper.dialect.core import HopperOp, Number, number
@@ -32,7 +32,8 @@ from tawa.ir.effects import GLOBAL, Effects, reads, writes
 class GlobalLoad(HopperOp):
     """Each thread loads the elements its pointers name; masked-off addresses are not touched.
 
-    `vector` consecutive registers name consecutive, aligned elements with one mask value.
+    `vector` consecutive registers name consecutive, aligned elements, `mask_run` of them with one mask
+    value. Where the mask lets all of a vector through it is one access, else one for each run.
     """
 
     name: ClassVar[str] = "hopper.global_load"
@@ -40,18 +41,24 @@ class GlobalLoad(HopperOp):
     mask: SSAValue | None = opt_operand_def(FragType)
     other: SSAValue | None = opt_operand_def(FragType)
     vector: IntegerAttr = prop_def(Number)
+    mask_run: IntegerAttr = prop_def(Number)
     value: SSAValue = result_def(FragType)
     traits = traits_def(Effects(reads(GLOBAL, "pointers")))
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
 
     def __init__(
-        self, pointers: SSAValue, mask: SSAValue | None, other: SSAValue | None, vector: int
+        self,
+        pointers: SSAValue,
+        mask: SSAValue | None,
+        other: SSAValue | None,
+        vector: int,
+        run: int | None = None,
     ):
         frag = pointers.type
         assert isinstance(frag, FragType) and isinstance(frag.element_type, PtrType)
         super().__init__(
             operands=[pointers, mask, other],
-            properties={"vector": number(vector)},
+            properties={"vector": number(vector), "mask_run": number(run or vector)},
             result_types=[frag.with_element_type(frag.element_type.pointee)],
         )
 
@@ -66,25 +73,68 @@ class GlobalLoad(HopperOp):
             for j in range(count):
                 other = f"{w.name(self.other)}[i + {j}]" if self.other else f"{element}{{}}"
                 w.line(f"{name}[i + {j}] = {other};")
-            with w.block(f"if ({w.name(self.mask)}[i])" if self.mask else ""):
-                type_ = f"Vector<{element}, {count}>"
-                at = f"{w.name(self.pointers)}[i]"
+
+            def load(start: int, size: int) -> None:
+                type_ = f"Vector<{element}, {size}>"
+                at = f"{w.name(self.pointers)}[i{plus(start)}]"
                 w.line(f"const auto part = *reinterpret_cast<const {type_}*>({at});")
-                for j in range(count):
-                    w.line(f"{name}[i + {j}] = part.values[{j}];")
+                for j in range(size):
+                    w.line(f"{name}[i + {start + j}] = part.values[{j}];")
+
+            accesses(w, self.mask, count, self.mask_run.value.data, load)
 
     def run(self, m: Actor) -> None:
-        """`vector` consecutive elements from every `vector`-th pointer, under its mask."""
+        """Vectors whose mask lets all through, and of the others the runs that it does."""
         frag = self.value.type
         assert isinstance(frag, FragType)
-        count = self.vector.value.data
-        at = m.fragment(self.pointers)[:, ::count]
-        by = np.ones(at.shape, bool) if self.mask is None else m.fragment(self.mask)[:, ::count]
-        loaded = m.global_load(at, frag.element_type, count, by).reshape(len(at), -1)
-        other = np.zeros((), value_dtype(frag.element_type))
+        pointers, count, each = m.fragment(self.pointers), self.vector.value.data, self.mask_run.value.data
+        result = np.zeros((), value_dtype(frag.element_type))
         if self.other is not None:
-            other = m.fragment(self.other)
-        m.new_fragment(self.value, np.where(np.repeat(by, count, axis=1), loaded, other))
+            result = m.fragment(self.other)
+        whole, by = masks(m, self.mask, pointers, count)
+        for size, through in ((count, whole), (each, by & ~whole)):
+            chosen = through[:, ::size]
+            loaded = m.global_load(pointers[:, ::size], frag.element_type, size, chosen)
+            result = np.where(through, loaded.reshape(len(pointers), -1), result)
+            if each == count:
+                break
+        m.new_fragment(self.value, result)
+
+
+def plus(number: int) -> str:
+    """An offset, if there is one."""
+    return f" + {number}" if number else ""
+
+
+def accesses(
+    w: Writer, mask: SSAValue | None, count: int, run: int, access: Callable[[int, int], None]
+) -> None:
+    """Access `count` registers from `i` on as the mask lets them through: all at once, or by runs.
+
+    `access` writes the text for the registers from a place on, so many of them.
+    """
+    if mask is None or run == count:
+        with w.block(f"if ({w.name(mask)}[i])" if mask else ""):
+            access(0, count)
+        return
+    asked = [f"{w.name(mask)}[i{plus(j)}]" for j in range(0, count, run)]
+    with w.block(f"if ({' && '.join(asked)})"):
+        access(0, count)
+    with w.block("else"):
+        for number, question in enumerate(asked):
+            with w.block(f"if ({question})"):
+                access(number * run, run)
+
+
+def masks(
+    m: Actor, mask: SSAValue | None, pointers: Array, count: int
+) -> tuple[Array, Array]:
+    """For each register whether its whole vector is let through, and whether it is."""
+    if mask is None:
+        return (np.ones(pointers.shape, bool),) * 2
+    by = m.fragment(mask)
+    whole = by.reshape(len(by), -1, count).all(axis=2)
+    return np.repeat(whole, count, axis=1), by
 
 
 def _words(size: int, values: list[str]) -> list[str]:
@@ -112,18 +162,32 @@ def _store(element: str, size: int, at: str, values: list[str]) -> str:
 
 @irdl_op_definition
 class GlobalStore(HopperOp):
-    """Each thread stores the elements it holds (the first holder, of copies)."""
+    """Each thread stores the elements it holds (the first holder, of copies).
+
+    `vector` and `mask_run` are those of a load.
+    """
 
     name: ClassVar[str] = "hopper.global_store"
     pointers: SSAValue = operand_def(FragType)
     value: SSAValue = operand_def(FragType)
     mask: SSAValue | None = opt_operand_def(FragType)
     vector: IntegerAttr = prop_def(Number)
+    mask_run: IntegerAttr = prop_def(Number)
     traits = traits_def(Effects(writes(GLOBAL, "pointers")))
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
 
-    def __init__(self, pointers: SSAValue, value: SSAValue, mask: SSAValue | None, vector: int):
-        super().__init__(operands=[pointers, value, mask], properties={"vector": number(vector)})
+    def __init__(
+        self,
+        pointers: SSAValue,
+        value: SSAValue,
+        mask: SSAValue | None,
+        vector: int,
+        run: int | None = None,
+    ):
+        super().__init__(
+            operands=[pointers, value, mask],
+            properties={"vector": number(vector), "mask_run": number(run or vector)},
+        )
 
     def cuda(self, w: Writer) -> None:
         """A loop over registers, `vector` at a time."""
@@ -133,21 +197,28 @@ class GlobalStore(HopperOp):
         with w.block(f"if ({owner})" if owner else ""):
             w.line("#pragma unroll")
             loop = f"for (int i = 0; i < {frag.layout.registers}; i += {count})"
-            masked = f"if ({w.name(self.mask)}[i])" if self.mask else ""
-            with w.block(loop), w.block(masked):
-                values = [f"{w.name(self.value)}[i + {j}]" for j in range(count)]
-                at = f"{w.name(self.pointers)}[i]"
-                w.line(_store(c_type(frag), byte_size(frag.element_type), at, values))
+            with w.block(loop):
+
+                def store(start: int, size: int) -> None:
+                    values = [f"{w.name(self.value)}[i + {start + j}]" for j in range(size)]
+                    at = f"{w.name(self.pointers)}[i{plus(start)}]"
+                    w.line(_store(c_type(frag), byte_size(frag.element_type), at, values))
+
+                accesses(w, self.mask, count, self.mask_run.value.data, store)
 
     def run(self, m: Actor) -> None:
-        """`vector` consecutive elements from every `vector`-th pointer on, under its mask."""
+        """Vectors whose mask lets all through, and of the others the runs that it does."""
         frag = self.value.type
         assert isinstance(frag, FragType)
-        count = self.vector.value.data
-        at, values = m.fragment(self.pointers)[:, ::count], m.fragment(self.value)
-        by = np.ones(at.shape, bool) if self.mask is None else m.fragment(self.mask)[:, ::count]
-        by = by & m.owners(frag.layout)[:, None]
-        m.global_store(at, values.reshape(*at.shape, count), frag.element_type, by)
+        count, each = self.vector.value.data, self.mask_run.value.data
+        pointers, values = m.fragment(self.pointers), m.fragment(self.value)
+        whole, by = masks(m, self.mask, pointers, count)
+        owners = m.owners(frag.layout)[:, None]
+        for size, through in ((count, whole), (each, by & ~whole)):
+            at, chosen = pointers[:, ::size], (through & owners)[:, ::size]
+            m.global_store(at, values.reshape(*at.shape, size), frag.element_type, chosen)
+            if each == count:
+                break
 
 
 @irdl_op_definition
