@@ -32,8 +32,8 @@ from tawa.ir.effects import GLOBAL, Effects, reads, writes
 class GlobalLoad(HopperOp):
     """Each thread loads the elements its pointers name; masked-off addresses are not touched.
 
-    `vector` consecutive registers name consecutive, aligned elements, `mask_run` of them with one mask
-    value. Where the mask lets all of a vector through it is one access, else one for each run.
+    `vector` consecutive registers name consecutive, aligned elements, `mask_run` of them with one
+    mask value. Where the mask lets all of a vector through it is one access, else one for each run.
     """
 
     name: ClassVar[str] = "hopper.global_load"
@@ -87,7 +87,11 @@ class GlobalLoad(HopperOp):
         """Vectors whose mask lets all through, and of the others the runs that it does."""
         frag = self.value.type
         assert isinstance(frag, FragType)
-        pointers, count, each = m.fragment(self.pointers), self.vector.value.data, self.mask_run.value.data
+        pointers, count, each = (
+            m.fragment(self.pointers),
+            self.vector.value.data,
+            self.mask_run.value.data,
+        )
         result = np.zeros((), value_dtype(frag.element_type))
         if self.other is not None:
             result = m.fragment(self.other)
@@ -126,9 +130,7 @@ def accesses(
                 access(number * run, run)
 
 
-def masks(
-    m: Actor, mask: SSAValue | None, pointers: Array, count: int
-) -> tuple[Array, Array]:
+def masks(m: Actor, mask: SSAValue | None, pointers: Array, count: int) -> tuple[Array, Array]:
     """For each register whether its whole vector is let through, and whether it is."""
     if mask is None:
         return (np.ones(pointers.shape, bool),) * 2

@@ -25,8 +25,8 @@ from tawa.ir.contracts import Contract
 from tawa.ir.properties import LOWERED
 from tawa.machine.target import CTA_BYTES, Target
 
-FEW_WARPS = 24
-"""A multiprocessor with as many warps hides latencies without more of them."""
+FEW_WARPS = 64
+"""A multiprocessor with fewer warps may hide more of memory's latency with more of them."""
 SMALL_CUT, LARGE_CUT = 0.2, 0.45
 """Of its registers, what the assembler is asked to do without: in general, and if warps meet."""
 MOST_OPS = 2200
