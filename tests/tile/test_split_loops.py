@@ -11,7 +11,7 @@ from xdsl.dialects import scf
 
 import tawa
 import tawa.language as tl
-from tawa.base.remarks import Remarks
+from tawa.decisions.decision import Decisions
 from tawa.frontend import lower_to_tile, parse_argument
 from tawa.ir.elementwise import Map
 from tawa.tile.passes.simplify import simplify
@@ -42,7 +42,7 @@ def loops_of(kernel: Any, types: list[str], constants: dict[str, Any]) -> list[s
     """The loops that a kernel has after the pass."""
     module = lower_to_tile(kernel, [parse_argument(t) for t in types], constants)
     simplify(module)
-    SplitLoops(Remarks()).apply(module)
+    SplitLoops(Decisions()).apply(module)
     module.verify()
     return [op for op in module.walk() if isinstance(op, scf.ForOp)]
 
