@@ -133,7 +133,8 @@ def accesses(
 def masks(m: Actor, mask: SSAValue | None, pointers: Array, count: int) -> tuple[Array, Array]:
     """For each register whether its whole vector is let through, and whether it is."""
     if mask is None:
-        return (np.ones(pointers.shape, bool),) * 2
+        every = np.ones(pointers.shape, bool)
+        return every, every
     by = m.fragment(mask)
     whole = by.reshape(len(by), -1, count).all(axis=2)
     return np.repeat(whole, count, axis=1), by
