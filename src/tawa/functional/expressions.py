@@ -64,6 +64,7 @@ class ExpressionInference:
         self.constructors: dict[str, s.Datatype] = {}
         self._scope: dict[str, list[Scheme]] = {n: [t] for n, t in environment.items()}
         self._named: dict[str, Variable] = {}
+        self._named_level = 1
         self._arity = dict(self.type_arity)
         self._being_bound: list[str] = []
 
@@ -307,13 +308,28 @@ class ExpressionInference:
             type_ = self._bound_value(binding)
             yield from self._monomorphic(binding, type_)
             return
-        with self.deeper():
+        with self.deeper(), self._own_names() as own:
             type_ = self._bound_value(binding)
         if isinstance(binding.pattern, s.NamePattern):
             self.types[binding.pattern] = type_
-            yield binding.pattern, self.solver.generalise(type_, mark)
+            scheme = self.solver.generalise(type_, mark)
+            self.check_names(own)
+            yield binding.pattern, scheme
         else:
             yield from self._monomorphic(binding, type_)
+
+    @contextmanager
+    def _own_names(self) -> Generator[dict[str, Variable]]:
+        """The names that annotations use first inside a local function, which belong to it."""
+        outer, level = dict(self._named), self._named_level
+        self._named_level = self.solver.level
+        own: dict[str, Variable] = {}
+        yield own
+        own.update((n, v) for n, v in self._named.items() if n not in outer)
+        self._named, self._named_level = outer, level
+
+    def check_names(self, names: dict[str, Variable]) -> None:
+        """Refuse what the names of a function's annotations turned out to be. The base doesn't."""
 
     def _bound_value(self, binding: s.Binding) -> Term:
         if binding.parameters:
@@ -438,7 +454,7 @@ class ExpressionInference:
         """The variable that a name means in this definition's annotations."""
         if name not in self._named:
             variable = self.solver.fresh(kind, name)
-            self.solver.levels[variable] = min(1, self.solver.level)
+            self.solver.levels[variable] = min(self._named_level, self.solver.level)
             self._named[name] = variable
         return self._named[name]
 

@@ -112,8 +112,9 @@ class Inference(ExpressionInference):
                 self.agree(assumed[definition.name], found, definition.name_span, "definition")
             for name in assumed:
                 self._scope[name].pop()
-        for definition in group:
-            scheme = self._closed(definition, assumed[definition.name], mark)
+        schemes = [self._closed(definition, assumed[definition.name], mark) for definition in group]
+        self.check_names(self._named)
+        for definition, scheme in zip(group, schemes, strict=True):
             self._define(definition.name, scheme, definition)
 
     def _closed(self, definition: s.Definition, type_: Term, mark: int) -> Scheme:

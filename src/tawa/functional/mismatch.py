@@ -10,6 +10,9 @@ from tawa.functional.terms import Constraint, Origin
 SLICE = 40
 """How many of the nearest entries of the log are searched first for the conflict."""
 
+MOST_PLACES = 3
+"""Of the places that are to blame, how many a message shows."""
+
 
 def explain_clash(clash: Clash, solver: Solver, printer: TypePrinter) -> Exception:
     """The error for a clash: both types, the place, and the smallest set of places that clash."""
@@ -30,9 +33,12 @@ def explain_clash(clash: Clash, solver: Solver, printer: TypePrinter) -> Excepti
         )  # fmt: skip
         if inner != [left, right]:
             error.with_note(f"`{inner[0]}` is not `{inner[1]}`")
-    for reason in conflict_origins(solver):
-        if reason.span != origin.span:
-            error.with_note(f"fixed by the {reason.what}", reason.span)
+    others = [reason for reason in conflict_origins(solver) if reason.span != origin.span]
+    for reason in others[:MOST_PLACES]:
+        error.with_note(f"fixed by the {reason.what}", reason.span)
+    if len(others) > MOST_PLACES:
+        rest = len(others) - MOST_PLACES
+        error.with_note(f"and by {'another place' if rest == 1 else f'{rest} other places'}")
     return error
 
 

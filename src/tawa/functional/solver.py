@@ -8,7 +8,10 @@ that made it; what is deeper than the surroundings of a definition is generalise
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+from copy import copy
+from typing import Any
 
 from tawa.functional.terms import (
     Among,
@@ -62,6 +65,9 @@ class Solver:
     `default` (what to do with a constraint on variables that nothing determines).
     """
 
+    lasting: frozenset[str] = frozenset({"log"})
+    """The attributes that a supposition leaves as they are."""
+
     def __init__(self) -> None:
         self.bindings: dict[Variable, Term] = {}
         self.reasons: dict[Variable, Origin] = {}
@@ -107,6 +113,23 @@ class Solver:
     def free_variables(self, term: Term) -> dict[Variable, None]:
         """The unknowns in a term, in order."""
         return dict.fromkeys(self.resolve(term).variables())
+
+    @contextmanager
+    def supposed(self) -> Generator[None]:
+        """What is asked and found out in the meantime is forgotten at the end.
+
+        For what may never happen, as one branch of two.
+        """
+        saved: dict[str, Any] = {n: v for n, v in vars(self).items() if n not in self.lasting}
+        for name, value in saved.items():
+            if isinstance(value, (dict, list, set)):
+                saved[name] = copy(value)  # pyright: ignore[reportUnknownArgumentType]
+        length = len(self.log)
+        try:
+            yield
+        finally:
+            del self.log[length:]
+            vars(self).update(saved)
 
     # Equations.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -13,7 +13,25 @@ from tawa.axon.onnx.values import UNKNOWN, Array, Dims, Value, object_array
 from tawa.axon.sizes.constraints import AtLeast, Compatible
 from tawa.axon.sizes.dims import ONE, Dim, times
 from tawa.axon.sizes.solver import AxonSolver
-from tawa.functional.terms import Origin
+from tawa.axon.typing.errors import ShapeMismatch
+from tawa.functional.terms import Origin, Term, Variable
+
+
+class IllFormed(Exception):
+    """A node isn't as its operator demands; the message says what is wrong."""
+
+
+@dataclass(frozen=True)
+class Branch:
+    """What a graph that may not run would give: values, and what has to hold of outer sizes.
+
+    No values if it can't run, for the reason `error`.
+    """
+
+    values: list[Value] | None
+    learned: dict[Variable, Term]
+    error: ShapeMismatch | None
+
 
 Rule = Callable[["Context"], "list[Value] | Value | None"]
 RULES: dict[str, Rule] = {}
@@ -41,6 +59,8 @@ class Context:
     origin: Origin
     opset: int
     subgraph: Callable[[GraphProto, list[Value]], list[Value]]
+    branch: Callable[[GraphProto, list[Value]], Branch]
+    deadline: float
     attributes: dict[str, AttributeProto] = field(default_factory=dict[str, AttributeProto])
     written: dict[Dim, Dim] = field(default_factory=dict[Dim, Dim])
 
@@ -114,7 +134,7 @@ class Context:
 
     def fresh(self) -> Dim:
         """A size that nothing is known of."""
-        return self.solver.fresh_dim()
+        return self.solver.fresh_count()
 
     def fresh_dims(self, rank: int) -> list[Dim]:
         """Sizes that nothing is known of."""
@@ -136,7 +156,9 @@ class Context:
         for shape in shapes:
             if found is None:
                 found = shape
-            elif shape is not None and len(shape) == len(found):
+            elif shape is not None:
+                if len(shape) != len(found):
+                    raise IllFormed(f"{len(found)} and {len(shape)} dimensions should be as many")
                 found = tuple(self.equal(a, b) for a, b in zip(found, shape, strict=True))
         return found
 
@@ -154,19 +176,55 @@ class Context:
                 list(shape), result)  # fmt: skip
             split = len(longer) - len(shorter)
             result = longer[:split] + [
-                self._broadcast_dims(a, b) for a, b in zip(longer[split:], shorter, strict=True)
+                self.broadcast_dims(a, b) for a, b in zip(longer[split:], shorter, strict=True)
             ]
             self.solver.settle()
         return tuple(self.solver.dim(dim) for dim in result)
 
-    def _broadcast_dims(self, left: Dim, right: Dim) -> Dim:
+    def broadcast_dims(self, left: Dim, right: Dim) -> Dim:
+        """What two sizes broadcast to. Raises Clash."""
         if left != right and ONE not in (left, right):
             self.solver.log.append(Compatible(left, right, self.origin))
         return self.solver.broadcast_dims(left, right, self.origin)
 
     def axis(self, axis: int, rank: int) -> int:
-        """An axis counted from the front."""
+        """An axis counted from the front. Raises IllFormed if there is no such axis."""
+        if not -rank <= axis < rank:
+            raise IllFormed(f"there is no axis {axis} in a tensor of {rank} dimensions")
         return axis + rank if axis < 0 else axis
+
+    def axes(self, axes: Iterable[int], rank: int) -> list[int]:
+        """Different axes counted from the front. Raises IllFormed."""
+        found = [self.axis(axis, rank) for axis in axes]
+        if len(set(found)) < len(found):
+            raise IllFormed("an axis is named twice")
+        return found
+
+    def ranked(self, index: int, *ranks: int) -> Dims | None:
+        """The sizes of an input that has one of these numbers of dimensions. Raises IllFormed."""
+        dims = self.dims(index)
+        if dims is not None and len(dims) not in ranks:
+            expected = " or ".join(str(rank) for rank in ranks)
+            raise IllFormed(f"its input {index + 1} has {len(dims)} dimensions, not {expected}")
+        return dims
+
+    def chosen(self, name: str, default: str, *values: str) -> str:
+        """An attribute that is one of some words. Raises IllFormed."""
+        found = self.attribute(name, default)
+        if found not in values:
+            raise IllFormed(f"`{name}` is `{found}`, not {', '.join(values)}")
+        return found
+
+    def listed(self, name: str, count: int, default: int, least: int) -> list[int]:
+        """An attribute of so many numbers, none below `least`. Raises IllFormed."""
+        found = self.attribute(name)
+        if found is None or (not found and count):
+            return [default] * count
+        if len(found) != count:
+            raise IllFormed(f"`{name}` has {len(found)} numbers, not {count}")
+        if any(number < least for number in found):
+            raise IllFormed(f"`{name}` has a number below {least}")
+        return found
 
 
 LIST_TYPES = {

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 
 from tawa.axon.onnx.context import Context, is_integer, rule
-from tawa.axon.onnx.values import Array, Value, object_array
+from tawa.axon.onnx.values import Array, Value, object_array, tensor
 from tawa.axon.sizes.dims import Dim, largest, smallest, total
 
 SAME_SHAPE = """Abs Acos Acosh Asin Asinh Atan Atanh BitwiseNot Bernoulli Ceil Celu Clip Cos Cosh
-CumSum CumProd Elu Erf Exp EyeLike Floor Gelu HardSigmoid HardSwish Hardmax Identity IsInf IsNaN LRN
-LeakyRelu Log LogSoftmax LpNormalization MeanVarianceNormalization Mish Neg Not QuantizeLinear
+Elu Erf Exp EyeLike Floor Gelu HardSigmoid HardSwish Hardmax Identity IsInf IsNaN LRN
+LeakyRelu Log LogSoftmax LpNormalization MeanVarianceNormalization Mish Neg Not
 DequantizeLinear RandomNormalLike RandomUniformLike Reciprocal Relu Round Selu Shrink Sigmoid Sign
 Sin Sinh Softmax Softplus Softsign Sqrt Swish Tan Tanh ThresholdedRelu ReverseSequence Trilu
 InstanceNormalization GroupNormalization ai.onnx.ml:Binarizer
-ai.onnx.ml:LabelEncoder ai.onnx.ml:Scaler ai.onnx.ml:Normalizer ai.onnx.ml:Imputer ScatterElements
+ai.onnx.ml:Scaler ai.onnx.ml:Normalizer ai.onnx.ml:Imputer ScatterElements
 Scatter ScatterND TensorScatter RegexFullMatch RotaryEmbedding PRelu Cast CastLike""".split()
 
 BROADCAST = """Add And BitShift BitwiseAnd BitwiseOr BitwiseXor Div Equal Greater GreaterOrEqual
@@ -31,6 +31,12 @@ def same_shape(context: Context) -> Value:
     contents = _unary_contents(context, value)
     return Value(context.dims(0), contents, items=value.items, item=value.item,
                  is_sequence=value.is_sequence)  # fmt: skip
+
+
+@rule("CumSum", "CumProd")
+def cumulated(context: Context) -> Value:
+    """The shape of the input; runtimes make different things of a scalar."""
+    return tensor(context.dims(0) or None)
 
 
 def _unary_contents(context: Context, value: Value) -> Array | None:
@@ -68,9 +74,8 @@ def _cast(context: Context, contents: Array) -> Array | None:
         target = context.value(1).element
     else:
         target = context.attribute("to")
-    integers = (TensorProto.INT64, TensorProto.INT32, TensorProto.UINT64, TensorProto.UINT32)
     if contents.dtype == object:
-        return contents if target in integers else None
+        return contents if target in (TensorProto.INT64, TensorProto.INT32) else None
     if target in (0, TensorProto.STRING) or contents.dtype.kind in "USO":
         return None
     try:
@@ -107,24 +112,30 @@ def _binary_contents(context: Context) -> Array | None:
         return _where(context)
     numbers = [value.numbers for value in values]
     if name in NUMBER_VALUES and all(n is not None and n.dtype != object for n in numbers):
-        with np.errstate(all="ignore"):
-            return _folded(NUMBER_VALUES[name], [n for n in numbers if n is not None])
+        return _folded(NUMBER_VALUES[name], [n for n in numbers if n is not None])
     if name not in SIZE_VALUES:
         return None
     symbolic = [value.symbolic() for value in values]
     known = [array for array in symbolic if array is not None]
     if len(known) != len(symbolic):
         return None
-    result = mapped(SIZE_VALUES[name], *known)
+    of = SIZE_VALUES[name]
+    if name == "Mod" and context.attribute("fmod", 0):
+        of = _rest
+    result = mapped(of, *known)
     if result is not None and name in COMPARISONS:
         return np.array([bool(d.constant) for d in result.ravel()]).reshape(result.shape)
     return result
 
 
-def _folded(function: Callable[[Array, Array], Array], arrays: list[Array]) -> Array:
+def _folded(function: Callable[[Array, Array], Array], arrays: list[Array]) -> Array | None:
     result = arrays[0]
-    for array in arrays[1:]:
-        result = function(result, array)
+    try:
+        with np.errstate(all="ignore"):
+            for array in arrays[1:]:
+                result = function(result, array)
+    except (ValueError, TypeError, ArithmeticError):  # NumPy has no such power of integers
+        return None
     return np.asarray(result)
 
 
@@ -157,14 +168,29 @@ NUMBER_VALUES: dict[str, Callable[[Array, Array], Array]] = {
 
 
 def _quotient(a: Dim, b: Dim) -> Dim | None:
-    low, divisor = a.least(), b.least()
-    if low is None or low < 0 or divisor is None or divisor < 1:
+    """The quotient, rounded towards 0; None if the divisor may be 0."""
+    if (b.constant or 0) < 0:
+        a, b = -a, -b
+    if (b.least() or 0) < 1:
         return None
-    return a // b
+    low, high = a.least(), (-a).least()
+    if low is not None and low >= 0:
+        return a // b
+    if high is not None and high >= 0:
+        return -(-a // b)
+    zero = Dim.of(0)
+    return largest([a, zero]) // b - largest([-a, zero]) // b
 
 
 def _remainder(a: Dim, b: Dim) -> Dim | None:
-    return None if _quotient(a, b) is None else a % b
+    """The rest with the divisor's sign; None if the divisor may be 0."""
+    return a % b if (b.constant or 0) < 0 or (b.least() or 0) >= 1 else None
+
+
+def _rest(a: Dim, b: Dim) -> Dim | None:
+    """The rest with the dividend's sign; None if the divisor may be 0."""
+    quotient = _quotient(a, b)
+    return None if quotient is None else a - quotient * b
 
 
 def _comparison(decide: Callable[[Dim], bool | None]) -> Callable[[Dim, Dim], int | None]:

@@ -2,57 +2,108 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from itertools import islice
 
 import numpy as np
 import onnx
-from onnx import GraphProto, ModelProto, NodeProto, TypeProto, ValueInfoProto, numpy_helper
+from onnx import (
+    AttributeProto,
+    GraphProto,
+    ModelProto,
+    NodeProto,
+    TensorProto,
+    TypeProto,
+    ValueInfoProto,
+)
 
-from tawa.axon.onnx import elementwise, neural, reductions, sequences, structure
-from tawa.axon.onnx.context import RULES, Context
-from tawa.axon.onnx.values import MAX_CONTENTS, UNKNOWN, Value, known
+from tawa.axon.onnx import control, elementwise, learning, neural, reductions, sequences, structure
+from tawa.axon.onnx.context import RULES, Branch, Context, IllFormed
+from tawa.axon.onnx.schemas import check_node, element_types, ill_formed, signature, type_name
+from tawa.axon.onnx.shapes import ModelShapes
+from tawa.axon.onnx.values import MAX_CONTENTS, UNKNOWN, Value, known, stored
 from tawa.axon.sizes.dims import Dim
-from tawa.axon.sizes.requirements import Requirement, requirements
 from tawa.axon.sizes.shapes import Shape
 from tawa.axon.sizes.show import AxonPrinter
 from tawa.axon.sizes.solver import AxonSolver
 from tawa.axon.typing.errors import ShapeMismatch, UnsupportedModel
+from tawa.base.errors import TawaError
 from tawa.functional.solver import Clash
-from tawa.functional.terms import Origin
+from tawa.functional.terms import Origin, Term, Variable
 from tawa.ir.spans import Span
 
-RULE_MODULES = (elementwise, neural, reductions, sequences, structure)
+RULE_MODULES = (control, elementwise, learning, neural, reductions, sequences, structure)
 """Importing them registers the rules."""
 
+SECONDS = 60.0
+"""A model that takes longer is given up."""
 
-@dataclass
-class ModelShapes:
-    """All that inference found out about a model."""
+MAX_CALLS = 64
+"""Functions that call each other deeper than this are taken to call themselves."""
 
-    solver: AxonSolver
-    symbols: dict[str, Dim]
-    values: dict[str, Value]
-    unsupported: set[str] = field(default_factory=set[str])
+MAX_RANK = 64
+"""NumPy's limit; a shape tensor that says more is garbage."""
 
-    def dims(self, name: str) -> tuple[Dim, ...] | None:
-        """The sizes of a value; None if their number isn't known."""
-        value = self.values.get(name, UNKNOWN)
-        if value.dims is None:
-            return None
-        return tuple(self.solver.dim(dim) for dim in value.dims)
+Overrides = dict[str, Sequence[int | str] | None]
 
-    def requirements(self) -> list[Requirement]:
-        """What the model requires of its symbolic input sizes, and why."""
-        sizes = {name: next(dim.variables()) for name, dim in self.symbols.items()}
-        return requirements(self.solver, sizes)
 
-    def text(self, name: str, printer: AxonPrinter | None = None) -> str:
-        """The shape of a value as text."""
-        dims = self.dims(name)
-        if dims is None:
-            return "[..?]"
-        return (printer or AxonPrinter()).shape(Shape(dims))
+class ModelInference:
+    """The inference of one model. Inputs have the model's sizes, or `overrides`.
+
+    Named sizes of the inputs are symbols that the solver may have to constrain: what it finds out
+    about them are requirements of the model. Raises ShapeMismatch if the model can't be right, and
+    UnsupportedModel if it is ill-formed; if `strict`, also for an unknown operator and where the
+    model states a wrong shape itself.
+    """
+
+    def __init__(self, model: ModelProto, strict: bool = False, seconds: float = SECONDS) -> None:
+        self.model = model
+        self.strict = strict
+        self.deadline = time.monotonic() + seconds
+
+    def run(
+        self, overrides: Overrides | None = None, constants: dict[str, np.ndarray] | None = None
+    ) -> ModelShapes:
+        """Infer all values. `constants` are inputs whose contents are known.
+
+        The model is walked twice if it has symbols: once with sizes of at least 1, and once for
+        what holds where some are 0.
+        """
+        _refuse_unknown(self.model.graph, (overrides or {}).keys())
+        found: ModelShapes | None = None
+        refused: ShapeMismatch | None = None
+        walk = Walk(self.model, self.strict, self.deadline, "dim")
+        try:
+            found = walk.run(overrides, constants)
+        except ShapeMismatch as error:
+            refused = error
+            if not walk.symbols:
+                raise
+        if self.strict and not overrides and walk.says_more:
+            # What the model states of values that can't be inferred isn't believed, but has to fit.
+            Walk(self.model, True, self.deadline, "dim", believes=True).run(None, constants)
+        if found is not None and not found.symbols:
+            return found
+        try:
+            empty = Walk(self.model, self.strict, self.deadline, "count").run(overrides, constants)
+        except ShapeMismatch as error:
+            raise refused or error from None
+        if found is None:
+            return empty
+        found.empty = empty
+        return found
+
+
+def _refuse_unknown(graph: GraphProto, names: Iterable[str]) -> None:
+    inputs = [entry.name for entry in graph.input]
+    unknown = set(names) - set(inputs)
+    if unknown:
+        raise UnsupportedModel(
+            f"the model has no input `{min(unknown)}`",
+            expected=", ".join(f"`{name}`" for name in inputs),
+        )
 
 
 def _refuse_other_rank(entry: ValueInfoProto, given: Sequence[int | str] | None) -> None:
@@ -64,141 +115,301 @@ def _refuse_other_rank(entry: ValueInfoProto, given: Sequence[int | str] | None)
         )
 
 
-class ModelInference:
-    """The inference of one model. Inputs have the model's sizes, or `overrides`.
+class Walk:
+    """One walk through a model. `kind` says from where symbols count: `"dim"` or `"count"`.
 
-    Named sizes of the inputs are symbols that the solver may have to constrain: what it finds out
-    about them are requirements of the model. Raises ShapeMismatch if the model can't be right, and
-    UnsupportedModel for an unknown operator if `strict`.
+    If it `believes` the model, what that states of a value's shape is taken where more isn't known.
     """
 
-    def __init__(self, model: ModelProto, strict: bool = False) -> None:
+    def __init__(
+        self, model: ModelProto, strict: bool, deadline: float, kind: str, believes: bool = False
+    ) -> None:
         self.model = model
+        self.believes = believes
+        self.says_more = False
         self.strict = strict
+        self.deadline = deadline
+        self.kind = kind
         self.solver = AxonSolver()
         self.symbols: dict[str, Dim] = {}
-        self.values: dict[str, Value] = {}
         self.unsupported: set[str] = set()
-        self.opsets = {entry.domain: entry.version for entry in model.opset_import}
+        self.opsets = _opsets(model.opset_import)
         self.functions = {(f.domain, f.name): f for f in model.functions}
+        self.calls: list[str] = []
+        self.declared: dict[str, ValueInfoProto] = {}
 
     def symbol(self, name: str) -> Dim:
         """The size that a name stands for throughout the model."""
         if name not in self.symbols:
-            self.symbols[name] = self.solver.fresh_dim(name)
+            self.symbols[name] = Dim.of(self.solver.fresh(self.kind, name))
             self.solver.declared.update(self.symbols[name].variables())
         return self.symbols[name]
 
     def run(
-        self,
-        overrides: dict[str, Sequence[int | str] | None] | None = None,
-        constants: dict[str, np.ndarray] | None = None,
+        self, overrides: Overrides | None, constants: dict[str, np.ndarray] | None
     ) -> ModelShapes:
-        """Infer all values. `constants` are inputs whose contents are known."""
+        """Infer all values."""
         graph = self.model.graph
-        scope: dict[str, Value] = {}
-        unknown = (overrides or {}).keys() - {entry.name for entry in graph.input}
-        if unknown:
-            raise UnsupportedModel(
-                f"the model has no input `{min(unknown)}`",
-                expected=", ".join(f"`{entry.name}`" for entry in graph.input),
-            )
-        for initializer in graph.initializer:
-            scope[initializer.name] = known(
-                numpy_helper.to_array(initializer), initializer.data_type
-            )
+        scope = self._initializers(graph)
+        taken = {d.dim_param for e in graph.input for d in e.type.tensor_type.shape.dim}
         for entry in graph.input:
-            if entry.name in scope:
-                continue
             given = (overrides or {}).get(entry.name)
             _refuse_other_rank(entry, given)
-            scope[entry.name] = self._input(entry.type, given)
+            found = self._input(entry.type, given, taken)
+            if entry.name in scope:
+                self._agree(entry, found, scope[entry.name])
+            else:
+                scope[entry.name] = found
         for name, array in (constants or {}).items():
             element = scope[name].element if name in scope else 0
             scope[name] = known(array, element)
+        if self.strict:
+            self.declared = {e.name: e for e in (*graph.value_info, *graph.output)}
         self.walk(graph, scope)
-        self.values = scope
+        for entry in graph.output:
+            if self.strict and entry.name not in scope:
+                raise UnsupportedModel(f"no node makes the output `{entry.name}`")
         return ModelShapes(self.solver, self.symbols, scope, self.unsupported)
 
-    def _input(self, type_: TypeProto, given: Sequence[int | str] | None) -> Value:
+    def _initializers(self, graph: GraphProto) -> dict[str, Value]:
+        scope: dict[str, Value] = {}
+        for initializer in graph.initializer:
+            scope[initializer.name] = self._stored(initializer)
+        for sparse in graph.sparse_initializer:
+            dims = tuple(Dim.of(n) for n in sparse.dims)
+            scope[sparse.values.name] = Value(dims, None, sparse.values.data_type)
+        return scope
+
+    def _stored(self, tensor: TensorProto) -> Value:
+        try:
+            return stored(tensor)
+        except Exception as error:  # numpy's and onnx's errors for contents that don't fit
+            message = f"the initializer `{tensor.name}` is ill-formed: {error}"
+            raise UnsupportedModel(message) from None
+
+    def _agree(self, entry: ValueInfoProto, stated: Value, value: Value) -> None:
+        """Refuse an initializer that isn't what the input of its name says."""
+        for one, other in zip(stated.dims or (), value.dims or (), strict=False):
+            if None not in (one.constant, other.constant) and one != other:
+                raise UnsupportedModel(
+                    f"the initializer `{entry.name}` has not the shape of the input",
+                    expected=AxonPrinter().shape(Shape(stated.dims or ())),
+                    found=AxonPrinter().shape(Shape(value.dims or ())),
+                )
+        ranks = (stated.rank, value.rank)
+        if None not in ranks and ranks[0] != ranks[1]:
+            raise UnsupportedModel(
+                f"the initializer `{entry.name}` has {ranks[1]} axes",
+                expected=f"{ranks[0]}, as the input of this name says",
+            )
+
+    def _input(self, type_: TypeProto, given: Sequence[int | str] | None, taken: set[str]) -> Value:
         if type_.HasField("sequence_type"):
-            item = self._input(type_.sequence_type.elem_type, None)
+            item = self._input(type_.sequence_type.elem_type, None, taken)
             return Value((), item=item, is_sequence=True)
         if type_.HasField("optional_type"):
-            return self._input(type_.optional_type.elem_type, given)
-        tensor_type = type_.tensor_type
+            return self._input(type_.optional_type.elem_type, given, taken)
+        tensor_type = type_.sparse_tensor_type if type_.HasField("sparse_tensor_type") else (
+            type_.tensor_type)  # fmt: skip
         element = tensor_type.elem_type
+        if self.strict and not element:
+            raise UnsupportedModel("an input has no element type")
         if given is not None:
-            return Value(tuple(self._size(size) for size in given), None, element)
+            known_sizes = (Dim.of(n) if isinstance(n, int) else self.symbol(n) for n in given)
+            return Value(tuple(known_sizes), None, element)
         if not tensor_type.HasField("shape"):
             return Value(None, None, element)
         sizes: list[Dim] = []
         for dim in tensor_type.shape.dim:
-            if dim.HasField("dim_value"):
+            if dim.HasField("dim_value") and dim.dim_value >= 0:
                 sizes.append(Dim.of(dim.dim_value))
             else:
-                sizes.append(self.symbol(dim.dim_param) if dim.dim_param else self._unnamed())
+                sizes.append(self.symbol(dim.dim_param or self._unnamed(taken)))
         return Value(tuple(sizes), None, element)
 
-    def _size(self, size: int | str) -> Dim:
-        return Dim.of(size) if isinstance(size, int) else self.symbol(size)
-
-    def _unnamed(self) -> Dim:
-        return self.symbol(f"d{len(self.symbols)}")
+    def _unnamed(self, taken: set[str]) -> str:
+        number = len(self.symbols)
+        while f"d{number}" in taken or f"d{number}" in self.symbols:
+            number += 1
+        return f"d{number}"
 
     def walk(self, graph: GraphProto, scope: dict[str, Value]) -> None:
         """Infer the nodes of a graph in order, into `scope`."""
+        made: set[str] = set()
         for index, node in enumerate(graph.node):
             self._node(node, scope, index)
+            twice = made.intersection(node.output) - {""}
+            if twice and self.strict:
+                raise ill_formed(_label(node, index), f"`{min(twice)}` is made twice")
+            made.update(node.output)
 
     def _node(self, node: NodeProto, scope: dict[str, Value], index: int) -> None:
+        label = _label(node, index)
+        if time.monotonic() > self.deadline:
+            raise UnsupportedModel(f"inference is given up at {label}: it takes too long")
+        if self.strict:
+            for name in node.input:
+                if name and name not in scope:
+                    raise ill_formed(label, f"nothing before it makes its input `{name}`")
         function = self.functions.get((node.domain, node.op_type))
         if function is not None:
-            self._function(node, function, scope)
+            self._function(node, function, scope, label)
             return
-        label = node.name or (node.output[0] if node.output else str(index))
-        origin = Origin(Span(f"{node.op_type} {label}", index + 1), f"{node.op_type} `{label}`")
         inputs = [scope.get(name, UNKNOWN) if name else None for name in node.input]
-        opset = self.opsets.get(node.domain, self.opsets.get("ai.onnx", 1))
-
-        def subgraph(graph: GraphProto, given: list[Value]) -> list[Value]:
-            inner = dict(scope)
-            for initializer in graph.initializer:
-                array = numpy_helper.to_array(initializer)
-                inner[initializer.name] = known(array, initializer.data_type)
-            inner.update(zip((entry.name for entry in graph.input), given, strict=False))
-            self.walk(graph, inner)
-            return [inner.get(entry.name, UNKNOWN) for entry in graph.output]
-
-        context = Context(node, inputs, self.solver, origin, opset, subgraph)
-        outputs = self._outputs(context)
+        span = Span(f"{node.op_type} {label.partition(' `')[2][:-1]}", index + 1)
+        context = Context(
+            node, inputs, self.solver, Origin(span, label), self._opset(node.domain),
+            lambda graph, given: self._subgraph(graph, given, scope),
+            lambda graph, given: self._branch(graph, given, scope), self.deadline,
+        )  # fmt: skip
+        outputs = self._outputs(context, label)
         for name, value in zip(node.output, outputs, strict=False):
             if name:
-                scope[name] = self._bounded(value)
+                scope[name] = self._bounded(value, label)
+                if name in self.declared and self.kind == "dim":
+                    self._check_stated(self.declared[name], scope[name], label)
+                    scope[name] = self._completed(self.declared[name], scope[name])
 
-    @staticmethod
-    def _bounded(value: Value) -> Value:
+    def _opset(self, domain: str) -> int:
+        default = onnx.defs.onnx_opset_version() if domain in ("", "ai.onnx") else 1
+        return self.opsets.get("" if domain == "ai.onnx" else domain, default)
+
+    def _subgraph(
+        self, graph: GraphProto, given: list[Value], scope: dict[str, Value]
+    ) -> list[Value]:
+        """The outputs of a graph that runs for certain."""
+        inner = {**scope, **self._initializers(graph)}
+        inner.update(zip((entry.name for entry in graph.input), given, strict=False))
+        self.walk(graph, inner)
+        return [inner.get(entry.name, UNKNOWN) for entry in graph.output]
+
+    def _branch(self, graph: GraphProto, given: list[Value], scope: dict[str, Value]) -> Branch:
+        """The outputs of a graph that may not run, in terms of what is known outside of it."""
+        solver = self.solver
+        mark = solver.fresh().id
+        before = len(solver.bindings)
+        with solver.supposed():
+            try:
+                values = self._subgraph(graph, given, scope)
+            except ShapeMismatch as error:
+                return Branch(None, {}, error)
+            learned = {
+                variable: solver.resolve(solver.bindings[variable])
+                for variable in islice(reversed(solver.bindings), len(solver.bindings) - before)
+                if variable.id < mark
+            }
+            names = {
+                term.sole_variable: Dim.of(variable)
+                for variable, term in learned.items()
+                if isinstance(term, Dim) and term.sole_variable is not None
+                and term.sole_variable.id > mark
+            }  # fmt: skip
+
+            def outside(variable: Variable) -> Term | None:
+                return names.get(variable)
+
+            values = [value.mapped(lambda d: solver.dim(d).substitute(outside)) for value in values]
+        return Branch(values, learned, None)
+
+    def _bounded(self, value: Value, label: str) -> Value:
+        if value.dims is not None and len(value.dims) > MAX_RANK:
+            raise ill_formed(label, f"a tensor of {len(value.dims)} axes")
         if value.contents is not None and value.contents.size > MAX_CONTENTS:
-            return Value(value.dims, None, value.element)
+            return replace(value, contents=None)
         return value
 
-    def _outputs(self, context: Context) -> list[Value]:
-        node = context.node
-        key = (
-            f"{node.domain}:{node.op_type}" if node.domain not in ("", "ai.onnx") else node.op_type
+    def _completed(self, entry: ValueInfoProto, value: Value) -> Value:
+        """A value with what the model states of its shape, if that is believed."""
+        of = entry.type.tensor_type
+        if not entry.type.HasField("tensor_type") or not of.HasField("shape") or value.is_sequence:
+            return value
+        dims = value.dims or tuple(self.solver.fresh_count() for _ in of.shape.dim)
+        sizes = [
+            Dim.of(d.dim_value) if d.HasField("dim_value") and d.dim_value >= 0 else dim
+            for d, dim in zip(of.shape.dim, dims, strict=True)
+        ]
+        if value.dims is not None and all(
+            self.solver.dim(dim) == size for dim, size in zip(dims, sizes, strict=True)
+        ):
+            return value
+        self.says_more = True
+        return replace(value, dims=tuple(sizes)) if self.believes else value
+
+    def _check_stated(self, entry: ValueInfoProto, value: Value, label: str) -> None:
+        """Refuse a shape that the model states of a value and that can't be right."""
+        tensor_type = entry.type.tensor_type
+        if not entry.type.HasField("tensor_type") or value.is_sequence:
+            return
+        if 0 not in (value.element, tensor_type.elem_type) and (
+            value.element != tensor_type.elem_type
+        ):
+            raise UnsupportedModel(
+                f"the model states a wrong element type of `{entry.name}`",
+                expected=f"{type_name(value.element)}, by {label}",
+                found=type_name(tensor_type.elem_type),
+            )
+        if value.dims is None or not tensor_type.HasField("shape"):
+            return
+        stated = [d.dim_value if d.HasField("dim_value") else None for d in tensor_type.shape.dim]
+        found = [self.solver.dim(dim) for dim in value.dims]
+        fits = len(stated) == len(found) and all(
+            size is None or size < 0 or dim.constant in (None, size)
+            for size, dim in zip(stated, found, strict=True)
         )
-        rule = RULES.get(key)
-        if rule is None:
+        if not fits:
+            raise ShapeMismatch(
+                f"the model states a wrong shape of `{entry.name}`",
+                expected=f"{AxonPrinter().shape(Shape(tuple(found)))}, by {label}",
+                found="[" + ", ".join("_" if n is None else str(n) for n in stated) + "]",
+            )
+
+    def _outputs(self, context: Context, label: str) -> list[Value]:
+        node = context.node
+        domain = "" if node.domain == "ai.onnx" else node.domain
+        of = signature(domain, node.op_type, context.opset)
+        rule = RULES.get(f"{domain}:{node.op_type}" if domain else node.op_type)
+        if rule is None and of is None and self.strict:
+            name = f"{domain}:{node.op_type}" if domain else node.op_type
+            raise UnsupportedModel(f"there is no rule for the operator `{name}`")
+        elements = [0] * len(node.output)
+        if of is not None:
             if self.strict:
-                raise UnsupportedModel(f"there is no rule for the operator `{key}`")
-            self.unsupported.add(key)
+                check_node(node, of, label)
+            try:
+                elements = element_types(node, of, context.inputs, label)
+            except UnsupportedModel:
+                if self.strict:
+                    raise
+        if rule is None:
+            self.unsupported.add(node.op_type)
             return [UNKNOWN] * len(node.output)
+        found = self._applied(rule, context, label)
+        outputs = found if isinstance(found, list) else [found or UNKNOWN]
+        outputs += [UNKNOWN] * (len(node.output) - len(outputs))
+        return [
+            replace(value, element=element) if element and not value.is_sequence else value
+            for value, element in zip(outputs, elements, strict=False)
+        ]
+
+    def _applied(
+        self, rule: Callable[[Context], list[Value] | Value | None], context: Context, label: str
+    ) -> list[Value] | Value | None:
+        """What a rule says. A node that it can't be applied to is ill-formed."""
         try:
-            found = rule(context)
+            return rule(context)
         except Clash as clash:
             raise self._mismatch(clash, context) from None
-        outputs = found if isinstance(found, list) else [found or UNKNOWN]
-        return outputs + [UNKNOWN] * (len(node.output) - len(outputs))
+        except TawaError:
+            raise
+        except IllFormed as error:
+            raise ill_formed(label, str(error)) from None
+        except RecursionError:
+            raise UnsupportedModel(f"{label} is nested too deeply") from None
+        except MemoryError:
+            raise UnsupportedModel(f"{label} needs too much memory") from None
+        except (LookupError, ValueError, TypeError, ArithmeticError, AttributeError) as error:
+            what = f"its inputs and attributes don't fit together ({error})"
+            raise ill_formed(label, what) from error
 
     def _mismatch(self, clash: Clash, context: Context) -> ShapeMismatch:
         printer = AxonPrinter()
@@ -214,11 +425,53 @@ class ModelInference:
         )
 
     def _function(
-        self, node: NodeProto, function: onnx.FunctionProto, scope: dict[str, Value]
+        self, node: NodeProto, function: onnx.FunctionProto, scope: dict[str, Value], label: str
     ) -> None:
-        given = [scope.get(name, UNKNOWN) for name in node.input]
-        inner = dict(zip(function.input, given, strict=False))
+        if len(self.calls) >= MAX_CALLS:
+            raise ill_formed(label, "functions call each other too deeply")
+        given = [scope.get(name, UNKNOWN) if name else None for name in node.input]
+        inner = {n: v for n, v in zip(function.input, given, strict=False) if v is not None}
+        attributes = {attribute.name: attribute for attribute in function.attribute_proto}
+        attributes.update((attribute.name, attribute) for attribute in node.attribute)
+        outside, declared = self.opsets, self.declared
+        self.opsets, self.declared = {**outside, **_opsets(function.opset_import)}, {}
+        self.calls.append(label)
+        for missing in function.input[len(given) :]:
+            inner.setdefault(missing, UNKNOWN)
         for index, part in enumerate(function.node):
-            self._node(part, inner, index)
+            self._node(_with_attributes(part, attributes), inner, index)
+        self.calls.pop()
+        self.opsets, self.declared = outside, declared
         for mine, theirs in zip(node.output, function.output, strict=False):
-            scope[mine] = inner.get(theirs, UNKNOWN)
+            if mine:
+                scope[mine] = inner.get(theirs, UNKNOWN)
+
+
+def _opsets(entries: Iterable[onnx.OperatorSetIdProto]) -> dict[str, int]:
+    """The version of each domain."""
+    return {"" if entry.domain == "ai.onnx" else entry.domain: entry.version for entry in entries}
+
+
+def _label(node: NodeProto, index: int) -> str:
+    """A node in messages."""
+    return f"{node.op_type} `{node.name or (node.output[0] if node.output else index)}`"
+
+
+def _with_attributes(node: NodeProto, given: dict[str, AttributeProto]) -> NodeProto:
+    """A node of a function with the attributes of a call, in the graphs inside of it too."""
+    if not any(a.ref_attr_name or a.HasField("g") or a.graphs for a in node.attribute):
+        return node
+    result = NodeProto()
+    result.CopyFrom(node)
+    del result.attribute[:]
+    for attribute in node.attribute:
+        if attribute.ref_attr_name and attribute.ref_attr_name not in given:
+            continue  # the operator's default
+        copy = result.attribute.add()
+        copy.CopyFrom(given[attribute.ref_attr_name] if attribute.ref_attr_name else attribute)
+        copy.name = attribute.name
+        for graph in (*([copy.g] if copy.HasField("g") else []), *copy.graphs):
+            parts = [_with_attributes(part, given) for part in graph.node]
+            del graph.node[:]
+            graph.node.extend(parts)
+    return result

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     from onnx import ModelProto
 
-    from tawa.axon.onnx.graph import ModelShapes
+    from tawa.axon.onnx.shapes import ModelShapes
 
 
 class OnnxModel:

@@ -2,21 +2,36 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
-from tawa.axon.onnx.context import Context, rule
+import numpy as np
+
+from tawa.axon.onnx.context import Context, IllFormed, rule
 from tawa.axon.onnx.structure import dims_from
 from tawa.axon.onnx.values import Dims, Value, tensor
 from tawa.axon.sizes.dims import ONE, Dim, smallest
+from tawa.axon.sizes.scaled import scaled
+
+PADDINGS = ("NOTSET", "", "SAME_UPPER", "SAME_LOWER", "VALID")
 
 
 def window_positions(context: Context, sizes: Dims, kernel: list[Dim]) -> list[Dim]:
-    """How often a window of the kernel's size fits, along each spatial axis."""
+    """How often a window of the kernel's size fits, along each spatial axis.
+
+    A convolution needs one place at least. Of a pooling window that is larger than its input,
+    runtimes make different things.
+    """
     rank = len(sizes)
-    strides = context.attribute("strides", [1] * rank)
-    dilations = context.attribute("dilations", [1] * rank)
-    mode = context.attribute("auto_pad", "NOTSET")
-    pads = context.attribute("pads", [0] * (2 * rank))
+    is_convolution = "Conv" in context.node.op_type
+    if len(kernel) != rank:
+        raise IllFormed(f"the window has {len(kernel)} axes, and there are {rank}")
+    strides = context.listed("strides", rank, 1, 1)
+    dilations = context.listed("dilations", rank, 1, 1)
+    mode = context.chosen("auto_pad", "NOTSET", *PADDINGS)
+    pads = context.listed("pads", 2 * rank, 0, -(2**31))
+    if mode not in ("NOTSET", "") and any(pads):
+        raise IllFormed("it has both `pads` and `auto_pad`")
     if mode == "VALID":
         pads = [0] * (2 * rank)
     found: list[Dim] = []
@@ -26,7 +41,7 @@ def window_positions(context: Context, sizes: Dims, kernel: list[Dim]) -> list[D
             continue
         span = (kernel[i] - 1) * dilations[i] + 1
         room = size + pads[i] + pads[i + rank] - span
-        context.at_least(room, 0)
+        context.at_least(room, 0 if is_convolution else -strides[i])
         if not context.attribute("ceil_mode", 0):
             found.append(room // strides[i] + 1)
             continue
@@ -57,7 +72,12 @@ def deformable_conv(context: Context) -> Value | None:
 def _conv(context: Context, x: Dims | None, w: Dims | None) -> Value | None:
     if x is None or w is None:
         return None
-    context.equal(x[1], w[1] * context.attribute("group", 1))
+    if len(x) != len(w) or len(x) < 3:
+        raise IllFormed(f"an input of {len(x)} dimensions and weights of {len(w)}")
+    groups = context.attribute("group", 1)
+    if groups < 1 or (w[0].constant or 0) % groups:
+        raise IllFormed(f"its channels do not fall into {groups} groups")
+    context.equal(x[1], w[1] * groups)
     kernel = context.attribute("kernel_shape")
     sizes = [Dim.of(n) for n in kernel] if kernel else list(w[2:])
     return tensor([x[0], w[0], *window_positions(context, x[2:], sizes)])
@@ -69,18 +89,23 @@ def conv_transpose(context: Context) -> Value | None:
     x, w = context.dims(0), context.dims(1)
     if x is None or w is None:
         return None
+    if len(x) != len(w) or len(x) < 3:
+        raise IllFormed(f"an input of {len(x)} dimensions and weights of {len(w)}")
     context.equal(x[1], w[0])
     rank = len(x) - 2
     channels = w[1] * context.attribute("group", 1)
     shape = context.attribute("output_shape")
     if shape:
         return tensor([x[0], channels, *(Dim.of(n) for n in shape[-rank:])])
-    strides = context.attribute("strides", [1] * rank)
-    if context.attribute("auto_pad", "NOTSET").startswith("SAME"):
+    strides = context.listed("strides", rank, 1, 1)
+    pads = context.listed("pads", 2 * rank, 0, -(2**31))
+    mode = context.chosen("auto_pad", "NOTSET", *PADDINGS)
+    if mode not in ("NOTSET", "") and any(pads):
+        raise IllFormed("it has both `pads` and `auto_pad`")
+    if mode.startswith("SAME"):
         return tensor([x[0], channels, *(d * s for d, s in zip(x[2:], strides, strict=True))])
-    dilations = context.attribute("dilations", [1] * rank)
-    extra = context.attribute("output_padding", [0] * rank)
-    pads = context.attribute("pads", [0] * (2 * rank))
+    dilations = context.listed("dilations", rank, 1, 1)
+    extra = context.listed("output_padding", rank, 0, 0)
     kernel = context.attribute("kernel_shape")
     sizes = [Dim.of(n) for n in kernel] if kernel else list(w[2:])
     found = [
@@ -88,6 +113,8 @@ def conv_transpose(context: Context) -> Value | None:
         + extra[i] - pads[i] - pads[i + rank]
         for i, size in enumerate(x[2:])
     ]  # fmt: skip
+    for size in found:
+        context.at_least(size, 0)
     return tensor([x[0], channels, *found])
 
 
@@ -97,7 +124,9 @@ def pool(context: Context) -> list[Value] | None:
     x = context.dims(0)
     if x is None:
         return None
-    kernel = [Dim.of(n) for n in context.attribute("kernel_shape")]
+    if len(x) < 3:
+        raise IllFormed(f"an input of {len(x)} dimensions")
+    kernel = [Dim.of(n) for n in context.listed("kernel_shape", len(x) - 2, 1, 1)]
     result = tensor([*x[:2], *window_positions(context, x[2:], kernel)])
     return [result] * len(context.node.output)
 
@@ -111,9 +140,9 @@ def max_unpool(context: Context) -> Value | None:
     if context.has(2):
         return tensor(dims_from(context, 2))
     rank = len(x) - 2
-    kernel = context.attribute("kernel_shape")
-    strides = context.attribute("strides", [1] * rank)
-    pads = context.attribute("pads", [0] * (2 * rank))
+    kernel = context.listed("kernel_shape", rank, 1, 1)
+    strides = context.listed("strides", rank, 1, 1)
+    pads = context.listed("pads", 2 * rank, 0, 0)
     sizes = [
         (size - 1) * strides[i] + kernel[i] - pads[i] - pads[i + rank]
         for i, size in enumerate(x[2:])
@@ -134,8 +163,8 @@ def batch_norm(context: Context) -> list[Value] | None:
     x = context.dims(0)
     parameters: list[Value] = []
     for index in range(1, 5):
-        dims = context.dims(index)
-        if x is not None and dims is not None and len(x) > 1 and len(dims) == 1:
+        dims = context.ranked(index, 1)
+        if x is not None and dims is not None and len(x) > 1:
             context.equal(x[1], dims[0])
         parameters.append(tensor(dims))
     return [tensor(x), parameters[2], parameters[3], *parameters[2:]]
@@ -160,10 +189,20 @@ def layer_norm(context: Context) -> list[Value] | None:
     return [tensor(x), statistics, statistics]
 
 
+@rule("QuantizeLinear")
+def quantize(context: Context) -> Value:
+    """The input's shape."""
+    wanted, zero = context.attribute("output_dtype", 0), context.value(2).element
+    if wanted and zero and wanted != zero:
+        raise IllFormed("`output_dtype` is not the type of the zero point")
+    return tensor(context.dims(0))
+
+
 @rule("Dropout")
 def dropout(context: Context) -> list[Value]:
     """The input's shape, twice."""
-    return [Value(context.dims(0), context.value(0).contents), tensor(context.dims(0))]
+    contents = None if context.has(2) else context.value(0).contents
+    return [Value(context.dims(0), contents), tensor(context.dims(0))]
 
 
 @rule("SwiGLU")
@@ -175,9 +214,10 @@ def swiglu(context: Context) -> Value:
 @rule("RNN", "LSTM", "GRU")
 def recurrence(context: Context) -> list[Value] | None:
     """All outputs, and the last state (of an LSTM, both)."""
-    x, r = context.dims(0), context.dims(2)
+    x, r = context.ranked(0, 3), context.ranked(2, 3)
     if x is None:
         return None
+    context.chosen("direction", "forward", "forward", "reverse", "bidirectional")
     hidden = context.attribute("hidden_size")
     size = Dim.of(hidden) if hidden is not None else r[-1] if r else context.fresh()
     if r is not None:
@@ -201,20 +241,27 @@ def part(context: Context, dim: Dim, by: int) -> Dim:
 @rule("Attention")
 def attention(context: Context) -> list[Value] | None:
     """Attention with heads as an axis (rank 4) or packed (rank 3), and a cache."""
-    q, k, v = context.dims(0), context.dims(1), context.dims(2)
+    q, k, v = (context.ranked(index, 3, 4) for index in range(3))
     if q is None or k is None or v is None:
         return None
+    if not len(q) == len(k) == len(v):
+        raise IllFormed("queries, keys and values have different numbers of dimensions")
     packed = len(q) == 3
     if packed:
-        query_heads, heads = context.attribute("q_num_heads"), context.attribute("kv_num_heads")
+        query_heads, heads = (
+            context.attribute("q_num_heads", 0),
+            context.attribute("kv_num_heads", 0),
+        )
+        if query_heads < 1 or heads < 1:
+            raise IllFormed("packed heads need `q_num_heads` and `kv_num_heads`")
         context.equal(part(context, q[2], query_heads), part(context, k[2], heads))
         width, value_width = part(context, k[2], heads), part(context, v[2], heads)
         many, few, queries, keys = Dim.of(query_heads), Dim.of(heads), q[1], k[1]
     else:
         many, few, queries, keys = q[1], k[1], q[2], k[2]
         width, value_width = context.equal(q[3], k[3]), v[3]
-    past = context.dims(4)
-    total = keys if past is None else past[2] + keys
+    past = context.ranked(4, 4)
+    total = keys if not context.has(4) else context.fresh() if past is None else past[2] + keys
     y = [q[0], queries, many * value_width] if packed else [q[0], many, queries, value_width]
     return [
         tensor(y), tensor([q[0], few, total, width]), tensor([q[0], few, total, value_width]),
@@ -239,7 +286,9 @@ def linear_attention(context: Context) -> list[Value] | None:
     q, k, v = context.dims(0), context.dims(1), context.dims(2)
     if q is None or k is None or v is None:
         return None
-    query_heads, heads = context.attribute("q_num_heads"), context.attribute("kv_num_heads")
+    query_heads, heads = context.attribute("q_num_heads", 0), context.attribute("kv_num_heads", 0)
+    if query_heads < 1 or heads < 1:
+        raise IllFormed("packed heads need `q_num_heads` and `kv_num_heads`")
     width, value_width = part(context, k[2], heads), part(context, v[2], heads)
     state = tensor([q[0], Dim.of(heads), width, value_width])
     return [tensor([q[0], q[1], value_width * query_heads]), state]
@@ -261,8 +310,7 @@ def resize(context: Context) -> Value | None:
     x = context.dims(0)
     if x is None:
         return None
-    axes = context.attribute("axes", list(range(len(x))))
-    axes = [context.axis(axis, len(x)) for axis in axes]
+    axes = context.axes(context.attribute("axes", list(range(len(x)))), len(x))
     scales = context.attribute("scales")
     older = context.node.op_type == "Upsample" or context.opset < 11
     if scales is None:
@@ -277,9 +325,12 @@ def resize(context: Context) -> Value | None:
         for axis in axes:
             result[axis] = context.fresh()
         return tensor(result)
+    if len(scales) != len(axes):
+        raise IllFormed(f"{len(scales)} scales for {len(axes)} axes")
+    if any(scale <= 0 for scale in scales):
+        raise IllFormed("a scale is not above 0")
     for axis, scale in zip(axes, scales, strict=True):
-        ratio = Fraction(float(scale)).limit_denominator(10_000)
-        result[axis] = x[axis] * ratio.numerator // ratio.denominator
+        result[axis] = scaled(x[axis], float(np.float32(scale)))
     return tensor(result)
 
 
@@ -292,9 +343,20 @@ def _resized(context: Context, x: Dims, axes: list[int]) -> list[Dim] | None:
     old = [x[axis].constant for axis in axes]
     if any(n is None for n in numbers) or any(n is None for n in old):
         return None
+    context.chosen("keep_aspect_ratio_policy", "stretch", "stretch", "not_larger", "not_smaller")
     ratios = [Fraction(n, o) for n, o in zip(numbers, old, strict=True) if n and o]
+    if len(ratios) != len(old):
+        return None
     scale = min(ratios) if policy == "not_larger" else max(ratios)
-    return [Dim.of(int(scale * o + Fraction(1, 2))) for o in old if o is not None]
+    return [_rounded(context, scale, size) for size in old if size is not None]
+
+
+def _rounded(context: Context, scale: Fraction, size: int) -> Dim:
+    """`scale * size`, rounded; unknown if that depends on the precision of the product."""
+    exact = scale * size
+    single = float(np.float32(np.float32(float(scale)) * np.float32(size)))
+    found = {math.floor(exact + Fraction(1, 2)), math.floor(single + 0.5), round(single)}
+    return Dim.of(found.pop()) if len(found) == 1 else context.fresh()
 
 
 @rule("GridSample")
@@ -303,6 +365,8 @@ def grid_sample(context: Context) -> Value | None:
     x, grid = context.dims(0), context.dims(1)
     if x is None or grid is None:
         return None
+    if len(x) != len(grid) or len(x) < 3:
+        raise IllFormed(f"an image of {len(x)} dimensions and a grid of {len(grid)}")
     return tensor([x[0], x[1], *grid[1:-1]])
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from tawa.axon.onnx.context import Context, product, rule
+from tawa.axon.onnx.context import Context, IllFormed, product, rule
 from tawa.axon.onnx.structure import dims_from
 from tawa.axon.onnx.values import Value, object_array, tensor
-from tawa.axon.sizes.dims import ONE, Dim
+from tawa.axon.sizes.dims import ONE, Dim, is_not_one
 
 REDUCTIONS = """ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin
 ReduceProd ReduceSum ReduceSumSquare""".split()
@@ -40,7 +40,7 @@ def reduce(context: Context) -> Value | None:
 def _reduced(
     context: Context, dims: tuple[Dim, ...], axes: list[int], keep: bool
 ) -> tuple[Dim, ...]:
-    gone = {context.axis(axis, len(dims)) for axis in axes}
+    gone = {context.axis(axis, max(len(dims), 1)) for axis in axes}
     if keep:
         return tuple(ONE if index in gone else dim for index, dim in enumerate(dims))
     return tuple(dim for index, dim in enumerate(dims) if index not in gone)
@@ -88,6 +88,8 @@ def _matmul(
 ) -> Value | None:
     if left is None or right is None:
         return None
+    if not left or not right:
+        raise IllFormed("one of its inputs is a scalar")
     one = (ONE, *left) if len(left) == 1 else left
     other = (*right, ONE) if len(right) == 1 else right
     context.equal(one[-1], other[-2])
@@ -100,12 +102,19 @@ def _matmul(
 @rule("Gemm")
 def gemm(context: Context) -> Value | None:
     """a @ b + c, a and b possibly transposed."""
-    left, right = context.dims(0), context.dims(1)
+    left, right = context.ranked(0, 2), context.ranked(1, 2)
     if left is None or right is None:
         return tensor(context.fresh_dims(2))
     m, k = left[::-1] if context.attribute("transA", 0) else left
     other, n = right[::-1] if context.attribute("transB", 0) else right
     context.equal(k, other)
+    more = context.dims(2) if context.has(2) else None
+    if more is not None:
+        if len(more) > 2:
+            raise IllFormed(f"what is added has {len(more)} dimensions")
+        for own, size in zip(reversed(more), (n, m), strict=False):
+            if is_not_one(own):
+                context.equal(size, own)
     return tensor([m, n])
 
 
@@ -117,6 +126,8 @@ def einsum(context: Context) -> Value | None:
     letters: dict[str, Dim] = {}
     rest: list[tuple[Dim, ...]] = []
     terms = left.split(",")
+    if len(terms) != len(context.inputs):
+        raise IllFormed(f"an equation of {len(terms)} terms for {len(context.inputs)} inputs")
     for index, term in enumerate(terms):
         dims = context.dims(index)
         if dims is None:
@@ -124,7 +135,10 @@ def einsum(context: Context) -> Value | None:
         named, more = _einsum_axes(term, dims)
         rest.append(more)
         for letter, dim in named:
-            letters[letter] = context.equal(letters[letter], dim) if letter in letters else dim
+            known = letters.get(letter, ONE)
+            letters[letter] = context.broadcast_dims(known, dim)
+        context.solver.settle()
+    letters = {letter: context.solver.dim(dim) for letter, dim in letters.items()}
     spread = context.broadcast(*rest) or ()
     if not arrow:
         single = sorted(c for c in set(left) if c.isalpha() and left.count(c) == 1)
@@ -137,6 +151,9 @@ def einsum(context: Context) -> Value | None:
 
 def _einsum_axes(term: str, dims: tuple[Dim, ...]) -> tuple[list[tuple[str, Dim]], tuple[Dim, ...]]:
     before, dots, after = term.partition("...")
+    count = len(before) + len(after)
+    if len(dims) < count or (not dots and len(dims) > count):
+        raise IllFormed(f"`{term}` is an input of {len(dims)} dimensions")
     if not dots:
         return list(zip(before, dims, strict=True)), ()
     end = len(dims) - len(after)
@@ -156,6 +173,7 @@ def top_k(context: Context) -> list[Value] | None:
     else:
         sizes = context.sizes(1)
         k = sizes[0] if sizes else context.fresh()
+    context.at_least(k, 0)
     context.at_least(dims[axis] - k, 0)
     return [tensor([*dims[:axis], k, *dims[axis + 1 :]])] * 2
 
@@ -166,6 +184,8 @@ def det(context: Context) -> Value | None:
     dims = context.dims(0)
     if dims is None:
         return None
+    if len(dims) < 2:
+        raise IllFormed(f"a matrix of {len(dims)} dimensions")
     context.equal(dims[-1], dims[-2])
     return tensor(dims[:-2])
 
@@ -174,7 +194,7 @@ def det(context: Context) -> Value | None:
 def non_zero(context: Context) -> Value:
     """As many columns as there are numbers other than 0."""
     dims = context.dims(0)
-    rank = context.fresh() if dims is None else Dim.of(len(dims))
+    rank = Dim.of(len(dims)) if dims else context.fresh()
     numbers = context.value(0).numbers
     count = context.fresh() if numbers is None else Dim.of(int(np.count_nonzero(numbers)))
     return tensor([rank, count])
@@ -255,6 +275,8 @@ def dft(context: Context) -> Value | None:
     if dims is None or axis is None:
         return None
     axis = context.axis(axis, len(dims))
+    if axis == len(dims) - 1:
+        raise IllFormed("the last axis holds real and imaginary parts")
     length = dims[axis]
     if context.has(1):
         sizes = context.sizes(1)
@@ -287,14 +309,7 @@ def array_feature_extractor(context: Context) -> Value | None:
     dims, chosen = context.dims(0), context.dims(1)
     if dims is None or chosen is None:
         return None
-    return tensor([*(dims[:-1] or (ONE,)), chosen[-1]])
-
-
-@rule("ai.onnx.ml:TreeEnsemble")
-def tree_ensemble(context: Context) -> Value | None:
-    """A row of targets for each row."""
-    dims = context.dims(0)
-    return None if dims is None else tensor([dims[0], Dim.of(context.attribute("n_targets", 1))])
+    return tensor([*(dims[:-1] or (ONE,)), chosen[-1] if chosen else context.fresh()])
 
 
 @rule("Multinomial")

@@ -2,11 +2,26 @@
 
 from __future__ import annotations
 
-import numpy as np
+import math
 
-from tawa.axon.onnx.context import Context, dims_array, product, rule
-from tawa.axon.onnx.values import MAX_CONTENTS, Array, Value, computed, known, object_array, tensor
-from tawa.axon.sizes.dims import ONE, ZERO, Dim, largest, smallest, total
+import numpy as np
+from onnx import TensorProto, helper
+
+from tawa.axon.onnx.context import Context, IllFormed, dims_array, product, rule
+from tawa.axon.onnx.values import (
+    MAX_CONTENTS,
+    Array,
+    Value,
+    computed,
+    known,
+    object_array,
+    stored,
+    tensor,
+)
+from tawa.axon.sizes.dims import ONE, ZERO, Dim, is_not_one, largest, smallest, total
+
+MAX_AXES = 64
+"""NumPy's limit."""
 
 
 @rule("Shape")
@@ -16,6 +31,8 @@ def shape(context: Context) -> Value | None:
     if dims is None:
         return tensor([context.fresh()])
     start, stop = context.attribute("start", 0), context.attribute("end", len(dims))
+    if start >= 0 and stop < -len(dims):
+        stop = 0
     return computed(dims_array(dims[start:stop]))
 
 
@@ -31,12 +48,23 @@ def size(context: Context) -> Value:
 @rule("Constant")
 def constant(context: Context) -> Value | None:
     """A constant."""
-    for name in ("value", "value_int", "value_ints", "value_float", "value_floats"):
-        value = context.attribute(name)
-        if value is not None:
-            return known(np.asarray(value))
-    strings = context.attribute("value_strings")
-    return tensor([Dim.of(len(strings))] if strings is not None else [])
+    if len(context.node.attribute) != 1:
+        raise IllFormed("it has not exactly one value")
+    given = context.node.attribute[0]
+    match given.name:
+        case "value":
+            return stored(given.t)
+        case "sparse_value":
+            dims = tuple(Dim.of(n) for n in given.sparse_tensor.dims)
+            return Value(dims, None, given.sparse_tensor.values.data_type)
+        case "value_string":
+            return Value((), None, TensorProto.STRING)
+        case "value_strings":
+            return Value((Dim.of(len(given.strings)),), None, TensorProto.STRING)
+        case "value_int" | "value_ints":
+            return known(np.array(context.attribute(given.name), np.int64), TensorProto.INT64)
+        case _:
+            return known(np.array(context.attribute(given.name), np.float32), TensorProto.FLOAT)
 
 
 @rule("ConstantOfShape")
@@ -44,53 +72,86 @@ def constant_of_shape(context: Context) -> Value | None:
     """A tensor of the given shape."""
     dims = dims_from(context, 0)
     value = context.attribute("value", np.zeros(1, np.float32))
+    if value.size != 1:
+        raise IllFormed("its value is not one number")
+    element = helper.np_dtype_to_tensor_dtype(value.dtype)
     sizes = [None if d is None else d.constant for d in dims or [None]]
     if dims is not None and all(size is not None for size in sizes):
         shape_ = tuple(size for size in sizes if size is not None)
-        if int(np.prod(shape_)) <= MAX_CONTENTS:
-            return known(np.full(shape_, value.ravel()[0]))
-    return tensor(dims)
+        if math.prod(shape_) <= MAX_CONTENTS:
+            return known(np.full(shape_, value.ravel()[0]), element)
+    return Value(None if dims is None else tuple(dims), None, element)
 
 
 def dims_from(context: Context, index: int) -> list[Dim] | None:
-    """Sizes that a tensor contains; new ones where its contents aren't known."""
+    """Sizes that a tensor contains; new ones where its contents aren't known.
+
+    What a tensor contains may turn out to be negative, and is no size then: that is demanded.
+    """
+    numbers = numbers_from(context, index)
+    if numbers is None:
+        return None
+    for number in numbers:
+        context.at_least(number, 0)
+    return [context.solver.dim(number) for number in numbers]
+
+
+def numbers_from(context: Context, index: int) -> list[Dim] | None:
+    """The numbers that a vector contains, any where they aren't known."""
     sizes = context.sizes(index)
     if sizes is not None:
         return sizes
-    dims = context.dims(index)
-    rank = dims[0].constant if dims is not None and len(dims) == 1 else None
-    return None if rank is None else context.fresh_dims(rank)
+    dims = context.ranked(index, 1)
+    rank = dims[0].constant if dims is not None else None
+    if rank is None:
+        return None
+    if rank > MAX_AXES:
+        raise IllFormed(f"a tensor of {rank} axes")
+    return [Dim.of(context.solver.fresh("integer")) for _ in range(rank)]
 
 
 @rule("Reshape")
 def reshape(context: Context) -> Value | None:
     """The same numbers in another shape: the products of the sizes are equal."""
-    target = dims_from(context, 1) if context.has(1) else None
+    target = numbers_from(context, 1) if context.has(1) else None
     if "shape" in context.attributes:
         target = [Dim.of(n) for n in context.attribute("shape")]
-    dims = context.dims(0)
     if target is None:
         return None
-    result: list[Dim] = []
-    for index, dim in enumerate(target):
-        if dim == ZERO and not context.attribute("allowzero", 0):
-            result.append(dims[index] if dims is not None else context.fresh())
-        else:
-            result.append(context.fresh() if dim.constant == -1 else dim)
+    dims = context.dims(0)
+    free = [index for index, dim in enumerate(target) if dim.constant == -1]
+    if len(free) > 1:
+        raise IllFormed("two sizes of its target are -1")
+    result = [_reshaped_size(context, target[i], dims, i) for i in range(len(target))]
+    others = [dim for index, dim in enumerate(result) if index not in free]
+    if free:  # what is left over is found by dividing
+        context.at_least(product(others), 1)
     if dims is not None:
         _same_size(context, dims, result)
     known = [context.solver.dim(dim) for dim in result]
     return Value(tuple(result), _reshaped(context.value(0).contents, known))
 
 
+def _reshaped_size(context: Context, wanted: Dim, dims: tuple[Dim, ...] | None, index: int) -> Dim:
+    """The size that one number of a Reshape's target means: itself, unless it is 0 or -1."""
+    keeps_zero = bool(context.attribute("allowzero", 0))
+    old = dims[index] if dims is not None and index < len(dims) else None
+    low = wanted.least()
+    if wanted == ZERO and not keeps_zero:
+        if dims is not None and old is None:
+            raise IllFormed(f"its target copies axis {index}, and the input has {len(dims)}")
+        return context.fresh() if old is None else old
+    if low is not None and (low >= 1 or wanted == old or (keeps_zero and low >= 0)):
+        return wanted
+    if wanted.constant is not None and wanted.constant < -1:
+        raise IllFormed(f"its target has the size {wanted.constant}")
+    return context.fresh()
+
+
 def _same_size(context: Context, dims: tuple[Dim, ...], result: list[Dim]) -> None:
     left, right = list(dims), list(result)
-    if ZERO in left or ZERO in right:
-        if not (ZERO in left and ZERO in right):
-            context.equal(product(left), product(right))
-        return
     for dim in dims:
-        if dim in right:
+        if dim in right and (dim.least() or 0) >= 1:
             left.remove(dim)
             right.remove(dim)
     context.equal(product(left), product(right))
@@ -101,7 +162,7 @@ def _reshaped(contents: Array | None, dims: list[Dim]) -> Array | None:
     if contents is None or any(size is None for size in sizes):
         return None
     shape_ = [size for size in sizes if size is not None]
-    return contents.reshape(shape_) if int(np.prod(shape_)) == contents.size else None
+    return contents.reshape(shape_) if math.prod(shape_) == contents.size else None
 
 
 @rule("Flatten")
@@ -110,7 +171,8 @@ def flatten(context: Context) -> Value | None:
     dims = context.dims(0)
     if dims is None:
         return tensor(context.fresh_dims(2))
-    axis = context.axis(context.attribute("axis", 1), len(dims))
+    axis = context.attribute("axis", 1)
+    axis = len(dims) if axis == len(dims) else context.axis(axis, max(len(dims), 1))
     return tensor([product(dims[:axis]), product(dims[axis:])])
 
 
@@ -123,8 +185,8 @@ def squeeze(context: Context) -> Value | None:
     axes = context.setting("axes", 1)
     if axes is None and not context.has(1):
         sizes = [dim.constant for dim in dims]
-        if any(
-            size is None and (dim.least() or 1) <= 1 for size, dim in zip(sizes, dims, strict=True)
+        if not all(
+            size is not None or is_not_one(dim) for size, dim in zip(sizes, dims, strict=True)
         ):
             return None
         axes = [index for index, size in enumerate(sizes) if size == 1]
@@ -144,7 +206,7 @@ def unsqueeze(context: Context) -> Value | None:
     if dims is None or axes is None:
         return None
     rank = len(dims) + len(axes)
-    new = {context.axis(axis, rank) for axis in axes}
+    new = set(context.axes(axes, rank))
     rest = iter(dims)
     result = [ONE if index in new else next(rest) for index in range(rank)]
     return Value(tuple(result), _reshaped(context.value(0).contents, result))
@@ -157,6 +219,8 @@ def transpose(context: Context) -> Value | None:
     if dims is None:
         return None
     order: list[int] = context.attribute("perm", [*range(len(dims))][::-1])
+    if sorted(order) != [*range(len(dims))]:
+        raise IllFormed(f"`perm` is no order of {len(dims)} axes")
     contents = context.value(0).contents
     moved = None if contents is None else contents.transpose(order)
     return Value(tuple(dims[index] for index in order), moved)
@@ -169,6 +233,8 @@ def concat(context: Context) -> Value | None:
     ranks = {len(shape_) for shape_ in shapes if shape_ is not None}
     if not ranks:
         return None
+    if len(ranks) > 1:
+        raise IllFormed("its inputs have different numbers of dimensions")
     axis = context.axis(context.attribute("axis", 1), ranks.pop())
     parts = [shape_ for shape_ in shapes if shape_ is not None]
     whole = len(parts) == len(shapes)
@@ -190,6 +256,8 @@ def _joined(context: Context, axis: int) -> Array | None:
     arrays = [value.contents for value in values]
     if all(array is not None and array.dtype != object for array in arrays):
         return np.concatenate([array for array in arrays if array is not None], axis=axis)
+    if axis != 0 or any(value.rank != 1 for value in values):
+        return None
     symbolic: list[Array] = []
     for value in values:
         array = value.symbolic()
@@ -210,19 +278,38 @@ def split(context: Context) -> list[Value] | None:
     if dims is None:
         return None
     axis = context.axis(context.attribute("axis", 0), len(dims))
+    parts = _parts(context, dims[axis])
+    return [tensor([*dims[:axis], part, *dims[axis + 1 :]]) for part in parts]
+
+
+def _parts(context: Context, size_: Dim) -> list[Dim]:
     outputs = len(context.node.output)
     parts = context.sizes(1)
     if "split" in context.attributes:
         parts = [Dim.of(n) for n in context.attribute("split")]
     if parts is not None:
-        context.equal(total(parts), dims[axis])
-    elif context.has(1):
-        parts = context.fresh_dims(outputs)
-    else:
-        count = context.attribute("num_outputs", outputs)
-        part = -((-dims[axis]) // count)
-        parts = [part] * (count - 1) + [dims[axis] - part * (count - 1)]
-    return [tensor([*dims[:axis], part, *dims[axis + 1 :]]) for part in parts]
+        if len(parts) != outputs:
+            raise IllFormed(f"it has {outputs} outputs for {len(parts)} parts")
+        for one in parts:
+            context.at_least(one, 0)
+        context.equal(total(parts), size_)
+        return parts
+    if context.has(1):
+        return context.fresh_dims(outputs)
+    count = context.attribute("num_outputs", outputs)
+    if count != outputs:
+        raise IllFormed(f"`num_outputs` is {count} and it has {outputs} outputs")
+    if context.opset < 18:
+        return [_part(context, size_, count)] * count
+    each = -((-size_) // count)
+    found = [each]
+    for _ in range(1, count):
+        size_ = size_ - each
+        low = size_.least()  # what is left may be nothing
+        found.append(
+            smallest([each, size_ if low is not None and low >= 0 else largest([size_, ZERO])])
+        )
+    return found
 
 
 @rule("Slice")
@@ -235,9 +322,14 @@ def slice_(context: Context) -> Value | None:
     axes = context.setting("axes", 3)
     if axes is None and context.has(3):
         return tensor(context.fresh_dims(len(dims)))
-    count = len(starts or stops or axes or dims)
-    axes = list(range(count)) if axes is None else axes
+    count = next((len(x) for x in (starts, stops, axes) if x is not None), len(dims))
+    axes = context.axes(range(count) if axes is None else axes, len(dims))
     steps = context.numbers(4) if context.has(4) else [1] * count
+    for given in (starts, stops, axes, steps):
+        if given is not None and len(given) != count:
+            raise IllFormed("it has not as many starts as ends, axes and steps")
+    if steps is not None and 0 in steps:
+        raise IllFormed("a step is 0")
     result = list(dims)
     for index, raw in enumerate(axes):
         axis = context.axis(raw, len(dims))
@@ -310,6 +402,8 @@ def gather(context: Context) -> Value | None:
     if data is None or indices is None:
         return None
     axis = context.axis(context.attribute("axis", 0), len(data))
+    if data[axis] == ZERO and ZERO not in indices:
+        raise IllFormed("there is nothing to gather from")
     result = [*data[:axis], *indices, *data[axis + 1 :]]
     contents, chosen = context.value(0).contents, context.value(1).numbers
     taken = None
@@ -337,8 +431,12 @@ def gather_nd(context: Context) -> Value | None:
     data, indices = context.dims(0), context.dims(1)
     if data is None or indices is None or indices[-1].constant is None:
         return None
-    batch = context.attribute("batch_dims", 0)
-    return tensor([*indices[:-1], *data[batch + indices[-1].constant :]])
+    batch, depth = context.attribute("batch_dims", 0), indices[-1].constant
+    if not 0 <= batch < min(len(data), len(indices)) or not 1 <= depth <= len(data) - batch:
+        raise IllFormed(f"indices of {depth} numbers into {len(data)} axes, {batch} of a batch")
+    for mine, theirs in zip(data[:batch], indices[:batch], strict=True):
+        context.equal(mine, theirs)
+    return tensor([*indices[:-1], *data[batch + depth :]])
 
 
 @rule("Expand")
@@ -348,8 +446,6 @@ def expand(context: Context) -> Value | None:
     dims = context.dims(0)
     if target is None or dims is None:
         return None
-    if context.sizes(1) is None:
-        return tensor(context.fresh_dims(max(len(target), len(dims))))
     result = context.broadcast(dims, tuple(target))
     return Value(result, _expanded(context, result))
 
@@ -360,7 +456,7 @@ def _expanded(context: Context, dims: tuple[Dim, ...] | None) -> Array | None:
     if contents is None or dims is None or any(size is None for size in sizes):
         return None
     shape_ = tuple(size for size in sizes if size is not None)
-    return np.broadcast_to(contents, shape_) if int(np.prod(shape_)) <= MAX_CONTENTS else None
+    return np.broadcast_to(contents, shape_) if math.prod(shape_) <= MAX_CONTENTS else None
 
 
 @rule("Tile")
@@ -371,6 +467,10 @@ def tile(context: Context) -> Value | None:
         return None
     if times_ is None:
         return tensor(context.fresh_dims(len(dims)))
+    if len(times_) != len(dims):
+        raise IllFormed(f"{len(times_)} repetitions for {len(dims)} axes")
+    for number in times_:
+        context.at_least(number, 0)
     return tensor([dim * n for dim, n in zip(dims, times_, strict=True)])
 
 
@@ -384,10 +484,14 @@ def pad(context: Context) -> Value | None:
     axes = context.numbers(3) if context.has(3) else list(range(len(dims)))
     if pads is None or axes is None:
         return tensor(context.fresh_dims(len(dims)))
+    axes = context.axes(axes, len(dims))
+    if len(pads) != 2 * len(axes):
+        raise IllFormed(f"{len(pads)} paddings for both ends of {len(axes)} axes")
     result = list(dims)
     for index, axis in enumerate(axes):
         here = context.axis(axis, len(dims))
         result[here] = dims[here] + pads[index] + pads[index + len(axes)]
+        context.at_least(result[here], 0)
     return tensor(result)
 
 
@@ -398,6 +502,11 @@ def range_(context: Context) -> Value:
     numbers = [value.ravel()[0] for value in values if value is not None]
     if len(numbers) == 3:
         start, limit, step = (number.item() for number in numbers)
+        if step == 0:
+            raise IllFormed("its step is 0")
+        length = math.ceil((limit - start) / step)
+        if length > MAX_CONTENTS:
+            return Value((Dim.of(length),))
         return known(np.arange(start, limit, step, dtype=numbers[0].dtype))
     sizes = [context.sizes(index) for index in range(3)]
     if any(found is None for found in sizes):
@@ -405,7 +514,7 @@ def range_(context: Context) -> Value:
     start, limit, step = (found[0] for found in sizes if found is not None)
     if step.constant is None or step.constant == 0:
         return tensor([context.fresh()])
-    return tensor([largest([-((start - limit) // step), ZERO])])
+    return tensor([largest([-((start - limit) // step.constant), ZERO])])
 
 
 @rule("OneHot")
@@ -417,6 +526,8 @@ def one_hot(context: Context) -> Value | None:
     number = context.numbers(1)
     if depth is None and number is not None:
         depth = [Dim.of(int(number[0]))]
+    if depth is not None and len(depth) != 1:
+        raise IllFormed("its depth is not one number")
     axis = context.axis(context.attribute("axis", -1), len(dims) + 1)
     size_ = depth[0] if depth is not None else context.fresh()
     return tensor([*dims[:axis], size_, *dims[axis:]])
@@ -429,7 +540,9 @@ def depth_and_space(context: Context) -> Value | None:
     if dims is None:
         return tensor(context.fresh_dims(4))
     block = context.attribute("blocksize")
-    b, c, h, w = dims
+    if block < 1:
+        raise IllFormed("`blocksize` is below 1")
+    b, c, h, w = context.ranked(0, 4) or dims
     if context.node.op_type == "SpaceToDepth":
         return tensor([b, c * (block * block), _part(context, h, block), _part(context, w, block)])
     return tensor([b, _part(context, c, block * block), h * block, w * block])
@@ -448,7 +561,7 @@ def center_crop_pad(context: Context) -> Value | None:
     dims = context.dims(0)
     if dims is None:
         return None
-    axes = context.attribute("axes", list(range(len(dims))))
+    axes = context.axes(context.attribute("axes", list(range(len(dims)))), len(dims))
     sizes = context.sizes(1) or context.fresh_dims(len(axes))
     result = list(dims)
     for axis, dim in zip(axes, sizes, strict=True):

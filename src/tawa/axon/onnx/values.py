@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from onnx import TensorProto, numpy_helper
 
 from tawa.axon.sizes.dims import Dim
 
@@ -61,6 +64,20 @@ class Value:
             return None
         return [Dim.of(int(number)) for number in self.contents.ravel()]
 
+    def mapped(self, change: Callable[[Dim], Dim]) -> Value:
+        """The value with all sizes changed, those that it contains too."""
+        contents = self.contents
+        if contents is not None and contents.dtype == object:
+            changed = [change(Dim.of(d)) for d in contents.ravel()]
+            contents = object_array(changed, contents.shape)
+        return replace(
+            self,
+            dims=None if self.dims is None else tuple(change(dim) for dim in self.dims),
+            contents=contents,
+            items=None if self.items is None else tuple(i.mapped(change) for i in self.items),
+            item=None if self.item is None else self.item.mapped(change),
+        )
+
     def symbolic(self) -> Array | None:
         """The contents as an array of dimensions."""
         sizes = self.sizes
@@ -83,6 +100,17 @@ def known(array: Array, element: int = 0) -> Value:
     """A constant."""
     dims = tuple(Dim.of(size) for size in array.shape)
     return Value(dims, array if array.size <= MAX_CONTENTS else None, element)
+
+
+def stored(tensor: TensorProto) -> Value:
+    """A tensor of a file. Its contents are read only if they are few and in the file itself."""
+    if any(size < 0 for size in tensor.dims):
+        raise ValueError("a size is negative")
+    dims = tuple(Dim.of(size) for size in tensor.dims)
+    outside = tensor.data_location == TensorProto.EXTERNAL
+    if outside or math.prod(tensor.dims) > MAX_CONTENTS:
+        return Value(dims, None, tensor.data_type)
+    return Value(dims, numpy_helper.to_array(tensor), tensor.data_type)
 
 
 def computed(contents: Array) -> Value:

@@ -220,7 +220,7 @@ class Equation:
         if len(factors) != 1 or not isinstance(factors[0], Variable) or not p.offset:
             return False
         variable = factors[0]
-        if variable.kind != "dim" or abs(p.offset) > MAX_ROOT:
+        if variable.kind not in ("dim", "count") or abs(p.offset) > MAX_ROOT:
             return False
         roots = [n for n in divisors(p.offset) if self._value(p, variable, n) == 0]
         if not roots:
@@ -283,7 +283,8 @@ def divide(state: SolverState, constraint: Divides) -> bool:
         if linear is None or variable in divisor.variables():
             continue
         if linear[0].constant in (1, -1) and (number is not None or rest.sole_variable):
-            quotient = state.fresh("dim" if rest.sole_variable else "integer", variable.hint)
+            alone = rest.sole_variable
+            quotient = state.fresh(alone.kind if alone else "integer", variable.hint)
             state.levels[quotient] = state.levels.get(variable, 0)
             state.equate_dims(rest, divisor * Dim.of(quotient), constraint.origin)
             return True
@@ -313,6 +314,15 @@ def _sign(state: SolverState, dim: Dim, constraint: AtLeast) -> bool:
     return True
 
 
+def _factors_at_least_one(state: SolverState, product: Monomial, origin: Origin) -> bool:
+    """Demand what makes a product at least 1 whose factors aren't negative."""
+    if any(factor_least(factor) != 0 for factor, _ in product):
+        return False
+    for factor, _ in product:
+        state.demand(AtLeast(Dim.of(factor), 1, origin))
+    return True
+
+
 def bound(state: SolverState, constraint: AtLeast) -> bool:
     """Decide that a dimension has a lower bound, if that can be done now."""
     dim = state.dim(constraint.dim)
@@ -337,6 +347,8 @@ def bound(state: SolverState, constraint: AtLeast) -> bool:
             return True
     if dim.offset == 0 and 1 <= constraint.bound <= slope:
         monomial = tuple(f for f in monomial if (factor_least(f[0]) or 0) < 1)
+        if len(monomial) > 1 and _factors_at_least_one(state, monomial, constraint.origin):
+            return True
     if len(monomial) != 1:
         return False
     factor, power = monomial[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tawa.axon.sizes.conditional import Unless
 from tawa.axon.sizes.constraints import (
     AtLeast,
     Broadcast,
@@ -16,6 +17,7 @@ from tawa.axon.sizes.constraints import (
 )
 from tawa.axon.sizes.dims import Dim, Factor, Floor, Joined, Largest, Monomial
 from tawa.axon.sizes.measures import Rank, Size
+from tawa.axon.sizes.scaled import Scaled
 from tawa.axon.sizes.shapes import Shape, tensor_parts
 from tawa.base.source import Span
 from tawa.functional.show import TypePrinter
@@ -144,6 +146,10 @@ class AxonPrinter(TypePrinter):
                 return f"max({', '.join(self.dim(option) for option in options)})"
             case Joined(options):
                 return f"({' & '.join(self.dim(option) for option in options)})"
+            case Scaled(dim, scale):
+                return f"floor({scale:.7g}*{self._side(dim)})"
+            case Unless(dim, _, _):
+                return f"({self.dim(dim)})"
             case Size(variable):
                 return f"size(..{self.name(variable)})"
             case Rank(variable):

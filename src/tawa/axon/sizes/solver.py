@@ -26,7 +26,7 @@ from tawa.axon.sizes.dims import Dim, is_not_one, joined
 from tawa.axon.sizes.measures import Rank
 from tawa.axon.sizes.plain import with_plain_sizes
 from tawa.axon.sizes.shapes import Item, Shape, append, as_shape
-from tawa.axon.sizes.state import SolverState
+from tawa.axon.sizes.state import MOST_AXES, SolverState
 from tawa.axon.sizes.tidy import tidied
 from tawa.functional.solver import Clash, Violation
 from tawa.functional.terms import Among, Con, Constraint, Origin, Scheme, Term, Variable
@@ -301,7 +301,8 @@ class AxonSolver(SolverState):
                     goal = Dim.of(len(result.items))
                     if self.dim(rank) != goal:
                         equations.solve(self, rank, goal, constraint.origin)
-                        return self._broadcast(constraint)
+                        if self.dim(rank) == goal:
+                            return self._broadcast(constraint)
         return False
 
     def broadcast_dims(self, left: Dim, right: Dim, origin: Origin) -> Dim:
@@ -333,10 +334,11 @@ class AxonSolver(SolverState):
         try:
             self.equate_dims(self.shape(side).rank(), Dim.of(distance), constraint.origin)
         except Clash:
-            rank = self.dim(append(constraint.before, constraint.after).rank() + 1)
-            raise Violation(
-                constraint, f"there is no axis {axis} in a tensor of {rank.constant} dimensions"
-            ) from None
+            rank = self.dim(append(constraint.before, constraint.after).rank() + 1).constant
+            where = (
+                f"in a tensor of {rank} dimensions" if rank else f"(they are {MOST_AXES} at most)"
+            )
+            raise Violation(constraint, f"there is no axis {axis} {where}") from None
         return True
 
 

@@ -9,6 +9,10 @@ from tawa.functional.solver import Clash, Solver, Violation
 from tawa.functional.terms import Origin, Variable
 
 
+MOST_AXES = 64
+"""NumPy's limit."""
+
+
 class SolverState(Solver):
     """A solver with variables for dimensions, integers and shapes.
 
@@ -124,6 +128,9 @@ class SolverState(Solver):
 
     def fix_rank(self, variable: Variable, rank: int, origin: Origin) -> None:
         """Let a shape variable stand for `rank` new dimensions."""
+        if rank > MOST_AXES:
+            reason = f"a tensor has at most {MOST_AXES} axes"
+            raise Clash(Dim.of(rank), Dim.of(MOST_AXES), origin, reason)
         level = self.levels.get(variable, 0)
         items = tuple(self.fresh_dim() for _ in range(rank))
         for item in items:

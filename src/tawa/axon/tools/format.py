@@ -78,6 +78,8 @@ class AxonFormatter(Formatter):
         match dim:
             case x.DimNumber(value):
                 return str(value)
+            case x.DimName(name, True):
+                return f"?{name}"
             case x.DimName(name):
                 return name
             case x.DimWildcard():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onnx import ModelProto
 
-from tawa.axon.onnx.graph import ModelShapes
+from tawa.axon.onnx.shapes import ModelShapes
 from tawa.axon.sizes.show import AxonPrinter
 from tawa.axon.tools.graph import Graph
 

@@ -15,6 +15,10 @@ from tawa.functional.terms import Con, Term, Variable
 from tawa.ir.spans import Span
 
 
+MOST_PLACES = 3
+"""Of the places that are to blame, how many a message shows."""
+
+
 def shape_error(clash: Clash, solver: AxonSolver, printer: TypePrinter) -> Exception:
     """The error for a clash: of shapes or sizes here, of types as in every language."""
     if isinstance(clash, (Cycle, Violation)) or not isinstance(printer, AxonPrinter):
@@ -47,8 +51,11 @@ def shape_error(clash: Clash, solver: AxonSolver, printer: TypePrinter) -> Excep
     for other in conflict_origins(solver):
         if other.span != origin.span:
             reasons.setdefault(other.span, []).append(other.what)
-    for span, texts in reasons.items():
-        error.with_note(f"fixed by {', '.join(texts)}", span)
+    for span, texts in list(reasons.items())[:MOST_PLACES]:
+        error.with_note(f"fixed by {', '.join(dict.fromkeys(texts))}", span)
+    if len(reasons) > MOST_PLACES:
+        rest = len(reasons) - MOST_PLACES
+        error.with_note(f"and by {'another place' if rest == 1 else f'{rest} other places'}")
     return error
 
 

@@ -37,6 +37,10 @@ class AxonBuilder(CoreBuilder):
         """A name."""
         return x.DimName(str(children[0]), span=self.span(meta))
 
+    def dim_flexible(self, meta: Meta, children: list[Any]) -> x.DimName:
+        """`?n`."""
+        return x.DimName(str(children[0]), True, span=self.span(meta))
+
     def dim_wildcard(self, meta: Meta, children: list[Any]) -> x.DimWildcard:
         """`_`."""
         return x.DimWildcard(span=self.span(meta))

@@ -23,6 +23,21 @@ class ShapeMismatch(AxonError):
     )
 
 
+class NamedSizesAgree(AxonError):
+    """A size that an annotation names is a number, or another named size."""
+
+    explanation = (
+        "A name in an annotation stands for a size that may be anything, and different names for "
+        "different sizes. The program only works if that isn't so: usually operands are swapped, "
+        "or a transpose is missing, at the place that the message points to. If it is meant, write "
+        "the same name, the number, or `?n`: a flexible name may turn out to be anything."
+    )
+    example = (
+        "from tawa.axon.typing.language import axon\n"
+        "axon().check('def f (x: f32[h, w]) (y: f32[h, w]) = x .+ transpose y')"
+    )
+
+
 class BadPattern(AxonError):
     """The pattern of an `einsum` or `rearrange` can't be read."""
 

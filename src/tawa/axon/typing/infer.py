@@ -20,6 +20,7 @@ from tawa.axon.sizes.solver import AxonSolver
 from tawa.axon.typing import syntax as x
 from tawa.axon.typing.blame import shape_error
 from tawa.axon.typing.errors import BadPattern, StaticArgumentError
+from tawa.axon.typing.rigid import identified, identified_error
 from tawa.base.source import Span
 from tawa.functional import syntax as s
 from tawa.functional.errors import UnknownType
@@ -95,6 +96,8 @@ class AxonInference(Inference):
         self.patterns: dict[s.Name, str] = {}
         self._in_signature = False
         self._reading: Span | None = None
+        self._sizes: dict[Variable, Span] = {}
+        self._flexible: set[Variable] = set()
         solver.explain = self.clash_error
         self.named_sizes: dict[str, dict[str, Variable]] = {}
         """The sizes that each definition names in its annotations."""
@@ -225,8 +228,12 @@ class AxonInference(Inference):
         match syntax:
             case x.DimNumber(value):
                 return Dim.of(value)
-            case x.DimName(name):
-                return Dim.of(self.named(name, "dim"))
+            case x.DimName(name, is_flexible):
+                variable = self.named(name, "dim")
+                if variable.kind == "dim" and not self._in_signature:
+                    self._sizes.setdefault(variable, syntax.span)
+                    self._flexible.update([variable] if is_flexible else ())
+                return Dim.of(variable)
             case x.DimWildcard():
                 return self.solver.fresh_dim()
             case x.DimOperation():
@@ -271,6 +278,14 @@ class AxonInference(Inference):
                 hint="one name stands for one thing in a definition: choose another",
             )  # fmt: skip
         return found
+
+    def check_names(self, names: dict[str, Variable]) -> None:
+        """Refuse named sizes that turned out to be a number, or what other names say."""
+        free = self._flexible | self.solver.restated
+        rigid = {n: v for n, v in names.items() if v in self._sizes and v not in free}
+        found = identified(self.solver, rigid)
+        if found is not None:
+            raise identified_error(found, self.solver, rigid, self._sizes)
 
     # Expressions.
 

@@ -22,9 +22,10 @@ class DimNumber(DimSyntax):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DimName(DimSyntax):
-    """A name for a size."""
+    """A name for a size; `?n` is flexible: it may turn out to be a number or another size."""
 
     name: str
+    is_flexible: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,0 +1,247 @@
+"""Operators with a graph inside that runs once, many times, or not at all.
+
+What a graph that may not run demands of the sizes outside of it is no demand of the model: it is
+inferred in a branch, which is forgotten. The state of a loop is what holds after any number of
+turns: its sizes and ranks are widened until the body keeps them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from tawa.axon.onnx.context import Branch, Context, rule
+from tawa.axon.onnx.sequences import merged
+from tawa.axon.onnx.values import UNKNOWN, Value, known, tensor
+from tawa.axon.sizes.dims import ONE, Dim
+from tawa.functional.terms import Term, Variable
+
+MAX_TURNS = 64
+"""Loops with more turns, or of unknown length, are inferred by their body's fixed point."""
+
+
+@rule("If")
+def if_(context: Context) -> list[Value]:
+    """One of two graphs; what both agree on if it isn't known which."""
+    graphs = [context.attribute(name) for name in ("else_branch", "then_branch")]
+    chosen = context.number(0)
+    if chosen is not None:
+        return context.subgraph(graphs[bool(chosen)], [])
+    other, one = (context.branch(graph, []) for graph in graphs)
+    if one.values is None and other.values is None and one.error is not None:
+        raise one.error
+    if one.values is None or other.values is None:  # the one that can run does
+        return context.subgraph(graphs[one.values is not None], [])
+    return [
+        _either(context, (a, one), (b, other))
+        for a, b in zip(one.values, other.values, strict=True)
+    ]
+
+
+def _either(context: Context, one: tuple[Value, Branch], other: tuple[Value, Branch]) -> Value:
+    """What is known of a value that comes from one branch or the other.
+
+    A size that is `N` in one and 1 in the other, where that demands that N is 1, is N in both.
+    """
+    (left, first), (right, second) = one, other
+    if left.dims is not None and right.dims is not None and len(left.dims) == len(right.dims):
+        pairs = list(zip(left.dims, right.dims, strict=True))
+        left = replace(left, dims=tuple(_where(b, a, first) for a, b in pairs))
+        right = replace(right, dims=tuple(_where(a, b, second) for a, b in pairs))
+    return merged(context, left, right)
+
+
+def _where(general: Dim, special: Dim, branch: Branch) -> Dim:
+    """The size of another branch, if this branch's own is the same in it."""
+    learned = branch.learned
+
+    def inside(variable: Variable) -> Term | None:
+        return learned.get(variable)
+
+    return general if general.substitute(inside) == special else special
+
+
+@rule("Loop")
+def loop(context: Context) -> list[Value]:
+    """A graph over and over: the last states, and stacks of results."""
+    count = len(context.inputs) - 2
+    state = [context.value(index + 2) for index in range(count)]
+    turns = context.number(0) if context.has(0) else None
+    going = context.number(1, 1)
+    if (turns is not None or not context.has(0)) and going is not None:
+        found = _unrolled(context, state, turns, bool(going))
+        if found is not None:
+            return found
+    stable, result = _fixed_point(context, state, [tensor([]), known(np.array(True))], [])
+    sizes = context.sizes(0) if context.has(0) else None
+    always = result[0].numbers if result else None
+    whole = going is not None and always is not None and bool(always.ravel()[0])
+    number = sizes[0] if whole and sizes is not None else None
+    return [*stable, *(_stacked(context, value, number) for value in result[count + 1 :])]
+
+
+def _stacked(context: Context, value: Value, turns: Dim | None, place: int = 0) -> Value:
+    """The results of all turns in one tensor; nothing is known of it if there may be none."""
+    if value.dims is None or turns is None or (turns.least() or 0) < 1:
+        return UNKNOWN
+    axis = context.axis(place, len(value.dims) + 1)
+    return tensor([*value.dims[:axis], turns, *value.dims[axis:]])
+
+
+def _fixed_point(
+    context: Context, state: list[Value], before: list[Value], after: list[Value]
+) -> tuple[list[Value], list[Value]]:
+    """The state after any number of turns, and all that the body gives for such a state.
+
+    `before` and `after` are what else the body is given. A size that a turn may change is unknown:
+    each round forgets one at least, so that they come to an end. A body that can't run doesn't.
+    """
+    body = context.attribute("body")
+    skipped = 1 if before else 0  # a loop's body says first whether to go on
+    stable = [value if value.is_sequence else replace(value, contents=None) for value in state]
+    while True:
+        turn = context.branch(body, [*before, *stable, *after])
+        if turn.values is None:
+            return state, [UNKNOWN] * len(body.output)
+        results = turn.values[skipped : skipped + len(stable)]
+        widened = [_widened(context, a, b, turn) for a, b in zip(stable, results, strict=True)]
+        if widened == stable:
+            last = [_forgotten(context, value, stable) for value in stable]
+            return last, [_forgotten(context, value, stable) for value in turn.values]
+        stable = widened
+
+
+def _widened(context: Context, before: Value, after: Value, turn: Branch) -> Value:
+    """What holds of a state before and after a turn; contents are forgotten."""
+    if before.is_sequence:
+        same = before.items is None or before == after
+        return before if same else Value((), is_sequence=True)
+    if before.dims is None:
+        return before
+    if after.dims is None or len(after.dims) != len(before.dims):
+        return replace(before, dims=None)
+    declared = context.solver.declared
+    dims = [
+        mine if _where(mine, theirs, turn) == mine or _is_free(mine, declared)
+        else Dim.of(_any(context))
+        for mine, theirs in zip(before.dims, after.dims, strict=True)
+    ]  # fmt: skip
+    return replace(before, dims=tuple(dims))
+
+
+ANY = "any"
+"""What the unknowns are called that stand for a size that changes from turn to turn."""
+
+
+def _any(context: Context) -> Variable:
+    return context.solver.fresh("count", ANY)
+
+
+def _is_free(dim: Dim, declared: set[Variable]) -> bool:
+    """Whether a size is one that a turn may change already."""
+    variable = dim.sole_variable
+    return variable is not None and variable.hint == ANY and variable not in declared
+
+
+def _forgotten(context: Context, value: Value, states: list[Value]) -> Value:
+    """A value without the sizes that change from turn to turn."""
+    changing = {
+        variable
+        for state in states
+        for dim in state.dims or ()
+        for variable in dim.variables()
+        if variable.hint == ANY
+    }
+
+    def known_size(dim: Dim) -> Dim:
+        return dim if changing.isdisjoint(dim.variables()) else context.fresh()
+
+    return value.mapped(known_size) if changing else value
+
+
+def _unrolled(
+    context: Context, state: list[Value], turns: float | None, going: bool
+) -> list[Value] | None:
+    """A loop of known length, turn by turn; None if its length isn't known after all."""
+    body = context.attribute("body")
+    count = len(state)
+    stacks: list[list[Value]] = [[] for _ in range(len(body.output) - 1 - count)]
+    turn = 0
+    if turns is not None and turns > MAX_TURNS:
+        return None
+    while going and (turns is None or turn < turns):
+        if turn >= MAX_TURNS:
+            return None
+        result = context.subgraph(body, [known(np.array(turn)), known(np.array(True)), *state])
+        numbers = result[0].numbers
+        if numbers is None:
+            return None
+        going = bool(numbers.ravel()[0])
+        state = result[1 : count + 1]
+        for stack, value in zip(stacks, result[count + 1 :], strict=True):
+            stack.append(value)
+        turn += 1
+    results: list[Value] = []
+    for stack in stacks:
+        shapes = [value.dims for value in stack]
+        dims = context.same(*shapes) if shapes and None not in shapes else None
+        results.append(UNKNOWN if dims is None else tensor([Dim.of(turn), *dims]))
+    return [*state, *results]
+
+
+@rule("Scan")
+def scan(context: Context) -> list[Value] | None:
+    """A graph for each slice of the inputs."""
+    if context.opset < 9:
+        return _scan_of_batches(context)
+    scanned = context.attribute("num_scan_inputs")
+    count = len(context.inputs) - scanned
+    axes = context.listed("scan_input_axes", scanned, 0, -64)
+    state = [context.value(index) for index in range(count)]
+    turns: Dim | None = None
+    slices: list[Value] = []
+    for number, axis in enumerate(axes):
+        dims = context.dims(count + number)
+        if dims is None:
+            slices.append(UNKNOWN)
+            continue
+        axis = context.axis(axis, len(dims))
+        turns = dims[axis] if turns is None else context.equal(turns, dims[axis])
+        slices.append(tensor([*dims[:axis], *dims[axis + 1 :]]))
+    body, state = context.attribute("body"), [replace(value, contents=None) for value in state]
+    if turns is not None and len(body.output) > count:
+        context.at_least(turns, 1)  # without a turn, nobody knows the results' sizes
+        turns = context.solver.dim(turns)
+    if turns is None or (turns.least() or 0) < 1:
+        result = context.branch(body, [*state, *slices]).values or [UNKNOWN] * len(body.output)
+    else:
+        result = context.subgraph(body, [*state, *slices])
+        for before, after in zip(state, result, strict=False):
+            context.same(before.dims, after.dims)  # a state keeps its shape
+    places = context.listed("scan_output_axes", len(result) - count, 0, -64)
+    stacks = [
+        _stacked(context, value, turns, place)
+        for value, place in zip(result[count:], places, strict=True)
+    ]
+    return [*state, *stacks]
+
+
+def _scan_of_batches(context: Context) -> list[Value] | None:
+    """Opset 8: a batch axis before the scanned one, and a first input of lengths."""
+    scanned = context.attribute("num_scan_inputs")
+    values = [context.dims(index) for index in range(1, len(context.inputs))]
+    count = len(values) - scanned
+    if any(dims is None for dims in values):
+        return None
+    states = [tensor(dims[1:]) for dims in values[:count] if dims is not None]
+    slices = [tensor(dims[2:]) for dims in values[count:] if dims is not None]
+    last = values[-1] or (ONE, ONE)
+    turn = context.branch(context.attribute("body"), [*states, *slices])
+    result = turn.values or []
+    finals = [tensor([last[0], *(value.dims or ())]) for value in states]
+    stacks = [
+        UNKNOWN if value.dims is None else tensor([last[0], last[1], *value.dims])
+        for value in result[count:]
+    ]
+    return [*finals, *stacks]

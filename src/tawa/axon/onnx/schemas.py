@@ -1,0 +1,169 @@
+"""What the operators' schemas demand of a node: inputs, attributes, element types."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from onnx import AttributeProto, NodeProto, TensorProto, defs
+
+from tawa.axon.onnx.values import Value
+from tawa.axon.typing.errors import UnsupportedModel
+
+ELEMENT_ATTRIBUTES = {
+    "Cast": "to", "RandomNormal": "dtype", "RandomUniform": "dtype", "EyeLike": "dtype",
+    "RandomNormalLike": "dtype", "RandomUniformLike": "dtype", "Bernoulli": "dtype",
+    "Multinomial": "dtype", "BitCast": "to", "SequenceEmpty": "dtype",
+}  # fmt: skip
+"""The attributes that say what an operator's outputs consist of."""
+
+
+KINDS: dict[str, int] = dict(AttributeProto.AttributeType.items())
+"""The numbers of the types of attributes."""
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input or output: the name of its type, and the types that it may have."""
+
+    type: str
+    allowed: frozenset[str]
+    is_optional: bool
+    is_variadic: bool
+    is_uniform: bool
+
+
+@dataclass(frozen=True)
+class Signature:
+    """A schema as plain data: asking the schema itself takes long."""
+
+    inputs: tuple[Port, ...]
+    outputs: tuple[Port, ...]
+    least: int
+    most: int
+    outputs_least: int
+    outputs_most: int
+    attributes: dict[str, int]
+    required: frozenset[str]
+
+    def input(self, index: int) -> Port | None:
+        """The input of this number; the last may take any number of them."""
+        return _port(self.inputs, index)
+
+    def output(self, index: int) -> Port | None:
+        """The output of this number."""
+        return _port(self.outputs, index)
+
+
+def _port(ports: tuple[Port, ...], index: int) -> Port | None:
+    if index < len(ports):
+        return ports[index]
+    return ports[-1] if ports and ports[-1].is_variadic else None
+
+
+@cache
+def signature(domain: str, name: str, version: int) -> Signature | None:
+    """What is known of an operator in a version of its domain; None for a foreign one."""
+    try:
+        schema = defs.get_schema(name, version, domain)
+    except Exception:  # onnx's own error for an operator that it doesn't have
+        return None
+    attributes = schema.attributes
+    return Signature(
+        tuple(_as_port(parameter) for parameter in schema.inputs),
+        tuple(_as_port(parameter) for parameter in schema.outputs),
+        schema.min_input, schema.max_input, schema.min_output, schema.max_output,
+        {key: KINDS[value.type.name] for key, value in attributes.items()},
+        frozenset(key for key, value in attributes.items() if value.required),
+    )  # fmt: skip
+
+
+def _as_port(parameter: defs.OpSchema.FormalParameter) -> Port:
+    option = defs.OpSchema.FormalParameterOption
+    return Port(
+        parameter.type_str, frozenset(parameter.types), parameter.option == option.Optional,
+        parameter.option == option.Variadic, parameter.is_homogeneous,
+    )  # fmt: skip
+
+
+def check_node(node: NodeProto, of: Signature, label: str) -> None:
+    """Raise UnsupportedModel for a node that its operator's schema doesn't allow."""
+    for what, count, least, most in (
+        ("inputs", len(node.input), of.least, of.most),
+        ("outputs", len(node.output), of.outputs_least, of.outputs_most),
+    ):
+        if not least <= count <= most:
+            expected = f"{least}" if least == most else f"{least} to {most}"
+            raise ill_formed(label, f"it has {count} {what}", f"{expected} {what}")
+    for index, name in enumerate(node.input):
+        port = of.input(index)
+        if not name and port is not None and not (port.is_optional or port.is_variadic):
+            raise ill_formed(label, f"its input {index + 1} is missing")
+    given: set[str] = set()
+    for attribute in node.attribute:
+        kind = of.attributes.get(attribute.name)
+        if attribute.name in given:
+            raise ill_formed(label, f"the attribute `{attribute.name}` is given twice")
+        given.add(attribute.name)
+        if kind is None:
+            raise ill_formed(label, f"the operator has no attribute `{attribute.name}`")
+        if attribute.type != kind and not attribute.ref_attr_name:
+            wanted, found = (AttributeProto.AttributeType.Name(k) for k in (kind, attribute.type))
+            raise ill_formed(label, f"the attribute `{attribute.name}` is {found}", wanted)
+    missing = of.required - given
+    if missing:
+        raise ill_formed(label, f"the attribute `{min(missing)}` is missing")
+
+
+def ill_formed(label: str, what: str, expected: str | None = None) -> UnsupportedModel:
+    """The error for a node that isn't as its operator demands."""
+    return UnsupportedModel(f"{label} is ill-formed: {what}", expected=expected)
+
+
+def element_types(
+    node: NodeProto, of: Signature, inputs: Sequence[Value | None], label: str
+) -> list[int]:
+    """The element types of a node's outputs, 0 where unknown. Raises UnsupportedModel."""
+    bound: dict[str, int] = {}
+    for index, value in enumerate(inputs):
+        port = of.input(index)
+        if value is None or port is None or not value.element or value.is_sequence:
+            continue
+        name = f"tensor({type_name(value.element)})"
+        if not any(allowed.startswith("tensor(") for allowed in port.allowed):
+            continue
+        if name not in port.allowed:
+            continue  # onnx's own inference is as lenient
+        known = bound.setdefault(port.type, value.element)
+        if known != value.element and port.is_uniform and "Integer" not in node.op_type:
+            one, other = type_name(known), type_name(value.element)
+            raise ill_formed(label, f"its inputs consist of {one} and of {other}", "one type")
+    return [_output_element(node, of, bound, index) for index in range(len(node.output))]
+
+
+def _output_element(node: NodeProto, of: Signature, bound: dict[str, int], index: int) -> int:
+    port = of.output(index)
+    said = ELEMENT_ATTRIBUTES.get(node.op_type)
+    if said is not None and index == 0:
+        for attribute in node.attribute:
+            if attribute.name == said:
+                return attribute.i
+    if port is None:
+        return 0
+    if port.type in bound:
+        return bound[port.type]
+    only = next(iter(port.allowed)) if len(port.allowed) == 1 else ""
+    if not only.startswith("tensor("):
+        return 0
+    return next((n for n, name in TYPE_NAMES.items() if only == f"tensor({name})"), 0)
+
+
+TYPE_NAMES = {
+    number: name.lower() for name, number in TensorProto.DataType.items() if name != "UNDEFINED"
+}
+
+
+def type_name(element: int) -> str:
+    """What schemas call an element type."""
+    return TYPE_NAMES.get(element, "an unknown type")

@@ -1,0 +1,47 @@
+"""A size that is known provided that no named size is 0."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from tawa.axon.sizes.dims import Atom, Dim, Replace
+from tawa.functional.terms import Variable
+
+
+@dataclass(frozen=True)
+class Unless(Atom):
+    """`dim` where all of `sizes` are at least 1, and else `otherwise`."""
+
+    dim: Dim
+    otherwise: Dim
+    sizes: tuple[Dim, ...]
+
+    @cached_property
+    def key(self) -> tuple[object, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Orders factors."""
+        return (5, self.dim.key, self.otherwise.key)
+
+    def variables(self) -> Iterator[Variable]:
+        """Those of all parts."""
+        for part in (self.dim, self.otherwise, *self.sizes):
+            yield from part.variables()
+
+    def substitute(self, replace: Replace) -> Dim:
+        """The dimension, once the sizes are numbers; else the same condition on other sizes."""
+        dim, otherwise = self.dim.substitute(replace), self.otherwise.substitute(replace)
+        sizes = [size.substitute(replace) for size in self.sizes]
+        if any(size.constant == 0 for size in sizes):
+            return otherwise
+        return unless(dim, otherwise, tuple(size for size in sizes if size.constant is None))
+
+    def least(self) -> int | None:
+        """The weaker bound."""
+        bounds = (self.dim.least(), self.otherwise.least())
+        return None if None in bounds else min(bound for bound in bounds if bound is not None)
+
+
+def unless(dim: Dim, otherwise: Dim, sizes: tuple[Dim, ...]) -> Dim:
+    """`dim`, unless one of `sizes` is 0."""
+    return Dim.of(Unless(dim, otherwise, sizes)) if sizes and dim != otherwise else dim
