@@ -90,7 +90,7 @@ class Draft:
         """An integer vector: a constant, an input, or computed from the size of an input."""
         name = self.name()
         kind = kind or self.random.choice(("constant", "constant", "shape", "input"))
-        if kind == "shape" and values and all(v >= 0 for v in values):
+        if kind == "shape" and values and all(0 <= v <= 64 for v in values):
             return self._from_sizes(values)
         if kind == "input":
             self.inputs.append(helper.make_tensor_value_info(name, INT64, [len(values)]))
@@ -523,7 +523,9 @@ def arithmetic(draft: Draft) -> str:
     for _ in range(draft.random.randint(0, 3)):
         op = draft.pick("Add", "Sub", "Mul", "Div", "Mod", "Max", "Min")
         amount = draft.random.randint(1, 4)
-        right = draft.numbers([amount], draft.pick("shape", "constant", "constant"))
+        # onnxruntime ends the process when it divides integers by 0
+        safe = op in ("Div", "Mod")
+        right = draft.numbers([amount], "constant" if safe else draft.pick("shape", "constant"))
         left = draft.node(op, [left, right])
     return left
 
@@ -633,6 +635,8 @@ class Runtimes:
                     with np.errstate(all="ignore"):
                         results = runtime.run(self.names, feeds)
             except Exception:  # it doesn't run at these sizes
+                if runtime is self.session:
+                    return []  # the reference checks less than the specification demands
                 continue
             found.append({n: np.shape(v) for n, v in zip(self.names, results, strict=True)})
         return found

@@ -90,10 +90,8 @@ class ModelInference:
             empty = Walk(self.model, self.strict, self.deadline, "count").run(overrides, constants)
         except ShapeMismatch as error:
             raise refused or error from None
-        if found is None:
-            return empty
-        found.empty = empty
-        return found
+        empty.positive = found
+        return empty
 
 
 def _refuse_unknown(graph: GraphProto, names: Iterable[str]) -> None:

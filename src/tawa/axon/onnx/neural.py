@@ -37,7 +37,9 @@ def window_positions(context: Context, sizes: Dims, kernel: list[Dim]) -> list[D
     found: list[Dim] = []
     for i, size in enumerate(sizes):
         if mode.startswith("SAME"):
-            found.append(-((-size) // strides[i]))
+            # Runtimes forget the dilation when they pad the input of a pooling.
+            is_plain = is_convolution or dilations[i] == 1
+            found.append(-((-size) // strides[i]) if is_plain else context.fresh())
             continue
         span = (kernel[i] - 1) * dilations[i] + 1
         room = size + pads[i] + pads[i + rank] - span

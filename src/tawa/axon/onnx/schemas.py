@@ -74,7 +74,7 @@ def signature(domain: str, name: str, version: int) -> Signature | None:
         tuple(_as_port(parameter) for parameter in schema.inputs),
         tuple(_as_port(parameter) for parameter in schema.outputs),
         schema.min_input, schema.max_input, schema.min_output, schema.max_output,
-        {key: KINDS[value.type.name] for key, value in attributes.items()},
+        {key: KINDS[str(value.type).rpartition(".")[2]] for key, value in attributes.items()},
         frozenset(key for key, value in attributes.items() if value.required),
     )  # fmt: skip
 

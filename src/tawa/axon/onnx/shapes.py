@@ -18,36 +18,36 @@ from tawa.functional.terms import Term, Variable
 class ModelShapes:
     """What one walk through a model found out: the solver, the symbols' sizes, and the values.
 
-    `empty` is what holds even where symbols are 0. Elsewhere, sizes are taken to be at least 1:
-    what follows from that alone says so (it is unknown where a symbol is 0).
+    It holds even where symbols are 0. `positive` is what another walk found out, for sizes of at
+    least 1; where that says more, it says so for such sizes only.
     """
 
     solver: AxonSolver
     symbols: dict[str, Dim]
     values: dict[str, Value]
     unsupported: set[str] = field(default_factory=set[str])
-    empty: ModelShapes | None = None
+    positive: ModelShapes | None = None
 
     def dims(self, name: str) -> tuple[Dim, ...] | None:
         """The sizes of a value; None if their number isn't known."""
-        mine = self._resolved(name)
-        if self.empty is None or mine is None:
-            return mine
-        sure = self.empty._renamed(name, self)
-        if sure is None or len(sure) != len(mine):
-            return None
-        return tuple(self._either(a, b) for a, b in zip(mine, sure, strict=True))
-
-    def _resolved(self, name: str) -> Dims | None:
-        dims = self.values.get(name, UNKNOWN).dims
-        return None if dims is None else tuple(self.solver.dim(dim) for dim in dims)
+        sure = self._renamed(name, self)
+        if self.positive is None or sure is None:
+            return sure
+        more = self.positive._renamed(name, self)
+        if more is None or len(sure) != len(more):
+            return sure
+        return tuple(self._either(a, b) for a, b in zip(sure, more, strict=True))
 
     def _renamed(self, name: str, into: ModelShapes) -> Dims | None:
-        """The sizes of a value in terms of another walk's symbols."""
-        dims = self._resolved(name)
+        """The sizes of a value in terms of a walk's symbols."""
+        dims = self.values.get(name, UNKNOWN).dims
         if dims is None:
             return None
-        names: dict[Variable, Dim] = {}
+        names: dict[Variable, Dim] = {
+            variable: into.symbols[symbol]
+            for symbol, dim in self.symbols.items()
+            for variable in dim.variables()
+        }
         for symbol, dim in self.symbols.items():
             variable = self.solver.dim(dim).sole_variable
             if variable is not None:
@@ -56,20 +56,21 @@ class ModelShapes:
         def other(variable: Variable) -> Term | None:
             return names.get(variable)
 
-        return tuple(dim.substitute(other) for dim in dims)
+        return tuple(self.solver.dim(dim).substitute(other) for dim in dims)
 
-    def _either(self, mine: Dim, sure: Dim) -> Dim:
+    def _either(self, sure: Dim, more: Dim) -> Dim:
         """What is known of a size for certain, and what if no symbol is 0."""
         known = {v for dim in self.symbols.values() for v in dim.variables()}
-        if mine == sure or known.issuperset(sure.variables()):
+        if sure == more or known.issuperset(sure.variables()):
             return sure
-        known.update(v for s in self.symbols.values() for v in self.solver.dim(s).variables())
-        if not known.issuperset(mine.variables()):
+        if not known.issuperset(more.variables()):
             return sure
-        return unless(mine, sure, tuple(self.symbols.values()))
+        return unless(more, sure, tuple(self.symbols.values()))
 
     def requirements(self) -> list[Requirement]:
         """What the model requires of its symbolic input sizes, and why."""
+        if self.positive is not None:
+            return self.positive.requirements()
         sizes = {name: next(dim.variables()) for name, dim in self.symbols.items()}
         return requirements(self.solver, sizes)
 

@@ -323,6 +323,17 @@ def _factors_at_least_one(state: SolverState, product: Monomial, origin: Origin)
     return True
 
 
+def _quotient_at_least(state: SolverState, lone: Monomial, bound: int, origin: Origin) -> bool:
+    """Demand of a quotient's numerator what makes the quotient at least `bound`."""
+    if len(lone) != 1 or lone[0][1] != 1 or not isinstance(lone[0][0], Floor):
+        return False
+    floor = lone[0][0]
+    if (floor.denominator.least() or 0) < 1:
+        return False
+    state.demand(AtLeast(floor.numerator - floor.denominator * bound, 0, origin))
+    return True
+
+
 def bound(state: SolverState, constraint: AtLeast) -> bool:
     """Decide that a dimension has a lower bound, if that can be done now."""
     dim = state.dim(constraint.dim)
@@ -338,13 +349,10 @@ def bound(state: SolverState, constraint: AtLeast) -> bool:
     if len(symbolic) != 1:
         return False
     monomial, slope = symbolic[0]
-    lone = monomial[0] if len(monomial) == 1 else None
-    if lone is not None and isinstance(lone[0], Floor) and lone[1] == 1 and slope > 0:
-        divisor = lone[0].denominator
-        if (divisor.least() or 0) >= 1:
-            limit = divisor * -(-(constraint.bound - dim.offset) // slope)
-            state.demand(AtLeast(lone[0].numerator - limit, 0, constraint.origin))
-            return True
+    if slope > 0 and _quotient_at_least(
+        state, monomial, -(-(constraint.bound - dim.offset) // slope), constraint.origin
+    ):
+        return True
     if dim.offset == 0 and 1 <= constraint.bound <= slope:
         monomial = tuple(f for f in monomial if (factor_least(f[0]) or 0) < 1)
         if len(monomial) > 1 and _factors_at_least_one(state, monomial, constraint.origin):

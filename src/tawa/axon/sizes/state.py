@@ -8,7 +8,6 @@ from tawa.axon.sizes.shapes import Shape, as_shape
 from tawa.functional.solver import Clash, Solver, Violation
 from tawa.functional.terms import Origin, Variable
 
-
 MOST_AXES = 64
 """NumPy's limit."""
 

@@ -14,7 +14,6 @@ from tawa.functional.solver import Clash, Cycle, Violation
 from tawa.functional.terms import Con, Term, Variable
 from tawa.ir.spans import Span
 
-
 MOST_PLACES = 3
 """Of the places that are to blame, how many a message shows."""
 

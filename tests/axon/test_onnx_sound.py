@@ -1,0 +1,284 @@
+"""What Axon says of ONNX models is right or missing, however they run; ill-formed ones are refused."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from tawa import axon
+from tawa.axon.onnx.shapes import ModelShapes
+from tawa.axon.sizes.dims import Dim, largest
+from tawa.axon.sizes.scaled import scaled
+from tawa.axon.sizes.show import AxonPrinter
+from tawa.axon.typing.errors import ShapeMismatch, UnsupportedModel
+from tawa.base.errors import TawaError
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+
+import onnx_random
+
+FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
+node = helper.make_node
+
+
+def value(name: str, sizes: list[int | str] | None, element: int = FLOAT) -> onnx.ValueInfoProto:
+    return helper.make_tensor_value_info(name, element, sizes)
+
+
+def constant(name: str, numbers: object, type_: type = np.int64) -> TensorProto:
+    return numpy_helper.from_array(np.array(numbers, type_), name)
+
+
+def branch(*nodes: onnx.NodeProto, constants: tuple[TensorProto, ...] = ()) -> onnx.GraphProto:
+    return helper.make_graph(
+        list(nodes), "branch", [], [value(nodes[-1].output[0], None)], list(constants)
+    )
+
+
+def model_of(
+    nodes: list[onnx.NodeProto], inputs: list[onnx.ValueInfoProto],
+    constants: tuple[TensorProto, ...] = (), functions: tuple[onnx.FunctionProto, ...] = (),
+    opset: int = 18,
+) -> onnx.ModelProto:  # fmt: skip
+    outputs = [onnx.ValueInfoProto(name=n) for n in nodes[-1].output]
+    graph = helper.make_graph(nodes, "g", inputs, outputs, list(constants))
+    opsets = [helper.make_opsetid("", opset), helper.make_opsetid("my", 1)]
+    return helper.make_model(graph, opset_imports=opsets, functions=list(functions))
+
+
+def shapes_of(model: onnx.ModelProto) -> ModelShapes:
+    return axon.from_onnx(model).shapes()
+
+
+def at(shapes: ModelShapes, name: str, **sizes: int) -> tuple[int | None, ...] | None:
+    return onnx_random.stated(shapes, name, sizes)
+
+
+def test_what_one_branch_demands_is_no_demand_of_the_model():
+    squeeze = branch(node("Squeeze", ["x", "axis"], ["a"]), constants=(constant("axis", [1]),))
+    same = branch(node("Identity", ["x"], ["b"]))
+    model = model_of(
+        [node("If", ["p"], ["y"], then_branch=squeeze, else_branch=same),
+         node("Relu", ["x"], ["z"])],
+        [value("x", ["B", "N"]), value("p", [], BOOL)],
+    )  # fmt: skip
+    shapes = shapes_of(model)
+    assert shapes.dims("y") is None
+    assert shapes.text("z") == "[B, N]"
+    assert shapes.requirements() == []
+
+
+def test_a_size_that_both_branches_have_is_known():
+    one = branch(node("Reshape", ["x", "to"], ["a"]), constants=(constant("to", [1, 4]),))
+    same = branch(node("Identity", ["x"], ["b"]))
+    model = model_of(
+        [node("If", ["p"], ["y"], then_branch=one, else_branch=same)],
+        [value("x", ["N", 4]), value("p", [], BOOL)],
+    )
+    assert shapes_of(model).text("y") == "[N, 4]"
+
+
+def loop_of(states: int, *, going: str) -> onnx.ModelProto:
+    """A loop whose first state grows; each other state becomes the one before it."""
+    inputs = [value("i", [], INT64), value("c", [], BOOL)]
+    inputs += [value(f"s{k}", None) for k in range(states)]
+    body = helper.make_graph(
+        [node("Identity", ["c"], ["d"]), node("Concat", ["s0", "x"], ["n0"], axis=0),
+         *(node("Identity", [f"s{k - 1}"], [f"n{k}"]) for k in range(1, states)),
+         node("Identity", ["x"], ["row"])],
+        "body", inputs,
+        [value("d", [], BOOL), *(value(f"n{k}", None) for k in range(states)), value("row", None)],
+    )  # fmt: skip
+    outputs = [*(f"o{k}" for k in range(states)), "rows"]
+    return model_of(
+        [node("Loop", ["turns", going, *["x"] * states], outputs, body=body)],
+        [value("x", ["N"]), value("turns", [], INT64), value("go", [], BOOL)],
+    )
+
+
+def test_a_loop_is_widened_until_its_body_keeps_its_state():
+    shapes = shapes_of(loop_of(7, going=""))
+    assert [at(shapes, f"o{k}", N=2) for k in range(7)] == [(None,)] * 7
+
+
+def test_nothing_is_said_of_the_results_of_a_loop_that_may_not_start():
+    assert shapes_of(loop_of(1, going="go")).dims("rows") is None
+
+
+@pytest.mark.parametrize("first", [[2], []])
+def test_an_unknown_number_of_a_target_may_be_0_or_minus_1(first: list[int]):
+    model = model_of(
+        [node("Concat", ["first", "k", "last"], ["to"], axis=0),
+         node("Reshape", ["x", "to"], ["a"]), node("Reshape", ["w", "to"], ["b"])],
+        [value("x", ["N", 2]), value("w", ["K", 2]), value("k", [1], INT64)],
+        (constant("first", first), constant("last", [] if first else [2])),
+    )  # fmt: skip
+    shapes = shapes_of(model)
+    assert all("must be" not in str(requirement) for requirement in shapes.requirements())
+    assert at(shapes, "a", N=4, K=10) == ((2, 4) if first else (4, 2))
+    assert at(shapes, "b", N=4, K=10) == ((2, 10) if first else (10, 2))
+
+
+def test_the_past_of_attention_may_be_of_unknown_rank():
+    inputs = [value(n, ["B", 4, "T", 8]) for n in "qkv"] + [value(n, None) for n in ("pk", "pv")]
+    model = model_of(
+        [node("Attention", ["q", "k", "v", "", "pk", "pv"], ["y", "nk", "nv"])], inputs, opset=23
+    )
+    shapes = shapes_of(model)
+    assert at(shapes, "y", B=1, T=2) == (1, 4, 2, 8)
+    assert at(shapes, "nk", B=1, T=2) == (1, 4, None, 8)
+
+
+def test_a_sparse_constant_has_its_dense_shape():
+    numbers = helper.make_tensor("v", FLOAT, (2,), [1, 2])
+    places = helper.make_tensor("i", INT64, (2,), [3, 5])
+    sparse = helper.make_sparse_tensor(numbers, places, [100])
+    model = model_of([node("Constant", [], ["s"], sparse_value=sparse)], [])
+    assert shapes_of(model).text("s") == "[100]"
+
+
+def test_sizes_may_be_0():
+    empty = branch(node("Identity", ["x"], ["a"]))
+    joined = branch(node("Concat", ["past", "x"], ["b"], axis=0))
+    model = model_of(
+        [node("Shape", ["past"], ["sizes"]), node("Gather", ["sizes", "zero"], ["length"]),
+         node("Equal", ["length", "zero"], ["is_empty"]),
+         node("If", ["is_empty"], ["y"], then_branch=empty, else_branch=joined)],
+        [value("past", ["P", 2]), value("x", ["T", 2])], (constant("zero", 0),),
+    )  # fmt: skip
+    shapes = shapes_of(model)
+    assert at(shapes, "y", P=4, T=3) == (7, 2)
+    assert at(shapes, "y", P=0, T=3) in ((3, 2), (None, 2))
+
+
+def test_0_and_1_broadcast_to_0():
+    model = model_of([node("Add", ["x", "y"], ["z"])], [value("x", ["N"]), value("y", ["M"])])
+    shapes = shapes_of(model)
+    sizes = ((0, 1), (1, 0), (1, 5), (5, 5), (0, 0))
+    assert [at(shapes, "z", N=n, M=m) for n, m in sizes] == [(0,), (0,), (5,), (5,), (0,)]
+
+
+def test_functions_are_given_attributes():
+    function = helper.make_function(
+        "my", "Cat", ["a", "b"], ["y"], [node("Concat", ["a", "b"], ["y"])],
+        [helper.make_opsetid("", 18)], ["axis"],
+    )  # fmt: skip
+    attribute = function.node[0].attribute.add()
+    attribute.name = attribute.ref_attr_name = "axis"
+    attribute.type = onnx.AttributeProto.INT
+    call = node("Cat", ["x", "x"], ["y"], domain="my", axis=0)
+    model = model_of([call], [value("x", ["N", "K"])], functions=(function,))
+    assert shapes_of(model).text("y") == "[2*N, K]"
+
+
+def test_a_function_that_calls_itself_is_refused():
+    again = node("Same", ["a"], ["y"], domain="my")
+    opsets = [helper.make_opsetid("my", 1)]
+    function = helper.make_function("my", "Same", ["a"], ["y"], [again], opsets)
+    call = node("Same", ["x"], ["y"], domain="my")
+    with pytest.raises(UnsupportedModel, match="call each other"):
+        shapes_of(model_of([call], [value("x", [3])], functions=(function,)))
+
+
+def test_letters_of_an_einsum_broadcast():
+    model = model_of(
+        [node("Einsum", ["x", "w"], ["y"], equation="ij,jk->ik")],
+        [value("x", ["N", 1]), value("w", [3, 4])],
+    )
+    assert shapes_of(model).text("y") == "[N, 4]"
+
+
+@pytest.mark.parametrize("scale", [0.99999, 0.6, 0.7, 1 / 3, 2.0000002, 1.5, 0.25])
+@pytest.mark.parametrize("size", [1, 3, 10, 30, 99, 1000])
+def test_scales_are_not_rounded(scale: float, size: int):
+    single = float(np.float32(scale))
+    found = scaled(Dim.of(size), single).constant
+    assert found in (None, int(np.floor(np.float32(single) * np.float32(size))))
+
+
+def test_a_maximum_with_0_can_be_printed():
+    from tawa.functional.terms import Variable
+
+    n = Dim.of(Variable("integer", "n"))
+    assert AxonPrinter().dim(largest([n, Dim.of(0)])) == "max(0, n)"
+
+
+ILL_FORMED = {
+    "unknown attribute": (node("Relu", ["x"], ["y"], alpha=1), "no attribute `alpha`"),
+    "attribute of another type": (node("Softmax", ["x"], ["y"], axis=0.5), "`axis` is FLOAT"),
+    "missing attribute": (node("Cast", ["x"], ["y"]), "`to` is missing"),
+    "too many inputs": (node("Relu", ["x", "x"], ["y"]), "2 inputs"),
+    "no such input": (node("Relu", ["nothing"], ["y"]), "`nothing`"),
+    "no such axis": (node("ArgMax", ["x"], ["y"], axis=5), "no axis 5"),
+    "repeated axis": (node("Transpose", ["x"], ["y"], perm=[0, 0, 1]), "no order of 3 axes"),
+    "kernel of another rank": (node("MaxPool", ["x"], ["y"], kernel_shape=[2, 2]), "2 numbers"),
+    "strides of 0": (
+        node("MaxPool", ["x"], ["y"], kernel_shape=[2], strides=[0]), "number below 1"),
+    "pads and auto_pad": (
+        node("MaxPool", ["x"], ["y"], kernel_shape=[2], pads=[1, 1], auto_pad="SAME_UPPER"),
+        "auto_pad"),
+    "terms of an einsum": (node("Einsum", ["x"], ["y"], equation="i,j->ij"), "2 terms"),
+    "two sizes of -1": (node("Reshape", ["x", "to"], ["y"]), "two sizes"),
+    "matrix of a vector": (node("Gemm", ["x", "x"], ["y"]), "3 dimensions"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ILL_FORMED)
+def test_ill_formed_models_are_refused(name: str):
+    bad, message = ILL_FORMED[name]
+    model = model_of([bad], [value("x", ["A", "B", "C"])], (constant("to", [-1, -1]),))
+    with pytest.raises(UnsupportedModel, match=message):
+        shapes_of(model)
+
+
+def test_a_model_that_states_a_wrong_shape_is_refused():
+    model = model_of([node("Relu", ["x"], ["y"])], [value("x", [2, 3])])
+    model.graph.output[0].CopyFrom(value("y", [5, 3]))
+    with pytest.raises(ShapeMismatch, match="states a wrong shape of `y`"):
+        shapes_of(model)
+
+
+def test_garbage_is_refused_soon():
+    huge = constant("to", [2**40, 2**40])
+    made = model_of([node("Expand", ["x", "to"], ["y"])], [value("x", [1])], (huge,))
+    assert shapes_of(made).text("y") == f"[{2**40}, {2**40}]"
+    split = node("SplitToSequence", ["x"], ["y"])
+    assert shapes_of(model_of([split], [value("x", [2**40])])).dims("y") == ()
+    shape_of = [node("Shape", ["x"], ["s"]), node("Reshape", ["w", "u"], ["y"])]
+    axes = [value("x", [1]), value("w", ["N"]), value("u", [10**9], INT64)]
+    with pytest.raises(UnsupportedModel, match="1000000000 axes"):
+        shapes_of(model_of(shape_of, axes))
+
+
+def test_mangled_files_are_refused_or_read(tmp_path: Path):
+    random = np.random.default_rng(3)
+    text = onnx_random.random_model(11, 4).model(18).SerializeToString()
+    start = time.monotonic()
+    for index in range(60):
+        data = bytearray(text)
+        for place in random.integers(0, len(data), random.integers(1, 12)):
+            data[place] = random.integers(0, 256)
+        path = tmp_path / f"{index}.onnx"
+        path.write_bytes(bytes(data[: random.integers(1, len(data) + 1)]))
+        try:
+            axon.from_onnx(path).shapes()
+        except TawaError:
+            continue
+    assert time.monotonic() - start < 60
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("operators", "seeds"), [(1, range(120)), (4, range(40))])
+def test_random_models(operators: int, seeds: range):
+    tally = onnx_random.Tally()
+    for seed in seeds:
+        tally.add(seed, operators)
+    assert tally.examples == []
+    assert tally.counts["runs"] > len(seeds)
+    assert tally.counts["right"] > tally.counts["unknown"] + tally.counts["partly known"]
