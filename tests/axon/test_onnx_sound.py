@@ -21,6 +21,7 @@ from tawa.base.errors import TawaError
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
+import onnx_drafts
 import onnx_random
 
 FLOAT, INT64, BOOL = TensorProto.FLOAT, TensorProto.INT64, TensorProto.BOOL
@@ -258,7 +259,7 @@ def test_garbage_is_refused_soon():
 
 def test_mangled_files_are_refused_or_read(tmp_path: Path):
     random = np.random.default_rng(3)
-    text = onnx_random.random_model(11, 4).model(18).SerializeToString()
+    text = onnx_drafts.random_model(11, 4).model(18).SerializeToString()
     start = time.monotonic()
     for index in range(60):
         data = bytearray(text)

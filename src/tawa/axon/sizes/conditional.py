@@ -30,11 +30,15 @@ class Unless(Atom):
 
     def substitute(self, replace: Replace) -> Dim:
         """The dimension, once the sizes are numbers; else the same condition on other sizes."""
-        dim, otherwise = self.dim.substitute(replace), self.otherwise.substitute(replace)
+        otherwise = self.otherwise.substitute(replace)
         sizes = [size.substitute(replace) for size in self.sizes]
         if any(size.constant == 0 for size in sizes):
-            return otherwise
-        return unless(dim, otherwise, tuple(size for size in sizes if size.constant is None))
+            return otherwise  # `dim` may divide by what is 0
+        return unless(
+            self.dim.substitute(replace),
+            otherwise,
+            tuple(size for size in sizes if size.constant is None),
+        )
 
     def least(self) -> int | None:
         """The weaker bound."""

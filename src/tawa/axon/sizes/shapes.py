@@ -103,8 +103,11 @@ Sizes = Callable[[Variable], "int | tuple[int, ...] | None"]
 
 
 def evaluate(dim: Dim, sizes: Sizes) -> int | None:
-    """The number that a dimension is for given sizes, or None if one is missing."""
-    return dim.substitute(_terms(sizes)).constant
+    """The number that a dimension is for given sizes; None if one is missing, or divides as 0."""
+    try:
+        return dim.substitute(_terms(sizes)).constant
+    except ZeroDivisionError:
+        return None
 
 
 def evaluate_shape(of: Shape, sizes: Sizes) -> tuple[int | None, ...] | None:
