@@ -18,10 +18,10 @@ DequantizeLinear RandomNormalLike RandomUniformLike Reciprocal Relu Round Selu S
 Sin Sinh Softmax Softplus Softsign Sqrt Swish Tan Tanh ThresholdedRelu ReverseSequence Trilu
 InstanceNormalization GroupNormalization ai.onnx.ml:Binarizer
 ai.onnx.ml:Scaler ai.onnx.ml:Normalizer ai.onnx.ml:Imputer ScatterElements
-Scatter ScatterND TensorScatter RegexFullMatch RotaryEmbedding PRelu Cast CastLike""".split()
+Scatter ScatterND TensorScatter RegexFullMatch RotaryEmbedding Cast CastLike""".split()
 
 BROADCAST = """Add And BitShift BitwiseAnd BitwiseOr BitwiseXor Div Equal Greater GreaterOrEqual
-Less LessOrEqual Max Mean Min Mod Mul Or Pow Sub Sum Where Xor StringConcat""".split()
+Less LessOrEqual Max Mean Min Mod Mul Or Pow PRelu Sub Sum Where Xor StringConcat""".split()
 
 
 @rule(*SAME_SHAPE)

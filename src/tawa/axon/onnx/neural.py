@@ -104,12 +104,17 @@ def conv_transpose(context: Context) -> Value | None:
     mode = context.chosen("auto_pad", "NOTSET", *PADDINGS)
     if mode not in ("NOTSET", "") and any(pads):
         raise IllFormed("it has both `pads` and `auto_pad`")
-    if mode.startswith("SAME"):
-        return tensor([x[0], channels, *(d * s for d, s in zip(x[2:], strides, strict=True))])
     dilations = context.listed("dilations", rank, 1, 1)
     extra = context.listed("output_padding", rank, 0, 0)
     kernel = context.attribute("kernel_shape")
     sizes = [Dim.of(n) for n in kernel] if kernel else list(w[2:])
+    if mode.startswith("SAME"):
+        spans = [(k - 1) * d + 1 for k, d in zip(sizes, dilations, strict=True)]
+        same = [
+            size * s if (span.constant or 0) >= s else context.fresh()  # there is no negative pad
+            for size, s, span in zip(x[2:], strides, spans, strict=True)
+        ]
+        return tensor([x[0], channels, *same])
     found = [
         (size - 1) * strides[i] + (sizes[i] - 1) * dilations[i] + 1
         + extra[i] - pads[i] - pads[i + rank]
