@@ -166,6 +166,7 @@ class Islands:
         diagnostics = {"accepted": sum(d["accepted"] for _, d in found) / len(found)}
         if method in ("nuts", "hmc"):
             diagnostics["divergent"] = sum(d["divergent"] for _, d in found)
+            diagnostics["e_bfmi"] = min(d["e_bfmi"] for _, d in found)
         posterior = ChainPosterior(
             self.model.elaborated, runs, self.model.names, method.replace("_", " "), diagnostics
         )

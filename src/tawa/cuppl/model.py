@@ -283,17 +283,18 @@ class Model:
         check_settings(seed, target=target)
         self._check_draws(draws * chains)
         runs: list[Run] = []
-        divergent, accepted = 0, 0.0
+        divergent, accepted, bfmi = 0, 0.0, math.inf
         for chain in range(chains):
             density, block = self.density(data, seed + 7919 * chain, limits)
             one = nuts_chain(density, draws, warm_up, seed + 7919 * chain, target, leapfrogs)
             divergent += one.divergent
             accepted += one.accepted / chains
+            bfmi = min(bfmi, one.e_bfmi())
             weights = np.full(draws, 1.0 / draws)
             runs.append(Run(one.columns, weights, 0.0, np.arange(draws), [block], draws))
         posterior = ChainPosterior(
             self.elaborated, runs, self.names, method,
-            {"accepted": accepted, "divergent": float(divergent)},
+            {"accepted": accepted, "divergent": float(divergent), "e_bfmi": bfmi},
         )  # fmt: skip
         posterior.warn()
         return posterior

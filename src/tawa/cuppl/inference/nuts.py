@@ -61,11 +61,7 @@ class Density:
         self.grower = executable.compiled.function("grow_trajectory")
         self.arguments = np.zeros(4, dtype=np.int64)
         self.out = np.zeros(2)
-        # A trajectory may overshoot to where a scale overflows, which only means rejection; but
-        # the start must be fine.
-        self.strict = True
         self.dimension = self.explore()
-        self.strict = False
 
     def new_tape(self, size: int) -> None:
         """Room for the tape."""
@@ -101,7 +97,7 @@ class Density:
             if status == 0 and math.isfinite(value):
                 break
         if status != 0 or not math.isfinite(value):
-            error = self.error(ALL_ZERO)
+            error = self.error(ALL_ZERO if status in (0, REJECTED) else status)
             raise error.with_note(f"{ATTEMPTS} random starts were tried")
         taken = int(self.meter[k.TAKEN])
         if taken == 0 or taken > len(self.position):
@@ -112,7 +108,11 @@ class Density:
         return taken
 
     def raw(self) -> tuple[float, int]:
-        """Evaluate at `position`; makes room as needed. Raises the errors of the program."""
+        """Evaluate at `position`; makes room as needed. Raises the errors of the program.
+
+        Where a scale overflows or a weight is NaN the density is 0: that is how a trajectory that
+        overshoots is rejected, and a start that is no good.
+        """
         while True:
             self.arguments[:] = (
                 self.meter.ctypes.data, self.results.ctypes.data, self.gradient.ctypes.data,
@@ -127,10 +127,8 @@ class Density:
                 self.new_heap(len(self.heap))
             elif status == 0 and self.meter[k.USED] >= self.meter[k.SIZE]:
                 self.new_tape(4 * int(self.meter[k.SIZE]))
-            elif status in (0, REJECTED):
+            elif status in (0, REJECTED, INVALID_PARAMETER, NAN_WEIGHT):
                 return (-math.inf if status else float(self.out[0])), status
-            elif status in (INVALID_PARAMETER, NAN_WEIGHT) and not self.strict:
-                return -math.inf, REJECTED
             else:
                 raise self.error(status)
 
@@ -206,6 +204,14 @@ class NutsChain:
     accepted: float
     step: float
     evaluations: int
+    energies: Floats
+    """Of each kept draw, with its momentum."""
+
+    def e_bfmi(self) -> float:
+        """How well new momenta explore the energies: low is below 0.3 (Betancourt 2016)."""
+        spread = float(((self.energies - self.energies.mean()) ** 2).sum())
+        moves = float((np.diff(self.energies) ** 2).sum())
+        return moves / spread if spread > 0.0 else math.nan
 
 
 @dataclass(slots=True)
@@ -233,6 +239,8 @@ class _Piece:
     ended: int
     accepted: float
     leaves: int
+    energy: float = 0.0
+    """At the start of a transition."""
 
 
 @dataclass(slots=True)
@@ -278,7 +286,7 @@ class _Sampler:
             across = self.metric * momentum
             if any(float((end.p * across).sum()) <= 0.0 for end in ends):
                 break
-        return draw, _Piece(at, draw, weight, momentum, ended, accepted, leaves)
+        return draw, _Piece(at, draw, weight, momentum, ended, accepted, leaves, -start)
 
     def fixed(self, at: _Point, steps: int) -> tuple[_Point, _Piece]:
         """Plain Hamiltonian Monte Carlo with some leapfrog steps."""
@@ -286,7 +294,7 @@ class _Sampler:
         piece = self.piece(at, 1, steps, start, free=True)
         change = self.energy(piece.end) - start
         change = -math.inf if math.isnan(change) else change
-        piece.accepted, piece.leaves = math.exp(min(0.0, change)), 1
+        piece.accepted, piece.leaves, piece.energy = math.exp(min(0.0, change)), 1, -start
         piece.ended = k.DIVERGENT if change < k.DIVERGENT_ENERGY else 0
         return (piece.end if self.random.random() < piece.accepted else at), piece
 
@@ -330,7 +338,7 @@ def nuts_chain(
     size = len(density.results)
     columns = np.zeros((size, draws), dtype=np.int64)
     history: list[Floats] = []
-    divergent, accepted = 0, 0.0
+    divergent, accepted, energies = 0, 0.0, np.zeros(draws)
     for iteration in range(warm_up + draws):
         at, tree = sampler.fixed(at, leapfrogs) if leapfrogs else sampler.transition(at)
         share = tree.accepted / max(1, tree.leaves)
@@ -342,10 +350,11 @@ def nuts_chain(
             continue
         divergent += tree.ended == k.DIVERGENT
         accepted += share
+        energies[iteration - warm_up] = tree.energy
         density(at.q)
         columns[:, iteration - warm_up] = density.results
     return NutsChain(
-        columns, divergent, accepted / max(1, draws), sampler.step, density.evaluations
+        columns, divergent, accepted / max(1, draws), sampler.step, density.evaluations, energies
     )
 
 

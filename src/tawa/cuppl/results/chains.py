@@ -6,6 +6,7 @@ import math
 import warnings
 from collections.abc import Callable
 from functools import cached_property
+from statistics import NormalDist
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ __all__ = ["ChainPosterior", "effective_sample_size", "r_hat"]
 Floats = npt.NDArray[np.float64]
 WORST_R_HAT = 1.05
 LEAST_ESS = 100.0
+LEAST_BFMI = 0.3
 
 
 def _split(chains: Floats) -> Floats:
@@ -27,11 +29,30 @@ def _split(chains: Floats) -> Floats:
 
 
 def r_hat(chains: Floats) -> float:
-    """Split R-hat of (chains, draws): near 1 if all halves look alike (Gelman, BDA3 11.4)."""
+    """R-hat by rank of (chains, draws): near 1 if all halves look alike.
+
+    The larger of split R-hat of normal scores of the values' ranks, and of those of their distances
+    from the median, which sees different spreads (Vehtari and others 2021).
+    """
     parts = _split(np.asarray(chains, dtype=np.float64))
-    n = parts.shape[1]
-    if n < 2:
+    if parts.shape[1] < 2:
         return math.nan
+    apart = np.abs(parts - np.median(parts))
+    return max(_plain_r_hat(_scores(parts)), _plain_r_hat(_scores(apart)))
+
+
+def _scores(values: Floats) -> Floats:
+    """Normal scores of ranks; equal values share their mean rank."""
+    _, place, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ranks = np.cumsum(counts) - 0.5 * (counts - 1.0)
+    quantile = NormalDist().inv_cdf
+    known = np.array([quantile((r - 0.375) / (values.size + 0.25)) for r in ranks.tolist()])
+    return known[place].reshape(values.shape)
+
+
+def _plain_r_hat(parts: Floats) -> float:
+    """R-hat of parts of chains (Gelman, BDA3 11.4)."""
+    n = parts.shape[1]
     within = float(parts.var(axis=1, ddof=1).mean())
     between = n * float(parts.mean(axis=1).var(ddof=1))
     if within == 0.0:
@@ -99,7 +120,7 @@ class ChainPosterior(Posterior):
         return {name: self.chains_of(name) for name in self.columns}
 
     def r_hat(self, what: str | int | Callable[[Any], float] = 0) -> float:
-        """Split R-hat of a column."""
+        """R-hat by rank of a column."""
         return r_hat(self.chains_of(what))
 
     def effective(self, what: str | int | Callable[[Any], float] | npt.NDArray[Any] = 0) -> float:
@@ -115,7 +136,8 @@ class ChainPosterior(Posterior):
         return float(values.mean()), error
 
     def warn(self) -> None:
-        """Say which columns have not converged."""
+        """Say which columns have not converged, and what went wrong on the way."""
+        self._warn_of_transitions()
         for name in self.columns:
             worst, size = self.r_hat(name), self.effective(name)
             if worst > WORST_R_HAT or size < LEAST_ESS:
@@ -124,6 +146,22 @@ class ChainPosterior(Posterior):
                     f"{size:.0f}; run longer chains",
                     InferenceWarning, stacklevel=3,
                 )  # fmt: skip
+
+    def _warn_of_transitions(self) -> None:
+        divergent, size = self.diagnostics.get("divergent", 0.0), len(self.weights)
+        if divergent > 0.0:
+            warnings.warn(
+                f"{self.method}: {divergent:.0f} of {size} transitions diverged, so the draws may "
+                "miss a part of the posterior; raise `target`, or write the model without strong "
+                "dependence of scales on each other",
+                InferenceWarning, stacklevel=4,
+            )  # fmt: skip
+        if self.diagnostics.get("e_bfmi", 1.0) < LEAST_BFMI:
+            warnings.warn(
+                f"{self.method}: E-BFMI is {self.diagnostics['e_bfmi']:.2f}, so the tails are "
+                "explored slowly; run longer chains, or write the model otherwise",
+                InferenceWarning, stacklevel=4,
+            )  # fmt: skip
 
     def summary(self) -> str:
         """A table for people."""
