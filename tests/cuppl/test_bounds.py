@@ -105,6 +105,12 @@ def test_draws_beyond_64_bits_are_refused(text: str) -> None:
         cuppl.model(f"def main () = sample ({text})").importance(1)
 
 
+def test_directions_of_any_concentration() -> None:
+    for concentration in (1e9, 1e12, 1e300):
+        found = cuppl.model(f"def main () = sample (von_mises 0 {concentration})").importance(4000)
+        assert found.std(0) * math.sqrt(concentration) == pytest.approx(1.0, abs=0.06)
+
+
 DIES = "def main () = let a = sample (uniform_int 0 3) in condition (a > 0); 12 // a"
 METHODS: list[tuple[str, dict[str, float]]] = [
     ("importance", {}), ("smc", {"ess_threshold": 1.0}), ("smc", {"ess_threshold": 0.5}),

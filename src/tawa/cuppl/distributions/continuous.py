@@ -231,6 +231,8 @@ def sample_von_mises(ctx: Context, mean: float, concentration: float) -> float:
     """Best and Fisher (1979), wrapped to [-pi, pi)."""
     if concentration < 1e-8:
         x = PI * (2.0 * next_uniform(ctx) - 1.0)
+    elif concentration > 1e10:
+        x = normal_quantile(next_uniform(ctx)) / sqrt(concentration)
     else:
         tau = 1.0 + sqrt(1.0 + 4.0 * concentration * concentration)
         rho = (tau - sqrt(2.0 * tau)) / (2.0 * concentration)
