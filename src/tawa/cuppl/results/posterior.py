@@ -27,7 +27,7 @@ LOW_ESS = 100.0
 
 
 def few_runs(runs: int) -> float:
-    """What widens a standard error from the spread of some runs: Student's quantile over a normal's.
+    """What widens a standard error from few runs: Student's quantile over a normal's.
 
     At 97.5%, by the first terms of its expansion (Abramowitz and Stegun 26.7.5).
     """
