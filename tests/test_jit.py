@@ -117,7 +117,7 @@ def test_do_not_specialize() -> None:
 
 def test_compile_and_warmup_need_no_arrays() -> None:
     compiled = axpy.compile("*f32", "*f32", "f32", "i32", BLOCK=128)
-    assert axpy.warmup("*f32", "*f32", "f32", "i32", BLOCK=128, grid=(1,)) is compiled
+    assert axpy.warmup("*f32", "*f32", "f32", "i32", BLOCK=128, grid=(1,)).compiled is compiled
     assert compiled.spec.arguments == ("y", "x", "a", "n")
     x, y = vectors()
     assert axpy.compile(y, x, 2.0, 999, BLOCK=128).spec.arguments == ("y", "x", "a", "n")
@@ -334,3 +334,23 @@ def test_processes_share_compiled_kernels(tmp_path: Path) -> None:
     later = json.loads(start().communicate(timeout=300)[0])
     assert later["cached"]
     assert {result["size"] for result in results} == {later["size"]}
+
+
+x = np.arange(4.0)  # a global of the name that a kernel's parameter has
+
+
+@tawa.jit
+def increment(x, n):
+    y = tl.load(x) + n
+    tl.store(x, y)
+
+
+def test_a_parameter_is_not_the_global_of_its_name() -> None:
+    global x
+    out = np.zeros(1, np.float32)
+    increment[(1,)](out, 2)
+    before = increment._known
+    x = np.arange(5.0)
+    increment[(1,)](out, 2)
+    assert increment._known is before
+    assert out[0] == 4

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tawa.runtime.descriptor import TensorDescriptor
     from tawa.runtime.timeline import Timeline
     from tawa.triton.enabling import disable, enable, enabled
+    from tawa.triton.providing import provide_triton
 
 __version__ = "0.1.0"
 
@@ -61,6 +62,7 @@ HOMES = {
     "tawa.runtime.descriptor": ("TensorDescriptor",),
     "tawa.runtime.timeline": ("Timeline",),
     "tawa.triton.enabling": ("disable", "enable", "enabled"),
+    "tawa.triton.providing": ("provide_triton",),
 }
 """Modules and what they give to this package, when it is first asked for."""
 
@@ -78,15 +80,3 @@ if os.environ.get("TAWA_ENABLE"):
     from tawa.triton.startup import enable_with_triton
 
     enable_with_triton()
-
-
-def provide_triton() -> bool:
-    """Make `import triton` and `import triton.language as tl` work where Triton isn't installed.
-
-    The names then stand for ours, so that a file of kernels written for Triton can be imported as
-    it is. Does nothing and gives False where Triton is installed: its kernels are accepted too.
-    """
-    from tawa.language.shim import provide
-    from tawa.triton.modules import contents
-
-    return provide(contents(sys.modules[__name__]))

@@ -106,3 +106,99 @@ def test_with_the_real_triton(tmp_path):
     if path is None:
         pytest.skip("Triton is not installed")
     assert run_program(tmp_path, False, path).endswith("agrees\n")
+
+
+LIBRARY_PROGRAM = """
+import importlib.metadata
+import importlib.util
+
+import numpy as np
+import tawa
+
+assert tawa.provide_triton()
+import triton
+import triton.language as tl
+from triton.backends.compiler import GPUTarget
+from triton.compiler.compiler import ASTSource, CompiledKernel, triton_key
+from triton.language.math import tanh
+from triton.runtime.cache import get_cache_manager
+from triton.runtime.driver import driver
+from triton.runtime.jit import KernelInterface
+
+assert importlib.util.find_spec("triton") is not None
+assert importlib.metadata.version("triton") == triton.__version__
+assert triton.runtime.driver is driver and triton_key()
+
+
+@triton.jit(debug=True, repr=lambda _: "other")
+def add(x, n: tl.int64, BLOCK: tl.constexpr = 8):
+    i = tl.arange(0, BLOCK)
+    tl.store(x + i, tl.load(x + i) + n)
+
+
+assert isinstance(add, triton.JITFunction) and isinstance(add, KernelInterface)
+assert [p.name for p in add.params if p.is_constexpr] == ["BLOCK"] and add.constexprs == [2]
+assert add.params[1].annotation_type == "i64" and len(add.cache_key) == 64
+assert add.src.startswith("def add(") and add.debug and add.repr(None) == "other"
+x = np.zeros(8, np.float32)
+add[(1,)](x, 2)
+add.run(x, 2, grid=(1,), warmup=False)
+assert (x == 4).all() and add.device_caches[-1][0]
+source = ASTSource(add, {"x": "*fp32", "n": "i64", "BLOCK": "constexpr"}, {(2,): 8})
+compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 2})
+assert isinstance(compiled, CompiledKernel) and ".entry" in compiled.asm["ptx"]
+assert compiled.metadata.num_warps == 2 and compiled.n_regs > 0
+warm = add.warmup(x, 3, grid=(1,))
+warm._init_handles()
+assert warm.n_spills == 0 and warm.metadata.shared == 0
+warm[(1,)](x, 3)
+assert (x == 7).all()
+files = get_cache_manager("key")
+assert files.get_file("a.json") is None
+assert open(files.put("{}", "a.json", binary=False)).read() == "{}"
+seen = []
+add.add_pre_run_hook(lambda *args, **kwargs: seen.append(len(args)))
+add[(1,)](x, 2)
+assert seen == [2]
+for use in (
+    lambda: triton.compile(source, target=GPUTarget("hip", "gfx942", 64)),
+    lambda: setattr(triton.knobs.compilation, "dump_ir", True),
+    lambda: triton.compiler.IRSource("path"),
+):
+    try:
+        use()
+    except tawa.TawaError as error:
+        assert "Tawa" in str(error) or "hip" in str(error) or "no effect" in str(error)
+    else:
+        raise AssertionError("an object that means nothing was used without an error")
+try:
+    import triton.experimental.unknown
+except ModuleNotFoundError:
+    pass
+
+
+@triton.testing.perf_report(
+    triton.testing.Benchmark(["n"], [1, 2], "kind", ["a", "b"], ["A", "B"], "plot", {"scale": 10})
+)
+def measure(n, kind, scale):
+    return n * scale + (kind == "b")
+
+
+assert measure.run(return_df=True).to_numpy().tolist() == [[1, 10, 11], [2, 20, 21]]
+"""
+
+
+def test_what_libraries_touch_around_kernels(tmp_path: Path) -> None:
+    if real_triton() == []:
+        pytest.skip("Triton is installed")
+    program = tmp_path / "library.py"
+    program.write_text(LIBRARY_PROGRAM)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(Path(__file__).parents[2] / "src"),
+        "TAWA_CACHE_DIR": str(tmp_path / "cache"),
+    }
+    done = subprocess.run(
+        [sys.executable, program], env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr

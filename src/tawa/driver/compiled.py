@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from tawa.base.errors import TawaError
@@ -109,6 +111,27 @@ class Compiled:
     def n_spills(self) -> int:
         """Words that a thread stores because registers are missing."""
         return self.usage.spill_stores // 4
+
+    @property
+    def metadata(self) -> SimpleNamespace:
+        """Name, shared memory and sizes under Triton's names."""
+        spec = self.spec
+        return SimpleNamespace(
+            name=spec.entry,
+            shared=spec.shared_bytes,
+            num_warps=spec.threads // 32,
+            num_ctas=math.prod(spec.cluster),
+            cluster_dims=spec.cluster,
+            hash=self.hash,
+        )
+
+    @property
+    def asm(self) -> dict[str, str | bytes]:
+        """The stages under Triton's name: `ptx` and `cubin` are among them."""
+        return self.stages
+
+    def _init_handles(self) -> None:
+        """Triton's way to have `n_regs` filled in; here it is at any time."""
 
     @cached_property
     def hash(self) -> str:

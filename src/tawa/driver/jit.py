@@ -25,6 +25,7 @@ from tawa.base.knobs import DUMP_DIR
 from tawa.base.locks import COMPILING
 from tawa.base.options import Options
 from tawa.driver.host_launch import Launch, compile_for_host, simulation
+from tawa.driver.warm import Warm
 from tawa.frontend.source.dependencies import dependencies_of
 from tawa.frontend.source.function import JITFunction
 from tawa.runtime import launch
@@ -152,15 +153,19 @@ class Kernel(JITFunction):
             hint=f"for one program, write {self.__name__}[(1,)](...)",
         )
 
-    def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Compiled:
+    def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Compiled | Warm:
         """`kernel[grid](*args, **kwargs)`, or, for a warm-up, only its compilation."""
         if warmup:
             return self.warmup(*args, grid=grid, **kwargs)
         return self._launch(grid, *args, **kwargs)
 
-    def warmup(self, *args: Any, grid: Any = None, **kwargs: Any) -> Compiled:
-        """Compile for these arguments without launching; needs no device. See `compile`."""
-        return self.compile(*args, **kwargs)
+    def warmup(self, *args: Any, grid: Any = None, **kwargs: Any) -> Warm:
+        """Compile for these arguments without launching; needs no device. See `compile`.
+
+        What it gives can be launched: `warm[grid](*arguments)`.
+        """
+        compiled = self.compile(*args, **kwargs)
+        return Warm(compiled, self, self._options(self._named(*args, **kwargs), kwargs))
 
     def compile(self, *args: Any, **kwargs: Any) -> Compiled:
         """Compile for these arguments; needs no device.

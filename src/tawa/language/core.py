@@ -23,6 +23,12 @@ def __getattr__(name: str) -> Any:
     return getattr(dtypes, name)
 
 
+CONSTEXPR_0 = dtypes.constexpr(0)
+"""A default value of parameters that kernels of others name."""
+
+_unwrap_if_constexpr = dtypes.unwrap
+
+
 class PropagateNan:
     """Whether a NaN operand wins in `maximum`, `minimum` and `clamp`."""
 

@@ -12,6 +12,15 @@ from typing import Any
 from tawa.language.builtin import builtin, method
 
 
+def __getattr__(name: str) -> Any:
+    """Functions of libdevice, too: earlier versions of Triton had them here."""
+    if name.startswith("__"):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from tawa.language import libdevice
+
+    return getattr(libdevice, name)
+
+
 @method
 def exp(x: Any) -> Any:
     """The exponential, through `ex2.approx`."""

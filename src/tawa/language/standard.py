@@ -21,6 +21,12 @@ def without(shape: tuple[int, ...], dim: int) -> tuple[int, ...]:
     return (*shape[:dim], *shape[dim + 1 :])
 
 
+@constexpr_function
+def _log2(i: int) -> int:
+    """The logarithm of a power of two."""
+    return i.bit_length() - 1
+
+
 @composite
 def cdiv(x: Any, div: Any) -> Any:
     """`x / div` rounded up, of integers; wraps like their type."""

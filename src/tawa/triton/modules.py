@@ -1,32 +1,30 @@
 """What stands for Triton's own modules, besides its language, where Triton is not installed.
 
-Files of kernels import more than they use: the tuner's classes, the errors of a compilation, the
-driver that knows the device. All mean here what they mean in Triton, as far as it goes.
+Libraries import more than they use: the tuner's classes, the errors of a compilation, the driver,
+settings, caches. What can mean here what it means in Triton does; the rest can be imported and
+says at its use that it is not there.
 """
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from types import SimpleNamespace
+from pathlib import Path
 from typing import Any
 
+from tawa import language
 from tawa.base.errors import TawaError
-from tawa.machine.target import SM90A
-from tawa.runtime import driver, timing
-from tawa.runtime.autotune import Autotuner, Config
+from tawa.base.knobs import CACHE_DIR
+from tawa.driver.compiled import Compiled
+from tawa.language.host import cdiv, next_power_of_2
+from tawa.runtime.autotune import Autotuner, Config, Heuristics, heuristics
+from tawa.runtime.descriptor import TensorDescriptor
+from tawa.triton import kernel, objects, testing
+from tawa.triton.kernel import JITFunction, KernelInterface, jit
+from tawa.triton.objects import missing
 
 LEVEL = "3.6.0"
 """The version of Triton whose language is understood."""
-
-
-@dataclass(frozen=True)
-class GPUTarget:
-    """What kernels are compiled for: `triton.backends.compiler.GPUTarget`."""
-
-    backend: str = "cuda"
-    arch: int | str = 90
-    warp_size: int = 32
 
 
 class TritonAutotuner(Autotuner):
@@ -85,35 +83,33 @@ def autotune(
     return decorate
 
 
-class ActiveDriver:
-    """`triton.runtime.driver.active`: the device that launches go to."""
+class FileCacheManager:
+    """A folder of the cache for a key, as `triton.runtime.cache` has it."""
 
-    def get_current_device(self) -> int:
-        """The number of the current device; 0 where none is in use, as with the simulator."""
-        try:
-            return driver.current_device() or 0
-        except driver.NoDevice:
-            return 0
+    def __init__(self, key: str, override: bool = False, dump: bool = False) -> None:
+        if override or dump:
+            raise objects.NotProvided("a cache of overridden or dumped stages")
+        self.key = key
+        self.cache_dir = str(CACHE_DIR.get() / "triton" / key)
 
-    def get_current_target(self) -> GPUTarget:
-        """What kernels are compiled for."""
-        return GPUTarget()
+    def has_file(self, filename: str) -> bool:
+        """Whether a file is there."""
+        return (Path(self.cache_dir) / filename).exists()
 
-    @property
-    def utils(self) -> SimpleNamespace:
-        """Functions that ask for a device's properties."""
-        return SimpleNamespace(get_device_properties=device_properties)
+    def get_file(self, filename: str) -> str | None:
+        """The path of a file; None if it is not there."""
+        return str(Path(self.cache_dir) / filename) if self.has_file(filename) else None
 
-
-def device_properties(device: int = 0) -> dict[str, int]:
-    """Properties of a device under Triton's names: sizes in bytes, counts."""
-    del device  # they are those of the one target
-    return {
-        "multiprocessor_count": SM90A.multiprocessors,
-        "max_shared_mem": SM90A.shared_bytes,
-        "max_num_regs": SM90A.registers,
-        "warpSize": 32,
-    }
+    def put(self, data: Any, filename: str, binary: bool = True) -> str:
+        """Write a file whole; gives its path."""
+        folder = Path(self.cache_dir)
+        folder.mkdir(parents=True, exist_ok=True)
+        content = data if isinstance(data, bytes) else str(data).encode()
+        unfinished = folder / f"{filename}.{id(data)}"
+        unfinished.write_bytes(content)
+        unfinished.replace(folder / filename)
+        del binary  # text is UTF-8 in any case
+        return str(folder / filename)
 
 
 def _no_allocator(allocator: Any) -> None:
@@ -121,34 +117,90 @@ def _no_allocator(allocator: Any) -> None:
     del allocator
 
 
-def contents(package: Any) -> Mapping[str, Mapping[str, Any]]:
-    """The names in each module; `package` is Tawa itself."""
-    shared = ("Config", "cdiv", "heuristics", "jit", "next_power_of_2")
-    own = {name: getattr(package, name) for name in shared} | {"autotune": autotune}
-    tuner = {"Autotuner": TritonAutotuner, "Heuristics": package.Heuristics, "Config": Config}
-    tuner["autotune"] = autotune
-    errors = {"OutOfResources": TawaError, "PTXASError": TawaError}
-    compilation = {"CompilationError": TawaError, "CompileTimeAssertionFailure": TawaError}
-    active = {"active": ActiveDriver()}
-    functions = {"JITFunction": package.Kernel, "jit": package.jit}
-    more = {
-        "__version__": LEVEL,
-        "constexpr_function": package.language.constexpr_function,
-        "set_allocator": _no_allocator,
-    }
+ERRORS: dict[str, Any] = {
+    "OutOfResources": TawaError,
+    "PTXASError": TawaError,
+    "AutotunerError": TawaError,
+    "InterpreterError": missing("triton.runtime.InterpreterError", Exception),
+}
+COMPILATION: dict[str, Any] = dict.fromkeys(
+    ("CompilationError", "CompileTimeAssertionFailure", "UnsupportedLanguageConstruct"), TawaError
+)
+TUNER: dict[str, Any] = {
+    "Autotuner": TritonAutotuner, "Config": Config, "Heuristics": Heuristics,
+    "autotune": autotune, "heuristics": heuristics,
+}  # fmt: skip
+FUNCTIONS: dict[str, Any] = {
+    "JITFunction": JITFunction, "JITCallable": JITFunction, "jit": jit,
+    "KernelInterface": KernelInterface, "KernelParam": kernel.KernelParam,
+    "TensorWrapper": objects.TensorWrapper, "reinterpret": objects.reinterpret,
+    "MockTensor": missing("triton.runtime.MockTensor"),
+    "constexpr_function": language.constexpr_function,
+}  # fmt: skip
+COMPILER: dict[str, Any] = {
+    "ASTSource": objects.ASTSource, "CompiledKernel": Compiled, "compile": objects.compile,
+    "make_backend": objects.make_backend, "triton_key": objects.triton_key,
+    "GPUTarget": objects.GPUTarget, "IRSource": missing("triton.compiler.IRSource"),
+    "LazyDict": missing("triton.compiler.LazyDict"),
+}  # fmt: skip
+DRIVERS = objects.DriverConfig()
+
+
+def contents() -> Mapping[str, Mapping[str, Any]]:
+    """The names in each module of Triton's, by its path."""
+    top = {
+        "__version__": LEVEL, "set_allocator": _no_allocator, "TensorDescriptor": TensorDescriptor,
+        "cdiv": cdiv, "next_power_of_2": next_power_of_2,
+    }  # fmt: skip
+    measures = "do_bench", "assert_close", "Benchmark", "Mark", "perf_report"
     return {
-        "triton": {**own, **more, **compilation, **errors, "JITFunction": package.Kernel},
-        "triton.backends": {},
-        "triton.backends.compiler": {"GPUTarget": GPUTarget},
-        "triton.compiler": compilation,
-        "triton.compiler.errors": compilation,
-        "triton.runtime": {**tuner, **errors, **functions},
-        "triton.runtime.autotuner": {**tuner, **errors},
-        "triton.runtime.driver": active,
-        "triton.runtime.errors": errors,
-        "triton.runtime.jit": functions,
-        "triton.testing": {"do_bench": timing.do_bench},
+        "triton": {**FUNCTIONS, **TUNER, **COMPILER, **COMPILATION, **ERRORS, **top},
+        **_backends(),
+        "triton.compiler": {**COMPILER, **COMPILATION},
+        "triton.compiler.compiler": COMPILER,
+        "triton.compiler.errors": COMPILATION,
+        "triton.compiler.code_generator": {"ast_to_ttir": missing("triton.compiler.ast_to_ttir")},
+        "triton.knobs": objects.KNOBS,
+        **_runtime(),
+        "triton.testing": {name: getattr(testing, name) for name in measures},
         "triton.tools": {},
-        "triton.tools.experimental_descriptor": {},
-        "triton.tools.tensor_descriptor": {"TensorDescriptor": package.TensorDescriptor},
+        "triton.tools.tensor_descriptor": {"TensorDescriptor": TensorDescriptor},
     }
+
+
+def _backends() -> Mapping[str, Mapping[str, Any]]:
+    driver, backend = objects.ActiveDriver, objects.Backend
+    nvidia = types.SimpleNamespace(compiler=backend, driver=driver)
+    return {
+        "triton.backends": {"backends": {"nvidia": nvidia}, "DriverBase": driver},
+        "triton.backends.compiler": {
+            "GPUTarget": objects.GPUTarget, "BaseBackend": backend, "Backend": backend,
+            "Language": missing("triton.backends.compiler.Language"),
+        },
+        "triton.backends.driver": {"DriverBase": driver, "GPUDriver": driver},
+        "triton.backends.nvidia": {},
+        "triton.backends.nvidia.compiler": {
+            "CUDABackend": backend, "CUDAOptions": missing("triton.backends.nvidia.CUDAOptions"),
+        },
+        "triton.backends.nvidia.driver": {"CudaDriver": driver},
+    }  # fmt: skip
+
+
+def _runtime() -> Mapping[str, Mapping[str, Any]]:
+    interpreted = missing("triton.runtime.interpreter.InterpretedFunction")
+    return {
+        "triton.runtime": {**TUNER, **ERRORS, **FUNCTIONS, "driver": DRIVERS},
+        "triton.runtime.autotuner": {**TUNER, **ERRORS},
+        "triton.runtime.cache": {
+            "FileCacheManager": FileCacheManager, "get_cache_manager": FileCacheManager,
+            "triton_key": objects.triton_key, "default_cache_dir": _cache_folder,
+        },
+        "triton.runtime.driver": {"driver": DRIVERS},
+        "triton.runtime.errors": ERRORS,
+        "triton.runtime.interpreter": {"InterpretedFunction": interpreted},
+        "triton.runtime.jit": FUNCTIONS,
+    }  # fmt: skip
+
+
+def _cache_folder() -> str:
+    return str(CACHE_DIR.get() / "triton")

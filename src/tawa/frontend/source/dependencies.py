@@ -215,7 +215,7 @@ class _Visitor:
                 self._name(space, name)
             return
         for name, attributes in _chains(body):
-            if name in code.co_varnames and name not in space:
+            if name in code.co_varnames:  # its own variables, whatever a global is called
                 continue
             value = self._name(space, name, followed=bool(attributes))
             self._attributes(name, value, attributes)

@@ -120,7 +120,8 @@ class Expressions:
                 error = UndefinedName(message, span=self.b.span, hint=hint)
                 raise error.with_note(f"`{node.id}` {binding.value.reason}", binding.value.span)
             return binding.value
-        if node.id in self.function.namespace:
+        own = node.id in self.function.fn.__code__.co_varnames
+        if node.id in self.function.namespace and not own:
             return self.usable_global(node.id, self.function.namespace[node.id])
         if node.id in PYTHON_NAMES:
             return getattr(python, node.id)
