@@ -27,10 +27,11 @@ from rows import Run
 
 from tawa.kernels.attention import attention
 from tawa.kernels.attention_kernel import alibi, attention_forward
+from tawa.machine.chips import H100
 from tawa.runtime.timing import interleaved
 
 MAX_ERROR = 6e-3
-MULTIPROCESSORS = 132
+MULTIPROCESSORS = H100.multiprocessors
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ import cost_kernels as kernels
 import numpy as np
 from rows import Run
 
-from tawa.machine.target import SM90A
+from tawa.machine.chips import H100
 from tawa.runtime import driver, launch
 from tawa.runtime.nvrtc import compile_cuda
 from tawa.runtime.spec import KernelSpec, PointerParam, TensorMapParam
@@ -33,7 +33,7 @@ ARRAY_BYTES = 1 << 30
 REPEATS = 5
 REACH = {"L2": 16 << 20, "memory": ARRAY_BYTES}
 """Bytes of an array that stays in L2, and of one that does not."""
-MULTIPROCESSORS = SM90A.multiprocessors
+MULTIPROCESSORS = H100.multiprocessors
 
 Values = dict[str, float]
 
@@ -184,7 +184,7 @@ def barrier_probes() -> Iterator[Probe]:
         lambda words: {"arrival to waiter": float(words[0]) / rounds / 2},
         threads=256,
         shared_bytes=1024,
-        expected={"arrival to waiter": float(SM90A.barrier_latency)},
+        expected={"arrival to waiter": float(H100.costs.arrive + H100.costs.mbarrier_latency)},
     )
     meetings = ("sync of 128", "sync of 256", "arrive to sync")
     yield Probe(
@@ -194,7 +194,7 @@ def barrier_probes() -> Iterator[Probe]:
             n: float(words[i]) / rounds / (1 + (i == 2)) for i, n in enumerate(meetings)
         },
         threads=256,
-        expected={"arrive to sync": float(SM90A.barrier_latency)},
+        expected={"arrive to sync": float(H100.costs.barrier)},
     )
     parts = ("store and proxy fence", "4 stmatrix.x4 of 4 warps", "4 loads of 4 bytes")
     yield Probe(
@@ -202,7 +202,7 @@ def barrier_probes() -> Iterator[Probe]:
         engines.fences(),
         lambda words: {n: float(words[i]) / rounds for i, n in enumerate(parts)},
         shared_bytes=16384,
-        expected={parts[1]: 8192 / SM90A.shared_memory_bytes, parts[2]: 16.0},
+        expected={parts[1]: 8192 / H100.shared_memory_bytes, parts[2]: 16.0},
     )
     yield Probe(
         "setmaxnreg",
@@ -224,7 +224,7 @@ def copy_probes() -> Iterator[Probe]:
             },
             shared_bytes=65536 + 1024,
             rows=rows,
-            expected={"from L2": float(SM90A.copy_latency)},
+            expected={"from memory": float(H100.copy_latency)},
             repeats=1,
         )
     for place, reach in REACH.items():
@@ -237,7 +237,7 @@ def copy_probes() -> Iterator[Probe]:
                 grid=MULTIPROCESSORS,
                 shared_bytes=engines.STAGES * size + 1024,
                 rows=rows,
-                expected=limits("copy" if place == "L2" else "memory"),
+                expected=limits(place, sharing),
             )
         boxes = (2 << 20) // 8192
         yield Probe(
@@ -248,15 +248,15 @@ def copy_probes() -> Iterator[Probe]:
             shared_bytes=16384,
             rows=64,
             stored=True,
-            expected=limits("copy" if place == "L2" else "memory"),
+            expected={"GB/s of all": H100.l2_store_gbs if place == "L2" else H100.memory_gbs},
         )
 
 
-def limits(kind: str) -> Values:
-    """The table's rate of copies: bytes a clock from L2, GB/s of all from memory."""
-    if kind == "copy":
-        return {"bytes a clock": SM90A.copy_bytes}
-    return {"GB/s of all": SM90A.memory_gbs}
+def limits(place: str, sharing: int) -> Values:
+    """The machine's rate of copies, if so many CTAs load the same: GB/s of all."""
+    if place == "memory":
+        return {"GB/s of all": H100.memory_gbs}
+    return {"GB/s of all": H100.l2_gbs if sharing == 1 else H100.l2_shared_gbs}
 
 
 def rates(words: Any, total: int) -> Values:
@@ -313,7 +313,7 @@ def compiled(chosen: list[Probe]) -> Iterator[tuple[Probe, bytes]]:
     with ThreadPoolExecutor() as pool:
         texts = [probe.text for probe in chosen]
         for probe, built in zip(
-            chosen, pool.map(lambda text: compile_cuda(text, SM90A.name), texts), strict=True
+            chosen, pool.map(lambda text: compile_cuda(text, H100.target), texts), strict=True
         ):
             for finding in built.report.findings():
                 print(f"{probe.name}: {finding.kind}: {finding.text}", flush=True)
@@ -351,10 +351,10 @@ def main() -> None:
 
 def measure_launches(run: Run) -> None:
     """Time between events of kernels that do nothing, with 1 and 17 CTAs a multiprocessor."""
-    threads, shared = 384, SM90A.shared_bytes
+    threads, shared = 384, H100.shared_bytes
     spec = KernelSpec("probe", threads, shared, (PointerParam(0),), ("out", "array"))
     text = kernels.program("  __syncthreads();", threads)
-    empty = launch.load(spec, compile_cuda(text, SM90A.name).cubin)
+    empty = launch.load(spec, compile_cuda(text, H100.target).cubin)
     medians: list[float] = []
     for ctas in (1, 17):
         times = Stopwatch().times(lambda n=ctas: empty((n * MULTIPROCESSORS,), [0, 0], 0), 100)

@@ -10,11 +10,13 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-MULTIPROCESSORS = 132
+import triton
+from tawa.machine.chips import H100
+
+MULTIPROCESSORS = H100.multiprocessors
 
 Named = Iterator[tuple[str, Any]]
 

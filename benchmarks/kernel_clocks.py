@@ -18,7 +18,7 @@ from contenders import Problem, Tile, tawa_work
 from rows import Run
 
 from tawa.kernels.attention import Configuration, attention
-from tawa.machine.target import SM90A
+from tawa.machine.chips import H100
 from tawa.runtime import driver, launch
 from tawa.runtime.nvrtc import compile_cuda
 from tawa.runtime.spec import KernelSpec, PointerParam
@@ -96,7 +96,7 @@ class Probe:
 
 def _load(text: str) -> launch.Launcher:
     spec = KernelSpec("probe", 32, 0, (PointerParam(0),), ("out",))
-    return launch.load(spec, compile_cuda(text, SM90A.name).cubin)
+    return launch.load(spec, compile_cuda(text, H100.target).cubin)
 
 
 def _fetch(address: int, count: int) -> Any:

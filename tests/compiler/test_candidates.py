@@ -21,7 +21,7 @@ from tawa.driver.compiled import read_module
 from tawa.hopper.dialect.core import number
 from tawa.hopper.dialect.structure import Role
 from tawa.hopper.emit import emit
-from tawa.machine.target import SM90A
+from tawa.machine.chips import H100
 
 
 def candidate(*kept: int, warps: int = 4) -> Candidate:
@@ -36,14 +36,14 @@ def candidate(*kept: int, warps: int = 4) -> Candidate:
 
 
 def test_a_text_is_assembled_once():
-    tried = Tried(SM90A, seen=[candidate(40)])
+    tried = Tried(H100, seen=[candidate(40)])
     assert tried.has(candidate(40))
     assert not tried.has(candidate(40, warps=8))
     assert not tried.has(candidate())
 
 
 def test_fewer_registers_for_loading_roles_alone_do_not_help():
-    tried = Tried(SM90A, seen=[candidate(40, 40)])
+    tried = Tried(H100, seen=[candidate(40, 40)])
     assert tried.has(candidate(24, 40))
     assert not tried.has(candidate(56, 40))
     assert not tried.has(candidate(56, 24))
@@ -51,7 +51,7 @@ def test_fewer_registers_for_loading_roles_alone_do_not_help():
 
 def test_a_text_that_the_user_gave_is_compared_as_it_is():
     given = replace(candidate(40), text="x", given=True)
-    tried = Tried(SM90A, seen=[given])
+    tried = Tried(H100, seen=[given])
     assert tried.has(replace(candidate(24), text="x", given=True))
     assert not tried.has(replace(candidate(24), text="y", given=True))
 
@@ -78,7 +78,7 @@ def test_attempts_whose_choices_were_tried_are_not_lowered(monkeypatch: pytest.M
         found = [candidate.text for candidate in attempts.candidates()]
     assert len(found) <= len(lowered) < len(ATTEMPTS)
     every = [attempts.lowered(attempts.scheduled(slack, Decisions())) for slack in ATTEMPTS]
-    tried, expected = Tried(SM90A), list[str]()
+    tried, expected = Tried(H100), list[str]()
     for made in every:
         if not tried.has(made):
             tried.seen.append(made)

@@ -23,7 +23,7 @@ from tawa.frontend import lower_to_tile, parse_argument
 from tawa.ir import properties
 from tawa.ir.contracts import BrokenContract, Contract, Pass, Property, check, violations
 from tawa.ir.properties import AT_LEVEL
-from tawa.machine.target import Target
+from tawa.machine.chips import Chip
 
 STAGES = dict(zip(LEVELS[1:], LEVELS, strict=False))
 """The level that each stage begins with."""
@@ -184,7 +184,7 @@ CASES["unusual"] = lambda: (
 )
 
 
-def run(name: str, after: Callable[[str, ModuleOp, set[Property], Target], None]) -> None:
+def run(name: str, after: Callable[[str, ModuleOp, set[Property], Chip], None]) -> None:
     """Bring a case to the last level, and look after every pass."""
     kernel, request = CASES[name]()
     types = {n: parse_argument(t) for n, t in request.types.items()}
@@ -202,7 +202,7 @@ def run(name: str, after: Callable[[str, ModuleOp, set[Property], Target], None]
 def test_what_passes_establish_is_so(name: str):
     """After every pass of every stage, each property that is said to hold and can be seen holds."""
 
-    def after(step: str, module: ModuleOp, holding: set[Property], target: Target) -> None:
+    def after(step: str, module: ModuleOp, holding: set[Property], target: Chip) -> None:
         assert broken(module, holding, target) == [], f"after {step}"
 
     run(name, after)
@@ -212,7 +212,7 @@ def test_every_check_can_fail():
     """On the way to the last level, each property that can be seen does not hold yet, or no more."""
     failed: set[Property] = set()
 
-    def after(step: str, module: ModuleOp, holding: set[Property], target: Target) -> None:
+    def after(step: str, module: ModuleOp, holding: set[Property], target: Chip) -> None:
         failed.update(p for p in CHECKS if broken(module, {p}, target))
 
     for name in ("gemm-cooperative", "by warps", "unusual"):

@@ -19,7 +19,7 @@ from tawa.decisions.assembling import EntryRegisters, RegistersForMore
 from tawa.driver.compilation import Compilation
 from tawa.frontend import lower_to_tile, parse_argument
 from tawa.hopper.passes.occupancy import Occupancy
-from tawa.machine.target import SM90A
+from tawa.machine.chips import H100
 from tawa.simulate.interpret.hopper import run as run_hopper
 
 
@@ -179,7 +179,7 @@ def test_reshapes_join_digits() -> None:
 
 def test_registers_for_one_more_cta() -> None:
     def more(registers: int, threads: int, meets: bool = False, shared: int = 0) -> list[int]:
-        return Occupancy(SM90A, threads, registers, shared, meets).more
+        return Occupancy(H100, threads, registers, shared, meets).more
 
     assert more(142, 256) == [2]  # 128 registers let two in
     assert more(200, 256) == []  # too far away

@@ -8,7 +8,7 @@ import pytest
 from reassembled import POINTERS, states
 
 from tawa.decisions.assembling import CompiledForNeighbours, EntryRegisters
-from tawa.machine.target import SM90A
+from tawa.machine.chips import H100
 
 
 def said(compiled: Any) -> bool:
@@ -25,8 +25,8 @@ def test_one_computing_group_gets_a_neighbour() -> None:
     assert said(compiled)
     assert compiled.findings == ()
     assert compiled.spec.threads == 256
-    assert 2 * 256 * entry_registers(compiled) <= SM90A.registers
-    assert 2 * compiled.spec.shared_bytes <= SM90A.shared_bytes
+    assert 2 * 256 * entry_registers(compiled) <= H100.registers
+    assert 2 * compiled.spec.shared_bytes <= H100.shared_bytes
 
 
 @pytest.mark.parametrize(

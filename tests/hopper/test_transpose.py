@@ -16,7 +16,7 @@ from tawa.base.types import byte_size, e4m3, i8
 from tawa.codegen.shared_memory import tile_for
 from tawa.hopper.dialect.transpose import BLOCK_K, INTERLEAVED, Shares, TransposeTile
 from tawa.hopper.dialect.types import TileType
-from tawa.machine.target import SM90A
+from tawa.machine.chips import H100
 from tawa.simulate.timing.work import work_of
 
 BANKS = 32
@@ -153,10 +153,10 @@ def test_an_interleaved_tile_is_what_accumulators_multiply() -> None:
 def test_blocks_cost_less_than_chunks() -> None:
     blocks = TransposeTile(*_places(tile_for((128, 128), i8), tile_for((128, 128), i8)), 4)
     chunks = TransposeTile(*_places(tile_for((128, 40), i8), tile_for((40, 128), i8)), 4)
-    fast, slow = work_of(blocks, SM90A), work_of(chunks, SM90A)
+    fast, slow = work_of(blocks, H100), work_of(chunks, H100)
     assert fast is not None
     assert slow is not None
-    assert fast.shared == 2 * 128 * 128 / SM90A.shared_memory_bytes
+    assert fast.shared == 2 * 128 * 128 / H100.shared_memory_bytes
     assert fast.issue < slow.issue
 
 

@@ -12,7 +12,7 @@ from tawa.aref.dialect.ops import CopyInto, Create, WarpDot, WarpGroup
 from tawa.decisions.memory import RingDepth
 from tawa.decisions.roles import CopiedThroughPointers, NotThroughRing
 from tawa.driver.compiled import Compiled
-from tawa.machine.target import SM90A
+from tawa.machine.chips import H100
 
 POINTERS = ["*f16:16"] * 2 + ["*f32:16"]
 CONSTANTS = {"BM": 64, "BN": 64, "BK": 64, "MODE": "", "END": 0}
@@ -139,7 +139,7 @@ def test_several_ctas_of_few_rows_share_a_multiprocessor():
     kernel = next(op for op in found.module("hopper").walk() if isinstance(op, func.FuncOp))
     shared = kernel.attributes["hopper.shared_bytes"]
     assert isinstance(shared, IntegerAttr)
-    assert shared.value.data <= SM90A.divided(4).shared_bytes
+    assert shared.value.data <= H100.divided(4).shared_bytes
 
 
 def test_no_more_slots_than_are_filled():

@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from loop_graphs import attention
 
-from tawa.machine.target import SM90A
+from tawa.machine.chips import H100
 from tawa.pipeline import modulo
 from tawa.pipeline.dependence_graph import DependenceGraph
 from tawa.pipeline.infeasible_intervals import Orders
 from tawa.pipeline.modulo import PERIODS, UNIT, bounds, in_units, solve
 from tawa.pipeline.modulo_model import Model
 
-LEAD, TAIL = in_units(SM90A.costs.lead), in_units(SM90A.costs.tail)
+LEAD, TAIL = in_units(H100.scheduled_lead), in_units(H100.scheduled_tail)
 TIGHT = 132
 """Registers with which the shortest turns of attention with 64 columns have no schedule."""
 
@@ -33,7 +33,7 @@ def periods(of: DependenceGraph) -> list[int]:
 
 
 def test_what_is_shorter_than_the_solvers_choice_is_refused():
-    found = solve(graph(), SM90A, TIGHT)
+    found = solve(graph(), H100, TIGHT)
     assert found is not None
     orders = Orders(graph(), LEAD, TAIL, 2)
     refused = [p for p in periods(graph()) if orders.refuse(p // UNIT, TIGHT)]
@@ -51,7 +51,7 @@ def test_the_solver_is_asked_for_nothing_that_is_refused(monkeypatch: pytest.Mon
         return answers[-1]
 
     monkeypatch.setattr(Model, "possible", noted)
-    assert solve(graph(), SM90A, TIGHT) is not None
+    assert solve(graph(), H100, TIGHT) is not None
     assert answers
     assert all(answers)
 
@@ -72,7 +72,7 @@ def test_what_is_refused_has_no_schedule(
             node.thread, node.registers = (max(8, cost) if node.is_dot else cost), held
         period = periods(changed)[step]
         if Orders(changed, LEAD, TAIL, 2).refuse(period // UNIT, capacity):
-            assert not Model(changed, SM90A, capacity, period, 2).possible()
+            assert not Model(changed, H100, capacity, period, 2).possible()
     finally:
         for node, (cost, held) in zip(changed.nodes, before, strict=True):
             node.thread, node.registers = cost, held

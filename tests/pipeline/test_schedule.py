@@ -12,7 +12,7 @@ from loop_graphs import attention, graph_of
 
 from tawa.aref.dialect.ops import LanePartials
 from tawa.ir.elementwise import Map
-from tawa.machine.target import SM90A
+from tawa.machine.chips import H100
 from tawa.pipeline import modulo
 from tawa.pipeline.dependence_graph import DependenceGraph
 from tawa.pipeline.modulo import UNIT, Solution, bounds, in_units, solve
@@ -29,7 +29,7 @@ CAPACITY = 212
 def scheduled(request: pytest.FixtureRequest) -> tuple[DependenceGraph, Solution]:
     """A graph and its schedule."""
     graph = attention(request.param)
-    solution = solve(graph, SM90A, CAPACITY)
+    solution = solve(graph, H100, CAPACITY)
     assert solution is not None
     return graph, solution
 
@@ -77,14 +77,14 @@ def test_products_of_two_iterations_share_a_turn(scheduled: tuple[DependenceGrap
 
 def test_deterministic():
     """The same graph gives the same schedule, in a fresh search too."""
-    first = solve(attention(64), SM90A, CAPACITY)
+    first = solve(attention(64), H100, CAPACITY)
     modulo._SOLVED.clear()
-    assert solve(attention(64), SM90A, CAPACITY) == first
+    assert solve(attention(64), H100, CAPACITY) == first
 
 
 def test_too_few_registers_give_no_schedule():
     """Accumulators alone need more than this: no schedule, which the caller reports."""
-    assert solve(attention(128), SM90A, 60) is None
+    assert solve(attention(128), H100, 60) is None
 
 
 def narrow_attention(d: int) -> DependenceGraph:
@@ -111,7 +111,7 @@ def test_weights_are_rounded_to_bytes_among_their_exponentials():
     assert any(isinstance(op, LanePartials) for op in weights.ops)
     assert weights.thread == weights.special  # rounding and adding up take no time of their own
     assert weights.registers == 64 // 4 + 2  # of 64 weights a thread, and of two rows' sums
-    solution = solve(graph, SM90A, CAPACITY)
+    solution = solve(graph, H100, CAPACITY)
     assert solution is not None
     assert solution.period < 1.1 * max(bounds(graph).values())
 
@@ -135,7 +135,7 @@ def test_consumers_that_share_an_operand_are_in_step():
 def test_slots_are_back_in_time_for_their_next_load(depth: int):
     """From a slot's return to the turn that gets it again, its load has time."""
     graph = linear_attention(depth)
-    solution = solve(graph, SM90A, CAPACITY)
+    solution = solve(graph, H100, CAPACITY)
     assert solution is not None
     start = {
         n.number: place.offset + solution.period * place.stage
@@ -152,7 +152,7 @@ def test_slots_are_back_in_time_for_their_next_load(depth: int):
 def test_further_schedules_differ():
     """Each has another order of what takes long than those before, in the same turn or a longer."""
     graph = attention(128)
-    found = [solve(graph, SM90A, CAPACITY, rank=rank) for rank in range(4)]
+    found = [solve(graph, H100, CAPACITY, rank=rank) for rank in range(4)]
     orders: set[tuple[tuple[int, int], ...]] = set()
     for solution in found:
         assert solution is not None
@@ -182,7 +182,7 @@ def test_a_longer_period_has_what_a_shorter_one_has():
     """What halving rests on: idle cycles at the end of a turn keep a schedule one."""
     graph, capacity = attention(64), 160
     found = [
-        Model(graph, SM90A, capacity, modulo._period(bounds(graph), step), 2).possible()
+        Model(graph, H100, capacity, modulo._period(bounds(graph), step), 2).possible()
         for step in range(0, modulo.PERIODS, 2)
     ]
     assert found == sorted(found)
@@ -192,13 +192,13 @@ def test_a_longer_period_has_what_a_shorter_one_has():
 def test_a_schedule_that_leaves_enough_registers_is_kept():
     """With registers to spare the first choice stays, unless it needs them."""
     graph = attention(64)
-    first = solve(graph, SM90A, CAPACITY)
+    first = solve(graph, H100, CAPACITY)
     assert first is not None
     assert first.registers <= CAPACITY - 16
-    assert solve(graph, SM90A, CAPACITY, margin=16) == first
+    assert solve(graph, H100, CAPACITY, margin=16) == first
     scarce = first.registers + 7
-    assert solve(graph, SM90A, scarce) == first
-    tighter = solve(graph, SM90A, scarce, margin=8)
+    assert solve(graph, H100, scarce) == first
+    tighter = solve(graph, H100, scarce, margin=8)
     assert tighter is not None
     assert tighter.registers <= scarce - 8
     assert tighter.period > first.period

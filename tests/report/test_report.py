@@ -22,7 +22,7 @@ from tawa.cli.report import (
     write_report,
 )
 from tawa.cli.timeline import UnknownPictureFormat, drawn, format_of, write_timeline
-from tawa.machine.target import SM90A
+from tawa.machine.chips import H100
 from tawa.report.code import Pane
 from tawa.report.launch import on_host
 from tawa.report.listing import source_listing
@@ -152,7 +152,7 @@ def test_registers_are_those_of_the_roles(gemm: Report):
     roles = {role.name: role for role in gemm.occupancy.roles}
     assert (roles["math"].warps, roles["math"].registers) == (8, 232)
     assert (roles["load"].warps, roles["load"].registers) == (4, 40)
-    assert gemm.occupancy.registers_in_use == 256 * 232 + 128 * 40 <= SM90A.registers
+    assert gemm.occupancy.registers_in_use == 256 * 232 + 128 * 40 <= H100.registers
 
 
 def test_small_kernels_share_a_multiprocessor():
@@ -168,8 +168,8 @@ def test_the_work_of_a_gemm_is_counted(gemm: Report):
     assert work.amounts.flops == tiles * turns * 2 * 128 * 256 * 64
     assert work.amounts.loaded == tiles * turns * 2 * (128 + 256) * 64
     assert work.array_bytes == 2 * (300 * 200 + 520 * 200 + 300 * 520)
-    peak_us = work.amounts.tensor_cycles / SM90A.clock_ghz / 1e3
-    assert peak_us == pytest.approx(work.amounts.flops / bounds.peak * 1e6 * SM90A.multiprocessors)
+    peak_us = work.amounts.tensor_cycles / H100.clock_ghz / 1e3
+    assert peak_us == pytest.approx(work.amounts.flops / bounds.peak * 1e6 * H100.multiprocessors)
     assert bounds.limits == tuple(sorted(bounds.limits, key=lambda limit: -limit.share))
 
 

@@ -11,7 +11,7 @@ from tests.work import calls_made
 import tawa
 import tawa.language as tl
 from tawa.kernels.gemm import gemm
-from tawa.machine.target import SM90A
+from tawa.machine.chips import H100
 from tawa.simulate.interpret import errors
 from tawa.simulate.timing import launch as timing_launch
 from tawa.simulate.timing.code import TURN, WORK, merged
@@ -39,14 +39,14 @@ def test_every_protocol_comes_to_its_end(kind: str):
 
 def test_the_tensor_core_takes_the_time_of_its_products():
     kernel = Kernel(correct("cooperative").text, 640)
-    launch = Launch(kernel.module(), *kernel.launch, SM90A)
+    launch = Launch(kernel.module(), *kernel.launch, H100)
     sample = launch.replay((0, 0, 0), RATES, 1)
-    assert sample.busy["tensor"] == pytest.approx(2 * 128 * 128 * 640 / SM90A.tensor_flops)
+    assert sample.busy["tensor"] == pytest.approx(2 * 128 * 128 * 640 / H100.tensor_flops)
 
 
 def test_a_longer_product_takes_longer_by_its_own_time():
     short, long = prediction(k=640), prediction(k=6400)
-    extra = 2 * 128 * 128 * (6400 - 640) / SM90A.tensor_flops
+    extra = 2 * 128 * 128 * (6400 - 640) / H100.tensor_flops
     assert extra <= long.cycles - short.cycles < 2 * extra
 
 
@@ -57,7 +57,7 @@ def test_time_follows_the_clock():
 
 
 def test_slow_copies_are_what_a_kernel_waits_for():
-    slow = prediction(target=replace(SM90A, l2_gbs=20.0))
+    slow = prediction(target=replace(H100, l2_gbs=20.0))
     assert slow.cycles > 2 * prediction().cycles
     assert slow.bound == "copies"
 
@@ -94,7 +94,7 @@ def test_ctas_that_share_a_multiprocessor_share_its_tensor_core():
     module, grid, arguments = compiled_gemm(
         1024, 2048, 1024, (64, 64), num_stages=3, specialize=False
     )
-    launch = Launch(module, grid, arguments, SM90A)
+    launch = Launch(module, grid, arguments, H100)
     assert launch.resident > 1
     one, all_ = (launch.replay((0, 0, 0), RATES, n) for n in (1, launch.resident))
     assert one.cycles < all_.cycles < launch.resident * one.cycles
@@ -170,7 +170,7 @@ def test_a_few_tiles_tell_the_time_of_all(options: dict):
 
 def test_turns_that_differ_take_time_by_what_they_do():
     """A turn of the loop outside has 1, 5, 9, ... products: what is left out is long."""
-    launch = Launch(*uneven(turns=40), SM90A)
+    launch = Launch(*uneven(turns=40), H100)
     sampled, whole = (launch.replay((0, 0, 0), RATES, 1, whole=w) for w in (False, True))
     assert sampled.cycles == pytest.approx(whole.cycles, rel=0.03)
     assert sampled.cycles != whole.cycles

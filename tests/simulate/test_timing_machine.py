@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tawa.machine.target import SM90A
+from tawa.machine.chips import H100
 from tawa.simulate.timing.code import COMMIT, MATRIX, MATRIX_WAIT, WORK, merged
 from tawa.simulate.timing.machine import Actor, Machine, Rates
 from tawa.simulate.timing.work import Work
 
 ROWS = Path(__file__).parents[2] / "benchmarks" / "results" / "costs.jsonl"
 ROUNDS, WIDTH = 32, 64
-EXCHANGE = Work(1.0, latency=SM90A.timing.shuffle, ordered=True)
+EXCHANGE = Work(1.0, latency=H100.costs.shuffle, ordered=True)
 SOFTMAX = merged([Work(63.0, 126.0), EXCHANGE, Work(1.0, 2.0), EXCHANGE, Work(227.0, 68.0, 520.0)])
 """64 elements: maxima, two exchanges, then multiply-adds, exponentials, sums, packing."""
 
@@ -40,7 +40,7 @@ def softmax() -> Iterator[tuple]:
 
 def run(*programs: Iterator[tuple]) -> list[float]:
     actors = [Actor(str(i), 0, steps) for i, steps in enumerate(programs)]
-    Machine(SM90A, Rates(50.0, 20.0), actors, [0]).run()
+    Machine(H100, Rates(50.0, 20.0), actors, [0]).run()
     return [actor.now for actor in actors]
 
 
@@ -58,7 +58,7 @@ def test_warp_groups_share_the_tensor_core(n: int, groups: int, pending: int):
 def test_issue_holds_a_warp_group_until_its_instructions_fit_the_queue():
     probe = measured("wgmma n128, 1 groups, A in shared")
     actor = Actor("0", 0, iter([*[(MATRIX, 64.0)] * 16, (COMMIT,)]))
-    Machine(SM90A, Rates(50.0, 20.0), [actor], [0]).run()
+    Machine(H100, Rates(50.0, 20.0), [actor], [0]).run()
     assert actor.now == pytest.approx(probe["group 0: 16 issued after"], rel=0.1)
 
 

@@ -5,7 +5,7 @@ import pytest
 
 import tawa
 import tawa.language as tl
-from tawa.machine.target import SM90A
+from tawa.machine.chips import H100
 from tawa.simulate import predict_launch
 from tawa.simulate.timing.launch import Launch
 from tawa.simulate.timing.memory import misses
@@ -46,7 +46,7 @@ def test_ctas_draw_tickets_in_turn():
     for tickets in (1000, 4000):
         module = take.compile("*i32:16", "*f32:16", tickets).module("hopper")
         arguments = [np.zeros(1, np.int32), np.empty(128 * tickets, np.float32)]
-        launch = Launch(module, (132,), arguments, SM90A)
+        launch = Launch(module, (132,), arguments, H100)
         parts = [launch.amounts((x, 0, 0)) for x in range(132)]
         assert sum(part.read for part in parts) == sum(part.written for part in parts)
         assert sum(part.read for part in parts) == 4 * 128 * tickets

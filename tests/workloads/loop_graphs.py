@@ -14,7 +14,7 @@ from tawa.decisions.decision import Decisions
 from tawa.driver.compiled import read_module
 from tawa.driver.compiler import compile_kernel
 from tawa.driver.pipeline import passes
-from tawa.machine.target import SM90A
+from tawa.machine.chips import H100
 from tawa.pipeline.dependence_graph import DependenceGraph, build
 from tawa.tile.dialect.ops import Dot
 
@@ -39,7 +39,7 @@ def graph_of(
                 rings = [op.ref for op in module.walk() if isinstance(op, Create)] if depth else []
                 depths = dict.fromkeys(rings, depth or 0)
                 shape = group.warps.value.data, group.teams.value.data
-                graph = build(loop, *shape, SM90A, depths)
+                graph = build(loop, *shape, H100, depths)
                 assert isinstance(graph, DependenceGraph), graph
                 return graph
     raise AssertionError("the kernel has no loop with products")

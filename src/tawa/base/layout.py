@@ -16,8 +16,10 @@ from functools import cached_property, lru_cache
 
 import numpy as np
 
+from tawa.machine.chips import SM_90A
+
 REPLICA = -1
-LANES = 32
+LANES = SM_90A.lanes
 
 
 @dataclass(frozen=True)
@@ -236,7 +238,7 @@ def accumulator(shape: tuple[int, int], warps: int, split_columns: bool = False)
     64.
     """
     rows, columns = shape
-    groups = warps // 4
+    groups = warps // SM_90A.group_warps
     own_rows = rows if split_columns else rows // groups
     own_columns = columns // groups if split_columns else columns
     reg = [Mode(2, 1, 1), Mode(2, 0, 8), Mode(own_columns // 8, 1, 8), Mode(own_rows // 64, 0, 64)]
@@ -258,7 +260,7 @@ def byte_operand(shape: tuple[int, int], warps: int) -> Layout:
     order of the PTX ISA (wgmma register fragments), K would be 0, 1, 8, 9, 2, 3, 10, 11, ...
     """
     rows, inner = shape
-    own = rows // (warps // 4)
+    own = rows // (warps // SM_90A.group_warps)
     bytes_ = (Mode(2, 1, 1), Mode(2, 1, 8))
     reg = (*bytes_, Mode(2, 0, 8), Mode(inner // 16, 1, 16), Mode(own // 64, 0, 64))
     return _operand(shape, warps, reg, Mode(4, 1, 2))
@@ -272,14 +274,14 @@ def operand(shape: tuple[int, int], warps: int, size: int) -> Layout:
 def operand_words(shape: tuple[int, int], warps: int, size: int) -> Layout:
     """The layout of the words that so many registers of `operand(shape, warps, size)` each are."""
     rows, inner = shape
-    own = rows // (warps // 4)
+    own = rows // (warps // SM_90A.group_warps)
     reg = (Mode(2, 0, 8), Mode(inner * size // 16, 1, 4), Mode(own // 64, 0, 64))
     return _operand((rows, inner * size // 4), warps, reg, Mode(4, 1, 1))
 
 
 def _operand(shape: tuple[int, int], warps: int, reg: Modes, lanes: Mode) -> Layout:
     """Groups of four warps stack along the rows, four lanes along a row."""
-    groups = warps // 4
+    groups = warps // SM_90A.group_warps
     warp = [Mode(4, 0, 16)]
     if groups > 1:
         warp.append(Mode(groups, 0, shape[0] // groups))

@@ -6,16 +6,17 @@ from dataclasses import dataclass
 
 from tawa.base.errors import TawaError
 from tawa.base.timeline import DETAILS
-from tawa.machine.target import TARGETS, Target
+from tawa.machine.chips import CHIPS, SM_90A, Chip, chip
 
 
 class BadOption(TawaError):
     """A launch option has a value that no kernel can be compiled with."""
 
     explanation = (
-        "The launch options are the fields of `tawa.Options`. Their ranges: `num_warps` 1, 2, 4, "
-        "8, 16 or 32; `num_stages` from 1; `mma_depth` from 0 and less than `num_stages`, since a "
-        "slot is returned only when the products that read it are done; `consumers` 1 to 4; "
+        "The launch options are the fields of `tawa.Options`. Their ranges: `chip` 'h100' or "
+        "'h200'; `num_warps` 1, 2, 4, 8, 16 or 32; `num_stages` from 1; `mma_depth` from 0 and "
+        "less than `num_stages`, since a slot is returned only when the products that read it are "
+        "done; `consumers` 1 to 4; "
         "`staging` 1 to 16; `schedule` 0 to 63; `deal` 1 to 8 or 'even', other than 1 only with "
         "`persistent` and without clusters; `cluster` 1 or 2; "
         "`ctas_per_sm` 1 to 4, other than 1 only without clusters."
@@ -40,7 +41,12 @@ class Options:
     A pinned request that cannot be met is an error with the numbers, never a silent fallback.
     """
 
-    target: str = "sm_90a"
+    target: str = SM_90A.target
+    chip: str | None = None
+    """The GPU whose memory and clock are reckoned with: `"h100"` or `"h200"`.
+
+    By default that of the device, and `"h100"` where there is none.
+    """
     num_warps: int = 4
     """Warps of a kernel that is not specialised (Triton's meaning)."""
     num_stages: int | None = None
@@ -96,13 +102,14 @@ class Options:
     """
 
     @property
-    def machine(self) -> Target:
-        """The target as one CTA sees it."""
-        return TARGETS[self.target].divided(self.ctas_per_sm)
+    def machine(self) -> Chip:
+        """The chip as one CTA sees it."""
+        return chip(self.chip).divided(self.ctas_per_sm)
 
     def __post_init__(self) -> None:
         """Check each value's range. Raises BadOption."""
-        self._one_of("target", tuple(TARGETS))
+        self._one_of("target", (SM_90A.target,))
+        self._one_of("chip", (None, *CHIPS))
         self._one_of("num_warps", (1, 2, 4, 8, 16, 32))
         self._one_of("consumers", (None, 1, 2, 3, 4))
         self._one_of("enable_fp_fusion", (True, False))

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tawa.base.errors import TawaError
-from tawa.machine.target import SM90A
+from tawa.machine.chips import DEFAULT
 
 ENTRIES = 8192
 """Numbers of a plan: 16 KB of a kernel's parameters."""
@@ -55,8 +55,6 @@ TAILS = (1, 2, 4, 8)
 Each CTA runs its own in the order of the grid. The more there are, the farther apart in time are
 programs that share data: so many are not taken that together they touch more than L2 holds.
 """
-
-L2_BYTES = SM90A.l2_bytes
 
 EVEN = 0.985
 """Mean over largest work of the CTAs at which a plan is good enough."""
@@ -176,16 +174,21 @@ def launched_ctas(programs: int, resident: int, shared: int = 1) -> int:
 
 
 def plan(
-    work: Integers, first: int, ctas: int | None = None, program_bytes: float = 0.0
+    work: Integers,
+    first: int,
+    ctas: int | None = None,
+    program_bytes: float = 0.0,
+    l2_bytes: int = DEFAULT.l2_bytes,
 ) -> NDArray[np.uint16]:
     """The plan of a launch of `ctas` CTAs, of which `first` start at once (by default all).
 
-    `work` is that of each program, `program_bytes` how much of the launch's data there is for each.
+    `work` is that of each program, `program_bytes` how much of the launch's data there is for each,
+    `l2_bytes` what L2 holds.
     Raises TooManyPrograms.
     """
     ctas = first if ctas is None else ctas
     room = ENTRIES - HEAD - ctas
-    most = L2_BYTES / max(1.0, program_bytes * first)
+    most = l2_bytes / max(1.0, program_bytes * first)
     tails = [tail for tail in TAILS if tail <= max(most, TAILS[0])]
     count = len(work) - _later(len(work), ctas - first, room)
     room -= len(work) - count

@@ -14,8 +14,9 @@ from xdsl.ir import Attribute
 
 from tawa.base.layout import REPLICA, Layout, Mode, Modes, blocked
 from tawa.base.types import bf16, byte_size, e4m3, e5m2, f16, f32, i8
+from tawa.machine.chips import SM_90A
 
-ROWS, COLUMNS = 16, 8
+ROWS, COLUMNS = SM_90A.warp_mma
 """Rows and columns of one instruction."""
 
 Way = Literal["matrix", "three", "scalar"]

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tawa.hopper.dialect.types import TileType
-from tawa.machine.target import Target
+from tawa.machine.chips import Chip
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Boxes:
         return replace(self, shape=(*outer, height // 2, width), bands=2 * self.bands)
 
 
-def boxes(shape: Sequence[int], tile: TileType, target: Target) -> Boxes:
+def boxes(shape: Sequence[int], tile: TileType, target: Chip) -> Boxes:
     """The fewest equal boxes of a block that lies in shared memory as `tile` says."""
     limit = target.box_limit
     *outer, columns = shape

@@ -15,10 +15,11 @@ import numpy as np
 from tawa.base.layout import LANES, REPLICA, Layout, Mode
 from tawa.base.types import byte_size, element_of, shape_of
 from tawa.codegen.group_lowering import GroupLowering
+from tawa.machine.chips import SM_90A
 from tawa.tile.analysis.axis_info import fastest
 from tawa.tile.dialect.ops import Store
 
-SECTOR = 32
+SECTOR = SM_90A.sector
 """Bytes that memory moves at least."""
 SEGMENT = 64
 """Bytes of a row of memory that a warp stores at once."""

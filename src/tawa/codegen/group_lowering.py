@@ -23,8 +23,9 @@ from tawa.hopper.dialect.structure import GroupIndex, OneThread, TeamIndex
 from tawa.hopper.dialect.types import FragType
 from tawa.ir.elementwise import Map
 from tawa.ir.spans import copy_span, span_of
+from tawa.machine.chips import SM_90A
 
-GROUP_WARPS = 4
+GROUP_WARPS = SM_90A.group_warps
 
 
 class TileNotSupported(TawaError):

@@ -15,7 +15,7 @@ from tawa.base.types import DescType, PlanType, PtrType, short_name
 from tawa.base.warp_transpose import IN_FLIGHT
 from tawa.codegen.shared_memory import SharedMemory
 from tawa.hopper.dialect.types import RingType, TensorMapType, TileType
-from tawa.machine.target import Target
+from tawa.machine.chips import Chip
 from tawa.tile.dialect.ops import DescStore
 
 DEFAULT_STAGING = 2
@@ -64,7 +64,7 @@ class KernelLowering:
     declarations: list[Operation] = field(default_factory=list[Operation])
 
     @property
-    def target(self) -> Target:
+    def target(self) -> Chip:
         """The hardware."""
         return self.memory.target
 

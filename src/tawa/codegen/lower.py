@@ -45,6 +45,7 @@ from tawa.ir.contracts import Contract
 from tawa.ir.kernels import argument_names
 from tawa.ir.properties import AREF_LEVEL, AT_LEVEL, LAID_OUT, LOWERED, TIDY
 from tawa.ir.spans import span_of
+from tawa.machine.chips import SM_90A
 from tawa.scalars.cpp_names import entry_name
 from tawa.tile.analysis.axis_info import AxisAnalysis
 from tawa.tile.dialect.ops import DescStore
@@ -170,7 +171,7 @@ class LowerToHopper:
     ) -> list[Operation]:
         """Tiles and barriers of every ring; returns the ops that initialise the barriers."""
         setup: list[Operation] = []
-        copying = sum(32 * g.warps.value.data for g in groups if g.copies is not None)
+        copying = sum(SM_90A.lanes * g.warps.value.data for g in groups if g.copies is not None)
         readers = {
             op.ref: group
             for group in groups
@@ -190,7 +191,7 @@ class LowerToHopper:
                 size += tile.bytes
             reader = readers[create.ref]
             multicast = create.multicast is not None
-            arrivals = max(1, reader.warps.value.data // 4) * (
+            arrivals = max(1, reader.warps.value.data // SM_90A.group_warps) * (
                 self.options.cluster if multicast else 1
             )
             copied, fills = self._fills(create, copying)
@@ -237,7 +238,8 @@ class LowerToHopper:
         if needs.addresses and split.producer is not None and split.consumer is not None:
             shared = RegistersShared(split.producer, split.consumer, span=span_of(kernel.source))
             self.decided.add(shared)
-        self._check_registers(kernel, needs.accumulators, split.limit if specialised else 255)
+        limit = split.limit if specialised else SM_90A.max_registers
+        self._check_registers(kernel, needs.accumulators, limit)
         if split.producer is not None:
             kernel.in_flight = blocks_in_flight(split.producer)
         roles: list[Role] = []

@@ -232,12 +232,13 @@ def _check(g: GroupLowering, op: aref.DotIssue, own_rows: int, own_columns: int)
     element = element_of(op.a.type if view is None else view.tile.type)
     inner = view.shape[-1] if view is not None else shape_of(op.a.type)[-1]
     k_bytes = g.kernel.target.mma_k_bytes
-    if g.warps % 4:
+    if g.warps % GROUP_WARPS:
         raise _refuse(op, "a matrix product needs whole warp groups", "num_warps in multiples of 4",
                       f"{g.warps} warps", "set num_warps=4 or 8")  # fmt: skip
-    if own_rows % 64 or own_rows == 0:
+    rows = g.kernel.target.mma_m
+    if own_rows % rows or own_rows == 0:
         raise _refuse(op, "the rows of this product do not fill the matrix instruction",
-                      f"a multiple of {64 * g.groups} rows", f"{own_rows * g.groups} rows",
+                      f"a multiple of {rows * g.groups} rows", f"{own_rows * g.groups} rows",
                       "use a larger block or fewer consumers")  # fmt: skip
     if own_columns % 8:
         raise _refuse(op, "the columns of this product do not fit the matrix instruction",
@@ -318,7 +319,9 @@ def _write(g: GroupLowering, value: SSAValue, place: SSAValue) -> None:
     assert isinstance(tile, TileType) and isinstance(found, FragType)
     rows, columns = tile.rows.data, tile.columns.data
     own_rows, width = rows // g.groups, min(columns, tile.panel_columns)
-    whole = not (g.warps % GROUP_WARPS or own_rows % 64 or columns % width or width % 16)
+    whole = not (
+        g.warps % GROUP_WARPS or own_rows % g.kernel.target.mma_m or columns % width or width % 16
+    )
     by_matrix = whole and byte_size(found.element_type) == 2 and not g.layouts.columns
     if not by_matrix or found.layout != accumulator((rows, columns), g.warps):
         g.do(SharedStore(value, place))

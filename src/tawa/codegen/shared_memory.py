@@ -13,7 +13,7 @@ from tawa.hopper.dialect.core import number
 from tawa.hopper.dialect.structure import ALIAS, Barriers, Ring
 from tawa.hopper.dialect.types import RingType, TileType
 from tawa.ir.spans import Span
-from tawa.machine.target import Target
+from tawa.machine.chips import Chip
 
 
 class SharedMemoryExceeded(TawaError):
@@ -70,7 +70,7 @@ def _size(op: Ring) -> int:
 class SharedMemory:
     """Hands out offsets; everything in it lives as long as the kernel."""
 
-    target: Target
+    target: Chip
     used: int = 0
     parts: list[tuple[str, int]] = field(default_factory=list[tuple[str, int]])
     _scratch: dict[tuple[str, int], list[Ring]] = field(

@@ -32,9 +32,10 @@ from tawa.hopper.dialect.memory import (
 )
 from tawa.hopper.dialect.sync import FenceProxyAsync, NamedBarrierSync
 from tawa.hopper.dialect.types import FragType, TileType
+from tawa.machine.chips import SM_90A
 from tawa.tile.dialect.ops import DescStore
 
-GROUP_THREADS = 128
+GROUP_THREADS = SM_90A.group_threads
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,7 @@ def _relabelled(g: GroupLowering, value: SSAValue, matrix: tuple[int, int]) -> S
 def _is_accumulator(g: GroupLowering, value: SSAValue, matrix: tuple[int, int]) -> bool:
     """Whether a fragment has the layout that matrix products leave a tile in."""
     assert isinstance(value.type, FragType)
-    if matrix[0] % 64 or g.warps % 4:
+    if matrix[0] % SM_90A.mma_m or g.warps % SM_90A.group_warps:
         return False
     if not g.layouts.columns and matrix[0] % (16 * g.warps):
         return False

@@ -18,7 +18,7 @@ from tawa.decisions.loops import LoopScheduled, NoSchedule
 from tawa.hopper.dialect.core import number
 from tawa.hopper.dialect.structure import Role, SharedWarpGroup
 from tawa.hopper.emit import emit
-from tawa.machine.target import Target
+from tawa.machine.chips import Chip
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class Tried:
     the other does.
     """
 
-    machine: Target
+    machine: Chip
     exhausted: bool = False
     """Whether schedules in more than one stage are not asked for any more."""
     hopeless: bool | None = None

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tawa.base.errors import TawaError
 from tawa.base.options import BadOption, Options
 from tawa.decisions.assembling import OnlySimulated
-from tawa.machine.target import SM90A
+from tawa.machine.chips import DEFAULT
 from tawa.runtime import launch
 from tawa.runtime.descriptor import TensorDescriptor
 from tawa.runtime.recorded import simulated
@@ -111,7 +111,7 @@ def record(compiled: Compiled, sizes: tuple[int, ...], values: Sequence[Any]) ->
     """Give the timeline of the block that this is in the times of the simulator's replay."""
     from tawa.simulate import predict_launch
 
-    timeline, clock = active(), SM90A.clock_ghz
+    timeline, clock = active(), DEFAULT.clock_ghz
     found = predict_launch(compiled.module("hopper"), sizes, values, clock_ghz=clock, timeline=True)
     assert found.first is not None
     timeline.add(simulated(compiled.spec, sizes, found.first.stamps, clock))

@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from functools import cached_property, partial
 from pathlib import Path
@@ -28,7 +28,8 @@ from tawa.driver.host_launch import Launch, compile_for_host, simulation
 from tawa.driver.warm import Warm
 from tawa.frontend.source.dependencies import dependencies_of
 from tawa.frontend.source.function import JITFunction
-from tawa.runtime import launch
+from tawa.machine.chips import chip
+from tawa.runtime import driver, launch
 from tawa.runtime.arrays import HOST
 from tawa.runtime.autotune import decorators_of
 from tawa.runtime.binding import (
@@ -60,9 +61,6 @@ if TYPE_CHECKING:
 
 PROGRESS_SECONDS = 1.0
 """A compilation that takes longer shows that it runs, if someone is watching."""
-
-PREDICTED_GHZ = 1.5
-"""Clock at which predictions compare launches: what a power-capped H100 gives large products."""
 
 SIMULATOR = "simulator"
 
@@ -195,19 +193,26 @@ class Kernel(JITFunction):
         return key in self._compiled or kept.has(kept.key_of(self, *parts))
 
     def predict(
-        self, *args: Any, grid: Any, clock_ghz: float = PREDICTED_GHZ, **kwargs: Any
+        self, *args: Any, grid: Any, clock_ghz: float | None = None, **kwargs: Any
     ) -> LaunchPrediction:
-        """How long `kernel[grid](*args, **kwargs)` would take on an H100; needs no device.
+        """How long `kernel[grid](*args, **kwargs)` would take; needs no device.
 
-        The clock is a guess, since the model knows no power: predictions are for comparing.
+        On the chip of the option `chip`, by default that of the device that is there (an H100
+        without one). The clock is a guess, what the power limit leaves large products, since the
+        model knows no power: predictions are for comparing.
         """
         from tawa.driver.prediction import predict
 
-        compiled, named = self.compile(*args, **kwargs), self._named(*args, **kwargs)
+        request, named = self.request(*args, **kwargs), self._named(*args, **kwargs)
+        compiled = self._compile(request)
         programs: Any = grid(named) if callable(grid) else grid
         sizes: tuple[int, ...] = (programs,) if isinstance(programs, int) else tuple(programs)
         return predict(
-            compiled, sizes, [part_named(n, named) for n in compiled.spec.arguments], clock_ghz
+            compiled,
+            sizes,
+            [part_named(n, named) for n in compiled.spec.arguments],
+            clock_ghz,
+            chip(request.options.chip),
         )
 
     @property
@@ -376,7 +381,8 @@ class Kernel(JITFunction):
             if kind.is_fixed:
                 fixed[name] = kind.value
         types = {name: kind.text for name, kind in kinds.items() if name not in fixed}
-        return Request(types, fixed, launch_options(self.__name__, options))
+        asked = launch_options(self.__name__, options)
+        return Request(types, fixed, asked if asked.chip else replace(asked, chip=chip_of(kinds)))
 
     def _compile(self, request: Request) -> Compiled:
         """The compiled kernel for a request; compiles it if new."""
@@ -480,6 +486,15 @@ def launch_options(name: str, given: Mapping[str, Any]) -> Options:
                 or (f"did you mean `{close[0]}`?" if close else None),
             )
     return Options(**chosen)
+
+
+def chip_of(kinds: Mapping[str, Kind]) -> str:
+    """The name of the chip that a kernel is compiled for.
+
+    That of the device where the arrays lie, or of the first device; the default without one.
+    """
+    devices = (kind.device for kind in kinds.values())
+    return driver.chip(next((d for d in devices if d is not None and d != HOST), 0)).name
 
 
 def place_of(kinds: Mapping[str, Kind], device: Any) -> int:

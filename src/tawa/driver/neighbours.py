@@ -16,12 +16,9 @@ from tawa.base.errors import TawaError
 from tawa.base.options import Options
 from tawa.decisions.assembling import CompiledForNeighbours
 from tawa.driver.compilation import Built
-from tawa.machine.target import CTA_BYTES
 
 WARP_GROUPS = 2
 """Of a CTA: the one that copies, and the one that computes."""
-THREADS = 128
-"""Of a warp group."""
 CTAS = 2
 """On a multiprocessor."""
 
@@ -30,12 +27,15 @@ def alone(built: Built, options: Options) -> bool:
     """Whether only registers keep a second CTA of such a kernel from a multiprocessor."""
     spec, machine = built.spec, options.machine
     by_default = options.ctas_per_sm == options.cluster == 1 and not options.schedule
-    if not by_default or not _copies(built.module("aref")) or spec.threads != WARP_GROUPS * THREADS:
+    if (
+        not by_default
+        or not _copies(built.module("aref"))
+        or spec.threads != WARP_GROUPS * machine.group_threads
+    ):
         return False
     functions = built.product.report.functions
     taken = functions[0].registers if functions else 0
-    memory = machine.shared_bytes + CTA_BYTES
-    fits = CTAS * (spec.shared_bytes + CTA_BYTES) <= memory
+    fits = machine.ctas_with(spec.shared_bytes) >= CTAS
     return fits and CTAS * taken * spec.threads > machine.registers
 
 

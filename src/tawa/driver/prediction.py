@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tawa.machine.chips import Chip
 from tawa.runtime.arrays import ELEMENT_BYTES, HOST, is_array, view
 from tawa.runtime.descriptor import TensorDescriptor, descriptor_of
 from tawa.simulate import predict_launch
@@ -20,11 +21,19 @@ if TYPE_CHECKING:
 
 
 def predict(
-    compiled: Compiled, grid: Sequence[int], values: Sequence[Any], clock_ghz: float
+    compiled: Compiled,
+    grid: Sequence[int],
+    values: Sequence[Any],
+    clock_ghz: float | None,
+    target: Chip,
 ) -> LaunchPrediction:
-    """How long a launch of a compiled kernel takes at a clock; `values` are its arguments."""
+    """How long a launch of a compiled kernel takes on a chip; `values` are its arguments.
+
+    The clock is by default what the power limit leaves large products.
+    """
     sizes = [stand_in(value) for value in values]
-    return predict_launch(compiled.module("hopper"), grid, sizes, clock_ghz=clock_ghz)
+    clock = clock_ghz or target.capped_ghz
+    return predict_launch(compiled.module("hopper"), grid, sizes, clock_ghz=clock, target=target)
 
 
 def stand_in(value: Any) -> Any:

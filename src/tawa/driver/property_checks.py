@@ -13,10 +13,10 @@ from tawa.base.types import bf16, element_of, f16
 from tawa.ir import properties as of
 from tawa.ir.contracts import Property
 from tawa.ir.tidy import Tidy
-from tawa.machine.target import Target
+from tawa.machine.chips import Chip
 from tawa.tile.dialect.ops import Dot, MakeDesc, RowEnds, TileOp
 
-Check = Callable[[ModuleOp, Target], Iterator[Operation]]
+Check = Callable[[ModuleOp, Chip], Iterator[Operation]]
 """The ops of a module by which a property does not hold."""
 
 
@@ -25,12 +25,12 @@ def _none(*kinds: type[Operation]) -> Check:
     return lambda module, target: (op for op in module.walk() if isinstance(op, kinds))
 
 
-def _wide(module: ModuleOp, _target: Target) -> Iterator[Operation]:
+def _wide(module: ModuleOp, _target: Chip) -> Iterator[Operation]:
     dots = (op for op in module.walk() if isinstance(op, Dot))
     return (op for op in dots if element_of(op.acc.type) in (f16, bf16))
 
 
-def _in_roles(module: ModuleOp, _target: Target) -> Iterator[Operation]:
+def _in_roles(module: ModuleOp, _target: Chip) -> Iterator[Operation]:
     for kernel in module.ops:
         for op in kernel.walk():
             parent: Operation | None = op
@@ -40,7 +40,7 @@ def _in_roles(module: ModuleOp, _target: Target) -> Iterator[Operation]:
                 yield op
 
 
-def _of_groups(module: ModuleOp, target: Target) -> Iterator[Operation]:
+def _of_groups(module: ModuleOp, target: Chip) -> Iterator[Operation]:
     for group in [op for op in module.walk() if isinstance(op, WarpGroup)]:
         dots = (op for op in group.walk() if isinstance(op, Dot))
         yield from (d for d in dots if product_obstacle(d, group.warps.value.data, target))
@@ -50,7 +50,7 @@ def _enters(module: ModuleOp) -> Iterator[PutEnter | GetEnter]:
     return (op for op in module.walk() if isinstance(op, PutEnter | GetEnter))
 
 
-def _tidy(module: ModuleOp, _target: Target) -> Iterator[Operation]:
+def _tidy(module: ModuleOp, _target: Chip) -> Iterator[Operation]:
     again = module.clone()
     Tidy().apply(again)
     if sum(1 for _ in again.walk()) < sum(1 for _ in module.walk()):
@@ -74,7 +74,7 @@ CHECKS: dict[Property, Check] = {
 """How to see them; the others say what a pass has looked at, which a module does not show."""
 
 
-def broken(module: ModuleOp, properties: set[Property], target: Target) -> list[str]:
+def broken(module: ModuleOp, properties: set[Property], target: Chip) -> list[str]:
     """Properties that a module does not have, and an op that shows it."""
     found: list[str] = []
     for seen in properties & CHECKS.keys():

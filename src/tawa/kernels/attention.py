@@ -42,7 +42,7 @@ from tawa.kernels.attention_splits import (
     keys_of_block,
     rows_of_tile,
 )
-from tawa.kernels.gemm_configurations import MULTIPROCESSORS
+from tawa.machine.chips import SM_90A
 
 Alignment = Literal["bottom-right", "top-left"]
 
@@ -71,7 +71,7 @@ THREE = {"consumers": 3, "alternate": True}
 """Options of three consumers that take turns at the tensor core."""
 FOUR = {"consumers": 4, "load_together": True}
 """Options of four consumers, which hide each other's waits and read each key block once."""
-MANY_TILES = 8 * MULTIPROCESSORS
+MANY_TILES = 8 * SM_90A.multiprocessors
 """Tiles of 128 rows from which on two CTAs a multiprocessor have several each."""
 LONGEST_OF_FOUR = 8192
 """Rows up to which four consumers were measured; three have wider blocks of keys."""
@@ -142,7 +142,7 @@ def _small(
 
 def _rows_of_one(rows: int, heads: int, queries: int) -> int:
     """Rows that the busiest multiprocessor handles in tiles of so many."""
-    return tawa.cdiv(heads * tawa.cdiv(queries, rows), MULTIPROCESSORS) * rows
+    return tawa.cdiv(heads * tawa.cdiv(queries, rows), SM_90A.multiprocessors) * rows
 
 
 def _narrow(d: int, options: dict[str, Any], masked: bool, queries: int) -> Configuration:
@@ -268,7 +268,7 @@ def _for_few_rows(
     splits = best_splits(tiles, tawa.cdiv(seen, block_n))
     if splits == 1 and packed == 1 and block_m == LARGE:
         return using
-    options = {"persistent": True} if tiles * splits > MULTIPROCESSORS else {}
+    options = {"persistent": True} if tiles * splits > SM_90A.multiprocessors else {}
     return Configuration(block_m, block_n, options, packed=packed, splits=splits)
 
 

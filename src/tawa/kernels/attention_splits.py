@@ -13,7 +13,7 @@ from typing import Any
 
 from tawa.kernels.attention_arguments import Problem, make_float32
 from tawa.kernels.attention_kernel import combine_splits
-from tawa.kernels.gemm_configurations import MULTIPROCESSORS
+from tawa.machine.chips import SM_90A
 
 SMALL, LARGE = 64, 128
 """Rows of a tile: of one consumer warp group, and of two."""
@@ -56,11 +56,11 @@ def keys_of_block(block_n: int, packed: int, d: int, element_bytes: int) -> int:
 
 def best_splits(tiles: int, blocks: int) -> int:
     """How many programs should share a tile's blocks of keys."""
-    if tiles >= MULTIPROCESSORS:
+    if tiles >= SM_90A.multiprocessors:
         return 1
 
     def turns(splits: int) -> float:
-        waves = -(-tiles * splits // MULTIPROCESSORS)
+        waves = -(-tiles * splits // SM_90A.multiprocessors)
         combining = COMBINING + COMBINING_EACH * splits if splits > 1 else 0
         return waves * (STARTUP + -(-blocks // splits)) + combining
 

@@ -14,66 +14,18 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
-MULTIPROCESSORS = 132
-"""Of an H100 SXM: persistent kernels run one CTA on each."""
-LARGEST_GRID = 65535
-"""Programs along the second and third dimension of a grid."""
+from tawa.machine.chips import DEFAULT, SM_90A, Chip
 
-L2_BYTES = 50 * 2**20
-STREAMED_BYTES = L2_BYTES // 4
-"""An operand larger than this would push out what others left in L2, and not stay there itself."""
+STREAMED_PART = 4
+"""An operand larger than one in so many parts of L2 would push out what others left there, and not
+stay there itself (chosen)."""
 STREAMED_K_BYTES = 1024
-"""Bytes of a row of A up to which writing C is what takes the time."""
-
-LINE = 128
-"""Bytes of a row that one box, one swizzled row of shared memory and one line of L2 hold."""
-
-CLOCK = 1.75e3
-"""Cycles of a microsecond."""
-LAUNCH = 3.84
-"""Microseconds of an empty kernel, events around it included."""
-SECOND_PASS = 2.7
-"""Microseconds more where a second kernel adds the parts up."""
-COPY = 2.5
-"""Microseconds more for each kernel that copies an operand first, bytes apart."""
-CLUSTERED = 0.85
-"""Microseconds more to launch clusters."""
-STARTED = 1950.0
-"""Cycles until a tile's first products are done, where no tile before it hides them."""
-STORED = 0.08
-"""Cycles for each element of a tile that is stored, where no other tile's products hide them."""
-STORED_EACH = 0.25
-"""As `STORED`, where elements are stored one by one: eight rows at once, a sector of each."""
-ROUND_TRIP, LOADED_EACH, TOGETHER = 1200.0, 0.17, 2
-"""Cycles of a turn whose operands are loaded element by element: latency, or of each element; how
-many programs of a multiprocessor wait at once."""
-LEAST, EACH = 174.0, 132.0
-"""Cycles of a turn, however small its tile is: a wait and an issue; latency of each line of K."""
-SHARED = 146.0
-"""Bytes a cycle that go to shared memory with tiles' rows, and from there to the products."""
-PLACED = 300.0
-"""Cycles of the divisions that find a tile's place where programs walk in groups."""
-L2_RATE = 9700.0
-"""Bytes a cycle that L2 gives all multiprocessors."""
-MISALIGNED = 2.4
-"""Lines whose time a row of a tile takes if rows do not start with one: it touches two."""
-TRANSPOSED = 28.0
-"""Bytes a cycle that a role transposes, which adds to the time of the products beside it."""
-WIDTH = 8.0
-"""Columns more that an instruction would multiply in the time it takes beside its own columns."""
-OVERLAP = 8.0
-"""How nearly the longest of what happens in a turn at once is its time (a norm)."""
-MEMORY = 2.98e6
-"""Bytes a microsecond of device memory."""
-WRITTEN_BACK = 14e6
-"""Bytes, at most, that what was in L2 writes back to make room for what is not streamed."""
-ENERGY = 2.0
-"""Part by which a line loaded for every product of two elements would lengthen all: moving bytes
-takes power, which costs clock at the card's limit."""
+"""Bytes of a row of A up to which writing C is what takes the time (measured: `gemm.jsonl`)."""
 FITS_BETTER = 0.92
-"""Of the time of a tile of the usual sizes, what one of another size may take to be chosen."""
-SHARPNESS = 2.5
-"""How nearly the longer of a kernel's own time and its memory's is the time of both (a norm)."""
+"""Of the time of a tile of the usual sizes, what one of another size may take to be chosen
+(measured: `gemm-random.jsonl`)."""
+LINE = SM_90A.line
+"""Bytes of a row that one box, one swizzled row of shared memory and one line of L2 hold."""
 
 
 def cdiv(dividend: int, divisor: int) -> int:
@@ -81,10 +33,10 @@ def cdiv(dividend: int, divisor: int) -> int:
     return -(-dividend // divisor)
 
 
-def copying(sizes: Iterable[int]) -> float:
+def copying(sizes: Iterable[int], chip: Chip = DEFAULT) -> float:
     """Microseconds that a kernel adds which first copies operands of so many bytes; 0 for none."""
     total = sum(sizes)
-    return COPY + 2 * total / MEMORY if total else 0.0
+    return chip.products.copy_us + 2 * total / (chip.memory_gbs * 1e3) if total else 0.0
 
 
 @dataclass(frozen=True)
@@ -107,6 +59,7 @@ class Product:
     transposed: tuple[bool, bool] = (False, False)
     batch: int = 1
     by_elements: bool = False
+    chip: Chip = DEFAULT
 
     @property
     def operands(self) -> tuple[int, int]:
@@ -164,78 +117,86 @@ class Configuration:
         A block that two programs load is streamed if both run at the same time.
         """
         programs = self.tiles(product.m, product.n) * self.split * product.batch
-        readers = 2 if programs <= MULTIPROCESSORS else 1
-        a, b = (size > STREAMED_BYTES for size in product.operands)
+        readers = 2 if programs <= product.chip.multiprocessors else 1
+        a, b = (size > product.chip.l2_bytes // STREAMED_PART for size in product.operands)
         return a and product.n <= readers * self.block_n, b and product.m <= readers * self.block_m
 
     def microseconds(self, product: Product) -> float:
-        """About how long the product takes on an H100."""
+        """About how long the product takes."""
         copies = [x for x, copy in zip(product.operands, self.copied, strict=True) if copy]
-        time = sum(COPY + 2 * size / MEMORY for size in copies)
+        time = sum(copying([size], product.chip) for size in copies)
         return time + self._kernels(product.copied(*self.copied))
 
     def _kernels(self, product: Product) -> float:
         """Microseconds of the product itself."""
         if self.elements:
             return self._by_elements(product)
+        chip, terms = product.chip, product.chip.products
         programs = self.tiles(product.m, product.n) * self.split * product.batch
-        waves = cdiv(programs, MULTIPROCESSORS)
+        waves = cdiv(programs, chip.multiprocessors)
         steps = cdiv(cdiv(product.k, self.block_k), self.split)
-        main = steps * self._turn(product, min(programs, MULTIPROCESSORS))
-        each = STORED_EACH if product.by_elements and self.split == 1 else STORED
+        main = steps * self._turn(product, min(programs, chip.multiprocessors))
+        single = product.by_elements and self.split == 1
+        each = terms.stored_each if single else terms.stored
         stored = self.block_m * self.block_n * each
         if not self.options.get("persistent"):
-            cycles = waves * (main + stored) + (waves - 1) * STARTED
+            cycles = waves * (main + stored) + (waves - 1) * terms.started
         elif self.options.get("ping_pong"):
             # The last tile is stored by one of the two groups alone.
             cycles = waves * max(main, (main + stored) / 2) + 2 * stored
         else:
             cycles = waves * (main + stored)
-        cycles += PLACED * (self.group_m > 0)
+        cycles += terms.placed * (self.group_m > 0)
+        clock = chip.clock_ghz * 1e3
         moved = 1 / self.block_m + 1 / self.block_n
-        own, memory = cycles / CLOCK * (1 + ENERGY * moved), self._memory(product)
-        time = LAUNCH + STARTED / CLOCK + (own**SHARPNESS + memory**SHARPNESS) ** (1 / SHARPNESS)
+        own, memory = cycles / clock * (1 + terms.energy * moved), self._memory(product)
+        norm = terms.sharpness
+        time = chip.timing.empty_us + terms.started / clock
+        time += (own**norm + memory**norm) ** (1 / norm)
         if self.options.get("cluster"):
-            time += CLUSTERED
+            time += terms.clustered_us
         if self.split == 1:
             return time
         parts = product.batch * product.m * product.n * 4
-        return time + SECOND_PASS + (2 * self.split + 1) * parts / MEMORY
+        return time + terms.second_pass_us + (2 * self.split + 1) * parts / (chip.memory_gbs * 1e3)
 
     def _by_elements(self, product: Product) -> float:
         """Microseconds of a kernel that loads element by element, and waits for it each turn."""
+        chip, terms = product.chip, product.chip.products
         programs = self.tiles(product.m, product.n) * product.batch
-        loaded = (self.block_m + self.block_n) * self.block_k * LOADED_EACH
-        together = cdiv(programs, MULTIPROCESSORS)
-        turn = max(ROUND_TRIP * cdiv(together, TOGETHER), loaded * together)
-        cycles = STARTED + cdiv(product.k, self.block_k) * turn
-        return LAUNCH + cycles / CLOCK + self._memory(product)
+        loaded = (self.block_m + self.block_n) * self.block_k * terms.loaded_each
+        together = cdiv(programs, chip.multiprocessors)
+        turn = max(terms.round_trip * cdiv(together, terms.together), loaded * together)
+        cycles = terms.started + cdiv(product.k, self.block_k) * turn
+        return chip.timing.empty_us + cycles / (chip.clock_ghz * 1e3) + self._memory(product)
 
     def _memory(self, product: Product) -> float:
         """Microseconds to read the operands and to write the result."""
         a, b = product.operands
         streams = self.streams(product)
         kept = (not streams[0]) * a + (not streams[1]) * b
-        return (a + b + product.output + min(kept, WRITTEN_BACK)) / MEMORY
+        written_back = min(kept, product.chip.products.written_back)
+        return (a + b + product.output + written_back) / (product.chip.memory_gbs * 1e3)
 
     def _turn(self, product: Product, active: int) -> float:
         """Cycles of a turn of the loop while so many multiprocessors are at work."""
+        chip, terms = product.chip, product.chip.products
         lines = self.block_k * product.element_bytes / LINE
-        products = self.block_m * (self.block_n + WIDTH) * lines / 32
+        products = self.block_m * (self.block_n + terms.width) * lines / 32
         a, b = product.transposed
-        products += (a * self.block_m + b * self.block_n) * lines * LINE / TRANSPOSED
+        products += (a * self.block_m + b * self.block_n) * lines * LINE / terms.transposed
         rows = min(self.block_m, product.m), min(self.block_n, product.n)
         if product.columns > 8:  # a box of fewer columns takes as many lines
             rows = rows[0], cdiv(self.block_n, product.columns) * product.columns
         a, b = (
-            count * (1.0 if aligned else MISALIGNED) * lines * LINE
+            count * (1.0 if aligned else terms.misaligned) * lines * LINE
             for count, aligned in zip(rows, product.aligned, strict=True)
         )
-        l2 = (a + b / self.options.get("cluster", 1)) * active / L2_RATE
+        l2 = (a + b / self.options.get("cluster", 1)) * active * chip.clock_ghz / chip.l2_shared_gbs
         written, groups = self.block_m + self.block_n, self.block_m / 64
-        shared = (written + groups * (64 + self.block_n)) * lines * LINE / SHARED
-        terms = products, l2, shared, LEAST + EACH * lines
-        return sum(term**OVERLAP for term in terms) ** (1 / OVERLAP)
+        shared = (written + groups * (64 + self.block_n)) * lines * LINE / terms.shared
+        parts = products, l2, shared, terms.least + terms.each_line * lines
+        return sum(part**terms.overlap for part in parts) ** (1 / terms.overlap)
 
 
 def _ping_pong(block_n: int, block_k: int, **options: Any) -> Configuration:
@@ -325,7 +286,7 @@ def splits(product: Product) -> Iterator[Configuration]:
         tiles = config.tiles(product.m, product.n) * product.batch
         steps = cdiv(product.k, config.block_k)
         for count in (2, 3, 4, 5, 6, 8, 11, 16, 22, 33, 66):
-            if tiles * count <= MULTIPROCESSORS and steps >= 4 * count:
+            if tiles * count <= product.chip.multiprocessors and steps >= 4 * count:
                 # As many parts as have something to do when each takes as many turns.
                 yield replace(config, split=cdiv(steps, cdiv(steps, count)))
 
@@ -357,13 +318,13 @@ def fastest(product: Product) -> Configuration:
         # Programs that read the same blocks of the larger operand come one after the other: the
         # hardware spreads them over the chip, and each block is loaded from memory once for all.
         best = replace(best, along_n=product.m > product.n)
-        if best.programs(product.m, product.n)[1] > LARGEST_GRID:
+        if best.programs(product.m, product.n)[1] > SM_90A.largest_grid[1]:
             best = replace(best, along_n=not best.along_n)
     shallow = configurations(product.element_bytes)[0]
     if (best.block_m, best.block_n) != (shallow.block_m, shallow.block_n):
         return best
     row = product.k * product.element_bytes
-    streamed = row <= STREAMED_K_BYTES and product.output > L2_BYTES
+    streamed = row <= STREAMED_K_BYTES and product.output > product.chip.l2_bytes
     return replace(best, options={**best.options, "stream_stores": streamed})
 
 
@@ -387,11 +348,14 @@ def _best(product: Product) -> Configuration:
     fitting = min(others, key=lambda c: c.microseconds(product), default=best)
     if fitting.microseconds(product) > FITS_BETTER * best.microseconds(product):
         return best
-    once = fitting.tiles(product.m, product.n) * product.batch <= MULTIPROCESSORS
+    once = fitting.tiles(product.m, product.n) * product.batch <= product.chip.multiprocessors
     return replace(fitting, group_m=0) if once and "cluster" not in fitting.options else fitting
 
 
 def _suits(block_n: int, product: Product) -> bool:
     """Whether tiles so wide load B in whole lines, or in parts of one where B is small."""
-    small = product.element_bytes == 2 and product.operands[1] <= STREAMED_BYTES // 2
+    small = (
+        product.element_bytes == 2
+        and product.operands[1] <= product.chip.l2_bytes // STREAMED_PART // 2
+    )
     return block_n % product.columns == 0 or (small and block_n < product.columns)

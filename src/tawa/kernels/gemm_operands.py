@@ -20,8 +20,9 @@ from typing import Any, NamedTuple
 import tawa
 import tawa.language as tl
 from tawa.kernels.gemm_configurations import LINE
+from tawa.machine.chips import SM_90A
 
-PIECE = 16
+PIECE = SM_90A.copy_unit
 """Bytes that the hardware's copies are made of."""
 
 PACKED_ROWS, PACKED_COLUMNS = 16, 128

@@ -32,6 +32,7 @@ from tawa.kernels.gemm_operands import (
     transposed,
     turner,
 )
+from tawa.runtime import driver
 
 Plan: TypeAlias = Callable[[Any, Any, Any, dict[str, Any]], object]
 """Multiplies two arrays into a third, which lie as those that it was made for.
@@ -101,7 +102,9 @@ def plan(
     chosen = config or fastest(product)
     copied = [x for x, as_it_is in ((a, lying[0]), (b, lying[1])) if not as_it_is]
     direct = config or by_elements(product)
-    longest = chosen.microseconds(product) + copying(prod(x.shape) * x.size for x in copied)
+    longest = chosen.microseconds(product) + copying(
+        (prod(x.shape) * x.size for x in copied), product.chip
+    )
     near = max(abs(step) for x in (a, b) for step in x.strides[-2:]) < NEAR
     if near and direct.elements and copied and direct.microseconds(product) < longest:
         return _by_elements(a, b, out, direct, finish)
@@ -140,6 +143,7 @@ def _product(a: Matrices, b: Matrices, out: Matrices, finish: Finish = PLAIN) ->
         columns=8 if b.lie.turned else LINE // a.size,
         aligned=(a.lie.aligned, b.lie.aligned),
         transposed=(along_k and a.lie.turned, along_k and not b.lie.turned),
+        chip=driver.chip(),
         by_elements=finish.adds or not out.lie.storable,
     )
 

@@ -439,7 +439,7 @@ class Partition:
         _get_all(body.block, refs)
         prune(body.block, has_effect)
         warps, teams = self._shape(kernel)
-        self.decided.add(Specialised(single, teams, warps // 4, span=span_of(kernel)))
+        self.decided.add(Specialised(single, teams, warps // GROUP_WARPS, span=span_of(kernel)))
         return aref.WarpGroup("math", warps, teams, body)
 
     def _shape(self, kernel: func.FuncOp) -> tuple[int, int]:
@@ -451,7 +451,7 @@ class Partition:
         ]  # fmt: skip
         asked = self.options.consumers
         if not dots:
-            return 4 * (asked or max(1, self.options.num_warps // 4)), 1
+            return GROUP_WARPS * (asked or max(1, self.options.num_warps // GROUP_WARPS)), 1
         if self.options.ping_pong:
             self._require_rows(dots, 1)
             return 4, asked or 2

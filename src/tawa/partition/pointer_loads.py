@@ -33,6 +33,8 @@ from tawa.aref.dialect.ops import CopyInto
 from tawa.base.types import byte_size, element_of, shape_of
 from tawa.ir.effects import only_reads
 from tawa.ir.elementwise import Map
+from tawa.machine.chips import SM_90A
+from tawa.machine.costs import DIVISIONS
 from tawa.tile.analysis.alias import may_be_written, written
 from tawa.tile.analysis.axis_info import AxisAnalysis, access_run
 from tawa.tile.analysis.zero import is_zero
@@ -41,13 +43,13 @@ from tawa.tile.dialect.ops import Dot, Join, Load, Reshape, Split, Trans
 TURNED = "aref.turned"
 """Attribute of a load whose tile lies in its ring as its transpose."""
 
-COPY_BYTES = 4
+COPY_BYTES = SM_90A.least_async_copy
 """The fewest neighbouring bytes that the hardware copies asynchronously."""
 
-GROUP_ROWS = 64
+GROUP_ROWS = SM_90A.mma_m
 """Rows of a product that a warp group's instructions multiply."""
 
-GROUP_WARPS = 4
+GROUP_WARPS = SM_90A.group_warps
 """Warps of a warp group."""
 
 MOST_ADDRESS_WORK = 150
@@ -56,10 +58,7 @@ MOST_ADDRESS_WORK = 150
 ROWS_AT_ONCE = 16
 """Rows of a tile that a warp group copies at once."""
 
-DIVISION = 20
-"""Instructions of an integer division."""
-
-EITHER_WAY = 2
+EITHER_WAY = SM_90A.either_way_bytes
 """Bytes of the elements that products take with K along either dimension."""
 
 THROUGH = (Map, Trans, Reshape, Join, Split)
@@ -174,7 +173,7 @@ def address_work(body: Block) -> int:
 
     Of tiles of addresses, only the first of those that are copied at once is computed.
     """
-    axes, threads = AxisAnalysis(), 32 * GROUP_WARPS
+    axes, threads = AxisAnalysis(), SM_90A.group_threads
     blocks = {op.parent: 0 for op in body.walk() if isinstance(op, CopyInto)}
     for block in blocks:
         assert block is not None
@@ -187,5 +186,5 @@ def address_work(body: Block) -> int:
             whole = len([e for e in shape if e > 1]) > 1
             count = math.prod(shape) // (threads * min(runs) if whole else ROWS_AT_ONCE)
             division = op.function.data.startswith(("div", "rem"))
-            blocks[block] += max(1, count) * (DIVISION if division else 1)
+            blocks[block] += max(1, count) * (DIVISIONS["divsi"] if division else 1)
     return max(blocks.values(), default=0)

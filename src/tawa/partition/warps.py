@@ -7,16 +7,13 @@ import math
 from xdsl.ir import Attribute, Region
 
 from tawa.base.types import byte_size, element_of, shape_of
+from tawa.machine.chips import SM_90A
 from tawa.tile.dialect.ops import Dot, Load, Reduce, Scan, Store
 
-TOO_MANY = 256
+TOO_MANY = SM_90A.max_registers + 1
 """Registers of a thread for one tile that no thread has."""
 ENOUGH = 64
 """Registers of a thread for one tile beside which others have room."""
-MOST = 32
-"""Warps of a CTA."""
-REGISTER = 4
-"""Bytes of a register."""
 
 
 def warps_with_room(body: Region, asked: int) -> int:
@@ -36,12 +33,12 @@ def warps_with_room(body: Region, asked: int) -> int:
     sizes = (math.prod(shape_of(v.type)) * _registers(element_of(v.type)) for v in moved)
     largest = max(sizes, default=0)
     warps = asked
-    if largest >= TOO_MANY * 32 * warps:
-        while warps < MOST and largest > ENOUGH * 32 * warps:
+    if largest >= TOO_MANY * SM_90A.lanes * warps:
+        while warps < SM_90A.cta_warps and largest > ENOUGH * SM_90A.lanes * warps:
             warps *= 2
     return warps
 
 
 def _registers(element: Attribute) -> int:
     """Registers of an element: small ones have one each while they are computed with."""
-    return max(1, byte_size(element) // REGISTER)
+    return max(1, byte_size(element) // SM_90A.word)

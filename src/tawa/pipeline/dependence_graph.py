@@ -26,7 +26,9 @@ from tawa.base.types import byte_size, element_of, shape_of
 from tawa.ir.effects import GLOBAL, SLOT, TAKEN, WRITE, in_order, is_pure, only_on, touches
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import terminator
-from tawa.machine.target import HALF_RATE, SPECIAL, Costs, Target
+from tawa.machine.chips import Chip
+from tawa.machine.costs import Costs
+from tawa.machine.instructions import HALF_RATE, SPECIAL
 from tawa.tile.analysis.alias import may_alias
 from tawa.tile.dialect.ops import (
     Arange,
@@ -196,7 +198,7 @@ def build(
     loop: scf.ForOp,
     warps: int,
     teams: int,
-    target: Target,
+    target: Chip,
     depths: Mapping[SSAValue, int] = NO_DEPTHS,
 ) -> DependenceGraph | str:
     """The graph of a loop, or why it has none; `depths` are the slots of rings it gets from."""
@@ -207,7 +209,7 @@ def build(
             return f"it contains {op.name}, which keeps its place"
     own = sink_lazy(body)
     ops = [op for op in body.ops if op is not terminator(body)]
-    groups = max(1, warps // 4)
+    groups = max(1, warps // target.group_warps)
     node_of: dict[Operation, Node] = {}
     nodes: list[Node] = []
     for op in ops:
@@ -224,7 +226,7 @@ def build(
         if op not in node_of and op not in copies:
             reads = [read for read in _reads(op) if read not in node_of]
             node = Node(len(nodes), [*own.get(op, []), op, *reads])
-            _cost(node, op, warps, target.costs)
+            _cost(node, op, warps, target)
             nodes.append(node)
             node_of |= dict.fromkeys(node.ops, node)
     for node in nodes:
@@ -287,7 +289,7 @@ def _in_step(nodes: list[Node], groups: int) -> None:
 
 
 def _slots(
-    node_of: dict[Operation, Node], depths: Mapping[SSAValue, int], target: Target
+    node_of: dict[Operation, Node], depths: Mapping[SSAValue, int], target: Chip
 ) -> list[Slot]:
     found: list[Slot] = []
     for op, node in node_of.items():
@@ -296,7 +298,7 @@ def _slots(
         get = op.token.owner
         if isinstance(get, GetEnter) and get in node_of:
             readers = [node, *(node_of[r] for r in _readers_before(op) if r in node_of)]
-            load = target.copy_latency + round(slot_bytes(op.ref) / target.copy_bytes)
+            load = target.copy_latency + round(slot_bytes(op.ref) / target.l2_share)
             found.append(Slot(node_of[get], tuple(readers), load, depths[op.ref]))
     return found
 
@@ -333,15 +335,15 @@ def _companions(dot: Dot) -> set[Operation]:
     return found
 
 
-def _cost_of_dot(node: Node, dot: Dot, warps: int, target: Target) -> None:
-    groups = max(1, warps // 4)
+def _cost_of_dot(node: Node, dot: Dot, warps: int, target: Chip) -> None:
+    groups = max(1, warps // target.group_warps)
     rows, columns = shape_of(dot.result.type)
     inner = shape_of(dot.a.type)[-1]
     steps = inner * byte_size(element_of(dot.a.type)) // target.mma_k_bytes
     blocks = max(1, rows // groups // target.mma_m)
     count = max(1, blocks * steps * -(-columns // target.mma_max_n))
-    node.tensor = max(1, blocks * steps * columns // 2)
-    node.thread = target.costs.group + target.costs.issue * count
+    node.tensor = max(1, blocks * steps * target.matrix_cycles(columns))
+    node.thread = target.scheduling.group + target.scheduling.issue * count
     if not _is_view(dot.b):
         node.thread += _cost_of_staging(dot.b, warps, target.costs)
 
@@ -351,10 +353,11 @@ def _cost_of_staging(value: SSAValue, warps: int, costs: Costs) -> int:
     return 2 * costs.barrier + _registers(value, warps)
 
 
-def _cost(node: Node, op: Operation, warps: int, costs: Costs) -> None:
+def _cost(node: Node, op: Operation, warps: int, target: Chip) -> None:
     """Registers a thread works on, times the cost of an instruction."""
+    costs, scheduling = target.costs, target.scheduling
     if isinstance(op, scf.IfOp):
-        node.thread = costs.branch
+        node.thread = scheduling.branch
         return
     if isinstance(op, DescStore):
         panels = -(-shape_of(op.value.type)[-1] // STORED_COLUMNS)
@@ -377,9 +380,9 @@ def _cost(node: Node, op: Operation, warps: int, costs: Costs) -> None:
     if name in SPECIAL:
         each = costs.special
         node.special = count * costs.special
-    node.thread = max(1, round(count * each * (1 if name in SPECIAL else costs.stretch)))
+    node.thread = max(1, round(count * each * (1 if name in SPECIAL else scheduling.stretch)))
     if isinstance(op, Reduce):
-        node.thread += 2 * costs.shuffle
+        node.thread += 2 * (costs.shuffle + scheduling.shuffle_slack)
 
 
 def _registers(value: SSAValue, warps: int) -> int:

@@ -24,6 +24,7 @@ from tawa.ir.contracts import Contract
 from tawa.ir.loops import terminator
 from tawa.ir.properties import ASYNCHRONOUS, DEPTHS, FINAL_RINGS, OPEN_SLOTS
 from tawa.ir.spans import span_of
+from tawa.machine.chips import SM_90A
 from tawa.tile.dialect.ops import DescStore
 
 MOST = 8
@@ -33,9 +34,6 @@ PIPELINED = 2
 
 SHARING = 3
 """Slots that hide the loads of a CTA that shares its multiprocessor with another."""
-
-GROUP_WARPS = 4
-"""Warps of a warp group."""
 
 PASSING = 2
 """Slots of a ring whose tiles are moved on to another ring as soon as they are there."""
@@ -150,7 +148,7 @@ class Depths:
         found = dict(depths)
         computing = sum(g.warps.value.data * g.teams.value.data for g in groups if g.computes)
         by_warps = any(map(multiplies_by_warps, groups))
-        if (computing == GROUP_WARPS or by_warps) and self.options.ctas_per_sm == 1:
+        if (computing == SM_90A.group_warps or by_warps) and self.options.ctas_per_sm == 1:
             for ctas in (4, 3, 2) if by_warps else (2,):
                 shared = Demand(module, replace(self.options, ctas_per_sm=ctas))
                 chosen = shared.chosen(None, self.reserve + _staged_bytes(module))
@@ -169,7 +167,7 @@ class Depths:
     def _in_flight(self) -> float:
         """Bytes that a multiprocessor alone has to have under way, not to wait for latency."""
         target = self.options.machine
-        return target.copy_latency * target.copy_bytes
+        return target.copy_latency * target.l2_share
 
     def _set(self, ring: Create, depth: int) -> None:
         assert isinstance(ring.ref.type, RefType)
@@ -236,7 +234,7 @@ def _staging(module: ModuleOp, teams: int, buffers: int) -> int:
     """Bytes that descriptor stores will stage their tiles in, at least."""
     total = 0
     for group in [op for op in module.walk() if isinstance(op, WarpGroup)]:
-        groups = max(1, group.warps.value.data // 4) * group.teams.value.data
+        groups = max(1, group.warps.value.data // SM_90A.group_warps) * group.teams.value.data
         shapes = {
             (shape_of(op.value.type), element_of(op.value.type))
             for op in group.walk()

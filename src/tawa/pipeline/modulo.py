@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tawa.base.attempts import MARGINS
-from tawa.machine.target import Target
+from tawa.machine.chips import Chip
 from tawa.pipeline.dependence_graph import DependenceGraph, Slot
 from tawa.pipeline.infeasible_intervals import UNIT, Orders, in_units, operand_edges
 from tawa.pipeline.modulo_model import WORK_LIMIT, Model, Placed
@@ -73,7 +73,7 @@ def _slot_bound(slot: Slot) -> int:
 
 def solve(
     graph: DependenceGraph,
-    target: Target,
+    target: Chip,
     capacity: int,
     stages: int = STAGES,
     rank: int = 0,
@@ -97,7 +97,7 @@ def solve(
 
 
 def _tightest(
-    graph: DependenceGraph, target: Target, capacity: int, stages: int, rank: int, margin: int
+    graph: DependenceGraph, target: Chip, capacity: int, stages: int, rank: int, margin: int
 ) -> Solution | None:
     """What `solve` gives for one way to keep slots."""
     found = _search(graph, target, capacity, stages).ranked(rank)
@@ -109,7 +109,7 @@ def _tightest(
 
 
 def _search(
-    graph: DependenceGraph, target: Target, capacity: int, stages: int, least: int = 0
+    graph: DependenceGraph, target: Chip, capacity: int, stages: int, least: int = 0
 ) -> _Search:
     """The search with these limits, of periods from `least` on, which goes on where it was left."""
     limits = bounds(graph)
@@ -141,12 +141,12 @@ class _Search:
     """The schedules of one graph, in the order in which the solver prefers them."""
 
     def __init__(
-        self, graph: DependenceGraph, target: Target, capacity: int, stages: int, step: int
+        self, graph: DependenceGraph, target: Chip, capacity: int, stages: int, step: int
     ) -> None:
         self.found: list[Solution] = []
         self.graph, self.target, self.capacity, self.stages = graph, target, capacity, stages
         self.limits = bounds(graph)
-        lead, tail = in_units(target.costs.lead), in_units(target.costs.tail)
+        lead, tail = in_units(target.scheduled_lead), in_units(target.scheduled_tail)
         self.orders = Orders(graph, lead, tail, stages)
         self.asked: dict[int, Model] = {}
         self.rest = self._schedules(step)

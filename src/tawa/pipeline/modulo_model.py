@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-from tawa.machine.target import Target
+from tawa.machine.chips import Chip
 from tawa.pipeline.dependence_graph import DependenceGraph, Node
 from tawa.pipeline.infeasible_intervals import TILE_REGISTERS, UNIT, in_units, operand_edges
 
@@ -59,7 +59,7 @@ class Model:
     """
 
     def __init__(
-        self, graph: DependenceGraph, target: Target, capacity: int, period: int, stages: int
+        self, graph: DependenceGraph, target: Chip, capacity: int, period: int, stages: int
     ) -> None:
         from ortools.sat.python import cp_model  # takes half a second: only when it is needed
 
@@ -68,7 +68,7 @@ class Model:
         self.begun: Any = None
         self.graph, self.period = graph, period // UNIT
         period = self.period
-        self.lead, self.tail = in_units(target.costs.lead), in_units(target.costs.tail)
+        self.lead, self.tail = in_units(target.scheduled_lead), in_units(target.scheduled_tail)
         self.model: Any = cp_model.CpModel()
         count = range(len(graph.nodes))
         far = stages * period

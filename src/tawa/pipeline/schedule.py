@@ -45,7 +45,7 @@ from tawa.ir.properties import (
     TIDY,
 )
 from tawa.ir.spans import Span, span_of
-from tawa.machine.target import Target
+from tawa.machine.chips import Chip
 from tawa.pipeline.dependence_graph import DependenceGraph, Node, build
 from tawa.pipeline.depths import Demand, two_tiles_fit
 from tawa.pipeline.expand import Schedule, expand
@@ -139,7 +139,7 @@ class ScheduleLoops:
                     load_ahead(module)
 
     def _loop(
-        self, loop: scf.ForOp, group: WarpGroup, target: Target, depths: Mapping[SSAValue, int]
+        self, loop: scf.ForOp, group: WarpGroup, target: Chip, depths: Mapping[SSAValue, int]
     ) -> bool:
         """Schedule a loop; whether it was joined across tiles."""
         body = loop.body.block

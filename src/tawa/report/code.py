@@ -17,7 +17,7 @@ from tawa.base.errors import TawaError
 from tawa.driver.compiled import Compiled
 from tawa.hopper.emit import program_of
 from tawa.ir.spans import LOC, span_of
-from tawa.machine.target import Target
+from tawa.machine.chips import Chip
 from tawa.report.listing import Line, Place, module_listing, places_of, source_listing
 from tawa.report.machine_code import MachineLine, machine_code
 from tawa.runtime.sass import disassemble
@@ -47,7 +47,7 @@ class Pane:
     lines: tuple[Line, ...]
 
 
-def panes(compiled: Compiled, kernel: Place, file: str, target: Target) -> list[Pane]:
+def panes(compiled: Compiled, kernel: Place, file: str, target: Chip) -> list[Pane]:
     """The listings of a compiled kernel that is defined at `kernel`, in the order of the pipeline.
 
     Raises `DisassemblerMissing` without nvdisasm, and `LinesDiffer`.
@@ -59,7 +59,7 @@ def panes(compiled: Compiled, kernel: Place, file: str, target: Target) -> list[
     return [source, *levels, *_code(compiled, modules["hopper"], target)]
 
 
-def _code(compiled: Compiled, module: ModuleOp, target: Target) -> Iterable[Pane]:
+def _code(compiled: Compiled, module: ModuleOp, target: Chip) -> Iterable[Pane]:
     program = program_of(module)
     numbers = {op: number for number, op in enumerate(module.walk())}
     text = program.text.splitlines()

@@ -14,7 +14,7 @@ from tawa.base.options import Options
 from tawa.driver.compiled import Compiled
 from tawa.frontend import JITFunction
 from tawa.hopper.dialect.matrix import WgmmaWait
-from tawa.machine.target import SM90A, TARGETS, Target
+from tawa.machine.chips import DEFAULT, Chip, chip
 from tawa.report.code import Pane, panes
 from tawa.report.launch import Launch
 from tawa.report.occupancy import Occupancy, occupancy
@@ -41,7 +41,7 @@ class Report:
     types: Mapping[str, str]
     constants: Mapping[str, Any]
     options: Options
-    target: Target
+    target: Chip
     panes: tuple[Pane, ...]
     occupancy: Occupancy
     in_flight: int | None
@@ -66,7 +66,7 @@ def build(
     predict, at `clock_ghz` (the target's own by default). A `measured` timeline is shown below the
     predicted one.
     """
-    target = TARGETS[request.options.target]
+    target = chip(request.options.chip)
     source = kernel.source
     file = Path(source.file).name
     listings = panes(compiled, (source.file, source.first_line), file, target)
@@ -96,7 +96,7 @@ def build(
 
 
 def _predict(
-    compiled: Compiled, module: ModuleOp, launch: Launch, target: Target, clock: float | None
+    compiled: Compiled, module: ModuleOp, launch: Launch, target: Chip, clock: float | None
 ) -> tuple[Predicted, Timeline]:
     prediction, shown = predicted_timeline(compiled, launch, clock, module, target)
     arguments = [launch.arguments[name] for name in compiled.spec.arguments]
@@ -109,7 +109,7 @@ def predicted_timeline(
     launch: Launch,
     clock_ghz: float | None = None,
     module: ModuleOp | None = None,
-    target: Target = SM90A,
+    target: Chip = DEFAULT,
 ) -> tuple[LaunchPrediction, Timeline]:
     """A launch's prediction, and the timeline of its first CTA; `module` is the hopper level."""
     module = module or compiled.module("hopper")

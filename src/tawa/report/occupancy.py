@@ -9,14 +9,8 @@ from xdsl.dialects.builtin import IntegerAttr, ModuleOp
 
 from tawa.hopper.dialect.structure import ALIAS, Barriers, Ring, Role, SharedWarpGroup
 from tawa.hopper.dialect.types import BarrierType, RingType
-from tawa.machine.target import CTA_BYTES, Target
+from tawa.machine.chips import Chip
 from tawa.runtime.compile_log import FunctionUsage
-
-REGISTER_UNIT = 256
-"""Registers are given to warps in multiples of this (the same source)."""
-
-MOST_THREADS, MOST_CTAS = 2048, 32
-"""Of a multiprocessor (the same source, table of technical specifications)."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +68,7 @@ class Occupancy:
         return sum(32 * r.warps * r.teams * r.registers for r in self.roles)
 
 
-def occupancy(module: ModuleOp, usage: FunctionUsage, target: Target) -> Occupancy:
+def occupancy(module: ModuleOp, usage: FunctionUsage, target: Chip) -> Occupancy:
     """The occupancy of a module of the hopper level; `usage` is what the assembler reports."""
     kernel = next(op for op in module.ops if isinstance(op, func.FuncOp))
     threads, shared, cluster = (
@@ -152,12 +146,13 @@ def _registers(role: Role, entry: int) -> int:
     return registers.value.data if registers else entry
 
 
-def _limits(threads: int, registers: int, shared: int, target: Target) -> dict[str, int]:
-    warps = -(-threads // 32)
-    per_warp = -(-32 * max(registers, 1) // REGISTER_UNIT) * REGISTER_UNIT
+def _limits(threads: int, registers: int, shared: int, target: Chip) -> dict[str, int]:
+    lanes, unit = target.lanes, target.register_unit
+    warps = -(-threads // lanes)
+    per_warp = -(-lanes * max(registers, 1) // unit) * unit
     return {
-        "shared memory": (target.shared_bytes + CTA_BYTES) // (shared + CTA_BYTES),
+        "shared memory": target.ctas_with(shared),
         "registers": target.registers // (per_warp * warps),
-        "threads": MOST_THREADS // (32 * warps),
-        "CTAs": MOST_CTAS,
+        "threads": target.threads // (lanes * warps),
+        "CTAs": target.ctas,
     }

@@ -9,7 +9,7 @@ from typing import Any
 
 from xdsl.dialects.builtin import ModuleOp
 
-from tawa.machine.target import Target
+from tawa.machine.chips import Chip
 from tawa.simulate import LaunchPrediction
 from tawa.simulate.interpret.launch import arrays_of
 from tawa.simulate.timing.code import Amounts
@@ -43,7 +43,7 @@ class Work:
     counted: int
 
 
-def launch_work(module: ModuleOp, grid: Sequence[int], args: Sequence[Any], target: Target) -> Work:
+def launch_work(module: ModuleOp, grid: Sequence[int], args: Sequence[Any], target: Chip) -> Work:
     """Count the work of a launch without its data; control flow on loaded data sees zeros."""
     launch = Launch(module, grid, args, target)
     clusters = launch.ctas // launch.cluster
@@ -90,7 +90,7 @@ class Bounds:
     memory_rate: float
 
 
-def bounds(prediction: LaunchPrediction, work: Work, target: Target) -> Bounds:
+def bounds(prediction: LaunchPrediction, work: Work, target: Chip) -> Bounds:
     """The roofline of a predicted launch, at the prediction's clock."""
     time_us = prediction.kernel_seconds * 1e6
     clock = prediction.clock_ghz * 1e9

@@ -8,13 +8,14 @@ from functools import lru_cache, partial
 from typing import Any
 
 from tawa.base.errors import TawaError
+from tawa.machine.chips import SM_90A
 from tawa.runtime.arrays import ELEMENT_BYTES, HOST, ArrayView, pointer_of, view
 from tawa.runtime.kinds import Kind, kind_of
 
-MAX_RANK = 5
-MAX_SIZE = 2**32
-MAX_STRIDE_BYTES = 2**40
-ALIGNMENT = 16
+MAX_RANK = SM_90A.tensor_rank
+MAX_SIZE = SM_90A.tensor_size
+MAX_STRIDE_BYTES = SM_90A.tensor_stride
+ALIGNMENT = SM_90A.copy_unit
 """Bytes that the base address and every stride but the last are a multiple of."""
 
 _RULES = (

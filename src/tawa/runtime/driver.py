@@ -16,6 +16,7 @@ from importlib import import_module
 from typing import Any
 
 from tawa.base.errors import TawaError
+from tawa.machine.chips import DEFAULT, Chip, chip_of
 
 INVALID_CONTEXT = (3, 201)
 """`CUDA_ERROR_NOT_INITIALIZED` and `CUDA_ERROR_INVALID_CONTEXT`: this thread has no context yet."""
@@ -130,9 +131,19 @@ def device(index: int = 0) -> Device:
             "MULTIPROCESSOR_COUNT",
         )
     )
-    name = bytes(checked("cuDeviceGetName", 256, handle)).split(b"\0")[0].decode()
     context = int(checked("cuDevicePrimaryCtxRetain", handle))
-    return Device(index, name, (major, minor), multiprocessors, context)
+    return Device(index, _name(index), (major, minor), multiprocessors, context)
+
+
+def _name(index: int) -> str:
+    handle = checked("cuDeviceGet", index)
+    return bytes(checked("cuDeviceGetName", 256, handle)).split(b"\0")[0].decode()
+
+
+@cache
+def chip(index: int = 0) -> Chip:
+    """The chip of device `index`, `DEFAULT` without one. Makes no context."""
+    return chip_of(_name(index)) if index < device_count() else DEFAULT
 
 
 def current_device() -> int | None:

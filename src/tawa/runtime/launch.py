@@ -17,6 +17,7 @@ from threading import get_ident
 from typing import Any, TypeAlias, cast
 
 from tawa.base.errors import TawaError
+from tawa.machine.chips import DEFAULT, SM_90A
 from tawa.runtime import driver, plans, tensormap
 from tawa.runtime.arguments import classify
 from tawa.runtime.arrays import ELEMENT_BYTES, HOST
@@ -37,7 +38,7 @@ from tawa.runtime.spec import (
 from tawa.runtime.streams import current_stream, stream_address
 from tawa.scalars.division import reciprocal
 
-MAX_GRID = (2**31 - 1, 65535, 65535)
+MAX_GRID = SM_90A.largest_grid
 CLUSTER_DIMENSION = 4
 """`CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION`."""
 
@@ -126,6 +127,7 @@ class EntryPoints:
     encode: Callable[..., int]
     placeholder: Callable[[], int]
     resident_ctas: int
+    l2_bytes: int = DEFAULT.l2_bytes
     """CTAs of this kernel that the device runs at once, whole clusters only."""
 
 
@@ -233,6 +235,7 @@ def load(spec: KernelSpec, cubin: bytes, device: int = 0) -> Launcher:
         encode=tensormap.driver_encode(),
         placeholder=lambda: driver.placeholder(device),
         resident_ctas=resident_ctas,
+        l2_bytes=driver.chip(device).l2_bytes,
     )
     return Launcher(spec, int(kernel), device, points, library)
 
@@ -401,7 +404,8 @@ def _compile_fill(
         )
     for number, parameter in enumerate(tables):
         memory = buffer[start + plans.BYTES * number :][: plans.BYTES]
-        scope[f"plan{number}"] = plans.plan_writer(spec, parameter, points.resident_ctas, memory)
+        sizes = points.resident_ctas, points.l2_bytes
+        scope[f"plan{number}"] = plans.plan_writer(spec, parameter, *sizes, memory)
     exec("\n".join(lines), scope)
     return scope["fill"]
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tawa.base.tile_scheduler import ENTRIES, launched_ctas, plan
+from tawa.machine.chips import DEFAULT
 from tawa.runtime.spec import KernelSpec, PlanParam
 
 BYTES = 2 * ENTRIES
@@ -29,7 +30,12 @@ def persistent_ctas(spec: KernelSpec, grid: Grid, resident: int) -> int:
 
 
 def launch_plan(
-    parameter: PlanParam, grid: Sequence[int], arguments: Sequence[Any], resident: int, ctas: int
+    parameter: PlanParam,
+    grid: Sequence[int],
+    arguments: Sequence[Any],
+    resident: int,
+    ctas: int,
+    l2_bytes: int = DEFAULT.l2_bytes,
 ) -> NDArray[np.uint16]:
     """The plan of a launch of `ctas` CTAs, of which `resident` ones start at once.
 
@@ -43,11 +49,11 @@ def launch_plan(
     programs = max(1, math.prod(grid))
     first = max(1, min(resident, ctas))
     work = parameter.work.evaluate(grid, arguments)
-    return plan(work, first, max(1, ctas), described / programs)
+    return plan(work, first, max(1, ctas), described / programs, l2_bytes)
 
 
 def plan_writer(
-    spec: KernelSpec, parameter: PlanParam, resident: int, memory: memoryview
+    spec: KernelSpec, parameter: PlanParam, resident: int, l2_bytes: int, memory: memoryview
 ) -> Callable[[Sequence[Any], Grid], None]:
     """A function that writes the plan of a launch's values and grid to `memory`, if it is new."""
     used = parameter.work.arguments
@@ -64,7 +70,9 @@ def plan_writer(
             if len(kept) >= MOST_KEPT:
                 kept.clear()
             ctas = persistent_ctas(spec, grid, resident)
-            table = kept[key] = launch_plan(parameter, grid, values, resident, ctas).tobytes()
+            table = kept[key] = launch_plan(
+                parameter, grid, values, resident, ctas, l2_bytes
+            ).tobytes()
         memory[:] = table
         written = key
 

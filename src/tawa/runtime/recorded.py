@@ -14,6 +14,7 @@ from itertools import accumulate
 from typing import Any
 
 from tawa.base.timeline import Activity, Interval, TimelineTable, combined
+from tawa.machine.chips import DEFAULT
 from tawa.runtime.tracebuffer import LONGEST_RECORD, STORED
 
 Place = tuple[int, int]
@@ -270,9 +271,6 @@ HEADER_BYTES = 64
 HEADER = struct.Struct("<6Q")
 """Timer and clock at begin, timer and clock at end, multiprocessor, offset of the end."""
 
-DEFAULT_GHZ = 1.755
-"""Where the timer did not advance while a kernel ran."""
-
 
 @dataclass(frozen=True)
 class _Header:
@@ -306,7 +304,7 @@ def aligned(
     ended = [h for h in headers.values() if h.end_ns > h.begin_ns]
     clocks = sum(h.end_clock - h.begin_clock for h in ended)
     ns = sum(h.end_ns - h.begin_ns for h in ended)
-    ghz = clocks / ns if ns else DEFAULT_GHZ
+    ghz = clocks / ns if ns else DEFAULT.clock_ghz  # the timer did not advance
     offsets = _offsets(list(headers.values()), ghz)
     tracks = [
         _track(key, header, regions[key], offsets[header.multiprocessor], table)

@@ -12,14 +12,15 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from tawa.base.errors import TawaError
+from tawa.machine.chips import SM_90A
 from tawa.runtime import driver
 from tawa.runtime.arrays import ELEMENT_BYTES, ArrayView
 from tawa.runtime.descriptor import ALIGNMENT, Geometry, SizeOutOfRange, check
 from tawa.runtime.spec import TensorMapParam
 
-BYTES = 128
-MAP_ALIGNMENT = 64
-MAX_BOX = 256
+BYTES = SM_90A.tensor_map_bytes
+MAP_ALIGNMENT = SM_90A.tensor_map_alignment
+MAX_BOX = SM_90A.box_limit
 CACHED = 1024
 """Tensor maps that are kept for each parameter of a kernel."""
 

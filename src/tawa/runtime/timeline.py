@@ -19,12 +19,10 @@ from typing import Any
 
 from tawa.base.errors import TawaError
 from tawa.base.timeline import DETAILS, perfetto
+from tawa.machine.chips import SM_90A
 from tawa.runtime.launch import grid_sizes
 from tawa.runtime.recorded import Launch, aligned
 from tawa.runtime.tracebuffer import TraceBuffer
-
-MULTIPROCESSORS = 132
-"""Of an H100: what a full wave of CTAs is."""
 
 MOST_CTAS = 4096
 """CTAs of a launch that can be recorded."""
@@ -94,7 +92,7 @@ class Timeline:
     """Records the launches in its block: the last one of each kernel and grid.
 
     - `ctas`: how many CTAs of a launch are recorded, the first ones; by default all of a persistent
-      kernel's, and 132 of others.
+      kernel's, and one for each multiprocessor of others.
     - `kilobytes`: device memory for each warp group of them, a power of two; 4 KiB hold about 400
       turns of a loop with 2 points. What does not fit is not recorded, and `missing` says so.
     - `detail`: `"coarse"` keeps a few points of each loop's turn and each tile, `"fine"` one at
@@ -228,7 +226,7 @@ def active() -> Timeline:
 def _recorded_ctas(launcher: Any, grid: Any) -> int:
     """How many CTAs of a launch are recorded by default."""
     ctas = launcher.ctas(grid)
-    most = MOST_CTAS if launcher.spec.grid == "persistent" else MULTIPROCESSORS
+    most = MOST_CTAS if launcher.spec.grid == "persistent" else SM_90A.multiprocessors
     return max(1, min(ctas, most))
 
 

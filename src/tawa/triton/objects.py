@@ -15,7 +15,7 @@ from tawa.base.errors import TawaError
 from tawa.driver.compile_cache import compiler_version
 from tawa.driver.compiled import Compiled
 from tawa.frontend.source.annotations import declaration_of
-from tawa.machine.target import SM90A
+from tawa.machine.chips import H100
 from tawa.runtime import driver
 from tawa.runtime.streams import current_stream
 
@@ -241,9 +241,9 @@ def device_properties(device: int = 0) -> dict[str, int]:
     """Properties of a device under Triton's names: sizes in bytes, counts."""
     del device  # they are those of the one target
     return {
-        "multiprocessor_count": SM90A.multiprocessors,
-        "max_shared_mem": SM90A.shared_bytes,
-        "max_num_regs": SM90A.registers,
+        "multiprocessor_count": H100.multiprocessors,
+        "max_shared_mem": H100.shared_bytes,
+        "max_num_regs": H100.registers,
         "warpSize": 32,
     }
 

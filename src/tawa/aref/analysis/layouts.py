@@ -31,6 +31,7 @@ from tawa.base.layout import Layout, Mode, accumulator, blocked
 from tawa.base.types import PtrType, byte_size, element_of, shape_of
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import terminator
+from tawa.machine.chips import SM_90A
 from tawa.tile.analysis.axis_info import AxisAnalysis, access_run, fastest
 from tawa.tile.dialect.ops import (
     Arange,
@@ -55,7 +56,7 @@ from tawa.tile.dialect.ops import (
     Trans,
 )
 
-LEAST_COPY = 4
+LEAST_COPY = SM_90A.least_async_copy
 """Bytes that an asynchronous copy moves at least."""
 
 LAZY = (Splat, Arange, Broadcast, ExpandDims, arith.ConstantOp, Unset)
@@ -66,7 +67,7 @@ LONG_FUNCTIONS = frozenset(
 )
 """Functions of more than a few instructions."""
 
-WORD = 4
+WORD = SM_90A.word
 """Bytes of a register, and of a bank of shared memory."""
 
 MUCH_WORK = 12

@@ -6,20 +6,17 @@ from xdsl.ir import SSAValue
 
 from tawa.aref.analysis.products import EITHER_WAY
 from tawa.aref.analysis.slots import swizzle_for
-from tawa.base.types import bf16, byte_size, e4m3, e5m2, element_of, f16, f32, i8, shape_of
-from tawa.machine.target import Target
+from tawa.base.types import byte_size, element_of, f32, shape_of
+from tawa.machine.chips import Chip
 from tawa.tile.dialect.ops import Dot, Reshape, Trans
 
-ELEMENTS = (f16, bf16, f32, e4m3, e5m2, i8)
-"""Element types of operands that an instruction multiplies (f32 as tf32)."""
 
-
-def product_obstacle(dot: Dot, warps: int, target: Target) -> str | None:
+def product_obstacle(dot: Dot, warps: int, target: Chip) -> str | None:
     """Why no warp-group instruction does this product with so many warps; None if one does."""
     element, shape = element_of(dot.a.type), shape_of(dot.result.type)
     if len(shape) != 2:
         return "it is a batch of products"
-    if element not in ELEMENTS or element_of(dot.b.type) != element:
+    if str(element) not in target.mma_elements or element_of(dot.b.type) != element:
         return f"there is no warp-group instruction for {element}"
     precision = dot.precision.data if dot.precision else "tf32"
     if element == f32 and precision != "tf32":

@@ -9,10 +9,11 @@ from xdsl.ir import Attribute, BlockArgument, Operation, OpResult, SSAValue
 from tawa.aref.dialect.ops import DotIssue, DotWait, ViewRead, ViewReshape, ViewTrans, WarpDot
 from tawa.base.types import byte_size, element_of, shape_of
 from tawa.ir.loops import passed_to, terminator
+from tawa.machine.chips import SM_90A
 from tawa.tile.dialect.ops import Dot, Reshape, Trans
 
-EITHER_WAY = 2
-"""Bytes of the elements that may be contiguous along either dimension (PTX ISA, wgmma)."""
+EITHER_WAY = SM_90A.either_way_bytes
+"""Bytes of the elements that may be contiguous along either dimension."""
 
 
 def view_of(value: SSAValue, before: Operation) -> SSAValue | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tawa.machine.target import Target
+from tawa.machine.chips import SM_90A, Chip
 
 PRODUCER = {384: 40, 512: 32}
 """Registers of the loading role by threads of the CTA (multiples of 8)."""
@@ -22,8 +22,6 @@ ROOMY = 32
 REGISTERS_OF_ADDRESS, BESIDE, FEWEST = 4, 40, 56
 """Registers of a role that copies through pointers: for an address and its mask, beside them, and
 at least."""
-
-GROUP_WARPS = 4
 
 LESS = 24
 """Registers that such a role does without where its consumers need them."""
@@ -46,7 +44,7 @@ class Copying:
     @property
     def groups(self) -> int:
         """Warp groups."""
-        return self.warps // GROUP_WARPS
+        return self.warps // SM_90A.group_warps
 
     @property
     def registers(self) -> int:
@@ -68,7 +66,7 @@ class Budget:
 
 
 def budget(
-    target: Target,
+    target: Chip,
     consumer_warps: int,
     accumulators: int,
     narrow: bool = False,
@@ -81,7 +79,7 @@ def budget(
     is `copying` through pointers needs them for addresses.
     """
     loaders = copying.groups if copying else 1
-    threads = 32 * (consumer_warps + loaders * target.group_warps)
+    threads = target.lanes * (consumer_warps + loaders * target.group_warps)
     step = target.register_step
     entry = min(target.max_registers, target.registers // threads // step * step)
     groups, rest = divmod(consumer_warps, target.group_warps)
@@ -112,7 +110,7 @@ class Sharing:
     addresses: int
     """Of one of their threads."""
 
-    def split(self, target: Target, narrow: bool, spare: int) -> Budget:
+    def split(self, target: Chip, narrow: bool, spare: int) -> Budget:
         """The split of the register file in an attempt; see `Slack` for what it leaves."""
         copying = Copying(self.copiers, self.addresses, spare)
         return budget(target, self.warps, self.accumulators, narrow, copying)
@@ -125,4 +123,4 @@ def blocks_in_flight(registers: int) -> int:
 
 def accumulator_registers(sizes: Sequence[int], warps: int) -> int:
     """32-bit registers a thread holds of accumulators of so many elements each."""
-    return sum(sizes) // (32 * warps)
+    return sum(sizes) // (SM_90A.lanes * warps)

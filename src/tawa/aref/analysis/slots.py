@@ -8,17 +8,18 @@ from xdsl.ir import Attribute, SSAValue
 
 from tawa.aref.dialect.types import RefType
 from tawa.base.types import byte_size
+from tawa.machine.chips import SM_90A
 
-ALIGNMENT = 1024
+ALIGNMENT = SM_90A.swizzle_alignment
 """Bytes; what the widest swizzle needs."""
 
 
 def swizzle_for(columns: int, element: Attribute) -> int:
     """Bytes of the widest swizzle that rows of so many columns allow; 0 for none."""
-    row = columns * byte_size(element)
-    if row >= 128 and (row % 128 == 0 or row > 128):
-        return 128 if row % 16 == 0 else 0
-    return row if row in (32, 64) else 0
+    row, widest = columns * byte_size(element), SM_90A.swizzles[0]
+    if row >= widest:
+        return widest if row % SM_90A.copy_unit == 0 else 0
+    return row if row in SM_90A.swizzles else 0
 
 
 def extents_of(shape: tuple[int, ...]) -> tuple[int, int]:

@@ -49,6 +49,7 @@ from tawa.ir.elementwise import Map
 from tawa.ir.loops import integer_constant, terminator
 from tawa.ir.properties import AS_PARTITIONED, DOTS, FINAL_RINGS, OPEN_SLOTS, OWN_ENDS, TIDY
 from tawa.ir.spans import copy_span, span_of
+from tawa.machine.chips import SM_90A
 from tawa.tile.dialect.ops import (
     Dot,
     Reduce,
@@ -115,7 +116,7 @@ def _group_of(op: Operation | None) -> WarpGroup:
 
 def obstacle(group: WarpGroup, loop: scf.ForOp, rows: int) -> str | None:
     """Why the groups of a team have to make the same turns; None if they need not."""
-    groups = group.warps.value.data // 4
+    groups = group.warps.value.data // SM_90A.group_warps
     if group.teams.value.data > 1 or group.split_columns is not None or rows % (64 * groups):
         return "they do not share its tiles' rows"
     if not isinstance(step := loop.step.owner, arith.ConstantOp) or step.value != _one(loop):

@@ -31,6 +31,7 @@ from tawa.ir.elementwise import Map
 from tawa.ir.loops import integer_constant, terminator
 from tawa.ir.properties import DOTS, OWN_ENDS, TIDY
 from tawa.ir.spans import copy_span, span_of
+from tawa.machine.chips import SM_90A
 from tawa.tile.dialect.ops import Broadcast, ExpandDims
 
 OTHERWISE = {
@@ -50,7 +51,7 @@ class OwnMasks:
     def apply(self, module: ModuleOp) -> None:
         """Rewrite the branches of all groups that share rows."""
         for group in [op for op in module.walk() if isinstance(op, WarpGroup)]:
-            groups = group.warps.value.data // 4
+            groups = group.warps.value.data // SM_90A.group_warps
             shares = group.computes and groups > 1 and group.split_columns is None
             for branch in [op for op in group.walk() if shares and isinstance(op, scf.IfOp)]:
                 mask = _mask(branch) if _ends_early(branch) else None

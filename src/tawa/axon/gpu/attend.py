@@ -10,10 +10,10 @@ from tawa.axon.gpu.fusion import Group
 from tawa.axon.gpu.kernels import KernelCall, Variant, cdiv
 from tawa.axon.gpu.nodes import BYTES, Node, contiguous, layout
 from tawa.axon.gpu.text import Descriptor, Parameter
-from tawa.axon.gpu.tiles import MULTIPROCESSORS
 from tawa.kernels.attention import Configuration, configuration
 from tawa.kernels.attention_arguments import MOST_CAPTURED, padded
 from tawa.kernels.attention_kernel import LOG2_E, attention_forward
+from tawa.machine.chips import SM_90A
 
 SMALL = Configuration(64, 128)
 """Fewer rows a tile, where larger ones leave multiprocessors idle."""
@@ -34,7 +34,7 @@ def attention_call(group: Group) -> KernelCall:
     large = configuration(max(widths), size, masked=causal, tiles=0)
     tiles = (large, SMALL)
     variants = tuple(_variant(tile, widths, end) for tile in tiles for end in (False, True))
-    small = cdiv(rows, large.block_m) * heads * batch < MULTIPROCESSORS
+    small = cdiv(rows, large.block_m) * heads * batch < SM_90A.multiprocessors
     tile = tiles[small]
     chosen = 2 * small + (k.shape[2] % tile.block_n != 0)
     grid = (cdiv(rows, tile.block_m), heads, batch)

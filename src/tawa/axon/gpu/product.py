@@ -27,8 +27,9 @@ from tawa.axon.gpu.tiles import (
     Loop,
     Work,
 )
+from tawa.machine.chips import SM_90A
 
-PIECE = 16
+PIECE = SM_90A.copy_unit
 """Bytes that the copy engine moves at once."""
 
 

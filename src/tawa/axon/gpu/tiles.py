@@ -7,28 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from tawa.axon.gpu.kernels import Variant, cdiv
-
-MULTIPROCESSORS = 132
-"""Of an H100 SXM."""
-
-L2_BYTES = 6000
-SM_BYTES = 64
-"""Bytes a clock that the L2 cache gives to all multiprocessors, and at most to one."""
-
-MATRIX_RATE = 2048
-"""Multiply-adds of 16-bit numbers a clock, of one multiprocessor."""
-
-ONE_GROUP, TWO_GROUPS, LARGEST = 0.6, 0.78, 0.81
-"""Part of it that tiles of one and of two consumer warp groups reach, and the largest of all."""
+from tawa.machine.chips import DEFAULT, Chip
 
 TWO_GROUPS_AREA = 128 * 256
 """Accumulators of two consumer warp groups' usual tile; only the largest have more."""
-
-TILE_CLOCKS = 2000
-"""Clocks to fill a tile's pipeline and to begin writing it."""
-
-SCATTERED = 12
-"""How much longer a tile of another operand takes to read than to write, unless it is staged."""
 
 STAGED_AREA = 128 * 128
 """Accumulators of tiles whose slots leave room in shared memory for a tile of another operand."""
@@ -111,6 +93,7 @@ class Work:
     read: int
     staged: int
     written: int
+    chip: Chip = DEFAULT
 
     def programs(self, variant: Variant) -> int:
         """Tiles of one matrix of a stack."""
@@ -126,18 +109,23 @@ class Work:
         """Estimated clocks of a launch: matrix instructions or loads, whichever take longer."""
         rows, columns, depth = (variant.constants[name] for name in ("BR", "BC", "BK"))
         tiles = self.programs(variant) * max(1, self.stack)
-        bandwidth = min(SM_BYTES, L2_BYTES / min(tiles, MULTIPROCESSORS))
+        chip, terms = self.chip, self.chip.fused_products
+        active = min(tiles, chip.multiprocessors)
+        from_l2 = terms.copies * chip.l2_shared_gbs / chip.clock_ghz / active
+        taken_in = terms.taken_in * chip.ingest_bytes
+        bandwidth = min(taken_in, from_l2)
         large = rows * columns * self.accumulators > TWO_GROUPS_AREA
-        reached = ONE_GROUP if rows <= 64 else LARGEST if large else TWO_GROUPS
-        rate = MATRIX_RATE * reached * 2 / self.size
+        two = terms.largest if large else terms.two_groups
+        reached = terms.one_group if rows <= chip.mma_m else two
+        rate = chip.tensor_flops / 2 * reached * 2 / self.size
         clocks = 0.0
         for loop in self.loops:
             loads = (loop.left * rows + loop.right * columns) * depth * self.size / bandwidth
             products = loop.products * rows * columns * depth / rate
             clocks += cdiv(loop.k, depth) * max(loads, products)
         staged = self.staged if variant.constants["STAGED"] else 0
-        moved = self.written + staged + SCATTERED * (self.read - staged)
-        around = TILE_CLOCKS + moved * rows * columns * self.size / SM_BYTES
-        if variant.options.get("ping_pong") and tiles > MULTIPROCESSORS:
+        moved = self.written + staged + terms.scattered * (self.read - staged)
+        around = terms.tile_clocks + moved * rows * columns * self.size / taken_in
+        if variant.options.get("ping_pong") and tiles > chip.multiprocessors:
             around /= 2  # one consumer multiplies while the other is at it
-        return cdiv(tiles, MULTIPROCESSORS) * (clocks + around)
+        return cdiv(tiles, chip.multiprocessors) * (clocks + around)

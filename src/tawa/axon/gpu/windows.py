@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from tawa.axon.gpu.nodes import BYTES, Node, Place, Shape, Tape, Window, layout
 from tawa.axon.gpu.registry import rule
 from tawa.axon.gpu.rules import linear_product, matmul, scalar
+from tawa.machine.chips import SM_90A
 
 MOST_TERMS = 80
 """Numbers of a window that are added up one by one."""
@@ -30,7 +31,7 @@ FEW_FILTERS = 8
 """Filters that read the same numbers, so that each reads them itself."""
 FEW_POSITIONS = 64
 """Positions of an image that fill no tile of a product."""
-PIECE = 16
+PIECE = SM_90A.copy_unit
 """Bytes that the copy engine moves at once."""
 
 

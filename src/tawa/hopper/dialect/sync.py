@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
+from xdsl.dialects import arith
 from xdsl.dialects.builtin import IntegerAttr, i32
 from xdsl.ir import SSAValue
 from xdsl.irdl import (
@@ -15,12 +16,14 @@ from xdsl.irdl import (
     prop_def,
     traits_def,
 )
+from xdsl.utils.exceptions import VerifyException
 
 from tawa.hopper.dialect.core import HopperOp, Number, number
 from tawa.hopper.dialect.machine import Actor, Steps
 from tawa.hopper.dialect.text import Writer
 from tawa.hopper.dialect.types import BarrierType
 from tawa.ir.effects import BARRIER, COPYING, MEETING, ORDER, PHASE, PROXY, Effects, reads, writes
+from tawa.machine.chips import SM_90A
 
 
 def barrier_at(w: Writer, barrier: SSAValue, slot: SSAValue) -> str:
@@ -215,6 +218,14 @@ class _Named(HopperOp):
 
     def __init__(self, barrier: SSAValue, threads: int):
         super().__init__(operands=[barrier], properties={"threads": number(threads)})
+
+    def verify_(self) -> None:
+        """A number that is known now is one of the hardware's."""
+        made = self.barrier.owner
+        if not isinstance(made, arith.ConstantOp) or not isinstance(made.value, IntegerAttr):
+            return
+        if not 0 <= made.value.value.data < SM_90A.named_barriers:
+            raise VerifyException(f"there are {SM_90A.named_barriers} named barriers, from 0")
 
     def cuda(self, w: Writer) -> None:
         """One instruction."""

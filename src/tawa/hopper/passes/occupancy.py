@@ -23,7 +23,7 @@ from tawa.hopper.dialect.sync import CtaSync
 from tawa.hopper.dialect.warp_matrix import WarpProduct
 from tawa.ir.contracts import Contract
 from tawa.ir.properties import LOWERED
-from tawa.machine.target import CTA_BYTES, Target
+from tawa.machine.chips import Chip
 
 FEW_WARPS = 64
 """A multiprocessor with fewer warps may hide more of memory's latency with more of them."""
@@ -31,15 +31,13 @@ SMALL_CUT, LARGE_CUT = 0.2, 0.45
 """Of its registers, what the assembler is asked to do without: in general, and if warps meet."""
 MOST_OPS = 2200
 """Ops of a module whose machine code is made once: that takes seconds."""
-MOST_THREADS = 2048
-"""Threads of a multiprocessor."""
 
 
 @dataclass(frozen=True)
 class Occupancy:
     """What a CTA of a kernel takes of a multiprocessor."""
 
-    target: Target
+    target: Chip
     threads: int
     registers: int
     """Of a thread."""
@@ -51,7 +49,7 @@ class Occupancy:
 
     @staticmethod
     def of(
-        module: ModuleOp, target: Target, threads: int, registers: int, shared_bytes: int
+        module: ModuleOp, target: Chip, threads: int, registers: int, shared_bytes: int
     ) -> Occupancy:
         """What a CTA of a module takes with so many registers a thread."""
         by_warps = multiplies_by_warps(module)
@@ -67,8 +65,8 @@ class Occupancy:
     @property
     def by_others(self) -> int:
         """CTAs that shared memory and threads allow."""
-        memory = self.target.shared_bytes + CTA_BYTES
-        return min(memory // (self.shared_bytes + CTA_BYTES), MOST_THREADS // self.threads)
+        target = self.target
+        return min(target.ctas_with(self.shared_bytes), target.threads // self.threads)
 
     @property
     def more(self) -> list[int]:
@@ -77,7 +75,7 @@ class Occupancy:
         if self.meets:
             wanted = [n for n in range(self.by_others, now, -1) if self._cut(n) <= LARGE_CUT]
             found += wanted[: 2 if self.by_warps else 1]
-        few = self.meets or now * self.threads < FEW_WARPS * 32
+        few = self.meets or now * self.threads < FEW_WARPS * self.target.lanes
         if few and now < self.by_others and self._cut(now + 1) <= SMALL_CUT:
             found.append(now + 1)
         return list(dict.fromkeys(found))

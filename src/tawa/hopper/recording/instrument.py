@@ -44,7 +44,8 @@ from tawa.hopper.recording.detail import Place, Plan, thinned
 from tawa.hopper.recording.recorder_registers import shift_registers, threads_of
 from tawa.ir.elementwise import Map
 from tawa.ir.spans import span_of
-from tawa.machine.target import HALF_RATE, SPECIAL, Costs
+from tawa.machine.costs import Costs
+from tawa.machine.instructions import HALF_RATE, SPECIAL
 from tawa.runtime.spec import TIMELINE_FIELDS, KernelSpec, TimelineParam
 
 KINDS: dict[type[Operation], str] = {

@@ -9,10 +9,10 @@ from xdsl.dialects.builtin import IntegerAttr
 
 from tawa.hopper.dialect.core import number
 from tawa.hopper.dialect.structure import Role
-from tawa.machine.target import SM90A, Target
+from tawa.machine.chips import DEFAULT, SM_90A, Chip
 
 
-def shift_registers(kernel: func.FuncOp, roles: Sequence[Role], target: Target = SM90A) -> None:
+def shift_registers(kernel: func.FuncOp, roles: Sequence[Role], target: Chip = DEFAULT) -> None:
     """Leave roles of one thread the fewest registers, and give the others what that frees."""
     attribute = kernel.attributes["hopper.threads"]
     assert isinstance(attribute, IntegerAttr)
@@ -32,4 +32,7 @@ def shift_registers(kernel: func.FuncOp, roles: Sequence[Role], target: Target =
 
 def threads_of(role: Role) -> int:
     """Threads that a role's registers are set for: whole warp groups."""
-    return -(-role.warps.value.data * role.teams.value.data // 4) * 128
+    return (
+        -(-role.warps.value.data * role.teams.value.data // SM_90A.group_warps)
+        * SM_90A.group_threads
+    )

@@ -20,7 +20,7 @@ from xdsl.dialects.builtin import ModuleOp
 from tawa.base.numerics import Array
 from tawa.hopper.dialect.structure import Barriers
 from tawa.hopper.dialect.types import BarrierType
-from tawa.machine.target import SM90A
+from tawa.machine.chips import SM_90A
 from tawa.simulate.check.explorer import Exploration, Line, lines_of
 from tawa.simulate.check.interleave import explore
 from tawa.simulate.check.order import undetermined
@@ -134,7 +134,7 @@ def check(
     *,
     bound: int = STATES,
     schedules: int = 4,
-    multiprocessors: int = SM90A.multiprocessors,
+    multiprocessors: int = SM_90A.multiprocessors,
     clocks: bool = True,
     limits: Limits | None = None,
 ) -> CheckReport:

@@ -23,7 +23,7 @@ from tawa.base.numerics import Array, value_dtype
 from tawa.base.types import element_of, shape_of
 from tawa.ir.kernels import argument_names
 from tawa.ir.spans import span_of
-from tawa.machine.target import SM90A
+from tawa.machine.chips import SM_90A
 from tawa.runtime.plans import launch_plan
 from tawa.runtime.spec import PlanParam
 from tawa.scalars.division import reciprocal
@@ -409,7 +409,7 @@ def run(
     grid: Sequence[int],
     args: Sequence[Any],
     *,
-    multiprocessors: int = SM90A.multiprocessors,
+    multiprocessors: int = SM_90A.multiprocessors,
 ) -> None:
     """Run a module of the aref level on NumPy arrays, which it changes in place.
 

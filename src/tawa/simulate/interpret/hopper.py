@@ -15,7 +15,7 @@ from tawa.base.numerics import Array
 from tawa.hopper.dialect.machine import Wait
 from tawa.hopper.dialect.structure import Role, SharedWarpGroup
 from tawa.ir.spans import span_of
-from tawa.machine.target import SM90A, Target
+from tawa.machine.chips import DEFAULT, SM_90A, Chip
 from tawa.runtime.plans import persistent_ctas
 from tawa.simulate.interpret import errors
 from tawa.simulate.interpret.actor import HopperActor
@@ -75,7 +75,7 @@ def warp_spans(kernel: func.FuncOp, warps: int) -> list[Span]:
     return sorted(spans, key=lambda s: s.first)
 
 
-def check_registers(kernel: func.FuncOp, threads: int, target: Target = SM90A) -> None:
+def check_registers(kernel: func.FuncOp, threads: int, target: Chip = DEFAULT) -> None:
     """Raise if the roles ask for more registers than the launch gets."""
     granted = min(target.max_registers // 8 * 8, target.registers // threads // 8 * 8)
     asked = 0
@@ -88,7 +88,7 @@ def check_registers(kernel: func.FuncOp, threads: int, target: Target = SM90A) -
             text.append(f"shared: {role.WARPS} warps x {role.registers.value.data}")
         if isinstance(role, Role) and role.registers is not None:
             warps = role.warps.value.data * role.teams.value.data
-            whole = -(-warps // 4) * 4
+            whole = -(-warps // SM_90A.group_warps) * SM_90A.group_warps
             asked += role.registers.value.data * whole * 32
             named += whole * 32
             text.append(f"{role.role.data}: {whole} warps x {role.registers.value.data}")
@@ -355,7 +355,7 @@ def prepared(
     if spec.grid == "persistent":
         resident = -(-resident // ctas) * ctas
         launched = (persistent_ctas(spec, full, resident), 1, 1)
-    check_registers(kernel, threads, SM90A.divided(spec.ctas_per_sm))
+    check_registers(kernel, threads, DEFAULT.divided(spec.ctas_per_sm))
     memory = GlobalMemory()
     values = parameters(spec, args, full, (resident, launched[0]), memory)
     for blocks in cluster_blocks(launched, ctas):
@@ -368,7 +368,7 @@ def run(
     args: Sequence[Any],
     *,
     seed: int | None = None,
-    multiprocessors: int = SM90A.multiprocessors,
+    multiprocessors: int = SM_90A.multiprocessors,
 ) -> None:
     """Run a hopper module on NumPy arrays, which it changes in place.
 

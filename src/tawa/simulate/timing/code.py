@@ -13,10 +13,11 @@ from tawa.hopper.dialect.memory import TmaLoad
 from tawa.hopper.dialect.structure import Barriers
 from tawa.ir.effects import COPYING, PHASE, PRODUCTS, touches
 from tawa.ir.elementwise import Map
-from tawa.machine.target import Target
+from tawa.machine.chips import Chip
+from tawa.machine.costs import DIVISIONS, REMAINDER
 from tawa.simulate.interpret.hopper import Span
 from tawa.simulate.timing.trace import About, heaviest
-from tawa.simulate.timing.work import NO_WORK, REMAINDER, SLOW, Work
+from tawa.simulate.timing.work import NO_WORK, Work
 
 (
     WORK,
@@ -95,7 +96,7 @@ COMMUNICATION = (PHASE, PRODUCTS, COPYING)
 class Code:
     """Python text of one actor's program, and the tables that it names."""
 
-    target: Target
+    target: Chip
     warps: Span
     kernel_warps: int
     lines: list[str] = field(default_factory=list[str])
@@ -182,7 +183,7 @@ class Code:
 
     def scalar(self, op: Map) -> None:
         """Index arithmetic: each op waits for its operands, all of it runs beside other work."""
-        operands, count = tuple(op.arguments), SLOW.get(op.function.data, 1)
+        operands, count = tuple(op.arguments), DIVISIONS.get(op.function.data, 1)
         if count > 1:
             count = REMAINDER if operands in self.divided else count
             self.divided.add(operands)

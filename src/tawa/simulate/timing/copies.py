@@ -17,10 +17,6 @@ from tawa.ir.elementwise import Map
 from tawa.simulate.timing.code import COPY, COPY_ARRIVE, Code
 from tawa.simulate.timing.work import Work, registers
 
-PER_COPY = 4.0
-"""Instructions of a copy: the place in shared memory, the mask's predicate, the copy (counted in
-machine code)."""
-
 PASSING = (Map, Relabel, Rearrange)
 """Ops that an address or a mask goes through on its way to a copy."""
 
@@ -61,7 +57,12 @@ def _copy(code: Code, op: CopyAsync, _wanted: set[SSAValue]) -> None:
         code.line(f"loads += 1; loaded += {size}")
         return
     count = registers(op.pointers) / op.vector.value.data
-    code.add(Work(PER_COPY * count, shared=size / code.target.shared_memory_bytes))
+    code.add(
+        Work(
+            code.target.timing.copy_instructions * count,
+            shared=size / code.target.shared_memory_bytes,
+        )
+    )
     code.event(f"{COPY}, {size}")
 
 

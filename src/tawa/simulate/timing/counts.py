@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from xdsl.dialects import func
 
-from tawa.machine.target import Target
+from tawa.machine.chips import Chip
 from tawa.simulate.interpret.hopper import Span
 from tawa.simulate.timing.code import Amounts, Code, Count, Places
 from tawa.simulate.timing.program import function
@@ -14,7 +14,7 @@ def count(
     kernel: func.FuncOp,
     warps: Span,
     kernel_warps: int,
-    target: Target,
+    target: Chip,
     loads_only: bool = True,
 ) -> Count:
     """What some warps of every CTA load and store: nothing else is done, which is quick.
@@ -28,7 +28,7 @@ def count(
     return function(code, kernel, f"return {names}")
 
 
-def places(kernel: func.FuncOp, warps: Span, kernel_warps: int, target: Target) -> Places:
+def places(kernel: func.FuncOp, warps: Span, kernel_warps: int, target: Chip) -> Places:
     """What some warps of every CTA load, box by box."""
     code = Code(target, warps, kernel_warps, threads=32 * warps.count, counting=True)
     code.places = True

@@ -18,7 +18,7 @@ import numpy as np
 from xdsl.dialects.builtin import ModuleOp
 
 from tawa.base.timeline import Interval
-from tawa.machine.target import CTA_BYTES, SM90A, Target
+from tawa.machine.chips import DEFAULT, Chip
 from tawa.simulate.interpret import errors
 from tawa.simulate.interpret.hopper import Cluster, prepared, warp_spans
 from tawa.simulate.interpret.launch import arrays_of, spec_of
@@ -40,13 +40,6 @@ SAMPLES = 7
 
 MOST_SHOWN = 40_000
 """Steps of all actors after which a timeline shows no further turn."""
-
-SHARED_READS = 2.24
-"""Bytes that multiprocessors load for each that L2 reads, where all load the same at once: 17 TB/s
-instead of 7.6 (measured)."""
-
-THREADS, CTAS = 2048, 32
-"""Of a multiprocessor (CUDA C++ Programming Guide, compute capability 9.0)."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +105,7 @@ class Launch:
     """A kernel and its arguments, ready to be replayed CTA by CTA."""
 
     def __init__(
-        self, module: ModuleOp, grid: Sequence[int], args: Sequence[Any], target: Target
+        self, module: ModuleOp, grid: Sequence[int], args: Sequence[Any], target: Chip
     ) -> None:
         self.target = target
         self.first: Cluster = next(prepared(module, grid, args, target.multiprocessors))
@@ -173,7 +166,7 @@ class Launch:
                 block = self.block(number)
                 at = self.values, block[0] % self.cluster, block, self.grid
                 lists += [boxes(*at, MOST // together) for boxes in listed]
-        return misses(lists, self.loaded, read, replaced)
+        return misses(lists, self.loaded, read, replaced, self.target.timing.drift)
 
     def _moved(self, x: int) -> Amounts:
         """What CTA `x` loads and stores by copies."""
@@ -212,9 +205,9 @@ class Launch:
         if self.asked > 1:
             return self.asked
         threads = self.first.threads
-        shared = (self.target.shared_bytes + CTA_BYTES) // (self.first.shared_bytes + CTA_BYTES)
+        shared = self.target.ctas_with(self.first.shared_bytes)
         registers = self.target.registers // (threads * (self.target.max_registers + 1))
-        return max(1, min(shared, registers, THREADS // threads, CTAS))
+        return max(1, min(shared, registers, self.target.threads // threads, self.target.ctas))
 
     def replay(self, block: Block, rates: Rates, resident: int, whole: bool = False) -> _Sample:
         """Replay the cluster that `block` begins, or CTAs like it that share a multiprocessor.
@@ -294,7 +287,7 @@ def predict_launch(
     args: Sequence[Any],
     *,
     clock_ghz: float,
-    target: Target = SM90A,
+    target: Chip = DEFAULT,
     ctas_per_multiprocessor: int | None = None,
     whole: bool = False,
     timeline: bool = False,
@@ -325,7 +318,7 @@ def predict_launch(
     kernel_us = max(kernel_us, memory_us)
     bound = max(shares, key=lambda name: shares[name])
     return LaunchPrediction(
-        (kernel_us + target.empty_us) / 1e6,
+        (kernel_us + target.timing.empty_us) / 1e6,
         kernel_us / 1e6,
         clock_ghz,
         bound if shares[bound] > 0.7 else "latency",
@@ -348,7 +341,7 @@ def _rates(launch: Launch, clock: float, loaded: float, resident: int = 1) -> Ra
     read, written = launch.memory_bytes
     replaced = written - min(written, launch.bytes - read)
     return Rates(
-        min(target.ingest_bytes, min(reuse, SHARED_READS) * target.l2_gbs * share),
+        min(target.ingest_bytes, min(reuse, target.shared_reads) * target.l2_gbs * share),
         min(target.ingest_bytes, target.l2_store_gbs * share),
         target.load_latency,
         target.miss_latency,

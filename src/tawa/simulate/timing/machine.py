@@ -14,7 +14,7 @@ from heapq import heappop, heappush
 from random import Random
 from typing import Any
 
-from tawa.machine.target import Target
+from tawa.machine.chips import Chip
 from tawa.simulate.interpret import errors
 from tawa.simulate.timing.state import (
     DONE,
@@ -31,8 +31,6 @@ from tawa.simulate.timing.trace import Trace
 from tawa.simulate.timing.work import Work
 
 PIPES = ("issue", "alu", "special", "shared")
-SLIGHT = 0.05
-"""Part of a pipe below which work does not mind that others want it."""
 MOST_EVENTS = 5_000_000
 """Events after which a replay is given up: about a minute."""
 
@@ -42,14 +40,15 @@ class Machine:
 
     def __init__(
         self,
-        target: Target,
+        target: Chip,
         rates: Rates,
         actors: Sequence[Actor],
         places: Sequence[int],
         trace: Trace | None = None,
     ):
         """`places[i]` is the multiprocessor of CTA i; a `trace` gets what happens."""
-        self.target, self.costs, self.rates = target, target.timing, rates
+        self.target, self.rates = target, rates
+        self.costs, self.timing = target.costs, target.timing
         self.actors, self.places, self.trace = actors, places, trace
         self.heap: list[tuple[float, int, Any, int]] = []
         self.count = 0
@@ -57,8 +56,8 @@ class Machine:
         self.updated: dict[int, float] = dict.fromkeys(places, 0.0)
         self.cores: dict[int, Core] = {place: Core() for place in places}
         for number, actor in enumerate(actors):
-            actor.favour = 1.0 + self.costs.matrix_favour * number
-            actor.turn = 1.0 + self.costs.work_favour * number
+            actor.favour = 1.0 + self.timing.matrix_favour * number
+            actor.turn = 1.0 + self.timing.work_favour * number
         self.random = Random(0)
         self.prepared: dict[int, tuple[float, tuple[float, ...]]] = {}
         self.load_free: dict[int, float] = dict.fromkeys(places, 0.0)
@@ -152,14 +151,14 @@ class Machine:
         work: Work = step[1]
         found = self.prepared.get(id(work))
         if found is None:
-            found = self.prepared[id(work)] = work.alone(self.costs.stretch)
+            found = self.prepared[id(work)] = work.alone(self.timing.stretch)
         alone, wants = found
         # Without it, groups can lock into a rhythm, good or bad, that hardware would not keep.
-        alone *= 1.0 + self.costs.jitter * (2.0 * self.random.random() - 1.0)
+        alone *= 1.0 + self.timing.jitter * (2.0 * self.random.random() - 1.0)
         for pipe, want in zip(PIPES, wants, strict=True):
             if want:
                 self._use(pipe, want * alone)
-        if alone < self.costs.grain:
+        if alone < self.timing.grain:
             actor.now += alone
             return False
         actor.since = actor.now
@@ -188,15 +187,15 @@ class Machine:
             return
         now = max(now, self.updated[place])
         beside = bool(self.cores[place].streams)
-        capacity = self.costs.capacity_beside_tensor if beside else self.costs.capacity
+        capacity = self.timing.capacity_beside_tensor if beside else self.timing.capacity
         most = [
-            have / max(sum(p.wants[i] * p.actor.turn for p in pieces), SLIGHT)
+            have / max(sum(p.wants[i] * p.actor.turn for p in pieces), self.timing.slight)
             for i, have in enumerate(capacity)
         ]
         for piece in pieces:
             speed = 1.0
             for i, want in enumerate(piece.wants):
-                if want > SLIGHT:
+                if want > self.timing.slight:
                     speed = min(speed, most[i] * piece.actor.turn)
             if speed != piece.speed or piece.version == 0:
                 piece.speed = speed
@@ -229,7 +228,7 @@ class Machine:
                 if len(core.streams) == 1:
                     self._settle(place, begin)
                     self._share(place, begin)
-        actor.now += cycles * self.costs.matrix_issue
+        actor.now += cycles * self.timing.matrix_issue
         actor.issued += cycles
         actor.last = cycles
         self._use("tensor", cycles)
@@ -241,7 +240,7 @@ class Machine:
         actor.fresh = False
         if self.trace is not None:
             self.trace.issued(actor, actor.begun)
-        actor.waits_for = actor.issued - self.costs.matrix_queue * actor.last
+        actor.waits_for = actor.issued - self.timing.matrix_queue * actor.last
         return self._when_run(actor, self.places[actor.cta], actor.now, 0.0)
 
     def _matrix_wait(self, actor: Actor, step: tuple[Any, ...]) -> bool:
@@ -325,7 +324,7 @@ class Machine:
 
     def _load(self, actor: Actor, step: tuple[Any, ...]) -> bool:
         _, barrier, size, mask = step
-        actor.now += self.costs.copy_issue
+        actor.now += self.timing.copy_issue
         ctas = [i for i in range(mask.bit_length()) if mask >> i & 1] if mask else [actor.cta]
         landed = self._moved(actor, size)
         for cta in ctas:
@@ -380,7 +379,7 @@ class Machine:
         return self.memory_free[place]
 
     def _store(self, actor: Actor, step: tuple[Any, ...]) -> bool:
-        actor.now += self.costs.copy_issue
+        actor.now += self.timing.copy_issue
         place = self.places[actor.cta]
         cycles = step[1] / self.rates.store_bytes
         end = max(actor.now, self.store_free[place]) + cycles
@@ -390,17 +389,17 @@ class Machine:
         self.stored += step[1]
         if self.trace is not None:
             self.trace.engine(actor, "stores", end - cycles, end)
-        actor.open_store = max(actor.open_store, end + self.costs.store_latency)
+        actor.open_store = max(actor.open_store, end + self.timing.store_latency)
         return False
 
     def _bulk_commit(self, actor: Actor, _step: tuple[Any, ...]) -> bool:
-        actor.now += self.costs.store_issue
+        actor.now += self.timing.store_issue
         actor.stores.append(actor.open_store)
         return False
 
     def _bulk_wait(self, actor: Actor, step: tuple[Any, ...]) -> bool:
         place: int = len(actor.stores) - step[1]
-        actor.now += self.costs.store_wait
+        actor.now += self.timing.store_wait
         if place > 0 and actor.stores[place - 1] > actor.now:
             return self._until(actor, actor.stores[place - 1], "store wait")
         return False
@@ -435,14 +434,14 @@ class Machine:
             barrier.phase += 1
             barrier.left = barrier.arrivals
             for actor in barrier.waiting:
-                self._wake(actor, barrier.time + self.costs.barrier_latency, "barrier wait")
+                self._wake(actor, barrier.time + self.costs.mbarrier_latency, "barrier wait")
             barrier.waiting.clear()
 
     def _wait(self, actor: Actor, step: tuple[Any, ...]) -> bool:
         barrier = self.barriers[actor.cta, step[1]]
         actor.now += self.costs.wait
         if (barrier.phase - 1) & 1 == step[2]:
-            late = barrier.time + self.costs.barrier_latency
+            late = barrier.time + self.costs.mbarrier_latency
             if barrier.phase and late > actor.now:
                 return self._until(actor, late, "barrier wait")
             return False

@@ -49,7 +49,7 @@ from tawa.hopper.dialect.trace import ROLE, RecordBegin, RecordEnd, Timestamp, T
 from tawa.hopper.dialect.types import BarrierType, FragType
 from tawa.ir.elementwise import Map
 from tawa.ir.spans import span_of
-from tawa.machine.target import Target
+from tawa.machine.chips import Chip
 from tawa.simulate.interpret import errors
 from tawa.simulate.interpret.hopper import Span
 from tawa.simulate.timing.code import (
@@ -81,7 +81,7 @@ MOST_TURNS = 100_000
 
 
 def program(
-    kernel: func.FuncOp, warps: Span, kernel_warps: int, target: Target, notes: bool = False
+    kernel: func.FuncOp, warps: Span, kernel_warps: int, target: Chip, notes: bool = False
 ) -> Program:
     """The program of some warps of every CTA of a kernel.
 

@@ -25,7 +25,9 @@ from tawa.hopper.dialect.transpose import TransposeTile
 from tawa.hopper.dialect.types import FragType
 from tawa.hopper.dialect.warp_matrix import WarpProduct
 from tawa.ir.elementwise import Map
-from tawa.machine.target import HALF_RATE, SPECIAL, Target
+from tawa.machine.chips import Chip
+from tawa.machine.costs import COMPOUND, DIVISIONS
+from tawa.machine.instructions import HALF_RATE, SPECIAL
 
 
 @dataclass(frozen=True)
@@ -66,31 +68,19 @@ class Work:
 
 NO_WORK = Work()
 
-REMAINDER = 2
-"""Instructions of a remainder whose quotient is there, or the other way round."""
-
-SLOW = {"quotient": 6, "divsi": 20, "divui": 20, "remsi": 22, "remui": 22}
-"""Instructions of integer divisions (counted in machine code)."""
-
-ELEMENT = 4.0
-"""Instructions that fetch one element of an operand by itself (counted in machine code)."""
-
-COMPOUND = {"divf": (9, 1), "sqrt": (8, 1), "sigmoid": (4, 2), "tanh": (1, 1), "exp": (2, 1)}
-"""Instructions of a function and how many of them are the special-function unit's."""
-
 
 def registers(value: SSAValue) -> int:
     """Registers of a thread that hold a fragment; 1 for a scalar."""
     return value.type.layout.registers if isinstance(value.type, FragType) else 1
 
 
-def _map(op: Map, target: Target) -> Work:
+def _map(op: Map, target: Chip) -> Work:
     name, count = op.function.data, registers(op.result)
     costs = target.costs
     if _fused(op):
         return NO_WORK
-    if name in SLOW:
-        return Work(issue=float(count * SLOW[name]))
+    if name in DIVISIONS:
+        return Work(issue=float(count * DIVISIONS[name]))
     if name in SPECIAL:
         instructions, special = COMPOUND.get(name, (1, 1))
         return Work(float(count * instructions), special=float(count * special * costs.special))
@@ -100,7 +90,7 @@ def _map(op: Map, target: Target) -> Work:
     return Work(float(count), float(alu))
 
 
-def moves(values: Sequence[SSAValue], target: Target) -> Work:
+def moves(values: Sequence[SSAValue], target: Chip) -> Work:
     """Copying fragments to other registers: loops that begin with values of the loop around."""
     words = sum(
         v.type.layout.registers * byte_size(v.type.element_type) / 4
@@ -129,21 +119,21 @@ def _fused(op: Map) -> bool:
     )
 
 
-def _reduce(op: ReduceRegisters, target: Target) -> Work:
+def _reduce(op: ReduceRegisters, target: Chip) -> Work:
     count = registers(op.operand) - registers(op.value)
     alu = count * target.costs.half_rate if op.kind.data in HALF_RATE else 0
     return Work(float(count), float(alu))
 
 
-def _shuffle(op: ShuffleXor, target: Target) -> Work:
+def _shuffle(op: ShuffleXor, target: Chip) -> Work:
     count = registers(op.value)
-    return Work(float(count), latency=target.timing.shuffle, ordered=True)
+    return Work(float(count), latency=target.costs.shuffle, ordered=True)
 
 
-def _moved(pick: str, access: int) -> Callable[[Any, Target], Work]:
+def _moved(pick: str, access: int) -> Callable[[Any, Chip], Work]:
     """A fragment through shared memory, `access` bytes of a thread at a time."""
 
-    def work(op: Any, target: Target) -> Work:
+    def work(op: Any, target: Chip) -> Work:
         value = getattr(op, pick)
         assert isinstance(value.type, FragType)
         size = byte_size(value.type.element_type) * value.type.layout.registers
@@ -153,19 +143,19 @@ def _moved(pick: str, access: int) -> Callable[[Any, Target], Work]:
     return work
 
 
-def _memory(pick: str) -> Callable[[Any, Target], Work]:
-    def work(op: Any, target: Target) -> Work:
+def _memory(pick: str) -> Callable[[Any, Chip], Work]:
+    def work(op: Any, target: Chip) -> Work:
         count = registers(getattr(op, pick))
         return Work(float(count), latency=float(target.copy_latency), ordered=True)
 
     return work
 
 
-def _each(pick: str, each: float, fixed: float = 0.0) -> Callable[[Any, Target], Work]:
+def _each(pick: str, each: float, fixed: float = 0.0) -> Callable[[Any, Chip], Work]:
     return lambda op, _target: Work(each * registers(getattr(op, pick)) + fixed)
 
 
-def _transpose(op: TransposeTile, target: Target) -> Work:
+def _transpose(op: TransposeTile, target: Chip) -> Work:
     """Blocks through `ldmatrix` and `stmatrix`, or elements one by one (instructions counted)."""
     source, _ = op.tiles
     shared, shares = 2 * source.bytes / target.shared_memory_bytes, op.shares
@@ -173,10 +163,14 @@ def _transpose(op: TransposeTile, target: Target) -> Work:
         each = source.bytes / byte_size(source.element_type) / (32 * op.warps.value.data)
         return Work(4.0 * each, shared=shared, latency=each)
     blocks = shares.group_steps * shares.block_steps
-    return Work(9.0 * blocks, shared=shared, latency=30.0 * blocks / op.in_flight.value.data)
+    return Work(
+        9.0 * blocks,
+        shared=shared,
+        latency=target.timing.fetch_latency * blocks / op.in_flight.value.data,
+    )
 
 
-def _round(op: RoundOperand, target: Target) -> Work:
+def _round(op: RoundOperand, target: Chip) -> Work:
     """A conversion of two values for each word, or two and a permute."""
     words = registers(op.value)
     if byte_size(op.element) == 2:
@@ -184,7 +178,7 @@ def _round(op: RoundOperand, target: Target) -> Work:
     return Work(3.0 * words, 2.0 * words * target.costs.half_rate)
 
 
-def _warp_product(op: WarpProduct, target: Target) -> Work:
+def _warp_product(op: WarpProduct, target: Chip) -> Work:
     """Fetches of a warp's operands and its matrix instructions, or scalar ones.
 
     What is not fetched by `ldmatrix` comes element by element, with an address each.
@@ -195,29 +189,31 @@ def _warp_product(op: WarpProduct, target: Target) -> Work:
     for side, fetch in enumerate(op.fetches):
         if fetch is None:
             elements = product.operand(layout.warps, side).registers
-            issue, shared = issue + ELEMENT * elements, shared + 4 * elements
+            issue, shared = issue + timing.element_fetch * elements, shared + 4 * elements
             continue
         turns = fetch.batches * (product.inner // (product.step * op.steps))
         matrices = fetch.blocks * fetch.registers
         issue += turns * (len(fetch.together()) + matrices * (fetch.words - 1))
         shared += turns * matrices * per_fetch
     if product.way == "scalar":
-        return Work(issue + layout.registers * product.inner, shared=shared, latency=30.0)
+        return Work(
+            issue + layout.registers * product.inner, shared=shared, latency=timing.fetch_latency
+        )
     along = product.inner // product.step
     count = op.instructions // op.steps * along * (3 if product.way == "three" else 1)
     depth = count / (op.instructions // op.steps) / op.chains
     multiplied = max(count * timing.warp_matrix, depth * timing.warp_matrix_latency)
     issue += count
     waited = max(0.0, multiplied - max(issue, shared))
-    return Work(issue, shared=shared, latency=30.0 + waited, ordered=True)
+    return Work(issue, shared=shared, latency=timing.fetch_latency + waited, ordered=True)
 
 
-WORKS: dict[type[Operation], Callable[[Any, Target], Work]] = {
+WORKS: dict[type[Operation], Callable[[Any, Chip], Work]] = {
     Map: _map,
     Copy: _each("value", 1.0),
     ReduceRegisters: _reduce,
     ShuffleXor: _shuffle,
-    VoteAny: lambda _op, target: Work(2.0, latency=target.timing.shuffle, ordered=True),
+    VoteAny: lambda _op, target: Work(2.0, latency=target.costs.shuffle, ordered=True),
     ZeroUnless: lambda _op, _target: Work(4.0),
     SharedStore: _moved("value", 16),
     SharedLoad: _moved("value", 16),
@@ -225,7 +221,7 @@ WORKS: dict[type[Operation], Callable[[Any, Target], Work]] = {
     TransposeTile: _transpose,
     RoundOperand: _round,
     WarpProduct: _warp_product,
-    FenceProxyAsync: lambda _op, _target: Work(1.0, latency=30.0, ordered=True),
+    FenceProxyAsync: lambda _op, target: Work(1.0, latency=target.costs.fence, ordered=True),
     GlobalLoad: _memory("value"),
     ScalarLoad: _memory("value"),
     GlobalStore: _each("value", 2.0),
@@ -233,13 +229,13 @@ WORKS: dict[type[Operation], Callable[[Any, Target], Work]] = {
 """What each op takes; those that are not named take nothing."""
 
 
-def work_of(op: Operation, target: Target) -> Work | None:
+def work_of(op: Operation, target: Chip) -> Work | None:
     """What an op takes, or None."""
     found = WORKS.get(type(op))
     return None if found is None else found(op, target)
 
 
-def matrix_cycles(op: Wgmma, target: Target) -> float:
+def matrix_cycles(op: Wgmma, target: Chip) -> float:
     """Cycles of the tensor core for one matrix instruction.
 
     The slower of the products and of reading the operands from shared memory.
@@ -249,7 +245,7 @@ def matrix_cycles(op: Wgmma, target: Target) -> float:
     return max(product_cycles(op, target), read)
 
 
-def product_cycles(op: Wgmma, target: Target) -> float:
+def product_cycles(op: Wgmma, target: Chip) -> float:
     """Cycles of one matrix instruction's products."""
     size = byte_size(op.a_type)
     rate = target.tensor_flops * (2 if size == 1 else 1) / (2 if size == 4 else 1)

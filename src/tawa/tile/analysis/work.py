@@ -18,12 +18,13 @@ from xdsl.utils.hints import isa
 from tawa.base.tile_scheduler import FUNCTIONS, Step, Work
 from tawa.base.types import bits, element_of, shape_of
 from tawa.ir.elementwise import Map
+from tawa.machine.chips import DEFAULT
 from tawa.tile.dialect.ops import Dot, NumPrograms, ProgramId
 
-MULTIPLY_ADDS = 2048
+MULTIPLY_ADDS = DEFAULT.tensor_flops // 2
 """Of 16-bit elements, by the tensor core in a cycle."""
 
-LANES = 128
+LANES = DEFAULT.schedulers * DEFAULT.lanes
 """Elements that ordinary instructions handle in a cycle."""
 
 

@@ -1,0 +1,131 @@
+"""The chips: an H100 and an H200, the same multiprocessors beside different memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+
+from tawa.machine.costs import Costs
+from tawa.machine.figures import Figure, Source, figures
+from tawa.machine.instructions import Instructions
+from tawa.machine.limits import Limits
+from tawa.machine.memory import Memory
+from tawa.machine.products import FusedProducts, Products
+from tawa.machine.scheduling import Scheduling
+from tawa.machine.timing import Timing
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Architecture(Limits, Instructions):
+    """What all chips of one architecture share: limits and instructions."""
+
+    @property
+    def group_threads(self) -> int:
+        """Threads of a warp group."""
+        return self.group_warps * self.lanes
+
+
+SM_90A = Architecture()
+"""Hopper."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Chip(Memory, Architecture):
+    """One GPU. Sizes in bytes, times in clock cycles of the multiprocessor."""
+
+    name: str = field(metadata={"figure": False})
+    sources: Mapping[str, Source] = field(
+        metadata={"figure": False}, hash=False, compare=False, repr=False
+    )
+    """Where those figures come from that only this chip has."""
+    costs: Costs = Costs()
+    scheduling: Scheduling = Scheduling()
+    timing: Timing = Timing()
+    products: Products = Products()
+    fused_products: FusedProducts = FusedProducts()
+
+    def __repr__(self) -> str:
+        return f"<chip {self.name}>"
+
+    @property
+    def figures(self) -> Iterator[Figure]:
+        """All figures, with their sources."""
+        return figures(self, self.sources)
+
+    def matrix_cycles(self, columns: int) -> int:
+        """Cycles of the tensor core for so many columns, of one step along K."""
+        return 2 * self.mma_m * columns * (self.mma_k_bytes // 2) // self.tensor_flops
+
+    @property
+    def scheduled_lead(self) -> int:
+        """Cycles that the scheduler leaves between a group's issue and its first product."""
+        return self.costs.matrix_lead + self.scheduling.lead_slack
+
+    @property
+    def scheduled_tail(self) -> int:
+        """Cycles that the scheduler leaves between a group's last product and its readers."""
+        return self.costs.matrix_tail + self.scheduling.tail_slack
+
+    @property
+    def copy_latency(self) -> int:
+        """Cycles from the issue of a copy from device memory to the end of a wait for it."""
+        return round(self.load_latency + self.miss_latency) + self.costs.wait
+
+    @property
+    def l2_share(self) -> float:
+        """Bytes a clock that L2 gives each multiprocessor, when each reads something else."""
+        return self.l2_gbs / self.clock_ghz / self.multiprocessors
+
+    def divided(self, ctas: int) -> Chip:
+        """What each of so many CTAs of a multiprocessor may use."""
+        if ctas == 1:
+            return self
+        shared = (self.shared_bytes + self.reserved_bytes) // ctas - self.reserved_bytes
+        return replace(self, shared_bytes=shared, registers=self.registers // ctas)
+
+
+H100 = Chip(
+    name="h100",
+    l2_bytes=50 * 2**20,
+    memory_gbs=2890.0,
+    clock_ghz=1.755,
+    capped_ghz=1.5,
+    sources={
+        "l2_bytes": Source("documented", "L2_CACHE_SIZE by cuDeviceGetAttribute"),
+        "memory_gbs": Source("measured", "a copy of 268 MB"),
+        "clock_ghz": Source("measured", "short kernels' clocks over their times"),
+        "capped_ghz": Source("measured", "clocks.jsonl, large products: 1.28 to 1.6"),
+    },
+)
+"""NVIDIA H100 80GB HBM3 (SXM)."""
+
+H200 = replace(
+    H100,
+    name="h200",
+    l2_bytes=60 * 2**20,
+    memory_gbs=4300.0,
+    sources={
+        "l2_bytes": Source("documented", "L2_CACHE_SIZE by cuDeviceGetAttribute: 60 MB"),
+        "memory_gbs": Source("measured", "a copy of 8.6 GB through PyTorch: 2.0 ms"),
+        "clock_ghz": Source("chosen", "as the H100's, whose multiprocessors these are"),
+        "capped_ghz": Source("chosen", "as the H100's, whose power limit this is: 700 W"),
+    },
+)
+"""NVIDIA H200 (SXM)."""
+
+CHIPS = {chip.name: chip for chip in (H100, H200)}
+
+DEFAULT = H100
+"""What is compiled for where there is no device."""
+
+
+def chip(name: str | None) -> Chip:
+    """The chip of a name in `CHIPS`; the default for None."""
+    return CHIPS[name] if name else DEFAULT
+
+
+def chip_of(name: str) -> Chip:
+    """The chip whose product name a device has; the default for other Hopper cards."""
+    words = re.findall(r"[a-z0-9]+", name.lower())
+    return next((chip for chip in CHIPS.values() if chip.name in words), DEFAULT)
