@@ -54,26 +54,44 @@ def wide_random(uniform, words, seed, N: tl.constexpr):
     at = tl.arange(0, N)
     counter = at.to(tl.int64) << 33
     tl.store(uniform + at, tl.rand(seed, counter))
-    _a, _b, _c, last = tl.randint4x(seed, counter)
+    zero = counter * 0
+    _a, _b, _c, last = tl.philox(seed, counter, zero, zero, zero)
     tl.store(words + at, (last >> 40).to(tl.int64))
 
 
-def philox_64(seed: int, counter: int) -> list[int]:
-    """Ten rounds of Philox 4x64."""
-    c, keys, top = [counter, 0, 0, 0], [seed, 0], 2**64 - 1
+def philox(
+    bits: int, factors: list[int], steps: list[int], c: list[int], k: list[int]
+) -> list[int]:
+    """Ten rounds of Philox with four words of so many bits."""
+    top = 2**bits - 1
     for _ in range(10):
-        first, second = c[0] * 0xD2E7470EE14C6C93, c[2] * 0xCA5A826395121157
-        c = [second >> 64 ^ c[1] ^ keys[0], second & top, first >> 64 ^ c[3] ^ keys[1], first & top]
-        keys = [keys[0] + 0x9E3779B97F4A7C15 & top, keys[1] + 0xBB67AE8584CAA73B & top]
+        first, second = c[0] * factors[0], c[2] * factors[1]
+        c = [second >> bits ^ c[1] ^ k[0], second & top, first >> bits ^ c[3] ^ k[1], first & top]
+        k = [key + step & top for key, step in zip(k, steps, strict=True)]
     return c
+
+
+def philox_64(seed: int, counter: int) -> list[int]:
+    """Philox 4x64."""
+    factors, steps = (
+        [0xD2E7470EE14C6C93, 0xCA5A826395121157],
+        [0x9E3779B97F4A7C15, 0xBB67AE8584CAA73B],
+    )
+    return philox(64, factors, steps, [counter, 0, 0, 0], [seed, 0])
+
+
+def philox_32(seed: int, counter: int) -> list[int]:
+    """Philox 4x32 of a counter of 64 bits."""
+    factors, steps = [0xD2511F53, 0xCD9E8D57], [0x9E3779B9, 0xBB67AE85]
+    return philox(32, factors, steps, [counter & 0xFFFFFFFF, counter >> 32, 0, 0], [seed, 0])
 
 
 @case
 def random_numbers_of_64_bits(a: Arrays) -> Launch:
-    drawn = [philox_64(77, i << 33) for i in range(32)]
-    signed = [c[0] - (c[0] >> 63 << 64) for c in drawn]
-    uniform = [(-s - 1 if s < 0 else s) * 2.0**-63 for s in signed]
-    words = [c[3] >> 40 for c in drawn]
+    drawn = [philox_32(77, i << 33)[0] for i in range(32)]
+    signed = [word - (word >> 31 << 32) for word in drawn]
+    uniform = [(-s - 1 if s < 0 else s) * 2.0**-31 for s in signed]
+    words = [philox_64(77, i << 33)[3] >> 40 for i in range(32)]
     args = [a.output("f32", 32), a.output("i64", 32), 77]
     return Launch(wide_random, (1,), args, {0: np.array(uniform), 1: np.array(words)}, {"N": 32})
 

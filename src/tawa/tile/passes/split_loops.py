@@ -27,11 +27,15 @@ from tawa.ir.properties import ONE_PROGRAM, TIDY
 from tawa.ir.spans import copy_span, span_of
 from tawa.tile.analysis.linear import Linear, margin
 from tawa.tile.analysis.zero import scalar_constant
-from tawa.tile.dialect.ops import Broadcast, ExpandDims, Reshape, Splat, Trans
+from tawa.tile.dialect.ops import Broadcast, Dot, ExpandDims, Reshape, Splat, Trans
 from tawa.tile.passes.simplify import simplify
 
 LEAST = 64 * 32
 """Elements of a tile whose mask is worth a loop (chosen: what a warp group holds 16 each of)."""
+
+MOST_PRODUCTS = 2
+"""Products beside each mask: with more of them it is a small part of an iteration (measured on
+attention forward, which has two; chosen for more, whose loops are long to compile twice)."""
 
 SPREADING = (Broadcast, ExpandDims, Reshape, Trans)
 
@@ -79,7 +83,9 @@ class _Split:
                 continue
             masks.append(op.results[0])
             (early if found.terms[counter] < 0 else late).append(found)
-        return _Split(loop, masks, early, late) if masks else None
+        products = sum(isinstance(op, Dot) for op in loop.body.block.ops)
+        worth = len(masks) > 0 and products <= MOST_PRODUCTS * len(masks)
+        return _Split(loop, masks, early, late) if worth else None
 
     def apply(self) -> None:
         """Put up to three loops in the place of the loop."""
