@@ -17,7 +17,7 @@ class Slack:
     registers: int = 0
     """Of a thread."""
     stages: int = 2
-    """Turns that schedules may spread an iteration over; with 0, loops keep their order."""
+    """Iterations that schedules may spread an iteration over; with 0, loops keep their order."""
     narrow: bool = False
     """Whether loading roles keep the fewest registers, so that the others get the most."""
     joined: bool = True

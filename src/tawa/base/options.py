@@ -84,10 +84,10 @@ class Options:
     Each has less for its rings and accumulators, and runs under the others' waits and ends.
     """
     load_together: bool = False
-    """What a turn of a loop loads fills one slot, for all of which consumers wait once.
+    """What an iteration of a loop loads fills one slot, for all of which consumers wait once.
 
-    A wait and a return of a slot less a turn, for slots that are held as long as any tile of them
-    is read: for short turns, with memory for three slots or more.
+    A wait and a return of a slot less an iteration, for slots that are held as long as any tile of
+    them is read: for short iterations, with memory for three slots or more.
     """
     stream_stores: bool = False
     """Give written lines back to memory first (L2 evict-first): for outputs larger than the L2."""

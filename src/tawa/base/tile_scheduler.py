@@ -13,7 +13,7 @@ others end: it hands them out as such a counter would.
 
 A plan is `ENTRIES` numbers of 16 bits:
 
-    [0]          turns in the order of the grid, of each of the CTAs that start first
+    [0]          iterations in the order of the grid, of each of the CTAs that start first
     [1]          how many start first
     [2 + cta]    where the planned programs of a CTA begin in the plan; they end where the next's do
     ...          planned programs, less those handed out in order

@@ -104,7 +104,8 @@ class Segment:
     - `gaps`: what is done between each point and the next; one less than there are points.
     - `lead`, `trail`: what is done between the record before and the first point, and after the
       last one.
-    - `tile_begins`, `tile_ends`: a turn of the loop over tiles begins at the first point, or ends
+    - `tile_begins`, `tile_ends`: an iteration of the loop over tiles begins at the first point, or
+    ends
       at the last.
     """
 

@@ -274,8 +274,8 @@ def lower_stage(g: GroupLowering, op: aref.Stage) -> None:
 
     Copies that follow each other are visible after one meeting. The memory is the copy's own, so
     only in a loop are there readers to wait for: of two buffers, each waits for its product before
-    it issues the next one, so those of the turn before the last. Only asynchronous products need
-    the fence.
+    it issues the next one, so those of the iteration before the last. Only asynchronous products
+    need the fence.
     """
     tile = tile_for(shape_of(op.value.type), element_of(op.value.type))
     buffers = op.BUFFERS if op.buffer is not None else 1

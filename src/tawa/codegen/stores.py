@@ -1,7 +1,7 @@
 """Lowering of descriptor stores: through staging buffers and the TMA engine, under the next work.
 
 A consumer writes 64 rows and one panel of columns to a staging buffer, and one thread hands it to
-the TMA engine; the buffer is waited for only when its turn comes round again.
+the TMA engine; the buffer is waited for only when its iteration comes round again.
 """
 
 from __future__ import annotations

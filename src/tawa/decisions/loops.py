@@ -47,7 +47,7 @@ class GroupsEndTogether(_OfPeeling):
     @property
     def sentence(self) -> str:
         """Which loop, and why."""
-        return f"all groups make all turns of {self.place('loop')}: {self.why}"
+        return f"all groups make all iterations of {self.place('loop')}: {self.why}"
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class GroupsEndApart(_OfPeeling):
     @property
     def sentence(self) -> str:
         """Which loop."""
-        return f"groups leave {self.place('loop')} after their own rows' last turn"
+        return f"groups leave {self.place('loop')} after their own rows' last iteration"
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,10 @@ class LoopScheduled(_OfSchedule):
     def sentence(self) -> str:
         """Two tables: what each resource works in an iteration, and the costly ops."""
         where = self.place("loop")
-        lines = [f"the loop at {where} turns every {self.interval} cycles, bound by {self.bound}"]
+        lines = [
+            f"the loop at {where} has an initiation interval of {self.interval} cycles, "
+            f"bound by {self.bound}"
+        ]
         lines.append("  cycles  share  resource")
         for usage in self.usages:
             share = usage.cycles / self.interval
@@ -198,7 +201,7 @@ class LoadedIntoRegistersAhead(Decision):
     @property
     def sentence(self) -> str:
         """How many, where."""
-        return f"{self.tiles} tile(s) are loaded a turn ahead ({self.place('loop')})"
+        return f"{self.tiles} tile(s) are loaded an iteration ahead ({self.place('loop')})"
 
 
 @dataclass(frozen=True)

@@ -85,7 +85,7 @@ def table(stage: str, options: Options, decided: Decisions, slack: Slack) -> lis
             ScheduleLoops(
                 options, decided, slack.registers, slack.stages, slack.joined, slack.narrow
             ),
-            # Where a pipeline's first turn stands apart.
+            # Where a pipeline's first iteration stands apart.
             ZeroProducts(),
             AsyncDots(options, decided),
             # Once products say what they stage.

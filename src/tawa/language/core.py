@@ -64,10 +64,10 @@ def range(
 ) -> Any:
     """Iterate in a `for` loop like Python's `range`, with wishes for how to compile the loop.
 
-    `row_ends`, an integer for each row of the tiles that the loop carries, promises that the turns
-    from that counter on change nothing in the row: masked keys, say, of a causal attention. Warp
-    groups that share the rows then leave out turns that none of their own rows needs. The simulator
-    checks the promise.
+    `row_ends`, an integer for each row of the tiles that the loop carries, promises that the
+    iterations from that counter on change nothing in the row: masked keys, say, of a causal
+    attention. Warp groups that share the rows then leave out iterations that none of their own rows
+    needs. The simulator checks the promise.
     """
 
 

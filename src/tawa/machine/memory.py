@@ -37,7 +37,7 @@ class Memory:
         "measured",
         "costs.jsonl, `copy latency, box of 8 rows`: 345, less a wait, the issue and the bytes",
     )
-    """Cycles from a bulk load's turn to its first byte from L2."""
+    """Cycles from a bulk load's iteration to its first byte from L2."""
     miss_latency: float = figure(
         470.0,
         "measured",

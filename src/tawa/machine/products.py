@@ -27,15 +27,15 @@ class Products:
     stored_each: float = figure(0.25, "fitted", _SHAPES)
     """As `stored`, where elements are stored one by one: eight rows at once, a sector of each."""
     round_trip: float = figure(1200.0, "fitted", _SHAPES)
-    """Cycles of a turn whose operands are loaded element by element: latency."""
+    """Cycles of an iteration whose operands are loaded element by element: latency."""
     loaded_each: float = figure(0.17, "fitted", _SHAPES)
-    """Cycles of such a turn for each element."""
+    """Cycles of such an iteration for each element."""
     together: int = figure(2, "fitted", _SHAPES)
     """Programs of a multiprocessor that wait for elements at once."""
     least: float = figure(174.0, "fitted", _SHAPES)
-    """Cycles of a turn, however small its tile is: a wait and an issue."""
+    """Cycles of an iteration, however small its tile is: a wait and an issue."""
     each_line: float = figure(132.0, "fitted", _SHAPES)
-    """Cycles of latency of a turn for each line of K."""
+    """Cycles of latency of an iteration for each line of K."""
     shared: float = figure(146.0, "fitted", _SHAPES)
     """Bytes a cycle that go to shared memory with tiles' rows, and from there to the products."""
     placed: float = figure(300.0, "fitted", _SHAPES)
@@ -47,7 +47,7 @@ class Products:
     width: float = figure(8.0, "fitted", _SHAPES)
     """Columns more that an instruction would multiply in the time it takes beside its own."""
     overlap: float = figure(8.0, "fitted", _SHAPES)
-    """How nearly the longest of what happens in a turn at once is its time (a norm)."""
+    """How nearly the longest of what happens in an iteration at once is its time (a norm)."""
     written_back: float = figure(14e6, "fitted", _SHAPES)
     """Bytes, at most, that what was in L2 writes back to make room for what is not streamed."""
     energy: float = figure(2.0, "fitted", _SHAPES)

@@ -1,7 +1,7 @@
 """Tensors that a kernel both loads and stores through one descriptor.
 
 Loads run ahead of what computes, so a block must not be stored before it is loaded: not in the
-same turn of a loop, and not in an earlier one.
+same iteration of a loop, and not in an earlier one.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def check_in_place(kernel: func.FuncOp) -> None:
 
 
 def _in_order(load: DescLoad, store: DescStore) -> bool:
-    """Whether no turn stores what a later load reads."""
+    """Whether no iteration stores what a later load reads."""
     common = [op for op in _around(load) if op in _around(store)]
     loops = [op for op in common if isinstance(op, scf.ForOp | scf.WhileOp)]
     if not loops:
@@ -99,7 +99,7 @@ def _precedes(first: Operation, second: Operation) -> bool:
 
 
 def _advances(value: SSAValue, loop: Operation, extent: int) -> bool:
-    """Whether a coordinate moves on by a whole block, or more, from turn to turn."""
+    """Whether a coordinate moves on by a whole block, or more, from iteration to iteration."""
     if not isinstance(loop, scf.ForOp):
         return False
     step = _constant(loop.step) or 1

@@ -2,10 +2,10 @@
 
 Published kernels load the operands of their products through tiles of addresses. The loading role
 runs the part of the program that computes those addresses and masks, and copies each tile into a
-slot of shared memory, in the order that products read (`aref.copy_into`): as many turns ahead as
-the ring has slots, where a load into registers can be one turn ahead at most. The hardware's
-asynchronous copies (`cp.async`) move 4, 8 or 16 neighbouring bytes and write zeros where they are
-masked off. So a load goes through a ring if
+slot of shared memory, in the order that products read (`aref.copy_into`): as many iterations ahead
+as the ring has slots, where a load into registers can be one iteration ahead at most. The
+hardware's asynchronous copies (`cp.async`) move 4, 8 or 16 neighbouring bytes and write zeros where
+they are masked off. So a load goes through a ring if
 
 - a product of the same loop reads it, as it is or converted, transposed or computed with: one of
   warp groups' instructions, or, of a kernel with as many warps as a group, any other;
@@ -14,10 +14,10 @@ masked off. So a load goes through a ring if
 - the kernel writes nothing that it may read, and its addresses and masks are computed from program
   ids, arguments, counters and other memory that the kernel does not write, not from products.
 
-Copies that the consumers start themselves, several turns ahead, would need no role. But then every
-consumer waits for the slowest of them in each turn, computes addresses between its products, and
-knows only the addresses of its own loop: a role runs on to the next tile while the last one is
-stored, and its addresses cost the consumers no registers. So there is one mechanism.
+Copies that the consumers start themselves, several iterations ahead, would need no role. But then
+every consumer waits for the slowest of them in each iteration, computes addresses between its
+products, and knows only the addresses of its own loop: a role runs on to the next tile while the
+last one is stored, and its addresses cost the consumers no registers. So there is one mechanism.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ GROUP_WARPS = SM_90A.group_warps
 """Warps of a warp group."""
 
 MOST_ADDRESS_WORK = 150
-"""Instructions a turn for addresses beyond which one warp group falls behind two that compute."""
+"""Instructions an iteration for addresses beyond which one warp group falls behind two that
+compute."""
 
 ROWS_AT_ONCE = 16
 """Rows of a tile that a warp group copies at once."""
@@ -169,7 +170,7 @@ def slot_tile(load: Load) -> TensorType[Attribute]:
 
 
 def address_work(body: Block) -> int:
-    """About how many instructions one warp group takes for the addresses of a turn's copies.
+    """About how many instructions one warp group takes for the addresses of an iteration's copies.
 
     Of tiles of addresses, only the first of those that are copied at once is computed.
     """

@@ -63,7 +63,7 @@ def plan_rings(
     """Loads of one block that serve one dot share a ring; every other load has its own.
 
     Those by descriptor go through rings, and of those through pointers the given ones. If they are
-    `together`, those of a loop's turn share a ring for each way to load.
+    `together`, those of a loop's iteration share a ring for each way to load.
     """
     loads: list[RingLoad] = [
         op
@@ -88,7 +88,7 @@ def plan_rings(
 
 
 def _of_turns(rings: Sequence[RingPlan]) -> list[RingPlan]:
-    """The rings, those that a turn of one loop fills in one way made one."""
+    """The rings, those that an iteration of one loop fills in one way made one."""
     found: dict[tuple[object, ...], RingPlan] = {}
     for ring in rings:
         place = ring.loads[0].parent

@@ -279,8 +279,8 @@ def _rounds_to_bytes(op: Operation) -> bool:
 def _in_step(nodes: list[Node], groups: int) -> None:
     """Let a node's costs be those of all warp groups of a team, which then count as one.
 
-    An operand that they write to shared memory together has them wait for each other in every turn,
-    so that each finds the units busy with what the others asked for at the same time.
+    An operand that they write to shared memory together has them wait for each other in every
+    iteration, so that each finds the units busy with what the others asked for at the same time.
     """
     for node in nodes:
         node.tensor *= groups
@@ -462,7 +462,7 @@ def _edges(loop: scf.ForOp, node_of: dict[Operation, Node]) -> list[Edge]:
 def _memory_edges(node_of: dict[Operation, Node]) -> Iterator[Edge]:
     """What touches the same bytes, one to write them, or takes slots of one ring keeps its order.
 
-    That holds in a turn, and from a turn to the next.
+    That holds in an iteration, and from an iteration to the next.
     """
     acting = [(op, node) for op, node in node_of.items() if not is_pure(op)]
     for (op, first), (other, second) in combinations(acting, 2):

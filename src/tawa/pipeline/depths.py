@@ -97,7 +97,7 @@ class Demand:
     def chosen(self, asked: int | None, reserve: int = 0) -> dict[Create, int]:
         """The depth of each ring; `asked` is that of the innermost loops' if it was given."""
         wanted = max(self.least, asked or PIPELINED)
-        # Loads of every turn come before those of a tile.
+        # Loads of every iteration come before those of a tile.
         own = 2 if self.fitting(2, reserve) >= wanted else 1
         most = max(self.least, min(MOST, self.fitting(own, reserve))) if self.slot else 1
         depth = asked or most
@@ -186,7 +186,7 @@ def _staged_bytes(module: ModuleOp) -> int:
 
 
 def _loops_around(op: Operation) -> int:
-    """Loops that fill a slot in every turn: one in which a branch does does not count."""
+    """Loops that fill a slot in every iteration: one in which a branch does does not count."""
     count, parent = 0, op.parent_op()
     while parent is not None:
         count += isinstance(parent, scf.ForOp | scf.WhileOp)

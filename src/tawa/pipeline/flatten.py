@@ -1,7 +1,7 @@
 """The loop over tiles of a persistent kernel is flattened into the pipelined loop inside it.
 
-The epilogue of one tile's pipeline and the prologue of the next tile's become one turn, so that the
-next tile's first products run under the last ones of this tile:
+The epilogue of one tile's pipeline and the prologue of the next tile's become one iteration, so
+that the next tile's first products run under the last ones of this tile:
 
     prologue of the first tile
     while true:
@@ -78,7 +78,7 @@ def obstacle(
 
 
 def _held(loop: scf.ForOp, schedule: Schedule) -> set[SSAValue]:
-    """Rings of which a turn still holds a slot of the turn before."""
+    """Rings of which an iteration still holds a slot of the iteration before."""
     returns = [op for op in loop.body.block.ops if isinstance(op, Consumed)]
     gets = {op: op.token.owner for op in returns if isinstance(op.token.owner, GetEnter)}
     stage = schedule.stage
@@ -87,7 +87,7 @@ def _held(loop: scf.ForOp, schedule: Schedule) -> set[SSAValue]:
 
 @dataclass
 class _Flattening:
-    """The two loops, and what is carried from one turn of the outer one to the next."""
+    """The two loops, and what is carried from one iteration of the outer one to the next."""
 
     loop: scf.ForOp
     schedule: Schedule
@@ -102,7 +102,7 @@ class _Flattening:
         place = ops.index(self.loop)
         self.before, self.after = ops[:place], ops[place + 1 : -1]
         self.left_out = {ring_of(op): op for op in self.after if LEFT_OUT in op.attributes}
-        """Loops that return the slots of turns that were left out, by ring."""
+        """Loops that return the slots of iterations that were left out, by ring."""
         self.returns = self._returns()
         self.scalars = self._scalars()
         self.ahead = self._ahead()
@@ -368,5 +368,5 @@ def _name(values: tuple[BlockArgument, ...], like: Sequence[SSAValue]) -> None:
 
 
 def flatten(loop: scf.ForOp, schedule: Schedule) -> None:
-    """Pipeline a loop across the turns of the loop around it; `obstacle` must be None."""
+    """Pipeline a loop across the iterations of the loop around it; `obstacle` must be None."""
     _Flattening(loop, schedule).run()

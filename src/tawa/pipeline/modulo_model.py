@@ -1,15 +1,16 @@
-"""The constraint model of a modulo schedule (OR-tools CP-SAT), for one length of a turn.
+"""The constraint model of a modulo schedule (OR-tools CP-SAT), for one initiation interval.
 
-One turn of the new loop lasts T cycles; an op starts at s = r + j T, so it runs in turn j of its
-iteration at offset r: j is its stage, r its place in the turn. The model knows the resources (the
-issuing thread, the tensor core, the special-function unit) and the machine's rules:
+One iteration of the new loop lasts T cycles; an op starts at s = r + j T, so it runs in turn j of
+its iteration at offset r: j is its stage, r its place in the iteration. The model knows the
+resources (the issuing thread, the tensor core, the special-function unit) and the machine's rules:
 
-- a product's accumulator that ordinary code touches is finished within its turn (else ptxas
+- a product's accumulator that ordinary code touches is finished within its iteration (else ptxas
   serialises everything: its diagnostics C7514 and C7515);
 - there is one copy of each accumulator and of each A operand in registers, so the next iteration
   writes it only after this one's reader is done (C7513);
 - products finish in the order they are issued;
-- a ring of D slots is loaded again D turns later, so a slot is held for less than that by the time
+- a ring of D slots is loaded again D iterations later, so a slot is held for less than that by the
+time
   that a load takes.
 
 Program order and stages are what is used; start times are not, since the hardware is dynamic.
@@ -30,10 +31,10 @@ WORK_LIMIT = 0.1
 """Deterministic seconds of the solver for one period: the same answer on every machine."""
 
 TOLERANCE_PERCENT = 2
-"""How much longer than the shortest a turn of one warp group may take to save registers."""
+"""How much longer than the shortest an iteration of one warp group may take to save registers."""
 
 PROMPT = 4
-"""Cycles of a turn's latency that one cycle is worth by which a product is issued earlier.
+"""Cycles of an iteration's latency that one cycle is worth by which a product is issued earlier.
 
 Products that wait in the tensor core's queue cover what the model does not know: at head dimension
 256, attention that converts its weights before it issues both products runs 12% slower (measured).
@@ -46,7 +47,7 @@ and in the first or a later stage."""
 
 @dataclass(frozen=True)
 class Placed:
-    """When a node starts in its turn, and in which turn of its iteration."""
+    """When a node starts in its iteration, and in which iteration of its iteration."""
 
     offset: int
     stage: int
@@ -121,7 +122,7 @@ class Model:
                 self.model.add(begin >= self.finish(e.source))
 
     def in_turn(self, node: Node) -> Any:
-        """When a product starts to run, counted from the start of the turn that issues it."""
+        """When a product starts to run, counted from the start of the iteration that issues it."""
         i = node.number
         return self.run[i] - self.start[i] + self.offset[i]
 
@@ -151,10 +152,10 @@ class Model:
                 self.model.add(rewritten >= self.run[n.number] + in_units(n.tensor))
 
     def _registers(self, capacity: int) -> None:
-        """What is held at any time of a turn fits the registers of a thread.
+        """What is held at any time of an iteration fits the registers of a thread.
 
         A value is held from its op's start to its last reader's (an A operand: to the product's
-        end); there is one copy of it, so it is held for a turn at most.
+        end); there is one copy of it, so it is held for an iteration at most.
         """
         intervals: list[Any] = []
         demands: list[int] = []
@@ -226,7 +227,7 @@ class Model:
         return sum(16 * r * length for _, r, length in self.lengths) + sum(self.start)
 
     def _most_held(self, value: Any) -> int:
-        """Registers at the fullest time of a turn, which is the start of a value."""
+        """Registers at the fullest time of an iteration, which is the start of a value."""
         held = [(value(self.offset[i]), r, value(length)) for i, r, length in self.lengths]
         return max(
             (
@@ -255,8 +256,8 @@ class Model:
     def solve(self, work: float = WORK_LIMIT) -> tuple[dict[int, Placed], int] | None:
         """A placement, as good as the work limit finds, and the registers it takes.
 
-        A turn that one warp group finishes early leaves room for what the model does not know; of
-        such placements, one that holds few registers and starts ops early.
+        An iteration that one warp group finishes early leaves room for what the model does not
+        know; of such placements, one that holds few registers and starts ops early.
         """
         solver, status = self.begun or (self._solver(work), None)
         good = (self.cp.OPTIMAL, self.cp.FEASIBLE)

@@ -104,7 +104,8 @@ class ScheduleLoops:
     margin: int = 0
     """Registers of a thread to leave free, because an assembled attempt spilled."""
     stages: int = STAGES
-    """Turns that an iteration may be spread over; with 0, loops keep the order of the source."""
+    """Iterations that an iteration may be spread over; with 0, loops keep the order of the
+    source."""
     joined: bool = True
     """Whether loops may run on from tile to tile."""
     narrow: bool = False
@@ -188,7 +189,7 @@ class ScheduleLoops:
 
 
 def as_schedule(graph: DependenceGraph, solution: Solution) -> Schedule:
-    """Ops in the order of a turn, with their stages."""
+    """Ops in the order of an iteration, with their stages."""
     nodes = in_order(graph, solution.placed)
     order = [op for n in nodes for op in n.ops]
     stage = {op: solution.placed[n.number].stage for n in nodes for op in n.ops}
@@ -205,7 +206,7 @@ def _is_small(graph: DependenceGraph, node: Node) -> bool:
 
 
 def in_order(graph: DependenceGraph, placed: Mapping[int, Placed]) -> list[Node]:
-    """The nodes of a turn by their places; at one place, a value before its readers."""
+    """The nodes of an iteration by their places; at one place, a value before its readers."""
     waits = {n.number: 0 for n in graph.nodes}
     then: dict[int, list[Node]] = {n.number: [] for n in graph.nodes}
     for e in graph.edges:
@@ -234,7 +235,7 @@ def in_order(graph: DependenceGraph, placed: Mapping[int, Placed]) -> list[Node]
 def _scheduled(
     graph: DependenceGraph, solution: Solution, span: Span | None, *, joined: bool
 ) -> LoopScheduled:
-    """The schedule as data: what each resource works in a turn, and the costly nodes."""
+    """The schedule as data: what each resource works in an iteration, and the costly nodes."""
     usages = sorted(bounds(graph).items(), key=lambda item: -item[1])
     nodes = sorted(graph.nodes, key=lambda n: solution.placed[n.number].offset)
     return LoopScheduled(

@@ -2,8 +2,8 @@
 
 A loading role follows the program: the operands of a tile's loop, then the next tile's own loads.
 By then the consumers are about to need those. Where the consumers run on from tile to tile, the
-loading role issues the next tile's own loads after the first turn of this tile's loop instead: not
-before it, since their slots are free only when the tile before is finished, and that needs the
+loading role issues the next tile's own loads after the first iteration of this tile's loop instead:
+not before it, since their slots are free only when the tile before is finished, and that needs the
 first operands of this one.
 """
 

@@ -66,7 +66,7 @@ class Timeline:
     left_out: int = 0
     """Intervals after the last one shown."""
     turns_left_out: int = 0
-    """Turns of the outermost loop, at its end, that have no intervals."""
+    """Iterations of the outermost loop, at its end, that have no intervals."""
 
     @property
     def note(self) -> str:
@@ -85,7 +85,7 @@ def timeline(
 ) -> Timeline:
     """Lanes of intervals; `numbers` are those of the ops of the module that was replayed.
 
-    `turns_left_out` are turns of the outermost loop without intervals.
+    `turns_left_out` are iterations of the outermost loop without intervals.
 
     Roles as a whole are left out: their activities fill them.
     """

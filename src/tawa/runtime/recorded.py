@@ -81,7 +81,7 @@ class Track:
         issue among other activities may be as early as they begin, a wait as late as they end.
         """
         if table.detail == "tiles":
-            return  # how many turns a loop took is not recorded
+            return  # how many iterations a loop took is not recorded
         flying: list[tuple[Activity, float]] = []
         done = self.begin
         for _, activity, begin, end in self.passages(table):

@@ -94,8 +94,9 @@ class Timeline:
     - `ctas`: how many CTAs of a launch are recorded, the first ones; by default all of a persistent
       kernel's, and one for each multiprocessor of others.
     - `kilobytes`: device memory for each warp group of them, a power of two; 4 KiB hold about 400
-      turns of a loop with 2 points. What does not fit is not recorded, and `missing` says so.
-    - `detail`: `"coarse"` keeps a few points of each loop's turn and each tile, `"fine"` one at
+      iterations of a loop with 2 points. What does not fit is not recorded, and `missing` says so.
+    - `detail`: `"coarse"` keeps a few points of each loop's iteration and each tile, `"fine"` one
+    at
       every wait and issue, which lengthens short loops, `"tiles"` none in inner loops. Where the
       points would make a kernel spill there are fewer, and `missing` says so.
 

@@ -75,7 +75,7 @@ class Stage(ArefOp):
     """Copy a computed tile to shared memory, where a matrix instruction can read it.
 
     With `buffer` (0 or 1) it has two buffers, and this is the one that the copy goes to: products
-    of a loop's turn before may still read the other.
+    of a loop's iteration before may still read the other.
     """
 
     BUFFERS: ClassVar[int] = 2

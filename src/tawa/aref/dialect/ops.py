@@ -241,14 +241,14 @@ class _Turn(ArefOp):
 
 @irdl_op_definition
 class TurnWait(_Turn):
-    """Wait until it is this team's turn."""
+    """Wait until it is this team's iteration."""
 
     name: ClassVar[str] = "aref.turn_wait"
 
 
 @irdl_op_definition
 class TurnPass(_Turn):
-    """Give the turn to the next team."""
+    """Give the iteration to the next team."""
 
     name: ClassVar[str] = "aref.turn_pass"
 
@@ -257,7 +257,7 @@ class TurnPass(_Turn):
 class GroupTurn(ArefOp):
     """The warp groups of a team take turns: `wait` for the own one, `pass` it on, or `start`.
 
-    At the start, once, it is the first group's turn.
+    At the start, once, it is the first group's iteration.
     """
 
     name: ClassVar[str] = "aref.group_turn"

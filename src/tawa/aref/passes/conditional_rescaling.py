@@ -88,7 +88,7 @@ def _guard_scaling(op: Map) -> None:
 
 
 def _by_products(carried: SSAValue) -> bool:
-    """Whether a warp group's product makes what a loop carries to its next turn."""
+    """Whether a warp group's product makes what a loop carries to its next iteration."""
     loop = carried.owner.parent_op() if isinstance(carried, BlockArgument) else None
     if not isinstance(loop, scf.ForOp) or not isinstance(carried, BlockArgument):
         return False

@@ -1,16 +1,17 @@
-"""Warp groups leave out the turns of a loop that change none of their own rows.
+"""Warp groups leave out the iterations of a loop that change none of their own rows.
 
-The rows of a tile may need different numbers of turns, as those of a causal attention do, and the
-groups of a team have different rows. `tile.row_ends` says where the turns of each row end. So a
-group may leave out the last turn, if its own last row has ended, and returns its slots unread:
+The rows of a tile may need different numbers of iterations, as those of a causal attention do, and
+the groups of a team have different rows. `tile.row_ends` says where the iterations of each row end.
+So a group may leave out the last iteration, if its own last row has ended, and returns its slots
+unread:
 
     own = max(row_ends[last row of this group], upper - 1)
     for i in lower .. own: the loop
-    for i in own .. upper: wait for the slot of turn i, return it
+    for i in own .. upper: wait for the slot of iteration i, return it
 
-One turn and no more: a group that has left still holds the slots of its own last products, which
-the next tile's first ones run with. Had it to return slots further on, the loading role could wait
-for those that it holds, and it for the loading role.
+One iteration and no more: a group that has left still holds the slots of its own last products,
+which the next tile's first ones run with. Had it to return slots further on, the loading role could
+wait for those that it holds, and it for the loading role.
 
 The rows' ends are arithmetic on row numbers; where it grows with them, the same arithmetic on the
 group's last row gives the group's end.
@@ -59,7 +60,7 @@ from tawa.tile.dialect.ops import (
 )
 
 LEFT_OUT = "aref.left_out"
-"""Marks the loops that return the slots of a turn that was left out."""
+"""Marks the loops that return the slots of an iteration that was left out."""
 
 BY_WARPS = (Dot, Reduce, Any, AnyAbove)
 """Collective ops of which each warp group does its own rows' part, unless `_shared_work` says why
@@ -115,7 +116,7 @@ def _group_of(op: Operation | None) -> WarpGroup:
 
 
 def obstacle(group: WarpGroup, loop: scf.ForOp, rows: int) -> str | None:
-    """Why the groups of a team have to make the same turns; None if they need not."""
+    """Why the groups of a team have to make the same iterations; None if they need not."""
     groups = group.warps.value.data // SM_90A.group_warps
     if group.teams.value.data > 1 or group.split_columns is not None or rows % (64 * groups):
         return "they do not share its tiles' rows"
@@ -161,7 +162,7 @@ def _from_registers(value: SSAValue) -> bool:
 
 
 def _end_early(loop: scf.ForOp, end: SSAValue) -> None:
-    """Let the loop end at `end`, not before its first turn and at most one turn early."""
+    """Let the loop end at `end`, not before its first iteration and at most one iteration early."""
     block = loop.parent
     assert block is not None
     upper = loop.ub
@@ -187,7 +188,7 @@ def ring_of(loop: Operation) -> SSAValue:
 
 
 def _returning(get: GetEnter, start: SSAValue, end: SSAValue, step: SSAValue) -> scf.ForOp:
-    """A loop that takes and returns the slots of turns that nothing reads."""
+    """A loop that takes and returns the slots of iterations that nothing reads."""
     body = Block(arg_types=[start.type])
     body.args[0].name_hint = "left_out"
     enter = GetEnter(get.ref)

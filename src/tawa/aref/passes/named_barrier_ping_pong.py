@@ -1,10 +1,10 @@
 """Ping-pong within a tile: the warp groups of a team take turns to issue products.
 
-A group holds the turn from a loop's first product to the last of those that follow it with nothing
-costly in between. So the tensor core works for one group while the others run ordinary code, from
-the first turn of the loop on, and not only once the groups have drifted apart by themselves. All
-groups of a team run the same turns, so each passes the turn as often as it waits for it; one that
-leaves a turn out (`own_turns`) still waits for it and passes it on.
+A group holds the iteration from a loop's first product to the last of those that follow it with
+nothing costly in between. So the tensor core works for one group while the others run ordinary
+code, from the first iteration of the loop on, and not only once the groups have drifted apart by
+themselves. All groups of a team run the same iterations, so each passes the turn as often as it
+waits for it; one that leaves a turn out (`own_turns`) still waits for it and passes it on.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def _take_turns(loop: scf.ForOp) -> bool:
 
 
 def _has_short_form(group: WarpGroup) -> bool:
-    """Whether there is a loop for few turns and another one for many."""
+    """Whether there is a loop for few iterations and another one for many."""
 
     def takes_turns(region: Region) -> bool:
         return any(isinstance(op, GroupTurn) for op in region.walk())

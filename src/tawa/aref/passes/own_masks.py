@@ -5,7 +5,7 @@ share the rows, some see such a block whole, and choose nothing by
 
     if block is at an edge: scores = where(columns <= last_column_of_row, scores, -inf)
 
-So in loops that groups leave at turns of their own (`own_turns`) the question is asked for the
+So in loops that groups leave at iterations of their own (`own_turns`) the question is asked for the
 group's own rows, too. Columns and ends of rows are arithmetic on numbers, so the largest column and
 the group's least end answer it.
 """
@@ -60,7 +60,7 @@ class OwnMasks:
 
 
 def _ends_early(branch: scf.IfOp) -> bool:
-    """Whether the branch is in a loop that groups leave at turns of their own."""
+    """Whether the branch is in a loop that groups leave at iterations of their own."""
     loop = branch.parent_op()
     following = loop.next_op if isinstance(loop, scf.ForOp) else None
     return following is not None and LEFT_OUT in following.attributes

@@ -176,7 +176,7 @@ class PingPong:
         )
 
     def _order(self, loop: scf.ForOp) -> None:
-        """Wait for the turn before a tile's first product, pass it on after its last."""
+        """Wait for the iteration before a tile's first product, pass it on after its last."""
         body = loop.body.block
         with_dots = [op for op in body.ops if any(isinstance(o, DotIssue) for o in op.walk())]
         body.insert_op_before(TurnWait(), with_dots[0])

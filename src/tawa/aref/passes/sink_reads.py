@@ -1,10 +1,10 @@
 """Ordinary code reads a slot where it needs it, behind the products that read the slot too.
 
-A get gives a tile as a value at once, but products read it where it lies. What else a turn does
-with the tile then stands behind its products, and so should the loads of it into registers: before
-them they hold up the first product, and the assembler, which has them at hand, spreads the code
-that uses them among the matrix instructions of a product. A tile that only one side of a branch
-needs is read there.
+A get gives a tile as a value at once, but products read it where it lies. What else an iteration
+does with the tile then stands behind its products, and so should the loads of it into registers:
+before them they hold up the first product, and the assembler, which has them at hand, spreads the
+code that uses them among the matrix instructions of a product. A tile that only one side of a
+branch needs is read there.
 
 Behind a product, nothing says that all warps have read a slot when one of them finds the product
 done and returns the slot: so they meet once they have.

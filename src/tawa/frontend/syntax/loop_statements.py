@@ -74,7 +74,7 @@ class LoopStatements(Expressions):
         self.loop_depth -= 1
 
     def turn(self, body: Sequence[ast.stmt]) -> Left | None:
-        """Compile a turn of a loop; tells how all of its paths end, if they end early."""
+        """Compile an iteration of a loop; tells how all of its paths end, if they end early."""
         if may_leave(body):
             self._raise_flag(staying(self.loop_depth))
         ended = self.run(body)

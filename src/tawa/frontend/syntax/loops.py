@@ -32,7 +32,7 @@ class ForLoop:
     """Bounds of one type; `mirrored` says that the counter runs from the upper end down.
 
     `scf.for` compares signed numbers. So a loop over unsigned ones of up to 32 bits runs in 64
-    bits, and one over 64 bits counts its turns.
+    bits, and one over 64 bits counts its iterations.
     """
 
     lower: Tensor
@@ -41,7 +41,7 @@ class ForLoop:
     mirrored: bool = False
     attributes: dict[str, Attribute] = field(default_factory=dict[str, Attribute])
     row_ends: Tensor | None = None
-    """Where the turns end that change a row, of the counter's type."""
+    """Where the iterations end that change a row, of the counter's type."""
 
     @property
     def _counts_turns(self) -> bool:

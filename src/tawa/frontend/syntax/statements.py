@@ -228,7 +228,7 @@ class Statements(LoopStatements):
     def _if_with_way_out(
         self, node: ast.If, chosen: Tensor, rest: Sequence[ast.stmt]
     ) -> Left | None:
-        """An `if` that may end a turn of a loop: what follows runs where it does not."""
+        """An `if` that may end an iteration of a loop: what follows runs where it does not."""
         then, other = node.body, node.orelse
         if always_leaves(then) or always_leaves(other):
             sides = [s if always_leaves(s) else [*s, *rest] for s in (then, other)]

@@ -1,8 +1,8 @@
 """How many points of a kernel's program are recorded: fewer cost less, and disturb less.
 
 Of the points that a role could have, `fine` keeps all. `coarse` keeps those around waits that can
-be long, a few in each turn of a loop, and what lies between them becomes one activity of several
-parts. `tiles` keeps none in the turns of inner loops.
+be long, a few in each iteration of a loop, and what lies between them becomes one activity of
+several parts. `tiles` keeps none in the iterations of inner loops.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Plan:
     role: str
     places: list[Place]
     inner: bool = False
-    """Passed in each turn of a loop that has no loop inside."""
+    """Passed in each iteration of a loop that has no loop inside."""
     gaps: list[Activity | None] = field(default_factory=list["Activity | None"])
     lead: Activity | None = None
     trail: Activity | None = None
@@ -112,7 +112,8 @@ def _kept(plan: Plan) -> list[int]:
 def _epilogue(kinds: Sequence[str]) -> int:
     """The point where stores of results begin, or else after the last wait for products.
 
-    A point right after that wait would keep the assembler from sharing code with a loop's turns.
+    A point right after that wait would keep the assembler from sharing code with a loop's
+    iterations.
     """
     drained = len(kinds) - kinds[::-1].index("wgmma wait")
     return next((at for at in range(drained, len(kinds)) if kinds[at] == "store wait"), drained)

@@ -39,9 +39,9 @@ class Slot:
     parts: dict[tuple[int, int], dict[int, Array]] = field(
         default_factory=dict[tuple[int, int], "dict[int, Array]"]
     )
-    """Of each turn and tile, the parts that CTAs of the cluster have multicast."""
+    """Of each iteration and tile, the parts that CTAs of the cluster have multicast."""
     shared: dict[int, frozenset[int]] = field(default_factory=dict[int, "frozenset[int]"])
-    """Of each turn that is published, the tiles that come as parts."""
+    """Of each iteration that is published, the tiles that come as parts."""
 
 
 @dataclass(eq=False)
@@ -246,4 +246,4 @@ class Cta:
     name: str = ""
     """What messages put before its actors' names, in a cluster."""
     passes: dict[tuple[str, int], int] = field(default_factory=dict[tuple[str, int], int])
-    """Turns passed to each team of each role, minus those taken."""
+    """Iterations passed to each team of each role, minus those taken."""

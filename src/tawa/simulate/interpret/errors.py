@@ -105,7 +105,7 @@ class PhaseAliased(ProtocolError):
         "more. If a group can get more than one phase ahead of a waiter, the waiter sleeps through "
         "the phase it needs."
     )
-    example = _example("turn passed twice")
+    example = _example("iteration passed twice")
 
 
 class MissingProxyFence(ProtocolError):
@@ -292,11 +292,11 @@ broken("view read after its return").simulate()
 
 
 class SlotOutOfTurn(ProtocolError):
-    """A slot of a ring is filled or got in another turn than its cursor says."""
+    """A slot of a ring is filled or got in another iteration than its cursor says."""
 
     explanation = (
         "The k-th put and the k-th get of a ring use slot k mod D. A cursor that is moved twice, "
-        "or not past the puts that other teams take, meets a slot in another turn."
+        "or not past the puts that other teams take, meets a slot in another iteration."
     )
     example = """
 from aref_protocols import broken
@@ -306,7 +306,7 @@ broken("put cursor moved by two").simulate()
 
 
 class TurnsDependOnData(TawaError):
-    """A prediction moves no data, and how often a loop turns depends on it."""
+    """A prediction moves no data, and how often a loop iterations depends on it."""
 
     explanation = (
         "The timing model runs a kernel's control flow without its data: loads give zeros. A "

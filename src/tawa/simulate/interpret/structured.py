@@ -1,7 +1,8 @@
 """Builtin ops at the hopper level: constants, scalar functions, control flow.
 
 Control flow moves fragments as the emitted C++ does: a loop-carried fragment is an array of its
-own, set before the loop and overwritten at the end of a turn, unless it already is the yielded one.
+own, set before the loop and overwritten at the end of an iteration, unless it already is the
+yielded one.
 """
 
 from __future__ import annotations

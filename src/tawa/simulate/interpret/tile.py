@@ -37,7 +37,7 @@ Grid: TypeAlias = Sequence[int]
 
 
 class RowEndsBroken(TawaError):
-    """A loop changes a row after the turn that its `row_ends` names."""
+    """A loop changes a row after the iteration that its `row_ends` names."""
 
     explanation = (
         "`tl.range(..., row_ends=ends)` promises that turn `i` changes nothing in the rows with "
@@ -270,7 +270,7 @@ def _for(program: Program, op: scf.ForOp) -> Any:
 def _require_unchanged(
     program: Program, promise: ops.RowEnds, counter: int, before: list[Any], after: list[Any]
 ) -> None:
-    """Check that a turn has left the rows as they were that had ended before it."""
+    """Check that an iteration has left the rows as they were that had ended before it."""
     ended = np.asarray(program.values[promise.ends]) <= counter
     for old, new in zip(before, after, strict=True):
         if np.ndim(old) and len(old) == len(ended):

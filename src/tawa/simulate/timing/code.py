@@ -44,8 +44,8 @@ from tawa.simulate.timing.work import NO_WORK, Work
 Steps = Generator[tuple[Any, ...]]
 Program = Callable[..., Steps]
 """Called with the kernel's arguments and the place of the CTA: `(values, rank, block, grid)`, and,
-if its outermost loop is to end early, with its most turns. Each turn of that loop begins with
-`(TURN,)`; a program with several outermost loops has no such turns."""
+if its outermost loop is to end early, with its most iterations. Each iteration of that loop begins
+with `(TURN,)`; a program with several outermost loops has no such iterations."""
 
 Count = Callable[..., tuple[float, ...]]
 """Called in the same way: the items of an `Amounts`."""
@@ -199,7 +199,7 @@ class Code:
             self.line(f"yield ({text})")
 
     def turn(self, op: Operation) -> bool:
-        """Whether a loop's turns are those that a program may be given fewer of."""
+        """Whether a loop's iterations are those that a program may be given fewer of."""
         found = not self.loops and any(touches(op, what) for what in COMMUNICATION)
         self.outermost += found
         return found

@@ -39,7 +39,7 @@ SAMPLES = 7
 """CTAs along an axis of the grid that are replayed when they differ."""
 
 MOST_SHOWN = 40_000
-"""Steps of all actors after which a timeline shows no further turn."""
+"""Steps of all actors after which a timeline shows no further iteration."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Replayed:
     stamps: dict[str, list[tuple[float, int, int]]]
     """Of a recording kernel: time, segment and point of each timestamp, by actor."""
     left_out: int = 0
-    """Turns of the outermost loop that are not shown: there are too many."""
+    """Iterations of the outermost loop that are not shown: there are too many."""
 
 
 @dataclass(frozen=True)
@@ -212,7 +212,8 @@ class Launch:
     def replay(self, block: Block, rates: Rates, resident: int, whole: bool = False) -> _Sample:
         """Replay the cluster that `block` begins, or CTAs like it that share a multiprocessor.
 
-        Of many turns of the outermost loop only some are replayed, unless the `whole` is asked for.
+        Of many iterations of the outermost loop only some are replayed, unless the `whole` is asked
+        for.
         """
         starts = self._starts(block, resident, self.programs)
         cut = None if whole else cut_of([turns_of(start(None)) for _, _, start in starts])
@@ -221,7 +222,7 @@ class Launch:
         except errors.Deadlock:
             if cut is None:
                 raise
-            cut = None  # the actors' turns do not belong together one by one
+            cut = None  # the actors' iterations do not belong together one by one
             machine = self._machine(starts, rates, cut)
         return self._sample(machine, cut)
 
@@ -258,7 +259,7 @@ class Launch:
     def _machine(
         self, starts: Sequence[Start], rates: Rates, cut: Cut | None, trace: Trace | None = None
     ) -> Machine:
-        """A machine that has run all actors, each for as many turns as the cut says."""
+        """A machine that has run all actors, each for as many iterations as the cut says."""
         turns = cut.turns if cut is not None else [None] * len(starts)
         actors = [
             Actor(name, cta, start(most))
@@ -271,7 +272,7 @@ class Launch:
         return machine
 
     def _sample(self, machine: Machine, cut: Cut | None) -> _Sample:
-        """What a machine's run says of a CTA, with the turns that were left out."""
+        """What a machine's run says of a CTA, with the iterations that were left out."""
         cycles, factor = machine.end, 1.0
         if cut is not None:
             cycles += cut.rest(machine.actors[cut.reference].turns)

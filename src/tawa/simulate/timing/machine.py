@@ -280,7 +280,7 @@ class Machine:
         """Look again when the next actor's instructions end, or reach what it waits for.
 
         Instructions of several actors take turns, so the last of one ends before the last of those
-        that come after it in their turn, though all have run equally far.
+        that come after it in their iteration, though all have run equally far.
         """
         core = self.cores[place]
         many = len(core.streams)
@@ -477,7 +477,7 @@ class Machine:
         self._push(time, actor)
 
     def _turn(self, actor: Actor, _step: tuple[Any, ...]) -> bool:
-        """A turn of the actor's outermost loop begins."""
+        """An iteration of the actor's outermost loop begins."""
         actor.turns.append(actor.now)
         return False
 

@@ -1,9 +1,9 @@
 """An actor's program for the timing machine: hopper IR as a Python generator of what takes time.
 
 Only what decides when things happen is kept: control flow, the scalars that it and the barriers
-depend on, and for everything else its cost. No data moves, so a turn of a loop takes microseconds
-and whole kernels can be replayed. Values loaded from memory are taken as zero, and a vote that
-guards rare work is taken as lost.
+depend on, and for everything else its cost. No data moves, so an iteration of a loop takes
+microseconds and whole kernels can be replayed. Values loaded from memory are taken as zero, and a
+vote that guards rare work is taken as lost.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ from tawa.simulate.timing.tickets import extract
 from tawa.simulate.timing.work import matrix_cycles, moves, product_cycles, work_of
 
 MOST_TURNS = 100_000
-"""Turns of one `while` after which a prediction is given up."""
+"""Iterations of one `while` after which a prediction is given up."""
 
 
 def program(

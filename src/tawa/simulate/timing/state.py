@@ -22,7 +22,7 @@ class Rates:
     store_bytes: float
     """Bytes a cycle that it can write."""
     load_latency: float = 260.0
-    """Cycles from a load's turn to its first byte from L2, beyond its transfer."""
+    """Cycles from a load's iteration to its first byte from L2, beyond its transfer."""
     miss_latency: float = 0.0
     """Further cycles if it comes from device memory."""
     memory_bytes: float = math.inf
@@ -70,7 +70,7 @@ class Actor:
     loads: int = 0
     """Copies that it has asked for."""
     turns: list[float] = field(default_factory=list[float])
-    """When each turn of the outermost loop began."""
+    """When each iteration of the outermost loop began."""
     stamps: list[tuple[float, int, int]] = field(default_factory=list[tuple[float, int, int]])
     """Of a recording kernel: time, segment and point of each timestamp."""
     done: bool = False
@@ -131,7 +131,7 @@ def left_of(actor: Actor, done: float, later: int) -> float:
     """Cycles of an actor's instructions until it goes on, or until none are left.
 
     Where it waits for a group's end, the last instruction ends before those of the `later` actors
-    that come after it in their turn, though all have run equally far.
+    that come after it in their iteration, though all have run equally far.
     """
     if not actor.waiting or actor.waits_for <= done + DONE:
         return actor.issued - done if not actor.waiting else 0.0

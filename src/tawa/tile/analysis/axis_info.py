@@ -65,7 +65,8 @@ def _meet(a: AxisInfo, b: AxisInfo) -> AxisInfo:
 class AxisAnalysis:
     """Answers for one kernel.
 
-    What a loop carries is taken to be what it starts with, until a turn is seen to change that.
+    What a loop carries is taken to be what it starts with, until an iteration is seen to change
+    that.
     """
 
     def __init__(self) -> None:
@@ -101,7 +102,7 @@ class AxisAnalysis:
         return self._carried(value, passed_out(value))
 
     def _carried(self, value: SSAValue, sources: Sequence[SSAValue]) -> AxisInfo:
-        """A value that is one of several, perhaps computed from itself a turn before.
+        """A value that is one of several, perhaps computed from itself an iteration before.
 
         What was derived from an assumption that fails is forgotten with it.
         """

@@ -1,8 +1,9 @@
 """How much work a program of a kernel is, as far as it is known before a launch.
 
 The bounds of loops count where they are computed from program ids, the grid's sizes and scalar
-arguments; a loop with other bounds counts as one turn. The unit is a cycle of a multiprocessor: of
-the tensor core for products, of 128 lanes for other tiles, whichever takes a block of code longer.
+arguments; a loop with other bounds counts as one iteration. The unit is a cycle of a
+multiprocessor: of the tensor core for products, of 128 lanes for other tiles, whichever takes a
+block of code longer.
 """
 
 from __future__ import annotations
@@ -84,7 +85,7 @@ class _Steps:
                 raise _Unknown
 
     def turns(self, loop: scf.ForOp) -> int:
-        """The turns of a loop; one if that is not known."""
+        """The iterations of a loop; one if that is not known."""
         try:
             lb, ub, step = (self.of(v) for v in (loop.lb, loop.ub, loop.step))
         except _Unknown:
@@ -95,9 +96,9 @@ class _Steps:
 
 
 def work_of(kernel: func.FuncOp) -> Work:
-    """The work of a program of a plain grid, at least that of one turn of its longest loop.
+    """The work of a program of a plain grid, at least that of one iteration of its longest loop.
 
-    That much is what a program takes besides its turns: a pipeline fills and drains.
+    That much is what a program takes besides its iterations: a pipeline fills and drains.
     """
     steps = _Steps(kernel)
     total = _block_work(kernel.body.block, steps)

@@ -353,7 +353,7 @@ class Cat(TileOp):
 
 @irdl_op_definition
 class RowEnds(TileOp):
-    """A promise about the loop around it: turns from `ends[r]` on do not change row r.
+    """A promise about the loop around it: iterations from `ends[r]` on do not change row r.
 
     That is so of every tile that the loop carries and that has a row for each element of `ends`.
     """

@@ -73,7 +73,7 @@ def _moved(
 
 
 def _steps(value: SSAValue, argument: SSAValue) -> list[SSAValue]:
-    """The scalars that a turn adds to each pointer; [] if it does anything else."""
+    """The scalars that an iteration adds to each pointer; [] if it does anything else."""
     steps: list[SSAValue] = []
     while value is not argument:
         op = value.owner

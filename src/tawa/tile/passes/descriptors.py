@@ -147,7 +147,8 @@ def _recipe(op: MakeDesc) -> str:
 
 @dataclass(frozen=True)
 class HoistDescriptors:
-    """Turn every `tile.make_desc` and `tile.desc_size` into an argument that the host computes."""
+    """Iteration every `tile.make_desc` and `tile.desc_size` into an argument that the host
+    computes."""
 
     name: ClassVar[str] = "hoist-descriptors"
     contract: ClassVar[Contract] = Contract(
