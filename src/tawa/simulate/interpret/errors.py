@@ -105,7 +105,7 @@ class PhaseAliased(ProtocolError):
         "more. If a group can get more than one phase ahead of a waiter, the waiter sleeps through "
         "the phase it needs."
     )
-    example = _example("iteration passed twice")
+    example = _example("turn passed twice")
 
 
 class MissingProxyFence(ProtocolError):
