@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
+import triton
 import triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-import triton
 from tawa.machine.chips import H100
 
 MULTIPROCESSORS = H100.multiprocessors

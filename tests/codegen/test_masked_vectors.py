@@ -55,4 +55,4 @@ def test_any_mask(kind: str, element: str, n: int) -> None:
     widest = 16 // x.dtype.itemsize
     assert [op.vector.value.data for op in accesses] == [min(widest, 4)] * 2
     if n % 16:
-        assert [op.mask_run.value.data for op in accesses] == [1] * 2
+        assert [op.mask_run and op.mask_run.value.data for op in accesses] == [1] * 2

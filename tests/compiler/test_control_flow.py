@@ -128,7 +128,7 @@ def test_coordinates_from_tiles(arrays: Arrays) -> None:
     arguments = [block(x, 16, 64), block(out, 16, 64), 4]
     compiled = check(linked_list, (1,), arguments, {1: np.full((16, 64), 1 + 2 + 0 + 1.0)})
     (found,) = compiled.decided(NotSpecialised)
-    assert found.why == "the coordinates of a load depend on a tile"
+    assert found.why == "the coordinates of a load depend on a tile that is loaded"
 
 
 @tawa.jit

@@ -17,7 +17,7 @@ from tawa.pipeline.modulo import PERIODS, UNIT, bounds, in_units, solve
 from tawa.pipeline.modulo_model import Model
 
 LEAD, TAIL = in_units(H100.scheduled_lead), in_units(H100.scheduled_tail)
-TIGHT = 132
+TIGHT = 160
 """Registers with which the shortest turns of attention with 64 columns have no schedule."""
 
 

@@ -84,10 +84,11 @@ def test_every_mutant_of_a_gemm(options):
 def test_a_sample_of_attention_s_mutants():
     from attention import launch, reference
 
-    q, k, v = arrays(3, 1, 192, 64)
+    # Causal, four blocks of keys a diagonal: loops with and without the mask run several times.
+    q, k, v = arrays(3, 1, 256, 64)
     o = np.empty_like(q)
-    small = Small("attention", lambda: launch(q, k, v, o, block=(64, 32)))
-    expected = reference(*(x.astype(float) for x in (q, k, v)))
+    small = Small("attention", lambda: launch(q, k, v, o, causal=True, block=(64, 16)))
+    expected = reference(*(x.astype(float) for x in (q, k, v)), causal=True)
     options = {"num_stages": 2, "persistent": True}
     result, why = judged(small, options, o, expected, lambda found: sample(found, 60, seed=2))
     assert result.total() == 60

@@ -129,8 +129,13 @@ class Compilation:
         """Keep a stage for the user."""
         self.stages[stage] = content
         if self.dump:
+            self._write(stage, text_of(content).encode())
+
+    def _write(self, stage: str, content: bytes) -> None:
+        """Put a stage into the folder that the user asked for."""
+        if self.dump:
             self.dump.mkdir(parents=True, exist_ok=True)
-            (self.dump / f"kernel.{stage}").write_bytes(text_of(content).encode())
+            (self.dump / f"kernel.{stage}").write_bytes(content)
 
     def timed(self, stage: str, work: Callable[[], T]) -> T:
         """Do some of a stage's work, and count its time."""
@@ -159,6 +164,8 @@ class Compilation:
     def built(self, name: str, spec: KernelSpec, product: CompiledCuda) -> Built:
         """What the stages that are kept and the machine code make."""
         self.note(product)
+        self._write("ptx", product.ptx.encode())
+        self._write("cubin", product.cubin)
         stages, decisions = dict(self.stages), tuple(self.decided.made)
         return Built(name, stages, spec, product, decisions, self.timings)
 

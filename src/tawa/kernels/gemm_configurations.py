@@ -161,8 +161,7 @@ class Configuration:
         return time + terms.second_pass_us + (2 * self.split + 1) * parts / (chip.memory_gbs * 1e3)
 
     def _by_elements(self, product: Product) -> float:
-        """Microseconds of a kernel that loads element by element, and waits for it each
-        iteration."""
+        """Microseconds of a kernel that loads element by element, and waits for it each turn."""
         chip, terms = product.chip, product.chip.products
         programs = self.tiles(product.m, product.n) * product.batch
         loaded = (self.block_m + self.block_n) * self.block_k * terms.loaded_each
@@ -180,7 +179,7 @@ class Configuration:
         return (a + b + product.output + written_back) / (product.chip.memory_gbs * 1e3)
 
     def _turn(self, product: Product, active: int) -> float:
-        """Cycles of an iteration of the loop while so many multiprocessors are at work."""
+        """Cycles of a turn of the loop while so many multiprocessors are at work."""
         chip, terms = product.chip, product.chip.products
         lines = self.block_k * product.element_bytes / LINE
         products = self.block_m * (self.block_n + terms.width) * lines / 32
@@ -288,7 +287,7 @@ def splits(product: Product) -> Iterator[Configuration]:
         steps = cdiv(product.k, config.block_k)
         for count in (2, 3, 4, 5, 6, 8, 11, 16, 22, 33, 66):
             if tiles * count <= product.chip.multiprocessors and steps >= 4 * count:
-                # As many parts as have something to do when each takes as many iterations.
+                # As many parts as have something to do when each takes as many turns.
                 yield replace(config, split=cdiv(steps, cdiv(steps, count)))
 
 

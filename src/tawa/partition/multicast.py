@@ -202,9 +202,9 @@ def _as_many_turns(loop: scf.ForOp) -> SSAValue:
 
 
 def _always_together(home: Operation, kernel: func.FuncOp, agree: SSAValue) -> SSAValue:
-    """Whether the CTAs agree in every iteration of the loops around: found out before they start.
+    """Whether the CTAs agree in every turn of the loops around: found out before they start.
 
-    For consumers that take turns on the loops' iterations, of which none sees all.
+    For consumers that take turns on the loops' turns, of which none sees all.
     """
     loops = _loops_around(home, kernel)
     if not loops:
@@ -235,8 +235,7 @@ def _check(
     flag: SSAValue,
     values: dict[SSAValue, SSAValue],
 ) -> scf.ForOp:
-    """A nest of loops that iterations as `loops` do and yields `flag` and whether they always
-    agree.
+    """A nest of loops that turns as `loops` do and yields `flag` and whether they always agree.
 
     `needed` are the ops that say so, `values` their copies' results.
     """
@@ -279,7 +278,7 @@ def mark_shared(
 ) -> set[int]:
     """Put an `aref.agree` before every loop whose loads may be shared; returns their rings.
 
-    `turns` says that consumers take turns on the iterations of the loop around.
+    `turns` says that consumers take turns on the turns of the loop around.
     """
     shared: set[int] = set()
     if cluster != 2:

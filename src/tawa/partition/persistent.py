@@ -55,7 +55,7 @@ def _programs_of(
 def _dealt(
     turn: SSAValue, cta: SSAValue, ctas: SSAValue, deal: int
 ) -> tuple[list[Operation], SSAValue]:
-    """The program that a CTA runs in an iteration of its loop."""
+    """The program that a CTA runs in a turn of its loop."""
     a = _Arithmetic()
     each = a.number(deal)
     hand = a("addi", a("muli", a("divsi", turn, each), ctas), cta)
@@ -65,8 +65,7 @@ def _dealt(
 
 @dataclass(frozen=True)
 class _Planned:
-    """What a CTA's iterations share: iterations in the grid's order, of how many CTAs, and what
-    follows."""
+    """What a CTA's turns share: turns in the grid's order, of how many CTAs, and what follows."""
 
     plan: SSAValue
     cta: SSAValue
@@ -75,11 +74,11 @@ class _Planned:
     base: SSAValue
     """The first program that is planned."""
     entries: SSAValue
-    """Where in the plan the entry of iteration 0 were, if all iterations had one."""
+    """Where in the plan the entry of turn 0 were, if all turns had one."""
 
 
 def _planned(plan: SSAValue, cta: SSAValue) -> tuple[list[Operation], SSAValue, _Planned]:
-    """Of a CTA of a plan (`base.tile_scheduler`): its iterations, and what they share."""
+    """Of a CTA of a plan (`base.tile_scheduler`): its turns, and what they share."""
     a = _Arithmetic()
     ordered, ctas = (a.add(aref.PlanEntry(plan, a.number(n))) for n in (0, 1))
     begin, end = (a.add(aref.PlanEntry(plan, a("addi", a.number(n), cta))) for n in (2, 3))
@@ -91,7 +90,7 @@ def _planned(plan: SSAValue, cta: SSAValue) -> tuple[list[Operation], SSAValue, 
 
 
 def _planned_program(turn: SSAValue, of: _Planned) -> tuple[list[Operation], SSAValue]:
-    """The program that a CTA of a plan runs in an iteration of its loop."""
+    """The program that a CTA of a plan runs in a turn of its loop."""
     a = _Arithmetic()
     late = a("addi", of.entries, a("maxsi", turn, of.ordered))
     planned = a("addi", of.base, a.add(aref.PlanEntry(of.plan, late)))

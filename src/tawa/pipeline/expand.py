@@ -1,9 +1,9 @@
 """Expansion of a modulo schedule: a loop becomes prologue, steady state and epilogue.
 
-In turn T of the new loop an op of stage s runs for iteration T - s of the old one. What an
-iteration needs of earlier iterations is carried by the new loop; the first iterations (prologue)
-and the last (epilogue) are copies of the ops whose iterations exist. If the old loop is too short
-to fill the pipeline, it runs as it was.
+In turn T of the new loop an op of stage s runs for iteration T - s of the old one. What a turn
+needs of earlier turns is carried by the new loop; the first turns (prologue) and the last
+(epilogue) are copies of the ops whose iterations exist. If the old loop is too short to fill the
+pipeline, it runs as it was.
 """
 
 from __future__ import annotations
@@ -21,13 +21,12 @@ from tawa.ir.loops import integer_constant, terminator
 from tawa.pipeline.dependence_graph import stays_in_memory
 
 Key = tuple[SSAValue, int]
-"""A value of the old body, and its iteration: relative to the iteration, or counted from the
-start."""
+"""A value of the old body, and its iteration: relative to the turn, or counted from the start."""
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """Ops of a loop body in the order of an iteration, with the stage of each."""
+    """Ops of a loop body in the order of a turn, with the stage of each."""
 
     order: Sequence[Operation]
     stage: Mapping[Operation, int]
@@ -42,8 +41,8 @@ class Schedule:
 class Expansion:
     """One loop under expansion; `into` is where ops are appended.
 
-    Where the loop is expanded for another iteration of a loop around it, `outside` says what stands
-    for the values that it takes from outside.
+    Where the loop is expanded for another turn of a loop around it, `outside` says what stands for
+    the values that it takes from outside.
     """
 
     loop: scf.ForOp
@@ -113,22 +112,21 @@ class Expansion:
         return self.done[value, iteration]
 
     def prologue(self) -> None:
-        """The iterations before the pipeline is full."""
+        """The turns before the pipeline is full."""
         for turn in range(self.schedule.stages - 1):
             for op in self.schedule.order:
                 self.fill(op, turn)
 
     def fill(self, op: Operation, turn: int) -> None:
-        """An op in an iteration of the prologue."""
+        """An op in a turn of the prologue."""
         iteration = turn - self.schedule.stage[op]
         if iteration >= 0:
             self.copy(op, iteration, self.start)
 
-    # --- steady state: iterations relative to the iteration
-    # --------------------------------------------
+    # --- steady state: iterations relative to the turn --------------------------------------------
 
     def steady(self, value: SSAValue, iteration: int) -> SSAValue:
-        """A value in the steady state: made in this iteration, or carried from earlier ones."""
+        """A value in the steady state: made in this turn, or carried from earlier ones."""
         if not self.inside(value):
             return self.seen(value)
         if isinstance(value, BlockArgument):
@@ -145,8 +143,7 @@ class Expansion:
     def read_again(
         self, value: SSAValue, iteration: int, find: Callable[[SSAValue, int], SSAValue]
     ) -> SSAValue | None:
-        """A tile in a slot that an earlier iteration entered: iterations carry the slot's token,
-        not tiles.
+        """A tile in a slot that an earlier turn entered: turns carry the slot's token, not tiles.
 
         None for what does not stay in shared memory.
         """
@@ -175,13 +172,13 @@ class Expansion:
         iteration: int,
         find: Callable[[SSAValue, int], SSAValue],
     ) -> SSAValue:
-        """A view of a slot that an earlier iteration entered, from the slot's token."""
+        """A view of a slot that an earlier turn entered, from the slot's token."""
         views = Views(self.seen(get.ref), find(get.token, iteration))
         self.into.add_op(views)
         return views.views[get.views.index(view)]
 
     def carry(self, value: SSAValue, iteration: int) -> SSAValue:
-        """A new value of the new loop, for `value` at an iteration relative to the iteration."""
+        """A new value of the new loop, for `value` at an iteration relative to the turn."""
         key = (value, iteration)
         if key not in self.carried:
             argument = self.into.insert_arg(value.type, len(self.into.args))
@@ -191,7 +188,7 @@ class Expansion:
         return self.carried[key]
 
     def filled(self, key: Key) -> SSAValue:
-        """After the prologue: what the first iteration of the steady state finds under a key."""
+        """After the prologue: what the first turn of the steady state finds under a key."""
         value, iteration = key
         return self.start(value, self.schedule.stages - 1 + iteration)
 
@@ -207,7 +204,7 @@ class Expansion:
     started: dict[Key, SSAValue] = field(init=False)
 
     def steady_state(self, bounds: tuple[SSAValue, SSAValue]) -> scf.ForOp:
-        """The new loop; afterwards `done` holds its results, relative to the iteration after."""
+        """The new loop; afterwards `done` holds its results, relative to the turn after."""
         self.before, self.started, self.done = self.into, self.done, {}
         block = Block(arg_types=[self.loop.lb.type])
         self.counter = block.args[0]
@@ -252,7 +249,7 @@ class Expansion:
     last: SSAValue = field(init=False)
 
     def epilogue(self) -> list[SSAValue]:
-        """The iterations after the last full one; returns the old loop's results."""
+        """The turns after the last full one; returns the old loop's results."""
         self.count()
         for turn in range(self.schedule.stages - 1):
             for op in self.schedule.order:
@@ -266,7 +263,7 @@ class Expansion:
         self.last = self.add(Map("addi", [lb, self.add(Map("muli", [trips, step]))]))
 
     def drain(self, op: Operation, turn: int) -> None:
-        """An op in an iteration of the epilogue."""
+        """An op in a turn of the epilogue."""
         if self.schedule.stage[op] > turn:
             self.copy(op, turn - self.schedule.stage[op], self.end)
 

@@ -1,15 +1,14 @@
-"""Iterations that are too short for every order of their ops: what the solver need not be asked.
+"""Turns that are too short for every order of their ops: what the solver need not be asked.
 
 The solver ([modulo](modulo.py)) is quick to find a schedule, and slow to find that there is none.
 This search leaves things out: ops that take no time, idle cycles before an op that has nothing to
 wait for, how long slots are held. So what it refuses has no schedule, and what it does not refuse
 may have none either.
 
-With the stages of all ops chosen, an op of the same iteration and stage comes before those that
-need it, and one of another stage anywhere. Then only the order of an iteration's ops is left, and
-what is known of a beginning of it is which ops it has, when the last of them ends, and when its
-products do: of two beginnings with the same ops, one that is no later in anything is as good in
-everything.
+With the stages of all ops chosen, an op of the same turn and stage comes before those that need it,
+and one of another stage anywhere. Then only the order of a turn's ops is left, and what is known of
+a beginning of it is which ops it has, when the last of them ends, and when its products do: of two
+beginnings with the same ops, one that is no later in anything is as good in everything.
 """
 
 from __future__ import annotations
@@ -31,8 +30,7 @@ TILE_REGISTERS = 8
 """Values of fewer registers a thread are row statistics, which `ADDRESSES` covers."""
 
 MOST_WORK = 10_000
-"""Ops that are put after a beginning of an iteration, in all; a loop that needs more is not
-refused."""
+"""Ops that are put after a beginning of a turn, in all; a loop that needs more is not refused."""
 
 
 def in_units(cycles: int) -> int:
@@ -56,7 +54,7 @@ def operand_edges(graph: DependenceGraph, node: Node) -> list[Edge]:
 
 
 class Gap(NamedTuple):
-    """`target` starts, so many iterations after `source`'s, when that is done.
+    """`target` starts, so many turns after `source`'s, when that is done.
 
     A product is done when it has run and `after` units more have passed, or, with None, as soon as
     it is issued, like ordinary code when it ends.
@@ -69,8 +67,7 @@ class Gap(NamedTuple):
 
 
 class Use(NamedTuple):
-    """A reader of a value, so many iterations later; an operand is read to the end of the
-    product."""
+    """A reader of a value, so many turns later; an operand is read to the end of the product."""
 
     reader: int
     distance: int
@@ -79,8 +76,7 @@ class Use(NamedTuple):
 
 @dataclass(frozen=True)
 class Held:
-    """A value in an iteration, its readers as sets of ops: of its own iteration, and of the next
-    one."""
+    """A value in a turn, its readers as sets of ops: of its own turn, and of the next one."""
 
     maker: int
     registers: int
@@ -92,10 +88,10 @@ class Held:
 
 @dataclass
 class Turn:
-    """An iteration with the stages of all ops: what each op comes after, and what is held."""
+    """A turn with the stages of all ops: what each op comes after, and what is held."""
 
     after: list[int]
-    """The ops that are before an op in the iteration, as a set."""
+    """The ops that are before an op in the turn, as a set."""
     waits: list[list[tuple[int, int]]]
     """The products that an op waits for, and the units after their ends."""
     held: list[Held] = field(default_factory=list[Held])
@@ -131,14 +127,13 @@ class Orders:
             if n.registers >= TILE_REGISTERS and uses:
                 self.values.append((number[n.number], n.registers, uses))
         self.turns: list[Turn] | None = None
-        """The iterations of all stages that ops may have; None if they are too many to look at."""
+        """The turns of all stages that ops may have; None if they are too many to look at."""
         if all(n.number in number for n in graph.dots):
             with suppress(TooMuchWork):
                 self.turns = [t for s in self._stages(stages) if (t := self._turn(s)) is not None]
 
     def refuse(self, period: int, capacity: int) -> bool:
-        """Whether no order fits an iteration of `period` units and `capacity` registers of a
-        thread."""
+        """Whether no order fits a turn of `period` units and `capacity` registers of a thread."""
         if self.turns is None:
             return False
         search = _Search(self, period, capacity)
@@ -148,7 +143,7 @@ class Orders:
             return False
 
     def _stages(self, stages: int) -> Iterator[list[int]]:
-        """The stages that ops may have: none needs what is only made in a later iteration.
+        """The stages that ops may have: none needs what is only made in a later turn.
 
         Raises `TooMuchWork`.
         """
@@ -172,7 +167,7 @@ class Orders:
                     partial.append(more)
 
     def _turn(self, stage: list[int]) -> Turn | None:
-        """The iteration of these stages; None if a value would be made again before it is read."""
+        """The turn of these stages; None if a value would be made again before it is read."""
         count = len(stage)
         turn = Turn([0] * count, [[] for _ in range(count)])
         for source, target, distance, after in self.gaps:
@@ -225,14 +220,14 @@ def _without_idle(gaps: list[Gap], kept: set[int], count: int) -> set[Gap]:
 
 
 class _Search:
-    """A search for an order that fits, of one iteration after the other."""
+    """A search for an order that fits, of one turn after the other."""
 
     def __init__(self, orders: Orders, period: int, capacity: int) -> None:
         self.orders, self.period, self.capacity = orders, period, capacity
         self.work = 0
 
     def fits(self, turn: Turn) -> bool:
-        """Whether the iteration has an order that fits. Raises `TooMuchWork`."""
+        """Whether the turn has an order that fits. Raises `TooMuchWork`."""
         self.turn = turn
         self.seen: dict[int, list[tuple[int, ...]]] = {}
         idle = self.period - sum(self.orders.thread)
@@ -271,7 +266,7 @@ class _Search:
         return False
 
     def _issued(self, op: int, start: int, ends: tuple[int, ...]) -> tuple[int, ...] | None:
-        """When products end after an op was placed; None if that is past the iteration."""
+        """When products end after an op was placed; None if that is past the turn."""
         orders = self.orders
         if not orders.tensor[op]:
             return ends

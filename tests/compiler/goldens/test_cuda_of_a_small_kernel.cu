@@ -32,6 +32,21 @@ __device__ __forceinline__ i64 add(i64 x, i64 y) { return i64(u64(x) + u64(y)); 
 
 template <class T, int count> struct alignas(sizeof(T) * count) Vector { T values[count]; };
 
+__device__ __forceinline__ void store_words(void* pointer, u32 a, u32 b) {
+  asm volatile("st.global.v2.b32 [%0], {%1, %2};" :: "l"(pointer), "r"(a), "r"(b) : "memory");
+}
+__device__ __forceinline__ void store_words(void* pointer, u32 a, u32 b, u32 c, u32 d) {
+  asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};"
+               :: "l"(pointer), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+}
+
+template <class To, class From> __device__ __forceinline__ To bit_cast(From x) {
+  static_assert(sizeof(To) == sizeof(From), "bit_cast keeps the width");
+  union { From from; To to; } both;
+  both.from = x;
+  return both.to;
+}
+
 
 extern "C" __global__ void __launch_bounds__(128, 1)
 scaled_sum(f32* x, i32 n, f32 scale, f32* y, f32* out) {
@@ -72,11 +87,35 @@ scaled_sum(f32* x, i32 n, f32 scale, f32* y, f32* out) {
       for (int i = 0; i < 4; ++i) mask[i] = at[i] < v_6[i];
       f32 v_7[4];
       #pragma unroll
-      for (int i = 0; i < 4; i += 1) {
+      for (int i = 0; i < 4; i += 4) {
         v_7[i + 0] = f32{};
-        if (mask[i]) {
-          const auto part = *reinterpret_cast<const Vector<f32, 1>*>(v_5[i]);
+        v_7[i + 1] = f32{};
+        v_7[i + 2] = f32{};
+        v_7[i + 3] = f32{};
+        if (mask[i] && mask[i + 1] && mask[i + 2] && mask[i + 3]) {
+          const auto part = *reinterpret_cast<const Vector<f32, 4>*>(v_5[i]);
           v_7[i + 0] = part.values[0];
+          v_7[i + 1] = part.values[1];
+          v_7[i + 2] = part.values[2];
+          v_7[i + 3] = part.values[3];
+        }
+        else {
+          if (mask[i]) {
+            const auto part = *reinterpret_cast<const Vector<f32, 1>*>(v_5[i]);
+            v_7[i + 0] = part.values[0];
+          }
+          if (mask[i + 1]) {
+            const auto part = *reinterpret_cast<const Vector<f32, 1>*>(v_5[i + 1]);
+            v_7[i + 1] = part.values[0];
+          }
+          if (mask[i + 2]) {
+            const auto part = *reinterpret_cast<const Vector<f32, 1>*>(v_5[i + 2]);
+            v_7[i + 2] = part.values[0];
+          }
+          if (mask[i + 3]) {
+            const auto part = *reinterpret_cast<const Vector<f32, 1>*>(v_5[i + 3]);
+            v_7[i + 3] = part.values[0];
+          }
         }
       }
       f32 v_8[4];
@@ -93,11 +132,35 @@ scaled_sum(f32* x, i32 n, f32 scale, f32* y, f32* out) {
       for (int i = 0; i < 4; ++i) v_11[i] = v_10[i] + at[i];
       f32 v_12[4];
       #pragma unroll
-      for (int i = 0; i < 4; i += 1) {
+      for (int i = 0; i < 4; i += 4) {
         v_12[i + 0] = f32{};
-        if (mask[i]) {
-          const auto part = *reinterpret_cast<const Vector<f32, 1>*>(v_11[i]);
+        v_12[i + 1] = f32{};
+        v_12[i + 2] = f32{};
+        v_12[i + 3] = f32{};
+        if (mask[i] && mask[i + 1] && mask[i + 2] && mask[i + 3]) {
+          const auto part = *reinterpret_cast<const Vector<f32, 4>*>(v_11[i]);
           v_12[i + 0] = part.values[0];
+          v_12[i + 1] = part.values[1];
+          v_12[i + 2] = part.values[2];
+          v_12[i + 3] = part.values[3];
+        }
+        else {
+          if (mask[i]) {
+            const auto part = *reinterpret_cast<const Vector<f32, 1>*>(v_11[i]);
+            v_12[i + 0] = part.values[0];
+          }
+          if (mask[i + 1]) {
+            const auto part = *reinterpret_cast<const Vector<f32, 1>*>(v_11[i + 1]);
+            v_12[i + 1] = part.values[0];
+          }
+          if (mask[i + 2]) {
+            const auto part = *reinterpret_cast<const Vector<f32, 1>*>(v_11[i + 2]);
+            v_12[i + 2] = part.values[0];
+          }
+          if (mask[i + 3]) {
+            const auto part = *reinterpret_cast<const Vector<f32, 1>*>(v_11[i + 3]);
+            v_12[i + 3] = part.values[0];
+          }
         }
       }
       f32 total[4];
@@ -111,9 +174,23 @@ scaled_sum(f32* x, i32 n, f32 scale, f32* y, f32* out) {
       for (int i = 0; i < 4; ++i) v_14[i] = v_13[i] + at[i];
       {
         #pragma unroll
-        for (int i = 0; i < 4; i += 1) {
-          if (mask[i]) {
-            *reinterpret_cast<Vector<f32, 1>*>(v_14[i]) = Vector<f32, 1>{{total[i + 0]}};
+        for (int i = 0; i < 4; i += 4) {
+          if (mask[i] && mask[i + 1] && mask[i + 2] && mask[i + 3]) {
+            store_words(v_14[i], bit_cast<u32>(total[i + 0]), bit_cast<u32>(total[i + 1]), bit_cast<u32>(total[i + 2]), bit_cast<u32>(total[i + 3]));
+          }
+          else {
+            if (mask[i]) {
+              *reinterpret_cast<Vector<f32, 1>*>(v_14[i]) = Vector<f32, 1>{{total[i + 0]}};
+            }
+            if (mask[i + 1]) {
+              *reinterpret_cast<Vector<f32, 1>*>(v_14[i + 1]) = Vector<f32, 1>{{total[i + 1]}};
+            }
+            if (mask[i + 2]) {
+              *reinterpret_cast<Vector<f32, 1>*>(v_14[i + 2]) = Vector<f32, 1>{{total[i + 2]}};
+            }
+            if (mask[i + 3]) {
+              *reinterpret_cast<Vector<f32, 1>*>(v_14[i + 3]) = Vector<f32, 1>{{total[i + 3]}};
+            }
           }
         }
       }

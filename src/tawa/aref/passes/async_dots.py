@@ -311,8 +311,7 @@ def _in_memory(dot: Dot) -> bool:
 
 
 def _alternate_stages(loop: scf.ForOp) -> scf.ForOp:
-    """Give the copies that a loop makes for its products two buffers, for every other iteration
-    each."""
+    """Give the copies that a loop makes for its products two buffers, for every other turn each."""
     outer = loop.parent
     assert outer is not None
     if not any(isinstance(op, Stage) for op in loop.body.block.ops):

@@ -21,7 +21,14 @@ ai.onnx.ml:Scaler ai.onnx.ml:Normalizer ai.onnx.ml:Imputer ScatterElements
 Scatter ScatterND TensorScatter RegexFullMatch RotaryEmbedding Cast CastLike""".split()
 
 BROADCAST = """Add And BitShift BitwiseAnd BitwiseOr BitwiseXor Div Equal Greater GreaterOrEqual
-Less LessOrEqual Max Mean Min Mod Mul Or Pow PRelu Sub Sum Where Xor StringConcat""".split()
+Less LessOrEqual Max Mean Min Mod Mul Or Pow Sub Sum Where Xor StringConcat""".split()
+
+SLOPES_BROADCAST = 7
+"""The opset from which PRelu's slopes are broadcast; before, they are one for each channel."""
+
+
+def _has_channel_slopes(context: Context) -> bool:
+    return context.node.op_type == "PRelu" and context.opset < SLOPES_BROADCAST
 
 
 @rule(*SAME_SHAPE)
@@ -93,11 +100,12 @@ def mapped(function: Callable[..., Any], *arrays: Array) -> Array | None:
     return object_array([Dim.of(item) for item in found], broadcast[0].shape)
 
 
-@rule(*BROADCAST)
+@rule(*BROADCAST, "PRelu")
 def broadcast(context: Context) -> Value:
     """The shape that all inputs broadcast to."""
     shapes = [context.dims(index) for index in range(len(context.inputs))]
-    if context.attribute("broadcast") and shapes[0] is not None:
+    stretched = context.attribute("broadcast") or _has_channel_slopes(context)
+    if stretched and shapes[0] is not None:
         return Value(shapes[0])  # opset 6 and older: the second operand is stretched
     dims = context.broadcast(*shapes)
     return Value(dims, _binary_contents(context))

@@ -13,6 +13,7 @@ from xdsl.irdl import (
     irdl_op_definition,
     operand_def,
     opt_operand_def,
+    opt_prop_def,
     prop_def,
     result_def,
     traits_def,
@@ -32,8 +33,9 @@ from tawa.ir.effects import GLOBAL, Effects, reads, writes
 class GlobalLoad(HopperOp):
     """Each thread loads the elements its pointers name; masked-off addresses are not touched.
 
-    `vector` consecutive registers name consecutive, aligned elements, `mask_run` of them with one
-    mask value. Where the mask lets all of a vector through it is one access, else one for each run.
+    `vector` consecutive registers name consecutive, aligned elements; `mask_run` of them, or all,
+    have one mask value. Where the mask lets all of a vector through it is one access, else one for
+    each run.
     """
 
     name: ClassVar[str] = "hopper.global_load"
@@ -41,7 +43,7 @@ class GlobalLoad(HopperOp):
     mask: SSAValue | None = opt_operand_def(FragType)
     other: SSAValue | None = opt_operand_def(FragType)
     vector: IntegerAttr = prop_def(Number)
-    mask_run: IntegerAttr = prop_def(Number)
+    mask_run: IntegerAttr | None = opt_prop_def(Number)
     value: SSAValue = result_def(FragType)
     traits = traits_def(Effects(reads(GLOBAL, "pointers")))
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
@@ -58,7 +60,10 @@ class GlobalLoad(HopperOp):
         assert isinstance(frag, FragType) and isinstance(frag.element_type, PtrType)
         super().__init__(
             operands=[pointers, mask, other],
-            properties={"vector": number(vector), "mask_run": number(run or vector)},
+            properties={
+                "vector": number(vector),
+                "mask_run": None if run in (None, vector) else number(run),
+            },
             result_types=[frag.with_element_type(frag.element_type.pointee)],
         )
 
@@ -81,7 +86,7 @@ class GlobalLoad(HopperOp):
                 for j in range(size):
                     w.line(f"{name}[i + {start + j}] = part.values[{j}];")
 
-            accesses(w, self.mask, count, self.mask_run.value.data, load)
+            accesses(w, self.mask, count, _run_of(self), load)
 
     def run(self, m: Actor) -> None:
         """Vectors whose mask lets all through, and of the others the runs that it does."""
@@ -90,7 +95,7 @@ class GlobalLoad(HopperOp):
         pointers, count, each = (
             m.fragment(self.pointers),
             self.vector.value.data,
-            self.mask_run.value.data,
+            _run_of(self),
         )
         result = np.zeros((), value_dtype(frag.element_type))
         if self.other is not None:
@@ -103,6 +108,11 @@ class GlobalLoad(HopperOp):
             if each == count:
                 break
         m.new_fragment(self.value, result)
+
+
+def _run_of(op: GlobalLoad | GlobalStore) -> int:
+    """Registers that share a mask: those of a vector, unless the op says fewer."""
+    return (op.mask_run or op.vector).value.data
 
 
 def plus(number: int) -> str:
@@ -175,7 +185,7 @@ class GlobalStore(HopperOp):
     value: SSAValue = operand_def(FragType)
     mask: SSAValue | None = opt_operand_def(FragType)
     vector: IntegerAttr = prop_def(Number)
-    mask_run: IntegerAttr = prop_def(Number)
+    mask_run: IntegerAttr | None = opt_prop_def(Number)
     traits = traits_def(Effects(writes(GLOBAL, "pointers")))
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
 
@@ -189,7 +199,10 @@ class GlobalStore(HopperOp):
     ):
         super().__init__(
             operands=[pointers, value, mask],
-            properties={"vector": number(vector), "mask_run": number(run or vector)},
+            properties={
+                "vector": number(vector),
+                "mask_run": None if run in (None, vector) else number(run),
+            },
         )
 
     def cuda(self, w: Writer) -> None:
@@ -207,13 +220,13 @@ class GlobalStore(HopperOp):
                     at = f"{w.name(self.pointers)}[i{plus(start)}]"
                     w.line(_store(c_type(frag), byte_size(frag.element_type), at, values))
 
-                accesses(w, self.mask, count, self.mask_run.value.data, store)
+                accesses(w, self.mask, count, _run_of(self), store)
 
     def run(self, m: Actor) -> None:
         """Vectors whose mask lets all through, and of the others the runs that it does."""
         frag = self.value.type
         assert isinstance(frag, FragType)
-        count, each = self.vector.value.data, self.mask_run.value.data
+        count, each = self.vector.value.data, _run_of(self)
         pointers, values = m.fragment(self.pointers), m.fragment(self.value)
         whole, by = masks(m, self.mask, pointers, count)
         owners = m.owners(frag.layout)[:, None]

@@ -202,8 +202,7 @@ class WarpProduct(HopperOp):
 
     @property
     def instructions(self) -> int:
-        """Matrix instructions of a warp in an iteration along K (a third of them, of the way
-        `three`)."""
+        """Matrix instructions of a warp in a turn along K (a third of them, of the way `three`)."""
         return int(np.prod(self._sizes)) * self.steps
 
     def _fits(self, side: int) -> bool:

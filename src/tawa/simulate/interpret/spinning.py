@@ -13,7 +13,7 @@ from tawa.base.errors import TawaError
 from tawa.ir.spans import span_of
 
 TURNS = 100
-"""Iterations without any change after which a loop is taken to wait for ever."""
+"""Turns without any change after which a loop is taken to wait for ever."""
 
 
 class WaitsForever(TawaError):
@@ -43,8 +43,7 @@ wait[(1,)](np.zeros(1, np.int32))
 
 @dataclass
 class Spinning:
-    """What a loop carried in its last iteration, and for how many iterations nothing has
-    changed."""
+    """What a loop carried in its last turn, and for how many turns nothing has changed."""
 
     op: Operation
     program: Sequence[int]
@@ -53,7 +52,7 @@ class Spinning:
     turns: int = 0
 
     def turn(self, changes: int, carried: Sequence[Any]) -> None:
-        """Note an iteration; `changes` counts those of memory. Raises WaitsForever."""
+        """Note a turn; `changes` counts those of memory. Raises WaitsForever."""
         same = changes == self.changes and all(map(np.array_equal, carried, self.carried))
         self.turns = self.turns + 1 if same else 0
         self.changes, self.carried = changes, [np.array(value) for value in carried]

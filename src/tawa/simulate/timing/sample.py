@@ -1,12 +1,11 @@
-"""Long replays from short ones: a CTA whose outermost loop makes many iterations is replayed for a
-few.
+"""Long replays from short ones: a CTA whose outermost loop makes many turns is replayed for a few.
 
 Every actor's program is first run through without a machine, which is quick, and tells what each
-iteration of its outermost loop has to do. The machine then replays all actors with the same number
-of their last iterations left out (of actors that take turns, each its share), and the iterations
-left out take what those that ran took: a part for each iteration and a part for each cycle of its
-instructions, fitted by least squares, since iterations differ (tiles of causal attention). Where
-actors do not fit together that way, or the loop is short, all iterations are replayed.
+turn of its outermost loop has to do. The machine then replays all actors with the same number of
+their last turns left out (of actors that take turns, each its share), and the turns left out take
+what those that ran took: a part for each turn and a part for each cycle of its instructions, fitted
+by least squares, since turns differ (tiles of causal attention). Where actors do not fit together
+that way, or the loop is short, all turns are replayed.
 """
 
 from __future__ import annotations
@@ -19,50 +18,48 @@ import numpy as np
 from tawa.simulate.timing.code import MATRIX, TURN, WORK, Steps
 
 LEAST_TURNS = 6
-"""Iterations that are replayed at least."""
+"""Turns that are replayed at least."""
 NEARLY = 0.8
-"""Part of the longest iteration that some iteration which is replayed takes: longer ones are
-extrapolated."""
+"""Part of the longest turn that some turn which is replayed takes: longer ones are extrapolated."""
 IDLE = 64
 """Steps of a program that has no part in the loop, such as a role's idle warps."""
 STEPS = 10_000
-"""Steps of all actors after which no further iteration is replayed."""
+"""Steps of all actors after which no further turn is replayed."""
 
 
 @dataclass
 class Turns:
-    """What one actor's program does, in each iteration of its outermost loop."""
+    """What one actor's program does, in each turn of its outermost loop."""
 
     cycles: list[float] = field(default_factory=list[float])
-    """Of each iteration's instructions, alone."""
+    """Of each turn's instructions, alone."""
     steps: list[int] = field(default_factory=list[int])
     others: int = 0
     """Steps before the loop, or of a program without one."""
     before: float = 0.0
-    """Cycles of their instructions: of a loop whose first iteration has been moved out, that
-    iteration's."""
+    """Cycles of their instructions: of a loop whose first turn has been moved out, that turn's."""
 
     @property
     def count(self) -> int:
-        """How many iterations there are."""
+        """How many turns there are."""
         return len(self.cycles)
 
 
 @dataclass(frozen=True)
 class Cut:
-    """How many iterations each actor is replayed for, and which are left out."""
+    """How many turns each actor is replayed for, and which are left out."""
 
     turns: tuple[int, ...]
     reference: int
     """The actor whose turns are timed: the one with most to do."""
     kept: tuple[float, ...]
-    """Cycles of instructions of the reference's iterations that run."""
+    """Cycles of instructions of the reference's turns that run."""
     left_out: tuple[float, ...]
     before: float = 0.0
-    """Cycles of what comes before the iterations."""
+    """Cycles of what comes before the turns."""
 
     def rest(self, begins: Sequence[float]) -> float:
-        """Cycles of the iterations left out, from when the reference's iterations began."""
+        """Cycles of the turns left out, from when the reference's turns began."""
         times = np.diff(begins)[1:]
         work = np.asarray(self.kept[1 : 1 + len(times)])
         if np.ptp(work) < 1e-3 * work.max():
@@ -73,7 +70,7 @@ class Cut:
 
     @property
     def factor(self) -> float:
-        """All instructions over those of the iterations that run."""
+        """All instructions over those of the turns that run."""
         kept = self.before + sum(self.kept)
         return (kept + sum(self.left_out)) / kept
 
@@ -105,7 +102,7 @@ def _close(found: Turns, cycles: float, count: int) -> None:
 
 
 def cut_of(actors: Sequence[Turns], steps: int = STEPS) -> Cut | None:
-    """Which iterations are replayed, none after so many steps of all actors; None is for all."""
+    """Which turns are replayed, none after so many steps of all actors; None is for all."""
     busy = [actor for actor in actors if actor.count or actor.others > IDLE]
     least = min((actor.count for actor in busy), default=0)
     if least <= LEAST_TURNS:
@@ -124,6 +121,6 @@ def cut_of(actors: Sequence[Turns], steps: int = STEPS) -> Cut | None:
 
 
 def _until_large(cycles: Sequence[float]) -> int:
-    """Iterations before there is one that is nearly as long as the longest."""
+    """Turns before there is one that is nearly as long as the longest."""
     longest = max(cycles)
     return next(i for i, c in enumerate(cycles, 1) if c >= NEARLY * longest)

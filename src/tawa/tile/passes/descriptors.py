@@ -147,8 +147,7 @@ def _recipe(op: MakeDesc) -> str:
 
 @dataclass(frozen=True)
 class HoistDescriptors:
-    """Iteration every `tile.make_desc` and `tile.desc_size` into an argument that the host
-    computes."""
+    """Turn every `tile.make_desc` and `tile.desc_size` into an argument that the host computes."""
 
     name: ClassVar[str] = "hoist-descriptors"
     contract: ClassVar[Contract] = Contract(
