@@ -75,7 +75,7 @@ def _code(compiled: Compiled, module: ModuleOp, target: Chip) -> Iterable[Pane]:
         for n, line in enumerate(text, 1)
     )
     yield Pane("cuda", "CUDA C++", lines)
-    instructions = machine_code(program.text, compiled.spec.entry, target.name, body)
+    instructions = machine_code(program.text, compiled.spec.entry, target.target, body)
     _same(instructions, compiled)
     yield Pane(
         "sass",
