@@ -9,7 +9,7 @@
     kernel[grid](...)
 
 Importing this package loads neither the compiler nor a device, and each name's module only when
-the name is first used.
+the name is first used. `typing` takes longest to load, so only type checkers see it here.
 """
 
 from __future__ import annotations
@@ -17,9 +17,12 @@ from __future__ import annotations
 import os
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+
+TYPE_CHECKING = False
 
 if TYPE_CHECKING:
+    from typing import Any
+
     from tawa.base.errors import TawaError
     from tawa.base.options import Options
     from tawa.driver.jit import Kernel, jit
