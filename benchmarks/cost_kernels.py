@@ -8,7 +8,7 @@ counter.
 from __future__ import annotations
 
 from tawa.hopper.emit import definitions
-from tawa.scalars.prelude import ELEMENT_TYPES
+from tawa.ir.scalars.prelude import ELEMENT_TYPES
 
 COUNTS = (1, 2, 4, 8, 16, 32)
 """Matrix instructions of the groups that are timed."""

@@ -22,10 +22,10 @@ import cost_kernels as kernels
 import numpy as np
 from rows import Run
 
+from tawa.base.kernel_spec import KernelSpec, PointerParam, TensorMapParam
 from tawa.machine.chips import H100
 from tawa.runtime import driver, launch
 from tawa.runtime.nvrtc import compile_cuda
-from tawa.runtime.spec import KernelSpec, PointerParam, TensorMapParam
 from tawa.runtime.timing import Stopwatch
 
 OUT_BYTES = 1 << 16

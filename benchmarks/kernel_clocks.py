@@ -17,11 +17,11 @@ import torch
 from contenders import Problem, Tile, tawa_work
 from rows import Run
 
+from tawa.base.kernel_spec import KernelSpec, PointerParam
 from tawa.kernels.attention import Configuration, attention
 from tawa.machine.chips import H100
 from tawa.runtime import driver, launch
 from tawa.runtime.nvrtc import compile_cuda
-from tawa.runtime.spec import KernelSpec, PointerParam
 from tawa.runtime.timing import FLUSH_BYTES, Stopwatch
 
 SOAK = 0.4

@@ -9,8 +9,8 @@ import pytest
 
 import tawa
 import tawa.language as tl
-from tawa.decisions.assembling import OnlySimulated
 from tawa.driver.host_launch import SimulatedOnly
+from tawa.ir.decisions.assembling import OnlySimulated
 from tawa.runtime.nvrtc import NvrtcMissing
 
 

@@ -17,11 +17,11 @@ import pytest
 
 import tawa
 import tawa.language as tl
+from tawa.base.kernel_spec import KernelSpec
 from tawa.driver.jit import ConstantNotHashable, UnknownLaunchOption, progress
 from tawa.runtime import sass
 from tawa.runtime.launch import BadGrid, WrongDevice
 from tawa.runtime.launch_errors import BadTypeText
-from tawa.runtime.spec import KernelSpec
 
 
 @tawa.jit

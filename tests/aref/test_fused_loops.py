@@ -8,8 +8,8 @@ from simulation import recorded
 from xdsl.dialects import scf
 
 from tawa.aref.dialect.ops import DotIssue, DotWait, Stage
-from tawa.decisions.loops import LoopScheduled
 from tawa.driver.compiled import Compiled
+from tawa.ir.decisions.loops import LoopScheduled
 from tawa.tile.dialect.ops import Reduce
 
 BY_NAME = {workload.name: workload for workload in WORKLOADS}

@@ -14,16 +14,16 @@ from xdsl.dialects import scf
 import tawa
 import tawa.language as tl
 from tawa.aref.passes.last_iteration_peeling import LEFT_OUT
-from tawa.decisions.loops import (
+from tawa.driver.compiled import Compiled
+from tawa.frontend.source.errors import BadArgument
+from tawa.ir.decisions.loops import (
     GroupsEndApart,
     GroupsEndTogether,
     LoopJoined,
     LoopNotJoined,
     OwnRowsMasked,
 )
-from tawa.decisions.roles import LoadTogetherUnneeded
-from tawa.driver.compiled import Compiled
-from tawa.frontend.source.errors import BadArgument
+from tawa.ir.decisions.roles import LoadTogetherUnneeded
 from tawa.simulate import check
 from tawa.simulate.interpret.aref import run as run_aref
 from tawa.simulate.interpret.hopper import run as run_hopper

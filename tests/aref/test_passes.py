@@ -9,10 +9,10 @@ from xdsl.dialects import scf
 import tawa
 import tawa.language as tl
 from tawa.aref.dialect import ops as aref
-from tawa.decisions.loops import ProductsInFlight
-from tawa.decisions.memory import LoadsRunAhead
-from tawa.decisions.roles import NotSpecialised
 from tawa.driver.compiled import Compiled
+from tawa.ir.decisions.loops import ProductsInFlight
+from tawa.ir.decisions.memory import LoadsRunAhead
+from tawa.ir.decisions.roles import NotSpecialised
 from tawa.tile.dialect.ops import DescLoad, Dot
 
 TYPES = ("desc<f16,128x64>", "desc<f16,128x64>", "desc<f16,128x128>", "i32")

@@ -2,7 +2,7 @@
 
 import tawa
 import tawa.language as tl
-from tawa.decisions.loops import LoadedIntoRegistersAhead
+from tawa.ir.decisions.loops import LoadedIntoRegistersAhead
 
 POINTERS = ["*f16:16"] * 2 + ["*f32:16", "i32:16"]
 CONSTANTS = {"BM": 64, "BK": 32, "specialize": False}

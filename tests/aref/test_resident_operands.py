@@ -11,7 +11,7 @@ import pytest
 import tawa
 import tawa.language as tl
 from tawa.aref.dialect.ops import DotIssue, ViewRead, ViewType
-from tawa.decisions.loops import OperandResident
+from tawa.ir.decisions.loops import OperandResident
 from tawa.simulate.interpret.hopper import run
 from tawa.simulate.interpret.tile import HostDescriptor
 

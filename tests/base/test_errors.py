@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from tawa.base.errors import Note, TawaError, explain
-from tawa.ir.spans import Span
+from tawa.base.spans import Span
 
 
 class TiltedTile(TawaError):

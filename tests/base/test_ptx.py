@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tawa.scalars.ptx import UnknownInstruction, evaluate
+from tawa.ir.scalars.ptx import UnknownInstruction, evaluate
 
 WORDS = st.lists(st.integers(0, 2**32 - 1), min_size=1, max_size=8)
 

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from cuda.core import Program, ProgramOptions
 
+from tawa.base.division import reciprocal
 from tawa.base.types import NAMES
+from tawa.ir.scalars.prelude import ELEMENT_TYPES, PRELUDE, prelude
+from tawa.ir.scalars.special_functions import UNARY
+from tawa.ir.scalars.table import FUNCTIONS, cases, cpp_constant, cpp_type
 from tawa.runtime import sass
-from tawa.scalars.division import reciprocal
-from tawa.scalars.prelude import ELEMENT_TYPES, PRELUDE, prelude
-from tawa.scalars.special_functions import UNARY
-from tawa.scalars.table import FUNCTIONS, cases, cpp_constant, cpp_type
 
 
 def compile_cuda(source: str) -> bytes:

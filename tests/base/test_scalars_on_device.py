@@ -11,9 +11,9 @@ from cuda.core import Program, ProgramOptions
 
 from tawa.base.numerics import decode, encode, round_to, storage_dtype
 from tawa.base.types import PtrType, f32, f64, i1, is_float
-from tawa.scalars.prelude import ELEMENT_TYPES, prelude
-from tawa.scalars.special_functions import UNARY
-from tawa.scalars.table import cases, cpp_type
+from tawa.ir.scalars.prelude import ELEMENT_TYPES, prelude
+from tawa.ir.scalars.special_functions import UNARY
+from tawa.ir.scalars.table import cases, cpp_type
 
 # Functions that the hardware approximates, with the relative error that is allowed in f32. In
 # f64 all but these are held to 1e-12, and types below 32 bits to one unit in the last place.

@@ -12,7 +12,7 @@ from xdsl.ir import Dialect, Region
 from xdsl.parser import Parser
 from xdsl.utils.exceptions import ParseError
 
-from tawa.ir.spans import Span, SpanAttr, copy_span, set_span, source_line, span_of
+from tawa.base.spans import Span, SpanAttr, copy_span, set_span, source_line, span_of
 
 
 def context() -> Context:

@@ -10,6 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tawa.base.kernel_spec import PlanParam
+from tawa.base.launch_plans import launch_plan
 from tawa.base.options import BadOption, Options
 from tawa.base.tile_scheduler import (
     ENTRIES,
@@ -19,8 +21,6 @@ from tawa.base.tile_scheduler import (
     plan,
     programs_of,
 )
-from tawa.runtime.plans import launch_plan
-from tawa.runtime.spec import PlanParam
 
 
 def dealt(work: np.ndarray, first: int, shared: int = 1) -> list[list[int]]:

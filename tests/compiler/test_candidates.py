@@ -12,8 +12,6 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Region
 
 from tawa.base.attempts import ATTEMPTS, Slack
-from tawa.decisions.assembling import AttemptLeftOut
-from tawa.decisions.decision import Decisions
 from tawa.driver.attempts import Attempts
 from tawa.driver.candidates import Candidate, Tried
 from tawa.driver.compilation import Compilation
@@ -21,6 +19,8 @@ from tawa.driver.compiled import read_module
 from tawa.hopper.dialect.core import number
 from tawa.hopper.dialect.structure import Role
 from tawa.hopper.emit import emit
+from tawa.ir.decisions.assembling import AttemptLeftOut
+from tawa.ir.decisions.decision import Decisions
 from tawa.machine.chips import H100
 
 

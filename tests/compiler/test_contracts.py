@@ -15,13 +15,13 @@ import tawa
 import tawa.language as tl
 from tawa.base.attempts import ATTEMPTS, NO_SLACK
 from tawa.base.options import Options
-from tawa.decisions.decision import Decisions
 from tawa.driver.jit import Kernel, Request
 from tawa.driver.pipeline import LEVELS, passes
 from tawa.driver.property_checks import CHECKS, broken
 from tawa.frontend import lower_to_tile, parse_argument
 from tawa.ir import properties
 from tawa.ir.contracts import BrokenContract, Contract, Pass, Property, check, violations
+from tawa.ir.decisions.decision import Decisions
 from tawa.ir.properties import AT_LEVEL
 from tawa.machine.chips import Chip
 

@@ -8,7 +8,7 @@ from simulation import Arrays, block, check, stored, values
 
 import tawa
 import tawa.language as tl
-from tawa.decisions.roles import NotSpecialised
+from tawa.ir.decisions.roles import NotSpecialised
 
 ROLES = pytest.mark.parametrize("specialize", [None, False])
 

@@ -20,8 +20,12 @@ from xdsl.printer import Printer
 import tawa
 from tawa.base.attempts import ATTEMPTS
 from tawa.base.source import Span
-from tawa.decisions import decision as decisions
-from tawa.decisions.assembling import (
+from tawa.driver import compilation
+from tawa.driver.compiled import Compiled
+from tawa.driver.compiler import compile_kernel
+from tawa.driver.jit import Kernel, Request
+from tawa.ir.decisions import decision as decisions
+from tawa.ir.decisions.assembling import (
     AttemptLeftOut,
     AttemptRejected,
     CompiledForNeighbours,
@@ -30,15 +34,11 @@ from tawa.decisions.assembling import (
     ProductsNarrowed,
     RegistersForMore,
 )
-from tawa.decisions.decision import Decision, from_json, remarks, to_json
-from tawa.decisions.loops import LoopScheduled, ProductsInFlight, ProductsInTurns, Usage
-from tawa.decisions.loops import ScheduledOp as Op
-from tawa.decisions.memory import MemoryLaidOut, Part
-from tawa.decisions.roles import CopiedThroughPointers, NotSpecialised, Specialised
-from tawa.driver import compilation
-from tawa.driver.compiled import Compiled
-from tawa.driver.compiler import compile_kernel
-from tawa.driver.jit import Kernel, Request
+from tawa.ir.decisions.decision import Decision, from_json, remarks, to_json
+from tawa.ir.decisions.loops import LoopScheduled, ProductsInFlight, ProductsInTurns, Usage
+from tawa.ir.decisions.loops import ScheduledOp as Op
+from tawa.ir.decisions.memory import MemoryLaidOut, Part
+from tawa.ir.decisions.roles import CopiedThroughPointers, NotSpecialised, Specialised
 from tawa.kernels.attention import attention
 from tawa.runtime import nvrtc
 

@@ -18,13 +18,13 @@ from tawa.aref.dialect.ops import AREF, WarpGroup
 from tawa.base.options import Options
 from tawa.codegen.fragments import team_sync
 from tawa.codegen.lower import TABLE
-from tawa.decisions.decision import Decisions
-from tawa.decisions.roles import NotSpecialised
 from tawa.driver.compilation import Compilation
 from tawa.frontend import lower_to_tile, parse_argument
 from tawa.hopper.dialect import HOPPER
 from tawa.hopper.dialect.global_memory import ScalarLoad, ScalarStore
 from tawa.hopper.emit import emit
+from tawa.ir.decisions.decision import Decisions
+from tawa.ir.decisions.roles import NotSpecialised
 from tawa.ir.effects import (
     GLOBAL,
     MEETING,

@@ -13,9 +13,9 @@ from tawa.base.errors import TawaError
 from tawa.base.options import BadOption
 from tawa.codegen.lower import RegistersExceeded
 from tawa.codegen.shared_memory import SharedMemoryExceeded
-from tawa.decisions.roles import MultipliedByWarps
 from tawa.driver.compilation import Compilation
 from tawa.frontend import lower_to_tile, parse_argument
+from tawa.ir.decisions.roles import MultipliedByWarps
 from tawa.partition.partition import ConsumersNotPossible, NotSpecialisable
 from tawa.tile.passes.descriptors import DescriptorNotUniform
 

@@ -15,10 +15,10 @@ import tawa.language as tl
 from tawa.aref.analysis.layouts import Layouts
 from tawa.base.layout import accumulator, blocked
 from tawa.codegen.coalesce import sectors, segments
-from tawa.decisions.assembling import EntryRegisters, RegistersForMore
 from tawa.driver.compilation import Compilation
 from tawa.frontend import lower_to_tile, parse_argument
 from tawa.hopper.passes.occupancy import Occupancy
+from tawa.ir.decisions.assembling import EntryRegisters, RegistersForMore
 from tawa.machine.chips import H100
 from tawa.simulate.interpret.hopper import run as run_hopper
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from reassembled import POINTERS, states
 
-from tawa.decisions.assembling import CompiledForNeighbours, EntryRegisters
+from tawa.ir.decisions.assembling import CompiledForNeighbours, EntryRegisters
 from tawa.machine.chips import H100
 
 

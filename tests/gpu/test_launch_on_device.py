@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
+from tawa.base.kernel_spec import GridParam, KernelSpec, PointerParam, ScalarParam, TensorMapParam
 from tawa.runtime import driver, launch
 from tawa.runtime.arrays import view
 from tawa.runtime.autotune import Config, autotune
 from tawa.runtime.descriptor import TensorDescriptor
 from tawa.runtime.launch import LaunchFailed
 from tawa.runtime.nvrtc import compile_cuda
-from tawa.runtime.spec import GridParam, KernelSpec, PointerParam, ScalarParam, TensorMapParam
 from tawa.runtime.timing import Stopwatch, do_bench, host_microseconds
 
 pytestmark = pytest.mark.gpu

@@ -28,7 +28,7 @@ from tawa.hopper.dialect.trace import TRACE
 from tawa.hopper.dialect.types import FragType
 from tawa.hopper.emit import KernelWriter, definitions, write_op
 from tawa.ir.elementwise import Map
-from tawa.scalars.prelude import ELEMENT_TYPES
+from tawa.ir.scalars.prelude import ELEMENT_TYPES
 
 INPUTS, OUTPUTS = 1 << 59, 1 << 60
 APART = 1 << 40

@@ -13,6 +13,7 @@ from simulation import recording, stored
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 
+from tawa.base.kernel_spec import KernelSpec, TimelineParam
 from tawa.base.timeline import DETAILS, Activity, TimelineTable
 from tawa.driver.compiled import read_module, spec_of
 from tawa.hopper.dialect.matrix import Wgmma, WgmmaCommit, WgmmaFence
@@ -22,7 +23,6 @@ from tawa.hopper.dialect.trace import ROLE, TRACE, Timestamp
 from tawa.hopper.recording.detail import POINTS_OF_A_TILE, POINTS_OF_A_TURN
 from tawa.hopper.recording.instrument import Instrument, disturbed, is_inner, recorders_of
 from tawa.kernels.attention import Configuration, attention
-from tawa.runtime.spec import KernelSpec, TimelineParam
 from tawa.simulate import check
 from tawa.simulate.interpret.hopper import check_registers
 from tawa.simulate.interpret.machine import Event

@@ -11,10 +11,10 @@ from itertools import pairwise
 
 import pytest
 
+from tawa.base.kernel_spec import InvalidSpec, KernelSpec, TimelineParam
 from tawa.base.timeline import Activity, Interval, Segment, TimelineTable, combined, perfetto
 from tawa.runtime.launch import EntryPoints, LaunchConfig, Launcher
 from tawa.runtime.recorded import HEADER_BYTES, LONGEST_RECORD, Launch, Track, aligned
-from tawa.runtime.spec import InvalidSpec, KernelSpec, TimelineParam
 
 WAIT = Activity("barrier wait", "a_full", "hopper.mbarrier_wait", "gemm.py:4:1")
 ISSUE = Activity("wgmma issue", "acc", "hopper.wgmma_fence")

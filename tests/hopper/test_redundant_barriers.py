@@ -13,9 +13,9 @@ from xdsl.ir import Operation
 
 import tawa
 import tawa.language as tl
-from tawa.decisions.memory import BarriersLeftOut
 from tawa.hopper.dialect.structure import Role
 from tawa.hopper.dialect.sync import CtaSync, NamedBarrierSync
+from tawa.ir.decisions.memory import BarriersLeftOut
 from tawa.simulate.check.protocol import check
 from tawa.simulate.interpret import errors
 from tawa.simulate.interpret.hopper import run

@@ -12,8 +12,8 @@ from simulation import Arrays, Recorded, as_float, relative_error
 
 import tawa
 import tawa.language as tl
-from tawa.decisions.assembling import ProductsNarrowed
 from tawa.hopper.dialect.warp_matrix import WarpProduct
+from tawa.ir.decisions.assembling import ProductsNarrowed
 from tawa.simulate.interpret.hopper import RoundRobin, prepared, run_cluster
 
 

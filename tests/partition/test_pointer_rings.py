@@ -9,9 +9,9 @@ from xdsl.dialects.builtin import IntegerAttr
 import tawa
 import tawa.language as tl
 from tawa.aref.dialect.ops import CopyInto, Create, WarpDot, WarpGroup
-from tawa.decisions.memory import RingDepth
-from tawa.decisions.roles import CopiedThroughPointers, NotThroughRing
 from tawa.driver.compiled import Compiled
+from tawa.ir.decisions.memory import RingDepth
+from tawa.ir.decisions.roles import CopiedThroughPointers, NotThroughRing
 from tawa.machine.chips import H100
 
 POINTERS = ["*f16:16"] * 2 + ["*f32:16"]

@@ -7,7 +7,7 @@ import pytest
 
 import tawa
 import tawa.language as tl
-from tawa.decisions.roles import MoreWarps
+from tawa.ir.decisions.roles import MoreWarps
 from tawa.partition.warps import ENOUGH, TOO_MANY
 
 

@@ -11,10 +11,10 @@ from xdsl.dialects import scf
 import tawa
 import tawa.language as tl
 from tawa.aref.dialect.ops import Create, RefType
-from tawa.decisions.loops import LoopJoined, LoopNotJoined
 from tawa.hopper.dialect.fragment import VoteAny
 from tawa.hopper.dialect.matrix import PackOperand, RoundOperand
 from tawa.hopper.dialect.structure import Role
+from tawa.ir.decisions.loops import LoopJoined, LoopNotJoined
 from tawa.machine.chips import H100
 from tawa.simulate.interpret.aref import run as run_aref
 from tawa.simulate.interpret.hopper import run as run_hopper

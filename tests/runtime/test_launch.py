@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tawa.base.kernel_spec import GridParam, KernelSpec, PointerParam, ScalarParam, TensorMapParam
 from tawa.runtime import launch, streams, tensormap
 from tawa.runtime.arguments import classify
 from tawa.runtime.descriptor import (
@@ -32,7 +33,6 @@ from tawa.runtime.launch import (
     ScalarOutOfRange,
     WrongDevice,
 )
-from tawa.runtime.spec import GridParam, KernelSpec, PointerParam, ScalarParam, TensorMapParam
 
 PLACEHOLDER = 0x7000
 ENCODE_TYPES = (

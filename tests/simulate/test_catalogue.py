@@ -4,7 +4,7 @@ import pytest
 from aref_protocols import EDITS as AREF_EDITS
 from protocols import EDITS, KINDS, Edit, Kernel, broken, correct
 
-from tawa.ir.spans import Span, SpanAttr
+from tawa.base.spans import Span, SpanAttr
 from tawa.simulate import run
 from tawa.simulate.interpret import errors
 from tawa.simulate.interpret.errors import ProtocolError

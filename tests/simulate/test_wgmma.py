@@ -8,10 +8,10 @@ from handwritten import hopper_context
 from protocols import Matrix
 from xdsl.parser import Parser
 
+from tawa.base.kernel_spec import KernelSpec, PointerParam, TensorMapParam
 from tawa.base.layout import accumulator
 from tawa.base.numerics import decode, encode, round_to
 from tawa.base.types import NAMES, byte_size
-from tawa.runtime.spec import KernelSpec, PointerParam, TensorMapParam
 from tawa.simulate import run
 from tawa.simulate.interpret.tensor_core import (
     MatrixDescriptor,

@@ -10,8 +10,8 @@ from xdsl.dialects import scf
 
 import tawa
 import tawa.language as tl
-from tawa.decisions.loops import ComputedWhereStored
 from tawa.driver.compiled import Compiled
+from tawa.ir.decisions.loops import ComputedWhereStored
 from tawa.simulate.interpret.hopper import run
 from tawa.tile.dialect.ops import Reduce
 

@@ -11,8 +11,8 @@ from xdsl.dialects import scf
 
 import tawa
 import tawa.language as tl
-from tawa.decisions.decision import Decisions
 from tawa.frontend import lower_to_tile, parse_argument
+from tawa.ir.decisions.decision import Decisions
 from tawa.ir.elementwise import Map
 from tawa.tile.passes.simplify import simplify
 from tawa.tile.passes.split_loops import SplitLoops

@@ -21,12 +21,12 @@ from xdsl.dialects.func import Func
 from xdsl.dialects.scf import Scf
 from xdsl.ir import Dialect
 
+from tawa.base.kernel_spec import Expr, KernelSpec, PointerParam, ScalarParam, TensorMapParam
 from tawa.base.layout import accumulator, blocked
+from tawa.base.spans import SpanAttr
 from tawa.base.types import DescType, PtrType
 from tawa.hopper.dialect import HOPPER
 from tawa.ir.elementwise import EW
-from tawa.ir.spans import SpanAttr
-from tawa.runtime.spec import Expr, KernelSpec, PointerParam, ScalarParam, TensorMapParam
 
 D = 3
 KINDS = ("cooperative", "cluster", "ping_pong", "copies")

@@ -10,10 +10,10 @@ from xdsl.dialects import scf
 from tawa.aref.dialect.ops import Create, WarpGroup
 from tawa.base.attempts import NO_SLACK
 from tawa.base.options import Options
-from tawa.decisions.decision import Decisions
 from tawa.driver.compiled import read_module
 from tawa.driver.compiler import compile_kernel
 from tawa.driver.pipeline import passes
+from tawa.ir.decisions.decision import Decisions
 from tawa.machine.chips import H100
 from tawa.pipeline.dependence_graph import DependenceGraph, build
 from tawa.tile.dialect.ops import Dot

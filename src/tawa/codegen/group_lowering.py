@@ -16,13 +16,13 @@ from tawa.aref.dialect import ops as aref
 from tawa.aref.passes.warp_products import multiplies_by_warps
 from tawa.base.errors import TawaError
 from tawa.base.layout import Layout
+from tawa.base.spans import copy_span, span_of
 from tawa.base.types import byte_size, element_of, shape_of
 from tawa.codegen.kernel_lowering import KernelLowering
 from tawa.hopper.dialect.matrix import words_type
 from tawa.hopper.dialect.structure import GroupIndex, OneThread, TeamIndex
 from tawa.hopper.dialect.types import FragType
 from tawa.ir.elementwise import Map
-from tawa.ir.spans import copy_span, span_of
 from tawa.machine.chips import SM_90A
 
 GROUP_WARPS = SM_90A.group_warps

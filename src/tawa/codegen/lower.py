@@ -17,6 +17,7 @@ from tawa.aref.dialect import ops as aref
 from tawa.aref.passes.warp_products import multiplies_by_warps
 from tawa.base.errors import TawaError
 from tawa.base.options import Options
+from tawa.base.spans import span_of
 from tawa.base.types import shape_of
 from tawa.codegen.assembly import ASSEMBLY
 from tawa.codegen.atomics import ATOMICS
@@ -34,19 +35,18 @@ from tawa.codegen.shared_memory import SharedMemory, tile_for
 from tawa.codegen.stores import STORES
 from tawa.codegen.tensors import TENSORS
 from tawa.codegen.warp_matrix import WARP_MATRIX
-from tawa.decisions.decision import Decisions
-from tawa.decisions.memory import MemoryLaidOut, Part, RegistersShared
 from tawa.hopper.dialect.core import number
 from tawa.hopper.dialect.memory import BulkWaitRead
 from tawa.hopper.dialect.structure import OneThread, PrefetchTensorMap, Role, SharedWarpGroup
 from tawa.hopper.dialect.sync import ClusterSync, CtaSync, FenceBarrierInit, MbarrierInit
 from tawa.hopper.dialect.types import TensorMapType
 from tawa.ir.contracts import Contract
+from tawa.ir.decisions.decision import Decisions
+from tawa.ir.decisions.memory import MemoryLaidOut, Part, RegistersShared
 from tawa.ir.kernels import argument_names
 from tawa.ir.properties import AREF_LEVEL, AT_LEVEL, LAID_OUT, LOWERED, TIDY
-from tawa.ir.spans import span_of
+from tawa.ir.scalars.cpp_names import entry_name
 from tawa.machine.chips import SM_90A
-from tawa.scalars.cpp_names import entry_name
 from tawa.tile.analysis.axis_info import AxisAnalysis
 from tawa.tile.dialect.ops import DescStore
 

@@ -12,6 +12,7 @@ from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 from tawa.aref.dialect import ops as aref
 from tawa.base.errors import TawaError
 from tawa.base.layout import accumulator, operand
+from tawa.base.spans import span_of
 from tawa.base.types import byte_size, element_of, i8, shape_of
 from tawa.codegen.fragments import copied, fragment, natural, team_sync
 from tawa.codegen.group_lowering import GROUP_WARPS, GroupLowering, View
@@ -30,7 +31,6 @@ from tawa.hopper.dialect.memory import SharedStore, Slot, Stmatrix, Subtile, Sub
 from tawa.hopper.dialect.sync import FenceProxyAsync
 from tawa.hopper.dialect.transpose import TransposeTile
 from tawa.hopper.dialect.types import FragType, TileType
-from tawa.ir.spans import span_of
 
 
 class ProductNotSupported(TawaError):

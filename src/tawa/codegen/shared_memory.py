@@ -9,10 +9,10 @@ from xdsl.ir import Attribute
 
 from tawa.aref.analysis.slots import ALIGNMENT, extents_of, swizzle_for
 from tawa.base.errors import TawaError
+from tawa.base.spans import Span
 from tawa.hopper.dialect.core import number
 from tawa.hopper.dialect.structure import ALIAS, Barriers, Ring
 from tawa.hopper.dialect.types import RingType, TileType
-from tawa.ir.spans import Span
 from tawa.machine.chips import Chip
 
 

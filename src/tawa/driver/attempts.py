@@ -11,12 +11,12 @@ from xdsl.dialects.builtin import ModuleOp
 
 from tawa.base.attempts import ATTEMPTS, MOST_RESERVED, NO_SLACK, Slack
 from tawa.codegen.shared_memory import SharedMemoryExceeded
-from tawa.decisions.assembling import AttemptRejected
-from tawa.decisions.decision import Decisions
 from tawa.driver.candidates import Candidate, Scheduled, Tried
 from tawa.driver.compilation import Built, Compilation
 from tawa.driver.compiled import spec_of
 from tawa.driver.pipeline import choosing, passes
+from tawa.ir.decisions.assembling import AttemptRejected
+from tawa.ir.decisions.decision import Decisions
 from tawa.pipeline.schedule import ScheduleRejected
 from tawa.runtime.assemble import Here, Job, in_turn, start
 from tawa.runtime.nvrtc import CompiledCuda

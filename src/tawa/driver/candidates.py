@@ -12,12 +12,12 @@ from tawa.aref.analysis.registers import Budget, Sharing, blocks_in_flight
 from tawa.aref.dialect.ops import WarpGroup
 from tawa.base.attempts import Slack
 from tawa.codegen.lower import sharing
-from tawa.decisions.assembling import AttemptLeftOut, Why
-from tawa.decisions.decision import Decision, Decisions, of_kind
-from tawa.decisions.loops import LoopScheduled, NoSchedule
 from tawa.hopper.dialect.core import number
 from tawa.hopper.dialect.structure import Role, SharedWarpGroup
 from tawa.hopper.emit import emit
+from tawa.ir.decisions.assembling import AttemptLeftOut, Why
+from tawa.ir.decisions.decision import Decision, Decisions, of_kind
+from tawa.ir.decisions.loops import LoopScheduled, NoSchedule
 from tawa.machine.chips import Chip
 
 

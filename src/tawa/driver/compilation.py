@@ -13,17 +13,17 @@ from xdsl.utils.exceptions import VerifyException
 
 from tawa.base.attempts import NO_SLACK, Slack
 from tawa.base.errors import TawaError
+from tawa.base.kernel_spec import KernelSpec
 from tawa.base.options import Options
-from tawa.decisions.assembling import CostsSpeed, EntryRegisters, NoLog
-from tawa.decisions.decision import Decision, Decisions
 from tawa.driver.compiled import Compiled, read_module, spec_of, text_of
 from tawa.driver.pipeline import passes
 from tawa.hopper.emit import emit
 from tawa.ir.contracts import Pass
+from tawa.ir.decisions.assembling import CostsSpeed, EntryRegisters, NoLog
+from tawa.ir.decisions.decision import Decision, Decisions
 from tawa.ir.verification import Verifier
 from tawa.runtime.compile_log import Finding
 from tawa.runtime.nvrtc import CompiledCuda, compile_cuda
-from tawa.runtime.spec import KernelSpec
 
 T = TypeVar("T")
 

@@ -8,15 +8,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from tawa.base.import_closure import installed_versions, source_digest
+from tawa.base.kernel_spec import InvalidSpec, KernelSpec
 from tawa.base.options import Options
-from tawa.decisions.decision import from_json, to_json
 from tawa.driver.compiled import Compiled
 from tawa.frontend.source.dependencies import dependencies_of, described
 from tawa.frontend.source.function import JITFunction
+from tawa.ir.decisions.decision import from_json, to_json
 from tawa.runtime.cache import content_key, default_cache
 from tawa.runtime.compile_log import CompileReport
 from tawa.runtime.nvrtc import version
-from tawa.runtime.spec import InvalidSpec, KernelSpec
 
 MAKER = "tawa.driver.compiler"
 """The module that compiles: it and all that it imports decide what a kernel compiles to."""

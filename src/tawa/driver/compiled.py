@@ -11,9 +11,9 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 from tawa.base.errors import TawaError
-from tawa.decisions.decision import D, Decision, of_kind, remarks
+from tawa.base.kernel_spec import KernelSpec
+from tawa.ir.decisions.decision import D, Decision, of_kind, remarks
 from tawa.runtime.compile_log import CompileReport, FunctionUsage
-from tawa.runtime.spec import KernelSpec
 
 if TYPE_CHECKING:  # a kernel that is launched needs no IR
     from xdsl.context import Context

@@ -15,10 +15,9 @@ from pathlib import Path
 
 from xdsl.dialects.builtin import ModuleOp
 
+from tawa.base.kernel_spec import KernelSpec
 from tawa.base.locks import one_at_a_time
 from tawa.base.options import Options
-from tawa.decisions.assembling import Assembled
-from tawa.decisions.decision import Decisions
 from tawa.driver import compile_cache as kept
 from tawa.driver.attempts import Attempts
 from tawa.driver.compilation import Built, Compilation, silent
@@ -29,7 +28,8 @@ from tawa.driver.recording import require_no_text
 from tawa.frontend import JITFunction, lower_to_tile, parse_argument
 from tawa.hopper.emit import SPEC_LINE
 from tawa.hopper.recording.instrument import Instrument, disturbed
-from tawa.runtime.spec import KernelSpec
+from tawa.ir.decisions.assembling import Assembled
+from tawa.ir.decisions.decision import Decisions
 
 
 @one_at_a_time

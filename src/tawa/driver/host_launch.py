@@ -14,13 +14,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tawa.base.errors import TawaError
+from tawa.base.kernel_spec import KernelSpec
 from tawa.base.options import BadOption, Options
-from tawa.decisions.assembling import OnlySimulated
+from tawa.ir.decisions.assembling import OnlySimulated
 from tawa.machine.chips import DEFAULT
 from tawa.runtime import launch
 from tawa.runtime.descriptor import TensorDescriptor
 from tawa.runtime.recorded import simulated
-from tawa.runtime.spec import KernelSpec
 from tawa.runtime.timeline import active
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from xdsl.dialects.builtin import ModuleOp
 from tawa.aref.dialect.ops import WarpGroup
 from tawa.base.errors import TawaError
 from tawa.base.options import Options
-from tawa.decisions.assembling import CompiledForNeighbours
 from tawa.driver.compilation import Built
+from tawa.ir.decisions.assembling import CompiledForNeighbours
 
 WARP_GROUPS = 2
 """Of a CTA: the one that copies, and the one that computes."""

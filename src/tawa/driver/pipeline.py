@@ -23,10 +23,10 @@ from tawa.aref.passes.zero_products import ZeroProducts
 from tawa.base.attempts import Slack
 from tawa.base.options import Options
 from tawa.codegen.lower import LowerToHopper
-from tawa.decisions.decision import Decisions
 from tawa.hopper.passes.redundant_barriers import RedundantBarrierElimination
 from tawa.hopper.passes.roundings import separate_roundings
 from tawa.ir.contracts import Pass, check
+from tawa.ir.decisions.decision import Decisions
 from tawa.ir.properties import AT_LEVEL
 from tawa.ir.tidy import Tidy
 from tawa.partition.partition import Partition

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tawa.decisions.assembling import RegistersForMore
 from tawa.driver.compilation import Built, Compilation
 from tawa.hopper.passes.define import DefineRegisters, NarrowProducts
 from tawa.hopper.passes.occupancy import Occupancy, ShareMultiprocessor, may_share
+from tawa.ir.decisions.assembling import RegistersForMore
 
 
 def reassembled(work: Compilation, built: Built) -> Built:

@@ -20,6 +20,7 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Attribute, Block, BlockArgument, Region, SSAValue
 from xdsl.utils.exceptions import VerifyException
 
+from tawa.base.spans import set_span
 from tawa.base.types import DescType, i32
 from tawa.frontend.builtins import assembly as lower_assembly
 from tawa.frontend.builtins import libdevice as lower_libdevice
@@ -43,7 +44,6 @@ from tawa.frontend.values.builder import Builder, hint
 from tawa.frontend.values.scope import Scope
 from tawa.frontend.values.values import Descriptor, Tensor, Value, ir_element, ir_type
 from tawa.ir.kernels import AT_LEAST, NAME, POSITIVE
-from tawa.ir.spans import set_span
 from tawa.language.dtypes import pointer_type
 
 MEANINGS = (

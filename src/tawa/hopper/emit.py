@@ -24,8 +24,8 @@ from tawa.hopper.dialect.text import Writer, c_type
 from tawa.hopper.dialect.types import FragType, TensorMapType
 from tawa.hopper.unrolling import written_out
 from tawa.ir.elementwise import Map
-from tawa.scalars.prelude import ELEMENT_TYPES, PRELUDE
-from tawa.scalars.scalar_function import cpp_constant
+from tawa.ir.scalars.prelude import ELEMENT_TYPES, PRELUDE
+from tawa.ir.scalars.scalar_function import cpp_constant
 
 SPEC_LINE = "// tawa.spec: "
 """What the first line of a program starts with: how to launch it, as JSON."""

@@ -58,7 +58,7 @@ from tawa.aref.passes.cursors import Cursors
 from tawa.ir.contracts import check
 from tawa.partition.partition import Partition
 from tawa.base.options import Options
-from tawa.decisions.decision import Decisions
+from tawa.ir.decisions.decision import Decisions
 
 check([Cursors(), Partition(Options(), Decisions())])
 """

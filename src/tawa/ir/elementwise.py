@@ -27,7 +27,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from tawa.base.numerics import Array
 from tawa.base.types import element_of
-from tawa.scalars.table import FUNCTIONS, ScalarFunction
+from tawa.ir.scalars.table import FUNCTIONS, ScalarFunction
 
 
 def with_element(type_: Attribute, element: Attribute) -> Attribute:

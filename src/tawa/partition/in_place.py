@@ -13,9 +13,9 @@ from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from tawa.base.errors import TawaError
+from tawa.base.spans import span_of
 from tawa.base.types import shape_of
 from tawa.ir.elementwise import Map
-from tawa.ir.spans import span_of
 from tawa.tile.dialect.ops import DescLoad, DescStore
 
 

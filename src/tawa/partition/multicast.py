@@ -16,10 +16,10 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from tawa.aref.dialect import ops as aref
 from tawa.base.errors import TawaError
+from tawa.base.spans import span_of
 from tawa.base.types import shape_of
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import carry, extend_yield
-from tawa.ir.spans import span_of
 from tawa.tile.dialect.ops import DescLoad, ProgramId
 
 

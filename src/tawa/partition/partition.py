@@ -19,9 +19,11 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from tawa.aref.dialect import ops as aref
 from tawa.base.errors import TawaError
 from tawa.base.options import Options
+from tawa.base.spans import copy_span, span_of
 from tawa.base.types import element_of, shape_of
-from tawa.decisions.decision import Decisions
-from tawa.decisions.roles import (
+from tawa.ir.contracts import Contract
+from tawa.ir.decisions.decision import Decisions
+from tawa.ir.decisions.roles import (
     CopiedThroughPointers,
     LoadTogetherUnneeded,
     MoreWarps,
@@ -30,7 +32,6 @@ from tawa.decisions.roles import (
     ProgramsDealt,
     Specialised,
 )
-from tawa.ir.contracts import Contract
 from tawa.ir.effects import FILLED, HINT, has_effect, only_on, touches
 from tawa.ir.loops import prune, users_in
 from tawa.ir.properties import (
@@ -43,7 +44,6 @@ from tawa.ir.properties import (
     TIDY,
     WIDE_SUMS,
 )
-from tawa.ir.spans import copy_span, span_of
 from tawa.partition.in_place import check_in_place
 from tawa.partition.multicast import ClusterNotPossible, mark_shared
 from tawa.partition.obstacles import producer_obstacle, written_arguments

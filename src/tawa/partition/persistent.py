@@ -15,7 +15,7 @@ from tawa.base.tile_scheduler import Work
 from tawa.base.types import PlanType
 from tawa.ir.elementwise import Map
 from tawa.ir.kernels import add_arguments
-from tawa.tile.analysis.work import work_of
+from tawa.partition.work import work_of
 from tawa.tile.dialect.ops import NumPrograms, ProgramId
 
 

@@ -17,13 +17,13 @@ from tawa.aref.dialect.ops import Consumed, Create, GetEnter, PutEnter, RefType,
 from tawa.aref.passes.last_iteration_peeling import LEFT_OUT
 from tawa.aref.passes.warp_products import multiplies_by_warps
 from tawa.base.options import Options
+from tawa.base.spans import span_of
 from tawa.base.types import byte_size, element_of, shape_of
-from tawa.decisions.decision import Decisions
-from tawa.decisions.memory import RingDepth
 from tawa.ir.contracts import Contract
+from tawa.ir.decisions.decision import Decisions
+from tawa.ir.decisions.memory import RingDepth
 from tawa.ir.loops import terminator
 from tawa.ir.properties import ASYNCHRONOUS, DEPTHS, FINAL_RINGS, OPEN_SLOTS
-from tawa.ir.spans import span_of
 from tawa.machine.chips import SM_90A
 from tawa.tile.dialect.ops import DescStore
 

@@ -21,8 +21,10 @@ from tawa.aref.dialect.ops import GetEnter, WarpGroup
 from tawa.aref.passes.async_dots import find_chains
 from tawa.base.errors import TawaError
 from tawa.base.options import Options
-from tawa.decisions.decision import Decisions
-from tawa.decisions.loops import (
+from tawa.base.spans import Span, span_of
+from tawa.ir.contracts import Contract
+from tawa.ir.decisions.decision import Decisions
+from tawa.ir.decisions.loops import (
     LoopJoined,
     LoopKeepsOrder,
     LoopNotJoined,
@@ -31,7 +33,6 @@ from tawa.decisions.loops import (
     ScheduledOp,
     Usage,
 )
-from tawa.ir.contracts import Contract
 from tawa.ir.properties import (
     AS_PARTITIONED,
     DOTS,
@@ -44,7 +45,6 @@ from tawa.ir.properties import (
     SPREAD_SUMS,
     TIDY,
 )
-from tawa.ir.spans import Span, span_of
 from tawa.machine.chips import Chip
 from tawa.pipeline.dependence_graph import DependenceGraph, Node, build
 from tawa.pipeline.depths import Demand, two_tiles_fit

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from xdsl.dialects.builtin import ModuleOp
 
 from tawa.base.errors import TawaError
+from tawa.base.spans import LOC, span_of
 from tawa.driver.compiled import Compiled
 from tawa.hopper.emit import program_of
-from tawa.ir.spans import LOC, span_of
 from tawa.machine.chips import Chip
 from tawa.report.listing import Line, Place, module_listing, places_of, source_listing
 from tawa.report.machine_code import MachineLine, machine_code

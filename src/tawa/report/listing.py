@@ -14,7 +14,7 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation
 from xdsl.printer import Printer
 
-from tawa.ir.spans import LOC, Span, source_line, span_of
+from tawa.base.spans import LOC, Span, source_line, span_of
 
 Place = tuple[str, int]
 """A file and a line of it, counted from 1."""

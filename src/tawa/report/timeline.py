@@ -9,8 +9,8 @@ from typing import Any
 
 from xdsl.ir import Operation
 
+from tawa.base.spans import span_of
 from tawa.base.timeline import Activity, Interval
-from tawa.ir.spans import span_of
 from tawa.report.listing import Place, places_of
 from tawa.simulate.timing.trace import Step
 

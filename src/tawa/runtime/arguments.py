@@ -9,10 +9,10 @@ from functools import cache, partial
 from typing import Any, TypeAlias, cast
 
 from tawa.base.errors import TawaError
+from tawa.base.kernel_spec import SCALAR_CODES
 from tawa.runtime.arrays import HOST, host_array, is_array, view
 from tawa.runtime.descriptor import ALIGNMENT, TensorDescriptor, descriptor_of
 from tawa.runtime.kinds import Kind, TupleKind, constant_kind, kind_of, tuple_kind
-from tawa.runtime.spec import SCALAR_CODES
 
 
 class UnsupportedArgument(TawaError):

@@ -13,6 +13,7 @@ from operator import itemgetter
 from typing import Any, TypeAlias, cast
 
 from tawa.base.exact import exact
+from tawa.base.kernel_spec import SCALAR_CODES
 from tawa.runtime.arguments import (
     INTEGER_KINDS,
     Classifier,
@@ -26,7 +27,6 @@ from tawa.runtime.arrays import DTYPE_NAMES
 from tawa.runtime.descriptor import TensorDescriptor
 from tawa.runtime.kinds import Kind, TupleKind, kind_of, parts_of, tuple_kind
 from tawa.runtime.launch_errors import BadTypeText
-from tawa.runtime.spec import SCALAR_CODES
 
 RESERVED = ("stream", "device")
 """Keyword arguments of a launch that are neither parameters nor compile options."""

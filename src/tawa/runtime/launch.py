@@ -16,12 +16,10 @@ from itertools import count
 from threading import get_ident
 from typing import Any, TypeAlias, cast
 
+from tawa.base import launch_plans
+from tawa.base.division import reciprocal
 from tawa.base.errors import TawaError
-from tawa.machine.chips import DEFAULT, SM_90A
-from tawa.runtime import driver, plans, tensormap
-from tawa.runtime.arguments import classify
-from tawa.runtime.arrays import ELEMENT_BYTES, HOST
-from tawa.runtime.spec import (
+from tawa.base.kernel_spec import (
     SCALAR_CODES,
     TIMELINE_FIELDS,
     Expr,
@@ -35,8 +33,11 @@ from tawa.runtime.spec import (
     TimelineParam,
     expr_text,
 )
+from tawa.machine.chips import DEFAULT, SM_90A
+from tawa.runtime import driver, tensormap
+from tawa.runtime.arguments import classify
+from tawa.runtime.arrays import ELEMENT_BYTES, HOST
 from tawa.runtime.streams import current_stream, stream_address
-from tawa.scalars.division import reciprocal
 
 MAX_GRID = SM_90A.largest_grid
 CLUSTER_DIMENSION = 4
@@ -294,10 +295,10 @@ def _resident_ctas(spec: KernelSpec, kernel: Any, device: int) -> int:
     return driver.max_clusters(kernel, spec.cluster, spec.threads, spec.shared_bytes) * size
 
 
-def _launched(spec: KernelSpec, sizes: plans.Grid, resident: int) -> plans.Grid:
+def _launched(spec: KernelSpec, sizes: launch_plans.Grid, resident: int) -> launch_plans.Grid:
     """The CTAs of a launch along the axes of the device's grid."""
     if spec.grid == "persistent":
-        return plans.persistent_ctas(spec, sizes, resident), 1, 1
+        return launch_plans.persistent_ctas(spec, sizes, resident), 1, 1
     return sizes
 
 
@@ -335,12 +336,14 @@ class LaunchBuffer:
         self.stream = 0
         self.config = _config(spec)
         start = tensormap.BYTES * sum(isinstance(p, TensorMapParam) for p in spec.parameters)
-        planned = start + plans.BYTES * sum(isinstance(p, PlanParam) for p in spec.parameters)
+        planned = start + launch_plans.BYTES * sum(
+            isinstance(p, PlanParam) for p in spec.parameters
+        )
         size = planned + 8 * len(spec.parameters)
         self._storage = (ctypes.c_uint8 * (size + tensormap.MAP_ALIGNMENT))()
         unaligned = ctypes.addressof(self._storage)
         base = -(-unaligned // tensormap.MAP_ALIGNMENT) * tensormap.MAP_ALIGNMENT
-        maps, tables = count(base, tensormap.BYTES), count(base + start, plans.BYTES)
+        maps, tables = count(base, tensormap.BYTES), count(base + start, launch_plans.BYTES)
         slots = count(base + planned, 8)
         addresses = [
             next(
@@ -393,7 +396,7 @@ def _compile_fill(
     start = tensormap.BYTES * len(maps)
     if others:
         texts = ", ".join(_slot_text(parameter) for parameter in others)
-        lines.append(f"    pack_into(buffer, {start + plans.BYTES * len(tables)}, {texts})")
+        lines.append(f"    pack_into(buffer, {start + launch_plans.BYTES * len(tables)}, {texts})")
     code = "<" + "".join(_slot_code(parameter) for parameter in others)
     pack_into = struct.Struct(code).pack_into
     scope: dict[str, Any] = {"buffer": buffer, "timeline": timeline, "pack_into": pack_into}
@@ -403,9 +406,9 @@ def _compile_fill(
             parameter, spec.arguments[parameter.arg], points.encode, points.placeholder
         )
     for number, parameter in enumerate(tables):
-        memory = buffer[start + plans.BYTES * number :][: plans.BYTES]
+        memory = buffer[start + launch_plans.BYTES * number :][: launch_plans.BYTES]
         sizes = points.resident_ctas, points.l2_bytes
-        scope[f"plan{number}"] = plans.plan_writer(spec, parameter, *sizes, memory)
+        scope[f"plan{number}"] = launch_plans.plan_writer(spec, parameter, *sizes, memory)
     exec("\n".join(lines), scope)
     return scope["fill"]
 

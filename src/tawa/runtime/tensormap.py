@@ -12,11 +12,11 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 from tawa.base.errors import TawaError
+from tawa.base.kernel_spec import TensorMapParam
 from tawa.machine.chips import SM_90A
 from tawa.runtime import driver
 from tawa.runtime.arrays import ELEMENT_BYTES, ArrayView
 from tawa.runtime.descriptor import ALIGNMENT, Geometry, SizeOutOfRange, check
-from tawa.runtime.spec import TensorMapParam
 
 BYTES = SM_90A.tensor_map_bytes
 MAP_ALIGNMENT = SM_90A.tensor_map_alignment

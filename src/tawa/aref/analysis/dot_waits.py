@@ -21,7 +21,7 @@ from tawa.aref.dialect.ops import (
     Views,
     ViewTrans,
 )
-from tawa.ir.spans import copy_span
+from tawa.base.spans import copy_span
 
 
 @dataclass

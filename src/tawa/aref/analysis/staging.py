@@ -5,9 +5,9 @@ from __future__ import annotations
 from xdsl.ir import Block, Operation, SSAValue
 
 from tawa.aref.dialect.ops import Stage, ViewRead, WarpGroup
+from tawa.base.spans import copy_span
 from tawa.base.types import shape_of
 from tawa.ir.elementwise import Map
-from tawa.ir.spans import copy_span
 from tawa.tile.analysis.axis_info import AxisAnalysis, fastest
 from tawa.tile.dialect.ops import Load, Reshape, Splat, Trans
 

@@ -37,10 +37,11 @@ from tawa.aref.dialect.ops import (
     ZeroUnless,
 )
 from tawa.base.options import Options
+from tawa.base.spans import copy_span, span_of
 from tawa.base.types import byte_size, element_of, shape_of
-from tawa.decisions.decision import Decisions
-from tawa.decisions.loops import ProductsInFlight
 from tawa.ir.contracts import Contract
+from tawa.ir.decisions.decision import Decisions
+from tawa.ir.decisions.loops import ProductsInFlight
 from tawa.ir.effects import MEETING, SLOT, only_on
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import carry, extend_yield, integer_constant, terminator
@@ -53,7 +54,6 @@ from tawa.ir.properties import (
     SCHEDULED,
     TIDY,
 )
-from tawa.ir.spans import copy_span, span_of
 from tawa.tile.analysis.zero import is_zero
 from tawa.tile.dialect.ops import Dot, Trans
 

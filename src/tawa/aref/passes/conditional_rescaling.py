@@ -25,12 +25,12 @@ from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 
 from tawa.aref.dialect.ops import Any, AnyAbove, WarpGroup
 from tawa.aref.passes.async_dots import from_products
+from tawa.base.spans import copy_span
 from tawa.base.types import element_of, shape_of
 from tawa.ir.contracts import Contract
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import terminator
 from tawa.ir.properties import DOTS, ROLES, SKIPPED_WORK, TIDY
-from tawa.ir.spans import copy_span
 from tawa.tile.analysis.magnitude import is_ordinary
 from tawa.tile.analysis.scaling import scaled
 from tawa.tile.analysis.zero import constant_of

@@ -41,15 +41,15 @@ from tawa.aref.dialect.ops import (
     ViewRead,
     WarpGroup,
 )
+from tawa.base.spans import copy_span, span_of
 from tawa.base.types import shape_of
-from tawa.decisions.decision import Decisions
-from tawa.decisions.loops import GroupsEndApart, GroupsEndTogether
 from tawa.ir.contracts import Contract
+from tawa.ir.decisions.decision import Decisions
+from tawa.ir.decisions.loops import GroupsEndApart, GroupsEndTogether
 from tawa.ir.effects import SLOT, TAKEN, Collective, only_on
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import integer_constant, terminator
 from tawa.ir.properties import AS_PARTITIONED, DOTS, FINAL_RINGS, OPEN_SLOTS, OWN_ENDS, TIDY
-from tawa.ir.spans import copy_span, span_of
 from tawa.machine.chips import SM_90A
 from tawa.tile.dialect.ops import (
     Dot,

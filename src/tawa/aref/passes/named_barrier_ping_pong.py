@@ -26,14 +26,14 @@ from tawa.aref.dialect.ops import (
 from tawa.aref.passes.last_iteration_peeling import LEFT_OUT
 from tawa.base.errors import TawaError
 from tawa.base.options import Options
+from tawa.base.spans import span_of
 from tawa.base.types import shape_of
-from tawa.decisions.decision import Decisions
-from tawa.decisions.loops import ProductsInTurns
 from tawa.ir.contracts import Contract
+from tawa.ir.decisions.decision import Decisions
+from tawa.ir.decisions.loops import ProductsInTurns
 from tawa.ir.effects import GLOBAL, WRITE, is_pure, touches
 from tawa.ir.loops import terminator
 from tawa.ir.properties import ASYNCHRONOUS, OWN_ENDS, TIDY
-from tawa.ir.spans import span_of
 from tawa.tile.dialect.ops import Broadcast, ExpandDims, Reshape, Trans
 
 RESHAPES = (Broadcast, ExpandDims, Reshape, Trans)

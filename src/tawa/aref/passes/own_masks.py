@@ -23,14 +23,14 @@ from tawa.aref.analysis.products import from_products
 from tawa.aref.analysis.row_numbers import at_edge
 from tawa.aref.dialect.ops import EdgeRow, WarpGroup
 from tawa.aref.passes.last_iteration_peeling import LEFT_OUT
+from tawa.base.spans import copy_span, span_of
 from tawa.base.types import shape_of
-from tawa.decisions.decision import Decisions
-from tawa.decisions.loops import OwnRowsMasked
 from tawa.ir.contracts import Contract
+from tawa.ir.decisions.decision import Decisions
+from tawa.ir.decisions.loops import OwnRowsMasked
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import integer_constant, terminator
 from tawa.ir.properties import DOTS, OWN_ENDS, TIDY
-from tawa.ir.spans import copy_span, span_of
 from tawa.machine.chips import SM_90A
 from tawa.tile.dialect.ops import Broadcast, ExpandDims
 

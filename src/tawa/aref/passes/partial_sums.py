@@ -18,12 +18,12 @@ from xdsl.rewriter import Rewriter
 
 from tawa.aref.dialect.ops import LanePartials, WarpGroup
 from tawa.aref.passes.async_dots import from_products
+from tawa.base.spans import copy_span
 from tawa.base.types import element_of, shape_of
 from tawa.ir.contracts import Contract
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import terminator
 from tawa.ir.properties import DOTS, ROLES, SPREAD_SUMS, TIDY
-from tawa.ir.spans import copy_span
 from tawa.tile.analysis.zero import is_zero
 from tawa.tile.dialect.ops import Broadcast, ExpandDims, Reduce, Splat
 

@@ -24,13 +24,13 @@ from tawa.aref.dialect.ops import (
     WarpGroup,
 )
 from tawa.base.errors import TawaError
-from tawa.decisions.decision import Decisions
-from tawa.decisions.loops import TilesInTurns
+from tawa.base.spans import span_of
 from tawa.ir.contracts import Contract
+from tawa.ir.decisions.decision import Decisions
+from tawa.ir.decisions.loops import TilesInTurns
 from tawa.ir.effects import is_pure
 from tawa.ir.elementwise import Map
 from tawa.ir.properties import ASYNCHRONOUS, FINAL_RINGS, OPEN_SLOTS, TIDY
-from tawa.ir.spans import span_of
 
 
 class PingPongNotPossible(TawaError):

@@ -16,15 +16,15 @@ from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 
 from tawa.aref.dialect.ops import DotIssue, PutEnter, RefType, WarpGroup
 from tawa.base.options import Options
+from tawa.base.spans import span_of
 from tawa.base.types import shape_of
-from tawa.decisions.decision import Decisions
-from tawa.decisions.memory import LoadsRunAhead, LoadsStay
 from tawa.ir.contracts import Contract
+from tawa.ir.decisions.decision import Decisions
+from tawa.ir.decisions.memory import LoadsRunAhead, LoadsStay
 from tawa.ir.effects import FILLED, only_reads, touches
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import carry, extend_yield, integer_constant, terminator
 from tawa.ir.properties import ASYNCHRONOUS, DEPTHS, OPEN_SLOTS, TIDY
-from tawa.ir.spans import span_of
 from tawa.tile.analysis.alias import may_be_written, written
 
 

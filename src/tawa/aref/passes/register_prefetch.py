@@ -19,15 +19,15 @@ from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 from xdsl.utils.hints import isa
 
 from tawa.aref.dialect.ops import DotIssue, Stage, WarpDot, WarpGroup
+from tawa.base.spans import copy_span, span_of
 from tawa.base.types import byte_size, element_of, shape_of
-from tawa.decisions.decision import Decisions
-from tawa.decisions.loops import LoadedIntoRegistersAhead
 from tawa.ir.contracts import Contract
+from tawa.ir.decisions.decision import Decisions
+from tawa.ir.decisions.loops import LoadedIntoRegistersAhead
 from tawa.ir.effects import ORDER, is_collective, is_pure, only_reads, touches
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import carry, extend_yield, terminator
 from tawa.ir.properties import ASYNCHRONOUS, TIDY
-from tawa.ir.spans import copy_span, span_of
 from tawa.tile.analysis.alias import may_be_written, written
 from tawa.tile.dialect.ops import Load, Splat
 

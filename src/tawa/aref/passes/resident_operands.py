@@ -16,12 +16,12 @@ from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.ir import Operation, SSAValue
 
 from tawa.aref.dialect.ops import DotIssue, ViewRead, ViewReshape, ViewType, WarpGroup
+from tawa.base.spans import copy_span, span_of
 from tawa.base.types import byte_size, element_of, shape_of
-from tawa.decisions.decision import Decisions
-from tawa.decisions.loops import OperandResident
 from tawa.ir.contracts import Contract
+from tawa.ir.decisions.decision import Decisions
+from tawa.ir.decisions.loops import OperandResident
 from tawa.ir.properties import ASYNCHRONOUS, TIDY
-from tawa.ir.spans import copy_span, span_of
 
 MOST_COLUMNS = 64
 """Of products that wait for shared memory as long as they multiply."""

@@ -35,14 +35,14 @@ from tawa.aref.dialect.ops import (
     ViewRead,
     WarpGroup,
 )
+from tawa.base.spans import copy_span, span_of
 from tawa.base.types import byte_size, element_of
 from tawa.base.warp_transpose import IN_FLIGHT, Shares
-from tawa.decisions.decision import Decisions
-from tawa.decisions.roles import TransposedByRole
 from tawa.ir.contracts import Contract
+from tawa.ir.decisions.decision import Decisions
+from tawa.ir.decisions.roles import TransposedByRole
 from tawa.ir.loops import prune
 from tawa.ir.properties import AS_PARTITIONED, DOTS, FINAL_RINGS, GROUP_PRODUCTS, OPEN_SLOTS, TIDY
-from tawa.ir.spans import copy_span, span_of
 from tawa.tile.dialect.ops import Dot, Reshape, Trans
 
 WARPS = (2, 3)

@@ -18,11 +18,11 @@ from tawa.aref.analysis.products import view_of
 from tawa.aref.analysis.staging import drop_unread, staged
 from tawa.aref.dialect.ops import DotIssue, ViewTrans, WarpDot, WarpGroup
 from tawa.base.options import Options
-from tawa.decisions.decision import Decisions
-from tawa.decisions.roles import MultipliedByWarps
+from tawa.base.spans import copy_span, span_of
 from tawa.ir.contracts import Contract
+from tawa.ir.decisions.decision import Decisions
+from tawa.ir.decisions.roles import MultipliedByWarps
 from tawa.ir.properties import DOTS, GROUP_PRODUCTS, OPEN_SLOTS, ROLES, TIDY
-from tawa.ir.spans import copy_span, span_of
 from tawa.tile.dialect.ops import Dot, Trans
 
 

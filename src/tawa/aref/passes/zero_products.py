@@ -17,13 +17,13 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
 from tawa.aref.dialect.ops import WarpGroup
+from tawa.base.spans import copy_span
 from tawa.base.types import shape_of
 from tawa.ir.contracts import Contract
 from tawa.ir.effects import may_drop
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import terminator
 from tawa.ir.properties import DOTS, SCHEDULED, TIDY
-from tawa.ir.spans import copy_span
 from tawa.tile.analysis.zero import NOT_NEGATIVE, constant_of
 from tawa.tile.dialect.ops import Broadcast, ExpandDims, Splat
 

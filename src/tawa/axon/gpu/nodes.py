@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from tawa.ir.spans import Span
+from tawa.base.source import Span
 
 BYTES = {
     "bool": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "u8": 1, "u16": 2, "u32": 4, "u64": 8,

@@ -30,9 +30,9 @@ from tawa.axon.sizes.show import AxonPrinter
 from tawa.axon.sizes.solver import AxonSolver
 from tawa.axon.typing.errors import ShapeMismatch, UnsupportedModel
 from tawa.base.errors import TawaError
+from tawa.base.source import Span
 from tawa.functional.solver import Clash
 from tawa.functional.terms import Origin, Term, Variable
-from tawa.ir.spans import Span
 
 RULE_MODULES = (control, elementwise, learning, neural, reductions, sequences, structure)
 """Importing them registers the rules."""

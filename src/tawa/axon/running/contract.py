@@ -20,9 +20,9 @@ from tawa.axon.sizes.show import AxonPrinter
 from tawa.axon.sizes.solver import AxonSolver
 from tawa.axon.typing.errors import ContractViolation, StaticArgumentError
 from tawa.axon.typing.language import axon
+from tawa.base.source import Span
 from tawa.functional.solver import Clash
 from tawa.functional.terms import Con, Instance, Origin, Scheme, Term, product
-from tawa.ir.spans import Span
 
 Statics = Mapping[str, "int | tuple[int, ...]"]
 

@@ -21,10 +21,10 @@ from tawa.axon.typing import syntax as x
 from tawa.axon.typing.errors import RunTimeError
 from tawa.axon.typing.infer import AxonInference
 from tawa.base.errors import TawaError
+from tawa.base.source import Span
 from tawa.functional import syntax as s
 from tawa.functional.language import CheckedModule
 from tawa.functional.terms import Con, Instance, Term, Variable
-from tawa.ir.spans import Span
 
 OPERATOR_MODULES = (image, operators)
 """Importing them registers the operators."""

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from tawa.axon.sizes.show import AxonPrinter
 from tawa.axon.typing import syntax as x
 from tawa.axon.typing.infer import AxonInference
+from tawa.base.source import Span
 from tawa.functional import syntax as s
 from tawa.functional.language import CheckedModule
-from tawa.ir.spans import Span
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,11 @@ from tawa.axon.tools.format import format_source
 from tawa.axon.typing.infer import AxonInference
 from tawa.axon.typing.language import axon
 from tawa.base.errors import TawaError
+from tawa.base.source import Span
 from tawa.functional import syntax as s
 from tawa.functional.language import CheckedModule
 from tawa.functional.show import TypePrinter
 from tawa.functional.unused import unused_names
-from tawa.ir.spans import Span
 
 
 class AxonServer(LanguageServer):

@@ -8,11 +8,11 @@ from tawa.axon.sizes.shapes import Shape, tensor_parts
 from tawa.axon.sizes.show import AxonPrinter
 from tawa.axon.sizes.solver import AxonSolver
 from tawa.axon.typing.errors import ShapeMismatch
+from tawa.base.source import Span
 from tawa.functional.mismatch import conflict_origins, explain_clash
 from tawa.functional.show import TypePrinter
 from tawa.functional.solver import Clash, Cycle, Violation
 from tawa.functional.terms import Con, Term, Variable
-from tawa.ir.spans import Span
 
 MOST_PLACES = 3
 """Of the places that are to blame, how many a message shows."""

@@ -11,8 +11,8 @@ from tawa.frontend.values import conversion
 from tawa.frontend.values.arithmetic import constant_int
 from tawa.frontend.values.conversion import fail
 from tawa.frontend.values.values import Tensor, Value, describe, ir_element, is_tuple, items_of
+from tawa.ir.scalars.assembly import Assembly
 from tawa.language.dtypes import dtype, int1
-from tawa.scalars.assembly import Assembly
 from tawa.tile.dialect import ops
 
 

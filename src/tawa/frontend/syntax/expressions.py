@@ -13,6 +13,7 @@ from xdsl.dialects import scf
 from xdsl.ir import Block, Region
 
 from tawa import language
+from tawa.base.spans import Span
 from tawa.frontend.source.errors import (
     BadArgument,
     NotSupported,
@@ -43,7 +44,6 @@ from tawa.frontend.values.values import (
     is_tuple,
     same_type,
 )
-from tawa.ir.spans import Span
 from tawa.language import dtypes
 from tawa.language.builtin import LanguageFunction
 

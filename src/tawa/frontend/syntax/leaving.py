@@ -10,8 +10,8 @@ import ast
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from tawa.base.spans import Span
 from tawa.frontend.values.values import Value
-from tawa.ir.spans import Span
 
 
 @dataclass(frozen=True)

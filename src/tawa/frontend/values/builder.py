@@ -13,10 +13,10 @@ from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, i32, i64
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from tawa.base.numerics import constant_attribute, round_to
+from tawa.base.spans import LOC, Span, SpanAttr
 from tawa.base.types import bits, is_float
 from tawa.ir.elementwise import Map
 from tawa.ir.kernels import AT_LEAST, MULTIPLE
-from tawa.ir.spans import LOC, Span, SpanAttr
 
 Op = TypeVar("Op", bound=Operation)
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tawa.base.spans import Span
 from tawa.frontend.values.values import Undefined, Value
-from tawa.ir.spans import Span
 
 
 @dataclass(frozen=True)

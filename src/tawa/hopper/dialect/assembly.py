@@ -21,6 +21,7 @@ from xdsl.irdl import (
 from xdsl.utils.exceptions import VerifyException
 
 from tawa.base.layout import Layout
+from tawa.base.spans import span_of
 from tawa.base.types import element_of
 from tawa.hopper.dialect.core import HopperOp, Number, number
 from tawa.hopper.dialect.fragment import layout_of
@@ -28,9 +29,8 @@ from tawa.hopper.dialect.machine import Actor
 from tawa.hopper.dialect.text import Writer, c_type
 from tawa.hopper.dialect.types import FragType
 from tawa.ir.effects import ORDER, Effects, writes
-from tawa.ir.spans import span_of
-from tawa.scalars.assembly import Assembly
-from tawa.scalars.ptx import UnknownInstruction
+from tawa.ir.scalars.assembly import Assembly
+from tawa.ir.scalars.ptx import UnknownInstruction
 
 _WORDS = """\
 template <class T, class W> union Register {

@@ -27,7 +27,7 @@ from tawa.hopper.dialect.machine import Actor
 from tawa.hopper.dialect.text import Writer, c_type, owner_condition
 from tawa.hopper.dialect.types import FragType
 from tawa.ir.effects import GLOBAL, ORDER, Effects, reads, writes
-from tawa.scalars.table import FUNCTIONS
+from tawa.ir.scalars.table import FUNCTIONS
 
 COMBINATIONS = {"maxf": "maxnumf", "minf": "minnumf"}
 """Scalar functions of the kinds that are not named as theirs."""

@@ -11,6 +11,7 @@ from xdsl.dialects.builtin import IntegerType, StringAttr, i1, i64
 from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, opt_operand_def, prop_def, traits_def
 
+from tawa.base.spans import span_of
 from tawa.base.types import PtrType, f32, f64
 from tawa.hopper.dialect.core import HopperOp
 from tawa.hopper.dialect.fragment import layout_of
@@ -18,8 +19,7 @@ from tawa.hopper.dialect.machine import Actor
 from tawa.hopper.dialect.text import Writer, owner_condition, register_coordinate, thread_coordinate
 from tawa.hopper.dialect.types import FragType
 from tawa.ir.effects import OUTPUT, Effects, writes
-from tawa.ir.spans import span_of
-from tawa.scalars.table import FUNCTIONS
+from tawa.ir.scalars.table import FUNCTIONS
 
 
 @irdl_op_definition

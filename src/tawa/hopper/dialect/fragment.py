@@ -27,7 +27,7 @@ from tawa.hopper.dialect.machine import Actor
 from tawa.hopper.dialect.text import Writer, c_type, register_coordinate, thread_coordinate
 from tawa.hopper.dialect.types import FragType
 from tawa.ir.effects import MEETING, REGISTERS, Effects, makes, writes
-from tawa.scalars.table import FUNCTIONS
+from tawa.ir.scalars.table import FUNCTIONS
 
 
 def layout_of(value: SSAValue) -> Layout:

@@ -19,7 +19,7 @@ from tawa.hopper.dialect.types import (
     TensorMapType,
     TileType,
 )
-from tawa.scalars.prelude import PRELUDE
+from tawa.ir.scalars.prelude import PRELUDE
 
 _KEYWORDS = frozenset(
     "auto break case char class const continue default delete do double else enum extern float "

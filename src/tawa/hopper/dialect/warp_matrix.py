@@ -29,7 +29,7 @@ from tawa.hopper.dialect.machine import Actor
 from tawa.hopper.dialect.text import Writer, c_type, thread_coordinate, tile_address
 from tawa.hopper.dialect.types import FragType, TileType
 from tawa.ir.effects import SHARED, Effects, reads
-from tawa.scalars.table import FUNCTIONS
+from tawa.ir.scalars.table import FUNCTIONS
 
 _LOW_TF32_BITS = np.uint32(0xFFFFE000)
 LATENCY_BLOCKS = 4

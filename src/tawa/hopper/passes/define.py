@@ -25,12 +25,12 @@ from xdsl.dialects.builtin import (
 from xdsl.ir import Attribute, Operation
 from xdsl.utils.hints import isa
 
-from tawa.decisions.assembling import ProductsNarrowed, RegistersDefined
-from tawa.decisions.decision import Decisions
 from tawa.hopper.dialect.fragment import Fill, Undefined
 from tawa.hopper.dialect.types import FragType
 from tawa.hopper.dialect.warp_matrix import WarpProduct
 from tawa.ir.contracts import Contract
+from tawa.ir.decisions.assembling import ProductsNarrowed, RegistersDefined
+from tawa.ir.decisions.decision import Decisions
 from tawa.ir.properties import LOWERED, TIDY
 
 

@@ -21,8 +21,7 @@ from xdsl.dialects import scf
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
-from tawa.decisions.decision import Decisions
-from tawa.decisions.memory import BarriersLeftOut
+from tawa.base.spans import span_of
 from tawa.hopper.dialect.matrix import Wgmma
 from tawa.hopper.dialect.memory import Slot, Subtile, SubtileColumn
 from tawa.hopper.dialect.structure import OneThread, Ring, Role
@@ -30,6 +29,8 @@ from tawa.hopper.dialect.sync import CtaSync, MbarrierArrive, MbarrierWait, Name
 from tawa.hopper.dialect.types import RingType
 from tawa.hopper.dialect.warp_matrix import WarpProduct
 from tawa.ir.contracts import Contract
+from tawa.ir.decisions.decision import Decisions
+from tawa.ir.decisions.memory import BarriersLeftOut
 from tawa.ir.effects import (
     BARRIER,
     COPYING,
@@ -47,7 +48,6 @@ from tawa.ir.effects import (
     touches,
 )
 from tawa.ir.properties import LAID_OUT, LOWERED
-from tawa.ir.spans import span_of
 
 Region: TypeAlias = tuple[int, int]
 """First byte of shared memory, and the one after the last."""

@@ -17,6 +17,8 @@ from xdsl.dialects.builtin import ModuleOp, StringAttr, i32, i64
 from xdsl.ir import Block, Operation, SSAValue
 
 from tawa.base.errors import TawaError
+from tawa.base.kernel_spec import TIMELINE_FIELDS, KernelSpec, TimelineParam
+from tawa.base.spans import span_of
 from tawa.base.timeline import DETAILS, Activity, TimelineTable
 from tawa.hopper.dialect.copies import CopyArrive, CopyAsync
 from tawa.hopper.dialect.fragment import ReduceRegisters, Relabel, Undefined, Window
@@ -43,10 +45,8 @@ from tawa.hopper.dialect.types import FragType
 from tawa.hopper.recording.detail import Place, Plan, thinned
 from tawa.hopper.recording.recorder_registers import shift_registers, threads_of
 from tawa.ir.elementwise import Map
-from tawa.ir.spans import span_of
 from tawa.machine.costs import Costs
 from tawa.machine.instructions import HALF_RATE, SPECIAL
-from tawa.runtime.spec import TIMELINE_FIELDS, KernelSpec, TimelineParam
 
 KINDS: dict[type[Operation], str] = {
     MbarrierWait: "barrier wait",

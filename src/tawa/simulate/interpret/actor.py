@@ -12,10 +12,10 @@ from xdsl.ir import Block, Operation, Region, SSAValue
 from tawa.base.errors import TawaError
 from tawa.base.layout import Layout
 from tawa.base.numerics import Array
+from tawa.base.spans import span_of
 from tawa.hopper.dialect.core import HopperOp
 from tawa.hopper.dialect.machine import Steps
 from tawa.hopper.dialect.structure import Role
-from tawa.ir.spans import span_of
 from tawa.simulate.interpret import errors
 from tawa.simulate.interpret.clocks import SEEN, TIMED
 from tawa.simulate.interpret.cta import Cta

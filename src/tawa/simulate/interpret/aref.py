@@ -19,14 +19,14 @@ from xdsl.dialects.func import FuncOp, ReturnOp
 from xdsl.ir import Block, Operation, SSAValue
 
 from tawa.aref.dialect import ops
+from tawa.base.division import reciprocal
+from tawa.base.kernel_spec import PlanParam
+from tawa.base.launch_plans import launch_plan
 from tawa.base.numerics import Array, value_dtype
+from tawa.base.spans import span_of
 from tawa.base.types import element_of, shape_of
 from tawa.ir.kernels import argument_names
-from tawa.ir.spans import span_of
 from tawa.machine.chips import SM_90A
-from tawa.runtime.plans import launch_plan
-from tawa.runtime.spec import PlanParam
-from tawa.scalars.division import reciprocal
 from tawa.simulate.interpret import errors
 from tawa.simulate.interpret.aref_actor import (
     ArefActor,

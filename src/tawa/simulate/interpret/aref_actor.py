@@ -13,7 +13,7 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from tawa.base.errors import TawaError
 from tawa.base.numerics import Array, value_dtype
-from tawa.ir.spans import span_of
+from tawa.base.spans import span_of
 from tawa.simulate.interpret import errors
 from tawa.simulate.interpret.memory import Memory
 from tawa.simulate.interpret.tile import Program

@@ -10,12 +10,12 @@ from xdsl.dialects import func
 from xdsl.ir import Operation, SSAValue
 
 from tawa.base.numerics import Array
+from tawa.base.spans import span_of
 from tawa.base.types import byte_size, element_of
 from tawa.hopper.dialect.gather import SharedGather
 from tawa.hopper.dialect.memory import SharedLoad, SharedStore, access_bytes
 from tawa.hopper.dialect.structure import Barriers, Ring
 from tawa.hopper.dialect.types import BarrierType, FragType, RingType, TileType
-from tawa.ir.spans import span_of
 from tawa.simulate.interpret import errors
 from tawa.simulate.interpret.barriers import Mbarrier, NamedBarrier
 from tawa.simulate.interpret.clocks import WORD, Components, Shadow

@@ -11,12 +11,12 @@ import numpy as np
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
 
+from tawa.base.launch_plans import persistent_ctas
 from tawa.base.numerics import Array
+from tawa.base.spans import span_of
 from tawa.hopper.dialect.machine import Wait
 from tawa.hopper.dialect.structure import Role, SharedWarpGroup
-from tawa.ir.spans import span_of
 from tawa.machine.chips import DEFAULT, SM_90A, Chip
-from tawa.runtime.plans import persistent_ctas
 from tawa.simulate.interpret import errors
 from tawa.simulate.interpret.actor import HopperActor
 from tawa.simulate.interpret.barriers import NamedBarrier

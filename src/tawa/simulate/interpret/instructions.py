@@ -11,9 +11,9 @@ from xdsl.ir import Attribute, Operation
 
 from tawa.base.errors import Note, TawaError
 from tawa.base.numerics import Array, decode, encode, storage_dtype
+from tawa.base.spans import span_of
 from tawa.base.types import byte_size
 from tawa.hopper.dialect.machine import Steps
-from tawa.ir.spans import span_of
 from tawa.simulate.interpret import errors
 from tawa.simulate.interpret.barriers import Arrival, Mbarrier, NamedBarrier, Passed, Waiter
 from tawa.simulate.interpret.clocks import FENCED, SEEN, TIMED, Conflict, granules_of

@@ -9,11 +9,9 @@ import numpy as np
 from xdsl.dialects import func
 from xdsl.dialects.builtin import IntegerAttr, ModuleOp, StringAttr
 
+from tawa.base.division import reciprocal
 from tawa.base.errors import TawaError
-from tawa.base.numerics import Array, value_dtype
-from tawa.base.types import NAMES
-from tawa.runtime.plans import launch_plan
-from tawa.runtime.spec import (
+from tawa.base.kernel_spec import (
     GridParam,
     KernelSpec,
     Parameter,
@@ -25,7 +23,9 @@ from tawa.runtime.spec import (
     TimelineParam,
     evaluate,
 )
-from tawa.scalars.division import reciprocal
+from tawa.base.launch_plans import launch_plan
+from tawa.base.numerics import Array, value_dtype
+from tawa.base.types import NAMES
 from tawa.simulate.interpret.global_memory import GlobalMemory, tensor_map
 
 

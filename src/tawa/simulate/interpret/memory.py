@@ -15,8 +15,8 @@ from xdsl.ir import Attribute
 
 from tawa.base.errors import TawaError
 from tawa.base.numerics import Array, decode, encode, storage_dtype
+from tawa.base.spans import Span
 from tawa.base.types import byte_size
-from tawa.ir.spans import Span
 
 SPACING = 1 << 46
 """Bytes between the starts of two buffers."""

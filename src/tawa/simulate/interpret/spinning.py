@@ -10,7 +10,7 @@ import numpy as np
 from xdsl.ir import Operation
 
 from tawa.base.errors import TawaError
-from tawa.ir.spans import span_of
+from tawa.base.spans import span_of
 
 TURNS = 100
 """Turns without any change after which a loop is taken to wait for ever."""

@@ -25,10 +25,10 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from tawa.base.errors import TawaError
 from tawa.base.numerics import Array, decode, encode, round_to, value_dtype
+from tawa.base.spans import span_of
 from tawa.base.types import DescType, PtrType, byte_size, element_of, shape_of
 from tawa.ir.kernels import argument_names
-from tawa.ir.spans import span_of
-from tawa.scalars.table import FUNCTIONS
+from tawa.ir.scalars.table import FUNCTIONS
 from tawa.simulate.interpret.memory import Access, Memory
 from tawa.simulate.interpret.spinning import Spinning
 from tawa.tile.dialect import ops

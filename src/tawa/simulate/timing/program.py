@@ -17,6 +17,7 @@ from xdsl.dialects import arith, func, scf
 from xdsl.dialects.builtin import FloatAttr, IntegerAttr
 from xdsl.ir import Block, Operation, SSAValue
 
+from tawa.base.spans import span_of
 from tawa.base.types import byte_size
 from tawa.hopper.dialect.copies import CopyArrive
 from tawa.hopper.dialect.fragment import Extract
@@ -48,7 +49,6 @@ from tawa.hopper.dialect.sync import (
 from tawa.hopper.dialect.trace import ROLE, RecordBegin, RecordEnd, Timestamp, TraceBegin, TraceEnd
 from tawa.hopper.dialect.types import BarrierType, FragType
 from tawa.ir.elementwise import Map
-from tawa.ir.spans import span_of
 from tawa.machine.chips import Chip
 from tawa.simulate.interpret import errors
 from tawa.simulate.interpret.hopper import Span

@@ -10,7 +10,7 @@ from xdsl.ir import Attribute
 
 from tawa.base.numerics import Array, round_to, unsigned_dtype, value_dtype
 from tawa.base.types import f32, f64, i32, is_float
-from tawa.scalars.table import FUNCTIONS
+from tawa.ir.scalars.table import FUNCTIONS
 
 REDUCTION_KINDS = (
     "addf", "mulf", "maxnumf", "minnumf", "maximumf", "minimumf",

@@ -11,11 +11,11 @@ from xdsl.irdl import irdl_op_definition, prop_def, traits_def, var_operand_def,
 from xdsl.traits import Pure
 
 from tawa.base.numerics import Array
+from tawa.base.spans import span_of
 from tawa.base.types import element_of, i32, shape_of
 from tawa.ir.effects import GLOBAL, ORDER, Collective, Effects, reads, writes
-from tawa.ir.spans import span_of
-from tawa.scalars.assembly import Assembly
-from tawa.scalars.ptx import UnknownInstruction
+from tawa.ir.scalars.assembly import Assembly
+from tawa.ir.scalars.ptx import UnknownInstruction
 from tawa.tile.dialect.value_ops import I32Attr, TileOp, require, tensor_type
 
 

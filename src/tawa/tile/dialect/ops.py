@@ -13,9 +13,9 @@ from xdsl.dialects.func import Func
 from xdsl.dialects.scf import Scf
 from xdsl.ir import Dialect
 
+from tawa.base.spans import SpanAttr
 from tawa.base.types import DescType, PlanType, PtrType
 from tawa.ir.elementwise import EW, Map
-from tawa.ir.spans import SpanAttr
 from tawa.tile.dialect.assembly_ops import ASSEMBLY_OPS, Asm, AsmEffect
 from tawa.tile.dialect.combine_ops import COMBINE_OPS, ReduceWith, ScanWith, Yield
 from tawa.tile.dialect.compute_ops import (

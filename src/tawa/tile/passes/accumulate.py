@@ -8,10 +8,10 @@ from typing import ClassVar
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import SSAValue
 
+from tawa.base.spans import copy_span
 from tawa.ir.contracts import Contract
 from tawa.ir.elementwise import Map
 from tawa.ir.properties import FUSED_SUMS, ONE_PROGRAM, TIDY
-from tawa.ir.spans import copy_span
 from tawa.tile.analysis.zero import is_zero
 from tawa.tile.dialect.ops import Dot
 

@@ -15,12 +15,12 @@ from xdsl.dialects import scf
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
+from tawa.base.spans import copy_span
 from tawa.base.types import PtrType, byte_size, element_of, shape_of
 from tawa.ir.contracts import Contract
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import carry, extend_yield, terminator
 from tawa.ir.properties import ONE_PROGRAM, TIDY
-from tawa.ir.spans import copy_span
 from tawa.tile.analysis.axis_info import AxisAnalysis, fastest
 from tawa.tile.dialect.ops import Broadcast, ExpandDims, Reshape, Splat, Trans
 

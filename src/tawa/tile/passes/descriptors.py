@@ -15,11 +15,11 @@ from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp, StringAttr
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from tawa.base.errors import TawaError
+from tawa.base.spans import span_of
 from tawa.ir.contracts import Contract
 from tawa.ir.elementwise import Map
 from tawa.ir.kernels import add_arguments
 from tawa.ir.properties import ARGUMENT_DESCRIPTORS, ONE_PROGRAM, TIDY
-from tawa.ir.spans import span_of
 from tawa.tile.dialect.ops import DescSize, MakeDesc
 
 HOST = {

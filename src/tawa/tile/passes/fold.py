@@ -14,9 +14,9 @@ from xdsl.dialects.builtin import FloatAttr, IntegerAttr, IntegerType
 from xdsl.ir import Attribute, Operation, SSAValue
 
 from tawa.base.numerics import Array, constant_attribute, round_to, value_dtype
+from tawa.base.spans import LOC
 from tawa.base.types import PtrType, element_of, shape_of
 from tawa.ir.elementwise import Map
-from tawa.ir.spans import LOC
 from tawa.tile.dialect import ops
 
 MULTIPLES = {"muli": 1, "mulf": 1.0, "divsi": 1, "divui": 1, "divf": 1.0, "divf_rn": 1.0}

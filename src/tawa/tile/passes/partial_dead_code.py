@@ -18,15 +18,15 @@ from xdsl.dialects import func, scf
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 
+from tawa.base.spans import copy_span, span_of
 from tawa.base.types import shape_of
-from tawa.decisions.decision import Decisions
-from tawa.decisions.loops import ComputedWhereStored
 from tawa.ir.contracts import Contract
+from tawa.ir.decisions.decision import Decisions
+from tawa.ir.decisions.loops import ComputedWhereStored
 from tawa.ir.effects import has_effect, is_pure
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import needed, terminator
 from tawa.ir.properties import ONE_PROGRAM, TIDY
-from tawa.ir.spans import copy_span, span_of
 from tawa.tile.dialect.ops import Broadcast, Dot, ExpandDims, Reduce, Splat, Store
 from tawa.tile.passes.fold import constant_of
 

@@ -16,11 +16,11 @@ from typing import ClassVar
 from xdsl.dialects.builtin import Float32Type, ModuleOp
 from xdsl.ir import SSAValue
 
+from tawa.base.spans import copy_span
 from tawa.base.types import element_of
 from tawa.ir.contracts import Contract
 from tawa.ir.elementwise import Map
 from tawa.ir.properties import ONE_PROGRAM, TIDY
-from tawa.ir.spans import copy_span
 from tawa.tile.analysis.zero import NOT_NEGATIVE, constant_of
 from tawa.tile.dialect.ops import Broadcast, ExpandDims, Reshape, Trans
 

@@ -27,11 +27,11 @@ from xdsl.dialects.builtin import FloatAttr, ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from tawa.base.options import Options
+from tawa.base.spans import copy_span
 from tawa.base.types import element_of, f32, shape_of
 from tawa.ir.contracts import Contract
 from tawa.ir.elementwise import Map
 from tawa.ir.properties import ONE_PROGRAM, TIDY
-from tawa.ir.spans import copy_span
 from tawa.tile.analysis.magnitude import is_ordinary
 from tawa.tile.analysis.scaling import scaled
 from tawa.tile.analysis.zero import constant_of

@@ -17,11 +17,11 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.traits import IsolatedFromAbove, IsTerminator
 
+from tawa.base.spans import LOC
 from tawa.base.types import shape_of
 from tawa.ir.contracts import Contract
 from tawa.ir.effects import is_pure, may_drop
 from tawa.ir.properties import ONE_PROGRAM, TIDY
-from tawa.ir.spans import LOC
 from tawa.tile.dialect import ops
 from tawa.tile.passes.fold import constant_of, fold
 

@@ -17,14 +17,14 @@ from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IntegerAttr, IntegerType, ModuleOp, i1
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
+from tawa.base.spans import copy_span, span_of
 from tawa.base.types import shape_of
-from tawa.decisions.decision import Decisions
-from tawa.decisions.loops import MasksLeftOut
 from tawa.ir.contracts import Contract
+from tawa.ir.decisions.decision import Decisions
+from tawa.ir.decisions.loops import MasksLeftOut
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import integer_constant
 from tawa.ir.properties import ONE_PROGRAM, TIDY
-from tawa.ir.spans import copy_span, span_of
 from tawa.tile.analysis.linear import Linear, margin
 from tawa.tile.analysis.zero import scalar_constant
 from tawa.tile.dialect.ops import Broadcast, Dot, ExpandDims, Reshape, Splat, Trans

@@ -9,11 +9,11 @@ from xdsl.dialects import arith
 from xdsl.dialects.builtin import FloatAttr, ModuleOp, TensorType
 from xdsl.ir import Operation, SSAValue
 
+from tawa.base.spans import copy_span
 from tawa.base.types import bf16, element_of, f16, f32, shape_of
 from tawa.ir.contracts import Contract
 from tawa.ir.elementwise import Map
 from tawa.ir.properties import FUSED_SUMS, ONE_PROGRAM, TIDY, WIDE_SUMS
-from tawa.ir.spans import copy_span
 from tawa.tile.analysis.zero import is_zero
 from tawa.tile.dialect.ops import Dot, Splat
 

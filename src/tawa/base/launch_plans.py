@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tawa.base.kernel_spec import KernelSpec, PlanParam
 from tawa.base.tile_scheduler import ENTRIES, launched_ctas, plan
 from tawa.machine.chips import DEFAULT
-from tawa.runtime.spec import KernelSpec, PlanParam
 
 BYTES = 2 * ENTRIES
 MOST_KEPT = 256

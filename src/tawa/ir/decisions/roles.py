@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tawa.decisions.decision import Decision
+from tawa.ir.decisions.decision import Decision
 
 
 class _OfPartition(Decision):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from tawa.decisions.decision import Decision, Record
+from tawa.ir.decisions.decision import Decision, Record
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from tawa.base.attempts import Slack
-from tawa.decisions.decision import Decision
+from tawa.ir.decisions.decision import Decision
 
 Why: TypeAlias = Literal["no schedule found", "the assembler has seen it"]
 """Why an attempt is not made."""

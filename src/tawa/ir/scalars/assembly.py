@@ -15,7 +15,7 @@ from xdsl.ir import Attribute
 
 from tawa.base.numerics import Array, decode, encode
 from tawa.base.types import PtrType, bits, i64
-from tawa.scalars.ptx import evaluate
+from tawa.ir.scalars.ptx import evaluate
 
 REGISTERS = {"h": 16, "r": 32, "f": 32, "l": 64, "d": 64}
 """Bits of a register by its constraint."""

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tawa.runtime.spec import (
+from tawa.base.kernel_spec import (
     Expr,
     GridParam,
     InvalidSpec,

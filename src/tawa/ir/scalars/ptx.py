@@ -18,7 +18,7 @@ import numpy as np
 from tawa.base.errors import TawaError
 from tawa.base.numerics import Array, decode, encode, round_to
 from tawa.base.types import NAMES, is_float
-from tawa.scalars.table import FUNCTIONS
+from tawa.ir.scalars.table import FUNCTIONS
 
 
 class UnknownInstruction(TawaError):

@@ -22,9 +22,9 @@ from xdsl.ir import Attribute
 
 from tawa.base.numerics import Array, round_to, unsigned_dtype, value_dtype
 from tawa.base.types import bf16, bits, f16, f32, f64, i1, i32, i64, is_float, short_name
-from tawa.scalars import casts
-from tawa.scalars.prelude import PRELUDE
-from tawa.scalars.scalar_function import (
+from tawa.ir.scalars import casts
+from tawa.ir.scalars.prelude import PRELUDE
+from tawa.ir.scalars.scalar_function import (
     ADDPTR,
     FLOATS,
     INTEGERS,
@@ -39,8 +39,8 @@ from tawa.scalars.scalar_function import (
     cpp_type,
     uniform,
 )
-from tawa.scalars.special_functions import BINARY as SPECIAL_BINARY
-from tawa.scalars.special_functions import UNARY as SPECIAL_UNARY
+from tawa.ir.scalars.special_functions import BINARY as SPECIAL_BINARY
+from tawa.ir.scalars.special_functions import UNARY as SPECIAL_UNARY
 
 __all__ = ["FUNCTIONS", "PRELUDE", "ScalarFunction", "cases", "cpp_constant", "cpp_type"]
 

@@ -22,7 +22,7 @@ from tawa.base.types import (
     is_float,
     short_name,
 )
-from tawa.scalars.scalar_function import LOGICAL, WORDS, Types, cpp_type
+from tawa.ir.scalars.scalar_function import LOGICAL, WORDS, Types, cpp_type
 
 
 def is_integer(type_: Attribute) -> bool:

@@ -10,7 +10,7 @@ from xdsl.dialects.func import FuncOp
 import tawa
 import tawa.language as tl
 from tawa.frontend import lower_to_tile, parse_argument
-from tawa.tile.analysis.work import work_of
+from tawa.partition.work import work_of
 
 
 @tawa.jit

@@ -62,14 +62,14 @@ L2_PROMOTIONS = (0, 64, 128, 256)
 
 
 class InvalidSpec(TawaError):
-    """A kernel spec, or its JSON form, breaks the rules of `tawa.runtime.spec`."""
+    """A kernel spec, or its JSON form, breaks the rules of `tawa.base.kernel_spec`."""
 
     explanation = (
         "A kernel spec says how to launch a cubin. The compiler writes it; one that was edited, or "
         "written by another version, may not be readable. Compile the kernel again."
     )
     example = """
-from tawa.runtime.spec import KernelSpec
+from tawa.base.kernel_spec import KernelSpec
 
 KernelSpec.from_json("{}")
 """
