@@ -59,7 +59,7 @@ def mbarrier_turns() -> str:
 
 
 def named_barriers() -> str:
-    """`ROUNDS` meetings of one group, of two groups, and round trips of arrive and sync."""
+    """`ROUNDS` meetings of one group, of two groups, round trips, and arrivals by themselves."""
     return program(
         f"""
   __syncthreads();
@@ -80,13 +80,29 @@ def named_barriers() -> str:
     else {{ named_barrier_sync(4, 256); named_barrier_arrive(5, 256); }}
   }}
   const u32 f = now();
-  if (threadIdx.x == 0) {{ out[0] = b - a; out[1] = d - c; out[2] = f - e; }}""",
+  u32 arriving = 0, reading = 0;
+  __syncthreads();
+#pragma unroll 1
+  for (int r = 0; r < {ROUNDS}; ++r) {{
+    if (group == 0) {{
+      const u32 g = now(); named_barrier_arrive(6, 256); const u32 h = now(); const u32 i = now();
+      arriving += h - g; reading += i - h;
+    }} else named_barrier_sync(6, 256);
+    __syncthreads();
+  }}
+  if (threadIdx.x == 0) {{
+    out[0] = b - a; out[1] = d - c; out[2] = f - e; out[3] = arriving - reading;
+  }}""",
         256,
     )
 
 
 def fences() -> str:
-    """One group: `ROUNDS` proxy fences, stmatrix of 4 matrices, 16-byte stores, 4-byte loads."""
+    """One group: clocks of `ROUNDS` steps of each kind.
+
+    A store and a proxy fence, stmatrix of 4 matrices, 4 loads of 4 bytes, a store alone, a fence
+    alone, a load whose address the load before has brought.
+    """
     loads = " ".join(f"sum += shared_load<u32>(at + {512 * i});" for i in range(4))
     return program(
         f"""{cleared(16384, 128)}
@@ -105,8 +121,22 @@ def fences() -> str:
 #pragma unroll 1
   for (int r = 0; r < {ROUNDS}; ++r) {{ {loads} }}
   const u32 d = now();
-  if (sum == 12345) out[63] = 1;
-  if (threadIdx.x == 0) {{ out[0] = b - a; out[1] = c - b; out[2] = d - c; }}""",
+#pragma unroll 1
+  for (int r = 0; r < {ROUNDS}; ++r) shared_store<u32>(at, r);
+  const u32 e = now();
+#pragma unroll 1
+  for (int r = 0; r < {ROUNDS}; ++r) fence_proxy_async();
+  const u32 f = now();
+  u32 place = at;
+  shared_store<u32>(at, at); __syncwarp();
+  const u32 g = now();
+#pragma unroll 1
+  for (int r = 0; r < {ROUNDS}; ++r) place = shared_load<u32>(place);
+  const u32 h = now();
+  if (sum == 12345 || place == 12345) out[63] = 1;
+  if (threadIdx.x == 0) {{
+    out[0] = b - a; out[1] = c - b; out[2] = d - c; out[3] = e - d; out[4] = f - e; out[5] = h - g;
+  }}""",
         128,
     )
 
@@ -142,6 +172,25 @@ def copy_latency(rows: int) -> str:
       tma_load(smem, &map, smem + 65536, 0, (r % 8) * {rows});
       mbarrier_wait(smem + 65536, r & 1);
       out[r] = now() - start;
+    }}
+  }}""",
+        128,
+        parameters="u32* out, const __grid_constant__ TensorMap map",
+    )
+
+
+def copy_issue() -> str:
+    """One thread issues 8 boxes of 8 x 64 f16, four times: `out[0..3]` are clocks of all 8."""
+    return program(
+        f"""{SETUP.format(at=65536, arrivals=1)}
+  if (threadIdx.x == 0) {{
+    for (int r = 0; r < 4; ++r) {{
+      mbarrier_expect(smem + 65536, 8192);
+      const u32 start = now();
+#pragma unroll
+      for (int i = 0; i < 8; ++i) tma_load(smem + 1024 * i, &map, smem + 65536, 0, i * 8);
+      out[r] = now() - start;
+      mbarrier_wait(smem + 65536, r & 1);
     }}
   }}""",
         128,

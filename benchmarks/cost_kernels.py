@@ -163,6 +163,8 @@ PIPES: dict[str, str] = {
     ' : "+r"(n[i]) : "f"(c));',
     "ex2": 'asm volatile("ex2.approx.ftz.f32 %0, %0;" : "+f"(x[i]));',
     "shfl": 'asm volatile("shfl.sync.bfly.b32 %0, %0, 1, 31, 0xffffffff;" : "+r"(n[i]));',
+    "fadd+vote": 'asm volatile("add.f32 %0, %0, %1;" : "+f"(x[i]) : "f"(c)); '
+    "if (__any_sync(0xffffffffu, x[i] > 1e30f)) out[62] = 1;",
     "ffma+ex2": 'asm volatile("fma.rn.f32 %0, %0, %1, %1; ex2.approx.ftz.f32 %0, %0;"'
     ' : "+f"(x[i]) : "f"(c));',
 }

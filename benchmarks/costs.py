@@ -186,7 +186,7 @@ def barrier_probes() -> Iterator[Probe]:
         shared_bytes=1024,
         expected={"arrival to waiter": float(H100.costs.arrive + H100.costs.mbarrier_latency)},
     )
-    meetings = ("sync of 128", "sync of 256", "arrive to sync")
+    meetings = ("sync of 128", "sync of 256", "arrive to sync", "arrive")
     yield Probe(
         "named barrier",
         engines.named_barriers(),
@@ -194,15 +194,26 @@ def barrier_probes() -> Iterator[Probe]:
             n: float(words[i]) / rounds / (1 + (i == 2)) for i, n in enumerate(meetings)
         },
         threads=256,
-        expected={"arrive to sync": float(H100.costs.barrier)},
+        expected={
+            "arrive to sync": float(H100.costs.barrier),
+            "arrive": float(H100.costs.meeting_arrive),
+        },
     )
-    parts = ("store and proxy fence", "4 stmatrix.x4 of 4 warps", "4 loads of 4 bytes")
+    parts = (
+        *("store and proxy fence", "4 stmatrix.x4 of 4 warps", "4 loads of 4 bytes"),
+        *("store", "proxy fence", "load to load"),
+    )
     yield Probe(
         "shared memory of a group",
         engines.fences(),
         lambda words: {n: float(words[i]) / rounds for i, n in enumerate(parts)},
         shared_bytes=16384,
-        expected={parts[1]: 8192 / H100.shared_memory_bytes, parts[2]: 16.0},
+        expected={
+            parts[1]: 8192 / H100.shared_memory_bytes,
+            parts[2]: 16.0,
+            "proxy fence": H100.costs.fence,
+            "load to load": H100.timing.fetch_latency,
+        },
     )
     yield Probe(
         "setmaxnreg",
@@ -227,6 +238,14 @@ def copy_probes() -> Iterator[Probe]:
             expected={"from memory": float(H100.copy_latency)},
             repeats=1,
         )
+    yield Probe(
+        "issue of copies",
+        engines.copy_issue(),
+        lambda words: {"a copy": statistics.median(map(float, words[1:4])) / 8},
+        shared_bytes=65536 + 1024,
+        rows=8,
+        expected={"a copy": H100.timing.copy_issue},
+    )
     for place, reach in REACH.items():
         for rows, sharing in ((64, 1), (128, 1), (256, 1), (128, 4), (128, 12)):
             size, boxes = rows * 128, (6 << 20) // (rows * 128)
