@@ -137,6 +137,6 @@ def test_the_least_version_is_that_of_the_project() -> None:
 
 
 def test_what_the_compiler_imports_is_required() -> None:
-    roots = ("tawa.driver.compiler", "tawa.driver.jit", "tawa.cli.app", "tawa.report.page")
+    roots = ("tawa.driver.compiler", "tawa.driver.jit", "tawa.cli.app", "tawa.cli.report.page")
     needed = import_closure.outside_imports(*roots) - {"cuda"}
     assert needed - {"torch", "triton"} <= CORE

@@ -146,7 +146,7 @@ def test_packages_that_compiling_uses_are_in_the_key() -> None:
         ((MAKER,), "machine/limits.py", True),
         ((MAKER,), "ir/scalars/table.py", True),
         ((MAKER,), "ir/loops.py", True),
-        ((MAKER,), "report/page.py", False),
+        ((MAKER,), "cli/report/page.py", False),
         ((MAKER,), "cuppl/model.py", False),
         (MAKERS, "functional/infer.py", True),
         (MAKERS, "base/source.py", True),

@@ -9,8 +9,8 @@ import pytest
 
 import tawa
 import tawa.language as tl
-from tawa.frontend.source.annotations import declaration_of
 from tawa.frontend.source.errors import StaticAssertion, TypeMismatch
+from tawa.language.annotations import declaration_of
 from tawa.runtime.arguments import IntegerOutOfRange, WrongDeclaredArgument, declared_classifier
 from tawa.runtime.launch import bf16_bits
 

@@ -191,7 +191,7 @@ def report(
     with linked lines, the predicted timeline, shared memory, registers, and what bounds the time.
     With `--arg`, which changes what the example launches, times are left out.
     """
-    from tawa.cli.report import LaunchCommand, write_report
+    from tawa.cli.reporting import LaunchCommand, write_report
 
     command = LaunchCommand(kernel, arg, const, option, launch)
     path = write_report(command, output, clock, measure)
@@ -211,7 +211,7 @@ def timeline(
 
     As a trace for ui.perfetto.dev (.json), as a drawing (.svg) or as an image (.png).
     """
-    from tawa.cli.report import LaunchCommand
+    from tawa.cli.reporting import LaunchCommand
     from tawa.cli.timeline import format_of, write_timeline
 
     format_of(output)

@@ -283,14 +283,12 @@ class Sweep:
     def module(self, options: Chosen) -> ModuleOp:
         """The kernel at the last level, without machine code."""
         from tawa.driver.compilation import Compilation
-        from tawa.frontend import lower_to_tile, parse_argument
+        from tawa.driver.compiler import tile_level
 
         request = self.kernel.request(**self.named, **options)
         work = Compilation(request.options)
         if self._tile is None:
-            types = [parse_argument(text) for text in request.types.values()]
-            module = lower_to_tile(self.kernel, types, request.constants)
-            self._tile = work.level("tile", module)
+            self._tile = tile_level(work, self.kernel, request.types, request.constants)
         return work.level("hopper", work.level("aref", self._tile.clone()))
 
     def _searched(self, module: ModuleOp, options: Chosen) -> Row:

@@ -17,9 +17,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
+from tawa.base.decorated import layers
 from tawa.base.errors import TawaError
 from tawa.driver.jit import Kernel, jit
-from tawa.frontend.source.function import is_jit_function
 
 EXAMPLE_PREFIX = "example_"
 
@@ -210,15 +210,6 @@ def find_kernel(where: str) -> FoundKernel:
         kernel = outer = jit(outer)  # one of Triton's
         setattr(module, name, kernel)
     return FoundKernel(name, kernel, outer, module)
-
-
-def layers(value: Any) -> list[Any]:
-    """The decorators' objects around a kernel's Python function, outermost first."""
-    found: list[Any] = []
-    while is_jit_function(value):
-        found.append(value)
-        value = value.fn
-    return found
 
 
 def run_file(path: Path) -> ModuleType:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tawa.base.errors import TawaError
-from tawa.cli.report import LaunchCommand, write_file
+from tawa.cli.reporting import LaunchCommand, write_file
 
 if TYPE_CHECKING:
-    from tawa.report.timeline import Timeline
+    from tawa.cli.report.timeline import Timeline
 
 SUFFIXES = (".json", ".svg", ".png")
 
@@ -52,9 +52,9 @@ def write_timeline(
     measured one.
     """
     suffix = format_of(output)
+    from tawa.cli.report.model import predicted_timeline
+    from tawa.cli.report.timeline import timeline
     from tawa.driver.jit import progress
-    from tawa.report.model import predicted_timeline
-    from tawa.report.timeline import timeline
     from tawa.simulate import perfetto
 
     compiled = command.compile()
@@ -80,7 +80,7 @@ def write_timeline(
 
 def drawn(title: str, timelines: Sequence[Timeline], suffix: str) -> bytes:
     """The picture of timelines above each other, as `.svg` or `.png`. Raises `PillowMissing`."""
-    from tawa.report.picture import picture, png, svg
+    from tawa.cli.report.picture import picture, png, svg
 
     shown = picture(title, timelines)
     return png(shown) if suffix == ".png" else svg(shown).encode()

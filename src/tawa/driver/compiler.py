@@ -71,7 +71,7 @@ def compile_kernel(
     work = Compilation(options, dump_dir, dict(override or {}), report=report)
     if start is not None:
         return resume(fn.__name__, start, work)
-    module = work.level("tile", _tile(work, fn, signature, constexprs))
+    module = tile_level(work, fn, signature, constexprs)
     built = _from_level(work, fn.__name__, "tile", module)
     if not override:
         built = beside(built, options, partial(_from_tile, fn.__name__, dump_dir))
@@ -131,13 +131,14 @@ def resume(name: str, start: tuple[str, str], work: Compilation) -> Compiled:
     return work.assemble(name, text, spec).compiled()
 
 
-def _tile(
+def tile_level(
     work: Compilation,
     fn: JITFunction,
     signature: Mapping[str, str],
     constexprs: Mapping[str, object],
 ) -> ModuleOp:
+    """The program of the first level for argument types by name, after that level's passes."""
     begin = time.perf_counter()
     module = lower_to_tile(fn, {n: parse_argument(t) for n, t in signature.items()}, constexprs)
     work.timings["tile"] = time.perf_counter() - begin
-    return module
+    return work.level("tile", module)

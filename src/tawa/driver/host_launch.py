@@ -78,11 +78,10 @@ def _tile_stage(
     """What can be run of a kernel that does not compile; None if that is nothing."""
     from tawa.driver.compilation import Compilation
     from tawa.driver.compiled import Compiled, text_of
-    from tawa.frontend import lower_to_tile, parse_argument
+    from tawa.driver.compiler import tile_level
 
     try:
-        module = lower_to_tile(fn, {n: parse_argument(t) for n, t in types.items()}, constants)
-        module = Compilation(options).level("tile", module)
+        module = tile_level(Compilation(options), fn, types, constants)
     except TawaError:
         return None
     spec = KernelSpec(fn.__name__, 32, 0, (), tuple(types))

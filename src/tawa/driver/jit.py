@@ -28,7 +28,7 @@ from tawa.driver.host_launch import Launch, compile_for_host, simulation
 from tawa.driver.warm import Warm
 from tawa.frontend.source.dependencies import dependencies_of
 from tawa.frontend.source.function import JITFunction
-from tawa.machine.chips import chip
+from tawa.machine.chips import Chip, chip
 from tawa.runtime import driver, launch
 from tawa.runtime.arrays import HOST
 from tawa.runtime.autotune import decorators_of
@@ -214,6 +214,11 @@ class Kernel(JITFunction):
             clock_ghz,
             chip(request.options.chip),
         )
+
+    @property
+    def chip(self) -> Chip:
+        """What launches are compiled for that say nothing else: the first device's chip."""
+        return driver.chip()
 
     @property
     def constant_key(self) -> tuple[Kernel, str]:

@@ -32,7 +32,6 @@ from tawa.kernels.gemm_operands import (
     transposed,
     turner,
 )
-from tawa.runtime import driver
 
 Plan: TypeAlias = Callable[[Any, Any, Any, dict[str, Any]], object]
 """Multiplies two arrays into a third, which lie as those that it was made for.
@@ -143,7 +142,7 @@ def _product(a: Matrices, b: Matrices, out: Matrices, finish: Finish = PLAIN) ->
         columns=8 if b.lie.turned else LINE // a.size,
         aligned=(a.lie.aligned, b.lie.aligned),
         transposed=(along_k and a.lie.turned, along_k and not b.lie.turned),
-        chip=driver.chip(),
+        chip=gemm.chip,
         by_elements=finish.adds or not out.lie.storable,
     )
 

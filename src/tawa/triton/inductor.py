@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 from tawa.driver.jit import Kernel
-from tawa.frontend.source.annotations import declaration_of
+from tawa.language.annotations import declaration_of
 from tawa.runtime.arrays import HOST
 from tawa.triton.ledger import REFUSED, SIMULATOR, TAWA, TRITON
 from tawa.triton.takeover import Adopted, Takeover, reason

@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import Any
 
 from tawa.driver.jit import Kernel
-from tawa.frontend.source.dependencies import dependencies_of
 from tawa.runtime.autotune import decorators_of
 
 
@@ -117,7 +116,7 @@ class JITFunction(Kernel, KernelInterface):
     @property
     def cache_key(self) -> str:
         """A text that changes with the kernel and with everything that it names."""
-        return dependencies_of(self).digest
+        return self._current().digest
 
     @property
     def device_caches(self) -> Mapping[int, tuple[dict[Any, Any], ...]]:

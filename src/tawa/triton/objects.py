@@ -14,8 +14,7 @@ from typing import Any, cast
 from tawa.base.errors import TawaError
 from tawa.driver.compile_cache import compiler_version
 from tawa.driver.compiled import Compiled
-from tawa.frontend.source.annotations import declaration_of
-from tawa.machine.chips import H100
+from tawa.language.annotations import declaration_of
 from tawa.runtime import driver
 from tawa.runtime.streams import current_stream
 
@@ -239,12 +238,12 @@ class DriverConfig:
 
 def device_properties(device: int = 0) -> dict[str, int]:
     """Properties of a device under Triton's names: sizes in bytes, counts."""
-    del device  # they are those of the one target
+    chip = driver.chip(device)
     return {
-        "multiprocessor_count": H100.multiprocessors,
-        "max_shared_mem": H100.shared_bytes,
-        "max_num_regs": H100.registers,
-        "warpSize": 32,
+        "multiprocessor_count": chip.multiprocessors,
+        "max_shared_mem": chip.shared_bytes,
+        "max_num_regs": chip.registers,
+        "warpSize": chip.lanes,
     }
 
 

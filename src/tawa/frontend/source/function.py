@@ -12,9 +12,10 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, cast
 
+from tawa.base.decorated import inner
 from tawa.base.errors import TawaError
-from tawa.frontend.source.annotations import Declaration, declaration_of
 from tawa.language import dtypes
+from tawa.language.annotations import Declaration, declaration_of
 
 
 class NoSource(TawaError):
@@ -265,10 +266,7 @@ def jit_function(value: Any) -> JITFunction:
 
 def is_jit_function(value: Any) -> bool:
     """Whether kernels may call `value`: ours or Triton's jitted functions, by shape."""
-    if isinstance(value, JITFunction):
-        return True
-    inner = getattr(value, "fn", None)
-    return inner is not None and not inspect.isclass(value) and callable(inner)
+    return inner(value) is not None
 
 
 def is_constexpr_annotation(annotation: Any) -> bool:

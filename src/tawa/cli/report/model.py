@@ -11,15 +11,15 @@ from xdsl.dialects import scf
 from xdsl.dialects.builtin import ModuleOp
 
 from tawa.base.options import Options
+from tawa.cli.report.code import Pane, panes
+from tawa.cli.report.launch import Launch
+from tawa.cli.report.listing import Place
+from tawa.cli.report.occupancy import Occupancy, occupancy
+from tawa.cli.report.timeline import Timeline, timeline
+from tawa.cli.report.work import Bounds, Work, bounds, launch_work
 from tawa.driver.compiled import Compiled
-from tawa.frontend import JITFunction
 from tawa.hopper.dialect.matrix import WgmmaWait
 from tawa.machine.chips import DEFAULT, Chip, chip
-from tawa.report.code import Pane, panes
-from tawa.report.launch import Launch
-from tawa.report.occupancy import Occupancy, occupancy
-from tawa.report.timeline import Timeline, timeline
-from tawa.report.work import Bounds, Work, bounds, launch_work
 from tawa.simulate import LaunchPrediction, predict_launch
 
 
@@ -53,7 +53,7 @@ class Report:
 
 def build(
     compiled: Compiled,
-    kernel: JITFunction,
+    begin: Place,
     request: Any,
     launch: Launch | None = None,
     *,
@@ -62,14 +62,13 @@ def build(
 ) -> Report:
     """The report of a compiled kernel.
 
-    `request` has the types, constants and options that it was compiled for, `launch` what to
-    predict, at `clock_ghz` (the target's own by default). A `measured` timeline is shown below the
-    predicted one.
+    `begin` is the file and line where the kernel begins. `request` has the types, constants and
+    options that it was compiled for, `launch` what to predict, at `clock_ghz` (the target's own by
+    default). A `measured` timeline is shown below the predicted one.
     """
     target = chip(request.options.chip)
-    source = kernel.source
-    file = Path(source.file).name
-    listings = panes(compiled, (source.file, source.first_line), file, target)
+    file = Path(begin[0]).name
+    listings = panes(compiled, begin, file, target)
     module = compiled.module("hopper")
     usage = compiled.assembled.function(compiled.spec.entry)
     timelines: list[Timeline] = []

@@ -11,7 +11,7 @@ from xdsl.ir import Operation
 
 from tawa.base.spans import span_of
 from tawa.base.timeline import Activity, Interval
-from tawa.report.listing import Place, places_of
+from tawa.cli.report.listing import Place, places_of
 from tawa.simulate.timing.trace import Step
 
 KINDS = ("work", "wait", "copy", "tensor", "store")

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tawa.cli.report import LaunchCommand, write_report
+from tawa.cli.reporting import LaunchCommand, write_report
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
 

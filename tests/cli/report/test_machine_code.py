@@ -1,6 +1,6 @@
 """Which line of CUDA C++ an instruction comes from, where the assembler's table does not say."""
 
-from tawa.report.machine_code import MachineLine, paired
+from tawa.cli.report.machine_code import MachineLine, paired
 
 BODY = range(10, 30)
 

@@ -13,7 +13,13 @@ import pytest
 from tawa.base.timeline import Activity, Interval
 from tawa.cli.app import command_line
 from tawa.cli.kernel_file import NoExample, find_kernel
-from tawa.cli.report import (
+from tawa.cli.report.code import Pane
+from tawa.cli.report.launch import on_host
+from tawa.cli.report.listing import source_listing
+from tawa.cli.report.model import Report, build
+from tawa.cli.report.page import html
+from tawa.cli.report.timeline import MOST_BARS, shares, timeline
+from tawa.cli.reporting import (
     BadLaunchExpression,
     LaunchCommand,
     NotMeasured,
@@ -23,15 +29,9 @@ from tawa.cli.report import (
 )
 from tawa.cli.timeline import UnknownPictureFormat, drawn, format_of, write_timeline
 from tawa.machine.chips import H100
-from tawa.report.code import Pane
-from tawa.report.launch import on_host
-from tawa.report.listing import source_listing
-from tawa.report.model import Report, build
-from tawa.report.page import html
-from tawa.report.timeline import MOST_BARS, shares, timeline
 from tawa.runtime.descriptor import TensorDescriptor
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 KERNELS = (
     "attention.py:attention",
     "control_flow.py:newton_root",
@@ -45,12 +45,17 @@ ENGINES = {"HGMMA": "wgmma_m", "UTMALDG": "tma_load(", "UTMASTG": "tma_store(", 
 """Opcodes that one function of CUDA C++ stands for."""
 
 
+def begin(command: LaunchCommand) -> tuple[str, int]:
+    source = command.found.kernel.source
+    return source.file, source.first_line
+
+
 @cache
 def report_of(where: str, launch: bool = True) -> Report:
     command = LaunchCommand(str(EXAMPLES / where))
     request = command.command.request()
     found = command.launch() if launch else None
-    return build(command.compile(), command.found.kernel, request, found)
+    return build(command.compile(), begin(command), request, found)
 
 
 @pytest.fixture(scope="module")
@@ -180,7 +185,7 @@ def test_a_large_gemm_is_bound_by_what_works_most(tmp_path: Path):
     )
     command = LaunchCommand(str(EXAMPLES / "gemm.py:gemm"), expression=launch)
     request = command.command.request()
-    found = build(command.compile(), command.found.kernel, request, command.launch())
+    found = build(command.compile(), begin(command), request, command.launch())
     assert found.predicted is not None
     bounds = found.predicted.bounds
     assert bounds.bound == bounds.limits[0].name in ("tensor core", "copies from L2")
@@ -203,9 +208,13 @@ def test_measured_bars_are_below_the_predicted_ones():
         Interval("products of main", "wgmma", 5, 25),
     ]
     request = command.command.request()
-    compiled, kernel = command.compile(), command.found.kernel
+    compiled = command.compile()
     report = build(
-        compiled, kernel, request, command.launch(), measured=timeline("measured", measured, 1.7)
+        compiled,
+        begin(command),
+        request,
+        command.launch(),
+        measured=timeline("measured", measured, 1.7),
     )
     assert [found.title for found in report.timelines] == ["predicted", "measured"]
     lanes = {lane.name: lane for lane in report.timelines[1].lanes}

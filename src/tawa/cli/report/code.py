@@ -15,11 +15,11 @@ from xdsl.dialects.builtin import ModuleOp
 
 from tawa.base.errors import TawaError
 from tawa.base.spans import LOC, span_of
+from tawa.cli.report.listing import Line, Place, module_listing, places_of, source_listing
+from tawa.cli.report.machine_code import MachineLine, machine_code
 from tawa.driver.compiled import Compiled
 from tawa.hopper.emit import program_of
 from tawa.machine.chips import Chip
-from tawa.report.listing import Line, Place, module_listing, places_of, source_listing
-from tawa.report.machine_code import MachineLine, machine_code
 from tawa.runtime.sass import disassemble
 
 LEVELS = ("tile", "aref", "hopper")

@@ -14,8 +14,8 @@ from tawa.cli.kernel_file import EXAMPLE_PREFIX, FoundKernel
 from tawa.runtime.launch import grid_sizes
 
 if TYPE_CHECKING:
+    from tawa.cli.report.launch import Launch
     from tawa.driver.compiled import Compiled
-    from tawa.report.launch import Launch
     from tawa.runtime.recorded import Launch as Recorded
 
 
@@ -30,7 +30,7 @@ class BadLaunchExpression(TawaError):
     example = """
 from pathlib import Path
 
-from tawa.cli.report import LaunchCommand
+from tawa.cli.reporting import LaunchCommand
 
 Path("kernels.py").write_text("import tawa\\n@tawa.jit\\ndef scale(x): pass\\n")
 LaunchCommand("kernels.py:scale", expression="scale[(1,)](x)").launch()
@@ -44,7 +44,7 @@ class OutputNotWritable(TawaError):
     example = """
 from pathlib import Path
 
-from tawa.cli.report import write_file
+from tawa.cli.reporting import write_file
 
 write_file(Path("no/such/folder/report.html"), b"")
 """
@@ -61,7 +61,7 @@ class NotMeasured(TawaError):
     example = """
 from pathlib import Path
 
-from tawa.cli.report import LaunchCommand
+from tawa.cli.reporting import LaunchCommand
 
 source = "import tawa, numpy\\n@tawa.jit\\ndef scale(x): pass\\n"
 source += "def example_scale(): scale[(1,)](numpy.zeros(4, numpy.float32))\\n"
@@ -100,7 +100,7 @@ class LaunchCommand:
 
     def launch(self) -> Launch:
         """What the example launches the kernel with. Raises `NoExample`, `NothingLaunched`."""
-        from tawa.report.launch import Launch
+        from tawa.cli.report.launch import Launch
 
         record = self.found.recorded_launch()
         named = {**record.named(self.found.kernel), **self.command.request().constants}
@@ -150,10 +150,10 @@ def write_report(
 
     With `measure`, the example is run on a GPU, and its timeline stands below the predicted one.
     """
+    from tawa.cli.report.model import build
+    from tawa.cli.report.page import html
+    from tawa.cli.report.timeline import timeline
     from tawa.driver.jit import progress
-    from tawa.report.model import build
-    from tawa.report.page import html
-    from tawa.report.timeline import timeline
 
     path = output or Path(f"{command.found.name}.html")
     compiled = command.compile()
@@ -166,8 +166,9 @@ def write_report(
         measured = timeline("measured", recorded.intervals(), recorded.clock_ghz)
     with progress(f"reporting on {command.found.name}"):
         request = command.command.request()
-        kernel = command.found.kernel
-        report = build(compiled, kernel, request, launch, clock_ghz=clock_ghz, measured=measured)
+        source = command.found.kernel.source
+        begin = source.file, source.first_line
+        report = build(compiled, begin, request, launch, clock_ghz=clock_ghz, measured=measured)
         write_file(path, html(report).encode())
     return path
 

@@ -7,11 +7,11 @@ from html import escape
 from importlib.resources import files
 from typing import Any
 
-from tawa.report.cards import cards, facts, headline
-from tawa.report.code import Pane
-from tawa.report.listing import Place
-from tawa.report.model import Report
-from tawa.report.timeline import KINDS, Bar, Timeline
+from tawa.cli.report.cards import cards, facts, headline
+from tawa.cli.report.code import Pane
+from tawa.cli.report.listing import Place
+from tawa.cli.report.model import Report
+from tawa.cli.report.timeline import KINDS, Bar, Timeline
 
 STYLES = ("page.css",)
 SCRIPTS = ("code.js", "timeline.js", "page.js")
@@ -46,7 +46,7 @@ def html(report: Report) -> str:
 
 
 def _asset(name: str) -> str:
-    return (files("tawa.report") / "assets" / name).read_text("utf-8")
+    return (files("tawa.cli.report") / "assets" / name).read_text("utf-8")
 
 
 class _Table:

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any, cast
 
-from tawa.report.model import Report
-from tawa.report.occupancy import Buffer, Occupancy
-from tawa.report.timeline import Timeline, shares
-from tawa.report.work import Bounds, Limit
+from tawa.cli.report.model import Report
+from tawa.cli.report.occupancy import Buffer, Occupancy
+from tawa.cli.report.timeline import Timeline, shares
+from tawa.cli.report.work import Bounds, Limit
 
 KIB = 1024
 

@@ -11,7 +11,7 @@ from io import BytesIO
 from typing import Any
 
 from tawa.base.errors import TawaError
-from tawa.report.timeline import Bar, Timeline
+from tawa.cli.report.timeline import Bar, Timeline
 
 COLOURS = {
     "work": "#7b6bb5",
