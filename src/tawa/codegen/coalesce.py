@@ -21,11 +21,11 @@ from tawa.tile.dialect.ops import Store
 
 SECTOR = SM_90A.sector
 """Bytes that memory moves at least."""
-SEGMENT = 64
+SEGMENT = 2 * SECTOR
 """Bytes of a row of memory that a warp stores at once."""
-WORTH = 2.5
+WORTH = SM_90A.thresholds.exchange_gain
 """How many times as many sectors a store has to touch before an exchange pays."""
-MOST_BYTES = 48 * 1024
+MOST_BYTES = SM_90A.thresholds.exchange_bytes
 """Shared memory that an exchange may take."""
 
 

@@ -8,8 +8,9 @@ from itertools import permutations
 import numpy as np
 
 from tawa.base.layout import LANES, Layout
+from tawa.machine.chips import DEFAULT
 
-BANKS, BANK_BYTES, WIDEST = 32, 4, 16
+BANKS, BANK_BYTES, WIDEST = DEFAULT.banks, DEFAULT.word, DEFAULT.copy_unit
 
 
 def layouts_of_exchange(

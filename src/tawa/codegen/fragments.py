@@ -24,9 +24,10 @@ from tawa.hopper.dialect.memory import SharedLoad, SharedStore, Slot
 from tawa.hopper.dialect.sync import CtaSync, NamedBarrierSync
 from tawa.hopper.dialect.types import FragType, TileType
 from tawa.ir.elementwise import Map
+from tawa.machine.chips import SM_90A
 from tawa.tile.dialect.ops import Arange, Broadcast, ExpandDims, Splat, Trans
 
-SMALL = 2048
+SMALL = SM_90A.group_access
 """Bytes of a tile that has two areas of shared memory in turn."""
 
 

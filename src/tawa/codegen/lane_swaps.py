@@ -11,8 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tawa.base.layout import REPLICA, Layout, Modes
+from tawa.machine.chips import DEFAULT
 
-MOST_SWAPS = 3
+MOST_SWAPS = DEFAULT.lane_exchanges
 """Exchanges of a bit that take no longer than shared memory."""
 
 SIZES = (4, 8)

@@ -65,7 +65,7 @@ BARRIER = Named("barrier")
 PHASE = Named("phase")
 """Which phase of a barrier a thread has waited for."""
 MEETING = Named("meeting")
-"""Threads that wait for each other."""
+"""Threads that wait for each other: who comes writes it, who waits for the others reads it."""
 COPYING = Named("copies")
 """Asynchronous copies that a thread has under way."""
 PRODUCTS = Named("products")

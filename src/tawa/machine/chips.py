@@ -13,17 +13,61 @@ from tawa.machine.limits import Limits
 from tawa.machine.memory import Memory
 from tawa.machine.products import FusedProducts, Products
 from tawa.machine.scheduling import Scheduling
+from tawa.machine.thresholds import Thresholds
 from tawa.machine.timing import Timing
 
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Architecture(Limits, Instructions):
-    """What all chips of one architecture share: limits and instructions."""
+    """What all chips of one architecture share: limits, instructions, and where passes decide."""
+
+    thresholds: Thresholds = Thresholds()
 
     @property
     def group_threads(self) -> int:
         """Threads of a warp group."""
         return self.group_warps * self.lanes
+
+    @property
+    def warps(self) -> int:
+        """Warps that a multiprocessor holds."""
+        return self.threads // self.lanes
+
+    @property
+    def role_registers(self) -> int:
+        """Registers of a thread of two warp groups beside one that keeps the fewest."""
+        left = self.registers // self.group_threads - self.min_role_registers
+        return left // 2 // self.register_step * self.register_step
+
+    @property
+    def large_accumulators(self) -> int:
+        """Registers of accumulators that leave a warp group's other values a fifth of them."""
+        return self.role_registers * 4 // 5
+
+    @property
+    def registers_of_four(self) -> int:
+        """Registers of a thread where four warp groups have as many each."""
+        return self.registers // (4 * self.group_threads)
+
+    @property
+    def group_access(self) -> int:
+        """Bytes that a warp group moves at once, each thread as much as one access can."""
+        return self.group_threads * self.copy_unit
+
+    @property
+    def copied_rows(self) -> int:
+        """Rows of a line each that a warp group copies at once."""
+        return self.group_access // self.line
+
+    @property
+    def panel_columns(self) -> int:
+        """Columns of 16 bits of a panel of the widest swizzle."""
+        return self.swizzles[0] * 8 // 16
+
+    @property
+    def tile_elements(self) -> int:
+        """Elements of a warp group's tile whose registers are no row statistics."""
+        return self.thresholds.statistics_registers * self.group_threads
 
 
 SM_90A = Architecture()
@@ -66,6 +110,28 @@ class Chip(Memory, Architecture):
     def scheduled_tail(self) -> int:
         """Cycles that the scheduler leaves between a group's last product and its readers."""
         return self.costs.matrix_tail + self.scheduling.tail_slack
+
+    @property
+    def banks(self) -> int:
+        """Banks of shared memory: words that it moves in a clock."""
+        return int(self.shared_memory_bytes) // self.word
+
+    @property
+    def branch_elements(self) -> int:
+        """Elements of a warp group's tile whose work, an instruction each, is two branches long."""
+        return 2 * self.scheduling.branch * self.group_threads
+
+    @property
+    def lane_exchanges(self) -> int:
+        """Exchanges between lanes that take no longer than one through shared memory."""
+        return int((self.costs.barrier + self.timing.fetch_latency) // self.costs.shuffle)
+
+    @property
+    def fetched_columns(self) -> int:
+        """Columns of a product whose operands take as long to fetch as it takes to multiply."""
+        rows = self.mma_m * self.mma_k_bytes / self.shared_memory_bytes
+        column = self.matrix_cycles(self.mma_n_step) / self.mma_n_step
+        return round(rows / (column - self.mma_k_bytes / self.shared_memory_bytes))
 
     @property
     def copy_latency(self) -> int:

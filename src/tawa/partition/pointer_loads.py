@@ -52,11 +52,11 @@ GROUP_ROWS = SM_90A.mma_m
 GROUP_WARPS = SM_90A.group_warps
 """Warps of a warp group."""
 
-MOST_ADDRESS_WORK = 150
+MOST_ADDRESS_WORK = SM_90A.thresholds.address_work
 """Instructions an iteration for addresses beyond which one warp group falls behind two that
 compute."""
 
-ROWS_AT_ONCE = 16
+ROWS_AT_ONCE = SM_90A.copied_rows
 """Rows of a tile that a warp group copies at once."""
 
 EITHER_WAY = SM_90A.either_way_bytes

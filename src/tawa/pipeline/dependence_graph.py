@@ -26,7 +26,7 @@ from tawa.base.types import byte_size, element_of, shape_of
 from tawa.ir.effects import GLOBAL, SLOT, TAKEN, WRITE, in_order, is_pure, only_on, touches
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import terminator
-from tawa.machine.chips import Chip
+from tawa.machine.chips import SM_90A, Chip
 from tawa.machine.costs import Costs
 from tawa.machine.instructions import HALF_RATE, SPECIAL
 from tawa.tile.analysis.alias import may_alias
@@ -67,7 +67,7 @@ LAZY = (Splat, Arange, Broadcast, ExpandDims)
 """Ops whose tiles are made anew for every user: they cost next to nothing and hold no registers."""
 
 
-STORED_COLUMNS = 64
+STORED_COLUMNS = SM_90A.panel_columns
 """Columns of a panel that a descriptor store hands to the copy engine at once."""
 
 

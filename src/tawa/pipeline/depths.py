@@ -27,12 +27,12 @@ from tawa.ir.properties import ASYNCHRONOUS, DEPTHS, FINAL_RINGS, OPEN_SLOTS
 from tawa.machine.chips import SM_90A
 from tawa.tile.dialect.ops import DescStore
 
-MOST = 8
+MOST = SM_90A.thresholds.hiding_slots
 """Slots beyond this hide no more latency."""
 PIPELINED = 2
 """Slots below this expose every load."""
 
-SHARING = 3
+SHARING = SM_90A.thresholds.shared_slots
 """Slots that hide the loads of a CTA that shares its multiprocessor with another."""
 
 PASSING = 2

@@ -32,11 +32,12 @@ from tawa.aref.passes.last_iteration_peeling import LEFT_OUT, ring_of
 from tawa.base.types import shape_of
 from tawa.ir.effects import is_pure
 from tawa.ir.elementwise import Map
+from tawa.machine.chips import SM_90A
 from tawa.pipeline.dependence_graph import NO_DEPTHS, is_lazy
 from tawa.pipeline.expand import Expansion, Key, Schedule
 from tawa.tile.dialect.ops import Dot, Reshape, Trans
 
-LARGE = 64 * 16
+LARGE = SM_90A.tile_elements
 """Elements of a tile whose registers matter."""
 
 Values = dict[SSAValue, SSAValue]

@@ -20,13 +20,14 @@ from itertools import product
 from typing import NamedTuple
 
 from tawa.aref.dialect.ops import ViewRead
+from tawa.machine.chips import SM_90A
 from tawa.pipeline.dependence_graph import DependenceGraph, Edge, Node
 from tawa.tile.dialect.ops import Reshape, Trans
 
 UNIT = 8
 """Cycles that the solver counts as one: it searches small numbers much faster."""
 
-TILE_REGISTERS = 8
+TILE_REGISTERS = SM_90A.thresholds.statistics_registers
 """Values of fewer registers a thread are row statistics, which `ADDRESSES` covers."""
 
 MOST_WORK = 10_000

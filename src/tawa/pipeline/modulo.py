@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tawa.base.attempts import MARGINS
-from tawa.machine.chips import Chip
+from tawa.machine.chips import SM_90A, Chip
 from tawa.pipeline.dependence_graph import DependenceGraph, Slot
 from tawa.pipeline.infeasible_intervals import UNIT, Orders, in_units, operand_edges
 from tawa.pipeline.modulo_model import WORK_LIMIT, Model, Placed
@@ -19,8 +19,8 @@ from tawa.pipeline.modulo_model import WORK_LIMIT, Model, Placed
 STAGES = 2
 """Turns that an iteration may be spread over, at most."""
 
-ADDRESSES = 28
-"""Registers of a thread that addresses, counters and row statistics take (measured)."""
+ADDRESSES = SM_90A.thresholds.addresses
+"""Registers of a thread that addresses, counters and row statistics take."""
 
 OTHERS_LIMIT = 0.04
 """Deterministic seconds of the solver for a schedule after the first."""

@@ -70,7 +70,7 @@ LONG_FUNCTIONS = frozenset(
 WORD = SM_90A.word
 """Bytes of a register, and of a bank of shared memory."""
 
-MUCH_WORK = 12
+MUCH_WORK = SM_90A.thresholds.remade_work
 """Instructions from which on a value is not made again in a loop."""
 
 

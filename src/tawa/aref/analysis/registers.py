@@ -10,23 +10,23 @@ from tawa.machine.chips import SM_90A, Chip
 PRODUCER = {384: 40, 512: 32}
 """Registers of the loading role by threads of the CTA (multiples of 8)."""
 
-ENOUGH = 128
+ENOUGH = SM_90A.registers_of_four
 """Registers at entry below which consumers need all that others can give."""
 
-MOST = 240
+MOST = SM_90A.role_registers
 """Registers a thread of a consumer gets at most, or has without a split."""
 
-ROOMY = 32
-"""Registers of a moving role that can hold four blocks of a tile (without spills, measured)."""
+ROOMY = SM_90A.thresholds.moving_registers
+"""Registers of a moving role that can hold four blocks of a tile."""
 
-REGISTERS_OF_ADDRESS, BESIDE, FEWEST = 4, 40, 56
+REGISTERS_OF_ADDRESS, BESIDE, FEWEST = SM_90A.thresholds.loader_registers
 """Registers of a role that copies through pointers: for an address and its mask, beside them, and
 at least."""
 
-LESS = 24
+LESS = SM_90A.thresholds.loader_spare
 """Registers that such a role does without where its consumers need them."""
 
-MANY = 192
+MANY = SM_90A.large_accumulators
 """Registers of accumulators beside which consumers need all that others can give."""
 
 

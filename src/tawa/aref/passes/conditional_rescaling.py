@@ -31,12 +31,13 @@ from tawa.ir.contracts import Contract
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import terminator
 from tawa.ir.properties import DOTS, ROLES, SKIPPED_WORK, TIDY
+from tawa.machine.chips import DEFAULT
 from tawa.tile.analysis.magnitude import is_ordinary
 from tawa.tile.analysis.scaling import scaled
 from tawa.tile.analysis.zero import constant_of
 from tawa.tile.dialect.ops import Broadcast, Dot, ExpandDims, Reduce, Splat
 
-LEAST = 64 * 32
+LEAST = DEFAULT.branch_elements
 """Elements of a tile for which a warp's question costs less than the scaling."""
 
 

@@ -28,10 +28,11 @@ from tawa.ir.effects import ORDER, is_collective, is_pure, only_reads, touches
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import carry, extend_yield, terminator
 from tawa.ir.properties import ASYNCHRONOUS, TIDY
+from tawa.machine.chips import SM_90A
 from tawa.tile.analysis.alias import may_be_written, written
 from tawa.tile.dialect.ops import Load, Splat
 
-REGISTERS = 64
+REGISTERS = SM_90A.thresholds.room_registers
 """Registers of a thread that the tiles of a loop may take."""
 
 

@@ -22,11 +22,12 @@ from tawa.ir.contracts import Contract
 from tawa.ir.decisions.decision import Decisions
 from tawa.ir.decisions.loops import OperandResident
 from tawa.ir.properties import ASYNCHRONOUS, TIDY
+from tawa.machine.chips import DEFAULT
 
-MOST_COLUMNS = 64
+MOST_COLUMNS = DEFAULT.fetched_columns
 """Of products that wait for shared memory as long as they multiply."""
 
-MOST_WORDS = 32
+MOST_WORDS = DEFAULT.thresholds.resident_registers
 """Registers of a thread that an operand may take."""
 
 

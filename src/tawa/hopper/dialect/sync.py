@@ -107,7 +107,7 @@ class CtaSync(_Plain):
 
     name: ClassVar[str] = "hopper.cta_sync"
     TEXT: ClassVar[str] = "__syncthreads();"
-    traits = traits_def(Effects(writes(MEETING)))
+    traits = traits_def(Effects(reads(MEETING), writes(MEETING)))
 
     def run(self, m: Actor) -> Steps:
         """The instruction."""
@@ -120,7 +120,7 @@ class ClusterSync(_Plain):
 
     name: ClassVar[str] = "hopper.cluster_sync"
     TEXT: ClassVar[str] = "cluster_sync();"
-    traits = traits_def(Effects(writes(MEETING)))
+    traits = traits_def(Effects(reads(MEETING), writes(MEETING), writes(ORDER)))
 
     def run(self, m: Actor) -> Steps:
         """The instruction."""
@@ -238,7 +238,7 @@ class NamedBarrierSync(_Named):
 
     name: ClassVar[str] = "hopper.named_barrier_sync"
     TEXT: ClassVar[str] = "named_barrier_sync"
-    traits = traits_def(Effects(writes(MEETING)))
+    traits = traits_def(Effects(reads(MEETING), writes(MEETING)))
 
     def run(self, m: Actor) -> Steps:
         """The instruction."""

@@ -25,10 +25,6 @@ from tawa.ir.contracts import Contract
 from tawa.ir.properties import LOWERED
 from tawa.machine.chips import Chip
 
-FEW_WARPS = 64
-"""A multiprocessor with fewer warps may hide more of memory's latency with more of them."""
-SMALL_CUT, LARGE_CUT = 0.2, 0.45
-"""Of its registers, what the assembler is asked to do without: in general, and if warps meet."""
 MOST_OPS = 2200
 """Ops of a module whose machine code is made once: that takes seconds."""
 
@@ -72,11 +68,13 @@ class Occupancy:
     def more(self) -> list[int]:
         """Numbers of CTAs to ask for, above what fits now, the best first; none if too far away."""
         now, found = self.by_registers, list[int]()
+        small, large = self.target.thresholds.occupancy_cuts
         if self.meets:
-            wanted = [n for n in range(self.by_others, now, -1) if self._cut(n) <= LARGE_CUT]
+            wanted = [n for n in range(self.by_others, now, -1) if self._cut(n) <= large]
             found += wanted[: 2 if self.by_warps else 1]
-        few = self.meets or now * self.threads < FEW_WARPS * self.target.lanes
-        if few and now < self.by_others and self._cut(now + 1) <= SMALL_CUT:
+        # With fewer warps than it holds, a multiprocessor may hide more of memory's latency.
+        few = self.meets or now * self.threads < self.target.threads
+        if few and now < self.by_others and self._cut(now + 1) <= small:
             found.append(now + 1)
         return list(dict.fromkeys(found))
 

@@ -87,13 +87,15 @@ class Accesses:
         return shared or memory or (self.held and later.returned)
 
 
-MEETINGS = (CtaSync, NamedBarrierSync)
-"""What may be left out."""
-
 SEEN = (GLOBAL, SHARED, BARRIER, PHASE, MEETING, PROXY, REGISTERS)
 """Resources that this pass knows how to order; effects on others may be anything."""
 
 UNKNOWN = Accesses({ALL}, {ALL}, True, True, True, True)
+
+
+def _only_meets(op: Operation) -> bool:
+    """Whether an op does nothing but wait for other threads: what may be left out."""
+    return only_on(op, (MEETING,)) and touches(op, MEETING, READ) and not op.regions
 
 
 def _stored(op: Operation) -> Iterable[SSAValue | None]:
@@ -156,7 +158,7 @@ class _Role:
         count, before = 0, -1
         while before != count:
             before = count
-            meetings = [op for op in self.role.body.walk() if isinstance(op, MEETINGS)]
+            meetings = [op for op in self.role.body.walk() if _only_meets(op)]
             for meeting in meetings:
                 self._postpone(meeting)
             for meeting in meetings:

@@ -19,7 +19,6 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from tawa.base.spans import span_of
 from tawa.base.types import byte_size
-from tawa.hopper.dialect.copies import CopyArrive
 from tawa.hopper.dialect.fragment import Extract
 from tawa.hopper.dialect.global_memory import GlobalLoad, GlobalStore
 from tawa.hopper.dialect.matrix import Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait
@@ -48,6 +47,7 @@ from tawa.hopper.dialect.sync import (
 )
 from tawa.hopper.dialect.trace import ROLE, RecordBegin, RecordEnd, Timestamp, TraceBegin, TraceEnd
 from tawa.hopper.dialect.types import BarrierType, FragType
+from tawa.ir.effects import GLOBAL, SHARED, effects_of, touches
 from tawa.ir.elementwise import Map
 from tawa.machine.chips import Chip
 from tawa.simulate.interpret import errors
@@ -120,13 +120,14 @@ def function(code: Code, kernel: func.FuncOp, end: str) -> Callable[..., Any]:
 
 def _block(code: Code, block: Block, wanted: set[SSAValue]) -> None:
     for op in block.ops:
-        if code.counting and isinstance(op, UNCOUNTED):
+        wants = any(result in wanted for result in op.results)
+        if code.counting and not wants and _moves_nothing(op):
             continue
         write, code.op = WRITERS.get(type(op)), op
         if write is not None:
             write(code, op, wanted)
             continue
-        if any(result in wanted for result in op.results):
+        if wants:
             _unknown(code, op)
         if code.counting:
             _pointers(code, op)
@@ -134,6 +135,12 @@ def _block(code: Code, block: Block, wanted: set[SSAValue]) -> None:
         work = work_of(op, code.target)
         if work is not None and code.threads > 1:
             code.add(work)
+
+
+def _moves_nothing(op: Operation) -> bool:
+    """Whether an op is there for others' progress alone: none of its effects is on memory."""
+    found = not op.regions and effects_of(op)
+    return bool(found) and not any(touches(op, memory) for memory in (GLOBAL, SHARED))
 
 
 def _unknown(code: Code, op: Operation) -> None:
@@ -445,13 +452,6 @@ def _role_stamp(index: int) -> Callable[[Code, Any, set[SSAValue]], None]:
 
     return write
 
-
-UNCOUNTED = (
-    Timestamp, TraceBegin, TraceEnd, RecordBegin, RecordEnd, MbarrierInit, MbarrierExpect,
-    MbarrierArrive, MbarrierWait, NamedBarrierSync, NamedBarrierArrive, CtaSync, ClusterSync,
-    WgmmaCommit, WgmmaWait, BulkCommit, BulkWaitRead, CopyArrive,
-)  # fmt: skip
-"""Ops that do not matter where loads are counted."""
 
 WRITERS: dict[type[Operation], Callable[[Code, Any, set[SSAValue]], None]] = {
     arith.ConstantOp: _constant,

@@ -27,10 +27,11 @@ from tawa.ir.effects import has_effect, is_pure
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import needed, terminator
 from tawa.ir.properties import ONE_PROGRAM, TIDY
+from tawa.machine.chips import DEFAULT
 from tawa.tile.dialect.ops import Broadcast, Dot, ExpandDims, Reduce, Splat, Store
 from tawa.tile.passes.fold import constant_of
 
-LEAST = 64 * 32
+LEAST = DEFAULT.branch_elements
 """Elements for which a branch costs less than computing them."""
 
 

@@ -25,13 +25,14 @@ from tawa.ir.decisions.loops import MasksLeftOut
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import integer_constant
 from tawa.ir.properties import ONE_PROGRAM, TIDY
+from tawa.machine.chips import DEFAULT
 from tawa.tile.analysis.linear import Linear, margin
 from tawa.tile.analysis.zero import scalar_constant
 from tawa.tile.dialect.ops import Broadcast, Dot, ExpandDims, Reshape, Splat, Trans
 from tawa.tile.passes.simplify import simplify
 
-LEAST = 64 * 32
-"""Elements of a tile whose mask is worth a loop (chosen: what a warp group holds 16 each of)."""
+LEAST = DEFAULT.branch_elements
+"""Elements of a tile whose mask is worth a loop."""
 
 MOST_PRODUCTS = 2
 """Products beside each mask: with more of them it is a small part of an iteration (measured on

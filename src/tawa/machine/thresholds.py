@@ -1,0 +1,62 @@
+"""Where passes decide otherwise: sizes from which on something pays, registers that code takes.
+
+What follows from other figures is a property of the chip (`chips.py`); what stands here does not.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tawa.machine.figures import figure
+
+_LOG = "docs/performance-log.md"
+_POINTERS = "registers of loading warp groups in kernels that load through pointers, without spills"
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Thresholds:
+    """Registers are those of a thread."""
+
+    addresses: int = figure(28, "counted", "attention's and products' kernels, without spills")
+    """Registers that addresses, counters and row statistics take in a scheduled loop."""
+    statistics_registers: int = figure(
+        8, "counted", "attention: four statistics of the two rows that a thread has of 64"
+    )
+    """A value of fewer registers is a row statistic, which `addresses` covers."""
+    remade_work: int = figure(12, "chosen", "not measured by itself")
+    """Instructions an element from which on a value is not made again in a loop."""
+    room_registers: int = figure(64, "chosen", "a quarter of what a thread can have")
+    """Registers of one tile beside which others have room, and of tiles that a loop may fetch."""
+    resident_registers: int = figure(32, "chosen", "an eighth of what a thread can have")
+    """Registers that an operand may take to stay in them through a loop."""
+    loader_registers: tuple[int, int, int] = figure((4, 40, 56), "counted", _POINTERS)
+    """Of a role that copies through pointers: for an address, beside them, at least."""
+    loader_spare: int = figure(24, "counted", _POINTERS + ", where consumers need them")
+    """Registers that such a role does without where its consumers need them."""
+    moving_registers: int = figure(32, "counted", "a moving role with four blocks, without spills")
+    """Registers of a moving role that can hold four blocks of a tile."""
+    exchange_gain: float = figure(
+        2.5, "chosen", f"{_LOG}: a transposition of halves gains beyond it, 0.99x"
+    )
+    """How many times as many sectors a store has to touch before an exchange pays."""
+    exchange_bytes: int = figure(
+        48 * 1024, "documented", "CUDA C++ Programming Guide: what every kernel may have of it"
+    )
+    """Shared memory that an exchange before a store may take."""
+    scanned_elements: int = figure(
+        32, "chosen", "additions as long as five exchanges between lanes, of 24 cycles"
+    )
+    """Neighbours that one thread scans by itself if lanes can be had for more."""
+    occupancy_cuts: tuple[float, float] = figure(
+        (0.2, 0.45),
+        "measured",
+        f"{_LOG}: layer norm backward, 142 registers to 128; the second chosen",
+    )
+    """Of its registers, what code is asked to do without for one more CTA: in general, and if its
+    warps meet in loops."""
+    address_work: int = figure(150, "chosen", "not measured by itself")
+    """Instructions an iteration for addresses that are too many for one loading warp group."""
+    hiding_slots: int = figure(8, "chosen", "not measured by itself")
+    """Slots of a ring beyond which more hide no more latency."""
+    shared_slots: int = figure(3, "chosen", "not measured by itself")
+    """Slots that hide the loads of a CTA which shares its multiprocessor with another."""
