@@ -2,6 +2,7 @@
 
     python scripts/hash_kernels.py FILE                 write a hash of each kernel's stages
     python scripts/hash_kernels.py FILE --against OLD   and say which differ from an older file
+    python scripts/hash_kernels.py FILE --blind --against OLD   and print no IR and no remark
 
 A change that should change no kernel proves it with this; one that should change a few shows which.
 No device is needed. FILE is JSON: a kernel's name to the hashes of its CUDA C++ and its cubin.
@@ -17,6 +18,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,8 @@ SOURCE = Path(os.environ.get("TAWA_SOURCE", ROOT))
 sys.path[:0] = [str(SOURCE / part) for part in ("src", "tests/workloads", "examples")]
 
 Compile = Callable[[], Any]
+FOR_GOOD = ExitStack()
+"""What is changed in a process that compiles."""
 
 
 def workloads() -> Iterator[tuple[str, Compile]]:
@@ -112,6 +116,13 @@ def one(place: tuple[str, str]) -> tuple[str, list[str]]:
     return name, [hashed(found.stages["cu"]), hashed(found.stages["cubin"])]
 
 
+def blind() -> None:
+    """Let nothing in this process choose by what is printed."""
+    from blinded import blinded
+
+    FOR_GOOD.enter_context(blinded())
+
+
 def main() -> int:
     """Hash all kernels; 1 if some differ."""
     parser = argparse.ArgumentParser(
@@ -120,12 +131,13 @@ def main() -> int:
     parser.add_argument("file", type=Path)
     parser.add_argument("--against", type=Path)
     parser.add_argument("--only", default="", help="part of a name")
+    parser.add_argument("--blind", action="store_true", help="refuse to print anything")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     chosen = parser.parse_args()
     places = [(f.__name__, name) for f in GROUPS for name, _ in f() if chosen.only in name]
     with tempfile.TemporaryDirectory(prefix="tawa-cache-") as cache:
         os.environ["TAWA_CACHE_DIR"] = cache
-        with ProcessPoolExecutor(chosen.jobs) as pool:
+        with ProcessPoolExecutor(chosen.jobs, initializer=blind if chosen.blind else None) as pool:
             found: dict[str, list[str]] = {}
             for number, (name, hashes) in enumerate(pool.map(one, places), 1):
                 found[name] = hashes

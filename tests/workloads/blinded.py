@@ -1,0 +1,33 @@
+"""Compilation without any text: printing is an error, and users get no remarks and no stages."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import ExitStack, contextmanager
+from unittest.mock import patch
+
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.printer import Printer
+
+from tawa.driver import compilation
+from tawa.ir.decisions import decision
+
+
+def refuse(*_given: object, **_more: object) -> str:
+    """Instead of printing."""
+    raise AssertionError("a choice is made by what is printed")
+
+
+@contextmanager
+def blinded() -> Generator[None]:
+    """Nothing inside can be chosen by what is printed."""
+    with ExitStack() as poisoned:
+        for where, name, instead in (
+            (Printer, "print_op", refuse),
+            (ModuleOp, "__str__", refuse),
+            (decision.Decision, "__str__", refuse),
+            (decision, "remarks", lambda _made: ()),
+            (compilation, "text_of", lambda _stage: ""),  # all that users may read
+        ):
+            poisoned.enter_context(patch.object(where, name, instead))
+        yield
