@@ -56,3 +56,43 @@ def test_any_mask(kind: str, element: str, n: int) -> None:
     assert [op.vector.value.data for op in accesses] == [min(widest, 4)] * 2
     if n % 16:
         assert [op.mask_run and op.mask_run.value.data for op in accesses] == [1] * 2
+
+
+@tawa.jit
+def compared(x: Any, y: Any, n: Any, TEST: tl.constexpr, FLIP: tl.constexpr, BLOCK: tl.constexpr):
+    """x where its place compares with a number; 5 elsewhere."""
+    at = tl.arange(0, BLOCK)
+    left, right = (n + tl.zeros_like(at), at) if FLIP else (at, n + tl.zeros_like(at))
+    if TEST == "<":
+        mask = left < right
+    elif TEST == "<=":
+        mask = left <= right
+    elif TEST == ">":
+        mask = left > right
+    elif TEST == ">=":
+        mask = left >= right
+    elif TEST == "==":
+        mask = left == right
+    else:
+        mask = left != right
+    tl.store(y + at, tl.load(x + at, mask=mask, other=5.0))
+
+
+COMPARED: dict[str, Any] = {
+    "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal,
+    "==": np.equal, "!=": np.not_equal,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("flip", [False, True])
+@pytest.mark.parametrize("test", COMPARED)
+def test_any_comparison_with_a_multiple(test: str, flip: bool) -> None:
+    """Places up to a multiple of the vector's are on one side of it, the multiple itself is not."""
+    arrays, at, n = Arrays(), np.arange(256), 128
+    x, y = arrays.random("f16", 256), arrays.output("f16", 256)
+    mask = COMPARED[test](n, at) if flip else COMPARED[test](at, n)
+    expected = np.where(mask, values(x), 5.0)
+    compiled = check(compared, (1,), [x, y, n, test, flip, 256], {1: expected}, 1e-6)
+    loads = [op for op in compiled.module("hopper").walk() if isinstance(op, GlobalLoad)]
+    whole = test in ((">", "<=") if flip else ("<", ">="))
+    assert [op.mask_run is None for op in loads] == [whole]

@@ -168,7 +168,7 @@ class AxisAnalysis:
         if name in ("remsi", "remui"):
             return _remainder(infos[0], infos[1])
         if name.startswith("cmpi_"):
-            return _comparison(infos[0], infos[1])
+            return _comparison(name, infos[0], infos[1])
         constant = tuple(min(i.constant[d] for i in infos) for d in range(len(shape)))
         ones = (1,) * len(shape)
         return AxisInfo(ones, ones, constant)
@@ -263,9 +263,19 @@ def _remainder(a: AxisInfo, b: AxisInfo) -> AxisInfo:
     return _common(a, b, run)
 
 
-def _comparison(a: AxisInfo, b: AxisInfo) -> AxisInfo:
+def _comparison(name: str, a: AxisInfo, b: AxisInfo) -> AxisInfo:
+    """Runs that begin at multiples of what they are compared with lie on one side of it.
+
+    So it is only for comparisons that tell what lies below from the number itself.
+    """
+    name = name.removeprefix("cmpi_")[1:]
+    if name in ("gt", "le"):
+        a, b, name = b, a, {"gt": "lt", "le": "ge"}[name]
+
     def constant(d: int) -> int:
         equal = math.gcd(a.constant[d], b.constant[d])
+        if name not in ("lt", "ge"):
+            return equal
         run = math.gcd(a.contiguous[d], math.gcd(a.multiple[d], b.multiple[d]))
         return max(equal, math.gcd(run, b.constant[d]))
 
