@@ -317,7 +317,7 @@ class KernelSpec:
     def from_json(text: str) -> KernelSpec:
         """Read what `to_json` wrote; raises `InvalidSpec` for anything else."""
         try:
-            record = _tuples(json.loads(text))
+            record = tuples(json.loads(text))
             parameters = tuple(_parameter(dict(entry)) for entry in record.pop("parameters"))
             if record.get("timeline") is not None:
                 record["timeline"] = TimelineTable.from_record(record["timeline"])
@@ -330,10 +330,10 @@ def _parameter(entry: dict[str, Any]) -> Parameter:
     return _PARAMETERS[entry.pop("kind")](**entry)
 
 
-def _tuples(value: Any) -> Any:
+def tuples(value: Any) -> Any:
     """JSON's lists as tuples, everywhere."""
     if isinstance(value, list):
-        return tuple(_tuples(item) for item in cast("list[Any]", value))
+        return tuple(tuples(item) for item in cast("list[Any]", value))
     if isinstance(value, dict):
-        return {key: _tuples(item) for key, item in cast("dict[str, Any]", value).items()}
+        return {key: tuples(item) for key, item in cast("dict[str, Any]", value).items()}
     return value

@@ -6,15 +6,15 @@ import json
 from dataclasses import dataclass, field
 
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ArrayAttr, StringAttr
+from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
-from xdsl.utils.hints import isa
 
 from tawa.base.options import Options
 from tawa.base.types import DescType, PlanType, PtrType, short_name
 from tawa.base.warp_transpose import IN_FLIGHT
 from tawa.codegen.shared_memory import SharedMemory
 from tawa.hopper.dialect.types import RingType, TensorMapType, TileType
+from tawa.ir.kernels import made_by_host
 from tawa.machine.chips import Chip
 from tawa.tile.dialect.ops import DescStore
 
@@ -38,6 +38,8 @@ class LoweredRing:
     """Both CTAs of the cluster return every slot to both."""
     copied: frozenset[int] = frozenset()
     """Tiles of a slot that threads copy; the TMA engine copies the others."""
+    boxed: frozenset[int] = frozenset()
+    """Those of them that the TMA engine copies where they are boxes."""
 
 
 @dataclass
@@ -76,10 +78,7 @@ class KernelLowering:
     @property
     def made(self) -> list[dict[str, object]]:
         """Recipes of the descriptors that the host makes."""
-        made = self.source.attributes.get("tawa.made")
-        if not isa(made, ArrayAttr[StringAttr]):
-            return []
-        return [json.loads(text.data) for text in made]
+        return made_by_host(self.source)[1]
 
     def _work(self) -> list[object]:
         """The work of a program, for the launch's plan."""
@@ -95,13 +94,7 @@ class KernelLowering:
     @property
     def user_arguments(self) -> int:
         """Arguments of the kernel as the user wrote it."""
-        return len(self.source.args) - len(self.made) - self._launched
-
-    @property
-    def _launched(self) -> int:
-        """Arguments that a launch gives: the logical grid's sizes, two reciprocals, the plan."""
-        planned = any(isinstance(a.type, PlanType) for a in self.source.args)
-        return (LAUNCHED if self.persistent else 0) + planned
+        return made_by_host(self.source)[0]
 
     def argument(self, value: BlockArgument) -> SSAValue:
         """A scalar or pointer argument, added to the parameters when it is first used."""

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from typing import Any
 
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ArrayAttr, DictionaryAttr, FunctionType, StringAttr
-from xdsl.ir import Attribute, BlockArgument
+from xdsl.dialects.builtin import (
+    ArrayAttr,
+    DictionaryAttr,
+    FunctionType,
+    IntegerAttr,
+    StringAttr,
+    i32,
+)
+from xdsl.ir import Attribute, BlockArgument, Operation
+from xdsl.utils.hints import isa
 
 AT_LEAST = "tawa.at_least"
 """Attribute of an op or a kernel argument: what its user promises the value to reach."""
@@ -19,6 +29,10 @@ POSITIVE = "tawa.positive"
 
 NAME = "tawa.name"
 """Attribute of a kernel argument whose name is no name of a value: those end in no number."""
+
+MADE, GIVEN = "tawa.made", "tawa.given"
+"""Attributes of a kernel: how the host makes arguments of those that a launch is given, and how
+many it is given. Those that are made follow them; others may follow those."""
 
 
 def argument_names(kernel: func.FuncOp) -> list[str]:
@@ -41,3 +55,21 @@ def add_arguments(kernel: func.FuncOp, types: Sequence[Attribute]) -> list[Block
         none = [DictionaryAttr({})] * (len(block.args) - len(known))
         kernel.properties["arg_attrs"] = ArrayAttr([*known, *none])
     return added
+
+
+def let_host_make(kernel: func.FuncOp, given: int, recipes: Sequence[str]) -> None:
+    """Note how the arguments from number `given` on are made: JSON texts, one each."""
+    kernel.attributes[MADE] = ArrayAttr([StringAttr(recipe) for recipe in recipes])
+    kernel.attributes[GIVEN] = IntegerAttr(given, i32)
+
+
+def made_by_host(kernel: Operation | None) -> tuple[int, list[dict[str, Any]]]:
+    """The number of the first argument that the host makes, and how it makes each.
+
+    Of a kernel whose descriptors were not hoisted, none is known to be made.
+    """
+    made = kernel.attributes.get(MADE) if kernel is not None else None
+    given = kernel.attributes.get(GIVEN) if kernel is not None else None
+    if not isa(made, ArrayAttr[StringAttr]) or not isinstance(given, IntegerAttr):
+        return (len(kernel.body.block.args) if isinstance(kernel, func.FuncOp) else 0), []
+    return given.value.data, [json.loads(text.data) for text in made]

@@ -12,13 +12,13 @@ import math
 from dataclasses import dataclass, field
 
 from xdsl.dialects import arith, func, scf
-from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, IntegerType, StringAttr
+from xdsl.dialects.builtin import IntegerAttr, IntegerType
 from xdsl.ir import Block, BlockArgument, Operation, OpResult, SSAValue
-from xdsl.utils.hints import isa
 
 from tawa.base.tile_scheduler import FUNCTIONS, Step, Work
 from tawa.base.types import bits, element_of, shape_of
 from tawa.ir.elementwise import Map
+from tawa.ir.kernels import made_by_host
 from tawa.machine.chips import DEFAULT
 from tawa.tile.dialect.ops import Dot, NumPrograms, ProgramId
 
@@ -62,8 +62,7 @@ class _Steps:
         if not isinstance(value.type, IntegerType):
             raise _Unknown
         if isinstance(value, BlockArgument):
-            made = self.kernel.attributes.get("tawa.made")
-            given = len(self.kernel.args) - (len(made) if isa(made, ArrayAttr[StringAttr]) else 0)
+            given, _ = made_by_host(self.kernel)
             if value.owner is not self.kernel.body.block or value.index >= given:
                 raise _Unknown
             return self.add("argument", value.index)

@@ -20,12 +20,12 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from tawa.aref.dialect import ops
 from tawa.base.division import reciprocal
-from tawa.base.kernel_spec import PlanParam
+from tawa.base.kernel_spec import PlanParam, evaluate, tuples
 from tawa.base.launch_plans import launch_plan
 from tawa.base.numerics import Array, value_dtype
 from tawa.base.spans import span_of
 from tawa.base.types import element_of, shape_of
-from tawa.ir.kernels import argument_names
+from tawa.ir.kernels import argument_names, made_by_host
 from tawa.machine.chips import SM_90A
 from tawa.simulate.interpret import errors
 from tawa.simulate.interpret.aref_actor import (
@@ -42,7 +42,7 @@ from tawa.simulate.interpret.aref_actor import (
 from tawa.simulate.interpret.aref_multicast import RANKS, give_back, multicast, publish
 from tawa.simulate.interpret.hopper import cluster_blocks
 from tawa.simulate.interpret.memory import Memory
-from tawa.simulate.interpret.tile import Program, argument_value
+from tawa.simulate.interpret.tile import Described, Program, argument_value
 from tawa.tile.dialect.arithmetic import dot
 from tawa.tile.dialect.ops import DescLoad, Load
 
@@ -168,14 +168,19 @@ def _load_into(actor: ArefActor, op: ops.LoadInto) -> None:
 def _copy_into(actor: ArefActor, op: ops.CopyInto) -> None:
     view: View = actor.values[op.view]
     token: Token = actor.values[op.token]
-    load = Load(op.pointers, op.mask)
     inner = Program(actor.memory, actor.index, actor.grid)
-    inner.values = {v: actor.values[v] for v in (op.pointers, op.mask) if v is not None}
+    box = op.box
+    boxed = box is not None and bool(actor.values[box.holds])
+    load = DescLoad(box.desc, box.coordinates) if box and boxed else Load(op.pointers, op.mask)
+    inner.values = {v: actor.values[v] for v in load.operands}
+    shape = shape_of(op.pointers.type)
 
     def copy() -> None:
         inner.run_op(load)
         tile = inner.values[load.result]
-        token.slot.tiles[view.index] = tile.T.copy() if op.turned else tile
+        turned = op.turned is not None and not boxed
+        tile = tile.T.copy() if turned else tile
+        token.slot.tiles[view.index] = tile.reshape(shape[::-1] if op.turned else shape)
         load.drop_all_references()
 
     token.loads.append(copy)
@@ -404,6 +409,20 @@ def _plan(kernel: FuncOp, grid: Sequence[int], args: Sequence[Any], ctas: int) -
     return launch_plan(PlanParam(json.loads(text.data)), grid, args, ctas, ctas)
 
 
+def _made(recipe: dict[str, Any], args: Sequence[Any], given: Sequence[Any]) -> Any:
+    """What the host makes of a launch's arguments, which have these values."""
+
+    def number(expr: Any) -> int:
+        return evaluate(tuples(expr), args)
+
+    if "value" in recipe:
+        return np.asarray(number(recipe["value"]))
+    size = args[recipe["arg"]].dtype.itemsize
+    address = int(given[recipe["arg"]]) + size * number(recipe["offset"])
+    shape, strides = (tuple(map(number, recipe[key])) for key in ("shape", "strides"))
+    return Described(address, shape, strides, recipe["fill"])
+
+
 def run(
     module: ModuleOp,
     grid: Sequence[int],
@@ -435,8 +454,11 @@ def run(
         argument_value(memory, name, parameter.type, value)
         for name, parameter, value in zip(argument_names(kernel), block.args, args, strict=False)
     ]
+    made = [_made(recipe, args, given) for recipe in made_by_host(kernel)[1]]
     plans = [_plan(kernel, full, args, launched[0])] if "tawa.work" in kernel.attributes else []
-    values: dict[SSAValue, Any] = dict(zip(block.args, [*given, *plans, *sizes], strict=False))
+    values: dict[SSAValue, Any] = dict(
+        zip(block.args, [*given, *made, *plans, *sizes], strict=False)
+    )
     with np.errstate(all="ignore"):
         for blocks in cluster_blocks(launched, cluster):
             ctas = [Cta(memory, index, launched, dict(values), ACTIONS) for index in blocks]

@@ -6,17 +6,15 @@ host makes of a pointer argument (`tile.passes.descriptors`) reaches that argume
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable
 from typing import TypeAlias
 
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ArrayAttr, StringAttr
 from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
-from xdsl.utils.hints import isa
 
 from tawa.base.types import DescType, PtrType, element_of
 from tawa.ir.effects import GLOBAL, WRITE, is_pure, through
+from tawa.ir.kernels import made_by_host
 from tawa.ir.loops import passed_out, passed_to
 
 Memory: TypeAlias = SSAValue | None
@@ -71,13 +69,11 @@ def origins(address: SSAValue) -> set[Memory]:
 
 def _argument(value: BlockArgument) -> SSAValue:
     """The argument whose memory an argument reaches: another one, for a descriptor made of it."""
-    kernel = value.owner.parent_op()
-    made = kernel.attributes.get("tawa.made") if kernel is not None else None
-    recipes = made.data if isa(made, ArrayAttr[StringAttr]) else ()
-    number = value.index - (len(value.owner.args) - len(recipes))
-    if number < 0 or not isinstance(value.type, DescType):
+    given, recipes = made_by_host(value.owner.parent_op())
+    number = value.index - given
+    if not 0 <= number < len(recipes) or not isinstance(value.type, DescType):
         return value
-    argument: int = json.loads(recipes[number].data)["arg"]
+    argument: int = recipes[number]["arg"]
     return value.owner.args[argument]
 
 

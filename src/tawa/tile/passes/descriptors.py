@@ -11,14 +11,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.dialects import arith, func
-from xdsl.dialects.builtin import ArrayAttr, IntegerAttr, ModuleOp, StringAttr
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from tawa.base.errors import TawaError
 from tawa.base.spans import span_of
 from tawa.ir.contracts import Contract
 from tawa.ir.elementwise import Map
-from tawa.ir.kernels import add_arguments
+from tawa.ir.kernels import add_arguments, let_host_make
 from tawa.ir.properties import ARGUMENT_DESCRIPTORS, ONE_PROGRAM, TIDY
 from tawa.tile.dialect.ops import DescSize, MakeDesc
 
@@ -162,6 +162,7 @@ class HoistDescriptors:
 
     def _kernel(self, kernel: func.FuncOp) -> None:
         made: dict[tuple[str, str], SSAValue] = {}
+        given = len(kernel.args)
         found = [op for op in kernel.walk() if isinstance(op, DescSize | MakeDesc)]
         # All recipes first: what they are made of is replaced.
         recipes = [_recipe(op) if isinstance(op, MakeDesc) else _number(op) for op in found]
@@ -173,7 +174,7 @@ class HoistDescriptors:
             op.result.replace_all_uses_with(made[key])
         for op in reversed(found):
             _erase(op)
-        kernel.attributes["tawa.made"] = ArrayAttr([StringAttr(recipe) for recipe, _ in made])
+        let_host_make(kernel, given, [recipe for recipe, _ in made])
 
 
 def _erase(op: Operation) -> None:
