@@ -200,6 +200,22 @@ def test_a_map_of_an_array_takes_its_sizes_from_expressions() -> None:
     assert made["address"] == 0x20000 + 2 * 32 * 8
 
 
+def test_a_map_of_an_array_is_made_once_for_the_values_it_is_made_of() -> None:
+    stride = ("min", ("max", ("arg", 1), 64), 1 << 32)
+    parameter = TensorMapParam(
+        0, "f16", (1, 64, 64), source="array", shape=(2**31 - 1, 64, 64), strides=(8, stride, 1)
+    )  # fmt: skip
+    spec = KernelSpec("k", 128, 0, (parameter,), arguments=("x", "stride", "n"))
+    driver = RecordingDriver(spec)
+    for stride, n in ((256, 1), (256, 2), (-256, 3), (0, 4), (-256, 5)):
+        driver.launcher.launch(1, C, stride, n)
+    assert [m["strides"] for m in driver.maps] == [[512, 16], [128, 16]]
+    assert [m["shape"] for m in driver.maps] == [[64, 64, 2**31 - 1]] * 2
+    driver.launcher.launch(1, DeviceArray(0, (0, 256), (256, 1)), 256, 1)
+    assert driver.maps[2]["address"] == PLACEHOLDER, "an array without elements lies nowhere"
+    assert driver.maps[2]["shape"] == [1, 1, 1]
+
+
 def test_a_tensor_without_elements_is_described_by_a_placeholder() -> None:
     driver = RecordingDriver(matmul_spec())
     empty = TensorDescriptor.from_tensor(DeviceArray(0, (256, 0), (1, 1)), [128, 64])

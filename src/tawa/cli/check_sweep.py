@@ -41,13 +41,14 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "deal": (1, 2, "even"),
     "ctas_per_sm": (1, 2),
     "load_together": (False, True),
+    "bulk_copies": (True, False),
     "stream_stores": (False, True),
     "num_warps": (4, 8),
 }
 """Values of the options that shape a kernel's communication, the default first."""
 
 ALONE = ("overlap", "alternate", "deal", "ctas_per_sm", "load_together",
-         "stream_stores", "num_warps")  # fmt: skip
+         "bulk_copies", "stream_stores", "num_warps")  # fmt: skip
 """Options that a full sweep varies one at a time: they meet few of the others' decisions."""
 
 BASES: tuple[Chosen, ...] = (

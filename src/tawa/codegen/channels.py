@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from xdsl.dialects import scf
-from xdsl.dialects.builtin import i32
+from xdsl.dialects.builtin import StringAttr, i32
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from tawa.aref.dialect import ops as aref
@@ -142,10 +142,52 @@ def _copy_tiles(g: GroupLowering, enter: aref.PutEnter, fills: list[Operation]) 
     if loads:
         g.one_thread("team", load)
     for op in copies:
-        pointers, mask, count = _addresses(g, op)
-        with g.made_for(op):
-            g.do(CopyAsync(pointers, mask, g.views[op.view].tile, count))
+        if enter.views.index(op.view) in ring.boxed:
+            _copy_box(g, op, ring.full, cursor.slot)
+        else:
+            _copy_by_threads(g, op)
     g.do(CopyArrive(ring.full, cursor.slot))
+
+
+def _copy_by_threads(g: GroupLowering, op: aref.CopyInto) -> None:
+    """Each thread starts its copies of a tile."""
+    pointers, mask, count = _addresses(g, op)
+    with g.made_for(op):
+        g.do(CopyAsync(pointers, mask, g.views[op.view].tile, count))
+
+
+def _copy_box(g: GroupLowering, op: aref.CopyInto, full: SSAValue, slot: SSAValue) -> None:
+    """One thread hands a tile that is a box to the TMA engine; else it arrives, and all copy."""
+
+    def by_threads() -> None:
+        g.one_thread("team", lambda: g.do(MbarrierExpect(full, slot, 0)))
+        _copy_by_threads(g, op)
+
+    box = op.box
+    if box is None:  # another load that fills the slot has one
+        by_threads()
+        return
+    copied = op.view, box.desc, box.coordinates, full, slot
+
+    def load() -> None:
+        g.do(MbarrierExpect(full, slot, _tile_of(g, op.view).bytes))
+        with g.made_for(op):
+            _Copies(g, *copied).all(None)
+
+    def boxed() -> None:
+        g.one_thread("team", load)
+        g.do(scf.YieldOp())
+
+    def alone() -> None:
+        by_threads()
+        g.do(scf.YieldOp())
+
+    before, g.conditional = g.conditional, op.parent
+    whole, parts = Block(), Block()
+    g.inside(whole, boxed)
+    g.inside(parts, alone)
+    g.do(scf.IfOp(g.scalar(box.holds), [], Region(whole), Region(parts)))
+    g.conditional = before
 
 
 def _tile_of(g: GroupLowering, view: SSAValue) -> TileType:
@@ -188,7 +230,9 @@ def _transpose(g: GroupLowering, enter: aref.PutEnter, fills: list[Operation]) -
 
 def _copy(g: GroupLowering, op: aref.LoadInto, full: SSAValue, slot: SSAValue) -> None:
     """The TMA copies of one load; a shared one is split between the CTAs of the cluster."""
-    copies = _Copies(g, op, full, slot)
+    shared = op.shared is not None
+    place = g, op.view, op.desc, op.coordinates, full, slot
+    copies = _Copies(*place, op.eviction, halved=shared)
     if op.shared is None:
         copies.all(None)
         return
@@ -212,18 +256,30 @@ def _copy(g: GroupLowering, op: aref.LoadInto, full: SSAValue, slot: SSAValue) -
 class _Copies:
     """One load as boxes: panels of columns, bands of rows."""
 
-    def __init__(self, g: GroupLowering, op: aref.LoadInto, full: SSAValue, slot: SSAValue) -> None:
+    def __init__(
+        self,
+        g: GroupLowering,
+        view: SSAValue,
+        desc: SSAValue,
+        coordinates: Sequence[SSAValue],
+        full: SSAValue,
+        slot: SSAValue,
+        eviction: StringAttr | None = None,
+        *,
+        halved: bool = False,
+    ) -> None:
         self.g, self.full, self.slot = g, full, slot
-        self.view = g.views[op.view]
+        self.view = g.views[view]
         tile = self.view.tile.type
         assert isinstance(tile, TileType)
         self.tile = tile
         self.boxes = boxes(self.view.shape, tile, g.kernel.target)
-        if op.shared is not None:
+        if halved:
             self.boxes = self.boxes.halved()
-        self.map = g.kernel.tensor_map(op.desc, self.boxes.shape, tile.swizzle.data)
-        self.at = [g.scalar(c) for c in op.coordinates]
-        self.eviction = op.eviction
+        self.at = [g.scalar(c) for c in coordinates]
+        outer = (1,) * (len(self.at) - len(self.boxes.shape))
+        self.map = g.kernel.tensor_map(desc, (*outer, *self.boxes.shape), tile.swizzle.data)
+        self.eviction = eviction
 
     def all(self, ctas: SSAValue | None) -> None:
         """Every box."""

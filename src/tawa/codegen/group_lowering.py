@@ -97,6 +97,8 @@ class GroupLowering:
     )
     last_exchange: tuple[Block | None, int] = (None, 0)
     """The block of the last small exchange (see `fragments.exchanged`), and its area."""
+    conditional: Block | None = None
+    """The region's block that is being lowered, while ops are for some of its iterations alone."""
     _block: list[Block] = field(default_factory=list[Block])
     _levels: dict[Block, int] = field(default_factory=dict[Block, int])
     """Of the region's blocks that are being lowered: how many blocks of `_block` are around."""
@@ -215,9 +217,13 @@ class GroupLowering:
     def where_defined(self, value: SSAValue) -> Generator[None]:
         """What is appended meanwhile goes to the end of the block in which a value is defined.
 
-        So a role that copies computes what does not change in a loop before the loop.
+        So a role that copies computes what does not change in a loop before the loop. What changes
+        and only some iterations need (those of `conditional`'s block), it computes where they do.
         """
         home = value.owner if isinstance(value.owner, Block) else value.owner.parent
+        if home is self.conditional:
+            yield
+            return
         level = self._levels.get(home, 0) + 1 if home is not None else 1
         blocks, made = self._block, self.made
         self._block, self.made = blocks[:level], made[:level]

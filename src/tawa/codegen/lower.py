@@ -194,34 +194,37 @@ class LowerToHopper:
             arrivals = max(1, reader.warps.value.data // SM_90A.group_warps) * (
                 self.options.cluster if multicast else 1
             )
-            copied, fills = self._fills(create, copying)
+            copied, boxed, fills = self._fills(create, copying)
             full = kernel.memory.barriers(f"{stem}_full", fills, depth)
             empty = kernel.memory.barriers(f"{stem}_empty", arrivals, depth)
             kernel.declarations += [full, empty]
             setup += [MbarrierInit(full.barrier, fills), MbarrierInit(empty.barrier, arrivals)]
             kernel.rings[create.ref] = LoweredRing(
-                tiles, full.barrier, empty.barrier, size, multicast, copied
+                tiles, full.barrier, empty.barrier, size, multicast, copied, boxed
             )
         return setup
 
     @staticmethod
-    def _fills(create: aref.Create, threads: int) -> tuple[frozenset[int], int]:
-        """The tiles of a slot that threads copy, and the arrivals at its full barrier.
+    def _fills(create: aref.Create, threads: int) -> tuple[frozenset[int], frozenset[int], int]:
+        """The tiles of a slot that threads copy, those that may be boxes, and arrivals when full.
 
-        Every one of the `threads` that copy arrives, and one that hands copies to the TMA engine.
+        Every one of the `threads` that copy arrives, and one that hands copies to the TMA engine:
+        all that only it copies together, and each of the boxes.
         """
         users = (use.operation for use in create.ref.uses)
         copies = [op for op in users if isinstance(op, aref.CopyInto)]
         if not copies:
-            return frozenset(), 1
-        copied: set[int] = set()
+            return frozenset(), frozenset(), 1
+        copied, boxed = set[int](), set[int]()
         for copy in copies:
             enter = copy.token.owner
             assert isinstance(enter, aref.PutEnter)
-            copied.add(enter.views.index(copy.view))
+            index = enter.views.index(copy.view)
+            copied.add(index)
+            boxed |= {index} if copy.box else set()
         assert isinstance(create.ref.type, aref.RefType)
         beside = len(copied) < len(create.ref.type.tiles.data)
-        return frozenset(copied), threads + beside
+        return frozenset(copied), frozenset(boxed), threads + beside + len(boxed)
 
     def _roles(
         self, kernel: KernelLowering, groups: list[aref.WarpGroup]

@@ -29,6 +29,7 @@ from tawa.ir.contracts import Pass, check
 from tawa.ir.decisions.decision import Decisions
 from tawa.ir.properties import AT_LEVEL
 from tawa.ir.tidy import Tidy
+from tawa.partition.bulk_copies import BulkCopies
 from tawa.partition.partition import Partition
 from tawa.pipeline.depths import Depths
 from tawa.pipeline.schedule import ScheduleLoops
@@ -61,6 +62,8 @@ def table(stage: str, options: Options, decided: Decisions, slack: Slack) -> lis
     stages: dict[str, Callable[[], list[Any]]] = {
         "tile": lambda: [Simplify()],
         "aref": lambda: [
+            # Before its descriptors are hoisted.
+            BulkCopies(options, decided),
             HoistDescriptors(),
             FuseAccumulate(),
             # Before what looks at a loop's arithmetic.

@@ -173,7 +173,7 @@ def _fill(
     slot = enter.ref, enter.token
     if isinstance(load, Load):
         turned = TURNED in load.attributes
-        return aref.CopyInto(load.ptr, load.mask, view, slot, turned=turned)
+        return aref.CopyInto(load.ptr, load.mask, view, slot, turned=turned, box=load.box)
     return aref.LoadInto(load.desc, load.coordinates, view, *slot, flag, load.eviction)
 
 

@@ -175,10 +175,12 @@ def address_work(body: Block) -> int:
     Of tiles of addresses, only the first of those that are copied at once is computed.
     """
     axes, threads = AxisAnalysis(), SM_90A.group_threads
-    blocks = {op.parent: 0 for op in body.walk() if isinstance(op, CopyInto)}
+    # Of boxes, hardly any are copied through pointers.
+    found = [op for op in body.walk() if isinstance(op, CopyInto) and op.box is None]
+    blocks = {op.parent: 0 for op in found}
     for block in blocks:
         assert block is not None
-        copies = [op for op in block.ops if isinstance(op, CopyInto)]
+        copies = [op for op in found if op.parent is block]
         runs = [access_run(axes, op.pointers, op.mask)[1] for op in copies]
         for op in block.ops:
             shape = shape_of(op.results[0].type) if isinstance(op, Map) else ()

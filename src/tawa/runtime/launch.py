@@ -12,6 +12,7 @@ import math
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import count
 from threading import get_ident
 from typing import Any, TypeAlias, cast
@@ -402,9 +403,11 @@ def _compile_fill(
     scope: dict[str, Any] = {"buffer": buffer, "timeline": timeline, "pack_into": pack_into}
     scope |= {"reciprocal": reciprocal, "bf16_bits": bf16_bits}
     for number, parameter in enumerate(maps):
-        scope[f"map{number}"] = tensormap.encoder(
+        make = tensormap.encoder(
             parameter, spec.arguments[parameter.arg], points.encode, points.placeholder
         )
+        of_values = _numbers(parameter) if parameter.source == "array" else None
+        scope[f"map{number}"] = make if of_values is None else _map_of_values(parameter, make)
     for number, parameter in enumerate(tables):
         memory = buffer[start + launch_plans.BYTES * number :][: launch_plans.BYTES]
         sizes = points.resident_ctas, points.l2_bytes
@@ -421,12 +424,46 @@ def bf16_bits(value: float) -> int:
     return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
 
 
+def _numbers(parameter: TensorMapParam) -> list[int] | None:
+    """The arguments that a tensor map of an array is made of, if they are all plain numbers."""
+    exprs = (parameter.offset, *(parameter.shape or ()), *(parameter.strides or ()))
+    found = {parameter.arg}
+    work: list[Any] = list(exprs)
+    while work:
+        match work.pop():
+            case ("arg", int(index)):
+                found.add(index)
+            case ("dim" | "stride", _, _):
+                return None
+            case (_, lhs, rhs):
+                work += [lhs, rhs]
+            case _:
+                pass
+    return sorted(found)
+
+
+def _map_of_values(parameter: TensorMapParam, make: tensormap.Encoder) -> tensormap.Encoder:
+    """Makes tensor maps of arguments' values, and computes nothing for those that it has seen."""
+    names = ", ".join(f"a{number}" for number in _numbers(parameter) or ())
+    text = f"lambda {names}: make({_described(parameter)})"
+    return lru_cache(maxsize=tensormap.CACHED)(eval(text, {"make": make}))
+
+
 def _map_arguments(parameter: TensorMapParam) -> str:
-    """Python text of a tensor map's address, shape and strides."""
+    """Python text of what a tensor map is made of."""
+    numbers = _numbers(parameter) if parameter.source == "array" else None
+    if numbers is None:
+        return _described(parameter)
+    return ", ".join(f"a{number}" for number in numbers)
+
+
+def _described(parameter: TensorMapParam) -> str:
+    """Python text of a tensor map's address, shape and strides; an array at 0 has no elements."""
     name = f"a{parameter.arg}"
     address = f"{name}.pointer()" if parameter.source == "descriptor" else name
     if parameter.offset != 0:
         address += f" + {ELEMENT_BYTES[parameter.element_type]} * {expr_text(parameter.offset)}"
+        address = f"{address} if {name} else 0" if parameter.source == "array" else address
     if parameter.shape is None or parameter.strides is None:
         return f"{address}, {name}.geometry"
     return f"{address}, {_tuple_text(parameter.shape)}, {_tuple_text(parameter.strides)}"

@@ -99,7 +99,7 @@ def encoder(
                 found=f"{shape[-1]} elements of {parameter.element_type}",
                 hint="round the last dimension up, or store through pointers with a mask",
             )
-        if not all(shape):
+        if not address or not all(shape):
             address, shape = placeholder(), tuple(1 for _ in shape)
         chosen = parameter if padding == "zero" else replace(parameter, fill="nan")
         return _encode(chosen, argument, encode, address, shape, strides)

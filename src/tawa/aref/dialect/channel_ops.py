@@ -43,6 +43,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from tawa.aref.dialect.types import CursorType, RefType, TensorAttr, TokenType, ViewType
 from tawa.base.types import DescType, shape_of
+from tawa.ir.boxes import Box, operands_of
 from tawa.ir.effects import (
     FILLED,
     GLOBAL,
@@ -303,6 +304,7 @@ class CopyInto(ArefOp):
 
     The warp group starts the copies itself; they are done before the slot becomes full. `turned`:
     neighbours in memory are neighbours in a column of pointers, and the view has them as rows.
+    Where `holds`, the copy engine copies the block of `desc` at the coordinates instead.
     """
 
     name: ClassVar[str] = "aref.copy_into"
@@ -311,13 +313,22 @@ class CopyInto(ArefOp):
     view: SSAValue = operand_def(ViewType)
     ref: SSAValue = operand_def(RefType)
     token: SSAValue = operand_def(TokenType)
+    desc: SSAValue | None = opt_operand_def(DescType)
+    coordinates = var_operand_def(i32)
+    holds: SSAValue | None = opt_operand_def(i1)
     turned: UnitAttr | None = opt_prop_def(UnitAttr)
     traits = traits_def(
-        Effects(reads(GLOBAL, "pointers"), writes(SLOT, "view"), writes(FILLED, "ref"))
+        Effects(
+            reads(GLOBAL, "pointers"),
+            reads(GLOBAL, "desc").if_set("desc"),
+            writes(SLOT, "view"),
+            writes(FILLED, "ref"),
+        )
     )
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     assembly_format = (
         "$pointers (`mask` $mask^)? `into` $view `of` $ref `,` $token (`turned` $turned^)? "
+        "(`box` $desc^ `:` type($desc))? (`at` $coordinates^)? (`where` $holds^)? "
         "attr-dict `:` type($pointers) `,` type($view) `,` type($ref) (`,` type($mask)^)?"
     )
 
@@ -329,9 +340,10 @@ class CopyInto(ArefOp):
         slot: tuple[SSAValue, SSAValue],
         *,
         turned: bool = False,
+        box: Box | None = None,
     ):
         super().__init__(
-            operands=[pointers, mask, view, *slot],
+            operands=[pointers, mask, view, *slot, *operands_of(box)],
             properties={"turned": UnitAttr() if turned else None},
         )
 
@@ -341,6 +353,13 @@ class CopyInto(ArefOp):
         shape = shape_of(self.pointers.type)
         if self.view.type.tile.get_shape() != (shape[::-1] if self.turned else shape):
             raise VerifyException("one pointer for each element of the view")
+
+    @property
+    def box(self) -> Box | None:
+        """What the copy engine copies where it can, if that is known."""
+        if self.desc is None or self.holds is None:
+            return None
+        return Box(self.desc, self.coordinates, self.holds)
 
 
 @irdl_op_definition

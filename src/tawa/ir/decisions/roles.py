@@ -61,6 +61,36 @@ class CopiedThroughPointers(_OfPartition):
         return f"copied into rings through pointers: {', '.join(self.tiles)}"
 
 
+class _OfBulkCopies(Decision):
+    by = "bulk-copies"
+
+
+@dataclass(frozen=True)
+class CopiedInBulk(_OfBulkCopies):
+    """Tiles that the copy engine copies where they are boxes, though pointers address them."""
+
+    tiles: tuple[str, ...]
+
+    @property
+    def sentence(self) -> str:
+        """Which."""
+        return f"copied by the copy engine where they are boxes: {', '.join(self.tiles)}"
+
+
+@dataclass(frozen=True)
+class NotCopiedInBulk(_OfBulkCopies):
+    """A tile that is loaded through pointers is not known to be a box."""
+
+    tile: str
+    why: str
+    op: str
+
+    @property
+    def sentence(self) -> str:
+        """Which, and why."""
+        return f"{self.tile} ({self.place(self.op)}) is no box for the copy engine: {self.why}"
+
+
 @dataclass(frozen=True)
 class NotSpecialised(_OfPartition):
     """One role does everything."""

@@ -25,6 +25,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from tawa.base.types import DescType, PtrType, element_of, i1, i32, i64
+from tawa.ir.boxes import Box, operands_of
 from tawa.ir.effects import GLOBAL, MEETING, ORDER, OUTPUT, Effects, reads, writes
 from tawa.ir.elementwise import with_element
 from tawa.tile.dialect.value_ops import TileOp, require
@@ -68,7 +69,11 @@ def _name(value: str | None) -> StringAttr | None:
 
 @irdl_op_definition
 class Load(TileOp):
-    """Read the addressed elements; masked-off addresses are not touched and give `other` (or 0)."""
+    """Read the addressed elements; masked-off addresses are not touched and give `other` (or 0).
+
+    Where `holds`, the block of `desc` at the coordinates is the same tile, or its transpose if its
+    neighbours in memory are those in a column.
+    """
 
     name = "tile.load"
     ptr = operand_def()
@@ -77,12 +82,22 @@ class Load(TileOp):
     cache = opt_prop_def(StringAttr)
     eviction = opt_prop_def(StringAttr)
     volatile = opt_prop_def(UnitAttr)
+    desc = opt_operand_def(of_class(DescType))
+    coordinates = var_operand_def(i32)
+    holds = opt_operand_def(i1)
     result = result_def()
-    traits = traits_def(Effects(reads(GLOBAL, "ptr"), writes(ORDER).if_set("volatile")))
+    traits = traits_def(
+        Effects(
+            reads(GLOBAL, "ptr"),
+            reads(GLOBAL, "desc").if_set("desc"),
+            writes(ORDER).if_set("volatile"),
+        )
+    )
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
     assembly_format = (
         "$ptr (`mask` $mask^)? (`other` $other^)? (`cache` $cache^)? (`eviction` $eviction^)? "
-        "(`volatile` $volatile^)? attr-dict "
+        "(`volatile` $volatile^)? (`box` $desc^ `:` type($desc))? (`at` $coordinates^)? "
+        "(`where` $holds^)? attr-dict "
         "`:` type($ptr) (`,` type($mask)^)? (`,` type($other)^)? `->` type($result)"
     )
 
@@ -95,9 +110,10 @@ class Load(TileOp):
         cache: str | None = None,
         eviction: str | None = None,
         volatile: bool = False,
+        box: Box | None = None,
     ) -> None:
         super().__init__(
-            operands=[ptr, mask, other],
+            operands=[ptr, mask, other, *operands_of(box)],
             properties={
                 "cache": _name(cache),
                 "eviction": _name(eviction),
@@ -117,6 +133,15 @@ class Load(TileOp):
         )
         _check_name(self.cache, CACHE_MODIFIERS, "cache")
         _check_name(self.eviction, EVICTION_POLICIES, "eviction")
+        parts = {self.desc is None, not self.coordinates, self.holds is None}
+        require(len(parts) == 1, "a box has a descriptor, coordinates and a condition")
+
+    @property
+    def box(self) -> Box | None:
+        """What the copy engine would copy, if that is known."""
+        if self.desc is None or self.holds is None:
+            return None
+        return Box(self.desc, self.coordinates, self.holds)
 
 
 @irdl_op_definition

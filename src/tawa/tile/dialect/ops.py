@@ -69,10 +69,11 @@ from tawa.tile.dialect.value_ops import (
 __all__ = [
     "ATOMIC_KINDS", "CACHE_MODIFIERS", "EVICTION_POLICIES", "MEMORY_ORDERS", "PRECISIONS",
     "REDUCTION_KINDS", "SCOPES", "TILE", "Arange", "ArgReduce", "Asm", "AsmEffect", "Assert",
-    "AtomicCas", "AtomicRmw", "Barrier", "Broadcast", "Cat", "DescLoad", "DescSize", "DescStore",
-    "Dot", "ExpandDims", "Gather", "Histogram", "Join", "Load", "MakeDesc", "Map", "NumPrograms",
-    "Print", "ProgramId", "Reduce", "ReduceWith", "Reshape", "RowEnds", "Scan", "ScanWith", "Splat",
-    "Split", "Store", "TileOp", "Trans", "Yield", "pointee", "tensor_type", "tile_context",
+    "AtomicCas", "AtomicRmw", "Barrier", "Broadcast", "Cat", "DescLoad", "DescSize",
+    "DescStore", "Dot", "ExpandDims", "Gather", "Histogram", "Join", "Load", "MakeDesc", "Map",
+    "NumPrograms", "Print", "ProgramId", "Reduce", "ReduceWith", "Reshape", "RowEnds", "Scan",
+    "ScanWith", "Splat", "Split", "Store", "TileOp", "Trans", "Yield", "pointee", "tensor_type",
+    "tile_context",
 ]  # fmt: skip
 
 TILE = Dialect(

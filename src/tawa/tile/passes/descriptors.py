@@ -10,8 +10,8 @@ import json
 from dataclasses import dataclass
 from typing import ClassVar
 
-from xdsl.dialects import arith, func
-from xdsl.dialects.builtin import IntegerAttr, ModuleOp
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from tawa.base.errors import TawaError
@@ -20,18 +20,8 @@ from tawa.ir.contracts import Contract
 from tawa.ir.elementwise import Map
 from tawa.ir.kernels import add_arguments, let_host_make
 from tawa.ir.properties import ARGUMENT_DESCRIPTORS, ONE_PROGRAM, TIDY
+from tawa.tile.analysis.host_expressions import Expression, host_expression, size_expression
 from tawa.tile.dialect.ops import DescSize, MakeDesc
-
-HOST = {
-    "addi": "add",
-    "subi": "sub",
-    "muli": "mul",
-    "divsi": "floordiv",
-    "divui": "floordiv",
-    "minsi": "min",
-    "maxsi": "max",
-}
-"""Scalar functions that the host can compute, and the name of each in a kernel spec."""
 
 
 class DescriptorNotUniform(TawaError):
@@ -59,32 +49,6 @@ rows.compile("*f16:16", "i32:16", 64)
 """
 
 
-Expression = int | tuple["str | int | Expression", ...]
-
-
-def host_expression(value: SSAValue) -> Expression | None:
-    """The value as an expression over the kernel's arguments (see `runtime.spec`), or None."""
-    if isinstance(value, BlockArgument):
-        return ("arg", value.index) if isinstance(value.owner.parent_op(), func.FuncOp) else None
-    owner = value.owner
-    if isinstance(owner, arith.ConstantOp) and isinstance(owner.value, IntegerAttr):
-        return owner.value.value.data
-    if isinstance(owner, DescSize):
-        return _size(owner)
-    if not isinstance(owner, Map):
-        return None
-    operands = [host_expression(v) for v in owner.arguments]
-    if any(o is None for o in operands):
-        return None
-    name = owner.function.data
-    if name in ("extsi", "extui", "trunci"):
-        return operands[0]
-    if name in HOST:
-        a, b = (o for o in operands if o is not None)
-        return (HOST[name], a, b)
-    return None
-
-
 def _base(value: SSAValue) -> tuple[int, Expression] | None:
     """The argument that a pointer starts from, and the offset in elements."""
     if isinstance(value, BlockArgument) and isinstance(value.owner.parent_op(), func.FuncOp):
@@ -97,19 +61,8 @@ def _base(value: SSAValue) -> tuple[int, Expression] | None:
     return None
 
 
-def _size(op: DescSize) -> Expression | None:
-    """A size or stride of a descriptor that the launch passes, or of one made in the kernel."""
-    desc, axis = op.desc, op.axis.value.data
-    if isinstance(desc, BlockArgument) and isinstance(desc.owner.parent_op(), func.FuncOp):
-        return ("dim" if op.stride is None else "stride", desc.index, axis)
-    if isinstance(desc.owner, MakeDesc):
-        made = desc.owner.shape if op.stride is None else desc.owner.strides
-        return host_expression(made[axis])
-    return None
-
-
 def _number(op: DescSize) -> str:
-    value = _size(op)
+    value = size_expression(op)
     if value is None:
         raise DescriptorNotUniform(
             "the size of a descriptor that differs from turn to turn",

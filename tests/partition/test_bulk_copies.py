@@ -1,0 +1,217 @@
+"""Tiles that pointers address and the copy engine copies: the same results, at every level."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from simulation import Arrays, Stored, check, values
+from xdsl.ir import Operation
+
+import tawa
+import tawa.language as tl
+from tawa.aref.dialect.ops import CopyInto
+from tawa.driver.compiled import Compiled
+from tawa.hopper.dialect.copies import CopyAsync
+from tawa.hopper.dialect.memory import TmaLoad
+from tawa.ir.decisions.roles import CopiedInBulk, NotCopiedInBulk
+from tawa.simulate.interpret.aref import run as run_aref
+
+BLOCKS = {"BM": 64, "BN": 64, "BK": 64}
+
+
+@tawa.jit
+def product(
+    a, b, c, M, N, K, am, ak, bk, bn,
+    HOW: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+):  # fmt: skip
+    """A product whose addresses and masks are spelled in several ways."""
+    tile_m, tile_n = tl.program_id(0), tl.program_id(1)
+    rows, columns = tile_m * BM + tl.arange(0, BM), tile_n * BN + tl.arange(0, BN)
+    k = tl.arange(0, BK)
+    acc = tl.zeros((BM, BN), tl.float32)
+    if HOW == "wrapped" or HOW == "clamped" or HOW == "chosen":
+        if HOW == "wrapped":
+            m, n = rows % M, columns % N
+        elif HOW == "clamped":
+            m, n = tl.minimum(rows, M - 1), tl.minimum(columns, N - 1)
+        else:
+            m, n = tl.where(rows < M, rows, 0), tl.where(columns <= N - 1, columns, 0)
+        at, bt = a + m[:, None] * am + k[None, :] * ak, b + (k[:, None] * bk + n[None, :] * bn)
+        for i in range(tl.cdiv(K, BK)):
+            x = tl.load(at, mask=k[None, :] < K - i * BK, other=0.0)
+            y = tl.load(bt, mask=K - i * BK > k[:, None], other=0.0)
+            acc = tl.dot(x, y, acc)
+            at += BK * ak
+            bt += BK * bk
+    elif HOW == "masked" or HOW == "scalar":
+        for i in range(0, K, BK):
+            inside = (i + k) < K
+            if HOW == "masked":
+                at = a + rows[:, None] * am + (i + k)[None, :] * ak
+            else:
+                at = a + (tile_m * BM).to(tl.int64) * am + i * ak
+                at += tl.arange(0, BM)[:, None] * am + k[None, :] * ak
+            x = tl.load(at, mask=(rows < M)[:, None] & inside[None, :], other=0.0)
+            bt = b + (i + k)[:, None] * bk + columns[None, :] * bn
+            y = tl.load(bt, mask=inside[:, None] & (columns[None, :] < N), other=0.0)
+            acc = tl.dot(x, y, acc)
+    else:
+        x_at = tl.make_block_ptr(a, (M, K), (am, ak), (tile_m * BM, 0), (BM, BK), (1, 0))
+        y_at = tl.make_block_ptr(b, (K, N), (bk, bn), (0, tile_n * BN), (BK, BN), (1, 0))
+        for _ in range(0, K, BK):
+            x = tl.load(x_at, boundary_check=(0, 1), padding_option="zero")
+            y = tl.load(y_at, boundary_check=(0, 1))
+            acc = tl.dot(x, y, acc)
+            x_at, y_at = tl.advance(x_at, (0, BK)), tl.advance(y_at, (BK, 0))
+    at = c + rows[:, None] * N + columns[None, :]
+    tl.store(at, acc, mask=(rows[:, None] < M) & (columns[None, :] < N))
+
+
+def launched(
+    how: str, sizes: tuple[int, int, int], turned: str = "", element: str = "f16", **more: Any
+) -> Compiled:
+    """Check one product at all levels."""
+    (m, n, k), arrays = sizes, Arrays()
+    a = arrays.random(element, *((k, m) if "a" in turned else (m, k)))
+    b = arrays.random(element, *((n, k) if "b" in turned else (k, n)))
+    c = arrays.output("f32", m, n)
+    x = values(a).T if "a" in turned else values(a)
+    y = values(b).T if "b" in turned else values(b)
+    am = (1, m) if "a" in turned else (k, 1)
+    bk = (1, k) if "b" in turned else (n, 1)
+    constants = {**BLOCKS, "HOW": how, **more}
+    grid = (-(-m // constants["BM"]), -(-n // constants["BN"]))
+    args = [a, b, c, m, n, k, *am, *bk]
+    tolerance = 2e-3 if element == "f32" else 1e-5
+    compiled = check(product, grid, args, {2: x @ y}, tolerance, **constants)
+    again(compiled, grid, dict(zip(("a", "b", "c"), (a, b, c), strict=True)), args)
+    error = np.abs(c.view(np.ndarray) - x @ y).max(initial=0)
+    assert error <= tolerance * max(1, np.abs(x @ y).max(initial=0))
+    return compiled
+
+
+def again(
+    compiled: Compiled, grid: tuple[int, ...], arrays: dict[str, Stored], args: list[Any]
+) -> None:
+    """Run the aref level on the launch's own arrays, outputs poisoned."""
+    arrays["c"][...] = np.nan
+    names = ["a", "b", "c", "M", "N", "K", "am", "ak", "bk", "bn"]
+    given = dict(zip(names, args, strict=True))
+    picked = [given[name] for name in compiled.spec.arguments]
+    plain = [v.view(np.ndarray) if isinstance(v, Stored) else v for v in picked]
+    run_aref(compiled.module("aref"), grid, plain)
+
+
+def in_bulk(compiled: Compiled) -> list[str]:
+    return [name for d in compiled.decided(CopiedInBulk) for name in d.tiles]
+
+
+def count(compiled: Compiled, kind: type[Operation]) -> int:
+    return sum(isinstance(op, kind) for op in compiled.module("hopper").walk())
+
+
+SPELLINGS = ("wrapped", "clamped", "chosen", "masked", "scalar", "blocks")
+
+
+@pytest.mark.parametrize(
+    ("how", "sizes"),
+    [*((how, (80, 80, 176)) for how in SPELLINGS), ("masked", (16, 96, 48)), ("wrapped", (64, 64, 128))],
+)  # fmt: skip
+def test_all_spellings_are_boxes(how: str, sizes: tuple[int, int, int]) -> None:
+    # Neighbours along N are not known to be neighbours where they are clamped or chosen.
+    compiled = launched(how, sizes, "b" if how in ("clamped", "chosen") else "")
+    assert in_bulk(compiled) == ["x", "y"]
+    assert count(compiled, TmaLoad) >= 2
+    assert count(compiled, CopyAsync) == 2, "what is no box is copied by threads"
+
+
+@pytest.mark.parametrize(("how", "turned"), [("wrapped", "ab"), ("masked", "a")])
+def test_operands_of_either_order(how: str, turned: str) -> None:
+    assert in_bulk(launched(how, (80, 80, 80), turned)) == ["x", "y"]
+
+
+@pytest.mark.parametrize(
+    ("element", "turned", "more"),
+    [("f32", "b", {"BK": 32}), ("e4m3", "b", {}), ("f16", "", {"BM": 128, "BN": 128}),
+     ("f16", "", {"BM": 16, "BN": 32}), ("f16", "", {"num_stages": 1}), ("bf16", "", {"persistent": True}),
+     ("f16", "", {"num_warps": 8, "BM": 128})],
+)  # fmt: skip
+def test_elements_tiles_and_options(element: str, turned: str, more: dict[str, Any]) -> None:
+    assert in_bulk(launched("masked", (80, 80, 144), turned, element, **more)) == ["x", "y"]
+
+
+def test_no_iteration_at_all() -> None:
+    launched("wrapped", (64, 64, 0))
+
+
+@tawa.jit
+def rows_backwards(a, b, c, K, start, stride, BM: tl.constexpr, BK: tl.constexpr):
+    m, k = tl.arange(0, BM), tl.arange(0, BK)
+    acc = tl.zeros((BM, BM), tl.float32)
+    for i in range(0, K, BK):
+        x = tl.load(a + start + m[:, None] * stride + (i + k)[None, :])
+        y = tl.load(b + m[None, :] * K + (i + k)[:, None])
+        acc = tl.dot(x, y, acc)
+    tl.store(c + m[:, None] * BM + m[None, :], acc)
+
+
+@pytest.mark.parametrize("stride", [-64, 0, 64])
+def test_a_stride_that_no_tensor_map_has(stride: int) -> None:
+    """Which strides it has is known when the kernel runs."""
+    arrays = Arrays()
+    a, b, c = (arrays.random("f16", 64, 64), arrays.random("f16", 64, 64),
+               arrays.output("f32", 64, 64))  # fmt: skip
+    start = 63 * 64 if stride < 0 else 0
+    x = values(a)[(start + stride * np.arange(64)) // 64]
+    found = check(rows_backwards, (1,), [a, b, c, 64, start, stride],
+                  {2: x @ values(b).T}, 1e-5, BM=64, BK=64)  # fmt: skip
+    assert "x" in in_bulk(found)
+
+
+@tawa.jit
+def gathered(a, b, c, rows, K, stride, MODE: tl.constexpr, BM: tl.constexpr, BK: tl.constexpr):
+    m, k = tl.arange(0, BM), tl.arange(0, BK)
+    acc = tl.zeros((BM, BM), tl.float32)
+    for i in range(0, K, BK):
+        if MODE == "loaded":
+            x = tl.load(a + tl.load(rows + m)[:, None] * stride + (i + k)[None, :])
+        elif MODE == "mask":
+            test = (m[:, None] < K) | (k[None, :] < 8)
+            x = tl.load(a + m[:, None] * stride + (i + k)[None, :], mask=test, other=0.0)
+        elif MODE == "stride":
+            x = tl.load(a + m[:, None] * (stride * tl.load(rows) * 8) + (i + k)[None, :])
+        else:
+            x = tl.load(a + m[:, None] * m[:, None] * 8 + (i + k)[None, :])
+        y = tl.load(b + m[None, :] * K + (i + k)[:, None])
+        acc = tl.dot(x, y, acc)
+    tl.store(c + m[:, None] * BM + m[None, :], acc)
+
+
+@pytest.mark.parametrize(
+    ("mode", "why"),
+    [
+        ("loaded", "its addresses depend on a tile that tile.load gives"),
+        ("mask", "its mask is not made of bounds alone"),
+        ("stride", "the stride of its rows is not computed from arguments alone"),
+        ("squares", "its addresses are products of places"),
+    ],
+)
+def test_a_remark_says_why_a_tile_is_no_box(mode: str, why: str) -> None:
+    types = ["*f16:16", "*f16:16", "*f32:16", "*i32:16", "i32:16", "i32:16"]
+    found = gathered.compile(*types, MODE=mode, BM=64, BK=64)
+    assert [(d.tile, d.why) for d in found.decided(NotCopiedInBulk)] == [("x", why)]
+    assert in_bulk(found) == ["y"]
+    boxes = [op.box is not None for op in found.module("aref").walk() if isinstance(op, CopyInto)]
+    assert sorted(boxes) == [False, True]
+
+
+def test_an_option_takes_it_away() -> None:
+    found = product.compile(
+        *["*f16:16"] * 2, "*f32:16", *["i32:16"] * 4, "i32:1", "i32:16", "i32:1",
+        HOW="masked", bulk_copies=False, **BLOCKS,
+    )  # fmt: skip
+    assert not in_bulk(found)
+    assert count(found, CopyAsync) == 2
+    assert count(found, TmaLoad) == 0
