@@ -16,6 +16,7 @@ from tawa.driver.compiled import Compiled
 from tawa.hopper.dialect.copies import CopyAsync
 from tawa.hopper.dialect.memory import TmaLoad
 from tawa.ir.decisions.roles import CopiedInBulk, NotCopiedInBulk
+from tawa.simulate.check.protocol import check as check_schedules
 from tawa.simulate.interpret.aref import run as run_aref
 
 BLOCKS = {"BM": 64, "BN": 64, "BK": 64}
@@ -140,6 +141,19 @@ def test_operands_of_either_order(how: str, turned: str) -> None:
 )  # fmt: skip
 def test_elements_tiles_and_options(element: str, turned: str, more: dict[str, Any]) -> None:
     assert in_bulk(launched("masked", (80, 80, 144), turned, element, **more)) == ["x", "y"]
+
+
+@pytest.mark.parametrize("m", [64, 80])
+def test_all_schedules_agree_on_boxes_and_on_what_begins_again(m: int) -> None:
+    """Programs of the second kind copy through threads, in the rings of the first."""
+    compiled = launched("wrapped", (m, 64, 144), num_stages=2)
+    arrays = Arrays()
+    a, b = (arrays.random("f16", *shape).view(np.ndarray) for shape in ((m, 144), (144, 64)))
+    given = {"a": a, "b": b, "c": np.zeros((m, 64), np.float32), "M": m, "N": 64, "K": 144,
+             "am": 144, "bk": 64}  # fmt: skip
+    arguments = [given[name] for name in compiled.spec.arguments]
+    grid = (-(-m // 64), 1, 1)
+    assert check_schedules(compiled.module("hopper"), grid, arguments, schedules=2).proved
 
 
 def test_no_iteration_at_all() -> None:

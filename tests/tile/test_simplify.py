@@ -16,7 +16,7 @@ from xdsl.parser import Parser
 import tawa.language as tl
 from tawa.frontend import lower_to_tile, parse_argument
 from tawa.simulate.interpret.tile import run
-from tawa.tile.dialect.ops import tile_context
+from tawa.tile.dialect.ops import Load, tile_context
 from tawa.tile.passes.simplify import Simplify, simplify
 
 
@@ -214,3 +214,25 @@ def test_random_programs_keep_their_meaning(body, x):
     parsed.verify()
     run(parsed, (1,), [after, x])
     assert before == after
+
+
+def test_a_load_keeps_its_box_when_its_mask_goes() -> None:
+    text = (
+        "%y = arith.constant true\n"
+        "%m = tile.splat %y : i1 -> tensor<8xi1>\n"
+        "%r = tile.load %q mask %m box %d : !tawa.desc<tensor<1x8xi32>> at %x, %x where %b "
+        ": tensor<8x!tawa.ptr<i32>>, tensor<8xi1> -> tensor<8xi32>\n"
+    )
+    arguments = (
+        "%p : !tawa.ptr<i32>, %q : tensor<8x!tawa.ptr<i32>>, %d : !tawa.desc<tensor<1x8xi32>>, "
+        "%x : i32, %b : i1"
+    )
+    parsed = module(text + USE_TENSOR, arguments)
+    simplify(parsed)
+    parsed.verify()
+    (load,) = (op for op in parsed.walk() if isinstance(op, Load))
+    assert load.mask is None
+    assert load.box is not None
+    assert [v.name_hint for v in (load.box.desc, *load.box.coordinates, load.box.holds)] == [
+        "d", "x", "x", "b"
+    ]  # fmt: skip

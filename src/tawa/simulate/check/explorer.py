@@ -199,8 +199,9 @@ class _Builder:
         if step is not None:
             self.line.steps.append(step)
             mask = self.matrix.mask() | self.stores.mask()
+            # What arrives in the segment is a landing there, and over once it has landed.
             self.line.segments[-1].writes |= self.copies
-            self.line.segments.append(Segment(reads=mask, writes=self.copies, held=mask))
+            self.line.segments.append(Segment(reads=mask, held=mask))
         elif event.kind == "copy":
             self.copies |= self.atoms.mask(event.rank, cast("slice", event.operands[0]))
         elif event.kind == "copy_arrive":

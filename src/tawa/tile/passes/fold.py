@@ -180,7 +180,8 @@ def _fold_mask(op: Operation) -> SSAValue | None:
         return None
     if isinstance(op, ops.Load):
         cache, eviction = (a.data if a else None for a in (op.cache, op.eviction))
-        plain = ops.Load(op.ptr, cache=cache, eviction=eviction, volatile=op.volatile is not None)
+        volatile = op.volatile is not None
+        plain = ops.Load(op.ptr, cache=cache, eviction=eviction, volatile=volatile, box=op.box)
         return insert_before(op, plain).results[0]
     return None
 
