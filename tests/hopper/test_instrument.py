@@ -20,7 +20,7 @@ from tawa.hopper.dialect.matrix import Wgmma, WgmmaCommit, WgmmaFence
 from tawa.hopper.dialect.structure import OneThread, Role
 from tawa.hopper.dialect.sync import NamedBarrierArrive, NamedBarrierSync
 from tawa.hopper.dialect.trace import ROLE, TRACE, Timestamp
-from tawa.hopper.recording.detail import POINTS_OF_A_TILE, POINTS_OF_A_TURN
+from tawa.hopper.recording.detail import POINTS_OF_A_TILE, POINTS_OF_AN_ITERATION
 from tawa.hopper.recording.instrument import Instrument, disturbed, is_inner, recorders_of
 from tawa.kernels.attention import Configuration, attention
 from tawa.simulate import check
@@ -146,7 +146,7 @@ def test_few_points_leave_no_activity_out(run: Run, detail: str):
     assert max(s.points for s in table.segments) <= POINTS_OF_A_TILE
     for op in module.walk():
         if isinstance(op, Timestamp) and is_inner(op):
-            assert op.points.value.data <= (POINTS_OF_A_TURN if detail == "coarse" else 1)
+            assert op.points.value.data <= (POINTS_OF_AN_ITERATION if detail == "coarse" else 1)
 
 
 def test_nothing_but_timestamps_is_added(run: Run):
@@ -330,7 +330,7 @@ def test_loops_of_three_groups_with_exponentials_have_no_points_by_default(
     stamps = [op for op in module.walk() if isinstance(op, Timestamp) and is_inner(op)]
     turns = {op.segment.value.data for op in stamps}
     points = {table.segments[n].role: table.segments[n].points for n in turns}
-    turned = {"math": POINTS_OF_A_TURN, "load": POINTS_OF_A_TURN}
+    turned = {"math": POINTS_OF_AN_ITERATION, "load": POINTS_OF_AN_ITERATION}
     assert points == (turned if groups == 2 else {})
 
 
@@ -351,6 +351,6 @@ def test_no_point_lies_where_other_groups_wait_for_their_turn():
         kinds = [type(op) for op in block.ops]
         meeting, arrival = kinds.index(NamedBarrierSync), kinds.index(NamedBarrierArrive)
         stamps = [at for at, kind in enumerate(kinds) if kind is Timestamp]
-        assert len(stamps) == POINTS_OF_A_TURN
+        assert len(stamps) == POINTS_OF_AN_ITERATION
         assert not any(meeting < at < arrival for at, kind in enumerate(kinds) if kind in TRACE)
         assert min(stamps) < meeting < arrival < max(stamps)

@@ -78,7 +78,7 @@ def test_a_loop_without_an_end_is_an_error():
             tl.debug_barrier()
 
     module = wait.compile("*i32").module("hopper")
-    with pytest.raises(errors.TurnsDependOnData, match="how often this loop turns"):
+    with pytest.raises(errors.TurnsDependOnData, match="how many iterations this loop has"):
         predict_launch(module, (1,), [np.ones(1, np.int32)], clock_ghz=1.5)
 
 

@@ -14,10 +14,10 @@ from tawa.kernels.gemm import gemm
 from tawa.machine.chips import H100
 from tawa.simulate.interpret import errors
 from tawa.simulate.timing import launch as timing_launch
-from tawa.simulate.timing.code import TURN, WORK, merged
+from tawa.simulate.timing.code import ITERATION, WORK, merged
 from tawa.simulate.timing.launch import Launch, LaunchPrediction, predict_launch
 from tawa.simulate.timing.machine import Rates
-from tawa.simulate.timing.sample import cut_of, turns_of
+from tawa.simulate.timing.sample import cut_of, iterations_of
 from tawa.simulate.timing.work import Work
 
 RATES = Rates(50.0, 20.0)
@@ -198,7 +198,9 @@ def triangle(a_desc, c_desc, TURNS: tl.constexpr):
 def test_a_turn_before_the_loop_counts_as_work():
     """A joined pipeline has its first tile's turns before the loop over tiles."""
     tile = [(WORK, Work(100.0))] * 30
-    actor = turns_of(iter([*tile, *[step for _ in range(19) for step in ((TURN,), *tile)]]))
+    actor = iterations_of(
+        iter([*tile, *[step for _ in range(19) for step in ((ITERATION,), *tile)]])
+    )
     cut = cut_of([actor], steps=200)
     assert cut is not None
     assert cut.before == 3000

@@ -27,7 +27,7 @@ def blinded() -> Generator[None]:
             (ModuleOp, "__str__", refuse),
             (decision.Decision, "__str__", refuse),
             (decision, "remarks", lambda _made: ()),
-            (compilation, "text_of", lambda _stage: ""),  # all that users may read
+            (compilation, "text_of", lambda stage: stage if isinstance(stage, str) else ""),
         ):
             poisoned.enter_context(patch.object(where, name, instead))
         yield

@@ -300,7 +300,7 @@ def sharing(groups: Sequence[aref.WarpGroup]) -> Sharing:
 
 
 def _addresses(group: aref.WarpGroup) -> int:
-    """Addresses that a thread of a copying role has at hand in one turn of its innermost loop."""
+    """Addresses that a copying role's thread has at hand in an iteration of its innermost loop."""
     layouts = Layouts(group, AxisAnalysis())
     found: dict[Block | None, int] = {}
     for op in group.walk():

@@ -115,7 +115,7 @@ def extend_condition(block: Block, values: Sequence[SSAValue]) -> None:
 
 
 def passed_to(argument: BlockArgument) -> list[SSAValue]:
-    """The values that a loop passes to an argument of its block: at first, and from turn to turn.
+    """The values that a loop passes to an argument of its block, at first and later.
 
     A loop's counter, and an argument of another op's block, get none.
     """
@@ -200,11 +200,11 @@ class _Marks:
         self.work += [block.args[index + 1], loop.results[index]]
 
     def _turned(self, loop: scf.WhileOp, index: int) -> None:
-        """What a turn of a `while` starts with: its first value, and what the last turn yields."""
+        """What an iteration of a `while` starts with: at first, and what the one before yields."""
         self.work += [loop.arguments[index], terminator(loop.after_region.block).operands[index]]
 
     def _passed(self, loop: scf.WhileOp, index: int) -> None:
-        """What the condition of a `while` passes on, to the turn and as a result."""
+        """What the condition of a `while` passes on, to the iteration and as a result."""
         self.work.append(terminator(loop.before_region.block).operands[index + 1])
         self.work += [loop.after_region.block.args[index], loop.results[index]]
 
@@ -312,7 +312,7 @@ def _sweep_if(branch: scf.IfOp, marks: _Marks) -> scf.IfOp:
 
 
 def _sweep_while(loop: scf.WhileOp, marks: _Marks) -> scf.WhileOp:
-    """Keep what turns start with and what conditions pass on; each may drop values of its own."""
+    """Keep what iterations start with and what conditions pass on; each drops what it can."""
     before, after = loop.before_region.block, loop.after_region.block
     starts = [i for i, a in enumerate(before.args) if a in marks.values]
     passes = [i for i, r in enumerate(loop.results) if r in marks.values]

@@ -135,7 +135,7 @@ class Configuration:
         programs = self.tiles(product.m, product.n) * self.split * product.batch
         waves = cdiv(programs, chip.multiprocessors)
         steps = cdiv(cdiv(product.k, self.block_k), self.split)
-        main = steps * self._turn(product, min(programs, chip.multiprocessors))
+        main = steps * self._iteration(product, min(programs, chip.multiprocessors))
         single = product.by_elements and self.split == 1
         each = terms.stored_each if single else terms.stored
         stored = self.block_m * self.block_n * each
@@ -161,13 +161,13 @@ class Configuration:
         return time + terms.second_pass_us + (2 * self.split + 1) * parts / (chip.memory_gbs * 1e3)
 
     def _by_elements(self, product: Product) -> float:
-        """Microseconds of a kernel that loads element by element, and waits for it each turn."""
+        """Microseconds of a kernel that loads by elements, and waits in each iteration."""
         chip, terms = product.chip, product.chip.products
         programs = self.tiles(product.m, product.n) * product.batch
         loaded = (self.block_m + self.block_n) * self.block_k * terms.loaded_each
         together = cdiv(programs, chip.multiprocessors)
-        turn = max(terms.round_trip * cdiv(together, terms.together), loaded * together)
-        cycles = terms.started + cdiv(product.k, self.block_k) * turn
+        iteration = max(terms.round_trip * cdiv(together, terms.together), loaded * together)
+        cycles = terms.started + cdiv(product.k, self.block_k) * iteration
         return chip.timing.empty_us + cycles / (chip.clock_ghz * 1e3) + self._memory(product)
 
     def _memory(self, product: Product) -> float:
@@ -178,8 +178,8 @@ class Configuration:
         written_back = min(kept, product.chip.products.written_back)
         return (a + b + product.output + written_back) / (product.chip.memory_gbs * 1e3)
 
-    def _turn(self, product: Product, active: int) -> float:
-        """Cycles of a turn of the loop while so many multiprocessors are at work."""
+    def _iteration(self, product: Product, active: int) -> float:
+        """Cycles of an iteration of the loop while so many multiprocessors are at work."""
         chip, terms = product.chip, product.chip.products
         lines = self.block_k * product.element_bytes / LINE
         products = self.block_m * (self.block_n + terms.width) * lines / 32
@@ -287,7 +287,7 @@ def splits(product: Product) -> Iterator[Configuration]:
         steps = cdiv(product.k, config.block_k)
         for count in (2, 3, 4, 5, 6, 8, 11, 16, 22, 33, 66):
             if tiles * count <= product.chip.multiprocessors and steps >= 4 * count:
-                # As many parts as have something to do when each takes as many turns.
+                # As many parts as have something to do when each takes as many iterations.
                 yield replace(config, split=cdiv(steps, cdiv(steps, count)))
 
 

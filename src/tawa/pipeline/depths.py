@@ -11,7 +11,7 @@ from xdsl.dialects.builtin import IntAttr, ModuleOp
 from xdsl.ir import BlockArgument, Operation
 from xdsl.rewriter import Rewriter
 
-from tawa.aref.analysis.ranges import turns_around
+from tawa.aref.analysis.ranges import iterations_around
 from tawa.aref.analysis.slots import slot_bytes, tile_bytes
 from tawa.aref.dialect.ops import Consumed, Create, GetEnter, PutEnter, RefType, Stage, WarpGroup
 from tawa.aref.passes.last_iteration_peeling import LEFT_OUT
@@ -158,9 +158,9 @@ class Depths:
                     break
         for ring in found:
             puts = [u.operation for u in ring.ref.uses if isinstance(u.operation, PutEnter)]
-            turns = [turns_around(op) for op in puts]
-            if turns and None not in turns:
-                found[ring] = max(1, min(found[ring], sum(t for t in turns if t is not None)))
+            iterations = [iterations_around(op) for op in puts]
+            if iterations and None not in iterations:
+                found[ring] = max(1, min(found[ring], sum(t for t in iterations if t is not None)))
         return found
 
     @property

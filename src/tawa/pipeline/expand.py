@@ -1,9 +1,9 @@
 """Expansion of a modulo schedule: a loop becomes prologue, steady state and epilogue.
 
-In turn T of the new loop an op of stage s runs for iteration T - s of the old one. What a turn
-needs of earlier turns is carried by the new loop; the first turns (prologue) and the last
-(epilogue) are copies of the ops whose iterations exist. If the old loop is too short to fill the
-pipeline, it runs as it was.
+In kernel iteration K, an iteration of the new loop, an op of stage s runs for iteration K - s of
+the old one. What a kernel iteration needs of earlier ones is carried by the new loop; the first
+(prologue) and the last (epilogue) are copies of the ops whose iterations exist. If the old loop is
+too short to fill the pipeline, it runs as it was.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from tawa.ir.loops import integer_constant, terminator
 from tawa.pipeline.dependence_graph import stays_in_memory
 
 Key = tuple[SSAValue, int]
-"""A value of the old body, and its iteration: relative to the turn, or counted from the start."""
+"""A value of the old body, and its iteration: relative to the kernel's, or from the start."""
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """Ops of a loop body in the order of a turn, with the stage of each."""
+    """Ops of a loop body in the order of a kernel iteration, with the stage of each."""
 
     order: Sequence[Operation]
     stage: Mapping[Operation, int]
@@ -41,8 +41,8 @@ class Schedule:
 class Expansion:
     """One loop under expansion; `into` is where ops are appended.
 
-    Where the loop is expanded for another turn of a loop around it, `outside` says what stands for
-    the values that it takes from outside.
+    Where the loop is expanded for another iteration of a loop around it, `outside` says what stands
+    for the values that it takes from outside.
     """
 
     loop: scf.ForOp
@@ -112,21 +112,21 @@ class Expansion:
         return self.done[value, iteration]
 
     def prologue(self) -> None:
-        """The turns before the pipeline is full."""
-        for turn in range(self.schedule.stages - 1):
+        """The kernel iterations before the pipeline is full."""
+        for kernel in range(self.schedule.stages - 1):
             for op in self.schedule.order:
-                self.fill(op, turn)
+                self.fill(op, kernel)
 
-    def fill(self, op: Operation, turn: int) -> None:
-        """An op in a turn of the prologue."""
-        iteration = turn - self.schedule.stage[op]
+    def fill(self, op: Operation, kernel: int) -> None:
+        """An op in a kernel iteration of the prologue."""
+        iteration = kernel - self.schedule.stage[op]
         if iteration >= 0:
             self.copy(op, iteration, self.start)
 
-    # --- steady state: iterations relative to the turn --------------------------------------------
+    # --- steady state: iterations relative to the kernel iteration --------------------------------
 
     def steady(self, value: SSAValue, iteration: int) -> SSAValue:
-        """A value in the steady state: made in this turn, or carried from earlier ones."""
+        """A value in the steady state: made in this iteration, or carried from earlier ones."""
         if not self.inside(value):
             return self.seen(value)
         if isinstance(value, BlockArgument):
@@ -143,7 +143,7 @@ class Expansion:
     def read_again(
         self, value: SSAValue, iteration: int, find: Callable[[SSAValue, int], SSAValue]
     ) -> SSAValue | None:
-        """A tile in a slot that an earlier turn entered: turns carry the slot's token, not tiles.
+        """A tile in a slot of an earlier iteration: iterations carry the slot's token, not tiles.
 
         None for what does not stay in shared memory.
         """
@@ -172,13 +172,13 @@ class Expansion:
         iteration: int,
         find: Callable[[SSAValue, int], SSAValue],
     ) -> SSAValue:
-        """A view of a slot that an earlier turn entered, from the slot's token."""
+        """A view of a slot that an earlier iteration entered, from the slot's token."""
         views = Views(self.seen(get.ref), find(get.token, iteration))
         self.into.add_op(views)
         return views.views[get.views.index(view)]
 
     def carry(self, value: SSAValue, iteration: int) -> SSAValue:
-        """A new value of the new loop, for `value` at an iteration relative to the turn."""
+        """A new value of the new loop, for `value` at an iteration relative to the kernel's."""
         key = (value, iteration)
         if key not in self.carried:
             argument = self.into.insert_arg(value.type, len(self.into.args))
@@ -188,7 +188,7 @@ class Expansion:
         return self.carried[key]
 
     def filled(self, key: Key) -> SSAValue:
-        """After the prologue: what the first turn of the steady state finds under a key."""
+        """After the prologue: what the first of the steady state finds under a key."""
         value, iteration = key
         return self.start(value, self.schedule.stages - 1 + iteration)
 
@@ -204,7 +204,7 @@ class Expansion:
     started: dict[Key, SSAValue] = field(init=False)
 
     def steady_state(self, bounds: tuple[SSAValue, SSAValue]) -> scf.ForOp:
-        """The new loop; afterwards `done` holds its results, relative to the turn after."""
+        """The new loop; afterwards `done` holds its results, relative to the one after."""
         self.before, self.started, self.done = self.into, self.done, {}
         block = Block(arg_types=[self.loop.lb.type])
         self.counter = block.args[0]
@@ -241,7 +241,7 @@ class Expansion:
             return self.done[value, iteration]
         if (again := self.read_again(value, iteration, self.end)) is not None:
             return again
-        assert isinstance(value, BlockArgument), "an epilogue needs only what turns carry"
+        assert isinstance(value, BlockArgument), "an epilogue needs only what iterations carry"
         if value.index == 0:
             return self.index(self.last, iteration)
         return self.end(self.passed(value), iteration - 1)
@@ -251,9 +251,9 @@ class Expansion:
     def epilogue(self) -> list[SSAValue]:
         """The turns after the last full one; returns the old loop's results."""
         self.count()
-        for turn in range(self.schedule.stages - 1):
+        for kernel in range(self.schedule.stages - 1):
             for op in self.schedule.order:
-                self.drain(op, turn)
+                self.drain(op, kernel)
         return self.results()
 
     def count(self) -> None:
@@ -262,10 +262,10 @@ class Expansion:
         trips = self.add(trip_count(lb, ub, step, self.add))
         self.last = self.add(Map("addi", [lb, self.add(Map("muli", [trips, step]))]))
 
-    def drain(self, op: Operation, turn: int) -> None:
-        """An op in a turn of the epilogue."""
-        if self.schedule.stage[op] > turn:
-            self.copy(op, turn - self.schedule.stage[op], self.end)
+    def drain(self, op: Operation, kernel: int) -> None:
+        """An op in a kernel iteration of the epilogue."""
+        if self.schedule.stage[op] > kernel:
+            self.copy(op, kernel - self.schedule.stage[op], self.end)
 
     def results(self) -> list[SSAValue]:
         """After the epilogue: the old loop's results."""

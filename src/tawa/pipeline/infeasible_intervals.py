@@ -1,14 +1,15 @@
-"""Turns that are too short for every order of their ops: what the solver need not be asked.
+"""Initiation intervals too short for every order of ops: what the solver need not be asked.
 
 The solver ([modulo](modulo.py)) is quick to find a schedule, and slow to find that there is none.
 This search leaves things out: ops that take no time, idle cycles before an op that has nothing to
 wait for, how long slots are held. So what it refuses has no schedule, and what it does not refuse
 may have none either.
 
-With the stages of all ops chosen, an op of the same turn and stage comes before those that need it,
-and one of another stage anywhere. Then only the order of a turn's ops is left, and what is known of
-a beginning of it is which ops it has, when the last of them ends, and when its products do: of two
-beginnings with the same ops, one that is no later in anything is as good in everything.
+With the stages of all ops chosen, an op of the same iteration and stage comes before those that
+need it, and one of another stage anywhere. Then only the order of an iteration's ops is left, and
+what is known of a beginning of it is which ops it has, when the last of them ends, and when its
+products do: of two beginnings with the same ops, one that is no later in anything is as good in
+everything.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ TILE_REGISTERS = SM_90A.thresholds.statistics_registers
 """Values of fewer registers a thread are row statistics, which `ADDRESSES` covers."""
 
 MOST_WORK = 10_000
-"""Ops that are put after a beginning of a turn, in all; a loop that needs more is not refused."""
+"""Ops that are put after a beginning, in all; a loop that needs more is not refused."""
 
 
 def in_units(cycles: int) -> int:
@@ -55,7 +56,7 @@ def operand_edges(graph: DependenceGraph, node: Node) -> list[Edge]:
 
 
 class Gap(NamedTuple):
-    """`target` starts, so many turns after `source`'s, when that is done.
+    """`target` starts, so many iterations after `source`'s, when that is done.
 
     A product is done when it has run and `after` units more have passed, or, with None, as soon as
     it is issued, like ordinary code when it ends.
@@ -68,7 +69,7 @@ class Gap(NamedTuple):
 
 
 class Use(NamedTuple):
-    """A reader of a value, so many turns later; an operand is read to the end of the product."""
+    """A reader of a value, so many iterations later; operands are read till the product ends."""
 
     reader: int
     distance: int
@@ -77,7 +78,7 @@ class Use(NamedTuple):
 
 @dataclass(frozen=True)
 class Held:
-    """A value in a turn, its readers as sets of ops: of its own turn, and of the next one."""
+    """A value in an iteration, its readers as sets of ops: of its own, and of the next one."""
 
     maker: int
     registers: int
@@ -88,11 +89,11 @@ class Held:
 
 
 @dataclass
-class Turn:
-    """A turn with the stages of all ops: what each op comes after, and what is held."""
+class Iteration:
+    """An iteration with the stages of all ops: what each op comes after, and what is held."""
 
     after: list[int]
-    """The ops that are before an op in the turn, as a set."""
+    """The ops that are before an op in the iteration, as a set."""
     waits: list[list[tuple[int, int]]]
     """The products that an op waits for, and the units after their ends."""
     held: list[Held] = field(default_factory=list[Held])
@@ -127,24 +128,26 @@ class Orders:
             ]
             if n.registers >= TILE_REGISTERS and uses:
                 self.values.append((number[n.number], n.registers, uses))
-        self.turns: list[Turn] | None = None
-        """The turns of all stages that ops may have; None if they are too many to look at."""
+        self.iterations: list[Iteration] | None = None
+        """The iterations of all stages that ops may have; None if they are too many to look at."""
         if all(n.number in number for n in graph.dots):
             with suppress(TooMuchWork):
-                self.turns = [t for s in self._stages(stages) if (t := self._turn(s)) is not None]
+                self.iterations = [
+                    t for s in self._stages(stages) if (t := self._iteration(s)) is not None
+                ]
 
     def refuse(self, period: int, capacity: int) -> bool:
-        """Whether no order fits a turn of `period` units and `capacity` registers of a thread."""
-        if self.turns is None:
+        """Whether no order fits `period` units and `capacity` registers of a thread."""
+        if self.iterations is None:
             return False
         search = _Search(self, period, capacity)
         try:
-            return not any(search.fits(turn) for turn in self.turns)
+            return not any(search.fits(iteration) for iteration in self.iterations)
         except TooMuchWork:
             return False
 
     def _stages(self, stages: int) -> Iterator[list[int]]:
-        """The stages that ops may have: none needs what is only made in a later turn.
+        """The stages that ops may have: none needs what is only made in a later iteration.
 
         Raises `TooMuchWork`.
         """
@@ -167,29 +170,29 @@ class Orders:
                 if all(more[a] - more[b] <= d for a, b, d, _ in known[len(found)]):
                     partial.append(more)
 
-    def _turn(self, stage: list[int]) -> Turn | None:
-        """The turn of these stages; None if a value would be made again before it is read."""
+    def _iteration(self, stage: list[int]) -> Iteration | None:
+        """The iteration of these stages; None if a value would be made again before it is read."""
         count = len(stage)
-        turn = Turn([0] * count, [[] for _ in range(count)])
+        iteration = Iteration([0] * count, [[] for _ in range(count)])
         for source, target, distance, after in self.gaps:
             if stage[source] - stage[target] == distance:
-                turn.after[target] |= 1 << source
+                iteration.after[target] |= 1 << source
                 if after is not None and source in self.products:
-                    turn.waits[target].append((self.products.index(source), after))
+                    iteration.waits[target].append((self.products.index(source), after))
         for maker, registers, uses in self.values:
             readers = [[0, 0], [0, 0]]
             for reader, distance, operand in uses:
-                turns = stage[reader] + distance - stage[maker]
-                if turns > 1:
+                iterations = stage[reader] + distance - stage[maker]
+                if iterations > 1:
                     return None
-                if turns >= 0:
-                    readers[operand][turns] |= 1 << reader
-                if turns == 1 and reader != maker:
-                    turn.after[maker] |= 1 << reader
+                if iterations >= 0:
+                    readers[operand][iterations] |= 1 << reader
+                if iterations == 1 and reader != maker:
+                    iteration.after[maker] |= 1 << reader
                     if operand:
-                        turn.waits[maker].append((self.products.index(reader), 0))
-            turn.held.append(Held(maker, registers, *readers[False], *readers[True]))
-        return turn
+                        iteration.waits[maker].append((self.products.index(reader), 0))
+            iteration.held.append(Held(maker, registers, *readers[False], *readers[True]))
+        return iteration
 
 
 def _gaps(graph: DependenceGraph, tail: int) -> list[Gap]:
@@ -221,15 +224,15 @@ def _without_idle(gaps: list[Gap], kept: set[int], count: int) -> set[Gap]:
 
 
 class _Search:
-    """A search for an order that fits, of one turn after the other."""
+    """A search for an order that fits, of one iteration after the other."""
 
     def __init__(self, orders: Orders, period: int, capacity: int) -> None:
         self.orders, self.period, self.capacity = orders, period, capacity
         self.work = 0
 
-    def fits(self, turn: Turn) -> bool:
-        """Whether the turn has an order that fits. Raises `TooMuchWork`."""
-        self.turn = turn
+    def fits(self, iteration: Iteration) -> bool:
+        """Whether the iteration has an order that fits. Raises `TooMuchWork`."""
+        self.iteration = iteration
         self.seen: dict[int, list[tuple[int, ...]]] = {}
         idle = self.period - sum(self.orders.thread)
         return idle >= 0 and self._goes_on(0, 0, (0,) * len(self.orders.products), idle)
@@ -241,7 +244,7 @@ class _Search:
             return True
         if self._known(placed, (time, *ends)):
             return False
-        for op, after in enumerate(self.turn.after):
+        for op, after in enumerate(self.iteration.after):
             if placed >> op & 1 or after & ~placed:
                 continue
             self.work += 1
@@ -267,7 +270,7 @@ class _Search:
         return False
 
     def _issued(self, op: int, start: int, ends: tuple[int, ...]) -> tuple[int, ...] | None:
-        """When products end after an op was placed; None if that is past the turn."""
+        """When products end after an op was placed; None if that is past the iteration."""
         orders = self.orders
         if not orders.tensor[op]:
             return ends
@@ -279,7 +282,7 @@ class _Search:
 
     def _start(self, op: int, placed: int, time: int, ends: tuple[int, ...]) -> int | None:
         """When an op can start at the earliest; None if there are never enough registers."""
-        for place, after in self.turn.waits[op]:
+        for place, after in self.iteration.waits[op]:
             time = max(time, ends[place] + after)
         taken, operands = self._taken(op, placed)
         if taken > self.capacity:
@@ -305,7 +308,7 @@ class _Search:
         rest = self.orders.all & ~placed & ~here
         taken = 0
         operands: list[tuple[int, int]] = []
-        for value in self.turn.held:
+        for value in self.iteration.held:
             if (placed | here) >> value.maker & 1:
                 users, products = value.soon, value.operand_soon
                 passed = value.later | value.operand_later

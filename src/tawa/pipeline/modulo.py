@@ -1,7 +1,7 @@
-"""Modulo scheduling: the search for the shortest turns that the constraint model allows.
+"""Modulo scheduling: the search for the least initiation interval of the constraint model.
 
 Periods are tried from the resources' bound upwards, each with the solver
-([modulo_model](modulo_model.py)), unless no order of a turn's ops fits it
+([modulo_model](modulo_model.py)), unless no order of an iteration's ops fits it
 ([infeasible_intervals](infeasible_intervals.py)).
 """
 
@@ -17,7 +17,7 @@ from tawa.pipeline.infeasible_intervals import UNIT, Orders, in_units, operand_e
 from tawa.pipeline.modulo_model import WORK_LIMIT, Model, Placed
 
 STAGES = 2
-"""Turns that an iteration may be spread over, at most."""
+"""Kernel iterations that an iteration may be spread over, at most."""
 
 ADDRESSES = SM_90A.thresholds.addresses
 """Registers of a thread that addresses, counters and row statistics take."""
@@ -46,13 +46,13 @@ LONGEST = 11, 8, 5
 
 @dataclass(frozen=True)
 class Solution:
-    """A modulo schedule; `bound` is what limits the turn's length."""
+    """A modulo schedule; `bound` is what limits the initiation interval."""
 
     period: int
     placed: dict[int, Placed]
     bound: str
     registers: int = 0
-    """Most that values of a thread take at one time of a turn."""
+    """Most that values of a thread take at one time of an iteration."""
 
 
 def bounds(graph: DependenceGraph) -> dict[str, int]:
@@ -66,7 +66,7 @@ def bounds(graph: DependenceGraph) -> dict[str, int]:
 
 
 def _slot_bound(slot: Slot) -> int:
-    """Cycles of a turn that loads a slot, and holds it as long as its longest reader works."""
+    """Cycles of an iteration that loads a slot, and holds it for its longest reader."""
     held = max(n.tensor or n.thread for n in slot.readers)
     return -(-(slot.load + held) // slot.depth)
 
@@ -84,7 +84,7 @@ def solve(
     Periods are tried from the resources' bound upwards; None if none is found. With a `rank`, what
     the solver prefers after so many others that differ in the order of what takes long. With a
     `margin`, so many registers are left free: what is best without them is best with them if it
-    needs no more. Slots are kept when products are issued again only where that makes turns
+    needs no more. Slots are kept when products are issued again only where that makes iterations
     shorter: those that are returned sooner are loaded sooner.
     """
     found = _tightest(graph, target, capacity, stages, rank, margin)
@@ -175,7 +175,7 @@ class _Search:
             yield model
 
     def _refused(self, step: int) -> bool:
-        """Whether a period needs no solver: no order of a turn's ops fits it."""
+        """Whether a period needs no solver: no order of an iteration's ops fits it."""
         return self.orders.refuse(_period(self.limits, step) // UNIT, self.capacity)
 
     def _possible(self, step: int) -> bool:
@@ -229,8 +229,9 @@ def _period(limits: Mapping[str, int], step: int) -> int:
 def _least_step(possible: Callable[[int], bool], low: int = 0) -> int | None:
     """The first step after `low` whose period has a schedule.
 
-    A schedule of one period is one of any longer period, with idle cycles at the end of its turn,
-    so the least is found by halving. The longest may all the same be too hard for the work limit.
+    A schedule of one period is one of any longer period, with idle cycles at the end of its
+    iteration, so the least is found by halving. The longest may all the same be too hard for the
+    work limit.
     """
     high = next((step for step in LONGEST if step > low and possible(step)), None)
     if high is None:

@@ -1,7 +1,7 @@
 """The constraint model of a modulo schedule (OR-tools CP-SAT), for one initiation interval.
 
-One iteration of the new loop lasts T cycles; an op starts at s = r + j T, so it runs in turn j of
-its iteration at offset r: j is its stage, r its place in the iteration. The model knows the
+One kernel iteration lasts T cycles; an op starts at s = r + j T, so it runs in the j-th kernel
+iteration of its own at offset r: j is its stage, r its place. The model knows the
 resources (the issuing thread, the tensor core, the special-function unit) and the machine's rules:
 
 - a product's accumulator that ordinary code touches is finished within its iteration (else ptxas
@@ -74,8 +74,8 @@ class Model:
         count = range(len(graph.nodes))
         far = stages * period
         self.offset = [self.model.new_int_var(0, period - 1, f"r{i}") for i in count]
-        self.turn = [self.model.new_int_var(0, stages - 1, f"j{i}") for i in count]
-        self.start = [self.offset[i] + period * self.turn[i] for i in count]
+        self.stage = [self.model.new_int_var(0, stages - 1, f"j{i}") for i in count]
+        self.start = [self.offset[i] + period * self.stage[i] for i in count]
         self.run = {n.number: self.model.new_int_var(0, far, f"x{n.number}") for n in graph.dots}
         self._place()
         self._depend()
@@ -86,9 +86,7 @@ class Model:
         self.latency: Any = self.model.new_int_var(0, period, "latency")
         for n in graph.nodes:
             end = (
-                self.in_turn(n) + in_units(n.tensor) + self.tail
-                if n.is_dot
-                else self._thread_end(n)
+                self.within(n) + in_units(n.tensor) + self.tail if n.is_dot else self._thread_end(n)
             )
             self.model.add(self.latency >= end)
 
@@ -121,7 +119,7 @@ class Model:
             else:
                 self.model.add(begin >= self.finish(e.source))
 
-    def in_turn(self, node: Node) -> Any:
+    def within(self, node: Node) -> Any:
         """When a product starts to run, counted from the start of the iteration that issues it."""
         i = node.number
         return self.run[i] - self.start[i] + self.offset[i]
@@ -130,7 +128,7 @@ class Model:
         dots = self.graph.dots
         for n in dots:
             self.model.add(self.run[n.number] >= self.start[n.number] + self.lead)
-            self.model.add(self.in_turn(n) + in_units(n.tensor) + self.tail <= self.period)
+            self.model.add(self.within(n) + in_units(n.tensor) + self.tail <= self.period)
         for a in dots:
             for b in dots:
                 if a.number < b.number:
@@ -138,7 +136,7 @@ class Model:
                     for x, y, literal in ((a, b, first), (b, a, first.negated())):
                         order = self.offset[x.number] < self.offset[y.number]
                         self.model.add(order).only_enforce_if(literal)
-                        runs = self.in_turn(x) + in_units(x.tensor) <= self.in_turn(y)
+                        runs = self.within(x) + in_units(x.tensor) <= self.within(y)
                         self.model.add(runs).only_enforce_if(literal)
 
     def _one_copy(self) -> None:
@@ -198,7 +196,7 @@ class Model:
         if not others:
             return
         costly = [n.number for n in self.graph.nodes if n.is_dot or n.thread >= COSTLY]
-        early = {i: self._literal(self.turn[i] == 0, self.turn[i] > 0) for i in costly}
+        early = {i: self._literal(self.stage[i] == 0, self.stage[i] > 0) for i in costly}
         self.model.add_bool_or(early.values())
         before = {
             (a, b): self._literal(self.offset[a] < self.offset[b], self.offset[b] < self.offset[a])
@@ -273,16 +271,18 @@ class Model:
                 self.undecided = status == self.cp.UNKNOWN
                 break
             found = [(solver.value(r), solver.value(j)) for r, j in
-                     zip(self.offset, self.turn, strict=True)]  # fmt: skip
+                     zip(self.offset, self.stage, strict=True)]  # fmt: skip
             registers = self._most_held(solver.value)
             self.model.clear_hints()
-            for variable in (*self.offset, *self.turn):
+            for variable in (*self.offset, *self.stage):
                 self.model.add_hint(variable, solver.value(variable))
             if objective is early:
                 shortest = int(solver.value(early))
                 self.model.add(early <= shortest + shortest * TOLERANCE_PERCENT // 100)
         if not found:
             return None
-        first = min(turn for _, turn in found)
-        placed = {i: Placed(UNIT * offset, turn - first) for i, (offset, turn) in enumerate(found)}
+        first = min(stage for _, stage in found)
+        placed = {
+            i: Placed(UNIT * offset, stage - first) for i, (offset, stage) in enumerate(found)
+        }
         return placed, registers

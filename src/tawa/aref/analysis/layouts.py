@@ -385,10 +385,10 @@ class Layouts:
         one of them got a layout.
         """
         while self._stale:
-            turn, after = sorted(set(self._stale)), list[int]()
-            queued = set(turn)
-            while turn:
-                number = heappop(turn)
+            batch, after = sorted(set(self._stale)), list[int]()
+            queued = set(batch)
+            while batch:
+                number = heappop(batch)
                 queued.discard(number)
                 self._stale = []
                 self._forward(self.ops[number])
@@ -397,7 +397,7 @@ class Layouts:
                         after.append(n)
                     elif n not in queued:
                         queued.add(n)
-                        heappush(turn, n)
+                        heappush(batch, n)
             self._stale = after
 
     def _flexible(self) -> list[SSAValue]:

@@ -71,7 +71,7 @@ def _of_map(op: Map) -> int | None:
             return None
 
 
-def turns_around(op: Operation) -> int | None:
+def iterations_around(op: Operation) -> int | None:
     """How often loops of constant bounds run an op; None if one of its loops has others."""
     count, parent = 1, op.parent_op()
     while parent is not None:

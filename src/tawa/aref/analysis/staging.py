@@ -46,17 +46,17 @@ def runs_down(value: SSAValue) -> bool:
     It is best copied to shared memory as its transpose, with wide stores. A transpose that was
     written in the kernel counts as one of what lies in rows.
     """
-    turns, source = False, value
+    transposes, source = False, value
     while not isinstance(source.owner, Block):
         op = source.owner
         if isinstance(op, Trans) and op.permutation == (1, 0):
-            turns, source = not turns, op.value
+            transposes, source = not transposes, op.value
             continue
         if isinstance(op, ViewRead):
-            return turns
+            return transposes
         if isinstance(op, Load):
             dim, count = fastest(AxisAnalysis(), op.ptr)
-            return (dim == 0) != turns if count > 1 else turns
+            return (dim == 0) != transposes if count > 1 else transposes
         tiles = [v for v in op.operands if shape_of(v.type) == shape_of(source.type)]
         if not isinstance(op, Map) or not tiles:
             break

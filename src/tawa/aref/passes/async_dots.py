@@ -158,10 +158,10 @@ class AsyncDots:
         block = before.parent
         assert block is not None
         owner, source = value.owner, value
-        turns = runs_down(value) if byte_size(element_of(value.type)) == 2 else inner == 0
-        if turns and isinstance(owner, Trans) and owner.permutation == (1, 0):
+        transposes = runs_down(value) if byte_size(element_of(value.type)) == 2 else inner == 0
+        if transposes and isinstance(owner, Trans) and owner.permutation == (1, 0):
             source = owner.value
-        elif turns:
+        elif transposes:
             source = turned(value, before)
         copy = staged(source, before)
         if source is value:
@@ -311,7 +311,7 @@ def _in_memory(dot: Dot) -> bool:
 
 
 def _alternate_stages(loop: scf.ForOp) -> scf.ForOp:
-    """Give the copies that a loop makes for its products two buffers, for every other turn each."""
+    """Give a loop's copies for its products two buffers, for odd and for even iterations."""
     outer = loop.parent
     assert outer is not None
     if not any(isinstance(op, Stage) for op in loop.body.block.ops):

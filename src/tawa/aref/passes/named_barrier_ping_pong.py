@@ -1,4 +1,4 @@
-"""Ping-pong within a tile: the warp groups of a team take turns to issue products.
+"""Named-barrier ping-pong within a tile: the warp groups of a team take turns to issue products.
 
 A group holds the iteration from a loop's first product to the last of those that follow it with
 nothing costly in between. So the tensor core works for one group while the others run ordinary

@@ -1,9 +1,10 @@
-"""Tiles that products need are loaded through pointers a turn ahead, into registers.
+"""Tiles that products need are loaded through pointers an iteration ahead, into registers.
 
 A loop loads tiles that can't go through rings (`partition.pointer_loads`), copies them to shared
-memory and multiplies them there. Its loads wait for memory in every turn, with nothing to do. So
-the loop carries its tiles: while the products of a turn run, the next turn's loads are under way.
-What their addresses and masks need is computed for the next turn, from what this turn passes on.
+memory and multiplies them there. Its loads wait for memory in every iteration, with nothing to do.
+So the loop carries its tiles: while the products of an iteration run, the next iteration's loads
+are under way. What their addresses and masks need is computed for the next iteration, from what
+this iteration passes on.
 """
 
 from __future__ import annotations
@@ -37,12 +38,12 @@ REGISTERS = SM_90A.thresholds.room_registers
 
 
 class _NotComputable(Exception):
-    """A value of the next turn is not known before this turn's products."""
+    """A value of the next iteration is not known before this iteration's products."""
 
 
 @dataclass(frozen=True)
 class RegisterPrefetch:
-    """Load what is staged for the products of a loop a turn ahead."""
+    """Load what is staged for the products of a loop an iteration ahead."""
 
     decided: Decisions
     enabled: bool = True
@@ -118,7 +119,7 @@ def _check(ahead: _Ahead, loads: Sequence[Load]) -> None:
 
 @dataclass
 class _Ahead:
-    """One loop, whose loads for the next turn go before an op of its body."""
+    """One loop, whose loads for the next iteration go before an op of its body."""
 
     loop: scf.ForOp
     before: Operation
@@ -140,7 +141,7 @@ class _Ahead:
         return op.parent is self.body and op.is_before_in_block(self.before)
 
     def computable(self, value: SSAValue, *, following: bool) -> None:
-        """Raise unless a value, of this turn or the following one, can be had before the op."""
+        """Raise unless a value of this iteration, or the next one, is there before the op."""
         if (value, following) in self._seen or self._outside(value):
             return
         self._seen.add((value, following))
@@ -161,8 +162,8 @@ class _Ahead:
             self.computable(operand, following=following)
 
     def rewrite(self, loads: Sequence[Load]) -> None:
-        """Carry the tiles: the first turn's come from before the loop."""
-        firsts = self._first_turn(loads)
+        """Carry the tiles: the first iteration's come from before the loop."""
+        firsts = self._first_iteration(loads)
         loop, arguments, _ = carry(self.loop, firsts)
         self.loop = loop
         following = self._following(loads, arguments)
@@ -174,8 +175,8 @@ class _Ahead:
             load.detach()
             load.erase()
 
-    def _first_turn(self, loads: Sequence[Load]) -> list[SSAValue]:
-        """The tiles of the first turn, if there is one."""
+    def _first_iteration(self, loads: Sequence[Load]) -> list[SSAValue]:
+        """The tiles of the first iteration, if there is one."""
         outer = self.loop.parent
         assert outer is not None
         runs = Map("cmpi_slt", [self.loop.lb, self.loop.ub])
@@ -196,7 +197,7 @@ class _Ahead:
     def _following(
         self, loads: Sequence[Load], arguments: Sequence[BlockArgument]
     ) -> list[SSAValue]:
-        """The tiles of the following turn, if there is one, else this turn's."""
+        """The tiles of the following iteration, if there is one, else this iteration's."""
         loop, body = self.loop, self.body
         index = Map("addi", [body.args[0], loop.step])
         more = Map("cmpi_slt", [index.result, loop.ub])
@@ -221,7 +222,7 @@ class _Ahead:
         into: Block,
         values: dict[tuple[SSAValue, bool], SSAValue],
     ) -> SSAValue:
-        """A value of this turn or the following one, computed at the end of a block."""
+        """A value of this iteration or the following one, computed at the end of a block."""
         key = (value, following)
         if key in values:
             return values[key]

@@ -1,4 +1,4 @@
-"""Operands that a loop's products read in every turn are held in registers where that saves most.
+"""Operands that a loop's products read again and again stay in registers where that saves most.
 
 An instruction of 64 rows and n columns multiplies for n / 2 cycles. In that time shared memory
 delivers n / 4 cycles' worth of B and, unless A comes from registers, 16 of A: with 64 columns it is

@@ -65,13 +65,13 @@ class Timeline:
     cycles: float
     left_out: int = 0
     """Intervals after the last one shown."""
-    turns_left_out: int = 0
+    iterations_left_out: int = 0
     """Iterations of the outermost loop, at its end, that have no intervals."""
 
     @property
     def note(self) -> str:
         """What is not shown, in parentheses; nothing if all is."""
-        found = [f"{self.turns_left_out} later turns"] * bool(self.turns_left_out)
+        found = [f"{self.iterations_left_out} later iterations"] * bool(self.iterations_left_out)
         found += [f"{self.left_out} later intervals"] * bool(self.left_out)
         return f"({' and '.join(found)} left out)" if found else ""
 
@@ -81,11 +81,11 @@ def timeline(
     intervals: Sequence[Interval],
     clock_ghz: float,
     numbers: Mapping[Operation, int] | None = None,
-    turns_left_out: int = 0,
+    iterations_left_out: int = 0,
 ) -> Timeline:
     """Lanes of intervals; `numbers` are those of the ops of the module that was replayed.
 
-    `turns_left_out` are iterations of the outermost loop without intervals.
+    `iterations_left_out` are iterations of the outermost loop without intervals.
 
     Roles as a whole are left out: their activities fill them.
     """
@@ -103,7 +103,7 @@ def timeline(
     end = max((i.end for i in shown), default=0.0)
     ordered = tuple(sorted(lanes, key=_order))
     cut = len(intervals) - len(shown)
-    return Timeline(title, ordered, clock_ghz, end, cut, turns_left_out)
+    return Timeline(title, ordered, clock_ghz, end, cut, iterations_left_out)
 
 
 def _order(lane: Lane) -> tuple[str, int, str]:

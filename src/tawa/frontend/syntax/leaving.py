@@ -1,7 +1,8 @@
 """Ways out of a block of statements: `return`, `break` and `continue`.
 
 Kernels have structured control flow, so a way out at run time is a flag: what follows on the path
-that goes on moves into its side of the `if`, and a loop with a `break` asks its flag in every turn.
+that goes on moves into its side of the `if`, and a loop with a `break` asks its flag in every
+iteration.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ class Returned:
 
 @dataclass(frozen=True)
 class Left:
-    """A path of control flow ended its turn of a loop, and with `broken` the loop."""
+    """A path of control flow ended its iteration of a loop, and with `broken` the loop."""
 
     broken: bool
 
 
 def going(depth: int) -> str:
-    """The hidden variable that says whether the loop of this depth has further turns."""
+    """The hidden variable that says whether the loop of this depth has further iterations."""
     return f"loop {depth} goes on"
 
 
 def staying(depth: int) -> str:
-    """The hidden variable that says whether a turn of the loop of this depth is unfinished."""
+    """The hidden variable that says whether this depth's loop goes on with its iteration."""
     return f"turn of loop {depth} goes on"
 
 

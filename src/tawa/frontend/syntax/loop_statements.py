@@ -73,7 +73,7 @@ class LoopStatements(Expressions):
         yield
         self.loop_depth -= 1
 
-    def turn(self, body: Sequence[ast.stmt]) -> Left | None:
+    def iteration(self, body: Sequence[ast.stmt]) -> Left | None:
         """Compile an iteration of a loop; tells how all of its paths end, if they end early."""
         if may_leave(body):
             self._raise_flag(staying(self.loop_depth))
@@ -99,7 +99,7 @@ class LoopStatements(Expressions):
                 self._raise_flag(flag)
             start = self.scope.get(flag)
             self.scope.set(name, counter, self.span_of(node.target), constant=True)
-            ended = self.turn(node.body)
+            ended = self.iteration(node.body)
             if ended and ended.broken:
                 return
             if breaks and self.scope.get(flag) is not start:
@@ -116,7 +116,7 @@ class LoopStatements(Expressions):
         with self.b.inside(block):
             self._set_counter(node, name, loop, Tensor(block.args[0], lower.dtype))
             self._enter(carried, iter(block.args[1:]))
-            self.turn(node.body)
+            self.iteration(node.body)
             ends = self._leave(carried, outer)
             self.b.add(scf.YieldOp(*ends))
         inner, self.scope = self.scope, outer
@@ -144,7 +144,7 @@ class LoopStatements(Expressions):
         def body() -> None:
             raw = self._flag(counter)
             self._set_counter(node, name, loop, raw)
-            self.turn(node.body)
+            self.iteration(node.body)
             self.scope.set(counter, arithmetic.add(self.b, raw, step), None)
 
         carried = [*self._carried(node.body, {name}), *self._hidden(flag, counter)]
@@ -166,10 +166,12 @@ class LoopStatements(Expressions):
                 carried = [*self._carried(node.body, set()), *self._hidden(going(self.loop_depth))]
             else:
                 carried = self._carried(node.body, set())
-            self._while(carried, lambda: self._condition(node), lambda: self._turn_of(node), set())
+            self._while(
+                carried, lambda: self._condition(node), lambda: self._iteration_of(node), set()
+            )
 
-    def _turn_of(self, node: ast.While) -> None:
-        self.turn(node.body)
+    def _iteration_of(self, node: ast.While) -> None:
+        self.iteration(node.body)
 
     def _condition(self, node: ast.While) -> Tensor | None:
         """Whether a `while` goes on, at run time; None if it never runs."""

@@ -44,7 +44,7 @@ class ForLoop:
     """Where the iterations end that change a row, of the counter's type."""
 
     @property
-    def _counts_turns(self) -> bool:
+    def _counts_iterations(self) -> bool:
         element = self.lower.dtype
         return element.is_int_unsigned() and element.primitive_bitwidth == 64
 
@@ -53,19 +53,19 @@ class ForLoop:
         given = (self.lower, self.upper, self.step)
         if not self.lower.dtype.is_int_unsigned():
             return given
-        if not self._counts_turns:
+        if not self._counts_iterations:
             lower, upper, step = (conversion.cast(b, value, int64) for value in given)
             return lower, upper, step
         span = arithmetic.subtract(b, arithmetic.subtract(b, self.upper, self.lower), 1)
-        turns = arithmetic.add(b, arithmetic.floor_divide(b, span, self.step), 1)
+        iterations = arithmetic.add(b, arithmetic.floor_divide(b, span, self.step), 1)
         some = arithmetic.compare(b, "<", self.lower, self.upper)
         zero, one = (conversion.scalar(b, number, int64) for number in (0, 1))
-        return zero, arithmetic.where(b, some, conversion.cast(b, turns, int64), zero), one
+        return zero, arithmetic.where(b, some, conversion.cast(b, iterations, int64), zero), one
 
     def counter(self, b: Builder, raw: Tensor) -> Tensor:
         """The counter that the kernel sees."""
         raw = conversion.cast(b, raw, self.lower.dtype)
-        if self._counts_turns:
+        if self._counts_iterations:
             raw = arithmetic.add(b, arithmetic.multiply(b, raw, self.step), self.lower)
         if not self.mirrored:
             return raw

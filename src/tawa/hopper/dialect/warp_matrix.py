@@ -146,18 +146,20 @@ class WarpProduct(HopperOp):
             return
         assert isinstance(frag, FragType)
         sums = [name, *self._partial_sums(w, frag)]
-        turns = max(1, len(sums) // self.steps)
+        iterations = max(1, len(sums) // self.steps)
         step = product.step * self.steps
-        whole = product.inner // (step * turns)
-        unrolled = min(whole, max(1, MOST_UNROLLED // (self.instructions * turns)))
+        whole = product.inner // (step * iterations)
+        unrolled = min(whole, max(1, MOST_UNROLLED // (self.instructions * iterations)))
         unrolled = 1 if self.narrow else unrolled if any(self.fetches) else 2
         w.line(f"#pragma unroll {unrolled}")
-        with w.block(f"for (int {k} = 0; {k} < {product.inner}; {k} += {step * turns})"):
-            for turn in range(turns):
-                first = turn * self.steps % len(sums)
-                with w.block("") if turns > 1 else nullcontext():
+        with w.block(f"for (int {k} = 0; {k} < {product.inner}; {k} += {step * iterations})"):
+            for iteration in range(iterations):
+                first = iteration * self.steps % len(sums)
+                with w.block("") if iterations > 1 else nullcontext():
                     self._matrices(
-                        w, sums[first : first + self.steps], f"{k} + {turn * step}" if turn else k
+                        w,
+                        sums[first : first + self.steps],
+                        f"{k} + {iteration * step}" if iteration else k,
                     )
         if len(sums) > 1:
             total = " + ".join(f"{s}[i]" for s in sums)
@@ -202,7 +204,7 @@ class WarpProduct(HopperOp):
 
     @property
     def instructions(self) -> int:
-        """Matrix instructions of a warp in a turn along K (a third of them, of the way `three`)."""
+        """A warp's matrix instructions of an iteration along K (a third, of the way `three`)."""
         return int(np.prod(self._sizes)) * self.steps
 
     def _fits(self, side: int) -> bool:

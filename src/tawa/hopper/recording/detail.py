@@ -15,7 +15,7 @@ from xdsl.ir import Block, Operation
 
 from tawa.base.timeline import Activity, Segment, combined
 
-POINTS_OF_A_TURN = 3
+POINTS_OF_AN_ITERATION = 3
 """Of an inner loop, at most, where not all points are kept."""
 
 POINTS_OF_A_TILE = 6
@@ -101,7 +101,7 @@ def _reduced(plan: Plan, kept: Sequence[int]) -> Plan:
 
 def _kept(plan: Plan) -> list[int]:
     """The points of a segment that matter most, in order."""
-    most = POINTS_OF_A_TURN if plan.inner else POINTS_OF_A_TILE
+    most = POINTS_OF_AN_ITERATION if plan.inner else POINTS_OF_A_TILE
     kept: set[int] = set()
     for _, points in sorted(_candidates(plan)):
         if len(kept.union(points)) <= most:
@@ -119,7 +119,7 @@ def _epilogue(kinds: Sequence[str]) -> int:
     return next((at for at in range(drained, len(kinds)) if kinds[at] == "store wait"), drained)
 
 
-def _turn_to_issue(kinds: Sequence[str]) -> range:
+def _issuing_alone(kinds: Sequence[str]) -> range:
     """From a meeting to the arrival that ends it: while one group issues products, others wait.
 
     What delays it delays them all.
@@ -141,14 +141,14 @@ def _candidates(plan: Plan) -> Iterator[tuple[int, tuple[int, ...]]]:
         yield 1, (kinds.index("wgmma issue"),)
     if not plan.inner and "wgmma wait" in kinds:
         yield 1, (_epilogue(kinds),)
-    turn = _turn_to_issue(kinds) if plan.inner else range(0)
+    issuing = _issuing_alone(kinds) if plan.inner else range(0)
     for at, kind in enumerate(kinds):
-        if at in turn:
+        if at in issuing:
             continue
         if kind == "barrier wait":
             yield 2, (at, at + 1)
             yield 4, (at + 1,)
-        elif at == turn.stop and turn:
+        elif at == issuing.stop and issuing:
             yield 4, (at + 1,)
         elif kind == "meeting" and kinds.count("meeting") == 1 and not plan.inner:
             yield 3, (at, at + 1)

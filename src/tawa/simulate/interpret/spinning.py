@@ -12,8 +12,8 @@ from xdsl.ir import Operation
 from tawa.base.errors import TawaError
 from tawa.base.spans import span_of
 
-TURNS = 100
-"""Turns without any change after which a loop is taken to wait for ever."""
+ITERATIONS = 100
+"""Iterations without any change after which a loop is taken to wait for ever."""
 
 
 class WaitsForever(TawaError):
@@ -43,24 +43,24 @@ wait[(1,)](np.zeros(1, np.int32))
 
 @dataclass
 class Spinning:
-    """What a loop carried in its last turn, and for how many turns nothing has changed."""
+    """What a loop carried in its last iteration, and since how many nothing has changed."""
 
     op: Operation
     program: Sequence[int]
     changes: int = -1
     carried: list[Any] = field(default_factory=list[Any])
-    turns: int = 0
+    iterations: int = 0
 
-    def turn(self, changes: int, carried: Sequence[Any]) -> None:
-        """Note a turn; `changes` counts those of memory. Raises WaitsForever."""
+    def iteration(self, changes: int, carried: Sequence[Any]) -> None:
+        """Note an iteration; `changes` counts those of memory. Raises WaitsForever."""
         same = changes == self.changes and all(map(np.array_equal, carried, self.carried))
-        self.turns = self.turns + 1 if same else 0
+        self.iterations = self.iterations + 1 if same else 0
         self.changes, self.carried = changes, [np.array(value) for value in carried]
-        if self.turns >= TURNS:
+        if self.iterations >= ITERATIONS:
             raise WaitsForever(
                 f"program {list(self.program)} waits for memory that nobody changes",
                 span=span_of(self.op),
                 expected="a loop whose end an earlier program, or this one, brings about",
-                found=f"{TURNS} turns in which no value and no memory changed",
+                found=f"{ITERATIONS} iterations in which no value and no memory changed",
                 hint="wait for earlier programs only, or run the kernel on a GPU",
             )

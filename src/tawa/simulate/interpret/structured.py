@@ -107,11 +107,11 @@ def _if(m: HopperActor, op: scf.IfOp) -> Steps:
 def _while(m: HopperActor, op: scf.WhileOp) -> Steps:
     before, after = op.before_region.block, op.after_region.block
     carried = _carry(m, before.args, op.arguments)
-    m.loops.append(("turn", 0))
+    m.loops.append(("iteration", 0))
     spinning = Spinning(op, m.block)
     while True:
         if all(isinstance(value, np.ndarray | np.generic) for value in carried):
-            spinning.turn(m.machine.memory.changes, carried)
+            spinning.iteration(m.machine.memory.changes, carried)
         for name, value in zip(before.args, carried, strict=True):
             m.bind(name, value)
         yield from m.block_ops(before)
@@ -123,7 +123,7 @@ def _while(m: HopperActor, op: scf.WhileOp) -> Steps:
             m.bind(name, m.values[value])
         yield from m.block_ops(after)
         carried = _move(m, carried, _terminator(after).operands)
-        m.loops[-1] = ("turn", m.loops[-1][1] + 1)
+        m.loops[-1] = ("iteration", m.loops[-1][1] + 1)
     m.loops.pop()
 
 

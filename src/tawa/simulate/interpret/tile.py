@@ -40,10 +40,10 @@ class RowEndsBroken(TawaError):
     """A loop changes a row after the iteration that its `row_ends` names."""
 
     explanation = (
-        "`tl.range(..., row_ends=ends)` promises that turn `i` changes nothing in the rows with "
-        "`ends[row] <= i`, so that warp groups may leave such turns out. On a GPU a broken promise "
+        "`tl.range(..., row_ends=ends)` promises that iteration `i` changes nothing in rows with "
+        "`ends[row] <= i`, so that warp groups may leave it out. On a GPU a broken promise "
         "gives results that depend on who has which rows. The simulator compares what the loop "
-        "carries before and after each turn."
+        "carries before and after each iteration."
     )
     example = """
 import numpy as np
@@ -279,12 +279,12 @@ def _require_unchanged(
             if changed.any():
                 row = int(np.flatnonzero(changed)[0])
                 raise RowEndsBroken(
-                    f"turn {counter} of the loop changes row {row}, which had ended",
+                    f"iteration {counter} of the loop changes row {row}, which had ended",
                     span=span_of(promise.parent_op()),
                     expected=f"row {row} as before: its entry of `row_ends` is "
                     f"{int(np.asarray(program.values[promise.ends])[row])}",
                     found="another value of what the loop carries",
-                    hint="let `row_ends` name the turn after the last one that changes a row",
+                    hint="let `row_ends` name the iteration after the last one that changes a row",
                 )
 
 
@@ -292,7 +292,7 @@ def _while(program: Program, op: scf.WhileOp) -> Any:
     carried = program.operands(op)
     spinning = Spinning(op, program.index)
     while True:
-        spinning.turn(program.memory.changes, carried)
+        spinning.iteration(program.memory.changes, carried)
         proceed, *carried = program.run_block(op.before_region.block, carried)
         if not proceed:
             return _results(op, carried)

@@ -33,7 +33,7 @@ from tawa.simulate.timing.work import NO_WORK, Work
     ARRIVE,
     WAIT,
     MEET,
-    TURN,
+    ITERATION,
     STAMP,
     NOTE,
     COPY,
@@ -45,7 +45,7 @@ Steps = Generator[tuple[Any, ...]]
 Program = Callable[..., Steps]
 """Called with the kernel's arguments and the place of the CTA: `(values, rank, block, grid)`, and,
 if its outermost loop is to end early, with its most iterations. Each iteration of that loop begins
-with `(TURN,)`; a program with several outermost loops has no such iterations."""
+with `(ITERATION,)`; a program with several outermost loops has no such iterations."""
 
 Count = Callable[..., tuple[float, ...]]
 """Called in the same way: the items of an `Amounts`."""
@@ -89,7 +89,7 @@ Part = tuple[Work, Operation | None]
 """Work, and the op that it is of."""
 
 COMMUNICATION = (PHASE, PRODUCTS, COPYING)
-"""Resources whose use makes a loop one whose turns matter."""
+"""Resources whose use makes a loop one whose iterations matter."""
 
 
 @dataclass
@@ -178,8 +178,8 @@ class Code:
         ring = _ring(at)
         slot = self.name(at.slot) if ring else "None"
         about = About(ops, tuple(name for name, _ in self.loops), ring)
-        turns = "".join(f"{variable}, " for _, variable in self.loops)
-        self.line(f"yield ({NOTE}, {self.constant('n', about)}, ({turns}), {slot})")
+        iterations = "".join(f"{variable}, " for _, variable in self.loops)
+        self.line(f"yield ({NOTE}, {self.constant('n', about)}, ({iterations}), {slot})")
 
     def scalar(self, op: Map) -> None:
         """Index arithmetic: each op waits for its operands, all of it runs beside other work."""
@@ -198,7 +198,7 @@ class Code:
             self.note()
             self.line(f"yield ({text})")
 
-    def turn(self, op: Operation) -> bool:
+    def iteration(self, op: Operation) -> bool:
         """Whether a loop's iterations are those that a program may be given fewer of."""
         found = not self.loops and any(touches(op, what) for what in COMMUNICATION)
         self.outermost += found

@@ -27,13 +27,13 @@ from tawa.simulate.timing.counts import count, places
 from tawa.simulate.timing.machine import Actor, Machine, Rates
 from tawa.simulate.timing.memory import MOST, Misses, misses
 from tawa.simulate.timing.program import program
-from tawa.simulate.timing.sample import Cut, cut_of, turns_of
+from tawa.simulate.timing.sample import Cut, cut_of, iterations_of
 from tawa.simulate.timing.trace import Trace
 
 Block = tuple[int, int, int]
 Programs = list[tuple[str, Program]]
 Start = tuple[str, int, Callable[[int | None], Steps]]
-"""An actor's name, its CTA, and its program, given how many turns it makes."""
+"""An actor's name, its CTA, and its program, given how many iterations it makes."""
 
 SAMPLES = 7
 """CTAs along an axis of the grid that are replayed when they differ."""
@@ -216,7 +216,7 @@ class Launch:
         for.
         """
         starts = self._starts(block, resident, self.programs)
-        cut = None if whole else cut_of([turns_of(start(None)) for _, _, start in starts])
+        cut = None if whole else cut_of([iterations_of(start(None)) for _, _, start in starts])
         try:
             machine = self._machine(starts, rates, cut)
         except errors.Deadlock:
@@ -229,7 +229,7 @@ class Launch:
     def shown(self, rates: Rates, resident: int) -> Replayed:
         """The first CTA or cluster, beside those like it that share its multiprocessor."""
         starts = self._starts((0, 0, 0), resident, self._programs(notes=True))
-        cut = cut_of([turns_of(start(None)) for _, _, start in starts], MOST_SHOWN)
+        cut = cut_of([iterations_of(start(None)) for _, _, start in starts], MOST_SHOWN)
         trace = Trace(self.cluster, self.cluster > 1)
         try:
             machine = self._machine(starts, rates, cut, trace)
@@ -254,16 +254,16 @@ class Launch:
         ]
 
     def _start(self, run: Program, block: Block, rank: int) -> Callable[[int | None], Steps]:
-        return lambda turns: run(self.values, rank, block, self.grid, turns)
+        return lambda iterations: run(self.values, rank, block, self.grid, iterations)
 
     def _machine(
         self, starts: Sequence[Start], rates: Rates, cut: Cut | None, trace: Trace | None = None
     ) -> Machine:
         """A machine that has run all actors, each for as many iterations as the cut says."""
-        turns = cut.turns if cut is not None else [None] * len(starts)
+        iterations = cut.iterations if cut is not None else [None] * len(starts)
         actors = [
             Actor(name, cta, start(most))
-            for (name, cta, start), most in zip(starts, turns, strict=True)
+            for (name, cta, start), most in zip(starts, iterations, strict=True)
         ]
         many = 1 + max(actor.cta for actor in actors)
         places = list(range(many)) if self.cluster > 1 else [0] * many
@@ -275,7 +275,7 @@ class Launch:
         """What a machine's run says of a CTA, with the iterations that were left out."""
         cycles, factor = machine.end, 1.0
         if cut is not None:
-            cycles += cut.rest(machine.actors[cut.reference].turns)
+            cycles += cut.rest(machine.actors[cut.reference].iterations)
             factor = cut.factor
         many, units = len(machine.places), len(set(machine.places))
         busy = {name: factor * time / units for name, time in machine.busy.items()}

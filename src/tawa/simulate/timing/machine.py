@@ -57,7 +57,7 @@ class Machine:
         self.cores: dict[int, Core] = {place: Core() for place in places}
         for number, actor in enumerate(actors):
             actor.favour = 1.0 + self.timing.matrix_favour * number
-            actor.turn = 1.0 + self.timing.work_favour * number
+            actor.share = 1.0 + self.timing.work_favour * number
         self.random = Random(0)
         self.prepared: dict[int, tuple[float, tuple[float, ...]]] = {}
         self.load_free: dict[int, float] = dict.fromkeys(places, 0.0)
@@ -72,7 +72,7 @@ class Machine:
         self.handlers = (
             self._work, self._matrix, self._commit, self._matrix_wait, self._load, self._store,
             self._bulk_commit, self._bulk_wait, self._init, self._expect, self._arrive,
-            self._wait, self._meet, self._turn, self._stamp, self._note, self._copy,
+            self._wait, self._meet, self._iteration, self._stamp, self._note, self._copy,
             self._copy_arrive,
         )  # fmt: skip
 
@@ -189,14 +189,14 @@ class Machine:
         beside = bool(self.cores[place].streams)
         capacity = self.timing.capacity_beside_tensor if beside else self.timing.capacity
         most = [
-            have / max(sum(p.wants[i] * p.actor.turn for p in pieces), self.timing.slight)
+            have / max(sum(p.wants[i] * p.actor.share for p in pieces), self.timing.slight)
             for i, have in enumerate(capacity)
         ]
         for piece in pieces:
             speed = 1.0
             for i, want in enumerate(piece.wants):
                 if want > self.timing.slight:
-                    speed = min(speed, most[i] * piece.actor.turn)
+                    speed = min(speed, most[i] * piece.actor.share)
             if speed != piece.speed or piece.version == 0:
                 piece.speed = speed
                 piece.version += 1
@@ -476,9 +476,9 @@ class Machine:
             self.trace.own(actor, name, actor.now, time)
         self._push(time, actor)
 
-    def _turn(self, actor: Actor, _step: tuple[Any, ...]) -> bool:
+    def _iteration(self, actor: Actor, _step: tuple[Any, ...]) -> bool:
         """An iteration of the actor's outermost loop begins."""
-        actor.turns.append(actor.now)
+        actor.iterations.append(actor.now)
         return False
 
     def _stamp(self, actor: Actor, step: tuple[Any, ...]) -> bool:

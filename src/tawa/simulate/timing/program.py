@@ -59,13 +59,13 @@ from tawa.simulate.timing.code import (
     COMMIT,
     EXPECT,
     INIT,
+    ITERATION,
     LOAD,
     MATRIX,
     MATRIX_WAIT,
     MEET,
     STAMP,
     STORE,
-    TURN,
     WAIT,
     Code,
     Program,
@@ -76,7 +76,7 @@ from tawa.simulate.timing.scalars import EXPRESSIONS, divide, last, needed, rema
 from tawa.simulate.timing.tickets import extract
 from tawa.simulate.timing.work import matrix_cycles, moves, product_cycles, work_of
 
-MOST_TURNS = 100_000
+MOST_ITERATIONS = 100_000
 """Iterations of one `while` after which a prediction is given up."""
 
 
@@ -93,10 +93,10 @@ def program(
         return run
 
     def whole(
-        values: Sequence[Any], rank: int, block: Any, grid: Any, turns: int | None = None
+        values: Sequence[Any], rank: int, block: Any, grid: Any, iterations: int | None = None
     ) -> Steps:
-        del turns
-        return (step for step in run(values, rank, block, grid) if step[0] != TURN)
+        del iterations
+        return (step for step in run(values, rank, block, grid) if step[0] != ITERATION)
 
     return whole
 
@@ -111,7 +111,7 @@ def function(code: Code, kernel: func.FuncOp, end: str) -> Callable[..., Any]:
     if not code.counting:
         code.line("return")
     code.line(end)
-    head = ["def run(values, rank, block, grid, turns=None):"]
+    head = ["def run(values, rank, block, grid, iterations=None):"]
     head += [f"    {size} = {name}.bytes" for name, size in code.sizes.items()]
     head += [f"    {drawn} = 0" for drawn in code.counters.values()]
     exec(compile("\n".join(head + code.lines), "<timing program>", "exec"), code.table)
@@ -257,13 +257,13 @@ def _for(code: Code, op: scf.ForOp, wanted: set[SSAValue]) -> None:
     code.flush()
     code.names[index] = code.fresh("i")
     bounds = ", ".join(code.name(v) for v in (op.lb, op.ub, op.step))
-    turn = code.turn(op)
-    code.line(f"for {code.names[index]} in range({bounds}){'[:turns]' if turn else ''}:")
+    iteration = code.iteration(op)
+    code.line(f"for {code.names[index]} in range({bounds}){'[:iterations]' if iteration else ''}:")
     code.depth += 1
-    code.loops.append((index.name_hint or "turn", code.names[index]))
+    code.loops.append((index.name_hint or "iteration", code.names[index]))
     code.line("pass")
-    if turn:
-        code.event(f"{TURN},")
+    if iteration:
+        code.event(f"{ITERATION},")
     _block(code, op.body.block, wanted)
     code.flush()
     _assign(code, targets, [code.name(last(op.body).operands[i]) for i in chosen])
@@ -301,25 +301,25 @@ def _while(code: Code, op: scf.WhileOp, wanted: set[SSAValue]) -> None:
     passed = [i for i, r in enumerate(op.results) if r in wanted or after.args[i] in wanted]
     for i in passed:
         code.names[op.results[i]] = code.names[after.args[i]] = code.fresh("c")
-    turn = code.turn(op)
-    turns = code.fresh("turn")
-    code.line(f"{turns} = 0")
+    iteration = code.iteration(op)
+    iterations = code.fresh("iteration")
+    code.line(f"{iterations} = 0")
     code.line("while True:")
     code.depth += 1
-    code.loops.append(("turn", turns))
+    code.loops.append(("iteration", iterations))
     _block(code, before, wanted)
     code.flush()
     condition, *values = last(op.before_region).operands
     _assign(
         code, [code.names[op.results[i]] for i in passed], [code.name(values[i]) for i in passed]
     )
-    enough = f" or {turns} == turns" if turn else ""
+    enough = f" or {iterations} == iterations" if iteration else ""
     code.line(f"if not {code.name(condition)}{enough}: break")
-    code.line(f"{turns} += 1")
+    code.line(f"{iterations} += 1")
     code.table.setdefault("_endless", partial(_endless, op))
-    code.line(f"if {turns} > {MOST_TURNS}: _endless()")
-    if turn:
-        code.event(f"{TURN},")
+    code.line(f"if {iterations} > {MOST_ITERATIONS}: _endless()")
+    if iteration:
+        code.event(f"{ITERATION},")
     _block(code, after, wanted)
     code.flush()
     _assign(code, targets, [code.name(last(op.after_region).operands[i]) for i in chosen])
@@ -329,9 +329,9 @@ def _while(code: Code, op: scf.WhileOp, wanted: set[SSAValue]) -> None:
 
 def _endless(op: Operation) -> None:
     error = errors.TurnsDependOnData(
-        "a prediction does not know how often this loop turns",
+        "a prediction does not know how many iterations this loop has",
         expected="a condition of arguments, program ids and counters",
-        found=f"{MOST_TURNS} turns without an end",
+        found=f"{MOST_ITERATIONS} iterations without an end",
         hint="measure it, or look at it with `tawa run` and `tawa check`",
     )
     error.span = span_of(op)
@@ -385,7 +385,7 @@ def _load(code: Code, op: TmaLoad, _wanted: set[SSAValue]) -> None:
     if code.places:
         where = "".join(f", {code.name(value)}" for value in op.coordinates)
         code.line(f"loaded.append(({code.name(op.map)!r}, {code.bytes(op.map)}{where}))")
-        code.line("if len(loaded) == turns: return loaded")
+        code.line("if len(loaded) == iterations: return loaded")
         return
     if code.counting:
         code.line(f"loads += 1; loaded += {code.bytes(op.map)}")

@@ -1,11 +1,11 @@
-"""Long replays from short ones: a CTA whose outermost loop makes many turns is replayed for a few.
+"""Long replays from short ones: of an outermost loop's many iterations a few are replayed.
 
 Every actor's program is first run through without a machine, which is quick, and tells what each
-turn of its outermost loop has to do. The machine then replays all actors with the same number of
-their last turns left out (of actors that take turns, each its share), and the turns left out take
-what those that ran took: a part for each turn and a part for each cycle of its instructions, fitted
-by least squares, since turns differ (tiles of causal attention). Where actors do not fit together
-that way, or the loop is short, all turns are replayed.
+iteration of its outermost loop has to do. The machine then replays all actors with the same number
+of their last iterations left out (of actors that take turns, each its share), and the iterations
+left out take what those that ran took: a part for each iteration and a part for each cycle of its
+instructions, fitted by least squares, since iterations differ (tiles of causal attention). Where
+actors do not fit together that way, or the loop is short, all iterations are replayed.
 """
 
 from __future__ import annotations
@@ -15,51 +15,53 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tawa.simulate.timing.code import MATRIX, TURN, WORK, Steps
+from tawa.simulate.timing.code import ITERATION, MATRIX, WORK, Steps
 
-LEAST_TURNS = 6
-"""Turns that are replayed at least."""
+LEAST_ITERATIONS = 6
+"""Iterations that are replayed at least."""
 NEARLY = 0.8
-"""Part of the longest turn that some turn which is replayed takes: longer ones are extrapolated."""
+"""Part of the longest iteration that some iteration which is replayed takes: longer ones are
+extrapolated."""
 IDLE = 64
 """Steps of a program that has no part in the loop, such as a role's idle warps."""
 STEPS = 10_000
-"""Steps of all actors after which no further turn is replayed."""
+"""Steps of all actors after which no further iteration is replayed."""
 
 
 @dataclass
-class Turns:
-    """What one actor's program does, in each turn of its outermost loop."""
+class Iterations:
+    """What one actor's program does, in each iteration of its outermost loop."""
 
     cycles: list[float] = field(default_factory=list[float])
-    """Of each turn's instructions, alone."""
+    """Of each iteration's instructions, alone."""
     steps: list[int] = field(default_factory=list[int])
     others: int = 0
     """Steps before the loop, or of a program without one."""
     before: float = 0.0
-    """Cycles of their instructions: of a loop whose first turn has been moved out, that turn's."""
+    """Cycles of their instructions: of a loop whose first iteration has been moved out, that
+    iteration's."""
 
     @property
     def count(self) -> int:
-        """How many turns there are."""
+        """How many iterations there are."""
         return len(self.cycles)
 
 
 @dataclass(frozen=True)
 class Cut:
-    """How many turns each actor is replayed for, and which are left out."""
+    """How many iterations each actor is replayed for, and which are left out."""
 
-    turns: tuple[int, ...]
+    iterations: tuple[int, ...]
     reference: int
-    """The actor whose turns are timed: the one with most to do."""
+    """The actor whose iterations are timed: the one with most to do."""
     kept: tuple[float, ...]
-    """Cycles of instructions of the reference's turns that run."""
+    """Cycles of instructions of the reference's iterations that run."""
     left_out: tuple[float, ...]
     before: float = 0.0
-    """Cycles of what comes before the turns."""
+    """Cycles of what comes before the iterations."""
 
     def rest(self, begins: Sequence[float]) -> float:
-        """Cycles of the turns left out, from when the reference's turns began."""
+        """Cycles of the iterations left out, from when the reference's iterations began."""
         times = np.diff(begins)[1:]
         work = np.asarray(self.kept[1 : 1 + len(times)])
         if np.ptp(work) < 1e-3 * work.max():
@@ -70,14 +72,14 @@ class Cut:
 
     @property
     def factor(self) -> float:
-        """All instructions over those of the turns that run."""
+        """All instructions over those of the iterations that run."""
         kept = self.before + sum(self.kept)
         return (kept + sum(self.left_out)) / kept
 
 
-def turns_of(steps: Steps) -> Turns:
+def iterations_of(steps: Steps) -> Iterations:
     """Run through a program."""
-    found = Turns()
+    found = Iterations()
     cycles, count = 0.0, 0
     for step in steps:
         count += 1
@@ -85,7 +87,7 @@ def turns_of(steps: Steps) -> Turns:
             cycles += step[1]
         elif step[0] == WORK:
             cycles += max(step[1].issue, step[1].alu, step[1].special)
-        elif step[0] == TURN:
+        elif step[0] == ITERATION:
             _close(found, cycles, count)
             found.cycles.append(0.0)
             found.steps.append(0)
@@ -94,33 +96,33 @@ def turns_of(steps: Steps) -> Turns:
     return found
 
 
-def _close(found: Turns, cycles: float, count: int) -> None:
+def _close(found: Iterations, cycles: float, count: int) -> None:
     if found.cycles:
         found.cycles[-1], found.steps[-1] = cycles, count
     else:
         found.others, found.before = count, cycles
 
 
-def cut_of(actors: Sequence[Turns], steps: int = STEPS) -> Cut | None:
-    """Which turns are replayed, none after so many steps of all actors; None is for all."""
+def cut_of(actors: Sequence[Iterations], steps: int = STEPS) -> Cut | None:
+    """Which iterations are replayed, none after so many steps of all actors; None is for all."""
     busy = [actor for actor in actors if actor.count or actor.others > IDLE]
     least = min((actor.count for actor in busy), default=0)
-    if least <= LEAST_TURNS:
+    if least <= LEAST_ITERATIONS:
         return None
     shares = [round(actor.count / least) for actor in actors]
     reference = max(range(len(actors)), key=lambda i: (shares[i] == 1, sum(actors[i].cycles)))
     cycles = actors[reference].cycles
     enough = round(steps * least / sum(sum(actor.steps) for actor in busy))
-    out = least - max(LEAST_TURNS, enough, _until_large(cycles))
+    out = least - max(LEAST_ITERATIONS, enough, _until_large(cycles))
     if out < 2:
         return None
-    turns = tuple(a.count - out * share for a, share in zip(actors, shares, strict=True))
-    own = turns[reference]
+    iterations = tuple(a.count - out * share for a, share in zip(actors, shares, strict=True))
+    own = iterations[reference]
     before = actors[reference].before
-    return Cut(turns, reference, tuple(cycles[:own]), tuple(cycles[own:]), before)
+    return Cut(iterations, reference, tuple(cycles[:own]), tuple(cycles[own:]), before)
 
 
 def _until_large(cycles: Sequence[float]) -> int:
-    """Turns before there is one that is nearly as long as the longest."""
+    """Iterations before there is one that is nearly as long as the longest."""
     longest = max(cycles)
     return next(i for i, c in enumerate(cycles, 1) if c >= NEARLY * longest)

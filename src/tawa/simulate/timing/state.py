@@ -52,7 +52,7 @@ class Actor:
     waiting: bool = False
     favour: float = 1.0
     """What it gets of the tensor core beside others, relative to theirs."""
-    turn: float = 1.0
+    share: float = 1.0
     """What its ordinary code gets of a pipe that others want too, relative to theirs."""
     latency: float = 0.0
     """From then on to its next instruction."""
@@ -69,7 +69,7 @@ class Actor:
     """When the copies that its threads have started will have landed."""
     loads: int = 0
     """Copies that it has asked for."""
-    turns: list[float] = field(default_factory=list[float])
+    iterations: list[float] = field(default_factory=list[float])
     """When each iteration of the outermost loop began."""
     stamps: list[tuple[float, int, int]] = field(default_factory=list[tuple[float, int, int]])
     """Of a recording kernel: time, segment and point of each timestamp."""

@@ -31,7 +31,7 @@ class Step(NamedTuple):
     """What an interval of a predicted timeline is about."""
 
     about: About
-    turns: tuple[int, ...] = ()
+    iterations: tuple[int, ...] = ()
     """Values of the loops' variables."""
     at: int | None = None
     """Slot of the ring."""
@@ -44,7 +44,7 @@ class Step(NamedTuple):
     @property
     def iteration(self) -> str:
         """The loops' variables, such as `k = 3`."""
-        named = zip(self.about.loops, self.turns, strict=True)
+        named = zip(self.about.loops, self.iterations, strict=True)
         return ", ".join(f"{name} = {turn}" for name, turn in named)
 
     @property

@@ -191,10 +191,10 @@ def _warp_product(op: WarpProduct, target: Chip) -> Work:
             elements = product.operand(layout.warps, side).registers
             issue, shared = issue + timing.element_fetch * elements, shared + 4 * elements
             continue
-        turns = fetch.batches * (product.inner // (product.step * op.steps))
+        iterations = fetch.batches * (product.inner // (product.step * op.steps))
         matrices = fetch.blocks * fetch.registers
-        issue += turns * (len(fetch.together()) + matrices * (fetch.words - 1))
-        shared += turns * matrices * per_fetch
+        issue += iterations * (len(fetch.together()) + matrices * (fetch.words - 1))
+        shared += iterations * matrices * per_fetch
     if product.way == "scalar":
         return Work(
             issue + layout.registers * product.inner, shared=shared, latency=timing.fetch_latency
