@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
 
@@ -21,13 +21,14 @@ def refuse(*_given: object, **_more: object) -> str:
 @contextmanager
 def blinded() -> Generator[None]:
     """Nothing inside can be chosen by what is printed."""
+    changes: list[tuple[object, str, Callable[..., object]]] = [
+        (Printer, "print_op", refuse),
+        (ModuleOp, "__str__", refuse),
+        (decision.Decision, "__str__", refuse),
+        (decision, "remarks", lambda _made: ()),
+        (compilation, "text_of", lambda stage: stage if isinstance(stage, str) else ""),
+    ]
     with ExitStack() as poisoned:
-        for where, name, instead in (
-            (Printer, "print_op", refuse),
-            (ModuleOp, "__str__", refuse),
-            (decision.Decision, "__str__", refuse),
-            (decision, "remarks", lambda _made: ()),
-            (compilation, "text_of", lambda stage: stage if isinstance(stage, str) else ""),
-        ):
+        for where, name, instead in changes:
             poisoned.enter_context(patch.object(where, name, instead))
         yield
