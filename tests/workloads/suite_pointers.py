@@ -191,3 +191,32 @@ def copied_weights_of_8_bits(a: Arrays) -> Launch:
     wanted = values(x) @ (values(w).T * values(s))
     constants = {"BM": 128, "BN": 64, "BK": 64}
     return Launch(widened, (1,), args, {3: wanted}, constants, 2e-3)
+
+
+@tawa.jit
+def wrapped(
+    a, b, c, M, N, K, stride_a, stride_b, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr
+):
+    """Rows and columns that begin again: the last programs' tiles are no boxes, the others' are."""
+    m = tl.program_id(0) * BM + tl.arange(0, BM)
+    n = tl.program_id(1) * BN + tl.arange(0, BN)
+    k = tl.arange(0, BK)
+    at = a + (m % M)[:, None] * stride_a + k[None, :]
+    bt = b + k[:, None] * stride_b + (n % N)[None, :]
+    acc = tl.zeros((BM, BN), tl.float32)
+    for i in range(tl.cdiv(K, BK)):
+        x = tl.load(at, mask=k[None, :] < K - i * BK, other=0.0)
+        y = tl.load(bt, mask=k[:, None] < K - i * BK, other=0.0)
+        acc = tl.dot(x, y, acc)
+        at += BK
+        bt += BK * stride_b
+    tl.store(c + m[:, None] * N + n[None, :], acc, mask=(m[:, None] < M) & (n[None, :] < N))
+
+
+@case
+def boxes_and_rows_that_begin_again(a: Arrays) -> Launch:
+    m, n, k = 160, 336, 208
+    x, y = a.random("f16", m, k + 16), a.random("f16", k, n + 32)
+    wanted = values(x)[:, :k] @ values(y)[:, :n]
+    args = [x, y, a.output("f32", m, n), m, n, k, k + 16, n + 32]
+    return Launch(wrapped, (3, 3), args, {2: wanted}, {"BM": 64, "BN": 128, "BK": 64})
