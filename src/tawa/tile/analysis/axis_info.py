@@ -169,7 +169,7 @@ class AxisAnalysis:
             return _remainder(infos[0], infos[1])
         if name.startswith("cmpi_"):
             return _comparison(name, infos[0], infos[1])
-        constant = tuple(min(i.constant[d] for i in infos) for d in range(len(shape)))
+        constant = tuple(math.gcd(*(i.constant[d] for i in infos)) for d in range(len(shape)))
         ones = (1,) * len(shape)
         return AxisInfo(ones, ones, constant)
 
