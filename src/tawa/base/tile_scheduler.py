@@ -35,7 +35,7 @@ from tawa.machine.chips import DEFAULT
 ENTRIES = 8192
 """Numbers of a plan: 16 KB of a kernel's parameters."""
 
-MOST_TURNS = 2**16 - 1
+MOST_ITERATIONS = 2**16 - 1
 
 HEAD = 3
 """Numbers of a plan besides one for each CTA and each planned program."""
@@ -193,10 +193,10 @@ def plan(
     count = len(work) - _later(len(work), ctas - first, room)
     room -= len(work) - count
     ordered = max(0, -(-(count - room) // first))
-    if ordered > MOST_TURNS or room < first:
+    if ordered > MOST_ITERATIONS or room < first:
         raise TooManyPrograms(
             f"a plan for {len(work)} programs on {first} CTAs",
-            expected=f"at most {MOST_TURNS * first} programs",
+            expected=f"at most {MOST_ITERATIONS * first} programs",
             hint="leave `deal` at 1",
         )
     busy = work[: ordered * first].reshape(ordered, first).sum(axis=0)
@@ -262,5 +262,5 @@ def _tail_first(work: Integers, tail: int) -> Integers:
 def programs_of(table: NDArray[np.uint16], cta: int) -> list[int]:
     """The programs that a plan gives a CTA, in order."""
     ordered, first, begin, end = (int(n) for n in (*table[:2], *table[2 + cta : 4 + cta]))
-    in_order = [turn * first + cta for turn in range(ordered)] if cta < first else []
+    in_order = [iteration * first + cta for iteration in range(ordered)] if cta < first else []
     return in_order + [ordered * first + int(program) for program in table[begin:end]]

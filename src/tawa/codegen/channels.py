@@ -49,8 +49,8 @@ def lower_advance(g: GroupLowering, op: aref.Advance) -> None:
     else:
         reached = g.map("addi", cursor.slot, g.scalar(op.count))
         size = g.constant(depth)
-        turns = g.map("divsi", reached, size)
-        flip = g.map("andi", turns, g.constant(1))
+        reuses = g.map("divsi", reached, size)
+        flip = g.map("andi", reuses, g.constant(1))
         new = Cursor(g.map("remsi", reached, size), g.map("xori", cursor.phase, flip))
     g.cursors[op.result] = new
     stem = op.result.name_hint or "ring"

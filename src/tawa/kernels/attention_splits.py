@@ -59,12 +59,12 @@ def best_splits(tiles: int, blocks: int) -> int:
     if tiles >= SM_90A.multiprocessors:
         return 1
 
-    def turns(splits: int) -> float:
+    def iterations(splits: int) -> float:
         waves = -(-tiles * splits // SM_90A.multiprocessors)
         combining = COMBINING + COMBINING_EACH * splits if splits > 1 else 0
         return waves * (STARTUP + -(-blocks // splits)) + combining
 
-    return min(range(1, max(1, min(blocks, MOST_SPLITS)) + 1), key=turns)
+    return min(range(1, max(1, min(blocks, MOST_SPLITS)) + 1), key=iterations)
 
 
 class Parts:

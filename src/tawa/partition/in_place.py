@@ -25,8 +25,8 @@ class LoadAfterStore(TawaError):
     explanation = (
         "Loads through descriptors are asynchronous and run ahead of the rest of the program, so a "
         "program may not load what it has itself stored before. Loading a block and storing it "
-        "afterwards at the same coordinates is fine, also in loops whose turns have blocks of "
-        "their own. Keep the tile in a variable from turn to turn, or store to another tensor."
+        "afterwards at the same coordinates is fine, also in loops whose iterations have blocks of "
+        "their own. Keep the tile in a variable of the loop, or store to another tensor."
     )
     example = """
 import tawa

@@ -202,9 +202,9 @@ def _as_many_turns(loop: scf.ForOp) -> SSAValue:
 
 
 def _always_together(home: Operation, kernel: func.FuncOp, agree: SSAValue) -> SSAValue:
-    """Whether the CTAs agree in every turn of the loops around: found out before they start.
+    """Whether the CTAs agree in every iteration of the loops around: found out before they start.
 
-    For consumers that take turns on the loops' turns, of which none sees all.
+    For consumers that take turns on the loops' iterations, of which none sees all.
     """
     loops = _loops_around(home, kernel)
     if not loops:
@@ -235,7 +235,7 @@ def _check(
     flag: SSAValue,
     values: dict[SSAValue, SSAValue],
 ) -> scf.ForOp:
-    """A nest of loops that turns as `loops` do and yields `flag` and whether they always agree.
+    """A nest of loops that iterates as `loops` do and yields `flag` and whether they always agree.
 
     `needed` are the ops that say so, `values` their copies' results.
     """
@@ -274,11 +274,15 @@ def _loops_around(home: Operation, kernel: func.FuncOp) -> list[scf.ForOp]:
 
 
 def mark_shared(
-    kernel: func.FuncOp, rings: Sequence[Sequence[DescLoad]], cluster: int, *, turns: bool = False
+    kernel: func.FuncOp,
+    rings: Sequence[Sequence[DescLoad]],
+    cluster: int,
+    *,
+    ping_pong: bool = False,
 ) -> set[int]:
     """Put an `aref.agree` before every loop whose loads may be shared; returns their rings.
 
-    `turns` says that consumers take turns on the turns of the loop around.
+    `iterations` says that consumers take turns on the iterations of the loop around.
     """
     shared: set[int] = set()
     if cluster != 2:
@@ -301,7 +305,7 @@ def mark_shared(
             whole.append(either)
             any_flag = either.result
         home.parent.insert_ops_before(whole, home)
-        find = _always_together if turns else _still_together
+        find = _always_together if ping_pong else _still_together
         together = find(home, kernel, any_flag)
         if together is not any_flag:
             every = [Map("andi", [flag, together]) for flag in flags]

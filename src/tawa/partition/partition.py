@@ -322,9 +322,9 @@ class Partition:
         rings = plan_rings(kernel.walk(), pointers, together=self.options.load_together)
         shared: set[int] = set()
         if self.options.cluster != 1:
-            turns = bool(self.options.ping_pong)
+            ping_pong = bool(self.options.ping_pong)
             loads = [[load for load in ring.loads if isinstance(load, DescLoad)] for ring in rings]
-            shared = mark_shared(kernel, loads, self.options.cluster, turns=turns)
+            shared = mark_shared(kernel, loads, self.options.cluster, ping_pong=ping_pong)
         else:
             rings = share_rings(rings)
         unlabel(kernel.walk())

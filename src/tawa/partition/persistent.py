@@ -53,19 +53,19 @@ def _programs_of(
 
 
 def _dealt(
-    turn: SSAValue, cta: SSAValue, ctas: SSAValue, deal: int
+    iteration: SSAValue, cta: SSAValue, ctas: SSAValue, deal: int
 ) -> tuple[list[Operation], SSAValue]:
-    """The program that a CTA runs in a turn of its loop."""
+    """The program that a CTA runs in an iteration of its loop."""
     a = _Arithmetic()
     each = a.number(deal)
-    hand = a("addi", a("muli", a("divsi", turn, each), ctas), cta)
-    program = a("addi", a("muli", hand, each), a("remsi", turn, each))
+    hand = a("addi", a("muli", a("divsi", iteration, each), ctas), cta)
+    program = a("addi", a("muli", hand, each), a("remsi", iteration, each))
     return a.ops, program
 
 
 @dataclass(frozen=True)
 class _Planned:
-    """What a CTA's turns share: turns in the grid's order, of how many CTAs, and what follows."""
+    """What a CTA's iterations share: those in the grid's order, of how many CTAs, and the rest."""
 
     plan: SSAValue
     cta: SSAValue
@@ -74,28 +74,28 @@ class _Planned:
     base: SSAValue
     """The first program that is planned."""
     entries: SSAValue
-    """Where in the plan the entry of turn 0 were, if all turns had one."""
+    """Where in the plan the entry of iteration 0 were, if all iterations had one."""
 
 
 def _planned(plan: SSAValue, cta: SSAValue) -> tuple[list[Operation], SSAValue, _Planned]:
-    """Of a CTA of a plan (`base.tile_scheduler`): its turns, and what they share."""
+    """Of a CTA of a plan (`base.tile_scheduler`): its iterations, and what they share."""
     a = _Arithmetic()
     ordered, ctas = (a.add(aref.PlanEntry(plan, a.number(n))) for n in (0, 1))
     begin, end = (a.add(aref.PlanEntry(plan, a("addi", a.number(n), cta))) for n in (2, 3))
     base = a("muli", ordered, ctas)
     mine = a("select", a("cmpi_slt", cta, ctas), ordered, a.number(0))
     entries = a("subi", begin, mine)
-    turns = a("subi", end, entries)
-    return a.ops, turns, _Planned(plan, cta, ctas, mine, base, entries)
+    iterations = a("subi", end, entries)
+    return a.ops, iterations, _Planned(plan, cta, ctas, mine, base, entries)
 
 
-def _planned_program(turn: SSAValue, of: _Planned) -> tuple[list[Operation], SSAValue]:
-    """The program that a CTA of a plan runs in a turn of its loop."""
+def _planned_program(iteration: SSAValue, of: _Planned) -> tuple[list[Operation], SSAValue]:
+    """The program that a CTA of a plan runs in an iteration of its loop."""
     a = _Arithmetic()
-    late = a("addi", of.entries, a("maxsi", turn, of.ordered))
+    late = a("addi", of.entries, a("maxsi", iteration, of.ordered))
     planned = a("addi", of.base, a.add(aref.PlanEntry(of.plan, late)))
-    in_order = a("addi", a("muli", turn, of.ctas), of.cta)
-    return a.ops, a("select", a("cmpi_slt", turn, of.ordered), in_order, planned)
+    in_order = a("addi", a("muli", iteration, of.ctas), of.cta)
+    return a.ops, a("select", a("cmpi_slt", iteration, of.ordered), in_order, planned)
 
 
 def _placed(

@@ -83,7 +83,7 @@ class _Steps:
             case _:
                 raise _Unknown
 
-    def turns(self, loop: scf.ForOp) -> int:
+    def iterations(self, loop: scf.ForOp) -> int:
         """The iterations of a loop; one if that is not known."""
         try:
             lb, ub, step = (self.of(v) for v in (loop.lb, loop.ub, loop.step))
@@ -112,8 +112,8 @@ def _block_work(block: Block, steps: _Steps) -> int:
     total = steps.number(_cycles(block))
     for op in block.ops:
         if isinstance(op, scf.ForOp):
-            turn = _block_work(op.body.block, steps)
-            total = steps.add("addi", total, steps.add("muli", steps.turns(op), turn))
+            iteration = _block_work(op.body.block, steps)
+            total = steps.add("addi", total, steps.add("muli", steps.iterations(op), iteration))
         elif isinstance(op, scf.IfOp):
             total = steps.add("addi", total, _branch_work(op, steps))
         else:

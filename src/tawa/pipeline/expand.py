@@ -249,7 +249,7 @@ class Expansion:
     last: SSAValue = field(init=False)
 
     def epilogue(self) -> list[SSAValue]:
-        """The turns after the last full one; returns the old loop's results."""
+        """The kernel iterations after the last full one; returns the old loop's results."""
         self.count()
         for kernel in range(self.schedule.stages - 1):
             for op in self.schedule.order:

@@ -119,7 +119,7 @@ class CheckReport:
             names = ", ".join(f"`{name}`" for name in self.untested)
             lines.append(
                 f"not tested: arrivals at {names}, for which nobody waits in this launch (no slot "
-                "is used twice); launch more turns, or give fewer slots (num_stages)"
+                "is used twice); launch more iterations, or give fewer slots (num_stages)"
             )
         results = "the same results" if self.same_results else "RESULTS THAT DIFFER"
         lines.append(f"{self.schedules} random schedules: {results}")

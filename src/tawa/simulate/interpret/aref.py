@@ -56,7 +56,7 @@ def _cursor(actor: ArefActor, op: ops.PutEnter | ops.GetEnter) -> int:
 def _put_enter(actor: ArefActor, op: ops.PutEnter) -> Steps:
     ring: Ring = actor.values[op.ref]
     token = Token(ring, _cursor(actor, op), put=True)
-    slot, turn = token.slot, token.turn
+    slot, generation = token.slot, token.generation
     if ring.alone and token.use != ring.puts:
         actor.fail(
             errors.SlotOutOfTurn,
@@ -66,21 +66,21 @@ def _put_enter(actor: ArefActor, op: ops.PutEnter) -> Steps:
             hint="move the cursor by one for each put",
         )
     ring.puts += 1
-    yield lambda: slot.returned >= turn * ring.needed
+    yield lambda: slot.returned >= generation * ring.needed
     _open(actor, op, token)
 
 
 def _get_enter(actor: ArefActor, op: ops.GetEnter) -> Steps:
     ring: Ring = actor.values[op.ref]
     token = Token(ring, _cursor(actor, op), put=False)
-    slot, turn = token.slot, token.turn
-    yield lambda: slot.filled > turn
-    if slot.filled != turn + 1:
+    slot, generation = token.slot, token.generation
+    yield lambda: slot.filled > generation
+    if slot.filled != generation + 1:
         actor.fail(
             errors.SlotOutOfTurn,
             f"{ring.place(token.use)} was filled again before it was got",
             expected=f"put number {token.use} in the slot",
-            found=f"{slot.filled - turn - 1} puts later",
+            found=f"{slot.filled - generation - 1} puts later",
             hint="move the cursor past the puts of others (`aref.advance`)",
         )
     _open(actor, op, token)

@@ -88,7 +88,7 @@ class Token:
         return self.ring.slots[self.use % len(self.ring.slots)]
 
     @property
-    def turn(self) -> int:
+    def generation(self) -> int:
         """How often the slot was used before."""
         return self.use // len(self.ring.slots)
 

@@ -25,33 +25,33 @@ def multicast(actor: ArefActor, token: Token, index: int, tile: Array) -> None:
     half = tile[..., ring.rank * rows : (ring.rank + 1) * rows, :]
     for target in (ring, ring.peer):
         slot = target.slots[token.use % len(target.slots)]
-        if slot.freed < token.turn * target.consumers:
+        if slot.freed < token.generation * target.consumers:
             actor.fail(
                 errors.OverwriteWhileBorrowed,
                 f"{target.place(token.use)} of CTA {target.rank} is written by multicast while "
                 "its consumers hold it",
-                expected=f"{token.turn * target.consumers} returns in CTA {target.rank}",
+                expected=f"{token.generation * target.consumers} returns in CTA {target.rank}",
                 found=f"{slot.freed}",
                 hint="a slot that was shared is returned to both CTAs (`consumed ... shared`)",
             )
-        parts = slot.parts.setdefault((token.turn, index), {})
+        parts = slot.parts.setdefault((token.generation, index), {})
         parts[ring.rank] = half
-        settle(actor, target, slot, token.turn)
+        settle(actor, target, slot, token.generation)
 
 
 def publish(actor: ArefActor, token: Token) -> None:
     """A put is complete on this CTA's side."""
-    token.slot.shared[token.turn] = frozenset(token.shared)
-    settle(actor, token.ring, token.slot, token.turn)
+    token.slot.shared[token.generation] = frozenset(token.shared)
+    settle(actor, token.ring, token.slot, token.generation)
 
 
-def settle(actor: ArefActor, ring: Ring, slot: Slot, turn: int) -> None:
+def settle(actor: ArefActor, ring: Ring, slot: Slot, generation: int) -> None:
     """The slot becomes full if its put is published and all parts of shared tiles have come."""
-    shared = slot.shared.get(turn)
+    shared = slot.shared.get(generation)
     if shared is None:
         return
-    for index in [i for t, i in slot.parts if t == turn and i not in shared]:
-        (rank,) = slot.parts[turn, index]
+    for index in [i for t, i in slot.parts if t == generation and i not in shared]:
+        (rank,) = slot.parts[generation, index]
         actor.fail(
             errors.WrongByteCount,
             f"CTA {rank} multicasts a part of tile {index} into CTA {ring.rank}, which loads it "
@@ -60,11 +60,11 @@ def settle(actor: ArefActor, ring: Ring, slot: Slot, turn: int) -> None:
             found=f"a copy by CTA {rank} alone",
             hint="compute the flag `shared` from what both CTAs know",
         )
-    if all(len(slot.parts.get((turn, i), {})) == RANKS for i in shared):
+    if all(len(slot.parts.get((generation, i), {})) == RANKS for i in shared):
         for index in shared:
-            parts = slot.parts.pop((turn, index))
+            parts = slot.parts.pop((generation, index))
             slot.tiles[index] = np.concatenate([parts[r] for r in range(RANKS)], axis=-2)
-        del slot.shared[turn]
+        del slot.shared[generation]
         slot.filled += 1
 
 
@@ -76,5 +76,5 @@ def give_back(token: Token, shared: bool) -> None:
     if ring.peer is not None:
         other = ring.peer if shared else ring
         other.slots[token.use % len(other.slots)].returned += 1
-    if slot.freed == (token.turn + 1) * ring.consumers:
+    if slot.freed == (token.generation + 1) * ring.consumers:
         slot.tiles = [None] * len(slot.tiles)

@@ -45,7 +45,7 @@ class Step(NamedTuple):
     def iteration(self) -> str:
         """The loops' variables, such as `k = 3`."""
         named = zip(self.about.loops, self.iterations, strict=True)
-        return ", ".join(f"{name} = {turn}" for name, turn in named)
+        return ", ".join(f"{name} = {number}" for name, number in named)
 
     @property
     def slot(self) -> str:

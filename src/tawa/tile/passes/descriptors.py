@@ -65,7 +65,7 @@ def _number(op: DescSize) -> str:
     value = size_expression(op)
     if value is None:
         raise DescriptorNotUniform(
-            "the size of a descriptor that differs from turn to turn",
+            "the size of a descriptor that differs from iteration to iteration",
             span=span_of(op),
             expected="a descriptor that the launch passes",
             found="one that a loop or a branch chooses",
