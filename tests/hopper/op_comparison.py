@@ -41,9 +41,9 @@ class TextDiffers(AssertionError):
 
 
 CALLS = (
-    "tma_load", "tma_store", "bulk_commit", "bulk_wait_read", "mbarrier_init", "mbarrier_expect",
+    "tma_load", "tma_store", "bulk_commit", "bulk_wait_read", "bulk_wait", "mbarrier_init", "mbarrier_expect",
     "mbarrier_arrive", "mbarrier_wait", "named_barrier", "cta_sync", "cluster_sync",
-    "copy_async", "copy_arrive", "fence_proxy_async", "fence_barrier_init", "wgmma_fence", "wgmma", "wgmma_commit", "wgmma_wait",
+    "copy_async", "copy_arrive", "fence_proxy_async", "fence_proxy_global", "fence_barrier_init", "wgmma_fence", "wgmma", "wgmma_commit", "wgmma_wait",
 )  # fmt: skip
 
 

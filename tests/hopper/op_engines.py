@@ -112,6 +112,8 @@ WORDS = {
     "mbarrier_arrive": "mbarrier.arrive.shared::cta.b64",
     "copy_arrive": "cp.async.mbarrier.arrive.noinc.shared::cta.b64",
     "mbarrier_wait": "mbarrier.try_wait.parity.shared::cta.b64",
+    "bulk_wait": "cp.async.bulk.wait_group",
+    "fence_proxy_global": "fence.proxy.async.global",
     "fence_proxy_async": "fence.proxy.async.shared::cta",
     "fence_barrier_init": "fence.mbarrier_init.release.cluster",
     "wgmma_fence": "wgmma.fence.sync.aligned",

@@ -276,6 +276,7 @@ class KernelSpec:
       and `GridParam`s tell the kernel the user's grid.
     - `ctas_per_sm`: CTAs that share an SM, for the `persistent` grid.
     - `timeline`: what the kernel's records mean, if it records its timeline.
+    - `apart`: pairs of arguments (names) whose memory may not overlap in a launch.
     """
 
     entry: str
@@ -287,6 +288,7 @@ class KernelSpec:
     grid: Literal["plain", "persistent"] = "plain"
     ctas_per_sm: int = 1
     timeline: TimelineTable | None = None
+    apart: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         if self.grid not in ("plain", "persistent"):

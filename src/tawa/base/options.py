@@ -94,6 +94,13 @@ class Options:
     stream_stores: bool = False
     """Give written lines back to memory first (L2 evict-first): for outputs larger than the L2."""
 
+    may_overlap: tuple[tuple[str, str], ...] = ()
+    """Pairs of arguments whose memory may overlap; a launch finds them by itself.
+
+    Arrays of different arguments are taken to be apart otherwise. A launch looks at its arrays, for
+    the pairs that matter to its kernel, and runs code that is right for those that do overlap.
+    """
+
     enable_fp_fusion: bool = True
     """`False`: the assembler does not make one instruction of a product and a sum."""
 

@@ -21,6 +21,7 @@ from tawa.base.types import byte_size, element_of, shape_of
 from tawa.codegen.kernel_lowering import KernelLowering
 from tawa.hopper.dialect.matrix import words_type
 from tawa.hopper.dialect.structure import GroupIndex, OneThread, TeamIndex
+from tawa.hopper.dialect.sync import CtaSync, NamedBarrierSync
 from tawa.hopper.dialect.types import FragType
 from tawa.ir.elementwise import Map
 from tawa.machine.chips import SM_90A
@@ -189,6 +190,20 @@ class GroupLowering:
         if self.teams == 1:
             return self.constant(base)
         return self.map("addi", self.team_index(), self.constant(base))
+
+    def meeting(self) -> list[Operation]:
+        """Ops by which all warps of this team meet."""
+        block = Block()
+        self._block.append(block)
+        if self.kernel.only_group and self.teams == 1:
+            self.do(CtaSync())
+        else:
+            self.do(NamedBarrierSync(self.team_barrier(), 32 * self.warps))
+        self._block.pop()
+        made = list(block.ops)
+        for op in made:
+            op.detach()
+        return made
 
     def turn_barrier(self) -> int:
         """The first of the named barriers by which teams take turns."""

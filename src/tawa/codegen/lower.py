@@ -30,6 +30,7 @@ from tawa.codegen.group_lowering import GroupLowering
 from tawa.codegen.joining import JOINING
 from tawa.codegen.kernel_lowering import KernelLowering, LoweredRing
 from tawa.codegen.matrix import MATRIX
+from tawa.codegen.memory_order import Meet, order_accesses
 from tawa.codegen.scans import SCANS
 from tawa.codegen.shared_memory import SharedMemory, tile_for
 from tawa.codegen.stores import STORES
@@ -47,6 +48,7 @@ from tawa.ir.kernels import argument_names
 from tawa.ir.properties import AREF_LEVEL, AT_LEVEL, LAID_OUT, LOWERED, TIDY
 from tawa.ir.scalars.cpp_names import entry_name
 from tawa.machine.chips import SM_90A
+from tawa.tile.analysis.alias import APART, pairs
 from tawa.tile.analysis.axis_info import AxisAnalysis
 from tawa.tile.dialect.ops import DescStore
 
@@ -119,7 +121,7 @@ class LowerToHopper:
         kernel.only_group = len(groups) == 1
         created = [op for op in source.body.block.ops if isinstance(op, aref.Create)]
         setup = self._rings(kernel, created, groups)
-        roles, threads = self._roles(kernel, groups)
+        roles, threads, meet = self._roles(kernel, groups)
         maps = [a for a in kernel.block.args if isinstance(a.type, TensorMapType)]
         kernel.block.add_ops(kernel.declarations)
         first = Block(
@@ -140,6 +142,7 @@ class LowerToHopper:
             Region(kernel.block),
         )
         self._describe(new, kernel, threads)
+        order_accesses(new, source, kernel.parameters, meet)
         return ModuleOp([new])
 
     def _describe(self, new: func.FuncOp, kernel: KernelLowering, threads: int) -> None:
@@ -155,6 +158,9 @@ class LowerToHopper:
             "grid": "persistent" if kernel.persistent else "plain",
             "ctas_per_sm": self.options.ctas_per_sm,
         }
+        apart = [[user[i], user[j]] for i, j in pairs(kernel.source, APART)]
+        if apart:
+            spec["apart"] = apart
         new.attributes |= {
             "hopper.threads": number(threads),
             "hopper.shared_bytes": number(total),
@@ -228,8 +234,11 @@ class LowerToHopper:
 
     def _roles(
         self, kernel: KernelLowering, groups: list[aref.WarpGroup]
-    ) -> tuple[list[Operation], int]:
-        """The roles, computing ones first (their warps are the lowest), and the CTA's threads."""
+    ) -> tuple[list[Operation], int, dict[Role, Meet]]:
+        """The roles, computing ones first (their warps are the lowest), and the CTA's threads.
+
+        Also how the teams of each role meet.
+        """
         axes = AxisAnalysis()
         computing = [g for g in groups if g.computes]
         moving = [g for g in groups if g.moves is not None]
@@ -246,6 +255,7 @@ class LowerToHopper:
         if split.producer is not None:
             kernel.in_flight = blocks_in_flight(split.producer)
         roles: list[Role] = []
+        meet: dict[Role, Meet] = {}
         first, barrier = 0, 1
         for group in [*computing, *moving, *loading]:
             lowering = GroupLowering(kernel, group, Layouts(group, axes), barrier, TABLE)
@@ -266,12 +276,13 @@ class LowerToHopper:
                      gives=group.copies is not None,
                      registers=registers if specialised else None)
             )  # fmt: skip
+            meet[roles[-1]] = lowering.meeting
             first += count * teams
         if not moving:
-            return [*roles], 32 * first
+            return [*roles], 32 * first, meet
         count = len(computing)
         shared = SharedWarpGroup(warps, split.producer, roles[count:])
-        return [*roles[:count], shared], 32 * (warps + shared.WARPS)
+        return [*roles[:count], shared], 32 * (warps + shared.WARPS), meet
 
     def _check_registers(self, kernel: KernelLowering, accumulators: int, limit: int) -> None:
         if accumulators > limit - 24:

@@ -50,6 +50,7 @@ from tawa.runtime.launch_errors import (
     WrongLaunchArguments,
     launch_place,
 )
+from tawa.runtime.overlaps import overlapping
 from tawa.runtime.streams import current_stream, stream_address
 from tawa.runtime.timeline import ACTIVE, BadTimeline, active
 
@@ -171,7 +172,14 @@ class Kernel(JITFunction):
         A run-time argument is an example value, or the text of its type: `*f16`, `*f16:16`,
         `desc<f16,128x64>`, `i32`. Keywords are those of a launch.
         """
-        return self._compile(self.request(*args, **kwargs))
+        request = self.request(*args, **kwargs)
+        compiled = self._compile(request)
+        met = overlapping(compiled.spec.apart, self._named(*args, **kwargs))
+        if met:
+            met += request.options.may_overlap
+            request = replace(request, options=replace(request.options, may_overlap=met))
+            compiled = self._compile(request)
+        return compiled
 
     def request(self, *args: Any, **kwargs: Any) -> Request:
         """What `compile` compiles for these arguments."""
@@ -295,7 +303,25 @@ class Kernel(JITFunction):
             raise self._not_hashable(self._named(*args, **kwargs)) from error
         if entry is None:
             entry = self._prepare(known, key, self._named(*args, **kwargs), kwargs)
+        if entry.compiled.spec.apart:
+            entry = self._for_overlaps(known, key, entry, self._named(*args, **kwargs), kwargs)
         return entry, values, stream
+
+    def _for_overlaps(
+        self,
+        known: Known,
+        key: tuple[Any, ...],
+        entry: Entry,
+        named: dict[str, Any],
+        given: dict[str, Any],
+    ) -> Entry:
+        """The entry for arrays that overlap where `entry` takes them to be apart; else itself."""
+        met = overlapping(entry.compiled.spec.apart, named)
+        if not met:
+            return entry
+        met += given.get("may_overlap", ())
+        found = known.entries.get((key, met))
+        return found or self._prepare(known, (key, met), named, {**given, "may_overlap": met})
 
     def launch_key(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What of a launch's arguments decides which compiled kernel it runs."""
@@ -363,7 +389,9 @@ class Kernel(JITFunction):
             if entry is not None:
                 return entry
             place = place_of(kinds, given.get("device"))
-            request = self._request(kinds, constants, self._options(named, given))
+            asked = self._options(named, given)
+            asked |= {n: given[n] for n in ("may_overlap",) if n in given}
+            request = self._request(kinds, constants, asked)
             compiled = self._compile(request) if place != HOST else self._for_host(request)
             entry = make_entry(compiled, kinds, place)
             if known.unchanged():  # else a name was bound anew meanwhile

@@ -36,6 +36,7 @@ from tawa.pipeline.schedule import ScheduleLoops
 from tawa.tile.passes.accumulate import FuseAccumulate
 from tawa.tile.passes.carried_pointers import CarriedPointers
 from tawa.tile.passes.descriptors import HoistDescriptors
+from tawa.tile.passes.overlaps import Overlaps
 from tawa.tile.passes.partial_dead_code import PartialDeadCode
 from tawa.tile.passes.reciprocals import Reciprocals
 from tawa.tile.passes.scaled_exponents import ScaledExponents
@@ -65,6 +66,8 @@ def table(stage: str, options: Options, decided: Decisions, slack: Slack) -> lis
             # Before its descriptors are hoisted.
             BulkCopies(options, decided),
             HoistDescriptors(),
+            # Before all that moves accesses.
+            Overlaps(options),
             FuseAccumulate(),
             # Before what looks at a loop's arithmetic.
             SplitLoops(decided),

@@ -1,7 +1,8 @@
-"""Tensors that a kernel both loads and stores through one descriptor.
+"""Blocks that a kernel may load through a descriptor after it has stored to them.
 
-Loads run ahead of what computes, so a block must not be stored before it is loaded: not in the
-same iteration of a loop, and not in an earlier one.
+A loading role, and rings that are filled ahead, load before the rest of the program has come so
+far. So a block must not be stored before it is loaded: not in the same iteration of a loop, and not
+in an earlier one. Where that may be, one role does all in the order of the text.
 """
 
 from __future__ import annotations
@@ -12,59 +13,36 @@ from xdsl.dialects import arith, func, scf
 from xdsl.dialects.builtin import IntegerAttr
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
-from tawa.base.errors import TawaError
-from tawa.base.spans import span_of
 from tawa.base.types import shape_of
+from tawa.ir.effects import GLOBAL, WRITE, through, touches
 from tawa.ir.elementwise import Map
+from tawa.tile.analysis.alias import may_alias
 from tawa.tile.dialect.ops import DescLoad, DescStore
 
 
-class LoadAfterStore(TawaError):
-    """A block may be loaded through a descriptor after the kernel has stored to it."""
-
-    explanation = (
-        "Loads through descriptors are asynchronous and run ahead of the rest of the program, so a "
-        "program may not load what it has itself stored before. Loading a block and storing it "
-        "afterwards at the same coordinates is fine, also in loops whose iterations have blocks of "
-        "their own. Keep the tile in a variable of the loop, or store to another tensor."
-    )
-    example = """
-import tawa
-import tawa.language as tl
-
-
-@tawa.jit
-def recurrence(x, n, B: tl.constexpr):
-    for i in range(n):
-        x.store([(i + 1) * B], x.load([i * B]) * 0.5)
-
-
-recurrence.compile("desc<f32,64>", "i32", 64)
-"""
-
-
-def check_in_place(kernel: func.FuncOp) -> None:
-    """Raise LoadAfterStore if a block that a program has stored may be loaded by it."""
+def load_after_store(kernel: func.FuncOp) -> DescLoad | None:
+    """A load through a descriptor of what the program may have written before; None without one."""
     loads = [op for op in kernel.walk() if isinstance(op, DescLoad)]
-    stores = [op for op in kernel.walk() if isinstance(op, DescStore)]
+    writes = [op for op in kernel.walk() if not op.regions and touches(op, GLOBAL, WRITE)]
     for load in loads:
-        for store in stores:
-            if load.desc is store.desc and not _in_order(load, store):
-                raise LoadAfterStore(
-                    "this block may be loaded after the kernel has stored to it",
-                    span=span_of(load),
-                    expected="loads of blocks that the program has not stored before",
-                    found="a store through the same descriptor",
-                    hint="keep the tile in a variable, or store to another tensor",
-                ).with_note("it is stored here", span_of(store))
+        for write in writes:
+            if not _in_order(load, write) and _may_meet(load, write):
+                return load
+    return None
 
 
-def _in_order(load: DescLoad, store: DescStore) -> bool:
+def _may_meet(load: DescLoad, write: Operation) -> bool:
+    return any(may_alias(load.desc, value) for value in through(write, GLOBAL, WRITE))
+
+
+def _in_order(load: DescLoad, store: Operation) -> bool:
     """Whether no iteration stores what a later load reads."""
     common = [op for op in _around(load) if op in _around(store)]
     loops = [op for op in common if isinstance(op, scf.ForOp | scf.WhileOp)]
     if not loops:
         return _precedes(load, store)
+    if not isinstance(store, DescStore) or load.desc is not store.desc:
+        return False
     if list(load.coordinates) != list(store.coordinates) or not _precedes(load, store):
         return False
     free = list(zip(load.coordinates, shape_of(load.block), strict=True))

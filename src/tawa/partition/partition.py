@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from xdsl.dialects import func
-from xdsl.dialects.builtin import ModuleOp
+from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.ir import Block, Operation, Region, SSAValue
 
 from tawa.aref.dialect import ops as aref
@@ -44,7 +44,7 @@ from tawa.ir.properties import (
     TIDY,
     WIDE_SUMS,
 )
-from tawa.partition.in_place import check_in_place
+from tawa.partition.in_place import load_after_store
 from tawa.partition.multicast import ClusterNotPossible, mark_shared
 from tawa.partition.obstacles import producer_obstacle, written_arguments
 from tawa.partition.persistent import make_persistent
@@ -71,6 +71,7 @@ from tawa.partition.rings import (
     unlabel,
 )
 from tawa.partition.warps import warps_with_room
+from tawa.tile.analysis.alias import OUT_OF_ORDER
 from tawa.tile.analysis.axis_info import AxisAnalysis
 from tawa.tile.dialect.ops import (
     DescLoad,
@@ -274,7 +275,9 @@ class Partition:
     def apply(self, module: ModuleOp) -> ModuleOp:
         """The aref module of a tile module with one kernel."""
         kernel = next(op for op in module.ops if isinstance(op, func.FuncOp))
-        check_in_place(kernel)
+        after = load_after_store(kernel)
+        if after is not None:
+            kernel.attributes[OUT_OF_ORDER] = UnitAttr()
         if self.options.persistent:
             work = make_persistent(kernel, self.options.deal)
             if work is not None:
@@ -289,8 +292,12 @@ class Partition:
             argument.name_hint = old.name_hint
         created = _create(rings, shared)
         refs = [c.ref for c in created]
-        producer = self._producer(kernel, block.args, refs) if rings else None
-        if producer is None and pointers:
+        producer = None
+        if rings and after is not None:
+            self._decline("a load may read what the program has stored", after)
+        elif rings:
+            producer = self._producer(kernel, block.args, refs)
+        if producer is None and pointers and after is None:
             rings, shared = self._plan(kernel, ())
             created = _create(rings, shared)
             refs = [c.ref for c in created]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from xdsl.dialects import scf
+from xdsl.dialects import func, scf
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 
@@ -25,7 +25,7 @@ from tawa.ir.effects import FILLED, only_reads, touches
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import carry, extend_yield, integer_constant, terminator
 from tawa.ir.properties import ASYNCHRONOUS, DEPTHS, OPEN_SLOTS, TIDY
-from tawa.tile.analysis.alias import may_be_written, written
+from tawa.tile.analysis.alias import OUT_OF_ORDER, may_be_written, written
 
 
 @dataclass
@@ -53,6 +53,10 @@ def find_slice(loop: scf.ForOp) -> _Slice | None:
     """The slice of a loop's own puts; None if it needs a tile, control flow or what is written."""
     body = loop.body.block
     memory = written(body.ops)
+    if _loads_stay(loop) and any(
+        touches(op, FILLED) and may_be_written(op, memory) for op in body.ops
+    ):
+        return None
     wanted: set[Operation] = set()
     carried: set[int] = set()
     work: list[SSAValue] = []
@@ -153,6 +157,14 @@ class Prefetch:
         for op in reversed([op for op in found.ops if touches(op, FILLED)]):
             op.detach()
             op.erase()
+
+
+def _loads_stay(loop: scf.ForOp) -> bool:
+    """Whether a load of the kernel may read what the program has stored."""
+    op: Operation | None = loop
+    while op is not None and not isinstance(op, func.FuncOp):
+        op = op.parent_op()
+    return op is not None and OUT_OF_ORDER in op.attributes
 
 
 def _depth(put: PutEnter) -> int:

@@ -108,6 +108,10 @@ class SharedMemory(Protocol):
         """Read the elements at `at`, in the threads where `by` is true (else anything)."""
         ...
 
+    def fence_proxy_global(self) -> None:
+        """Order ordinary writes to global memory before later asynchronous accesses."""
+        ...
+
     def fence_proxy_async(self) -> None:
         """Order ordinary shared-memory accesses before later asynchronous ones."""
         ...
@@ -184,6 +188,10 @@ class Engines(Protocol):
 
     def bulk_wait_read(self, pending: int) -> Steps:
         """Wait until all but the newest `pending` groups have read their tiles."""
+        ...
+
+    def bulk_wait(self, pending: int) -> Steps:
+        """Wait until all but the newest `pending` groups are complete."""
         ...
 
     def copy_async(

@@ -36,7 +36,7 @@ from tawa.hopper.dialect.text import (
     tile_address,
 )
 from tawa.hopper.dialect.types import BarrierType, FragType, RingType, TensorMapType, TileType
-from tawa.ir.effects import BARRIER, COPYING, GLOBAL, SHARED, Effects, reads, writes
+from tawa.ir.effects import BARRIER, COPYING, GLOBAL, PROXY, SHARED, Effects, reads, writes
 
 
 @irdl_op_definition
@@ -301,6 +301,30 @@ class BulkWaitRead(HopperOp):
         return m.bulk_wait_read(self.pending.value.data)
 
 
+@irdl_op_definition
+class BulkWait(HopperOp):
+    """Wait until all but the newest `pending` groups of this thread are complete: memory has them.
+
+    This thread sees what they wrote, and who meets it then.
+    """
+
+    name: ClassVar[str] = "hopper.bulk_wait"
+    pending: IntegerAttr = prop_def(Number)
+    traits = traits_def(Effects(writes(COPYING), writes(PROXY)))
+    assembly_format = "$pending attr-dict"
+
+    def __init__(self, pending: int):
+        super().__init__(properties={"pending": number(pending)})
+
+    def cuda(self, w: Writer) -> None:
+        """One instruction."""
+        w.line(f"bulk_wait<{self.pending.value.data}>();")
+
+    def run(self, m: Actor) -> Steps:
+        """The instruction."""
+        return m.bulk_wait(self.pending.value.data)
+
+
 def element_places(w: Writer, frag: FragType, tile: TileType, base: str) -> str:
     """The address expression of register `i` of a fragment in a tile."""
     layout = frag.layout
@@ -473,6 +497,6 @@ class Stmatrix(HopperOp):
 
 
 MEMORY: Sequence[type[HopperOp]] = (
-    Slot, Subtile, SubtileColumn, TmaLoad, TmaStore, BulkCommit, BulkWaitRead,
+    Slot, Subtile, SubtileColumn, TmaLoad, TmaStore, BulkCommit, BulkWaitRead, BulkWait,
     SharedStore, SharedLoad, Stmatrix,
 )  # fmt: skip

@@ -111,6 +111,11 @@ __device__ __forceinline__ void mbarrier_wait(u32 barrier, u32 parity) {
         "cp.async.bulk.wait_group.read %0;",
         ' :: "n"(pending) : "memory"',
     ),
+    "bulk_wait": "template <int pending> "
+    + _asm("bulk_wait()", "cp.async.bulk.wait_group %0;", ' :: "n"(pending) : "memory"'),
+    "fence_proxy_global": _asm(
+        "fence_proxy_global()", "fence.proxy.async.global;", ' ::: "memory"'
+    ),
     "fence_proxy_async": _asm(
         "fence_proxy_async()", "fence.proxy.async.shared::cta;", ' ::: "memory"'
     ),

@@ -102,6 +102,19 @@ class FenceProxyAsync(_Plain):
 
 
 @irdl_op_definition
+class FenceProxyGlobal(_Plain):
+    """Order this thread's ordinary writes to global memory before later asynchronous reads."""
+
+    name: ClassVar[str] = "hopper.fence_proxy_global"
+    TEXT: ClassVar[str] = "fence_proxy_global();"
+    traits = traits_def(Effects(writes(PROXY)))
+
+    def run(self, m: Actor) -> None:
+        """The instruction."""
+        m.fence_proxy_global()
+
+
+@irdl_op_definition
 class CtaSync(_Plain):
     """All threads of the CTA meet."""
 
@@ -259,6 +272,6 @@ class NamedBarrierArrive(_Named):
 
 
 SYNC: Sequence[type[HopperOp]] = (
-    MbarrierInit, FenceBarrierInit, FenceProxyAsync, CtaSync, ClusterSync, MbarrierExpect,
-    MbarrierWait, MbarrierArrive, NamedBarrierSync, NamedBarrierArrive,
+    MbarrierInit, FenceBarrierInit, FenceProxyAsync, FenceProxyGlobal, CtaSync, ClusterSync,
+    MbarrierExpect, MbarrierWait, MbarrierArrive, NamedBarrierSync, NamedBarrierArrive,
 )  # fmt: skip

@@ -24,7 +24,7 @@ from tawa.hopper.dialect.copies import CopyArrive, CopyAsync
 from tawa.hopper.dialect.fragment import ReduceRegisters, Relabel, Undefined, Window
 from tawa.hopper.dialect.global_memory import GlobalLoad, GlobalStore, ScalarLoad
 from tawa.hopper.dialect.matrix import Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait
-from tawa.hopper.dialect.memory import BulkCommit, BulkWaitRead, TmaLoad, TmaStore
+from tawa.hopper.dialect.memory import BulkCommit, BulkWait, BulkWaitRead, TmaLoad, TmaStore
 from tawa.hopper.dialect.structure import OneThread, Role
 from tawa.hopper.dialect.sync import (
     ClusterSync,
@@ -52,6 +52,7 @@ KINDS: dict[type[Operation], str] = {
     MbarrierWait: "barrier wait",
     WgmmaWait: "wgmma wait",
     BulkWaitRead: "store wait",
+    BulkWait: "store wait",
     NamedBarrierSync: "meeting",
     CtaSync: "meeting",
     ClusterSync: "meeting",

@@ -182,6 +182,10 @@ class Engines(Instructions):
         self.stores_read = max(self.stores_read, last)
         self.clock[0, :, self.warps.bulk] = self.stores_read
 
+    def bulk_wait(self, pending: int) -> Steps:
+        """The same until they are complete: a store of this machine reads and writes at once."""
+        return self.bulk_wait_read(pending)
+
     # --- copies of threads ------------------------------------------------------------------------
 
     def copy_async(

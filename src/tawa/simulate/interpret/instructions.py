@@ -210,6 +210,9 @@ class Instructions:
         np.maximum(part[:, FENCED], part[:, SEEN], out=part[:, FENCED])
         self.release()
 
+    def fence_proxy_global(self) -> None:
+        """Nothing: the engines see global memory as it is."""
+
     # --- global memory --------------------------------------------------------------------------
 
     def global_load(self, at: Array, element: Attribute, count: int, by: Array) -> Array:

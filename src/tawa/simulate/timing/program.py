@@ -22,7 +22,7 @@ from tawa.base.types import byte_size
 from tawa.hopper.dialect.fragment import Extract
 from tawa.hopper.dialect.global_memory import GlobalLoad, GlobalStore
 from tawa.hopper.dialect.matrix import Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait
-from tawa.hopper.dialect.memory import BulkCommit, BulkWaitRead, TmaLoad, TmaStore
+from tawa.hopper.dialect.memory import BulkCommit, BulkWait, BulkWaitRead, TmaLoad, TmaStore
 from tawa.hopper.dialect.structure import (
     Barriers,
     BlockId,
@@ -490,6 +490,7 @@ WRITERS: dict[type[Operation], Callable[[Code, Any, set[SSAValue]], None]] = {
     WgmmaWait: _matrix_wait,
     BulkCommit: _plain(BULK_COMMIT),
     BulkWaitRead: _pending(BULK_WAIT),
+    BulkWait: _pending(BULK_WAIT),
     TraceBegin: _role_stamp(0),
     TraceEnd: _role_stamp(1),
     RecordBegin: _nothing,

@@ -1,21 +1,33 @@
 """Which memory pointers and descriptors reach, and whether two may touch the same bytes.
 
-Memory is told apart by the kernel's arguments that an address is made from. A descriptor that the
-host makes of a pointer argument (`tile.passes.descriptors`) reaches that argument's memory, too.
+Memory is told apart by the kernel's arguments that an address is made from: arrays of different
+arguments are apart, but for the pairs that the kernel's attribute `OVERLAPS` lists. A descriptor
+that the host makes of a pointer argument (`tile.passes.descriptors`) reaches that argument's
+memory, too.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterable
 from typing import TypeAlias
 
 from xdsl.dialects import func
+from xdsl.dialects.builtin import StringAttr
 from xdsl.ir import BlockArgument, Operation, OpResult, SSAValue
 
 from tawa.base.types import DescType, PtrType, element_of
 from tawa.ir.effects import GLOBAL, WRITE, is_pure, through
 from tawa.ir.kernels import made_by_host
 from tawa.ir.loops import passed_out, passed_to
+
+OVERLAPS = "tawa.overlaps"
+"""Attribute of a kernel: pairs of arguments whose memory may overlap."""
+APART = "tawa.apart"
+"""Attribute of a kernel: pairs of arguments that it takes to be apart, where that matters."""
+
+OUT_OF_ORDER = "tawa.out_of_order"
+"""Attribute of a kernel of which a load may read what its program has stored before."""
 
 Memory: TypeAlias = SSAValue | None
 """An argument, for all memory that is reached through it; None is any memory."""
@@ -27,10 +39,23 @@ def may_alias(first: SSAValue | None, second: SSAValue | None) -> bool:
 
 
 def may_overlap(one: Collection[Memory], other: Collection[Memory]) -> bool:
-    """Whether some of one memory may be some of another: different arguments are not."""
-    if not one or not other:
-        return False
-    return None in one or None in other or not set(one).isdisjoint(other)
+    """Whether some of one memory may be some of another."""
+    return any(_may_be(a, b) for a in one for b in other)
+
+
+def _may_be(one: Memory, other: Memory) -> bool:
+    if one is None or other is None or one is other:
+        return True
+    assert isinstance(one, BlockArgument) and isinstance(other, BlockArgument)
+    kernel = one.owner.parent_op()
+    pair = sorted((one.index, other.index))
+    return kernel is not None and pair in pairs(kernel, OVERLAPS)
+
+
+def pairs(kernel: Operation, attribute: str) -> list[list[int]]:
+    """The pairs of arguments' numbers that an attribute of a kernel lists."""
+    text = kernel.attributes.get(attribute)
+    return json.loads(text.data) if isinstance(text, StringAttr) else []
 
 
 def written(ops: Iterable[Operation]) -> set[Memory]:

@@ -1,0 +1,226 @@
+"""Global memory in the order of the program: what its threads wrote, all its threads read.
+
+The threads of a team run the program together, each its elements, and the copy engine works beside
+them. Where an access of one may meet an access of another to the same bytes, and one of the two
+writes, the threads meet in between. Before they meet, each waits until the copies to memory that
+it has started are complete, if one of those is concerned, and fences its writes for the copy
+engine, if that is to read them.
+
+Nothing is needed between accesses of one thread to its own elements, between atomic operations, and
+for memory that a role only reads. Roles share no memory that one of them writes (`partition`).
+
+Two copies by the engine to the same bytes are not kept in order: those of a program's stores go to
+places of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from xdsl.dialects import func, scf
+from xdsl.ir import Block, BlockArgument, Operation, SSAValue
+
+from tawa.base.spans import copy_span
+from tawa.hopper.dialect.memory import BulkWait
+from tawa.hopper.dialect.structure import OneThread, Role
+from tawa.hopper.dialect.sync import CtaSync, FenceProxyGlobal, NamedBarrierSync
+from tawa.hopper.dialect.text import owner_condition
+from tawa.hopper.dialect.types import FragType, TensorMapType
+from tawa.ir.effects import GLOBAL, READ, WRITE, through
+from tawa.tile.analysis.alias import OVERLAPS, origins, pairs
+
+Memory = frozenset[int | None]
+"""Numbers of the arguments that an access may reach; None is any memory."""
+Meet = Callable[[], list[Operation]]
+"""Ops by which the threads of a team meet."""
+
+
+@dataclass(frozen=True)
+class Access:
+    """What one op does to global memory."""
+
+    memory: Memory
+    writes: bool
+    atomic: bool
+    engine: bool
+    """Whether the copy engine does it."""
+    own: SSAValue | None
+    """The addresses, if no two threads have an element in common."""
+
+
+@dataclass
+class _State:
+    """Accesses that later ones may meet."""
+
+    apart: list[Access] = field(default_factory=list[Access])
+    """Of threads that have not met since."""
+    unfenced: list[Access] = field(default_factory=list[Access])
+    """Writes of threads that the copy engine may not see yet."""
+    copies: list[Access] = field(default_factory=list[Access])
+    """Writes by the copy engine that may not be complete."""
+
+    def joined(self, other: _State) -> _State:
+        """What may be open on one of two ways."""
+        return _State(
+            list(dict.fromkeys([*self.apart, *other.apart])),
+            list(dict.fromkeys([*self.unfenced, *other.unfenced])),
+            list(dict.fromkeys([*self.copies, *other.copies])),
+        )
+
+    def copy(self) -> _State:
+        """The same, to be changed."""
+        return self.joined(_State())
+
+    def aged(self, loop: Operation) -> _State:
+        """The same an iteration later: addresses that the loop computes are others then."""
+
+        def older(access: Access) -> Access:
+            own = access.own
+            block = (
+                None
+                if own is None
+                else own.owner
+                if isinstance(own.owner, Block)
+                else own.owner.parent
+            )
+            inside = block is not None and loop.is_ancestor(block)
+            return replace(access, own=None) if inside else access
+
+        return _State(
+            *([older(a) for a in part] for part in (self.apart, self.unfenced, self.copies))
+        )
+
+
+def order_accesses(
+    kernel: func.FuncOp,
+    source: func.FuncOp,
+    parameters: Sequence[dict[str, Any]],
+    meet: dict[Role, Meet],
+) -> None:
+    """Let the threads of every role meet where the order of the program needs it."""
+    overlaps = {tuple(pair) for pair in pairs(source, OVERLAPS)}
+    numbers = [parameter.get("arg") for parameter in parameters]
+    for role in [op for op in kernel.walk() if isinstance(op, Role)]:
+        _RoleOrder(role, numbers, overlaps, meet[role]).run()
+
+
+class _RoleOrder:
+    """One role: its accesses in the order of the text."""
+
+    def __init__(
+        self, role: Role, numbers: Sequence[int | None], overlaps: set[tuple[int, ...]], meet: Meet
+    ) -> None:
+        self.role, self.numbers, self.overlaps, self.meet = role, numbers, overlaps, meet
+        self.known: dict[Operation, list[Access]] = {}
+
+    def run(self) -> None:
+        """Walk the role, if it reads or writes twice what it writes."""
+        found = [a for op in self.role.body.walk() for a in self._accesses(op)]
+        written = [a for a in found if a.writes]
+        if any(self._conflict(a, b) for a in written for b in found if b is not a):
+            self._block(self.role.body.block, _State())
+
+    def _block(self, block: Block, state: _State, anchor: Operation | None = None) -> _State:
+        for op in list(block.ops):
+            if isinstance(op, OneThread):
+                state = self._block(op.body.block, state, anchor or op)
+            elif op.regions:
+                state = self._regions(op, state, anchor)
+            elif self._meets(op):
+                state.apart.clear()
+            else:
+                for access in self._accesses(op):
+                    self._before(access, state, anchor or op)
+                    self._after(access, state)
+        return state
+
+    def _regions(self, op: Operation, state: _State, anchor: Operation | None) -> _State:
+        blocks = [block for region in op.regions for block in region.blocks]
+        if isinstance(op, scf.IfOp):
+            ends = [self._block(block, state.copy(), anchor) for block in blocks]
+            # A branch may be left out.
+            return ends[0].joined(ends[1] if len(ends) > 1 else state)
+        around = state.copy()
+        for _ in range(2):  # as first iteration, and as one that follows another
+            inside = around.copy()
+            for block in blocks:
+                inside = self._block(block, inside, anchor)
+            around = around.joined(inside.aged(op))
+        return around
+
+    def _meets(self, op: Operation) -> bool:
+        if isinstance(op, CtaSync):
+            return True
+        return isinstance(op, NamedBarrierSync) and op.threads.value.data == self.role.threads
+
+    def _before(self, access: Access, state: _State, op: Operation) -> None:
+        """Put what an access needs to have before it in front of an op."""
+        fence = access.engine and any(self._conflict(a, access) for a in state.unfenced)
+        wait = any(self._conflict(a, access) for a in state.copies)
+        new: list[Operation] = []
+        if wait:
+            new.append(BulkWait(0))
+            state.copies.clear()
+        if fence or (wait and access.engine):
+            new.append(FenceProxyGlobal())
+            state.unfenced.clear()
+        if new or any(self._conflict(a, access) for a in state.apart):
+            new += self.meet()
+            state.apart.clear()
+            copy_span(op, new)
+            assert op.parent is not None
+            op.parent.insert_ops_before(new, op)
+
+    @staticmethod
+    def _after(access: Access, state: _State) -> None:
+        if access.engine:
+            # What the engine reads has landed before a thread uses it.
+            state.copies += [access] if access.writes and access not in state.copies else []
+            return
+        if access not in state.apart:
+            state.apart.append(access)
+        if access.writes and access not in state.unfenced:
+            state.unfenced.append(access)
+
+    def _conflict(self, one: Access, other: Access) -> bool:
+        """Whether two accesses may meet that are not those of one thread."""
+        if not (one.writes or other.writes) or (one.atomic and other.atomic):
+            return False
+        if one.engine and other.engine and one.writes and other.writes:
+            return False
+        if one.own is not None and one.own is other.own:
+            return False
+        return any(
+            a is None or b is None or a == b or (min(a, b), max(a, b)) in self.overlaps
+            for a in one.memory
+            for b in other.memory
+        )
+
+    def _accesses(self, op: Operation) -> list[Access]:
+        if op.regions:
+            return []
+        if op not in self.known:
+            self.known[op] = list(self._found(op))
+        return self.known[op]
+
+    def _found(self, op: Operation) -> Iterator[Access]:
+        read, written = (list(through(op, GLOBAL, kind)) for kind in (READ, WRITE))
+        for value in dict.fromkeys([*read, *written]):
+            engine = value is not None and isinstance(value.type, TensorMapType)
+            atomic = value in read and value in written
+            own = value if value is not None and not atomic and _held_once(value) else None
+            yield Access(self._memory(value), value in written, atomic, engine, own)
+
+    def _memory(self, value: SSAValue | None) -> Memory:
+        if value is None:
+            return frozenset((None,))
+        return frozenset(
+            self.numbers[a.index] if isinstance(a, BlockArgument) else None for a in origins(value)
+        )
+
+
+def _held_once(value: SSAValue) -> bool:
+    """Whether every element of a fragment is one thread's alone."""
+    return isinstance(value.type, FragType) and not owner_condition(value.type.layout)

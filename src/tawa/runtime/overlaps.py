@@ -1,0 +1,71 @@
+"""Which arrays of a launch overlap, of the pairs that matter to its kernel."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from tawa.runtime.arrays import ELEMENT_BYTES, is_array, pointer_of, view
+from tawa.runtime.descriptor import TensorDescriptor
+from tawa.runtime.kinds import part_named
+
+Pair = tuple[str, str]
+
+
+class Reach(NamedTuple):
+    """The bytes that an array may touch: blocks of `block`, multiples of `step` bytes apart."""
+
+    begin: int
+    end: int
+    block: int
+    step: int
+
+
+def overlapping(pairs: Sequence[Pair], arguments: Mapping[str, Any]) -> tuple[Pair, ...]:
+    """The pairs of arguments whose arrays may have bytes in common."""
+    found: list[Pair] = []
+    for pair in pairs:
+        one, other = (reach(part_named(name, arguments)) for name in pair)
+        if one is not None and other is not None and meet(one, other):
+            found.append(pair)
+    return tuple(found)
+
+
+def meet(one: Reach, other: Reach) -> bool:
+    """Whether two arrays may have bytes in common."""
+    if one.end <= other.begin or other.end <= one.begin:
+        return False
+    step = math.gcd(one.step, other.step)
+    if not step:
+        return True
+    ahead = (other.begin - one.begin) % step
+    return not (one.block <= ahead and ahead + other.block <= step)
+
+
+def reach(value: Any) -> Reach | None:
+    """The bytes of an array or of a descriptor's tensor; None of anything else, and of no bytes."""
+    if isinstance(value, TensorDescriptor):
+        size = ELEMENT_BYTES[view(value.base).element_type]
+        return _reach(pointer_of(value.base), size, value.shape, value.strides)
+    if hasattr(value, "data_ptr") and value.is_contiguous():
+        begin, bytes_ = value.data_ptr(), value.nbytes
+        return Reach(begin, begin + bytes_, bytes_, 0) if bytes_ else None
+    if not is_array(value):
+        return None
+    found = view(value)
+    return _reach(found.pointer, ELEMENT_BYTES[found.element_type], found.shape, found.strides)
+
+
+def _reach(at: int, size: int, shape: Sequence[int], strides: Sequence[int]) -> Reach | None:
+    if not all(shape):
+        return None
+    begin, last, block, rest = at, at, size, 0
+    for extent, stride in sorted(zip(shape, strides, strict=True), key=lambda d: abs(d[1])):
+        far = (extent - 1) * stride * size
+        begin, last = begin + min(far, 0), last + max(far, 0)
+        if abs(stride) * size <= block and not rest:
+            block += abs(far)
+        elif extent > 1:
+            rest = math.gcd(rest, abs(stride) * size)
+    return Reach(begin, last + size, block, rest)

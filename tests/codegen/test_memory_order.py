@@ -1,0 +1,186 @@
+"""A program's accesses to memory look as if they were done one after the other, however addressed.
+
+Each kernel runs at the hopper level, where threads and copies go on by themselves, and at the tile
+level, the program's meaning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tawa
+import tawa.language as tl
+from tawa.simulate import check, run
+
+tile = tawa.TensorDescriptor.from_tensor
+B = 64
+
+
+@tawa.jit
+def reversed_copy(x, y, N: tl.constexpr):
+    at = tl.arange(0, N)
+    tl.store(y + at, tl.load(x + at))
+    tl.store(y + N + at, tl.load(y + (N - 1 - at)))
+
+
+@tawa.jit
+def reversed_in_place(x, N: tl.constexpr):
+    at = tl.arange(0, N)
+    tl.store(x + (N - 1 - at), tl.load(x + at))
+
+
+@tawa.jit
+def counted(count, out, N: tl.constexpr):
+    before = tl.load(count)
+    tl.store(count, before + 1)
+    tl.store(out + tl.arange(0, N), before + tl.zeros([N], tl.int32))
+
+
+@tawa.jit
+def halves(source, target, n, N: tl.constexpr):
+    for i in range(n):
+        target.store([(i + 1) * N], source.load([i * N]) * 0.5)
+
+
+@tawa.jit
+def stored_by_engine(x, tiles, n, N: tl.constexpr):
+    at = tl.arange(0, N)
+    for i in range(n):
+        tiles.store([(i + 1) * N], tl.load(x + i * N + (N - 1 - at)) + 1)
+
+
+@tawa.jit
+def loaded_by_engine(tiles, x, n, N: tl.constexpr):
+    at = tl.arange(0, N)
+    for i in range(n):
+        tl.store(x + (i + 1) * N + (N - 1 - at), tiles.load([i * N]) + 1)
+
+
+@tawa.jit
+def atomic_then_load(x, y, N: tl.constexpr):
+    at = tl.arange(0, N)
+    tl.atomic_add(x + at, 1.0)
+    tl.store(y + at, tl.load(x + (N - 1 - at)))
+
+
+@tawa.jit
+def block_pointers(x, n, N: tl.constexpr):
+    for i in range(n):
+        source = tl.make_block_ptr(x, [n * N + N], [1], [i * N], [N], [0])
+        target = tl.make_block_ptr(x, [n * N + N], [1], [i * N + N], [N], [0])
+        tl.store(target, tl.load(source) * 0.5)
+
+
+@tawa.jit
+def in_a_branch(x, y, n, N: tl.constexpr):
+    at = tl.arange(0, N)
+    for i in range(n):
+        if i % 2 == 0:
+            tl.store(x + at, tl.load(y + (N - 1 - at)) + i)
+        else:
+            tl.store(y + at, tl.load(x + (N - 1 - at)) * 2)
+
+
+def floats(count: int) -> Any:
+    return np.random.default_rng(0).standard_normal(count).astype(np.float32)
+
+
+def _halves(one: bool) -> tuple[tuple[Any, ...], Any]:
+    x = floats(5 * B)
+    return ((tile(x, [B]), tile(x, [B]) if one else x, 4, B), x)
+
+
+CASES: dict[str, tuple[tawa.Kernel, Callable[[], tuple[tuple[Any, ...], Any]]]] = {
+    "other threads load": (reversed_copy, lambda: ((floats(512), y := floats(1024), 512), y)),
+    "other threads store": (reversed_in_place, lambda: ((x := floats(512), 512), x)),
+    "one thread stores": (
+        counted,
+        lambda: ((np.array([7], np.int32), y := np.zeros(256, np.int32), 256), y),
+    ),
+    "two descriptors": (halves, lambda: _halves(one=True)),
+    "stored by the engine": (
+        stored_by_engine,
+        lambda: ((x := floats(5 * B), tile(x, [B]), 4, B), x),
+    ),
+    "loaded by the engine": (
+        loaded_by_engine,
+        lambda: ((tile(x := floats(5 * B), [B]), x, 4, B), x),
+    ),
+    "atomic": (atomic_then_load, lambda: ((floats(512), y := floats(512), 512), y)),
+    "block pointers": (block_pointers, lambda: ((x := floats(5 * B), 4, B), x)),
+    "branches, two arrays": (in_a_branch, lambda: ((floats(256), y := floats(256), 5, 256), y)),
+    "branches, one array": (in_a_branch, lambda: ((x := floats(256), x, 5, 256), x)),
+}
+
+
+@pytest.mark.parametrize("options", [{}, {"specialize": False}, {"num_warps": 8}], ids=str)
+@pytest.mark.parametrize("name", CASES)
+def test_levels_agree(name: str, options: dict[str, Any]) -> None:
+    kernel, make = CASES[name]
+    arguments, found = make()
+    expected_arguments, expected = make()
+    kernel[(1,)](*expected_arguments, **options)
+    compiled = kernel.compile(*arguments, **options)
+    named = dict(zip(kernel.arg_names, arguments, strict=True))
+    run(compiled.module("hopper"), (1,), [named[name] for name in compiled.spec.arguments])
+    np.testing.assert_array_equal(found, expected)
+
+
+def test_the_checker_agrees() -> None:
+    arguments, _ = _halves(one=True)
+    compiled = halves.compile(*arguments)
+    assert check(compiled.module("hopper"), (1,), list(arguments[:3])).proved
+
+
+@tawa.jit
+def scaled_in_place(x, N: tl.constexpr):
+    at = x + tl.program_id(0) * N + tl.arange(0, N)
+    tl.store(at, tl.load(at) * 2)
+
+
+@tawa.jit
+def two_passes(x, y, n, N: tl.constexpr):
+    at = tl.arange(0, N)
+    total = 0.0
+    for i in range(n):
+        total += tl.sum(tl.load(x + i * N + at))
+    for i in range(n):
+        tl.store(y + i * N + at, tl.load(x + i * N + at) / total)
+
+
+def meetings(kernel: tawa.Kernel, *arguments: Any) -> int:
+    text = kernel.compile(*arguments).stages["hopper"]
+    assert isinstance(text, str)
+    return text.count("hopper.cta_sync") + text.count("hopper.bulk_wait ")
+
+
+def test_a_threads_own_elements_need_no_meeting() -> None:
+    assert meetings(scaled_in_place, "*f32:16", 512) == 0
+
+
+def test_arrays_that_are_apart_need_no_meeting() -> None:
+    x, y = floats(1024), floats(1024)
+    apart = meetings(two_passes, x, y, 2, 512)
+    assert two_passes.compile(x, y, 2, 512).spec.apart == (("x", "y"),)
+    assert meetings(two_passes, x, x, 2, 512) > apart
+
+
+def test_a_launch_looks_at_its_arrays() -> None:
+    kernel = tawa.jit(two_passes.fn)
+    x, y = np.ones(1024, np.float32), np.zeros(1024, np.float32)
+    apart = kernel[(1,)](x, y, 2, 512)
+    assert kernel[(1,)](x, y[:1024], 2, 512) is apart
+    overlapping = kernel[(1,)](x, x, 2, 512)
+    assert overlapping is not apart
+    assert not overlapping.spec.apart
+    assert kernel[(1,)](y, y, 2, 512) is overlapping
+    assert kernel[(1,)](x, y, 2, 512) is apart
+
+
+def test_an_unknown_name_is_an_error() -> None:
+    with pytest.raises(tawa.TawaError, match="names no argument `z`"):
+        two_passes.compile("*f32", "*f32", "i32", 512, may_overlap=(("x", "z"),))
