@@ -292,25 +292,14 @@ class Partition:
             argument.name_hint = old.name_hint
         created = _create(rings, shared)
         refs = [c.ref for c in created]
-        producer = None
-        if rings and after is not None:
-            self._decline("a load may read what the program has stored", after)
-        elif rings:
-            producer = self._producer(kernel, block.args, refs)
+        producer = self._producer(kernel, block.args, refs, after) if rings else None
         if producer is None and pointers and after is None:
             rings, shared = self._plan(kernel, ())
             created = _create(rings, shared)
             refs = [c.ref for c in created]
             producer = self._producer(kernel, block.args, refs) if rings else None
         if producer is None:
-            if shared:
-                raise ClusterNotPossible(
-                    "a cluster shares what a loading role loads, and this kernel has none",
-                    span=span_of(kernel),
-                    hint="leave `specialize` unset, or `cluster` at 1",
-                )
-            if self.options.load_together:
-                self.decided.add(LoadTogetherUnneeded(span=span_of(kernel)))
+            self._require_no_cluster(kernel, shared)
             rings = share_rings(apart(plan_rings(kernel.walk())))
             unlabel(kernel.walk())
             label(rings)
@@ -321,6 +310,17 @@ class Partition:
             groups = [producer, self._consumers(kernel, block.args, refs, single=single)]
         block.add_ops([*created, *groups, func.ReturnOp()])
         return ModuleOp([new])
+
+    def _require_no_cluster(self, kernel: func.FuncOp, shared: set[int]) -> None:
+        """One role shares nothing with a cluster, and loads nothing together."""
+        if shared:
+            raise ClusterNotPossible(
+                "a cluster shares what a loading role loads, and this kernel has none",
+                span=span_of(kernel),
+                hint="leave `specialize` unset, or `cluster` at 1",
+            )
+        if self.options.load_together:
+            self.decided.add(LoadTogetherUnneeded(span=span_of(kernel)))
 
     def _plan(
         self, kernel: func.FuncOp, pointers: Sequence[Load]
@@ -377,11 +377,21 @@ class Partition:
         return found[0] if found else None
 
     def _producer(
-        self, kernel: func.FuncOp, arguments: Sequence[SSAValue], refs: Sequence[SSAValue]
+        self,
+        kernel: func.FuncOp,
+        arguments: Sequence[SSAValue],
+        refs: Sequence[SSAValue],
+        after: DescLoad | None = None,
     ) -> aref.WarpGroup | None:
-        """The loading role; None where there is to be none."""
+        """The loading role; None where there is to be none.
+
+        `after` is a load that may read what the program has stored before.
+        """
         if self.options.specialize is False:
             self.decided.add(NotSpecialised(span=span_of(kernel)))
+            return None
+        if after is not None:
+            self._decline("a load may read what the program has stored", after)
             return None
         body = copy_body(kernel, arguments)
         _put_all(body.block, refs)
