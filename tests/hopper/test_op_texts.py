@@ -47,7 +47,6 @@ SUITE = (
     "layer_norm_backward_with_locks", "int8_rows_16", "sigmoid_attention", "cumulative_sum", "while_loop_with_early_return", "nested_loops_with_tuples_and_zero_trips",
     "scalars_of_all_types", "casts_of_integers", "reductions_of_three_dimensions", "blocks_changed_in_place",
     "gather_along_rows", "inline_assembly", "copied_rows_that_start_anywhere", "walsh_transform",
-    "coordinates_from_memory_that_is_written",
 )  # fmt: skip
 """Kernels as public collections have them."""
 
@@ -127,6 +126,22 @@ def both_sums_launch() -> Native:
     return caught(lambda: both_sums[(1,)](a, b, out, kept, 64))
 
 
+@tawa.jit
+def there_and_back(tiles, x, n, N: tl.constexpr):
+    """Blocks that the copy engine stores and threads load, and the other way round."""
+    at = x + tl.arange(0, N)
+    for i in range(n):
+        tiles.store([i * N], tl.load(at + (i + 1) * N) + i)
+        tl.store(at + (i + 2) * N, tiles.load([i * N]))
+
+
+def there_and_back_launch() -> Native:
+    """A launch of `there_and_back`: descriptor and array are one memory."""
+    x = np.arange(320, dtype=np.float32)
+    tiles = tawa.TensorDescriptor.from_tensor(x, [64])
+    return caught(lambda: there_and_back[(1,)](tiles, x, 3, 64, may_overlap=(("tiles", "x"),)))
+
+
 THREE = {"persistent": True, "consumers": 3, "alternate": True}
 PLANNED = {"persistent": True, "deal": "even"}
 LIBRARY: dict[str, Callable[[], Native]] = {
@@ -141,6 +156,7 @@ LIBRARY: dict[str, Callable[[], Native]] = {
     ),
     "gathered, with inline assembly": looked_up_launch,
     "two sums": both_sums_launch,
+    "copies there and back": there_and_back_launch,
     "a product of e4m3, transposed": lambda: product_of(128, 64, 128, "TN", Gemm(64, 64, 64)),
 }
 

@@ -168,6 +168,13 @@ class Engines(Instructions):
 
     def bulk_wait_read(self, pending: int) -> Steps:
         """Wait until all but the newest `pending` groups have read their tiles."""
+        yield from self._stores_over(pending)
+
+    def bulk_wait(self, pending: int) -> Steps:
+        """Wait until they are complete: a store of this machine reads and writes at once."""
+        yield from self._stores_over(pending)
+
+    def _stores_over(self, pending: int) -> Steps:
         yield SWITCH
         last = self.stores_committed - pending
         self.trace("bulk_wait", pending)
@@ -181,10 +188,6 @@ class Engines(Instructions):
         self.stores = [(group, task) for group, task in self.stores if group > last]
         self.stores_read = max(self.stores_read, last)
         self.clock[0, :, self.warps.bulk] = self.stores_read
-
-    def bulk_wait(self, pending: int) -> Steps:
-        """The same until they are complete: a store of this machine reads and writes at once."""
-        return self.bulk_wait_read(pending)
 
     # --- copies of threads ------------------------------------------------------------------------
 
