@@ -82,7 +82,7 @@ def launched(
     y = values(b).T if "b" in turned else values(b)
     am = (1, m) if "a" in turned else (k, 1)
     bk = (1, k) if "b" in turned else (n, 1)
-    constants = {**BLOCKS, "HOW": how, **more}
+    constants = {**BLOCKS, "HOW": how, "bulk_copies": True, **more}
     grid = (-(-m // constants["BM"]), -(-n // constants["BN"]))
     args = [a, b, c, m, n, k, *am, *bk]
     tolerance = 2e-3 if element == "f32" else 1e-5
@@ -214,17 +214,17 @@ def gathered(a, b, c, rows, K, stride, MODE: tl.constexpr, BM: tl.constexpr, BK:
 )
 def test_a_remark_says_why_a_tile_is_no_box(mode: str, why: str) -> None:
     types = ["*f16:16", "*f16:16", "*f32:16", "*i32:16", "i32:16", "i32:16"]
-    found = gathered.compile(*types, MODE=mode, BM=64, BK=64)
+    found = gathered.compile(*types, MODE=mode, BM=64, BK=64, bulk_copies=True)
     assert [(d.tile, d.why) for d in found.decided(NotCopiedInBulk)] == [("x", why)]
     assert in_bulk(found) == ["y"]
     boxes = [op.box is not None for op in found.module("aref").walk() if isinstance(op, CopyInto)]
     assert sorted(boxes) == [False, True]
 
 
-def test_an_option_takes_it_away() -> None:
+def test_it_is_done_where_it_is_asked_for() -> None:
     found = product.compile(
         *["*f16:16"] * 2, "*f32:16", *["i32:16"] * 4, "i32:1", "i32:16", "i32:1",
-        HOW="masked", bulk_copies=False, **BLOCKS,
+        HOW="masked", **BLOCKS,
     )  # fmt: skip
     assert not in_bulk(found)
     assert count(found, CopyAsync) == 2

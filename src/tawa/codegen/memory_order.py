@@ -46,8 +46,8 @@ class Access:
     atomic: bool
     engine: bool
     """Whether the copy engine does it."""
-    own: SSAValue | None
-    """The addresses, if no two threads have an element in common."""
+    own: SSAValue | str | None
+    """The addresses, if no two threads have an element in common; or which one thread does it."""
 
 
 @dataclass
@@ -78,13 +78,9 @@ class _State:
 
         def older(access: Access) -> Access:
             own = access.own
-            block = (
-                None
-                if own is None
-                else own.owner
-                if isinstance(own.owner, Block)
-                else own.owner.parent
-            )
+            if not isinstance(own, SSAValue):
+                return access
+            block = own.owner if isinstance(own.owner, Block) else own.owner.parent
             inside = block is not None and loop.is_ancestor(block)
             return replace(access, own=None) if inside else access
 
@@ -190,7 +186,7 @@ class _RoleOrder:
             return False
         if one.engine and other.engine and one.writes and other.writes:
             return False
-        if one.own is not None and one.own is other.own:
+        if one.own is not None and one.own == other.own and not (one.engine or other.engine):
             return False
         return any(
             a is None or b is None or a == b or (min(a, b), max(a, b)) in self.overlaps
@@ -210,7 +206,11 @@ class _RoleOrder:
         for value in dict.fromkeys([*read, *written]):
             engine = value is not None and isinstance(value.type, TensorMapType)
             atomic = value in read and value in written
-            own = value if value is not None and not atomic and _held_once(value) else None
+            own: SSAValue | str | None = None
+            if value is not None and not atomic and _held_once(value):
+                own = value
+            elif isinstance(thread := op.parent_op(), OneThread):
+                own = thread.scope.data
             yield Access(self._memory(value), value in written, atomic, engine, own)
 
     def _memory(self, value: SSAValue | None) -> Memory:
