@@ -136,6 +136,13 @@ def test_the_checker_agrees() -> None:
     assert check(compiled.module("hopper"), (1,), list(arguments[:3])).proved
 
 
+def test_the_simulator_refuses_what_was_compiled_for_other_arrays() -> None:
+    arguments, x = _halves(one=True)
+    compiled = halves.compile(arguments[0], tile(x.copy(), [B]), 4, B)
+    with pytest.raises(tawa.TawaError, match="of `source` and `target` overlaps"):
+        check(compiled.module("hopper"), (1,), list(arguments[:3]))
+
+
 @tawa.jit
 def scaled_in_place(x, N: tl.constexpr):
     at = x + tl.program_id(0) * N + tl.arange(0, N)

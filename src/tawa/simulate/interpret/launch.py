@@ -46,6 +46,10 @@ tawa.simulate.run(correct().module(), grid=(1,), args=[])
 """
 
 
+MOST_WORK = 10_000
+"""Candidates that are looked at for a byte that two arrays share; then their bounds decide."""
+
+
 def kernel_of(module: ModuleOp) -> func.FuncOp:
     """The only kernel of a hopper module."""
     kernels = [op for op in module.ops if isinstance(op, func.FuncOp)]
@@ -93,12 +97,43 @@ def parameters(
             expected=", ".join(spec.arguments),
             found=f"{len(arguments)} arguments",
         )
+    _require_apart(spec, dict(zip(spec.arguments, arguments, strict=True)))
     addresses: dict[int, int] = {}
     for index, (argument, name) in enumerate(zip(arguments, spec.arguments, strict=True)):
         array = _array_of(argument)
         if array is not None:
             addresses[index] = memory.add(array, f"`{name}`")
     return [_value(p, arguments, addresses, grid, ctas) for p in spec.parameters]
+
+
+def _require_apart(spec: KernelSpec, arguments: dict[str, Any]) -> None:
+    """Raise for arrays that overlap, of which the kernel takes for granted that they don't."""
+    for one, other in spec.apart:
+        first, second = _touched(arguments[one]), _touched(arguments[other])
+        if first is not None and second is not None and _overlap(first, second):
+            raise SimulationInput(
+                f"the memory of `{one}` and `{other}` overlaps",
+                expected=f"arrays that are apart: `{spec.entry}` was compiled for them",
+                found="bytes that both reach",
+                hint=f"compile it with may_overlap=(({one!r}, {other!r}),), as a launch does",
+            )
+
+
+def _overlap(first: Array, second: Array) -> bool:
+    try:
+        return np.shares_memory(first, second, max_work=MOST_WORK)  # pyright: ignore[reportArgumentType]
+    except np.exceptions.TooHardError:
+        return np.may_share_memory(first, second)
+
+
+def _touched(argument: Any) -> Array | None:
+    """The elements that an argument reaches: of a descriptor, those of its tensor."""
+    array = _array_of(argument)
+    if array is None or array is argument or not hasattr(argument, "strides"):
+        return array
+    size = array.dtype.itemsize
+    strides = [stride * size for stride in argument.strides]
+    return np.lib.stride_tricks.as_strided(array, tuple(argument.shape), strides)
 
 
 def arrays_of(arguments: Sequence[Any]) -> list[Array]:
