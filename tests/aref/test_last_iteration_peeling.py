@@ -183,7 +183,7 @@ def test_a_broken_promise_is_found() -> None:
             total += tl.where(i <= rows, tl.load(x + i), 0.0)
         tl.store(out + rows, total)
 
-    with pytest.raises(RowEndsBroken, match="turn 0 of the loop changes row 0"):
+    with pytest.raises(RowEndsBroken, match="iteration 0 of the loop changes row 0"):
         sums[(1,)](np.ones(16, np.float32), np.zeros(16, np.float32), 16)
 
 

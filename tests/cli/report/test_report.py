@@ -247,7 +247,7 @@ def test_a_timeline_that_is_too_long_says_what_is_left_out():
     many = [Interval("a", "b", i, i + 1) for i in range(MOST_BARS + 7)]
     found = timeline("x", many, 1.0, iterations_left_out=3)
     assert found.left_out == 7
-    assert found.note == "(3 later turns and 7 later intervals left out)"
+    assert found.note == "(3 later iterations and 7 later intervals left out)"
     assert timeline("x", many[:5], 1.0).note == ""
 
 
