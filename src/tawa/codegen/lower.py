@@ -148,7 +148,7 @@ class LowerToHopper:
     def _describe(self, new: func.FuncOp, kernel: KernelLowering, threads: int) -> None:
         total = kernel.memory.finish(span_of(kernel.source))
         user = argument_names(kernel.source)[: kernel.user_arguments]
-        spec = {
+        spec: dict[str, object] = {
             "entry": entry_name(kernel.source.sym_name.data),
             "threads": threads,
             "shared_bytes": total,
