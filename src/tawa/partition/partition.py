@@ -15,6 +15,7 @@ from typing import ClassVar
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.ir import Block, Operation, Region, SSAValue
+from xdsl.traits import IsTerminator
 
 from tawa.aref.dialect import ops as aref
 from tawa.base.errors import TawaError
@@ -222,7 +223,11 @@ def _get_all(block: Block, refs: Sequence[SSAValue]) -> None:
         done = aref.Consumed(ref, enter.token, "none", flags[0] if flags else None)
         copy_span(new[1], [done])
         used = [v for v in values if any(True for _ in v.uses)]
-        home.insert_op_after(done, _last_user(used, home) if used else enter)
+        last = _last_user(used, home) if used else enter
+        if last.has_trait(IsTerminator):  # passed on, the tile has been read into registers
+            home.insert_op_before(done, last)
+        else:
+            home.insert_op_after(done, last)
 
 
 def copy_body(kernel: func.FuncOp, arguments: Sequence[SSAValue]) -> Region:
