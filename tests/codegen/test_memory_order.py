@@ -94,6 +94,33 @@ def _halves(one: bool) -> tuple[tuple[Any, ...], Any]:
     return ((tile(x, [B]), tile(x, [B]) if one else x, 4, B), x)
 
 
+@tawa.jit
+def shifted(x, y, N: tl.constexpr):
+    at = tl.arange(0, N)
+    tl.store(y + at, tl.load(x + at))
+
+
+@tawa.jit
+def shifted_in_a_loop(x, n, N: tl.constexpr):
+    at = tl.arange(0, N)
+    for i in range(n):
+        tl.store(x + i + at, tl.load(x + i + at) * 0.5)
+
+
+@tawa.jit
+def rows_of_a_matrix(x, stride, n, N: tl.constexpr):
+    at = tl.arange(0, N)[:, None] * stride + tl.arange(0, N)[None, :]
+    for i in range(n):
+        tl.store(x + i * N + at, tl.load(x + i * N + at) * 0.5)
+
+
+@tawa.jit
+def stored_twice(tiles, also, n, N: tl.constexpr):
+    for i in range(n):
+        tiles.store([i * N // 2], tl.full([N], 2 * i, tl.float32))
+        also.store([i * N], tl.full([N], 2 * i + 1, tl.float32))
+
+
 CASES: dict[str, tuple[tawa.Kernel, Callable[[], tuple[tuple[Any, ...], Any]]]] = {
     "other threads load": (reversed_copy, lambda: ((floats(512), y := floats(1024), 512), y)),
     "other threads store": (reversed_in_place, lambda: ((x := floats(512), 512), x)),
@@ -113,6 +140,19 @@ CASES: dict[str, tuple[tawa.Kernel, Callable[[], tuple[tuple[Any, ...], Any]]]] 
     "atomic": (atomic_then_load, lambda: ((floats(512), y := floats(512), 512), y)),
     "block pointers": (block_pointers, lambda: ((x := floats(5 * B), 4, B), x)),
     "branches, two arrays": (in_a_branch, lambda: ((floats(256), y := floats(256), 5, 256), y)),
+    "loaded, then stored elsewhere": (
+        shifted,
+        lambda: (((x := floats(1028))[:1024], x[4:], 1024), x),
+    ),
+    "a window that moves on": (shifted_in_a_loop, lambda: ((x := floats(1040), 9, 1024), x)),
+    "rows as far apart as the launch says": (
+        rows_of_a_matrix,
+        lambda: ((x := floats(4096), 8, 3, 16), x),
+    ),
+    "stored twice by the engine": (
+        stored_twice,
+        lambda: ((tile(x := floats(5 * B), [B]), tile(x, [B]), 4, B), x),
+    ),
     "branches, one array": (in_a_branch, lambda: ((x := floats(256), x, 5, 256), x)),
 }
 
@@ -173,7 +213,16 @@ def test_arrays_that_are_apart_need_no_meeting() -> None:
     x, y = floats(1024), floats(1024)
     apart = meetings(two_passes, x, y, 2, 512)
     assert two_passes.compile(x, y, 2, 512).spec.apart == (("x", "y"),)
-    assert meetings(two_passes, x, x, 2, 512) > apart
+    both = floats(1040)
+    assert meetings(two_passes, both[:1024], both[16:], 2, 512) > apart
+
+
+def test_a_thread_s_own_elements_in_two_arguments_that_are_one_need_no_meeting() -> None:
+    x, y = floats(1024), floats(1024)
+    apart = two_passes.compile(x, y, 2, 512)
+    in_place = two_passes.compile(x, x, 2, 512)
+    assert in_place.spec.same == (("x", "y"),)
+    assert in_place.stages["hopper"].count("cta_sync") == apart.stages["hopper"].count("cta_sync")
 
 
 def test_a_launch_looks_at_its_arrays() -> None:
@@ -191,3 +240,32 @@ def test_a_launch_looks_at_its_arrays() -> None:
 def test_an_unknown_name_is_an_error() -> None:
     with pytest.raises(tawa.TawaError, match="names no argument `z`"):
         two_passes.compile("*f32", "*f32", "i32", 512, may_overlap=(("x", "z"),))
+
+
+@tawa.jit
+def rotated_in_place(x, stride, HEADS: tl.constexpr, D: tl.constexpr):
+    first = tl.arange(0, HEADS)[:, None] * D + tl.arange(0, D // 2)[None, :]
+    at = x + tl.program_id(0) * stride + first
+    a, b = tl.load(at), tl.load(at + D // 2)
+    tl.store(at, b)
+    tl.store(at + D // 2, a)
+
+
+@tawa.jit
+def blocks_in_a_loop(x, n, N: tl.constexpr):
+    for i in range(n):
+        at = x + i * N + tl.arange(0, N)
+        tl.store(at, tl.load(at) * 0.5)
+
+
+@tawa.jit
+def blocks_by_the_engine(tiles, n, N: tl.constexpr):
+    for i in range(n):
+        tiles.store([i * N], tl.full([N], 2 * i, tl.float32))
+
+
+def test_places_that_never_meet_need_no_meeting() -> None:
+    assert meetings(rotated_in_place, "*f16:16", "i32", 8, 64) == 0
+    assert meetings(blocks_in_a_loop, "*f32:16", "i32", 512) == 0
+    assert meetings(shifted_in_a_loop, "*f32:16", "i32", 512) > 0
+    assert "bulk_wait 0" not in blocks_by_the_engine.compile("desc<f32,64>", 8, 64).stages["hopper"]

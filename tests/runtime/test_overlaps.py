@@ -9,11 +9,13 @@ import numpy as np
 import pytest
 
 import tawa
+from tawa.runtime.binding import BoundParameter, compile_guard
+from tawa.runtime.kinds import kind_of
 from tawa.runtime.overlaps import meet, overlapping, reach
 
 
 def may_meet(one: Any, other: Any) -> bool:
-    return bool(overlapping([("a", "b")], {"a": one, "b": other}))
+    return bool(overlapping([("a", "b")], {"a": one, "b": other})[0])
 
 
 def test_ranges() -> None:
@@ -73,3 +75,64 @@ def test_it_never_says_apart_of_arrays_that_are_not(seed: int) -> None:
         assert one is not None
         assert other is not None
         assert meet(one, other) or not touched[0] & touched[1]
+
+
+class Strided:
+    """Memory with PyTorch's names for what a launch asks."""
+
+    def __init__(self, array: Any) -> None:
+        self.array, self.nbytes = array, array.nbytes
+
+    def data_ptr(self) -> int:
+        return self.array.__array_interface__["data"][0]
+
+    def is_contiguous(self) -> bool:
+        return self.array.flags["C_CONTIGUOUS"]
+
+
+GUARD = compile_guard(
+    [BoundParameter("x"), BoundParameter("BLOCK", constexpr=True), BoundParameter("y")],
+    [("x", "y")],
+    {"x": kind_of("*f32"), "y": kind_of("*f32")},
+    "copy",
+)
+MEMORY = np.zeros((8, 16), np.float32)
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "found"),
+    [
+        (MEMORY[:4], MEMORY[4:], ()),
+        (MEMORY[4:], MEMORY[:4], ()),
+        (MEMORY[:5], MEMORY[4:], None),
+        (MEMORY, MEMORY, (("x", "y"),)),
+        (MEMORY[:4], MEMORY, (("x", "y"),)),
+        (MEMORY[:, :8], MEMORY[4:], None),  # it takes the long way to find out
+        (MEMORY, np.zeros(3), ()),
+    ],
+)
+def test_the_quick_look_of_a_launch(one: Any, other: Any, found: Any) -> None:
+    x, y = Strided(one), Strided(other)
+    assert GUARD((x.data_ptr(), y.data_ptr()), x, 64, y=y, num_warps=4) == found
+    assert found is None or overlapping([("x", "y")], {"x": one, "y": other}) == (found, found)
+
+
+def test_the_quick_look_at_descriptors() -> None:
+    guard = compile_guard(
+        [BoundParameter("a"), BoundParameter("c")],
+        [("a", "c")],
+        {"a": kind_of("desc<f32,4x4>"), "c": kind_of("desc<f32,4x4>")},
+        "copy",
+    )
+
+    def rows(array: Any) -> tawa.TensorDescriptor:
+        return tawa.TensorDescriptor.from_tensor(array, [4, 4])
+
+    top, bottom, every = rows(MEMORY[:4]), rows(MEMORY[4:]), rows(MEMORY)
+    assert guard((top, bottom), top, bottom) == ()
+    assert guard((bottom, top), bottom, top) == ()
+    assert guard((top, rows(MEMORY[:4])), top, top) == (("a", "c"),)
+    assert guard((every, bottom), every, bottom) is None
+    left = tawa.TensorDescriptor(MEMORY, [8, 8], [16, 1], [4, 4])
+    right = tawa.TensorDescriptor(MEMORY[:, 8:], [8, 8], [16, 1], [4, 4])
+    assert guard((left, right), left, right) is None  # the long way finds out

@@ -277,6 +277,7 @@ class KernelSpec:
     - `ctas_per_sm`: CTAs that share an SM, for the `persistent` grid.
     - `timeline`: what the kernel's records mean, if it records its timeline.
     - `apart`: pairs of arguments (names) whose memory may not overlap in a launch.
+    - `same`: pairs of arguments that begin at one address in a launch.
     """
 
     entry: str
@@ -289,6 +290,7 @@ class KernelSpec:
     ctas_per_sm: int = 1
     timeline: TimelineTable | None = None
     apart: tuple[tuple[str, str], ...] = ()
+    same: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
         if self.grid not in ("plain", "persistent"):

@@ -104,6 +104,9 @@ class Options:
     the pairs that matter to its kernel, and runs code that is right for those that do overlap.
     """
 
+    same_array: tuple[tuple[str, str], ...] = ()
+    """Pairs of arguments that start at one address; a launch in place finds them by itself."""
+
     enable_fp_fusion: bool = True
     """`False`: the assembler does not make one instruction of a product and a sum."""
 

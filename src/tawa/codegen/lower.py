@@ -161,6 +161,8 @@ class LowerToHopper:
         apart = [[user[i], user[j]] for i, j in pairs(kernel.source, APART)]
         if apart:
             spec["apart"] = apart
+        if self.options.same_array:
+            spec["same"] = self.options.same_array
         new.attributes |= {
             "hopper.threads": number(threads),
             "hopper.shared_bytes": number(total),

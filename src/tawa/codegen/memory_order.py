@@ -9,12 +9,13 @@ engine, if that is to read them.
 Nothing is needed between accesses of one thread to its own elements, between atomic operations, and
 for memory that a role only reads. Roles share no memory that one of them writes (`partition`).
 
-Two copies by the engine to the same bytes are not kept in order: those of a program's stores go to
-places of their own.
+Where the places of two accesses are sums that never come near each other, they do not meet
+(`ir.affine`). A copy waits by itself for those that it writes over (`codegen.stores`).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -23,11 +24,13 @@ from xdsl.dialects import func, scf
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from tawa.base.spans import copy_span
+from tawa.codegen.places import Places, places_of
 from tawa.hopper.dialect.memory import BulkWait
 from tawa.hopper.dialect.structure import OneThread, Role
 from tawa.hopper.dialect.sync import CtaSync, FenceProxyGlobal, NamedBarrierSync
 from tawa.hopper.dialect.text import owner_condition
 from tawa.hopper.dialect.types import FragType, TensorMapType
+from tawa.ir.affine import is_inside
 from tawa.ir.effects import GLOBAL, READ, WRITE, through
 from tawa.tile.analysis.alias import OVERLAPS, origins, pairs
 
@@ -48,6 +51,10 @@ class Access:
     """Whether the copy engine does it."""
     own: SSAValue | str | None
     """The addresses, if no two threads have an element in common; or which one thread does it."""
+    places: Places | None
+    """Where, if that is known."""
+    aged: frozenset[Operation] = frozenset()
+    """Loops that have gone on to another iteration since."""
 
 
 @dataclass
@@ -74,18 +81,12 @@ class _State:
         return self.joined(_State())
 
     def aged(self, loop: Operation) -> _State:
-        """The same an iteration later: addresses that the loop computes are others then."""
-
-        def older(access: Access) -> Access:
-            own = access.own
-            if not isinstance(own, SSAValue):
-                return access
-            block = own.owner if isinstance(own.owner, Block) else own.owner.parent
-            inside = block is not None and loop.is_ancestor(block)
-            return replace(access, own=None) if inside else access
-
+        """The same an iteration later."""
         return _State(
-            *([older(a) for a in part] for part in (self.apart, self.unfenced, self.copies))
+            *(
+                [replace(access, aged=access.aged | {loop}) for access in part]
+                for part in (self.apart, self.unfenced, self.copies)
+            )
         )
 
 
@@ -114,8 +115,7 @@ class _RoleOrder:
     def run(self) -> None:
         """Walk the role, if it reads or writes twice what it writes."""
         found = [a for op in self.role.body.walk() for a in self._accesses(op)]
-        written = [a for a in found if a.writes]
-        if any(self._conflict(a, b) for a in written for b in found if b is not a):
+        if any(a.writes for a in found):
             self._block(self.role.body.block, _State())
 
     def _block(self, block: Block, state: _State, anchor: Operation | None = None) -> _State:
@@ -180,18 +180,20 @@ class _RoleOrder:
         if access.writes and access not in state.unfenced:
             state.unfenced.append(access)
 
-    def _conflict(self, one: Access, other: Access) -> bool:
+    def _conflict(self, earlier: Access, later: Access) -> bool:
         """Whether two accesses may meet that are not those of one thread."""
-        if not (one.writes or other.writes) or (one.atomic and other.atomic):
+        if not (earlier.writes or later.writes) or (earlier.atomic and later.atomic):
             return False
-        if one.engine and other.engine and one.writes and other.writes:
+        if earlier.engine and later.engine and earlier.writes and later.writes:
             return False
-        if one.own is not None and one.own == other.own and not (one.engine or other.engine):
+        if _same_elements(earlier, later) and not (earlier.engine or later.engine):
+            return False
+        if earlier.memory == later.memory and _apart(earlier, later):
             return False
         return any(
             a is None or b is None or a == b or (min(a, b), max(a, b)) in self.overlaps
-            for a in one.memory
-            for b in other.memory
+            for a in earlier.memory
+            for b in later.memory
         )
 
     def _accesses(self, op: Operation) -> list[Access]:
@@ -207,11 +209,12 @@ class _RoleOrder:
             engine = value is not None and isinstance(value.type, TensorMapType)
             atomic = value in read and value in written
             own: SSAValue | str | None = None
-            if value is not None and not atomic and _held_once(value):
+            places = places_of(op, value)
+            if value is not None and not atomic and _held_once(value, places):
                 own = value
             elif isinstance(thread := op.parent_op(), OneThread):
                 own = thread.scope.data
-            yield Access(self._memory(value), value in written, atomic, engine, own)
+            yield Access(self._memory(value), value in written, atomic, engine, own, places)
 
     def _memory(self, value: SSAValue | None) -> Memory:
         if value is None:
@@ -221,6 +224,21 @@ class _RoleOrder:
         )
 
 
-def _held_once(value: SSAValue) -> bool:
-    """Whether every element of a fragment is one thread's alone."""
-    return isinstance(value.type, FragType) and not owner_condition(value.type.layout)
+def _same_elements(earlier: Access, later: Access) -> bool:
+    """Whether each thread comes to the elements that it came to before."""
+    own = earlier.own
+    if own is None or own != later.own:
+        return False
+    return isinstance(own, str) or not any(is_inside(own, loop) for loop in earlier.aged)
+
+
+def _apart(earlier: Access, later: Access) -> bool:
+    one, other = earlier.places, later.places
+    return one is not None and other is not None and one.apart(other, earlier.aged)
+
+
+def _held_once(value: SSAValue, places: Places | None) -> bool:
+    """Whether every address of a fragment is of one element, and that one thread's alone."""
+    if not isinstance(value.type, FragType) or owner_condition(value.type.layout):
+        return False
+    return places is not None and places.are_distinct(math.prod(value.type.extents))

@@ -23,6 +23,7 @@ from tawa.codegen.shared_memory import tile_for
 from tawa.hopper.dialect.fragment import Relabel
 from tawa.hopper.dialect.memory import (
     BulkCommit,
+    BulkWait,
     BulkWaitRead,
     SharedStore,
     Slot,
@@ -33,6 +34,7 @@ from tawa.hopper.dialect.memory import (
 from tawa.hopper.dialect.sync import FenceProxyAsync, NamedBarrierSync
 from tawa.hopper.dialect.types import FragType, TileType
 from tawa.machine.chips import SM_90A
+from tawa.tile.analysis.alias import STORED_BEFORE
 from tawa.tile.dialect.ops import DescStore
 
 GROUP_THREADS = SM_90A.group_threads
@@ -58,7 +60,10 @@ def chunks(own_rows: int, own_columns: int, width: int) -> list[Chunk]:
 
 
 def lower_desc_store(g: GroupLowering, op: DescStore) -> None:
-    """Store a tile through its descriptor."""
+    """Store a tile through its descriptor, once what it writes over is complete."""
+    if STORED_BEFORE in op.attributes:
+        g.do(BulkWait(0))
+        team_sync(g)
     value = natural(g, op.value)
     shape = shape_of(op.value.type)
     axes = matrix_axes(shape)

@@ -24,12 +24,13 @@ from tawa.base.exact import exact
 from tawa.base.knobs import DUMP_DIR
 from tawa.base.locks import COMPILING
 from tawa.base.options import Options
-from tawa.driver.host_launch import Launch, compile_for_host, simulation
+from tawa.driver.entries import Entry, guard_of, make_entry, place_of
+from tawa.driver.host_launch import compile_for_host
 from tawa.driver.warm import Warm
 from tawa.frontend.source.dependencies import dependencies_of
 from tawa.frontend.source.function import JITFunction
 from tawa.machine.chips import Chip, chip
-from tawa.runtime import driver, launch
+from tawa.runtime import driver
 from tawa.runtime.arrays import HOST
 from tawa.runtime.autotune import decorators_of
 from tawa.runtime.binding import (
@@ -38,7 +39,6 @@ from tawa.runtime.binding import (
     compile_binder,
     compile_namer,
     example_kind,
-    selected,
 )
 from tawa.runtime.kinds import Kind, part_named, spread
 from tawa.runtime.launch_errors import (
@@ -51,7 +51,6 @@ from tawa.runtime.launch_errors import (
     launch_place,
 )
 from tawa.runtime.overlaps import overlapping
-from tawa.runtime.streams import current_stream, stream_address
 from tawa.runtime.timeline import ACTIVE, BadTimeline, active
 
 if TYPE_CHECKING:
@@ -62,8 +61,6 @@ if TYPE_CHECKING:
 
 PROGRESS_SECONDS = 1.0
 """A compilation that takes longer shows that it runs, if someone is watching."""
-
-SIMULATOR = "simulator"
 
 
 @dataclass(frozen=True)
@@ -83,15 +80,6 @@ class Request:
         """A hashable form."""
         fixed = ((n, value.__class__, exact(value)) for n, value in self.constants.items())
         return (*self.types.items(), *fixed, self.options)
-
-
-@dataclass(frozen=True)
-class Entry:
-    """What a call's key leads to: the compiled kernel, how to launch it, and on which device."""
-
-    compiled: Compiled
-    launch: Launch
-    place: int = HOST
 
 
 @dataclass(frozen=True)
@@ -174,11 +162,11 @@ class Kernel(JITFunction):
         """
         request = self.request(*args, **kwargs)
         compiled = self._compile(request)
-        met = overlapping(compiled.spec.apart, self._named(*args, **kwargs))
+        met, same = overlapping(compiled.spec.apart, self._named(*args, **kwargs))
         if met:
             met += request.options.may_overlap
-            request = replace(request, options=replace(request.options, may_overlap=met))
-            compiled = self._compile(request)
+            facts = replace(request.options, may_overlap=met, same_array=same)
+            compiled = self._compile(replace(request, options=facts))
         return compiled
 
     def request(self, *args: Any, **kwargs: Any) -> Request:
@@ -304,24 +292,31 @@ class Kernel(JITFunction):
         if entry is None:
             entry = self._prepare(known, key, self._named(*args, **kwargs), kwargs)
         if entry.compiled.spec.apart:
-            entry = self._for_overlaps(known, key, entry, self._named(*args, **kwargs), kwargs)
+            entry = self._for_overlaps(known, key, entry, (values, args, kwargs))
         return entry, values, stream
 
     def _for_overlaps(
-        self,
-        known: Known,
-        key: tuple[Any, ...],
-        entry: Entry,
-        named: dict[str, Any],
-        given: dict[str, Any],
+        self, known: Known, key: tuple[Any, ...], entry: Entry, call: tuple[Any, Any, Any]
     ) -> Entry:
         """The entry for arrays that overlap where `entry` takes them to be apart; else itself."""
-        met = overlapping(entry.compiled.spec.apart, named)
-        if not met:
+        values, args, kwargs = call
+        try:
+            same = None if entry.guard is None else entry.guard(values, *args, **kwargs)
+        except AttributeError:  # an array of a library that the guard does not know
+            same = None
+        if same == ():
             return entry
-        met += given.get("may_overlap", ())
-        found = known.entries.get((key, met))
-        return found or self._prepare(known, (key, met), named, {**given, "may_overlap": met})
+        met = same
+        if met is None or same is None:
+            met, same = overlapping(entry.compiled.spec.apart, self._named(*args, **kwargs))
+            if not met:
+                return entry
+        found = known.entries.get((key, met, same))
+        if found is None:
+            facts = {"may_overlap": (*met, *kwargs.get("may_overlap", ())), "same_array": same}
+            named = self._named(*args, **kwargs)
+            found = self._prepare(known, (key, met, same), named, {**kwargs, **facts})
+        return found
 
     def launch_key(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """What of a launch's arguments decides which compiled kernel it runs."""
@@ -390,10 +385,12 @@ class Kernel(JITFunction):
                 return entry
             place = place_of(kinds, given.get("device"))
             asked = self._options(named, given)
-            asked |= {n: given[n] for n in ("may_overlap",) if n in given}
+            asked |= {n: given[n] for n in ("may_overlap", "same_array") if n in given}
             request = self._request(kinds, constants, asked)
             compiled = self._compile(request) if place != HOST else self._for_host(request)
             entry = make_entry(compiled, kinds, place)
+            if place != HOST:
+                entry = replace(entry, guard=guard_of(compiled, own, kinds))
             if known.unchanged():  # else a name was bound anew meanwhile
                 known.entries[key] = entry
         return entry
@@ -528,43 +525,6 @@ def chip_of(kinds: Mapping[str, Kind]) -> str:
     """
     devices = (kind.device for kind in kinds.values())
     return driver.chip(next((d for d in devices if d is not None and d != HOST), 0)).name
-
-
-def place_of(kinds: Mapping[str, Kind], device: Any) -> int:
-    """The device that a launch's arrays lie on, or `HOST`. Raises `WrongDevice`."""
-    names = list(kinds)
-    devices = [kind.device for kind in kinds.values()]
-    found = [number for number, place in enumerate(devices) if place is not None]
-    if device == SIMULATOR or not found:
-        expected = HOST if device == SIMULATOR else 0
-    else:
-        expected = devices[found[0]]
-    assert expected is not None
-    for number in found:
-        place = devices[number]
-        assert place is not None
-        launch.require_device(names, number, place, expected)
-    return expected
-
-
-def make_entry(compiled: Compiled, kinds: Mapping[str, Kind], place: int) -> Entry:
-    """Load a compiled kernel on a device (or for the simulator) and say how to launch it."""
-    select = selected(list(kinds), compiled.spec.arguments)
-    if place == HOST:
-        return Entry(compiled, simulation(compiled, select), place)
-    launcher = launch.load(compiled.spec, compiled.cubin, place)
-    library = next((kind.library for kind in kinds.values() if kind.device is not None), "")
-    current = current_stream(library, place)
-
-    def start(grid: Any, values: Sequence[Any], stream: Any) -> None:
-        address = current() if stream is None else stream_address(stream)
-        launcher(grid, values if select is None else select(values), address)
-
-    def record(grid: Any, values: Sequence[Any], stream: Any) -> None:
-        address = current() if stream is None else stream_address(stream)
-        active().record(launcher, grid, values if select is None else select(values), address)
-
-    return Entry(compiled, start if compiled.spec.timeline is None else record, place)
 
 
 @contextmanager

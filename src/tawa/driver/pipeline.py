@@ -39,6 +39,7 @@ from tawa.tile.passes.descriptors import HoistDescriptors
 from tawa.tile.passes.overlaps import Overlaps
 from tawa.tile.passes.partial_dead_code import PartialDeadCode
 from tawa.tile.passes.reciprocals import Reciprocals
+from tawa.tile.passes.same_arrays import SameArrays
 from tawa.tile.passes.scaled_exponents import ScaledExponents
 from tawa.tile.passes.simplify import Simplify
 from tawa.tile.passes.split_loops import SplitLoops
@@ -61,7 +62,7 @@ def passes(stage: str, options: Options, decided: Decisions, slack: Slack) -> li
 def table(stage: str, options: Options, decided: Decisions, slack: Slack) -> list[Pass]:
     """The passes of a level, in order; what their contracts say of it is not repeated here."""
     stages: dict[str, Callable[[], list[Any]]] = {
-        "tile": lambda: [Simplify()],
+        "tile": lambda: [SameArrays(options), Simplify()],
         "aref": lambda: [
             # Before its descriptors are hoisted.
             BulkCopies(options, decided),

@@ -7,7 +7,7 @@ list is written, whose body classifies the arguments. It costs a few hundred nan
 from __future__ import annotations
 
 import keyword
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, TypeAlias, cast
@@ -110,6 +110,57 @@ def compile_namer(parameters: Sequence[BoundParameter], name: str) -> Callable[.
         return namer(*args, **kwargs)
 
     return named
+
+
+Guard: TypeAlias = Callable[..., tuple[tuple[str, str], ...] | None]
+"""Of a call's launch values and arguments: pairs that are one array; None if others may meet."""
+
+
+def compile_guard(
+    parameters: Sequence[BoundParameter],
+    pairs: Sequence[tuple[str, str]],
+    kinds: Mapping[str, Kind],
+    name: str,
+) -> Guard:
+    """A function that takes a quick look at the arrays of a call, pair by pair.
+
+    It looks no further than where the lower of two ends, and knows descriptors and PyTorch's
+    contiguous tensors: pairs of which it says None may be apart all the same.
+    """
+    own = {parameter.name for parameter in parameters}
+    signature = [_parameter_text(number, p) for number, p in enumerate(parameters)]
+    if rest := [f"{word}=None" for word in RESERVED if word not in own]:
+        signature += ["*", *rest]
+    lines = [f"def {_function_name(name)}(_values, {', '.join(signature)}, **_options):"]
+    lines.append("    _same = ()")
+    numbers = {p.name: n for n, p in enumerate(q for q in parameters if not q.constexpr)}
+    ends: dict[str, str] = {}
+    for argument in sorted({name for pair in pairs for name in pair}):
+        value, begin = f"_values[{numbers[argument]}]", f"_p{numbers[argument]}"
+        described = is_descriptor(kinds[argument])
+        lines.append(f"    {begin} = {value}{'.pointer()' if described else ''}")
+        ends[argument] = (
+            f"{begin} + {value}.geometry.reach <= "
+            if described
+            else f"{argument}.is_contiguous() and {begin} + {argument}.nbytes <= "
+        )
+    for one, other in pairs:
+        a, b = numbers[one], numbers[other]
+        if kinds[one].text == kinds[other].text:
+            shape = f" and _values[{a}].geometry is _values[{b}].geometry"
+            alike = f"_p{a} == _p{b}{shape if is_descriptor(kinds[one]) else ''}"
+            lines.append(f"    if {alike}: _same += (({one!r}, {other!r}),)")
+        lines += [
+            f"    {'elif' if kinds[one].text == kinds[other].text else 'if'} _p{a} <= _p{b}:",
+            f"        if not ({ends[one]}_p{b}): return None",
+            f"    elif not ({ends[other]}_p{a}): return None",
+        ]
+    return _define("\n".join([*lines, "    return _same"]), name, parameters)
+
+
+def is_descriptor(kind: Kind) -> bool:
+    """Whether an argument is a tensor descriptor."""
+    return kind.text.startswith("desc<")
 
 
 def _classification(parameter: BoundParameter, number: int) -> list[str]:

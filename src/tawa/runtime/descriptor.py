@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from typing import Any
 
 from tawa.base.errors import TawaError
@@ -114,6 +114,14 @@ class Geometry:
     strides: tuple[int, ...]
     block_shape: tuple[int, ...]
     padding: str
+
+    @cached_property
+    def reach(self) -> int:
+        """Bytes from the first to behind the last element."""
+        if not all(self.shape):
+            return 0
+        last = sum((n - 1) * s for n, s in zip(self.shape, self.strides, strict=True))
+        return (last + 1) * ELEMENT_BYTES[self.element_type]
 
 
 @lru_cache(maxsize=8192)

@@ -22,14 +22,29 @@ class Reach(NamedTuple):
     step: int
 
 
-def overlapping(pairs: Sequence[Pair], arguments: Mapping[str, Any]) -> tuple[Pair, ...]:
-    """The pairs of arguments whose arrays may have bytes in common."""
-    found: list[Pair] = []
+def overlapping(
+    pairs: Sequence[Pair], arguments: Mapping[str, Any]
+) -> tuple[tuple[Pair, ...], tuple[Pair, ...]]:
+    """The pairs whose arrays may have bytes in common, and those of them that are one array."""
+    met: list[Pair] = []
+    same: list[Pair] = []
     for pair in pairs:
-        one, other = (reach(part_named(name, arguments)) for name in pair)
-        if one is not None and other is not None and meet(one, other):
-            found.append(pair)
-    return tuple(found)
+        one, other = (part_named(name, arguments) for name in pair)
+        first, second = reach(one), reach(other)
+        if first is not None and second is not None and meet(first, second):
+            met.append(pair)
+            same += [pair] if _are_one(one, other) else []
+    return tuple(met), tuple(same)
+
+
+def _are_one(one: Any, other: Any) -> bool:
+    """Whether two arrays begin at one address; of descriptors, whether they describe the same."""
+    if isinstance(one, TensorDescriptor) or isinstance(other, TensorDescriptor):
+        described = [d.geometry for d in (one, other) if isinstance(d, TensorDescriptor)]
+        alike = len(described) == 2 and described[0] is described[1]
+        return alike and one.pointer() == other.pointer()
+    first, second = view(one), view(other)
+    return first.pointer == second.pointer and first.element_type == second.element_type
 
 
 def meet(one: Reach, other: Reach) -> bool:

@@ -13,7 +13,8 @@ import tawa.language as tl
 from tawa.axon.gpu.kernels import KernelCall, Variant
 from tawa.axon.gpu.nodes import BYTES, Node
 from tawa.axon.gpu.text import Descriptor, Parameter
-from tawa.driver.jit import Entry, Kernel, make_entry
+from tawa.driver.entries import Entry, make_entry
+from tawa.driver.jit import Kernel
 from tawa.language import libdevice
 from tawa.runtime.kinds import Kind, kind_of
 

@@ -118,6 +118,16 @@ def _require_apart(spec: KernelSpec, arguments: dict[str, Any]) -> None:
                 hint=f"compile it with may_overlap=(({one!r}, {other!r}),), as a launch does",
             )
 
+    for one, other in spec.same:
+        first, second = (_array_of(arguments[name]) for name in (one, other))
+        if first is None or second is None or first.ctypes.data != second.ctypes.data:
+            raise SimulationInput(
+                f"the arrays `{one}` and `{other}` are two",
+                expected=f"one array: `{spec.entry}` was compiled for it",
+                found="two addresses",
+                hint="compile it for these arrays, as a launch does",
+            )
+
 
 def _overlap(first: Array, second: Array) -> bool:
     try:

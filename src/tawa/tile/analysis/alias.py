@@ -26,6 +26,9 @@ OVERLAPS = "tawa.overlaps"
 APART = "tawa.apart"
 """Attribute of a kernel: pairs of arguments that it takes to be apart, where that matters."""
 
+STORED_BEFORE = "tawa.stored_before"
+"""Attribute of a store of a block, to bytes that another of the program may have been stored to."""
+
 OUT_OF_ORDER = "tawa.out_of_order"
 """Attribute of a kernel of which a load may read what its program has stored before."""
 

@@ -5,20 +5,20 @@ known to be apart, accesses through them need no order: loads run ahead of store
 granted, noted (`APART`) and looked at by each launch; for arrays that do overlap the kernel is
 compiled once more, with the pair in the option `may_overlap`.
 
-It matters where a write comes before another access, in the text or round a loop that both are in.
-A read that comes before every write is taken to be apart from them.
+It matters for two arguments of which one is written: threads that store what they have computed run
+ahead of threads that still load.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-from xdsl.dialects import func, scf
-from xdsl.dialects.builtin import ModuleOp, StringAttr
-from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.dialects import func
+from xdsl.dialects.builtin import ModuleOp, StringAttr, UnitAttr
+from xdsl.ir import BlockArgument, SSAValue
 
 from tawa.base.options import BadOption, Options
 from tawa.base.spans import span_of
@@ -26,12 +26,14 @@ from tawa.ir.contracts import Contract
 from tawa.ir.effects import GLOBAL, WRITE, through
 from tawa.ir.kernels import argument_names
 from tawa.ir.properties import ARGUMENT_DESCRIPTORS
-from tawa.tile.analysis.alias import APART, OVERLAPS, origins
+from tawa.tile.analysis.alias import APART, OVERLAPS, STORED_BEFORE, may_alias, origins
+from tawa.tile.analysis.order import may_meet
+from tawa.tile.dialect.ops import DescStore
 
 
 @dataclass(frozen=True)
 class Overlaps:
-    """Note what may overlap, and what has to be apart."""
+    """Note what may overlap, what has to be apart, and which blocks are stored to twice."""
 
     options: Options
     name: ClassVar[str] = "overlaps"
@@ -40,57 +42,52 @@ class Overlaps:
     def apply(self, module: ModuleOp) -> None:
         """Give the kernel its attributes."""
         kernel = next(op for op in module.ops if isinstance(op, func.FuncOp))
-        given = sorted(self._numbers(kernel))
+        given = sorted(numbers_of(kernel, "may_overlap", self.options.may_overlap))
         if given:
             kernel.attributes[OVERLAPS] = StringAttr(json.dumps(given))
+        stores = [op for op in kernel.walk() if isinstance(op, DescStore) and not op.reduce]
+        for later in stores:
+            before = (op for op in stores if may_alias(op.desc, later.desc))
+            if any(may_meet(earlier, later) for earlier in before):
+                later.attributes[STORED_BEFORE] = UnitAttr()
         apart = sorted(pair for pair in _ordered(kernel) if list(pair) not in given)
         if apart:
             kernel.attributes[APART] = StringAttr(json.dumps(apart))
 
-    def _numbers(self, kernel: func.FuncOp) -> Iterator[list[int]]:
-        names = argument_names(kernel)
-        for pair in self.options.may_overlap:
-            for name in pair:
-                if name not in names:
-                    raise BadOption(
-                        f"`may_overlap` names no argument `{name}`",
-                        span=span_of(kernel),
-                        expected=f"pairs of {', '.join(names)}",
-                        found=f"may_overlap={self.options.may_overlap!r}",
-                    )
-            yield sorted(map(names.index, pair))
+
+def numbers_of(
+    kernel: func.FuncOp, option: str, named: Sequence[tuple[str, str]]
+) -> Iterator[list[int]]:
+    """The numbers of the pairs of arguments that an option names. Raises `BadOption`."""
+    names = argument_names(kernel)
+    for pair in named:
+        for name in pair:
+            if name not in names:
+                raise BadOption(
+                    f"`{option}` names no argument `{name}`",
+                    span=span_of(kernel),
+                    expected=f"pairs of {', '.join(names)}",
+                    found=f"{option}={named!r}",
+                )
+        yield sorted(map(names.index, pair))
 
 
 def _ordered(kernel: func.FuncOp) -> set[tuple[int, int]]:
     """Pairs of arguments through which accesses have to keep an order, if they are not apart."""
-    writes: dict[tuple[BlockArgument, Operation | None], int] = {}
-    accesses: dict[tuple[BlockArgument, Operation | None], int] = {}
-    for number, op in enumerate(kernel.walk()):
-        if op.regions:
-            continue
-        loop = _outermost_loop(op)
-        for value in through(op, GLOBAL):
-            for argument in _arguments(value):
-                accesses[argument, loop] = number
-        for value in through(op, GLOBAL, WRITE):
-            for argument in _arguments(value):
-                writes.setdefault((argument, loop), number)
+    writes: set[BlockArgument] = set()
+    accesses: set[BlockArgument] = set()
+    for op in kernel.walk():
+        if not op.regions:
+            accesses.update(a for value in through(op, GLOBAL) for a in _arguments(value))
+            writes.update(a for value in through(op, GLOBAL, WRITE) for a in _arguments(value))
     return {
         (min(a.index, b.index), max(a.index, b.index))
-        for (a, loop), first in writes.items()
-        for (b, other), last in accesses.items()
-        if a is not b and (first < last or (loop is not None and loop is other))
+        for a in writes
+        for b in accesses
+        if a is not b
     }
 
 
 def _arguments(value: SSAValue | None) -> list[BlockArgument]:
     found = () if value is None else origins(value)
     return [argument for argument in found if isinstance(argument, BlockArgument)]
-
-
-def _outermost_loop(op: Operation) -> Operation | None:
-    found, parent = None, op.parent_op()
-    while parent is not None:
-        found = parent if isinstance(parent, scf.ForOp | scf.WhileOp) else found
-        parent = parent.parent_op()
-    return found

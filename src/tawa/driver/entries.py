@@ -1,0 +1,78 @@
+"""Compiled kernels that are ready to be launched, on a device or in the simulator."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tawa.driver.host_launch import Launch, simulation
+from tawa.runtime import launch
+from tawa.runtime.arrays import HOST
+from tawa.runtime.binding import BoundParameter, Guard, compile_guard, selected
+from tawa.runtime.kinds import Kind
+from tawa.runtime.streams import current_stream, stream_address
+from tawa.runtime.timeline import active
+
+if TYPE_CHECKING:
+    from tawa.driver.compiled import Compiled
+
+SIMULATOR = "simulator"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a call's key leads to: the compiled kernel, how to launch it, and on which device."""
+
+    compiled: Compiled
+    launch: Launch
+    place: int = HOST
+    guard: Guard | None = None
+    """Takes a quick look at arrays of a launch that the code takes to be apart."""
+
+
+def place_of(kinds: Mapping[str, Kind], device: Any) -> int:
+    """The device that a launch's arrays lie on, or `HOST`. Raises `WrongDevice`."""
+    names = list(kinds)
+    devices = [kind.device for kind in kinds.values()]
+    found = [number for number, place in enumerate(devices) if place is not None]
+    if device == SIMULATOR or not found:
+        expected = HOST if device == SIMULATOR else 0
+    else:
+        expected = devices[found[0]]
+    assert expected is not None
+    for number in found:
+        place = devices[number]
+        assert place is not None
+        launch.require_device(names, number, place, expected)
+    return expected
+
+
+def make_entry(compiled: Compiled, kinds: Mapping[str, Kind], place: int) -> Entry:
+    """Load a compiled kernel on a device (or for the simulator) and say how to launch it."""
+    select = selected(list(kinds), compiled.spec.arguments)
+    if place == HOST:
+        return Entry(compiled, simulation(compiled, select), place)
+    launcher = launch.load(compiled.spec, compiled.cubin, place)
+    library = next((kind.library for kind in kinds.values() if kind.device is not None), "")
+    current = current_stream(library, place)
+
+    def start(grid: Any, values: Sequence[Any], stream: Any) -> None:
+        address = current() if stream is None else stream_address(stream)
+        launcher(grid, values if select is None else select(values), address)
+
+    def record(grid: Any, values: Sequence[Any], stream: Any) -> None:
+        address = current() if stream is None else stream_address(stream)
+        active().record(launcher, grid, values if select is None else select(values), address)
+
+    return Entry(compiled, start if compiled.spec.timeline is None else record, place)
+
+
+def guard_of(
+    compiled: Compiled, parameters: Sequence[BoundParameter], kinds: Mapping[str, Kind]
+) -> Guard | None:
+    """What takes a quick look at a call's arrays; None where parts of tuples are looked at."""
+    pairs, own = compiled.spec.apart, {parameter.name for parameter in parameters}
+    if not pairs or any(name not in own for pair in pairs for name in pair):
+        return None
+    return compile_guard(parameters, pairs, kinds, compiled.spec.entry)
