@@ -1,3 +1,5 @@
+import math
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,8 +20,12 @@ def test_boxes_cover_the_block_within_the_limits(shape, element):
     assert max(cut.height, cut.width) <= H100.box_limit
     rows = shape[-2] if len(shape) > 1 else 1
     assert cut.height * cut.bands == rows
+    slabs = [slab for _, slab in cut.slabs()]
+    assert len(slabs) * cut.bands * cut.rows == math.prod(shape[:-1])
+    assert slabs == sorted(set(slabs))
     assert 0 <= cut.width * cut.panels - shape[-1] < cut.width
-    assert list(cut.shape[:-2]) == list(shape[:-2])
+    whole = cut.outer or (1,) * len(shape[:-2])
+    assert [a * b for a, b in zip(whole, cut.shape[:-2], strict=True)] == list(shape[:-2])
 
 
 def test_a_tile_within_the_limits_is_one_box_a_panel():

@@ -195,3 +195,17 @@ def test_slots_are_returned_after_their_tiles_were_read(kernel, specialize) -> N
     assert report.ordered
     assert report.same_results
     assert not report.reached
+
+
+@tawa.jit
+def without_a_loop(a, b, o):
+    o.store([0, 0], tl.dot(a.load([0, 0]), b.load([tl.program_id(1), 0])))
+
+
+def test_a_cluster_shares_tiles_of_one_slot_that_no_loop_loads() -> None:
+    types = "desc<f16,128x64>", "desc<f16,64x64>", "desc<f32,128x64>"
+    compiled = without_a_loop.compile(*types, cluster=2)
+    a, b = arrays(1)
+    arguments, o = described(compiled, a, b, 1)
+    hopper.run(compiled.module("hopper"), (2,), arguments)
+    np.testing.assert_array_equal(o, a[:, :64].astype(np.float32) @ b[:64].astype(np.float32))

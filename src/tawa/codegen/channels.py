@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -133,7 +134,7 @@ def _copy_tiles(g: GroupLowering, enter: aref.PutEnter, fills: list[Operation]) 
     loads = [op for op in fills if isinstance(op, aref.LoadInto)]
 
     def load() -> None:
-        size = sum(_tile_of(g, op.view).bytes for op in loads)
+        size = sum(_tile_of(g, op.view).filled for op in loads)
         g.do(MbarrierExpect(ring.full, cursor.slot, size))
         for op in loads:
             with g.made_for(op):
@@ -170,7 +171,7 @@ def _copy_box(g: GroupLowering, op: aref.CopyInto, full: SSAValue, slot: SSAValu
     copied = op.view, box.desc, box.coordinates, full, slot
 
     def load() -> None:
-        g.do(MbarrierExpect(full, slot, _tile_of(g, op.view).bytes))
+        g.do(MbarrierExpect(full, slot, _tile_of(g, op.view).filled))
         with g.made_for(op):
             _Copies(g, *copied).all(None)
 
@@ -288,13 +289,15 @@ class _Copies:
 
     def band(self, row: SSAValue | None, ctas: SSAValue | None) -> None:
         """The boxes from a row on; with `ctas`, into all of those CTAs."""
-        g = self.g
-        rows = self.tile.rows.data if self.boxes.bands == 1 else self.boxes.height
-        first = g.constant(0) if row is None else row
-        for panel in range(self.boxes.panels):
-            start = panel * self.boxes.width
-            part = g.add(Subtile(self.view.tile, first, start, rows, self.boxes.width))
+        g, cut = self.g, self.boxes
+        places = itertools.product(range(cut.panels), cut.slabs())
+        for panel, (outer, slab) in places:
+            start = panel * cut.width
+            first = g.constant(slab) if row is None else g.plus(row, slab)
+            part = g.add(Subtile(self.view.tile, first, start, cut.rows, cut.width))
             where = [*self.at[:-1], g.plus(self.at[-1], start)]
+            for axis, index in enumerate(outer, len(self.at) - len(cut.shape)):
+                where[axis] = g.plus(where[axis], index)
             if row is not None:
                 where[-2] = g.map("addi", where[-2], row)
             place = self.map, where, part, self.full, self.slot

@@ -196,7 +196,7 @@ class LowerToHopper:
                 ring = kernel.memory.ring(f"{stem}_{len(tiles)}", depth, tile)
                 kernel.declarations.append(ring)
                 tiles.append(ring.ring)
-                size += tile.bytes
+                size += tile.filled
             reader = readers[create.ref]
             multicast = create.multicast is not None
             arrivals = max(1, reader.warps.value.data // SM_90A.group_warps) * (

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from xdsl.dialects.builtin import IntAttr, UnitAttr
 from xdsl.ir import Attribute
 
-from tawa.aref.analysis.slots import ALIGNMENT, extents_of, swizzle_for
+from tawa.aref.analysis.slots import ALIGNMENT, extents_of, panel_rows, swizzle_for
 from tawa.base.errors import TawaError
 from tawa.base.spans import Span
 from tawa.hopper.dialect.core import number
@@ -58,7 +58,8 @@ gemm.compile(tile(128, 64), tile(128, 64), tile(128, 128), "i32", 128, 128, num_
 def tile_for(shape: tuple[int, ...], element: Attribute) -> TileType:
     """How a block lies in shared memory: its last dimension in panels, the others as rows."""
     rows, columns = extents_of(shape)
-    return TileType.of(rows, columns, element, swizzle_for(columns, element) if shape[1:] else 0)
+    swizzle = swizzle_for(columns, element) if shape[1:] else 0
+    return TileType.of(rows, columns, element, swizzle, panel_rows(rows, swizzle))
 
 
 def _size(op: Ring) -> int:

@@ -6,6 +6,7 @@ the TMA engine; the buffer is waited for only when its iteration comes round aga
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -203,15 +204,17 @@ def _staged_by_team(g: GroupLowering, op: DescStore, value: SSAValue) -> None:
     at = [g.scalar(c) for c in op.coordinates]
 
     def send() -> None:
-        rows = tile.rows.data // cut.bands
-        for panel in range(cut.panels):
-            for band in range(cut.bands):
-                first, start = band * cut.height, panel * cut.width
-                part = g.add(Subtile(place, g.constant(first), start, rows, cut.width))
-                where = [*at[:-1], g.plus(at[-1], start)]
-                if band:
-                    where[-2] = g.plus(at[-2], first)
-                g.do(TmaStore(map_, where, part, g.kernel.options.stream_stores))
+        places = itertools.product(range(cut.panels), cut.slabs(), range(cut.bands))
+        for panel, (outer, slab), band in places:
+            first, start = band * cut.height, panel * cut.width
+            row = g.constant(slab + first)
+            part = g.add(Subtile(place, row, start, cut.rows, cut.width))
+            where = [*at[:-1], g.plus(at[-1], start)]
+            for axis, index in enumerate(outer):
+                where[axis] = g.plus(at[axis], index)
+            if band:
+                where[-2] = g.plus(at[-2], first)
+            g.do(TmaStore(map_, where, part, g.kernel.options.stream_stores))
         g.do(BulkCommit())
 
     g.one_thread("team", send)

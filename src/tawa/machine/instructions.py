@@ -47,6 +47,10 @@ class Instructions:
     """What a tile in shared memory starts at a multiple of."""
     copy_unit: int = figure(16, "documented", f"{_TENSOR}: inner box extents of whole 16 bytes")
     """Bytes that bulk copies and the swizzles move at once, and arrays for them start at."""
+    copy_alignment: int = figure(
+        128, "documented", "PTX ISA 9.0, cp.async.bulk.tensor: shared memory aligned to 128 bytes"
+    )
+    """Bytes whose multiple a copied tile in shared memory starts at."""
     box_limit: int = figure(256, "documented", f"{_TENSOR}: boxDim up to 256")
     """Elements of one dimension of a TMA box."""
     tensor_rank: int = figure(5, "documented", f"{_TENSOR}: rank 1 to 5")

@@ -20,6 +20,7 @@ from tawa.base.spans import span_of
 from tawa.base.types import shape_of
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import carry, extend_yield
+from tawa.partition.rings import latest
 from tawa.tile.dialect.ops import DescLoad, ProgramId
 
 
@@ -294,7 +295,7 @@ def mark_shared(
         homes = [f[1] for f in found if f is not None]
         if not homes:
             continue
-        home = homes[0]
+        home = latest(homes)
         assert home.parent is not None
         false = arith.ConstantOp(IntegerAttr(0, 1))
         flags = [false.result if f is None else f[0] for f in found]

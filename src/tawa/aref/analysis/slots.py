@@ -27,12 +27,19 @@ def extents_of(shape: tuple[int, ...]) -> tuple[int, int]:
     return math.prod(shape[:-1]), shape[-1]
 
 
+def panel_rows(rows: int, swizzle: int) -> int:
+    """Rows of a panel: of swizzled ones, so many that the next panel begins with the pattern."""
+    pattern = ALIGNMENT // SM_90A.swizzles[0] if swizzle else 1
+    return -(-rows // pattern) * pattern
+
+
 def tile_bytes(shape: tuple[int, ...], element: Attribute) -> int:
     """Bytes of a block: panels as wide as its swizzle, or whole rows where it has none."""
     rows, columns = extents_of(shape)
     row = columns * byte_size(element)
-    panel = (swizzle_for(columns, element) if shape[1:] else 0) or row
-    return -(-row // panel) * panel * rows
+    swizzle = swizzle_for(columns, element) if shape[1:] else 0
+    panel = swizzle or row
+    return -(-row // panel) * panel * panel_rows(rows, swizzle)
 
 
 def slot_bytes(ref: SSAValue) -> int:

@@ -57,13 +57,13 @@ class Slot(HopperOp):
     def cuda(self, w: Writer) -> None:
         """The tile's address."""
         assert isinstance(self.ring.type, RingType)
-        size = self.ring.type.tile.bytes
+        size = self.ring.type.stride
         w.let(self.tile, f"{w.name(self.ring)} + {w.name(self.index)} * {size}")
 
     def run(self, m: Actor) -> None:
         """The tile's address."""
         assert isinstance(self.ring.type, RingType)
-        size = self.ring.type.tile.bytes
+        size = self.ring.type.stride
         m.bind(self.tile, m.integer(self.ring) + m.integer(self.index) * size)
 
 

@@ -15,6 +15,10 @@ from xdsl.utils.exceptions import VerifyException
 
 from tawa.base.layout import Layout, parse_layout
 from tawa.base.types import byte_size
+from tawa.machine.chips import SM_90A
+
+SWIZZLED_ROWS = SM_90A.swizzle_alignment // SM_90A.swizzles[0]
+"""Rows after which a swizzle repeats: panels of a swizzled tile begin at a multiple of them."""
 
 
 @irdl_attr_definition
@@ -136,6 +140,16 @@ class TileType(ParametrizedAttribute, TypeAttribute):
         """Bytes of the whole tile."""
         return self.panels * self.panel_stride
 
+    @property
+    def filled(self) -> int:
+        """Bytes that copies of the whole tile write: not the rows that its panels lack."""
+        return self.panels * self.panel_bytes * self.rows.data
+
+    @property
+    def alignment(self) -> int:
+        """Bytes whose multiple the tile's address is: copies and their swizzle ask for it."""
+        return max(SM_90A.copy_alignment, SWIZZLED_ROWS * self.swizzle.data)
+
     def offsets(self, row: np.ndarray, column: np.ndarray) -> np.ndarray:
         """Byte offsets of elements from the tile's address (`tile_address` of the prelude)."""
         byte = column * byte_size(self.element_type)
@@ -203,9 +217,14 @@ class RingType(ParametrizedAttribute, TypeAttribute):
     tile: TileType
 
     @property
+    def stride(self) -> int:
+        """Bytes from one slot to the next, each at an aligned address."""
+        return -(-self.tile.bytes // self.tile.alignment) * self.tile.alignment
+
+    @property
     def bytes(self) -> int:
         """Bytes of all slots."""
-        return self.slots.data * self.tile.bytes
+        return (self.slots.data - 1) * self.stride + self.tile.bytes
 
     @classmethod
     def parse_parameters(cls, parser: AttrParser) -> Sequence[Attribute]:

@@ -51,8 +51,8 @@ def allocations(kernel: func.FuncOp, shared_bytes: int) -> list[Allocation]:
     for op in kernel.walk():
         if isinstance(op, Ring):
             assert isinstance(op.ring.type, RingType)
-            first, size = op.offset.value.data, op.ring.type.tile.bytes
-            _check_alignment(op, first, max(128, 8 * op.ring.type.tile.swizzle.data))
+            first, size = op.offset.value.data, op.ring.type.stride
+            _check_alignment(op, first, op.ring.type.tile.alignment)
             last = first + op.ring.type.bytes
             found.append(Allocation(label_of(op.ring), first, last, size, op))
         elif isinstance(op, Barriers):
