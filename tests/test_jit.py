@@ -18,7 +18,8 @@ import pytest
 import tawa
 import tawa.language as tl
 from tawa.base.kernel_spec import KernelSpec
-from tawa.driver.jit import ConstantNotHashable, UnknownLaunchOption, progress
+from tawa.driver.jit import ConstantNotHashable, UnknownLaunchOption
+from tawa.driver.progress import progress
 from tawa.runtime import sass
 from tawa.runtime.launch import BadGrid, WrongDevice
 from tawa.runtime.launch_errors import BadTypeText
@@ -286,7 +287,7 @@ class Terminal(io.StringIO):
 def test_only_a_long_compilation_shows_progress(
     monkeypatch: pytest.MonkeyPatch, seconds: float, shown: bool
 ) -> None:
-    monkeypatch.setattr(sys.modules["tawa.driver.jit"], "PROGRESS_SECONDS", 0.1)
+    monkeypatch.setattr("tawa.driver.progress.PROGRESS_SECONDS", 0.1)
     monkeypatch.setattr(sys, "stderr", Terminal())
     with progress("compiling axpy") as report:
         report("attempt 2 of at most 9")

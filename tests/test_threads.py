@@ -19,7 +19,7 @@ import pytest
 import tawa
 import tawa.language as tl
 from tawa.base.locks import COMPILING, ForkedLock
-from tawa.driver.jit import progress
+from tawa.driver.progress import progress
 
 SECONDS = 240
 """More than any of these takes on a busy machine."""
@@ -180,7 +180,7 @@ def test_threads_tune_one_at_a_time() -> None:
 
 def test_progress_of_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
-    monkeypatch.setattr("tawa.driver.jit.PROGRESS_SECONDS", 0.01)
+    monkeypatch.setattr("tawa.driver.progress.PROGRESS_SECONDS", 0.01)
     problems: list[object] = []
     monkeypatch.setattr(threading, "excepthook", lambda found: problems.append(found.exc_value))
 

@@ -69,6 +69,9 @@ HOMES = {
 }
 """Modules and what they give to this package, when it is first asked for."""
 
+PARTS = "axon", "cuppl", "kernels", "language"
+"""Packages inside this one that users import."""
+
 
 def __getattr__(name: str) -> Any:
     for home, names in HOMES.items():
@@ -77,6 +80,11 @@ def __getattr__(name: str) -> Any:
             setattr(sys.modules[__name__], name, value)
             return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """What is public, and the parts of the package that are to be imported by name and were."""
+    return [*__all__, "__version__", *(part for part in PARTS if part in globals())]
 
 
 if os.environ.get("TAWA_ENABLE"):

@@ -56,11 +56,16 @@ def test_shows_the_range_and_both_sides_of_the_conflict(source: str):
         "  note: once",
         "  note: called here",
         "  --> kernel.py:1:1",
-        "   |",
         " 1 | def kernel(a, b):",
         "   | ^^^",
     ]
     assert error.render() == f"error[TiltedTile]: {error}"
+
+
+def test_a_note_on_a_line_that_is_shown_quotes_it(source: str):
+    error = TiltedTile("no", span=Span(source, 2, 10, 2, 13))
+    error.with_note("made of", Span(source, 2, 14, 2, 15))
+    assert lines(error.render())[-1] == "  note: made of (line 2, column 15: `a`)"
 
 
 def test_carets_stand_below_tabs_and_wide_characters(source: str):

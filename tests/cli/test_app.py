@@ -1,6 +1,9 @@
 import os
+import re
 import subprocess
 import sys
+import tomllib
+from pathlib import Path
 
 import pytest
 
@@ -19,7 +22,10 @@ def tawa(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str
 
 
 def test_version():
-    assert tawa("--version").stdout == f"tawa {__version__}\n"
+    first, *rest = tawa("--version").stdout.splitlines()
+    assert first == f"tawa {__version__}"
+    for what in ("Python 3.", "numpy ", "ortools ", "assembler: NVRTC ", "driver: "):
+        assert any(line.strip().startswith(what) for line in rest)
 
 
 def test_help_lists_the_commands():
@@ -79,3 +85,80 @@ def test_an_unreadable_knob_is_an_error():
     shown = tawa("doctor", TAWA_TRACEBACK="perhaps")
     assert shown.returncode == 1
     assert "error[BadKnob]" in shown.stderr
+
+
+def test_doctor_shows_what_to_install_as_it_is_typed(monkeypatch: pytest.MonkeyPatch, capsys):
+    from tawa.cli import doctor
+
+    monkeypatch.setattr(doctor, "installed", lambda package: None)
+    monkeypatch.setattr(doctor, "LOOKS", (doctor._optional_packages,))
+    doctor.report()
+    shown = capsys.readouterr().out
+    assert "pip install 'tawa[cuppl]'" in shown
+    assert "pip install 'tawa[axon]'" in shown
+
+
+def test_doctor_names_every_package_that_an_extra_brings():
+    from tawa.cli.doctor import OPTIONAL_PACKAGES, REQUIRED_PACKAGES
+
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    brought = {re.split(r"[<>=\[]", text)[0] for e in doctor_extras(extras) for text in extras[e]}
+    assert brought <= {*OPTIONAL_PACKAGES, "tawa"}
+    required = {re.split(r"[<>=]", text)[0] for text in project["dependencies"]}
+    assert required - {"rich", "typer"} == set(REQUIRED_PACKAGES)  # without these nothing is shown
+
+
+def doctor_extras(extras):
+    return set(extras) - {"dev", "peers"}  # of those who work on Tawa
+
+
+def test_run_says_where_and_takes_options(tmp_path: Path):
+    (tmp_path / "own.py").write_text(
+        "import numpy as np, tawa\n@tawa.jit\ndef f(x): pass\n"
+        "def example_f():\n    print(f[(1,)](np.zeros(4, np.float32), num_warps=8).spec.threads)\n"
+        "def example_g(): pass\n"
+    )
+    shown = tawa("run", f"{tmp_path}/own.py:f", "--option", "num_warps=2").stdout
+    assert re.fullmatch(r"64\nf: ran in the simulator in [\d.]+ s\n", shown)
+    assert "error[BadOption]" in tawa("run", f"{tmp_path}/own.py", "--option", "num_warps=3").stderr
+
+
+def test_an_error_of_the_users_file_starts_there(tmp_path: Path):
+    file = tmp_path / "own.py"
+    file.write_text("import tawa\n@tawa.jit\ndef f(x): pass\ndef example_f(): return 1 / 0\n")
+    done = tawa("run", f"{file}:f")
+    assert done.returncode == 1
+    first, second, *_ = done.stderr.splitlines()
+    assert first == "Traceback (most recent call last):"
+    assert str(file) in second
+    assert done.stderr.splitlines()[-1] == "ZeroDivisionError: division by zero"
+
+
+def test_an_error_of_the_compiler_is_shown_whole_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, capsys
+):
+    from tawa import cli
+    from tawa.cli import doctor
+
+    def fails() -> None:
+        raise KeyError("lost")
+
+    monkeypatch.setattr(doctor, "LOOKS", (fails,))
+    monkeypatch.setattr(sys, "argv", ["tawa", "doctor"])
+    fails.__globals__["__name__"], own = "tawa.cli.doctor", fails.__globals__["__name__"]
+    try:
+        with pytest.raises(SystemExit):
+            cli.main()
+    finally:
+        fails.__globals__["__name__"] = own
+    shown = capsys.readouterr().err
+    assert "KeyError: 'lost'" in shown
+    assert "tawa bug KERNEL" in shown
+
+
+def test_a_reader_that_stops_is_no_error():
+    code = f"{sys.executable} -m tawa doctor | head -n 1"
+    done = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)
+    assert done.stderr == ""
+    assert len(done.stdout.splitlines()) == 1

@@ -58,7 +58,9 @@ error[UndefinedName]: `blocksize` is not defined
    |
  2 |     y = a + blocksize
    |             ^^^^^^^^^
-  expected: a variable or parameter (a) or a global""",
+  expected: a variable or parameter (a) or a global
+  found: `blocksize`
+  help: give it a value before, or make it a parameter""",
     ),
     "shape that is no constant": (
         "i32",
@@ -100,7 +102,6 @@ error[LoopTypeChange]: `acc` changes its type in a loop
   help: give it its final type before the loop, or convert with `.to(...)`
   note: `acc` gets its value before the loop here
   --> 2:5
-   |
  2 |     acc = 0
    |     ^^^""",
     ),
@@ -114,6 +115,7 @@ error[UnsupportedSyntax]: `del` is not supported
  4 |         del x
    |         ^^^^^
   expected: assignments, `if`, `for`, `while`, `return`, `break`, `continue`, `assert`, `pass`, expressions
+  found: `del x`
   help: leave the variable alone""",
     ),
     "types that depend on the way": (
@@ -129,7 +131,6 @@ error[UndefinedName]: `x` has no value here
   help: give it a value before
   note: `x` has different types on the paths that lead here
   --> 3:9
-   |
  3 |         x = 1
    |         ^""",
     ),
@@ -142,7 +143,9 @@ error[UnknownAttribute]: module `tawa.language` has no `arrange`
    |
  2 |     x = tl.arrange(0, 4)
    |         ^^^^^^^^^^
-  expected: `arange` or `range` or `static_range`""",
+  expected: `arange` or `range` or `static_range`
+  found: `arrange`
+  help: did you mean `arange`?""",
     ),
     "mask of another shape": (
         "*f32",
@@ -191,7 +194,8 @@ error[TypeMismatch]: `tl.load` needs a pointer
  2 |     x = tl.load(a)
    |         ^^^^^^^^^^
   expected: a pointer or pointers
-  found: int32""",
+  found: int32
+  help: pass the array itself as an argument, and add offsets to it""",
     ),
     "load of a descriptor": (
         "desc<f16, 64x64>",
@@ -252,6 +256,7 @@ error[BadArgument]: `tl.arange(0, 100)` has length 100
  2 |     x = tl.arange(0, 100)
    |         ^^^^^^^^^^^^^^^^^
   expected: a power of two, or a multiple of 8
+  found: 100
   help: take a longer range and mask what is too much""",
     ),
     "plain global": (
@@ -287,7 +292,9 @@ error[WrongArguments]: call of `where`: missing a required argument: 'y'
    |
  2 |     x = tl.where(a > 0, 1)
    |         ^^^^^^^^^^^^^^^^^^
-  expected: where(condition, x, y)""",
+  expected: where(condition, x, y)
+  found: int1, constexpr 1
+  help: pass each parameter once, by position or by name""",
     ),
     "floor division of floats": (
         "f32",
@@ -347,6 +354,7 @@ error[TypeMismatch]: the condition of an `if` must be a scalar
    |
  3 |     if x > 3:
    |        ^^^^^
+  expected: one truth value, known when compiled or not
   found: int1[8]
   help: reduce it, or use `tl.where`""",
     ),
@@ -362,7 +370,6 @@ error[UndefinedName]: `x` has no value here
   help: give it a value before
   note: `x` is assigned on one side of an `if` only
   --> 3:9
-   |
  3 |         x = 1
    |         ^""",
     ),
@@ -378,7 +385,6 @@ error[UndefinedName]: `x` has no value here
   help: give it a value before
   note: `x` is assigned only inside the loop here
   --> 3:9
-   |
  3 |         x = i
    |         ^""",
     ),
@@ -403,6 +409,7 @@ error[UnsupportedSyntax]: tensors are indexed by `None` and `:` only
  2 |     x = tl.arange(0, 8)[a]
    |         ^^^^^^^^^^^^^^^^^^
   expected: as in `x[:, None]`
+  found: `a`
   help: load the elements that you need, or reduce""",
     ),
     "pointer plus float": (
@@ -442,12 +449,13 @@ error[StaticAssertion]: BLOCK must be a multiple of 3
         "i32",
         "f = lambda x: x",
         """\
-error[UnsupportedSyntax]: `Lambda` is not supported here
+error[UnsupportedSyntax]: `lambda` is not supported here
   --> 2:9
    |
  2 |     f = lambda x: x
    |         ^^^^^^^^^^^
   expected: arithmetic, comparisons, `and or not`, `a if c else b`, calls, subscripts, literals
+  found: `lambda x: x`
   help: define a function with `@tawa.jit`""",
     ),
     "assignment to an element": (
@@ -473,7 +481,6 @@ error[Recursion]: `calls_itself` calls itself
   help: use a loop
   note: in the call of `calls_itself` here
   --> 2:9
-   |
  2 |     x = calls_itself(a)
    |         ^^^^^^^^^^^^^^^""",
     ),

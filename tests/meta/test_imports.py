@@ -111,7 +111,14 @@ ROOMS: dict[str, set[str]] = {
         *("cuppl.natives", "cuppl.translation", "cuppl.typing"),
     },
     "cuppl.results": {
-        *("functional", "cuppl.cpu", "cuppl.elaboration", "cuppl.inference", "cuppl.typing"),
+        *(
+            "base",
+            "functional",
+            "cuppl.cpu",
+            "cuppl.elaboration",
+            "cuppl.inference",
+            "cuppl.typing",
+        ),
     },
     "cuppl": {"base", "functional", "runtime", ".", "language"},
     "cli.report": {

@@ -15,11 +15,13 @@ require("axon", "Axon", "lark")
 from tawa.axon.onnx.model import OnnxModel, from_onnx  # noqa: E402
 from tawa.axon.running.call import Function, LoadedModule, load  # noqa: E402
 from tawa.axon.running.contract import Contract, contract  # noqa: E402
+from tawa.base.user_frames import entry  # noqa: E402
 
 if TYPE_CHECKING:
     from tawa.axon.gpu.compile import CompiledFunction  # loaded when something is compiled
 
 
+@entry
 def compile(function: Function, *, precision: str = "f32") -> CompiledFunction:
     """A function of a loaded module as GPU kernels. See `tawa.axon.gpu.compile`.
 

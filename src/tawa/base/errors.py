@@ -100,9 +100,19 @@ class TawaError(Exception):
         """The whole text for a terminal: `error[Name]: message` and the lines below it."""
         return f"error[{type(self).__name__}]: {self}"
 
+    def _render_traceback_(self) -> list[str]:
+        """What IPython prints for the error: as Python does, since it shows its own source."""
+        import traceback
+
+        first = self.__traceback__  # IPython's own frame
+        below = None if first is None else first.tb_next
+        return "".join(traceback.format_exception(type(self), self, below)).splitlines()
+
     def _body(self) -> Iterator[str]:
+        shown: set[tuple[str, int]] = set()
         if self.span is not None:
             yield from excerpt(self.span)
+            shown.add((self.span.file, self.span.line))
         for label, text in (
             ("expected", self.expected),
             ("found", self.found),
@@ -111,9 +121,16 @@ class TawaError(Exception):
             if text is not None:
                 yield _labelled(label, text)
         for note in self.notes:
+            span = note.span
+            if span is not None and (span.file, span.line) in shown and span.line == span.end_line:
+                place = f"line {span.line}, column {span.column + 1}"
+                yield _labelled("note", f"{note.text} ({place}: `{span.text()}`)")
+                continue
             yield _labelled("note", note.text)
-            if note.span is not None:
-                yield from excerpt(note.span)
+            if span is not None:
+                place, _, *lines = (*excerpt(span), "")  # without the line above the source
+                yield from (place, *lines[:-1])
+                shown.add((span.file, span.line))
 
 
 def _package(cls: type) -> str:

@@ -173,6 +173,7 @@ class Options:
                 f"there is no {name}={getattr(self, name)!r}",
                 expected=expected,
                 found=repr(getattr(self, name)),
+                hint=f"leave {name} unset for its default",
             )
 
     def _between(self, name: str, least: int, most: int) -> None:

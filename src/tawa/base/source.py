@@ -62,6 +62,11 @@ class Span:
         """The text of `line` (by default the span's first), or None when there is no source."""
         return source_line(self.file, self.line if line is None else line)
 
+    def text(self) -> str:
+        """The source in the range, as far as it is on the first line; empty without a source."""
+        line = self.source_line() or ""
+        return line[self.column : self.end_column if self.end_line == self.line else None]
+
     def to(self, other: Span) -> Span:
         """The span from this one's start to `other`'s end."""
         return Span(self.file, self.line, self.column, other.end_line, other.end_column)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from enum import StrEnum
@@ -9,6 +10,8 @@ from importlib import import_module
 from pathlib import Path
 
 import typer
+
+from tawa.cli import completion
 
 HELP = """
 Compile sequential tile kernels to warp-specialised GPU code, and see what the compiler did.
@@ -23,11 +26,11 @@ LANGUAGES = {
 
 def command_line(arguments: Sequence[str]) -> typer.Typer:
     """The application; a language's commands are loaded only when `arguments` name it."""
+    arguments = list(arguments) or os.environ.get("COMP_WORDS", "").split()[1:]  # a shell completes
     app = typer.Typer(
         help=HELP,
         no_args_is_help=True,
         pretty_exceptions_enable=False,
-        add_completion=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(options_of_all)
@@ -38,6 +41,7 @@ def command_line(arguments: Sequence[str]) -> typer.Typer:
     app.command("timeline")(timeline)
     app.command("explain")(explain)
     app.command("doctor")(doctor)
+    app.command("bug")(bug)
     for name, (_, text) in LANGUAGES.items():
         wanted = name in arguments[:1]
         app.add_typer(_language(name) if wanted else _named(), name=name, help=text)
@@ -57,9 +61,9 @@ def _named() -> typer.Typer:
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        from tawa import __version__
+        from tawa.cli.versions import version_lines
 
-        typer.echo(f"tawa {__version__}")
+        typer.echo("\n".join(version_lines()))
         raise typer.Exit
 
 
@@ -69,13 +73,18 @@ def options_of_all(
         "--version",
         callback=_print_version,
         is_eager=True,
-        help="Print the version.",
+        help="Print the version, and what a report of a problem needs.",
     ),
 ) -> None:
     """Compile sequential tile kernels to warp-specialised GPU code."""
 
 
-KERNEL = typer.Argument(help="The kernel: FILE.py:NAME.", show_default=False)
+KERNEL = typer.Argument(
+    help="The kernel: FILE.py:NAME.", show_default=False, autocompletion=completion.kernels
+)
+OPTION = typer.Option(
+    [], "--option", help="A launch option: NAME=VALUE.", autocompletion=completion.launch_options
+)
 
 
 class Emit(StrEnum):
@@ -99,7 +108,7 @@ def compile_(
         [], help="Type of an argument: NAME=desc:f16[128,64], NAME=ptr:f32, NAME=i32."
     ),
     const: list[str] = typer.Option([], help="Value of a constexpr parameter: NAME=VALUE."),
-    option: list[str] = typer.Option([], help="A launch option: NAME=VALUE."),
+    option: list[str] = OPTION,
     dump: Path | None = typer.Option(None, help="Write every stage into this folder."),
     override: list[str] = typer.Option([], help="Replace a stage by a file: NAME.hopper."),
     start: str | None = typer.Option(None, help="Start from a stage's file, not the source."),
@@ -123,20 +132,21 @@ def compile_(
         typer.echo(f"stages written to {dump}", err=True)
 
 
-def run(kernel: str = KERNEL) -> None:
+def run(kernel: str = KERNEL, option: list[str] = OPTION) -> None:
     """Run a kernel's example: the file's function `example_NAME()`.
 
     On NumPy arrays the kernel runs in the simulator, on arrays of a GPU it runs there. A mapping
-    that the example returns, of names to pairs (result, expected), is compared and shown.
+    that the example returns, of names to pairs (result, expected), is compared and shown. Options
+    that are given here go before those of the example's launches.
     """
     from tawa.cli.run import run_example
 
-    raise typer.Exit(run_example(kernel))
+    raise typer.Exit(run_example(kernel, option))
 
 
 def check(
     kernel: str = KERNEL,
-    option: list[str] = typer.Option([], help="A launch option: NAME=VALUE."),
+    option: list[str] = OPTION,
     start: str | None = typer.Option(None, help="Check a stage's file, not the source."),
     bound: int = typer.Option(1_000_000, help="States that the search visits at most."),
     steps: int = typer.Option(1_000_000, help="Operations that one cluster may execute."),
@@ -180,7 +190,7 @@ def report(
     ),
     arg: list[str] = typer.Option([], help="Type of an argument, as for `tawa compile`."),
     const: list[str] = typer.Option([], help="Value of a constexpr parameter: NAME=VALUE."),
-    option: list[str] = typer.Option([], help="A launch option: NAME=VALUE."),
+    option: list[str] = OPTION,
     launch: str | None = LAUNCH,
     clock: float | None = CLOCK,
     measure: bool = MEASURE,
@@ -202,7 +212,7 @@ def timeline(
     kernel: str = KERNEL,
     output: Path = typer.Option(..., "-o", "--output", help="FILE.json, FILE.svg or FILE.png."),
     const: list[str] = typer.Option([], help="Value of a constexpr parameter: NAME=VALUE."),
-    option: list[str] = typer.Option([], help="A launch option: NAME=VALUE."),
+    option: list[str] = OPTION,
     launch: str | None = LAUNCH,
     clock: float | None = CLOCK,
     measure: bool = MEASURE,
@@ -226,6 +236,26 @@ def explain(
     from tawa.cli.explain import print_explanation
 
     print_explanation(name)
+
+
+def bug(
+    kernel: str = KERNEL,
+    output: Path | None = typer.Option(
+        None, "-o", "--output", help="The file; bug_NAME.py if not given."
+    ),
+    arg: list[str] = typer.Option([], help="Type of an argument, as for `tawa compile`."),
+    const: list[str] = typer.Option([], help="Value of a constexpr parameter: NAME=VALUE."),
+    option: list[str] = OPTION,
+) -> None:
+    """Write a file that shows a problem with a kernel on any machine: needs no GPU.
+
+    The file holds the kernel's source and that of the modules it imports, types, constants and
+    options, the versions of this machine, and what happens here. It compiles the kernel when it is
+    run. Look at it before you send it: it is your source.
+    """
+    from tawa.cli.bug import write_reproduction
+
+    typer.echo(write_reproduction(kernel, arg, const, option, output))
 
 
 def doctor() -> None:

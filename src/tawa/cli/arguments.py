@@ -162,6 +162,7 @@ def constant(name: str, text: str) -> Any:
             f"the value of `{name}` is not a Python literal",
             expected="a number, True, False, None, a quoted string, or a tuple of these",
             found=f"`{text}`",
+            hint="compute it first; quote a text for the shell: --const \"NAME='text'\"",
         ) from error
 
 
@@ -178,13 +179,19 @@ def _option_value(name: str, text: str, known: dict[str, Any]) -> Any:
         raise UnknownOption(
             f"there is no launch option `{name}`",
             expected=f"one of {', '.join(known)}",
-            hint=f"did you mean `{close[0]}`?" if close else None,
+            found=f"`{name}`",
+            hint=f"did you mean `{close[0]}`?" if close else "leave it out",
         )
     types = typing.get_args(known[name]) or (known[name],)
     value = text if types == (str,) else _literal(text)
     if type(value) not in types:
         wanted = " or ".join("None" if kind is NoneType else kind.__name__ for kind in types)
-        raise BadOptionValue(f"launch option `{name}`", expected=wanted, found=f"`{text}`")
+        raise BadOptionValue(
+            f"launch option `{name}`",
+            expected=wanted,
+            found=f"`{text}`",
+            hint=f"leave `{name}` out for its default",
+        )
     return value
 
 

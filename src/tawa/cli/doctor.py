@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import os
 import platform
+import shutil
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from importlib import import_module, metadata
-from typing import Any, Literal
+from tempfile import TemporaryFile
+from typing import TYPE_CHECKING
 
 from tawa.base.errors import TawaError
-from tawa.base.knobs import KNOBS
+from tawa.base.knobs import CACHE_DIR, KNOBS
+from tawa.cli.devices import Finding, State, device_findings
+from tawa.cli.versions import PACKAGES as REQUIRED_PACKAGES
+from tawa.cli.versions import installed
 
-State = Literal["ok", "missing", "optional"]
+if TYPE_CHECKING:
+    from rich.text import Text
+
+PIPE_WIDTH = 200
+"""Columns of the report where no terminal says how many it has."""
 
 STYLES: dict[State, str] = {"ok": "green", "missing": "red", "optional": "yellow"}
+
+REINSTALL = "pip install --force-reinstall tawa"
 
 OPTIONAL_PACKAGES = {
     "torch": "arrays on the GPU, and cuBLAS as a peer in benchmarks: pip install torch",
@@ -22,23 +32,20 @@ OPTIONAL_PACKAGES = {
     "lark": "grammars of Axon and CuPPL: pip install 'tawa[all]'",
     "llvmlite": "CuPPL on the CPU: pip install 'tawa[cuppl]'",
     "onnx": "reads and writes ONNX graphs: pip install 'tawa[axon]'",
+    "onnxruntime": "folds constants of ONNX models: pip install 'tawa[axon]'",
+    "pygls": "`tawa axon lsp`, for editors: pip install 'tawa[axon]'",
+    "arviz": "posteriors as InferenceData: pip install 'tawa[arviz]'",
+    "ray": "chains and particles on a cluster: pip install 'tawa[ray]'",
+    "pillow": "`tawa timeline -o FILE.png`: pip install 'tawa[pictures]'",
 }
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One line of the report: what was looked for, its state, what was found and what to do."""
-
-    name: str
-    state: State
-    detail: str
-    remedy: str = ""
+"""What each optional package is for, and how to get it."""
 
 
 def report() -> int:
     """Print the report. The result is 0 when kernels can be compiled and simulated, else 1."""
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     findings = [finding for look in LOOKS for finding in look()]
     table = Table(box=None, pad_edge=False, show_header=False)
@@ -46,13 +53,22 @@ def report() -> int:
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for finding in findings:
-        state = f"[{STYLES[finding.state]}]{finding.state}[/]"
-        detail = finding.detail + (f" [dim]({finding.remedy})[/]" if finding.remedy else "")
-        table.add_row(state, finding.name, detail)
+        rest = f"({finding.remedy})" if finding.remedy else ""
+        state = Text(finding.state, STYLES[finding.state])
+        table.add_row(state, Text(finding.name), _dimmed(finding.detail, rest))
     for knob in KNOBS:
-        table.add_row("[dim]knob[/]", knob.name, f"{knob.get()} [dim]({knob.doc})[/]")
-    Console().print(table)
+        value = _dimmed(f"{knob.get()}", f"({knob.doc})")
+        table.add_row(Text("knob", "dim"), Text(knob.name), value)
+    piped = not sys.stdout.isatty() and "COLUMNS" not in os.environ
+    Console(width=PIPE_WIDTH if piped else None).print(table)
     return int(any(finding.state == "missing" for finding in findings))
+
+
+def _dimmed(text: str, rest: str) -> Text:
+    """A text as it is, brackets too, and what follows it in a weaker colour."""
+    from rich.text import Text
+
+    return Text.assemble(text, *((" ", (rest, "dim")) if rest else ()))
 
 
 def _python() -> Iterator[Finding]:
@@ -78,69 +94,57 @@ def _disassembler() -> Iterator[Finding]:
         yield Finding("nvdisasm", "optional", error.message, error.hint or "")
 
 
-def _device() -> Iterator[Finding]:
-    driver = _driver()
-    remedy = "kernels can be compiled and simulated, not launched"
-    try:
-        _value(driver.cuInit(0))
-        cuda_version = int(_value(driver.cuDriverGetVersion()))
-        count = int(_value(driver.cuDeviceGetCount()))
-    except (RuntimeError, ImportError, OSError) as error:
-        found = str(error) if "driver answers" in str(error) else "no NVIDIA driver"
-        yield Finding("driver", "optional", found, remedy)
-        return
-    supported = f"{cuda_version // 1000}.{cuda_version % 1000 // 10}"
-    if cuda_version >= 13000:
-        yield Finding("driver", "ok", f"for CUDA {supported}")
-    else:
-        yield Finding("driver", "optional", f"for CUDA {supported}", "CUDA 13 needs 580 or later")
-    for index in range(count):
-        yield _gpu(index)
-
-
-def _gpu(index: int) -> Finding:
-    driver = _driver()
-    kind = driver.CUdevice_attribute
-    device = _value(driver.cuDeviceGet(index))
-    name = bytes(_value(driver.cuDeviceGetName(128, device))).split(b"\0")[0].decode()
-    major, minor, processors = (
-        int(_value(driver.cuDeviceGetAttribute(attribute, device)))
-        for attribute in (
-            kind.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
-            kind.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
-            kind.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
-        )
-    )
-    detail = f"{name}, compute capability {major}.{minor}, {processors} multiprocessors"
-    if (major, minor) == (9, 0):
-        return Finding(f"GPU {index}", "ok", detail)
-    return Finding(f"GPU {index}", "optional", detail, "kernels run on compute capability 9.0")
-
-
-def _driver() -> Any:
-    return import_module("cuda.bindings.driver")
-
-
-def _value(result: tuple[Any, ...]) -> Any:
-    """The value of a driver call. Raises RuntimeError with the driver's word for a failure."""
-    if int(result[0]) != 0:
-        raise RuntimeError(f"the driver answers {result[0].name}")
-    return result[1] if len(result) > 1 else None
-
-
 def _optional_packages() -> Iterator[Finding]:
     for package, use in OPTIONAL_PACKAGES.items():
-        try:
-            yield Finding(package, "ok", metadata.version(package))
-        except metadata.PackageNotFoundError:
+        found = installed(package)
+        if found is not None:
+            yield Finding(package, "ok", found)
+        else:
             yield Finding(package, "optional", "not installed", use)
+
+
+def _required_packages() -> Iterator[Finding]:
+    for package in REQUIRED_PACKAGES:
+        found = installed(package)
+        state: State = "ok" if found else "missing"
+        yield Finding(package, state, found or "not installed", "" if found else REINSTALL)
+
+
+def _cache() -> Iterator[Finding]:
+    """Whether compiled kernels can be kept."""
+    from tawa.runtime.cache import default_cache
+
+    folder = CACHE_DIR.get()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        remedy = "every process compiles anew: set TAWA_CACHE_DIR to a folder that you can write"
+        yield Finding("cache", "optional", f"{folder}: {error.strerror}", remedy)
+        return
+    kept = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    yield Finding("cache", "ok", f"{default_cache().folder}, {kept / 1e6:.0f} MB")
+
+
+def _browser() -> Iterator[Finding]:
+    """Reports open in any browser; tests of them need one without a window."""
+    for name in ("chromium", "google-chrome", "chromium-browser"):
+        if (path := shutil.which(name)) is not None:
+            yield Finding("browser", "ok", f"{path}: `tawa report -o FILE.png` works")
+            return
+    remedy = "`tawa report -o FILE.png` needs one: apt install chromium"
+    yield Finding("browser", "optional", "no chromium", remedy)
 
 
 LOOKS: tuple[Callable[[], Iterator[Finding]], ...] = (
     _python,
+    _required_packages,
+    _cache,
     _compiler,
     _disassembler,
-    _device,
+    device_findings,
+    _browser,
     _optional_packages,
 )
 """What is looked for, in the order of the report."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -144,6 +144,26 @@ class FoundKernel:
             expected=f"a launch `{self.name}[grid](...)`",
         )
 
+    @contextmanager
+    def launches(self, options: Mapping[str, Any]) -> Generator[list[int]]:
+        """Give launches of the kernel these options; the list gets the device of each."""
+        prepared = Kernel.prepared
+        places: list[int] = []
+
+        def prepare(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+            if kernel is not self.kernel:
+                return prepared(kernel, args, kwargs)
+            kwargs.update(options)
+            found = prepared(kernel, args, kwargs)
+            places.append(found[0].place)
+            return found
+
+        setattr(Kernel, "prepared", prepare)  # noqa: B010
+        try:
+            yield places
+        finally:
+            setattr(Kernel, "prepared", prepared)  # noqa: B010
+
     def _example(self) -> Callable[[], Any]:
         found = getattr(self.module, EXAMPLE_PREFIX + self.name, None)
         if found is None:
@@ -151,6 +171,7 @@ class FoundKernel:
             raise NoExample(
                 f"{file} does not say how `{self.name}` is launched",
                 expected=f"a function `{EXAMPLE_PREFIX}{self.name}()` that launches it",
+                found="no function of that name",
                 hint="or give the types of its arguments: --arg NAME=TYPE, --const NAME=VALUE",
             )
         return found
@@ -189,7 +210,10 @@ def find_kernel(where: str) -> FoundKernel:
     path = Path(file)
     if not path.is_file():
         raise KernelFileNotFound(
-            f"there is no file {file}", expected="FILE.py:NAME", found=f"`{where}`"
+            f"there is no file {file}",
+            expected="FILE.py:NAME",
+            found=f"`{where}`",
+            hint="paths are from the folder that the command runs in",
         )
     module = run_file(path)
     everything = {key: value for key, value in vars(module).items() if layers(value)}
@@ -199,10 +223,12 @@ def find_kernel(where: str) -> FoundKernel:
     # One that is imported has to be named.
     kernels = everything if name in everything else kernels
     if name not in kernels:
+        named = f"`{name}`" if name else "no name"
         raise KernelNotFound(
             f"{path.name} has no kernel `{name}`" if name else f"which kernel of {path.name}?",
             expected=f"one of {', '.join(kernels)}" if kernels else "a function with `@tawa.jit`",
-            found=None if kernels else "no kernel at the file's top level",
+            found=named if kernels else "no kernel at the file's top level",
+            hint=f"write {path.name}:{min(kernels)}" if kernels else "decorate a function",
         )
     outer = kernels[name]
     kernel = layers(outer)[-1]

@@ -93,7 +93,7 @@ class LaunchCommand:
 
     def compile(self) -> Compiled:
         """Compile for the launch; a compilation that takes long shows that it runs."""
-        from tawa.driver.jit import progress
+        from tawa.driver.progress import progress
 
         with progress(f"compiling {self.found.name}"):
             return self.command.compile()
@@ -153,7 +153,7 @@ def write_report(
     from tawa.cli.report.model import build
     from tawa.cli.report.page import html
     from tawa.cli.report.timeline import timeline
-    from tawa.driver.jit import progress
+    from tawa.driver.progress import progress
 
     path = output or Path(f"{command.found.name}.html")
     compiled = command.compile()

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import numpy as np
 
+from tawa.cli.arguments import assignments, option_values
 from tawa.cli.kernel_file import find_kernel
+from tawa.runtime.arrays import HOST
 
 TOLERANCE = 1e-2
 """Relative error (Frobenius norm) above which a result is called wrong."""
 
 
-def run_example(where: str) -> int:
-    """Run the example of the kernel `FILE.py:NAME`; the result is 1 if a comparison fails."""
+def run_example(where: str, options: Sequence[str] = ()) -> int:
+    """Run the example of the kernel `FILE.py:NAME`; the result is 1 if a comparison fails.
+
+    `options` are launch options, `NAME=VALUE`, for all its launches of the kernel.
+    """
+    pinned = option_values(assignments("--option", options))
     found = find_kernel(where)
     start = time.perf_counter()
-    result = found.example()
-    print(f"{found.name}: ran in {time.perf_counter() - start:.2f} s")
+    with found.launches(pinned) as places:
+        result = found.example()
+    seconds = time.perf_counter() - start
+    print(f"{found.name}: ran {_where(places)}in {seconds:.2f} s")
     if not isinstance(result, Mapping):
         return 0
     wrong = False
@@ -30,6 +38,13 @@ def run_example(where: str) -> int:
         wrong |= not right
         print(f"  {name}: relative error {error:.1e}" + ("" if right else "  WRONG"))
     return int(wrong)
+
+
+def _where(places: Sequence[int]) -> str:
+    """Where launches ran, in words: nothing if there was none."""
+    names = ["in the simulator" if place == HOST else f"on GPU {place}" for place in places]
+    found = " and ".join(dict.fromkeys(names))
+    return f"{found} " if found else "no launch "
 
 
 def relative_error(actual: Any, expected: Any) -> float:

@@ -54,7 +54,7 @@ def write_timeline(
     suffix = format_of(output)
     from tawa.cli.report.model import predicted_timeline
     from tawa.cli.report.timeline import timeline
-    from tawa.driver.jit import progress
+    from tawa.driver.progress import progress
     from tawa.simulate import perfetto
 
     compiled = command.compile()

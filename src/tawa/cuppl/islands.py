@@ -16,6 +16,7 @@ from importlib import import_module
 from multiprocessing import get_context
 from typing import Any, Protocol
 
+from tawa.base.user_frames import entries
 from tawa.cuppl.model import Model, model
 from tawa.cuppl.results.chains import ChainPosterior
 from tawa.cuppl.results.posterior import InferenceWarning, Posterior, Run
@@ -98,6 +99,7 @@ class RayExecutor:
         self.ray.shutdown()
 
 
+@entries
 @dataclass
 class Islands:
     """A model whose independent runs, or chains, are given to an executor."""

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tawa.base.cores import cores
+from tawa.base.user_frames import entries, entry
 from tawa.cuppl.cpu.executable import Executable, Workers
 from tawa.cuppl.cpu.memory import Decoder, encode_inputs, example_value
 from tawa.cuppl.elaboration.elaborate import elaborate
@@ -39,6 +40,7 @@ from tawa.functional.terms import Con
 __all__ = ["Model", "load", "model"]
 
 
+@entries
 @dataclass(repr=False)
 class Model:
     """A checked program. Compiled code is kept for each way of running it."""
@@ -493,12 +495,14 @@ def _bar(title: str, shown: bool) -> Any:
     return progress_bar(title, shown)
 
 
+@entry
 @collection_paused()
 def model(source: str, *, file: str = "<model>", main: str = "main") -> Model:
     """A model from program text. Raises FunctionalError if it is not a well-typed program."""
     return Model(checked_program(source, file), main, source, file)
 
 
+@entry
 def load(path: str | Path, *, main: str = "main") -> Model:
     """A model from a `.ppl` file."""
     return model(Path(path).read_text(), file=str(path), main=main)

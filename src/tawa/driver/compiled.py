@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from tawa.base.errors import TawaError
 from tawa.base.kernel_spec import KernelSpec
+from tawa.base.user_frames import entries
 from tawa.ir.decisions.decision import D, Decision, of_kind, remarks
 from tawa.runtime.compile_log import CompileReport, FunctionUsage
 
@@ -61,20 +62,29 @@ def context() -> Context:
     return found
 
 
-@dataclass(frozen=True)
+@entries
+@dataclass(frozen=True, repr=False)
 class Compiled:
     """A compiled kernel: its stages, how to launch it, and what the compiler had to say."""
 
     name: str
-    stages: dict[str, str | bytes] = field(repr=False)
+    stages: dict[str, str | bytes]
     spec: KernelSpec
-    log: str = field(repr=False)
-    assembled: CompileReport = field(default=CompileReport(), repr=False)
+    log: str
+    assembled: CompileReport = CompileReport()
     """What the assembler's log says."""
     decisions: tuple[Decision, ...] = ()
     """What was decided, in order."""
     timings: dict[str, float] = field(default_factory=dict[str, float])
     """Seconds of each stage; empty if it came from the cache."""
+
+    def __repr__(self) -> str:
+        """The name, what it uses of a multiprocessor, and the stages that can be read."""
+        spec = self.spec
+        return (
+            f"<compiled {self.name}: {spec.threads} threads, {spec.shared_bytes} bytes of shared "
+            f"memory; stages {', '.join(self.stages)}>"
+        )
 
     @cached_property
     def remarks(self) -> tuple[str, ...]:

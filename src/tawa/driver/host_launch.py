@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from tawa.base.errors import TawaError
 from tawa.base.kernel_spec import KernelSpec
 from tawa.base.options import BadOption, Options
+from tawa.base.user_frames import stack_level
 from tawa.ir.decisions.assembling import OnlySimulated
 from tawa.machine.chips import DEFAULT
 from tawa.runtime import launch
@@ -68,7 +69,7 @@ def compile_for_host(
         if found is None:
             raise
         why = f"`{fn.__name__}` runs on NumPy arrays only: it does not compile for {options.target}"
-        warnings.warn(f"{why}\n{error.render()}", SimulatedOnly, stacklevel=6)
+        warnings.warn(f"{why}\n{error.render()}", SimulatedOnly, stacklevel=stack_level())
         return replace(found, decisions=(OnlySimulated(why, error.message),))
 
 

@@ -9,10 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
-import sys
-import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from difflib import get_close_matches
 from functools import cached_property, partial
@@ -24,8 +21,10 @@ from tawa.base.exact import exact
 from tawa.base.knobs import DUMP_DIR
 from tawa.base.locks import COMPILING
 from tawa.base.options import Options
+from tawa.base.user_frames import entry, hide_own_frames, users_place
 from tawa.driver.entries import Entry, guard_of, make_entry, place_of
 from tawa.driver.host_launch import compile_for_host
+from tawa.driver.progress import progress
 from tawa.driver.warm import Warm
 from tawa.frontend.source.dependencies import dependencies_of
 from tawa.frontend.source.function import JITFunction
@@ -41,6 +40,7 @@ from tawa.runtime.binding import (
     example_kind,
 )
 from tawa.runtime.kinds import Kind, part_named, spread
+from tawa.runtime.launch import grid_sizes
 from tawa.runtime.launch_errors import (
     NEUTRAL_OPTIONS,
     SHARED_OPTIONS,
@@ -48,7 +48,6 @@ from tawa.runtime.launch_errors import (
     ConstantNotHashable,
     UnknownLaunchOption,
     WrongLaunchArguments,
-    launch_place,
 )
 from tawa.runtime.overlaps import overlapping
 from tawa.runtime.timeline import ACTIVE, BadTimeline, active
@@ -58,9 +57,6 @@ if TYPE_CHECKING:
         Compiled,  # loaded by the first compilation: `import tawa` is quick
     )
     from tawa.simulate import LaunchPrediction
-
-PROGRESS_SECONDS = 1.0
-"""A compilation that takes longer shows that it runs, if someone is watching."""
 
 
 @dataclass(frozen=True)
@@ -131,21 +127,25 @@ class Kernel(JITFunction):
         """The kernel with its grid, ready to be called."""
         return partial(self._launch, grid)
 
+    @entry
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """A kernel is launched with a grid: `kernel[grid](...)`."""
         raise WrongLaunchArguments(
             f"{self.__name__} is launched without a grid",
-            span=launch_place(),
+            span=users_place(),
             expected=f"{self.__name__}[grid](...), the grid one to three sizes",
+            found=f"{self.__name__}(...)",
             hint=f"for one program, write {self.__name__}[(1,)](...)",
         )
 
+    @entry
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Compiled | Warm:
         """`kernel[grid](*args, **kwargs)`, or, for a warm-up, only its compilation."""
         if warmup:
             return self.warmup(*args, grid=grid, **kwargs)
         return self._launch(grid, *args, **kwargs)
 
+    @entry
     def warmup(self, *args: Any, grid: Any = None, **kwargs: Any) -> Warm:
         """Compile for these arguments without launching; needs no device. See `compile`.
 
@@ -154,6 +154,7 @@ class Kernel(JITFunction):
         compiled = self.compile(*args, **kwargs)
         return Warm(compiled, self, self._options(self._named(*args, **kwargs), kwargs))
 
+    @entry
     def compile(self, *args: Any, **kwargs: Any) -> Compiled:
         """Compile for these arguments; needs no device.
 
@@ -174,7 +175,7 @@ class Kernel(JITFunction):
         try:
             texts = self._named(*args, **kwargs)
         except TypeError as error:
-            raise self._wrong_arguments(error) from None
+            raise self._wrong_arguments(error, args, kwargs) from None
         own = {p.name: p for p in self._bound_parameters}
         kinds = spread({n: example_kind(n, texts[n], p) for n, p in own.items() if not p.constexpr})
         constants = {name: texts[name] for name, p in own.items() if p.constexpr}
@@ -188,6 +189,7 @@ class Kernel(JITFunction):
         key = self._current().digest, *request.key
         return key in self._compiled or kept.has(kept.key_of(self, *parts))
 
+    @entry
     def predict(
         self, *args: Any, grid: Any, clock_ghz: float | None = None, **kwargs: Any
     ) -> LaunchPrediction:
@@ -202,10 +204,9 @@ class Kernel(JITFunction):
         request, named = self.request(*args, **kwargs), self._named(*args, **kwargs)
         compiled = self._compile(request)
         programs: Any = grid(named) if callable(grid) else grid
-        sizes: tuple[int, ...] = (programs,) if isinstance(programs, int) else tuple(programs)
         return predict(
             compiled,
-            sizes,
+            grid_sizes(programs),
             [part_named(n, named) for n in compiled.spec.arguments],
             clock_ghz,
             chip(request.options.chip),
@@ -271,7 +272,8 @@ class Kernel(JITFunction):
             entry.launch(grid, values, stream)
         except TawaError as error:
             if error.span is None:
-                error.span = launch_place()
+                error.span = users_place()
+            hide_own_frames(error)
             raise
         return entry.compiled
 
@@ -335,11 +337,18 @@ class Kernel(JITFunction):
         except TypeError as error:
             if error.__traceback__ is None or error.__traceback__.tb_next is not None:
                 raise  # from inside, not from Python's matching of arguments and parameters
-            raise self._wrong_arguments(error) from None
+            raise self._wrong_arguments(error, args, kwargs) from None
 
-    def _wrong_arguments(self, error: TypeError) -> WrongLaunchArguments:
-        expected = f"{self.__name__}({', '.join(self.arg_names)})"
-        return WrongLaunchArguments(str(error), span=launch_place(), expected=expected)
+    def _wrong_arguments(
+        self, error: TypeError, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> WrongLaunchArguments:
+        return WrongLaunchArguments(
+            str(error),
+            span=users_place(),
+            expected=f"{self.__name__}({', '.join(self.arg_names)})",
+            found=f"{len(args)} by position, {', '.join(kwargs) or 'none'} by name",
+            hint="pass each parameter once; options are fields of `tawa.Options`",
+        )
 
     def _naming_parameter(
         self, error: TawaError, args: tuple[Any, ...], kwargs: dict[str, Any]
@@ -460,8 +469,9 @@ class Kernel(JITFunction):
             if parameter.constexpr and getattr(value, "__hash__", None) is None:
                 return ConstantNotHashable(
                     f"constexpr `{parameter.name}` of {self.__name__} is not hashable",
+                    expected="a number, a text, a tuple of these, a dtype or a function",
                     found=f"a value of type {type(value).__name__}",
-                    hint="pass a tuple" if isinstance(value, list) else None,
+                    hint="pass a tuple" if isinstance(value, list) else "pass what it is made of",
                 )
         return ConstantNotHashable(f"an argument of {self.__name__} is not hashable")
 
@@ -475,6 +485,7 @@ def jit(
     do_not_specialize_on_alignment: tuple[str | int, ...] = (),
     **ignored: Any,
 ) -> Callable[[Callable[..., Any]], Kernel]: ...
+@entry
 def jit(
     fn: Callable[..., Any] | None = None,
     *,
@@ -484,12 +495,28 @@ def jit(
 ) -> Kernel | Callable[[Callable[..., Any]], Kernel]:
     """Make a kernel of a function in the tile language (or of one of Triton's kernels).
 
+        import tawa
+        import tawa.language as tl
+
+        @tawa.jit
+        def double(x, n, BLOCK: tl.constexpr):
+            i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+            tl.store(x + i, 2 * tl.load(x + i, mask=i < n), mask=i < n)
+
+        double[(tawa.cdiv(n, 128),)](x, n, BLOCK=128)
+
+    `kernel[grid](*arguments, **options)` runs one program for each point of the grid. Arguments
+    are arrays (of PyTorch, CuPy, JAX or NumPy; NumPy's run in the simulator), tensor descriptors
+    (`tawa.TensorDescriptor`), numbers, and values for parameters annotated `tl.constexpr`, which
+    are compiled in. Options are the fields of `tawa.Options`. The first launch for given types,
+    constants and options compiles. Errors are `tawa.TawaError`s, which point into the source.
+    `help(tawa.Kernel)` lists what else a kernel can do: `compile`, `warmup`, `predict`.
+
     Of a kernel that Triton tunes, or computes parameters of, it makes one that Tawa does.
 
     Parameters in `do_not_specialize` (names or positions) don't cause a compilation of their own
     for 1 and for multiples of 16, those in `do_not_specialize_on_alignment` for multiples of 16.
-    Further keywords of `triton.jit` (`debug`, `noinline`, ...) are
-    accepted and have no effect.
+    Further keywords of `triton.jit` (`debug`, `noinline`, ...) are accepted and have no effect.
     """
     make = partial(
         Kernel,
@@ -525,32 +552,3 @@ def chip_of(kinds: Mapping[str, Kind]) -> str:
     """
     devices = (kind.device for kind in kinds.values())
     return driver.chip(next((d for d in devices if d is not None and d != HOST), 0)).name
-
-
-@contextmanager
-def progress(text: str) -> Generator[Callable[[str], None]]:
-    """Show on a terminal that something takes longer than `PROGRESS_SECONDS`, and how far it is.
-
-    Gives a function that takes what to show behind the text.
-    """
-    if not sys.stderr.isatty() or not _SHOWING.acquire(blocking=False):
-        yield lambda step: None  # a terminal has one line for this
-        return
-    try:
-        from rich.console import Console
-
-        status = Console(stderr=True).status(text)
-        timer = threading.Timer(PROGRESS_SECONDS, status.start)
-        timer.daemon = True
-        timer.start()
-        try:
-            yield lambda step: status.update(f"{text}: {step}")
-        finally:
-            timer.cancel()
-            timer.join()  # it may be about to show what is over
-            status.stop()
-    finally:
-        _SHOWING.release()
-
-
-_SHOWING = threading.Lock()

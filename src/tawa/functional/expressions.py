@@ -154,7 +154,13 @@ class ExpressionInference:
             if attribute and self._scope.get(value):
                 other = self.attributes.get(attribute, "functions are applied to values: `f x`")
                 hint = f"`{value}` is a value, and has no attributes: {other.format(value)}"
-            raise UnboundName(f"nothing is called `{name}`", span=span, hint=hint)
+            raise UnboundName(
+                f"nothing is called `{name}`",
+                span=span,
+                expected="a parameter, a name of `let` or `def`, or one of the library",
+                found=f"`{name}`",
+                hint=hint or "bind it before, or make it a parameter",
+            )
         return found[-1]
 
     def _similar(self, name: str) -> str | None:

@@ -32,7 +32,7 @@ val not : bool -> bool
 """
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class CheckedModule:
     """A module whose types are known, with those that it imports."""
 

@@ -4,10 +4,18 @@ Names, signatures and semantics are those of `triton.language`, so that a kernel
 Triton runs unmodified. Functions have a meaning only inside kernels (`@tawa.jit`).
 """
 
-# ruff: noqa: F401
-# pyright: reportUnusedImport=false
-
-from tawa.language import core, extra, libdevice, math, scaled, sorting, standard
+from tawa.language import (
+    builtin,
+    core,
+    dtypes,
+    extra,
+    host,
+    libdevice,
+    math,
+    scaled,
+    sorting,
+    standard,
+)  # fmt: skip
 from tawa.language.builtin import Builtin, Composite, LanguageFunction, OutsideKernel
 from tawa.language.core import (
     PropagateNan,
@@ -154,4 +162,27 @@ TRITON_MAX_TENSOR_NUMEL = constexpr(1 << 20)
 """Elements of the largest tensor."""
 void = None
 
-__all__ = [name for name in dir() if not name.startswith("_")]  # pyright: ignore[reportUnsupportedDunderAll]
+__all__ = [
+    "Builtin", "Composite", "ConstexprFunction", "LanguageFunction", "OutsideKernel",
+    "PropagateNan", "TRITON_MAX_TENSOR_NUMEL", "abs", "add", "advance", "arange", "argmax",
+    "argmin", "associative_scan", "assume", "atomic_add", "atomic_and", "atomic_cas",
+    "atomic_max", "atomic_min", "atomic_or", "atomic_xchg", "atomic_xor", "bfloat16",
+    "block_type", "broadcast", "broadcast_to", "builtin", "cast", "cat", "cdiv", "ceil",
+    "clamp", "const", "constexpr", "constexpr_function", "core", "cos", "cumprod", "cumsum",
+    "debug_barrier", "device_assert", "device_print", "div_rn", "dot", "dot_scaled", "dtype",
+    "dtypes", "erf", "exp", "exp2", "expand_dims", "extra", "fdiv", "flip", "float16",
+    "float32", "float64", "float8e4m3", "float8e4nv", "float8e5", "floor", "fma", "full",
+    "gather", "histogram", "host", "inline_asm_elementwise", "int1", "int16", "int32",
+    "int64", "int8", "interleave", "join", "libdevice", "load", "load_tensor_descriptor",
+    "log", "log2", "make_block_ptr", "make_tensor_descriptor", "map_elementwise", "math",
+    "max", "max_constancy", "max_contiguous", "maximum", "min", "minimum", "mul",
+    "multiple_of", "next_power_of_2", "num_programs", "pair_uniform_to_normal", "permute",
+    "philox", "pi32_t", "pointer_type", "program_id", "rand", "rand4x", "randint",
+    "randint4x", "randn", "randn4x", "range", "ravel", "reduce", "reduce_or", "reshape",
+    "rsqrt", "scaled", "sigmoid", "sin", "softmax", "sort", "sorting", "split", "sqrt",
+    "sqrt_rn", "squeeze", "standard", "static_assert", "static_print", "static_range",
+    "store", "store_tensor_descriptor", "sub", "sum", "swizzle2d", "tensor",
+    "tensor_descriptor", "to_tensor", "topk", "trans", "uint16", "uint32", "uint64", "uint8",
+    "uint_to_uniform_float", "umulhi", "unsqueeze", "view", "void", "where", "xor_sum",
+    "zeros", "zeros_like",
+]  # fmt: skip

@@ -7,13 +7,17 @@ Names, signatures and semantics are Triton's. The bodies are empty: the front en
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeAlias
 
 from tawa.language import dtypes
 from tawa.language.builtin import builtin, method
+from tawa.language.dtypes import constexpr, float32
 from tawa.language.dtypes import dtype as dtype_class
-from tawa.language.dtypes import float32
 from tawa.language.host import get_int_dtype as get_int_dtype
+
+Whole: TypeAlias = int | constexpr
+Flag: TypeAlias = bool | constexpr
+"""What is known when a kernel is compiled: a number, or a parameter that is one."""
 
 
 def __getattr__(name: str) -> Any:
@@ -40,12 +44,12 @@ class PropagateNan:
 
 
 @builtin
-def program_id(axis: int) -> Any:
+def program_id(axis: Whole) -> Any:
     """Index of this program instance along grid axis 0, 1 or 2; int32."""
 
 
 @builtin
-def num_programs(axis: int) -> Any:
+def num_programs(axis: Whole) -> Any:
     """Size of the grid along axis 0, 1 or 2; int32."""
 
 
@@ -54,12 +58,12 @@ def range(
     arg1: Any,
     arg2: Any = None,
     step: Any = None,
-    num_stages: int | None = None,
-    loop_unroll_factor: int | None = None,
-    disallow_acc_multi_buffer: bool = False,
-    flatten: bool = False,
-    warp_specialize: bool = False,
-    disable_licm: bool = False,
+    num_stages: Whole | None = None,
+    loop_unroll_factor: Whole | None = None,
+    disallow_acc_multi_buffer: Flag = False,
+    flatten: Flag = False,
+    warp_specialize: Flag = False,
+    disable_licm: Flag = False,
     row_ends: Any = None,
 ) -> Any:
     """Iterate in a `for` loop like Python's `range`, with wishes for how to compile the loop.
@@ -80,7 +84,7 @@ def static_range(arg1: Any, arg2: Any = None, step: Any = None) -> Any:
 
 
 @builtin
-def arange(start: int, end: int) -> Any:
+def arange(start: Whole, end: Whole) -> Any:
     """The int32 tensor `start, start + 1, ..., end - 1`; the length is a power of two or of 8s."""
 
 
@@ -104,7 +108,7 @@ def cast(
     input: Any,
     dtype: dtype_class,
     fp_downcast_rounding: str | None = None,
-    bitcast: bool = False,
+    bitcast: Flag = False,
 ) -> Any:
     """Convert to `dtype`; with `bitcast` keep the bits instead of the value."""
 
@@ -114,7 +118,7 @@ def to(
     self: Any,
     dtype: dtype_class,
     fp_downcast_rounding: str | None = None,
-    bitcast: bool = False,
+    bitcast: Flag = False,
 ) -> Any:
     """Convert to `dtype`; with `bitcast` keep the bits instead of the value."""
 
@@ -138,7 +142,7 @@ def expand_dims(input: Any, axis: Any) -> Any:
 
 
 @method
-def reshape(input: Any, *shape: Any, can_reorder: bool = False) -> Any:
+def reshape(input: Any, *shape: Any, can_reorder: Flag = False) -> Any:
     """The same elements under another shape, in row-major order."""
 
 
@@ -148,7 +152,7 @@ def view(input: Any, *shape: Any) -> Any:
 
 
 @method
-def ravel(x: Any, can_reorder: bool = False) -> Any:
+def ravel(x: Any, can_reorder: Flag = False) -> Any:
     """The same elements in one dimension."""
 
 
@@ -173,17 +177,17 @@ def split(a: Any) -> Any:
 
 
 @builtin
-def cat(input: Any, other: Any, can_reorder: bool = False, dim: int = 0) -> Any:
+def cat(input: Any, other: Any, can_reorder: Flag = False, dim: Whole = 0) -> Any:
     """Two tensors one after the other along the first dimension."""
 
 
 @method
-def gather(src: Any, index: Any, axis: int) -> Any:
+def gather(src: Any, index: Any, axis: Whole) -> Any:
     """Elements of `src` at the positions `index` along `axis`; the other dimensions agree."""
 
 
 @builtin
-def histogram(input: Any, num_bins: int, mask: Any = None) -> Any:
+def histogram(input: Any, num_bins: Whole, mask: Any = None) -> Any:
     """How often each of 0, ..., `num_bins` - 1 occurs in a one-dimensional tensor, as int32."""
 
 
@@ -199,7 +203,7 @@ def load(
     padding_option: str = "",
     cache_modifier: str = "",
     eviction_policy: str = "",
-    volatile: bool = False,
+    volatile: Flag = False,
 ) -> Any:
     """Read from pointers, or from a block pointer; `other` fills where `mask` is false."""
 
@@ -313,8 +317,8 @@ def dot(
     other: Any,
     acc: Any = None,
     input_precision: str | None = None,
-    allow_tf32: bool | None = None,
-    max_num_imprecise_acc: int | None = None,
+    allow_tf32: Flag | None = None,
+    max_num_imprecise_acc: Whole | None = None,
     out_dtype: dtype_class = float32,
 ) -> Any:
     """Matrix product of (M, K) and (K, N) tiles, plus `acc`; rank 3 operands are batches."""
@@ -327,7 +331,10 @@ def where(condition: Any, x: Any, y: Any) -> Any:
 
 @method
 def sum(
-    input: Any, axis: int | None = None, keep_dims: bool = False, dtype: dtype_class | None = None
+    input: Any,
+    axis: Whole | None = None,
+    keep_dims: Flag = False,
+    dtype: dtype_class | None = None,
 ) -> Any:
     """Sum along `axis` (all axes by default). Small integers are summed in 32 bits."""
 
@@ -335,10 +342,10 @@ def sum(
 @method
 def max(
     input: Any,
-    axis: int | None = None,
-    return_indices: bool = False,
-    return_indices_tie_break_left: bool = True,
-    keep_dims: bool = False,
+    axis: Whole | None = None,
+    return_indices: Flag = False,
+    return_indices_tie_break_left: Flag = True,
+    keep_dims: Flag = False,
 ) -> Any:
     """Maximum along `axis`; NaN loses. Types below 32 bits give 32-bit results."""
 
@@ -346,57 +353,66 @@ def max(
 @method
 def min(
     input: Any,
-    axis: int | None = None,
-    return_indices: bool = False,
-    return_indices_tie_break_left: bool = True,
-    keep_dims: bool = False,
+    axis: Whole | None = None,
+    return_indices: Flag = False,
+    return_indices_tie_break_left: Flag = True,
+    keep_dims: Flag = False,
 ) -> Any:
     """Minimum along `axis`; NaN loses. Types below 32 bits give 32-bit results."""
 
 
 @method
 def argmax(
-    input: Any, axis: int | None = None, tie_break_left: bool = True, keep_dims: bool = False
+    input: Any,
+    axis: Whole | None = None,
+    tie_break_left: Flag = True,
+    keep_dims: Flag = False,
 ) -> Any:
     """Position of the maximum along `axis`."""
 
 
 @method
 def argmin(
-    input: Any, axis: int | None = None, tie_break_left: bool = True, keep_dims: bool = False
+    input: Any,
+    axis: Whole | None = None,
+    tie_break_left: Flag = True,
+    keep_dims: Flag = False,
 ) -> Any:
     """Position of the minimum along `axis`."""
 
 
 @method
-def xor_sum(input: Any, axis: int | None = None, keep_dims: bool = False) -> Any:
+def xor_sum(input: Any, axis: Whole | None = None, keep_dims: Flag = False) -> Any:
     """Exclusive or along `axis`."""
 
 
 @method
-def reduce_or(input: Any, axis: int | None = None, keep_dims: bool = False) -> Any:
+def reduce_or(input: Any, axis: Whole | None = None, keep_dims: Flag = False) -> Any:
     """Bitwise or along `axis`."""
 
 
 @method
-def reduce(input: Any, axis: int | None, combine_fn: Any, keep_dims: bool = False) -> Any:
+def reduce(input: Any, axis: Whole | None, combine_fn: Any, keep_dims: Flag = False) -> Any:
     """Combine along `axis` with a jitted function of two scalars."""
 
 
 @method
 def cumsum(
-    input: Any, axis: int = 0, reverse: bool = False, dtype: dtype_class | None = None
+    input: Any,
+    axis: Whole = 0,
+    reverse: Flag = False,
+    dtype: dtype_class | None = None,
 ) -> Any:
     """Running sum along `axis`."""
 
 
 @method
-def cumprod(input: Any, axis: int = 0, reverse: bool = False) -> Any:
+def cumprod(input: Any, axis: Whole = 0, reverse: Flag = False) -> Any:
     """Running product along `axis`."""
 
 
 @method
-def associative_scan(input: Any, axis: int, combine_fn: Any, reverse: bool = False) -> Any:
+def associative_scan(input: Any, axis: Whole, combine_fn: Any, reverse: Flag = False) -> Any:
     """Running combination along `axis` with a jitted function of two scalars."""
 
 
@@ -417,13 +433,13 @@ def clamp(x: Any, min: Any, max: Any, propagate_nan: str = PropagateNan.NONE) ->
 
 @builtin
 def inline_asm_elementwise(
-    asm: str, constraints: str, args: Any, dtype: Any, is_pure: bool, pack: int
+    asm: str, constraints: str, args: Any, dtype: Any, is_pure: Flag, pack: int
 ) -> Any:
     """PTX with operands `$0`, `$1`, ...: `pack` elements of each tensor of `args` at a time."""
 
 
 @builtin
-def map_elementwise(scalar_fn: Any, *args: Any, pack: int = 1) -> Any:
+def map_elementwise(scalar_fn: Any, *args: Any, pack: Whole = 1) -> Any:
     """A jitted function of scalars, applied to the elements of tensors of one shape."""
 
 
@@ -474,7 +490,7 @@ def device_assert(cond: Any, msg: str = "", mask: Any = None) -> None:
 
 
 @builtin
-def device_print(prefix: str, *args: Any, hex: bool = False) -> None:
+def device_print(prefix: str, *args: Any, hex: Flag = False) -> None:
     """Print while the kernel runs."""
 
 

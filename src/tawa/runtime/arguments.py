@@ -310,4 +310,5 @@ def _classifier_for(value: Any) -> Classifier:
         "a kernel can't take this argument",
         expected="an array, a tensor descriptor, a number, None or a tuple of these",
         found=f"a value of type {type(value).__name__}: {value!r:.60}",
+        hint="make an array of it, for example with `numpy.asarray` or `torch.tensor`",
     )

@@ -133,6 +133,7 @@ def view(value: Any, name: str = "the argument") -> ArrayView:
             f"{name} has an element type that kernels can't compute with",
             expected="one of " + ", ".join(ELEMENT_BYTES),
             found=found.element_type,
+            hint="convert the array, or pass its parts as arrays of their own",
         )
     return found
 

@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from tawa.base.errors import TawaError
 from tawa.base.locks import ForkedLock
+from tawa.base.user_frames import entries
 from tawa.runtime.arguments import classify
 from tawa.runtime.arrays import HOST, is_array
 from tawa.runtime.streams import current_stream
@@ -93,6 +94,7 @@ class Config:
         return f"Config({', '.join(f'{k}={v!r}' for k, v in self.all_kwargs().items())})"
 
 
+@entries
 class Autotuner:
     """A kernel that is measured with each of its configurations for each new key.
 
@@ -136,6 +138,9 @@ class Autotuner:
                 )
         own = {name: place for place, name in enumerate(self.arg_names)}
         self._key = [(own.get(name, len(own)), name) for name in key]
+
+    def __repr__(self) -> str:
+        return f"<autotuner of {self.fn!r}: {len(self.configs)} configuration(s)>"
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
         """The kernel with its grid, ready to be called."""
@@ -309,6 +314,7 @@ class Autotuner:
         return Timing(tuple(watch.times_for(work, rep / 1e3))).median
 
 
+@entries
 class Heuristics:
     """A kernel some of whose parameters are computed from the others."""
 
@@ -316,6 +322,9 @@ class Heuristics:
         self.fn = fn
         self.arg_names: list[str] = list(fn.arg_names)
         self.values = dict(values)
+
+    def __repr__(self) -> str:
+        return f"<heuristics of {self.fn!r} for {', '.join(self.values) or 'no parameters'}>"
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
         """The kernel with its grid, ready to be called."""

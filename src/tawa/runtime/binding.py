@@ -207,7 +207,7 @@ def _define(text: str, name: str, parameters: Sequence[BoundParameter]) -> Any:
     }
     scope.update({f"_classify{number}": p.classifier for number, p in enumerate(parameters)})
     scope.update({f"_default{number}": p.default for number, p in enumerate(parameters)})
-    exec(compile(text, f"<binder of {name}>", "exec"), scope)
+    exec(compile(text, f"<tawa: binder of {name}>", "exec"), scope)
     return scope[_function_name(name)]
 
 
@@ -246,6 +246,7 @@ def type_kind(name: str, text: str) -> Kind:
             f"the type of argument `{name}` can't be read",
             expected="`*f16`, `desc<f16,128x64>`, `i32` or `f32`",
             found=repr(text),
+            hint="give an array or a number instead, and its type is taken",
         )
     return kind_of(type_, divisible=rest == "16", one=rest == "1", positive=rest == "+")
 

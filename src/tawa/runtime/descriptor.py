@@ -8,6 +8,7 @@ from functools import cached_property, lru_cache, partial
 from typing import Any
 
 from tawa.base.errors import TawaError
+from tawa.base.user_frames import entries
 from tawa.machine.chips import SM_90A
 from tawa.runtime.arrays import ELEMENT_BYTES, HOST, ArrayView, pointer_of, view
 from tawa.runtime.kinds import Kind, kind_of
@@ -148,6 +149,7 @@ def _kind(geometry: Geometry, device: int, module: str) -> Kind:
     return kind_of(f"desc<{geometry.element_type},{block}>", True, False, device, library)
 
 
+@entries
 class TensorDescriptor:
     """A tensor in memory, with the block shape in which a kernel reads and writes it.
 
@@ -316,6 +318,7 @@ def check(
             f"shape, strides and block shape of {name} don't fit each other",
             expected=f"three sequences of one length, 1 to {MAX_RANK}",
             found=f"shape {shape}, strides {strides}, block shape {block_shape}",
+            hint="give the block a size for each dimension of the tensor, 1 where it has no extent",
         )
     size = ELEMENT_BYTES[array.element_type]
     _check_sizes(name, size, shape, block_shape)

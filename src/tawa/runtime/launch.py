@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import count
+from operator import index
 from threading import get_ident
 from typing import Any, TypeAlias, cast
 
@@ -262,14 +263,15 @@ def grid_sizes(grid: Any) -> tuple[int, int, int]:
         tuple(cast("Any", grid)) if isinstance(grid, (tuple, list)) else (grid,)
     )
     try:
-        whole = [int(size) for size in sizes]
-    except (TypeError, ValueError):
+        whole = [index(size) for size in sizes]
+    except TypeError:
         whole = []
     if not 1 <= len(whole) <= 3 or any(size < 0 for size in whole):
         raise BadGrid(
-            "a grid is one to three sizes, each at least 0",
+            "a grid is one to three whole numbers, each at least 0",
             expected="for example (128,) or (16, 4, 2)",
-            found=repr(sizes),
+            found=repr(cast("object", grid)),
+            hint="for ceil(n / BLOCK) programs write `(tawa.cdiv(n, BLOCK),)`",
         )
     x, y, z = (*whole, 1, 1)[:3]
     return x, y, z
@@ -412,7 +414,7 @@ def _compile_fill(
         memory = buffer[start + launch_plans.BYTES * number :][: launch_plans.BYTES]
         sizes = points.resident_ctas, points.l2_bytes
         scope[f"plan{number}"] = launch_plans.plan_writer(spec, parameter, *sizes, memory)
-    exec("\n".join(lines), scope)
+    exec(compile("\n".join(lines), "<tawa: what fills a launch>", "exec"), scope)
     return scope["fill"]
 
 

@@ -1,13 +1,10 @@
-"""Launches that do not fit their kernel: what is wrong, and where the program launches it."""
+"""Launches that do not fit their kernel: what is wrong."""
 
 from __future__ import annotations
 
-import sys
-from pathlib import Path
 from typing import Any
 
 from tawa.base.errors import TawaError
-from tawa.base.source import Span
 
 SHARED_OPTIONS = ("num_warps", "num_stages")
 """Options that are set too where a `tl.constexpr` parameter of their name is, as in Triton."""
@@ -115,18 +112,3 @@ def nothing(x):
 
 nothing.compile("pointer")
 """
-
-
-def launch_place() -> Span | None:
-    """Where the user's program stands: the innermost call that no file of this package makes."""
-    own = str(Path(__file__).parents[1])
-    frame = sys._getframe(1)  # pyright: ignore[reportPrivateUsage]
-    while frame is not None and frame.f_code.co_filename.startswith(own):
-        frame = frame.f_back
-    if frame is None:
-        return None
-    positions = list(frame.f_code.co_positions())[frame.f_lasti // 2]
-    line, end_line, column, end_column = (n if n is not None else 0 for n in positions)
-    if not line:
-        return None
-    return Span(frame.f_code.co_filename, line, column, end_line, end_column)

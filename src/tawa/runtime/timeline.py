@@ -19,6 +19,7 @@ from typing import Any
 
 from tawa.base.errors import TawaError
 from tawa.base.timeline import DETAILS, perfetto
+from tawa.base.user_frames import entries
 from tawa.machine.chips import SM_90A
 from tawa.runtime.launch import grid_sizes
 from tawa.runtime.recorded import Launch, aligned
@@ -87,6 +88,7 @@ nothing[(1,)](np.zeros(4, np.float32), timeline=True)
 Reader = Callable[[], Launch]
 
 
+@entries
 @dataclass
 class Timeline:
     """Records the launches in its block: the last one of each kernel and grid.

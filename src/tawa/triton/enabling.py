@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from tawa.base.errors import TawaError
+from tawa.base.user_frames import entry
 from tawa.language.shim import is_installed
 from tawa.triton import inductor
 from tawa.triton.imports import when_imported
@@ -35,6 +36,7 @@ _current: Takeover | None = None
 _originals: dict[str, Any] = {}
 
 
+@entry
 def enable(*, strict: bool = False, leave: Iterable[Any] = ()) -> Takeover:
     """Run launches of `triton.jit` functions with Tawa, wherever they are made.
 
@@ -67,6 +69,7 @@ def enable(*, strict: bool = False, leave: Iterable[Any] = ()) -> Takeover:
     return takeover
 
 
+@entry
 def disable() -> None:
     """Give launches back to Triton; does nothing if Tawa is not enabled."""
     global _current

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tawa.base.user_frames import entry
 from tawa.language.shim import provide
 from tawa.triton import inductor
 from tawa.triton.imports import when_imported
@@ -12,6 +13,7 @@ from tawa.triton.objects import NotProvided
 from tawa.triton.takeover import Takeover
 
 
+@entry
 def provide_triton() -> bool:
     """Make `import triton` and `import triton.language as tl` work where Triton isn't installed.
 

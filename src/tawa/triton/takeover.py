@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from tawa.base.errors import TawaError
+from tawa.base.user_frames import stack_level
 from tawa.driver.jit import Kernel
 from tawa.runtime.arguments import classify
 from tawa.runtime.arrays import HOST, is_array
@@ -71,7 +72,7 @@ class Adopted:
         if not any(row.place == TRITON for row in self.rows.values()):
             text = error.render() if isinstance(error, TawaError) else why
             message = f"`{self.name}` runs with Triton, since Tawa refuses it:\n{text}"
-            warnings.warn(message, LeftToTriton, stacklevel=6)
+            warnings.warn(message, LeftToTriton, stacklevel=stack_level())
 
 
 class Takeover:

@@ -24,7 +24,8 @@ from tawa.base.cores import cores
 from tawa.base.errors import TawaError
 from tawa.base.knobs import DUMP_DIR
 from tawa.base.object_text import Unwritable, object_of, text_of
-from tawa.driver.jit import Kernel, progress
+from tawa.driver.jit import Kernel
+from tawa.driver.progress import progress
 
 MOST = 8
 """Processes at a time, at most."""

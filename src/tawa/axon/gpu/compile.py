@@ -21,6 +21,7 @@ from tawa.axon.gpu.trace import Tracer
 from tawa.axon.running.call import Function, _known  # pyright: ignore[reportPrivateUsage]
 from tawa.axon.running.contract import ELEMENT_NAMES
 from tawa.axon.running.evaluate import Constructed, Frame
+from tawa.base.user_frames import entries
 from tawa.functional.recursion import deep
 from tawa.runtime.arrays import HOST
 from tawa.runtime.streams import current_stream
@@ -32,7 +33,8 @@ PRECISIONS = ("f32", "tf32")
 Statics = dict[str, "int | tuple[int, ...]"]
 
 
-@dataclass
+@entries
+@dataclass(repr=False)
 class CompiledFunction:
     """A function that runs as a sequence of GPU kernels.
 
@@ -55,6 +57,9 @@ class CompiledFunction:
             raise BadPrecision(
                 f"there is no precision `{self.precision}`", expected=" or ".join(PRECISIONS)
             )
+
+    def __repr__(self) -> str:
+        return f"<compiled axon function {self.function.name} : {self.type}>"
 
     @property
     def type(self) -> str:

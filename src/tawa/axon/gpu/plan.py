@@ -67,7 +67,7 @@ class Launch:
         return library.kernel_of(self.call).source.text
 
 
-@dataclass
+@dataclass(repr=False)
 class Plan:
     """All launches of a call, and the memory they share."""
 

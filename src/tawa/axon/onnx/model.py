@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from tawa.axon.typing.errors import UnsupportedModel
 from tawa.base.extras import require
+from tawa.base.user_frames import entries, entry
 
 if TYPE_CHECKING:
     import numpy as np
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from tawa.axon.onnx.shapes import ModelShapes
 
 
+@entries
 class OnnxModel:
     """A model whose shapes can be inferred.
 
@@ -32,6 +34,10 @@ class OnnxModel:
         self.dims = dims
         self.constants = constants
 
+    def __repr__(self) -> str:
+        graph = self.model.graph
+        return f"<onnx model {graph.name or 'without a name'}: {len(graph.node)} nodes>"
+
     def shapes(self) -> ModelShapes:
         """The shapes of all values. Raises ShapeMismatch, and UnsupportedModel."""
         from tawa.axon.onnx.graph import ModelInference
@@ -39,6 +45,7 @@ class OnnxModel:
         return ModelInference(self.model, strict=True).run(self.dims, self.constants)
 
 
+@entry
 def from_onnx(
     model: ModelProto | str | Path,
     dims: dict[str, Sequence[int | str] | None] | None = None,

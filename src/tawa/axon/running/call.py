@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +20,17 @@ from tawa.axon.running.locate import IN_THIS_CALL, misfit
 from tawa.axon.sizes.dims import Dim
 from tawa.axon.sizes.shapes import as_shape, evaluate
 from tawa.axon.sizes.solver import AxonSolver
-from tawa.axon.typing.errors import ContractViolation, ShapeMismatch
+from tawa.axon.typing.errors import ContractViolation, NoFunction, ShapeMismatch
 from tawa.axon.typing.language import axon
 from tawa.base.errors import Note
+from tawa.base.user_frames import entries, entry
 from tawa.functional.language import CheckedModule
 from tawa.functional.recursion import deep
 from tawa.functional.terms import Con, Scheme, Term, Variable
 
 
-@dataclass(frozen=True)
+@entries
+@dataclass(frozen=True, repr=False)
 class Function:
     """A function of a module: callable with arrays, and with its static arguments by name.
 
@@ -38,6 +41,9 @@ class Function:
     name: str
     scheme: Scheme
     evaluator: Evaluator
+
+    def __repr__(self) -> str:
+        return f"<axon function {self.name} : {self.type}>"
 
     @property
     def type(self) -> str:
@@ -113,6 +119,7 @@ def to_value(argument: Any) -> Any:
     return np.asarray(argument)
 
 
+@entries
 class LoadedModule(Mapping[str, Function]):
     """The functions of a module, by name."""
 
@@ -120,9 +127,21 @@ class LoadedModule(Mapping[str, Function]):
         self.module = module
         self._evaluator = Evaluator(module)
 
+    def __repr__(self) -> str:
+        names = list(self)
+        more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+        return f"<axon module: {', '.join(names[:8])}{more}>"
+
     def __getitem__(self, name: str) -> Function:
         if name not in self._evaluator.definitions:
-            raise KeyError(name)
+            known = list(self._evaluator.definitions)
+            near = get_close_matches(name, known, n=1)
+            raise NoFunction(
+                f"the module has no function `{name}`",
+                expected=f"one of {', '.join(known)}",
+                found=f"`{name}`",
+                hint=f"did you mean `{near[0]}`?" if near else f"add `def {name} ... = ...`",
+            )
         return Function(name, self.module.schemes[name], self._evaluator)
 
     def __iter__(self) -> Iterator[str]:
@@ -132,6 +151,7 @@ class LoadedModule(Mapping[str, Function]):
         return len(self._evaluator.definitions)
 
 
+@entry
 def load(source: str | Path) -> LoadedModule:
     """The functions of Axon source text, or of a file if given a `Path`. Raises TawaError."""
     if isinstance(source, Path):

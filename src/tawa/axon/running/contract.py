@@ -21,6 +21,7 @@ from tawa.axon.sizes.solver import AxonSolver
 from tawa.axon.typing.errors import ContractViolation, StaticArgumentError
 from tawa.axon.typing.language import axon
 from tawa.base.source import Span
+from tawa.base.user_frames import entries, entry
 from tawa.functional.solver import Clash
 from tawa.functional.terms import Con, Instance, Origin, Scheme, Term, product
 
@@ -48,7 +49,8 @@ class Call:
         return self.solver.resolve(self.rest)
 
 
-@dataclass(frozen=True)
+@entries
+@dataclass(frozen=True, repr=False)
 class Contract:
     """A scheme that arguments are checked against. `place` is where it is written."""
 
@@ -56,6 +58,9 @@ class Contract:
     scheme: Scheme
     parameters: tuple[str, ...]
     place: Span
+
+    def __repr__(self) -> str:
+        return f"<contract {self.type}>"
 
     @property
     def type(self) -> str:
@@ -188,6 +193,7 @@ def type_of(value: Any, parameter: Term, solver: AxonSolver) -> Term | None:
     return tensor(Con(name), shape(*(int(size) for size in value.shape)))
 
 
+@entry
 def contract(signature: str) -> Contract:
     """A contract from a signature: `f32[..b, i] -> f32[i, h] -> f32[..b, h]`.
 

@@ -23,6 +23,13 @@ class ShapeMismatch(AxonError):
     )
 
 
+class NoFunction(AxonError, KeyError):
+    """A loaded module has no function of this name."""
+
+    explanation = "`axon.load(...)` gives the functions that the text defines, by name."
+    example = "from tawa import axon\naxon.load('def f x = x')['g']"
+
+
 class NamedSizesAgree(AxonError):
     """A size that an annotation names is a number, or another named size."""
 

@@ -240,7 +240,7 @@ def without_natives(lowered: Lowered) -> Lowered:
     return replace(lowered, program=Program(own))
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Executable:
     """Machine code of a program for one inference method."""
 

@@ -253,7 +253,10 @@ def _given(slot: InputSlot, data: Mapping[str, Any]) -> Any:
         return slot.value
     if slot.name not in data:
         raise InputMismatch(
-            f"input `{slot.name}` is not given", hint=f"pass data={{{slot.name!r}: ...}}"
+            f"input `{slot.name}` is not given",
+            expected=f"a value for each `input`: {slot.name}",
+            found=f"data with {', '.join(data) or 'no names'}",
+            hint=f"pass data={{{slot.name!r}: ...}}",
         )
     return data[slot.name]
 

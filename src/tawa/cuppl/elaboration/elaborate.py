@@ -63,8 +63,9 @@ def _elaborate(module: CheckedModule, main: str) -> Elaborated:
     definition = next((d for d in module.syntax.definitions() if d.name == main), None)
     if definition is None:
         raise NoMain(
-            f"the program has no `{main}`", expected="`def main () = ...`",
-            span=Span(module.syntax.file, 1),
+            f"the program has no `{main}`", expected=f"`def {main} () = ...`",
+            found=", ".join(f"`{d.name}`" for d in module.syntax.definitions()) or "no definitions",
+            span=Span(module.syntax.file, 1), hint="add one, or name another with `main=`",
         )  # fmt: skip
     _refuse_parameters(module, definition)
     builder = FunctionBuilder("main", (), ())

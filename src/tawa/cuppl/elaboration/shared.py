@@ -36,7 +36,7 @@ class InputSlot:
     value: object = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Elaborated:
     """A program in the core, before an inference method is chosen."""
 

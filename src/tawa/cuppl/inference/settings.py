@@ -41,8 +41,11 @@ def counts(least: int = 1, **given: object) -> list[int]:
         number = value if isinstance(value, SupportsFloat) and value == value else -1
         if isinstance(value, bool) or float(number) < least or float(number) % 1.0 != 0.0:
             raise BadSetting(
-                f"`{name}` must be a whole number", expected=f"at least {least}", found=repr(value)
-            )  # fmt: skip
+                f"`{name}` must be a whole number",
+                expected=f"at least {least}",
+                found=repr(value),
+                hint=f"leave `{name}` out for its default, or raise it",
+            )
         found.append(int(float(number)))
     return found
 

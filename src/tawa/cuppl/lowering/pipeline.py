@@ -26,7 +26,7 @@ MACHINE_NATIVES = (
 )  # fmt: skip
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, repr=False)
 class Lowered:
     """Code of a program for one inference method; `machine` if it can suspend."""
 

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tawa.base.user_frames import entries, stack_level
 from tawa.cuppl.results.posterior import InferenceWarning, Posterior
 
 __all__ = ["ChainPosterior", "effective_sample_size", "r_hat"]
@@ -91,6 +92,7 @@ def effective_sample_size(chains: Floats) -> float:
     return min(m * n / max(time, 1.0 / math.log10(m * n + 1.0)), float(m * n))
 
 
+@entries
 class ChainPosterior(Posterior):
     """Draws of several chains; their evidence is not estimated."""
 
@@ -144,7 +146,7 @@ class ChainPosterior(Posterior):
                 warnings.warn(
                     f"{self.method}: {name} has R-hat {worst:.3f} and effective sample size "
                     f"{size:.0f}; run longer chains",
-                    InferenceWarning, stacklevel=3,
+                    InferenceWarning, stacklevel=stack_level(),
                 )  # fmt: skip
 
     def _warn_of_transitions(self) -> None:
@@ -154,13 +156,13 @@ class ChainPosterior(Posterior):
                 f"{self.method}: {divergent:.0f} of {size} transitions diverged, so the draws may "
                 "miss a part of the posterior; raise `target`, or write the model without strong "
                 "dependence of scales on each other",
-                InferenceWarning, stacklevel=4,
+                InferenceWarning, stacklevel=stack_level(),
             )  # fmt: skip
         if self.diagnostics.get("e_bfmi", 1.0) < LEAST_BFMI:
             warnings.warn(
                 f"{self.method}: E-BFMI is {self.diagnostics['e_bfmi']:.2f}, so the tails are "
                 "explored slowly; run longer chains, or write the model otherwise",
-                InferenceWarning, stacklevel=4,
+                InferenceWarning, stacklevel=stack_level(),
             )  # fmt: skip
 
     def summary(self) -> str:

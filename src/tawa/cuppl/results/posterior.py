@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tawa.base.user_frames import entries, stack_level
 from tawa.cuppl.cpu.memory import Decoder, column, flat_key, hashable
 from tawa.cuppl.elaboration.shared import Elaborated
 from tawa.cuppl.inference.smc import SmcRun
@@ -113,6 +114,7 @@ class Run:
         return float((terms**2).sum())
 
 
+@entries
 class Posterior:
     """Draws of the program's result, with weights that add up to 1.
 
@@ -304,13 +306,13 @@ class Posterior:
         if self.ess < min(LOW_ESS, 0.5 * len(self.weights)):
             warnings.warn(
                 f"{self.method}: effective sample size {self.ess:.1f} of {len(self.weights)}",
-                InferenceWarning, stacklevel=3,
+                InferenceWarning, stacklevel=stack_level(),
             )  # fmt: skip
         if self.runs and self.log_evidence_error > 0.5 and math.isfinite(self.log_evidence):
             warnings.warn(
                 f"{self.method}: log evidence has a standard error of "
                 f"{self.log_evidence_error:.2f}; use more particles",
-                InferenceWarning, stacklevel=3,
+                InferenceWarning, stacklevel=stack_level(),
             )  # fmt: skip
 
     def equal_draws(self, draws: int, seed: int = 0) -> dict[str, npt.NDArray[Any]]:

@@ -31,7 +31,7 @@ def pointer_argument(f: FunctionCompiler, value: Value, name: str) -> Tensor:
     """A pointer or a tensor of pointers."""
     if isinstance(value, Tensor) and value.is_pointer:
         return value
-    hint = operand_hint(value)
+    hint = operand_hint(value) or "pass the array itself as an argument, and add offsets to it"
     if isinstance(value, Descriptor):
         hint = f"use `desc.{'store' if 'store' in name else 'load'}(offsets)`"
     raise fail(

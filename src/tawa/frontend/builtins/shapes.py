@@ -90,6 +90,7 @@ def arange(f: FunctionCompiler, start: Value, end: Value) -> Tensor:
             BadArgument,
             f"`tl.arange({low}, {high})` has length {length}",
             expected="a power of two, or a multiple of 8",
+            found=str(length),
             hint="take a longer range and mask what is too much",
         )
     if not -(2**31) <= low <= high < 2**31:

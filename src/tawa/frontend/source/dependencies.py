@@ -103,7 +103,7 @@ class _Watch:
             f"        return False"
         )
         scope: dict[str, Any] = dict(self.objects.values())
-        exec(compile(text, "<what a kernel depends on>", "exec"), scope)
+        exec(compile(text, "<tawa: what a kernel depends on>", "exec"), scope)
         return scope["unchanged"]
 
 

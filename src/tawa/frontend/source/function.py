@@ -156,7 +156,12 @@ class JITFunction:
                     )
                 file = fn.__code__.co_filename
                 return Source(file, taken.first_line, indent, text, node, text.isascii())
-        raise NoSource(f"`{self.__name__}` is not a `def`")
+        raise NoSource(
+            f"`{self.__name__}` is not a `def`",
+            expected="a function that a file defines by `def`",
+            found=f"`{self.__name__}` of {fn.__code__.co_filename}",
+            hint="write the function in a file, as `def NAME(...)`",
+        )
 
     @cached_property
     def namespace(self) -> Mapping[str, Any]:

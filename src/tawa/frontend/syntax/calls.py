@@ -21,7 +21,7 @@ from tawa.frontend.syntax.expressions import PYTHON_NAMES, methods_of
 from tawa.frontend.syntax.leaving import Returned
 from tawa.frontend.syntax.statements import Statements
 from tawa.frontend.values import conversion, foreign
-from tawa.frontend.values.advice import call_hint
+from tawa.frontend.values.advice import call_hint, keyword_hint, shown_call
 from tawa.frontend.values.conversion import fail
 from tawa.frontend.values.scope import Scope
 from tawa.frontend.values.values import (
@@ -103,6 +103,8 @@ class FunctionCompiler(Statements):
                 WrongArguments,
                 f"call of `{function.name}`: {error}",
                 expected=_shown_signature(function),
+                found=shown_call(args, keywords),
+                hint=keyword_hint(keywords, known),
             ) from error
         bound.apply_defaults()
         return dict(bound.arguments)
@@ -169,6 +171,8 @@ class FunctionCompiler(Statements):
                 WrongArguments,
                 f"call of `{function.__name__}`: {error}",
                 expected=f"{function.__name__}{function.signature}",
+                found=shown_call(args, keywords),
+                hint=keyword_hint(keywords, function.signature.parameters),
             ) from error
         bound.apply_defaults()
         callee = FunctionCompiler(self.b, function, Scope())

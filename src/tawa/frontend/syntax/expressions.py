@@ -26,7 +26,14 @@ from tawa.frontend.source.errors import (
 )
 from tawa.frontend.source.function import JITFunction, is_jit_function
 from tawa.frontend.values import arithmetic, conversion, foreign
-from tawa.frontend.values.advice import NOT_YET, SYNTAX, attribute_hint
+from tawa.frontend.values.advice import (
+    NOT_YET,
+    SYNTAX,
+    WORDS,
+    attribute_hint,
+    call_hint,
+    did_you_mean,
+)
 from tawa.frontend.values.builder import Builder
 from tawa.frontend.values.conversion import fail
 from tawa.frontend.values.operators import DYNAMIC, STATIC, SYMBOLS
@@ -94,11 +101,13 @@ class Expressions:
         method = getattr(self, f"eval_{type(node).__name__}", None)
         with self.b.at(self.span_of(node)):
             if method is None:
+                name = WORDS.get(type(node).__name__, f"`{type(node).__name__}`")
                 raise fail(
                     self.b,
                     UnsupportedSyntax,
-                    f"`{type(node).__name__}` is not supported here",
+                    f"{name} is not supported here",
                     expected=EXPRESSIONS,
+                    found=f"`{ast.unparse(node)}`",
                     hint=SYNTAX.get(type(node).__name__),
                 )
             return method(node)
@@ -131,6 +140,8 @@ class Expressions:
                 UndefinedName,
                 f"Python's `{node.id}` is not available in kernels",
                 expected=f"one of {', '.join(sorted(PYTHON_NAMES))}",
+                found=f"`{node.id}`",
+                hint=call_hint(node.id) or "compute it before the launch, and pass the result",
             )
         known = sorted(n for n in self.scope.bindings if self.scope.is_defined(n))
         raise fail(
@@ -138,6 +149,8 @@ class Expressions:
             UndefinedName,
             f"`{node.id}` is not defined",
             expected=f"a variable or parameter ({', '.join(known)}) or a global",
+            found=f"`{node.id}`",
+            hint=did_you_mean(node.id, known, "give it a value before, or make it a parameter"),
         )
 
     def usable_global(self, name: str, value: Any) -> Value:
@@ -319,7 +332,12 @@ class Expressions:
         """A run-time condition as a scalar int1."""
         if not isinstance(test, Tensor) or test.shape:
             raise fail(
-                self.b, TypeMismatch, f"{what} must be a scalar", found=describe(test), hint=hint
+                self.b,
+                TypeMismatch,
+                f"{what} must be a scalar",
+                expected="one truth value, known when compiled or not",
+                found=describe(test),
+                hint=hint,
             )
         return conversion.cast(self.b, test, dtypes.int1)
 
@@ -363,6 +381,7 @@ class Expressions:
                     UnsupportedSyntax,
                     "tensors are indexed by `None` and `:` only",
                     expected="as in `x[:, None]`",
+                    found=f"`{ast.unparse(item)}`",
                     hint="load the elements that you need, or reduce",
                 )
         kept = sum(isinstance(item, ast.Slice) for item in items)
@@ -407,7 +426,14 @@ class Expressions:
         message = f"module `{module.__name__}` has no `{name}`"
         if name in NOT_YET:
             raise fail(self.b, NotSupported, message, hint=NOT_YET[name])
-        raise fail(self.b, UnknownAttribute, message, expected=_close(name, names))
+        raise fail(
+            self.b,
+            UnknownAttribute,
+            message,
+            expected=_close(name, names),
+            found=f"`{name}`",
+            hint=did_you_mean(name, names, f"`dir({module.__name__})` lists what there is"),
+        )
 
     def _plain_module_attribute(self, module: ModuleType, name: str) -> Value:
         if not hasattr(module, name):

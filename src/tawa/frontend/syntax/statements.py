@@ -83,6 +83,7 @@ class Statements(LoopStatements):
                     UnsupportedSyntax,
                     f"`{_WORDS.get(name, name)}` is not supported",
                     expected=STATEMENTS,
+                    found=f"`{ast.unparse(statement).partition(chr(10))[0]}`",
                     hint=_HINTS.get(name) or SYNTAX.get(name),
                 )
             method(statement)

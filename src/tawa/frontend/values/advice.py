@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping, Sequence
+from difflib import get_close_matches
+
 from tawa import language
-from tawa.frontend.values.values import Descriptor, Tensor, Value
+from tawa.frontend.values.values import Descriptor, Tensor, Value, describe
 from tawa.language.dtypes import pointer_type
 
 NOT_YET: dict[str, str] = {
@@ -31,6 +34,43 @@ SYNTAX = {
     "ClassDef": "pass several arguments, or a tuple",
 }
 """What to write in the place of a syntax, by the name of its node."""
+
+
+WORDS = {
+    "Lambda": "`lambda`",
+    "ListComp": "a list comprehension",
+    "SetComp": "a set comprehension",
+    "DictComp": "a dict comprehension",
+    "GeneratorExp": "a generator expression",
+    "Dict": "a dict",
+    "Set": "a set",
+    "NamedExpr": "`:=`",
+    "Await": "`await`",
+    "Yield": "`yield`",
+    "JoinedStr": "a formatted text",
+}
+"""What expressions that kernels don't have are called, by the name of their node."""
+
+
+def did_you_mean(name: str, known: Iterable[str], otherwise: str) -> str:
+    """The known name that is most like `name`, as a question; else what to do without one."""
+    near = get_close_matches(name, list(known), n=1)
+    return f"did you mean `{near[0]}`?" if near else otherwise
+
+
+def shown_call(arguments: Sequence[Value], keywords: Mapping[str, Value]) -> str:
+    """What a call was given: its values in words, by position and by name."""
+    given = [describe(value) for value in arguments]
+    given += [f"{name}={describe(value)}" for name, value in keywords.items()]
+    return ", ".join(given) or "no arguments"
+
+
+def keyword_hint(keywords: Iterable[str], known: Iterable[str]) -> str:
+    """What to do about a call that does not fit a function with the parameters `known`."""
+    names = list(known)
+    strange = [keyword for keyword in keywords if keyword not in names]
+    otherwise = "pass each parameter once, by position or by name"
+    return did_you_mean(strange[0], names, otherwise) if strange else otherwise
 
 
 def attribute_hint(value: Value, name: str) -> str | None:

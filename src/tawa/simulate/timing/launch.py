@@ -9,7 +9,7 @@ power-capped card runs matrix products far below its nominal clock.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from heapq import heapify, heapreplace
 from typing import Any
@@ -59,7 +59,7 @@ class LaunchPrediction:
     ctas: int
     waves: float
     """CTAs for each place that there is for one."""
-    first: Replayed | None = None
+    first: Replayed | None = field(default=None, repr=False)
     """The first CTA, or cluster, if it was asked for."""
 
     @property

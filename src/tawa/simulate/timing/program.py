@@ -114,7 +114,7 @@ def function(code: Code, kernel: func.FuncOp, end: str) -> Callable[..., Any]:
     head = ["def run(values, rank, block, grid, iterations=None):"]
     head += [f"    {size} = {name}.bytes" for name, size in code.sizes.items()]
     head += [f"    {drawn} = 0" for drawn in code.counters.values()]
-    exec(compile("\n".join(head + code.lines), "<timing program>", "exec"), code.table)
+    exec(compile("\n".join(head + code.lines), "<tawa: timing program>", "exec"), code.table)
     return code.table["run"]
 
 
