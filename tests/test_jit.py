@@ -18,11 +18,11 @@ import pytest
 import tawa
 import tawa.language as tl
 from tawa.base.kernel_spec import KernelSpec
-from tawa.driver.jit import ConstantNotHashable, UnknownLaunchOption
+from tawa.driver.jit import ConstantNotHashable
 from tawa.driver.progress import progress
 from tawa.runtime import sass
 from tawa.runtime.launch import BadGrid, WrongDevice
-from tawa.runtime.launch_errors import BadTypeText
+from tawa.runtime.launch_errors import BadTypeText, UnknownLaunchOption
 
 
 @tawa.jit

@@ -288,7 +288,7 @@ def test_a_transformer_block_at_the_machine_level(monkeypatch: pytest.MonkeyPatc
 
         return start
 
-    monkeypatch.setattr(sys.modules["tawa.driver.jit"], "simulation", simulation)
+    monkeypatch.setattr(sys.modules["tawa.driver.entries"], "simulation", simulation)
     monkeypatch.setattr(library, "_ENTRIES", {})
     attention = tuple(half(256, 256) * np.float16(0.1) for _ in range(4))
     gated = (half(256, 64), half(256, 64), half(64, 256))

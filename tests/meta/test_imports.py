@@ -43,9 +43,11 @@ ROOMS: dict[str, set[str]] = {
     "hopper.recording": {*BASE, "machine", "hopper.dialect"},
     "hopper": {*BASE, "hopper.dialect"},
     # from one level to the next
-    "partition": {*PASSES, "machine", TILE, "tile.analysis", AREF},
+    "partition": {*PASSES, "machine", TILE, "tile.analysis", AREF, "aref.analysis"},
     "pipeline": {*PASSES, "machine", TILE, "tile.analysis", AREF, "aref.analysis", "aref.passes"},
     "codegen": {*PASSES, "machine", TILE, "tile.analysis", "aref", "hopper.dialect"},
+    # which options suit a launch
+    "choice": {*BASE, "machine", TILE, AREF, "aref.analysis", "partition"},
     # from Python to the first level
     "language": {"base"},
     "frontend.source": {"base", "language"},
@@ -66,7 +68,7 @@ ROOMS: dict[str, set[str]] = {
     # joins the levels
     "driver": {
         *(*PASSES, "machine", "language", "frontend", "tile", "partition", "aref", "pipeline"),
-        *("codegen", "hopper", "runtime", "simulate"),
+        *("codegen", "hopper", "runtime", "simulate", "choice"),
     },
     # beside Triton: takes over its launches, or stands for it
     "triton": {"base", "language", "driver", "runtime"},

@@ -12,7 +12,12 @@ from xdsl.dialects.builtin import FunctionType, ModuleOp, StringAttr
 from xdsl.ir import Block, Operation, OpResult, Region, SSAValue
 
 from tawa.aref.analysis.layouts import Layouts
-from tawa.aref.analysis.registers import Sharing, accumulator_registers, blocks_in_flight
+from tawa.aref.analysis.registers import (
+    BESIDE_ACCUMULATORS,
+    Sharing,
+    accumulator_registers,
+    blocks_in_flight,
+)
 from tawa.aref.dialect import ops as aref
 from tawa.aref.passes.warp_products import multiplies_by_warps
 from tawa.base.errors import TawaError
@@ -287,11 +292,12 @@ class LowerToHopper:
         return [*roles[:count], shared], 32 * (warps + shared.WARPS), meet
 
     def _check_registers(self, kernel: KernelLowering, accumulators: int, limit: int) -> None:
-        if accumulators > limit - 24:
+        room = limit - BESIDE_ACCUMULATORS
+        if accumulators > room:
             raise RegistersExceeded(
                 "the accumulators do not fit in registers",
                 span=span_of(kernel.source),
-                expected=f"at most {limit - 24} registers a thread",
+                expected=f"at most {room} registers a thread",
                 found=f"{accumulators} registers a thread",
                 hint="use smaller blocks or more consumers",
             )

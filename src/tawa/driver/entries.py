@@ -1,23 +1,25 @@
-"""Compiled kernels that are ready to be launched, on a device or in the simulator."""
+"""What a launch runs: a compiled kernel, loaded where the launch's arrays lie."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tawa.driver.host_launch import Launch, simulation
-from tawa.runtime import launch
+from tawa.driver.variants import Variants
+from tawa.runtime import driver, launch
 from tawa.runtime.arrays import HOST
 from tawa.runtime.binding import BoundParameter, Guard, compile_guard, selected
 from tawa.runtime.kinds import Kind
-from tawa.runtime.streams import current_stream, stream_address
+from tawa.runtime.streams import current_stream, is_capturing, stream_address
 from tawa.runtime.timeline import active
 
 if TYPE_CHECKING:
     from tawa.driver.compiled import Compiled
 
 SIMULATOR = "simulator"
+"""The device of a launch that the simulator runs."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +31,17 @@ class Entry:
     place: int = HOST
     guard: Guard | None = None
     """Takes a quick look at arrays of a launch that the code takes to be apart."""
+    variants: Variants | None = None
+    """Of a kernel that suits launches of other sizes better when compiled otherwise."""
+
+
+def chip_of(kinds: Mapping[str, Kind]) -> str:
+    """The name of the chip that a kernel is compiled for.
+
+    That of the device where the arrays lie, or of the first device; the default without one.
+    """
+    devices = (kind.device for kind in kinds.values())
+    return driver.chip(next((d for d in devices if d is not None and d != HOST), 0)).name
 
 
 def place_of(kinds: Mapping[str, Kind], device: Any) -> int:
@@ -48,11 +61,11 @@ def place_of(kinds: Mapping[str, Kind], device: Any) -> int:
     return expected
 
 
-def make_entry(compiled: Compiled, kinds: Mapping[str, Kind], place: int) -> Entry:
-    """Load a compiled kernel on a device (or for the simulator) and say how to launch it."""
+def launch_of(compiled: Compiled, kinds: Mapping[str, Kind], place: int) -> Launch:
+    """Load a compiled kernel on a device (or for the simulator): how to launch it."""
     select = selected(list(kinds), compiled.spec.arguments)
     if place == HOST:
-        return Entry(compiled, simulation(compiled, select), place)
+        return simulation(compiled, select)
     launcher = launch.load(compiled.spec, compiled.cubin, place)
     library = next((kind.library for kind in kinds.values() if kind.device is not None), "")
     current = current_stream(library, place)
@@ -65,7 +78,7 @@ def make_entry(compiled: Compiled, kinds: Mapping[str, Kind], place: int) -> Ent
         address = current() if stream is None else stream_address(stream)
         active().record(launcher, grid, values if select is None else select(values), address)
 
-    return Entry(compiled, start if compiled.spec.timeline is None else record, place)
+    return start if compiled.spec.timeline is None else record
 
 
 def guard_of(
@@ -76,3 +89,12 @@ def guard_of(
     if not pairs or any(name not in own for pair in pairs for name in pair):
         return None
     return compile_guard(parameters, pairs, kinds, compiled.spec.entry)
+
+
+def captures_of(kinds: Mapping[str, Kind], place: int) -> Callable[[Any], bool]:
+    """A function that says of a launch's stream whether it is being captured in a graph."""
+    if place == HOST:
+        return lambda stream: False
+    library = next((kind.library for kind in kinds.values() if kind.device is not None), "")
+    current = current_stream(library, place)
+    return lambda stream: is_capturing(current() if stream is None else stream_address(stream))

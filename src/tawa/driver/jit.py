@@ -10,8 +10,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from difflib import get_close_matches
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
@@ -22,8 +21,11 @@ from tawa.base.knobs import DUMP_DIR
 from tawa.base.locks import COMPILING
 from tawa.base.options import Options
 from tawa.base.user_frames import entry, hide_own_frames, users_place
-from tawa.driver.entries import Entry, guard_of, make_entry, place_of
+from tawa.driver.choosing import Fitted
+from tawa.driver.entries import Entry, captures_of, chip_of, guard_of, launch_of, place_of
+from tawa.driver.fitting import Fitting
 from tawa.driver.host_launch import compile_for_host
+from tawa.driver.launch_options import launch_options
 from tawa.driver.progress import progress
 from tawa.driver.warm import Warm
 from tawa.frontend.source.dependencies import dependencies_of
@@ -33,7 +35,6 @@ from tawa.runtime import driver
 from tawa.runtime.arrays import HOST
 from tawa.runtime.autotune import decorators_of
 from tawa.runtime.binding import (
-    RESERVED,
     BoundParameter,
     compile_binder,
     compile_namer,
@@ -42,17 +43,15 @@ from tawa.runtime.binding import (
 from tawa.runtime.kinds import Kind, part_named, spread
 from tawa.runtime.launch import grid_sizes
 from tawa.runtime.launch_errors import (
-    NEUTRAL_OPTIONS,
     SHARED_OPTIONS,
-    TRITON_OPTIONS,
     ConstantNotHashable,
-    UnknownLaunchOption,
     WrongLaunchArguments,
 )
 from tawa.runtime.overlaps import overlapping
 from tawa.runtime.timeline import ACTIVE, BadTimeline, active
 
 if TYPE_CHECKING:
+    from tawa.choice.model import Prediction
     from tawa.driver.compiled import (
         Compiled,  # loaded by the first compilation: `import tawa` is quick
     )
@@ -202,8 +201,8 @@ class Kernel(JITFunction):
         from tawa.driver.prediction import predict
 
         request, named = self.request(*args, **kwargs), self._named(*args, **kwargs)
-        compiled = self._compile(request)
         programs: Any = grid(named) if callable(grid) else grid
+        compiled = self._suited(request, named, kwargs, programs)
         return predict(
             compiled,
             grid_sizes(programs),
@@ -211,6 +210,43 @@ class Kernel(JITFunction):
             clock_ghz,
             chip(request.options.chip),
         )
+
+    def candidates(self, *args: Any, grid: Any, **kwargs: Any) -> tuple[Prediction, ...]:
+        """What `kernel[grid](*args, **kwargs)` may be compiled as, with the model's times.
+
+        The options that the call gives are demands; the candidates differ in the others. Sorted,
+        the one that is predicted fastest first; empty where there is nothing to choose. The times
+        are for ordering: the timing model (`predict`) is nearer to a device's.
+        """
+        request, named = self.request(*args, **kwargs), self._named(*args, **kwargs)
+        fitting = self._example_fitting(request, named, kwargs)
+        sizes = fitting.sizes(grid, named)
+        found = fitting.rank(sizes) if sizes is not None else None
+        return found.all if found is not None else ()
+
+    def _suited(
+        self, request: Request, named: dict[str, Any], given: Mapping[str, Any], grid: Any
+    ) -> Compiled:
+        """The kernel that a launch of a grid would run."""
+        fitting = self._example_fitting(request, named, given)
+        return fitting.fitted(fitting.sizes(grid, named)).compiled
+
+    def _example_fitting(
+        self, request: Request, named: dict[str, Any], given: Mapping[str, Any]
+    ) -> Fitting:
+        """The fitting of a kernel to launches like an example."""
+        own = self._bound_parameters
+        kinds = {p.name: example_kind(p.name, named[p.name], p) for p in own if not p.constexpr}
+        return self._fitting(request, self._options(named, given), spread(kinds))
+
+    def _fitting(
+        self, request: Request, asked: Mapping[str, Any], kinds: Mapping[str, Kind]
+    ) -> Fitting:
+        parts = request.types, request.constants, request.options
+        return Fitting(
+            self, *parts, asked, tuple(kinds),
+            lambda options: self._compile(replace(request, options=options)),
+        )  # fmt: skip
 
     @property
     def chip(self) -> Chip:
@@ -266,7 +302,7 @@ class Kernel(JITFunction):
 
     def _launch(self, grid: Any, /, *args: Any, **kwargs: Any) -> Compiled:
         try:
-            entry, values, stream = self.prepared(args, kwargs)
+            entry, values, stream = self.prepared(args, kwargs, grid)
             if callable(grid):
                 grid = grid(self._named(*args, **kwargs))
             entry.launch(grid, values, stream)
@@ -275,12 +311,15 @@ class Kernel(JITFunction):
                 error.span = users_place()
             hide_own_frames(error)
             raise
-        return entry.compiled
+        return entry.variants.current.compiled if entry.variants else entry.compiled
 
     def prepared(
-        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+        self, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any = None
     ) -> tuple[Entry, Sequence[Any], Any]:
-        """A launch but for its grid: the compiled kernel, what is passed to it, and the stream."""
+        """A launch of a grid: the compiled kernel, what is passed to it, and the stream.
+
+        Where the grid is not known, the kernel is compiled as its options say and no other way.
+        """
         if ACTIVE.get() is not None:
             kwargs["timeline"] = self._recorded()
         known = self._known
@@ -292,13 +331,18 @@ class Kernel(JITFunction):
         except TypeError as error:
             raise self._not_hashable(self._named(*args, **kwargs)) from error
         if entry is None:
-            entry = self._prepare(known, key, self._named(*args, **kwargs), kwargs)
+            entry = self._prepare(known, key, self._named(*args, **kwargs), kwargs, grid)
         if entry.compiled.spec.apart:
-            entry = self._for_overlaps(known, key, entry, (values, args, kwargs))
+            entry = self._for_overlaps(known, key, entry, (values, args, kwargs), grid)
         return entry, values, stream
 
     def _for_overlaps(
-        self, known: Known, key: tuple[Any, ...], entry: Entry, call: tuple[Any, Any, Any]
+        self,
+        known: Known,
+        key: tuple[Any, ...],
+        entry: Entry,
+        call: tuple[Any, Any, Any],
+        grid: Any,
     ) -> Entry:
         """The entry for arrays that overlap where `entry` takes them to be apart; else itself."""
         values, args, kwargs = call
@@ -317,7 +361,7 @@ class Kernel(JITFunction):
         if found is None:
             facts = {"may_overlap": (*met, *kwargs.get("may_overlap", ())), "same_array": same}
             named = self._named(*args, **kwargs)
-            found = self._prepare(known, (key, met, same), named, {**kwargs, **facts})
+            found = self._prepare(known, (key, met, same), named, {**kwargs, **facts}, grid)
         return found
 
     def launch_key(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -382,7 +426,12 @@ class Kernel(JITFunction):
         return {name: value for name, value in named.items() if name not in own}
 
     def _prepare(
-        self, known: Known, key: tuple[Any, ...], named: dict[str, Any], given: Mapping[str, Any]
+        self,
+        known: Known,
+        key: tuple[Any, ...],
+        named: dict[str, Any],
+        given: Mapping[str, Any],
+        grid: Any,
     ) -> Entry:
         """Compile and load for a key that was not seen before."""
         own = self._bound_parameters
@@ -396,18 +445,32 @@ class Kernel(JITFunction):
             asked = self._options(named, given)
             asked |= {n: given[n] for n in ("may_overlap", "same_array") if n in given}
             request = self._request(kinds, constants, asked)
-            compiled = self._compile(request) if place != HOST else self._for_host(request)
-            entry = make_entry(compiled, kinds, place)
-            if place != HOST:
-                entry = replace(entry, guard=guard_of(compiled, own, kinds))
+            fitting = self._fitting(request, asked, kinds)
+            sizes = fitting.sizes(grid, named)
+            if place == HOST:
+                found = self._for_host(request, lambda: fitting.fitted(sizes))
+            else:
+                found = fitting.fitted(sizes)
+            load = partial(launch_of, kinds=kinds, place=place)
+            variants = fitting.variants(found, sizes, load, captures_of(kinds, place))
+            start = variants.launch if variants else load(found.compiled)
+            guard = guard_of(found.compiled, own, kinds) if place != HOST else None
+            entry = Entry(found.compiled, start, place, guard, variants)
             if known.unchanged():  # else a name was bound anew meanwhile
                 known.entries[key] = entry
         return entry
 
-    def _for_host(self, request: Request) -> Compiled:
+    def _for_host(self, request: Request, fit: Callable[[], Fitted]) -> Fitted:
         """What a launch on NumPy arrays runs; not kept for devices if it is the tile stage only."""
+        chosen: list[Fitted] = []
+
+        def compile_() -> Compiled:
+            chosen.append(fit())
+            return chosen[0].compiled
+
         parts = request.types, request.constants, request.options
-        return compile_for_host(self, *parts, lambda: self._compile(request))
+        compiled = compile_for_host(self, *parts, compile_)
+        return chosen[0] if chosen else Fitted(compiled)
 
     def _request(
         self,
@@ -524,31 +587,3 @@ def jit(
         do_not_specialize_on_alignment=tuple(do_not_specialize_on_alignment),
     )
     return partial(decorators_of, kernel=make) if fn is None else decorators_of(fn, make)
-
-
-def launch_options(name: str, given: Mapping[str, Any]) -> Options:
-    """The options among a launch's keywords. Raises `UnknownLaunchOption`."""
-    known = {field.name for field in fields(Options)}
-    chosen: dict[str, Any] = {}
-    for option, value in given.items():
-        if option in known:
-            chosen[option] = value
-        elif option not in RESERVED and value not in NEUTRAL_OPTIONS.get(option, ()):
-            close = get_close_matches(option, known, n=1)
-            raise UnknownLaunchOption(
-                f"{name} has no parameter `{option}`, and there is no such option",
-                expected=f"one of {', '.join(sorted(known))}",
-                found=f"{option}={value!r}",
-                hint=TRITON_OPTIONS.get(option)
-                or (f"did you mean `{close[0]}`?" if close else None),
-            )
-    return Options(**chosen)
-
-
-def chip_of(kinds: Mapping[str, Kind]) -> str:
-    """The name of the chip that a kernel is compiled for.
-
-    That of the device where the arrays lie, or of the first device; the default without one.
-    """
-    devices = (kind.device for kind in kinds.values())
-    return driver.chip(next((d for d in devices if d is not None and d != HOST), 0)).name

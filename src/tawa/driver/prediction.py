@@ -33,7 +33,33 @@ def predict(
     """
     sizes = [stand_in(value) for value in values]
     clock = clock_ghz or target.capped_ghz
-    return predict_launch(compiled.module("hopper"), grid, sizes, clock_ghz=clock, target=target)
+    return predict_launch(
+        compiled.module("hopper"),
+        grid,
+        sizes,
+        clock_ghz=clock,
+        target=target,
+        ctas_per_multiprocessor=resident(compiled, target),
+    )
+
+
+def resident(compiled: Compiled, target: Chip) -> int | None:
+    """CTAs of a kernel that share a multiprocessor; None where the assembler's log is empty."""
+    spec = compiled.spec
+    found = [f for f in compiled.assembled.functions if f.name == spec.entry]
+    if not found or spec.cluster != (1, 1, 1) or spec.grid == "persistent":
+        return None
+    step = target.register_step
+    registers = -(-max(1, found[0].registers) // step) * step
+    return max(
+        1,
+        min(
+            target.registers // (registers * spec.threads),
+            target.ctas_with(spec.shared_bytes),
+            target.threads // spec.threads,
+            target.ctas,
+        ),
+    )
 
 
 def stand_in(value: Any) -> Any:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
+from tawa.machine.choices import Choices
 from tawa.machine.costs import Costs
 from tawa.machine.figures import Figure, Source, figures
 from tawa.machine.instructions import Instructions
@@ -88,6 +89,7 @@ class Chip(Memory, Architecture):
     timing: Timing = Timing()
     products: Products = Products()
     fused_products: FusedProducts = FusedProducts()
+    choice: Choices = Choices()
 
     def __repr__(self) -> str:
         return f"<chip {self.name}>"

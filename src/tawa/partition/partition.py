@@ -26,6 +26,7 @@ from tawa.ir.contracts import Contract
 from tawa.ir.decisions.decision import Decisions
 from tawa.ir.decisions.roles import (
     CopiedThroughPointers,
+    FewerWarps,
     LoadTogetherUnneeded,
     MoreWarps,
     NotSpecialised,
@@ -71,7 +72,7 @@ from tawa.partition.rings import (
     share_rings,
     unlabel,
 )
-from tawa.partition.warps import warps_with_room
+from tawa.partition.warps import warps_with_instructions, warps_with_room
 from tawa.tile.analysis.alias import OUT_OF_ORDER
 from tawa.tile.analysis.axis_info import AxisAnalysis
 from tawa.tile.dialect.ops import (
@@ -443,9 +444,13 @@ class Partition:
         _put_all(body.block, refs)
         _get_all(body.block, refs)
         prune(body.block, lambda op: has_effect(op) and not only_on(op, (HINT,)))
-        warps = warps_with_room(body, self.options.num_warps)
-        if warps > self.options.num_warps:
-            self.decided.add(MoreWarps(warps, self.options.num_warps, span=span_of(kernel)))
+        asked = self.options.num_warps
+        warps = warps_with_room(body, asked)
+        if warps > asked:
+            self.decided.add(MoreWarps(warps, asked, span=span_of(kernel)))
+        elif (fewer := warps_with_instructions(body, asked, self.options.machine)) < asked:
+            warps = fewer
+            self.decided.add(FewerWarps(warps, asked, span=span_of(kernel)))
         return aref.WarpGroup("main", warps, 1, body)
 
     def _consumers(

@@ -1,13 +1,16 @@
-"""How many warps hold the tiles of ordinary code, where those asked for have no room for one."""
+"""How many warps one role gets, where those asked for have no room for a tile or no instruction."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from xdsl.ir import Attribute, Region
 
+from tawa.aref.analysis.product_check import product_obstacle
+from tawa.aref.analysis.registers import accumulator_registers
 from tawa.base.types import byte_size, element_of, shape_of
-from tawa.machine.chips import SM_90A
+from tawa.machine.chips import SM_90A, Chip
 from tawa.tile.dialect.ops import Dot, Load, Reduce, Scan, Store
 
 TOO_MANY = SM_90A.max_registers + 1
@@ -37,6 +40,30 @@ def warps_with_room(body: Region, asked: int) -> int:
         while warps < SM_90A.cta_warps and largest > ENOUGH * SM_90A.lanes * warps:
             warps *= 2
     return warps
+
+
+def warps_with_instructions(body: Region, asked: int, target: Chip) -> int:
+    """The warps that were asked for, or fewer, whose warp groups have an instruction for more.
+
+    A tile of 64 rows is one warp group's: two would leave its products to instructions of single
+    warps, which take operands through registers at little more than half the rate. What two warp
+    groups would hold in registers, one has to.
+    """
+    dots = [op for op in body.walk() if isinstance(op, Dot)]
+    if _all_have_instructions(dots, asked, target):
+        return asked
+    warps = asked
+    while (warps := warps // 2) >= target.group_warps:
+        sizes = [math.prod(shape_of(dot.result.type)) for dot in dots]
+        fits = accumulator_registers(sizes, warps) <= target.large_accumulators
+        if fits and _all_have_instructions(dots, warps, target):
+            return warps
+    return asked
+
+
+def _all_have_instructions(dots: Sequence[Dot], warps: int, target: Chip) -> bool:
+    """Whether warp groups' instructions do all products with so many warps."""
+    return all(product_obstacle(dot, warps, target) is None for dot in dots)
 
 
 def _registers(element: Attribute) -> int:

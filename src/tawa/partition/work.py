@@ -86,12 +86,31 @@ class _Steps:
     def iterations(self, loop: scf.ForOp) -> int:
         """The iterations of a loop; one if that is not known."""
         try:
-            lb, ub, step = (self.of(v) for v in (loop.lb, loop.ub, loop.step))
+            return self.known_iterations(loop)
         except _Unknown:
             return self.number(1)
+
+    def known_iterations(self, loop: scf.ForOp) -> int:
+        """The iterations of a loop. Raises _Unknown."""
+        lb, ub, step = (self.of(v) for v in (loop.lb, loop.ub, loop.step))
         zero, one = self.number(0), self.number(1)
         rest = self.add("subi", self.add("addi", self.add("subi", ub, lb), step), one)
         return self.add("maxsi", self.add("divsi", rest, step), zero)
+
+
+def iterations_of(kernel: func.FuncOp) -> dict[scf.ForOp, Work | None]:
+    """How many iterations each loop of a plain grid's program makes; None if that is not known."""
+    found: dict[scf.ForOp, Work | None] = {}
+    for loop in kernel.walk():
+        if isinstance(loop, scf.ForOp):
+            steps = _Steps(kernel)
+            try:
+                last = steps.known_iterations(loop)
+            except _Unknown:
+                found[loop] = None
+            else:
+                found[loop] = Work(tuple(steps.steps[: last + 1]))
+    return found
 
 
 def work_of(kernel: func.FuncOp) -> Work:

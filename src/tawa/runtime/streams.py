@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, cast
 
 from tawa.base.errors import TawaError
+from tawa.runtime.driver import checked
 
 DEFAULT = 0
 """The legacy default stream."""
@@ -43,6 +44,15 @@ def stream_address(stream: Any) -> int:
         expected="a stream object or its address",
         found=f"a value of type {type(stream).__name__}",
     )
+
+
+def is_capturing(stream: int) -> bool:
+    """Whether launches to a stream are being captured in a graph, so that nothing may be loaded."""
+    try:
+        status = checked("cuStreamIsCapturing", stream)
+    except TawaError:  # of the legacy stream, while another one is captured
+        return True
+    return int(status) != 0
 
 
 def current_stream(library: str, device: int) -> Callable[[], int]:

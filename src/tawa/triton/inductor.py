@@ -146,8 +146,10 @@ def _runner(adopted: Adopted, chosen: dict[str, Any]) -> Any:
     kernel = adopted.kernel
 
     def runner(grid_0: int, grid_1: int, grid_2: int, stream: Any, **arguments: Any) -> None:
-        entry, values, stream = kernel.prepared((), {**arguments, **chosen, "stream": stream})
-        entry.launch((grid_0, grid_1, grid_2), values, stream)
+        grid = grid_0, grid_1, grid_2
+        given = {**arguments, **chosen, "stream": stream}
+        entry, values, stream = kernel.prepared((), given, grid)
+        entry.launch(grid, values, stream)
         adopted.count(SIMULATOR if entry.place == HOST else TAWA)
 
     return runner

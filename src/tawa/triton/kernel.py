@@ -134,11 +134,11 @@ class JITFunction(Kernel, KernelInterface):
         """Call `hook` with the arguments of each launch, before it."""
         self.pre_run_hooks.append(hook)
 
-    def prepared(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """A launch but for its grid, after the hooks."""
+    def prepared(self, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any = None) -> Any:
+        """A launch of a grid, after the hooks."""
         for hook in self.pre_run_hooks:
             hook(*args, **kwargs)
-        return super().prepared(args, kwargs)
+        return super().prepared(args, kwargs, grid)
 
 
 def jit(fn: Any = None, **options: Any) -> Any:

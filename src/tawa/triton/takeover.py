@@ -140,7 +140,7 @@ class Takeover:
             if why is not None:
                 return self._left_to_triton(adopted, why, Call(args, kwargs, grid, warmup))
         try:
-            entry, values, stream = adopted.kernel.prepared(args, kwargs)
+            entry, values, stream = adopted.kernel.prepared(args, kwargs, grid)
         except Exception as error:
             return self._refuse(error, adopted, Call(args, kwargs, grid, warmup))
         if callable(grid):
@@ -172,7 +172,7 @@ class Takeover:
     def _warmed_up(self, adopted: Adopted, call: Call) -> Any:
         try:
             if call.is_on_host:
-                return adopted.kernel.prepared(call.args, call.kwargs)[0].compiled
+                return adopted.kernel.prepared(call.args, call.kwargs, call.grid)[0].compiled
             return adopted.kernel.warmup(*call.args, grid=call.grid, **call.kwargs)
         except Exception as error:
             return self._refuse(error, adopted, call)

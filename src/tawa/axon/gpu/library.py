@@ -13,7 +13,7 @@ import tawa.language as tl
 from tawa.axon.gpu.kernels import KernelCall, Variant
 from tawa.axon.gpu.nodes import BYTES, Node
 from tawa.axon.gpu.text import Descriptor, Parameter
-from tawa.driver.entries import Entry, make_entry
+from tawa.driver.entries import Entry, launch_of
 from tawa.driver.jit import Kernel
 from tawa.language import libdevice
 from tawa.runtime.kinds import Kind, kind_of
@@ -122,7 +122,8 @@ def entry(call: KernelCall, variant: Variant, aligned: dict[Node, bool], place: 
     if key not in _ENTRIES:
         types = types_of(call, variant, aligned)
         kinds = {name: _kind(text, place) for name, text in types.items()}
-        _ENTRIES[key] = make_entry(found, kinds, place.device)
+        launch = launch_of(found, kinds, place.device)
+        _ENTRIES[key] = Entry(found, launch, place.device)
     return _ENTRIES[key]
 
 

@@ -90,7 +90,7 @@ def to_json(decisions: Sequence[Decision]) -> list[Any]:
 
 def from_json(found: Sequence[Any]) -> tuple[Decision, ...]:
     """What `to_json` was given. `KeyError` for a class that is not known any more."""
-    for module in ("assembling", "loops", "memory", "roles"):  # they name the classes
+    for module in ("assembling", "choice", "loops", "memory", "roles"):  # they name the classes
         import_module(f"tawa.ir.decisions.{module}")
     return tuple(map(_record, found))
 

@@ -123,6 +123,22 @@ class MoreWarps(_OfPartition):
 
 
 @dataclass(frozen=True)
+class FewerWarps(_OfPartition):
+    """A kernel gets fewer warps than were asked for."""
+
+    warps: int
+    asked: int
+
+    @property
+    def sentence(self) -> str:
+        """How many, and why."""
+        return (
+            f"{self.warps} warps: products of so few rows have no instruction for the warp groups "
+            f"of {self.asked}"
+        )
+
+
+@dataclass(frozen=True)
 class Specialised(_OfPartition):
     """A loading role and a computing one."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, reduce
 from heapq import heapify, heapreplace
 from typing import Any
 
@@ -37,6 +37,12 @@ Start = tuple[str, int, Callable[[int | None], Steps]]
 
 SAMPLES = 7
 """CTAs along an axis of the grid that are replayed when they differ."""
+
+SPREAD = 16
+"""CTAs of a launch that say what one loads and stores on average."""
+
+GOLDEN = (5**0.5 - 1) / 2
+"""Of a launch, the step between those: its multiples are spread evenly, whatever divides it."""
 
 MOST_SHOWN = 40_000
 """Steps of all actors after which a timeline shows no further iteration."""
@@ -137,9 +143,21 @@ class Launch:
         return [int(self._moved(x).loads) for x in range(self.grid[0])]
 
     @cached_property
+    def typical(self) -> Amounts:
+        """What a CTA loads and stores on average, of some that are spread over the launch.
+
+        A single one won't do: the first of a triangle loads next to nothing. Nor will steps that
+        divide the grid: they meet one column of it.
+        """
+        some = min(self.ctas, SPREAD)
+        blocks = [self.block(int(number * GOLDEN % 1 * self.ctas)) for number in range(some)]
+        moved = [self._counted(self._counts, block) for block in blocks]
+        return reduce(Amounts.plus, moved, Amounts()).times(1 / some)
+
+    @cached_property
     def loaded(self) -> float:
-        """Bytes that all CTAs load, if the first is like the others."""
-        return float(self.ctas * self._moved(0).loaded)
+        """Bytes that all CTAs load."""
+        return float(self.ctas * self.typical.loaded)
 
     @cached_property
     def memory_bytes(self) -> tuple[float, float]:
@@ -148,7 +166,7 @@ class Launch:
         What is loaded replaces in L2 what was written before the launch, which memory has to
         write; of what is stored, as much stays there.
         """
-        stored = min(float(self.ctas * self._moved(0).stored), self.bytes)
+        stored = min(float(self.ctas * self.typical.stored), self.bytes)
         fresh = 1.0 - stored / max(1, self.bytes)
         return self.bytes - stored, stored + fresh * min(self.target.l2_bytes, self.bytes)
 

@@ -1,0 +1,122 @@
+"""What a kernel may be compiled as: values of the options that its caller leaves open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from tawa.aref.analysis.registers import BESIDE_ACCUMULATORS, budget
+from tawa.choice.profile import Profile, Sizes
+from tawa.machine.chips import Chip
+
+OPEN = ("persistent", "deal", "ctas_per_sm", "ping_pong")
+"""The options that are chosen; those of a demand that holds others are left out."""
+
+MOST_DEALT = 16384
+"""Programs that are dealt evenly: planning more delays a launch of a new size too long."""
+
+FEWEST_SLOTS = 2
+"""Of a ring in a loop: with one, nothing is loaded while something is computed."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Options, and the CTAs of a multiprocessor that they lead to."""
+
+    options: tuple[tuple[str, Any], ...] = ()
+    """What differs from what was asked for."""
+    resident: int = 1
+    persistent: bool = False
+    even: bool = False
+    turns: bool = False
+    """Whether two consumers take turns on tiles."""
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name}={value!r}" for name, value in self.options) or "as written"
+
+
+def candidates(
+    profile: Profile, sizes: Sizes, asked: Mapping[str, Any], chip: Chip
+) -> Iterator[Candidate]:
+    """What may be compiled for a launch: first of all what was asked for, and nothing else.
+
+    `asked` are the options that the caller gave: demands.
+    """
+    alone = by_itself(profile, asked, chip)
+    persistent = bool(asked.get("persistent"))
+    resident = asked.get("ctas_per_sm", alone)
+    even, turns = asked.get("deal") == "even", bool(asked.get("ping_pong"))
+    yield Candidate((), resident, persistent, even, turns)
+    if not profile.groups or not is_open(asked) or sizes.programs <= chip.multiprocessors:
+        return
+    choices = {name: _values(name, profile, sizes, chip) for name in OPEN if name not in asked}
+    for values in product(*choices.values()):
+        options = {n: v for n, v in zip(choices, values, strict=True) if v is not None}
+        found = {**asked, **options}
+        if options and _legal(profile, found, chip):
+            yield Candidate(
+                tuple(options.items()),
+                found.get("ctas_per_sm", 1 if found.get("persistent") else alone),
+                bool(found.get("persistent")),
+                found.get("deal") == "even",
+                bool(found.get("ping_pong")),
+            )
+
+
+def is_open(asked: Mapping[str, Any]) -> bool:
+    """Whether what was asked for leaves anything to choose."""
+    one_role = asked.get("specialize") is False or asked.get("cluster", 1) != 1
+    return not one_role and not asked.get("schedule") and any(name not in asked for name in OPEN)
+
+
+def by_itself(profile: Profile, asked: Mapping[str, Any], chip: Chip) -> int:
+    """CTAs that share a multiprocessor though nobody asked for it."""
+    if asked.get("num_stages") is None:
+        return 1  # rings take what memory there is
+    words = profile.accumulators // (chip.group_threads * max(1, profile.groups))
+    threads = chip.group_threads * (profile.groups + 1)
+    launched = min(chip.max_registers, chip.registers // threads)
+    if profile.groups == 1:
+        launched = min(launched, words + 2 * chip.thresholds.addresses)
+    by_registers = chip.registers // (launched * threads)
+    return max(1, min(by_registers, chip.ctas_with(_shared(profile, asked["num_stages"]))))
+
+
+def _values(name: str, profile: Profile, sizes: Sizes, chip: Chip) -> tuple[Any, ...]:
+    """The values of an open option that may pay; None leaves it as it is."""
+    known = profile.apart and profile.certain
+    match name:
+        case "persistent":
+            return (None, True) if known else (None,)
+        case "deal":
+            few = sizes.programs <= MOST_DEALT
+            return (None, "even") if known and profile.differs and few else (None,)
+        case "ctas_per_sm":
+            return (None, 2) if sizes.programs > chip.multiprocessors else (None,)
+        case _:
+            whole = profile.groups == 2 and not profile.copies and not profile.differs
+            fed = any(loop.feeds for loop in profile.loops)
+            return (None, True) if known and whole and not fed else (None,)
+
+
+def _legal(profile: Profile, options: Mapping[str, Any], chip: Chip) -> bool:
+    """Whether options go together, and a kernel with them has room."""
+    persistent, ctas = bool(options.get("persistent")), options.get("ctas_per_sm", 1)
+    if (options.get("deal") or options.get("ping_pong")) and not persistent:
+        return False
+    teams = 2 if options.get("ping_pong") else 1
+    if teams > 1 and (ctas > 1 or options.get("deal")):
+        return False
+    groups = options.get("consumers") or (1 if teams > 1 else profile.groups)
+    own = chip.divided(ctas)
+    words = profile.accumulators // (chip.group_threads * groups)
+    limit = budget(own, own.group_warps * groups * teams, words).limit
+    stages = options.get("num_stages") or FEWEST_SLOTS
+    return words + BESIDE_ACCUMULATORS <= limit and _shared(profile, stages) <= own.shared_bytes
+
+
+def _shared(profile: Profile, stages: int) -> int:
+    """Bytes of shared memory with so many slots in loops."""
+    return profile.ring_bytes * stages + profile.kept_bytes + profile.staged_bytes

@@ -1,0 +1,58 @@
+"""One candidate for a launch: the one that is predicted fastest, if it gains enough."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from tawa.choice.candidates import candidates
+from tawa.choice.model import Prediction, predicted
+from tawa.choice.profile import Profile, Sizes
+from tawa.machine.chips import Chip
+
+
+@dataclass(frozen=True)
+class Ranking:
+    """The candidates of a launch: as written first, then all that gain enough, the best first."""
+
+    written: Prediction
+    better: tuple[Prediction, ...] = ()
+    others: tuple[Prediction, ...] = ()
+    """Those that do not, the best first."""
+
+    @property
+    def first(self) -> Prediction:
+        """What is tried first."""
+        return self.better[0] if self.better else self.written
+
+    @property
+    def all(self) -> tuple[Prediction, ...]:
+        """All of them, the best first."""
+        return tuple(sorted((self.written, *self.better, *self.others), key=_order))
+
+
+def ranking(profile: Profile, sizes: Sizes, asked: Mapping[str, Any], chip: Chip) -> Ranking:
+    """The candidates for the sizes of a launch, given the options that its caller asked for."""
+    found = [predicted(profile, sizes, c, chip) for c in candidates(profile, sizes, asked, chip)]
+    written, rest = found[0], sorted(found[1:], key=_order)
+    enough = (1 - chip.choice.gain) * written.microseconds
+    better = [p for p in rest if p.microseconds <= enough and not unproven(profile, p)]
+    return Ranking(written, tuple(better), tuple(p for p in rest if p not in better))
+
+
+def unproven(profile: Profile, prediction: Prediction) -> bool:
+    """Whether no measurement speaks for a candidate, which is then ranked and not taken.
+
+    None compares consumers that take turns on tiles with those that share them, or two CTAs with
+    one where no ordinary code waits for products.
+    """
+    options = dict(prediction.candidate.options)
+    waited_for = any(loop.feeds for loop in profile.loops)
+    return "ping_pong" in options or ("ctas_per_sm" in options and not waited_for)
+
+
+def _order(prediction: Prediction) -> tuple[float, int, str]:
+    """The time, and among equals what differs least from what was written."""
+    candidate = prediction.candidate
+    return round(prediction.microseconds, 3), len(candidate.options), str(candidate)

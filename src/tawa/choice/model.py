@@ -1,0 +1,139 @@
+"""How long a launch takes with each candidate: a few terms, each a figure of the machine.
+
+Of an iteration the tensor core's part and ordinary code's are known. One warp group alone does them
+one after the other and then waits for what it asked for; several fill each other's gaps. A program
+that starts on its own has its loads' latency before it and its stores behind it, unless another CTA
+of the multiprocessor works meanwhile, or a persistent CTA has loaded ahead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from heapq import heapify, heapreplace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tawa.base.tile_scheduler import EVEN
+from tawa.choice.candidates import Candidate
+from tawa.choice.profile import Cost, Loop, Profile, Sizes
+from tawa.machine.chips import Chip
+
+Cycles = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What the model says of a candidate."""
+
+    candidate: Candidate
+    microseconds: float
+
+
+def predicted(profile: Profile, sizes: Sizes, candidate: Candidate, chip: Chip) -> Prediction:
+    """The time of a launch, at the clock that the power limit leaves large products."""
+    cycles = launch_cycles(profile, sizes, candidate, chip)
+    return Prediction(candidate, cycles / chip.capped_ghz / 1e3)
+
+
+def launch_cycles(profile: Profile, sizes: Sizes, candidate: Candidate, chip: Chip) -> float:
+    """Cycles until the last program is done."""
+    count = sizes.programs
+    own = _programs(profile, sizes, candidate, candidate.resident, chip)
+    places = chip.multiprocessors * candidate.resident
+    if profile.differs and count > places:
+        return candidate.resident * _dealt(own, places, candidate)
+    whole, rest = divmod(count, places)
+    total = candidate.resident * whole * float(own[0])
+    if rest:
+        last = -(-rest // chip.multiprocessors)
+        total += last * float(_programs(profile, sizes, candidate, last, chip).max())
+    return total
+
+
+def _programs(
+    profile: Profile, sizes: Sizes, candidate: Candidate, resident: int, chip: Chip
+) -> Cycles:
+    """Cycles that each program takes of a multiprocessor which so many CTAs share."""
+    total = np.zeros(sizes.programs if profile.differs else 1)
+    for loop in profile.loops:
+        total += _iterations(profile, loop, sizes) * _iteration(profile, loop, resident, chip)
+    ends = _ends(profile, candidate, chip)
+    if candidate.turns:
+        # One consumer stores its tile while the other multiplies.
+        return np.maximum(total, (total + ends) / 2)
+    return total + ends / resident
+
+
+def _iterations(profile: Profile, loop: Loop, sizes: Sizes) -> Cycles:
+    """Of a loop, in every program; of one if all are alike."""
+    values = sizes.values(profile.arguments)
+    grid = sizes.grid if profile.differs else (1,)
+    found = np.ones(1)
+    for count in loop.counts:
+        found = found * count.evaluate(grid if count.differs else (1,), values)
+    return found
+
+
+def _iteration(profile: Profile, loop: Loop, resident: int, chip: Chip) -> float:
+    """Cycles of an iteration, with so many CTAs on the multiprocessor, for each of them."""
+    body, terms = loop.body, chip.choice
+    moved = body.loaded / chip.ingest_bytes
+    if not loop.feeds:
+        return max(body.tensor, body.special, body.ordinary, moved)
+    together = resident * max(1, profile.groups)
+    code = _code(body, together, chip)
+    if together == 1:
+        return max(body.tensor + code + terms.waits, moved)
+    power = terms.together
+    busy = (body.tensor**power + (code / _beside(chip)) ** power) ** (1 / power)
+    return max(busy + terms.waits / resident, moved)
+
+
+def _code(body: Cost, together: int, chip: Chip) -> float:
+    """Cycles of ordinary code, of which some runs beside what the longer pipe does."""
+    longer, shorter = max(body.special, body.ordinary), min(body.special, body.ordinary)
+    return longer + chip.choice.beside * shorter / together
+
+
+def _beside(chip: Chip) -> float:
+    """Part of the special-function units' rate that is left beside a busy tensor core."""
+    return chip.timing.capacity_beside_tensor[2]
+
+
+def _ends(profile: Profile, candidate: Candidate, chip: Chip) -> float:
+    """Cycles of a program before its loops and after them, that nothing of its own hides."""
+    ends, terms = profile.ends, chip.products
+    stored = terms.stored * ends.stored + ends.tensor
+    if candidate.persistent:
+        return stored
+    # What a pipeline does before its first iteration is half of one, where something waits for it.
+    filled = max((_half(loop.body) for loop in profile.loops if loop.feeds), default=0.0)
+    return stored + terms.started + filled
+
+
+def _half(body: Cost) -> float:
+    return (body.tensor + max(body.special, body.ordinary)) / 2
+
+
+def _dealt(programs: Cycles, places: int, candidate: Candidate) -> float:
+    """When the last of programs that differ is done, each CTA with its own."""
+    if candidate.even:
+        return max(float(programs.max()), float(programs.sum()) / places / EVEN)
+    if candidate.persistent:
+        rounds = -(-len(programs) // places)
+        padded: Any = np.zeros(rounds * places)
+        padded[: len(programs)] = programs
+        return float(padded.reshape(rounds, places).sum(axis=0).max())
+    if len(programs) > MOST_FOLLOWED:
+        return float(programs.sum()) / places + float(programs.max()) / 2
+    free = programs[:places].tolist()
+    heapify(free)
+    for program in programs[places:].tolist():
+        heapreplace(free, free[0] + program)
+    return max(free)
+
+
+MOST_FOLLOWED = 1 << 14
+"""Programs that are followed one by one, as the hardware starts them."""

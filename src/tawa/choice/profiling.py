@@ -1,0 +1,163 @@
+"""The profile of a kernel, from its module as partition leaves it with the options as asked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+
+from xdsl.dialects import func, scf
+from xdsl.dialects.builtin import ModuleOp
+from xdsl.ir import Block, Operation, SSAValue
+
+from tawa.aref.dialect.ops import Create, PutEnter, RefType, WarpGroup
+from tawa.base.tile_scheduler import Work
+from tawa.base.types import byte_size, element_of, shape_of
+from tawa.choice.profile import Cost, Loop, Profile
+from tawa.ir.effects import GLOBAL, ORDER, READ, WRITE, touches
+from tawa.ir.elementwise import Map
+from tawa.ir.kernels import argument_names, made_by_host
+from tawa.machine.chips import Chip
+from tawa.machine.instructions import HALF_RATE, SPECIAL
+from tawa.partition.work import iterations_of
+from tawa.tile.dialect.ops import DescStore, Dot, Reduce, Store
+
+
+def profile_of(tile: ModuleOp, roles: ModuleOp, chip: Chip) -> Profile:
+    """The profile of a kernel: its program before partition, and the roles that came of it."""
+    kernel = next(op for op in tile.ops if isinstance(op, func.FuncOp))
+    groups = [op for op in roles.walk() if isinstance(op, WarpGroup)]
+    computing = [g for g in groups if g.computes]
+    counts = iterations_of(kernel)
+    loops = [op for op in kernel.walk() if isinstance(op, scf.ForOp)]
+    dots = [op for op in kernel.walk() if isinstance(op, Dot)]
+    split = len(groups) > 1 and bool(dots)
+    ringed, kept = _slot_bytes(roles)
+    loaded = ringed / max(1, sum(_loads(loop.body.block) > 0 for loop in loops))
+    return Profile(
+        arguments=tuple(argument_names(kernel)[: made_by_host(kernel)[0]]),
+        ends=_cost(_own(kernel.body.block), chip, 0.0),
+        loops=tuple(_loop(loop, counts, loaded, chip) for loop in loops),
+        certain=all(counts[loop] is not None for loop in loops),
+        groups=computing[0].warps.value.data // chip.group_warps if split else 0,
+        copies=any(g.copies is not None for g in groups),
+        accumulators=_accumulators(dots),
+        ring_bytes=ringed,
+        kept_bytes=kept,
+        staged_bytes=_staged_bytes(kernel),
+        rows=min((shape_of(d.result.type)[-2] for d in dots), default=0),
+        apart=not any(map(_may_wait, kernel.walk())),
+    )
+
+
+def _may_wait(op: Operation) -> bool:
+    """Whether a program that does this may wait for another, or be waited for."""
+    atomic = touches(op, GLOBAL, READ) and touches(op, GLOBAL, WRITE)
+    return (not op.regions and (atomic or touches(op, ORDER))) or isinstance(op, scf.WhileOp)
+
+
+def _own(block: Block) -> Iterator[Operation]:
+    """A block's ops and those of its branches, without those of loops."""
+    for op in block.ops:
+        yield op
+        if not isinstance(op, scf.ForOp | scf.WhileOp):
+            for region in op.regions:
+                for inner in region.blocks:
+                    yield from _own(inner)
+
+
+def _loop(
+    loop: scf.ForOp, counts: Mapping[scf.ForOp, Work | None], loaded: float, chip: Chip
+) -> Loop:
+    body = list(_own(loop.body.block))
+    around: list[scf.ForOp] = [loop]
+    while (parent := around[-1].parent_op()) is not None and not isinstance(parent, func.FuncOp):
+        if isinstance(parent, scf.ForOp):
+            around.append(parent)
+        else:
+            break
+    known = tuple(c for c in (counts[at] for at in around) if c is not None)
+    dots = [op for op in body if isinstance(op, Dot)]
+    cost = _cost(body, chip, loaded if _loads(loop.body.block) else 0.0)
+    return Loop(cost, known, any(map(_feeds, dots)))
+
+
+def _feeds(dot: Dot) -> bool:
+    """Whether something other than a product or the next iteration reads a product."""
+    users = [use.operation for use in dot.result.uses]
+    return any(not isinstance(user, Dot | scf.YieldOp) for user in users)
+
+
+def _loads(block: Block) -> int:
+    return sum(touches(op, GLOBAL, READ) and not op.regions for op in _own(block))
+
+
+def _cost(ops: Iterable[Operation], chip: Chip, loaded: float) -> Cost:
+    """Of ops, once."""
+    tensor = special = ordinary = stored = 0.0
+    for op in ops:
+        if isinstance(op, Dot):
+            tensor += _product_cycles(op, chip)
+        elif isinstance(op, Map | Reduce):
+            cycles = _pipe_cycles(op, chip)
+            by_special = isinstance(op, Map) and op.function.data in SPECIAL
+            special, ordinary = special + cycles * by_special, ordinary + cycles * (not by_special)
+        elif isinstance(op, DescStore | Store):
+            stored += math.prod(shape_of(op.value.type))
+    return Cost(tensor, special, ordinary, loaded, stored)
+
+
+def _product_cycles(dot: Dot, chip: Chip) -> float:
+    depth = shape_of(dot.a.type)[-1]
+    wide = byte_size(element_of(dot.a.type)) / 2
+    return 2 * math.prod(shape_of(dot.result.type)) * depth * wide / chip.tensor_flops
+
+
+def _pipe_cycles(op: Map | Reduce, chip: Chip) -> float:
+    """Cycles of the schedulers of a multiprocessor for an op on a tile."""
+    value: SSAValue = op.value if isinstance(op, Reduce) else op.result
+    if len(shape_of(value.type)) < 2:
+        return 0.0  # of rows, a part of what tiles take
+    name = op.kind.data if isinstance(op, Reduce) else op.function.data
+    costs = chip.costs
+    each = costs.special if name in SPECIAL else costs.half_rate if name in HALF_RATE else costs.alu
+    if name in ("truncf", "extf"):
+        each /= 2  # two values at once
+    return each * math.prod(shape_of(value.type)) / (chip.lanes * chip.schedulers)
+
+
+def _accumulators(dots: list[Dot]) -> int:
+    """32-bit words of results that are there at once: of products that are not added to others'."""
+    last = [dot for dot in dots if not any(_adds_to(dot, other) for other in dots)]
+    by_place: dict[object, int] = {}
+    for dot in last:
+        words = math.prod(shape_of(dot.result.type)) * byte_size(element_of(dot.result.type)) // 4
+        by_place[dot.parent] = by_place.get(dot.parent, 0) + words
+    return max(by_place.values(), default=0)
+
+
+def _adds_to(dot: Dot, other: Dot) -> bool:
+    """Whether another product of the same block goes on where this one ends."""
+    return other is not dot and other.acc is dot.result and other.parent is dot.parent
+
+
+def _slot_bytes(roles: ModuleOp) -> tuple[int, int]:
+    """Bytes of a slot of every ring that loops fill, and of every other ring."""
+    looped = other = 0
+    for create in (op for op in roles.walk() if isinstance(op, Create)):
+        assert isinstance(create.ref.type, RefType)
+        size = sum(
+            math.prod(tile.get_shape()) * byte_size(tile.element_type)
+            for tile in create.ref.type.tiles
+        )
+        puts = [u.operation for u in create.ref.uses if isinstance(u.operation, PutEnter)]
+        inside = any(isinstance(put.parent_op(), scf.ForOp) for put in puts)
+        looped, other = (looped + size, other) if inside else (looped, other + size)
+    return looped, other
+
+
+def _staged_bytes(kernel: func.FuncOp) -> int:
+    stores = [op for op in kernel.walk() if isinstance(op, DescStore)]
+    sizes = (
+        math.prod(shape_of(op.value.type)) * byte_size(element_of(op.value.type)) for op in stores
+    )
+    return max(sizes, default=0)

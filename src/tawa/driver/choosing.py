@@ -1,0 +1,136 @@
+"""The options of a launch that its caller leaves open: found for its sizes, tried, kept or not.
+
+What a kernel's program does is looked at once and kept on disk; what suits the sizes of a launch is
+arithmetic on that. A choice is a guess of the compiler's, so it never makes an error of what
+compiles as written, and never takes what spills where that does not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from tawa.base.attempts import NO_SLACK
+from tawa.base.errors import TawaError
+from tawa.base.import_closure import source_digest
+from tawa.base.options import Options
+from tawa.choice.choose import Ranking
+from tawa.choice.profile import Profile
+from tawa.ir.decisions.choice import Chosen, Considered
+from tawa.runtime.cache import content_key, default_cache
+
+if TYPE_CHECKING:
+    from tawa.driver.compiled import Compiled
+    from tawa.frontend.source.function import JITFunction
+
+TRIED = 2
+"""Candidates that are compiled before what was asked for is taken."""
+
+PROFILER = "tawa.choice.profiling"
+"""The module that looks at programs: it and all that it imports decide what is found."""
+
+MOST_SHOWN = 5
+"""Candidates that a decision names."""
+
+
+def profile_for(
+    fn: JITFunction,
+    types: Mapping[str, str],
+    constants: Mapping[str, object],
+    options: Options,
+    key: str | None = None,
+) -> Profile:
+    """The profile of a kernel with the options as asked; kept on disk under `key`."""
+    place = found = None
+    if key is not None:
+        looked_at_by = source_digest(PROFILER, store=default_cache())
+        place = content_key(key, "profile", looked_at_by)
+        found = default_cache().get(place)
+    if found is not None:
+        try:
+            return Profile.from_json(found["json"].decode())
+        except (ValueError, KeyError, TypeError, AttributeError):
+            pass  # not what is written here: looked at again
+    profile = _profiled(fn, types, constants, options)
+    if place is not None:
+        default_cache().put(place, {"json": profile.to_json().encode()})
+    return profile
+
+
+def _profiled(
+    fn: JITFunction, types: Mapping[str, str], constants: Mapping[str, object], options: Options
+) -> Profile:
+    """The profile of a kernel, from its modules around partition."""
+    from tawa.choice.profiling import profile_of
+    from tawa.driver.compilation import Compilation
+    from tawa.driver.compiler import tile_level
+    from tawa.driver.pipeline import passes
+    from tawa.ir.decisions.decision import Decisions
+    from tawa.partition.partition import Partition
+
+    plain = replace(options, persistent=None, deal=1, timeline=False)
+    work = Compilation(plain)
+    tile = tile_level(work, fn, types, constants)
+    steps = passes("aref", plain, Decisions(), NO_SLACK)
+    at = next(i for i, step in enumerate(steps) if isinstance(step, Partition))
+    program = work.run(steps[:at], tile)
+    roles = work.run([steps[at]], program.clone())
+    return profile_of(program, roles, plain.machine)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A kernel compiled for a launch: with which options besides those asked for."""
+
+    compiled: Compiled
+    options: tuple[tuple[str, Any], ...] = ()
+
+
+def fitted(found: Ranking, compile_: Callable[[tuple[tuple[str, Any], ...]], Compiled]) -> Fitted:
+    """The first candidate that compiles without a loss; two are tried, then what was asked for.
+
+    `compile_` takes options besides those asked for. Raises what compiling as written raises.
+    """
+    for number, prediction in enumerate(found.better[:TRIED]):
+        options = prediction.candidate.options
+        try:
+            compiled = compile_(options)
+        except (TawaError, Refused):
+            continue
+        if not compiled.findings or compile_(()).findings:
+            return Fitted(with_choice(compiled, found, number), options)
+    return Fitted(with_choice(compile_(()), found, None))
+
+
+def with_choice(compiled: Compiled, found: Ranking, taken: int | None) -> Compiled:
+    """The kernel with the decision that led to it, where there was one to make."""
+    rest = (*found.better, *found.others)
+    if not rest:
+        return compiled
+    written = Considered(str(found.written.candidate), found.written.microseconds)
+    shown = tuple(Considered(str(p.candidate), p.microseconds) for p in rest[:MOST_SHOWN])
+    decision = Chosen(shown[taken] if taken is not None else written, written, shown)
+    return replace(compiled, decisions=(decision, *compiled.decisions))
+
+
+class Refused(Exception):
+    """A candidate did not compile when it was tried before."""
+
+
+class Refusals:
+    """Candidates that don't compile, on disk, so that another process need not try them."""
+
+    def __init__(self, key: Callable[[Options], str]) -> None:
+        self._key = key
+
+    def compiled(self, options: Options, compile_: Callable[[Options], Compiled]) -> Compiled:
+        """Compile with options, unless that was seen to fail. Raises what the compiler raises."""
+        place = content_key(self._key(options), "refused")
+        if default_cache().has(place):
+            raise Refused(f"a kernel with {options} did not compile before")
+        try:
+            return compile_(options)
+        except TawaError as error:
+            default_cache().put(place, {"text": error.message.encode()})
+            raise

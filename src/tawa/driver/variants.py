@@ -1,0 +1,136 @@
+"""A kernel compiled several ways, each for launches of some sizes.
+
+A launch of a size that was not seen before runs what is at hand. If another choice of options is
+predicted to gain enough, it is compiled beside and taken from then on: no launch waits for it. A
+kernel has at most `MOST` variants.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from operator import itemgetter
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tawa.choice.choose import Ranking
+from tawa.choice.profile import Sizes
+from tawa.driver.host_launch import Launch
+from tawa.runtime.launch import grid_sizes
+
+if TYPE_CHECKING:
+    from tawa.driver.compiled import Compiled
+
+MOST = 3
+"""Variants of one kernel, for one set of argument types and options."""
+
+Key = tuple[tuple[str, Any], ...]
+"""The options of a candidate."""
+
+
+class Loaded(NamedTuple):
+    """A variant, and how to launch it."""
+
+    compiled: Compiled
+    launch: Launch
+
+
+@dataclass
+class Variants:
+    """The variants of one kernel; `launch` is how to launch it."""
+
+    names: tuple[str, ...]
+    """The whole numbers among the launch's values."""
+    places: tuple[int, ...]
+    """Which of the values they are."""
+    rank: Callable[[Sizes], Ranking]
+    build: Callable[[Key], object]
+    """Compile a variant, beside the launches. Raises what the compiler raises."""
+    load: Callable[[Key], Loaded]
+    """A variant that was compiled, ready to be launched."""
+    captures: Callable[[Any], bool]
+    """Whether launches to a stream are captured in a graph: then nothing may be loaded."""
+    current: Loaded
+    found: dict[Key, Loaded]
+    gain: float
+    """Part of the time that a further variant has to save."""
+    _coming: dict[Key, threading.Thread] = field(default_factory=dict[Key, threading.Thread])
+    _refused: set[Key] = field(default_factory=set[Key])
+    _known: dict[Sizes, Ranking] = field(default_factory=dict[Sizes, Ranking])
+    _last: Any = None
+
+    def __post_init__(self) -> None:
+        """Make the function that picks the numbers."""
+        self.first = self.current
+        self._pick: Callable[[Sequence[Any]], Any] = (
+            itemgetter(*self.places) if self.places else lambda values: None
+        )
+
+    def launch(self, grid: Any, values: Sequence[Any], stream: Any) -> None:
+        """Launch what suits these sizes, of what there is."""
+        sizes = grid if grid.__class__ is tuple else grid_sizes(grid), self._pick(values)
+        if sizes != self._last:
+            self._turn(*sizes, self.captures(stream))
+            self._last = None if self._coming else sizes
+        self.current.launch(grid, values, stream)
+
+    def settle(self) -> None:
+        """Wait for the variants that are being compiled."""
+        for thread in list(self._coming.values()):
+            thread.join()
+
+    def _turn(self, grid: Any, picked: Any, captured: bool) -> None:
+        """Take what suits a launch from what is at hand, and ask for what would suit it better."""
+        numbers = picked if len(self.places) > 1 else (picked,)
+        sizes = Sizes(grid_sizes(grid), tuple(zip(self.names, numbers, strict=False))).rounded
+        if not captured:
+            self._loaded()
+        ranked = self._known.get(sizes)
+        if ranked is None:
+            if len(self._known) >= MOST_SIZES:
+                self._known.clear()
+            ranked = self._known[sizes] = self.rank(sizes)
+        times = {p.candidate.options: p.microseconds for p in ranked.all}
+        at_hand = [key for key in self.found if key in times]
+        if not at_hand:
+            return  # all are alike for so few programs
+        nearest = min(at_hand, key=lambda key: times[key])
+        self.current = self.found[nearest]
+        able = (p for p in ranked.better if p.candidate.options not in self._refused)
+        first = next(able, ranked.written)
+        if first.microseconds <= (1 - self.gain) * times[nearest]:
+            self._ask(first.candidate.options)
+
+    def _ask(self, key: Key) -> None:
+        """Compile a variant beside the launches."""
+        if key in self._coming or len(self.found) + len(self._coming) >= MOST:
+            return
+
+        def work() -> None:
+            try:
+                self.build(key)
+            except Exception:  # a choice never makes an error of what runs without it
+                self._refused.add(key)
+
+        thread = self._coming[key] = threading.Thread(target=work, daemon=True)
+        thread.start()
+
+    def _loaded(self) -> None:
+        """Load what has been compiled meanwhile."""
+        for key, thread in list(self._coming.items()):
+            if not thread.is_alive():
+                del self._coming[key]
+                if key not in self._refused:
+                    self._add(key)
+
+    def _add(self, key: Key) -> None:
+        """Load a variant, unless more of its arrays may not overlap than was looked at."""
+        loaded = self.load(key)
+        if set(loaded.compiled.spec.apart) <= set(self.first.compiled.spec.apart):
+            self.found[key] = loaded
+        else:
+            self._refused.add(key)
+
+
+MOST_SIZES = 1024
+"""Sizes whose ranking is remembered."""

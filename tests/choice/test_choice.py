@@ -1,0 +1,208 @@
+"""Which options a launch gets that its caller leaves open."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tawa
+import tawa.language as tl
+from tawa.base.errors import TawaError
+from tawa.choice.candidates import candidates
+from tawa.choice.choose import Ranking, ranking
+from tawa.choice.profile import Profile, Sizes
+from tawa.driver.choosing import Fitted, fitted, profile_for
+from tawa.ir.decisions.choice import Chosen
+from tawa.machine.chips import H200
+
+
+@tawa.jit
+def gemm(a, b, c, K, M: tl.constexpr, N: tl.constexpr):
+    acc = tl.zeros((M, N), tl.float32)
+    row, column = tl.program_id(0) * M, tl.program_id(1) * N
+    for k in range(0, K, 64):
+        acc = tl.dot(a.load([row, k]), b.load([column, k]).T, acc)
+    c.store([row, column], acc.to(tl.float16))
+
+
+@tawa.jit
+def attention(q, k, v, o, S, CAUSAL: tl.constexpr, D: tl.constexpr, N: tl.constexpr):
+    start, base = tl.program_id(0) * 128, tl.program_id(1) * S
+    queries = q.load([base + start, 0])
+    rows, columns = start + tl.arange(0, 128), tl.arange(0, N)
+    top = tl.full((128,), -1e30, tl.float32)
+    total, acc = tl.zeros((128,), tl.float32), tl.zeros((128, D), tl.float32)
+    for n in range(0, start + 128 if CAUSAL else S, N):
+        scores = tl.dot(queries, k.load([base + n, 0]).T)
+        if CAUSAL:
+            scores = tl.where(rows[:, None] >= (n + columns)[None, :], scores, -1e30)
+        new = tl.maximum(top, tl.max(scores, 1))
+        weights = tl.exp(scores - new[:, None])
+        factor = tl.exp(top - new)
+        total = total * factor + tl.sum(weights, 1)
+        acc = tl.dot(weights.to(tl.float16), v.load([base + n, 0]), acc * factor[:, None])
+        top = new
+    o.store([base + start, 0], (acc / total[:, None]).to(tl.float16))
+
+
+@tawa.jit
+def counted(a, b, c, done, K, M: tl.constexpr, N: tl.constexpr):
+    gemm(a, b, c, K, M, N)
+    tl.atomic_add(done, 1)
+
+
+@tawa.jit
+def listed(a, b, c, lengths, K, M: tl.constexpr, N: tl.constexpr):
+    gemm(a, b, c, tl.load(lengths + tl.program_id(0)), M, N)
+
+
+GEMM = "desc<f16,128x64>", "desc<f16,128x64>", "desc<f16,128x128>"
+TILE = {"M": 128, "N": 128}
+
+
+def profile(kernel, *types, **constants) -> Profile:
+    request = kernel.request(*types, **constants)
+    return profile_for(kernel, request.types, request.constants, request.options)
+
+
+def of_attention(d: int, n: int, causal: bool) -> Profile:
+    q, k = f"desc<f16,128x{d}>", f"desc<f16,{n}x{d}>"
+    return profile(attention, q, k, k, q, "i32", CAUSAL=causal, D=d, N=n)
+
+
+def taken(found: Ranking) -> dict[str, object]:
+    return dict(found.first.candidate.options)
+
+
+def test_a_profile_is_kept_whole():
+    found = of_attention(64, 64, True)
+    assert Profile.from_json(found.to_json()) == found
+    assert found.groups == 2
+    assert found.differs
+    assert found.certain
+    assert found.apart
+    assert found.accumulators == 128 * 64 + 128 * 64
+    assert len(found.loops) == 2, "split where the mask holds"
+    assert all(loop.feeds for loop in found.loops)
+
+
+@pytest.mark.parametrize(
+    ("d", "n", "causal", "rows", "expected"),
+    [
+        (64, 64, False, 1024, {"persistent": True, "ctas_per_sm": 2}),
+        (128, 128, False, 1024, {"persistent": True}),
+        (64, 64, True, 1024, {"persistent": True, "deal": "even", "ctas_per_sm": 2}),
+        (128, 128, True, 8192, {"persistent": True, "deal": "even"}),
+    ],
+)
+def test_attention_as_hands_found_it_best(d, n, causal, rows, expected):
+    """Measured by hand on an H200, and what replays of the timing model say."""
+    sizes = Sizes((rows // 128, 16384 // rows * 2048 // d), (("S", rows),))
+    assert taken(ranking(of_attention(d, n, causal), sizes, {}, H200)) == expected
+
+
+def test_long_rows_gain_nothing_from_what_hides_ends():
+    sizes = Sizes((64, 32), (("S", 8192),))
+    assert taken(ranking(of_attention(128, 128, False), sizes, {}, H200)) == {}
+
+
+def test_what_was_asked_for_is_a_demand():
+    found, sizes = of_attention(64, 64, True), Sizes((8, 512), (("S", 1024),))
+    for asked in ({"persistent": False}, {"ctas_per_sm": 1}, {"deal": 1, "ping_pong": False}):
+        for candidate in candidates(found, sizes, asked, H200):
+            assert not asked.keys() & dict(candidate.options).keys()
+    all_of_them = {"persistent": False, "deal": 1, "ctas_per_sm": 1, "ping_pong": False}
+    for asked in (all_of_them, {"specialize": False}, {"cluster": 2}, {"schedule": 3}):
+        assert len(list(candidates(found, sizes, asked, H200))) == 1
+
+
+def test_few_programs_are_left_as_written():
+    found = profile(gemm, *GEMM, "i32", **TILE)
+    assert len(list(candidates(found, Sizes((132, 1), (("K", 512),)), {}, H200))) == 1
+    assert len(list(candidates(found, Sizes((133, 8), (("K", 512),)), {}, H200))) > 1
+
+
+@pytest.mark.parametrize(("function", "type_"), [(counted, "*i32"), (listed, "*i32")])
+def test_programs_that_may_wait_or_differ_unknowably_are_not_made_persistent(function, type_):
+    found = profile(function, *GEMM, type_, "i32", **TILE)
+    assert not (found.apart and found.certain)
+    for candidate in candidates(found, Sizes((64, 64), (("K", 512),)), {}, H200):
+        assert "persistent" not in dict(candidate.options)
+
+
+def test_shared_memory_and_registers_bound_what_is_tried():
+    wide = profile(gemm, "desc<f16,128x64>", "desc<f16,256x64>", "desc<f16,128x256>", "i32",
+                   M=128, N=256)  # fmt: skip
+    sizes = Sizes((64, 64), (("K", 512),))
+    for candidate in candidates(wide, sizes, {}, H200):
+        assert "ctas_per_sm" not in dict(candidate.options), "256 columns take all registers"
+    small = profile(gemm, *GEMM, "i32", **TILE)
+    asked = {"num_stages": 7}
+    for candidate in candidates(small, sizes, asked, H200):
+        assert "ctas_per_sm" not in dict(candidate.options), "seven slots fill shared memory"
+
+
+def test_what_does_not_compile_is_left_out():
+    found = profile(gemm, *GEMM, "i32", **TILE)
+    ranked = ranking(found, Sizes((64, 64), (("K", 512),)), {}, H200)
+    plain = gemm.compile(*GEMM, "i32", **TILE)
+    asked_for = []
+
+    def compile_(options):
+        asked_for.append(options)
+        if options:
+            raise TawaError("no room")
+        return plain
+
+    result = fitted(ranked, compile_)
+    assert isinstance(result, Fitted)
+    assert result.options == ()
+    assert asked_for[-1] == ()
+    assert len(asked_for) == len(ranked.better[:2]) + 1
+    (decision,) = [d for d in result.compiled.decisions if isinstance(d, Chosen)]
+    assert decision.taken == decision.written
+    assert str(decision).startswith("choice: as written")
+
+
+def test_sizes_that_grow_are_few():
+    grown = {Sizes((8,), (("n", n),)).rounded for n in range(1, 1025)}
+    assert len(grown) <= 2 * 11
+
+
+@pytest.fixture
+def launched():
+    """A small product, launched for 4 programs and then for 144."""
+    kernel = tawa.jit(gemm.fn)
+
+    def run(rows: int, columns: int, depth: int):
+        generator = np.random.default_rng(rows)
+        a, b = (generator.standard_normal((n * 64, depth)).astype(np.float16)
+                for n in (rows, columns))  # fmt: skip
+        c = np.zeros((rows * 64, columns * 64), np.float16)
+        made = [tawa.TensorDescriptor.from_tensor(x, block)
+                for x, block in ((a, [64, 64]), (b, [64, 64]), (c, [64, 64]))]  # fmt: skip
+        compiled = kernel[(rows, columns)](*made, depth, M=64, N=64)
+        exact = a.astype(np.float64) @ b.astype(np.float64).T
+        np.testing.assert_allclose(c, exact, rtol=2e-3, atol=2e-2)
+        return compiled
+
+    run.kernel = kernel
+    return run
+
+
+def test_a_launch_of_a_new_size_runs_what_is_at_hand(launched):
+    first = launched(2, 2, 64)
+    assert first.spec.grid == "plain"
+    (entry,) = launched.kernel._current().entries.values()
+    assert launched(18, 8, 64).spec.grid == "plain", "it does not wait"
+    entry.variants.settle()
+    assert launched(18, 8, 64).spec.grid == "persistent"
+    assert launched(2, 2, 64).spec.grid == "plain", "few programs have nothing to gain"
+
+
+def test_a_loop_that_grows_asks_seldom(launched):
+    for depth in range(64, 64 * 12, 64):
+        launched(2, 1, depth)
+    (entry,) = launched.kernel._current().entries.values()
+    assert len(entry.variants._known) <= 8
+    assert list(entry.variants.found) == [()]
