@@ -150,11 +150,13 @@ class FoundKernel:
         prepared = Kernel.prepared
         places: list[int] = []
 
-        def prepare(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        def prepare(
+            kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any = None
+        ) -> Any:
             if kernel is not self.kernel:
-                return prepared(kernel, args, kwargs)
+                return prepared(kernel, args, kwargs, grid)
             kwargs.update(options)
-            found = prepared(kernel, args, kwargs)
+            found = prepared(kernel, args, kwargs, grid)
             places.append(found[0].place)
             return found
 
