@@ -194,17 +194,25 @@ def report(
     launch: str | None = LAUNCH,
     clock: float | None = CLOCK,
     measure: bool = MEASURE,
+    against: list[str] = typer.Option(
+        [],
+        help="Show what differs from another kernel, FILE.py:NAME, or with NAME=VALUE.",
+    ),
 ) -> None:
     """Write a page about a kernel: linked code, timeline, limits; needs no GPU.
 
     One HTML file that needs no network: the source, every level of IR, CUDA C++ and machine code
     with linked lines, the predicted timeline, shared memory, registers, and what bounds the time.
-    With `--arg`, which changes what the example launches, times are left out.
+    With `--arg`, which changes what the example launches, times are left out. With `--against`, the
+    page shows what differs: numbers, times and every listing.
     """
-    from tawa.cli.reporting import LaunchCommand, write_report
+    from tawa.cli.reporting import LaunchCommand, against_of, write_difference, write_report
 
     command = LaunchCommand(kernel, arg, const, option, launch)
-    path = write_report(command, output, clock, measure)
+    if against:
+        path = write_difference(command, against_of(command, against), output, clock)
+    else:
+        path = write_report(command, output, clock, measure)
     typer.echo(f"{path} ({path.stat().st_size / 1e3:.0f} kB): open it in a browser")
 
 

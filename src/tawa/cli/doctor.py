@@ -128,12 +128,12 @@ def _cache() -> Iterator[Finding]:
 
 
 def _browser() -> Iterator[Finding]:
-    """Reports open in any browser; tests of them need one without a window."""
+    """The browser that tests open reports in, without a window."""
     for name in ("chromium", "google-chrome", "chromium-browser"):
         if (path := shutil.which(name)) is not None:
-            yield Finding("browser", "ok", f"{path}: `tawa report -o FILE.png` works")
+            yield Finding("browser", "ok", f"{path}: tests open reports in it")
             return
-    remedy = "`tawa report -o FILE.png` needs one: apt install chromium"
+    remedy = "reports open in any browser; tests of them need it: apt install chromium"
     yield Finding("browser", "optional", "no chromium", remedy)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
@@ -15,6 +15,8 @@ from tawa.runtime.launch import grid_sizes
 
 if TYPE_CHECKING:
     from tawa.cli.report.launch import Launch
+    from tawa.cli.report.model import Report
+    from tawa.cli.report.timeline import Timeline
     from tawa.driver.compiled import Compiled
     from tawa.runtime.recorded import Launch as Recorded
 
@@ -150,27 +152,65 @@ def write_report(
 
     With `measure`, the example is run on a GPU, and its timeline stands below the predicted one.
     """
-    from tawa.cli.report.model import build
     from tawa.cli.report.page import html
     from tawa.cli.report.timeline import timeline
-    from tawa.driver.progress import progress
 
     path = output or Path(f"{command.found.name}.html")
-    compiled = command.compile()
-    launch = None
-    if not command.types and command.found.has_example:
-        launch = command.launch()
     measured = None
     if measure:
         recorded = command.recorded()
         measured = timeline("measured", recorded.intervals(), recorded.clock_ghz)
+    write_file(path, html(report_of(command, clock_ghz, measured)).encode())
+    return path
+
+
+def report_of(
+    command: LaunchCommand, clock_ghz: float | None, measured: Timeline | None = None
+) -> Report:
+    """All that is to be said of a kernel and its launch."""
+    from tawa.cli.report.model import build
+    from tawa.driver.progress import progress
+
+    compiled = command.compile()
+    launch = None
+    if not command.types and command.found.has_example:
+        launch = command.launch()
     with progress(f"reporting on {command.found.name}"):
         request = command.command.request()
         source = command.found.kernel.source
         begin = source.file, source.first_line
-        report = build(compiled, begin, request, launch, clock_ghz=clock_ghz, measured=measured)
-        write_file(path, html(report).encode())
+        return build(compiled, begin, request, launch, clock_ghz=clock_ghz, measured=measured)
+
+
+def against_of(command: LaunchCommand, texts: Sequence[str]) -> LaunchCommand:
+    """What a kernel is to be compared with: another kernel, other options, or both."""
+    kernels = [text for text in texts if ".py" in text.partition(":")[0] and "=" not in text]
+    options = [text for text in texts if text not in kernels]
+    where = kernels[-1] if kernels else command.where
+    own = [] if kernels else [command.types, command.constants]
+    types, constants = own or ([], [])
+    expression = None if kernels else command.expression
+    return LaunchCommand(where, types, constants, [*command.options, *options], expression)
+
+
+def write_difference(
+    one: LaunchCommand, other: LaunchCommand, output: Path | None, clock_ghz: float | None
+) -> Path:
+    """Write the page of what differs between two kernels; returns its path."""
+    from tawa.cli.report.page import difference_html
+
+    names = _told_apart(one, other)
+    path = output or Path(f"{one.found.name}-against-{other.found.name}.html")
+    reports = report_of(one, clock_ghz), report_of(other, clock_ghz)
+    write_file(path, difference_html(*reports, names).encode())
     return path
+
+
+def _told_apart(one: LaunchCommand, other: LaunchCommand) -> tuple[str, str]:
+    """Short names for two kernels: their own, with the options that only one of them has."""
+    more = [option for option in other.options if option not in one.options]
+    left, right = one.found.name, " ".join([other.found.name, *more])
+    return (left, right) if left != right else (f"{left} (1)", f"{right} (2)")
 
 
 def write_file(path: Path, content: bytes) -> None:

@@ -1,10 +1,17 @@
 """The page in a real browser: what it asks for, what it shows, and what a click does."""
 
 from collections.abc import Callable, Iterator
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from PIL import Image
+
+from tawa.cli.reporting import LaunchCommand, against_of, write_difference
+
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 WIDE = {"width": 1440, "height": 900}
 
@@ -226,3 +233,75 @@ def test_it_is_printed_with_the_source_and_the_tables(opened: Callable[..., Any]
     assert page.locator(".pane[data-name=sass]").is_hidden()
     assert page.locator(".card h2", has_text="Shared memory").is_visible()
     assert page.pdf()[:5] == b"%PDF-"
+
+
+PHONE = {"width": 360, "height": 740}
+
+
+@pytest.mark.parametrize("where", ["gemm.py:gemm", "attention.py:attention", "softmax.py:softmax"])
+def test_nothing_hangs_over_on_a_phone(opened: Callable[..., Any], where: str):
+    page = opened(where, viewport=PHONE)
+    assert page.evaluate("document.documentElement.scrollWidth") == PHONE["width"]
+    over = """[...document.querySelectorAll("main > *, .strip > *, .strip button, .top > *, .card")]
+      .filter((e) => e.getBoundingClientRect().right > innerWidth + 1).map((e) => e.outerHTML.slice(0, 80))"""
+    assert page.evaluate(over) == []
+    small = """[...document.querySelectorAll(".strip button, .top button")]
+      .filter((e) => e.offsetParent && e.offsetHeight < 32).map((e) => e.textContent)"""
+    assert page.evaluate(small) == []
+    shown = page.locator("#choose button[aria-pressed=true]").all_text_contents()
+    assert shown == ["source", "SASS"]
+
+
+def test_escape_closes_the_keys_and_then_chooses_nothing(opened: Callable[..., Any]):
+    page = opened("gemm.py:gemm")
+    click(page, "source", "acc = tl.dot(a, b.T, acc)")
+    page.keyboard.press("?")
+    assert page.locator("#help").is_visible()
+    page.keyboard.press("Escape")
+    assert not page.locator("#help").is_visible()
+    assert page.locator("#keys").get_attribute("aria-expanded") == "false"
+    assert lines(page, "source", "strong")
+    page.keyboard.press("Escape")
+    assert not lines(page, "source", "strong")
+    assert page.locator("#chosen").text_content().startswith("choose a line")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_is_saved_as_one_picture(opened: Callable[..., Any], tmp_path: Path, scheme: str):
+    page = opened("gemm.py:gemm", color_scheme=scheme)
+    with page.expect_download() as waited:
+        page.keyboard.press("s")
+    found = waited.value
+    assert found.suggested_filename == "gemm.png"
+    path = tmp_path / "gemm.png"
+    found.save_as(path)
+    picture = Image.open(path).convert("RGB")
+    assert picture.width == WIDE["width"]
+    assert picture.height == page.evaluate("document.body.offsetHeight")
+    shot = Image.open(BytesIO(page.screenshot(full_page=True))).convert("RGB")
+    assert shot.size == picture.size
+    # The same in every part, but for the buttons in the corners, which are left out.
+    small = [image.resize((36, 54), Image.Resampling.BOX) for image in (shot, picture)]
+    far = np.abs(np.diff([np.asarray(image, np.int32) for image in small], axis=0)).max(axis=-1)
+    assert (far > 24).sum() <= 12
+
+
+@pytest.mark.parametrize("width", [360, 1440])
+def test_a_page_of_differences(browser: Any, tmp_path: Path, width: int):
+    one = LaunchCommand(str(EXAMPLES / "gemm.py:gemm"))
+    other = against_of(one, ["num_stages=2"])
+    path = write_difference(one, other, tmp_path / "difference.html", None)
+    page = browser.new_context(viewport={"width": width, "height": 900}, offline=True).new_page()
+    said: list[str] = []
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.goto(path.as_uri())
+    assert page.locator("h1").text_content() == "gemm and gemm num_stages=2"
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    row = page.locator("tr.differs", has_text="option num_stages")
+    assert row.locator("td").all_text_contents()[1:] == ["none", "2"]
+    assert page.locator("h2", has_text="tile: the same").count() == 1
+    details = page.locator("details").first
+    assert not details.locator("pre").is_visible()
+    details.locator("summary").click()
+    assert details.locator("pre .del").count() >= 1
+    assert said == []

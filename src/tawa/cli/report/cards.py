@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from tawa.cli.report.model import Report
 from tawa.cli.report.occupancy import Buffer, Occupancy
+from tawa.cli.report.side_by_side import table
 from tawa.cli.report.timeline import Timeline, shares
 from tawa.cli.report.work import Bounds, Limit
 
@@ -32,7 +33,7 @@ def facts(report: Report) -> str:
     found = "".join(
         f'<div class="fact"><dt>{escape(label)}</dt><dd>{value}<small>{escape(note)}</small></dd>'
         "</div>"
-        for label, value, note in _facts(report)
+        for label, value, note in fact_rows(report)
     )
     return f'<dl class="facts">{found}</dl>'
 
@@ -55,7 +56,8 @@ def _value(type_: str, value: Any) -> str:
     return f"{element[1] if element else ''}[{sizes}]"
 
 
-def _facts(report: Report) -> Iterable[tuple[str, str, str]]:
+def fact_rows(report: Report) -> Iterable[tuple[str, str, str]]:
+    """Label, value (as HTML) and note of each of the numbers that matter most."""
     taken = report.occupancy
     if report.predicted is not None:
         prediction, found = report.predicted.prediction, report.predicted.bounds
@@ -84,18 +86,23 @@ def _facts(report: Report) -> Iterable[tuple[str, str, str]]:
 
 def cards(report: Report) -> str:
     """Where the time goes, shared memory, registers, the schedule and the launch."""
-    wide = "" if report.predicted is None else _card("Where the time goes", _time(report), "wide")
-    left = [_card(f"Actors, {t.title}", _actors(t)) for t in report.timelines]
-    left.append(_card("Compiled for", _compiled_for(report)))
+    wide = "" if report.predicted is None else card("Where the time goes", _time(report), "wide")
+    if len(report.timelines) > 1:
+        one, other = report.timelines[:2]
+        times = table(one, other, (one.title, other.title))
+        wide += card(f"{one.title.capitalize()} and {other.title}", times, "wide")
+    left = [card(f"Actors, {t.title}", _actors(t)) for t in report.timelines]
+    left.append(card("Compiled for", _compiled_for(report)))
     right = [
-        _card("Shared memory", _shared(report.occupancy)),
-        _card("Registers and occupancy", _registers(report.occupancy)),
+        card("Shared memory", _shared(report.occupancy)),
+        card("Registers and occupancy", _registers(report.occupancy)),
     ]
     columns = f"<div>{''.join(left)}</div><div>{''.join(right)}</div>"
-    return wide + columns + _card("Schedule and remarks", _remarks(report), "wide")
+    return wide + columns + card("Schedule and remarks", _remarks(report), "wide")
 
 
-def _card(title: str, body: str, kind: str = "") -> str:
+def card(title: str, body: str, kind: str = "") -> str:
+    """A part of the page under a heading; `body` is HTML."""
     return f'<section class="card {kind}"><h2>{escape(title)}</h2>{body}</section>'
 
 

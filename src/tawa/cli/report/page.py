@@ -9,12 +9,13 @@ from typing import Any
 
 from tawa.cli.report.cards import cards, facts, headline
 from tawa.cli.report.code import Pane
+from tawa.cli.report.difference import difference
 from tawa.cli.report.listing import Place
 from tawa.cli.report.model import Report
 from tawa.cli.report.timeline import KINDS, Bar, Timeline
 
 STYLES = ("page.css",)
-SCRIPTS = ("code.js", "timeline.js", "page.js")
+SCRIPTS = ("code.js", "timeline.js", "page.js", "picture.js")
 
 MARK = (
     "data:image/svg+xml,%3Csvg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 16 16'%3E"
@@ -29,19 +30,31 @@ def html(report: Report) -> str:
     title = f"{report.compiled.name} · Tawa"
     data = json.dumps(_data(report), separators=(",", ":"), ensure_ascii=False)
     data = data.replace("</", "<\\/")
-    style = "\n".join(_asset(name) for name in STYLES)
     script = "\n".join(_asset(name) for name in SCRIPTS)
     body = _asset("page.html")
     for name, part in (("headline", headline), ("facts", facts), ("cards", cards)):
         body = body.replace(f"<!--{name}-->", part(report))
+    return _document(
+        title,
+        f'{body}<script type="application/json" id="data">{data}</script>\n'
+        f"<script>\n{script}</script>\n",
+    )
+
+
+def difference_html(one: Report, other: Report, names: tuple[str, str]) -> str:
+    """The page of two reports: what differs."""
+    return _document(f"{names[0]} and {names[1]} · Tawa", difference(one, other, names))
+
+
+def _document(title: str, body: str) -> str:
+    style = "\n".join(_asset(name) for name in STYLES)
     return (
         f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta name="color-scheme" content="light dark">\n'
         f'<link rel="icon" href="{MARK}">\n'
         f"<title>{escape(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n{body}"
-        f'<script type="application/json" id="data">{data}</script>\n'
-        f"<script>\n{script}</script>\n</body>\n</html>\n"
+        f"</body>\n</html>\n"
     )
 
 

@@ -68,7 +68,8 @@ function chooser(pane, index) {
 function shownFirst() {
   if (innerWidth >= 1900) return ["source", "aref", "hopper", "cuda", "sass"];
   if (innerWidth >= 1240) return ["source", "aref", "cuda", "sass"];
-  return ["source", "cuda", "sass"];
+  if (innerWidth >= 600) return ["source", "cuda", "sass"];
+  return ["source", "sass"];
 }
 
 const choosers = panes.map(chooser);
@@ -109,6 +110,14 @@ function toggleHelp() {
 }
 document.getElementById("keys").onclick = toggleHelp;
 
+/* The list of keys first, since it lies over the rest; then what a bar or a line said. */
+function escape() {
+  if (!document.getElementById("help").hidden) { toggleHelp(); return; }
+  document.getElementById("tip").hidden = true;
+  document.getElementById("bar-text").textContent = "";
+  choose(null);
+}
+
 function focusedPane() {
   return panes.find((pane) => pane.element.contains(document.activeElement)) || panes[0];
 }
@@ -136,7 +145,8 @@ document.getElementById("cards").addEventListener("click", (event) => {
 const KEYS = {
   n: () => focusedPane().step(1),
   p: () => focusedPane().step(-1),
-  Escape: () => choose(null),
+  Escape: escape,
+  s: () => savePicture(),
   t: nextTheme,
   "?": toggleHelp,
   "+": () => view && view.zoom(0.5),
