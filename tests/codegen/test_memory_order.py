@@ -85,6 +85,16 @@ def in_a_branch(x, y, n, N: tl.constexpr):
             tl.store(y + at, tl.load(x + (N - 1 - at)) * 2)
 
 
+@tawa.jit
+def one_in_three_arguments(x, y, tiles, n, N: tl.constexpr):
+    at = tl.arange(0, N)
+    tl.store(y + N + at, tl.load(x + at) * 2)
+    total = tl.zeros([N], tl.float32)
+    for i in range(n):
+        total += tiles.load([i * N])
+    tl.store(y + at, total)
+
+
 def floats(count: int) -> Any:
     return np.random.default_rng(0).standard_normal(count).astype(np.float32)
 
@@ -139,6 +149,10 @@ CASES: dict[str, tuple[tawa.Kernel, Callable[[], tuple[tuple[Any, ...], Any]]]] 
     ),
     "atomic": (atomic_then_load, lambda: ((floats(512), y := floats(512), 512), y)),
     "block pointers": (block_pointers, lambda: ((x := floats(5 * B), 4, B), x)),
+    "three arguments": (
+        one_in_three_arguments,
+        lambda: ((x := floats(4 * B), x, tile(x, [B]), 3, B), x),
+    ),
     "branches, two arrays": (in_a_branch, lambda: ((floats(256), y := floats(256), 5, 256), y)),
     "loaded, then stored elsewhere": (
         shifted,

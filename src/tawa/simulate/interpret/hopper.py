@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from tawa.base.launch_plans import persistent_ctas
 from tawa.base.numerics import Array
 from tawa.base.spans import span_of
 from tawa.hopper.dialect.machine import Wait
+from tawa.hopper.dialect.matrix import Wgmma
 from tawa.hopper.dialect.structure import Role, SharedWarpGroup
 from tawa.machine.chips import DEFAULT, SM_90A, Chip
 from tawa.simulate.interpret import errors
@@ -73,6 +74,17 @@ def warp_spans(kernel: func.FuncOp, warps: int) -> list[Span]:
         else:
             spans.append(Span("idle", w, 1))
     return sorted(spans, key=lambda s: s.first)
+
+
+def one_by_one(kernel: func.FuncOp, spans: Sequence[Span]) -> list[Span]:
+    """The same with an actor for each warp, where no instruction is of a whole warp group."""
+    if any(isinstance(op, Wgmma) for op in kernel.walk()):
+        return list(spans)
+    return [
+        Span(f"{span.name}, warp {i}" if span.count > 1 else span.name, span.first + i, 1)
+        for span in spans
+        for i in range(span.count)
+    ]
 
 
 def check_registers(kernel: func.FuncOp, threads: int, target: Chip = DEFAULT) -> None:
@@ -152,11 +164,15 @@ class Cluster:
     blocks: Sequence[tuple[int, int, int]]
     shared_bytes: int
     threads: int
+    single_warps: bool = False
+    """Whether each warp goes on by itself where it can; else warp groups do."""
 
 
 def _machine(cluster: Cluster, found: list[Allocation]) -> tuple[Machine, list[HopperActor]]:
     components = Components()
     spans = warp_spans(cluster.kernel, cluster.threads // 32)
+    if cluster.single_warps:
+        spans = one_by_one(cluster.kernel, spans)
     many = len(cluster.blocks) > 1
     warps: list[list[Warps]] = []
     barriers: list[dict[int, int]] = []
@@ -369,18 +385,21 @@ def run(
     *,
     seed: int | None = None,
     multiprocessors: int = SM_90A.multiprocessors,
+    single_warps: bool = False,
 ) -> None:
     """Run a hopper module on NumPy arrays, which it changes in place.
 
     `grid` is the user's grid; `args` are the kernel's run-time arguments: NumPy arrays in storage
     form, numbers, tensor descriptors on NumPy arrays. Clusters run one after the other, the actors
     of one cluster together: by default in turns, each until it must wait; with `seed`, in a random
-    order that may change at every step of communication. A persistent kernel gets at most
-    `multiprocessors` CTAs.
+    order that may change at every step of communication. Warp groups are actors; with
+    `single_warps`, warps are, in kernels without instructions of whole groups. A persistent kernel
+    gets at most `multiprocessors` CTAs.
 
     Raises a `ProtocolError` for the first broken rule of communication, whatever the schedule.
     """
     with np.errstate(all="ignore"):
         for number, cluster in enumerate(prepared(module, grid, args, multiprocessors)):
+            cluster = replace(cluster, single_warps=single_warps)
             schedule = RoundRobin() if seed is None else RandomSchedule(seed + number)
             run_cluster(cluster, schedule)

@@ -42,7 +42,7 @@ class Overlaps:
     def apply(self, module: ModuleOp) -> None:
         """Give the kernel its attributes."""
         kernel = next(op for op in module.ops if isinstance(op, func.FuncOp))
-        given = sorted(numbers_of(kernel, "may_overlap", self.options.may_overlap))
+        given = self._given(kernel)
         if given:
             kernel.attributes[OVERLAPS] = StringAttr(json.dumps(given))
         stores = [op for op in kernel.walk() if isinstance(op, DescStore) and not op.reduce]
@@ -53,6 +53,14 @@ class Overlaps:
         apart = sorted(pair for pair in _ordered(kernel) if list(pair) not in given)
         if apart:
             kernel.attributes[APART] = StringAttr(json.dumps(apart))
+
+    def _given(self, kernel: func.FuncOp) -> list[list[int]]:
+        """The pairs that may overlap; where one argument stands for another, those of both."""
+        given = list(numbers_of(kernel, "may_overlap", self.options.may_overlap))
+        for one, other in numbers_of(kernel, "same_array", self.options.same_array):
+            others = {number for pair in given if other in pair for number in pair}
+            given += [sorted((one, number)) for number in others - {one, other}]
+        return sorted(map(list, {tuple(pair) for pair in given}))
 
 
 def numbers_of(

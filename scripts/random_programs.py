@@ -1,0 +1,76 @@
+"""Random programs whose accesses meet, at every level against NumPy; a table of what they cover.
+
+python scripts/random_programs.py --count 3000            all of the first 3,000
+python scripts/random_programs.py --first 291 --count 1   one, made smaller if it is wrong
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+sys.path[:0] = [str(ROOT / "tests" / "simulate"), str(ROOT / "src")]
+
+from comparison import Outcome, compared, shrunk  # noqa: E402
+from random_programs import OPTIONS, RELATIONS, Program, program  # noqa: E402
+
+PROXIES = ("threads", "engine", "both")
+
+
+def table(done: list[tuple[Program, Outcome]]) -> str:
+    """How many programs there were of each kind."""
+    kinds = Counter((p.shape.relation, o.roles, p.proxies) for p, o in done)
+    head = [
+        f"{who}, {'roles' if roles else 'one role'}" for roles in (False, True) for who in PROXIES
+    ]
+    lines = [row("arrays", head), row("---", ["---"] * len(head))]
+    for relation in RELATIONS:
+        cells = [kinds[relation, roles, who] for roles in (False, True) for who in PROXIES]
+        lines.append(row(relation, cells))
+    with_ = Counter((name, p.shape.relation) for p, o in done if o.options for name in p.options)
+    lines += ["", row("option", RELATIONS), row("---", ["---"] * len(RELATIONS))]
+    for name in ("num_warps", *OPTIONS, "ping_pong"):
+        lines.append(row(name, [with_[name, relation] for relation in RELATIONS]))
+    return "\n".join(lines)
+
+
+def row(name: str, cells: Sequence[object]) -> str:
+    """A line of a table."""
+    return f"| {name} | {' | '.join(map(str, cells))} |"
+
+
+def main() -> int:
+    """Run them; 1 if one is wrong, crashes or hangs."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--count", type=int, default=300, help="how many programs")
+    parser.add_argument("--most", type=int, default=8, help="statements of a program")
+    parser.add_argument("--whole", action="store_true", help="do not make what is wrong smaller")
+    chosen = parser.parse_args()
+    done: list[tuple[Program, Outcome]] = []
+    begin = time.process_time()
+    with tempfile.TemporaryDirectory() as folder:
+        for seed in range(chosen.first, chosen.first + chosen.count):
+            found = program(seed, chosen.most)
+            outcome = compared(found, Path(folder), (None, seed))
+            done.append((found, outcome))
+            if not outcome.bad:
+                continue
+            print(f"seed {seed}: {outcome.verdict} {outcome.where}\n{outcome.text}", flush=True)
+            if not chosen.whole:
+                small = shrunk(found, Path(folder), outcome)
+                print(small.source, small.options, small.shape, f"n={small.turns}", flush=True)
+    counts = Counter(outcome.verdict for _, outcome in done)
+    each = (time.process_time() - begin) / len(done)
+    print(table(done), f"\n{dict(counts)}, {each:.2f} s of processor time each")
+    return 1 if any(outcome.bad for _, outcome in done) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

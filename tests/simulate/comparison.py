@@ -1,0 +1,200 @@
+"""Runs a random program at every level and says whether all do what Python and NumPy do."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from lowering import kernel_in
+from random_programs import SCALARS, Program
+from xdsl.dialects.builtin import ModuleOp
+
+from tawa.base.attempts import NO_SLACK
+from tawa.base.errors import TawaError
+from tawa.base.options import Options
+from tawa.driver.compilation import Compilation
+from tawa.driver.jit import Kernel
+from tawa.driver.pipeline import passes
+from tawa.frontend import lower_to_tile, parse_argument
+from tawa.ir.decisions.decision import Decisions, of_kind
+from tawa.ir.decisions.roles import Specialised
+from tawa.ir.kernels import argument_names
+from tawa.runtime.overlaps import overlapping
+from tawa.simulate.interpret import aref, hopper, tile
+from tawa.simulate.interpret.errors import ProtocolError
+from tawa.simulate.interpret.launch import kernel_of, spec_of
+from tawa.tile.analysis.alias import APART, pairs
+from tawa.tile.passes.overlaps import Overlaps
+
+SECONDS = 60.0
+"""Processor time after which a program counts as one that hangs."""
+LEVELS = ("tile", "aref", "hopper")
+
+CANNOT_BE_MET = {
+    "BadOption", "ClusterNotPossible", "ConsumersNotPossible", "NothingToAlternate", "NotSpecialisable",
+    "PingPongNotPossible", "RegistersExceeded", "SharedMemoryExceeded",
+}  # fmt: skip
+"""Errors that say that a combination of options is impossible."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a program."""
+
+    verdict: str
+    """`right`, `refused`, `wrong`, `crash` or `hang`."""
+    where: str = ""
+    """The level that is wrong, or the error's class."""
+    text: str = ""
+    roles: bool = False
+    """Whether it was specialised."""
+    options: bool = True
+    """Whether it was compiled with its options, not without them."""
+
+    @property
+    def bad(self) -> bool:
+        return self.verdict not in ("right", "refused")
+
+
+@dataclass(frozen=True)
+class Lowered:
+    """A program's module at each level, and the names of the arguments that the tile level takes."""
+
+    modules: dict[str, ModuleOp]
+    names: list[str]
+    roles: bool
+
+
+def lowered(program: Program, kernel: Kernel) -> Lowered:
+    """Compile for the arrays as they overlap, as a launch does."""
+    named = program.arguments(program.memories())
+    request = kernel.request(**named, **program.options)
+    types = [parse_argument(text) for text in request.types.values()]
+    module = lower_to_tile(kernel, types, request.constants)
+    every = list(combinations([name for name in request.types if name not in SCALARS], 2))
+    met, same = overlapping(every, named)
+    if met:  # those that matter to the kernel, which takes a look
+        met, same = overlapping(_apart(module.clone(), request.options), named)
+    work = Compilation(replace(request.options, may_overlap=met, same_array=same))
+    modules = {"tile": work.level("tile", module)}
+    modules["aref"] = work.level("aref", module.clone())
+    modules["hopper"] = work.level("hopper", modules["aref"].clone())
+    return Lowered(modules, list(request.types), bool(of_kind(work.decided.made, Specialised)))
+
+
+def _apart(module: ModuleOp, options: Options) -> list[tuple[str, str]]:
+    """Pairs of arguments that the kernel would take to be apart: what a launch compares."""
+    module = Compilation(options).level("tile", module)
+    for step in passes("aref", options, Decisions(), NO_SLACK):
+        step.apply(module)
+        if isinstance(step, Overlaps):
+            break
+    kernel = kernel_of(module)
+    names = argument_names(kernel)
+    return [(names[one], names[other]) for one, other in pairs(kernel, APART)]
+
+
+def run_level(program: Program, found: Lowered, level: str, seed: int | None = None) -> list[Any]:
+    """The memories after a run at one level."""
+    memories = program.memories()
+    named, module = program.arguments(memories), found.modules[level]
+    if level == "hopper":
+        order = spec_of(module, kernel_of(module)).arguments
+        arguments = [named[n] for n in order]
+        together = {"seed": seed, "multiprocessors": 2, "single_warps": True}
+        hopper.run(module, program.grid, arguments, **together)
+    elif level == "aref":
+        aref.run(module, program.grid, [named[n] for n in found.names], multiprocessors=2)
+    else:
+        tile.run(module, program.grid, [named[n] for n in found.names])
+    return list(memories)
+
+
+def compared(program: Program, folder: Path, seeds: tuple[int | None, ...] = (None,)) -> Outcome:
+    """Run a program at all levels; without what was asked for in vain, if its options are refused."""
+    found = with_options(program, folder, seeds)
+    if found.verdict != "refused":
+        return found
+    plain = with_options(replace(program, options={}), folder, seeds)
+    return replace(plain, options=False)
+
+
+def with_options(program: Program, folder: Path, seeds: tuple[int | None, ...]) -> Outcome:
+    """Run a program at all levels; the last in several orders of its actors."""
+    expected = program.expected()
+    roles = False
+    try:
+        with limited(SECONDS):
+            found = lowered(program, kernel_in(folder, program.source))
+            roles = found.roles
+            for level in LEVELS:
+                for seed in seeds if level == "hopper" else (None,):
+                    memories = run_level(program, found, level, seed)
+                    if not all(map(np.array_equal, expected, memories)):
+                        return Outcome("wrong", level, _difference(expected, memories), roles)
+    except TimeoutError as error:
+        return Outcome("hang", text=str(error), roles=roles)
+    except ProtocolError as error:
+        return Outcome("crash", type(error).__name__, error.render(), roles)
+    except TawaError as error:
+        name = type(error).__name__
+        verdict = "refused" if name in CANNOT_BE_MET else "crash"
+        return Outcome(verdict, name, error.render(), roles)
+    except Exception as error:
+        return Outcome("crash", type(error).__name__, repr(error), roles)
+    return Outcome("right", roles=roles)
+
+
+@contextmanager
+def limited(seconds: float) -> Generator[None]:
+    """Raise TimeoutError in what takes longer (processor time; in the main thread alone)."""
+
+    def over(*_: Any) -> None:
+        raise TimeoutError(f"not done after {seconds} s of processor time")
+
+    before = signal.signal(signal.SIGVTALRM, over)
+    signal.setitimer(signal.ITIMER_VIRTUAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+def _difference(expected: list[Any], found: list[Any]) -> str:
+    lines = []
+    for name, one, other in zip("xyo", expected, found, strict=True):
+        places = np.flatnonzero(one != other)
+        if len(places):
+            at = places[:4]
+            lines.append(f"{name}: {len(places)} of {one.size} differ, first at {at}: "
+                         f"{other[at]} instead of {one[at]}")  # fmt: skip
+    return "\n".join(lines)
+
+
+def shrunk(program: Program, folder: Path, outcome: Outcome) -> Program:
+    """A program of fewer statements and options with the same verdict."""
+
+    def same(candidate: Program) -> bool:
+        try:
+            got = compared(candidate, folder, (None, 0, 1))
+        except (NameError, TypeError, IndexError, SyntaxError):  # Python itself does not run it
+            return False
+        return (got.verdict, got.where) == (outcome.verdict, outcome.where) and (
+            got.verdict == "wrong" or got.text[:60] == outcome.text[:60]
+        )
+
+    smaller = True
+    while smaller:
+        smaller = False
+        for candidate in program.smaller():
+            if same(candidate):
+                program, smaller = candidate, True
+                break
+    return program

@@ -1,0 +1,224 @@
+"""The language's meaning in plain NumPy, apart from the compiler: Python itself runs a kernel's source.
+
+A program runs alone, from its first statement to its last, one program after the other. Loops,
+branches and assignments are Python's own; `tl` is the class `Language`, whose pointers are an array
+and a number of elements, and whose accesses raise `IndexError` outside their array.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+
+class Tile(np.ndarray):
+    """A tile of values."""
+
+    def to(self, dtype: Any) -> Tile:
+        """The values in another type."""
+        return self.astype(dtype).view(Tile)
+
+
+def tile(values: Any) -> Tile:
+    """An array as a tile."""
+    return np.asarray(values).view(Tile)
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """Elements of a flat array."""
+
+    memory: np.ndarray
+    at: Any
+
+    def __add__(self, offset: Any) -> Pointer:
+        return replace(self, at=self.at + np.asarray(offset, np.int64))
+
+    def places(self, mask: Any) -> tuple[np.ndarray, np.ndarray]:
+        """Which elements a mask leaves, and which they are. Raises IndexError."""
+        at = np.asarray(self.at)
+        chosen = np.broadcast_to(True if mask is None else np.asarray(mask), at.shape)
+        if chosen.any() and (at[chosen].min() < 0 or at[chosen].max() >= self.memory.size):
+            raise IndexError("an access outside its array")
+        return chosen, at[chosen]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of a tensor: what a block pointer and a descriptor with coordinates name."""
+
+    base: Pointer
+    shape: Sequence[int]
+    strides: Sequence[int]
+    offsets: Sequence[Any]
+    block: Sequence[int]
+
+    def pointers(self) -> tuple[Pointer, np.ndarray]:
+        """The elements, and which of them lie in the tensor."""
+        at, inside = np.zeros(self.block, np.int64), np.ones(self.block, bool)
+        for axis, first in enumerate(self.offsets):
+            index = (int(first) + np.arange(self.block[axis])).reshape(
+                [-1 if a == axis else 1 for a in range(len(self.block))]
+            )
+            at = at + index * int(self.strides[axis])
+            inside = inside & (index >= 0) & (index < int(self.shape[axis]))
+        return self.base + at, inside
+
+
+@dataclass(frozen=True)
+class Descriptor:
+    """A tensor that is loaded and stored block by block."""
+
+    base: Pointer
+    shape: Sequence[int]
+    strides: Sequence[int]
+    block: Sequence[int]
+
+    def _at(self, coordinates: Sequence[Any]) -> Block:
+        return Block(self.base, self.shape, self.strides, coordinates, self.block)
+
+    def load(self, coordinates: Sequence[Any]) -> Tile:
+        """A block, zeros outside the tensor."""
+        return Language.load(self._at(coordinates), boundary_check=(0, 1))
+
+    def store(self, coordinates: Sequence[Any], value: Any) -> None:
+        """Write a block, what lies outside the tensor left out."""
+        Language.store(self._at(coordinates), value, boundary_check=(0, 1))
+
+
+class Language:
+    """What a kernel's source calls `tl`; `programs` and `program` are the grid and its place in it."""
+
+    int32, int64, float16, float32 = np.int32, np.int64, np.float16, np.float32
+    constexpr = int
+    static_range = range
+    program = programs = (0, 0, 0)
+
+    @classmethod
+    def program_id(cls, axis: int) -> Any:
+        return tile(np.int32(cls.program[axis]))
+
+    @staticmethod
+    def arange(start: int, end: int) -> Tile:
+        return tile(np.arange(start, end, dtype=np.int32))
+
+    @staticmethod
+    def zeros(shape: Sequence[int], dtype: Any) -> Tile:
+        return tile(np.zeros(shape, dtype))
+
+    @staticmethod
+    def where(condition: Any, x: Any, y: Any) -> Any:
+        if isinstance(x, Pointer):
+            return replace(x, at=np.where(condition, x.at, y.at))
+        return tile(np.where(condition, x, y))
+
+    @staticmethod
+    def maximum(x: Any, y: Any) -> Tile:
+        return tile(np.maximum(x, y))
+
+    @staticmethod
+    def minimum(x: Any, y: Any) -> Tile:
+        return tile(np.minimum(x, y))
+
+    @staticmethod
+    def sum(x: Any, axis: int | None = None) -> Tile:
+        return tile(np.sum(x, axis=axis, dtype=x.dtype))
+
+    @staticmethod
+    def max(x: Any, axis: int | None = None) -> Tile:
+        return tile(np.max(x, axis=axis))
+
+    @staticmethod
+    def cumsum(x: Any, axis: int = 0) -> Tile:
+        return tile(np.cumsum(x, axis=axis, dtype=x.dtype))
+
+    @staticmethod
+    def dot(x: Any, y: Any, acc: Any = None) -> Tile:
+        product = x.astype(np.float32) @ y.astype(np.float32)
+        return tile(product if acc is None else acc + product)
+
+    @staticmethod
+    def debug_barrier() -> None:
+        """One program runs alone."""
+
+    @staticmethod
+    def make_tensor_descriptor(base: Pointer, shape: Any, strides: Any, block: Any) -> Descriptor:
+        return Descriptor(base, shape, strides, block)
+
+    @staticmethod
+    def make_block_ptr(
+        base: Pointer, shape: Any, strides: Any, offsets: Any, block_shape: Any, order: Any
+    ) -> Block:
+        del order
+        return Block(base, shape, strides, offsets, block_shape)
+
+    @staticmethod
+    def advance(base: Block, offsets: Any) -> Block:
+        return replace(base, offsets=[a + b for a, b in zip(base.offsets, offsets, strict=True)])
+
+    @staticmethod
+    def load(
+        at: Any,
+        mask: Any = None,
+        other: Any = 0,
+        boundary_check: Any = (),
+        padding_option: str = "zero",
+    ) -> Tile:
+        if isinstance(at, Block):
+            at, inside = at.pointers()
+            mask = inside if boundary_check else None
+        chosen, places = at.places(mask)
+        found = np.full(chosen.shape, other, at.memory.dtype)
+        found[chosen] = at.memory[places]
+        return tile(found)
+
+    @staticmethod
+    def store(at: Any, value: Any, mask: Any = None, boundary_check: Any = ()) -> None:
+        if isinstance(at, Block):
+            at, inside = at.pointers()
+            mask = inside if boundary_check else None
+        chosen, places = at.places(mask)
+        at.memory[places] = np.broadcast_to(value, chosen.shape)[chosen]
+
+    @classmethod
+    def atomic_add(cls, at: Pointer, value: Any, mask: Any = None) -> Tile:
+        return cls._atomic(at, value, mask, lambda old, new: old + new)
+
+    @classmethod
+    def atomic_max(cls, at: Pointer, value: Any, mask: Any = None) -> Tile:
+        return cls._atomic(at, value, mask, max)
+
+    @classmethod
+    def atomic_xchg(cls, at: Pointer, value: Any, mask: Any = None) -> Tile:
+        return cls._atomic(at, value, mask, lambda old, new: new)
+
+    @staticmethod
+    def _atomic(at: Pointer, value: Any, mask: Any, combine: Any) -> Tile:
+        chosen, places = at.places(mask)
+        new = np.broadcast_to(np.asarray(value, at.memory.dtype), chosen.shape)[chosen]
+        old = np.zeros_like(new)
+        for number, place in enumerate(places.reshape(-1)):  # places may be named twice
+            old.reshape(-1)[number] = at.memory[place]
+            at.memory[place] = combine(at.memory[place], new.reshape(-1)[number])
+        found = np.zeros(chosen.shape, at.memory.dtype)
+        found[chosen] = old
+        return tile(found)
+
+
+def run(source: str, grid: Sequence[int], arguments: Mapping[str, Any]) -> None:
+    """Run the function `kernel` of a source for every program of a grid.
+
+    Arrays are passed as `Pointer` and `Descriptor` and changed in place.
+    """
+    namespace: dict[str, Any] = {"tl": Language}
+    lines = [line for line in source.splitlines() if not line.startswith(("import", "@"))]
+    exec("\n".join(lines), namespace)
+    Language.programs = (*grid, 1, 1)[:3]
+    with np.errstate(all="ignore"):
+        for place in itertools.product(*(range(n) for n in reversed(Language.programs))):
+            Language.program = place[::-1]
+            namespace["kernel"](**arguments)
