@@ -108,7 +108,7 @@ LAUNCHING = {
     "tawa.driver.jit", "tawa.driver.compile_cache", "tawa.driver.host_launch", "tawa.driver.warm",
     "tawa.driver.entries", "tawa.driver.progress", "tawa.base.user_frames",
     "tawa.base.division", "tawa.base.launch_plans", "tawa.base.import_closure", "tawa.base.exact",
-    "tawa.runtime.cache", "tawa.runtime.own_folder", "tawa.driver.entries", "tawa.driver.variants",
+    "tawa.runtime.cache", "tawa.runtime.own_folder", "tawa.driver.variants",
     "tawa.driver.launch_options",
 }  # fmt: skip
 """What asks for a compilation, and keeps it."""
