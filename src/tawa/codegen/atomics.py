@@ -9,14 +9,14 @@ from xdsl.dialects import func, scf
 from xdsl.ir import Block, Operation, SSAValue
 
 from tawa.aref.dialect.ops import WarpGroup
-from tawa.base.layout import REPLICA, Layout, point
+from tawa.base.layout import Layout, point
 from tawa.base.types import element_of, shape_of
-from tawa.codegen.fragments import convert, exchange, fragment, scratch, scratch_tile, team_sync
+from tawa.codegen.acquiring import agreed
+from tawa.codegen.fragments import convert, fragment, team_sync
 from tawa.codegen.group_lowering import GroupLowering
 from tawa.codegen.tensors import access_width
 from tawa.hopper.dialect.atomic import VECTORS, GlobalAtomic, MemoryFence
 from tawa.hopper.dialect.fragment import Extract, Fill
-from tawa.hopper.dialect.memory import SharedLoad
 from tawa.hopper.dialect.types import FragType
 from tawa.ir.effects import GLOBAL, READ, SLOT, WRITE, touches
 from tawa.tile.dialect.ops import AtomicCas, AtomicRmw
@@ -64,15 +64,7 @@ def _lower(
     old = g.add(new, op.result.name_hint)
     if unused:
         return
-    if order in ("acquire", "acq_rel"):
-        g.do(MemoryFence(scope))
-        if not _copies(layout):
-            team_sync(g)
-    if _copies(layout):
-        assert isinstance(old.type, FragType)
-        place = scratch(g, scratch_tile(layout.shape, old.type.element_type))
-        exchange(g, old, place)
-        old = g.add(SharedLoad(place, old.type))
+    old = agreed(g, old, scope if order in ("acquire", "acq_rel") else None)
     if shape_of(op.result.type):
         g.fragments[op.result] = convert(g, old, g.layouts.of[op.result])
     else:
@@ -129,11 +121,6 @@ def _operand(g: GroupLowering, value: SSAValue, layout: Layout) -> SSAValue:
         return fragment(g, value, layout)
     scalar = g.scalar(value)
     return g.add(Fill(scalar, FragType.of(scalar.type, layout)))
-
-
-def _copies(layout: Layout) -> bool:
-    """Whether several threads hold the same element."""
-    return any(m.dim == REPLICA and m.extent > 1 for m in (*layout.lane, *layout.warp))
 
 
 ATOMICS: dict[type[Operation], Callable[..., None]] = {

@@ -6,6 +6,9 @@ writes, the threads meet in between. Before they meet, each waits until the copi
 it has started are complete, if one of those is concerned, and fences its writes for the copy
 engine, if that is to read them.
 
+What another program may read once this one releases it is complete before: copies to memory are
+waited for. What was acquired is fenced for the copy engine before it reads memory.
+
 Nothing is needed between accesses of one thread to its own elements, between atomic operations, and
 for memory that a role only reads. Roles share no memory that one of them writes (`partition`).
 
@@ -25,6 +28,8 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from tawa.base.spans import copy_span
 from tawa.codegen.places import Places, places_of
+from tawa.hopper.dialect.assembly import InlineAssembly
+from tawa.hopper.dialect.atomic import MemoryFence
 from tawa.hopper.dialect.memory import BulkWait
 from tawa.hopper.dialect.structure import OneThread, Role
 from tawa.hopper.dialect.sync import CtaSync, FenceProxyGlobal, NamedBarrierSync
@@ -55,6 +60,12 @@ class Access:
     """Where, if that is known."""
     aged: frozenset[Operation] = frozenset()
     """Loops that have gone on to another iteration since."""
+
+
+RELEASED = Access(
+    frozenset((None,)), writes=True, atomic=False, engine=False, own=None, places=None
+)
+"""What others may have written before they released it."""
 
 
 @dataclass
@@ -113,9 +124,11 @@ class _RoleOrder:
         self.known: dict[Operation, list[Access]] = {}
 
     def run(self) -> None:
-        """Walk the role, if it reads or writes twice what it writes."""
-        found = [a for op in self.role.body.walk() for a in self._accesses(op)]
-        if any(a.writes for a in found):
+        """Walk the role, if it writes what it may come to again, or others see its copies."""
+        ops = list(self.role.body.walk())
+        found = [a for op in ops for a in self._accesses(op)]
+        shared = any(map(_orders, ops)) and any(a.engine for a in found)
+        if shared or any(a.writes for a in found):
             self._block(self.role.body.block, _State())
 
     def _block(self, block: Block, state: _State, anchor: Operation | None = None) -> _State:
@@ -126,6 +139,10 @@ class _RoleOrder:
                 state = self._regions(op, state, anchor)
             elif self._meets(op):
                 state.apart.clear()
+            elif isinstance(op, FenceProxyGlobal):
+                state.unfenced.clear()
+            elif _orders(op):
+                self._order(state, op)
             else:
                 for access in self._accesses(op):
                     self._before(access, state, anchor or op)
@@ -151,6 +168,21 @@ class _RoleOrder:
             return True
         return isinstance(op, NamedBarrierSync) and op.threads.value.data == self.role.threads
 
+    def _order(self, state: _State, op: Operation) -> None:
+        """Complete what is released; the engine may have to read what is acquired."""
+        if state.copies:
+            self._insert([BulkWait(0), *self.meet()], op)
+            state.copies.clear()
+            state.apart.clear()
+        if RELEASED not in state.unfenced:
+            state.unfenced.append(RELEASED)
+
+    @staticmethod
+    def _insert(new: list[Operation], op: Operation) -> None:
+        copy_span(op, new)
+        assert op.parent is not None
+        op.parent.insert_ops_before(new, op)
+
     def _before(self, access: Access, state: _State, op: Operation) -> None:
         """Put what an access needs to have before it in front of an op."""
         fence = access.engine and any(self._conflict(a, access) for a in state.unfenced)
@@ -165,9 +197,7 @@ class _RoleOrder:
         if new or any(self._conflict(a, access) for a in state.apart):
             new += self.meet()
             state.apart.clear()
-            copy_span(op, new)
-            assert op.parent is not None
-            op.parent.insert_ops_before(new, op)
+            self._insert(new, op)
 
     @staticmethod
     def _after(access: Access, state: _State) -> None:
@@ -222,6 +252,13 @@ class _RoleOrder:
         return frozenset(
             self.numbers[a.index] if isinstance(a, BlockArgument) else None for a in origins(value)
         )
+
+
+def _orders(op: Operation) -> bool:
+    """Whether an op releases what was done before it, or acquires what others released."""
+    if isinstance(op, InlineAssembly):
+        return op.effect is not None
+    return isinstance(op, MemoryFence)
 
 
 def _same_elements(earlier: Access, later: Access) -> bool:

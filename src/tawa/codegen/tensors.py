@@ -14,6 +14,7 @@ from tawa.aref.analysis.layouts import lane_parts
 from tawa.aref.dialect import ops as aref
 from tawa.base.layout import REPLICA, Layout, Mode, Modes, operand, point
 from tawa.base.types import byte_size, element_of, f32, shape_of
+from tawa.codegen.acquiring import agreed
 from tawa.codegen.coalesce import store_layout
 from tawa.codegen.fragments import (
     convert,
@@ -53,6 +54,10 @@ from tawa.tile.dialect.ops import (
     Store,
     Trans,
 )
+
+
+VOLATILE_SCOPE = "gpu"
+"""Whose releases a volatile load acquires: those of the programs that run beside this one."""
 
 
 def lower_map(g: GroupLowering, op: Map) -> None:
@@ -237,7 +242,8 @@ def lower_load(g: GroupLowering, op: Load) -> None:
         return
     layout = g.layouts.of[op.result]
     parts = [fragment(g, v, layout) if v else None for v in (op.ptr, op.mask, op.other)]
-    g.fragments[op.result] = load_fragment(g, op, parts, layout)
+    loaded = load_fragment(g, op, parts, layout)
+    g.fragments[op.result] = loaded if op.volatile is None else agreed(g, loaded, VOLATILE_SCOPE)
 
 
 def load_fragment(
@@ -247,21 +253,25 @@ def load_fragment(
     pointers, mask, other = parts
     assert pointers is not None
     count, run = access_width(g, op.ptr, op.mask, layout)
-    return g.add(GlobalLoad(pointers, mask, other, count, run), op.result.name_hint)
+    volatile = op.volatile is not None
+    new = GlobalLoad(pointers, mask, other, count, run, volatile=volatile)
+    return g.add(new, op.result.name_hint)
 
 
 def _scalar_load(g: GroupLowering, op: Load) -> SSAValue:
-    if op.mask is None:
+    volatile = op.volatile is not None
+    if op.mask is None and not volatile:
         return g.add(ScalarLoad(g.scalar(op.ptr)), op.result.name_hint)
-    # A masked scalar is a tile of rank 0 that every thread holds.
+    # A masked or volatile scalar is a tile of rank 0 that every thread holds.
     layout = point(g.warps)
 
     def filled(value: SSAValue) -> SSAValue:
         scalar = g.scalar(value)
         return g.add(Fill(scalar, FragType.of(scalar.type, layout)))
 
-    other = filled(op.other) if op.other else None
-    return g.add(Extract(g.add(GlobalLoad(filled(op.ptr), filled(op.mask), other, 1))))
+    mask, other = (filled(v) if v else None for v in (op.mask, op.other))
+    loaded = g.add(GlobalLoad(filled(op.ptr), mask, other, 1, volatile=volatile))
+    return g.add(Extract(agreed(g, loaded, VOLATILE_SCOPE) if volatile else loaded))
 
 
 def access_width(

@@ -75,7 +75,11 @@ PROXY = Named("proxy")
 OUTPUT = Named("output")
 """What the host sees: text, a failed assertion, a timeline."""
 ORDER = Named("order")
-"""The order in which others see accesses: fences, volatile accesses, assembly with effects."""
+"""The order in which others see accesses: fences, volatile accesses, assembly with effects.
+
+Who writes it orders accesses; who reads it acquires, so that what others have released may lie
+anywhere in memory afterwards.
+"""
 HINT = Named("hint")
 """What is said to the compiler or a cache; it changes no result."""
 
@@ -221,6 +225,11 @@ def is_collective(op: Operation) -> bool:
 def touches(op: Operation, resource: Resource, kind: MemoryEffectKind | None = None) -> bool:
     """Whether an op may have an effect (of a kind) on a resource."""
     return any(True for _ in through(op, resource, kind))
+
+
+def acquires(op: Operation) -> bool:
+    """Whether what comes after an op may read what others wrote before they released it."""
+    return touches(op, ORDER, READ)
 
 
 def through(

@@ -1,16 +1,19 @@
-"""Blocks that a kernel may load through a descriptor after it has stored to them.
+"""Blocks that a kernel may load only once it, or another program, has stored to them.
 
 A loading role, and rings that are filled ahead, load before the rest of the program has come so
 far. So a block must not be stored before it is loaded: not in the same iteration of a loop, and not
-in an earlier one. Where that may be, one role does all in the order of the text.
+in an earlier one. Nor may it be loaded before the program acquires what others have released. Where
+that may be, one role does all in the order of the text.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from xdsl.dialects import func
 from xdsl.ir import Operation
 
-from tawa.ir.effects import GLOBAL, WRITE, through, touches
+from tawa.ir.effects import GLOBAL, WRITE, acquires, through, touches
 from tawa.tile.analysis.alias import may_alias
 from tawa.tile.analysis.order import may_meet
 from tawa.tile.dialect.ops import DescLoad
@@ -18,13 +21,24 @@ from tawa.tile.dialect.ops import DescLoad
 
 def load_after_store(kernel: func.FuncOp) -> DescLoad | None:
     """A load through a descriptor of what the program may have written before; None without one."""
-    loads = [op for op in kernel.walk() if isinstance(op, DescLoad)]
+    loads = descriptor_loads(kernel)
     writes = [op for op in kernel.walk() if not op.regions and touches(op, GLOBAL, WRITE)]
     for load in loads:
         for write in writes:
             if may_meet(write, load) and _may_alias(load, write):
                 return load
     return None
+
+
+def load_after_acquire(loads: Sequence[Operation], kernel: func.FuncOp) -> Operation | None:
+    """A load that the program may come to after it has acquired something; None without one."""
+    acquiring = [op for op in kernel.walk() if not op.regions and acquires(op)]
+    return next((load for load in loads if any(may_meet(op, load) for op in acquiring)), None)
+
+
+def descriptor_loads(kernel: func.FuncOp) -> list[DescLoad]:
+    """All loads through descriptors."""
+    return [op for op in kernel.walk() if isinstance(op, DescLoad)]
 
 
 def _may_alias(load: DescLoad, write: Operation) -> bool:

@@ -46,7 +46,7 @@ from tawa.ir.properties import (
     TIDY,
     WIDE_SUMS,
 )
-from tawa.partition.in_place import load_after_store
+from tawa.partition.in_place import descriptor_loads, load_after_acquire, load_after_store
 from tawa.partition.multicast import ClusterNotPossible, mark_shared
 from tawa.partition.obstacles import producer_obstacle, written_arguments
 from tawa.partition.persistent import make_persistent
@@ -281,9 +281,7 @@ class Partition:
     def apply(self, module: ModuleOp) -> ModuleOp:
         """The aref module of a tile module with one kernel."""
         kernel = next(op for op in module.ops if isinstance(op, func.FuncOp))
-        after = load_after_store(kernel)
-        if after is not None:
-            kernel.attributes[OUT_OF_ORDER] = UnitAttr()
+        after = self._late_load(kernel)
         if self.options.persistent:
             work = make_persistent(kernel, self.options.deal)
             if work is not None:
@@ -316,6 +314,16 @@ class Partition:
             groups = [producer, self._consumers(kernel, block.args, refs, single=single)]
         block.add_ops([*created, *groups, func.ReturnOp()])
         return ModuleOp([new])
+
+    @staticmethod
+    def _late_load(kernel: func.FuncOp) -> Obstacle | None:
+        """A load by descriptor that has to wait for what the rest of the program does before it."""
+        after = load_after_store(kernel)
+        if after is not None:
+            kernel.attributes[OUT_OF_ORDER] = UnitAttr()
+            return "a load may read what the program has stored", after
+        late = load_after_acquire(descriptor_loads(kernel), kernel)
+        return None if late is None else ("a load may read what others have released", late)
 
     def _require_no_cluster(self, kernel: func.FuncOp, shared: set[int]) -> None:
         """One role shares nothing with a cluster, and loads nothing together."""
@@ -353,6 +361,8 @@ class Partition:
         indices = written_arguments(kernel)
         for load in wanted_loads(kernel):
             why = reason_against(load, kernel, axes, self.options.num_warps)
+            if why is None and load_after_acquire([load], kernel) is not None:
+                why = "it may read what others have released"
             if why is None:
                 choose(load, axes)
                 why = self._obstacle(kernel, load, indices)
@@ -387,17 +397,17 @@ class Partition:
         kernel: func.FuncOp,
         arguments: Sequence[SSAValue],
         refs: Sequence[SSAValue],
-        after: DescLoad | None = None,
+        after: Obstacle | None = None,
     ) -> aref.WarpGroup | None:
         """The loading role; None where there is to be none.
 
-        `after` is a load that may read what the program has stored before.
+        `after` is a load that can't run ahead of the program, and why.
         """
         if self.options.specialize is False:
             self.decided.add(NotSpecialised(span=span_of(kernel)))
             return None
         if after is not None:
-            self._decline("a load may read what the program has stored", after)
+            self._decline(*after)
             return None
         body = copy_body(kernel, arguments)
         _put_all(body.block, refs)

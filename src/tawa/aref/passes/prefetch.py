@@ -21,7 +21,7 @@ from tawa.base.types import shape_of
 from tawa.ir.contracts import Contract
 from tawa.ir.decisions.decision import Decisions
 from tawa.ir.decisions.memory import LoadsRunAhead, LoadsStay
-from tawa.ir.effects import FILLED, only_reads, touches
+from tawa.ir.effects import FILLED, acquires, only_reads, touches
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import carry, extend_yield, integer_constant, terminator
 from tawa.ir.properties import ASYNCHRONOUS, DEPTHS, OPEN_SLOTS, TIDY
@@ -50,9 +50,14 @@ class _Slice:
 
 
 def find_slice(loop: scf.ForOp) -> _Slice | None:
-    """The slice of a loop's own puts; None if it needs a tile, control flow or what is written."""
+    """The slice of a loop's own puts; None if it needs a tile, control flow or what is written.
+
+    Nor is there one where the loop acquires what others write.
+    """
     body = loop.body.block
     memory = written(body.ops)
+    if any(acquires(op) for op in body.ops):
+        return None
     if _loads_stay(loop) and any(
         touches(op, FILLED) and may_be_written(op, memory) for op in body.ops
     ):
@@ -114,7 +119,7 @@ class Prefetch:
         span = span_of(puts[0])
         if found is None or distance < 1:
             why = (
-                "their coordinates need a tile, or memory that the loop writes"
+                "their coordinates need a tile or memory that the loop writes, or others release it"
                 if found is None
                 else f"the ring has {depth} slots"
             )

@@ -251,7 +251,7 @@ class MemoryFence(HopperOp):
 
     name: ClassVar[str] = "hopper.memory_fence"
     scope: StringAttr = prop_def(StringAttr)
-    traits = traits_def(Effects(writes(ORDER)))
+    traits = traits_def(Effects(reads(ORDER), writes(ORDER)))
     assembly_format = "$scope attr-dict"
 
     def __init__(self, scope: str):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import numpy as np
-from xdsl.dialects.builtin import IntegerAttr
+from xdsl.dialects.builtin import IntegerAttr, UnitAttr
 from xdsl.ir import SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -26,7 +26,36 @@ from tawa.hopper.dialect.core import HopperOp, Number, number
 from tawa.hopper.dialect.machine import Actor
 from tawa.hopper.dialect.text import Writer, c_type, owner_condition
 from tawa.hopper.dialect.types import FragType
-from tawa.ir.effects import GLOBAL, Effects, reads, writes
+from tawa.ir.effects import GLOBAL, ORDER, Effects, reads, writes
+
+_LOAD_VOLATILE = """\
+template <typename T>
+__device__ __forceinline__ T load_volatile(const T* pointer) {
+  if constexpr (sizeof(T) == 16) {
+    Vector<u64, 2> bits;
+    asm volatile("ld.volatile.global.v2.b64 {%0, %1}, [%2];"
+                 : "=l"(bits.values[0]), "=l"(bits.values[1]) : "l"(pointer) : "memory");
+    return bit_cast<T>(bits);
+  } else if constexpr (sizeof(T) == 8) {
+    u64 bits;
+    asm volatile("ld.volatile.global.b64 %0, [%1];" : "=l"(bits) : "l"(pointer) : "memory");
+    return bit_cast<T>(bits);
+  } else if constexpr (sizeof(T) == 4) {
+    u32 bits;
+    asm volatile("ld.volatile.global.b32 %0, [%1];" : "=r"(bits) : "l"(pointer) : "memory");
+    return bit_cast<T>(bits);
+  } else if constexpr (sizeof(T) == 2) {
+    u16 bits;
+    asm volatile("ld.volatile.global.b16 %0, [%1];" : "=h"(bits) : "l"(pointer) : "memory");
+    return bit_cast<T>(bits);
+  } else {
+    static_assert(sizeof(T) == 1, "1, 2, 4, 8 or 16 bytes");
+    u32 bits;
+    asm volatile("ld.volatile.global.u8 %0, [%1];" : "=r"(bits) : "l"(pointer) : "memory");
+    return bit_cast<T>(u8(bits));
+  }
+}
+"""
 
 
 @irdl_op_definition
@@ -35,7 +64,7 @@ class GlobalLoad(HopperOp):
 
     `vector` consecutive registers name consecutive, aligned elements; `mask_run` of them, or all,
     have one mask value. Where the mask lets all of a vector through it is one access, else one for
-    each run.
+    each run. A volatile load reads memory each time it is done (PTX ISA 9.0, `ld.volatile`).
     """
 
     name: ClassVar[str] = "hopper.global_load"
@@ -44,8 +73,9 @@ class GlobalLoad(HopperOp):
     other: SSAValue | None = opt_operand_def(FragType)
     vector: IntegerAttr = prop_def(Number)
     mask_run: IntegerAttr | None = opt_prop_def(Number)
+    volatile: UnitAttr | None = opt_prop_def(UnitAttr)
     value: SSAValue = result_def(FragType)
-    traits = traits_def(Effects(reads(GLOBAL, "pointers")))
+    traits = traits_def(Effects(reads(GLOBAL, "pointers"), writes(ORDER).if_set("volatile")))
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
 
     def __init__(
@@ -55,6 +85,8 @@ class GlobalLoad(HopperOp):
         other: SSAValue | None,
         vector: int,
         run: int | None = None,
+        *,
+        volatile: bool = False,
     ):
         frag = pointers.type
         assert isinstance(frag, FragType) and isinstance(frag.element_type, PtrType)
@@ -63,6 +95,7 @@ class GlobalLoad(HopperOp):
             properties={
                 "vector": number(vector),
                 "mask_run": None if run in (None, vector) else number(run),
+                "volatile": UnitAttr() if volatile else None,
             },
             result_types=[frag.with_element_type(frag.element_type.pointee)],
         )
@@ -82,11 +115,19 @@ class GlobalLoad(HopperOp):
             def load(start: int, size: int) -> None:
                 type_ = f"Vector<{element}, {size}>"
                 at = f"{w.name(self.pointers)}[i{plus(start)}]"
-                w.line(f"const auto part = *reinterpret_cast<const {type_}*>({at});")
+                w.line(f"const auto part = {self._read(w, type_, at)};")
                 for j in range(size):
                     w.line(f"{name}[i + {start + j}] = part.values[{j}];")
 
             accesses(w, self.mask, count, _run_of(self), load)
+
+    def _read(self, w: Writer, type_: str, at: str) -> str:
+        """The text that reads one value from an address."""
+        address = f"reinterpret_cast<const {type_}*>({at})"
+        if self.volatile is None:
+            return f"*{address}"
+        w.functions.setdefault("load_volatile", _LOAD_VOLATILE)
+        return f"load_volatile({address})"
 
     def run(self, m: Actor) -> None:
         """Vectors whose mask lets all through, and of the others the runs that it does."""

@@ -59,6 +59,11 @@ def _orders(op: AtomicRmw | AtomicCas) -> bool:
     return op.order.data != "relaxed"
 
 
+def _acquires(op: AtomicRmw | AtomicCas) -> bool:
+    """Whether it acquires: who does not look at the old value does not know from whom."""
+    return op.order.data in ("acquire", "acq_rel") and op.result.first_use is not None
+
+
 def _check_name(value: StringAttr | None, names: Sequence[str], what: str) -> None:
     require(value is None or value.data in names, f"{what} is one of {', '.join(names)}")
 
@@ -71,6 +76,7 @@ def _name(value: str | None) -> StringAttr | None:
 class Load(TileOp):
     """Read the addressed elements; masked-off addresses are not touched and give `other` (or 0).
 
+    A volatile load reads memory each time it is done, once for the whole program, and acquires.
     Where `holds`, the block of `desc` at the coordinates is the same tile, or its transpose if its
     neighbours in memory are those in a column.
     """
@@ -90,6 +96,7 @@ class Load(TileOp):
         Effects(
             reads(GLOBAL, "ptr"),
             reads(GLOBAL, "desc").if_set("desc"),
+            reads(ORDER).if_set("volatile"),
             writes(ORDER).if_set("volatile"),
         )
     )
@@ -199,7 +206,12 @@ class AtomicRmw(TileOp):
     scope = prop_def(StringAttr)
     result = result_def()
     traits = traits_def(
-        Effects(reads(GLOBAL, "ptr"), writes(GLOBAL, "ptr"), writes(ORDER).when(_orders))
+        Effects(
+            reads(GLOBAL, "ptr"),
+            writes(GLOBAL, "ptr"),
+            reads(ORDER).when(_acquires),
+            writes(ORDER).when(_orders),
+        )
     )
     assembly_format = (
         "$kind $ptr `,` $value (`mask` $mask^)? `order` $order `scope` $scope attr-dict "
@@ -249,7 +261,12 @@ class AtomicCas(TileOp):
     scope = prop_def(StringAttr)
     result = result_def(T)
     traits = traits_def(
-        Effects(reads(GLOBAL, "ptr"), writes(GLOBAL, "ptr"), writes(ORDER).when(_orders))
+        Effects(
+            reads(GLOBAL, "ptr"),
+            writes(GLOBAL, "ptr"),
+            reads(ORDER).when(_acquires),
+            writes(ORDER).when(_orders),
+        )
     )
     assembly_format = (
         "$ptr `,` $compare `,` $value `order` $order `scope` $scope attr-dict "
