@@ -141,6 +141,8 @@ class _RoleOrder:
                 state.apart.clear()
             elif isinstance(op, FenceProxyGlobal):
                 state.unfenced.clear()
+            elif isinstance(op, BulkWait):
+                state.copies.clear()  # this pass's own, of all threads: they meet next
             elif _orders(op):
                 self._order(state, op)
             else:

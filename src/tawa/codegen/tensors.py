@@ -55,7 +55,6 @@ from tawa.tile.dialect.ops import (
     Trans,
 )
 
-
 VOLATILE_SCOPE = "gpu"
 """Whose releases a volatile load acquires: those of the programs that run beside this one."""
 

@@ -43,6 +43,7 @@ from tawa.tile.passes.same_arrays import SameArrays
 from tawa.tile.passes.scaled_exponents import ScaledExponents
 from tawa.tile.passes.simplify import Simplify
 from tawa.tile.passes.split_loops import SplitLoops
+from tawa.tile.passes.waits import Waits
 from tawa.tile.passes.widen import WidenAccumulators
 
 LEVELS = ("source", "tile", "aref", "hopper")
@@ -62,7 +63,7 @@ def passes(stage: str, options: Options, decided: Decisions, slack: Slack) -> li
 def table(stage: str, options: Options, decided: Decisions, slack: Slack) -> list[Pass]:
     """The passes of a level, in order; what their contracts say of it is not repeated here."""
     stages: dict[str, Callable[[], list[Any]]] = {
-        "tile": lambda: [SameArrays(options), Simplify()],
+        "tile": lambda: [SameArrays(options), Waits(), Simplify()],
         "aref": lambda: [
             # Before its descriptors are hoisted.
             BulkCopies(options, decided),

@@ -32,6 +32,7 @@ from tawa.ir.decisions.roles import (
     NotSpecialised,
     NotThroughRing,
     ProgramsDealt,
+    ProgramsNotSerialised,
     Specialised,
 )
 from tawa.ir.effects import FILLED, HINT, has_effect, only_on, touches
@@ -48,7 +49,7 @@ from tawa.ir.properties import (
 )
 from tawa.partition.in_place import descriptor_loads, load_after_acquire, load_after_store
 from tawa.partition.multicast import ClusterNotPossible, mark_shared
-from tawa.partition.obstacles import producer_obstacle, written_arguments
+from tawa.partition.obstacles import Obstacle, producer_obstacle, written_arguments
 from tawa.partition.persistent import make_persistent
 from tawa.partition.pointer_loads import (
     GROUP_WARPS,
@@ -75,6 +76,7 @@ from tawa.partition.rings import (
 from tawa.partition.warps import warps_with_instructions, warps_with_room
 from tawa.tile.analysis.alias import OUT_OF_ORDER
 from tawa.tile.analysis.axis_info import AxisAnalysis
+from tawa.tile.analysis.waits import waiting_loop
 from tawa.tile.dialect.ops import (
     DescLoad,
     Dot,
@@ -283,9 +285,7 @@ class Partition:
         kernel = next(op for op in module.ops if isinstance(op, func.FuncOp))
         after = self._late_load(kernel)
         if self.options.persistent:
-            work = make_persistent(kernel, self.options.deal)
-            if work is not None:
-                self.decided.add(ProgramsDealt(work.differs, span=span_of(kernel)))
+            self._deal(kernel)
         pointers = self._pointer_loads(kernel)
         rings, shared = self._plan(kernel, pointers)
         new = _empty(kernel)
@@ -314,6 +314,16 @@ class Partition:
             groups = [producer, self._consumers(kernel, block.args, refs, single=single)]
         block.add_ops([*created, *groups, func.ReturnOp()])
         return ModuleOp([new])
+
+    def _deal(self, kernel: func.FuncOp) -> None:
+        """Let one CTA run several programs, unless one may wait for another."""
+        waits = waiting_loop(kernel)
+        if waits is not None:
+            self.decided.add(ProgramsNotSerialised("a loop", span=span_of(waits)))
+            return
+        work = make_persistent(kernel, self.options.deal)
+        if work is not None:
+            self.decided.add(ProgramsDealt(work.differs, span=span_of(kernel)))
 
     @staticmethod
     def _late_load(kernel: func.FuncOp) -> Obstacle | None:

@@ -56,11 +56,7 @@ def find_slice(loop: scf.ForOp) -> _Slice | None:
     """
     body = loop.body.block
     memory = written(body.ops)
-    if any(acquires(op) for op in body.ops):
-        return None
-    if _loads_stay(loop) and any(
-        touches(op, FILLED) and may_be_written(op, memory) for op in body.ops
-    ):
+    if _ordered(loop):
         return None
     wanted: set[Operation] = set()
     carried: set[int] = set()
@@ -87,6 +83,15 @@ def find_slice(loop: scf.ForOp) -> _Slice | None:
         wanted.add(op)
         work += op.operands
     return _Slice(loop, [op for op in body.ops if op in wanted], sorted(carried))
+
+
+def _ordered(loop: scf.ForOp) -> bool:
+    """Whether the loop's loads have to come after what it, or another program, has written."""
+    ops = loop.body.block.ops
+    if any(acquires(op) for op in ops):
+        return True
+    memory = written(ops)
+    return _loads_stay(loop) and any(touches(o, FILLED) and may_be_written(o, memory) for o in ops)
 
 
 @dataclass(frozen=True)

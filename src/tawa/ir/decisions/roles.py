@@ -26,6 +26,19 @@ class ProgramsDealt(_OfPartition):
 
 
 @dataclass(frozen=True)
+class ProgramsNotSerialised(_OfPartition):
+    """A kernel that waits for other programs is not made persistent."""
+
+    op: str
+
+    @property
+    def sentence(self) -> str:
+        """Where it waits."""
+        why = "a program that waits for a later one of its CTA would wait for ever"
+        return f"not persistent: programs wait for others ({self.place(self.op)}), and {why}"
+
+
+@dataclass(frozen=True)
 class LoadTogetherUnneeded(_OfPartition):
     """The option `load_together` has nothing to do."""
 

@@ -91,7 +91,9 @@ class AsmEffect(_Assembly):
     """Inline assembly that does more, or gives other results each time."""
 
     name = "tile.asm_effect"
-    traits = traits_def(Collective(), Effects(reads(GLOBAL), writes(GLOBAL), reads(ORDER), writes(ORDER)))
+    traits = traits_def(
+        Collective(), Effects(reads(GLOBAL), writes(GLOBAL), reads(ORDER), writes(ORDER))
+    )
 
 
 ASSEMBLY_OPS = (Asm, AsmEffect)
