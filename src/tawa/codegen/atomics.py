@@ -11,8 +11,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from tawa.aref.dialect.ops import WarpGroup
 from tawa.base.layout import Layout, point
 from tawa.base.types import element_of, shape_of
-from tawa.codegen.acquiring import agreed
-from tawa.codegen.fragments import convert, fragment, team_sync
+from tawa.codegen.fragments import agreed, convert, fragment, team_sync
 from tawa.codegen.group_lowering import GroupLowering
 from tawa.codegen.tensors import access_width
 from tawa.hopper.dialect.atomic import VECTORS, GlobalAtomic, MemoryFence

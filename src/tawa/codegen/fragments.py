@@ -13,11 +13,12 @@ from xdsl.ir import Attribute, SSAValue
 
 from tawa.aref.analysis.layouts import MUCH_WORK
 from tawa.aref.dialect import ops as aref
-from tawa.base.layout import Layout, register_map
+from tawa.base.layout import REPLICA, Layout, register_map
 from tawa.base.types import byte_size, element_of, shape_of
 from tawa.codegen.exchanges import layouts_of_exchange
 from tawa.codegen.group_lowering import GroupLowering
 from tawa.codegen.lane_swaps import lane_swaps
+from tawa.hopper.dialect.atomic import MemoryFence
 from tawa.hopper.dialect.fragment import Coordinate, Copy, Fill, Rearrange, Relabel, Undefined
 from tawa.hopper.dialect.lanes import SwapBits
 from tawa.hopper.dialect.memory import SharedLoad, SharedStore, Slot
@@ -189,3 +190,27 @@ def copied(g: GroupLowering, value: SSAValue, old: SSAValue) -> SSAValue:
         return value
     shared = g.layouts.lazy(old) or not old.has_one_use()
     return g.add(Copy(value)) if shared else value
+
+
+def agreed(g: GroupLowering, value: SSAValue, scope: str | None) -> SSAValue:
+    """What the first holder of each element has read, in all threads that hold it.
+
+    Threads read at different times, so that copies may differ; a program has one value. With a
+    scope, what others in it released before is acquired for all threads.
+    """
+    assert isinstance(value.type, FragType)
+    layout = value.type.layout
+    if scope is not None:
+        g.do(MemoryFence(scope))
+        if not _copies(layout):
+            team_sync(g)
+    if not _copies(layout):
+        return value
+    place = scratch(g, scratch_tile(layout.shape, value.type.element_type))
+    exchange(g, value, place)
+    return g.add(SharedLoad(place, value.type))
+
+
+def _copies(layout: Layout) -> bool:
+    """Whether several threads hold the same element."""
+    return any(m.dim == REPLICA and m.extent > 1 for m in (*layout.lane, *layout.warp))

@@ -14,9 +14,9 @@ from tawa.aref.analysis.layouts import lane_parts
 from tawa.aref.dialect import ops as aref
 from tawa.base.layout import REPLICA, Layout, Mode, Modes, operand, point
 from tawa.base.types import byte_size, element_of, f32, shape_of
-from tawa.codegen.acquiring import agreed
 from tawa.codegen.coalesce import store_layout
 from tawa.codegen.fragments import (
+    agreed,
     convert,
     exchange,
     exchanged,
