@@ -17,8 +17,10 @@ import time
 from pathlib import Path
 
 MOST_MEGABYTES, MOST_SECONDS = 600, 40
-"""What an installation may take, in processor time: the assembler is 228 MB, the solver with what it
-brings 170."""
+"""What an installation may take, in processor time.
+
+The assembler is 228 MB; the solver, with what it brings, 170.
+"""
 
 KERNEL = """
 import numpy as np
