@@ -22,52 +22,61 @@ tawa.TensorDescriptor.from_tensor()
 """
 
 
-def mypy(file: Path, folder: Path) -> str:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The project, and a file of mistakes, as a project of their own."""
+    place = tmp_path_factory.mktemp("project")
+    (place / PROJECT.name).write_text(PROJECT.read_text())
+    (place / "wrong.py").write_text(WRONG)
+    return place
+
+
+@pytest.fixture(scope="module")
+def by_mypy(folder: Path) -> list[str]:
+    """The errors that mypy finds, as FILE:LINE: TEXT."""
     command = [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent"]
-    command += ["--cache-dir", str(folder), str(file)]
-    return subprocess.run(command, capture_output=True, text=True, check=False, env=PATHS).stdout
+    done = subprocess.run(
+        [*command, "--cache-dir", str(folder / "cache"), PROJECT.name, "wrong.py"],
+        cwd=folder,
+        env={"MYPYPATH": SOURCES, "PATH": ""},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.splitlines()[-1].startswith("Found "), done.stdout + done.stderr
+    return done.stdout.splitlines()[:-1]
 
 
-def pyright(file: Path, folder: Path) -> list[str]:
-    """The messages of the errors that it finds in a file, as in a project of its own."""
-    (folder / file.name).write_text(file.read_text())
-    settings = {"include": [file.name], "typeCheckingMode": "strict", "extraPaths": [SOURCES]}
+@pytest.fixture(scope="module")
+def by_pyright(folder: Path) -> list[str]:
+    """The errors that pyright finds, as FILE:LINE: TEXT."""
+    files = [PROJECT.name, "wrong.py"]
+    settings = {"include": files, "typeCheckingMode": "strict", "extraPaths": [SOURCES]}
     (folder / "pyrightconfig.json").write_text(json.dumps(settings))
     command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable]
-    found = subprocess.run(
+    done = subprocess.run(
         [*command, "-p", str(folder)], capture_output=True, text=True, check=False
     )
-    return [f"{d['range']['start']['line'] + 1}: {d['message']}" for d in found_in(found.stdout)]
-
-
-def found_in(output: str) -> list[dict]:
-    return json.loads(output)["generalDiagnostics"]
-
-
-PATHS = {"MYPYPATH": SOURCES, "PATH": ""}
+    found = json.loads(done.stdout)
+    assert found["summary"]["filesAnalyzed"] == len(files)
+    return [
+        f"{Path(d['file']).name}:{d['range']['start']['line'] + 1}: {d['message']}"
+        for d in found["generalDiagnostics"]
+    ]
 
 
 def test_the_project_is_large_enough():
     assert len(PROJECT.read_text().splitlines()) >= 290
 
 
-def test_mypy(tmp_path: Path):
-    assert mypy(PROJECT, tmp_path).splitlines()[-1] == "Success: no issues found in 1 source file"
+def test_the_project_is_accepted(by_mypy: list[str], by_pyright: list[str]):
+    assert [line for line in (*by_mypy, *by_pyright) if line.startswith(PROJECT.name)] == []
 
 
-def test_pyright(tmp_path: Path):
-    assert pyright(PROJECT, tmp_path) == []
-
-
-def test_mistakes_are_found(tmp_path: Path):
-    wrong = tmp_path / "wrong.py"
-    wrong.write_text(WRONG)
-    by_mypy = mypy(wrong, tmp_path / "cache")
-    (tmp_path / "own").mkdir()
-    by_pyright = pyright(wrong, tmp_path / "own")
+def test_mistakes_are_found(by_mypy: list[str], by_pyright: list[str]):
     for line in (4, 5, 6):
-        assert f"wrong.py:{line}: error" in by_mypy
-        assert any(message.startswith(f"{line}: ") for message in by_pyright)
+        assert any(text.startswith(f"wrong.py:{line}: ") for text in by_mypy)
+        assert any(text.startswith(f"wrong.py:{line}: ") for text in by_pyright)
 
 
 def test_it_runs(monkeypatch: pytest.MonkeyPatch):

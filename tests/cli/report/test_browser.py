@@ -286,15 +286,20 @@ def test_the_page_is_saved_as_one_picture(opened: Callable[..., Any], tmp_path: 
     assert (far > 24).sum() <= 12
 
 
-@pytest.mark.parametrize("width", [360, 1440])
-def test_a_page_of_differences(browser: Any, tmp_path: Path, width: int):
+@pytest.fixture(scope="module")
+def differences(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The page of what differs with another depth."""
     one = LaunchCommand(str(EXAMPLES / "gemm.py:gemm"))
     other = against_of(one, ["num_stages=2"])
-    path = write_difference(one, other, tmp_path / "difference.html", None)
+    return write_difference(one, other, tmp_path_factory.mktemp("pages") / "differences.html", None)
+
+
+@pytest.mark.parametrize("width", [360, 1440])
+def test_a_page_of_differences(browser: Any, differences: Path, width: int):
     page = browser.new_context(viewport={"width": width, "height": 900}, offline=True).new_page()
     said: list[str] = []
     page.on("pageerror", lambda error: said.append(str(error)))
-    page.goto(path.as_uri())
+    page.goto(differences.as_uri())
     assert page.locator("h1").text_content() == "gemm and gemm num_stages=2"
     assert page.evaluate("document.documentElement.scrollWidth") == width
     row = page.locator("tr.differs", has_text="option num_stages")
