@@ -4,6 +4,8 @@ Names, signatures and semantics are those of `triton.language`, so that a kernel
 Triton runs unmodified. Functions have a meaning only inside kernels (`@tawa.jit`).
 """
 
+import builtins as _python
+
 from tawa.language import (
     builtin,
     core,
@@ -16,6 +18,7 @@ from tawa.language import (
     sorting,
     standard,
 )  # fmt: skip
+from tawa.language import standard as random
 from tawa.language.builtin import Builtin, Composite, LanguageFunction, OutsideKernel
 from tawa.language.core import (
     PropagateNan,
@@ -93,8 +96,11 @@ from tawa.language.dtypes import (
     const,
     constexpr,
     dtype,
+    float8e4b8,
+    float8e4b15,
     float8e4nv,
     float8e5,
+    float8e5b16,
     float16,
     float32,
     float64,
@@ -161,6 +167,8 @@ pi32_t = pointer_type(int32)
 TRITON_MAX_TENSOR_NUMEL = constexpr(1 << 20)
 """Elements of the largest tensor."""
 void = None
+tuple = _python.tuple
+"""Tuples of values; in kernels Python's and these are the same."""
 
 __all__ = [
     "Builtin", "Composite", "ConstexprFunction", "LanguageFunction", "OutsideKernel",
@@ -171,18 +179,20 @@ __all__ = [
     "clamp", "const", "constexpr", "constexpr_function", "core", "cos", "cumprod", "cumsum",
     "debug_barrier", "device_assert", "device_print", "div_rn", "dot", "dot_scaled", "dtype",
     "dtypes", "erf", "exp", "exp2", "expand_dims", "extra", "fdiv", "flip", "float16",
-    "float32", "float64", "float8e4m3", "float8e4nv", "float8e5", "floor", "fma", "full",
+    "float32", "float64", "float8e4b15", "float8e4b8", "float8e4m3", "float8e4nv", "float8e5",
+    "float8e5b16", "floor", "fma", "full",
     "gather", "histogram", "host", "inline_asm_elementwise", "int1", "int16", "int32",
     "int64", "int8", "interleave", "join", "libdevice", "load", "load_tensor_descriptor",
     "log", "log2", "make_block_ptr", "make_tensor_descriptor", "map_elementwise", "math",
     "max", "max_constancy", "max_contiguous", "maximum", "min", "minimum", "mul",
     "multiple_of", "next_power_of_2", "num_programs", "pair_uniform_to_normal", "permute",
-    "philox", "pi32_t", "pointer_type", "program_id", "rand", "rand4x", "randint",
+    "philox", "pi32_t", "pointer_type", "program_id", "rand", "rand4x", "random", "randint",
     "randint4x", "randn", "randn4x", "range", "ravel", "reduce", "reduce_or", "reshape",
     "rsqrt", "scaled", "sigmoid", "sin", "softmax", "sort", "sorting", "split", "sqrt",
     "sqrt_rn", "squeeze", "standard", "static_assert", "static_print", "static_range",
     "store", "store_tensor_descriptor", "sub", "sum", "swizzle2d", "tensor",
-    "tensor_descriptor", "to_tensor", "topk", "trans", "uint16", "uint32", "uint64", "uint8",
+    "tensor_descriptor", "to_tensor", "topk", "trans", "tuple", "uint16", "uint32", "uint64",
+    "uint8",
     "uint_to_uniform_float", "umulhi", "unsqueeze", "view", "void", "where", "xor_sum",
     "zeros", "zeros_like",
 ]  # fmt: skip

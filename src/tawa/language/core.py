@@ -447,17 +447,17 @@ def map_elementwise(scalar_fn: Any, *args: Any, pack: Whole = 1) -> Any:
 
 
 @builtin
-def add(x: Any, y: Any) -> Any:
+def add(x: Any, y: Any, sanitize_overflow: Flag = True) -> Any:
     """`x + y`."""
 
 
 @builtin
-def sub(x: Any, y: Any) -> Any:
+def sub(x: Any, y: Any, sanitize_overflow: Flag = True) -> Any:
     """`x - y`."""
 
 
 @builtin
-def mul(x: Any, y: Any) -> Any:
+def mul(x: Any, y: Any, sanitize_overflow: Flag = True) -> Any:
     """`x * y`."""
 
 

@@ -10,7 +10,7 @@ import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, ClassVar
 
 
 class Kind(IntEnum):
@@ -21,14 +21,44 @@ class Kind(IntEnum):
     FLOATING = 2
 
 
+class Signedness(IntEnum):
+    """Whether the integers of a type are signed."""
+
+    SIGNED = 0
+    UNSIGNED = 1
+
+
 @dataclass(frozen=True)
 class dtype:
-    """An element type: `name` is the one Triton prints (`fp16`, `uint8`, `int1`, ...)."""
+    """An element type: `name` is the one Triton prints (`fp16`, `uint8`, `int1`, ...).
+
+    `dtype(name)` is the type of that name. Raises `ValueError` if there is none.
+    """
 
     name: str
-    primitive_bitwidth: int
-    kind_: Kind
+    primitive_bitwidth: int = 0
+    kind_: Kind = Kind.INTEGRAL
     signed: bool = True
+
+    SINT_TYPES: ClassVar = ["int8", "int16", "int32", "int64"]
+    UINT_TYPES: ClassVar = ["int1", "uint8", "uint16", "uint32", "uint64"]
+    FP_TYPES: ClassVar = [
+        "fp8e4b15", "fp8e4nv", "fp8e4b8", "fp8e5", "fp8e5b16", "fp16", "bf16", "fp32", "fp64",
+    ]  # fmt: skip
+    STANDARD_FP_TYPES: ClassVar = ["fp16", "bf16", "fp32", "fp64"]
+    OTHER_TYPES: ClassVar = ["void"]
+
+    SIGNEDNESS: ClassVar = Signedness
+    KIND: ClassVar = Kind
+
+    def __post_init__(self) -> None:
+        if self.primitive_bitwidth:
+            return
+        found = next((t for t in (*DTYPES.values(), *ELSEWHERE) if t.name == self.name), None)
+        if found is None:
+            raise ValueError(f"no element type is called {self.name!r}")
+        for part in ("primitive_bitwidth", "kind_", "signed"):
+            object.__setattr__(self, part, getattr(found, part))
 
     def __str__(self) -> str:
         return self.name
@@ -54,6 +84,11 @@ class dtype:
     def int_bitwidth(self) -> int:
         """The width."""
         return self.primitive_bitwidth
+
+    @property
+    def int_signedness(self) -> Signedness:
+        """Whether an integer type is signed; `int1` is not."""
+        return Signedness.SIGNED if self.signed else Signedness.UNSIGNED
 
     def is_floating(self) -> bool:
         """Whether this is any floating point type."""
@@ -282,6 +317,12 @@ float16 = dtype("fp16", 16, Kind.FLOATING)
 bfloat16 = dtype("bf16", 16, Kind.FLOATING)
 float32 = dtype("fp32", 32, Kind.FLOATING)
 float64 = dtype("fp64", 64, Kind.FLOATING)
+
+float8e4b15 = dtype("fp8e4b15", 8, Kind.FLOATING)
+float8e4b8 = dtype("fp8e4b8", 8, Kind.FLOATING)
+float8e5b16 = dtype("fp8e5b16", 8, Kind.FLOATING)
+ELSEWHERE = frozenset({float8e4b15, float8e4b8, float8e5b16})
+"""Formats of other chips: files may name them, kernels may not use them."""
 
 LONG_NAMES = {
     "fp8e4nv": "float8e4nv",

@@ -8,12 +8,13 @@ and broadcasts (*lazy* values) have none: they are made in whatever layout a use
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from heapq import heappop, heappush
 
 from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import f32
-from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.ir import BlockArgument, Operation, SSAValue, Use
 
 from tawa.aref.dialect.ops import (
     CopyInto,
@@ -106,6 +107,26 @@ def halves(layout: Layout) -> Layout | None:
     """The layout of each half along the last dimension, of 2; None if a thread holds but one."""
     last = len(layout.shape) - 1
     return layout.without(last) if any(m.dim == last for m in layout.reg) else None
+
+
+@dataclass
+class _Asked:
+    """A value whose users are asked for their layout, reached from an operand of `via`."""
+
+    value: SSAValue
+    uses: Iterator[Use]
+    via: Operation | None = None
+
+
+def _through(op: Operation | None, layout: Layout) -> Layout:
+    """The layout of an op's operand that gives its result in `layout`."""
+    if isinstance(op, ExpandDims):
+        return layout.without(op.axis.value.data)
+    if isinstance(op, Broadcast):
+        for d, extent in enumerate(shape_of(op.value.type)):
+            if extent == 1:
+                layout = layout.flattened(d)
+    return layout
 
 
 def _loops(value: SSAValue) -> int:
@@ -335,14 +356,31 @@ class Layouts:
         rows, columns = shape_of(op.result.type)
         return accumulator((rows, columns), self.warps, self.columns)
 
-    def _wanted(self, value: SSAValue, asked: set[SSAValue] | None = None) -> Layout | None:
-        """The layout that the users of a value have, if any has one; each value is asked once."""
-        asked = set() if asked is None else asked
-        if value in asked:
-            return None
-        asked.add(value)
-        found = (self._wanted_by(use.operation, use.index, asked) for use in value.uses)
-        return next((layout for layout in found if layout is not None), self._carried(value))
+    def _wanted(self, value: SSAValue) -> Layout | None:
+        """The layout that the users of a value have, if any has one; each value is asked once.
+
+        What has no wish of its own hands on that of its result's users, in depth first order. The
+        way is a list, since chains of ops may be thousands long.
+        """
+        asked, way = {value}, [_Asked(value, iter(value.uses))]
+        while way:
+            last = way[-1]
+            use = next(last.uses, None)
+            if use is None:
+                found = self._carried(last.value)
+            else:
+                found = self._wanted_by(use.operation, use.index)
+            if found is not None:
+                for step in reversed(way):
+                    found = _through(step.via, found)
+                return found
+            if use is None:
+                way.pop()
+            elif isinstance(op := use.operation, Map | ExpandDims | Broadcast):
+                if op.result not in asked:
+                    asked.add(op.result)
+                    way.append(_Asked(op.result, iter(op.result.uses), op))
+        return None
 
     def _wanted_of_any(self, value: SSAValue) -> Layout | None:
         """The layout that the users of a value, or of one that it is carried to or from, have."""
@@ -354,29 +392,19 @@ class Layouts:
             group += [w for w in self._same.get(v, []) if w not in group]
         return None
 
-    def _wanted_by(self, op: Operation, index: int, asked: set[SSAValue]) -> Layout | None:
-        """The layout in which an op would take its operand; None if it has no wish."""
+    def _wanted_by(self, op: Operation, index: int) -> Layout | None:
+        """The layout in which an op itself would take its operand; None if it has no wish."""
         if isinstance(op, DotIssue) and index == 0:
             rows, columns = shape_of(op.a.type)
             return accumulator((rows, columns), self.warps)
         if isinstance(op, Map):
-            return self.of.get(op.result) or self._wanted(op.result, asked)
+            return self.of.get(op.result)
         if isinstance(op, CopyInto):
             return self.copied(op)[0]
         if isinstance(op, Load | Store | AtomicRmw | AtomicCas):
             accessed = op.result if isinstance(op, Load) else op.value
             return self.of.get(accessed) if shape_of(accessed.type) else None
-        if not isinstance(op, ExpandDims | Broadcast):
-            return None
-        found = self._wanted(op.result, asked)
-        if found is None:
-            return None
-        if isinstance(op, ExpandDims):
-            return found.without(op.axis.value.data)
-        for d, extent in enumerate(shape_of(op.value.type)):
-            if extent == 1:
-                found = found.flattened(d)
-        return found
+        return None
 
     def _propagate(self) -> None:
         """Let results follow in the order of the ops, again and again, as far as anything is new.

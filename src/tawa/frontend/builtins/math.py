@@ -58,20 +58,23 @@ def absolute(f: FunctionCompiler, x: Value) -> Tensor:
 
 
 @lowers(tl.add)
-def add(f: FunctionCompiler, x: Value, y: Value) -> Value:
+def add(f: FunctionCompiler, x: Value, y: Value, sanitize_overflow: Value) -> Value:
     """`tl.add`."""
+    del sanitize_overflow  # overflow is not checked
     return f.operate("+", x, y)
 
 
 @lowers(tl.sub)
-def sub(f: FunctionCompiler, x: Value, y: Value) -> Value:
+def sub(f: FunctionCompiler, x: Value, y: Value, sanitize_overflow: Value) -> Value:
     """`tl.sub`."""
+    del sanitize_overflow  # overflow is not checked
     return f.operate("-", x, y)
 
 
 @lowers(tl.mul)
-def mul(f: FunctionCompiler, x: Value, y: Value) -> Value:
+def mul(f: FunctionCompiler, x: Value, y: Value, sanitize_overflow: Value) -> Value:
     """`tl.mul`."""
+    del sanitize_overflow  # overflow is not checked
     return f.operate("*", x, y)
 
 
@@ -270,17 +273,22 @@ def _dot_type(f: FunctionCompiler, left: Tensor, right: Tensor, acc: Value, out:
     return out
 
 
+AS_EXACT = {"bf16x3": "tf32x3", "bf16x6": "ieee"}
+"""Products of f32 in parts of 16 bits, as those here that drop no more of the operands."""
+
+
 def _precision(f: FunctionCompiler, precision: Value, allow_tf32: Value) -> str:
     if precision is not None and allow_tf32 is not None:
         raise fail(f.b, BadArgument, "give `input_precision` or `allow_tf32`, not both")
     if allow_tf32 is not None:
         return "tf32" if allow_tf32 else "ieee"
     name = "tf32" if precision is None else str(precision).lower()
+    name = AS_EXACT.get(name, name)
     if name not in ops.PRECISIONS:
         raise fail(
             f.b,
             BadArgument,
-            f"`input_precision` is one of {', '.join(ops.PRECISIONS)}",
+            f"`input_precision` is one of {', '.join((*ops.PRECISIONS, *AS_EXACT))}",
             found=repr(precision),
         )
     return name

@@ -272,7 +272,8 @@ def reduce(
     block = combine_region(f, combine_fn, values, "tl.reduce")
     kind = known_kind(block)
     if kind is not None:
-        return reduce_all(f, values[0], axis, kind, keep_dims)
+        total = reduce_all(f, values[0], axis, kind, keep_dims)
+        return (total,) if is_tuple(input) else total
     kept = _kept_shape(f, values[0], axis)
     if axis is None:
         values = [reshape(f, v, (math.prod(v.shape),), can_reorder=True) for v in values]
@@ -296,7 +297,8 @@ def associative_scan(
     block = combine_region(f, combine_fn, values, name)
     kind = known_kind(block)
     if kind is not None:
-        return _scan(f, values[0], axis, kind, reverse)
+        scanned = _scan(f, values[0], axis, kind, reverse)
+        return (scanned,) if is_tuple(input) else scanned
     number = axis_argument(f, axis, len(values[0].shape))
     ssas = [v.ssa for v in values]
     op = f.b.add(ops.ScanWith(ssas, number, Region(block), reverse=bool(reverse)))

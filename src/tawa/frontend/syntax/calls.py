@@ -198,7 +198,7 @@ class FunctionCompiler(Statements):
 
         As in Triton, run-time values may be passed to helpers' `tl.constexpr` parameters.
         """
-        value = dtypes.unwrap(value)
+        value = self.usable_type(dtypes.unwrap(value))
         if foreign.is_foreign(value):
             value = self.ours(foreign.translate(value))
         span = self.span_of(self.source.tree)

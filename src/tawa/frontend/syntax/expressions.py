@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins as python
+import inspect
 import operator
 from collections.abc import Callable
 from types import ModuleType
@@ -53,6 +54,7 @@ from tawa.frontend.values.values import (
 )
 from tawa.language import dtypes
 from tawa.language.builtin import LanguageFunction
+from tawa.language.host import ConstexprFunction
 
 PYTHON_NAMES = {"min", "max", "int", "float", "bool", "len", "range", "isinstance", "abs", "print",
                 "getattr", "hasattr", "tuple", "list", "str"}  # fmt: skip
@@ -156,7 +158,9 @@ class Expressions:
     def usable_global(self, name: str, value: Any) -> Value:
         """A global as a value; plain numbers and unknown objects are rejected."""
         if isinstance(value, dtypes.constexpr):
-            return value.value
+            return self.usable_type(static_function(value.value))
+        if isinstance(value, dtypes.dtype):
+            return self.usable_type(value)
         if (
             foreign.is_foreign(value)
             and not isinstance(value, ModuleType)
@@ -171,6 +175,14 @@ class Expressions:
                 expected="a `tl.constexpr` object",
                 hint=f"declare it as `{name} = tl.constexpr({value!r})`",
             )
+        return value
+
+    def usable_type(self, value: Value) -> Value:
+        """A value that is no element type of other chips; raises NotSupported."""
+        if isinstance(value, dtypes.dtype) and value in dtypes.ELSEWHERE:
+            name = f"float8{value.name.removeprefix('fp8')}"
+            message = f"`tl.{name}` is a format of other chips"
+            raise fail(self.b, NotSupported, message, hint=NOT_YET[name])
         return value
 
     @staticmethod
@@ -385,7 +397,7 @@ class Expressions:
                     hint="load the elements that you need, or reduce",
                 )
         kept = sum(isinstance(item, ast.Slice) for item in items)
-        if kept > len(value.shape):
+        if value.shape and kept > len(value.shape):
             raise fail(
                 self.b, TileShapeMismatch, f"{kept} dimensions are indexed", found=value.describe()
             )
@@ -421,7 +433,7 @@ class Expressions:
             return self._plain_module_attribute(module, name)
         for place in (module, *ALSO_IN.get(module.__name__, ())):
             if hasattr(place, name):
-                return dtypes.unwrap(getattr(place, name))
+                return self.usable_type(dtypes.unwrap(getattr(place, name)))
         names = [n for n in dir(module) if not n.startswith("_")]
         message = f"module `{module.__name__}` has no `{name}`"
         if name in NOT_YET:
@@ -441,7 +453,7 @@ class Expressions:
             raise fail(self.b, UnknownAttribute, message)
         found = getattr(module, name)
         fixed = module.__name__ in ("math", "numpy") and isinstance(found, float)
-        return found if fixed else self.usable_global(name, found)
+        return found if fixed else self.usable_global(name, static_function(found))
 
     def _runtime_attribute(self, value: Value, name: str) -> Value:
         simple = {"dtype": "dtype", "type": "type", "shape": "shape", "block_shape": "block_shape"}
@@ -490,6 +502,11 @@ def methods_of(value: Value) -> dict[str, Any]:
     if isinstance(value, Tensor):
         return TENSOR_METHODS
     return DESCRIPTOR_METHODS if isinstance(value, Descriptor) else {}
+
+
+def static_function(value: Value) -> Value:
+    """A plain Python function as one of compile-time values; any other value as it is."""
+    return ConstexprFunction(value) if inspect.isfunction(value) else value
 
 
 def _close(name: str, names: list[str]) -> str:

@@ -1,0 +1,158 @@
+"""Spellings that libraries of kernels use: each means what its plainer form means."""
+
+from __future__ import annotations
+
+import calendar
+
+import numpy as np
+import pytest
+
+import tawa
+import tawa.language as tl
+from tawa.frontend.source.errors import NotCallable, NotSupported
+
+N = 16
+X = np.arange(1, N + 1, dtype=np.float32)
+
+
+def halved(n):
+    return n // 2
+
+
+@tl.constexpr
+def wider(kind):
+    return tl.float32 if kind == tl.float16 else kind
+
+
+@tawa.jit
+def larger(a, b):
+    return tl.maximum(a, b)
+
+
+@tawa.jit
+def times(a, b):
+    return a * b
+
+
+def run(kernel, *arrays, **options):
+    kernel[(1,)](*arrays, N=N, **options)
+    return arrays[-1]
+
+
+def test_a_tuple_of_one_tensor_is_reduced_and_scanned_to_a_tuple():
+    @tawa.jit
+    def kernel(x, y, N: tl.constexpr):
+        v = tl.load(x + tl.arange(0, N))
+        (scanned,) = tl.associative_scan((v,), 0, times)
+        (most,) = tl.reduce((scanned,), 0, larger)
+        (kept,) = tl.reduce((v,), 0, larger, keep_dims=True)
+        tl.store(y + tl.arange(0, N), scanned / most + kept)
+
+    factorials = np.cumprod(X.astype(np.float64))
+    found = run(kernel, X, np.zeros_like(X))
+    np.testing.assert_allclose(found, factorials / factorials[-1] + N, rtol=1e-6)
+
+
+def test_a_function_in_a_constexpr_is_called_when_the_kernel_is_compiled():
+    @tawa.jit
+    def kernel(x, y, N: tl.constexpr):
+        kind: tl.constexpr = wider(x.dtype.element_ty)
+        v = tl.load(x + tl.arange(0, N)).to(kind)
+        tl.store(y + tl.arange(0, N), v + 2048)
+
+    found = run(kernel, X.astype(np.float16), np.zeros(N, np.float32))
+    np.testing.assert_array_equal(found, X + 2048)  # odd sums do not fit f16
+
+
+def test_a_function_of_a_module_computes_with_compile_time_values():
+    @tawa.jit
+    def kernel(y, N: tl.constexpr):
+        tl.store(y + tl.arange(0, N), calendar.leapdays(2000, 2000 + N))
+
+    np.testing.assert_array_equal(run(kernel, np.zeros(N, np.int32)), 4)
+
+
+def test_a_plain_function_is_still_refused_and_a_run_time_argument_too():
+    @tawa.jit
+    def plain(y, N: tl.constexpr):
+        tl.store(y + tl.arange(0, N), halved(N))
+
+    @tawa.jit
+    def at_run_time(y, N: tl.constexpr):
+        tl.store(y + tl.arange(0, N), wider(tl.load(y)))
+
+    with pytest.raises(NotCallable, match="plain Python function"):
+        run(plain, np.zeros(N))
+    with pytest.raises(NotCallable, match="compile-time values only"):
+        run(at_run_time, np.zeros(N))
+
+
+def test_arithmetic_by_name_takes_its_flag():
+    @tawa.jit
+    def kernel(x, y, N: tl.constexpr):
+        i = tl.arange(0, N)
+        v = tl.sub(tl.load(x + i), 1, sanitize_overflow=False)
+        v = tl.add(v, v, sanitize_overflow=False)
+        tl.store(y + i, tl.mul(v, 3, sanitize_overflow=True))
+
+    x = np.arange(N, dtype=np.int32)
+    np.testing.assert_array_equal(run(kernel, x, np.zeros_like(x)), (x - 1) * 6)
+
+
+@pytest.mark.parametrize(("precision", "bits"), [("bf16x3", 15), ("bf16x6", 21)])
+def test_products_in_parts_of_16_bits_are_as_exact_as_they_say(precision, bits):
+    @tawa.jit
+    def kernel(x, y, N: tl.constexpr, HOW: tl.constexpr):
+        i = tl.arange(0, N)[:, None] * N + tl.arange(0, N)[None, :]
+        v = tl.load(x + i)
+        tl.store(y + i, tl.dot(v, v, input_precision=HOW))
+
+    x = np.random.default_rng(1).uniform(0.5, 1, (N, N)).astype(np.float32)
+    found = run(kernel, x, np.zeros_like(x), HOW=precision)
+    np.testing.assert_allclose(found, x.astype(float) @ x.astype(float), rtol=2.0**-bits)
+
+
+def test_a_scalar_gets_dimensions_of_one():
+    @tawa.jit
+    def kernel(x, y, N: tl.constexpr):
+        i = tl.arange(0, N)[:, None]
+        first = tl.load(x + 1)
+        tl.static_assert(first[:, None].shape == (1,))
+        tl.static_assert(first[None, None].shape == (1, 1))
+        tl.store(y + i, tl.load(x + i) * first[:, None])
+
+    np.testing.assert_array_equal(run(kernel, X, np.zeros_like(X)), X * 2)
+
+
+def test_tuples_and_random_numbers_by_their_names_in_the_language():
+    @tawa.jit
+    def kernel(y, N: tl.constexpr):
+        i = tl.arange(0, N)
+        pair = tl.tuple([i, 2])
+        tl.static_assert(isinstance(pair, tl.tuple) and tl.tuple((1, 2)) == (1, 2))
+        drawn = tl.random.rand(7, pair[0]) == tl.rand(7, i)
+        tl.store(y + i, drawn.to(tl.int32) * pair[1])
+
+    np.testing.assert_array_equal(run(kernel, np.zeros(N, np.int32)), 2)
+
+
+@pytest.mark.parametrize("kind", [tl.float8e4b15, tl.float8e4b8, tl.float8e5b16])
+def test_formats_of_other_chips_have_names_that_kernels_may_not_use(kind):
+    @tawa.jit
+    def kernel(y, N: tl.constexpr, KIND: tl.constexpr):
+        tl.store(y + tl.arange(0, N), tl.zeros((N,), KIND).to(tl.float32))
+
+    with pytest.raises(NotSupported, match="format of other chips"):
+        kernel.compile("*fp32", N=N, KIND=kind)
+
+
+def test_an_element_type_is_made_of_its_name():
+    for name in tl.dtype.SINT_TYPES + tl.dtype.UINT_TYPES + tl.dtype.FP_TYPES:
+        kind = tl.dtype(name)
+        assert str(kind) == name
+        assert kind.is_floating() == (name in tl.dtype.FP_TYPES)
+        assert kind.is_int_signed() == (name in tl.dtype.SINT_TYPES)
+    assert tl.dtype("fp16") == tl.float16
+    assert tl.uint8.int_signedness == tl.dtype.SIGNEDNESS.UNSIGNED
+    with pytest.raises(ValueError, match="no element type"):
+        tl.dtype("fp12")
