@@ -33,6 +33,7 @@ ENDS = "passed", "refused", "wrong", "accepted", "crashed", "failed", "slow", "s
 def run_file(path: Path, options: argparse.Namespace) -> list[dict]:
     """The ends of a file's tests. A process that dies is followed by one for the tests left."""
     ends: dict[str, dict] = {}
+    chosen = 0
     until = time.monotonic() + options.budget
     with tempfile.TemporaryDirectory() as folder:
         log, done = Path(folder) / "log.jsonl", Path(folder) / "done.json"
@@ -42,13 +43,14 @@ def run_file(path: Path, options: argparse.Namespace) -> list[dict]:
             code = _process(path, log, done, options, until - time.monotonic())
             rows = [json.loads(line) for line in log.read_text().splitlines()]
             tests = [row for row in rows if "test" in row]
+            chosen = max([chosen, *(row["collected"] for row in rows if "collected" in row)])
             for row in tests:
                 died = {"outcome": "crashed", "why": f"the process ended with {code}"}
                 ends[row["test"]] = {"test": row["test"], **died} if "began" in row else row
             if code in ENDED or not tests:
                 break
         if code is OUT_OF_BUDGET:
-            print(f"{path.name}: out of time, {rows[0]['collected'] - len(ends)} tests not run")
+            print(f"{path.name}: out of time, {chosen - len(ends)} tests not run")
             ends = {name: row for name, row in ends.items() if "ended with None" not in row["why"]}
         elif code not in ENDED:
             ends[path.name] = {"test": path.name, "outcome": "crashed", "why": "not collected"}
