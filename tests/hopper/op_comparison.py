@@ -17,8 +17,6 @@ import numpy as np
 from op_engines import compare_calls
 from op_results import compare_memory, compare_results
 from op_texts import APART, INPUTS, OUTPUTS, STRUCTURE, OpText, ptx_of, text_of, written
-from ptx_arithmetic import Unsupported
-from ptx_machine import BadAccess, Machine, Region
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.traits import Pure
@@ -31,6 +29,8 @@ from tawa.hopper.dialect.text import c_type
 from tawa.hopper.dialect.types import FragType, TensorMapType
 from tawa.ir.elementwise import Map
 from tawa.simulate.interpret.actor import HopperActor
+from tawa.simulate.ptx.arithmetic import Unsupported
+from tawa.simulate.ptx.machine import BadAccess, Machine, Region
 
 VISITS = 2
 """Executions of an op that are compared, in each place of a CTA."""
@@ -222,7 +222,7 @@ def executed(
         special[f"%nctaid.{axis}"] = np.full(threads, grid, np.uint32)
     special["%cluster_ctarank"] = np.full(threads, actor.rank, np.uint32)
     parameters = [first, actor.first_thread // 32, actor.team]
-    allocations = actor.machine.memory._allocations  # pyright: ignore
+    allocations = actor.machine.memory.allocations
     regions = [Region(a.first, a.bytes.copy()) for a in allocations]
     for number, value in enumerate(text.inputs):
         parameters.append(_given(actor, value, INPUTS + number * APART, regions))

@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 from op_texts import APART, INPUTS, OpText
-from ptx_machine import Machine, Note
 from xdsl.ir import SSAValue
 
 from tawa.base.types import byte_size, f32
 from tawa.hopper.dialect.matrix import Wgmma
 from tawa.hopper.dialect.types import FragType
 from tawa.simulate.interpret.actor import HopperActor
+from tawa.simulate.ptx.machine import Machine, Note
 
 
 def compare_calls(

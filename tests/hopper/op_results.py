@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from op_texts import OUTPUTS, OpText
-from ptx_machine import Machine
 from xdsl.ir import Operation
 
 from tawa.base.numerics import Array, decode, storage_dtype
@@ -15,6 +14,7 @@ from tawa.hopper.dialect.text import c_type
 from tawa.hopper.dialect.types import FragType
 from tawa.hopper.dialect.warp_matrix import WarpProduct
 from tawa.simulate.interpret.actor import HopperActor
+from tawa.simulate.ptx.machine import Machine
 
 
 def compare_results(text: OpText, machine: Machine, actor: HopperActor, op: Operation) -> str:
@@ -69,7 +69,7 @@ def close(found: Array, expected: Array, element: Any, terms: Array | float = 0.
 
 def compare_memory(machine: Machine, actor: HopperActor, before: Array, kept: list[Array]) -> str:
     """What is wrong with shared and global memory, or nothing."""
-    allocations = actor.machine.memory._allocations  # pyright: ignore
+    allocations = actor.machine.memory.allocations
     pairs = [(machine.shared, actor.cta.shared, before, "shared memory")]
     pairs += [
         (region, allocation.bytes, old, allocation.name)

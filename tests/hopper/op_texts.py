@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cuda.bindings import nvrtc
-from ptx_program import Kernel, kernels
 from xdsl.dialects import arith, scf
 from xdsl.ir import Block, Operation, SSAValue
 from xdsl.ir import Region as IRRegion
@@ -29,6 +28,7 @@ from tawa.hopper.dialect.types import FragType
 from tawa.hopper.emit import KernelWriter, definitions, write_op
 from tawa.ir.elementwise import Map
 from tawa.ir.scalars.prelude import ELEMENT_TYPES
+from tawa.simulate.ptx.program import Kernel, kernels
 
 INPUTS, OUTPUTS = 1 << 59, 1 << 60
 APART = 1 << 40

@@ -18,6 +18,7 @@ from tawa.driver.jit import Kernel, Request
 from tawa.simulate.interpret.hopper import run as run_hopper
 from tawa.simulate.interpret.tile import HostDescriptor
 from tawa.simulate.interpret.tile import run as run_tile
+from tawa.simulate.ptx.launch import run as run_ptx
 
 
 class Stored(np.ndarray):
@@ -70,6 +71,10 @@ class Recorded:
         if level == "hopper":
             plain = [v.view(np.ndarray) if isinstance(v, Stored) else v for v in values]
             run_hopper(compiled.module("hopper"), self.grid, plain, **options)
+            return
+        if level == "ptx":
+            plain = [v.view(np.ndarray) if isinstance(v, Stored) else v for v in values]
+            run_ptx(str(compiled.stages["ptx"]), compiled.spec, self.grid, plain, **options)
             return
         host = [_host(value) for value in values]
         run_tile(compiled.module("tile"), self.grid, host)
@@ -135,7 +140,7 @@ def simulate(workload: Workload, levels: Sequence[str], **options: Any) -> Compi
     for level in levels:
         launch, arrays = recorded(workload)
         # Two CTAs, so that persistent kernels have several tiles each.
-        few = {"multiprocessors": 2, **options} if level == "hopper" else {}
+        few = {"multiprocessors": 2, **options} if level != "tile" else {}
         launch.run(compiled, level, **few)
         workload.check(results(workload, arrays))
     return compiled
@@ -147,9 +152,10 @@ def check(
     args: Sequence[Any],
     expected: dict[int, np.ndarray],
     tolerance: float = 1e-3,
+    levels: Sequence[str] = ("tile", "hopper"),
     **kwargs: Any,
 ) -> Compiled:
-    """Run a launch at both levels; `expected` says what arguments (by position) hold after it.
+    """Run a launch at some levels; `expected` says what arguments (by position) hold after it.
 
     Arrays are `stored` ones, or descriptors on them.
     """
@@ -157,7 +163,7 @@ def check(
     compiled = launch.compile()
     arrays = {i: getattr(a, "base", a) if _described(a) else a for i, a in enumerate(args)}
     before = {i: a.copy() for i, a in arrays.items() if isinstance(a, Stored)}
-    for level in ("tile", "hopper"):
+    for level in levels:
         for i, start in before.items():
             arrays[i][...] = start
         launch.run(compiled, level)

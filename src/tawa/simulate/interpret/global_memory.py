@@ -43,25 +43,25 @@ class GlobalMemory:
     """Every array of a launch. Addresses are the arrays' own."""
 
     def __init__(self) -> None:
-        self._allocations: list[Allocation] = []
+        self.allocations: list[Allocation] = []
         self.changes = 0
         """How often a store has changed something."""
 
     def add(self, array: Array, name: str) -> int:
         """Make an array's memory accessible; returns its address."""
         first, flat = _flat_bytes(array)
-        self._allocations.append(Allocation(name, first, flat, bool(array.flags.writeable)))
+        self.allocations.append(Allocation(name, first, flat, bool(array.flags.writeable)))
         return first
 
     def find(self, low: int, high: int) -> Allocation:
         """The array that holds the addresses from `low` up to `high`."""
-        for allocation in self._allocations:
+        for allocation in self.allocations:
             if allocation.first <= low and high <= allocation.first + len(allocation.bytes):
                 return allocation
         raise OutsideMemory(self._describe(low, high))
 
     def _describe(self, low: int, high: int) -> str:
-        nearest = min(self._allocations, key=lambda a: abs(a.first - low), default=None)
+        nearest = min(self.allocations, key=lambda a: abs(a.first - low), default=None)
         if nearest is None:
             return f"{high - low} bytes; the launch has no arrays"
         at, size = low - nearest.first, len(nearest.bytes)

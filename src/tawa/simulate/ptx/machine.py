@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from ptx_arithmetic import ARITHMETIC, Unsupported, convert, dtype_of, unsigned
-from ptx_program import Instruction, Kernel, split
 
-from tawa.base.numerics import Array, decode, storage_dtype
+from tawa.base.numerics import Array, decode, encode, round_to, storage_dtype
 from tawa.base.types import bf16, f16, f32, i8
+from tawa.simulate.ptx.arithmetic import ARITHMETIC, Unsupported, convert, dtype_of, unsigned
+from tawa.simulate.ptx.program import Instruction, Kernel, split
 
 SHARED, LOCAL, CONSTANTS = 1 << 56, 1 << 57, 1 << 58
 """Where generic addresses of these memories begin."""
@@ -207,7 +207,7 @@ class Machine:
     def store(self, at: Array, data: Array, space: str, mask: Array) -> None:
         """Write `data[thread, byte]`; of equal addresses the last thread's wins."""
         for region, first, threads in self._regions(at, data.shape[1], space, mask):
-            where = (at[threads] - first)[:, None] + np.arange(data.shape[1])
+            where = (at[threads] - first)[:, None] + np.arange(int(data.shape[1]))
             if region is None:
                 self.depot[np.flatnonzero(threads)[:, None], where] = data[threads]
             else:
@@ -258,7 +258,7 @@ def _load(m: Machine, i: Instruction, mask: Array) -> None:
     targets = split(i.operands[0].strip("{}"))
     if "param" in i.opcode:
         name, _, offset = i.operands[1].strip("[]").partition("+")
-        value = m.parameters[name.strip()] >> 8 * (_number(offset) if offset else 0)
+        value = m.parameters.get(name.strip(), 0) >> 8 * (_number(offset) if offset else 0)
         whole = np.full(m.threads, value & (1 << 64) - 1, np.uint64)
         m.write(i.operands[0], whole.astype(unsigned(8 * size)).view(dtype_of(kind)), mask)
         return
@@ -270,6 +270,8 @@ def _load(m: Machine, i: Instruction, mask: Array) -> None:
 
 
 def _store(m: Machine, i: Instruction, mask: Array) -> None:
+    if "param" in i.opcode:
+        return  # what a function is given
     kind = i.opcode[-1]
     size = dtype_of(kind).itemsize
     values = [m.raw(name, 8 * size) for name in split(i.operands[1].strip("{}"))]
@@ -429,12 +431,93 @@ def _map_to_cta(m: Machine, i: Instruction, mask: Array) -> None:
     m.write(i.operands[0], m.raw(i.operands[1], 32) | cta << np.uint32(24), mask)
 
 
+def _update(m: Machine, i: Instruction, mask: Array) -> None:
+    """`atom`, and `red` without a result: each thread in turn."""
+    returns, kind = i.opcode[0] == "atom", i.opcode[-1]
+    target, operands = (i.operands[0], i.operands[1:]) if returns else ("_", i.operands)
+    names = split(operands[1].strip("{}"))
+    targets = split(target.strip("{}")) if returns else ()
+    name = next(word for word in i.opcode if word in UPDATES)
+    size, at = _bytes(kind), m.address(operands[0])
+    given = [m.raw(n, 8 * size).view(np.uint8).reshape(m.threads, size) for n in names]
+    more = [m.raw(n, 8 * size).view(np.uint8).reshape(m.threads, size) for n in operands[2:3]]
+    old = np.zeros((len(names), m.threads, size), np.uint8)
+    for thread in np.flatnonzero(mask):
+        one = np.zeros(m.threads, bool)
+        one[thread] = True
+        for number, value in enumerate(given):
+            place = at + number * size
+            held = m.load(place, size, _space(i), one)
+            old[number, thread] = held[thread]
+            words = [_numbers(w[thread], kind) for w in (held, value, *more)]
+            new = np.zeros((m.threads, size), np.uint8)
+            new[thread] = _stored(UPDATES[name](*words), kind)
+            m.store(place, new, _space(i), one)
+    for number, register in enumerate(targets):
+        word = np.ascontiguousarray(old[number]).view(unsigned(8 * size))[:, 0]
+        m.write(register, word, mask)
+
+
+def _bytes(kind: str) -> int:
+    return 2 if kind == "bf16" else dtype_of(kind).itemsize
+
+
+def _numbers(raw: Array, kind: str) -> Array:
+    """Bytes as numbers of a type; two halves where it says so."""
+    element = {"f16x2": f16, "bf16x2": bf16, "f16": f16, "bf16": bf16}.get(kind)
+    raw = np.ascontiguousarray(raw)
+    return (
+        raw.view(dtype_of(kind))
+        if element is None
+        else decode(raw.view(storage_dtype(element)), element)
+    )
+
+
+def _stored(values: Array, kind: str) -> Array:
+    element = {"f16x2": f16, "bf16x2": bf16, "f16": f16, "bf16": bf16}.get(kind)
+    if element is not None:
+        values = encode(round_to(np.asarray(values, np.float32), element), element)
+    else:
+        values = np.asarray(values).astype(dtype_of(kind))
+    return np.ascontiguousarray(values).view(np.uint8)
+
+
+def _swapped(old: Array, expected: Array, new: Array) -> Array:
+    return np.where(old == expected, new, old)
+
+
+def _next(old: Array, limit: Array) -> Array:
+    return np.where(old >= limit, 0, old + 1)
+
+
+UPDATES: dict[str, Callable[..., Array]] = {
+    "add": lambda a, b: a + b, "exch": lambda _, b: b, "min": np.minimum, "max": np.maximum,
+    "and": lambda a, b: a & b, "or": lambda a, b: a | b, "xor": lambda a, b: a ^ b,
+    "cas": _swapped, "inc": _next,
+}  # fmt: skip
+"""What an atomic operation writes, of what was there and what is given."""
+
+
+def _call(m: Machine, i: Instruction, mask: Array) -> None:
+    """Functions of the device's system: a failed assertion, and printing, which says nothing."""
+    if "__assertfail" in i.text:
+        raise BadAccess(f"an assertion of {int(mask.sum())} threads does not hold")
+    if "vprintf" not in i.text:
+        raise Unsupported(i.text)
+
+
 def _nothing(m: Machine, i: Instruction, mask: Array) -> None:
     del m, i, mask
+
+
+def _trap(m: Machine, i: Instruction, mask: Array) -> None:
+    raise BadAccess("the kernel traps")
 
 
 STEPS_OF: dict[str, Callable[[Machine, Instruction, Array], None]] = {
     "ld": _load, "st": _store, "mov": _move, "cvta": _to_generic, "cvt": _convert,
     "shfl": _shuffle, "vote": _vote, "redux": _reduce, "ldmatrix": _matrices,
     "stmatrix": _matrices, "mapa": _map_to_cta, "mma": _product, "griddepcontrol": _nothing,
+    "atom": _update, "red": _update, "call": _call, "membar": _nothing, "nanosleep": _nothing,
+    "trap": _trap,
 }  # fmt: skip

@@ -10,7 +10,16 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-DIRECTIVES = (".version", ".target", ".address_size", ".file", ".pragma", ".loc", ".section")
+DIRECTIVES = (
+    ".param",
+    ".version",
+    ".target",
+    ".address_size",
+    ".file",
+    ".pragma",
+    ".loc",
+    ".section",
+)
 WIDTHS = {"pred": 1, "b8": 8, "b16": 16, "b32": 32, "b64": 64, "b128": 128, "f32": 32, "f64": 64}
 
 
@@ -84,7 +93,7 @@ def _end(text: str, at: int) -> int:
 def _arrays(text: str) -> dict[str, bytes]:
     """Constants in memory: `.global .align 4 .b8 name[8] = {1, 2, ...};`."""
     found: dict[str, bytes] = {}
-    pattern = r"\.(?:global|const)[^;=]*?\.([bus])(\d+)\s+(\$?\w+)\[(\d*)\]\s*=\s*\{([^}]*)\}"
+    pattern = r"\.(?:global|const)[^;=]*?\.([bus])(\d+)\s+([\w$]+)\[(\d*)\]\s*=\s*\{([^}]*)\}"
     for _, bits, name, _, values in re.findall(pattern, text):
         size = int(bits) // 8
         numbers = [int(value) for value in values.split(",") if value.strip()]

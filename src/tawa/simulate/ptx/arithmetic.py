@@ -44,12 +44,14 @@ def _multiply(opcode: tuple[str, ...]) -> tuple[list[str], Function]:
         return _sum(np.multiply)(opcode)
     if kind[0] == "f":
         return [kind] * 3, _fused(kind)
-    if "wide" in opcode:
-        wide = dtype_of(_wide(kind))
-        return [kind, kind, _wide(kind)], lambda a, b, c=0: a.astype(wide) * b.astype(wide) + c
-    if "hi" in opcode:
-        return [kind] * 3, lambda a, b, c=0: _high(a, b) + c
-    return [kind] * 3, lambda a, b, c=0: (a * b + c).astype(dtype_of(kind))
+    wide = dtype_of(_wide(kind)) if "wide" in opcode else dtype_of(kind)
+
+    def whole(a: Array, b: Array, c: Any = 0) -> Array:
+        if "hi" in opcode:
+            return _high(a, b) + c
+        return (a.astype(wide) * b.astype(wide) + c).astype(wide)
+
+    return [kind, kind, _wide(kind) if "wide" in opcode else kind], whole
 
 
 def _fused(kind: str) -> Function:
@@ -87,7 +89,7 @@ def _high(a: Array, b: Array) -> Array:
         wide = np.dtype(f"{a.dtype.kind}8")
         return (a.astype(wide) * b.astype(wide) >> wide.type(bits)).astype(a.dtype)
     exact = a.astype(object) * b.astype(object)
-    return np.array([int(x) >> bits for x in exact]).astype(a.dtype)
+    return np.array([int(x) >> bits for x in exact], dtype=object).astype(a.dtype)
 
 
 def _divide(a: Array, b: Array) -> Array:
@@ -106,7 +108,11 @@ def _quotient(a: Array, b: Array) -> Array:
 
 def _same(function: Function, operands: int = 2) -> Callable[..., tuple[list[str], Function]]:
     """Operands and result of the opcode's last type."""
-    return lambda opcode: ([opcode[-1]] * operands, function)
+
+    def found(opcode: tuple[str, ...]) -> tuple[list[str], Function]:
+        return [opcode[-1]] * operands, function
+
+    return found
 
 
 def _extreme(name: str) -> Callable[..., tuple[list[str], Function]]:
@@ -156,11 +162,18 @@ def _compare(opcode: tuple[str, ...]) -> tuple[list[str], Function]:
     join = JOINS.get(opcode[2])
     if join is None:
         return [kind] * 2, compare
-    return [kind, kind, "pred"], lambda a, b, p: join(compare(a, b), p)
+
+    def both(a: Array, b: Array, p: Array) -> Array:
+        return join(compare(a, b), p)
+
+    return [kind, kind, "pred"], both
 
 
 def _select(opcode: tuple[str, ...]) -> tuple[list[str], Function]:
-    return [opcode[-1]] * 2 + ["pred"], lambda a, b, p: np.where(p, a, b)
+    def chosen(a: Array, b: Array, p: Array) -> Array:
+        return np.where(p, a, b)
+
+    return [opcode[-1]] * 2 + ["pred"], chosen
 
 
 def _logic(opcode: tuple[str, ...]) -> tuple[list[str], Function]:
@@ -236,7 +249,11 @@ def _special(function: Function) -> Callable[..., tuple[list[str], Function]]:
 
     def found(opcode: tuple[str, ...]) -> tuple[list[str], Function]:
         dtype = dtype_of(opcode[-1])
-        return [opcode[-1]], lambda a: function(a.astype(np.float64)).astype(dtype)
+
+        def wider(a: Array) -> Array:
+            return function(a.astype(np.float64)).astype(dtype)
+
+        return [opcode[-1]], wider
 
     return found
 
@@ -245,19 +262,76 @@ def _absolute(a: Array) -> Array:
     return np.abs(a)
 
 
+def _remainder(a: Array, b: Array) -> Array:
+    return a - _quotient(a, b) * b
+
+
+def _with_sign(a: Array, b: Array) -> Array:
+    return np.copysign(b, a)
+
+
+def _inverse_root(a: Array) -> Array:
+    return 1 / np.sqrt(a)
+
+
+def _reciprocal(a: Array) -> Array:
+    return 1 / a
+
+
+def _bits(function: Callable[[Array], Array]) -> Callable[..., tuple[list[str], Function]]:
+    """A number of bits of an integer."""
+
+    def found(opcode: tuple[str, ...]) -> tuple[list[str], Function]:
+        return [f"b{opcode[-1][1:]}"], function
+
+    return found
+
+
+def _ones(a: Array) -> Array:
+    return np.bitwise_count(a).astype(np.uint32)
+
+
+def _reversed(a: Array) -> Array:
+    spread = np.ascontiguousarray(a).view(np.uint8).reshape(len(a), -1)
+    bits = np.unpackbits(spread, axis=1, bitorder="little")
+    return np.packbits(bits[:, ::-1], axis=1, bitorder="little").view(a.dtype)[:, 0]
+
+
+def _leading_zeros(a: Array) -> Array:
+    spread = _reversed(a).view(np.uint8).reshape(len(a), -1)
+    bits = np.unpackbits(spread, axis=1, bitorder="little")
+    first = bits.argmax(axis=1).astype(np.uint32)
+    first[~bits.any(axis=1)] = bits.shape[1]
+    return first
+
+
+def _highest(opcode: tuple[str, ...]) -> tuple[list[str], Function]:
+    """`bfind`: the place of the highest bit that is not the sign's; -1 without one."""
+    kind, shift = opcode[-1], "shiftamt" in opcode
+    bits = 8 * dtype_of(kind).itemsize
+
+    def found(a: Array) -> Array:
+        plain = np.where(a < 0, ~a, a).astype(unsigned(bits))
+        zeros = _leading_zeros(plain)
+        place = zeros if shift else np.uint32(bits - 1) - zeros
+        return np.where(plain == 0, np.uint32(0xFFFFFFFF), place)
+
+    return [kind], found
+
+
 ARITHMETIC: dict[str, Callable[[tuple[str, ...]], tuple[list[str], Function]]] = {
     "add": _sum(np.add), "sub": _sum(np.subtract), "mul": _multiply, "mad": _multiply,
-    "fma": _multiply, "div": _same(_divide), "rem": _same(lambda a, b: a - _quotient(a, b) * b),
+    "fma": _multiply, "div": _same(_divide), "rem": _same(_remainder),
     "neg": _same(np.negative, 1), "abs": _same(_absolute, 1), "min": _extreme("min"),
     "max": _extreme("max"), "and": _same(np.bitwise_and), "or": _same(np.bitwise_or),
     "xor": _same(np.bitwise_xor), "not": _same(np.invert, 1), "shl": _shift(True),
     "shr": _shift(False), "setp": _compare, "selp": _select, "lop3": _logic, "prmt": _permute,
     "shf": _funnel, "bfe": _extract, "bfi": _insert,
     "ex2": _special(np.exp2), "lg2": _special(np.log2), "sqrt": _special(np.sqrt),
-    "rsqrt": _special(lambda a: 1 / np.sqrt(a)), "rcp": _special(lambda a: 1 / a),
+    "rsqrt": _special(_inverse_root), "rcp": _special(_reciprocal),
     "tanh": _special(np.tanh), "sin": _special(np.sin), "cos": _special(np.cos),
-    "copysign": _same(lambda a, b: np.copysign(b, a)),
-    "popc": lambda opcode: ([opcode[-1]], lambda a: np.bitwise_count(a).astype(np.uint32)),
+    "copysign": _same(_with_sign), "popc": _bits(_ones), "brev": _bits(_reversed),
+    "clz": _bits(_leading_zeros), "bfind": _highest,
 }  # fmt: skip
 """By base opcode: the types of the operands, and what is computed of them."""
 

@@ -1,0 +1,184 @@
+"""Whole kernels by their PTX: right where the kernel is, and what is wrong with it is found."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from catalogue import BY_NAME
+from simulation import Arrays, check, simulate
+from suite import cases
+
+import tawa
+import tawa.language as tl
+from tawa.simulate.ptx.cta import ORDERS, TOGETHER, PtxFailed
+from tawa.simulate.ptx.launch import run
+
+SUITE = [
+    "rope", "masks_of_where", "layer_norm", "cumulative_sum", "histogram", "matmul_64",
+    "matmul_rows_16", "matmul_e4m3", "split_k", "described_k_80", "int4_weights", "atomics",
+    "atomics_of_halves", "special_functions", "random_numbers_of_64_bits", "assertion_that_holds",
+    "copied_operands", "gather_along_columns", "state_space_chunk", "tiles_by_ticket",
+]  # fmt: skip
+EXAMPLES = ["vector_add-f32-4", "gemm-ping-pong", "gemm-one-role", "persistent_gemm"]
+
+block = tawa.TensorDescriptor.from_tensor
+
+
+@pytest.mark.parametrize("name", SUITE)
+def test_the_suite(name: str) -> None:
+    launch = cases()[name](Arrays())
+    given = launch.kernel, launch.grid, launch.args, dict(launch.expected), launch.tolerance
+    check(*given, levels=["ptx"], **launch.constants)
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_examples(name: str) -> None:
+    simulate(BY_NAME[name], ["ptx"])
+
+
+@tawa.jit
+def product(a, b, c, K, N: tl.constexpr):
+    total = tl.zeros((N, N), tl.float32)
+    for k in range(0, K, N):
+        total = tl.dot(a.load([0, k]), b.load([k, 0]), total)
+    c.store([0, 0], total.to(tl.float16))
+
+
+@tawa.jit
+def reversed_copy(x, y, N: tl.constexpr):
+    at = tl.arange(0, N)
+    tl.store(y + at, tl.load(x + at))
+    tl.store(y + N + at, tl.load(y + (N - 1 - at)))
+
+
+@tawa.jit
+def waits_for_another(flag, out):
+    if tl.program_id(0) == 0:
+        while tl.atomic_add(flag, 0) == 0:
+            pass
+        tl.store(out, tl.load(out + 1) + 1)
+    else:
+        tl.store(out + 1, 7)
+        tl.atomic_xchg(flag, 1)
+
+
+def _product() -> tuple[list[Any], Any]:
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal((64, 64 * n)).astype(np.float16) for n in (3, 3))
+    c = np.zeros((64, 64), np.float16)
+    tall = np.ascontiguousarray(b.T)
+    return [block(a, [64, 64]), block(tall, [64, 64]), block(c, [64, 64]), 192, 64], c
+
+
+def _copied() -> tuple[list[Any], Any]:
+    x, y = np.arange(256, dtype=np.float32), np.zeros(512, np.float32)
+    return [x, y, 256], y
+
+
+Make = Callable[[], tuple[list[Any], Any]]
+
+
+def outcome(
+    kernel: tawa.Kernel, make: Make, change: Callable[[str], str], order: str = TOGETHER
+) -> Any:
+    """What a kernel gives with its PTX changed."""
+    arguments, found = make()
+    compiled = kernel.compile(*arguments)
+    ptx = str(compiled.stages["ptx"])
+    changed = change(ptx)
+    assert change(ptx) != ptx or change is unchanged
+    named = dict(zip(kernel.arg_names, arguments, strict=True))
+    values = [named[name] for name in compiled.spec.arguments]
+    run(changed, compiled.spec, (1,), values, order=order)
+    return found
+
+
+def unchanged(ptx: str) -> str:
+    return ptx
+
+
+def without(pattern: str, last: bool = False) -> Callable[[str], str]:
+    """Leave out one instruction, the first or the last of its kind."""
+
+    def change(ptx: str) -> str:
+        found = list(re.finditer(pattern, ptx))[-1 if last else 0]
+        return ptx[: found.start()] + ptx[found.end() :]
+
+    return change
+
+
+def instead(old: str, new: str) -> Callable[[str], str]:
+    return lambda ptx: ptx.replace(old, new, 1)
+
+
+DEFECTS: dict[str, tuple[tawa.Kernel, Make, Callable[[str], str]]] = {
+    "no wait for tiles": (
+        product,
+        _product,
+        lambda ptx: re.sub(r"mbarrier\.try_wait[^;]*;", "setp.eq.u32 done, 0, 0;", ptx, count=1),
+    ),
+    "other bytes are expected": (product, _product, instead("16384;", "8192;")),
+    "an operand begins elsewhere": (product, _product, without(r"add\.s64[^;]*, 128;")),
+    "an operand is turned": (product, _product, instead("p, 1, 1, 0, 1;", "p, 1, 1, 0, 0;")),
+    "no wait for the staged tile": (product, _product, without(r"bar\.sync[^;]*;", last=True)),
+    "an arrival is missing": (product, _product, without(r"mbarrier\.arrive\.expect_tx[^;]*;")),
+    "threads do not meet": (reversed_copy, _copied, without(r"bar\.sync[^;]*;")),
+    "a store is lost": (reversed_copy, _copied, without(r"st\.global[^;]*;", last=True)),
+    "an address is too low": (reversed_copy, _copied, without(r"add\.s64[^;]*;", last=True)),
+}
+
+
+@pytest.mark.parametrize("name", DEFECTS)
+def test_a_defect_is_found(name: str) -> None:
+    kernel, make, change = DEFECTS[name]
+    arguments, expected = make()
+    kernel[(1,)](*arguments)
+
+    def is_right(order: str) -> bool:
+        try:
+            found = outcome(kernel, make, change, order)
+        except PtxFailed:
+            return False
+        return np.allclose(found, expected, rtol=2e-3, atol=2e-2)
+
+    assert not all(is_right(order) for order in ORDERS)
+
+
+def test_they_are_right() -> None:
+    for kernel, make in ((product, _product), (reversed_copy, _copied)):
+        arguments, expected = make()
+        kernel[(1,)](*arguments)
+        for order in ORDERS:
+            found = outcome(kernel, make, unchanged, order)
+            np.testing.assert_allclose(found, expected, rtol=2e-3, atol=2e-2)
+
+
+def test_programs_that_wait_for_each_other() -> None:
+    flag, out = np.zeros(1, np.int32), np.zeros(2, np.int32)
+    compiled = waits_for_another.compile(flag, out)
+    named = {"flag": flag, "out": out}
+    arguments = [named[name] for name in compiled.spec.arguments]
+    run(str(compiled.stages["ptx"]), compiled.spec, (2,), arguments)
+    assert out.tolist() == [8, 7]
+
+
+def test_what_nobody_ends_is_named() -> None:
+    arguments, _ = _product()
+    compiled = product.compile(*arguments)
+    ptx = without(r"cp\.async\.bulk\.tensor\.2d\.shared[^;]*;")(str(compiled.stages["ptx"]))
+    named = dict(zip(product.arg_names, arguments, strict=True))
+    with pytest.raises(PtxFailed, match="nobody can go on") as failed:
+        run(ptx, compiled.spec, (1,), [named[name] for name in compiled.spec.arguments])
+    assert "try_wait" in str(failed.value)
+
+
+def test_instructions_and_addresses_are_named() -> None:
+    with pytest.raises(PtxFailed, match="does not know"):
+        outcome(reversed_copy, _copied, instead("bar.sync", "bar.red"))
+    x, short = np.zeros(256, np.float32), np.zeros(256, np.float32)
+    with pytest.raises(PtxFailed, match="address 0x"):
+        outcome(reversed_copy, lambda: ([x, short, 256], short), unchanged)
