@@ -140,7 +140,7 @@ class Comparison:
             return
         problem = self.shaken(text, actor, op)
         before = actor.cta.shared.copy()
-        kept = [a.bytes.copy() for a in actor.machine.memory._allocations]  # pyright: ignore
+        kept = [a.bytes.copy() for a in actor.machine.memory.allocations]
         calls: list[tuple[Any, ...]] = []
         with _listening(actor, calls):
             steps = run(actor)

@@ -62,6 +62,7 @@ ROOMS: dict[str, set[str]] = {
     "runtime": {"base", "machine"},
     # runs any level
     "simulate.interpret": {*BASE, "machine", TILE, AREF, "hopper.dialect"},
+    "simulate.ptx": {*BASE, "machine", "simulate.interpret"},
     "simulate.check": {*BASE, "machine", "hopper.dialect", "simulate.interpret"},
     "simulate.timing": {*BASE, "machine", "hopper.dialect", "simulate.interpret"},
     "simulate": {"base"},

@@ -41,6 +41,13 @@ class PtxFailed(TawaError):
         "at which it stopped: an access outside of the launch's arrays or of shared memory, an "
         "instruction that it does not know, or threads that wait for each other for ever."
     )
+    example = """
+from tawa.base.kernel_spec import KernelSpec
+from tawa.simulate.ptx.launch import run
+
+spec = KernelSpec("k", threads=32, shared_bytes=0, parameters=(), arguments=())
+run(".visible .entry k() { bar.red.popc.u32 r, 0, p; }", spec, (1,), [])
+"""
 
 
 @dataclass
