@@ -236,3 +236,17 @@ def test_a_load_keeps_its_box_when_its_mask_goes() -> None:
     assert [v.name_hint for v in (load.box.desc, *load.box.coordinates, load.box.holds)] == [
         "d", "x", "x", "b"
     ]  # fmt: skip
+
+
+def test_variables_that_take_turns_outlive_those_that_nobody_reads():
+    body = (
+        CONSTANTS + "%r, %s, %u = scf.for %i = %c0 to %x step %c1"
+        " iter_args(%a = %x, %b = %c5, %d = %c0) -> (i32, i32, i32) : i32 {\n"
+        "%e = ew.map addi(%d, %c1) : (i32, i32) -> i32\n"
+        "scf.yield %b, %a, %e : i32, i32, i32 }\n" + USE
+    )
+    parsed = module(body)
+    Simplify().apply(parsed)
+    parsed.verify()
+    (loop,) = [op for op in parsed.walk() if op.name == "scf.for"]
+    assert list(loop.body.block.last_op.operands) == list(reversed(loop.body.block.args[1:]))

@@ -35,6 +35,7 @@ from tawa.pipeline.depths import Depths
 from tawa.pipeline.schedule import ScheduleLoops
 from tawa.tile.passes.accumulate import FuseAccumulate
 from tawa.tile.passes.carried_pointers import CarriedPointers
+from tawa.tile.passes.chosen_descriptors import ChosenDescriptors
 from tawa.tile.passes.descriptors import HoistDescriptors
 from tawa.tile.passes.overlaps import Overlaps
 from tawa.tile.passes.partial_dead_code import PartialDeadCode
@@ -67,6 +68,7 @@ def table(stage: str, options: Options, decided: Decisions, slack: Slack) -> lis
         "aref": lambda: [
             # Before its descriptors are hoisted.
             BulkCopies(options, decided),
+            ChosenDescriptors(),
             HoistDescriptors(),
             # Before all that moves accesses.
             Overlaps(options),

@@ -229,7 +229,6 @@ def _rebuild(op: scf.ForOp, keep: list[int], terminator: Operation) -> None:
     block, parent = op.body.block, op.parent
     assert parent is not None
     kept_starts = [op.iter_args[i] for i in keep]
-    yielded = [terminator.operands[i] for i in keep]
     fresh = Block(arg_types=[block.args[0].type, *(v.type for v in kept_starts)])
     for new, old in zip(
         fresh.args, [block.args[0], *(block.args[i + 1] for i in keep)], strict=True
@@ -239,6 +238,7 @@ def _rebuild(op: scf.ForOp, keep: list[int], terminator: Operation) -> None:
     dropped = [a for i, a in enumerate(block.args[1:]) if i not in keep]
     starts = [v for i, v in enumerate(op.iter_args) if i not in keep]
     location = terminator.attributes.get(LOC)
+    yielded = [terminator.operands[i] for i in keep]  # which may be arguments, now the new ones
     terminator.detach()
     terminator.erase()
     for argument, start in zip(dropped, starts, strict=True):
