@@ -61,7 +61,9 @@ def test_what_is_chosen_is_accessed(kernel: tawa.Kernel, specialize: bool | None
     describe = tawa.TensorDescriptor.from_tensor
     for level, run in RUNS.items():
         o = np.zeros((16, 32), np.float32)
-        named: dict[str, Any] = {x: describe(y, [16, 32]) for x, y in zip("abo", (a, b, o), strict=True)}
+        named: dict[str, Any] = {
+            x: describe(y, [16, 32]) for x, y in zip("abo", (a, b, o), strict=True)
+        }
         named["n"] = 4
         compiled = kernel.compile(**named, specialize=specialize)
         run(compiled.module(level), (1,), [named[name] for name in compiled.spec.arguments])

@@ -166,7 +166,8 @@ def _one_of(
         Rewriter.erase_op(copy)
         end.operands = results
         branches.append(Region(inside))
-    branch = scf.IfOp(is_first, [r.type for r in op.results], *branches)
+    types = [result.type for result in op.results]
+    branch = scf.IfOp(is_first, types, branches[0], branches[1])
     copy_span(op, [number, is_first, branch])
     block.insert_ops_before([number, is_first, branch], op)
     return list(branch.results)
