@@ -1,4 +1,4 @@
-"""Loops that wait: for earlier programs they end, for later ones the simulator says so."""
+"""Loops that wait for programs that run beside theirs end; of others the simulator says so."""
 
 import numpy as np
 import pytest
@@ -35,7 +35,89 @@ def test_a_program_may_wait_for_an_earlier_one(level):
     assert run(level, False).tolist() == [0, 1, 2, 3]
 
 
+def run_on(
+    level: str, programs: int, together: int, *, kernel: tawa.Kernel = pass_on
+) -> np.ndarray:
+    """The kernel's output, where so many programs fit on the device."""
+    flags, out = np.zeros(programs, np.int32), np.full(programs, -1, np.int32)
+    types = ("*i32", "*i32", "i32")
+    compiled = kernel.compile(*types, True) if kernel is pass_on else kernel.compile(*types)
+    if level == "hopper":
+        module = compiled.module("hopper")
+        run_hopper(module, (programs,), [flags, out, programs], multiprocessors=together)
+    else:
+        run_tile(compiled.module("tile"), (programs,), [flags, out, programs], resident=together)
+    return out
+
+
 @pytest.mark.parametrize("level", ["tile", "hopper"])
-def test_waiting_for_a_later_program_is_said(level):
-    with pytest.raises(WaitsForever, match=r"program \[0, 0, 0\] waits"):
-        run(level, True)
+def test_a_program_may_wait_for_one_that_runs_beside_it(level):
+    assert run(level, True).tolist() == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("level", ["tile", "hopper"])
+def test_waiting_for_a_program_that_does_not_fit_is_said(level):
+    with pytest.raises(WaitsForever, match=r"program \[0, 0, 0\] waits") as error:
+        run_on(level, 5, 4)
+    assert error.value.span is not None
+
+
+@tawa.jit
+def barrier_twice(count, out, n):
+    """All programs meet, twice."""
+    pid = tl.program_id(0)
+    tl.atomic_add(count, 1)
+    while tl.load(count) < n:
+        pass
+    polls = 0
+    tl.atomic_add(count, 1)
+    while tl.load(count, volatile=True) < 2 * n:
+        polls += 1
+    tl.store(out + pid, tl.where(polls >= 0, pid, -1))
+
+
+@pytest.mark.parametrize("level", ["tile", "hopper"])
+def test_programs_meet(level):
+    assert run_on(level, 4, 4, kernel=barrier_twice).tolist() == [0, 1, 2, 3]
+    with pytest.raises(WaitsForever, match="waits for memory that nobody changes"):
+        run_on(level, 5, 4, kernel=barrier_twice)
+
+
+@tawa.jit
+def never_ends(flags, out, n):
+    """A loop that counts is no loop that gets on."""
+    polls = 0
+    while tl.load(flags) == 0:
+        polls += 1
+    tl.store(out, polls)
+
+
+@tawa.jit
+def gives_up(flags, out, n):
+    """A loop that counts to its end needs nobody."""
+    polls = 0
+    while (tl.load(flags) == 0) & (polls < 1100):
+        polls += 1
+    tl.store(out + tl.program_id(0), polls)
+
+
+@pytest.mark.parametrize("level", ["tile", "hopper"])
+def test_counting_ends_nothing_but_what_it_decides(level):
+    with pytest.raises(WaitsForever):
+        run_on(level, 2, 2, kernel=never_ends)
+    if level == "tile":
+        assert run_on(level, 2, 2, kernel=gives_up).tolist() == [1100, 1100]
+
+
+@tawa.jit
+def locked(lock, out, n):
+    """A sum under a lock."""
+    while tl.atomic_cas(lock, 0, 1) != 0:
+        pass
+    tl.store(out, tl.load(out) + tl.program_id(0) + 1)
+    tl.atomic_xchg(lock, 0, sem="release")
+
+
+@pytest.mark.parametrize("level", ["tile", "hopper"])
+def test_a_lock_is_taken_by_more_programs_than_fit(level):
+    assert run_on(level, 9, 2, kernel=locked)[0] == 44

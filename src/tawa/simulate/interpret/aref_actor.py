@@ -16,6 +16,7 @@ from tawa.base.numerics import Array, value_dtype
 from tawa.base.spans import span_of
 from tawa.simulate.interpret import errors
 from tawa.simulate.interpret.memory import Memory
+from tawa.simulate.interpret.spinning import Spinning
 from tawa.simulate.interpret.tile import Program
 
 Steps = Iterator[Callable[[], bool]]
@@ -185,7 +186,9 @@ class ArefActor(Program):
 
     def _while(self, op: scf.WhileOp) -> Running:
         carried = [self.values[v] for v in op.arguments]
+        spinning = Spinning(op, self.index, self.memory)
         while True:
+            yield from spinning.iteration(carried)
             proceed, *carried = yield from self.steps(op.before_region.block, carried)
             if not proceed:
                 return carried

@@ -34,6 +34,7 @@ from tawa.simulate.interpret.global_memory import GlobalMemory
 from tawa.simulate.interpret.launch import kernel_of, number_of, parameters, spec_of
 from tawa.simulate.interpret.limits import Limits
 from tawa.simulate.interpret.machine import SWITCH, Event, Machine, Task, Warps
+from tawa.simulate.interpret.spinning import Change, take_turns, waits_forever
 from tawa.simulate.interpret.structured import BUILTIN
 
 
@@ -210,7 +211,22 @@ def run_cluster(
     checking: bool = True,
     limits: Limits | None = None,
 ) -> None:
-    """Run the actors of one cluster to their end, checking every step.
+    """Run the actors of one cluster by itself, as `cluster_steps` does.
+
+    Raises `WaitsForever` where it waits for what another would do.
+    """
+    for change in cluster_steps(cluster, schedule, traces, checking, limits):
+        raise waits_forever([change])
+
+
+def cluster_steps(
+    cluster: Cluster,
+    schedule: RoundRobin | RandomSchedule,
+    traces: dict[str, list[Event]] | None = None,
+    checking: bool = True,
+    limits: Limits | None = None,
+) -> Iterator[Change]:
+    """Run the actors of one cluster to their end, checking every step; yields to let others run.
 
     `traces` gets each actor's communication; without `checking`, unordered accesses of shared
     memory are not reported.
@@ -234,7 +250,11 @@ def run_cluster(
         ready = [i for i in live if running[i].wait.ready()]
         tasks = machine.tasks
         if not ready and not tasks:
-            raise _deadlock(machine, [running[i] for i in live])
+            spinning = [w for w in (running[i].wait for i in live) if isinstance(w, Change)]
+            if not spinning:
+                raise _deadlock(machine, [running[i] for i in live])
+            yield spinning[0]
+            continue
         choice = schedule.choose(ready, len(tasks))
         if choice < len(ready):
             _step(running[ready[choice]], live, ready[choice])
@@ -390,16 +410,26 @@ def run(
     """Run a hopper module on NumPy arrays, which it changes in place.
 
     `grid` is the user's grid; `args` are the kernel's run-time arguments: NumPy arrays in storage
-    form, numbers, tensor descriptors on NumPy arrays. Clusters run one after the other, the actors
-    of one cluster together: by default in turns, each until it must wait; with `seed`, in a random
-    order that may change at every step of communication. Warp groups are actors; with
+    form, numbers, tensor descriptors on NumPy arrays. Clusters run one after the other, each to its
+    end or until it waits for another, at most `multiprocessors` CTAs at the same time; the actors
+    of one cluster run together: by default in turns, each until it must wait; with `seed`, in a
+    random order that may change at every step of communication. Warp groups are actors; with
     `single_warps`, warps are, in kernels without instructions of whole groups. A persistent kernel
     gets at most `multiprocessors` CTAs.
 
-    Raises a `ProtocolError` for the first broken rule of communication, whatever the schedule.
+    Raises a `ProtocolError` for the first broken rule of communication, whatever the schedule, and
+    `WaitsForever` for a loop that nobody can end.
     """
+    clusters = enumerate(prepared(module, grid, args, multiprocessors))
+    together = multiprocessors // number_of(kernel_of(module), "cluster")
     with np.errstate(all="ignore"):
-        for number, cluster in enumerate(prepared(module, grid, args, multiprocessors)):
-            cluster = replace(cluster, single_warps=single_warps)
-            schedule = RoundRobin() if seed is None else RandomSchedule(seed + number)
-            run_cluster(cluster, schedule)
+        take_turns(
+            (
+                cluster_steps(
+                    replace(cluster, single_warps=single_warps),
+                    RoundRobin() if seed is None else RandomSchedule(seed + number),
+                )
+                for number, cluster in clusters
+            ),
+            max(1, together),
+        )

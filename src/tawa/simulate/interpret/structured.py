@@ -21,7 +21,7 @@ from tawa.hopper.dialect.types import FragType
 from tawa.ir.elementwise import Map
 from tawa.simulate.interpret.actor import HopperActor
 from tawa.simulate.interpret.registers import Registers
-from tawa.simulate.interpret.spinning import Spinning
+from tawa.simulate.interpret.spinning import Change, Spinning
 
 
 def _constant(m: HopperActor, op: arith.ConstantOp) -> None:
@@ -108,10 +108,12 @@ def _while(m: HopperActor, op: scf.WhileOp) -> Steps:
     before, after = op.before_region.block, op.after_region.block
     carried = _carry(m, before.args, op.arguments)
     m.loops.append(("iteration", 0))
-    spinning = Spinning(op, m.block)
+    spinning = Spinning(op, m.block, m.machine.memory)
     while True:
-        if all(isinstance(value, np.ndarray | np.generic) for value in carried):
-            spinning.iteration(m.machine.memory.changes, carried)
+        if all(isinstance(carried[n], np.ndarray | np.generic) for n in spinning.numbers):
+            for wait in spinning.iteration(carried):
+                if isinstance(wait, Change):
+                    yield wait
         for name, value in zip(before.args, carried, strict=True):
             m.bind(name, value)
         yield from m.block_ops(before)

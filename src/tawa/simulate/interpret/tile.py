@@ -1,7 +1,8 @@
 """Runs a tile module on NumPy: the meaning of a program.
 
-Programs run one after the other, each to its end. Pure ops compute what their classes say, with
-exact element types; loads, stores, atomics and descriptors act on the arrays that are passed.
+Programs run one after the other, each to its end or until it waits for another.
+Pure ops compute what their classes say, with exact element types; loads,
+stores, atomics and descriptors act on the arrays that are passed.
 
     run(module, (8,), [x, y, n])
 
@@ -12,7 +13,7 @@ results are written into them.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
@@ -29,11 +30,15 @@ from tawa.base.spans import span_of
 from tawa.base.types import DescType, PtrType, byte_size, element_of, shape_of
 from tawa.ir.kernels import argument_names
 from tawa.ir.scalars.table import FUNCTIONS
+from tawa.machine.chips import SM_90A
 from tawa.simulate.interpret.memory import Access, Memory
-from tawa.simulate.interpret.spinning import Spinning
+from tawa.simulate.interpret.spinning import Spinning, Wait, take_turns
 from tawa.tile.dialect import ops
 
 Grid: TypeAlias = Sequence[int]
+
+Steps: TypeAlias = Generator[Wait, None, list[Any]]
+"""A program yields what it waits for, and ends with values."""
 
 
 class RowEndsBroken(TawaError):
@@ -135,10 +140,19 @@ class Described:
     padding: str
 
 
-def run(module: ModuleOp, grid: Grid, args: Sequence[Any], *, kernel: str | None = None) -> None:
+def run(
+    module: ModuleOp,
+    grid: Grid,
+    args: Sequence[Any],
+    *,
+    kernel: str | None = None,
+    resident: int = SM_90A.multiprocessors,
+) -> None:
     """Run all program instances of the module's function (`kernel` names it if it has several).
 
-    Raises `IllegalAccess`, `DeviceAssertion` or `WrongLaunch`.
+    At most `resident` programs run at the same time, where they wait for each other.
+
+    Raises `IllegalAccess`, `DeviceAssertion`, `WaitsForever` or `WrongLaunch`.
     """
     function = _function(module, kernel)
     block = function.body.block
@@ -151,10 +165,10 @@ def run(module: ModuleOp, grid: Grid, args: Sequence[Any], *, kernel: str | None
         for name, argument, value in zip(argument_names(function), block.args, args, strict=True)
     ]
     sizes = (*grid, 1, 1, 1)[:3]
-    for program in itertools.product(*(range(size) for size in reversed(sizes))):
-        instance = Program(memory, program[::-1], sizes)
-        with np.errstate(all="ignore"):
-            instance.run_block(block, values)
+    indices = itertools.product(*(range(size) for size in reversed(sizes)))
+    programs = (Program(memory, index[::-1], sizes).steps(block, values) for index in indices)
+    with np.errstate(all="ignore"):
+        take_turns(programs, resident)
 
 
 def _function(module: ModuleOp, name: str | None) -> FuncOp:
@@ -192,13 +206,18 @@ class Program:
         self.grid = grid
         self.values: dict[SSAValue, Any] = {}
 
-    def run_block(self, block: Block, arguments: Sequence[Any]) -> list[Any]:
-        """Run a block; gives the operands of its terminator."""
+    def steps(self, block: Block, arguments: Sequence[Any]) -> Steps:
+        """Run a block; the generator's value is the operands of its terminator."""
         self.values.update(zip(block.args, arguments, strict=True))
         for op in block.ops:
             if isinstance(op, scf.YieldOp | scf.ConditionOp | ReturnOp):
                 return self.operands(op)
-            self.run_op(op)
+            control = CONTROL.get(type(op))
+            if control is None:
+                self.run_op(op)
+            else:
+                values = yield from control(self, op)
+                self.values.update(zip(op.results, values, strict=True))
         return []
 
     def operands(self, op: Operation) -> list[Any]:
@@ -243,16 +262,12 @@ def _num_programs(program: Program, op: ops.NumPrograms) -> Array:
     return np.asarray(program.grid[op.axis.value.data], dtype=np.int32)
 
 
-def _results(op: Operation, values: list[Any]) -> Any:
-    return values[0] if len(op.results) == 1 else values
-
-
-def _if(program: Program, op: scf.IfOp) -> Any:
+def _if(program: Program, op: scf.IfOp) -> Steps:
     region = op.true_region if program.values[op.cond] else op.false_region
-    return _results(op, program.run_block(region.block, []) if region.blocks else [])
+    return (yield from program.steps(region.block, [])) if region.blocks else []
 
 
-def _for(program: Program, op: scf.ForOp) -> Any:
+def _for(program: Program, op: scf.ForOp) -> Steps:
     lower, upper, step = (program.values[v] for v in (op.lb, op.ub, op.step))
     kind = value_dtype(op.lb.type)
     if int(step) == 0:
@@ -261,10 +276,11 @@ def _for(program: Program, op: scf.ForOp) -> Any:
     promise = next((o for o in op.body.block.ops if isinstance(o, ops.RowEnds)), None)
     for counter in range(int(lower), int(upper), int(step)):
         before = carried
-        carried = program.run_block(op.body.block, [np.asarray(counter).astype(kind), *carried])
+        number = np.asarray(counter).astype(kind)
+        carried = yield from program.steps(op.body.block, [number, *carried])
         if promise is not None:
             _require_unchanged(program, promise, counter, before, carried)
-    return _results(op, carried)
+    return carried
 
 
 def _require_unchanged(
@@ -288,15 +304,23 @@ def _require_unchanged(
                 )
 
 
-def _while(program: Program, op: scf.WhileOp) -> Any:
+def _while(program: Program, op: scf.WhileOp) -> Steps:
     carried = program.operands(op)
-    spinning = Spinning(op, program.index)
+    spinning = Spinning(op, program.index, program.memory)
     while True:
-        spinning.iteration(program.memory.changes, carried)
-        proceed, *carried = program.run_block(op.before_region.block, carried)
+        yield from spinning.iteration(carried)
+        proceed, *carried = yield from program.steps(op.before_region.block, carried)
         if not proceed:
-            return _results(op, carried)
-        carried = program.run_block(op.after_region.block, carried)
+            return carried
+        carried = yield from program.steps(op.after_region.block, carried)
+
+
+CONTROL: dict[type[Operation], Callable[[Program, Any], Steps]] = {
+    scf.IfOp: _if,
+    scf.ForOp: _for,
+    scf.WhileOp: _while,
+}
+"""Ops that run others."""
 
 
 # --- memory -------------------------------------------------------------------------------------
@@ -453,9 +477,6 @@ def _nothing(program: Program, op: Operation) -> None:
 
 ACTIONS: dict[type[Operation], Callable[[Program, Any], Any]] = {
     ConstantOp: _constant,
-    scf.IfOp: _if,
-    scf.ForOp: _for,
-    scf.WhileOp: _while,
     ops.ProgramId: _program_id,
     ops.NumPrograms: _num_programs,
     ops.Load: _load,
