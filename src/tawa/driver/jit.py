@@ -28,6 +28,7 @@ from tawa.driver.host_launch import compile_for_host
 from tawa.driver.launch_options import launch_options
 from tawa.driver.progress import progress
 from tawa.driver.warm import Warm
+from tawa.driver.wishes import fitted_wishes
 from tawa.frontend.source.dependencies import dependencies_of
 from tawa.frontend.source.function import JITFunction
 from tawa.machine.chips import Chip, chip
@@ -101,6 +102,9 @@ class Kernel(JITFunction):
 
     A call returns the compiled kernel.
     """
+
+    wishes: frozenset[str] = frozenset()
+    """Options that are wishes: what does not fit is made to fit. All others are demands."""
 
     def __init__(
         self,
@@ -509,13 +513,11 @@ class Kernel(JITFunction):
         with progress(f"compiling {self.__name__}") as report:
             from tawa.driver.compiler import compile_kernel
 
-            return compile_kernel(
-                self,
-                request.types,
-                request.constants,
+            parts, dump = (self, request.types, request.constants), self._dump_folder(request)
+            return fitted_wishes(
+                self.wishes,
                 request.options,
-                dump_dir=self._dump_folder(request),
-                report=report,
+                lambda options: compile_kernel(*parts, options, dump_dir=dump, report=report),
             )
 
     def _dump_folder(self, request: Request) -> Path | None:

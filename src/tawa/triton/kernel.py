@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any
 
 from tawa.driver.jit import Kernel
+from tawa.driver.wishes import OF_TRITON
 from tawa.runtime.autotune import decorators_of
 
 
@@ -47,6 +48,8 @@ class KernelParam:
 
 class JITFunction(Kernel, KernelInterface):
     """A kernel with Triton's constructor and attributes."""
+
+    wishes = OF_TRITON
 
     def __init__(
         self,

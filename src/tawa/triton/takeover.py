@@ -16,6 +16,7 @@ from typing import Any, Self
 from tawa.base.errors import TawaError
 from tawa.base.user_frames import stack_level
 from tawa.driver.jit import Kernel
+from tawa.driver.wishes import OF_TRITON
 from tawa.runtime.arguments import classify
 from tawa.runtime.arrays import HOST, is_array
 from tawa.runtime.kinds import Kind
@@ -56,6 +57,7 @@ class Adopted:
             do_not_specialize_on_alignment=tuple(function.do_not_specialize_on_alignment or ()),
             types=types,
         )
+        self.kernel.wishes = OF_TRITON
         self.rows: dict[tuple[str, str], Row] = {}
         self.refused: dict[Any, str] = {}
         """Why launches of a key go to Triton."""

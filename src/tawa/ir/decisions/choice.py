@@ -35,3 +35,17 @@ class Chosen(Decision):
         rest = [c for c in (self.written, *self.others) if c != self.taken]
         shown = ", ".join(map(str, rest))
         return f"{self.taken} predicted (an ordering, not a time), of: {shown}"
+
+
+@dataclass(frozen=True)
+class WishLeftOpen(Decision):
+    """An option that was wished for does not fit, and is the compiler's choice instead."""
+
+    by = "choice"
+    option: str
+    asked: int
+
+    @property
+    def sentence(self) -> str:
+        """Which, and why."""
+        return f"{self.option}={self.asked} does not fit in shared memory: as many as fit"
