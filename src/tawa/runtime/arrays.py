@@ -51,6 +51,12 @@ DTYPE_NAMES: dict[str, str] = {
     "float32": "f32",
     "float64": "f64",
     "float8_e4m3fn": "e4m3",
+    "fp8e4nv": "e4m3",  # as the language prints it: tensors seen with one of its types
+    "fp8e5": "e5m2",
+    "fp16": "f16",
+    "fp32": "f32",
+    "fp64": "f64",
+    "int1": "i1",
     "float8_e5m2": "e5m2",
 }
 """Element type of each dtype name that PyTorch, NumPy, ml_dtypes, CuPy and JAX use."""
@@ -192,8 +198,8 @@ def host_array(tensor: Any) -> Any:
 
     Elements of types that NumPy lacks are seen as unsigned integers of their size.
     """
-    tensor = tensor.detach()
     element = _torch_element_type(tensor.dtype)
+    tensor = (tensor if hasattr(tensor, "detach") else tensor.base).detach()
     if element in ("bf16", "e4m3", "e5m2"):
         torch = sys.modules["torch"]
         tensor = tensor.view(getattr(torch, f"uint{8 * ELEMENT_BYTES[element]}"))

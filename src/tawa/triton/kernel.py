@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import inspect
+import linecache
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -110,6 +112,24 @@ class JITFunction(Kernel, KernelInterface):
         """The function's text, from its `def` on."""
         text = self.source.text
         return text[text.index("def ") :]
+
+    def _unsafe_update_src(self, new_src: str) -> None:
+        """Be the kernel of another text, of which nothing that was compiled is kept."""
+        file = f"<text of {self.__qualname__}, {hashlib.sha256(new_src.encode()).hexdigest()}>"
+        linecache.cache[file] = (len(new_src), None, new_src.splitlines(keepends=True), file)
+        made: dict[str, Any] = {}
+        exec(compile(new_src, file, "exec"), self.fn.__globals__, made)
+        made[self.fn.__name__].__module__ = self.fn.__module__
+        for name in [
+            n for n in vars(self) if isinstance(getattr(type(self), n, None), cached_property)
+        ]:
+            del self.__dict__[name]
+        super().__init__(
+            made[self.fn.__name__],
+            do_not_specialize=self.do_not_specialize,
+            do_not_specialize_on_alignment=self.do_not_specialize_on_alignment,
+            types=self._types,
+        )
 
     @property
     def raw_src(self) -> list[str]:

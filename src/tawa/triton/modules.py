@@ -118,6 +118,7 @@ def _no_allocator(allocator: Any) -> None:
 
 
 ERRORS: dict[str, Any] = {
+    "TritonError": TawaError,
     "OutOfResources": TawaError,
     "PTXASError": TawaError,
     "AutotunerError": TawaError,

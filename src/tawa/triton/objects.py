@@ -321,6 +321,19 @@ class TensorWrapper:
         """Bytes of an element."""
         return self.base.element_size()
 
+    def is_contiguous(self) -> bool:
+        """Whether the elements lie one behind another."""
+        return self.base.is_contiguous()
+
+    def numel(self) -> int:
+        """How many elements there are."""
+        return self.base.numel()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.base.nbytes
+
 
 def reinterpret(tensor: Any, dtype: Any) -> Any:
     """`triton.reinterpret`: a tensor with another element type of the same size."""

@@ -1,0 +1,38 @@
+"""Tensors seen with another element type, and kernels whose text is replaced, without a GPU."""
+
+from __future__ import annotations
+
+import pytest
+
+import tawa.language as tl
+from tawa.triton.kernel import jit
+from tawa.triton.objects import reinterpret
+
+torch = pytest.importorskip("torch")
+
+
+@jit
+def copy(x, y, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(y + i, tl.load(x + i))
+
+
+def test_a_kernel_becomes_that_of_another_text():
+    x, y = torch.arange(4, dtype=torch.int32), torch.zeros(4, dtype=torch.int32)
+    kernel = jit(copy.fn)
+    kernel[(1,)](x, y, N=4)
+    assert y.tolist() == [0, 1, 2, 3]
+    kernel._unsafe_update_src(kernel.src.replace("tl.load(x + i)", "tl.load(x + i) * 5"))
+    kernel[(1,)](x, y, N=4)
+    assert y.tolist() == [0, 5, 10, 15]
+    assert "* 5" in kernel.src
+    assert "* 5" not in copy.src
+
+
+def test_tensors_of_the_cpu_are_seen_with_other_element_types():
+    x, y = torch.tensor([-1, 7], dtype=torch.int32), torch.zeros(2, dtype=torch.int64)
+    copy[(1,)](reinterpret(x, tl.uint32), y, N=2)
+    assert y.tolist() == [2**32 - 1, 7]
+    bits, z = torch.tensor([56, 60], dtype=torch.int8), torch.zeros(2)
+    copy[(1,)](reinterpret(bits, tl.float8e4nv), z, N=2)
+    assert z.tolist() == [1.0, 1.5]
