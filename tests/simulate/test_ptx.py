@@ -182,3 +182,44 @@ def test_instructions_and_addresses_are_named() -> None:
     x, short = np.zeros(256, np.float32), np.zeros(256, np.float32)
     with pytest.raises(PtxFailed, match="address 0x"):
         outcome(reversed_copy, lambda: ([x, short, 256], short), unchanged)
+
+
+@tawa.jit
+def polls(flag, out):
+    if tl.program_id(0) == 0:
+        while tl.load(flag, volatile=True) == 0:
+            pass
+        tl.store(out, tl.load(out + 1) + 1)
+    else:
+        tl.store(out + 1, 7)
+        tl.atomic_xchg(flag, 1)
+
+
+def polled(change: Callable[[str], str]) -> tuple[str, np.ndarray]:
+    """The PTX of a program that polls memory which a later one writes, and what it gives."""
+    flag, out = np.zeros(1, np.int32), np.zeros(2, np.int32)
+    compiled = polls.compile(flag, out)
+    ptx, named = change(str(compiled.stages["ptx"])), {"flag": flag, "out": out}
+    run(ptx, compiled.spec, (2,), [named[name] for name in compiled.spec.arguments])
+    return ptx, out
+
+
+def test_a_volatile_load_that_is_not_repeated_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, out = polled(unchanged)
+    assert out.tolist() == [8, 7]
+    monkeypatch.setattr("tawa.simulate.ptx.cta.STEPS", 15_000)
+
+    def once(ptx: str) -> str:
+        return re.sub(r"ld\.volatile\.global\.b32 (%r\d+), [^;]*;", r"mov.b32 \1, 0;", ptx)
+
+    with pytest.raises(PtxFailed, match="does not end") as failed:
+        polled(once)
+    assert "of the PTX: " in str(failed.value)
+
+
+def test_errors_name_the_line_of_the_ptx() -> None:
+    arguments, _ = _copied()
+    text = str(reversed_copy.compile(*arguments).stages["ptx"])
+    line = text.count("\n", 0, text.index("bar.sync")) + 1
+    with pytest.raises(PtxFailed, match=f"line {line} of the PTX: bar.red"):
+        outcome(reversed_copy, _copied, instead("bar.sync", "bar.red"))

@@ -184,7 +184,7 @@ class Cta(Machine):
             raise PtxFailed(
                 f"{self.kernel.name} does not end",
                 expected=f"at most {STEPS} instructions of a CTA",
-                found=f"still at {instruction.text}",
+                found=f"still at {instruction.place}",
             )
         active = mask
         if instruction.guard is not None:
@@ -204,12 +204,12 @@ class Cta(Machine):
             raise PtxFailed(
                 "an instruction that the simulator does not know" if unknown else str(wrong),
                 expected="instructions of the PTX ISA that kernels consist of" if unknown else "",
-                found=instruction.text,
+                found=instruction.place,
             ) from None
 
     def stand(self, mask: Array, over: Callable[[], bool], instruction: Instruction) -> None:
         """Let threads stand still."""
-        self.waits.append(Wait(mask, over, instruction.text))
+        self.waits.append(Wait(mask, over, instruction.place))
 
     def again(self, mask: Array, instruction: Instruction, over: Callable[[], bool]) -> None:
         """Let threads stand still, and then run the instruction once more."""

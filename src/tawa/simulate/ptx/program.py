@@ -32,6 +32,13 @@ class Instruction:
     guard: tuple[str, bool] | None
     scope: tuple[int, ...]
     text: str
+    line: int = 0
+    """Where it stands in the program's text, from 1 on."""
+
+    @property
+    def place(self) -> str:
+        """Its line and its text, for messages."""
+        return f"line {self.line} of the PTX: {self.text}"
 
 
 @dataclass
@@ -64,7 +71,8 @@ class Kernel:
 
 def kernels(text: str) -> dict[str, Kernel]:
     """The entries of a program by name."""
-    text = re.sub(r"//[^\n]*|/\*.*?\*/", "", text, flags=re.DOTALL)
+    comments = r"//[^\n]*|/\*.*?\*/"
+    text = re.sub(comments, lambda c: "\n" * c[0].count("\n"), text, flags=re.DOTALL)
     constants: dict[str, bytes] = {}
     found: dict[str, Kernel] = {}
     head = re.compile(r"\.visible \.entry (\w+)\s*\((.*?)\)(.*?)\{", re.DOTALL)
@@ -74,7 +82,8 @@ def kernels(text: str) -> dict[str, Kernel]:
         at = _end(text, entry.end())
         names = re.findall(r"(\w+)(?:\[\d+\])?\s*(?:,|$)", entry[2])
         kernel = found[entry[1]] = Kernel(entry[1], names)
-        _read(kernel, text[entry.end() : at - 1])
+        first = 1 + text.count("\n", 0, entry.end())
+        _read(kernel, text[entry.end() : at - 1], first)
     constants |= _arrays(text[at:])
     for kernel in found.values():
         kernel.arrays |= constants
@@ -101,10 +110,10 @@ def _arrays(text: str) -> dict[str, bytes]:
     return found
 
 
-def _read(kernel: Kernel, body: str) -> None:
+def _read(kernel: Kernel, body: str, line: int) -> None:
     scopes = 0
     scope: tuple[int, ...] = ()
-    for statement in _statements(body):
+    for statement, skipped in _statements(body):
         if statement == "{":
             scopes += 1
             scope = (*scope, scopes)
@@ -115,15 +124,20 @@ def _read(kernel: Kernel, body: str) -> None:
         elif statement.startswith("."):
             _declare(kernel, statement)
         else:
-            kernel.code.append(_instruction(statement, scope))
+            kernel.code.append(_instruction(statement, scope, line + skipped))
 
 
-def _statements(body: str) -> Iterator[str]:
-    """Instructions and directives without their semicolons, labels, braces of scopes."""
+def _statements(body: str) -> Iterator[tuple[str, int]]:
+    """Instructions and directives without their semicolons, labels, braces of scopes.
+
+    With each come the lines before it.
+    """
     pattern = re.compile(r"\s*([{}]|[\w$]+:(?!:)|[^;{}]*(?:\{[^}]*\}[^;{}]*)*;)")
-    at = 0
+    at = lines = 0
     while (found := pattern.match(body, at)) is not None:
-        yield found[1].removesuffix(";").strip()
+        lines += body.count("\n", at, found.start(1))
+        yield found[1].removesuffix(";").strip(), lines
+        lines += found[1].count("\n")
         at = found.end()
     if body[at:].strip():
         raise SyntaxError(body[at : at + 80])
@@ -142,7 +156,7 @@ def _declare(kernel: Kernel, statement: str) -> None:
         raise SyntaxError(statement)
 
 
-def _instruction(statement: str, scope: tuple[int, ...]) -> Instruction:
+def _instruction(statement: str, scope: tuple[int, ...], line: int) -> Instruction:
     guard = None
     text = statement
     if statement.startswith("@"):
@@ -151,7 +165,7 @@ def _instruction(statement: str, scope: tuple[int, ...]) -> Instruction:
     opcode, _, rest = statement.partition(" ") if " " in statement else (statement, "", "")
     opcode, _, more = opcode.partition("\t")
     operands = split(f"{more} {rest}")
-    return Instruction(tuple(opcode.split(".")), operands, guard, scope, text)
+    return Instruction(tuple(opcode.split(".")), operands, guard, scope, text, line)
 
 
 def split(text: str) -> tuple[str, ...]:
