@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[1]
 sys.path[:0] = [str(ROOT / "tests" / "simulate"), str(ROOT / "src")]
 
 from comparison import Outcome, compared, shrunk  # noqa: E402
-from random_programs import OPTIONS, RELATIONS, Program, program  # noqa: E402
+from memory_programs import OPTIONS, RELATIONS, Program, program  # noqa: E402
 
 PROXIES = ("threads", "engine", "both")
 

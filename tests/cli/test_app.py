@@ -93,7 +93,7 @@ def test_doctor_shows_what_to_install_as_it_is_typed(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(doctor, "installed", lambda package: None)
     monkeypatch.setattr(doctor, "LOOKS", (doctor._optional_packages,))
     doctor.report()
-    shown = capsys.readouterr().out
+    shown = " ".join(capsys.readouterr().out.split())
     assert "pip install 'tawa[cuppl]'" in shown
     assert "pip install 'tawa[axon]'" in shown
 

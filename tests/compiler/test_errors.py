@@ -158,19 +158,28 @@ def test_ping_pong_with_data_dependent_trips() -> None:
         ((64, 64, 8), {}, "8 elements of K are no multiple of 16"),
         ((64, 64, 48), {}, "rows of 96 bytes have no swizzle"),
         ((64, 64, 64), {"specialize": False, "num_warps": 2}, "2 warps are no whole warp groups"),
-        ((64, 64, 64), {"specialize": False, "num_warps": 8}, "64 rows are no multiple of 128"),
     ],
 )
 def test_products_without_a_warp_group_instruction_say_why(sizes, options, why: str) -> None:
+    module, decided = _at_the_aref_level(sizes, options)
+    (found,) = decided.of(MultipliedByWarps)
+    assert why in found.why
+    names = [op.name for op in module.walk()]
+    assert names.count("aref.warp_dot") == 1
+    assert "aref.dot_issue" not in names
+
+
+def test_64_rows_are_for_one_warp_group() -> None:
+    module, decided = _at_the_aref_level((64, 64, 64), {"specialize": False, "num_warps": 8})
+    assert not list(decided.of(MultipliedByWarps))
+    assert "aref.dot_issue" in [op.name for op in module.walk()]
+
+
+def _at_the_aref_level(sizes, options):
     m, n, k = sizes
     types = [f"desc<f16,{m}x{k}>", f"desc<f16,{n}x{k}>", f"desc<f32,{m}x{n}>", "i32"]
     request = gemm.request(*types, M=m, N=n, BK=k, **options)
     work = Compilation(request.options)
     read = [parse_argument(text) for text in request.types.values()]
     tile = work.level("tile", lower_to_tile(gemm, read, request.constants))
-    module = work.level("aref", tile)
-    (found,) = work.decided.of(MultipliedByWarps)
-    assert why in found.why
-    names = [op.name for op in module.walk()]
-    assert names.count("aref.warp_dot") == 1
-    assert "aref.dot_issue" not in names
+    return work.level("aref", tile), work.decided

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 from lowering import kernel_in
-from random_programs import SCALARS, Program
+from memory_programs import SCALARS, Program
 from xdsl.dialects.builtin import ModuleOp
 
 from tawa.base.attempts import NO_SLACK

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from comparison import compared, lowered, run_level
 from lowering import kernel_in
-from random_programs import RELATIONS, Program, Shape, program
+from memory_programs import RELATIONS, Program, Shape, program
 
 from tawa.codegen import lower
 
