@@ -156,3 +156,18 @@ def test_an_element_type_is_made_of_its_name():
     assert tl.uint8.int_signedness == tl.dtype.SIGNEDNESS.UNSIGNED
     with pytest.raises(ValueError, match="no element type"):
         tl.dtype("fp12")
+
+
+@tawa.jit
+def parities(x, total, running, N: tl.constexpr):
+    large = tl.load(x + tl.arange(0, N)) > 2
+    tl.store(total, tl.sum(large, dtype=tl.int1).to(tl.int32))
+    tl.store(running + tl.arange(0, N), tl.cumsum(large, dtype=tl.int1).to(tl.int32))
+
+
+def test_sums_of_one_bit_have_no_carry():
+    x, total, running = np.arange(8, dtype=np.int32), np.zeros(1, np.int32), np.zeros(8, np.int32)
+    parities[(1,)](x, total, running, 8)
+    assert total.tolist() == [1]
+    assert running.tolist() == [0, 0, 0, 1, 0, 1, 0, 1]
+    assert parities.compile(x, total, running, 8).stages["cubin"]

@@ -67,7 +67,14 @@ def sum_of(
     element = numeric_type(f.b, value, "tl.sum")
     target = _sum_type(element) if dtype is None else dtype_argument(f, dtype)
     value = cast(f.b, value, target)
-    return reduce_all(f, value, axis, "addf" if target.is_floating() else "addi", keep_dims)
+    return reduce_all(f, value, axis, _addition(target), keep_dims)
+
+
+def _addition(element: dtype) -> str:
+    """What adds two elements; of one bit, without a carry."""
+    if element.is_floating():
+        return "addf"
+    return "xori" if element.is_bool() else "addi"
 
 
 def _extreme_kind(which: str, element: dtype) -> str:
@@ -194,7 +201,7 @@ def cumsum(f: FunctionCompiler, input: Value, axis: Value, reverse: Value, dtype
     value = tensor_argument(f, input, "tl.cumsum")
     element = numeric_type(f.b, value, "tl.cumsum")
     target = _sum_type(element) if dtype is None else dtype_argument(f, dtype)
-    return _scan(f, cast(f.b, value, target), axis, "addf" if target.is_floating() else "addi",
+    return _scan(f, cast(f.b, value, target), axis, _addition(target),
                  reverse)  # fmt: skip
 
 
