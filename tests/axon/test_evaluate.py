@@ -36,6 +36,15 @@ def test_mlp_at_any_rank():
         np.testing.assert_allclose(mlp(*layers, x), y)
 
 
+def test_cross_entropy_of_class_indices():
+    cross_entropy = axon.load(EXAMPLES / "mlp.ax")["cross_entropy"]
+    for lead in [(4,), (2, 4)]:
+        logits = array(*lead, 10).astype(np.float32)
+        labels = generator.integers(0, 10, lead)
+        picked = np.take_along_axis(softmax(logits), labels[..., None], -1)
+        np.testing.assert_allclose(cross_entropy(logits, labels), -np.log(picked).mean(), rtol=1e-5)
+
+
 def test_lstm():
     lstm = axon.load(EXAMPLES / "lstm.ax")["lstm"]
     wx, wh, b = array(3, 20), array(5, 20), array(20)
