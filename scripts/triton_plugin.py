@@ -15,6 +15,7 @@ import signal
 import sys
 import types
 from collections import defaultdict
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -198,13 +199,19 @@ def _note(**fields: Any) -> None:
 
 
 def pytest_collection_modifyitems(items: list[Any]) -> None:
-    """A number of cases of each test function, less those that an earlier process began."""
+    """A number of cases of each test function, less those that an earlier process began.
+
+    The same cases each time; the first of all functions, then the second, so that a run that ends
+    early has seen each function.
+    """
     number, done = int(os.environ["TRITON_TESTS_CASES"]), os.environ.get("TRITON_TESTS_DONE")
     groups: defaultdict[str, list[Any]] = defaultdict(list)
-    for item in items:
+    for item in sorted(items, key=lambda item: item.nodeid):
         groups[item.nodeid.partition("[")[0]].append(item)
-    draw = random.Random(0)
-    chosen = [case for g in groups.values() for case in draw.sample(g, min(number, len(g)))]
+    for name, cases in groups.items():
+        random.Random(name).shuffle(cases)
+    rounds = zip_longest(*(cases[:number] for cases in groups.values()))
+    chosen = [case for cases in rounds for case in cases if case is not None]
     begun = set(json.loads(Path(done).read_text())) if done else set()
     items[:] = [item for item in chosen if item.nodeid not in begun]
     _note(collected=len(chosen))

@@ -9,7 +9,19 @@ import pytest
 
 import tawa
 import tawa.language as tl
-from tawa.frontend.source.errors import NotCallable, NotSupported
+from tawa.frontend.source.errors import (
+    BadArgument,
+    NotCallable,
+    NotSupported,
+    TileShapeMismatch,
+    UnsupportedSyntax,
+    UnusedResult,
+)
+from tawa.language import standard
+from tawa.language.host import must_use_result
+from tawa.runtime.autotune import Config, Heuristics
+from tawa.triton.kernel import jit
+from tawa.triton.modules import contents
 
 N = 16
 X = np.arange(1, N + 1, dtype=np.float32)
@@ -171,3 +183,104 @@ def test_sums_of_one_bit_have_no_carry():
     assert total.tolist() == [1]
     assert running.tolist() == [0, 0, 0, 1, 0, 1, 0, 1]
     assert parities.compile(x, total, running, 8).stages["cubin"]
+
+
+def test_the_element_of_a_tensor_of_one_decides_as_a_scalar_does():
+    @tawa.jit
+    def kernel(x, y, N: tl.constexpr):
+        one = tl.load(x + tl.arange(0, 1))
+        many = tl.load(x + 2 + tl.arange(0, 1)[:, None])
+        if one == 1:
+            tl.store(y, one.item() + many.item())
+        tl.store(y + 1, 7.0 if many > 5 else 8.0)
+        while tl.condition(many < 10, disable_licm=True):
+            many += 1
+        tl.store(y + 2, many.item())
+        tl.store(y + 3 + tl.arange(0, 2), tl.interleave(one.item(), 5.0))
+
+    found = run(kernel, X, np.zeros_like(X))
+    np.testing.assert_array_equal(found[:6], [4, 8, 10, 1, 5, 0])
+
+    @tawa.jit
+    def several(x, y, N: tl.constexpr):
+        tl.store(y, tl.load(x + tl.arange(0, N)).item())
+
+    with pytest.raises(TileShapeMismatch, match="the element of a tensor that has one"):
+        run(several, X, np.zeros_like(X))
+
+
+def test_batches_of_products_may_have_several_dimensions():
+    @tawa.jit
+    def kernel(x, y, N: tl.constexpr):
+        i = tl.arange(0, 4 * N * N)
+        a = tl.reshape(tl.load(x + i), (2, 2, N, N))
+        z = tl.dot(a, tl.trans(a), acc=tl.dot(a, a))
+        tl.store(y + i, tl.reshape(z, (4 * N * N,)))
+
+    x = np.random.default_rng(1).integers(-4, 5, (2, 2, N, N)).astype(np.float16)
+    exact = x.astype(np.float32)
+    found = run(kernel, x, np.zeros_like(exact))
+    np.testing.assert_array_equal(found, exact @ exact.swapaxes(-1, -2) + exact @ exact)
+
+
+def test_a_tuple_is_built_by_a_list_comprehension():
+    @tawa.jit
+    def kernel(x, y, N: tl.constexpr):
+        v = 3.0
+        parts = [v * 2 for v in (tl.load(x), tl.load(x + 1))]
+        tl.store(y, parts[0] + 10 * parts[1] + 100 * v)
+
+    assert run(kernel, X, np.zeros_like(X))[0] == 342
+
+    @tawa.jit
+    def chosen(x, y, N: tl.constexpr):
+        parts = [i for i in (1.0, 2.0) if i > 1]
+        tl.store(y, parts[0])
+
+    with pytest.raises(UnsupportedSyntax, match="no condition"):
+        run(chosen, X, np.zeros_like(X))
+
+
+def test_what_only_gives_a_value_is_no_statement():
+    @must_use_result("It only computes.")
+    @tawa.jit
+    def doubled(x):
+        return x + x
+
+    @tawa.jit
+    def kernel(x, y, N: tl.constexpr):
+        doubled(tl.load(x))
+
+    @tawa.jit
+    def moved(x, y, N: tl.constexpr):
+        pointer = tl.make_block_ptr(x, (N,), (1,), (0,), (4,), (0,))
+        tl.advance(pointer, (4,))
+
+    with pytest.raises(UnusedResult, match=r"doubled is not being used\. It only computes\."):
+        run(kernel, X, np.zeros_like(X))
+    with pytest.raises(UnusedResult, match="leaves its argument where it was"):
+        run(moved, X, np.zeros_like(X))
+
+
+def test_rows_of_a_descriptor_s_block_have_16_bytes():
+    @tawa.jit
+    def kernel(x, y, N: tl.constexpr):
+        desc = tl.make_tensor_descriptor(x, (4, 4), (4, 1), (4, 2))
+        tl.store(y, tl.sum(desc.load([0, 0])))
+
+    with pytest.raises(BadArgument, match="has 8 bytes"):
+        run(kernel, X, np.zeros_like(X))
+
+
+def test_names_of_triton_s_modules_that_libraries_import():
+    modules = contents()
+    assert standard.sort is tl.sort
+    assert standard.sum is tl.sum
+    assert modules["triton"]["must_use_result"] is must_use_result
+    assert modules["triton.errors"]["TritonError"] is modules["triton"]["TritonError"]
+    widths = {"float8e4nv": 3, "float8e5": 2, "float16": 10, "bfloat16": 7, "float64": 52}
+    assert {name: getattr(tl, name).fp_mantissa_width for name in widths} == widths
+    tuned = modules["triton"]["autotune"]([Config({})], ["N"])(Heuristics(jit(times.fn), {}))
+    assert tuned.base_fn is times.fn
+    with pytest.raises(AttributeError):
+        _ = standard.nothing

@@ -54,7 +54,7 @@ ROOMS: dict[str, set[str]] = {
     "frontend.values": {*BASE, "language", TILE, "frontend.source"},
     "frontend.syntax": {*BASE, "language", TILE, "frontend.source", "frontend.values"},
     "frontend.builtins": {
-        *(*BASE, "language", TILE),
+        *(*BASE, "machine", "language", TILE),
         *("frontend.source", "frontend.values", "frontend.syntax"),
     },
     "frontend": {*BASE, "language", TILE},

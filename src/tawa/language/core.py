@@ -14,6 +14,7 @@ from tawa.language.builtin import builtin, method
 from tawa.language.dtypes import constexpr, float32
 from tawa.language.dtypes import dtype as dtype_class
 from tawa.language.host import get_int_dtype as get_int_dtype
+from tawa.language.host import must_use_result
 
 Whole: TypeAlias = int | constexpr
 Flag: TypeAlias = bool | constexpr
@@ -73,6 +74,11 @@ def range(
     attention. Warp groups that share the rows then leave out iterations that none of their own rows
     needs. The simulator checks the promise.
     """
+
+
+@builtin
+def condition(arg1: Any, disable_licm: Flag = False) -> Any:
+    """The condition of a `while` loop, with a wish for how to compile the loop."""
 
 
 @builtin
@@ -186,6 +192,11 @@ def gather(src: Any, index: Any, axis: Whole) -> Any:
     """Elements of `src` at the positions `index` along `axis`; the other dimensions agree."""
 
 
+@method
+def item(self: Any) -> Any:
+    """The element of a tensor that has one, as a scalar."""
+
+
 @builtin
 def histogram(input: Any, num_bins: Whole, mask: Any = None) -> Any:
     """How often each of 0, ..., `num_bins` - 1 occurs in a one-dimensional tensor, as int32."""
@@ -227,6 +238,7 @@ def make_block_ptr(
     """A pointer to a block of a tensor; `advance` moves it."""
 
 
+@must_use_result("`tl.advance` gives the moved pointer, and leaves its argument where it was.")
 @builtin
 def advance(base: Any, offsets: Any) -> Any:
     """A block pointer moved by `offsets` elements in each dimension."""

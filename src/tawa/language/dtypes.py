@@ -81,6 +81,13 @@ class dtype:
         return max(1, self.primitive_bitwidth // 8)
 
     @property
+    def fp_mantissa_width(self) -> int:
+        """Bits of the fraction of a floating point type. Raises `AttributeError` for others."""
+        if self.name not in MANTISSAS:
+            raise AttributeError(f"{self.name} has no mantissa")
+        return MANTISSAS[self.name]
+
+    @property
     def int_bitwidth(self) -> int:
         """The width."""
         return self.primitive_bitwidth
@@ -333,6 +340,12 @@ LONG_NAMES = {
     "fp64": "float64",
 }
 """Triton's printed name -> the name in the language, where they differ."""
+
+MANTISSAS = {
+    "fp8e4b15": 3, "fp8e4nv": 3, "fp8e4b8": 3, "fp8e5": 2, "fp8e5b16": 2,
+    "fp16": 10, "bf16": 7, "fp32": 23, "fp64": 52,
+}  # fmt: skip
+"""Bits of the fraction of each floating point type."""
 
 DTYPES: dict[str, dtype] = {
     t.name: t

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from tawa.language.dtypes import dtype, dtype_named, unwrap
@@ -25,6 +26,14 @@ class ConstexprFunction:
 def constexpr_function(function: Callable[..., Any]) -> ConstexprFunction:
     """Let kernels call `function` while they are compiled."""
     return ConstexprFunction(function)
+
+
+def must_use_result(function: Any, why: str | bool = True) -> Any:
+    """A decorator: a call whose result is not used is an error. Given a text, the error says it."""
+    if isinstance(function, str):
+        return partial(must_use_result, why=function)
+    function._must_use_result = why
+    return function
 
 
 @constexpr_function

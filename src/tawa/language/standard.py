@@ -6,12 +6,21 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from tawa.language import core, math
 from tawa.language.builtin import composite, composite_method
 from tawa.language.dtypes import constexpr, int32, int64, uint32, uint64
 from tawa.language.host import constexpr_function
+
+
+def __getattr__(name: str) -> Any:
+    """Reductions, scans and sorting, too: `triton.language.standard` has them."""
+    for place in (core, import_module("tawa.language.sorting")):
+        if not name.startswith("_") and hasattr(place, name):
+            return getattr(place, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 @constexpr_function
@@ -93,6 +102,8 @@ def swizzle2d(i: Any, j: Any, size_i: Any, size_j: Any, size_g: Any) -> Any:
 def interleave(a: Any, b: Any) -> Any:
     """Elements of `a` and `b` in turns along the last dimension."""
     c = core.join(a, b)
+    if len(c.shape) == 1:  # of scalars
+        return c
     return core.reshape(c, c.shape[:-2] + [2 * c.shape[-2]])
 
 

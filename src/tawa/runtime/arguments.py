@@ -29,7 +29,7 @@ classify("text")
 """
 
 
-class IntegerOutOfRange(TawaError):
+class IntegerOutOfRange(TawaError, OverflowError):
     """An integer argument doesn't fit 64 bits."""
 
     explanation = "Integer arguments are passed as 32 or 64 bits, signed, or unsigned from 2^63 up."

@@ -7,6 +7,7 @@ says at its use that it is not there.
 
 from __future__ import annotations
 
+import inspect
 import types
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from tawa import language
 from tawa.base.errors import TawaError
 from tawa.base.knobs import CACHE_DIR
 from tawa.driver.compiled import Compiled
-from tawa.language.host import cdiv, next_power_of_2
+from tawa.language.host import cdiv, must_use_result, next_power_of_2
 from tawa.runtime.autotune import Autotuner, Config, Heuristics, heuristics
 from tawa.runtime.descriptor import TensorDescriptor
 from tawa.triton import kernel, objects, testing
@@ -61,6 +62,9 @@ class TritonAutotuner(Autotuner):
             rep=rep,
             do_bench=do_bench,
         )
+        self.base_fn = fn
+        while not inspect.isfunction(self.base_fn):
+            self.base_fn = self.base_fn.fn
         self.keys = list(key)
         self.reset_to_zero, self.restore_value = (
             list(reset_to_zero or ()),
@@ -151,19 +155,29 @@ def contents() -> Mapping[str, Mapping[str, Any]]:
     """The names in each module of Triton's, by its path."""
     top = {
         "__version__": LEVEL, "set_allocator": _no_allocator, "TensorDescriptor": TensorDescriptor,
-        "cdiv": cdiv, "next_power_of_2": next_power_of_2,
+        "cdiv": cdiv, "next_power_of_2": next_power_of_2, "must_use_result": must_use_result,
+        "AsyncCompileMode": missing("triton.AsyncCompileMode"),
+        "FutureKernel": missing("triton.FutureKernel"),
     }  # fmt: skip
-    measures = "do_bench", "assert_close", "Benchmark", "Mark", "perf_report"
+    measures = (
+        "do_bench", "do_bench_cudagraph", "get_dram_gbps", "assert_close", "Benchmark", "Mark",
+        "perf_report",
+    )  # fmt: skip
+    peaks = "get_max_tensorcore_tflops", "get_max_simd_tflops", "nvsmi", "set_gpu_clock"
     return {
         "triton": {**FUNCTIONS, **TUNER, **COMPILER, **COMPILATION, **ERRORS, **top},
         **_backends(),
         "triton.compiler": {**COMPILER, **COMPILATION},
         "triton.compiler.compiler": COMPILER,
-        "triton.compiler.errors": COMPILATION,
+        "triton.compiler.errors": {**COMPILATION, "TritonError": TawaError},
+        "triton.errors": {"TritonError": TawaError},
         "triton.compiler.code_generator": {"ast_to_ttir": missing("triton.compiler.ast_to_ttir")},
         "triton.knobs": objects.KNOBS,
         **_runtime(),
-        "triton.testing": {name: getattr(testing, name) for name in measures},
+        "triton.testing": {
+            **{name: missing(f"triton.testing.{name}") for name in peaks},
+            **{name: getattr(testing, name) for name in measures},
+        },
         "triton.tools": {},
         "triton.tools.tensor_descriptor": {"TensorDescriptor": TensorDescriptor},
     }

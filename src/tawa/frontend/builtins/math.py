@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
 from tawa import language as tl
-from tawa.frontend.builtins.shapes import dtype_argument, tensor_argument
+from tawa.frontend.builtins.shapes import dtype_argument, reshape, tensor_argument
 from tawa.frontend.source.errors import BadArgument, TileShapeMismatch, TypeMismatch
 from tawa.frontend.source.registry import lowers
 from tawa.frontend.syntax.calls import FunctionCompiler
@@ -200,6 +202,9 @@ def dot(
     del max_num_imprecise_acc  # Hopper's default keeps partial sums in the tensor core
     left, right = (tensor_argument(f, v, "tl.dot") for v in (input, other))
     _check_dot_shapes(f, left, right)
+    if len(left.shape) > 3:
+        options = input_precision, allow_tf32, None, out_dtype
+        return _dot_of_one_batch(f, left, right, acc, options)
     result = _dot_type(f, left, right, acc, dtype_argument(f, out_dtype))
     shape = (*left.shape[:-1], right.shape[-1])
     if acc is None:
@@ -220,14 +225,30 @@ def dot(
     return Tensor(f.b.add(op).result, result, shape)
 
 
+def _dot_of_one_batch(
+    f: FunctionCompiler, left: Tensor, right: Tensor, acc: Value, options: tuple[Value, ...]
+) -> Tensor:
+    """Batches in several dimensions are multiplied as those of one."""
+    shape = (*left.shape[:-1], right.shape[-1])
+
+    def flat(value: Tensor) -> Tensor:
+        batches = math.prod(value.shape[:-2])
+        return reshape(f, value, (batches, *value.shape[-2:]), can_reorder=False)
+
+    if acc is not None:
+        acc = flat(conversion.broadcast_to(f.b, tensor_argument(f, acc, "tl.dot"), shape))
+    product = dot(f, flat(left), flat(right), acc, *options)
+    return reshape(f, product, shape, can_reorder=False)
+
+
 def _check_dot_shapes(f: FunctionCompiler, left: Tensor, right: Tensor) -> None:
     ranks = (len(left.shape), len(right.shape))
-    if ranks not in ((2, 2), (3, 3)):
+    if ranks[0] != ranks[1] or ranks[0] < 2:
         raise fail(
             f.b,
             TileShapeMismatch,
             "`tl.dot` multiplies matrices, or batches of them",
-            expected="two or three dimensions",
+            expected="as many dimensions in both, two at least",
             found=f"{left.describe()} and {right.describe()}",
         )
     if left.shape[-1] != right.shape[-2] or left.shape[:-2] != right.shape[:-2]:

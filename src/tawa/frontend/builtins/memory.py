@@ -15,7 +15,11 @@ from tawa.frontend.values.arithmetic import constant_int
 from tawa.frontend.values.conversion import fail
 from tawa.frontend.values.values import BlockPointer, Descriptor, Tensor, Value, describe, items_of
 from tawa.language.dtypes import dtype, int1, int8, int32, int64, pointer_type
+from tawa.machine.chips import SM_90A
 from tawa.tile.dialect import ops
+
+COPIED_BYTES = SM_90A.copy_unit
+"""Bytes that a row of a descriptor's block has at least."""
 
 
 def _hint(f: FunctionCompiler, value: Value, names: Sequence[str], what: str) -> str | None:
@@ -288,6 +292,14 @@ def make_tensor_descriptor(
             TypeMismatch,
             "a descriptor needs a scalar pointer to numbers",
             found=pointer.describe(),
+        )
+    if block[-1] * element.itemsize < COPIED_BYTES:
+        raise fail(
+            f.b,
+            BadArgument,
+            f"a row of the block {list(block)} has {block[-1] * element.itemsize} bytes",
+            expected=f"at least {COPIED_BYTES} bytes, as the copy engine moves",
+            hint="take longer rows, or load through pointers",
         )
     sizes = _scalars(f, given, "a size", int32)
     steps = _scalars(f, (*steps_given[:-1], 1), "a stride", int64)

@@ -59,6 +59,13 @@ def range_outside_for(f: FunctionCompiler, **_: Value) -> None:
     )
 
 
+@lowers(tl.condition)
+def condition_of_while(f: FunctionCompiler, arg1: Value, disable_licm: Value) -> Value:
+    """`tl.condition`."""
+    del f, disable_licm  # the compiler hoists by what registers cost
+    return arg1
+
+
 @lowers(tl.static_assert)
 def static_assert(f: FunctionCompiler, cond: Value, msg: Value) -> None:
     """`tl.static_assert`."""

@@ -301,18 +301,27 @@ def split(f: FunctionCompiler, a: Value) -> tuple[Tensor, Tensor]:
             f.b, TileShapeMismatch, "`tl.split` needs a last dimension of 2", found=value.describe()
         )
     if len(value.shape) == 1:
-        value = conversion.expand_dims(f.b, value, 0)
-        first, second = split(f, value)
-        reduced = [f.b.add(ops.Reduce(v.ssa, 0, _any(v))).result for v in (first, second)]
-        return Tensor(reduced[0], value.dtype), Tensor(reduced[1], value.dtype)
+        first, second = split(f, conversion.expand_dims(f.b, value, 0))
+        return conversion.only_element(f.b, first), conversion.only_element(f.b, second)
     op = f.b.add(ops.Split(value.ssa))
     shape = value.shape[:-1]
     return Tensor(op.first, value.dtype, shape), Tensor(op.second, value.dtype, shape)
 
 
-def _any(value: Tensor) -> str:
-    """A reduction that gives the element of a tensor of one element."""
-    return "maxnumf" if value.dtype.is_floating() else "ori"
+@lowers(core.item)
+def item(f: FunctionCompiler, self: Value) -> Tensor:
+    """`x.item()`."""
+    value = tensor_argument(f, self, "tl.item")
+    if math.prod(value.shape) != 1:
+        raise fail(
+            f.b,
+            TileShapeMismatch,
+            "`item` gives the element of a tensor that has one",
+            expected="one element",
+            found=value.describe(),
+            hint="reduce it first",
+        )
+    return conversion.only_element(f.b, value)
 
 
 @lowers(tl.cat)

@@ -29,8 +29,9 @@ class UnsupportedSyntax(KernelError):
     explanation = (
         "Kernels are a subset of Python: assignments, `if`, `for` over `range`, `tl.range` or "
         "`tl.static_range`, `while`, `break`, `continue`, `return`, `assert`, calls, arithmetic, "
-        "comparisons, subscripts with `None` and `:`. `try`, `lambda`, comprehensions, chained "
-        "comparisons, nested `def` and classes are not part of it."
+        "comparisons, subscripts with `None` and `:`, `[f(x) for x in values]` of tuples. `try`, "
+        "`lambda`, other comprehensions, chained comparisons, nested `def` and classes are not "
+        "part of it."
     )
     example = _kernel("def kernel(n):\n    try:\n        x = n\n    finally:\n        x = 1", "i32")
 
@@ -44,6 +45,20 @@ class UndefinedName(KernelError):
         "assign it before."
     )
     example = _kernel("def kernel(n):\n    x = n + oops", "i32")
+
+
+class UnusedResult(KernelError):
+    """A call that only gives a value stands as a statement."""
+
+    explanation = (
+        "`tl.advance` gives a moved pointer and leaves its argument where it was, so a call whose "
+        "result is not used does nothing. `triton.must_use_result` declares other functions so."
+    )
+    example = _kernel(
+        "def kernel(x):\n"
+        "    p = tl.make_block_ptr(x, (64,), (1,), (0,), (16,), (0,))\n    tl.advance(p, (16,))",
+        "*f32",
+    )
 
 
 class UnusableGlobal(KernelError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins as python
 import inspect
+import math
 import operator
 from collections.abc import Callable
 from types import ModuleType
@@ -24,6 +25,7 @@ from tawa.frontend.source.errors import (
     UnknownAttribute,
     UnsupportedSyntax,
     UnusableGlobal,
+    UnusedResult,
 )
 from tawa.frontend.source.function import JITFunction, is_jit_function
 from tawa.frontend.values import arithmetic, conversion, foreign
@@ -71,6 +73,8 @@ class Expressions:
         self.function = function
         self.scope = scope
         self.source = function.source
+        self.unused: ast.expr | None = None
+        """The expression that is a statement of its own."""
 
     def bind(
         self, function: LanguageFunction, args: list[Value], keywords: dict[str, Value]
@@ -214,6 +218,28 @@ class Expressions:
         """A list literal (used for shapes) is a tuple."""
         return tuple(self.eval(item) for item in node.elts)
 
+    def eval_ListComp(self, node: ast.ListComp) -> Value:
+        """`[f(v) for v in values]` of a tuple is a tuple; the name is bound inside it alone."""
+        (first, *more), target = node.generators, node.generators[0].target
+        values = self.eval(first.iter)
+        if more or first.ifs or not isinstance(target, ast.Name) or not is_tuple(values):
+            raise fail(
+                self.b,
+                UnsupportedSyntax,
+                "a list comprehension goes over one tuple, with one name and no condition",
+                expected="as in `[v + 1 for v in values]`",
+                found=f"`{ast.unparse(node)}`",
+                hint="use `tl.static_range`, and tuples",
+            )
+        outside = self.scope
+        results: list[Value] = []
+        for value in values:
+            self.scope = outside.copy()
+            self.scope.set(target.id, value, self.span_of(target))
+            results.append(self.eval(node.elt))
+        self.scope = outside
+        return tuple(results)
+
     def eval_JoinedStr(self, node: ast.JoinedStr) -> Value:
         """An f-string of compile-time values."""
         parts: list[str] = []
@@ -341,8 +367,8 @@ class Expressions:
         return Tensor(self.b.add(op).results[0], then_value.dtype, then_value.shape)
 
     def truth(self, test: Value, what: str, hint: str) -> Tensor:
-        """A run-time condition as a scalar int1."""
-        if not isinstance(test, Tensor) or test.shape:
+        """A run-time condition as a scalar int1; a tensor of one element is one."""
+        if not isinstance(test, Tensor) or math.prod(test.shape) != 1:
             raise fail(
                 self.b,
                 TypeMismatch,
@@ -351,7 +377,7 @@ class Expressions:
                 found=describe(test),
                 hint=hint,
             )
-        return conversion.cast(self.b, test, dtypes.int1)
+        return conversion.cast(self.b, conversion.only_element(self.b, test), dtypes.int1)
 
     # --- subscripts, attributes, calls ----------------------------------------------------------
 
@@ -483,6 +509,13 @@ class Expressions:
     def eval_Call(self, node: ast.Call) -> Value:
         """A call; see `call`."""
         function = self.eval(node.func)
+        why = getattr(function, "_must_use_result", False)
+        if why and node is self.unused:
+            name = ast.unparse(node.func)
+            message = f"The result of {name} is not being used."
+            hint = f"assign it, as in `x = {ast.unparse(node)}`"
+            message = f"{message} {why}" if isinstance(why, str) else message
+            raise fail(self.b, UnusedResult, message, hint=hint)
         args: list[Value] = []
         for item in node.args:
             if isinstance(item, ast.Starred):

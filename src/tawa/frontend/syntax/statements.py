@@ -95,8 +95,10 @@ class Statements(LoopStatements):
 
     def do_Expr(self, node: ast.Expr) -> None:
         """A call for its effect, or a docstring."""
-        if not isinstance(node.value, ast.Constant):
-            self.eval(node.value)
+        if isinstance(node.value, ast.Constant):
+            return
+        self.unused = node.value
+        self.eval(node.value)
 
     def do_Assert(self, node: ast.Assert) -> None:
         """`assert`: at compile time if it can be decided, else a device assertion."""

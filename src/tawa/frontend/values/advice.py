@@ -18,7 +18,6 @@ NOT_YET: dict[str, str] = {
 
 SYNTAX = {
     "Lambda": "define a function with `@tawa.jit`",
-    "ListComp": "use `tl.static_range`, and tuples",
     "GeneratorExp": "use `tl.static_range`, and tuples",
     "DictComp": "use several variables",
     "Dict": "use several variables, or a tuple",
@@ -38,7 +37,6 @@ SYNTAX = {
 
 WORDS = {
     "Lambda": "`lambda`",
-    "ListComp": "a list comprehension",
     "SetComp": "a set comprehension",
     "DictComp": "a dict comprehension",
     "GeneratorExp": "a generator expression",

@@ -188,22 +188,22 @@ _BITWISE = {"&": "andi", "|": "ori", "^": "xori"}
 def bitwise(b: Builder, symbol: str, x: Value, y: Value) -> Tensor:
     """`&`, `|` or `^` of integers or bools."""
     kinds = [numeric_type(b, operand, symbol) for operand in (x, y)]
-    for kind, operand in zip(kinds, (x, y), strict=True):
-        if kind.is_floating():
-            raise fail(
-                b,
-                TypeMismatch,
-                f"`{symbol}` is defined for integers and bools only",
-                found=describe(operand),
-                hint="compare first, as in `x > 0`",
-            )
+    if any(kind.is_floating() for kind in kinds):
+        raise fail(
+            b,
+            TypeMismatch,
+            f"`{symbol}` has invalid operands of type {kinds[0]} and {kinds[1]}",
+            expected="integers or bools",
+            found=f"{describe(x)} and {describe(y)}",
+            hint="compare first, as in `x > 0`",
+        )
     left, right = promote(b, x, y, symbol)
     assert isinstance(left.dtype, dtype)
     return mapped(b, _BITWISE[symbol], left.dtype, left, right)
 
 
 def shift(b: Builder, symbol: str, x: Value, y: Value) -> Tensor:
-    """`<<`, or `>>` which keeps the sign of signed integers."""
+    """`<<`, or `>>` which keeps the sign where `x` itself is signed, in whatever common type."""
     kinds = [numeric_type(b, operand, symbol) for operand in (x, y)]
     if any(kind.is_floating() for kind in kinds):
         raise fail(
@@ -213,8 +213,10 @@ def shift(b: Builder, symbol: str, x: Value, y: Value) -> Tensor:
             found=f"{describe(x)} and {describe(y)}",
         )
     left, right = promote(b, x, y, symbol)
-    signed, unsigned = ("shli", "shli") if symbol == "<<" else ("shrsi", "shrui")
-    return _of_integers(b, signed, unsigned, left, right)
+    if symbol == "<<":
+        return _of_integers(b, "shli", "shli", left, right)
+    keeps_sign = isinstance(x, Tensor) and kinds[0].is_int_signed()
+    return _of_integers(b, "shrsi", "shrsi" if keeps_sign else "shrui", left, right)
 
 
 _ORDER = {"<": "lt", "<=": "le", ">": "gt", ">=": "ge"}

@@ -61,6 +61,15 @@ def fill(b: Builder, shape: tuple[int, ...], value: Tensor) -> Tensor:
     return Tensor(b.add(ops.Splat(value.ssa, shape)).result, value.dtype, shape)
 
 
+def only_element(b: Builder, x: Tensor) -> Tensor:
+    """The element of a tensor that has one, as a scalar; a scalar as it is."""
+    if not x.shape:
+        return x
+    flat = x.ssa if len(x.shape) == 1 else b.add(ops.Reshape(x.ssa, (1,))).result
+    kind = "maxnumf" if isinstance(x.dtype, dtype) and x.dtype.is_floating() else "ori"
+    return Tensor(b.add(ops.Reduce(flat, 0, kind)).result, x.dtype)
+
+
 def expand_dims(b: Builder, x: Tensor, axis: int) -> Tensor:
     """A new dimension of size 1 before `axis`."""
     if not x.shape:
