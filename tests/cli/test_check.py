@@ -1,12 +1,16 @@
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tawa.cli.check import NOT_PROVED, check_example
+from tawa.cli.check_launch import CheckedLaunch
 from tawa.cli.compile import CompileCommand
+from tawa.cli.empty_arrays import EmptyArrays
 from tawa.simulate.interpret.errors import MissingProxyFence, ReadBeforeFull
 from tawa.simulate.interpret.limits import Limits
+from tawa.simulate.interpret.races import NeverWritten
 
 GEMM = Path(__file__).parents[2] / "examples" / "gemm.py"
 
@@ -31,7 +35,60 @@ def without(stage: str, op: str) -> str:
 
 def test_what_the_compiler_makes_is_safe(capsys: pytest.CaptureFixture[str]):
     assert check_example(f"{GEMM}:gemm", ["num_stages=3"], schedules=1) == 0
-    assert "proved for this launch" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "no conflict between programs" in said
+    assert "proved for this launch" in said
+    assert "levels tile, hopper, PTX: the same results" in said
+
+
+SCALE = """
+import numpy as np
+import tawa
+import tawa.language as tl
+
+
+@tawa.jit
+def scale(x, out, n, B: tl.constexpr):
+    at = tl.program_id(0) * B + tl.arange(0, B)
+    tl.store(out + at, tl.load({array} + at, mask=at < n, other=0.0) * 2.0, mask=at < n)
+
+
+def example_scale():
+    x, out = np.ones(100, np.float32), np.empty(100, np.float32)
+    {before}
+    scale[(2,)](x, out, 100, B=64)
+"""
+
+
+@pytest.mark.parametrize(("array", "before"), [("x", "pass"), ("out", "out[:] = 3.0")])
+def test_what_the_host_or_nobody_reads_is_no_mistake(tmp_path: Path, array: str, before: str):
+    (tmp_path / "scale.py").write_text(SCALE.format(array=array, before=before))
+    assert check_example(f"{tmp_path}/scale.py:scale", [], schedules=1) == 0
+
+
+def test_what_nobody_wrote_is_not_read(tmp_path: Path):
+    (tmp_path / "scale.py").write_text(SCALE.format(array="out", before="out[:50] = 1.0"))
+    with pytest.raises(NeverWritten, match="element 50 of `out`"):
+        check_example(f"{tmp_path}/scale.py:scale", [], schedules=1)
+
+
+def test_levels_that_differ_are_named(tmp_path: Path):
+    (tmp_path / "scale.py").write_text(SCALE.format(array="x", before="pass"))
+    command = CompileCommand(f"{tmp_path}/scale.py:scale")
+    record = command.found.recorded_launch()
+    compiled = command.compile()
+    ptx = str(compiled.stages["ptx"])
+    assert "add.f32" in ptx  # twice a number is its sum with itself
+    stages = {**compiled.stages, "ptx": ptx.replace("add.f32", "mul.f32")}
+    named = record.named(command.found.kernel)
+    launch = CheckedLaunch(replace(compiled, stages=stages), (2, 1, 1), named, Limits())
+    launch.check_memory(EmptyArrays())
+    launch.check_communication(schedules=1)
+    agreement = launch.compare()
+    assert not agreement.same
+    assert (
+        "LEVELS DIFFER: `out` at the PTX level is 5.0e-01 from the tile level" in agreement.render()
+    )
 
 
 def test_a_bound_that_is_reached_proves_nothing(capsys: pytest.CaptureFixture[str]):

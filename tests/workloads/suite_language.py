@@ -186,15 +186,17 @@ def float_atomics(out, x, n, BLOCK: tl.constexpr):
     tl.atomic_add(out, tl.sum(v, axis=0))
     tl.atomic_max(out + 1, tl.max(v, axis=0))
     tl.atomic_min(out + 2, tl.min(v, axis=0))
-    tl.atomic_add(out + 3 + at % 2, v, mask=at < n, sem="relaxed", scope="cta")
+    own = out + 3 + 2 * tl.program_id(0)
+    tl.atomic_add(own + at % 2, v, mask=at < n, sem="relaxed", scope="cta")
 
 
 @case
 def atomics_of_floats(a: Arrays) -> Launch:
     x = a.random("f32", 250)
     v = values(x)
-    expected = [v.sum(), v.max(), v.min(), v[::2].sum(), v[1::2].sum()]
-    args = [stored(np.zeros(5), "f32"), x, 250]
+    parts = np.pad(v, (0, 6)).reshape(4, 32, 2).sum(axis=1)
+    expected = [v.sum(), v.max(), v.min(), *parts.ravel()]
+    args = [stored(np.zeros(11), "f32"), x, 250]
     return Launch(float_atomics, (4,), args, {0: np.array(expected)}, {"BLOCK": 64})
 
 

@@ -156,11 +156,13 @@ def check(
     pairs: bool = typer.Option(False, "--pairs", help="With every two launch options' values."),
     all_: bool = typer.Option(False, "--all", help="With every combination of launch options."),
 ) -> None:
-    """Check that a kernel's warp groups communicate safely; needs no GPU.
+    """Check that a kernel's programs and warp groups communicate safely; needs no GPU.
 
-    Simulates the launch of the function `example_NAME()` at the last level of the compiler, with
-    warp groups, copies and matrix instructions as concurrent actors, and searches every order in
-    which they can communicate. The claim is about that launch and its sizes.
+    Runs the launch of `example_NAME()` at the tile level, where accesses of global memory by two
+    programs that nothing orders, outside of arrays, or of what nobody wrote are errors. Then it
+    simulates the launch at the last level of the compiler, with warp groups, copies and matrix
+    instructions as concurrent actors, searches every order in which they can communicate, runs the
+    PTX, and compares the results of the three. The claim is about that launch and its sizes.
 
     The exit status is 0 for a launch that is proved, 1 for one that is unsafe, and 3 for one of
     which too little could be seen: a limit was reached.

@@ -266,9 +266,9 @@ def grid_sizes(grid: Any) -> tuple[int, int, int]:
         whole = [index(size) for size in sizes]
     except TypeError:
         whole = []
-    if not 1 <= len(whole) <= 3 or any(size < 0 for size in whole):
+    if not 1 <= len(whole) <= 3 or any(not 0 <= size <= MAX_GRID[0] for size in whole):
         raise BadGrid(
-            "a grid is one to three whole numbers, each at least 0",
+            f"a grid is one to three whole numbers, each from 0 to {MAX_GRID[0]}",
             expected="for example (128,) or (16, 4, 2)",
             found=repr(cast("object", grid)),
             hint="for ceil(n / BLOCK) programs write `(tawa.cdiv(n, BLOCK),)`",

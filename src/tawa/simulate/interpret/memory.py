@@ -7,8 +7,10 @@ and never reaches another. Addresses do not depend on where NumPy put the arrays
 from __future__ import annotations
 
 import ctypes
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from xdsl.ir import Attribute
@@ -77,6 +79,18 @@ class Buffer:
     owner: Array
 
 
+class Watching(Protocol):
+    """Looks at accesses: `size` bytes from each of the `offsets` in a buffer."""
+
+    def read(self, buffer: Buffer, offsets: Array, size: int, access: Access) -> None:
+        """A read."""
+        ...
+
+    def write(self, buffer: Buffer, offsets: Array, size: int, access: Access) -> None:
+        """A write."""
+        ...
+
+
 class Memory:
     """All buffers of a launch."""
 
@@ -84,6 +98,8 @@ class Memory:
         self.buffers: list[Buffer] = []
         self.changes = 0
         """How often a store has changed something."""
+        self.watch: Watching | None = None
+        """Who looks at every access."""
 
     def add(self, name: str, array: Array, element: Attribute) -> int:
         """Make an array addressable; gives the address of its first element.
@@ -145,6 +161,9 @@ class Memory:
         if addresses.size:
             for group in self._groups(addresses):
                 buffer, index = self._locate(addresses[group], element, access)
+                if self.watch is not None:
+                    size = byte_size(element)
+                    self.watch.read(buffer, index * size, size, access)
                 result[group] = self._typed(buffer, element)[index]
         return decode(result, element)
 
@@ -157,6 +176,9 @@ class Memory:
                 if not buffer.data.flags.writeable:
                     hint = "pass an array that may be written"
                     raise access.error(f"`{buffer.name}`", "a read-only array", hint)
+                if self.watch is not None:
+                    size = byte_size(element)
+                    self.watch.write(buffer, index * size, size, access)
                 typed = self._typed(buffer, element)
                 self.changes += not np.array_equal(typed[index], stored[group])
                 typed[index] = stored[group]
@@ -173,6 +195,11 @@ class Memory:
         buffer, index = self._locate(corners, element, access)
         typed = self._typed(buffer, element)
         first = int(index[0]) - sum(r for r in reach if r < 0) // size
+        if self.watch is not None:
+            steps = (np.arange(n) * s for n, s in zip(shape, strides, strict=True))
+            offsets = (first + functools.reduce(np.add.outer, steps, np.zeros((), np.int64))) * size
+            look = self.watch.write if access.writes else self.watch.read
+            look(buffer, offsets, size, access)
         return np.lib.stride_tricks.as_strided(
             typed[first:], shape=shape, strides=[s * size for s in strides]
         )
@@ -191,6 +218,15 @@ class Access:
     verb: str
     program: tuple[int, ...]
     span: Span | None
+    atomic: bool = False
+    """Other programs' atomic operations and volatile loads need no order with it."""
+    acquires: bool = False
+    releases: bool = False
+
+    @property
+    def writes(self) -> bool:
+        """Whether memory is changed."""
+        return self.verb != "reads"
 
     def error(self, problem: str, found: str, hint: str = "") -> IllegalAccess:
         """The error of this access."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, cast
 
 import numpy as np
@@ -147,10 +147,12 @@ def run(
     *,
     kernel: str | None = None,
     resident: int = SM_90A.multiprocessors,
+    watch: Callable[[Memory], None] | None = None,
 ) -> None:
     """Run all program instances of the module's function (`kernel` names it if it has several).
 
-    At most `resident` programs run at the same time, where they wait for each other.
+    At most `resident` programs run at the same time, where they wait for each other. `watch` is
+    called with the launch's memory before the first of them.
 
     Raises `IllegalAccess`, `DeviceAssertion`, `WaitsForever` or `WrongLaunch`.
     """
@@ -164,6 +166,8 @@ def run(
         argument_value(memory, name, argument.type, value)
         for name, argument, value in zip(argument_names(function), block.args, args, strict=True)
     ]
+    if watch is not None:
+        watch(memory)
     sizes = (*grid, 1, 1, 1)[:3]
     indices = itertools.product(*(range(size) for size in reversed(sizes)))
     programs = (Program(memory, index[::-1], sizes).steps(block, values) for index in indices)
@@ -240,6 +244,16 @@ class Program:
     def access(self, op: Operation, verb: str) -> Access:
         """Describes an access for messages."""
         return Access(verb, self.index, span_of(op))
+
+    def atomic_access(self, op: ops.AtomicRmw | ops.AtomicCas) -> Access:
+        """Describes an atomic operation; of scope `cta` it is one for its own program only."""
+        order, wide = op.order.data, op.scope.data != "cta"
+        return replace(
+            self.access(op, "updates"),
+            atomic=wide,
+            acquires=wide and order in ("acquire", "acq_rel") and op.result.first_use is not None,
+            releases=wide and order in ("release", "acq_rel"),
+        )
 
 
 # --- values and control flow --------------------------------------------------------------------
@@ -342,6 +356,8 @@ def _load(program: Program, op: ops.Load) -> Array:
     else:
         result = np.zeros(addresses.shape, dtype=value_dtype(element))
     access = program.access(op, "reads")
+    if op.volatile is not None:
+        access = replace(access, atomic=True, acquires=True)
     result[chosen] = program.memory.read(addresses[chosen], element, access)
     return result
 
@@ -368,7 +384,7 @@ def _atomic_rmw(program: Program, op: ops.AtomicRmw) -> Array:
     addresses, chosen = _selected(program, op.ptr, op.mask)
     element, kind = element_of(op.value.type), op.kind.data
     values = np.asarray(program.values[op.value])
-    access = program.access(op, "updates")
+    access = program.atomic_access(op)
     result = np.zeros(addresses.shape, dtype=value_dtype(element))
     where, new = addresses[chosen], values[chosen]
     olds = np.zeros(where.shape, dtype=value_dtype(element))
@@ -385,7 +401,7 @@ def _atomic_rmw(program: Program, op: ops.AtomicRmw) -> Array:
 def _atomic_cas(program: Program, op: ops.AtomicCas) -> Array:
     element = element_of(op.value.type)
     addresses, compare, new = (np.atleast_1d(v) for v in program.operands(op))
-    access = program.access(op, "updates")
+    access = program.atomic_access(op)
     old = np.zeros(addresses.shape, dtype=value_dtype(element))
     for index in range(addresses.size):
         one = slice(index, index + 1)
@@ -426,6 +442,8 @@ def _block_window(
     address = desc.address + offset * byte_size(element)
     sizes = [b - a for a, b in zip(low, high, strict=True)]
     access = program.access(op, verb)
+    if isinstance(op, ops.DescStore) and op.reduce is not None:
+        access = replace(access, atomic=True)
     return program.memory.window(address, sizes, desc.strides, element, access), part, desc
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,12 +32,13 @@ def run(
     *,
     multiprocessors: int = SM_90A.multiprocessors,
     order: str = TOGETHER,
+    look: Callable[[], None] | None = None,
 ) -> None:
     """Run the PTX of a kernel on NumPy arrays, which it changes in place.
 
     `grid` and `args` are those of `tawa.simulate.run`; `order` is one of `ptx.cta.ORDERS`: what is
-    missing between warps, or between them and the engines, shows in some and not in others. Raises
-    `PtxFailed`.
+    missing between warps, or between them and the engines, shows in some and not in others.
+    `look` is called between CTAs' turns; what it raises ends the run. Raises `PtxFailed`.
     """
     if tuple(spec.cluster) != (1, 1, 1):
         raise PtxFailed(
@@ -47,15 +48,19 @@ def run(
         )
     kernel = kernels(ptx)[spec.entry]
     with np.errstate(all="ignore"):
-        _all(list(_ctas(kernel, spec, (grid, args), multiprocessors, order)))
+        _all(list(_ctas(kernel, spec, (grid, args), multiprocessors, order)), look)
 
 
-def _all(left: list[Cta]) -> None:
+def _all(left: list[Cta], look: Callable[[], None] | None) -> None:
     running: list[Cta] = []
     while left or running:
         while left and len(running) < AT_ONCE:
             running.append(left.pop(0))
-        went_on = [cta.go_on(SLICE) for cta in running]
+        went_on: list[bool] = []
+        for cta in running:
+            went_on.append(cta.go_on(SLICE))
+            if look is not None:
+                look()
         for cta in [cta for cta in running if cta.ended]:
             cta.finish()
             running.remove(cta)

@@ -1,0 +1,60 @@
+"""What the checker finds in how programs share memory: each mistake, and nothing in right ones."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from memory_mistakes import MISTAKES, PROGRAMS, RIGHT, Mistake
+
+from tawa.base.errors import TawaError
+from tawa.simulate.check.levels import tile_arguments
+from tawa.simulate.check.memory import MemoryReport, check_memory
+from tawa.simulate.interpret.launch import arrays_of
+
+
+def checked(
+    kernel: Any, args: Sequence[Any], grid: tuple[int, ...] = (PROGRAMS,), empty: Sequence[int] = ()
+) -> MemoryReport:
+    module = kernel.compile(*args).module("tile")
+    named = dict(zip(kernel.arg_names, args, strict=True))
+    given = [named[name] for name in tile_arguments(module)]
+    unwritten = [
+        np.full(array.nbytes, n in empty) if n in empty else None
+        for n, array in enumerate(arrays_of(given))
+    ]
+    return check_memory(module, grid, given, unwritten=unwritten)
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda m: m.kernel.__name__)
+def test_a_mistake_is_found_and_its_lines_are_named(mistake: Mistake):
+    with pytest.raises(TawaError) as raised:
+        checked(mistake.kernel, mistake.args(), mistake.grid, mistake.empty)
+    error = raised.value
+    assert type(error).__name__ == mistake.error
+    lines, first = inspect.getsourcelines(mistake.kernel.fn)
+    assert error.span is not None
+    assert mistake.line in lines[error.span.line - first]
+    if mistake.earlier:
+        (note,) = error.notes
+        assert note.span is not None
+        assert mistake.earlier in lines[note.span.line - first]
+
+
+@pytest.mark.parametrize("right", RIGHT, ids=lambda r: r[0].__name__)
+def test_programs_that_are_ordered_are_left_alone(right: Any):
+    kernel, args, empty = right
+    report = checked(kernel, args(), empty=empty)
+    assert report.watch.handovers >= PROGRAMS - 1
+    assert report.watch.forgotten == 0
+    assert "no conflict between programs" in report.render()
+
+
+def test_arguments_that_are_one_array_share_what_is_remembered():
+    x = np.zeros(64, np.float32)
+    kernel = next(m.kernel for m in MISTAKES if m.kernel.__name__ == "blocks_overlap_by_one")
+    with pytest.raises(TawaError, match="nothing orders the two"):
+        checked(kernel, [x, x, 16])
