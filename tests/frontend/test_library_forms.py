@@ -225,8 +225,8 @@ def test_batches_of_products_may_have_several_dimensions():
 
 def test_a_tuple_is_built_by_a_list_comprehension():
     @tawa.jit
-    def kernel(x, y, N: tl.constexpr):
-        v = 3.0
+    def kernel(x, y, _0: tl.constexpr = 1, _1=2, N: tl.constexpr = N):
+        v = 3.0 + (_1 - 2)
         parts = [v * 2 for v in (tl.load(x), tl.load(x + 1))]
         tl.store(y, parts[0] + 10 * parts[1] + 100 * v)
 

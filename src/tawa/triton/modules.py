@@ -173,6 +173,7 @@ def contents() -> Mapping[str, Mapping[str, Any]]:
         "triton.errors": {"TritonError": TawaError},
         "triton.compiler.code_generator": {"ast_to_ttir": missing("triton.compiler.ast_to_ttir")},
         "triton.knobs": objects.KNOBS,
+        **_profiler(),
         **_runtime(),
         "triton.testing": {
             **{name: missing(f"triton.testing.{name}") for name in peaks},
@@ -199,6 +200,19 @@ def _backends() -> Mapping[str, Mapping[str, Any]]:
         },
         "triton.backends.nvidia.driver": {"CudaDriver": driver},
     }  # fmt: skip
+
+
+def _profiler() -> Mapping[str, Mapping[str, Any]]:
+    sessions = "start", "activate", "deactivate", "finalize", "profile"
+    return {
+        "triton.profiler": {
+            "scope": objects.scope,
+            **{name: missing(f"triton.profiler.{name}") for name in sessions},
+        },
+        "triton.profiler.viewer": {
+            name: missing(f"triton.profiler.viewer.{name}") for name in ("parse", "print_tree")
+        },
+    }
 
 
 def _runtime() -> Mapping[str, Mapping[str, Any]]:

@@ -106,7 +106,7 @@ def name_values(values: Sequence[SSAValue], name: str) -> None:
 def hint(value: SSAValue, name: str) -> None:
     """Name an SSA value after a variable, if the IR's text can: its names are ASCII.
 
-    Of `x_0` the name is `x`: the text numbers values of one name.
+    Of `x_0` the name is `x`: the text numbers values of one name. Of `_0` nothing is left.
     """
-    if SSAValue.is_valid_name(name):
+    if SSAValue.is_valid_name(name) and SSAValue.extract_valid_name(name):
         value.name_hint = name
