@@ -44,7 +44,7 @@ def test_loads_of_what_the_loop_writes_stay():
 def test_carried_pointers_and_masks_keep_their_multiples():
     text = product.compile(*POINTERS, **CONSTANTS, WRITES=False).stages["cu"]
     assert isinstance(text, str)
-    assert "Vector<f16, 8>*>" in text
+    assert "Vector<u32, 4>*>" in text
     assert "Vector<f16, 1>*>" not in text
 
 

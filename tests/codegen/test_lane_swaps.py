@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tawa
 import tawa.language as tl
-from tawa.base.layout import REPLICA, Layout, Mode
+from tawa.base.layout import REPLICA, Layout, Mode, accumulator
+from tawa.codegen.coalesce import gathered, sectors
 from tawa.codegen.exchanges import layouts_of_exchange, wavefronts
 from tawa.codegen.lane_swaps import MOST_SWAPS, lane_swaps
 from tawa.runtime import sass
@@ -79,8 +81,8 @@ def test_a_transform_shuffles_half_of_its_registers_a_step() -> None:
     compiled = walsh.compile("*f16:16", "*f32:16", N=4096, LOG=12)
     code = sass.disassemble(compiled.cubin)[compiled.spec.entry]
     # Of 32 numbers a thread: five bits are of lanes, two of warps.
-    assert code.count("SHFL") == 5 * 16 + 1
-    assert code.count("BAR") == 2 * 2
+    assert code.count("SHFL") == 5 * 16
+    assert code.count("BAR") == 3
     assert code.count("STS.128") == code.count("STS") == 2 * 8
 
 
@@ -94,3 +96,40 @@ def test_an_exchange_takes_the_banks_no_longer_than_its_bytes() -> None:
     assert order[-1] == 1
     assert wavefronts(write, 4) == wavefronts(read, 4) == source.registers
     assert wavefronts(source, 4) > 2 * wavefronts(write, 4)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(2, 4), st.randoms(use_true_random=False))
+def test_halves_change_lanes_in_pairs(registers: int, random) -> None:
+    bits = list(range(registers + 5))
+    inner = bits[1:]
+    a, b = random.randrange(registers - 1), registers - 1 + random.randrange(5)
+    inner[a], inner[b] = inner[b], inner[a]
+    source = layout_of_bits(bits, registers)
+    result = layout_of_bits([0, *inner], registers)
+    found = lane_swaps(source, result, 2)
+    assert found is not None
+    assert all(register > 1 for _, register in found.bits)
+    held = after(source.coordinates[..., 0], found.bits)[:, list(found.registers)]
+    np.testing.assert_array_equal(held, result.coordinates[..., 0])
+
+
+@pytest.mark.parametrize("shape", [(64, 32), (64, 256), (128, 128), (256, 64)])
+def test_accumulators_of_halves_gather_eight_neighbours(shape: tuple[int, int]) -> None:
+    layout = accumulator(shape, 4)
+    near = gathered(layout, 1, 8)
+    assert near is not None
+    assert near.vector(1) == 8
+    swaps = lane_swaps(layout, near, 2)
+    assert swaps is not None
+    assert len(swaps.bits) == 2
+    held = layout.coordinates[..., 0] * 1000 + layout.coordinates[..., 1]
+    held = after(held, swaps.bits)[:, list(swaps.registers)]
+    wanted = near.coordinates[..., 0] * 1000 + near.coordinates[..., 1]
+    np.testing.assert_array_equal(held, wanted)
+    assert sectors(layout, 1, 8, 2) == 2 * sectors(near, 1, 8, 2)
+
+
+def test_too_few_columns_are_not_gathered() -> None:
+    assert gathered(accumulator((64, 16), 4), 1, 8) is None
+    assert gathered(accumulator((64, 24), 4), 1, 8) is None

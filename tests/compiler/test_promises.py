@@ -43,7 +43,8 @@ def wrapped(x, y, M, N: tl.constexpr, HOW: tl.constexpr):
 
 def widths(compiled: Any) -> list[int]:
     """Elements of each load through pointers, and of stores of less than 16 bytes."""
-    return [int(n) for n in re.findall(r"Vector<\w+, (\d+)>\*>", compiled.stages["cu"])]
+    found = re.findall(r"Vector<(\w+), (\d+)>\*>", compiled.stages["cu"])
+    return [int(count) * (2 if type_ == "u32" else 1) for type_, count in found]
 
 
 @pytest.mark.parametrize(

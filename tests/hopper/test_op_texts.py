@@ -239,7 +239,7 @@ PLANTED = {
     "elements of a pair": ("gemm-tiny", "u32(high.bits) << 16", "u32(high.bits) << 8"),
     "who issues": ("gemm-tiny", "threadIdx.x % 128 == 0", "threadIdx.x % 64 == 0"),
     "a role's first warp": ("gemm-tiny", "warp = (warp_id - 4)", "warp = (warp_id - 3)"),
-    "a column's registers": ("softmax-f32-781-4", "(0 + i) * 1", "(1 + i) * 1"),
+    "a column's registers": ("softmax-f32-781-4", "(0 + i) * 4", "(1 + i) * 4"),
     "a mask": ("softmax-f32-781-4", "[i]) {", "[0]) {"),
     "a lane of a reduction": ("softmax-f32-781-4", ", 16);", ", 8);"),
     "a loop's bound": ("nested_loops_with_tuples_and_zero_trips", " < in", " <= in"),

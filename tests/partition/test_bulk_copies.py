@@ -221,10 +221,10 @@ def test_a_remark_says_why_a_tile_is_no_box(mode: str, why: str) -> None:
     assert sorted(boxes) == [False, True]
 
 
-def test_it_is_done_where_it_is_asked_for() -> None:
+def test_it_can_be_turned_off() -> None:
     found = product.compile(
         *["*f16:16"] * 2, "*f32:16", *["i32:16"] * 4, "i32:1", "i32:16", "i32:1",
-        HOW="masked", **BLOCKS,
+        HOW="masked", bulk_copies=False, **BLOCKS,
     )  # fmt: skip
     assert not in_bulk(found)
     assert count(found, CopyAsync) == 2

@@ -83,11 +83,8 @@ class Options:
 
     Each has less for its rings and accumulators, and runs under the others' waits and ends.
     """
-    bulk_copies: bool = False
-    """Tiles that pointers address are copied by the copy engine where they are boxes of rows.
-
-    Their tensor maps have dimensions that overlap, which no device has been seen to take yet.
-    """
+    bulk_copies: bool = True
+    """Tiles that pointers address are copied by the copy engine where they are boxes of rows."""
     load_together: bool = False
     """What an iteration of a loop loads fills one slot, for all of which consumers wait once.
 

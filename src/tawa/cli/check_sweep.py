@@ -41,7 +41,7 @@ VALUES: dict[str, tuple[Any, ...]] = {
     "deal": (1, 2, "even"),
     "ctas_per_sm": (1, 2),
     "load_together": (False, True),
-    "bulk_copies": (False, True),
+    "bulk_copies": (True, False),
     "stream_stores": (False, True),
     "num_warps": (4, 8),
 }

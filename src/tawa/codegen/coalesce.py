@@ -9,12 +9,14 @@ what they read of shared memory is then spread over its banks.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
 from tawa.base.layout import LANES, REPLICA, Layout, Mode
 from tawa.base.types import byte_size, element_of, shape_of
 from tawa.codegen.group_lowering import GroupLowering
+from tawa.codegen.lane_swaps import lane_swaps, modes, steps
 from tawa.machine.chips import SM_90A
 from tawa.tile.analysis.axis_info import fastest
 from tawa.tile.dialect.ops import Store
@@ -25,6 +27,8 @@ SEGMENT = 2 * SECTOR
 """Bytes of a row of memory that a warp stores at once."""
 WORTH = SM_90A.thresholds.exchange_gain
 """How many times as many sectors a store has to touch before an exchange pays."""
+WORTH_OF_SHUFFLES = SM_90A.thresholds.shuffle_gain
+"""The same for exchanges between the lanes of a warp."""
 MOST_BYTES = SM_90A.thresholds.exchange_bytes
 """Shared memory that an exchange may take."""
 
@@ -32,20 +36,44 @@ MOST_BYTES = SM_90A.thresholds.exchange_bytes
 def store_layout(g: GroupLowering, op: Store, layout: Layout) -> Layout:
     """The layout in which to store a tile that has another one: its own, or one of whole sectors.
 
-    Only tiles of two dimensions in kernels of one role, whose pointers and mask are made in any
-    layout, are exchanged: rings need the shared memory of others.
+    Only tiles of two dimensions whose pointers and mask are made in any layout change theirs:
+    through shared memory in kernels of one role (rings need that of others), else by shuffles.
     """
     shape, size = shape_of(op.value.type), byte_size(element_of(op.value.type))
     others = [v for v in (op.ptr, op.mask) if v is not None]
-    free = g.kernel.only_group and all(g.layouts.lazy(v) for v in others)
-    if len(shape) != 2 or not free or math.prod(shape) * size > MOST_BYTES:
+    if len(shape) != 2 or not all(g.layouts.lazy(v) for v in others):
         return layout
     dim, vector = fastest(g.layouts.axes, op.ptr)
-    wanted = segments(shape, g.warps, dim, vector, size)
-    if wanted is None:
+    own = sectors(layout, dim, vector, size)
+    if g.kernel.only_group and math.prod(shape) * size <= MOST_BYTES:
+        wanted = segments(shape, g.warps, dim, vector, size)
+        if wanted is not None and own >= WORTH * sectors(wanted, dim, vector, size):
+            return wanted
+    near = gathered(layout, dim, vector)
+    if near is None or lane_swaps(layout, near, size) is None:
         return layout
-    own, best = (sectors(one, dim, vector, size) for one in (layout, wanted))
-    return wanted if own >= WORTH * best else layout
+    return near if own >= WORTH_OF_SHUFFLES * sectors(near, dim, vector, size) else layout
+
+
+def gathered(layout: Layout, dim: int, vector: int) -> Layout | None:
+    """The layout whose threads hold `vector` neighbours, by bits that lanes and registers exchange.
+
+    None if the extents are no powers of two, or if a thread holds too little.
+    """
+    registers, lanes = steps(layout.reg), steps(layout.lane)
+    if registers is None or lanes is None or vector & (vector - 1):
+        return None
+    first = [(dim, 1 << bit) for bit in range(vector.bit_length() - 1)]
+    for step in first:
+        if step in registers:
+            continue
+        spare = [s for s in registers if s[0] == dim and s[1] >= vector]
+        if step not in lanes or not spare:
+            return None
+        given = min(spare)
+        lanes[lanes.index(step)], registers[registers.index(given)] = given, step
+    registers = [*first, *(s for s in registers if s not in first)]
+    return replace(layout, reg=modes(registers), lane=modes(lanes))
 
 
 def segments(shape: tuple[int, ...], warps: int, dim: int, vector: int, size: int) -> Layout | None:

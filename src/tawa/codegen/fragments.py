@@ -9,17 +9,27 @@ from __future__ import annotations
 import math
 from contextlib import nullcontext
 
+from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Attribute, SSAValue
 
+from tawa.aref.analysis.anchors import known_from
 from tawa.aref.analysis.layouts import MUCH_WORK
 from tawa.aref.dialect import ops as aref
 from tawa.base.layout import REPLICA, Layout, register_map
-from tawa.base.types import byte_size, element_of, shape_of
+from tawa.base.types import byte_size, element_of, is_float, shape_of
 from tawa.codegen.exchanges import layouts_of_exchange
 from tawa.codegen.group_lowering import GroupLowering
 from tawa.codegen.lane_swaps import lane_swaps
 from tawa.hopper.dialect.atomic import MemoryFence
-from tawa.hopper.dialect.fragment import Coordinate, Copy, Fill, Rearrange, Relabel, Undefined
+from tawa.hopper.dialect.fragment import (
+    Anchored,
+    Coordinate,
+    Copy,
+    Fill,
+    Rearrange,
+    Relabel,
+    Undefined,
+)
 from tawa.hopper.dialect.lanes import SwapBits
 from tawa.hopper.dialect.memory import SharedLoad, SharedStore, Slot
 from tawa.hopper.dialect.sync import CtaSync, NamedBarrierSync
@@ -86,7 +96,20 @@ def _make(g: GroupLowering, value: SSAValue, layout: Layout) -> SSAValue:
         return g.add(Relabel(fragment(g, op.value, layout.permuted(back)), layout))
     assert isinstance(op, Map)
     operands = [fragment(g, v, layout) for v in op.arguments]
-    return g.add(Map(op.function.data, operands, element_of(value.type)))
+    return mapped(g, op, operands, layout)
+
+
+def mapped(g: GroupLowering, op: Map, operands: list[SSAValue], layout: Layout) -> SSAValue:
+    """The elements that a map computes, from as few of the thread's registers as facts allow."""
+    value = g.add(Map(op.function.data, operands, element_of(op.result.type)))
+    element = element_of(op.result.type)
+    if layout.registers == 1 or is_float(element) or isinstance(element, IndexType):
+        return value
+    anchors, distances = known_from(g.layouts.axes.of(op.result), layout)
+    if len(set(anchors)) == layout.registers:
+        return value
+    assert isinstance(value.type, FragType)
+    return g.add(Anchored(value, anchors, distances))
 
 
 def rearrange(

@@ -8,16 +8,19 @@ half of the registers. Through shared memory a tile is written and read, between
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from tawa.base.layout import REPLICA, Layout, Modes
+from tawa.base.layout import REPLICA, Layout, Mode, Modes
 from tawa.machine.chips import DEFAULT
 
 MOST_SWAPS = DEFAULT.lane_exchanges
 """Exchanges of a bit that take no longer than shared memory."""
 
-SIZES = (4, 8)
-"""Bytes of the elements that fill the words that lanes exchange."""
+PAIRED = 2
+"""Bytes of the elements of which lanes exchange pairs, that both layouts hold as neighbours."""
+
+SIZES = (PAIRED, 4, 8)
+"""Bytes of the elements that fill the words that lanes exchange, in pairs or alone."""
 
 Steps = list[tuple[int, int]]
 """Dimension and distance of each bit of a number."""
@@ -33,8 +36,8 @@ class Swaps:
 
 def lane_swaps(source: Layout, result: Layout, size: int) -> Swaps | None:
     """How registers get from one layout to another; None if not so, or if memory is quicker."""
-    have = [_steps(modes) for modes in (source.reg, source.lane, source.warp)]
-    want = [_steps(modes) for modes in (result.reg, result.lane, result.warp)]
+    have = [steps(m) for m in (source.reg, source.lane, source.warp)]
+    want = [steps(m) for m in (result.reg, result.lane, result.warp)]
     if size not in SIZES or None in have or None in want:
         return None
     registers, lanes, warps = (list(steps or ()) for steps in have)
@@ -43,8 +46,12 @@ def lane_swaps(source: Layout, result: Layout, size: int) -> Swaps | None:
         return None
     if len(lanes) != len(wanted_lanes) or len({*registers, *lanes}) < len(registers + lanes):
         return None
+    if size == PAIRED and (not registers or not wanted or registers[0] != wanted[0]):
+        return None
     bits = _exchange(registers, lanes, wanted_lanes)
     if bits is None or not 0 < len(bits) <= MOST_SWAPS:
+        return None
+    if size == PAIRED and any(register == 1 for _, register in bits):
         return None
     return Swaps(tuple(bits), _permutation(registers, wanted))
 
@@ -76,11 +83,23 @@ def _permutation(have: Steps, want: Steps) -> tuple[int, ...]:
     return tuple(sum((i >> k & 1) << place for k, place in enumerate(places)) for i in range(count))
 
 
-def _steps(modes: Modes) -> Steps | None:
+def steps(of: Modes) -> Steps | None:
     """The step of each bit; None for extents that are no powers of two, and for copies."""
     found: Steps = []
-    for mode in modes:
+    for mode in of:
         if mode.extent & (mode.extent - 1) or (mode.dim == REPLICA and mode.extent > 1):
             return None
         found += [(mode.dim, mode.stride << k) for k in range(mode.extent.bit_length() - 1)]
     return found
+
+
+def modes(found: Steps) -> Modes:
+    """The modes of bits with such steps: bits that go on along a dimension are one."""
+    made: list[Mode] = []
+    for dim, step in found:
+        last = made[-1] if made else None
+        if last is not None and last.dim == dim and step == last.stride * last.extent:
+            made[-1] = replace(last, extent=2 * last.extent)
+        else:
+            made.append(Mode(2, dim, step))
+    return tuple(made)

@@ -42,10 +42,12 @@ from tawa.codegen.stores import STORES
 from tawa.codegen.tensors import TENSORS
 from tawa.codegen.warp_matrix import WARP_MATRIX
 from tawa.hopper.dialect.core import number
+from tawa.hopper.dialect.matrix import Wgmma
 from tawa.hopper.dialect.memory import BulkWaitRead
 from tawa.hopper.dialect.structure import OneThread, PrefetchTensorMap, Role, SharedWarpGroup
 from tawa.hopper.dialect.sync import ClusterSync, CtaSync, FenceBarrierInit, MbarrierInit
 from tawa.hopper.dialect.types import TensorMapType
+from tawa.hopper.dialect.warp_matrix import WarpProduct
 from tawa.ir.contracts import Contract
 from tawa.ir.decisions.decision import Decisions
 from tawa.ir.decisions.memory import MemoryLaidOut, Part, RegistersShared
@@ -278,9 +280,12 @@ class LowerToHopper:
             registers = split.producer if group.loads else split.consumer
             if moving and not group.computes:
                 count, registers = (1 if single else count), None
+            # Products' descriptors and addresses are computed from a warp-uniform number.
+            multiplies = any(isinstance(op, Wgmma | WarpProduct) for op in block.walk())
+            whole = len(groups) == teams == 1 and not single and not multiplies
             roles.append(
                 Role(group.role.data, first, count, teams, Region(block), single=single,
-                     gives=group.copies is not None,
+                     gives=group.copies is not None, whole=whole,
                      registers=registers if specialised else None)
             )  # fmt: skip
             meet[roles[-1]] = lowering.meeting

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from xdsl.ir import Operation, SSAValue
 
 from tawa.base.types import PtrType, byte_size, element_of, shape_of
-from tawa.hopper.dialect.fragment import Coordinate, Fill, Rearrange
+from tawa.hopper.dialect.fragment import Anchored, Coordinate, Fill, Rearrange
 from tawa.hopper.dialect.memory import TmaLoad, TmaStore
 from tawa.hopper.dialect.structure import GroupIndex, Role, TeamIndex
 from tawa.hopper.dialect.types import TensorMapType
@@ -70,7 +70,7 @@ def _leaf(value: SSAValue) -> Affine | SSAValue | None:
     op = value.owner
     if isinstance(op, Fill):
         return op.scalar
-    if isinstance(op, Rearrange):
+    if isinstance(op, Rearrange | Anchored):
         return op.operand
     if isinstance(op, Coordinate):
         extent = shape_of(op.value.type)[op.dim.value.data]

@@ -21,6 +21,7 @@ from tawa.codegen.fragments import (
     exchange,
     exchanged,
     fragment,
+    mapped,
     natural,
     scratch,
     scratch_tile,
@@ -70,8 +71,9 @@ def lower_map(g: GroupLowering, op: Map) -> None:
     elif not g.layouts.lazy(result):
         layout = g.layouts.of[result]
         operands = [fragment(g, v, layout) for v in op.arguments]
-        new = Map(op.function.data, operands, element_of(result.type))
-        g.fragments[result] = g.add(new, result.name_hint)
+        new = mapped(g, op, operands, layout)
+        new.name_hint = result.name_hint
+        g.fragments[result] = new
 
 
 def _packed(g: GroupLowering, op: Map) -> None:
@@ -223,15 +225,19 @@ def across_warps(g: GroupLowering, value: SSAValue, layout: Layout, axis: int) -
         for i, m in enumerate(result.warp)
     )
     parts = Layout((count, *inner), shifted(result.reg), shifted(result.lane), own)
-    tile = scratch_tile(parts.shape, value.type.element_type)
-    place = exchanged(g, g.add(Relabel(value, parts)), tile)
     every = Layout(
         parts.shape,
         (*shifted(result.reg), Mode(count, 0, 1)),
         shifted(result.lane),
         shifted(result.warp),
     )
-    return g.add(SharedLoad(place, value.type.with_layout(every)))
+    # Parts of one element are neighbours, so that a thread reads several at once.
+    last = (*range(1, len(parts.shape)), 0)
+    order = last if math.prod(inner) == 1 else tuple(range(len(parts.shape)))
+    tile = scratch_tile(parts.permuted(order).shape, value.type.element_type)
+    place = exchanged(g, g.add(Relabel(value, parts.permuted(order))), tile)
+    found = g.add(SharedLoad(place, value.type.with_layout(every.permuted(order))))
+    return found if order != last else g.add(Relabel(found, every))
 
 
 def lower_load(g: GroupLowering, op: Load) -> None:

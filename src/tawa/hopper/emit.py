@@ -20,6 +20,7 @@ from tawa.base.tile_scheduler import ENTRIES
 from tawa.base.types import PlanType, bf16, f16, f32
 from tawa.hopper.dialect import HopperOp
 from tawa.hopper.dialect.prelude import HOPPER_PRELUDE
+from tawa.hopper.dialect.structure import Role
 from tawa.hopper.dialect.text import Writer, c_type
 from tawa.hopper.dialect.types import FragType, TensorMapType
 from tawa.hopper.unrolling import written_out
@@ -242,11 +243,11 @@ def program_of(module: ModuleOp) -> Program:
     w.depth = 1
     w.line("extern __shared__ __align__(1024) unsigned char shared_memory[];")
     w.line("const u32 smem = shared_address(shared_memory);")
-    w.line(
-        "const int warp_id = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0), "
-        "lane = threadIdx.x % 32;"
-    )
-    w.line("(void)smem; (void)warp_id; (void)lane;")
+    w.line("(void)smem;")
+    if not any(isinstance(op, Role) and op.whole for op in kernel.body.block.ops):
+        uniform = "__shfl_sync(0xffffffffu, threadIdx.x / 32, 0)"
+        w.line(f"const int warp_id = {uniform}, lane = threadIdx.x % 32;")
+        w.line("(void)warp_id; (void)lane;")
     w.region(kernel.body)
     lines, origins = written_out(w.lines, w.writers)
     body = "\n".join(lines)

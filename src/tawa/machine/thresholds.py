@@ -39,6 +39,10 @@ class Thresholds:
         2.5, "chosen", f"{_LOG}: a transposition of halves gains beyond it, 0.99x"
     )
     """How many times as many sectors a store has to touch before an exchange pays."""
+    shuffle_gain: float = figure(
+        2.0, "measured", f"{_LOG}: accumulators of halves, pairs of neighbours against eight"
+    )
+    """The same where lanes of a warp exchange the tile by shuffles."""
     exchange_bytes: int = figure(
         48 * 1024, "documented", "CUDA C++ Programming Guide: what every kernel may have of it"
     )

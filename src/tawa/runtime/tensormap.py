@@ -59,7 +59,7 @@ class TensorMapRejected(TawaError):
         "A tensor map's sizes, strides, box and swizzle have to fit the copy engine. The message "
         "lists the numbers; if they came from a kernel's own descriptor, check the limits that "
         "`tawa explain StrideNotAligned` and `tawa explain SizeOutOfRange` give. Maps of boxes "
-        "that are loaded through pointers are made with the option `bulk_copies=True` alone."
+        "that are loaded through pointers are not made with the option `bulk_copies=False`."
     )
 
 

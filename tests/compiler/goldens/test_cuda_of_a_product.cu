@@ -169,8 +169,9 @@ extern "C" __global__ void __launch_bounds__(256, 1)
 small_gemm(i32 K, const __grid_constant__ TensorMap c_map, const __grid_constant__ TensorMap a_map, const __grid_constant__ TensorMap b_map) {
   extern __shared__ __align__(1024) unsigned char shared_memory[];
   const u32 smem = shared_address(shared_memory);
+  (void)smem;
   const int warp_id = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
-  (void)smem; (void)warp_id; (void)lane;
+  (void)warp_id; (void)lane;
   const u32 tile_tile = smem + 0;
   const u32 tile_tile_0 = smem + 24576;
   const u32 tile_tile_full = smem + 57344;

@@ -52,145 +52,160 @@ extern "C" __global__ void __launch_bounds__(128, 1)
 scaled_sum(f32* x, i32 n, f32 scale, f32* y, f32* out) {
   extern __shared__ __align__(1024) unsigned char shared_memory[];
   const u32 smem = shared_address(shared_memory);
-  const int warp_id = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0), lane = threadIdx.x % 32;
-  (void)smem; (void)warp_id; (void)lane;
-  if (warp_id >= 0 && warp_id < 4) {
+  (void)smem;
+  {
     // role main
-    const int team = (warp_id - 0) / 4;
-    const int warp = (warp_id - 0) % 4;
-    const int thread = warp * 32 + lane;
-    const int warp_group = 0;
-    (void)team; (void)warp; (void)thread; (void)warp_group;
+    const int team = 0, warp = threadIdx.x / 32, thread = threadIdx.x;
+    const int lane = threadIdx.x % 32, warp_group = 0;
+    (void)team; (void)warp; (void)thread; (void)lane; (void)warp_group;
+    const i32 v_0 = blockIdx.x;
+    const i32 v_1 = mul(v_0, 512);
+    f32* v_2[4];
+    #pragma unroll
+    for (int i = 0; i < 4; ++i) v_2[i] = x;
+    i32 v_3[4];
+    #pragma unroll
+    for (int i = 0; i < 4; ++i) v_3[i] = v_1;
+    i32 v_4[4];
+    #pragma unroll
+    for (int i = 0; i < 4; ++i) v_4[i] = 0 + warp * 128 + lane * 4 + i;
+    i32 v_5[4];
+    #pragma unroll
+    for (int i = 0; i < 4; ++i) v_5[i] = add(v_3[i], v_4[i]);
+    i32 at[4];
+    at[0] = v_5[0];
+    at[1] = add(v_5[0], i32(1));
+    at[2] = add(v_5[0], i32(2));
+    at[3] = add(v_5[0], i32(3));
+    f32* v_6[4];
+    #pragma unroll
+    for (int i = 0; i < 4; ++i) v_6[i] = v_2[i] + at[i];
+    f32* v_7[4];
+    v_7[0] = v_6[0];
+    v_7[1] = v_6[0] + 1;
+    v_7[2] = v_6[0] + 2;
+    v_7[3] = v_6[0] + 3;
+    i32 v_8[4];
+    #pragma unroll
+    for (int i = 0; i < 4; ++i) v_8[i] = n;
+    i1 mask[4];
+    #pragma unroll
+    for (int i = 0; i < 4; ++i) mask[i] = at[i] < v_8[i];
+    f32 v_9[4];
+    #pragma unroll
+    for (int i = 0; i < 4; i += 4) {
+      v_9[i + 0] = f32{};
+      v_9[i + 1] = f32{};
+      v_9[i + 2] = f32{};
+      v_9[i + 3] = f32{};
+      if (mask[i] && mask[i + 1] && mask[i + 2] && mask[i + 3]) {
+        const auto part = *reinterpret_cast<const Vector<f32, 4>*>(v_7[i]);
+        v_9[i + 0] = part.values[0];
+        v_9[i + 1] = part.values[1];
+        v_9[i + 2] = part.values[2];
+        v_9[i + 3] = part.values[3];
+      }
+      else {
+        if (mask[i]) {
+          const auto part = *reinterpret_cast<const Vector<f32, 1>*>(v_7[i]);
+          v_9[i + 0] = part.values[0];
+        }
+        if (mask[i + 1]) {
+          const auto part = *reinterpret_cast<const Vector<f32, 1>*>(v_7[i + 1]);
+          v_9[i + 1] = part.values[0];
+        }
+        if (mask[i + 2]) {
+          const auto part = *reinterpret_cast<const Vector<f32, 1>*>(v_7[i + 2]);
+          v_9[i + 2] = part.values[0];
+        }
+        if (mask[i + 3]) {
+          const auto part = *reinterpret_cast<const Vector<f32, 1>*>(v_7[i + 3]);
+          v_9[i + 3] = part.values[0];
+        }
+      }
+    }
+    f32 v_10[4];
+    #pragma unroll
+    for (int i = 0; i < 4; ++i) v_10[i] = scale;
+    f32 v_11[4];
+    #pragma unroll
+    for (int i = 0; i < 4; ++i) v_11[i] = v_9[i] * v_10[i];
+    f32* v_12[4];
+    #pragma unroll
+    for (int i = 0; i < 4; ++i) v_12[i] = y;
+    f32* v_13[4];
+    #pragma unroll
+    for (int i = 0; i < 4; ++i) v_13[i] = v_12[i] + at[i];
+    f32* v_14[4];
+    v_14[0] = v_13[0];
+    v_14[1] = v_13[0] + 1;
+    v_14[2] = v_13[0] + 2;
+    v_14[3] = v_13[0] + 3;
+    f32 v_15[4];
+    #pragma unroll
+    for (int i = 0; i < 4; i += 4) {
+      v_15[i + 0] = f32{};
+      v_15[i + 1] = f32{};
+      v_15[i + 2] = f32{};
+      v_15[i + 3] = f32{};
+      if (mask[i] && mask[i + 1] && mask[i + 2] && mask[i + 3]) {
+        const auto part = *reinterpret_cast<const Vector<f32, 4>*>(v_14[i]);
+        v_15[i + 0] = part.values[0];
+        v_15[i + 1] = part.values[1];
+        v_15[i + 2] = part.values[2];
+        v_15[i + 3] = part.values[3];
+      }
+      else {
+        if (mask[i]) {
+          const auto part = *reinterpret_cast<const Vector<f32, 1>*>(v_14[i]);
+          v_15[i + 0] = part.values[0];
+        }
+        if (mask[i + 1]) {
+          const auto part = *reinterpret_cast<const Vector<f32, 1>*>(v_14[i + 1]);
+          v_15[i + 1] = part.values[0];
+        }
+        if (mask[i + 2]) {
+          const auto part = *reinterpret_cast<const Vector<f32, 1>*>(v_14[i + 2]);
+          v_15[i + 2] = part.values[0];
+        }
+        if (mask[i + 3]) {
+          const auto part = *reinterpret_cast<const Vector<f32, 1>*>(v_14[i + 3]);
+          v_15[i + 3] = part.values[0];
+        }
+      }
+    }
+    f32 total[4];
+    #pragma unroll
+    for (int i = 0; i < 4; ++i) total[i] = v_11[i] + v_15[i];
+    f32* v_16[4];
+    #pragma unroll
+    for (int i = 0; i < 4; ++i) v_16[i] = out;
+    f32* v_17[4];
+    #pragma unroll
+    for (int i = 0; i < 4; ++i) v_17[i] = v_16[i] + at[i];
+    f32* v_18[4];
+    v_18[0] = v_17[0];
+    v_18[1] = v_17[0] + 1;
+    v_18[2] = v_17[0] + 2;
+    v_18[3] = v_17[0] + 3;
     {
-      const i32 v_0 = blockIdx.x;
-      const i32 v_1 = mul(v_0, 512);
-      f32* v_2[4];
-      #pragma unroll
-      for (int i = 0; i < 4; ++i) v_2[i] = x;
-      i32 v_3[4];
-      #pragma unroll
-      for (int i = 0; i < 4; ++i) v_3[i] = v_1;
-      i32 v_4[4];
-      #pragma unroll
-      for (int i = 0; i < 4; ++i) v_4[i] = 0 + warp * 128 + lane * 4 + i;
-      i32 at[4];
-      #pragma unroll
-      for (int i = 0; i < 4; ++i) at[i] = add(v_3[i], v_4[i]);
-      f32* v_5[4];
-      #pragma unroll
-      for (int i = 0; i < 4; ++i) v_5[i] = v_2[i] + at[i];
-      i32 v_6[4];
-      #pragma unroll
-      for (int i = 0; i < 4; ++i) v_6[i] = n;
-      i1 mask[4];
-      #pragma unroll
-      for (int i = 0; i < 4; ++i) mask[i] = at[i] < v_6[i];
-      f32 v_7[4];
       #pragma unroll
       for (int i = 0; i < 4; i += 4) {
-        v_7[i + 0] = f32{};
-        v_7[i + 1] = f32{};
-        v_7[i + 2] = f32{};
-        v_7[i + 3] = f32{};
         if (mask[i] && mask[i + 1] && mask[i + 2] && mask[i + 3]) {
-          const auto part = *reinterpret_cast<const Vector<f32, 4>*>(v_5[i]);
-          v_7[i + 0] = part.values[0];
-          v_7[i + 1] = part.values[1];
-          v_7[i + 2] = part.values[2];
-          v_7[i + 3] = part.values[3];
+          store_words(v_18[i], bit_cast<u32>(total[i + 0]), bit_cast<u32>(total[i + 1]), bit_cast<u32>(total[i + 2]), bit_cast<u32>(total[i + 3]));
         }
         else {
           if (mask[i]) {
-            const auto part = *reinterpret_cast<const Vector<f32, 1>*>(v_5[i]);
-            v_7[i + 0] = part.values[0];
+            *reinterpret_cast<Vector<f32, 1>*>(v_18[i]) = Vector<f32, 1>{{total[i + 0]}};
           }
           if (mask[i + 1]) {
-            const auto part = *reinterpret_cast<const Vector<f32, 1>*>(v_5[i + 1]);
-            v_7[i + 1] = part.values[0];
+            *reinterpret_cast<Vector<f32, 1>*>(v_18[i + 1]) = Vector<f32, 1>{{total[i + 1]}};
           }
           if (mask[i + 2]) {
-            const auto part = *reinterpret_cast<const Vector<f32, 1>*>(v_5[i + 2]);
-            v_7[i + 2] = part.values[0];
+            *reinterpret_cast<Vector<f32, 1>*>(v_18[i + 2]) = Vector<f32, 1>{{total[i + 2]}};
           }
           if (mask[i + 3]) {
-            const auto part = *reinterpret_cast<const Vector<f32, 1>*>(v_5[i + 3]);
-            v_7[i + 3] = part.values[0];
-          }
-        }
-      }
-      f32 v_8[4];
-      #pragma unroll
-      for (int i = 0; i < 4; ++i) v_8[i] = scale;
-      f32 v_9[4];
-      #pragma unroll
-      for (int i = 0; i < 4; ++i) v_9[i] = v_7[i] * v_8[i];
-      f32* v_10[4];
-      #pragma unroll
-      for (int i = 0; i < 4; ++i) v_10[i] = y;
-      f32* v_11[4];
-      #pragma unroll
-      for (int i = 0; i < 4; ++i) v_11[i] = v_10[i] + at[i];
-      f32 v_12[4];
-      #pragma unroll
-      for (int i = 0; i < 4; i += 4) {
-        v_12[i + 0] = f32{};
-        v_12[i + 1] = f32{};
-        v_12[i + 2] = f32{};
-        v_12[i + 3] = f32{};
-        if (mask[i] && mask[i + 1] && mask[i + 2] && mask[i + 3]) {
-          const auto part = *reinterpret_cast<const Vector<f32, 4>*>(v_11[i]);
-          v_12[i + 0] = part.values[0];
-          v_12[i + 1] = part.values[1];
-          v_12[i + 2] = part.values[2];
-          v_12[i + 3] = part.values[3];
-        }
-        else {
-          if (mask[i]) {
-            const auto part = *reinterpret_cast<const Vector<f32, 1>*>(v_11[i]);
-            v_12[i + 0] = part.values[0];
-          }
-          if (mask[i + 1]) {
-            const auto part = *reinterpret_cast<const Vector<f32, 1>*>(v_11[i + 1]);
-            v_12[i + 1] = part.values[0];
-          }
-          if (mask[i + 2]) {
-            const auto part = *reinterpret_cast<const Vector<f32, 1>*>(v_11[i + 2]);
-            v_12[i + 2] = part.values[0];
-          }
-          if (mask[i + 3]) {
-            const auto part = *reinterpret_cast<const Vector<f32, 1>*>(v_11[i + 3]);
-            v_12[i + 3] = part.values[0];
-          }
-        }
-      }
-      f32 total[4];
-      #pragma unroll
-      for (int i = 0; i < 4; ++i) total[i] = v_9[i] + v_12[i];
-      f32* v_13[4];
-      #pragma unroll
-      for (int i = 0; i < 4; ++i) v_13[i] = out;
-      f32* v_14[4];
-      #pragma unroll
-      for (int i = 0; i < 4; ++i) v_14[i] = v_13[i] + at[i];
-      {
-        #pragma unroll
-        for (int i = 0; i < 4; i += 4) {
-          if (mask[i] && mask[i + 1] && mask[i + 2] && mask[i + 3]) {
-            store_words(v_14[i], bit_cast<u32>(total[i + 0]), bit_cast<u32>(total[i + 1]), bit_cast<u32>(total[i + 2]), bit_cast<u32>(total[i + 3]));
-          }
-          else {
-            if (mask[i]) {
-              *reinterpret_cast<Vector<f32, 1>*>(v_14[i]) = Vector<f32, 1>{{total[i + 0]}};
-            }
-            if (mask[i + 1]) {
-              *reinterpret_cast<Vector<f32, 1>*>(v_14[i + 1]) = Vector<f32, 1>{{total[i + 1]}};
-            }
-            if (mask[i + 2]) {
-              *reinterpret_cast<Vector<f32, 1>*>(v_14[i + 2]) = Vector<f32, 1>{{total[i + 2]}};
-            }
-            if (mask[i + 3]) {
-              *reinterpret_cast<Vector<f32, 1>*>(v_14[i + 3]) = Vector<f32, 1>{{total[i + 3]}};
-            }
+            *reinterpret_cast<Vector<f32, 1>*>(v_18[i + 3]) = Vector<f32, 1>{{total[i + 3]}};
           }
         }
       }

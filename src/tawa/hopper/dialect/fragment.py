@@ -15,13 +15,14 @@ from xdsl.dialects.builtin import (
     i32,
     i64,
 )
-from xdsl.ir import SSAValue
+from xdsl.ir import Attribute, SSAValue
 from xdsl.irdl import irdl_op_definition, operand_def, prop_def, result_def, traits_def
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from tawa.base.layout import LANES, Layout
 from tawa.base.numerics import value_dtype
+from tawa.base.types import PtrType, byte_size
 from tawa.hopper.dialect.core import HopperOp, Number, number
 from tawa.hopper.dialect.machine import Actor
 from tawa.hopper.dialect.text import Writer, c_type, register_coordinate, thread_coordinate
@@ -113,8 +114,7 @@ class Rearrange(HopperOp):
     @property
     def sources(self) -> list[int]:
         """The operand's register for each register of the result."""
-        numbers = cast("DenseArrayBase[IntegerType]", self.source).get_values()
-        return [int(number) for number in numbers]
+        return _numbers(self.source)
 
     def verify_(self) -> None:
         """Every register has a source."""
@@ -156,6 +156,80 @@ def _closed_form(source: list[int]) -> str | None:
         index = f"i / {repeat}" if repeat > 1 else "i"
         return f"{index} % {count}" if repeat * count < len(source) else index
     return None
+
+
+@irdl_op_definition
+class Anchored(HopperOp):
+    """Register `i` of the result is register `anchor[i]` of the operand plus `distance[i]`.
+
+    So it is in the operand itself: this says what need not be computed there. Distances of
+    addresses count elements.
+    """
+
+    name: ClassVar[str] = "hopper.anchored"
+    operand: SSAValue = operand_def(FragType)
+    anchor = prop_def(DenseArrayBase)
+    distance = prop_def(DenseArrayBase)
+    value: SSAValue = result_def(FragType)
+    traits = traits_def(Pure())
+
+    def __init__(self, operand: SSAValue, anchor: Sequence[int], distance: Sequence[int]):
+        super().__init__(
+            operands=[operand],
+            properties={
+                "anchor": DenseArrayBase.from_list(i64, list(anchor)),
+                "distance": DenseArrayBase.from_list(i64, list(distance)),
+            },
+            result_types=[operand.type],
+        )
+
+    @property
+    def anchors(self) -> list[int]:
+        """The operand's register for each register of the result."""
+        return _numbers(self.anchor)
+
+    @property
+    def distances(self) -> list[int]:
+        """What each register of the result is greater by."""
+        return _numbers(self.distance)
+
+    def verify_(self) -> None:
+        """Every register has an anchor and a distance; truth values have no distance."""
+        count = layout_of(self.operand).registers
+        if not len(self.anchors) == len(self.distances) == count or max(self.anchors) >= count:
+            raise VerifyException("one anchor and one distance for each register")
+        assert isinstance(self.operand.type, FragType)
+        if self.operand.type.element_type == i1 and any(self.distances):
+            raise VerifyException("truth values do not grow")
+
+    def cuda(self, w: Writer) -> None:
+        """A line for each register."""
+        name, operand = w.declare(self.value), w.name(self.operand)
+        for i, (anchor, distance) in enumerate(zip(self.anchors, self.distances, strict=True)):
+            w.line(f"{name}[{i}] = {self._text(f'{operand}[{anchor}]', distance)};")
+
+    def _text(self, anchor: str, distance: int) -> str:
+        if not distance:
+            return anchor
+        assert isinstance(self.operand.type, FragType)
+        element = self.operand.type.element_type
+        if isinstance(element, PtrType):
+            return f"{anchor} + {distance}"
+        number = f"{c_type(element)}({distance})"
+        return FUNCTIONS["addi"].cuda((element, element), element).format(anchor, number)
+
+    def run(self, m: Actor) -> None:
+        """Registers picked by number, and their distances added."""
+        assert isinstance(self.operand.type, FragType)
+        found, element = m.fragment(self.operand)[:, self.anchors], self.operand.type.element_type
+        if any(self.distances):
+            size = byte_size(element.pointee) if isinstance(element, PtrType) else 1
+            found = found + (np.array(self.distances) * size).astype(found.dtype)
+        m.new_fragment(self.value, found)
+
+
+def _numbers(array: Attribute) -> list[int]:
+    return [int(n) for n in cast("DenseArrayBase[IntegerType]", array).get_values()]
 
 
 @irdl_op_definition
@@ -490,6 +564,6 @@ class VoteAny(HopperOp):
 
 
 FRAGMENT: Sequence[type[HopperOp]] = (
-    Fill, Coordinate, Rearrange, Relabel, Window, Undefined, ZeroUnless, Copy,
+    Fill, Coordinate, Rearrange, Anchored, Relabel, Window, Undefined, ZeroUnless, Copy,
     ReduceRegisters, ShuffleXor, Extract, VoteAny,
 )  # fmt: skip

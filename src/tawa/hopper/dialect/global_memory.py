@@ -108,8 +108,14 @@ class GlobalLoad(HopperOp):
         element = c_type(frag)
         w.line("#pragma unroll")
         with w.block(f"for (int i = 0; i < {frag.layout.registers}; i += {count})"):
-            for j in range(count):
-                other = f"{w.name(self.other)}[i + {j}]" if self.other else f"{element}{{}}"
+            others = [
+                f"{w.name(self.other)}[i + {j}]" if self.other else f"{element}{{}}"
+                for j in range(count)
+            ]
+            if self._in_words:
+                self._write_words(w, others)
+                return
+            for j, other in enumerate(others):
                 w.line(f"{name}[i + {j}] = {other};")
 
             def load(start: int, size: int) -> None:
@@ -120,6 +126,28 @@ class GlobalLoad(HopperOp):
                     w.line(f"{name}[i + {start + j}] = part.values[{j}];")
 
             accesses(w, self.mask, count, _run_of(self), load)
+
+    @property
+    def _in_words(self) -> bool:
+        """Whether registers of pairs of elements are chosen between, not the elements.
+
+        Else each element is moved out of its pair by itself, under the mask.
+        """
+        frag, count = self.value.type, self.vector.value.data
+        assert isinstance(frag, FragType)
+        pairs = byte_size(frag.element_type) == 2 and count % 2 == 0
+        return pairs and self.mask is not None and self.volatile is None and _run_of(self) == count
+
+    def _write_words(self, w: Writer, others: list[str]) -> None:
+        """The access as words of two elements each, taken apart after the choice."""
+        assert self.mask is not None
+        name, words = w.name(self.value), _words(2, others)
+        w.line(f"Vector<u32, {len(words)}> words{{{{{', '.join(words)}}}}};")
+        with w.block(f"if ({w.name(self.mask)}[i])"):
+            at = f"{w.name(self.pointers)}[i]"
+            w.line(f"words = *reinterpret_cast<const Vector<u32, {len(words)}>*>({at});")
+        for j in range(len(words)):
+            w.line(f"unpack(words.values[{j}], {name}[i + {2 * j}], {name}[i + {2 * j + 1}]);")
 
     def _read(self, w: Writer, type_: str, at: str) -> str:
         """The text that reads one value from an address."""
@@ -198,6 +226,8 @@ def _words(size: int, values: list[str]) -> list[str]:
         return [word for b in bits for word in (f"u32({b})", f"u32({b} >> 32)")]
     if size == 4:
         return [f"bit_cast<u32>({v})" for v in values]
+    if size == 2:
+        return [f"pack({low}, {high})" for low, high in zip(values[::2], values[1::2], strict=True)]
     per = 4 // size
     bits = [f"u32(bit_cast<u{8 * size}>({v}))" for v in values]
     return [

@@ -20,6 +20,7 @@ from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
 
 from tawa.base.layout import LANES, Layout
+from tawa.base.types import byte_size
 from tawa.hopper.dialect.core import HopperOp, Number, number
 from tawa.hopper.dialect.fragment import layout_of
 from tawa.hopper.dialect.machine import Actor
@@ -156,7 +157,8 @@ class SwapBits(HopperOp):
     """A bit of the lanes' numbers and a bit of the registers' numbers change places.
 
     Registers whose bit is another than their lane's are exchanged with the lane across `lanes`, a
-    mask of one bit; `registers` is that of the registers.
+    mask of one bit; `registers` is that of the registers. Elements of 16 bits are exchanged as
+    words of two registers.
     """
 
     name: ClassVar[str] = "hopper.swap_bits"
@@ -185,6 +187,13 @@ class SwapBits(HopperOp):
         single = all(bit > 0 and bit & (bit - 1) == 0 for bit in (lanes, registers))
         if not single or lanes >= LANES or count % (2 * registers):
             raise VerifyException("one bit of 32 lanes and one of the registers")
+        if self._pairs and registers == 1:
+            raise VerifyException("registers of 16 bits change lanes in pairs")
+
+    @property
+    def _pairs(self) -> bool:
+        assert isinstance(self.value.type, FragType)
+        return byte_size(self.value.type.element_type) == 2
 
     def cuda(self, w: Writer) -> None:
         """A shuffle for each pair of registers: a lane gives the one that it does not keep."""
@@ -192,6 +201,9 @@ class SwapBits(HopperOp):
         lanes, bit = self.lanes.value.data, self.registers.value.data
         count, upper = layout_of(self.value).registers, w.fresh("upper")
         w.line(f"const bool {upper} = lane & {lanes};")
+        if self._pairs:
+            self._exchange_pairs(w, name, source, upper)
+            return
         w.line("#pragma unroll")
         with w.block(f"for (int i = 0; i < {count}; i += {2 * bit})"):
             w.line("#pragma unroll")
@@ -201,6 +213,18 @@ class SwapBits(HopperOp):
                 w.line(f"const auto other = shuffle_xor({given}, {lanes});")
                 w.line(f"{name}[j] = {upper} ? other : {low};")
                 w.line(f"{name}[j + {bit}] = {upper} ? {high} : other;")
+
+    def _exchange_pairs(self, w: Writer, name: str, source: str, upper: str) -> None:
+        lanes, bit = self.lanes.value.data, self.registers.value.data
+        w.line("#pragma unroll")
+        with w.block(f"for (int i = 0; i < {layout_of(self.value).registers}; i += {2 * bit})"):
+            w.line("#pragma unroll")
+            with w.block(f"for (int j = i; j < i + {bit}; j += 2)"):
+                for word, at in (("low", "j"), ("high", f"j + {bit}")):
+                    w.line(f"const u32 {word} = pack({source}[{at}], {source}[{at} + 1]);")
+                w.line(f"const u32 other = shuffle_xor({upper} ? low : high, {lanes});")
+                for given, at in (("other : low", "j"), ("high : other", f"j + {bit}")):
+                    w.line(f"unpack({upper} ? {given}, {name}[{at}], {name}[{at} + 1]);")
 
     def run(self, m: Actor) -> None:
         """Registers of this lane or of the other one."""

@@ -226,6 +226,21 @@ template <class T> __device__ __forceinline__ u32 pair(T low, T high) {
   return u32(low.bits) | u32(high.bits) << 16;
 }
 """,
+    "pack": """\
+template <class T> __device__ __forceinline__ u32 pack(T low, T high) {
+  u32 word;
+  asm("mov.b32 %0, {%1, %2};" : "=r"(word) : "h"(bit_cast<u16>(low)), "h"(bit_cast<u16>(high)));
+  return word;
+}
+""",
+    "unpack": """\
+template <class T> __device__ __forceinline__ void unpack(u32 word, T& low, T& high) {
+  u16 bits[2];
+  asm("mov.b32 {%0, %1}, %2;" : "=h"(bits[0]), "=h"(bits[1]) : "r"(word));
+  low = bit_cast<T>(bits[0]);
+  high = bit_cast<T>(bits[1]);
+}
+""",
     "round_pair": """\
 __device__ __forceinline__ void round_pair(f16& low, f16& high, f32 a, f32 b) {
   asm("{.reg .b32 t; cvt.rn.f16x2.f32 t, %3, %2; mov.b32 {%0, %1}, t;}"

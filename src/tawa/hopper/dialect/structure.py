@@ -32,7 +32,8 @@ from tawa.ir.effects import HINT, ORDER, Effects, writes
 class Role(HopperOp):
     """`teams` teams of `warps` warps run the region; with `single`, one thread of them does.
 
-    `gives`: its threads give registers up, as one thread's warp group does.
+    `gives`: its threads give registers up, as one thread's warp group does. `whole`: all threads of
+    the CTA run it, so that none has to ask, and no instruction asks for a warp-uniform number.
     """
 
     name: ClassVar[str] = "hopper.role"
@@ -42,6 +43,7 @@ class Role(HopperOp):
     teams: IntegerAttr = prop_def(Number)
     single: StringAttr | None = opt_prop_def(StringAttr)
     gives: UnitAttr | None = opt_prop_def(UnitAttr)
+    whole: UnitAttr | None = opt_prop_def(UnitAttr)
     registers: IntegerAttr | None = opt_prop_def(Number)
     body: Region = region_def("single_block")
     traits = traits_def(NoTerminator(), Effects(writes(ORDER)))
@@ -56,6 +58,7 @@ class Role(HopperOp):
         *,
         single: bool = False,
         gives: bool = False,
+        whole: bool = False,
         registers: int | None = None,
     ):
         super().__init__(
@@ -66,6 +69,7 @@ class Role(HopperOp):
                 "teams": number(teams),
                 "single": StringAttr("one thread") if single else None,
                 "gives": UnitAttr() if gives else None,
+                "whole": UnitAttr() if whole else None,
                 "registers": None if registers is None else number(registers),
             },
             regions=[body or Region(Block())],
@@ -88,9 +92,15 @@ class Role(HopperOp):
             self.registers.value.data % 8 or not 24 <= self.registers.value.data <= 256
         ):
             raise VerifyException("registers of a role are a multiple of 8 from 24 to 256")
+        alone = self.teams.value.data == 1 and self.first_warp.value.data == 0
+        if self.whole and (self.single or self.registers or not alone):
+            raise VerifyException("a role of all threads is one team, with all registers")
 
     def cuda(self, w: Writer) -> None:
-        """One branch of the kernel's if-else over warps."""
+        """One branch of the kernel's if-else over warps; none around the only role."""
+        if self.whole:
+            self._all_threads(w)
+            return
         first, warps, teams = (p.value.data for p in (self.first_warp, self.warps, self.teams))
         last = first + warps * teams
         with w.block(f"if (warp_id >= {first} && warp_id < {last})"):
@@ -107,6 +117,15 @@ class Role(HopperOp):
             w.line("(void)team; (void)warp; (void)thread; (void)warp_group;")
             with w.block(f"if (threadIdx.x == {first * 32})" if self.single else ""):
                 w.region(self.body)
+
+    def _all_threads(self, w: Writer) -> None:
+        with w.block(""):
+            w.line(f"// role {self.role.data}")
+            w.line("const int team = 0, warp = threadIdx.x / 32, thread = threadIdx.x;")
+            group = "warp / 4" if self.warps.value.data > 4 else "0"
+            w.line(f"const int lane = threadIdx.x % 32, warp_group = {group};")
+            w.line("(void)team; (void)warp; (void)thread; (void)lane; (void)warp_group;")
+            w.region(self.body)
 
     def run(self, m: Actor) -> Steps:
         """The actors of its warps run the region."""

@@ -1,14 +1,16 @@
-"""Warps that multiply by themselves meet only where a meeting orders something.
+"""Warps of a role meet only where a meeting orders something.
 
 Each exchange of a tile meets before it writes to shared memory, so that all have read what was
-there, and after it; each slot that is returned is read by all warps before. Where warps read their
-products' operands from shared memory, all this is ordinary code in one order, and a meeting often
-has nothing left to order: what it would keep apart is kept apart by others. Every return of a slot
-waits for the next meeting, if there is one before the next wait; then each meeting is left out that
-no access before it needs to have before it (up to the meeting before), and no access after it (up
-to the one that follows), both round the loop that it is in.
+there, and after it; each slot that is returned is read by all warps before. Where all this is
+ordinary code in one order, as in a role without products, or where warps read their products'
+operands from shared memory, a meeting often has nothing left to order: what it would keep apart is
+kept apart by others. Every return of a slot waits for the next meeting, if there is one before the
+next wait; then each meeting is left out that no access before it needs to have before it (up to the
+meeting before), and no access after it (up to the one that follows), both round the loop that it is
+in.
 
-Matrix instructions of warp groups work on while warps go on; roles with them are left alone.
+Matrix instructions of warp groups and copies work on while warps go on; roles with them are left
+alone, but for products of warps, whose slots of copies the pass knows.
 """
 
 from __future__ import annotations
@@ -124,7 +126,7 @@ def _region(tile: SSAValue | None) -> Region:
 
 @dataclass(frozen=True)
 class RedundantBarrierElimination:
-    """Leave out meetings of warps' products that order nothing."""
+    """Leave out meetings that order nothing."""
 
     decided: Decisions
     name: ClassVar[str] = "redundant-barrier-elimination"
@@ -136,7 +138,8 @@ class RedundantBarrierElimination:
             ops = list(role.body.walk())
             by_warps = any(isinstance(op, WarpProduct) for op in ops)
             by_groups = any(isinstance(op, Wgmma) for op in ops)
-            if by_warps and not by_groups and role.teams.value.data == 1:
+            in_order = by_warps or not any(touches(op, COPYING) for op in ops)
+            if in_order and not by_groups and role.teams.value.data == 1:
                 self._reduce(role)
 
     def _reduce(self, role: Role) -> None:

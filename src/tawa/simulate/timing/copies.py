@@ -12,12 +12,12 @@ from xdsl.dialects import scf
 from xdsl.ir import Operation, SSAValue
 
 from tawa.hopper.dialect.copies import CopyArrive, CopyAsync
-from tawa.hopper.dialect.fragment import Rearrange, Relabel
+from tawa.hopper.dialect.fragment import Anchored, Rearrange, Relabel
 from tawa.ir.elementwise import Map
 from tawa.simulate.timing.code import COPY, COPY_ARRIVE, Code
 from tawa.simulate.timing.work import Work, registers
 
-PASSING = (Map, Relabel, Rearrange)
+PASSING = (Map, Relabel, Rearrange, Anchored)
 """Ops that an address or a mask goes through on its way to a copy."""
 
 

@@ -15,7 +15,14 @@ from typing import Any
 from xdsl.ir import Operation, SSAValue
 
 from tawa.base.types import byte_size
-from tawa.hopper.dialect.fragment import Copy, ReduceRegisters, ShuffleXor, VoteAny, ZeroUnless
+from tawa.hopper.dialect.fragment import (
+    Anchored,
+    Copy,
+    ReduceRegisters,
+    ShuffleXor,
+    VoteAny,
+    ZeroUnless,
+)
 from tawa.hopper.dialect.global_memory import GlobalLoad, GlobalStore, ScalarLoad
 from tawa.hopper.dialect.ldmatrix import MATRIX_ROWS, ROW_BYTES
 from tawa.hopper.dialect.matrix import RoundOperand, Wgmma
@@ -75,7 +82,7 @@ def registers(value: SSAValue) -> int:
 
 
 def _map(op: Map, target: Chip) -> Work:
-    name, count = op.function.data, registers(op.result)
+    name, count = op.function.data, _computed(op)
     costs = target.costs
     if _fused(op):
         return NO_WORK
@@ -88,6 +95,14 @@ def _map(op: Map, target: Chip) -> Work:
         count //= 2
     alu = count * costs.half_rate if name in HALF_RATE or name.startswith("cmp") else 0
     return Work(float(count), float(alu))
+
+
+def _computed(op: Map) -> int:
+    """Registers of the result that are computed: those that others are known from, if any are."""
+    users = [use.operation for use in op.result.uses]
+    if len(users) == 1 and isinstance(users[0], Anchored):
+        return len(set(users[0].anchors))
+    return registers(op.result)
 
 
 def moves(values: Sequence[SSAValue], target: Chip) -> Work:
