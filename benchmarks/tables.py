@@ -302,6 +302,25 @@ def shapes_table(rows: list[Row]) -> list[str]:
     return lines
 
 
+def same_source_table(rows: list[Row]) -> list[str]:
+    """Times of ordinary kernels under both compilers, each at its best configuration."""
+    lines = ["| kernel | sizes | Triton (us) | Tawa (us) | x Triton |", "|---|---|---|---|---|"]
+    kinds: dict[str, list[float]] = {}
+    for case, found in by_case(rows):
+        ratio = speedup(found.get("triton"), found.get("tawa"))
+        kinds.setdefault(case["kind"], []).extend([] if ratio is None else [ratio])
+        named = {k: v for k, v in case.items() if k not in ("kernel", "source", "kind")}
+        sizes = ", ".join(f"{k} {v}".lower() for k, v in named.items())
+        impls = ("triton", "tawa")
+        times = [f"{found[i]['ms'] * 1e3:.1f}" if "ms" in found.get(i, {}) else "-" for i in impls]
+        shown = f"{ratio:.2f}" if ratio is not None else "-"
+        lines.append(f"| {case['kernel']} | {sizes} | {' | '.join(times)} | {shown} |")
+    for kind, ratios in kinds.items():
+        name = "all with products" if kind == "products" else "all without"
+        lines.append(f"| {name} | least {min(ratios):.2f} | | | {geometric_mean(ratios):.2f} |")
+    return lines
+
+
 def families_table(rows: list[Row]) -> list[str]:
     """Times of the library and of PyTorch for products of every kind, and each kind's ratios."""
     lines = [
@@ -405,6 +424,7 @@ TABLES: dict[str, Callable[[list[Row]], list[str]]] = {
     "gemm-shapes": shapes_table,
     "gemm-random": shapes_table,
     "gemm-families": families_table,
+    "same-source": same_source_table,
     "ranking": ranking_table,
     "timeline": timeline_table,
     "axon-gpu": axon_table,
