@@ -73,3 +73,16 @@ def expected(x: np.ndarray, start: int) -> np.ndarray:
     at = np.arange(700)
     stored = (at >= start) & (at < start + 768)
     return np.where(stored, values(x) + at, 0)
+
+
+@tawa.jit
+def extended(y, start, BLOCK: tl.constexpr):
+    at = tl.arange(0, BLOCK)
+    tl.store(y + at, (start + at).to(tl.int64))
+
+
+def test_numbers_that_begin_again_are_computed_each() -> None:
+    y = Arrays().output("i64", 1024)
+    wrapped = (np.arange(1024, dtype=np.int64) + 2**31 - 500).astype(np.int32)
+    check(extended, (1,), [y, 2**31 - 500], {0: wrapped.astype(np.float64)}, 1e-9, BLOCK=1024)
+    np.testing.assert_array_equal(np.asarray(y), wrapped)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from contextlib import nullcontext
+from dataclasses import replace
 
 from xdsl.dialects.builtin import IndexType
 from xdsl.ir import Attribute, SSAValue
@@ -16,7 +17,7 @@ from tawa.aref.analysis.anchors import known_from
 from tawa.aref.analysis.layouts import MUCH_WORK
 from tawa.aref.dialect import ops as aref
 from tawa.base.layout import REPLICA, Layout, register_map
-from tawa.base.types import byte_size, element_of, is_float, shape_of
+from tawa.base.types import PtrType, byte_size, element_of, is_float, shape_of
 from tawa.codegen.exchanges import layouts_of_exchange
 from tawa.codegen.group_lowering import GroupLowering
 from tawa.codegen.lane_swaps import lane_swaps
@@ -100,12 +101,18 @@ def _make(g: GroupLowering, value: SSAValue, layout: Layout) -> SSAValue:
 
 
 def mapped(g: GroupLowering, op: Map, operands: list[SSAValue], layout: Layout) -> SSAValue:
-    """The elements that a map computes, from as few of the thread's registers as facts allow."""
+    """The elements that a map computes, from as few of the thread's registers as facts allow.
+
+    Numbers that grow may begin again at the end of their type, which addresses do not reach.
+    """
     value = g.add(Map(op.function.data, operands, element_of(op.result.type)))
     element = element_of(op.result.type)
     if layout.registers == 1 or is_float(element) or isinstance(element, IndexType):
         return value
-    anchors, distances = known_from(g.layouts.axes.of(op.result), layout)
+    info = g.layouts.axes.of(op.result)
+    if not isinstance(element, PtrType):
+        info = replace(info, contiguous=(1,) * len(layout.shape))
+    anchors, distances = known_from(info, layout)
     if len(set(anchors)) == layout.registers:
         return value
     assert isinstance(value.type, FragType)

@@ -69,143 +69,138 @@ scaled_sum(f32* x, i32 n, f32 scale, f32* y, f32* out) {
     i32 v_4[4];
     #pragma unroll
     for (int i = 0; i < 4; ++i) v_4[i] = 0 + warp * 128 + lane * 4 + i;
-    i32 v_5[4];
-    #pragma unroll
-    for (int i = 0; i < 4; ++i) v_5[i] = add(v_3[i], v_4[i]);
     i32 at[4];
-    at[0] = v_5[0];
-    at[1] = add(v_5[0], i32(1));
-    at[2] = add(v_5[0], i32(2));
-    at[3] = add(v_5[0], i32(3));
+    #pragma unroll
+    for (int i = 0; i < 4; ++i) at[i] = add(v_3[i], v_4[i]);
+    f32* v_5[4];
+    #pragma unroll
+    for (int i = 0; i < 4; ++i) v_5[i] = v_2[i] + at[i];
     f32* v_6[4];
+    v_6[0] = v_5[0];
+    v_6[1] = v_5[0] + 1;
+    v_6[2] = v_5[0] + 2;
+    v_6[3] = v_5[0] + 3;
+    i32 v_7[4];
     #pragma unroll
-    for (int i = 0; i < 4; ++i) v_6[i] = v_2[i] + at[i];
-    f32* v_7[4];
-    v_7[0] = v_6[0];
-    v_7[1] = v_6[0] + 1;
-    v_7[2] = v_6[0] + 2;
-    v_7[3] = v_6[0] + 3;
-    i32 v_8[4];
-    #pragma unroll
-    for (int i = 0; i < 4; ++i) v_8[i] = n;
+    for (int i = 0; i < 4; ++i) v_7[i] = n;
     i1 mask[4];
     #pragma unroll
-    for (int i = 0; i < 4; ++i) mask[i] = at[i] < v_8[i];
-    f32 v_9[4];
+    for (int i = 0; i < 4; ++i) mask[i] = at[i] < v_7[i];
+    f32 v_8[4];
     #pragma unroll
     for (int i = 0; i < 4; i += 4) {
-      v_9[i + 0] = f32{};
-      v_9[i + 1] = f32{};
-      v_9[i + 2] = f32{};
-      v_9[i + 3] = f32{};
+      v_8[i + 0] = f32{};
+      v_8[i + 1] = f32{};
+      v_8[i + 2] = f32{};
+      v_8[i + 3] = f32{};
       if (mask[i] && mask[i + 1] && mask[i + 2] && mask[i + 3]) {
-        const auto part = *reinterpret_cast<const Vector<f32, 4>*>(v_7[i]);
-        v_9[i + 0] = part.values[0];
-        v_9[i + 1] = part.values[1];
-        v_9[i + 2] = part.values[2];
-        v_9[i + 3] = part.values[3];
+        const auto part = *reinterpret_cast<const Vector<f32, 4>*>(v_6[i]);
+        v_8[i + 0] = part.values[0];
+        v_8[i + 1] = part.values[1];
+        v_8[i + 2] = part.values[2];
+        v_8[i + 3] = part.values[3];
       }
       else {
         if (mask[i]) {
-          const auto part = *reinterpret_cast<const Vector<f32, 1>*>(v_7[i]);
-          v_9[i + 0] = part.values[0];
+          const auto part = *reinterpret_cast<const Vector<f32, 1>*>(v_6[i]);
+          v_8[i + 0] = part.values[0];
         }
         if (mask[i + 1]) {
-          const auto part = *reinterpret_cast<const Vector<f32, 1>*>(v_7[i + 1]);
-          v_9[i + 1] = part.values[0];
+          const auto part = *reinterpret_cast<const Vector<f32, 1>*>(v_6[i + 1]);
+          v_8[i + 1] = part.values[0];
         }
         if (mask[i + 2]) {
-          const auto part = *reinterpret_cast<const Vector<f32, 1>*>(v_7[i + 2]);
-          v_9[i + 2] = part.values[0];
+          const auto part = *reinterpret_cast<const Vector<f32, 1>*>(v_6[i + 2]);
+          v_8[i + 2] = part.values[0];
         }
         if (mask[i + 3]) {
-          const auto part = *reinterpret_cast<const Vector<f32, 1>*>(v_7[i + 3]);
-          v_9[i + 3] = part.values[0];
+          const auto part = *reinterpret_cast<const Vector<f32, 1>*>(v_6[i + 3]);
+          v_8[i + 3] = part.values[0];
         }
       }
     }
+    f32 v_9[4];
+    #pragma unroll
+    for (int i = 0; i < 4; ++i) v_9[i] = scale;
     f32 v_10[4];
     #pragma unroll
-    for (int i = 0; i < 4; ++i) v_10[i] = scale;
-    f32 v_11[4];
+    for (int i = 0; i < 4; ++i) v_10[i] = v_8[i] * v_9[i];
+    f32* v_11[4];
     #pragma unroll
-    for (int i = 0; i < 4; ++i) v_11[i] = v_9[i] * v_10[i];
+    for (int i = 0; i < 4; ++i) v_11[i] = y;
     f32* v_12[4];
     #pragma unroll
-    for (int i = 0; i < 4; ++i) v_12[i] = y;
+    for (int i = 0; i < 4; ++i) v_12[i] = v_11[i] + at[i];
     f32* v_13[4];
-    #pragma unroll
-    for (int i = 0; i < 4; ++i) v_13[i] = v_12[i] + at[i];
-    f32* v_14[4];
-    v_14[0] = v_13[0];
-    v_14[1] = v_13[0] + 1;
-    v_14[2] = v_13[0] + 2;
-    v_14[3] = v_13[0] + 3;
-    f32 v_15[4];
+    v_13[0] = v_12[0];
+    v_13[1] = v_12[0] + 1;
+    v_13[2] = v_12[0] + 2;
+    v_13[3] = v_12[0] + 3;
+    f32 v_14[4];
     #pragma unroll
     for (int i = 0; i < 4; i += 4) {
-      v_15[i + 0] = f32{};
-      v_15[i + 1] = f32{};
-      v_15[i + 2] = f32{};
-      v_15[i + 3] = f32{};
+      v_14[i + 0] = f32{};
+      v_14[i + 1] = f32{};
+      v_14[i + 2] = f32{};
+      v_14[i + 3] = f32{};
       if (mask[i] && mask[i + 1] && mask[i + 2] && mask[i + 3]) {
-        const auto part = *reinterpret_cast<const Vector<f32, 4>*>(v_14[i]);
-        v_15[i + 0] = part.values[0];
-        v_15[i + 1] = part.values[1];
-        v_15[i + 2] = part.values[2];
-        v_15[i + 3] = part.values[3];
+        const auto part = *reinterpret_cast<const Vector<f32, 4>*>(v_13[i]);
+        v_14[i + 0] = part.values[0];
+        v_14[i + 1] = part.values[1];
+        v_14[i + 2] = part.values[2];
+        v_14[i + 3] = part.values[3];
       }
       else {
         if (mask[i]) {
-          const auto part = *reinterpret_cast<const Vector<f32, 1>*>(v_14[i]);
-          v_15[i + 0] = part.values[0];
+          const auto part = *reinterpret_cast<const Vector<f32, 1>*>(v_13[i]);
+          v_14[i + 0] = part.values[0];
         }
         if (mask[i + 1]) {
-          const auto part = *reinterpret_cast<const Vector<f32, 1>*>(v_14[i + 1]);
-          v_15[i + 1] = part.values[0];
+          const auto part = *reinterpret_cast<const Vector<f32, 1>*>(v_13[i + 1]);
+          v_14[i + 1] = part.values[0];
         }
         if (mask[i + 2]) {
-          const auto part = *reinterpret_cast<const Vector<f32, 1>*>(v_14[i + 2]);
-          v_15[i + 2] = part.values[0];
+          const auto part = *reinterpret_cast<const Vector<f32, 1>*>(v_13[i + 2]);
+          v_14[i + 2] = part.values[0];
         }
         if (mask[i + 3]) {
-          const auto part = *reinterpret_cast<const Vector<f32, 1>*>(v_14[i + 3]);
-          v_15[i + 3] = part.values[0];
+          const auto part = *reinterpret_cast<const Vector<f32, 1>*>(v_13[i + 3]);
+          v_14[i + 3] = part.values[0];
         }
       }
     }
     f32 total[4];
     #pragma unroll
-    for (int i = 0; i < 4; ++i) total[i] = v_11[i] + v_15[i];
+    for (int i = 0; i < 4; ++i) total[i] = v_10[i] + v_14[i];
+    f32* v_15[4];
+    #pragma unroll
+    for (int i = 0; i < 4; ++i) v_15[i] = out;
     f32* v_16[4];
     #pragma unroll
-    for (int i = 0; i < 4; ++i) v_16[i] = out;
+    for (int i = 0; i < 4; ++i) v_16[i] = v_15[i] + at[i];
     f32* v_17[4];
-    #pragma unroll
-    for (int i = 0; i < 4; ++i) v_17[i] = v_16[i] + at[i];
-    f32* v_18[4];
-    v_18[0] = v_17[0];
-    v_18[1] = v_17[0] + 1;
-    v_18[2] = v_17[0] + 2;
-    v_18[3] = v_17[0] + 3;
+    v_17[0] = v_16[0];
+    v_17[1] = v_16[0] + 1;
+    v_17[2] = v_16[0] + 2;
+    v_17[3] = v_16[0] + 3;
     {
       #pragma unroll
       for (int i = 0; i < 4; i += 4) {
         if (mask[i] && mask[i + 1] && mask[i + 2] && mask[i + 3]) {
-          store_words(v_18[i], bit_cast<u32>(total[i + 0]), bit_cast<u32>(total[i + 1]), bit_cast<u32>(total[i + 2]), bit_cast<u32>(total[i + 3]));
+          store_words(v_17[i], bit_cast<u32>(total[i + 0]), bit_cast<u32>(total[i + 1]), bit_cast<u32>(total[i + 2]), bit_cast<u32>(total[i + 3]));
         }
         else {
           if (mask[i]) {
-            *reinterpret_cast<Vector<f32, 1>*>(v_18[i]) = Vector<f32, 1>{{total[i + 0]}};
+            *reinterpret_cast<Vector<f32, 1>*>(v_17[i]) = Vector<f32, 1>{{total[i + 0]}};
           }
           if (mask[i + 1]) {
-            *reinterpret_cast<Vector<f32, 1>*>(v_18[i + 1]) = Vector<f32, 1>{{total[i + 1]}};
+            *reinterpret_cast<Vector<f32, 1>*>(v_17[i + 1]) = Vector<f32, 1>{{total[i + 1]}};
           }
           if (mask[i + 2]) {
-            *reinterpret_cast<Vector<f32, 1>*>(v_18[i + 2]) = Vector<f32, 1>{{total[i + 2]}};
+            *reinterpret_cast<Vector<f32, 1>*>(v_17[i + 2]) = Vector<f32, 1>{{total[i + 2]}};
           }
           if (mask[i + 3]) {
-            *reinterpret_cast<Vector<f32, 1>*>(v_18[i + 3]) = Vector<f32, 1>{{total[i + 3]}};
+            *reinterpret_cast<Vector<f32, 1>*>(v_17[i + 3]) = Vector<f32, 1>{{total[i + 3]}};
           }
         }
       }
