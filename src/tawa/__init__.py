@@ -69,7 +69,7 @@ HOMES = {
 }
 """Modules and what they give to this package, when it is first asked for."""
 
-PARTS = "axon", "cuppl", "kernels", "language"
+PARTS = "axon", "cuppl", "kernels", "language", "tasks"
 """Packages inside this one that users import."""
 
 

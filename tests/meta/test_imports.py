@@ -76,6 +76,7 @@ ROOMS: dict[str, set[str]] = {
     ".": {"base", "language", "driver", "runtime", "simulate", "triton"},
     # users of the public interface
     "kernels": {".", "language", "machine"},
+    "tasks": {"base", "machine", "language", "frontend", "driver", "runtime", "simulate"},
     "functional": {"base"},
     "axon.sizes": {"base", "functional"},
     "axon.typing": {"base", "functional", "axon.sizes"},

@@ -1,0 +1,119 @@
+"""Attention forward: a grid of query blocks, and a loop over key blocks with an online softmax."""
+
+import numpy as np
+
+import tawa.language as tl
+from tawa.tasks import (
+    READ,
+    READ_WRITE,
+    WRITE,
+    clear,
+    launch,
+    make_tensor,
+    partition_by_blocks,
+    prange,
+    srange,
+    task,
+    tunable,
+)
+
+
+@task(o=WRITE, q=READ, k=READ, v=READ)
+def attention(o, q, k, v, scale):
+    """O = softmax(scale Q K^T) V, for tensors [heads, rows, D]."""
+
+
+@task(o=WRITE, q=READ, k=READ, v=READ)
+def attend(o, q, k, v, scale):
+    """The same for a block of rows of one head."""
+
+
+@task(highest=WRITE)
+def lowest(highest):
+    """All elements are minus infinity."""
+
+
+@task(acc=READ_WRITE, highest=READ_WRITE, total=READ_WRITE, q=READ, k=READ, v=READ)
+def add_keys(acc, highest, total, q, k, v, scale, first, keys):
+    """Take keys from number `first` on, of `keys` in all, into the softmax."""
+
+
+@task(o=WRITE, acc=READ, total=READ)
+def divide(o, acc, total):
+    """The weighted sums by the sums of weights."""
+
+
+@attention.inner
+def attention_grid(o, q, k, v, scale):
+    """A block of queries of a head for each iteration."""
+    U = tunable("U", 128)
+    D = q.shape[2]
+    of_o, of_q = partition_by_blocks(o, (None, U, D)), partition_by_blocks(q, (None, U, D))
+    of_k = partition_by_blocks(k, (None, k.shape[1], D))
+    of_v = partition_by_blocks(v, (None, v.shape[1], D))
+    for head, i in prange(of_o.shape[0], of_o.shape[1]):
+        launch(
+            attend, of_o[head, i, 0], of_q[head, i, 0], of_k[head, 0, 0], of_v[head, 0, 0], scale
+        )
+
+
+@attend.inner
+def attend_block(o, q, k, v, scale):
+    """One block of queries, and all keys in blocks of V."""
+    V = tunable("V", 64)
+    of_k = partition_by_blocks(k, (V, k.shape[1]))
+    of_v = partition_by_blocks(v, (V, v.shape[1]))
+    acc = make_tensor(o.shape, tl.float32)
+    highest = make_tensor(o.shape[:1], tl.float32)
+    total = make_tensor(o.shape[:1], tl.float32)
+    launch(clear, acc)
+    launch(clear, total)
+    launch(lowest, highest)
+    for j in srange(of_k.shape[0]):
+        launch(
+            *(add_keys, acc, highest, total, q, of_k[j, 0], of_v[j, 0]),
+            *(scale, j * V, k.shape[0]),
+        )
+    launch(divide, o, acc, total)
+
+
+@lowest.leaf
+def lowest_tile(highest):
+    """Minus infinity."""
+    return tl.full(highest.shape, -float("inf"), highest.dtype)
+
+
+@add_keys.leaf
+def add_keys_tile(acc, highest, total, q, k, v, scale, first, keys):
+    """One step of the online softmax."""
+    scores = tl.dot(q, k.T) * (scale * 1.4426950408889634)
+    columns = first + tl.arange(0, k.shape[0])
+    scores = tl.where(columns[None, :] < keys, scores, -float("inf"))
+    new = tl.maximum(highest, tl.max(scores, axis=1))
+    correction = tl.exp2(highest - new)
+    p = tl.exp2(scores - new[:, None])
+    total = total * correction + tl.sum(p, axis=1)
+    acc = tl.dot(p.to(v.dtype), v, acc * correction[:, None])
+    return acc, new, total
+
+
+@divide.leaf
+def divide_tile(o, acc, total):
+    """Each row by its sum."""
+    return acc / total[:, None]
+
+
+def reference(q, k, v, scale):
+    """Attention, by NumPy."""
+    scores = q @ k.swapaxes(1, 2) * scale
+    p = np.exp(scores - scores.max(axis=-1, keepdims=True))
+    return p / p.sum(axis=-1, keepdims=True) @ v
+
+
+def example_attention():
+    """Rows that are no multiple of the blocks."""
+    rng = np.random.default_rng(0)
+    q, k, v = rng.standard_normal((3, 2, 200, 64)).astype(np.float16)
+    o = np.full_like(q, np.nan)
+    attention(o, q, k, v, 0.125)
+    return {"o": (o, reference(*(x.astype(np.float64) for x in (q, k, v)), 0.125))}

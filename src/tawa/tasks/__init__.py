@@ -1,0 +1,40 @@
+"""Tasks and mappings: what a program computes, and apart from it, where its parts run.
+
+    from tawa.tasks import READ, WRITE, Instance, Mapping, launch, partition_by_blocks, prange, task
+
+A task has privileges on its tensors, and variants: inner ones cut tensors and launch tasks, leaves
+are code of the tile language. A call of a task runs it under a `Mapping`, or by defaults.
+"""
+
+from tawa.tasks.common import clear, copy, multiply
+from tawa.tasks.mapping import Instance, Mapping
+from tawa.tasks.privileges import READ, READ_WRITE, WRITE, Privilege
+from tawa.tasks.program import CompiledTasks
+from tawa.tasks.runnable import RunnableTask, task
+from tawa.tasks.running import launch, make_tensor, prange, srange, tunable
+from tawa.tasks.sizes import cdiv
+from tawa.tasks.tensors import Partition, Tensor, partition_by_blocks
+
+__all__ = [
+    "READ",
+    "READ_WRITE",
+    "WRITE",
+    "CompiledTasks",
+    "Instance",
+    "Mapping",
+    "Partition",
+    "Privilege",
+    "RunnableTask",
+    "Tensor",
+    "cdiv",
+    "clear",
+    "copy",
+    "launch",
+    "make_tensor",
+    "multiply",
+    "partition_by_blocks",
+    "prange",
+    "srange",
+    "task",
+    "tunable",
+]

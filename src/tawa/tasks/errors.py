@@ -1,0 +1,365 @@
+"""What can be wrong with a program of tasks, or with its mapping."""
+
+from __future__ import annotations
+
+from tawa.base.errors import TawaError
+
+_HEAD = """
+import numpy as np
+
+import tawa.language as tl
+from tawa.tasks import (
+    READ, READ_WRITE, WRITE, Instance, Mapping, launch, make_tensor, partition_by_blocks, prange,
+    srange, task, tunable,
+)
+
+
+@task(y=WRITE, x=READ)
+def twice(y, x):
+    \"\"\"y = 2 x.\"\"\"
+
+"""
+
+_GRID = (
+    _HEAD
+    + """
+@twice.inner
+def twice_grid(y, x):
+    size = tunable("size", 16)
+    to, of = partition_by_blocks(y, (size,)), partition_by_blocks(x, (size,))
+    for i in prange(to.shape[0]):
+        launch(twice, to[i], of[i])
+
+"""
+)
+
+_LEAF = """
+@twice.leaf
+def twice_tile(y, x):
+    return x + x
+
+"""
+
+_CALL = """
+x = np.arange(40, dtype=np.float32)
+twice(np.zeros_like(x), x{})
+"""
+
+
+class NotInTask(TawaError):
+    """`launch`, `srange` and the like are used outside of a task that runs."""
+
+    explanation = "They belong into the inner variants of tasks, which run when a task is called."
+    example = """
+from tawa.tasks import srange
+
+for i in srange(4):
+    pass
+"""
+
+
+class SignatureMismatch(TawaError):
+    """A variant's parameters, or a task's privileges, are not those of the task."""
+
+    explanation = "All variants of a task have its parameters: any of them may run for a launch."
+    example = (
+        _HEAD
+        + """
+@twice.leaf
+def twice_tile(y):
+    return y
+"""
+    )
+
+
+class PrivilegeViolation(TawaError):
+    """A task does more with a tensor than its privilege, or its caller's, says."""
+
+    explanation = (
+        "A task declares what it does with each tensor: READ, WRITE (all of it, unread) or "
+        "READ_WRITE. A leaf must not read what it only writes; a task must not launch another with "
+        "more rights on a tensor than its own; a task that writes nothing has no effect."
+    )
+    example = (
+        _HEAD
+        + """
+@twice.leaf
+def twice_tile(y, x):
+    return y + x
+"""
+    )
+
+
+class LeafLaunches(TawaError):
+    """A leaf launches tasks, or cuts tensors."""
+
+    explanation = (
+        "A leaf is code of the tile language on tiles. What is cut and launched stands in inner "
+        "variants, so that a mapping can place each of them."
+    )
+    example = (
+        _HEAD
+        + """
+@twice.leaf
+def twice_tile(y, x):
+    for i in srange(2):
+        x = x + x
+    return x
+"""
+    )
+
+
+class InnerTouchesData(TawaError):
+    """An inner variant computes with the elements of a tensor."""
+
+    explanation = (
+        "Inner variants compute with numbers, cut tensors and launch tasks. They run before the "
+        "program does, once for all sizes: elements are not there. Leaves compute with elements."
+    )
+    example = (
+        _HEAD
+        + """
+@twice.inner
+def twice_grid(y, x):
+    launch(twice, y, x + x)
+
+"""
+        + _CALL.format("")
+    )
+
+
+class LoopCarriesValue(TawaError):
+    """A variable goes from one iteration of `srange` or `prange` to the next, or out of it."""
+
+    explanation = (
+        "The body of a task loop is traced once for all iterations, so that a Python variable "
+        "can't change from one to the next. What iterations hand on lies in tensors; numbers are "
+        "computed from the index. A loop over Python's `range` is unrolled, and may do anything."
+    )
+    example = (
+        _HEAD
+        + """
+@twice.inner
+def twice_grid(y, x):
+    place = 0
+    for i in srange(3):
+        launch(twice, partition_by_blocks(y, (16,))[place], partition_by_blocks(x, (16,))[i])
+        place += 1
+"""
+    )
+
+
+class LoopNotUniform(TawaError):
+    """The body of `srange` or `prange` does not do the same in each iteration."""
+
+    explanation = (
+        "A loop's body is traced twice with the same index, and has to do the same both times. It "
+        "must not be left early either (`break`, `return`): how often it runs is the loop's extent."
+    )
+    example = (
+        _HEAD
+        + _LEAF.replace("twice_tile", "twice_leaf")
+        + """
+places = []
+
+
+@twice.inner
+def twice_grid(y, x):
+    for i in srange(3):
+        places.append(i)
+        to = partition_by_blocks(y, (16,))[i]
+        launch(twice, to, partition_by_blocks(x, (16,))[i + len(places)])
+
+
+x = np.arange(40, dtype=np.float32)
+mapping = Mapping(
+    Instance("twice_grid", entry=True, calls=("twice_leaf",)), Instance("twice_leaf")
+)
+twice(np.zeros_like(x), x, mapping=mapping)
+"""
+    )
+
+
+class IndexNotConstant(TawaError):
+    """The value of a loop's index is asked for."""
+
+    explanation = (
+        "A loop's body is traced once for all iterations. Its index can be computed with, index a "
+        "partition, and be passed to leaves, which may branch on it; it has no value of its own."
+    )
+    example = (
+        _HEAD
+        + """
+@twice.inner
+def twice_grid(y, x):
+    for i in srange(3):
+        if i > 1:
+            launch(twice, y, x)
+
+"""
+        + _CALL.format("")
+    )
+
+
+class BadPartition(TawaError):
+    """A tensor can't be cut, or a partition indexed, this way."""
+
+    explanation = (
+        "A box has a size for each dimension. Boxes may reach past the end of a tensor; boxes of a "
+        "box must fit into it, since they would reach into its neighbour."
+    )
+    example = (
+        _HEAD
+        + """
+@twice.inner
+def twice_grid(y, x):
+    launch(twice, partition_by_blocks(y, (16, 16))[0, 0], x)
+
+"""
+        + _CALL.format("")
+    )
+
+
+class WrongTaskArguments(TawaError):
+    """A task is called or launched with other arguments than it takes."""
+
+    explanation = "A task takes a tensor for each parameter with a privilege, and numbers else."
+    example = _GRID.replace("to[i], of[i]", "to[i]") + _CALL.format("")
+
+
+class AliasingIterations(TawaError):
+    """Two iterations of a `prange` touch the same elements, and one of them writes."""
+
+    explanation = (
+        "Iterations of `prange` may run at the same time. Their order must not matter: none may "
+        "write what another one reads or writes. `srange` keeps an order."
+    )
+    example = _GRID.replace("to[i]", "to[i // 2]") + _LEAF + _CALL.format("")
+
+
+class AliasingArguments(TawaError):
+    """Two arguments of a launch overlap, and one of them is written."""
+
+    explanation = (
+        "A mapping decides whether an argument is a copy. What a task writes to one argument must "
+        "not be seen in another, or the mapping would change results."
+    )
+    example = (
+        _HEAD
+        + """
+@twice.inner
+def twice_grid(y, x):
+    launch(twice, y, y)
+"""
+        + _CALL.format("")
+    ).replace("y=WRITE", "y=READ_WRITE")
+
+
+class TooManyIterations(TawaError):
+    """It can't be shown that the iterations of a `prange` are apart."""
+
+    explanation = (
+        "Boxes of one partition with indices of their own are apart for all sizes. Other boxes are "
+        "compared one by one, up to 8192 of them."
+    )
+    example = (
+        _GRID.replace("to[i]", "to[i * i]").replace("to.shape[0]", "1 << 14")
+        + _LEAF
+        + _CALL.format("")
+    )
+
+
+class UnboundTunable(TawaError):
+    """A tunable has no value."""
+
+    explanation = (
+        "`tunable(name)` is a constant that the mapping's record binds; `tunable(name, default)` "
+        "has a value where no record does."
+    )
+    example = _GRID.replace('"size", 16', '"size"') + _CALL.format("")
+
+
+class MissingVariant(TawaError):
+    """A launch finds no variant of the task to run."""
+
+    explanation = (
+        "Without a record, a launch runs the task's first variant, and within a variant of the "
+        "same task the next one. A record names its variant."
+    )
+    example = _GRID + _CALL.format("")
+
+
+class BadMapping(TawaError):
+    """A mapping does not fit itself, or the program."""
+
+    explanation = (
+        "Records have names of their own, `calls` names a record for each launch statement of the "
+        "instance's variant, in the order of the source, and one record at most is the entry."
+    )
+    example = """
+from tawa.tasks import Instance, Mapping
+
+Mapping(Instance("gemm_grid", calls=("gemm_block",)))
+"""
+
+
+class MachineNotThere(TawaError):
+    """A mapping names a processor or memory that the machine, or the processor, does not have."""
+
+    explanation = (
+        "Processors are node, device, block, warp_group, warp and thread, from the outermost in; "
+        "an instance runs where its caller does or inside of it. Memories are global, shared, "
+        "register and none; a device's code reaches global memory alone. Leaves run on blocks: "
+        "below them, the compiler's layouts are the mapping. Programs run on one device so far."
+    )
+    example = """
+from tawa.tasks import Instance, Mapping
+
+Mapping(Instance("gemm_grid", processor="cluster"))
+"""
+
+
+class UnmetNone(TawaError):
+    """A tensor that the mapping puts nowhere has to be materialised."""
+
+    explanation = (
+        "Memory `none` is a promise that is checked: a tensor's elements never exist at this "
+        "level, since launches inside it take their boxes from where the caller has them. A leaf's "
+        "own arguments exist, and so does what one launch hands to another."
+    )
+    example = (
+        _GRID
+        + _LEAF
+        + _CALL.format(', mapping=Mapping(Instance("twice_tile", memories={"x": "none"}))')
+    )
+
+
+class TensorNotMapped(TawaError):
+    """A tensor can't be kept in the memory that it is mapped to."""
+
+    explanation = (
+        "Tiles in registers and in shared memory are values: a leaf takes them whole, and boxes of "
+        "them only where the whole is a box of something else. Tensors that a block makes live in "
+        "registers or shared memory, those that the device makes in global memory."
+    )
+    example = (
+        _GRID.replace("    for i", "    kept = make_tensor((32,), tl.float32)\n    for i").replace(
+            "of[i]", "partition_by_blocks(kept, (16,))[0]"
+        )
+        + _LEAF
+        + _CALL.format(', mapping=Mapping(Instance("twice_grid", processor="block"))')
+    )
+
+
+class SharedCapTooSmall(TawaError):
+    """A block needs more shared memory than its cap."""
+
+    explanation = (
+        "`shared_cap` bounds the shared memory of a block: the tiles that its instances keep "
+        "there, in as many slots as `pipeline` says, and what its stores are staged in."
+    )
+    example = (
+        _GRID.replace("16)", "256)")
+        + _LEAF
+        + _CALL.format(', mapping=Mapping(Instance("twice_tile", shared_cap=256))')
+    )

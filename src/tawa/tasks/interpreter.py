@@ -1,0 +1,146 @@
+"""The serial interpreter: a program's meaning, on NumPy arrays.
+
+Inner variants run as Python, launch after launch; leaves run as tile programs on copies of their
+boxes. No mapping, copy elimination or code generation takes part, but the choice of variants and
+tunables.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from tawa.base.source import Span
+from tawa.base.user_frames import users_place
+from tawa.tasks.arguments import checked_arguments, checked_kinds
+from tawa.tasks.defaults import Resolved, resolve_entry, resolve_launch
+from tawa.tasks.leaves import element_type, evaluate, storage_type
+from tawa.tasks.mapping import EMPTY, Mapping
+from tawa.tasks.privileges import NO_RIGHTS, Privilege
+from tawa.tasks.races import check_arguments
+from tawa.tasks.running import running
+from tawa.tasks.sizes import Known
+from tawa.tasks.task import Task
+from tawa.tasks.tensors import Buffer, Tensor
+
+
+def interpret(task: Task, args: Sequence[Any], mapping: Mapping | None = None) -> None:
+    """Run a task on NumPy arrays and numbers; arrays are written in place.
+
+    Raises what a program of tasks can raise, but no errors of mappings to memories.
+    """
+    span = users_place()
+    own = [_tensor(name, a) for name, a in zip(task.parameters, args, strict=False)]
+    checked_kinds(task, tuple(own) + tuple(args[len(own) :]), span)
+    instance = resolve_entry(task, mapping or EMPTY, span)
+    runner = Interpreter(mapping or EMPTY)
+    with running(runner):
+        runner.run(instance, own)
+
+
+def _tensor(name: str, value: Any) -> Any:
+    if not isinstance(value, np.ndarray):
+        return value
+    shape: tuple[int, ...] = tuple(value.shape)  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
+    return Buffer(name, shape, element_type(value), data=storage_type(value)).whole()
+
+
+class Interpreter:
+    """Runs inner variants and leaves, one after the other."""
+
+    def __init__(self, mapping: Mapping) -> None:
+        self.mapping = mapping
+        self.frames: list[tuple[Resolved, list[Any], dict[int, Privilege]]] = []
+
+    def run(self, instance: Resolved, args: list[Any]) -> None:
+        """Run an instance's variant."""
+        task, variant = instance.variant.task, instance.variant
+        if not variant.is_leaf:
+            owners: dict[int, Privilege] = {}
+            for name, arg in zip(task.parameters, args, strict=True):
+                if isinstance(arg, Tensor):
+                    own, given = task.privileges[name], owners.get(id(arg.buffer), NO_RIGHTS)
+                    owners[id(arg.buffer)] = Privilege(
+                        own.reads or given.reads, own.writes or given.writes
+                    )
+            self.frames.append((instance, [], owners))
+            try:
+                variant.fn(*args)
+            finally:
+                self.frames.pop()
+            return
+        tiles = [read(a) if isinstance(a, Tensor) else a for a in args]
+        results = evaluate(
+            variant, tiles, [a.dtype if isinstance(a, Tensor) else None for a in args]
+        )
+        for name, result in zip(task.writes, results, strict=True):
+            write(args[task.parameters.index(name)], result)
+
+    def launch(self, task: Task, args: tuple[Any, ...], span: Span | None) -> None:
+        """A launch statement."""
+        caller, sites, owners = self.frames[-1]
+        checked_arguments(task, args, caller, owners, span)
+        check_arguments(task, args, Known({}), caller, span)
+        place = None if span is None else (span.file, span.line, span.column)
+        if place not in sites:
+            sites.append(place)
+        found = resolve_launch(caller, sites.index(place), task, self.mapping, False, span)
+        self.run(found, list(args))
+
+    def loop(self, extents: tuple[Any, ...], parallel: bool, span: Span | None) -> Iterator[Any]:
+        """Indices in order."""
+        for index in itertools.product(*(range(int(extent)) for extent in extents)):
+            yield index if len(extents) > 1 else index[0]
+
+    def tunable(self, name: str, default: Any, span: Span | None) -> Any:
+        """The value that the mapping binds."""
+        return self.frames[-1][0].tunable(name, default, span)
+
+    def make(self, shape: tuple[Any, ...], dtype: Any, span: Span | None) -> Tensor:
+        """A tensor whose elements are anything: what shows best where they are read."""
+        data = storage_of(dtype, shape)
+        return Buffer("made", shape, dtype, data=data).whole()
+
+
+def storage_of(dtype: Any, shape: tuple[int, ...]) -> Any:
+    """An array of a type of the language, full of bits that are NaN where the type has them."""
+    from tawa.tasks.leaves import numpy_type
+
+    data = np.empty(shape, numpy_type(dtype))
+    data.reshape(-1).view(np.uint8)[:] = 0xFF
+    return data
+
+
+def read(tensor: Tensor) -> Any:
+    """The elements of a box, zeros outside of its buffer."""
+    data = tensor.buffer.data
+    found: Any = np.zeros(_shape(tensor), data.dtype)
+    here, there = _inside(tensor)
+    found[here] = data[there]
+    return found.reshape(tensor.shape)
+
+
+def _shape(tensor: Tensor) -> tuple[int, ...]:
+    """A box's sizes, of the dimensions that are hidden too."""
+    return tuple(int(size) for size in tensor.size)
+
+
+def write(tensor: Tensor, values: Any) -> None:
+    """Make a box's elements those of `values`, as far as they are in the buffer."""
+    here, there = _inside(tensor)
+    tensor.buffer.data[there] = np.asarray(values).reshape(_shape(tensor))[here]
+
+
+def _inside(tensor: Tensor) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
+    """The part of a box that is in its buffer: in the box, and in the buffer."""
+    here: list[slice] = []
+    there: list[slice] = []
+    for o, s, extent in zip(tensor.origin, tensor.size, tensor.buffer.shape, strict=True):
+        first, last = min(max(int(o), 0), int(extent)), max(min(int(o + s), int(extent)), 0)
+        last = max(first, last)
+        there.append(slice(first, last))
+        here.append(slice(first - int(o), last - int(o)))
+    return tuple(here), tuple(there)

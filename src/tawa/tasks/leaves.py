@@ -1,0 +1,165 @@
+"""Leaves by themselves: a tile program that loads tiles, calls a leaf, and stores its results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+import tawa.language as tl
+from tawa.base.options import Options
+from tawa.driver.host_launch import STORAGE
+from tawa.frontend import JITFunction
+from tawa.language import dtypes
+from tawa.runtime.arrays import ELEMENT_BYTES, view
+from tawa.tasks.generated import function_of
+from tawa.tasks.task import Variant
+
+
+def element_type(array: Any) -> Any:
+    """The language's type of an array's elements."""
+    return dtypes.dtype_named(view(array).element_type)
+
+
+def type_name(dtype: Any) -> str:
+    """A type's name as kernels' signatures have it."""
+    for name in ELEMENT_BYTES:
+        if dtypes.dtype_named(name) == dtype:
+            return name
+    raise TypeError(f"tensors have elements of a type of tawa.language, not {dtype!r}")
+
+
+def numpy_type(dtype: Any) -> Any:
+    """NumPy's own type that holds elements of a type of the language."""
+    name = type_name(dtype)
+    held = {"bf16": "uint16", "e4m3": "uint8", "e5m2": "uint8", "i1": "bool"}
+    plain = {"f": "float", "i": "int", "u": "uint"}
+    return np.dtype(held.get(name) or plain[name[0]] + name[1:])
+
+
+def storage_type(array: Any) -> Any:
+    """An array in NumPy's own types: the same memory."""
+    name = STORAGE.get(array.dtype.name)
+    return array if name is None else array.view(name)
+
+
+def tile_of(value: Any, shape: Any, dtype: Any, message: Any) -> Any:
+    """What a leaf returns, as the type of what it is written to; its shape has to be the same."""
+    tl.static_assert(value.shape == shape, message)
+    return tl.cast(value, dtype)
+
+
+def call_text(leaf: str, args: Sequence[str], outs: Sequence[Out]) -> list[str]:
+    """Lines that call a leaf and take its results, one for each of the task's writes."""
+    names = ", ".join(out.name for out in outs)
+    call = f"{leaf}({', '.join(args)})"
+    if len(outs) == 1:
+        return [f"{names} = {outs[0].taken(call, leaf)}"]
+    return [f"{names} = {call}", *(f"{o.name} = {o.taken(o.name, leaf)}" for o in outs)]
+
+
+TILE_OF = JITFunction(tile_of)
+
+
+@dataclass(frozen=True)
+class Out:
+    """A tile that a leaf writes: the variable that it goes to, and its parameter."""
+
+    name: str
+    parameter: str
+    shape: tuple[int, ...]
+    dtype: Any
+
+    def taken(self, value: str, leaf: str) -> str:
+        """A value of this tile's shape and type."""
+        wrong = f"{leaf} returns a tile of another shape than `{self.parameter}`"
+        kind = f"{list(self.shape)}, tl.{language_name(self.dtype)}"
+        return f"tile_of({value}, {kind}, {wrong!r})"
+
+
+def language_name(dtype: Any) -> str:
+    """The name that the language has a type under."""
+    for name, value in vars(dtypes).items():
+        if value is dtype:
+            return name
+    raise TypeError(f"no type of tawa.language: {dtype!r}")
+
+
+def unread(shape: Sequence[int], dtype: Any) -> str:
+    """A tile in place of one that is only written: the leaf asks for its shape and type alone."""
+    return f"tl.zeros({list(shape)}, tl.{language_name(dtype)})"
+
+
+def evaluate(leaf: Variant, args: Sequence[Any], types: Sequence[Any]) -> list[Any]:
+    """A leaf's results for tiles (NumPy arrays) and numbers; `types` are those of the tiles."""
+    from tawa.simulate.interpret.tile import HostDescriptor, run
+
+    shapes: tuple[Any, ...] = tuple(a.shape if _is_tile(a) else None for a in args)
+    fixed = tuple(None if _is_tile(a) or _runs(a) else a for a in args)
+    kinds: tuple[Any, ...] = tuple(a.__class__ if _runs(a) else None for a in args)
+    module = _module(leaf, shapes, tuple(types), fixed, kinds)
+    task = leaf.task
+    results: list[Any] = []
+    given: list[Any] = []
+    for name, arg in zip(task.parameters, args, strict=True):
+        if _is_tile(arg):
+            if task.privileges[name].reads:
+                given.append(HostDescriptor.of(np.ascontiguousarray(arg)))
+        elif _runs(arg):
+            given.append(arg)
+    for name in task.writes:
+        tile = args[task.parameters.index(name)]
+        results.append(np.empty(tile.shape, tile.dtype))
+        given.append(HostDescriptor.of(results[-1]))
+    run(module, (1,), given)
+    return results
+
+
+def _is_tile(value: Any) -> bool:
+    return isinstance(value, np.ndarray)
+
+
+def _runs(value: Any) -> bool:
+    """Whether a number is passed when the program runs; others are compiled in."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+@cache
+def _module(
+    leaf: Variant, shapes: tuple[Any, ...], types: tuple[Any, ...], fixed: tuple[Any, ...],
+    kinds: tuple[Any, ...],
+) -> Any:  # fmt: skip
+    from tawa.driver.compilation import Compilation
+    from tawa.driver.compiler import tile_level
+
+    task, signature, lines, args = leaf.task, dict[str, str](), list[str](), list[str]()
+    for name, shape, dtype, value, kind in zip(
+        task.parameters, shapes, types, fixed, kinds, strict=True
+    ):
+        if shape is None:
+            args.append(name if kind else repr(value))
+            if kind:
+                signature[name] = "f32" if kind is float else "i32"
+        elif task.privileges[name].reads:
+            signature[f"{name}_in"] = _descriptor(shape, dtype)
+            lines.append(f"{name} = {name}_in.load({[0] * len(shape)})")
+            args.append(name)
+        else:
+            args.append(unread(shape, dtype))
+    places = [(name, task.parameters.index(name)) for name in task.writes]
+    outs = [Out(f"{n}_new", n, shapes[place], types[place]) for n, place in places]
+    lines += call_text(leaf.name, args, outs)
+    for name, place in places:
+        signature[f"{name}_out"] = _descriptor(shapes[place], types[place])
+        lines.append(f"{name}_out.store({[0] * len(shapes[place])}, {name}_new)")
+    text = "".join(f"    {line}\n" for line in lines)
+    text = f"def {leaf.name}_alone({', '.join(signature)}):\n{text}"
+    fn = function_of(f"{leaf.name}_alone", text, {leaf.name: leaf.function, "tile_of": TILE_OF})
+    return tile_level(Compilation(Options()), JITFunction(fn), signature, {})
+
+
+def _descriptor(shape: Sequence[int], dtype: Any) -> str:
+    return f"desc<{type_name(dtype)},{'x'.join(map(str, shape))}>"

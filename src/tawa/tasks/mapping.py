@@ -1,0 +1,194 @@
+"""Mappings: where the instances of tasks run, and in which memories their tensors live.
+
+    Mapping(
+        Instance("gemm_grid", processor="device", tunables={"U": 128, "V": 256}),
+        Instance("gemm_block", processor="block", pipeline=4, warp_specialize=True),
+        Instance("gemm_tile", memories={"a": "shared", "b": "shared", "acc": "register"}),
+    )
+
+A mapping changes speed, never results. What it does not say, defaults do (`resolve`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as MappingOf
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from tawa.base.options import Options
+from tawa.base.source import Span
+from tawa.base.user_frames import entries, users_place
+from tawa.tasks.errors import BadMapping, MachineNotThere
+
+PROCESSORS = "node", "device", "block", "warp_group", "warp", "thread"
+"""From the outermost to the innermost."""
+
+MEMORIES = "global", "shared", "register", "none"
+"""Where a tensor may live; `none`: nowhere, it must never be materialised at this level."""
+
+REACH = {
+    "node": ("global", "none"),
+    "device": ("global", "none"),
+    "block": MEMORIES,
+    "warp_group": MEMORIES,
+    "warp": MEMORIES,
+    "thread": MEMORIES,
+}
+"""Memories that a processor's code can touch."""
+
+NAMED_OPTIONS = {
+    "pipeline": "num_stages",
+    "warp_specialize": "specialize",
+    "warp_groups": "consumers",
+}
+"""Fields of an instance that are launch options by another name."""
+
+
+@entries
+@dataclass(frozen=True)
+class Instance:
+    """How one instance of a task runs. What is None (or left out) follows from defaults.
+
+    - `name`: by default a variant's name, which then is what runs.
+    - `variant`: the name of the variant that runs.
+    - `processor`: one of `PROCESSORS`.
+    - `memories`: one of `MEMORIES` by parameter, for tensors; by the name of a variable that
+      `make_tensor` is assigned to, for tensors of its own.
+    - `tunables`: values by name.
+    - `calls`: names of the instances that its launch statements run, in the order of the source.
+    - `entry`: whether this is the instance that a call of the task runs.
+    - at block level: `warp_specialize`, `warp_groups` (of consumers), `pipeline` (slots of each
+      ring), `shared_cap` (most bytes of shared memory), `tile_order` (how many rows of the grid's
+      blocks are walked together), and `options`, other fields of `tawa.Options`.
+    """
+
+    name: str
+    variant: str | None = None
+    processor: str | None = None
+    memories: MappingOf[str, str] = field(default_factory=dict[str, str])
+    tunables: MappingOf[str, Any] = field(default_factory=dict[str, Any])
+    calls: tuple[str, ...] | None = None
+    entry: bool = False
+    warp_specialize: bool | None = None
+    warp_groups: int | None = None
+    pipeline: int | None = None
+    shared_cap: int | None = None
+    tile_order: int | None = None
+    options: MappingOf[str, Any] = field(default_factory=dict[str, Any])
+    span: Span | None = field(default=None, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without a program. Raises `BadMapping`, `MachineNotThere`."""
+        if self.span is None:
+            object.__setattr__(self, "span", users_place())
+        if self.processor is not None and self.processor not in PROCESSORS:
+            raise MachineNotThere(
+                f"`{self.name}` is mapped to a processor that no machine has",
+                span=self.span,
+                expected=" or ".join(PROCESSORS),
+                found=repr(self.processor),
+            )
+        for tensor, memory in self.memories.items():
+            if memory not in MEMORIES:
+                raise MachineNotThere(
+                    f"`{tensor}` of `{self.name}` is mapped to a memory that no machine has",
+                    span=self.span,
+                    expected=" or ".join(MEMORIES),
+                    found=repr(memory),
+                )
+        known = {f.name for f in fields(Options)}
+        for option in self.options:
+            if option not in known or option in NAMED_OPTIONS.values():
+                raise BadMapping(
+                    f"`{self.name}` has no option `{option}`",
+                    span=self.span,
+                    expected="a field of tawa.Options that an instance has no field for",
+                    found=option,
+                )
+
+    @property
+    def launch_options(self) -> dict[str, Any]:
+        """The options that its kernel is launched with."""
+        named = {o: getattr(self, own) for own, o in NAMED_OPTIONS.items()}
+        return {o: v for o, v in named.items() if v is not None} | dict(self.options)
+
+    def text(self) -> str:
+        """The record as Python writes it, without what defaults say."""
+        parts = [repr(self.name)]
+        for f in fields(self)[1:]:
+            given = getattr(self, f.name)
+            if f.name == "span" or given is None or given is False or given == {}:
+                continue
+            shown: Any = given
+            if f.name in ("memories", "tunables", "options"):
+                shown = dict(given)
+            parts.append(f"{f.name}={shown!r}")
+        return f"Instance({', '.join(parts)})"
+
+
+@entries
+class Mapping:
+    """Records of instances, by name; `devices` is how many GPUs of one host it is made for."""
+
+    def __init__(self, *instances: Instance, devices: int = 1) -> None:
+        """Take the records. Raises `BadMapping`, and `MachineNotThere` for more than one device."""
+        place = users_place()
+        self.instances: dict[str, Instance] = {}
+        for instance in instances:
+            if instance.name in self.instances:
+                raise BadMapping(
+                    f"two records are called `{instance.name}`",
+                    span=instance.span,
+                    expected="a name for each instance",
+                    found="the same name twice",
+                )
+            self.instances[instance.name] = instance
+        for instance in instances:
+            for called in instance.calls or ():
+                if called not in self.instances:
+                    raise BadMapping(
+                        f"`{instance.name}` calls an instance that the mapping does not have",
+                        span=instance.span,
+                        expected=" or ".join(self.instances),
+                        found=called,
+                    )
+        if devices != 1 or any(i.processor == "node" for i in instances):
+            raise MachineNotThere(
+                "the mapping is for several devices",
+                span=place,
+                expected="one device: programs are not yet spread over several",
+                found=f"devices={devices}" if devices != 1 else "processor 'node'",
+                hint="map the outermost instance to 'device'",
+            )
+        self.span = place
+
+    @property
+    def key(self) -> str:
+        """Equal for mappings that say the same."""
+        return self.text()
+
+    def text(self) -> str:
+        """The mapping as Python writes it, one record a line."""
+        lines = [f"    {instance.text()},\n" for instance in self.instances.values()]
+        return f"Mapping(\n{''.join(lines)})" if lines else "Mapping()"
+
+    def write(self, path: str | Path) -> None:
+        """Write the mapping to a file that may be edited, and read by `Mapping.read`."""
+        head = "from tawa.tasks import Instance, Mapping\n\n"
+        Path(path).write_text(f"{head}mapping = {self.text()}\n")
+
+    @staticmethod
+    def read(path: str | Path) -> Mapping:
+        """The `mapping` that a Python file defines. Raises `BadMapping`."""
+        scope: dict[str, Any] = {}
+        exec(compile(Path(path).read_text(), str(path), "exec"), scope)
+        found = scope.get("mapping")
+        if not isinstance(found, Mapping):
+            raise BadMapping(
+                f"{path} has no mapping", expected="`mapping = Mapping(...)`", found=repr(found)
+            )
+        return found
+
+
+EMPTY = Mapping()

@@ -1,0 +1,45 @@
+"""Errors in kernels that the compiler wrote, shown where the user wrote what they come from."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tawa.base.errors import Note, TawaError
+from tawa.base.source import Span
+from tawa.tasks.defaults import where
+from tawa.tasks.generated import MARK
+from tawa.tasks.kernel_text import KernelText
+
+OWN = str(Path(__file__).parent)
+
+
+@contextmanager
+def places_of(kernel: KernelText) -> Generator[None]:
+    """Let errors of this kernel point at launch statements, with the path in the task tree."""
+    try:
+        yield
+    except TawaError as error:
+        relocate(error, kernel)
+        raise
+
+
+def relocate(error: TawaError, kernel: KernelText) -> None:
+    """Move an error's places from a kernel's text to the program's."""
+    spans = [error.span, *(note.span for note in error.notes)]
+    lines = [s.line for s in spans if s is not None and s.file.startswith(MARK)]
+    if not lines:
+        return
+    place = min(lines[0] - 2, len(kernel.sources) - 1)  # line 1 is the head
+    span, instance = kernel.sources[max(place, 0)]
+    error.notes = [note for note in error.notes if not _is_ours(note.span)]
+    if error.span is None or _is_ours(error.span):
+        error.span = span
+    else:
+        error.notes.append(Note("in this launch", span))
+    error.notes.append(Note(where(instance)))
+
+
+def _is_ours(span: Span | None) -> bool:
+    return span is not None and span.file.startswith((MARK, OWN))

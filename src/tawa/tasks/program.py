@@ -1,0 +1,284 @@
+"""A compiled program of tasks: traced once for arguments that lie alike, run for many sizes."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from math import prod
+from typing import Any
+
+from tawa.base.options import Options
+from tawa.base.user_frames import users_place
+from tawa.driver.jit import Kernel
+from tawa.language import dtypes
+from tawa.runtime.arrays import ELEMENT_BYTES, HOST, is_array, view
+from tawa.runtime.descriptor import TensorDescriptor
+from tawa.tasks import events
+from tawa.tasks.arguments import checked_kinds
+from tawa.tasks.copies import eliminate
+from tawa.tasks.errors import SharedCapTooSmall
+from tawa.tasks.generated import function_of
+from tawa.tasks.ir import TaskProgram
+from tawa.tasks.kernel_text import Described, KernelText, Stride
+from tawa.tasks.leaves import numpy_type, storage_type, type_name
+from tawa.tasks.lies import Lie, lie_of
+from tawa.tasks.mapping import EMPTY, Mapping
+from tawa.tasks.places import places_of
+from tawa.tasks.schedule import HostLoop, Launch, Step, schedule
+from tawa.tasks.sizes import Known, Size, value
+from tawa.tasks.task import Task
+from tawa.tasks.tensors import Buffer
+from tawa.tasks.tracing import trace
+
+
+@dataclass(eq=False)
+class CompiledTasks:
+    """What a task's call runs: stages to look at, and kernels in order.
+
+    `stages` has `tasks` (the program with every copy that launches make), `copies` (with those that
+    are left), `events` (what waits for what) and a text for each kernel.
+    """
+
+    task: Task
+    program: TaskProgram
+    known: Known
+    stages: dict[str, str]
+    steps: list[Step]
+    graph: list[events.Event]
+    kernels: dict[int, Kernel] = field(default_factory=dict[int, Kernel])
+
+    @property
+    def launches(self) -> list[Launch]:
+        """The launches of kernels in the program, each once."""
+        return list(_launches(self.steps))
+
+    def svg(self) -> str:
+        """The event graph as a picture."""
+        return events.svg(self.graph)
+
+    def run(self, args: Sequence[Any]) -> None:
+        """Run the kernels, on the device where the arrays lie or for NumPy's in the simulator."""
+        values, arrays = self._values(args), self._arrays(args)
+        for launch, now in _in_order(self.steps, values):
+            grid = prod(value(e, now) for e in launch.kernel.grid)
+            if grid > 0:
+                kernel = self.kernel(launch)
+                given = [given_for(p, arrays, now) for p in launch.kernel.parameters.values()]
+                with places_of(launch.kernel):
+                    kernel[(grid,)](*given, **self.options(launch, kernel, given))
+
+    def simulate(self, args: Sequence[Any]) -> None:
+        """Run the kernels' tile level on NumPy arrays: nothing below it is compiled."""
+        from tawa.driver.compilation import Compilation
+        from tawa.driver.compiler import tile_level
+        from tawa.driver.host_launch import stored
+        from tawa.simulate.interpret.tile import run
+
+        values = self._values(args)
+        arrays = {name: storage_type(a) for name, a in self._arrays(args).items()}
+        for launch, now in _in_order(self.steps, values):
+            grid = prod(value(e, now) for e in launch.kernel.grid)
+            if grid > 0:
+                given = [given_for(p, arrays, now) for p in launch.kernel.parameters.values()]
+                types = self._signature(launch.kernel, given)
+                with places_of(launch.kernel):
+                    module = tile_level(Compilation(Options()), self.kernel(launch), types, {})
+                run(module, (grid,), [stored(g) for g in given])
+
+    def kernel(self, launch: Launch) -> Kernel:
+        """The kernel of a launch, as `tawa.jit` makes them."""
+        found = self.kernels.get(id(launch))
+        if found is None:
+            text = launch.kernel
+            found = Kernel(function_of(text.name, text.text, text.leaves))
+            self.kernels[id(launch)] = found
+        return found
+
+    def arguments(self, launch: Launch, args: Sequence[Any]) -> list[Any]:
+        """What a kernel's parameters are given for a call; of a loop's launches, in the first."""
+        arrays = self._arrays(args)
+        for found, now in _in_order(self.steps, self._values(args)):
+            if found is launch:
+                return [given_for(p, arrays, now) for p in launch.kernel.parameters.values()]
+        return []
+
+    def _signature(self, kernel: KernelText, given: Sequence[Any]) -> dict[str, str]:
+        types: dict[str, str] = {}
+        for (name, parameter), arg in zip(kernel.parameters.items(), given, strict=True):
+            if isinstance(parameter, Buffer):
+                types[name] = f"*{type_name(parameter.dtype)}"
+            elif isinstance(parameter, Described):
+                block = "x".join(map(str, parameter.block))
+                types[name] = f"desc<{type_name(parameter.buffer.dtype)},{block}>"
+            else:
+                types[name] = "f32" if isinstance(arg, float) else "i32"
+        return types
+
+    def options(self, launch: Launch, kernel: Kernel, given: Sequence[Any]) -> dict[str, Any]:
+        """A launch's options; with a cap, fewer slots where they do not fit and none were asked."""
+        if launch.cap is None:
+            return launch.options
+        options = dict(launch.options)
+        while True:
+            found = kernel.compile(*given, **options)
+            used = found.spec.shared_bytes
+            if used <= launch.cap:
+                return options
+            slots = options.get("num_stages", 4)
+            if "num_stages" in launch.options or slots == 1:
+                raise SharedCapTooSmall(
+                    f"`{launch.kernel.name}` needs more shared memory than its cap",
+                    span=launch.kernel.scope.instance.record.span,
+                    expected=f"at most {launch.cap} bytes",
+                    found=f"{used} bytes with {slots} slots a ring",
+                    hint="smaller tiles, or a smaller pipeline",
+                    notes=["in the task tree: " + " > ".join(launch.kernel.scope.instance.path)],
+                )
+            options["num_stages"] = slots - 1
+
+    def _values(self, args: Sequence[Any]) -> dict[str, Any]:
+        return values_of(self.task, args)
+
+    def _arrays(self, args: Sequence[Any]) -> dict[str, Any]:
+        """Arrays by buffer's name: the arguments, and tensors that the device makes."""
+        named = dict(zip(self.task.parameters, args, strict=True))
+        arrays = {name: named[name] for name in self.program.arguments}
+        values = self._values(args)
+        first = next(iter(arrays.values()))
+        for buffer in self.program.made:
+            if buffer.memory == "global":
+                shape = tuple(int(value(size, values)) for size in buffer.shape)
+                arrays[buffer.name] = empty(first, shape, buffer.dtype)
+        return arrays
+
+
+def _launches(steps: Sequence[Step]) -> Iterator[Launch]:
+    for step in steps:
+        if isinstance(step, Launch):
+            yield step
+        else:
+            yield from _launches(step.steps)
+
+
+def _in_order(
+    steps: Sequence[Step], values: dict[str, Any]
+) -> Iterator[tuple[Launch, dict[str, Any]]]:
+    """Launches in order, each with the values of the loops around it."""
+    for step in steps:
+        if isinstance(step, Launch):
+            yield step, values
+            continue
+        assert isinstance(step, HostLoop)
+        extents = [range(value(extent, values)) for extent in step.loop.extents]
+        for index in product(*extents):
+            yield from _in_order(
+                step.steps, values | dict(zip(step.loop.indices, index, strict=True))
+            )
+
+
+def given_for(parameter: Any, arrays: dict[str, Any], values: dict[str, Any]) -> Any:
+    """What a kernel's parameter is given at a launch."""
+    if isinstance(parameter, Buffer):
+        return arrays[parameter.name]
+    if isinstance(parameter, Described):
+        array = arrays[parameter.buffer.name]
+        found = view(array)
+        order = slice(None, None, -1) if parameter.turned else slice(None)
+        return TensorDescriptor(
+            array, list(found.shape[order]), list(found.strides[order]), list(parameter.block)
+        )
+    if isinstance(parameter, Stride):
+        return view(arrays[parameter.buffer.name]).strides[parameter.dimension]
+    return values[parameter]
+
+
+def values_of(task: Task, args: Sequence[Any]) -> dict[str, Any]:
+    """A launch's sizes and numbers by name."""
+    values: dict[str, Any] = {}
+    for name, arg in zip(task.parameters, args, strict=True):
+        if name in task.privileges:
+            values |= {f"{name}_size{d}": int(size) for d, size in enumerate(arg.shape)}
+        elif isinstance(arg, int | float) and not isinstance(arg, bool):
+            values[name] = arg
+    return values
+
+
+def empty(like: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+    """An array of the library and on the device of `like`."""
+    if hasattr(like, "new_empty"):
+        return like.new_empty(shape, dtype=getattr(sys.modules["torch"], _long_name(dtype)))
+    if view(like).device == HOST:
+        import numpy as np
+
+        return np.empty(shape, numpy_type(dtype))
+    return like.__array_namespace__().empty(shape, dtype=_long_name(dtype))
+
+
+def _long_name(dtype: Any) -> str:
+    name = type_name(dtype)
+    longer = {"f": "float", "i": "int", "u": "uint", "b": "bfloat"}
+    return longer[name[0]] + name.lstrip("bfiu")
+
+
+_programs: dict[Any, list[CompiledTasks]] = {}
+
+
+def program_for(task: Task, args: Sequence[Any], mapping: Mapping | None) -> CompiledTasks:
+    """The program of a call, compiled if none fits. Raises whatever is wrong with it."""
+    mapping = mapping or EMPTY
+    span = users_place()
+    known, own, lies = Known({}), list[Any](), dict[str, Lie]()
+    key: list[Any] = [task, tuple(task.variants), mapping.key]
+    for name, arg in zip(task.parameters, args, strict=False):
+        if is_array(arg):
+            found = view(arg, f"`{name}`")
+            pointer = 0 if found.device == HOST else found.pointer
+            size = ELEMENT_BYTES[found.element_type]
+            lies[name] = lie_of(pointer, found.shape, found.strides, size)
+            sizes = tuple(Size(known, "name", f"{name}_size{d}") for d in range(len(found.shape)))
+            own.append(Buffer(name, sizes, dtypes.dtype_named(found.element_type)))
+            key.append((found.element_type, len(found.shape), lies[name]))
+        elif isinstance(arg, int | float) and not isinstance(arg, bool):
+            known.scalars.add(name)
+            own.append(Size(known, "name", name))
+            key.append(type(arg))
+        else:
+            own.append(arg)
+            key.append(arg)
+    checked_kinds(task, (*own, *args[len(own) :]), span)
+    values = values_of(task, args)
+    programs = _programs.setdefault(tuple(key), [])
+    for program in programs:
+        if all(guard.admits(values) for guard in program.known.guards.values()):
+            return program
+    known.values = values
+    programs.append(_compiled(task, own, mapping, known, lies, span))
+    return programs[-1]
+
+
+def _compiled(
+    task: Task, own: list[Any], mapping: Mapping, known: Known, lies: dict[str, Lie], span: Any
+) -> CompiledTasks:
+    program = trace(task, own, mapping, known, span)
+    stages = {"tasks": program.text()}
+    eliminate(program)
+    stages["copies"] = program.text()
+    graph = events.event_graph(program)
+    stages["events"] = events.text(graph)
+    for buffer in program.made:
+        if buffer.memory == "global":
+            lies[buffer.name] = _made_lie(buffer, known)
+    steps = schedule(program.root, lies)
+    for launch in _launches(steps):
+        stages[launch.kernel.name] = launch.kernel.text
+    return CompiledTasks(task, program, known, stages, steps, graph)
+
+
+def _made_lie(buffer: Buffer, known: Known) -> Lie:
+    """How a tensor that the device makes lies: row after row. Whether rows are aligned is asked."""
+    size = ELEMENT_BYTES[type_name(buffer.dtype)]
+    row: Any = buffer.shape[-1] if len(buffer.shape) > 1 else 16
+    aligned = (row * size) % 16 == 0
+    return replace(Lie(size), describable=bool(aligned) and 1 <= len(buffer.shape) <= 5)

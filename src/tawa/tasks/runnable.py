@@ -1,0 +1,50 @@
+"""Tasks that can be called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tawa.base.user_frames import entries, entry
+from tawa.tasks.interpreter import interpret
+from tawa.tasks.mapping import Mapping
+from tawa.tasks.privileges import Privilege
+from tawa.tasks.program import CompiledTasks, program_for
+from tawa.tasks.task import Task, declared
+
+
+@entries
+class RunnableTask(Task):
+    """A task as users have it: `gemm(c, a, b)` runs it."""
+
+    def __call__(self, *args: Any, mapping: Mapping | None = None) -> CompiledTasks:
+        """Run the task on arrays: on the device where they lie, NumPy's in the simulator.
+
+        Arrays are written in place. `mapping` says where and how; what it does not say, defaults
+        do. Returns what ran.
+        """
+        program = program_for(self, args, mapping)
+        program.run(args)
+        return program
+
+    def compile(self, *args: Any, mapping: Mapping | None = None) -> CompiledTasks:
+        """What a call with these arguments runs, to look at: its stages, kernels and events."""
+        return program_for(self, args, mapping)
+
+    def interpret(self, *args: Any, mapping: Mapping | None = None) -> None:
+        """Run the task on NumPy arrays, one launch after the other: the program's meaning."""
+        interpret(self, args, mapping)
+
+
+@entry
+def task(**privileges: Privilege) -> Callable[[Callable[..., Any]], RunnableTask]:
+    """Declare a task: `privileges` has one for each parameter that is a tensor.
+
+    Other parameters are numbers. The function that this decorates has no body but a docstring.
+    Raises `SignatureMismatch`, `PrivilegeViolation`.
+    """
+
+    def declare(fn: Callable[..., Any]) -> RunnableTask:
+        return declared(RunnableTask, fn, privileges)
+
+    return declare

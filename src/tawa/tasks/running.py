@@ -1,0 +1,93 @@
+"""What inner variants call: `launch`, `srange`, `prange`, `tunable`, `make_tensor`.
+
+What these do depends on who runs the variant: the serial interpreter, or the tracer that compiles.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Protocol
+
+from tawa.base.source import Span
+from tawa.base.user_frames import entry, users_place
+from tawa.tasks.errors import NotInTask
+from tawa.tasks.task import Task
+from tawa.tasks.tensors import Tensor
+
+
+class Runner(Protocol):
+    """Who runs an inner variant."""
+
+    def launch(self, task: Task, args: tuple[Any, ...], span: Span | None) -> None:
+        """A launch statement."""
+        ...
+
+    def loop(self, extents: tuple[Any, ...], parallel: bool, span: Span | None) -> Iterator[Any]:
+        """The indices of a loop, one after the other."""
+        ...
+
+    def tunable(self, name: str, default: Any, span: Span | None) -> Any:
+        """The value that the mapping binds."""
+        ...
+
+    def make(self, shape: tuple[Any, ...], dtype: Any, span: Span | None) -> Tensor:
+        """A new tensor."""
+        ...
+
+
+ACTIVE: ContextVar[Runner | None] = ContextVar("tawa.tasks", default=None)
+
+
+@contextmanager
+def running(runner: Runner) -> Generator[None]:
+    """Let `runner` run the variants that are called in this block."""
+    token = ACTIVE.set(runner)
+    try:
+        yield
+    finally:
+        ACTIVE.reset(token)
+
+
+def _runner(name: str) -> Runner:
+    runner = ACTIVE.get()
+    if runner is None:
+        raise NotInTask(
+            f"`{name}` outside of a task",
+            span=users_place(),
+            expected=f"`{name}` in an inner variant that a task runs",
+            found="no task that runs",
+            hint="call the task itself: `gemm(c, a, b)`",
+        )
+    return runner
+
+
+@entry
+def launch(task: Task, *args: Any) -> None:
+    """Run a task on tensors and numbers; what it writes, later launches read."""
+    _runner("launch").launch(task, args, users_place())
+
+
+@entry
+def srange(*extents: Any) -> Iterator[Any]:
+    """Iterations in order: an index, or with several extents a tuple of them, the last fastest."""
+    return _runner("srange").loop(extents, False, users_place())
+
+
+@entry
+def prange(*extents: Any) -> Iterator[Any]:
+    """Iterations in any order, or at the same time: none may write what another touches."""
+    return _runner("prange").loop(extents, True, users_place())
+
+
+@entry
+def tunable(name: str, default: Any = None) -> Any:
+    """A constant that the mapping binds by name. Raises `UnboundTunable` without a default."""
+    return _runner("tunable").tunable(name, default, users_place())
+
+
+@entry
+def make_tensor(shape: Any, dtype: Any) -> Tensor:
+    """A tensor of the task's own, whose elements are undefined until a launch writes them."""
+    return _runner("make_tensor").make(tuple(shape), dtype, users_place())

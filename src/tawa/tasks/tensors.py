@@ -1,0 +1,202 @@
+"""Tensors as inner variants see them: a shape, a type, and where in memory; never their elements.
+
+A `Tensor` is a view of a buffer: a box of it, of which some dimensions of one element may be
+hidden. `partition_by_blocks` cuts a view into boxes of one shape. A box that reaches past the end
+of what is cut reads zeros there, and what is written there is dropped, as the copy engine does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from tawa.base.user_frames import entries, entry, users_place
+from tawa.tasks.errors import BadPartition, InnerTouchesData
+from tawa.tasks.sizes import Number, Size, cdiv, plain, text
+
+
+@dataclass(eq=False)
+class Buffer:
+    """Memory of a shape: an argument of the program, a tensor that it makes, or a launch's copy.
+
+    `memory` is one of `mapping.MEMORIES`. `data` is the array where an interpreter runs.
+    """
+
+    name: str
+    shape: tuple[Number, ...]
+    dtype: Any
+    memory: str = "global"
+    kind: str = "argument"
+    span: Any = None
+    path: tuple[str, ...] = ()
+    data: Any = None
+    of: Tensor | None = None
+    """The caller's view that a launch's buffer is copied from or to at once, if it is one."""
+    home: Tensor | None = None
+    """The same, whatever copies are left: past its end, a launch's buffer holds zeros."""
+
+    def whole(self) -> Tensor:
+        """The view of all of it."""
+        zeros = (0,) * len(self.shape)
+        return Tensor(self, zeros, self.shape, tuple(range(len(self.shape))))
+
+
+@entries
+@dataclass(frozen=True, eq=False)
+class Tensor:
+    """A box of a buffer: `origin` and `size` in its dimensions, of which `dims` are seen."""
+
+    buffer: Buffer
+    origin: tuple[Number, ...]
+    size: tuple[Number, ...]
+    dims: tuple[int, ...]
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """The sizes of the dimensions that are seen."""
+        return tuple(self.size[d] for d in self.dims)
+
+    @property
+    def dtype(self) -> Any:
+        """The type of its elements, one of the tile language's."""
+        return self.buffer.dtype
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether this is all of its buffer, as far as texts show."""
+        return all(
+            text(o) == "0" and text(s) == text(extent)
+            for o, s, extent in zip(self.origin, self.size, self.buffer.shape, strict=True)
+        )
+
+    def inside(self, outer: Tensor) -> Tensor:
+        """This view, of a buffer that itself is the view `outer` of another."""
+        origin = list(outer.origin)
+        size = list(outer.size)
+        for own, d in enumerate(outer.dims):
+            origin[d] = outer.origin[d] + self.origin[own]
+            size[d] = self.size[own]
+        return Tensor(
+            outer.buffer, tuple(origin), tuple(size), tuple(outer.dims[d] for d in self.dims)
+        )
+
+    def __str__(self) -> str:
+        if self.is_whole:
+            return self.buffer.name
+        parts: list[str] = []
+        for d, (o, s) in enumerate(zip(self.origin, self.size, strict=True)):
+            parts.append(plain(o) if d not in self.dims else f"{plain(o)} +: {plain(s)}")
+        return f"{self.buffer.name}[{', '.join(parts)}]"
+
+    def _touched(self, *_: object) -> Any:
+        raise InnerTouchesData(
+            f"an inner variant computes with the elements of `{self}`",
+            span=users_place(),
+            expected="partitions, launches, and arithmetic on numbers",
+            found="an operator on a tensor",
+            hint="do it in a leaf, and launch that",
+        )
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = _touched
+    __getitem__ = __setitem__ = __matmul__ = __neg__ = __float__ = __bool__ = _touched
+
+
+def _indices(index: Any) -> tuple[Any, ...]:
+    """What stands in brackets, as a tuple."""
+    return index if isinstance(index, tuple) else (index,)  # pyright: ignore[reportUnknownVariableType]
+
+
+@entries
+@dataclass(frozen=True, eq=False)
+class Partition:
+    """A tensor cut into boxes: `partition[i, j]` is one of them, a tensor."""
+
+    tensor: Tensor
+    block: tuple[Number | None, ...]
+    offset: tuple[Number, ...]
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """How many boxes each dimension is cut into, counted without the offset."""
+        found: list[Any] = []
+        for size, block in zip(self.tensor.shape, self.block, strict=True):
+            whole = block is not None and text(size) == text(block)
+            found.append(1 if whole else size if block is None else cdiv(size, block))
+        return tuple(found)
+
+    def __getitem__(self, index: Any) -> Tensor:
+        """The box with an index, one number a dimension."""
+        indices = _indices(index)
+        if len(indices) != len(self.block):
+            raise BadPartition(
+                f"a partition of {len(self.block)} dimensions is indexed with {len(indices)}",
+                span=users_place(),
+                expected=f"{len(self.block)} indices",
+                found=str(len(indices)),
+            )
+        tensor = self.tensor
+        origin, size, dims = list(tensor.origin), list(tensor.size), list(tensor.dims)
+        for d, i, block, offset in zip(tensor.dims, indices, self.block, self.offset, strict=True):
+            origin[d] = tensor.origin[d] + (i * (1 if block is None else block) + offset)
+            size[d] = 1 if block is None else block
+            if block is None:
+                dims.remove(d)
+        return replace(tensor, origin=tuple(origin), size=tuple(size), dims=tuple(dims))
+
+
+@entry
+def partition_by_blocks(tensor: Tensor, block: Any, offset: Any = None) -> Partition:
+    """Cut a tensor into boxes of one shape; those at its end may reach past it.
+
+    `block` has a size a dimension. None stands for one element, and hides the dimension: the
+    matrices of a batch are boxes of `(None, rows, columns)`. `offset` moves all boxes, so that
+    `offset=(-1, 0)` are each box's neighbours above (a halo). Elements past the tensor's end (or
+    before its start) are read as zeros, and not written. Raises `BadPartition`.
+    """
+    sizes: tuple[Any, ...] = tuple(block)
+    moved: tuple[Any, ...] = (0,) * len(sizes) if offset is None else tuple(offset)
+    if len(sizes) != len(tensor.shape) or len(moved) != len(sizes):
+        raise BadPartition(
+            f"a tensor of {len(tensor.shape)} dimensions is cut into boxes of {len(sizes)}",
+            span=users_place(),
+            expected=f"{len(tensor.shape)} sizes (and offsets)",
+            found=f"{sizes}" if offset is None else f"{sizes} at {moved}",
+        )
+    for d, size, shift in zip(tensor.dims, sizes, moved, strict=True):
+        if (size is not None and not isinstance(size, int | Size)) or (
+            isinstance(size, int) and size < 1
+        ):
+            raise BadPartition(
+                "a box has whole sizes from 1",
+                span=users_place(),
+                expected="a whole number, or None for one element",
+                found=repr(size),
+            )
+        _check_ends(tensor, d, 1 if size is None else size, shift)
+    return Partition(tensor, sizes, moved)
+
+
+def _check_ends(tensor: Tensor, d: int, size: Any, shift: Any) -> None:
+    """Boxes may pass the end of a buffer, not the end of a box inside it."""
+    own = tensor.size[d]
+    if (text(own) == text(size) and text(shift) == "0") or (size == 1 and shift == 0):
+        return
+    if _covers(tensor, d):
+        return
+    if text(shift) != "0" or own % size != 0:
+        raise BadPartition(
+            f"boxes of {plain(size)} in a box of {plain(own)} would reach into its neighbour",
+            span=users_place(),
+            expected=f"a divisor of {plain(own)}, and no offset",
+            found=f"{plain(size)}" + ("" if text(shift) == "0" else f" moved by {plain(shift)}"),
+            hint="choose tunables that divide each other, or cut the whole tensor",
+        )
+
+
+def _covers(tensor: Tensor, d: int) -> bool:
+    """Whether a view is all of a dimension, of what its buffer is a copy of too."""
+    extent, own = tensor.buffer.shape[d], tensor.size[d]
+    if text(tensor.origin[d]) != "0" or (text(own) != text(extent) and own != extent):
+        return False
+    home = tensor.buffer.home
+    return home is None or _covers(home, home.dims[d])

@@ -1,0 +1,110 @@
+"""What the source of a variant must not do: leaves launch nothing, inner variants touch no data."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tawa.base.source import Span
+from tawa.frontend.source.function import JITFunction
+from tawa.tasks.errors import LeafLaunches, LoopCarriesValue, PrivilegeViolation
+from tawa.tasks.privileges import Privilege
+
+PLAIN_FACTS = "shape", "dtype"
+"""What a leaf may ask of an argument that it only writes."""
+
+
+def check_leaf(function: JITFunction, privileges: Mapping[str, Privilege]) -> None:
+    """Raises `LeafLaunches`, or `PrivilegeViolation` where what is only written is read."""
+    tree = function.source.tree
+    asked = {
+        id(node.value)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and node.attr in PLAIN_FACTS
+    }
+    for node in _names(tree):
+        if _stands_for_launching(function, node.id):
+            raise LeafLaunches(
+                f"the leaf `{function.__name__}` uses `{node.id}`",
+                span=_span(function, node),
+                expected="tile-language code alone",
+                found=f"`{node.id}` of tawa.tasks",
+                hint="launch from an inner variant, and let it launch this leaf",
+            )
+        privilege = privileges.get(node.id)
+        if privilege is None or privilege.reads or id(node) in asked:
+            continue
+        if isinstance(node.ctx, ast.Load) and not _assigned_before(tree, node):
+            raise PrivilegeViolation(
+                f"the leaf `{function.__name__}` reads `{node.id}`",
+                span=_span(function, node),
+                expected=f"`{node.id}` used for its shape and dtype only: its privilege is "
+                f"{privilege}",
+                found=f"its elements are read in `{ast.unparse(node)}`",
+                hint="declare READ_WRITE, or return a value made of the others",
+            )
+
+
+def check_inner(function: JITFunction, privileges: Mapping[str, Privilege]) -> None:
+    """Raises `LoopCarriesValue`: an inner loop's body is traced once, for all iterations."""
+    tree = function.source.tree
+    for loop in ast.walk(tree):
+        if not isinstance(loop, ast.For) or not _is_task_loop(function, loop.iter):
+            continue
+        inside = {id(node) for part in loop.body for node in ast.walk(part)}
+        stored = {
+            node.id: node
+            for part in loop.body
+            for node in _names(part)
+            if not isinstance(node.ctx, ast.Load)
+        }
+        for node in _names(tree):
+            if id(node) in inside or node.id not in stored:
+                continue
+            if isinstance(node.ctx, ast.Load) and node.lineno < loop.lineno:
+                continue
+            raise LoopCarriesValue(
+                f"`{node.id}` is assigned in a loop's body and lives outside of it",
+                span=_span(function, stored[node.id]),
+                expected="a name of the body's own: the body is one for all iterations",
+                found=f"`{node.id}` is also used in line {_span(function, node).line}",
+                hint="compute it from the loop's index, or unroll the loop with `range`",
+            )
+
+
+def _names(tree: ast.AST) -> Iterator[ast.Name]:
+    return (node for node in ast.walk(tree) if isinstance(node, ast.Name))
+
+
+def _assigned_before(tree: ast.FunctionDef, node: ast.Name) -> bool:
+    """Whether a plain assignment at the function's top gives the name another value before."""
+    for statement in tree.body:
+        if statement.end_lineno is not None and statement.end_lineno >= node.lineno:
+            return False
+        if isinstance(statement, ast.Assign):
+            targets = [t for target in statement.targets for t in _names(target)]
+            if any(target.id == node.id for target in targets):
+                return True
+    return False
+
+
+def _stands_for_launching(function: JITFunction, name: str) -> bool:
+    found: Any = function.namespace.get(name)
+    return getattr(found, "__module__", "") == "tawa.tasks.running" or (
+        type(found).__module__ == "tawa.tasks.task"
+    )
+
+
+def _is_task_loop(function: JITFunction, node: ast.expr) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    called = node.func
+    name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
+    found: Any = function.namespace.get(name, name)
+    return name in ("srange", "prange") or getattr(found, "__name__", "") in ("srange", "prange")
+
+
+def _span(function: JITFunction, node: ast.expr) -> Span:
+    source = function.source
+    return Span.of_node(node, source.file, first_line=source.first_line, indent=source.indent)

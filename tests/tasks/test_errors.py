@@ -1,0 +1,204 @@
+"""What can be wrong is an error with the line of the program and the path in the task tree."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from task_programs import case
+
+import tawa
+import tawa.language as tl
+from tawa.tasks import (
+    READ,
+    READ_WRITE,
+    WRITE,
+    Instance,
+    Mapping,
+    launch,
+    partition_by_blocks,
+    prange,
+    srange,
+    task,
+)
+from tawa.tasks.errors import (
+    AliasingIterations,
+    BadMapping,
+    BadPartition,
+    LoopNotUniform,
+    MachineNotThere,
+    MissingVariant,
+    PrivilegeViolation,
+    SharedCapTooSmall,
+    UnmetNone,
+)
+
+
+@task(y=WRITE, x=READ)
+def outer(y, x, kind):
+    """What goes wrong depends on `kind`."""
+
+
+@task(y=WRITE, x=READ)
+def twice(y, x):
+    """y = 2 x, in blocks of 16."""
+
+
+@task(y=READ_WRITE)
+def grow(y):
+    """y += 1."""
+
+
+@task(y=WRITE, x=READ)
+def crooked(y, x):
+    """A leaf that returns half a tile."""
+
+
+@outer.inner
+def outer_grid(y, x, kind):
+    to, of = partition_by_blocks(y, (32,)), partition_by_blocks(x, (32,))
+    for i in prange(*to.shape):
+        launch(outer, to[i], of[i], kind)
+
+
+@outer.inner
+def outer_block(y, x, kind):
+    wrong[kind](y, x, *(partition_by_blocks(tensor, (16,)) for tensor in (y, x)))
+
+
+def race(y, x, to, of):
+    for i, j in prange(2, 2):
+        launch(twice, to[(i + j) % 2], of[i])
+
+
+def read_race(y, x, to, of):
+    for i in prange(2):
+        launch(twice, to[i], to[1 - i])
+
+
+def rights(y, x, to, of):
+    launch(grow, y)
+
+
+def left_early(y, x, to, of):
+    for i in srange(2):
+        launch(twice, to[i], of[i])
+        break
+
+
+def neighbour(y, x, to, of):
+    launch(twice, partition_by_blocks(y, (24,))[0], partition_by_blocks(x, (24,))[0])
+
+
+def shape(y, x, to, of):
+    launch(crooked, to[0], of[0])
+
+
+def no_variant(y, x, to, of):
+    launch(outer, y, x, "no variant")
+
+
+wrong = {
+    "race": race,
+    "read race": read_race,
+    "rights": rights,
+    "break": left_early,
+    "neighbour": neighbour,
+    "shape": shape,
+    "no variant": no_variant,
+}
+
+
+@twice.leaf
+def twice_tile(y, x):
+    return x + x
+
+
+@grow.leaf
+def grow_tile(y):
+    return y + 1
+
+
+@crooked.leaf
+def crooked_tile(y, x):
+    return tl.zeros((8,), tl.float32)
+
+
+def raised(kind: str, error: type[Exception]) -> Any:
+    x = np.arange(64, dtype=np.float32)
+    with pytest.raises(error) as found:
+        outer.compile(np.zeros_like(x), x, kind).simulate((np.zeros_like(x), x, kind))
+    return found.value
+
+
+def line_of(error: Any) -> str:
+    return error.span.source_line().strip()
+
+
+@pytest.mark.parametrize(
+    ("kind", "error", "line"),
+    [
+        ("race", AliasingIterations, "launch(twice, to[(i + j) % 2], of[i])"),
+        ("rights", PrivilegeViolation, "launch(grow, y)"),
+        ("break", LoopNotUniform, "for i in srange(2):"),
+        ("no variant", MissingVariant, 'launch(outer, y, x, "no variant")'),
+        ("shape", tawa.TawaError, "launch(crooked, to[0], of[0])"),
+    ],
+)
+def test_line_and_path(kind: str, error: type[Exception], line: str):
+    found = raised(kind, error)
+    assert line_of(found) == line
+    assert "in the task tree: outer_grid > outer_block" in str(found)
+
+
+def test_a_race_names_two_iterations():
+    assert (
+        "iterations (0, 0) and (1, 1) of a `prange`" in raised("race", AliasingIterations).message
+    )
+
+
+def test_what_is_only_written_is_not_read():
+    assert "y" in raised("read race", PrivilegeViolation).message
+
+
+def test_boxes_of_a_box_stay_inside():
+    assert "neighbour" in raised("neighbour", BadPartition).message
+    x = np.arange(64, dtype=np.float32)
+    with pytest.raises(BadPartition):
+        outer.interpret(np.zeros_like(x), x, "neighbour")
+
+
+def test_the_interpreter_checks_rights_too():
+    x = np.arange(64, dtype=np.float32)
+    with pytest.raises(PrivilegeViolation):
+        outer.interpret(np.zeros_like(x), x, "rights")
+
+
+@pytest.mark.parametrize(
+    ("record", "error"),
+    [
+        (Instance("multiply_tile", memories={"a": "none"}), UnmetNone),
+        (Instance("gemm_grid", memories={"a": "shared"}), MachineNotThere),
+        (Instance("multiply_tile", processor="warp"), MachineNotThere),
+        (Instance("multiply_tile", processor="device"), MachineNotThere),
+        (Instance("gemm_block", variant="gemm_tile"), MissingVariant),
+        (Instance("gemm_block", calls=()), BadMapping),
+        (Instance("gemm_block", shared_cap=4096, pipeline=3), SharedCapTooSmall),
+    ],
+)
+def test_mappings(record: Instance, error: type[Exception]):
+    found = case("gemm")
+    arguments = (*found.outputs, *found.inputs)
+    with pytest.raises(error) as raised_:
+        found.task(*arguments, mapping=Mapping(record))
+    assert "in the task tree: gemm_grid" in str(raised_.value)
+
+
+def test_other_machines():
+    for devices in ({"devices": 2}, {}):
+        record = Instance("gemm_grid", processor="node") if not devices else Instance("gemm_grid")
+        with pytest.raises(MachineNotThere, match="several devices"):
+            Mapping(record, **devices)
+    with pytest.raises(BadMapping):
+        Instance("gemm_block", options={"num_stages": 3})
+    with pytest.raises(BadMapping):
+        Mapping(Instance("a", entry=True), Instance("a"))
