@@ -7,7 +7,7 @@ import pytest
 from cuda.core import Program, ProgramOptions
 
 from tawa.base.division import reciprocal
-from tawa.base.types import NAMES
+from tawa.base.types import NAMES, f32, f64
 from tawa.ir.scalars.prelude import ELEMENT_TYPES, PRELUDE, prelude
 from tawa.ir.scalars.special_functions import UNARY
 from tawa.ir.scalars.table import FUNCTIONS, cases, cpp_constant, cpp_type
@@ -115,6 +115,24 @@ def test_rounded_products_are_not_fused(name: str, fused: int) -> None:
     product = FUNCTIONS[name].cuda([f32, f32], f32).format("p[0]", "p[1]")
     text = f'extern "C" __global__ void k(f32* p) {{ p[0] = {product} + p[2]; }}\n'
     assert sass.disassemble(compile_cuda(ELEMENT_TYPES + text))["k"].count("FFMA") == fused
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("exp", -90.0, 0.0), ("exp", -87.0, np.exp(-87.0)), ("exp2", -127.0, 0.0),
+        ("exp2", -126.0, 2.0**-126), ("sigmoid", -88.0, 0.0), ("recip", 2.0**-127, np.inf),
+        ("recip", -(2.0**127), -0.0),
+    ],
+)  # fmt: skip
+def test_fast_functions_take_denormals_for_zeros(name: str, value: float, expected: float) -> None:
+    found = FUNCTIONS[name].evaluate([f32], f32, np.float32(value))
+    assert found == pytest.approx(expected, rel=1e-6)
+    assert np.signbit(found) == np.signbit(expected)
+
+
+def test_exponentials_of_f64_keep_denormals() -> None:
+    assert FUNCTIONS["exp"].evaluate([f64], f64, np.float64(-720.0)) == np.exp(-720.0)
 
 
 def test_bits_of_words() -> None:

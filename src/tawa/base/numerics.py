@@ -199,6 +199,14 @@ def encode(values: Array, element_type: Attribute) -> Array:
     return np.asarray(values).astype(storage_dtype(element_type), copy=False)
 
 
+def flush(values: Array) -> Array:
+    """Values whose denormals in f32 are zeros of their sign, as instructions with `.ftz` do it."""
+    if values.dtype != np.float32:
+        return values
+    tiny = np.abs(values) < np.finfo(np.float32).tiny
+    return np.where(tiny, np.copysign(np.float32(0), values), values)
+
+
 def decode(storage: Array, element_type: Attribute) -> Array:
     """Values of the bit patterns `storage`, an array of `storage_dtype(element_type)`."""
     if isinstance(element_type, BFloat16Type):

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from tawa.base.errors import TawaError
-from tawa.base.numerics import Array, decode, encode, round_to
+from tawa.base.numerics import Array, decode, encode, flush, round_to
 from tawa.base.types import NAMES, is_float
 from tawa.ir.scalars.table import FUNCTIONS
 
@@ -54,10 +54,12 @@ _WIDTHS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "f16": 16, "bf16":
 
 _FLOAT = {
     "add": "addf", "sub": "subf", "mul": "mulf", "fma": "fma", "mad": "fma", "div": "divf",
-    "min": "minnumf", "max": "maxnumf", "abs": "absf", "neg": "negf", "ex2": "exp2",
+    "min": "minnumf", "max": "maxnumf", "abs": "absf", "neg": "negf",
     "lg2": "log2", "sqrt": "sqrt", "rsqrt": "rsqrt", "sin": "sin", "cos": "cos", "tanh": "tanh",
 }  # fmt: skip
 """Instructions on floats that are scalar functions of the same meaning."""
+_ONE_FLOAT = {"rcp": np.reciprocal, "ex2": np.exp2}
+"""Those that keep denormals, where the scalar functions don't."""
 
 
 def _unsigned(value: Array, width: int) -> Array:
@@ -273,13 +275,15 @@ class _Machine:
         return _unsigned(self._integer(s, kind, values), width)
 
     def _float(self, s: _Statement, name: str, values: Sequence[Array]) -> Array:
-        operands = [_value(v, name) for v in values]
-        if s.name == "rcp":
-            return _bits(1 / operands[0], name)
+        flushed = flush if "ftz" in s.modifiers else np.asarray
+        operands = [flushed(_value(v, name)) for v in values]
+        if s.name in _ONE_FLOAT:
+            return _bits(flushed(_ONE_FLOAT[s.name](operands[0])), name)
         if s.name not in _FLOAT:
             raise self.unknown(".".join((s.name, *s.modifiers)))
         type_ = NAMES[name]
         found = FUNCTIONS[_FLOAT[s.name]].evaluate([type_] * len(operands), type_, *operands)
+        found = flushed(found)
         if "sat" in s.modifiers:
             found = np.clip(np.nan_to_num(found), 0, 1)
         if "relu" in s.modifiers:

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from xdsl.ir import Attribute
 
-from tawa.base.numerics import Array, round_to, unsigned_dtype, value_dtype
+from tawa.base.numerics import Array, flush, round_to, unsigned_dtype, value_dtype
 from tawa.base.types import bf16, bits, f16, f32, f64, i1, i32, i64, is_float, short_name
 from tawa.ir.scalars import casts
 from tawa.ir.scalars.prelude import PRELUDE
@@ -98,6 +98,15 @@ def in_f32(function: Callable[..., Any]) -> Callable[..., Array]:
         return computed if computed.dtype == np.bool_ else round_to(computed, result)
 
     return numpy
+
+
+def flushing(function: Callable[[Array], Array]) -> Callable[[Array], Array]:
+    """What is computed by instructions that take denormals of f32 for zeros, and give none."""
+
+    def flushed(x: Array) -> Array:
+        return flush(np.asarray(function(flush(x))))
+
+    return flushed
 
 
 def by_width(words: str, small: str) -> Callable[[Types, Attribute], str]:
@@ -326,8 +335,7 @@ for _word, _symbol, _ufunc in (("add", "+", np.add), ("sub", "-", np.subtract),
     define(f"{_word}f", uniform(FLOATS, 2), in_f32(_ufunc), _of_halves(_word, _symbol),
            commutative=_word != "sub")  # fmt: skip
 _float("divf", 2, np.divide, "div_full({0}, {1})", "{0} / {1}")
-# Where 1 / x is below the least normal number it is zero.
-_float("recip", 1, np.reciprocal, "rcp_approx({0})", "1.0 / {0}")
+_float("recip", 1, flushing(np.reciprocal), "rcp_approx({0})", "1.0 / {0}")
 _float("divf_rn", 2, np.divide, "__fdiv_rn({0}, {1})", "__ddiv_rn({0}, {1})")
 # The assembler fuses no sum with a product of these.
 for _word, _ufunc in (("add", np.add), ("sub", np.subtract), ("mul", np.multiply)):
@@ -343,12 +351,12 @@ _float("minnumf", 2, _signed_zero_aware(np.fmin, False), "fminf({0}, {1})", "fmi
 _float("maximumf", 2, _signed_zero_aware(np.maximum, True), "max_nan({0}, {1})", commutative=True)
 _float("minimumf", 2, _signed_zero_aware(np.minimum, False), "min_nan({0}, {1})", commutative=True)
 _float("fma", 3, _fma, "fmaf({0}, {1}, {2})", "fma({0}, {1}, {2})")
-_float("exp", 1, np.exp, "exp_approx({0})", "exp({0})")
-_float("exp2", 1, np.exp2, "ex2_approx({0})", "exp2({0})")
+_float("exp", 1, flushing(np.exp), "exp_approx({0})", "exp({0})")
+_float("exp2", 1, flushing(np.exp2), "ex2_approx({0})", "exp2({0})")
 _float("sqrt", 1, np.sqrt, "sqrt_approx({0})", "sqrt({0})")
 _float("sqrt_rn", 1, np.sqrt, "__fsqrt_rn({0})", "__dsqrt_rn({0})")
 _float("rsqrt", 1, _reciprocal_root, "rsqrt_approx({0})", "rsqrt({0})")
-_float("sigmoid", 1, _sigmoid, "sigmoid({0})")
+_float("sigmoid", 1, flushing(_sigmoid), "sigmoid({0})")
 _float("tanh_approx", 1, np.tanh, "tanh_approx({0})", "tanh({0})")
 _float("erf", 1, _erf_array, "erff({0})", "erf({0})")
 

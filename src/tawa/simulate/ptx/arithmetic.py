@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tawa.base.numerics import Array, decode, encode, round_to
+from tawa.base.numerics import Array, decode, encode, flush, round_to
 from tawa.base.types import NAMES
 
 Function = Callable[..., Any]
@@ -249,9 +249,10 @@ def _special(function: Function) -> Callable[..., tuple[list[str], Function]]:
 
     def found(opcode: tuple[str, ...]) -> tuple[list[str], Function]:
         dtype = dtype_of(opcode[-1])
+        flushed = flush if "ftz" in opcode else np.asarray
 
         def wider(a: Array) -> Array:
-            return function(a.astype(np.float64)).astype(dtype)
+            return flushed(function(flushed(a).astype(np.float64)).astype(dtype))
 
         return [opcode[-1]], wider
 
