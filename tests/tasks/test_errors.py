@@ -15,6 +15,7 @@ from tawa.tasks import (
     Instance,
     Mapping,
     launch,
+    make_tensor,
     partition_by_blocks,
     prange,
     srange,
@@ -29,6 +30,7 @@ from tawa.tasks.errors import (
     MissingVariant,
     PrivilegeViolation,
     SharedCapTooSmall,
+    TensorNotMapped,
     UnmetNone,
 )
 
@@ -202,3 +204,24 @@ def test_other_machines():
         Instance("gemm_block", options={"num_stages": 3})
     with pytest.raises(BadMapping):
         Mapping(Instance("a", entry=True), Instance("a"))
+
+
+@task(y=WRITE, x=READ)
+def thrice(y, x):
+    """y = 2 x, by way of a tensor that each block's iteration makes."""
+
+
+@thrice.inner
+def thrice_grid(y, x):
+    to, of = partition_by_blocks(y, (16,)), partition_by_blocks(x, (16,))
+    for i in prange(*to.shape):
+        kept = make_tensor((16,), tl.float32)
+        launch(twice, kept, of[i])
+        launch(twice, to[i], kept)
+
+
+def test_one_tensor_is_not_made_by_iterations_at_once():
+    x = np.arange(64, dtype=np.float32)
+    with pytest.raises(TensorNotMapped, match="of its own") as found:
+        thrice.compile(np.zeros_like(x), x)
+    assert line_of(found.value) == "kept = make_tensor((16,), tl.float32)"

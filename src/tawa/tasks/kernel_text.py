@@ -165,7 +165,7 @@ class _Writer:
                 self.line(f"pid_in = pid % ({rows} * {columns})")
                 rest = f"(pid // ({rows} * {columns}))"
             inside = "pid_in" if len(indices) > 2 else "pid"
-            at = f"{inside} // ({columns}), {inside} % ({columns})"
+            at = f"{inside} // {columns}, {inside} % {columns}"
             self.line(
                 f"{indices[-2]}, {indices[-1]} = tl.swizzle2d({at}, {rows}, {columns}, {group})"
             )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tawa.base.options import Options
 from tawa.base.user_frames import users_place
@@ -31,6 +31,9 @@ from tawa.tasks.sizes import Known, Size, value
 from tawa.tasks.task import Task
 from tawa.tasks.tensors import Buffer
 from tawa.tasks.tracing import trace
+
+if TYPE_CHECKING:
+    from tawa.simulate import LaunchPrediction
 
 
 @dataclass(eq=False)
@@ -86,6 +89,19 @@ class CompiledTasks:
                 with places_of(launch.kernel):
                     module = tile_level(Compilation(Options()), self.kernel(launch), types, {})
                 run(module, (grid,), [stored(g) for g in given])
+
+    def predict(self, *args: Any) -> list[LaunchPrediction]:
+        """How long each launch of a call would take, by the timing model; needs no device."""
+        values, arrays, found = self._values(args), self._arrays(args), list[Any]()
+        for launch, now in _in_order(self.steps, values):
+            grid = prod(value(e, now) for e in launch.kernel.grid)
+            if grid > 0:
+                kernel = self.kernel(launch)
+                given = [given_for(p, arrays, now) for p in launch.kernel.parameters.values()]
+                with places_of(launch.kernel):
+                    options = self.options(launch, kernel, given)
+                    found.append(kernel.predict(*given, grid=(grid,), **options))
+        return found
 
     def kernel(self, launch: Launch) -> Kernel:
         """The kernel of a launch, as `tawa.jit` makes them."""

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from tawa.tasks.defaults import where
 from tawa.tasks.errors import BadMapping, TensorNotMapped
-from tawa.tasks.ir import Call, Copy, Loop, Node, Scope, walk
+from tawa.tasks.ir import Call, Copy, Loop, Node, Scope, accesses, walk
 from tawa.tasks.kernel_text import KernelText, kernel_text
 from tawa.tasks.lies import Lie
 from tawa.tasks.sizes import names
@@ -93,7 +93,29 @@ def _step_text(node: Copy | Call) -> str:
     return f"call of {node.leaf.name}"
 
 
+def _check_made(scope: Scope, grid: tuple[Loop, ...]) -> None:
+    """A tensor in global memory is one: iterations that run at once can't have one each."""
+    parallel = {index for loop in grid for index in loop.indices}
+    for view, _ in accesses(scope):
+        buffer = view.buffer
+        if buffer.memory != "global" or buffer.kind == "argument":
+            continue
+        sized = {name for size in buffer.shape for name in names(size)} & {*buffer.inside}
+        if sized or parallel & {*buffer.inside}:
+            raise TensorNotMapped(
+                f"each iteration of a loop makes a `{buffer.name}` of its own",
+                span=buffer.span,
+                expected="a tensor that is made before the loop, for all of its iterations",
+                found="a tensor in global memory, which is one for all"
+                + (", of sizes that change" if sized else ""),
+                hint="make a larger tensor outside, and pass a box of it; or map the launch to a "
+                "block, and the tensor to register",
+                notes=[where(scope.instance)],
+            )
+
+
 def _launch(scope: Scope, grid: tuple[Loop, ...], lies: dict[str, Lie], name: str) -> Launch:
+    _check_made(scope, grid)
     options: dict[str, Any] = {}
     cap: int | None = None
     order: int | None = None

@@ -32,6 +32,8 @@ class Buffer:
     data: Any = None
     of: Tensor | None = None
     """The caller's view that a launch's buffer is copied from or to at once, if it is one."""
+    inside: tuple[str, ...] = ()
+    """Indices of the loops that it is made in, anew in each iteration."""
     home: Tensor | None = None
     """The same, whatever copies are left: past its end, a launch's buffer holds zeros."""
 

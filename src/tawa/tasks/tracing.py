@@ -55,6 +55,7 @@ class Tracer:
         self.known = known
         self.frames: list[Frame] = []
         self.made: list[Buffer] = []
+        self.indices: tuple[str, ...] = ()
         self.counts: dict[str, int] = {}
 
     @property
@@ -122,16 +123,16 @@ class Tracer:
         frame = self.frame
         names = tuple(self.fresh("i") for _ in extents)
         indices: list[Any] = [Size(self.known, "name", name) for name in names]
-        outer, was_in_grid = frame.nodes, frame.in_grid
+        outer, was_in_grid, around = frame.nodes, frame.in_grid, self.indices
         frame.in_grid = was_in_grid or (parallel and frame.instance.processor == "device")
         frame.open_loops.append(span)
         counts, made, bodies = dict(self.counts), len(self.made), list[list[Node]]()
         for _ in range(2):
-            self.counts, frame.nodes = dict(counts), []
+            self.counts, frame.nodes, self.indices = dict(counts), [], (*around, *names)
             del self.made[made:]
             bodies.append(frame.nodes)
             yield tuple(indices) if len(indices) > 1 else indices[0]
-        frame.nodes, frame.in_grid = outer, was_in_grid
+        frame.nodes, frame.in_grid, self.indices = outer, was_in_grid, around
         frame.open_loops.pop()
         first, second = (list(lines(body)) for body in bodies)
         if first != second:
@@ -170,7 +171,7 @@ class Tracer:
         """A new buffer with a name of its own."""
         found = Buffer(
             self.fresh(name), shape, dtype, memory, kind, span,
-            instance.path,
+            instance.path, inside=self.indices,
         )  # fmt: skip
         self.made.append(found)
         return found
