@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tawa.base.numerics import Array
 from tawa.simulate.check.levels import Agreement, array_elements, tile_arguments
-from tawa.simulate.check.memory import MemoryReport, check_memory
+from tawa.simulate.check.memory import check_memory
 from tawa.simulate.interpret.launch import arrays_of
 from tawa.simulate.interpret.limits import LimitReached, Limits
 
@@ -33,6 +33,8 @@ class CheckedLaunch:
     named: Mapping[str, Any]
     limits: Limits
     levels: Agreement = field(default_factory=Agreement)
+    cut: bool = False
+    """Whether the tile level was not run to its end."""
 
     def __post_init__(self) -> None:
         self._tile = self.compiled.module("tile")
@@ -41,12 +43,19 @@ class CheckedLaunch:
         self._start = [array.copy() for array in self._arrays]
         self._first: list[Array] = []
 
-    def check_memory(self, empty: EmptyArrays) -> MemoryReport:
-        """The tile level, with every access of global memory looked at."""
-        unwritten = empty.unwritten(self._arrays)
-        report = check_memory(self._tile, self.grid, self._given, unwritten=unwritten)
+    def check_memory(self, empty: EmptyArrays) -> str:
+        """The tile level, with every access of global memory looked at; gives the report's text."""
+        unwritten, limits = empty.unwritten(self._arrays), self.limits
+        try:
+            report = check_memory(
+                self._tile, self.grid, self._given, unwritten=unwritten, limits=limits
+            )
+        except LimitReached as limit:
+            self.cut = True
+            self.levels.left_out.append("the tile level: it was not run to its end")
+            return f"not covered: global memory: {limit}"
         self._keep("tile")
-        return report
+        return report.render()
 
     def check_communication(self, schedules: int) -> CheckReport:
         """The hopper level, in every interleaving."""
@@ -63,6 +72,9 @@ class CheckedLaunch:
         from tawa.simulate.ptx.launch import run
 
         spec, text = self.compiled.spec, self.compiled.stages.get("ptx")
+        if self.cut:
+            self.levels.left_out.append("the PTX: nor was the tile level run to its end")
+            return self.levels
         if text is None or spec.cluster != (1, 1, 1):
             why = "there is none" if text is None else f"clusters of {spec.cluster}"
             self.levels.left_out.append(f"the PTX: {why}")

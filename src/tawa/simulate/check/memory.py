@@ -18,6 +18,7 @@ from xdsl.dialects.builtin import ModuleOp
 from tawa.base.numerics import Array
 from tawa.base.types import DescType, PtrType, byte_size, element_of
 from tawa.simulate.interpret import tile
+from tawa.simulate.interpret.limits import Limits
 from tawa.simulate.interpret.memory import Memory
 from tawa.simulate.interpret.races import REMEMBERED, Watch
 
@@ -57,17 +58,19 @@ def check_memory(
     args: Sequence[Any],
     *,
     unwritten: Sequence[Array | None] = (),
+    limits: Limits | None = None,
 ) -> MemoryReport:
     """Run a launch of a tile module on its arrays, and look at every access of memory.
 
     `unwritten` has, for each of the launch's arrays in their order, which of its bytes nobody has
     written yet, or None if it is not known.
 
-    Raises `RaceBetweenPrograms`, `NeverWritten`, `IllegalAccess`, and what `tile.run` raises.
+    Raises `RaceBetweenPrograms`, `NeverWritten`, `IllegalAccess`, and what `tile.run` raises;
+    `LimitReached` where a program runs for longer than `limits` allow.
     """
     known = {n: missing for n, missing in enumerate(unwritten) if missing is not None}
     watch = Watch(_granule(module))
-    tile.run(module, grid, args, watch=partial(_begin, watch, known))
+    tile.run(module, grid, args, watch=partial(_begin, watch, known), limits=limits)
     return MemoryReport(watch, math.prod(grid), len(known))
 
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Generator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, cast
 
@@ -31,6 +32,7 @@ from tawa.base.types import DescType, PtrType, byte_size, element_of, shape_of
 from tawa.ir.kernels import argument_names
 from tawa.ir.scalars.table import FUNCTIONS
 from tawa.machine.chips import SM_90A
+from tawa.simulate.interpret.limits import Limits
 from tawa.simulate.interpret.memory import Access, Memory
 from tawa.simulate.interpret.spinning import Spinning, Wait, take_turns
 from tawa.tile.dialect import ops
@@ -148,13 +150,15 @@ def run(
     kernel: str | None = None,
     resident: int = SM_90A.multiprocessors,
     watch: Callable[[Memory], None] | None = None,
+    limits: Limits | None = None,
 ) -> None:
     """Run all program instances of the module's function (`kernel` names it if it has several).
 
     At most `resident` programs run at the same time, where they wait for each other. `watch` is
     called with the launch's memory before the first of them.
 
-    Raises `IllegalAccess`, `DeviceAssertion`, `WaitsForever` or `WrongLaunch`.
+    Raises `IllegalAccess`, `DeviceAssertion`, `WaitsForever` or `WrongLaunch`, and `LimitReached`
+    when a program runs for longer than `limits` allow.
     """
     function = _function(module, kernel)
     block = function.body.block
@@ -170,7 +174,9 @@ def run(
         watch(memory)
     sizes = (*grid, 1, 1, 1)[:3]
     indices = itertools.product(*(range(size) for size in reversed(sizes)))
-    programs = (Program(memory, index[::-1], sizes).steps(block, values) for index in indices)
+    programs = (
+        Program(memory, index[::-1], sizes, copy(limits)).steps(block, values) for index in indices
+    )
     with np.errstate(all="ignore"):
         take_turns(programs, resident)
 
@@ -204,16 +210,25 @@ def _array(name: str, value: Any) -> Array:
 class Program:
     """One program instance: the values of its SSA names."""
 
-    def __init__(self, memory: Memory, index: tuple[int, ...], grid: tuple[int, ...]) -> None:
+    def __init__(
+        self,
+        memory: Memory,
+        index: tuple[int, ...],
+        grid: tuple[int, ...],
+        limits: Limits | None = None,
+    ) -> None:
         self.memory = memory
         self.index = index
         self.grid = grid
+        self.limits = limits
         self.values: dict[SSAValue, Any] = {}
 
     def steps(self, block: Block, arguments: Sequence[Any]) -> Steps:
         """Run a block; the generator's value is the operands of its terminator."""
         self.values.update(zip(block.args, arguments, strict=True))
         for op in block.ops:
+            if self.limits is not None:
+                self.limits.step()
             if isinstance(op, scf.YieldOp | scf.ConditionOp | ReturnOp):
                 return self.operands(op)
             control = CONTROL.get(type(op))
