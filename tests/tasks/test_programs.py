@@ -8,7 +8,7 @@ import pytest
 from task_programs import NAMES, case, gemm
 
 from tawa.simulate import run as run_hopper
-from tawa.tasks import Instance, Mapping
+from tawa.tasks import READ, WRITE, Instance, Mapping, task
 
 
 def simulated(task: Any, mapping: Mapping | None = None) -> Callable[..., None]:
@@ -90,6 +90,26 @@ def test_nothing_to_do():
     program = gemm.gemm.compile(c, a, np.ones((0, 16), np.float16))
     program.simulate((c, a, np.ones((0, 16), np.float16)))
     assert (c == 0).all()
+
+
+@task(y=WRITE, x=READ)
+def moved(y, x, by):
+    """y = x + by."""
+
+
+@moved.leaf
+def moved_tile(y, x, by):
+    return x + by
+
+
+def test_numbers_beyond_32_bits():
+    x = np.arange(16, dtype=np.int64)
+    for by in (-5, 1 << 40):
+        y, z = np.zeros_like(x), np.zeros_like(x)
+        moved.interpret(y, x, by)
+        moved.compile(z, x, by).simulate((z, x, by))
+        assert np.array_equal(y, x + by)
+        assert np.array_equal(z, x + by)
 
 
 def test_stages():

@@ -99,7 +99,7 @@ def evaluate(leaf: Variant, args: Sequence[Any], types: Sequence[Any]) -> list[A
 
     shapes: tuple[Any, ...] = tuple(a.shape if _is_tile(a) else None for a in args)
     fixed = tuple(None if _is_tile(a) or _runs(a) else a for a in args)
-    kinds: tuple[Any, ...] = tuple(a.__class__ if _runs(a) else None for a in args)
+    kinds: tuple[Any, ...] = tuple(number_type(a) if _runs(a) else None for a in args)
     module = _module(leaf, shapes, tuple(types), fixed, kinds)
     task = leaf.task
     results: list[Any] = []
@@ -116,6 +116,13 @@ def evaluate(leaf: Variant, args: Sequence[Any], types: Sequence[Any]) -> list[A
         given.append(HostDescriptor.of(results[-1]))
     run(module, (1,), given)
     return results
+
+
+def number_type(value: Any) -> str:
+    """The type that a kernel takes a number as."""
+    if isinstance(value, float):
+        return "f32"
+    return "i32" if -(1 << 31) <= value < 1 << 31 else "i64"
 
 
 def _is_tile(value: Any) -> bool:
@@ -142,7 +149,7 @@ def _module(
         if shape is None:
             args.append(name if kind else repr(value))
             if kind:
-                signature[name] = "f32" if kind is float else "i32"
+                signature[name] = kind
         elif task.privileges[name].reads:
             signature[f"{name}_in"] = _descriptor(shape, dtype)
             lines.append(f"{name} = {name}_in.load({[0] * len(shape)})")

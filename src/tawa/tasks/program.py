@@ -22,7 +22,7 @@ from tawa.tasks.errors import SharedCapTooSmall
 from tawa.tasks.generated import function_of
 from tawa.tasks.ir import TaskProgram
 from tawa.tasks.kernel_text import Described, KernelText, Stride
-from tawa.tasks.leaves import numpy_type, storage_type, type_name
+from tawa.tasks.leaves import number_type, numpy_type, storage_type, type_name
 from tawa.tasks.lies import Lie, lie_of
 from tawa.tasks.mapping import EMPTY, Mapping
 from tawa.tasks.places import places_of
@@ -129,7 +129,7 @@ class CompiledTasks:
                 block = "x".join(map(str, parameter.block))
                 types[name] = f"desc<{type_name(parameter.buffer.dtype)},{block}>"
             else:
-                types[name] = "f32" if isinstance(arg, float) else "i32"
+                types[name] = number_type(arg)
         return types
 
     def options(self, launch: Launch, kernel: Kernel, given: Sequence[Any]) -> dict[str, Any]:
