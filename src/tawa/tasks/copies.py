@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 from tawa.tasks.ir import Call, Copy, Loop, Node, Scope, TaskProgram, accesses, inner, walk
-from tawa.tasks.sizes import constant, names, same
-from tawa.tasks.tensors import Buffer, Tensor
+from tawa.tasks.sizes import names, same
+from tawa.tasks.tensors import Buffer, Tensor, may_meet
 
 TILES = "register", "shared", "none"
 """Memories whose tensors are a block's values."""
@@ -168,11 +168,11 @@ def _holder(before: Sequence[Node], node: Copy) -> Tensor | None:
                     and _same_view(value, node.source)
                     and tile.buffer is not node.target.buffer
                     and tile.buffer.memory != "none"
-                    and not any(_meet(tile, w) or _meet(value, w) for w in written)
+                    and not any(may_meet(tile, w) or may_meet(value, w) for w in written)
                 ):
                     return tile
         written += [view for view, writes in accesses(earlier) if writes]
-        if any(_meet(node.source, w) for w in written):
+        if any(may_meet(node.source, w) for w in written):
             # Only a tile that was just stored there has the value now, and it was looked at.
             return None
     return None
@@ -299,11 +299,11 @@ def _varies(view: Tensor, loop: Loop) -> bool:
 
 def _touches(nodes: Sequence[Node], view: Tensor, but: Sequence[Node]) -> bool:
     """Whether nodes, but for some, read or write what a view shows."""
-    return any(_meet(view, v) for n in nodes if n not in but for v, _ in accesses(n))
+    return any(may_meet(view, v) for n in nodes if n not in but for v, _ in accesses(n))
 
 
 def _written(nodes: Sequence[Node], view: Tensor) -> bool:
-    return any(_meet(view, v) for n in nodes for v, writes in accesses(n) if writes)
+    return any(may_meet(view, v) for n in nodes for v, writes in accesses(n) if writes)
 
 
 def _is_tile(view: Tensor) -> bool:
@@ -316,18 +316,4 @@ def _same_view(one: Tensor, other: Tensor) -> bool:
         and same(one.origin, other.origin)
         and same(one.size, other.size)
         and one.dims == other.dims
-    )
-
-
-def _meet(one: Tensor, other: Tensor) -> bool:
-    """Whether two views may have an element in common."""
-    if one.buffer is not other.buffer:
-        return False
-    return not any(
-        first is not None and second is not None and size is not None and first + size <= second
-        for o1, s1, o2, s2 in zip(one.origin, one.size, other.origin, other.size, strict=True)
-        for first, second, size in (
-            (constant(o1), constant(o2), constant(s1)),
-            (constant(o2), constant(o1), constant(s2)),
-        )
     )

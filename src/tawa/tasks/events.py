@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tawa.tasks.ir import Call, Copy, Loop, Node, Scope, TaskProgram, accesses
-from tawa.tasks.sizes import constant, names, plain
-from tawa.tasks.tensors import Tensor
+from tawa.tasks.sizes import names, plain
+from tawa.tasks.tensors import Tensor, may_meet
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,14 +115,7 @@ def _may_meet(one: Tensor, other: Tensor, loop: Loop | None) -> bool:
     varying = {n for view in (one, other) for o in view.origin for n in names(o)}
     if loop is not None and varying & {*loop.indices}:
         return True
-    return not any(
-        first is not None and second is not None and size is not None and first + size <= second
-        for o1, s1, o2, s2 in zip(one.origin, one.size, other.origin, other.size, strict=True)
-        for first, second, size in (
-            (constant(o1), constant(o2), constant(s1)),
-            (constant(o2), constant(o1), constant(s2)),
-        )
-    )
+    return may_meet(one, other)
 
 
 def _below(loop: Loop) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from tawa.base.user_frames import entries, entry, users_place
 from tawa.tasks.errors import BadPartition, InnerTouchesData
-from tawa.tasks.sizes import Number, Size, cdiv, plain, text
+from tawa.tasks.sizes import Number, Size, cdiv, constant, plain, text
 
 
 @dataclass(eq=False)
@@ -202,3 +202,17 @@ def _covers(tensor: Tensor, d: int) -> bool:
         return False
     home = tensor.buffer.home
     return home is None or _covers(home, home.dims[d])
+
+
+def may_meet(one: Tensor, other: Tensor) -> bool:
+    """Whether two views may have an element in common."""
+    if one.buffer is not other.buffer:
+        return False
+    return not any(
+        first is not None and second is not None and size is not None and first + size <= second
+        for o1, s1, o2, s2 in zip(one.origin, one.size, other.origin, other.size, strict=True)
+        for first, second, size in (
+            (constant(o1), constant(o2), constant(s1)),
+            (constant(o2), constant(o1), constant(s2)),
+        )
+    )
