@@ -22,6 +22,9 @@ OVERFLOWS = [
     f"{LEAST} // (-1)", "product (tabulate 30 (fn i -> i + 1))", "sum [9223372036854775807, 1, -1]",
     "floor 1e19", "truncate (0.0 / 0.0)", "floor (-9.3e18)",
     "let n = sample (uniform_int 1 9) in 9223372036854775807 + n",
+    "support_size (uniform_int (-1) 9223372036854775807)",
+    "support_size (binomial 9223372036854775807 0.5)",
+    "support_size (hypergeometric 9223372036854775807 3 9223372036854775807)",
 ]  # fmt: skip
 
 INTEGERS = {
@@ -34,7 +37,7 @@ INTEGERS = {
     "floor (-9223372036854775808.0)": -(1 << 63),
     "7 % (-3)": -2,
     "negate (-9223372036854775807)": (1 << 63) - 1,
-    "support_size (uniform_int (-9223372036854775807) 9223372036854775807)": (1 << 63) - 1,
+    "support_size (uniform_int (-4611686018427387904) 4611686018427387902)": (1 << 63) - 1,
 }
 
 
@@ -245,3 +248,35 @@ def test_models_and_results_introduce_themselves_briefly() -> None:
     found = model.importance(10)
     assert repr(found) == "<importance: 10 draws of result>"
     assert repr(found.runs[0]) == "<run: 10 draws, log evidence 0>"
+
+
+@pytest.mark.parametrize("result", ["1", "1.5", "Cons (1, Nil)"])
+def test_runs_that_weigh_without_end(result: str) -> None:
+    """No function of the first returns, so that nothing gives its result a value."""
+    limits = cuppl.Limits(max_steps=2000)
+    endless = "def loop x = factor 0.0; loop x\ndef main () = loop 1"
+    chosen = f"def loop x = factor 0.0; if x > 5 then {result} else loop (x - 1)\n"
+    for source in (endless, chosen + "def main () = loop 1"):
+        with pytest.raises(failures.UnboundedRecursion, match="steps"):
+            cuppl.model(source).smc(20, limits=limits)
+
+
+@pytest.mark.parametrize("kind", ["int", "float", "vector[float]", "vector[int]"])
+def test_numbers_that_no_word_holds_do_not_fit(kind: str) -> None:
+    model = cuppl.model(f"input v : {kind}\ndef main () = v")
+    for number in (10**400, -(10**400)):
+        with pytest.raises(errors.InputMismatch, match="fit"):
+            model.importance(10, data={"v": [number] if "vector" in kind else number})
+
+
+def test_the_mean_of_exponentials_that_are_all_zero() -> None:
+    found = cuppl.model("def main () = log_mean_exp [log 0.0, log 0.0]").importance(10)
+    assert found.values[0] == -math.inf
+
+
+def test_long_programs_load_and_run_in_time_that_grows_with_their_length() -> None:
+    lets = "".join(f"  let x{i} = sample (normal 0 1) in\n" for i in range(4000))
+    model = cuppl.model(f"def main () =\n{lets}  x0 + x3999")
+    start = time.process_time()
+    assert np.isfinite(model.importance(10).mean(0))
+    assert time.process_time() - start < 10.0

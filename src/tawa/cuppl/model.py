@@ -31,7 +31,7 @@ from tawa.cuppl.results.chains import ChainPosterior
 from tawa.cuppl.results.posterior import Posterior, Run
 from tawa.cuppl.typing.errors import UnsupportedMethod
 from tawa.cuppl.typing.failures import AllWeightsZero
-from tawa.cuppl.typing.language import checked_program
+from tawa.cuppl.typing.language import checked_program, is_worth_keeping
 from tawa.functional import syntax as s
 from tawa.functional.garbage import collection_paused
 from tawa.functional.language import CheckedModule
@@ -74,7 +74,12 @@ class Model:
         """Compiled code; with `suspend`, it stops at every weight."""
         key = f"suspend={suspend}"
         if key not in self._executables:
-            if self._elaborated is None and self.source and not self.module.imports:
+            if (
+                self._elaborated is None
+                and self.source
+                and not self.module.imports
+                and is_worth_keeping(self.source)
+            ):
                 parts = ["executable", key, self.file, self.source, self.main]
                 found = Executable.kept(parts, lambda: lower(self.elaborated, suspend))
                 self._elaborated = found.lowered.elaborated

@@ -117,10 +117,18 @@ class _Encoder:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise self.error(type_, value)
         if type_.name == "float":
-            return float_bits(float(value))
-        if type_.name == "int" and float(value).is_integer() and -(1 << 63) <= value < 1 << 63:
+            return float_bits(self.real(type_, value))
+        whole = isinstance(value, int) or value.is_integer()
+        if type_.name == "int" and whole and -(1 << 63) <= value < 1 << 63:
             return _signed(int(value))
         raise self.error(type_, value)
+
+    def real(self, type_: Con, value: int | float) -> float:
+        """A number as a float."""
+        try:
+            return float(value)
+        except OverflowError:
+            raise self.error(type_, value) from None
 
     def tuple(self, type_: Con, value: Any) -> list[Word]:
         if not isinstance(value, list | tuple | np.ndarray):

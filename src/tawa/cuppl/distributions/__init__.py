@@ -87,7 +87,14 @@ _TWO = ("two_positive", "two positive numbers")
 
 _FAMILIES = (
     _family("Normal", "mean, sd", "float", "location_scale", "sd > 0", "real"),
-    _family("Uniform", "low, high", "float", "uniform", "low < high", "interval"),
+    _family(
+        "Uniform",
+        "low, high",
+        "float",
+        "uniform",
+        "low < high, a finite distance apart",
+        "interval",
+    ),
     _family("Cauchy", "location, scale", "float", *_LOCATION_SCALE, "real"),
     _family("Laplace", "location, scale", "float", *_LOCATION_SCALE, "real"),
     _family("Logistic", "location, scale", "float", *_LOCATION_SCALE, "real"),
@@ -104,10 +111,20 @@ _FAMILIES = (
         "truncated",
     ),
     _family(
-        "Triangular", "low, mode, high", "float", "triangular", "low <= mode <= high", "bounded"
+        "Triangular",
+        "low, mode, high",
+        "float",
+        "triangular",
+        "low <= mode <= high and low < high",
+        "bounded",
     ),
     _family(
-        "VonMises", "mean, concentration", "float", "von_mises", "concentration >= 0", "circle"
+        "VonMises",
+        "mean, concentration",
+        "float",
+        "von_mises",
+        "concentration >= 0 and a mean between -1e7 and 1e7",
+        "circle",
     ),
     _family("Exponential", "rate", "float", "positive", "rate > 0", "positive"),
     _family("Gamma", "shape, scale", "float", *_TWO, "positive"),
@@ -150,7 +167,7 @@ _FAMILIES = (
         "weights: vector float",
         "int",
         "weights",
-        "weights that are not negative and not all 0",
+        "weights that are not negative and not all 0, with a finite sum",
         "finite",
     ),
     _family(
@@ -166,7 +183,7 @@ _FAMILIES = (
         "n: int, weights: vector float",
         "vector int",
         "multinomial",
-        "n >= 0 and weights that are not negative and not all 0",
+        "n >= 0 and weights that are not negative and not all 0, with a finite sum",
         "counts",
     ),
     _family(

@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 
 from tawa.cuppl.distributions.positive import sample_gamma
-from tawa.cuppl.numeric.elementary import atan, cos, exp, is_positive, log, log1p, tan
+from tawa.cuppl.numeric.elementary import atan, cos, exp, is_positive, log, log1p, sin, tan
 from tawa.cuppl.numeric.philox import next_uniform
 from tawa.cuppl.numeric.primitives import Context, floor, sqrt
-from tawa.cuppl.numeric.special import lgamma, normal_cdf, normal_quantile
+from tawa.cuppl.numeric.special import LARGE, lgamma, lgamma_step, normal_cdf, normal_quantile
 from tawa.cuppl.translation.native import native
 
 INF = math.inf
@@ -130,7 +130,11 @@ def sample_student_t(ctx: Context, df: float, location: float, scale: float) -> 
 def logpdf_student_t(x: float, df: float, location: float, scale: float) -> float:
     """Log density at x."""
     z = (x - location) / scale
-    head = lgamma(0.5 * (df + 1.0)) - lgamma(0.5 * df) - 0.5 * (log(df) + LOG_PI) - log(scale)
+    if df >= LARGE:
+        step = lgamma_step(0.5 * df, 0.5)
+    else:
+        step = lgamma(0.5 * (df + 1.0)) - lgamma(0.5 * df)
+    head = step - 0.5 * (log(df) + LOG_PI) - log(scale)
     return head - 0.5 * (df + 1.0) * log1p(z * z / df)
 
 
@@ -200,7 +204,7 @@ def logpdf_triangular(x: float, low: float, mode: float, high: float) -> float:
 
 @native
 def log_bessel_i0(x: float) -> float:
-    """log of the modified Bessel function I0 (DLMF 10.25.2 and 10.40.1), x >= 0."""
+    """log of exp(-x) I0(x), the modified Bessel function (DLMF 10.25.2 and 10.40.1), x >= 0."""
     if x < 30.0:
         quarter = 0.25 * x * x
         term = 1.0
@@ -210,20 +214,20 @@ def log_bessel_i0(x: float) -> float:
             term = term * quarter / (k * k)
             total = total + term
             k = k + 1.0
-        return log(total)
+        return log(total) - x
     term = 1.0
     total = 1.0
     for n in range(1, 16):
         odd = float(2 * n - 1)
         term = term * odd * odd / (8.0 * x * float(n))
         total = total + term
-    return x - 0.5 * (LOG_TAU + log(x)) + log(total)
+    return log(total) - 0.5 * (LOG_TAU + log(x))
 
 
 @native
 def valid_von_mises(mean: float, concentration: float) -> bool:
-    """A finite direction and a non-negative finite concentration."""
-    return mean - mean == 0.0 and concentration >= 0.0 and concentration < INF
+    """A direction of a few turns, or a million, and a non-negative finite concentration."""
+    return abs(mean) <= 1.0e7 and concentration >= 0.0 and concentration < INF
 
 
 @native
@@ -268,4 +272,5 @@ def logpdf_von_mises(x: float, mean: float, concentration: float) -> float:
     """Log density at x in [-pi, pi]."""
     if x < -PI or x > PI:
         return -INF
-    return concentration * cos(x - mean) - LOG_TAU - log_bessel_i0(concentration)
+    half = sin(0.5 * (x - mean))
+    return -2.0 * concentration * half * half - LOG_TAU - log_bessel_i0(concentration)

@@ -13,10 +13,12 @@ from tawa.cuppl.numeric.elementary import exp, log, log1p
 from tawa.cuppl.numeric.philox import next_bits, next_uniform
 from tawa.cuppl.numeric.primitives import Context, FloatVector, floor, shru, sqrt
 from tawa.cuppl.numeric.special import (
+    LARGE,
     deviance,
     lbeta,
     lchoose,
     lgamma,
+    log_beta_mass,
     log_factorial_rest,
     xlog1py,
     xlogy,
@@ -29,9 +31,9 @@ STIRLING_RESTS = tuple(
 )
 INF = math.inf
 TAU = 2.0 * math.pi
-LARGE = 1000.0
-"""From here on, log probabilities are computed by their deviance: `lgamma` would cancel."""
 MOST = 9223372036854775807
+ONE_BY_ONE = 100
+"""So many draws without replacement are made one by one."""
 EXACT = 4503599627370496
 """2^52: draws from fewer values use 52 bits."""
 
@@ -161,7 +163,7 @@ def logpdf_binomial(x: int, n: int, p: float) -> float:
 @native
 def count_binomial(n: int, p: float) -> int:
     """Size of the support 0..n."""
-    return n + 1 if n < MOST else MOST
+    return n + 1 if n < MOST else -1
 
 
 @native
@@ -261,13 +263,22 @@ def sample_negative_binomial(ctx: Context, successes: float, p: float) -> int:
 
 
 @native
+def log_failures(k: float, successes: float, p: float, q: float) -> float:
+    """Log probability of k failures, each of probability q = 1 - p, before some successes."""
+    if k == 0.0:
+        return successes * (log(p) if p < 0.5 else log1p(-q))
+    if max(k, successes) >= LARGE:
+        return log_beta_mass(q, p, k, successes) - log(k)
+    head = lgamma(k + successes) - lgamma(successes) - lgamma(k + 1.0)
+    return head + successes * log(p) + xlogy(k, q)
+
+
+@native
 def logpdf_negative_binomial(x: int, successes: float, p: float) -> float:
     """Log probability of x failures before the given number of successes."""
     if x < 0:
         return -INF
-    k = float(x)
-    head = lgamma(k + successes) - lgamma(successes) - lgamma(k + 1.0)
-    return head + successes * log(p) + xlog1py(k, -p)
+    return log_failures(float(x), successes, p, 1.0 - p)
 
 
 @native
@@ -309,8 +320,8 @@ def logpdf_uniform_int(x: int, low: int, high: int) -> float:
 
 @native
 def count_uniform_int(low: int, high: int) -> int:
-    """Size of the support, as far as 64 bits go."""
-    return high - low + 1 if float(high) - float(low) < 9.0e18 else MOST
+    """Size of the support."""
+    return -1 if high > MOST - 1 + min(low, 0) else high - low + 1
 
 
 @native
@@ -332,13 +343,20 @@ def logpdf_beta_binomial(x: int, n: int, a: float, b: float) -> float:
         return -INF
     k = float(x)
     count = float(n)
+    both = a + b
+    if max(count, both) >= LARGE and both < INF:
+        # Failures before a successes, and before b, given those before both: any p will do.
+        p = both / (count + both)
+        q = count / (count + both)
+        parts = log_failures(k, a, p, q) + log_failures(count - k, b, p, q)
+        return parts - log_failures(count, both, p, q)
     return lchoose(count, k) + lbeta(k + a, count - k + b) - lbeta(a, b)
 
 
 @native
 def count_beta_binomial(n: int, a: float, b: float) -> int:
     """Size of the support 0..n."""
-    return n + 1 if n < MOST else MOST
+    return n + 1 if n < MOST else -1
 
 
 @native
@@ -348,7 +366,7 @@ def valid_hypergeometric(total: int, good: int, draws: int) -> bool:
 
 
 @native
-def sample_hypergeometric(ctx: Context, total: int, good: int, draws: int) -> int:
+def hypergeometric_draws(ctx: Context, total: int, good: int, draws: int) -> int:
     """Draws one by one without replacement."""
     found = 0
     for drawn in range(draws):
@@ -359,18 +377,58 @@ def sample_hypergeometric(ctx: Context, total: int, good: int, draws: int) -> in
 
 @native
 def logpdf_hypergeometric(x: int, total: int, good: int, draws: int) -> float:
-    """Log probability of x good ones."""
+    """Log probability of x good ones: of two binomials, given their sum (any p will do)."""
     if x < 0 or x > good or draws - x < 0 or draws - x > total - good:
         return -INF
-    inside = lchoose(float(good), float(x))
-    outside = lchoose(float(total - good), float(draws - x))
-    return inside + outside - lchoose(float(total), float(draws))
+    p = float(draws) / float(total) if total > 0 else 0.0
+    inside = logpdf_binomial(x, good, p)
+    outside = logpdf_binomial(draws - x, total - good, p)
+    return inside + outside - logpdf_binomial(draws, total, p)
+
+
+@outlined
+@native
+def hypergeometric_rejection(ctx: Context, total: int, good: int, draws: int) -> int:
+    """Ratio of uniforms, algorithm HRUA (Stadlober 1990); good and draws are at most half."""
+    share = float(good) / float(total)
+    mean = float(draws) * share
+    left = float(total - draws) / float(total)
+    spread = sqrt(mean * left * (1.0 - share) + 0.5)
+    width = 1.7155277699214135 * spread + 0.8989161620588988
+    top = floor((float(draws) + 1.0) * ((float(good) + 1.0) / (float(total) + 2.0)))
+    mode = min(int(top), min(good, draws))
+    highest = logpdf_hypergeometric(mode, total, good, draws)
+    while True:
+        u = next_uniform(ctx)
+        v = next_uniform(ctx)
+        w = floor(mean + 0.5 + width * (v - 0.5) / u)
+        if w >= 0.0 and w <= float(min(good, draws)):
+            k = min(int(w), min(good, draws))
+            if 2.0 * log(u) <= logpdf_hypergeometric(k, total, good, draws) - highest:
+                return k
+    return 0
+
+
+@native
+def sample_hypergeometric(ctx: Context, total: int, good: int, draws: int) -> int:
+    """One by one if that is quick; good and bad, taken and left, good and taken may swap."""
+    if draws <= ONE_BY_ONE:
+        return hypergeometric_draws(ctx, total, good, draws)
+    rare = min(good, total - good)
+    few = min(draws, total - draws)
+    if min(rare, few) <= ONE_BY_ONE:
+        k = hypergeometric_draws(ctx, total, max(rare, few), min(rare, few))
+    else:
+        k = hypergeometric_rejection(ctx, total, rare, few)
+    if rare != good:
+        k = few - k
+    return k if few == draws else good - k
 
 
 @native
 def count_hypergeometric(total: int, good: int, draws: int) -> int:
     """Size of 0..draws, which holds the support."""
-    return draws + 1
+    return draws + 1 if draws < MOST else -1
 
 
 @native

@@ -12,11 +12,21 @@ from tawa.cuppl.numeric.elementary import (
     log1p,
     log_of_bits,
     power,
+    sigmoid,
     tan,
 )
 from tawa.cuppl.numeric.philox import next_uniform
 from tawa.cuppl.numeric.primitives import Context, bits_of, sqrt
-from tawa.cuppl.numeric.special import lbeta, lgamma, normal_quantile, xlog1py, xlogy
+from tawa.cuppl.numeric.special import (
+    LARGE,
+    lbeta,
+    lgamma,
+    log_beta_mass,
+    log_gamma_mass,
+    normal_quantile,
+    xlog1py,
+    xlogy,
+)
 from tawa.cuppl.translation.native import native, outlined
 
 INF = math.inf
@@ -56,13 +66,8 @@ def logpdf_exponential(x: float, rate: float) -> float:
 
 @outlined
 @native
-def log_standard_gamma(ctx: Context, shape: float) -> float:
-    """log of a Gamma(shape, 1) draw: Marsaglia and Tsang (2000), boosted below shape 1."""
-    boost = 0.0
-    if shape < 1.0:
-        boost = log(next_uniform(ctx)) / shape
-        shape = shape + 1.0
-    d = shape - 0.3333333333333333
+def gamma_cube(ctx: Context, d: float) -> float:
+    """A Gamma(d + 1/3, 1) draw over d, where d is 2/3 or more: Marsaglia and Tsang (2000)."""
     c = 1.0 / sqrt(9.0 * d)
     while True:
         x = normal_quantile(next_uniform(ctx))
@@ -71,8 +76,19 @@ def log_standard_gamma(ctx: Context, shape: float) -> float:
             v = t * t * t
             u = next_uniform(ctx)
             if log(u) < 0.5 * x * x + d - d * v + d * log(v):
-                return log(d * v) + boost
+                return v
     return 0.0
+
+
+@native
+def log_standard_gamma(ctx: Context, shape: float) -> float:
+    """log of a Gamma(shape, 1) draw, boosted below shape 1."""
+    boost = 0.0
+    if shape < 1.0:
+        boost = log(next_uniform(ctx)) / shape
+        shape = shape + 1.0
+    d = shape - 0.3333333333333333
+    return log(d * gamma_cube(ctx, d)) + boost
 
 
 @native
@@ -80,6 +96,9 @@ def sample_gamma(ctx: Context, shape: float, scale: float) -> float:
     """Gamma with mean shape * scale."""
     if shape == 1.0:
         return -log(next_uniform(ctx)) * scale
+    if shape >= LARGE:
+        d = shape - 0.3333333333333333
+        return d * gamma_cube(ctx, d) * scale
     return exp(log_standard_gamma(ctx, shape)) * scale
 
 
@@ -89,6 +108,8 @@ def logpdf_gamma(x: float, shape: float, scale: float) -> float:
     if x < 0.0:
         return -INF
     z = x / scale
+    if shape >= LARGE and x > 0.0:
+        return log_gamma_mass(z, shape) - log(x)
     return xlogy(shape - 1.0, z) - z - lgamma(shape) - log(scale)
 
 
@@ -102,6 +123,8 @@ def log_power(a: float, x: float, log_width: float) -> float:
 def drawn_gamma(x: float, shape: float, scale: float) -> float:
     """Log density of a draw that may have been rounded to 0."""
     z = x / scale
+    if shape >= LARGE and x > 0.0:
+        return log_gamma_mass(z, shape) - log(x)
     power = log_power(shape, z, LOG_LEAST - log(scale))
     return power - z - lgamma(shape) - log(scale)
 
@@ -109,7 +132,10 @@ def drawn_gamma(x: float, shape: float, scale: float) -> float:
 @native
 def free_gamma(q: float, shape: float, scale: float) -> float:
     """Log density of the logarithm of a draw."""
-    return shape * (q - log(scale)) - exp(q) / scale - lgamma(shape)
+    z = exp(q) / scale
+    if shape >= LARGE and z > 0.0 and z < INF:
+        return log_gamma_mass(z, shape)
+    return shape * (q - log(scale)) - z - lgamma(shape)
 
 
 @native
@@ -123,6 +149,8 @@ def logpdf_inverse_gamma(x: float, shape: float, scale: float) -> float:
     """Log density at x."""
     if x <= 0.0:
         return -INF
+    if shape >= LARGE:
+        return log_gamma_mass(scale / x, shape) - log(x)
     return shape * log(scale) - lgamma(shape) - (shape + 1.0) * log(x) - scale / x
 
 
@@ -163,6 +191,8 @@ def logpdf_beta(x: float, a: float, b: float) -> float:
     """Log density at x."""
     if x < 0.0 or x > 1.0:
         return -INF
+    if min(a, b) >= LARGE and x > 0.0 and x < 1.0:
+        return log_beta_mass(x, 1.0 - x, a, b) - log(x) - log1p(-x)
     return xlogy(a - 1.0, x) + xlog1py(b - 1.0, -x) - lbeta(a, b)
 
 
@@ -171,12 +201,16 @@ def drawn_beta(x: float, a: float, b: float) -> float:
     """Log density of a draw that may have been rounded to 0 or 1."""
     if x < 0.0 or x > 1.0:
         return -INF
+    if min(a, b) >= LARGE and x > 0.0 and x < 1.0:
+        return log_beta_mass(x, 1.0 - x, a, b) - log(x) - log1p(-x)
     return log_power(a, x, LOG_LEAST) + log_power(b, 1.0 - x, LOG_HALF_STEP) - lbeta(a, b)
 
 
 @native
 def free_beta(q: float, a: float, b: float) -> float:
     """Log density of the log odds of a draw."""
+    if min(a, b) >= LARGE:
+        return log_beta_mass(sigmoid(q), sigmoid(-q), a, b)
     rest = log1p(exp(-abs(q)))
     return a * (min(q, 0.0) - rest) - b * (max(q, 0.0) + rest) - lbeta(a, b)
 

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import math
 
-from tawa.cuppl.distributions.discrete import sample_binomial, sum_weights, valid_weights
+from tawa.cuppl.distributions.discrete import (
+    logpdf_binomial,
+    sample_binomial,
+    sum_weights,
+    valid_weights,
+)
 from tawa.cuppl.distributions.positive import LOG_LEAST, log_power, log_standard_gamma
 from tawa.cuppl.numeric.elementary import exp, log, log1p
 from tawa.cuppl.numeric.philox import next_uniform
@@ -16,7 +21,7 @@ from tawa.cuppl.numeric.primitives import (
     new_ints,
     sqrt,
 )
-from tawa.cuppl.numeric.special import lgamma, normal_quantile, xlogy
+from tawa.cuppl.numeric.special import LARGE, lgamma, normal_quantile, xlogy
 from tawa.cuppl.translation.native import native
 
 INF = math.inf
@@ -127,19 +132,42 @@ def sample_multinomial(ctx: Context, n: int, weights: FloatVector) -> IntVector:
 
 
 @native
+def large_multinomial(x: IntVector, weights: FloatVector) -> float:
+    """Log probability of many counts: each is binomial, given those after it."""
+    density = 0.0
+    seen = 0
+    mass = 0.0
+    for back in range(len(weights)):
+        i = len(weights) - 1 - back
+        seen = seen + x[i]
+        mass = mass + weights[i]
+        if seen > 0:
+            p = min(weights[i] / mass, 1.0) if mass > 0.0 else 0.0
+            if mass <= 0.0:
+                return -INF
+            density = density + logpdf_binomial(x[i], seen, p)
+    return density
+
+
+@native
 def logpdf_multinomial(x: IntVector, n: int, weights: FloatVector) -> float:
     """Log probability of the counts."""
     if len(x) != len(weights):
         return -INF
     total = sum_weights(weights)
-    seen = 0
+    left = n
+    for i in range(len(weights)):
+        if x[i] < 0 or x[i] > left:
+            return -INF
+        left = left - x[i]
+    if left != 0:
+        return -INF
+    if float(n) >= LARGE:
+        return large_multinomial(x, weights)
     density = lgamma(float(n) + 1.0)
     for i in range(len(weights)):
-        if x[i] < 0:
-            return -INF
-        seen = seen + x[i]
         density = density + xlogy(float(x[i]), weights[i] / total) - lgamma(float(x[i]) + 1.0)
-    return density if seen == n else -INF
+    return density
 
 
 @native

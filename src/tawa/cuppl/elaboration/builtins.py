@@ -197,7 +197,9 @@ def _size(
     if family.support != "finite":
         e.b.fail(INFINITE_SUPPORT, site)
         return (e.b.const(0),)
-    return e.b.call(family.count, regs, [Type.I64])
+    size = e.b.call(family.count, regs, [Type.I64])
+    e.b.fail_if(e.b.op("lti", size[0], e.b.const(0)), OVERFLOW, site)
+    return size
 
 
 def _with_family(

@@ -230,7 +230,9 @@ def _cholesky(e: Elaborator, type_: Con, args: Sequence[Value], span: Span) -> V
     size, matrix = (e.single(a, k) for a, k in zip(args, kinds, strict=True))
     b = e.b
     wrong = b.op("nei", b.op("muli", size, size), b.load(matrix, 1, Type.I64))
-    b.fail_if(wrong, INDEX, e.shared.site(span))
+    site = e.shared.site(span)
+    b.fail_if(b.op("lti", size, b.const(0)), NEGATIVE_SIZE, site)
+    b.fail_if(wrong, INDEX, site)
     return Dyn(result, b.call("cholesky", [matrix, size], [Type.REF]))
 
 

@@ -22,7 +22,7 @@ from tawa.cuppl.lowering.machine import ENTRY_POINT, FINAL_POINT, Machine, point
 from tawa.cuppl.natives import smc as k
 from tawa.cuppl.numeric.philox import GROUP
 from tawa.cuppl.typing.errors import BadSetting
-from tawa.cuppl.typing.failures import ALL_ZERO, DEPTH, HEAP_FULL, STACK_FULL
+from tawa.cuppl.typing.failures import ALL_ZERO, DEPTH, FUEL, HEAP_FULL, STACK_FULL
 
 __all__ = ["Smc", "SmcRun", "first_failure", "run_smc"]
 
@@ -99,6 +99,8 @@ class Smc:
                 return self.finish(logw)
             if outcome == k.RUNNING:
                 self.turned(parents)
+                if int(self.control[k.STEP]) > self.limits.max_steps:
+                    raise self.error(FUEL)
             if outcome == k.FAILED:
                 raise self.error(first_failure(self.control, part, k.OWN_STATUS))
             if outcome == k.DEAD:
@@ -115,7 +117,10 @@ class Smc:
         step = int(self.control[k.STEP])
         program = self.executable.lowered.elaborated
         error = failure(program, status, site, self.seed, particle, step)
-        if status == ALL_ZERO:
+        if status in (ALL_ZERO, FUEL) and step > self.limits.max_steps:
+            error.span = None
+            error.with_note(f"no particle's run ended within {step} weights")
+        elif status == ALL_ZERO:
             error.span = None
             error.with_note(f"at step {step} (counted in weights) the last particle died")
         return error
@@ -146,7 +151,9 @@ class Smc:
         c[k.FUEL] = self.limits.max_steps
         c[k.THRESHOLD] = float_bits(self.threshold * n)
         c[k.SCALE] = float_bits(2.0 ** (61 - max(1, math.ceil(math.log2(n)))))
-        c[k.TURNS] = TURNS if self.progress is None else max(1, 200_000 // n)
+        c[k.TURNS] = (
+            min(TURNS, self.limits.max_steps + 1) if self.progress is None else max(1, 200_000 // n)
+        )
         c[k.INPUTS] = self.workers.inputs
         self.set_addresses()
         self.new_heap(max(1 << 16, HEAP_A_PARTICLE * n), ())

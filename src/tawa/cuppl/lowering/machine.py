@@ -129,6 +129,8 @@ class _Builder:
     count: int = 0
     here: Block = field(default_factory=lambda: Block(""))
     calls: dict[str, int] = field(default_factory=dict[str, int])
+    travelling: set[Reg] = field(default_factory=set[Reg])
+    given: set[Reg] = field(default_factory=set[Reg])
     prefix: str = ""
     fixed: set[Reg] = field(default_factory=set[Reg])
     header: int = 2
@@ -147,10 +149,19 @@ class _Builder:
         for name in names:
             self.function(self.program.functions[name])
         self.dispatch()
+        self.define_results()
         function = Function(
             MACHINE, (self.state, self.stride, self.limit), (I64,), self.blocks, may_fail=True
         )
         return Machine(function, self.frames, self.slack(), results, self.header, self.joins(names))
+
+    def define_results(self) -> None:
+        """Give results a value that nothing returns: of functions that never end."""
+        missing = self.travelling - self.given
+        first = next(iter(self.blocks.values()))
+        first.instructions[:0] = [
+            Const(r, 0.0 if r.type is Type.F64 else 0) for r in sorted(missing, key=str)
+        ]
 
     def joins(self, names: Sequence[str]) -> tuple[str, ...]:
         entries = [self.entry_of(name) for name in names if self.calls.get(name, 0) > 1]
@@ -274,10 +285,13 @@ class _Builder:
 
     def return_regs(self, types: Sequence[Type]) -> tuple[Reg, ...]:
         """The registers in which results travel from a return to the resume point."""
-        return tuple(Reg(f"ret{k}_{t.value}", t) for k, t in enumerate(types))
+        regs = tuple(Reg(f"ret{k}_{t.value}", t) for k, t in enumerate(types))
+        self.travelling.update(regs)
+        return regs
 
     def move(self, targets: Sequence[Reg], sources: Sequence[Reg]) -> None:
         """Copy at once, in case that a source is another target."""
+        self.given.update(targets)
         pairs = [(t, s) for t, s in zip(targets, sources, strict=True) if t != s]
         if any(s in targets for _, s in pairs):
             held = [self.fresh(s.type) for _, s in pairs]

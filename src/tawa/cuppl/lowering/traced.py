@@ -24,6 +24,7 @@ from tawa.cuppl.core.ir import (
     Set,
     Type,
 )
+
 from tawa.cuppl.elaboration.builtins import FAMILIES
 from tawa.cuppl.elaboration.shared import Elaborated
 from tawa.cuppl.lowering.effects import Splitter, lower_factors
@@ -188,6 +189,8 @@ def _enumerated_choice(stem: str, results: tuple[Type, ...]) -> Function:
         size = b.const(2)
     else:
         size = b.call(family.count, parameters, [I64])[0]
+        unknown = b.op("lti", size, b.const(0))
+        size = b.op("selecti", unknown, b.const((1 << 63) - 1), size)
     chosen = b.call("enumerate_choice", [size], [I64])[0]
     b.fail_if(b.op("lti", chosen, b.const(0)), TRACE_FULL, 0)
     if results[0] is BOOL:

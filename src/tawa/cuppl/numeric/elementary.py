@@ -199,9 +199,11 @@ def power(x: float, y: float) -> float:
 
 @native
 def quadrant(x: float) -> tuple[int, float]:
-    """x = quadrant * pi/2 + remainder; accurate for |x| up to about 1e9."""
+    """x = quadrant * pi/2 + remainder; NaN for |x| beyond 1e9, where it would not be accurate."""
+    if not abs(x) <= 1.0e9:
+        return 0, NAN
     k = floor(x * 0.6366197723675814 + 0.5)
-    r = ((x - k * HALF_PI_HIGH) - k * HALF_PI_MIDDLE) - k * HALF_PI_LOW
+    r = fma(-k, HALF_PI_MIDDLE, fma(-k, HALF_PI_HIGH, x)) - k * HALF_PI_LOW
     return int(k) & 3, r
 
 

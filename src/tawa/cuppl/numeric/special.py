@@ -145,16 +145,64 @@ def normal_cdf(x: float) -> float:
     return 0.5 * erfc(-x / SQRT2)
 
 
+LARGE = 1000.0
+"""From here on, log probabilities are computed by their deviance: `lgamma` would cancel."""
+
+
+@native
+def lgamma_rest(x: float) -> float:
+    """lgamma(x) - ((x - 1/2) log x - x + log(tau) / 2), for x >= 8."""
+    return horner(1.0 / (x * x), STIRLING) / x
+
+
+@native
+def lgamma_step(x: float, more: float) -> float:
+    """lgamma(x + more) - lgamma(x), for x of some hundreds and more, without cancellation."""
+    above = x + more
+    rest = lgamma_rest(above) - lgamma_rest(x)
+    return ((x - 0.5) * log1p(more / x) - more) + more * log(above) + rest
+
+
 @native
 def lbeta(a: float, b: float) -> float:
     """log of the beta function."""
+    high = max(a, b)
+    if high >= LARGE:
+        low = min(a, b)
+        return lgamma(low) - lgamma_step(high, low)
     return lgamma(a) + lgamma(b) - lgamma(a + b)
 
 
 @native
 def lchoose(n: float, k: float) -> float:
     """log of the binomial coefficient."""
+    few = min(k, n - k)
+    if n - few >= LARGE:
+        return lgamma_step(n - few + 1.0, few) - lgamma(few + 1.0)
     return lgamma(n + 1.0) - lgamma(k + 1.0) - lgamma(n - k + 1.0)
+
+
+@native
+def log_gamma_mass(z: float, shape: float) -> float:
+    """shape log z - z - lgamma(shape): the log density of the logarithm of a standard gamma."""
+    if shape >= LARGE and z > 0.0:
+        width = 0.5 * log(shape) - HALF_LOG_TAU - lgamma_rest(shape)
+        return width - deviance(shape, z)
+    return xlogy(shape, z) - z - lgamma(shape)
+
+
+@native
+def log_beta_mass(x: float, y: float, a: float, b: float) -> float:
+    """a log x + b log y - lbeta(a, b), where x + y is 1: the log density of the log odds."""
+    n = a + b
+    if min(a, b) < LARGE or not (x > 0.0 and y > 0.0) or n == INF:
+        log_x = log(x) if x < 0.5 else log1p(-y)
+        log_y = log(y) if y < 0.5 else log1p(-x)
+        ahead = (a * log_x if a > 0.0 else 0.0) + (b * log_y if b > 0.0 else 0.0)
+        return ahead - lbeta(a, b)
+    rest = lgamma_rest(n) - lgamma_rest(a) - lgamma_rest(b)
+    width = 0.5 * (log(a) + log(b / n)) - HALF_LOG_TAU
+    return width + rest - deviance(a, n * x) - deviance(b, n * y)
 
 
 @native

@@ -25,7 +25,7 @@ from tawa.functional.solver import Clash, Solver, Violation
 from tawa.functional.terms import Among, Con, Constraint, Origin, Scheme, Term
 from tawa.runtime.cache import default_cache
 
-__all__ = ["Cuppl", "Input", "checked_program", "cuppl_language"]
+__all__ = ["Cuppl", "Input", "checked_program", "cuppl_language", "is_worth_keeping"]
 
 LIBRARY = Path(__file__).with_name("library.ppl")
 KEPT = (
@@ -33,6 +33,8 @@ KEPT = (
     "tawa.functional.language", __name__,
 )  # fmt: skip
 """Modules that define the classes of trees, types and checked programs."""
+LONGEST_KEPT = 1 << 17
+"""Characters of the longest program of which checked and lowered forms are kept."""
 TYPES = ("List", "Option")
 """The types that the library makes."""
 
@@ -359,11 +361,16 @@ def _renamed(library: s.Module, hidden: frozenset[str]) -> s.Module:
 
 def checked_program(source: str, file: str) -> CheckedModule:
     """A program with its types, from the cache if it was checked before and imports nothing."""
-    if "import" in source:
+    if "import" in source or not is_worth_keeping(source):
         return cuppl_language().check_program(source, file)
     remember_source(file, source)
     parts = ["checked", PRELUDE, LIBRARY.read_text(), Cuppl.additions, file, source]
     return kept_object(shelf(), parts, lambda: cuppl_language().check_program(source, file))
+
+
+def is_worth_keeping(source: str) -> bool:
+    """Whether to keep what is made of a program: of a long one, it takes longer than to make it."""
+    return len(source) <= LONGEST_KEPT
 
 
 def shelf() -> Shelf:
