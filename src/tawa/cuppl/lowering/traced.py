@@ -24,7 +24,6 @@ from tawa.cuppl.core.ir import (
     Set,
     Type,
 )
-
 from tawa.cuppl.elaboration.builtins import FAMILIES
 from tawa.cuppl.elaboration.shared import Elaborated
 from tawa.cuppl.lowering.effects import Splitter, lower_factors
