@@ -10,10 +10,11 @@ from xdsl.dialects import scf
 from xdsl.dialects.builtin import StringAttr, i32
 from xdsl.ir import Block, Operation, Region, SSAValue
 
+from tawa.aref.analysis.windows import group_pitch, row_pitches
 from tawa.aref.dialect import ops as aref
 from tawa.codegen.boxes import boxes
 from tawa.codegen.fragments import fragment, team_sync
-from tawa.codegen.group_lowering import GROUP_WARPS, Cursor, GroupLowering, View
+from tawa.codegen.group_lowering import GROUP_WARPS, Cursor, GroupLowering, RowWindow, View
 from tawa.codegen.matrix import read_by_warps
 from tawa.hopper.dialect.copies import CopyArrive, CopyAsync
 from tawa.hopper.dialect.fragment import Relabel
@@ -333,7 +334,7 @@ def _read_by_threads(view: SSAValue) -> bool:
     users = [use.operation for use in view.uses]
     return all(
         isinstance(u, aref.ViewRead | aref.WarpDot)
-        or (isinstance(u, aref.ViewTrans | aref.ViewReshape) and _read_by_threads(u.result))
+        or (isinstance(u, aref.VIEW_CHANGES) and _read_by_threads(u.result))
         for u in users
     )
 
@@ -416,6 +417,19 @@ def lower_view_reshape(g: GroupLowering, op: aref.ViewReshape) -> None:
     g.views[op.result] = replace(view, shape=shape)
 
 
+def lower_view_slice(g: GroupLowering, op: aref.ViewSlice) -> None:
+    """The same tile, from the window's first row on."""
+    view = g.views[op.view]
+    assert view.window is None and isinstance(op.result.type, aref.ViewType)
+    shape = tuple(op.result.type.tile.get_shape())
+    pitch = group_pitch(view.shape, shape)
+    assert pitch is not None
+    start = g.constant(0)
+    for offset, rows in zip(op.offsets[:-1], row_pitches(view.shape), strict=True):
+        start = g.map("addi", start, g.map("muli", g.scalar(offset), g.constant(rows)))
+    g.views[op.result] = replace(view, shape=shape, window=RowWindow(start, pitch))
+
+
 def lower_turn(g: GroupLowering, op: aref.TurnWait | aref.TurnPass) -> None:
     """The named barrier of the team whose turn it is: it waits, the one before arrives."""
     base, team = g.constant(g.turn_barrier()), g.team_index()
@@ -466,6 +480,7 @@ CHANNELS: dict[type[Operation], Callable[..., None]] = {
     aref.NoToken: lower_no_token,
     aref.ViewTrans: lower_view_trans,
     aref.ViewReshape: lower_view_reshape,
+    aref.ViewSlice: lower_view_slice,
     aref.TurnWait: lower_turn,
     aref.TurnPass: lower_turn,
     aref.GroupTurn: lower_group_turn,

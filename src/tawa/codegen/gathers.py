@@ -29,7 +29,15 @@ from tawa.hopper.dialect.gather import SharedGather, SharedHistogram
 from tawa.hopper.dialect.memory import SharedLoad
 from tawa.hopper.dialect.types import FragType, TileType
 from tawa.ir.elementwise import Map
-from tawa.tile.dialect.ops import Arange, Broadcast, ExpandDims, Gather, Histogram, Splat
+from tawa.tile.dialect.ops import (
+    Arange,
+    Broadcast,
+    ExpandDims,
+    ExtractSlice,
+    Gather,
+    Histogram,
+    Splat,
+)
 
 
 def lower_gather(g: GroupLowering, op: Gather) -> None:
@@ -47,9 +55,29 @@ def lower_gather(g: GroupLowering, op: Gather) -> None:
             return
     place = scratch(g, TileType.of(1, math.prod(shape), source.type.element_type, 0))
     exchange(g, g.add(Relabel(source, linear(source.type.layout))), place)
-    at = _places(g, fragment(g, op.indices, layout), shape, op.axis.value.data)
+    axis = op.axis.value.data
+    at = _places(g, (fragment(g, op.indices, layout), axis), shape, layout)
     found = g.add(SharedGather(place, at), op.result.name_hint)
     g.fragments[op.result] = convert(g, found, g.layouts.of.get(op.result, layout))
+
+
+def lower_extract_slice(g: GroupLowering, op: ExtractSlice) -> None:
+    """The source in row-major order in scratch space, then a load for each element."""
+    source = natural(g, op.value)
+    assert isinstance(source.type, FragType)
+    shape = source.type.layout.shape
+    layout = g.layouts.of.get(op.result) or g.layouts.default(op.result)
+    place = scratch(g, TileType.of(1, math.prod(shape), source.type.element_type, 0))
+    exchange(g, g.add(Relabel(source, linear(source.type.layout))), place)
+    first: SSAValue | None = None
+    for d, offset in enumerate(op.offsets):
+        step = math.prod(shape[d + 1 :])
+        part = g.map("muli", g.scalar(offset), g.constant(step))
+        first = part if first is None else g.map("addi", first, part)
+    assert first is not None
+    start = g.add(Fill(first, FragType.of(i32, layout)))
+    at = g.add(Map("addi", [_places(g, None, shape, layout), start]))
+    g.fragments[op.result] = g.add(SharedGather(place, at), op.result.name_hint)
 
 
 def constant_tile(value: SSAValue) -> Array | None:
@@ -92,14 +120,18 @@ def _exchanged(g: GroupLowering, source: SSAValue, order: list[int], mask: int) 
     return g.add(ShuffleXor(source, mask)) if mask else source
 
 
-def _places(g: GroupLowering, indices: SSAValue, shape: tuple[int, ...], axis: int) -> SSAValue:
-    """Row-major positions of a tile of `shape`: indices along the axis, coordinates elsewhere."""
-    assert isinstance(indices.type, FragType)
-    layout = indices.type.layout
+def _places(
+    g: GroupLowering,
+    picked: tuple[SSAValue, int] | None,
+    shape: tuple[int, ...],
+    layout: Layout,
+) -> SSAValue:
+    """Row-major positions in a tile of `shape`: indices along the picked axis, else coordinates."""
     total: SSAValue | None = None
     for d in range(len(shape)):
         step = math.prod(shape[d + 1 :])
-        own = indices if d == axis else g.add(Coordinate(d, 0, layout))
+        indices = picked[0] if picked is not None and picked[1] == d else None
+        own = g.add(Coordinate(d, 0, layout)) if indices is None else indices
         part = own if step == 1 else g.add(Map("muli", [own, _number(g, step, layout)]))
         total = part if total is None else g.add(Map("addi", [total, part]))
     assert total is not None
@@ -128,6 +160,7 @@ def lower_histogram(g: GroupLowering, op: Histogram) -> None:
 
 GATHERS: dict[type[Operation], Callable[..., None]] = {
     Gather: lower_gather,
+    ExtractSlice: lower_extract_slice,
     Histogram: lower_histogram,
 }
 """Lowering of picks by computed positions."""

@@ -12,6 +12,7 @@ from xdsl.dialects.builtin import IntegerAttr, i32
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, Region, SSAValue
 
 from tawa.aref.analysis.layouts import Layouts
+from tawa.aref.analysis.windows import GROUP
 from tawa.aref.dialect import ops as aref
 from tawa.aref.passes.warp_products import multiplies_by_warps
 from tawa.base.errors import TawaError
@@ -59,16 +60,30 @@ resume("product", ("aref", text), Compilation(Options()))
 
 
 @dataclass(frozen=True)
+class RowWindow:
+    """Rows of a tile in groups of 8: the first of them, and rows from group to group."""
+
+    start: SSAValue
+    pitch: int
+
+    def row(self, number: int) -> int:
+        """Where a row of the window lies, counted from its first."""
+        return number // GROUP * self.pitch + number % GROUP
+
+
+@dataclass(frozen=True)
 class View:
     """A tile in shared memory as an operand: its value, its shape, and whether it is transposed.
 
     `interleaved`: its rows hold K in the order in which registers of a product's result do.
+    `window`: which of the tile's rows it has, if not all.
     """
 
     tile: SSAValue
     shape: tuple[int, ...]
     transposed: bool = False
     interleaved: bool = False
+    window: RowWindow | None = None
 
 
 @dataclass(frozen=True)

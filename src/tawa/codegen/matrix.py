@@ -9,13 +9,14 @@ from xdsl.dialects import scf
 from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Attribute, BlockArgument, Operation, SSAValue
 
+from tawa.aref.analysis.windows import GROUP
 from tawa.aref.dialect import ops as aref
 from tawa.base.errors import TawaError
 from tawa.base.layout import accumulator, operand
 from tawa.base.spans import span_of
 from tawa.base.types import byte_size, element_of, i8, shape_of
 from tawa.codegen.fragments import copied, fragment, natural, team_sync
-from tawa.codegen.group_lowering import GROUP_WARPS, GroupLowering, View
+from tawa.codegen.group_lowering import GROUP_WARPS, GroupLowering, RowWindow, View
 from tawa.codegen.shared_memory import tile_for
 from tawa.hopper.dialect.core import number
 from tawa.hopper.dialect.fragment import Window, ZeroUnless
@@ -72,15 +73,18 @@ class Operand:
     desc: SSAValue
     tile: TileType
     k_major: bool
+    window: RowWindow | None = None
 
     def offset(self, outer: int, k: int) -> int:
         """Offset, in 16-byte units, of row (or column) `outer` and element `k` of its K."""
         swizzle, stride = self.tile.panel_bytes, self.tile.panel_stride
+        row = outer if self.k_major else k
+        first = (self.window.row(row) if self.window else row) * swizzle
         if self.k_major:
             byte = k * byte_size(self.tile.element_type)
-            total = outer * swizzle + byte // swizzle * stride + byte % swizzle
+            total = first + byte // swizzle * stride + byte % swizzle
         else:
-            total = outer // self.tile.panel_columns * stride + k * swizzle
+            total = outer // self.tile.panel_columns * stride + first
         return total // 16
 
 
@@ -117,10 +121,14 @@ def _operand(
             "use wider blocks",
         )  # fmt: skip
     assert k_major or byte_size(tile.element_type) == 2, "other operands are transposed before"
-    value = view.tile
+    value, window = view.tile, view.window
+    first = window.start if window else None
     if own is not None:
         count, index = own
-        if k_major:
+        if k_major and window is not None:
+            share = g.map("muli", index, g.constant(window.row(count)))
+            first = g.map("addi", window.start, share)
+        elif k_major:
             row = g.map("muli", index, g.constant(count))
             value = g.add(Subtile(value, row, 0, count, tile.columns.data))
         else:
@@ -133,8 +141,9 @@ def _operand(
             panel = g.map("muli", index, g.constant(count // tile.panel_columns))
             value = g.add(SubtileColumn(value, panel, count))
     lbo = 16 if k_major else tile.panel_stride
-    desc = g.add(MatrixDesc(value, lbo, 8 * tile.panel_bytes))
-    return Operand(desc, tile, k_major)
+    pitch = window.pitch if window else GROUP
+    desc = g.add(MatrixDesc(value, lbo, pitch * tile.panel_bytes, first))
+    return Operand(desc, tile, k_major, window)
 
 
 def lower_dot_issue(g: GroupLowering, op: aref.DotIssue) -> None:

@@ -193,6 +193,16 @@ def gather(src: Any, index: Any, axis: Whole) -> Any:
 
 
 @method
+def extract_slice(input: Any, offsets: Any, sizes: Any) -> Any:
+    """The window of `sizes` elements that starts at `offsets` (one number a dimension).
+
+    Offsets may be computed as the program runs; a window has to lie inside the tensor. A matrix
+    product reads a window of a loaded tile where the tile lies, without a copy, if its rows are
+    whole and come in groups of 8 at one distance: one load then serves every shifted window.
+    """
+
+
+@method
 def item(self: Any) -> Any:
     """The element of a tensor that has one, as a scalar."""
 

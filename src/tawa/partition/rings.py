@@ -12,7 +12,12 @@ from xdsl.ir import Attribute, Block, Operation, SSAValue
 
 from tawa.ir.loops import users_in
 from tawa.partition.pointer_loads import slot_tile
-from tawa.tile.dialect.ops import DescLoad, Dot, Load, Reshape, Trans
+from tawa.tile.dialect.ops import (
+    VIEW_LIKE,
+    DescLoad,
+    Dot,
+    Load,
+)
 
 RingLoad: TypeAlias = DescLoad | Load
 """A load that goes through a ring: by descriptor, or through pointers."""
@@ -52,7 +57,7 @@ def dot_uses(value: SSAValue) -> list[Dot]:
         op = use.operation
         if isinstance(op, Dot) and use.index < 2:
             found.append(op)
-        elif isinstance(op, Trans | Reshape):
+        elif isinstance(op, VIEW_LIKE):
             found += dot_uses(op.result)
     return found
 

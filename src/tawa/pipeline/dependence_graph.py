@@ -31,15 +31,14 @@ from tawa.machine.costs import Costs
 from tawa.machine.instructions import HALF_RATE, SPECIAL
 from tawa.tile.analysis.alias import may_alias
 from tawa.tile.dialect.ops import (
+    VIEW_LIKE,
     Arange,
     Broadcast,
     DescStore,
     Dot,
     ExpandDims,
     Reduce,
-    Reshape,
     Splat,
-    Trans,
 )
 
 ORDERED = (GLOBAL, SLOT, TAKEN)
@@ -317,7 +316,7 @@ def _companions(dot: Dot) -> set[Operation]:
     for operand in (dot.a, dot.b):
         chain: list[Operation] = []
         value: SSAValue = operand
-        while isinstance(value.owner, Trans | Reshape) and value.has_one_use():
+        while isinstance(value.owner, VIEW_LIKE) and value.has_one_use():
             chain.append(value.owner)
             value = value.owner.value
         if isinstance(value.owner, ViewRead) and value.has_one_use():
@@ -395,20 +394,20 @@ def _registers(value: SSAValue, warps: int) -> int:
 def stays_in_memory(value: SSAValue) -> bool:
     """Whether a tile is a view of a slot that products alone read, from shared memory."""
     op = value.owner
-    if not isinstance(op, ViewRead | Trans | Reshape):
+    if not isinstance(op, (ViewRead, *VIEW_LIKE)):
         return False
     source = op.view if isinstance(op, ViewRead) else op.value
     if not isinstance(op, ViewRead) and not _is_view(source):
         return False
     return all(
         (isinstance(u.operation, Dot) and u.index != ACCUMULATOR)
-        or (isinstance(u.operation, Trans | Reshape) and stays_in_memory(u.operation.result))
+        or (isinstance(u.operation, VIEW_LIKE) and stays_in_memory(u.operation.result))
         for u in value.uses
     )
 
 
 def _is_view(value: SSAValue) -> bool:
-    while isinstance(value.owner, Trans | Reshape):
+    while isinstance(value.owner, VIEW_LIKE):
         value = value.owner.value
     return isinstance(value.owner, ViewRead)
 
@@ -479,6 +478,6 @@ def _readers_before(op: Operation) -> list[Operation]:
         return []
     found = [use.operation for view in op.token.owner.views for use in view.uses]
     for reader in found:
-        if isinstance(reader, ViewRead | Trans | Reshape):
+        if isinstance(reader, (ViewRead, *VIEW_LIKE)):
             found += [use.operation for use in reader.results[0].uses]
     return found

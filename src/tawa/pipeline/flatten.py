@@ -35,7 +35,12 @@ from tawa.ir.elementwise import Map
 from tawa.machine.chips import SM_90A
 from tawa.pipeline.dependence_graph import NO_DEPTHS, is_lazy
 from tawa.pipeline.expand import Expansion, Key, Schedule
-from tawa.tile.dialect.ops import Dot, Reshape, Trans
+from tawa.tile.dialect.ops import (
+    VIEW_LIKE,
+    Dot,
+    Reshape,
+    Trans,
+)
 
 LARGE = SM_90A.tile_elements
 """Elements of a tile whose registers matter."""
@@ -212,7 +217,7 @@ class _Flattening:
                 while work:
                     for use in work.pop().uses:
                         readers.add(use.operation)
-                        if isinstance(use.operation, ViewRead | Trans | Reshape):
+                        if isinstance(use.operation, (ViewRead, *VIEW_LIKE)):
                             work += use.operation.results
                 if not readers & drained:
                     found.append(op)

@@ -13,13 +13,12 @@ from dataclasses import dataclass, field
 from xdsl.ir import Operation, SSAValue
 
 from tawa.aref.dialect.ops import (
+    VIEW_CHANGES,
     Consumed,
     DotIssue,
     DotWait,
     GetEnter,
-    ViewReshape,
     Views,
-    ViewTrans,
 )
 from tawa.base.spans import copy_span
 
@@ -129,7 +128,7 @@ def slots_of(issued: Sequence[DotIssue]) -> list[GetEnter | Views]:
     for dot in issued:
         for operand in (dot.a, dot.b):
             value = operand
-            while isinstance(value.owner, ViewTrans | ViewReshape):
+            while isinstance(value.owner, VIEW_CHANGES):
                 value = value.owner.view
             get = value.owner
             if isinstance(get, GetEnter | Views) and get.parent is dot.parent:

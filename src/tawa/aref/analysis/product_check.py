@@ -8,7 +8,10 @@ from tawa.aref.analysis.products import EITHER_WAY
 from tawa.aref.analysis.slots import swizzle_for
 from tawa.base.types import byte_size, element_of, f32, shape_of
 from tawa.machine.chips import Chip
-from tawa.tile.dialect.ops import Dot, Reshape, Trans
+from tawa.tile.dialect.ops import (
+    VIEW_LIKE,
+    Dot,
+)
 
 
 def product_obstacle(dot: Dot, warps: int, target: Chip) -> str | None:
@@ -39,7 +42,7 @@ def product_obstacle(dot: Dot, warps: int, target: Chip) -> str | None:
 
 def _last(value: SSAValue, outer: int) -> int:
     """The contiguous extent of an operand as it lies in shared memory."""
-    while isinstance(value.owner, Trans | Reshape):
+    while isinstance(value.owner, VIEW_LIKE):
         value = value.owner.value
     return shape_of(value.type)[-1] if shape_of(value.type) else outer
 

@@ -6,45 +6,70 @@ from xdsl.dialects import scf
 from xdsl.dialects.builtin import TensorType
 from xdsl.ir import Attribute, BlockArgument, Operation, OpResult, SSAValue
 
-from tawa.aref.dialect.ops import DotIssue, DotWait, ViewRead, ViewReshape, ViewTrans, WarpDot
+from tawa.aref.analysis.windows import group_pitch
+from tawa.aref.dialect.ops import (
+    DotIssue,
+    DotWait,
+    ViewRead,
+    ViewReshape,
+    ViewSlice,
+    ViewTrans,
+    WarpDot,
+)
 from tawa.base.types import byte_size, element_of, shape_of
 from tawa.ir.loops import passed_to, terminator
 from tawa.machine.chips import SM_90A
-from tawa.tile.dialect.ops import Dot, Reshape, Trans
+from tawa.tile.dialect.ops import VIEW_LIKE, Dot, ExtractSlice, Reshape, Trans
 
 EITHER_WAY = SM_90A.either_way_bytes
 """Bytes of the elements that may be contiguous along either dimension."""
 
 
 def view_of(value: SSAValue, before: Operation) -> SSAValue | None:
-    """The view that a tile is read from, transposed and reshaped as the value is; None if none."""
+    """The view that a tile is read from, changed as the value is; None if there is none."""
     owner = value.owner
     if isinstance(owner, ViewRead):
         return owner.view
     block = before.parent
-    if isinstance(owner, Trans) and owner.permutation == (1, 0):
-        source = view_of(owner.value, before)
-        new = ViewTrans(source) if source else None
-    elif isinstance(owner, Reshape) and _keeps_rows(owner):
-        source = view_of(owner.value, before)
-        new = ViewReshape(source, _tile(owner.result)) if source else None
-    else:
+    if block is None or not isinstance(owner, VIEW_LIKE) or not _keeps_memory(owner):
         return None
-    if new is None or block is None:
+    source = view_of(owner.value, before)
+    if source is None:
         return None
+    new = _changed(owner, source)
     block.insert_op_before(new, before)
     new.result.name_hint = value.name_hint
     return new.result
 
 
+def _changed(
+    op: Trans | Reshape | ExtractSlice, view: SSAValue
+) -> ViewTrans | ViewReshape | ViewSlice:
+    """The op that changes a view as `op` changes the tile."""
+    if isinstance(op, Trans):
+        return ViewTrans(view)
+    if isinstance(op, Reshape):
+        return ViewReshape(view, _tile(op.result))
+    return ViewSlice(view, op.offsets, _tile(op.result))
+
+
 def is_view(value: SSAValue) -> bool:
     """Whether `view_of` finds a view."""
     owner = value.owner
-    if isinstance(owner, Trans) and owner.permutation == (1, 0):
-        return is_view(owner.value)
-    if isinstance(owner, Reshape) and _keeps_rows(owner):
+    if isinstance(owner, VIEW_LIKE) and _keeps_memory(owner):
         return is_view(owner.value)
     return isinstance(owner, ViewRead)
+
+
+def _keeps_memory(op: Trans | Reshape | ExtractSlice) -> bool:
+    """Whether what an op makes of a slot's tile can be read where that lies."""
+    if isinstance(op, Trans):
+        return op.permutation == (1, 0)
+    if isinstance(op, Reshape):
+        return _keeps_rows(op)
+    if not is_loaded(op.value):
+        return False
+    return group_pitch(shape_of(op.value.type), shape_of(op.result.type)) is not None
 
 
 def _tile(value: SSAValue) -> TensorType[Attribute]:
@@ -56,12 +81,23 @@ def _keeps_rows(op: Reshape) -> bool:
     old, new = (shape_of(v.type) for v in (op.value, op.result))
     if [e for e in old if e != 1] == [e for e in new if e != 1]:
         return True
-    return len(new) == 2 and old[-1] == new[-1] and is_loaded(op.value)
+    return (
+        len(new) == 2
+        and old[-1] == new[-1]
+        and (is_loaded(op.value) or isinstance(op.value.owner, ExtractSlice))
+    )
 
 
 def is_loaded(value: SSAValue) -> bool:
     """Whether a value is a slot's tile as it was loaded."""
     return isinstance(value.owner, ViewRead)
+
+
+def is_window(value: SSAValue) -> bool:
+    """Whether a value is a window of a slot's tile, perhaps transposed or reshaped."""
+    while isinstance(value.owner, Trans | Reshape):
+        value = value.owner.value
+    return isinstance(value.owner, ExtractSlice)
 
 
 def from_products(value: SSAValue) -> bool:
@@ -98,7 +134,7 @@ def needs_transpose(dot: Dot, index: int) -> bool:
     if byte_size(element_of(value.type)) == EITHER_WAY or not is_view(value):
         return False
     turned = False
-    while isinstance(value.owner, Trans | Reshape):
+    while isinstance(value.owner, VIEW_LIKE):
         turned ^= isinstance(value.owner, Trans)
         value = value.owner.value
     return turned == (index == 0)

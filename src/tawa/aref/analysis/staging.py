@@ -9,7 +9,12 @@ from tawa.base.spans import copy_span
 from tawa.base.types import shape_of
 from tawa.ir.elementwise import Map
 from tawa.tile.analysis.axis_info import AxisAnalysis, fastest
-from tawa.tile.dialect.ops import Load, Reshape, Splat, Trans
+from tawa.tile.dialect.ops import (
+    VIEW_LIKE,
+    Load,
+    Splat,
+    Trans,
+)
 
 
 def staged(value: SSAValue, before: Operation, *, shared: bool = False) -> SSAValue:
@@ -81,7 +86,7 @@ def turned(value: SSAValue, before: Operation) -> SSAValue:
 
 def drop_unread(group: WarpGroup) -> None:
     """Remove reads, transposes and reshapes that nothing uses any more."""
-    tiles = (ViewRead, Trans, Reshape, Splat)
+    tiles = (ViewRead, *VIEW_LIKE, Splat)
     for op in reversed([op for op in group.walk() if isinstance(op, tiles)]):
         if op.results[0].first_use is None:
             op.detach()

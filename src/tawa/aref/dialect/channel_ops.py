@@ -431,6 +431,32 @@ class ViewReshape(ArefOp):
 
 
 @irdl_op_definition
+class ViewSlice(ArefOp):
+    """A window of the view, from `offsets` on, with whole rows; no data moves."""
+
+    name: ClassVar[str] = "aref.view_slice"
+    view: SSAValue = operand_def(ViewType)
+    offsets = var_operand_def(i32)
+    result: SSAValue = result_def(ViewType)
+    traits = traits_def(Pure())
+    assembly_format = "$view `[` $offsets `]` attr-dict `:` type($view) `->` type($result)"
+
+    def __init__(self, view: SSAValue, offsets: Sequence[SSAValue], tile: TensorAttr):
+        super().__init__(operands=[view, offsets], result_types=[ViewType(tile)])
+
+    def verify_(self) -> None:
+        """The window has the view's rank, and its last dimension is whole."""
+        assert isinstance(self.view.type, ViewType) and isinstance(self.result.type, ViewType)
+        whole, window = (t.tile.get_shape() for t in (self.view.type, self.result.type))
+        if len(whole) != len(window) or len(self.offsets) != len(window) or whole[-1] != window[-1]:
+            raise VerifyException("a window has the view's rank and its last dimension")
+
+
+VIEW_CHANGES = (ViewTrans, ViewReshape, ViewSlice)
+"""Ops that give another view of the same memory."""
+
+
+@irdl_op_definition
 class ViewRead(ArefOp):
     """The tile as a value: it is copied out of the slot.
 
@@ -466,5 +492,6 @@ CHANNEL_OPS: tuple[type[ArefOp], ...] = (
     TransposeInto,
     ViewTrans,
     ViewReshape,
+    ViewSlice,
     ViewRead,
 )

@@ -25,6 +25,7 @@ from xdsl.traits import NoTerminator, Pure
 from tawa.aref.dialect.channel_ops import (
     CHANNEL_OPS,
     COMPLETIONS,
+    VIEW_CHANGES,
     Advance,
     Agree,
     ArefOp,
@@ -41,6 +42,7 @@ from tawa.aref.dialect.channel_ops import (
     ViewRead,
     ViewReshape,
     Views,
+    ViewSlice,
     ViewTrans,
 )
 from tawa.aref.dialect.compute_ops import (
@@ -95,8 +97,10 @@ __all__ = [
     "TurnPass",
     "TurnWait",
     "Unset",
+    "VIEW_CHANGES",
     "ViewRead",
     "ViewReshape",
+    "ViewSlice",
     "ViewTrans",
     "Views",
     "ViewType",

@@ -17,10 +17,11 @@ from xdsl.ir import Block, Operation, SSAValue
 
 from tawa.aref.analysis.dot_waits import erase_consumed, move_consumed, slots_of, wait_before_use
 from tawa.aref.analysis.layouts import operand_words, same_values
-from tawa.aref.analysis.products import from_products, is_view, needs_transpose, view_of
+from tawa.aref.analysis.products import from_products, is_view, is_window, needs_transpose, view_of
 from tawa.aref.analysis.slots import slot_bytes
 from tawa.aref.analysis.staging import drop_unread, runs_down, staged, turned
 from tawa.aref.dialect.ops import (
+    VIEW_CHANGES,
     Consumed,
     Create,
     DotIssue,
@@ -30,7 +31,6 @@ from tawa.aref.dialect.ops import (
     Restage,
     Stage,
     Unset,
-    ViewReshape,
     Views,
     ViewTrans,
     WarpGroup,
@@ -139,6 +139,8 @@ class AsyncDots:
     def _view(self, dot: Dot, index: int, *, interleaved: bool = False) -> SSAValue | None:
         """An operand where it lies in a slot, or copied from there with K contiguous."""
         wrong = needs_transpose(dot, index)
+        if wrong and is_window(dot.operands[index]):
+            return None
         view = view_of(dot.operands[index], dot)
         if view is None or not wrong:
             return view
@@ -342,7 +344,7 @@ def _has_pairs(value: SSAValue) -> bool:
 
 def _is_interleaved(view: SSAValue) -> bool:
     """Whether K lies in the order in which registers have it."""
-    while isinstance(view.owner, ViewTrans | ViewReshape):
+    while isinstance(view.owner, VIEW_CHANGES):
         view = view.owner.view
     if isinstance(view.owner, GetEnter | Views):
         create = view.owner.ref.owner

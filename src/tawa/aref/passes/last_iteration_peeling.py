@@ -52,11 +52,10 @@ from tawa.ir.loops import integer_constant, terminator
 from tawa.ir.properties import AS_PARTITIONED, DOTS, FINAL_RINGS, OPEN_SLOTS, OWN_ENDS, TIDY
 from tawa.machine.chips import SM_90A
 from tawa.tile.dialect.ops import (
+    VIEW_LIKE,
     Dot,
     Reduce,
-    Reshape,
     RowEnds,
-    Trans,
 )
 
 LEFT_OUT = "aref.left_out"
@@ -153,8 +152,8 @@ def _one(loop: scf.ForOp) -> IntegerAttr:
 
 def _from_registers(value: SSAValue) -> bool:
     """Whether an operand of a product is computed, not read in a slot."""
-    while isinstance(value.owner, Trans | Reshape):
-        value = value.owner.operands[0]
+    while isinstance(value.owner, VIEW_LIKE):
+        value = value.owner.value
     return not isinstance(value.owner, ViewRead)
 
 

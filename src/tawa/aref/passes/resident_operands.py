@@ -15,7 +15,7 @@ from xdsl.dialects import scf
 from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.ir import Operation, SSAValue
 
-from tawa.aref.dialect.ops import DotIssue, ViewRead, ViewReshape, ViewType, WarpGroup
+from tawa.aref.dialect.ops import DotIssue, ViewRead, ViewReshape, ViewSlice, ViewType, WarpGroup
 from tawa.base.spans import copy_span, span_of
 from tawa.base.types import byte_size, element_of, shape_of
 from tawa.ir.contracts import Contract
@@ -60,7 +60,7 @@ class ResidentOperands:
         while isinstance(view.owner, ViewReshape) and view.owner.parent is loop.body.block:
             reshapes.append(view.owner)
             view = view.owner.view
-        if _inside(view, loop):
+        if _inside(view, loop) or isinstance(view.owner, ViewSlice):
             return
         before: list[Operation] = []
         for reshape in reversed(reshapes):

@@ -20,14 +20,13 @@ from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.ir import Block, Operation, SSAValue
 
 from tawa.aref.dialect.ops import (
+    VIEW_CHANGES,
     Any,
     AnyAbove,
     DotIssue,
     GetEnter,
     ViewRead,
-    ViewReshape,
     Views,
-    ViewTrans,
     WarpGroup,
 )
 from tawa.ir.contracts import Contract
@@ -85,7 +84,7 @@ def _move(read: ViewRead, before: Operation) -> None:
 
 def _slot_of(view: SSAValue) -> GetEnter | Views | None:
     """What gives a slot's views; None for a view of something else."""
-    while isinstance(view.owner, ViewTrans | ViewReshape):
+    while isinstance(view.owner, VIEW_CHANGES):
         view = view.owner.view
     return view.owner if isinstance(view.owner, GetEnter | Views) else None
 
@@ -99,7 +98,7 @@ def _multiplied(slot: GetEnter | Views) -> bool:
         for use in work.pop().uses:
             if isinstance(use.operation, DotIssue):
                 return True
-            if isinstance(use.operation, ViewTrans | ViewReshape):
+            if isinstance(use.operation, VIEW_CHANGES):
                 work.append(use.operation.result)
     return False
 

@@ -14,7 +14,10 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from tawa.aref.analysis.product_check import product_obstacle
-from tawa.aref.analysis.products import view_of
+from tawa.aref.analysis.products import (
+    is_window,
+    view_of,
+)
 from tawa.aref.analysis.staging import drop_unread, staged
 from tawa.aref.dialect.ops import DotIssue, ViewTrans, WarpDot, WarpGroup
 from tawa.base.options import Options
@@ -71,7 +74,7 @@ def multiplies_by_warps(group: WarpGroup) -> bool:
 
 def _view(value: SSAValue, before: Operation) -> SSAValue:
     """An operand in shared memory: in its slot, or copied there."""
-    found = view_of(value, before)
+    found = None if is_window(value) else view_of(value, before)
     if found is not None:
         return found
     block, owner = before.parent, value.owner

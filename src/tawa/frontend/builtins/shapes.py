@@ -361,6 +361,36 @@ def gather(f: FunctionCompiler, src: Value, index: Value, axis: Value) -> Tensor
     return Tensor(f.b.add(op).result, source.dtype, where.shape)
 
 
+@lowers(tl.extract_slice)
+def extract_slice(f: FunctionCompiler, input: Value, offsets: Value, sizes: Value) -> Tensor:
+    """`tl.extract_slice`."""
+    source, window = tensor_argument(f, input, "tl.extract_slice"), shape_argument(f, sizes)
+    starts = items_of(offsets)
+    if not len(starts) == len(window) == len(source.shape):
+        raise fail(
+            f.b,
+            TileShapeMismatch,
+            "`tl.extract_slice` takes one offset and one size for each dimension",
+            expected=f"{len(source.shape)} of each",
+            found=f"{len(starts)} offsets and {len(window)} sizes",
+        )
+    for start, size, extent in zip(starts, window, source.shape, strict=True):
+        known = int(start) if is_number(start) else 0
+        if known < 0 or known + size > extent:
+            raise fail(
+                f.b,
+                TileShapeMismatch,
+                f"the window leaves {source.describe()}",
+                expected=f"at most the {extent} elements that there are",
+                found=f"{size} elements from {known} on",
+            )
+    places = [
+        conversion.cast(f.b, tensor_argument(f, s, "tl.extract_slice"), int32) for s in starts
+    ]
+    op = ops.ExtractSlice(source.ssa, [p.ssa for p in places], window)
+    return Tensor(f.b.add(op).result, source.dtype, window)
+
+
 @lowers(tl.histogram)
 def histogram(f: FunctionCompiler, input: Value, num_bins: Value, mask: Value) -> Tensor:
     """`tl.histogram`; what a mask hides is put beside the bins."""

@@ -50,20 +50,22 @@ class MatrixDesc(HopperOp):
     """The descriptor of a tile: its address, swizzle and the strides between 8-row groups.
 
     `lbo` is the distance of swizzle-wide panels along the contiguous dimension (used when that is
-    M or N), `sbo` that of groups of 8 rows; both in bytes.
+    M or N), `sbo` that of groups of 8 rows; both in bytes. With `row`, it starts at that row of
+    the tile.
     """
 
     name: ClassVar[str] = "hopper.matrix_desc"
     tile: SSAValue = operand_def(TileType)
+    row: SSAValue | None = opt_operand_def(i32)
     lbo: IntegerAttr = prop_def(Number)
     sbo: IntegerAttr = prop_def(Number)
     desc: SSAValue = result_def(MatrixDescType)
     traits = traits_def(Pure())
-    assembly_format = "$tile `lbo` $lbo `sbo` $sbo attr-dict `:` type($tile)"
+    assembly_format = "$tile (`from` $row^)? `lbo` $lbo `sbo` $sbo attr-dict `:` type($tile)"
 
-    def __init__(self, tile: SSAValue, lbo: int, sbo: int):
+    def __init__(self, tile: SSAValue, lbo: int, sbo: int, row: SSAValue | None = None):
         super().__init__(
-            operands=[tile],
+            operands=[tile, row],
             properties={"lbo": number(lbo), "sbo": number(sbo)},
             result_types=[MatrixDescType()],
         )
@@ -74,7 +76,10 @@ class MatrixDesc(HopperOp):
         assert isinstance(tile, TileType)
         code = SWIZZLE_CODES[tile.swizzle.data]
         lbo, sbo = self.lbo.value.data, self.sbo.value.data
-        w.let(self.desc, f"matrix_desc({w.name(self.tile)}, {lbo}, {sbo}, {code})")
+        start = w.name(self.tile)
+        if self.row is not None:
+            start += f" + {w.name(self.row)} * {tile.panel_bytes}"
+        w.let(self.desc, f"matrix_desc({start}, {lbo}, {sbo}, {code})")
 
     def run(self, m: Actor) -> None:
         """Four fields of 64 bits."""
@@ -82,7 +87,8 @@ class MatrixDesc(HopperOp):
         assert isinstance(tile, TileType)
         code = SWIZZLE_CODES[tile.swizzle.data]
         lbo, sbo = self.lbo.value.data, self.sbo.value.data
-        start = (m.integer(self.tile) & 0x3FFFF) >> 4
+        row = m.integer(self.row) if self.row is not None else 0
+        start = (m.integer(self.tile) + row * tile.panel_bytes & 0x3FFFF) >> 4
         m.bind(self.desc, start | lbo >> 4 << 16 | sbo >> 4 << 32 | code << 62)
 
 

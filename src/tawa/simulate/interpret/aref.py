@@ -243,6 +243,14 @@ def _view(change: Callable[[Any, Array], Array]) -> Callable[[ArefActor, Any], N
     return action
 
 
+def _view_slice(actor: ArefActor, op: ops.ViewSlice) -> None:
+    starts = [int(actor.values[o]) for o in op.offsets]
+    assert isinstance(op.result.type, ops.ViewType)
+    sizes = op.result.type.tile.get_shape()
+    window = tuple(slice(s, s + n) for s, n in zip(starts, sizes, strict=True))
+    _view(lambda _o, tile: tile[window])(actor, op)
+
+
 def _zero_unless(actor: ArefActor, op: ops.ZeroUnless) -> None:
     value = np.asarray(actor.known(op.value))
     keep = bool(actor.values[op.condition])
@@ -311,6 +319,7 @@ ACTIONS: dict[type[Operation], Callable[..., Steps | None]] = {
     ops.PlanEntry: _bind(lambda a, o: _number(a.values[o.plan][int(a.values[o.index])])),
     ops.ViewTrans: _view(lambda _o, tile: tile.T),
     ops.ViewReshape: _view(lambda o, tile: tile.reshape(shape_of(o.result.type.tile))),
+    ops.ViewSlice: _view_slice,
     ops.ViewRead: _bind(lambda a, o: a.tile(a.values[o.view]).copy()),
     ops.Stage: _bind(_staged),
     ops.WarpDot: _bind(_warp_dot),

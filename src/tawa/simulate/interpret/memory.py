@@ -48,6 +48,30 @@ twice[(1,)](np.zeros(100, np.float32), 128)
 """
 
 
+class WindowOutside(TawaError):
+    """A window that is taken of a tile leaves the tile."""
+
+    explanation = (
+        "`tl.extract_slice` takes elements that are there: every offset is at least 0, and at most "
+        "the tile's extent less the window's. On a GPU such a window has other tiles' elements. "
+        "Load a tile that is wide enough for all offsets."
+    )
+    example = """
+import numpy as np
+import tawa
+import tawa.language as tl
+
+
+@tawa.jit
+def shifted(x, y, by):
+    tile = tl.load(x + tl.arange(0, 64))
+    tl.store(y + tl.arange(0, 32), tl.extract_slice(tile, [by], [32]))
+
+
+shifted[(1,)](np.zeros(64, np.float32), np.zeros(32, np.float32), 40)
+"""
+
+
 class WrongArrayType(TawaError):
     """An array's elements are not as wide as those of its pointer parameter."""
 

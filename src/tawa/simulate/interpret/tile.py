@@ -33,7 +33,7 @@ from tawa.ir.kernels import argument_names
 from tawa.ir.scalars.table import FUNCTIONS
 from tawa.machine.chips import SM_90A
 from tawa.simulate.interpret.limits import Limits
-from tawa.simulate.interpret.memory import Access, Memory
+from tawa.simulate.interpret.memory import Access, Memory, WindowOutside
 from tawa.simulate.interpret.spinning import Spinning, Wait, take_turns
 from tawa.tile.dialect import ops
 
@@ -499,6 +499,21 @@ def _assert(program: Program, op: ops.Assert) -> None:
         )
 
 
+def _extract_slice(program: Program, op: ops.ExtractSlice) -> Array:
+    try:
+        return op.evaluate(*program.operands(op))
+    except IndexError as problem:
+        raise WindowOutside(
+            f"{problem} is taken of a tile",
+            span=span_of(op),
+            expected=f"a window of {list(shape_of(op.result.type))} inside of "
+            f"{list(shape_of(op.value.type))}",
+            found=f"offsets {[int(program.values[o]) for o in op.offsets]} "
+            f"in program {list(program.index)}",
+            hint="load a tile that is wide enough for every offset",
+        ) from None
+
+
 def _print(program: Program, op: ops.Print) -> None:
     shown = " ".join(str(program.values[v]) for v in op.values)
     print(f"program {list(program.index)}: {op.prefix.data} {shown}")
@@ -520,6 +535,7 @@ ACTIONS: dict[type[Operation], Callable[[Program, Any], Any]] = {
     ops.DescSize: _desc_size,
     ops.DescLoad: _desc_load,
     ops.DescStore: _desc_store,
+    ops.ExtractSlice: _extract_slice,
     ops.Barrier: _nothing,
     ops.RowEnds: lambda _program, _op: None,
     ops.Assert: _assert,

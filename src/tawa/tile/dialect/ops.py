@@ -50,10 +50,12 @@ from tawa.tile.dialect.memory_ops import (
 )
 from tawa.tile.dialect.value_ops import (
     VALUE_OPS,
+    VIEW_LIKE,
     Arange,
     Broadcast,
     Cat,
     ExpandDims,
+    ExtractSlice,
     Join,
     NumPrograms,
     ProgramId,
@@ -68,12 +70,12 @@ from tawa.tile.dialect.value_ops import (
 
 __all__ = [
     "ATOMIC_KINDS", "CACHE_MODIFIERS", "EVICTION_POLICIES", "MEMORY_ORDERS", "PRECISIONS",
-    "REDUCTION_KINDS", "SCOPES", "TILE", "Arange", "ArgReduce", "Asm", "AsmEffect", "Assert",
-    "AtomicCas", "AtomicRmw", "Barrier", "Broadcast", "Cat", "DescLoad", "DescSize",
-    "DescStore", "Dot", "ExpandDims", "Gather", "Histogram", "Join", "Load", "MakeDesc", "Map",
-    "NumPrograms", "Print", "ProgramId", "Reduce", "ReduceWith", "Reshape", "RowEnds", "Scan",
-    "ScanWith", "Splat", "Split", "Store", "TileOp", "Trans", "Yield", "pointee", "tensor_type",
-    "tile_context",
+    "REDUCTION_KINDS", "SCOPES", "TILE", "VIEW_LIKE", "Arange", "ArgReduce", "Asm", "AsmEffect",
+    "Assert", "AtomicCas", "AtomicRmw", "Barrier", "Broadcast", "Cat", "DescLoad", "DescSize",
+    "DescStore", "Dot", "ExpandDims", "ExtractSlice", "Gather", "Histogram", "Join", "Load",
+    "MakeDesc", "Map", "NumPrograms", "Print", "ProgramId", "Reduce", "ReduceWith", "Reshape",
+    "RowEnds", "Scan", "ScanWith", "Splat", "Split", "Store", "TileOp", "Trans", "Yield",
+    "pointee", "tensor_type", "tile_context",
 ]  # fmt: skip
 
 TILE = Dialect(

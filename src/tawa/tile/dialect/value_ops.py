@@ -30,6 +30,7 @@ from xdsl.irdl import (
     prop_def,
     result_def,
     traits_def,
+    var_operand_def,
 )
 from xdsl.traits import Pure
 from xdsl.utils.exceptions import VerifyException
@@ -278,6 +279,50 @@ class Trans(TileOp):
 
 
 @irdl_op_definition
+class ExtractSlice(TileOp):
+    """The elements of a window: from `offsets` on, as many along each dimension as the result has.
+
+    A window that leaves the operand is an error of the program; its elements are not specified.
+    """
+
+    name = "tile.extract_slice"
+    value = operand_def(Tensor)
+    offsets = var_operand_def(i32)
+    result = result_def(Tensor)
+    traits = traits_def(Pure(), Collective())
+    assembly_format = "$value `[` $offsets `]` attr-dict `:` type($value) `->` type($result)"
+
+    def __init__(
+        self,
+        value: SSAValue | Operation,
+        offsets: Sequence[SSAValue | Operation],
+        sizes: Sequence[int],
+    ) -> None:
+        source = SSAValue.get(value)
+        result = TensorType(element_of(source.type), sizes)
+        super().__init__(operands=[source, offsets], result_types=[result])
+
+    def verify_(self) -> None:
+        """Check that the window has the operand's rank and fits."""
+        source, sizes = shape_of(self.value.type), shape_of(self.result.type)
+        same = element_of(self.value.type) == element_of(self.result.type)
+        require(same and len(source) == len(sizes) == len(self.offsets), "one rank expected")
+        require(all(n <= m for n, m in zip(sizes, source, strict=True)), "the window is too large")
+
+    def evaluate(self, value: Array, *offsets: Array) -> Array:
+        """See the class; IndexError for a window that leaves the operand."""
+        starts, sizes = [int(o) for o in offsets], shape_of(self.result.type)
+        for start, size, extent in zip(starts, sizes, value.shape, strict=True):
+            if not 0 <= start <= extent - size:
+                raise IndexError(f"a window from {start} to {start + size} of {extent} elements")
+        return value[tuple(slice(s, s + n) for s, n in zip(starts, sizes, strict=True))]
+
+
+VIEW_LIKE = (Trans, Reshape, ExtractSlice)
+"""Ops whose result may be a view of their first operand, wherever that lies."""
+
+
+@irdl_op_definition
 class Join(TileOp):
     """Interleave two tensors along a new last dimension of size 2."""
 
@@ -376,6 +421,6 @@ class RowEnds(TileOp):
 
 
 VALUE_OPS = (
-    ProgramId, NumPrograms, Arange, Splat, Broadcast, ExpandDims, Reshape, Trans, Join, Split, Cat,
-    RowEnds,
+    ProgramId, NumPrograms, Arange, Splat, Broadcast, ExpandDims, Reshape, Trans,
+    ExtractSlice, Join, Split, Cat, RowEnds,
 )  # fmt: skip
