@@ -155,3 +155,101 @@ def conv_taps(
                     acc = tl.dot(pixels.reshape([TN * TH * TW, BK]), f.T, acc)
     acc = finish(acc, scale, bias, k, K, RELU)
     out.store([n, row, column, k], acc.to(y.dtype.element_ty).reshape([TN, TH, TW, BN]))
+
+
+@tawa.jit
+def conv_resident(
+    x, w, y, scale, bias, N, H, W, P, Q, C: tl.constexpr, K: tl.constexpr,
+    x_n, x_h, x_w, y_n, y_h, y_w, R: tl.constexpr, S: tl.constexpr, STRIDE: tl.constexpr,
+    DILATION: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, RELU: tl.constexpr,
+    TH: tl.constexpr, TW: tl.constexpr, WH: tl.constexpr, WW: tl.constexpr, BN: tl.constexpr,
+):  # fmt: skip
+    """Windows of all channels; a program keeps its filters and takes tile after tile of pixels."""
+    filters = tl.make_tensor_descriptor(w, [R * S, K, C], [C, R * S * C, 1], [R * S, BN, C])
+    out = tl.make_tensor_descriptor(y, [N, P, Q, K], [y_n, y_h, y_w, 1], [1, TH, TW, BN])
+    blocks: tl.constexpr = tl.cdiv(K, BN)
+    across = tl.cdiv(Q, TW)
+    down = tl.cdiv(P, TH)
+    k = tl.program_id(0) % blocks * BN
+    held = filters.load([0, k, 0])
+    for tile in range(tl.program_id(0) // blocks, N * down * across, tl.num_programs(0) // blocks):
+        column = tile % across * TW
+        row = tile // across % down * TH
+        n = tile // (across * down)
+        acc = tl.zeros((TH * TW, BN), tl.float32)
+        for ph in tl.static_range(STRIDE):
+            for pw in tl.static_range(STRIDE):
+                down_taps: tl.constexpr = taps_of_plane(R, STRIDE, DILATION, PAD_H, ph)
+                across_taps: tl.constexpr = taps_of_plane(S, STRIDE, DILATION, PAD_W, pw)
+                if down_taps[1] * across_taps[1] > 0:
+                    plane = tl.make_tensor_descriptor(
+                        x + ph * x_h + pw * x_w,
+                        [N, tl.cdiv(H - ph, STRIDE), tl.cdiv(W - pw, STRIDE), C],
+                        [x_n, STRIDE * x_h, STRIDE * x_w, 1],
+                        [1, WH, WW, C],
+                    )
+                    window = plane.load([n, row + down_taps[3], column + across_taps[3], 0])
+                    for r in tl.static_range(down_taps[1]):
+                        for s in tl.static_range(across_taps[1]):
+                            number: tl.constexpr = (
+                                (down_taps[0] + r * down_taps[2]) * S
+                                + across_taps[0] + s * across_taps[2]
+                            )  # fmt: skip
+                            pixels = tl.extract_slice(
+                                window, [0, r * down_taps[4], s * across_taps[4], 0], [1, TH, TW, C]
+                            )
+                            f = tl.extract_slice(held, [number, 0, 0], [1, BN, C])
+                            acc = tl.dot(pixels.reshape([TH * TW, C]), f.reshape([BN, C]).T, acc)
+        acc = finish(acc, scale, bias, k, K, RELU)
+        out.store([n, row, column, k], acc.to(y.dtype.element_ty).reshape([1, TH, TW, BN]))
+
+
+@tawa.jit
+def conv_gathered(
+    x, w, y, scale, bias, N, H, W, P, Q, C: tl.constexpr, K: tl.constexpr,
+    x_n, x_h, x_w, y_n, y_h, y_w, R: tl.constexpr, S: tl.constexpr, STRIDE: tl.constexpr,
+    DILATION: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, GROUPS: tl.constexpr,
+    RELU: tl.constexpr, EDGES: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+    BK: tl.constexpr,
+):  # fmt: skip
+    """Pixels gathered one by one: any number of channels; taps and channels are one dimension.
+
+    `EDGES`: some taps lie outside of the image.
+    """
+    per_group: tl.constexpr = C // GROUPS
+    ours: tl.constexpr = K // GROUPS
+    inner: tl.constexpr = R * S * per_group
+    blocks: tl.constexpr = tl.cdiv(ours, BN)
+    program = tl.program_id(0)
+    block = program % (blocks * GROUPS)
+    group = block // blocks
+    channel = block % blocks * BN + tl.arange(0, BN)
+    pixel = program // (blocks * GROUPS) * BM + tl.arange(0, BM)
+    exists = pixel < N * P * Q
+    n = pixel // (P * Q)
+    p = pixel // Q % P
+    q = pixel % Q
+    row = p * STRIDE - PAD_H
+    column = q * STRIDE - PAD_W
+    first = n.to(tl.int64) * x_n + row * x_h + column * x_w + group * per_group
+    acc = tl.zeros((BM, BN), tl.float32)
+    for start in range(0, inner, BK):
+        k = start + tl.arange(0, BK)
+        r = k // (S * per_group) * DILATION
+        s = k // per_group % S * DILATION
+        reads = exists[:, None] & (k < inner)[None, :]
+        if EDGES:
+            reads &= (row[:, None] + r[None, :] >= 0) & (row[:, None] + r[None, :] < H)
+            reads &= (column[:, None] + s[None, :] >= 0) & (column[:, None] + s[None, :] < W)
+        at = r * x_h + s * x_w + k % per_group
+        pixels = tl.load(x + first[:, None] + at[None, :], mask=reads, other=0.0)
+        f = tl.load(
+            w + (group * ours + channel)[None, :] * inner + k[:, None],
+            mask=(channel < ours)[None, :] & (k < inner)[:, None],
+            other=0.0,
+        )
+        acc = tl.dot(pixels, f, acc)
+    acc = finish(acc, scale, bias, group * ours + block % blocks * BN, K, RELU)
+    to = y + n.to(tl.int64) * y_n + p * y_h + q * y_w + group * ours
+    stored = exists[:, None] & (channel < ours)[None, :]
+    tl.store(to[:, None] + channel[None, :], acc.to(y.dtype.element_ty), mask=stored)
