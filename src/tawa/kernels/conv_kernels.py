@@ -1,8 +1,9 @@
-"""Convolution of NHWC images, sequentially: windows, taps, and gathered pixels.
+"""Convolution of NHWC images, sequentially: windows, kept filters, taps, and gathered pixels.
 
 An output pixel (p, q) adds up, over the taps (r, s) of the filter and the channels c,
 `image[p * stride + r * dilation - pad, ..., c] * filter[r, s, c]`. All kernels multiply tiles of
-pixels by tiles of filters; they differ in where a tap's pixels come from.
+pixels by tiles of filters; they differ in where a tap's pixels come from. `x` is [N, H, W, C], `w`
+[K, R, S, C / GROUPS] and dense, `y` [N, P, Q, K]; the channels of `x` and `y` lie together.
 """
 
 from __future__ import annotations
@@ -42,58 +43,64 @@ def finish(acc, scale, bias, first, K, RELU: tl.constexpr):
 
 
 @tawa.jit
+def place(P, Q, BLOCKS: tl.constexpr, TN: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr,
+          PAIR: tl.constexpr):  # fmt: skip
+    """Of a program: its block of filters, and the first image, row and column of its pixels.
+
+    Programs of one tile of pixels follow each other; with `PAIR` 2, those of two tiles take turns.
+    """
+    across = tl.cdiv(Q, TW)
+    down = tl.cdiv(P, TH)
+    program = tl.program_id(0)
+    block = program // PAIR % BLOCKS
+    tile = program // (PAIR * BLOCKS) * PAIR + program % PAIR
+    return block, tile // (across * down) * TN, tile // across % down * TH, tile % across * TW
+
+
+@tawa.jit
 def conv_windows(
     x, w, y, scale, bias, N, H, W, P, Q, C: tl.constexpr, K: tl.constexpr,
-    x_n, x_h, x_w, y_n, y_h, y_w, R: tl.constexpr, S: tl.constexpr, STRIDE: tl.constexpr,
-    DILATION: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, GROUPS: tl.constexpr,
+    x_n, x_h, x_w, y_n, y_h, y_w, R: tl.constexpr, S: tl.constexpr,
+    STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, DILATION_H: tl.constexpr,
+    DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, GROUPS: tl.constexpr,
     RELU: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr, WH: tl.constexpr, WW: tl.constexpr,
-    BN: tl.constexpr, BK: tl.constexpr,
+    BN: tl.constexpr, BK: tl.constexpr, PAIR: tl.constexpr,
 ):  # fmt: skip
     """Windows: one load of pixels serves all taps, each a shifted view of it.
 
-    A window is of one plane: the rows and columns of one remainder by the stride. `x` is
-    [N, H, W, C] with channels together, `w` [K, R, S, C / GROUPS], `y` [N, P, Q, K].
+    A window is of one plane: the rows and columns of one remainder by the stride.
     """
     per_group: tl.constexpr = C // GROUPS
-    blocks: tl.constexpr = K // GROUPS // BN if GROUPS > 1 else tl.cdiv(K, BN)
+    ours: tl.constexpr = K // GROUPS
     filters = tl.make_tensor_descriptor(
         w, [K, R * S, per_group], [R * S * per_group, per_group, 1], [BN, 1, BK]
     )
     out = tl.make_tensor_descriptor(y, [N, P, Q, K], [y_n, y_h, y_w, 1], [1, TH, TW, BN])
-    across = tl.cdiv(Q, TW)
-    down = tl.cdiv(P, TH)
-    program = tl.program_id(0)
-    block = program % (blocks * GROUPS)
-    tile = program // (blocks * GROUPS)
-    column = tile % across * TW
-    row = tile // across % down * TH
-    n = tile // (across * down)
-    group = block // blocks
-    k = group * (K // GROUPS) + block % blocks * BN
+    block, n, row, column = place(P, Q, GROUPS * tl.cdiv(ours, BN), 1, TH, TW, PAIR)
+    group = block // tl.cdiv(ours, BN)
+    k = group * ours + block % tl.cdiv(ours, BN) * BN
     acc = tl.zeros((TH * TW, BN), tl.float32)
-    for ph in tl.static_range(STRIDE):
-        for pw in tl.static_range(STRIDE):
-            down_taps: tl.constexpr = taps_of_plane(R, STRIDE, DILATION, PAD_H, ph)
-            across_taps: tl.constexpr = taps_of_plane(S, STRIDE, DILATION, PAD_W, pw)
-            taps: tl.constexpr = down_taps[1] * across_taps[1]
-            if taps > 0:
+    for ph in tl.static_range(STRIDE_H):
+        for pw in tl.static_range(STRIDE_W):
+            down: tl.constexpr = taps_of_plane(R, STRIDE_H, DILATION_H, PAD_H, ph)
+            across: tl.constexpr = taps_of_plane(S, STRIDE_W, DILATION_W, PAD_W, pw)
+            if down[1] * across[1] > 0:
                 plane = tl.make_tensor_descriptor(
                     x + ph * x_h + pw * x_w,
-                    [N, tl.cdiv(H - ph, STRIDE), tl.cdiv(W - pw, STRIDE), C],
-                    [x_n, STRIDE * x_h, STRIDE * x_w, 1],
+                    [N, tl.cdiv(H - ph, STRIDE_H), tl.cdiv(W - pw, STRIDE_W), C],
+                    [x_n, STRIDE_H * x_h, STRIDE_W * x_w, 1],
                     [1, WH, WW, BK],
                 )
                 for c in range(0, per_group, BK):
                     window = plane.load(
-                        [n, row + down_taps[3], column + across_taps[3], group * per_group + c]
+                        [n, row + down[3], column + across[3], group * per_group + c]
                     )
-                    for t in range(taps):
-                        r = t // across_taps[1]
-                        s = t % across_taps[1]
-                        number = (down_taps[0] + r * down_taps[2]) * S
-                        number += across_taps[0] + s * across_taps[2]
+                    for t in range(down[1] * across[1]):
+                        r = t // across[1]
+                        s = t % across[1]
+                        number = (down[0] + r * down[2]) * S + across[0] + s * across[2]
                         pixels = tl.extract_slice(
-                            window, [0, r * down_taps[4], s * across_taps[4], 0], [1, TH, TW, BK]
+                            window, [0, r * down[4], s * across[4], 0], [1, TH, TW, BK]
                         )
                         f = filters.load([k, number, c]).reshape([BN, BK])
                         acc = tl.dot(pixels.reshape([TH * TW, BK]), f.T, acc)
@@ -102,145 +109,142 @@ def conv_windows(
 
 
 @tawa.jit
-def conv_taps(
-    x, w, y, scale, bias, N, H, W, P, Q, C: tl.constexpr, K: tl.constexpr,
-    x_n, x_h, x_w, y_n, y_h, y_w, R: tl.constexpr, S: tl.constexpr, STRIDE: tl.constexpr,
-    DILATION: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, GROUPS: tl.constexpr,
-    RELU: tl.constexpr, TN: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr, BN: tl.constexpr,
-    BK: tl.constexpr,
-):  # fmt: skip
-    """Taps: the pixels of each tap are loaded; a tile may hold pixels of several images."""
-    per_group: tl.constexpr = C // GROUPS
-    blocks: tl.constexpr = K // GROUPS // BN if GROUPS > 1 else tl.cdiv(K, BN)
-    filters = tl.make_tensor_descriptor(
-        w, [K, R * S, per_group], [R * S * per_group, per_group, 1], [BN, 1, BK]
-    )
-    out = tl.make_tensor_descriptor(y, [N, P, Q, K], [y_n, y_h, y_w, 1], [TN, TH, TW, BN])
-    across = tl.cdiv(Q, TW)
-    down = tl.cdiv(P, TH)
-    program = tl.program_id(0)
-    block = program % (blocks * GROUPS)
-    tile = program // (blocks * GROUPS)
-    column = tile % across * TW
-    row = tile // across % down * TH
-    n = tile // (across * down) * TN
-    group = block // blocks
-    k = group * (K // GROUPS) + block % blocks * BN
-    steps: tl.constexpr = tl.cdiv(per_group, BK)
-    acc = tl.zeros((TN * TH * TW, BN), tl.float32)
-    for ph in tl.static_range(STRIDE):
-        for pw in tl.static_range(STRIDE):
-            down_taps: tl.constexpr = taps_of_plane(R, STRIDE, DILATION, PAD_H, ph)
-            across_taps: tl.constexpr = taps_of_plane(S, STRIDE, DILATION, PAD_W, pw)
-            taps: tl.constexpr = down_taps[1] * across_taps[1]
-            if taps > 0:
-                plane = tl.make_tensor_descriptor(
-                    x + ph * x_h + pw * x_w,
-                    [N, tl.cdiv(H - ph, STRIDE), tl.cdiv(W - pw, STRIDE), C],
-                    [x_n, STRIDE * x_h, STRIDE * x_w, 1],
-                    [TN, TH, TW, BK],
-                )
-                for step in range(taps * steps):
-                    t = step // steps
-                    c = step % steps * BK
-                    r = t // across_taps[1]
-                    s = t % across_taps[1]
-                    number = (down_taps[0] + r * down_taps[2]) * S
-                    number += across_taps[0] + s * across_taps[2]
-                    pixels = plane.load(
-                        [n, row + down_taps[3] + r * down_taps[4],
-                         column + across_taps[3] + s * across_taps[4], group * per_group + c]
-                    )  # fmt: skip
-                    f = filters.load([k, number, c]).reshape([BN, BK])
-                    acc = tl.dot(pixels.reshape([TN * TH * TW, BK]), f.T, acc)
-    acc = finish(acc, scale, bias, k, K, RELU)
-    out.store([n, row, column, k], acc.to(y.dtype.element_ty).reshape([TN, TH, TW, BN]))
-
-
-@tawa.jit
 def conv_resident(
     x, w, y, scale, bias, N, H, W, P, Q, C: tl.constexpr, K: tl.constexpr,
-    x_n, x_h, x_w, y_n, y_h, y_w, R: tl.constexpr, S: tl.constexpr, STRIDE: tl.constexpr,
-    DILATION: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, RELU: tl.constexpr,
+    x_n, x_h, x_w, y_n, y_h, y_w, R: tl.constexpr, S: tl.constexpr,
+    STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, DILATION_H: tl.constexpr,
+    DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, RELU: tl.constexpr,
     TH: tl.constexpr, TW: tl.constexpr, WH: tl.constexpr, WW: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """Windows of all channels; a program keeps its filters and takes tile after tile of pixels."""
     filters = tl.make_tensor_descriptor(w, [R * S, K, C], [C, R * S * C, 1], [R * S, BN, C])
     out = tl.make_tensor_descriptor(y, [N, P, Q, K], [y_n, y_h, y_w, 1], [1, TH, TW, BN])
     blocks: tl.constexpr = tl.cdiv(K, BN)
-    across = tl.cdiv(Q, TW)
-    down = tl.cdiv(P, TH)
+    columns = tl.cdiv(Q, TW)
+    rows = tl.cdiv(P, TH)
     k = tl.program_id(0) % blocks * BN
     held = filters.load([0, k, 0])
-    for tile in range(tl.program_id(0) // blocks, N * down * across, tl.num_programs(0) // blocks):
-        column = tile % across * TW
-        row = tile // across % down * TH
-        n = tile // (across * down)
+    for tile in range(tl.program_id(0) // blocks, N * rows * columns, tl.num_programs(0) // blocks):
+        column = tile % columns * TW
+        row = tile // columns % rows * TH
+        n = tile // (columns * rows)
         acc = tl.zeros((TH * TW, BN), tl.float32)
-        for ph in tl.static_range(STRIDE):
-            for pw in tl.static_range(STRIDE):
-                down_taps: tl.constexpr = taps_of_plane(R, STRIDE, DILATION, PAD_H, ph)
-                across_taps: tl.constexpr = taps_of_plane(S, STRIDE, DILATION, PAD_W, pw)
-                if down_taps[1] * across_taps[1] > 0:
+        for ph in tl.static_range(STRIDE_H):
+            for pw in tl.static_range(STRIDE_W):
+                down: tl.constexpr = taps_of_plane(R, STRIDE_H, DILATION_H, PAD_H, ph)
+                across: tl.constexpr = taps_of_plane(S, STRIDE_W, DILATION_W, PAD_W, pw)
+                if down[1] * across[1] > 0:
                     plane = tl.make_tensor_descriptor(
                         x + ph * x_h + pw * x_w,
-                        [N, tl.cdiv(H - ph, STRIDE), tl.cdiv(W - pw, STRIDE), C],
-                        [x_n, STRIDE * x_h, STRIDE * x_w, 1],
+                        [N, tl.cdiv(H - ph, STRIDE_H), tl.cdiv(W - pw, STRIDE_W), C],
+                        [x_n, STRIDE_H * x_h, STRIDE_W * x_w, 1],
                         [1, WH, WW, C],
                     )
-                    window = plane.load([n, row + down_taps[3], column + across_taps[3], 0])
-                    for r in tl.static_range(down_taps[1]):
-                        for s in tl.static_range(across_taps[1]):
+                    window = plane.load([n, row + down[3], column + across[3], 0])
+                    for r in tl.static_range(down[1]):
+                        for s in tl.static_range(across[1]):
                             number: tl.constexpr = (
-                                (down_taps[0] + r * down_taps[2]) * S
-                                + across_taps[0] + s * across_taps[2]
-                            )  # fmt: skip
-                            pixels = tl.extract_slice(
-                                window, [0, r * down_taps[4], s * across_taps[4], 0], [1, TH, TW, C]
+                                (down[0] + r * down[2]) * S + across[0] + s * across[2]
                             )
-                            f = tl.extract_slice(held, [number, 0, 0], [1, BN, C])
-                            acc = tl.dot(pixels.reshape([TH * TW, C]), f.reshape([BN, C]).T, acc)
+                            pixels = tl.extract_slice(
+                                window, [0, r * down[4], s * across[4], 0], [1, TH, TW, C]
+                            ).reshape([TH * TW, C])
+                            f = tl.extract_slice(held, [number, 0, 0], [1, BN, C]).reshape([BN, C])
+                            acc = tl.dot(pixels, f.T, acc)
         acc = finish(acc, scale, bias, k, K, RELU)
         out.store([n, row, column, k], acc.to(y.dtype.element_ty).reshape([1, TH, TW, BN]))
 
 
 @tawa.jit
+def conv_taps(
+    x, w, y, scale, bias, N, H, W, P, Q, C: tl.constexpr, K: tl.constexpr,
+    x_n, x_h, x_w, y_n, y_h, y_w, R: tl.constexpr, S: tl.constexpr,
+    STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, DILATION_H: tl.constexpr,
+    DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, GROUPS: tl.constexpr,
+    RELU: tl.constexpr, TN: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr, BN: tl.constexpr,
+    BK: tl.constexpr, PAIR: tl.constexpr,
+):  # fmt: skip
+    """Taps: the pixels of each tap are loaded; a tile may hold pixels of several images."""
+    per_group: tl.constexpr = C // GROUPS
+    ours: tl.constexpr = K // GROUPS
+    whole: tl.constexpr = per_group % BK == 0
+    if whole:
+        filters = tl.make_tensor_descriptor(
+            w, [K, R * S * per_group], [R * S * per_group, 1], [BN, BK]
+        )
+    else:
+        filters = tl.make_tensor_descriptor(
+            w, [K, R * S, per_group], [R * S * per_group, per_group, 1], [BN, 1, BK]
+        )
+    out = tl.make_tensor_descriptor(y, [N, P, Q, K], [y_n, y_h, y_w, 1], [TN, TH, TW, BN])
+    block, n, row, column = place(P, Q, GROUPS * tl.cdiv(ours, BN), TN, TH, TW, PAIR)
+    group = block // tl.cdiv(ours, BN)
+    k = group * ours + block % tl.cdiv(ours, BN) * BN
+    steps: tl.constexpr = tl.cdiv(per_group, BK)
+    acc = tl.zeros((TN * TH * TW, BN), tl.float32)
+    for ph in tl.static_range(STRIDE_H):
+        for pw in tl.static_range(STRIDE_W):
+            down: tl.constexpr = taps_of_plane(R, STRIDE_H, DILATION_H, PAD_H, ph)
+            across: tl.constexpr = taps_of_plane(S, STRIDE_W, DILATION_W, PAD_W, pw)
+            if down[1] * across[1] > 0:
+                plane = tl.make_tensor_descriptor(
+                    x + ph * x_h + pw * x_w,
+                    [N, tl.cdiv(H - ph, STRIDE_H), tl.cdiv(W - pw, STRIDE_W), C],
+                    [x_n, STRIDE_H * x_h, STRIDE_W * x_w, 1],
+                    [TN, TH, TW, BK],
+                )
+                for step in range(down[1] * across[1] * steps):
+                    t = step // steps
+                    c = step % steps * BK
+                    r = t // across[1]
+                    s = t % across[1]
+                    number = (down[0] + r * down[2]) * S + across[0] + s * across[2]
+                    pixels = plane.load(
+                        [n, row + down[3] + r * down[4], column + across[3] + s * across[4],
+                         group * per_group + c]
+                    )  # fmt: skip
+                    if whole:
+                        f = filters.load([k, number * per_group + c])
+                    else:
+                        f = filters.load([k, number, c]).reshape([BN, BK])
+                    acc = tl.dot(pixels.reshape([TN * TH * TW, BK]), f.T, acc)
+    acc = finish(acc, scale, bias, k, K, RELU)
+    out.store([n, row, column, k], acc.to(y.dtype.element_ty).reshape([TN, TH, TW, BN]))
+
+
+@tawa.jit
 def conv_gathered(
     x, w, y, scale, bias, N, H, W, P, Q, C: tl.constexpr, K: tl.constexpr,
-    x_n, x_h, x_w, y_n, y_h, y_w, R: tl.constexpr, S: tl.constexpr, STRIDE: tl.constexpr,
-    DILATION: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, GROUPS: tl.constexpr,
-    RELU: tl.constexpr, EDGES: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
-    BK: tl.constexpr,
+    x_n, x_h, x_w, y_n, y_h, y_w, R: tl.constexpr, S: tl.constexpr,
+    STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, DILATION_H: tl.constexpr,
+    DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, GROUPS: tl.constexpr,
+    RELU: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
-    """Pixels gathered one by one: any number of channels; taps and channels are one dimension.
-
-    `EDGES`: some taps lie outside of the image.
-    """
+    """Pixels gathered one by one: any number of channels; taps and channels are one dimension."""
     per_group: tl.constexpr = C // GROUPS
     ours: tl.constexpr = K // GROUPS
     inner: tl.constexpr = R * S * per_group
-    blocks: tl.constexpr = tl.cdiv(ours, BN)
+    blocks: tl.constexpr = GROUPS * tl.cdiv(ours, BN)
     program = tl.program_id(0)
-    block = program % (blocks * GROUPS)
-    group = block // blocks
-    channel = block % blocks * BN + tl.arange(0, BN)
-    pixel = program // (blocks * GROUPS) * BM + tl.arange(0, BM)
+    block = program % blocks
+    group = block // tl.cdiv(ours, BN)
+    channel = block % tl.cdiv(ours, BN) * BN + tl.arange(0, BN)
+    pixel = program // blocks * BM + tl.arange(0, BM)
     exists = pixel < N * P * Q
     n = pixel // (P * Q)
     p = pixel // Q % P
     q = pixel % Q
-    row = p * STRIDE - PAD_H
-    column = q * STRIDE - PAD_W
+    row = p * STRIDE_H - PAD_H
+    column = q * STRIDE_W - PAD_W
     first = n.to(tl.int64) * x_n + row * x_h + column * x_w + group * per_group
     acc = tl.zeros((BM, BN), tl.float32)
     for start in range(0, inner, BK):
         k = start + tl.arange(0, BK)
-        r = k // (S * per_group) * DILATION
-        s = k // per_group % S * DILATION
+        r = k // (S * per_group) * DILATION_H
+        s = k // per_group % S * DILATION_W
         reads = exists[:, None] & (k < inner)[None, :]
-        if EDGES:
-            reads &= (row[:, None] + r[None, :] >= 0) & (row[:, None] + r[None, :] < H)
-            reads &= (column[:, None] + s[None, :] >= 0) & (column[:, None] + s[None, :] < W)
+        reads &= (row[:, None] + r[None, :] >= 0) & (row[:, None] + r[None, :] < H)
+        reads &= (column[:, None] + s[None, :] >= 0) & (column[:, None] + s[None, :] < W)
         at = r * x_h + s * x_w + k % per_group
         pixels = tl.load(x + first[:, None] + at[None, :], mask=reads, other=0.0)
         f = tl.load(
@@ -249,7 +253,7 @@ def conv_gathered(
             other=0.0,
         )
         acc = tl.dot(pixels, f, acc)
-    acc = finish(acc, scale, bias, group * ours + block % blocks * BN, K, RELU)
+    acc = finish(acc, scale, bias, group * ours + block % tl.cdiv(ours, BN) * BN, K, RELU)
     to = y + n.to(tl.int64) * y_n + p * y_h + q * y_w + group * ours
     stored = exists[:, None] & (channel < ours)[None, :]
     tl.store(to[:, None] + channel[None, :], acc.to(y.dtype.element_ty), mask=stored)

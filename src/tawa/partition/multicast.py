@@ -116,20 +116,34 @@ def agreement(load: DescLoad, kernel: func.FuncOp) -> tuple[SSAValue, Operation]
         return None
     peer = _Peer(home)
     flags: list[SSAValue] = []
-    for mine in load.coordinates:
+    compared = [_computed_from(mine, home) for mine in load.coordinates]
+    for mine in dict.fromkeys(value for values in compared for value in values or ()):
         theirs = peer.of(mine)
         if theirs is None:
             return None
         if theirs is not mine:
-            if isinstance(home, scf.ForOp) and _inside(mine, home):
-                return None
             flags.append(peer.add(Map("cmpi_eq", [mine, theirs])))
+    if None in compared:
+        return None
     if not _same_course(load, kernel, peer, flags):
         return None
     together = peer.add(arith.ConstantOp(IntegerAttr(1, 1))) if not flags else flags[0]
     for flag in flags[1:]:
         together = peer.add(Map("andi", [together, flag]))
     return together, home
+
+
+def _computed_from(value: SSAValue, home: Operation) -> list[SSAValue] | None:
+    """Values from before a loop that, with its counter, say what a value is; None if none do."""
+    if not isinstance(home, scf.ForOp) or not _inside(value, home):
+        return [value]
+    owner = value.owner
+    if isinstance(owner, Block):
+        return [] if value is home.body.block.args[0] else None
+    if owner.operands and not isinstance(owner, Map):
+        return None
+    parts = [_computed_from(operand, home) for operand in owner.operands]
+    return None if None in parts else [v for part in parts for v in part or ()]
 
 
 def _inside(value: SSAValue, loop: scf.ForOp) -> bool:
