@@ -3,7 +3,8 @@
 An output pixel (p, q) adds up, over the taps (r, s) of the filter and the channels c,
 `image[p * stride + r * dilation - pad, ..., c] * filter[r, s, c]`. All kernels multiply tiles of
 pixels by tiles of filters; they differ in where a tap's pixels come from. `x` is [N, H, W, C], `w`
-[K, R, S, C / GROUPS] and dense, `y` [N, P, Q, K]; the channels of `x` and `y` lie together.
+[K, R, S, C / GROUPS] with `FC` elements from tap to tap, `y` [N, P, Q, K]; the channels of `x` and
+`y` lie together.
 """
 
 from __future__ import annotations
@@ -63,8 +64,8 @@ def conv_windows(
     x_n, x_h, x_w, y_n, y_h, y_w, R: tl.constexpr, S: tl.constexpr,
     STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, DILATION_H: tl.constexpr,
     DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, GROUPS: tl.constexpr,
-    RELU: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr, WH: tl.constexpr, WW: tl.constexpr,
-    BN: tl.constexpr, BK: tl.constexpr, PAIR: tl.constexpr,
+    FC: tl.constexpr, RELU: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr, WH: tl.constexpr,
+    WW: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PAIR: tl.constexpr,
 ):  # fmt: skip
     """Windows: one load of pixels serves all taps, each a shifted view of it.
 
@@ -72,9 +73,7 @@ def conv_windows(
     """
     per_group: tl.constexpr = C // GROUPS
     ours: tl.constexpr = K // GROUPS
-    filters = tl.make_tensor_descriptor(
-        w, [K, R * S, per_group], [R * S * per_group, per_group, 1], [BN, 1, BK]
-    )
+    filters = tl.make_tensor_descriptor(w, [K, R * S, per_group], [R * S * FC, FC, 1], [BN, 1, BK])
     out = tl.make_tensor_descriptor(y, [N, P, Q, K], [y_n, y_h, y_w, 1], [1, TH, TW, BN])
     block, n, row, column = place(P, Q, GROUPS * tl.cdiv(ours, BN), 1, TH, TW, PAIR)
     group = block // tl.cdiv(ours, BN)
@@ -113,11 +112,12 @@ def conv_resident(
     x, w, y, scale, bias, N, H, W, P, Q, C: tl.constexpr, K: tl.constexpr,
     x_n, x_h, x_w, y_n, y_h, y_w, R: tl.constexpr, S: tl.constexpr,
     STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, DILATION_H: tl.constexpr,
-    DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, RELU: tl.constexpr,
-    TH: tl.constexpr, TW: tl.constexpr, WH: tl.constexpr, WW: tl.constexpr, BN: tl.constexpr,
+    DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, FC: tl.constexpr,
+    RELU: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr, WH: tl.constexpr, WW: tl.constexpr,
+    BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
     """Windows of all channels; a program keeps its filters and takes tile after tile of pixels."""
-    filters = tl.make_tensor_descriptor(w, [R * S, K, C], [C, R * S * C, 1], [R * S, BN, C])
+    filters = tl.make_tensor_descriptor(w, [R * S, K, C], [FC, R * S * FC, 1], [R * S, BN, BK])
     out = tl.make_tensor_descriptor(y, [N, P, Q, K], [y_n, y_h, y_w, 1], [1, TH, TW, BN])
     blocks: tl.constexpr = tl.cdiv(K, BN)
     columns = tl.cdiv(Q, TW)
@@ -138,7 +138,7 @@ def conv_resident(
                         x + ph * x_h + pw * x_w,
                         [N, tl.cdiv(H - ph, STRIDE_H), tl.cdiv(W - pw, STRIDE_W), C],
                         [x_n, STRIDE_H * x_h, STRIDE_W * x_w, 1],
-                        [1, WH, WW, C],
+                        [1, WH, WW, BK],
                     )
                     window = plane.load([n, row + down[3], column + across[3], 0])
                     for r in tl.static_range(down[1]):
@@ -147,9 +147,11 @@ def conv_resident(
                                 (down[0] + r * down[2]) * S + across[0] + s * across[2]
                             )
                             pixels = tl.extract_slice(
-                                window, [0, r * down[4], s * across[4], 0], [1, TH, TW, C]
-                            ).reshape([TH * TW, C])
-                            f = tl.extract_slice(held, [number, 0, 0], [1, BN, C]).reshape([BN, C])
+                                window, [0, r * down[4], s * across[4], 0], [1, TH, TW, BK]
+                            ).reshape([TH * TW, BK])
+                            f = tl.extract_slice(held, [number, 0, 0], [1, BN, BK]).reshape(
+                                [BN, BK]
+                            )
                             acc = tl.dot(pixels, f.T, acc)
         acc = finish(acc, scale, bias, k, K, RELU)
         out.store([n, row, column, k], acc.to(y.dtype.element_ty).reshape([1, TH, TW, BN]))
@@ -161,20 +163,18 @@ def conv_taps(
     x_n, x_h, x_w, y_n, y_h, y_w, R: tl.constexpr, S: tl.constexpr,
     STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, DILATION_H: tl.constexpr,
     DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, GROUPS: tl.constexpr,
-    RELU: tl.constexpr, TN: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr, BN: tl.constexpr,
-    BK: tl.constexpr, PAIR: tl.constexpr,
+    FC: tl.constexpr, RELU: tl.constexpr, TN: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr,
+    BN: tl.constexpr, BK: tl.constexpr, PAIR: tl.constexpr,
 ):  # fmt: skip
     """Taps: the pixels of each tap are loaded; a tile may hold pixels of several images."""
     per_group: tl.constexpr = C // GROUPS
     ours: tl.constexpr = K // GROUPS
     whole: tl.constexpr = per_group % BK == 0
     if whole:
-        filters = tl.make_tensor_descriptor(
-            w, [K, R * S * per_group], [R * S * per_group, 1], [BN, BK]
-        )
+        filters = tl.make_tensor_descriptor(w, [K, R * S * FC], [R * S * FC, 1], [BN, BK])
     else:
         filters = tl.make_tensor_descriptor(
-            w, [K, R * S, per_group], [R * S * per_group, per_group, 1], [BN, 1, BK]
+            w, [K, R * S, per_group], [R * S * FC, FC, 1], [BN, 1, BK]
         )
     out = tl.make_tensor_descriptor(y, [N, P, Q, K], [y_n, y_h, y_w, 1], [TN, TH, TW, BN])
     block, n, row, column = place(P, Q, GROUPS * tl.cdiv(ours, BN), TN, TH, TW, PAIR)
@@ -204,7 +204,7 @@ def conv_taps(
                          group * per_group + c]
                     )  # fmt: skip
                     if whole:
-                        f = filters.load([k, number * per_group + c])
+                        f = filters.load([k, number * FC + c])
                     else:
                         f = filters.load([k, number, c]).reshape([BN, BK])
                     acc = tl.dot(pixels.reshape([TN * TH * TW, BK]), f.T, acc)

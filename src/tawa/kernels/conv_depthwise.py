@@ -1,0 +1,72 @@
+"""Depthwise convolution: each channel has its own filter, and memory is the limit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tawa
+import tawa.language as tl
+from tawa.kernels.conv_shapes import Convolution
+from tawa.kernels.gemm_operands import packed_strides, strides
+
+PIXELS, CHANNELS = 32, 64
+"""Pixels of a row, and channels at most, of one program."""
+
+
+@tawa.jit
+def depthwise(
+    x, w, y, scale, bias, H, W, P, Q, C, x_n, x_h, x_w, x_c, y_n, y_h, y_w,
+    R: tl.constexpr, S: tl.constexpr, STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr,
+    DILATION_H: tl.constexpr, DILATION_W: tl.constexpr, PAD_H: tl.constexpr,
+    PAD_W: tl.constexpr, RELU: tl.constexpr, PIXELS: tl.constexpr, CHANNELS: tl.constexpr,
+):  # fmt: skip
+    """Some pixels of one row of one image, some channels; `w` [C, R, S] is dense."""
+    channel = tl.program_id(0) * CHANNELS + tl.arange(0, CHANNELS)
+    across = tl.cdiv(Q, PIXELS)
+    row = tl.program_id(1) // across
+    n = (row // P).to(tl.int64)
+    p = row % P
+    q = tl.program_id(1) % across * PIXELS + tl.arange(0, PIXELS)
+    there = channel < C
+    acc = tl.zeros((PIXELS, CHANNELS), tl.float32)
+    for r in tl.static_range(R):
+        h = p * STRIDE_H + r * DILATION_H - PAD_H
+        line = x + n * x_n + h * x_h
+        for s in tl.static_range(S):
+            at = q * STRIDE_W + s * DILATION_W - PAD_W
+            reads = (at >= 0) & (at < W) & (h >= 0) & (h < H)
+            pixels = tl.load(
+                line + (at * x_w)[:, None] + (channel * x_c)[None, :],
+                mask=reads[:, None] & there[None, :],
+                other=0.0,
+            )
+            taps = tl.load(w + (channel * R + r) * S + s, mask=there, other=0.0)
+            acc += pixels.to(tl.float32) * taps.to(tl.float32)[None, :]
+    if scale is not None:
+        acc *= tl.load(scale + channel, mask=there, other=0.0).to(tl.float32)[None, :]
+    if bias is not None:
+        acc += tl.load(bias + channel, mask=there, other=0.0).to(tl.float32)[None, :]
+    if RELU:
+        acc = tl.maximum(acc, 0.0)
+    to = y + n * y_n + p * y_h
+    tl.store(
+        to + (q * y_w)[:, None] + channel[None, :],
+        acc.to(y.dtype.element_ty),
+        mask=(q < Q)[:, None] & there[None, :],
+    )
+
+
+def conv_depthwise(
+    conv: Convolution, x: Any, w: Any, out: Any, scale: Any, bias: Any, *, relu: bool
+) -> None:
+    """Launch `depthwise` for images in any order of dimensions."""
+    if strides(w) != packed_strides(tuple(w.shape)):
+        w = w.copy() if hasattr(w, "copy") else w.clone().contiguous()
+    channels = min(CHANNELS, max(8, tawa.next_power_of_2(conv.c)))
+    rows = conv.n * conv.p * tawa.cdiv(conv.q, PIXELS)
+    (top, _), (left, _) = conv.pad
+    depthwise[(tawa.cdiv(conv.c, channels), rows)](
+        x, w, out, scale, bias, conv.h, conv.w, conv.p, conv.q, conv.c, *strides(x),
+        *strides(out)[:3], conv.r, conv.s, *conv.stride, *conv.dilation, top, left, relu,
+        PIXELS, channels,
+    )  # fmt: skip

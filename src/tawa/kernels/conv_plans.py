@@ -1,0 +1,177 @@
+"""Which kernel computes a convolution, with which tiles: the one that is expected fastest.
+
+A tile's time is that of its products, or of the bytes that come from L2 if that is longer, and
+what begins and ends a tile; tiles run in waves of one for each multiprocessor. The constants are
+fitted to 110 kernels on the layers of `benchmarks/conv.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import gcd, prod
+from typing import Any
+
+from tawa.kernels.conv_shapes import Convolution
+from tawa.machine.chips import SM_90A, Chip
+
+L2_BYTES = 60
+"""Bytes a cycle that a multiprocessor reads from L2 while it multiplies, at most."""
+BEGIN_AND_END = {"windows": 1100, "taps": 1100, "resident": 700}
+"""Cycles of a tile in which the tensor core waits."""
+TURNS = 300
+"""The same if two warp groups take turns on tiles."""
+MOST_ACCUMULATED = 256 * 128
+"""Elements of a tile of results."""
+TURNED = 128 * 128
+"""Elements of one that a warp group has by itself."""
+HELD_BYTES = 150_000
+"""Filters that a program keeps in shared memory, at most."""
+SHARED_BYTES = 200_000
+"""Windows, filters and results of a kernel's tiles, at most."""
+MOST_ROWS = 256
+"""Extent of a block, at most."""
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """A kernel and its tiles: images, rows and columns of pixels, filters, channels at a time."""
+
+    kernel: str
+    images: int
+    rows: int
+    columns: int
+    filters: int
+    channels: int
+    options: tuple[tuple[str, Any], ...] = ()
+
+    @property
+    def pixels(self) -> int:
+        """Rows of the product."""
+        return self.images * self.rows * self.columns
+
+    def window(self, conv: Convolution) -> tuple[int, int]:
+        """Rows and columns of pixels that a tile's taps read, of one plane."""
+        return (
+            self.rows + _reach(conv.r, conv.stride[0], conv.dilation[0], conv.pad[0][0]),
+            self.columns + _reach(conv.s, conv.stride[1], conv.dilation[1], conv.pad[1][0]),
+        )
+
+    def tiles(self, conv: Convolution) -> int:
+        """How many there are."""
+        return self.tiles_of_pixels(conv) * self.blocks(conv)
+
+    def tiles_of_pixels(self, conv: Convolution) -> int:
+        """How many there are for each block of filters."""
+        sizes = (conv.n, self.images), (conv.p, self.rows), (conv.q, self.columns)
+        return prod(-(-size // extent) for size, extent in sizes)
+
+    def blocks(self, conv: Convolution) -> int:
+        """Blocks of filters."""
+        return conv.groups * -(-(conv.k // conv.groups) // self.filters)
+
+    def microseconds(self, conv: Convolution, chip: Chip, size: int) -> float:
+        """The time that is expected; `size` is an element's bytes."""
+        own = conv.c // conv.groups
+        inner = conv.r * conv.s * -(-own // self.channels) * self.channels
+        cycles = self.pixels * max(self.filters, 64) * inner * size / 4096
+        loaded = self.filters * inner if self.kernel != "resident" else 0
+        if self.kernel == "taps":
+            loaded += self.pixels * inner
+        else:
+            loaded += (
+                prod(self.window(conv)) * planes(conv) * -(-own // self.channels) * self.channels
+            )
+        cycles = max(cycles, loaded * size / L2_BYTES)
+        cycles += TURNS if dict(self.options).get("ping_pong") else BEGIN_AND_END[self.kernel]
+        waves = -(-self.tiles(conv) // chip.multiprocessors)
+        moved = conv.n * (conv.h * conv.w * conv.c + conv.p * conv.q * conv.k) * size
+        least = moved / chip.memory_gbs / 1e3
+        return max(waves * cycles / chip.capped_ghz / 1e3, least) + 0.05 * least
+
+
+def planes(conv: Convolution) -> int:
+    """Planes of rows and columns that some tap reads."""
+    found = 1
+    for taps, stride, dilation in zip((conv.r, conv.s), conv.stride, conv.dilation, strict=True):
+        found *= min(taps, stride // gcd(stride, dilation))
+    return found
+
+
+def _reach(taps: int, stride: int, dilation: int, pad: int) -> int:
+    """Rows of a plane beyond the tile's own that its taps read."""
+    step = stride // gcd(stride, dilation)
+    del pad
+    return (-(-taps // step) - 1) * (dilation // gcd(stride, dilation))
+
+
+def channels_at_a_time(own: int, size: int, *, groups: int) -> int:
+    """Channels of a block: as many as a swizzled row holds, or all of a group."""
+    widest = SM_90A.swizzles[0] // size
+    if groups == 1:
+        least = SM_90A.swizzles[-1] // size
+        fits = [b for b in (widest, widest // 2, least) if own % b == 0 or b >= own]
+        return min(fits, default=widest) if own < widest else fits[0] if fits else widest
+    return next((b for b in (widest, widest // 2, widest // 4) if own % b == 0), 0)
+
+
+def tilings(conv: Convolution, size: int) -> Iterator[Tiling]:
+    """The kernels and tiles that compute a convolution by blocks; none if no block fits."""
+    own, ours = conv.c // conv.groups, conv.k // conv.groups
+    channels = channels_at_a_time(own, size, groups=conv.groups)
+    widths = [b for b in (32, 64, 96, 128, 192, 256) if b < 2 * ours or b == 32]
+    if conv.groups > 1:
+        widths = [b for b in (16, 32, 64, 96, 128, 192, 256) if ours % b == 0]
+    if not channels:
+        return
+    for filters in widths:
+        yield from _by_windows(conv, filters, channels, size)
+        yield from _by_taps(conv, filters, channels)
+
+
+def _by_windows(conv: Convolution, filters: int, channels: int, size: int) -> Iterator[Tiling]:
+    if conv.r * conv.s == 1:
+        return
+    single = conv.s == 1
+    for rows in (4, 8, 16, 32):
+        for columns in (8, 16, 32) if single else (8,):
+            one = Tiling("windows", 1, rows, columns, filters, channels)
+            high, wide = one.window(conv)
+            results, window = one.pixels * filters * size, high * wide * channels * size
+            if one.pixels % 64 or one.pixels * filters > MOST_ACCUMULATED:
+                continue
+            if max(high, wide) > MOST_ROWS or one.pixels > 256:
+                continue
+            held = planes(conv) * window * (1 if planes(conv) > 1 else 2)
+            streamed = 4 * filters * channels * size
+            if held + streamed + results < SHARED_BYTES:
+                yield one
+            turns = one.pixels == 128 and one.pixels * filters <= TURNED and planes(conv) == 1
+            if turns and 2 * held + streamed + 2 * results < SHARED_BYTES:
+                yield Tiling(
+                    "windows", 1, rows, columns, filters, channels,
+                    (("persistent", True), ("ping_pong", True)),
+                )  # fmt: skip
+            kept = conv.r * conv.s * filters * channels * size
+            alone = conv.groups == 1 and conv.c <= channels
+            if alone and kept <= HELD_BYTES and kept + held + results < SM_90A.shared_bytes:
+                yield Tiling("resident", 1, rows, columns, filters, channels)
+
+
+def _by_taps(conv: Convolution, filters: int, channels: int) -> Iterator[Tiling]:
+    extents = (1, 2, 4, 8, 16, 32)
+    for pixels in (64, 128, 256):
+        if pixels * filters > MOST_ACCUMULATED:
+            continue
+        for rows in extents:
+            for columns in extents:
+                images = pixels // (rows * columns)
+                if images * rows * columns != pixels or images > 128:
+                    continue
+                yield Tiling("taps", images, rows, columns, filters, channels)
+
+
+def ranked(conv: Convolution, chip: Chip, size: int) -> list[Tiling]:
+    """The tilings, the one that is expected fastest first."""
+    found = list(tilings(conv, size))
+    return sorted(found, key=lambda t: (t.microseconds(conv, chip, size), t.tiles(conv)))
