@@ -17,9 +17,9 @@ from tawa.machine.chips import SM_90A, Chip
 
 L2_BYTES = 60
 """Bytes a cycle that a multiprocessor reads from L2 while it multiplies, at most."""
-BEGIN_AND_END = {"windows": 1100, "taps": 1100, "resident": 700}
+BEGIN_AND_END = {"windows": 1100, "taps": 1800, "resident": 700}
 """Cycles of a tile in which the tensor core waits."""
-TURNS = 300
+TURNS = 600
 """The same if two warp groups take turns on tiles."""
 MOST_ACCUMULATED = 256 * 128
 """Elements of a tile of results."""
@@ -174,4 +174,4 @@ def _by_taps(conv: Convolution, filters: int, channels: int) -> Iterator[Tiling]
 def ranked(conv: Convolution, chip: Chip, size: int) -> list[Tiling]:
     """The tilings, the one that is expected fastest first."""
     found = list(tilings(conv, size))
-    return sorted(found, key=lambda t: (t.microseconds(conv, chip, size), t.tiles(conv)))
+    return sorted(found, key=lambda t: (t.microseconds(conv, chip, size), t.images, t.tiles(conv)))
