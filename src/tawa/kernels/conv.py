@@ -169,7 +169,10 @@ def _by_rows(
     """
     unit = 16 // x.dtype.itemsize
     pitch = next(p for p in (1, 2, 4, 8) if p >= conv.c and p * conv.stride[1] % unit == 0)
-    x, w = padded(x, pitch, conv.pad[1]), padded(w, pitch)
+    left, right = conv.pad[1]
+    while (conv.w + left + right) * pitch % unit:
+        right += 1
+    x, w = padded(x, pitch, (left, right)), padded(w, pitch)
     wide = -(-conv.s * pitch // unit) * unit
     if wide != conv.s * pitch:
         w = padded(w.reshape(conv.k, conv.r, 1, conv.s * pitch), wide)
@@ -194,7 +197,7 @@ def _by_blocks(
     (x, steps), (out, pitch) = image, to
     unit = 16 // x.dtype.itemsize
     made = out
-    if any(step % unit for step in strides(out)[:3]):
+    if conv.k % unit or any(step % unit for step in strides(out)[:3]):
         made = empty(x, (conv.n, conv.p, conv.q, -(-conv.k // unit) * unit))
     size = x.dtype.itemsize
     tiling = config or ranked(conv, conv_taps.chip, size)[0]
@@ -217,8 +220,8 @@ def launch(
     constants: dict[str, Any] = {
         "R": conv.r, "S": conv.s, "STRIDE_H": conv.stride[0], "STRIDE_W": conv.stride[1],
         "DILATION_H": conv.dilation[0], "DILATION_W": conv.dilation[1], "PAD_H": top,
-        "PAD_W": left, "FC": pitch, "RELU": finish.relu, "TH": tiling.rows, "TW": tiling.columns,
-        "BN": tiling.filters, "BK": tiling.channels,
+        "PAD_W": left, "KY": out.shape[3], "FC": pitch, "RELU": finish.relu,
+        "TH": tiling.rows, "TW": tiling.columns, "BN": tiling.filters, "BK": tiling.channels,
     }  # fmt: skip
     programs = tiling.tiles(conv)
     if tiling.kernel == "taps":

@@ -13,6 +13,7 @@ from typing import Any
 import tawa
 import tawa.language as tl
 from tawa.kernels.conv import Finish, compute, readable
+from tawa.kernels.conv_copies import exchanged
 from tawa.kernels.conv_kernels import taps_of_plane
 from tawa.kernels.conv_shapes import (
     Convolution,
@@ -33,6 +34,10 @@ STEP = 64
 """Pixels that are multiplied at once."""
 WAVES = 2
 """Tiles for each multiprocessor that make it worth while to share pixels less."""
+NARROW = 128
+"""Channels of a group up to which pixels are loaded once for all taps of a row."""
+MOST_SUMS = 128 * 192
+"""Elements of the sums of such taps."""
 ADDED_ROWS, ADDED_COLUMNS = 8, 128
 """Filters, and taps' channels, whose parts one program adds up."""
 
@@ -81,7 +86,7 @@ def gradient_of_images(
                 conv.n, conv.p, conv.q, conv.k, conv.c, len(down[0]), len(across[0]), (1, 1), pads,
                 (down[1], across[1]), conv.groups,
             )  # fmt: skip
-            compute(back, dy, _exchanged(w, down[0], across[0], conv.groups), part, PLAIN, None)
+            compute(back, dy, exchanged(w, down[0], across[0], conv.groups), part, PLAIN, None)
     return out
 
 
@@ -99,16 +104,6 @@ def _pads(turned: tuple[list[int], int, int], size: int, results: int) -> tuple[
     """What comes before and after `size` rows that give so many results; may be negative."""
     taps, step, first = turned
     return -first, results - size + first + step * (len(taps) - 1)
-
-
-def _exchanged(w: Any, rows: list[int], columns: list[int], groups: int) -> Any:
-    """The filters of some taps, their channels and numbers exchanged: [C, R, S, K / groups]."""
-    k, _, _, own = w.shape
-    taken = w[:, rows][:, :, columns].reshape(groups, k // groups, len(rows), len(columns), own)
-    turned = taken.swapaxes(1, 4)
-    made = empty(w, tuple(turned.shape))
-    made[...] = turned
-    return made.reshape(groups * own, len(rows), len(columns), k // groups)
 
 
 def _require(dy: Any, conv: Convolution) -> None:
@@ -178,6 +173,50 @@ def conv_weights(
     tl.store(parts + (at * OWN)[:, None] + channel[None, :], acc, mask=stored)
 
 
+@tawa.jit
+def conv_weights_of_rows(
+    x, dy, parts, N, H, W, P, Q, C, K, x_n, x_h, x_w, y_n, y_h, y_w, SHARES,
+    R: tl.constexpr, S: tl.constexpr, DILATION_H: tl.constexpr, DILATION_W: tl.constexpr,
+    PAD_H: tl.constexpr, PAD_W: tl.constexpr, OURS: tl.constexpr, OWN: tl.constexpr,
+    TH: tl.constexpr, TW: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, TAPS: tl.constexpr,
+):  # fmt: skip
+    """As `conv_weights`, of stride 1: the window of some taps of a row is loaded once."""
+    gradient = tl.make_tensor_descriptor(dy, [N, P, Q, K], [y_n, y_h, y_w, 1], [1, TH, TW, BM])
+    WW: tl.constexpr = TW + (TAPS - 1) * DILATION_W
+    image = tl.make_tensor_descriptor(x, [N, H, W, C], [x_n, x_h, x_w, 1], [1, TH, WW, BN])
+    share = tl.program_id(1)
+    runs: tl.constexpr = tl.cdiv(S, TAPS)
+    r = tl.program_id(0) // runs % R
+    s = tl.program_id(0) % runs * TAPS
+    block = tl.program_id(0) // (R * runs)
+    c = block % tl.cdiv(OWN, BN) * BN
+    k = block // tl.cdiv(OWN, BN) % tl.cdiv(OURS, BM) * BM
+    group = block // (tl.cdiv(OWN, BN) * tl.cdiv(OURS, BM))
+    columns = tl.cdiv(Q, TW)
+    rows = tl.cdiv(P, TH)
+    tiles = N * rows * columns
+    sums = (tl.zeros((BM, BN), tl.float32),) * TAPS
+    for tile in range(share * tiles // SHARES, (share + 1) * tiles // SHARES):
+        q = tile % columns * TW
+        p = tile // columns % rows * TH
+        n = tile // (columns * rows)
+        d = gradient.load([n, p, q, group * OURS + k]).reshape([TH * TW, BM])
+        window = image.load(
+            [n, p + r * DILATION_H - PAD_H, q + s * DILATION_W - PAD_W, group * OWN + c]
+        )
+        new = ()
+        for t in tl.static_range(TAPS):
+            pixels = tl.extract_slice(window, [0, 0, t * DILATION_W, 0], [1, TH, TW, BN])
+            new += (tl.dot(d.T, pixels.reshape([TH * TW, BN]), sums[t]),)
+        sums = new
+    filter = k + tl.arange(0, BM)
+    channel = c + tl.arange(0, BN)
+    for t in tl.static_range(TAPS):
+        at = (share.to(tl.int64) * K + group * OURS + filter) * (R * S) + r * S + s + t
+        stored = (filter < OURS)[:, None] & (channel < OWN)[None, :] & (s + t < S)
+        tl.store(parts + (at * OWN)[:, None] + channel[None, :], sums[t], mask=stored)
+
+
 def gradient_of_filters(
     dy: Any,
     x: Any,
@@ -203,19 +242,31 @@ def gradient_of_filters(
     x, dy = readable(x, conv.c), readable(dy, conv.k)
     own, ours = conv.c // groups, conv.k // groups
     filters = min(FILTERS, max(64, tawa.next_power_of_2(ours)))
+    in_rows = conv.stride == (1, 1) and conv.s > 1 and own <= NARROW
     channels = next((b for b in (32, 64, 128, 256) if b >= own), 256)
-    tile = _tile(conv)
-    blocks = groups * tawa.cdiv(ours, filters) * tawa.cdiv(own, channels) * conv.r * conv.s
+    taps, tile = 1, _tile(conv)
+    if in_rows:
+        channels, tile = min(channels, 64), (1, 8, 8)
+        taps = min(conv.s, MOST_SUMS // (filters * channels))
+    blocks = groups * tawa.cdiv(ours, filters) * tawa.cdiv(own, channels)
+    blocks *= conv.r * tawa.cdiv(conv.s, taps)
     tiles = tawa.cdiv(conv.n, tile[0]) * tawa.cdiv(conv.p, tile[1]) * tawa.cdiv(conv.q, tile[2])
     most = conv_weights.chip.multiprocessors
     shares = max(1, min(tiles // 8, WAVES * most // blocks))
     parts = empty(dy, (shares, *shape), "float32")
     (top, _), (left, _) = conv.pad
-    conv_weights[(blocks, shares)](
-        x, dy, parts, conv.n, conv.h, conv.w, conv.p, conv.q, x.shape[3], conv.k, *strides(x)[:3],
-        *strides(dy)[:3], shares, conv.r, conv.s, *conv.stride, *conv.dilation, top, left, ours,
-        own, *tile, filters, channels,
-    )  # fmt: skip
+    sizes = conv.n, conv.h, conv.w, conv.p, conv.q, x.shape[3], conv.k
+    steps = *strides(x)[:3], *strides(dy)[:3], shares
+    if in_rows:
+        conv_weights_of_rows[(blocks, shares)](
+            x, dy, parts, *sizes, *steps, conv.r, conv.s, *conv.dilation, top, left, ours, own,
+            *tile[1:], filters, channels, taps,
+        )  # fmt: skip
+    else:
+        conv_weights[(blocks, shares)](
+            x, dy, parts, *sizes, *steps, conv.r, conv.s, *conv.stride, *conv.dilation, top, left,
+            ours, own, *tile, filters, channels,
+        )  # fmt: skip
     width = conv.r * conv.s * own
     add_parts[(tawa.cdiv(width, ADDED_COLUMNS), tawa.cdiv(conv.k, ADDED_ROWS), 1)](
         parts, out, conv.k, width, width, 0, width, 1, shares, ADDED_ROWS, ADDED_COLUMNS

@@ -3,8 +3,8 @@
 An output pixel (p, q) adds up, over the taps (r, s) of the filter and the channels c,
 `image[p * stride + r * dilation - pad, ..., c] * filter[r, s, c]`. All kernels multiply tiles of
 pixels by tiles of filters; they differ in where a tap's pixels come from. `x` is [N, H, W, C], `w`
-[K, R, S, C / GROUPS] with `FC` elements from tap to tap, `y` [N, P, Q, K]; the channels of `x` and
-`y` lie together.
+[K, R, S, C / GROUPS] with `FC` elements from tap to tap, `y` [N, P, Q, KY], which may have more
+channels than there are filters; the channels of `x` and `y` lie together.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def conv_windows(
     x_n, x_h, x_w, y_n, y_h, y_w, R: tl.constexpr, S: tl.constexpr,
     STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, DILATION_H: tl.constexpr,
     DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, GROUPS: tl.constexpr,
-    FC: tl.constexpr, RELU: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr, WH: tl.constexpr,
-    WW: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PAIR: tl.constexpr,
+    KY: tl.constexpr, FC: tl.constexpr, RELU: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr,
+    WH: tl.constexpr, WW: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PAIR: tl.constexpr,
 ):  # fmt: skip
     """Windows: one load of pixels serves all taps, each a shifted view of it.
 
@@ -74,7 +74,7 @@ def conv_windows(
     per_group: tl.constexpr = C // GROUPS
     ours: tl.constexpr = K // GROUPS
     filters = tl.make_tensor_descriptor(w, [K, R * S, per_group], [R * S * FC, FC, 1], [BN, 1, BK])
-    out = tl.make_tensor_descriptor(y, [N, P, Q, K], [y_n, y_h, y_w, 1], [1, TH, TW, BN])
+    out = tl.make_tensor_descriptor(y, [N, P, Q, KY], [y_n, y_h, y_w, 1], [1, TH, TW, BN])
     block, n, row, column = place(P, Q, GROUPS * tl.cdiv(ours, BN), 1, TH, TW, PAIR)
     group = block // tl.cdiv(ours, BN)
     k = group * ours + block % tl.cdiv(ours, BN) * BN
@@ -112,13 +112,13 @@ def conv_resident(
     x, w, y, scale, bias, N, H, W, P, Q, C: tl.constexpr, K: tl.constexpr,
     x_n, x_h, x_w, y_n, y_h, y_w, R: tl.constexpr, S: tl.constexpr,
     STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, DILATION_H: tl.constexpr,
-    DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, FC: tl.constexpr,
-    RELU: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr, WH: tl.constexpr, WW: tl.constexpr,
-    BN: tl.constexpr, BK: tl.constexpr,
+    DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, KY: tl.constexpr,
+    FC: tl.constexpr, RELU: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr, WH: tl.constexpr,
+    WW: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
     """Windows of all channels; a program keeps its filters and takes tile after tile of pixels."""
     filters = tl.make_tensor_descriptor(w, [R * S, K, C], [FC, R * S * FC, 1], [R * S, BN, BK])
-    out = tl.make_tensor_descriptor(y, [N, P, Q, K], [y_n, y_h, y_w, 1], [1, TH, TW, BN])
+    out = tl.make_tensor_descriptor(y, [N, P, Q, KY], [y_n, y_h, y_w, 1], [1, TH, TW, BN])
     blocks: tl.constexpr = tl.cdiv(K, BN)
     columns = tl.cdiv(Q, TW)
     rows = tl.cdiv(P, TH)
@@ -163,8 +163,8 @@ def conv_taps(
     x_n, x_h, x_w, y_n, y_h, y_w, R: tl.constexpr, S: tl.constexpr,
     STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, DILATION_H: tl.constexpr,
     DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, GROUPS: tl.constexpr,
-    FC: tl.constexpr, RELU: tl.constexpr, TN: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr,
-    BN: tl.constexpr, BK: tl.constexpr, PAIR: tl.constexpr,
+    KY: tl.constexpr, FC: tl.constexpr, RELU: tl.constexpr, TN: tl.constexpr, TH: tl.constexpr,
+    TW: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PAIR: tl.constexpr,
 ):  # fmt: skip
     """Taps: the pixels of each tap are loaded; a tile may hold pixels of several images."""
     per_group: tl.constexpr = C // GROUPS
@@ -176,7 +176,7 @@ def conv_taps(
         filters = tl.make_tensor_descriptor(
             w, [K, R * S, per_group], [R * S * FC, FC, 1], [BN, 1, BK]
         )
-    out = tl.make_tensor_descriptor(y, [N, P, Q, K], [y_n, y_h, y_w, 1], [TN, TH, TW, BN])
+    out = tl.make_tensor_descriptor(y, [N, P, Q, KY], [y_n, y_h, y_w, 1], [TN, TH, TW, BN])
     block, n, row, column = place(P, Q, GROUPS * tl.cdiv(ours, BN), TN, TH, TW, PAIR)
     group = block // tl.cdiv(ours, BN)
     k = group * ours + block % tl.cdiv(ours, BN) * BN

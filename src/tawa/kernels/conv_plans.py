@@ -15,7 +15,7 @@ from typing import Any
 from tawa.kernels.conv_shapes import Convolution
 from tawa.machine.chips import SM_90A, Chip
 
-L2_BYTES = 60
+L2_BYTES = 50
 """Bytes a cycle that a multiprocessor reads from L2 while it multiplies, at most."""
 BEGIN_AND_END = {"windows": 1100, "taps": 1800, "resident": 700}
 """Cycles of a tile in which the tensor core waits."""
@@ -69,6 +69,10 @@ class Tiling:
     def blocks(self, conv: Convolution) -> int:
         """Blocks of filters."""
         return conv.groups * -(-(conv.k // conv.groups) // self.filters)
+
+    def work(self, conv: Convolution) -> int:
+        """Elements of all tiles of results."""
+        return self.tiles(conv) * self.pixels * self.filters
 
     def microseconds(self, conv: Convolution, chip: Chip, size: int) -> float:
         """The time that is expected; `size` is an element's bytes."""
@@ -147,7 +151,7 @@ def _by_windows(conv: Convolution, filters: int, channels: int, size: int) -> It
             if held + streamed + results < SHARED_BYTES:
                 yield one
             turns = one.pixels == 128 and one.pixels * filters <= TURNED and planes(conv) == 1
-            if turns and 2 * held + streamed + 2 * results < SHARED_BYTES:
+            if turns and held + streamed + 2 * results < SHARED_BYTES:
                 yield Tiling(
                     "windows", 1, rows, columns, filters, channels,
                     (("persistent", True), ("ping_pong", True)),
@@ -174,4 +178,4 @@ def _by_taps(conv: Convolution, filters: int, channels: int) -> Iterator[Tiling]
 def ranked(conv: Convolution, chip: Chip, size: int) -> list[Tiling]:
     """The tilings, the one that is expected fastest first."""
     found = list(tilings(conv, size))
-    return sorted(found, key=lambda t: (t.microseconds(conv, chip, size), t.images, t.tiles(conv)))
+    return sorted(found, key=lambda t: (t.microseconds(conv, chip, size), t.work(conv), t.images))
