@@ -56,6 +56,49 @@ def depthwise(
     )
 
 
+@tawa.jit
+def depthwise_weights(
+    x, dy, parts, N, H, W, P, Q, C, x_n, x_h, x_w, x_c, y_n, y_h, y_w, y_c, SHARES,
+    R: tl.constexpr, S: tl.constexpr, STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr,
+    DILATION_H: tl.constexpr, DILATION_W: tl.constexpr, PAD_H: tl.constexpr,
+    PAD_W: tl.constexpr, PIXELS: tl.constexpr, CHANNELS: tl.constexpr,
+):  # fmt: skip
+    """One tap of some channels, over a share of the rows: `parts` [SHARES, C, R, S]."""
+    channel = tl.program_id(0) // (R * S) * CHANNELS + tl.arange(0, CHANNELS)
+    tap = tl.program_id(0) % (R * S)
+    r = tap // S
+    s = tap % S
+    share = tl.program_id(1)
+    there = channel < C
+    rows = N * P
+    acc = tl.zeros((PIXELS, CHANNELS), tl.float32)
+    for row in range(share * rows // SHARES, (share + 1) * rows // SHARES):
+        n = (row // P).to(tl.int64)
+        h = row % P * STRIDE_H + r * DILATION_H - PAD_H
+        if (h >= 0) & (h < H):
+            line = x + n * x_n + h * x_h + channel * x_c
+            results = dy + n * y_n + row % P * y_h + channel * y_c
+            for first in range(0, Q, PIXELS):
+                q = first + tl.arange(0, PIXELS)
+                at = q * STRIDE_W + s * DILATION_W - PAD_W
+                reads = ((at >= 0) & (at < W) & (q < Q))[:, None] & there[None, :]
+                pixels = tl.load(line[None, :] + (at * x_w)[:, None], mask=reads, other=0.0)
+                d = tl.load(results[None, :] + (q * y_w)[:, None], mask=reads, other=0.0)
+                acc += pixels.to(tl.float32) * d.to(tl.float32)
+    to = parts + (share.to(tl.int64) * C + channel) * (R * S) + tap
+    tl.store(to, tl.sum(acc, axis=0), mask=there)
+
+
+def weights_of_depthwise(conv: Convolution, x: Any, dy: Any, shares: int, parts: Any) -> None:
+    """Launch `depthwise_weights` for images in any order of dimensions."""
+    channels = min(CHANNELS, max(8, tawa.next_power_of_2(conv.c)))
+    (top, _), (left, _) = conv.pad
+    depthwise_weights[(tawa.cdiv(conv.c, channels) * conv.r * conv.s, shares)](
+        x, dy, parts, conv.n, conv.h, conv.w, conv.p, conv.q, conv.c, *strides(x), *strides(dy),
+        shares, conv.r, conv.s, *conv.stride, *conv.dilation, top, left, PIXELS, channels,
+    )  # fmt: skip
+
+
 def conv_depthwise(
     conv: Convolution, x: Any, w: Any, out: Any, scale: Any, bias: Any, *, relu: bool
 ) -> None:

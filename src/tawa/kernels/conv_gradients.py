@@ -8,12 +8,14 @@ fp32, and the parts are added in their order, so that a result is the same each 
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import tawa
 import tawa.language as tl
 from tawa.kernels.conv import Finish, compute, readable
 from tawa.kernels.conv_copies import exchanged
+from tawa.kernels.conv_depthwise import weights_of_depthwise
 from tawa.kernels.conv_kernels import taps_of_plane
 from tawa.kernels.conv_shapes import (
     Convolution,
@@ -239,8 +241,24 @@ def gradient_of_filters(
     _require(dy, conv)
     if out is None:
         out = empty(dy, shape, dtype)
+    parts = _shares_of_filters(conv, dy, x, shape)
+    width = prod(shape[1:])
+    add_parts[(tawa.cdiv(width, ADDED_COLUMNS), tawa.cdiv(conv.k, ADDED_ROWS), 1)](
+        parts, out, conv.k, width, width, 0, width, 1, parts.shape[0], ADDED_ROWS, ADDED_COLUMNS
+    )
+    return out
+
+
+def _shares_of_filters(conv: Convolution, dy: Any, x: Any, shape: tuple[int, ...]) -> Any:
+    """What each share of the pixels adds up: [shares, K, R, S, C / groups], fp32."""
+    most = conv_weights.chip.multiprocessors
+    if conv.depthwise:
+        shares = max(1, min(conv.n * conv.p, 4 * most // (conv.r * conv.s)))
+        parts = empty(dy, (shares, *shape), "float32")
+        weights_of_depthwise(conv, x, dy, shares, parts)
+        return parts
     x, dy = readable(x, conv.c), readable(dy, conv.k)
-    own, ours = conv.c // groups, conv.k // groups
+    own, ours = conv.c // conv.groups, conv.k // conv.groups
     filters = min(FILTERS, max(64, tawa.next_power_of_2(ours)))
     in_rows = conv.stride == (1, 1) and conv.s > 1 and own <= NARROW
     channels = next((b for b in (32, 64, 128, 256) if b >= own), 256)
@@ -248,10 +266,9 @@ def gradient_of_filters(
     if in_rows:
         channels, tile = min(channels, 64), (1, 8, 8)
         taps = min(conv.s, MOST_SUMS // (filters * channels))
-    blocks = groups * tawa.cdiv(ours, filters) * tawa.cdiv(own, channels)
+    blocks = conv.groups * tawa.cdiv(ours, filters) * tawa.cdiv(own, channels)
     blocks *= conv.r * tawa.cdiv(conv.s, taps)
     tiles = tawa.cdiv(conv.n, tile[0]) * tawa.cdiv(conv.p, tile[1]) * tawa.cdiv(conv.q, tile[2])
-    most = conv_weights.chip.multiprocessors
     shares = max(1, min(tiles // 8, WAVES * most // blocks))
     parts = empty(dy, (shares, *shape), "float32")
     (top, _), (left, _) = conv.pad
@@ -267,11 +284,7 @@ def gradient_of_filters(
             x, dy, parts, *sizes, *steps, conv.r, conv.s, *conv.stride, *conv.dilation, top, left,
             ours, own, *tile, filters, channels,
         )  # fmt: skip
-    width = conv.r * conv.s * own
-    add_parts[(tawa.cdiv(width, ADDED_COLUMNS), tawa.cdiv(conv.k, ADDED_ROWS), 1)](
-        parts, out, conv.k, width, width, 0, width, 1, shares, ADDED_ROWS, ADDED_COLUMNS
-    )
-    return out
+    return parts
 
 
 def _tile(conv: Convolution) -> tuple[int, int, int]:
