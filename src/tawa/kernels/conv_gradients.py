@@ -14,7 +14,7 @@ from typing import Any
 import tawa
 import tawa.language as tl
 from tawa.kernels.conv import Finish, compute, readable
-from tawa.kernels.conv_copies import exchanged
+from tawa.kernels.conv_copies import exchanged, padded
 from tawa.kernels.conv_depthwise import weights_of_depthwise
 from tawa.kernels.conv_kernels import taps_of_plane
 from tawa.kernels.conv_shapes import (
@@ -123,12 +123,14 @@ def conv_weights(
     x, dy, parts, N, H, W, P, Q, C, K, x_n, x_h, x_w, y_n, y_h, y_w, SHARES,
     R: tl.constexpr, S: tl.constexpr, STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr,
     DILATION_H: tl.constexpr, DILATION_W: tl.constexpr, PAD_H: tl.constexpr,
-    PAD_W: tl.constexpr, OURS: tl.constexpr, OWN: tl.constexpr, TN: tl.constexpr,
+    PAD_W: tl.constexpr, OURS: tl.constexpr, OWN: tl.constexpr,
+    OURS_PITCH: tl.constexpr, OWN_PITCH: tl.constexpr, TN: tl.constexpr,
     TH: tl.constexpr, TW: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """One tap's filters and channels, over a share of the pixels: `parts` [SHARES, K, R, S, OWN].
 
-    `OURS` and `OWN` are the filters and the channels of a group.
+    `OURS` and `OWN` are the filters and the channels of a group, `..._PITCH` what there is of them
+    from group to group.
     """
     gradient = tl.make_tensor_descriptor(dy, [N, P, Q, K], [y_n, y_h, y_w, 1], [TN, TH, TW, BM])
     share = tl.program_id(1)
@@ -163,14 +165,14 @@ def conv_weights(
                     q = tile % columns * TW
                     p = tile // columns % rows * TH
                     n = tile // (columns * rows) * TN
-                    d = gradient.load([n, p, q, group * OURS + k]).reshape([TN * TH * TW, BM])
+                    d = gradient.load([n, p, q, group * OURS_PITCH + k]).reshape([TN * TH * TW, BM])
                     pixels = plane.load(
-                        [n, p + above // STRIDE_H, q + left // STRIDE_W, group * OWN + c]
+                        [n, p + above // STRIDE_H, q + left // STRIDE_W, group * OWN_PITCH + c]
                     ).reshape([TN * TH * TW, BN])
                     acc = tl.dot(d.T, pixels, acc)
     filter = k + tl.arange(0, BM)
     channel = c + tl.arange(0, BN)
-    at = (share.to(tl.int64) * K + group * OURS + filter) * (R * S) + tap
+    at = (share.to(tl.int64) * (K // OURS_PITCH * OURS) + group * OURS + filter) * (R * S) + tap
     stored = (filter < OURS)[:, None] & (channel < OWN)[None, :]
     tl.store(parts + (at * OWN)[:, None] + channel[None, :], acc, mask=stored)
 
@@ -180,6 +182,7 @@ def conv_weights_of_rows(
     x, dy, parts, N, H, W, P, Q, C, K, x_n, x_h, x_w, y_n, y_h, y_w, SHARES,
     R: tl.constexpr, S: tl.constexpr, DILATION_H: tl.constexpr, DILATION_W: tl.constexpr,
     PAD_H: tl.constexpr, PAD_W: tl.constexpr, OURS: tl.constexpr, OWN: tl.constexpr,
+    OURS_PITCH: tl.constexpr, OWN_PITCH: tl.constexpr,
     TH: tl.constexpr, TW: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, TAPS: tl.constexpr,
 ):  # fmt: skip
     """As `conv_weights`, of stride 1: the window of some taps of a row is loaded once."""
@@ -202,9 +205,9 @@ def conv_weights_of_rows(
         q = tile % columns * TW
         p = tile // columns % rows * TH
         n = tile // (columns * rows)
-        d = gradient.load([n, p, q, group * OURS + k]).reshape([TH * TW, BM])
+        d = gradient.load([n, p, q, group * OURS_PITCH + k]).reshape([TH * TW, BM])
         window = image.load(
-            [n, p + r * DILATION_H - PAD_H, q + s * DILATION_W - PAD_W, group * OWN + c]
+            [n, p + r * DILATION_H - PAD_H, q + s * DILATION_W - PAD_W, group * OWN_PITCH + c]
         )
         new = ()
         for t in tl.static_range(TAPS):
@@ -214,7 +217,12 @@ def conv_weights_of_rows(
     filter = k + tl.arange(0, BM)
     channel = c + tl.arange(0, BN)
     for t in tl.static_range(TAPS):
-        at = (share.to(tl.int64) * K + group * OURS + filter) * (R * S) + r * S + s + t
+        at = (
+            (share.to(tl.int64) * (K // OURS_PITCH * OURS) + group * OURS + filter) * (R * S)
+            + r * S
+            + s
+            + t
+        )
         stored = (filter < OURS)[:, None] & (channel < OWN)[None, :] & (s + t < S)
         tl.store(parts + (at * OWN)[:, None] + channel[None, :], sums[t], mask=stored)
 
@@ -257,7 +265,8 @@ def _shares_of_filters(conv: Convolution, dy: Any, x: Any, shape: tuple[int, ...
         parts = empty(dy, (shares, *shape), "float32")
         weights_of_depthwise(conv, x, dy, shares, parts)
         return parts
-    x, dy = readable(x, conv.c), readable(dy, conv.k)
+    x, own_pitch = _by_groups(x, conv.groups)
+    dy, ours_pitch = _by_groups(dy, conv.groups)
     own, ours = conv.c // conv.groups, conv.k // conv.groups
     filters = min(FILTERS, max(64, tawa.next_power_of_2(ours)))
     in_rows = conv.stride == (1, 1) and conv.s > 1 and own <= NARROW
@@ -272,19 +281,29 @@ def _shares_of_filters(conv: Convolution, dy: Any, x: Any, shape: tuple[int, ...
     shares = max(1, min(tiles // 8, WAVES * most // blocks))
     parts = empty(dy, (shares, *shape), "float32")
     (top, _), (left, _) = conv.pad
-    sizes = conv.n, conv.h, conv.w, conv.p, conv.q, x.shape[3], conv.k
+    sizes = conv.n, conv.h, conv.w, conv.p, conv.q, x.shape[3], dy.shape[3]
     steps = *strides(x)[:3], *strides(dy)[:3], shares
     if in_rows:
         conv_weights_of_rows[(blocks, shares)](
             x, dy, parts, *sizes, *steps, conv.r, conv.s, *conv.dilation, top, left, ours, own,
-            *tile[1:], filters, channels, taps,
+            ours_pitch, own_pitch, *tile[1:], filters, channels, taps,
         )  # fmt: skip
     else:
         conv_weights[(blocks, shares)](
             x, dy, parts, *sizes, *steps, conv.r, conv.s, *conv.stride, *conv.dilation, top, left,
-            ours, own, *tile, filters, channels,
+            ours, own, ours_pitch, own_pitch, *tile, filters, channels,
         )  # fmt: skip
     return parts
+
+
+def _by_groups(x: Any, groups: int) -> tuple[Any, int]:
+    """`x` [N, H, W, C], or a copy, whose groups begin at whole pieces of 16 bytes, and how far."""
+    n, h, w, c = x.shape
+    own, unit = c // groups, 16 // x.dtype.itemsize
+    if groups == 1 or own % unit == 0:
+        return readable(x, c), own
+    pitch = -(-own // unit) * unit
+    return padded(x.reshape(n, h, w * groups, own), pitch).reshape(n, h, w, groups * pitch), pitch
 
 
 def _tile(conv: Convolution) -> tuple[int, int, int]:

@@ -110,13 +110,11 @@ def _reach(taps: int, stride: int, dilation: int, pad: int) -> int:
 
 
 def channels_at_a_time(own: int, size: int, *, groups: int) -> int:
-    """Channels of a block: as many as a swizzled row holds, or all of a group."""
-    widest = SM_90A.swizzles[0] // size
-    if groups == 1:
-        least = SM_90A.swizzles[-1] // size
-        fits = [b for b in (widest, widest // 2, least) if own % b == 0 or b >= own]
-        return min(fits, default=widest) if own < widest else fits[0] if fits else widest
-    return next((b for b in (widest, widest // 2, widest // 4) if own % b == 0), 0)
+    """Channels of a block: as many as a swizzled row holds, and few beyond the last."""
+    blocks = [swizzle // size for swizzle in SM_90A.swizzles]
+    if groups > 1:
+        return next((b for b in blocks if own % b == 0), 0)
+    return min(blocks, key=lambda b: (-(-own // b) * b, -b))
 
 
 def tilings(conv: Convolution, size: int) -> Iterator[Tiling]:

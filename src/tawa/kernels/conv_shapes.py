@@ -85,7 +85,7 @@ def pair(value: Pair, name: str, least: int) -> tuple[int, int]:
 def padding_of(value: Padding) -> tuple[tuple[int, int], tuple[int, int]]:
     """What comes before and after each of the two dimensions."""
     if isinstance(value, int):
-        return (value, value), (value, value)
+        value = pair(value, "padding", 0)
     sides = [(v, v) if isinstance(v, int) else tuple(v) for v in value]
     if len(sides) != 2 or any(len(side) != 2 for side in sides):
         raise ConvolutionNotPossible(
