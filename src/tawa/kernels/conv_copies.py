@@ -1,5 +1,9 @@
 """Copies of images and filters whose channels the hardware can read in blocks."""
 
+# Kernel code computes with `constexpr` parameters as with the numbers they hold.
+# pyright: reportOperatorIssue=false, reportArgumentType=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportIndexIssue=false
+
 from __future__ import annotations
 
 from typing import Any
@@ -16,8 +20,8 @@ TURNED = 32
 
 @tawa.jit
 def pad_pixels(
-    x, to, H, W, C, x_n, x_h, x_w, x_c, LEFT, WIDE, PITCH: tl.constexpr, PIXELS: tl.constexpr,
-    CHANNELS: tl.constexpr,
+    x: Any, to: Any, H: Any, W: Any, C: Any, x_n: Any, x_h: Any, x_w: Any, x_c: Any, LEFT: Any,
+    WIDE: Any, PITCH: tl.constexpr, PIXELS: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
     """`to` [N, H, WIDE, PITCH]: `x` [N, H, W, C] with zeros left and right, and after channels."""
     across = tl.cdiv(WIDE, PIXELS)
@@ -51,8 +55,9 @@ def padded(x: Any, pitch: int, sides: tuple[int, int] = (0, 0)) -> Any:
 
 @tawa.jit
 def exchange_filters(
-    w, to, K, C, w_k, w_r, w_s, w_c, R0, R_STEP, S0, S_STEP, ROWS, COLUMNS,
-    BK: tl.constexpr, BC: tl.constexpr,
+    w: Any, to: Any, K: Any, C: Any, w_k: Any, w_r: Any, w_s: Any, w_c: Any, R0: Any,
+    R_STEP: Any, S0: Any, S_STEP: Any, ROWS: Any, COLUMNS: Any, BK: tl.constexpr,
+    BC: tl.constexpr,
 ):  # fmt: skip
     """`to` [groups * C, ROWS, COLUMNS, K]: some taps of `w` [groups * K, R, S, C], exchanged.
 

@@ -1,5 +1,9 @@
 """Depthwise convolution: each channel has its own filter, and memory is the limit."""
 
+# Kernel code computes with `constexpr` parameters as with the numbers they hold.
+# pyright: reportOperatorIssue=false, reportArgumentType=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportIndexIssue=false
+
 from __future__ import annotations
 
 from typing import Any
@@ -15,10 +19,11 @@ PIXELS, CHANNELS = 32, 64
 
 @tawa.jit
 def depthwise(
-    x, w, y, scale, bias, H, W, P, Q, C, x_n, x_h, x_w, x_c, y_n, y_h, y_w,
-    R: tl.constexpr, S: tl.constexpr, STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr,
-    DILATION_H: tl.constexpr, DILATION_W: tl.constexpr, PAD_H: tl.constexpr,
-    PAD_W: tl.constexpr, RELU: tl.constexpr, PIXELS: tl.constexpr, CHANNELS: tl.constexpr,
+    x: Any, w: Any, y: Any, scale: Any, bias: Any, H: Any, W: Any, P: Any, Q: Any, C: Any,
+    x_n: Any, x_h: Any, x_w: Any, x_c: Any, y_n: Any, y_h: Any, y_w: Any, R: tl.constexpr,
+    S: tl.constexpr, STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, DILATION_H: tl.constexpr,
+    DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, RELU: tl.constexpr,
+    PIXELS: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
     """Some pixels of one row of one image, some channels; `w` [C, R, S] is dense."""
     channel = tl.program_id(0) * CHANNELS + tl.arange(0, CHANNELS)
@@ -58,7 +63,8 @@ def depthwise(
 
 @tawa.jit
 def depthwise_weights(
-    x, dy, parts, N, H, W, P, Q, C, x_n, x_h, x_w, x_c, y_n, y_h, y_w, y_c, SHARES,
+    x: Any, dy: Any, parts: Any, N: Any, H: Any, W: Any, P: Any, Q: Any, C: Any, x_n: Any,
+    x_h: Any, x_w: Any, x_c: Any, y_n: Any, y_h: Any, y_w: Any, y_c: Any, SHARES: Any,
     R: tl.constexpr, S: tl.constexpr, STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr,
     DILATION_H: tl.constexpr, DILATION_W: tl.constexpr, PAD_H: tl.constexpr,
     PAD_W: tl.constexpr, PIXELS: tl.constexpr, CHANNELS: tl.constexpr,

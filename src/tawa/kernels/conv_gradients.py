@@ -6,6 +6,10 @@ gradient by the pixels that the tap reads, over all pixels: programs share those
 fp32, and the parts are added in their order, so that a result is the same each time.
 """
 
+# Kernel code computes with `constexpr` parameters as with the numbers they hold.
+# pyright: reportOperatorIssue=false, reportArgumentType=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportIndexIssue=false
+
 from __future__ import annotations
 
 from math import prod
@@ -120,11 +124,11 @@ def _require(dy: Any, conv: Convolution) -> None:
 
 @tawa.jit
 def conv_weights(
-    x, dy, parts, N, H, W, P, Q, C, K, x_n, x_h, x_w, y_n, y_h, y_w, SHARES,
-    R: tl.constexpr, S: tl.constexpr, STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr,
-    DILATION_H: tl.constexpr, DILATION_W: tl.constexpr, PAD_H: tl.constexpr,
-    PAD_W: tl.constexpr, OURS: tl.constexpr, OWN: tl.constexpr,
-    OURS_PITCH: tl.constexpr, OWN_PITCH: tl.constexpr, TN: tl.constexpr,
+    x: Any, dy: Any, parts: Any, N: Any, H: Any, W: Any, P: Any, Q: Any, C: Any, K: Any,
+    x_n: Any, x_h: Any, x_w: Any, y_n: Any, y_h: Any, y_w: Any, SHARES: Any, R: tl.constexpr,
+    S: tl.constexpr, STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, DILATION_H: tl.constexpr,
+    DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, OURS: tl.constexpr,
+    OWN: tl.constexpr, OURS_PITCH: tl.constexpr, OWN_PITCH: tl.constexpr, TN: tl.constexpr,
     TH: tl.constexpr, TW: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
     """One tap's filters and channels, over a share of the pixels: `parts` [SHARES, K, R, S, OWN].
@@ -179,11 +183,12 @@ def conv_weights(
 
 @tawa.jit
 def conv_weights_of_rows(
-    x, dy, parts, N, H, W, P, Q, C, K, x_n, x_h, x_w, y_n, y_h, y_w, SHARES,
-    R: tl.constexpr, S: tl.constexpr, DILATION_H: tl.constexpr, DILATION_W: tl.constexpr,
-    PAD_H: tl.constexpr, PAD_W: tl.constexpr, OURS: tl.constexpr, OWN: tl.constexpr,
-    OURS_PITCH: tl.constexpr, OWN_PITCH: tl.constexpr,
-    TH: tl.constexpr, TW: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, TAPS: tl.constexpr,
+    x: Any, dy: Any, parts: Any, N: Any, H: Any, W: Any, P: Any, Q: Any, C: Any, K: Any,
+    x_n: Any, x_h: Any, x_w: Any, y_n: Any, y_h: Any, y_w: Any, SHARES: Any, R: tl.constexpr,
+    S: tl.constexpr, DILATION_H: tl.constexpr, DILATION_W: tl.constexpr, PAD_H: tl.constexpr,
+    PAD_W: tl.constexpr, OURS: tl.constexpr, OWN: tl.constexpr, OURS_PITCH: tl.constexpr,
+    OWN_PITCH: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr, BM: tl.constexpr,
+    BN: tl.constexpr, TAPS: tl.constexpr,
 ):  # fmt: skip
     """As `conv_weights`, of stride 1: the window of some taps of a row is loaded once."""
     gradient = tl.make_tensor_descriptor(dy, [N, P, Q, K], [y_n, y_h, y_w, 1], [1, TH, TW, BM])

@@ -7,9 +7,14 @@ pixels by tiles of filters; they differ in where a tap's pixels come from. `x` i
 channels than there are filters; the channels of `x` and `y` lie together.
 """
 
+# Kernel code computes with `constexpr` parameters as with the numbers they hold.
+# pyright: reportOperatorIssue=false, reportArgumentType=false, reportUnknownVariableType=false
+# pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportIndexIssue=false
+
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import tawa
 import tawa.language as tl
@@ -31,7 +36,9 @@ def taps_of_plane(size: int, stride: int, dilation: int, pad: int, plane: int) -
 
 
 @tawa.jit
-def finish(acc, scale, bias, first, K, RELU: tl.constexpr):
+def finish(
+    acc: Any, scale: Any, bias: Any, first: Any, K: Any, RELU: tl.constexpr,
+) -> Any:  # fmt: skip
     """Scale and shift each output channel, where given; cut off what is negative."""
     channel = first + tl.arange(0, acc.shape[1])
     if scale is not None:
@@ -44,8 +51,10 @@ def finish(acc, scale, bias, first, K, RELU: tl.constexpr):
 
 
 @tawa.jit
-def place(P, Q, BLOCKS: tl.constexpr, TN: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr,
-          PAIR: tl.constexpr):  # fmt: skip
+def place(
+    P: Any, Q: Any, BLOCKS: tl.constexpr, TN: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr,
+    PAIR: tl.constexpr,
+) -> Any:  # fmt: skip
     """Of a program: its block of filters, and the first image, row and column of its pixels.
 
     Programs of one tile of pixels follow each other; with `PAIR` 2, those of two tiles take turns.
@@ -60,12 +69,13 @@ def place(P, Q, BLOCKS: tl.constexpr, TN: tl.constexpr, TH: tl.constexpr, TW: tl
 
 @tawa.jit
 def conv_windows(
-    x, w, y, scale, bias, N, H, W, P, Q, C: tl.constexpr, K: tl.constexpr,
-    x_n, x_h, x_w, y_n, y_h, y_w, R: tl.constexpr, S: tl.constexpr,
-    STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, DILATION_H: tl.constexpr,
-    DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, GROUPS: tl.constexpr,
-    KY: tl.constexpr, FC: tl.constexpr, RELU: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr,
-    WH: tl.constexpr, WW: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PAIR: tl.constexpr,
+    x: Any, w: Any, y: Any, scale: Any, bias: Any, N: Any, H: Any, W: Any, P: Any, Q: Any,
+    C: tl.constexpr, K: tl.constexpr, x_n: Any, x_h: Any, x_w: Any, y_n: Any, y_h: Any,
+    y_w: Any, R: tl.constexpr, S: tl.constexpr, STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr,
+    DILATION_H: tl.constexpr, DILATION_W: tl.constexpr, PAD_H: tl.constexpr,
+    PAD_W: tl.constexpr, GROUPS: tl.constexpr, KY: tl.constexpr, FC: tl.constexpr,
+    RELU: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr, WH: tl.constexpr, WW: tl.constexpr,
+    BN: tl.constexpr, BK: tl.constexpr, PAIR: tl.constexpr,
 ):  # fmt: skip
     """Windows: one load of pixels serves all taps, each a shifted view of it.
 
@@ -109,12 +119,13 @@ def conv_windows(
 
 @tawa.jit
 def conv_resident(
-    x, w, y, scale, bias, N, H, W, P, Q, C: tl.constexpr, K: tl.constexpr,
-    x_n, x_h, x_w, y_n, y_h, y_w, R: tl.constexpr, S: tl.constexpr,
-    STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, DILATION_H: tl.constexpr,
-    DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, KY: tl.constexpr,
-    FC: tl.constexpr, RELU: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr, WH: tl.constexpr,
-    WW: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+    x: Any, w: Any, y: Any, scale: Any, bias: Any, N: Any, H: Any, W: Any, P: Any, Q: Any,
+    C: tl.constexpr, K: tl.constexpr, x_n: Any, x_h: Any, x_w: Any, y_n: Any, y_h: Any,
+    y_w: Any, R: tl.constexpr, S: tl.constexpr, STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr,
+    DILATION_H: tl.constexpr, DILATION_W: tl.constexpr, PAD_H: tl.constexpr,
+    PAD_W: tl.constexpr, KY: tl.constexpr, FC: tl.constexpr, RELU: tl.constexpr,
+    TH: tl.constexpr, TW: tl.constexpr, WH: tl.constexpr, WW: tl.constexpr, BN: tl.constexpr,
+    BK: tl.constexpr,
 ):  # fmt: skip
     """Windows of all channels; a program keeps its filters and takes tile after tile of pixels."""
     filters = tl.make_tensor_descriptor(w, [R * S, K, C], [FC, R * S * FC, 1], [R * S, BN, BK])
@@ -159,12 +170,13 @@ def conv_resident(
 
 @tawa.jit
 def conv_taps(
-    x, w, y, scale, bias, N, H, W, P, Q, C: tl.constexpr, K: tl.constexpr,
-    x_n, x_h, x_w, y_n, y_h, y_w, R: tl.constexpr, S: tl.constexpr,
-    STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, DILATION_H: tl.constexpr,
-    DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, GROUPS: tl.constexpr,
-    KY: tl.constexpr, FC: tl.constexpr, RELU: tl.constexpr, TN: tl.constexpr, TH: tl.constexpr,
-    TW: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PAIR: tl.constexpr,
+    x: Any, w: Any, y: Any, scale: Any, bias: Any, N: Any, H: Any, W: Any, P: Any, Q: Any,
+    C: tl.constexpr, K: tl.constexpr, x_n: Any, x_h: Any, x_w: Any, y_n: Any, y_h: Any,
+    y_w: Any, R: tl.constexpr, S: tl.constexpr, STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr,
+    DILATION_H: tl.constexpr, DILATION_W: tl.constexpr, PAD_H: tl.constexpr,
+    PAD_W: tl.constexpr, GROUPS: tl.constexpr, KY: tl.constexpr, FC: tl.constexpr,
+    RELU: tl.constexpr, TN: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr, BN: tl.constexpr,
+    BK: tl.constexpr, PAIR: tl.constexpr,
 ):  # fmt: skip
     """Taps: the pixels of each tap are loaded; a tile may hold pixels of several images."""
     per_group: tl.constexpr = C // GROUPS
@@ -214,11 +226,12 @@ def conv_taps(
 
 @tawa.jit
 def conv_gathered(
-    x, w, y, scale, bias, N, H, W, P, Q, C: tl.constexpr, K: tl.constexpr,
-    x_n, x_h, x_w, y_n, y_h, y_w, R: tl.constexpr, S: tl.constexpr,
-    STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, DILATION_H: tl.constexpr,
-    DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, GROUPS: tl.constexpr,
-    RELU: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+    x: Any, w: Any, y: Any, scale: Any, bias: Any, N: Any, H: Any, W: Any, P: Any, Q: Any,
+    C: tl.constexpr, K: tl.constexpr, x_n: Any, x_h: Any, x_w: Any, y_n: Any, y_h: Any,
+    y_w: Any, R: tl.constexpr, S: tl.constexpr, STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr,
+    DILATION_H: tl.constexpr, DILATION_W: tl.constexpr, PAD_H: tl.constexpr,
+    PAD_W: tl.constexpr, GROUPS: tl.constexpr, RELU: tl.constexpr, BM: tl.constexpr,
+    BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
     """Pixels gathered one by one: any number of channels; taps and channels are one dimension."""
     per_group: tl.constexpr = C // GROUPS

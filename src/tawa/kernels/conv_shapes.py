@@ -73,7 +73,7 @@ def _out(size: int, taps: int, stride: int, pad: tuple[int, int], dilation: int)
 
 def pair(value: Pair, name: str, least: int) -> tuple[int, int]:
     """A number for each of the two dimensions; raises ConvolutionNotPossible."""
-    found = (value, value) if isinstance(value, int) else tuple(value)
+    found: tuple[Any, ...] = (value, value) if isinstance(value, int) else tuple(value)
     if len(found) != 2 or not all(isinstance(v, int) and v >= least for v in found):
         raise ConvolutionNotPossible(
             f"`{name}` of {value!r} is not possible",
@@ -97,7 +97,7 @@ def padding_of(value: Padding) -> tuple[tuple[int, int], tuple[int, int]]:
 
 
 def convolution_of(
-    x: Any, w: Any, stride: Pair, padding: Padding, dilation: Pair, groups: int
+    x: Any, w: Any, stride: Pair, padding: Padding, dilation: Pair, groups: Any
 ) -> Convolution:
     """The sizes of `conv2d(x, w)`; raises ConvolutionNotPossible."""
     if len(x.shape) != 4 or len(w.shape) != 4:
