@@ -114,7 +114,8 @@ def channels_at_a_time(own: int, size: int, *, groups: int) -> int:
     blocks = [swizzle // size for swizzle in SM_90A.swizzles]
     if groups > 1:
         return next((b for b in blocks if own % b == 0), 0)
-    return min(blocks, key=lambda b: (-(-own // b) * b, -b))
+    wide = [b for b in blocks if b > blocks[-1] or own <= b]
+    return min(wide, key=lambda b: (-(-own // b) * b, -b))
 
 
 def tilings(conv: Convolution, size: int) -> Iterator[Tiling]:
