@@ -138,7 +138,7 @@ def compute(
         conv_depthwise(conv, x, w, out, finish.scale, finish.bias, relu=finish.relu)
         return
     size = x.dtype.itemsize
-    if conv.c < FEW_CHANNELS and conv.groups == 1 and conv.dilation[1] == 1:
+    if few_channels(conv):
         _by_rows(conv, x, w, out, finish, config)
         return
     unit = 16 // size
@@ -165,24 +165,40 @@ def _by_rows(
 ) -> None:
     """Pixels of a row under a filter's row as one dimension: they overlap, and nothing is moved.
 
-    The copy engine reads pixels `stride` apart with the channels of S pixels each.
+    The copy engine reads pixels `stride` apart, each with the channels of S pixels.
+    """
+    rows, x, steps, pitch = pixels_in_rows(conv, x)
+    unit = 16 // x.dtype.itemsize
+    wide = -(-rows.c // unit) * unit
+    w = padded(w, pitch)
+    if wide != rows.c:
+        w = padded(w.reshape(conv.k, conv.r, 1, rows.c), wide)
+    _by_blocks(rows, (x, steps), w, (out, wide), finish, config)
+
+
+def few_channels(conv: Convolution) -> bool:
+    """Whether pixels are read as rows."""
+    return conv.c < FEW_CHANNELS and conv.groups == 1 and conv.dilation[1] == 1
+
+
+def pixels_in_rows(conv: Convolution, x: Any) -> tuple[Convolution, Any, tuple[int, ...], int]:
+    """The convolution whose channels are those of S pixels of a row, and one column of taps.
+
+    With it a copy of the images with more channels, the strides that its rows are read by, and its
+    channels.
     """
     unit = 16 // x.dtype.itemsize
     pitch = next(p for p in (1, 2, 4, 8) if p >= conv.c and p * conv.stride[1] % unit == 0)
     left, right = conv.pad[1]
     while (conv.w + left + right) * pitch % unit:
         right += 1
-    x, w = padded(x, pitch, (left, right)), padded(w, pitch)
-    wide = -(-conv.s * pitch // unit) * unit
-    if wide != conv.s * pitch:
-        w = padded(w.reshape(conv.k, conv.r, 1, conv.s * pitch), wide)
+    x = padded(x, pitch, (left, right))
     image, row, pixel, _ = strides(x)
     rows = replace(
         conv, w=conv.q, c=conv.s * pitch, s=1, stride=(conv.stride[0], 1),
         pad=(conv.pad[0], (0, 0)),
     )  # fmt: skip
-    steps = image, row, pixel * conv.stride[1], 1
-    _by_blocks(rows, (x, steps), w, (out, wide), finish, config)
+    return rows, x, (image, row, pixel * conv.stride[1], 1), pitch
 
 
 def _by_blocks(

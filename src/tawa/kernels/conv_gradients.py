@@ -17,7 +17,7 @@ from typing import Any
 
 import tawa
 import tawa.language as tl
-from tawa.kernels.conv import Finish, compute, readable
+from tawa.kernels.conv import Finish, compute, few_channels, pixels_in_rows, readable
 from tawa.kernels.conv_copies import exchanged, padded
 from tawa.kernels.conv_depthwise import weights_of_depthwise
 from tawa.kernels.conv_kernels import taps_of_plane
@@ -254,25 +254,43 @@ def gradient_of_filters(
     _require(dy, conv)
     if out is None:
         out = empty(dy, shape, dtype)
-    parts = _shares_of_filters(conv, dy, x, shape)
-    width = prod(shape[1:])
-    add_parts[(tawa.cdiv(width, ADDED_COLUMNS), tawa.cdiv(conv.k, ADDED_ROWS), 1)](
-        parts, out, conv.k, width, width, 0, width, 1, parts.shape[0], ADDED_ROWS, ADDED_COLUMNS
-    )
+    if few_channels(conv):
+        rows, x, steps, pitch = pixels_in_rows(conv, x)
+        wide = empty(dy, (conv.k, conv.r, 1, rows.c), dtype)
+        _add(_shares_of_filters(rows, dy, (x, steps), tuple(wide.shape)), wide)
+        out[...] = wide.reshape(conv.k, conv.r, conv.s, pitch)[..., : conv.c]
+        return out
+    x, _ = _by_groups(x, 1 if conv.depthwise else conv.groups)
+    _add(_shares_of_filters(conv, dy, (x, strides(x)), shape), out)
     return out
 
 
-def _shares_of_filters(conv: Convolution, dy: Any, x: Any, shape: tuple[int, ...]) -> Any:
-    """What each share of the pixels adds up: [shares, K, R, S, C / groups], fp32."""
+def _add(parts: Any, out: Any) -> None:
+    """Add the shares up, in their order."""
+    k, width = out.shape[0], prod(out.shape[1:])
+    add_parts[(tawa.cdiv(width, ADDED_COLUMNS), tawa.cdiv(k, ADDED_ROWS), 1)](
+        parts, out, k, width, width, 0, width, 1, parts.shape[0], ADDED_ROWS, ADDED_COLUMNS
+    )
+
+
+def _shares_of_filters(
+    conv: Convolution, dy: Any, image: tuple[Any, tuple[int, ...]], shape: tuple[int, ...]
+) -> Any:
+    """What each share of the pixels adds up: [shares, K, R, S, C / groups], fp32.
+
+    `image` is the images, each group at whole pieces of 16 bytes, and their strides.
+    """
+    x, image_steps = image
     most = conv_weights.chip.multiprocessors
     if conv.depthwise:
         shares = max(1, min(conv.n * conv.p, 4 * most // (conv.r * conv.s)))
         parts = empty(dy, (shares, *shape), "float32")
         weights_of_depthwise(conv, x, dy, shares, parts)
         return parts
-    x, own_pitch = _by_groups(x, conv.groups)
     dy, ours_pitch = _by_groups(dy, conv.groups)
     own, ours = conv.c // conv.groups, conv.k // conv.groups
+    unit = 16 // x.dtype.itemsize
+    own_pitch = own if conv.groups == 1 else -(-own // unit) * unit
     filters = min(FILTERS, max(64, tawa.next_power_of_2(ours)))
     in_rows = conv.stride == (1, 1) and conv.s > 1 and own <= NARROW
     channels = next((b for b in (32, 64, 128, 256) if b >= own), 256)
@@ -286,8 +304,8 @@ def _shares_of_filters(conv: Convolution, dy: Any, x: Any, shape: tuple[int, ...
     shares = max(1, min(tiles // 8, WAVES * most // blocks))
     parts = empty(dy, (shares, *shape), "float32")
     (top, _), (left, _) = conv.pad
-    sizes = conv.n, conv.h, conv.w, conv.p, conv.q, x.shape[3], dy.shape[3]
-    steps = *strides(x)[:3], *strides(dy)[:3], shares
+    sizes = conv.n, conv.h, conv.w, conv.p, conv.q, own_pitch * conv.groups, dy.shape[3]
+    steps = *image_steps[:3], *strides(dy)[:3], shares
     if in_rows:
         conv_weights_of_rows[(blocks, shares)](
             x, dy, parts, *sizes, *steps, conv.r, conv.s, *conv.dilation, top, left, ours, own,

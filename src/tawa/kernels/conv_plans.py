@@ -21,6 +21,8 @@ BEGIN_AND_END = {"windows": 1100, "taps": 1800, "resident": 700}
 """Cycles of a tile in which the tensor core waits."""
 TURNS = 600
 """The same if two warp groups take turns on tiles."""
+SHORT, SHORT_TILE = 256, 3000
+"""Sums of fewer products, and the cycles of their tiles: the first loads are waited for."""
 MOST_ACCUMULATED = 256 * 128
 """Elements of a tile of results."""
 TURNED = 128 * 128
@@ -87,11 +89,17 @@ class Tiling:
                 prod(self.window(conv)) * planes(conv) * -(-own // self.channels) * self.channels
             )
         cycles = max(cycles, loaded * size / L2_BYTES)
-        cycles += TURNS if dict(self.options).get("ping_pong") else BEGIN_AND_END[self.kernel]
+        cycles += self._waiting(inner)
         waves = -(-self.tiles(conv) // chip.multiprocessors)
         moved = conv.n * (conv.h * conv.w * conv.c + conv.p * conv.q * conv.k) * size
         least = moved / chip.memory_gbs / 1e3
         return max(waves * cycles / chip.capped_ghz / 1e3, least) + 0.05 * least
+
+    def _waiting(self, inner: int) -> int:
+        """Cycles of a tile in which the tensor core waits."""
+        if self.kernel != "resident" and inner < SHORT:
+            return SHORT_TILE
+        return TURNS if dict(self.options).get("ping_pong") else BEGIN_AND_END[self.kernel]
 
 
 def planes(conv: Convolution) -> int:
