@@ -6,6 +6,7 @@ import pytest
 import tawa
 import tawa.language as tl
 from tawa.simulate import run as run_hopper
+from tawa.simulate.interpret.errors import Misaligned
 from tawa.simulate.interpret.memory import WindowOutside
 
 
@@ -69,6 +70,30 @@ def test_a_window_that_leaves_the_tile():
     x, y = np.zeros((32, 32), np.float32), np.zeros((8, 16), np.float32)
     with pytest.raises(WindowOutside, match="17 to 33"):
         window[(1,)](x, y, 0, 17, 32, 32, 8, 16)
+
+
+@tawa.jit
+def from_column(x, w, y, c):
+    y.store([0, 0], tl.dot(x.load([0, c]), w.load([0, 0])))
+
+
+@pytest.mark.parametrize(("column", "runs"), [(8, True), (4, False), (1, False)])
+def test_loads_begin_at_whole_pieces(column: int, runs: bool):
+    """A device stops at a swizzled load from inside of 16 bytes: so does the simulator."""
+    arrays = (
+        np.ones((64, 128), np.float16),
+        np.ones((32, 64), np.float16),
+        np.zeros((64, 64), np.float32),
+    )
+    blocks = [64, 32], [32, 64], [64, 64]
+    given = [tawa.TensorDescriptor.from_tensor(a, b) for a, b in zip(arrays, blocks, strict=True)]
+    compiled = from_column.compile("desc<f16,64x32>", "desc<f16,32x64>", "desc<f32,64x64>", "i32")
+    if runs:
+        run_hopper(compiled.module("hopper"), (1,), [*given, column])
+        assert (arrays[2] == 32).all()
+        return
+    with pytest.raises(Misaligned, match="inside a piece of 16 bytes"):
+        run_hopper(compiled.module("hopper"), (1,), [*given, column])
 
 
 @tawa.jit

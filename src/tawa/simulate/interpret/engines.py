@@ -20,6 +20,7 @@ from tawa.base.types import byte_size
 from tawa.hopper.dialect.machine import Steps
 from tawa.hopper.dialect.matrix import Wgmma
 from tawa.hopper.dialect.types import FragType
+from tawa.machine.chips import SM_90A
 from tawa.simulate.interpret import errors
 from tawa.simulate.interpret.barriers import Arrival
 from tawa.simulate.interpret.clocks import FENCED, SEEN, TIMED, granules_of, region
@@ -95,6 +96,7 @@ class Engines(Instructions):
         self.one_issuer("a TMA load")
         yield SWITCH
         self._tile_fits(map_, tile)
+        self._begins_whole(map_, coordinates)
         everyone = self.machine.ctas
         targets = [self.cta] if ctas is None else [c for c in everyone if ctas >> c.rank & 1]
         where = region(tile, map_.bytes, self.cta.shadow.granule)
@@ -160,6 +162,18 @@ class Engines(Instructions):
                 hint="start tiles and subtiles at whole swizzle atoms",
             )
         self.inside(np.array([tile, tile + map_.bytes - 1]), 1)
+
+    def _begins_whole(self, map_: TensorMap, coordinates: Sequence[int]) -> None:
+        """Swizzled boxes begin at a whole piece: else the device stops (measured on an H200)."""
+        size, first = byte_size(map_.element), coordinates[-1]
+        if map_.swizzle and first * size % SM_90A.copy_unit:
+            self.fail(
+                errors.Misaligned,
+                f"a TMA load begins inside a piece of {SM_90A.copy_unit} bytes",
+                expected=f"a first column that is a multiple of {SM_90A.copy_unit // size}",
+                found=f"column {first} of elements of {size} bytes",
+                hint="load from a whole piece on, or load through pointers",
+            )
 
     def bulk_commit(self) -> None:
         """Close this thread's group of stores."""
