@@ -8,6 +8,7 @@ import pytest
 
 from tawa.kernels.conv import ConvolutionNotPossible, Tiling, conv1d, conv2d, reference
 from tawa.kernels.conv_gradients import gradient_of_filters, gradient_of_images
+from tawa.kernels.conv_layouts import im2col, im2win, workspace
 from tawa.kernels.conv_plans import ranked
 from tawa.kernels.conv_shapes import Convolution
 from tawa.machine.chips import H200
@@ -143,3 +144,23 @@ def test_refusals_of_types_and_outputs():
 def test_a_tiling_by_hand():
     x, w = images(0, 1, 18, 10, 64), images(1, 32, 3, 3, 64, scale=0.1)
     close(conv2d(x, w, None, Tiling("windows", 1, 16, 8, 32, 64)), reference(x, w))
+
+
+def test_layouts():
+    """Windows of im2win are runs of memory, those of im2col rows of a product."""
+    conv = Convolution(2, 9, 10, 4, 8, 3, 2, (2, 1))
+    x, w = images(0, 2, 9, 10, 4), images(1, 8, 3, 2, 4)
+    expected = reference(x, w, stride=(2, 1))
+    rows = im2win(x, conv)
+    runs = np.lib.stride_tricks.sliding_window_view(
+        rows.reshape(2, conv.p, -1), conv.s * conv.r * conv.c, axis=2
+    )[:, :, :: conv.r * conv.c]
+    filters = w.transpose(0, 2, 1, 3).reshape(8, -1).astype(np.float64)
+    close(runs[:, :, : conv.q].astype(np.float64) @ filters.T, expected)
+    columns = im2col(x, conv).reshape(2, conv.p, conv.q, -1).astype(np.float64)
+    close(columns @ w.reshape(8, -1).T.astype(np.float64), expected)
+    found = workspace(conv)
+    assert (found["im2win"], found["im2col"]) == (rows.nbytes, im2col(x, conv).nbytes)
+    assert found["windows"] == 0
+    with pytest.raises(ConvolutionNotPossible, match="padded"):
+        im2win(x, Convolution(2, 9, 10, 4, 8, 3, 2, pad=((1, 1), (0, 0))))
