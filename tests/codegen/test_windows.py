@@ -79,7 +79,7 @@ def from_column(x, w, y, c):
 
 @pytest.mark.parametrize(("column", "runs"), [(8, True), (4, False), (1, False)])
 def test_loads_begin_at_whole_pieces(column: int, runs: bool):
-    """A device stops at a swizzled load from inside of 16 bytes: so does the simulator."""
+    """A device stops at a load from inside of 16 bytes: so does the simulator."""
     arrays = (
         np.ones((64, 128), np.float16),
         np.ones((32, 64), np.float16),

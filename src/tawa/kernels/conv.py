@@ -28,7 +28,8 @@ from tawa.kernels.conv_shapes import (
     Pair,
     convolution_of,
 )
-from tawa.kernels.gemm_operands import empty, packed_strides, strides, type_name
+from tawa.kernels.gemm import matmul
+from tawa.kernels.gemm_operands import empty, packed_strides, strides, transposed, type_name
 
 __all__ = ["Convolution", "ConvolutionNotPossible", "Tiling", "conv1d", "conv2d", "reference"]
 
@@ -138,6 +139,10 @@ def compute(
         conv_depthwise(conv, x, w, out, finish.scale, finish.bias, relu=finish.relu)
         return
     size = x.dtype.itemsize
+    if _is_product(conv, x, w, out) and finish.scale is None and not finish.relu:
+        flat = x.reshape(-1, conv.c), w.reshape(conv.k, conv.c), out.reshape(-1, conv.k)
+        matmul(flat[0], transposed(flat[1]), flat[2], bias=finish.bias)
+        return
     if few_channels(conv):
         _by_rows(conv, x, w, out, finish, config)
         return
@@ -150,6 +155,13 @@ def compute(
     if strides(w) != packed_strides(tuple(w.shape)) or own * conv.groups != conv.c:
         w = padded(w, own)
     _by_blocks(conv, (x, strides(x)), w, (out, own), finish, config)
+
+
+def _is_product(conv: Convolution, *arrays: Any) -> bool:
+    """Whether it is a product of matrices: one tap, and arrays without gaps."""
+    steps = conv.stride, conv.pad, conv.groups, conv.r * conv.s
+    dense = all(strides(a) == packed_strides(tuple(a.shape)) for a in arrays)
+    return dense and steps == ((1, 1), ((0, 0), (0, 0)), 1, 1)
 
 
 def readable(x: Any, channels: int) -> Any:

@@ -14,7 +14,9 @@ from tawa.kernels.conv_shapes import Convolution
 from tawa.kernels.gemm_operands import packed_strides, strides
 
 PIXELS, CHANNELS = 32, 64
-"""Pixels of a row, and channels at most, of one program."""
+"""Pixels of a row that are read at once for the gradient; channels of one program, at most."""
+TILE = 8, 16
+"""Rows and columns of results of one program, where there are as many."""
 
 
 @tawa.jit
@@ -23,25 +25,28 @@ def depthwise(
     x_n: Any, x_h: Any, x_w: Any, x_c: Any, y_n: Any, y_h: Any, y_w: Any, R: tl.constexpr,
     S: tl.constexpr, STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, DILATION_H: tl.constexpr,
     DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, RELU: tl.constexpr,
-    PIXELS: tl.constexpr, CHANNELS: tl.constexpr,
+    TH: tl.constexpr, TW: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
-    """Some pixels of one row of one image, some channels; `w` [C, R, S] is dense."""
-    channel = tl.program_id(0) * CHANNELS + tl.arange(0, CHANNELS)
-    across = tl.cdiv(Q, PIXELS)
-    row = tl.program_id(1) // across
-    n = (row // P).to(tl.int64)
-    p = row % P
-    q = tl.program_id(1) % across * PIXELS + tl.arange(0, PIXELS)
+    """Some rows and columns of one image, some channels; `w` [C, R, S] is dense."""
+    blocks = tl.cdiv(C, CHANNELS)
+    channel = tl.program_id(0) % blocks * CHANNELS + tl.arange(0, CHANNELS)
+    across = tl.cdiv(Q, TW)
+    down = tl.cdiv(P, TH)
+    tile = tl.program_id(0) // blocks
+    n = (tile // (across * down)).to(tl.int64)
+    pixel = tl.arange(0, TH * TW)
+    p = tile // across % down * TH + pixel // TW
+    q = tile % across * TW + pixel % TW
     there = channel < C
-    acc = tl.zeros((PIXELS, CHANNELS), tl.float32)
+    acc = tl.zeros((TH * TW, CHANNELS), tl.float32)
+    x += n * x_n
     for r in tl.static_range(R):
         h = p * STRIDE_H + r * DILATION_H - PAD_H
-        line = x + n * x_n + h * x_h
         for s in tl.static_range(S):
             at = q * STRIDE_W + s * DILATION_W - PAD_W
             reads = (at >= 0) & (at < W) & (h >= 0) & (h < H)
             pixels = tl.load(
-                line + (at * x_w)[:, None] + (channel * x_c)[None, :],
+                x + (h * x_h + at * x_w)[:, None] + (channel * x_c)[None, :],
                 mask=reads[:, None] & there[None, :],
                 other=0.0,
             )
@@ -53,11 +58,10 @@ def depthwise(
         acc += tl.load(bias + channel, mask=there, other=0.0).to(tl.float32)[None, :]
     if RELU:
         acc = tl.maximum(acc, 0.0)
-    to = y + n * y_n + p * y_h
     tl.store(
-        to + (q * y_w)[:, None] + channel[None, :],
+        y + n * y_n + (p * y_h + q * y_w)[:, None] + channel[None, :],
         acc.to(y.dtype.element_ty),
-        mask=(q < Q)[:, None] & there[None, :],
+        mask=((p < P) & (q < Q))[:, None] & there[None, :],
     )
 
 
@@ -112,10 +116,12 @@ def conv_depthwise(
     if strides(w) != packed_strides(tuple(w.shape)):
         w = w.copy() if hasattr(w, "copy") else w.clone().contiguous()
     channels = min(CHANNELS, max(8, tawa.next_power_of_2(conv.c)))
-    rows = conv.n * conv.p * tawa.cdiv(conv.q, PIXELS)
+    columns = min(TILE[1], tawa.next_power_of_2(conv.q))
+    rows = min(TILE[0] * TILE[1] // columns, tawa.next_power_of_2(conv.p))
+    tiles = conv.n * tawa.cdiv(conv.p, rows) * tawa.cdiv(conv.q, columns)
     (top, _), (left, _) = conv.pad
-    depthwise[(tawa.cdiv(conv.c, channels), rows)](
+    depthwise[(tawa.cdiv(conv.c, channels) * tiles,)](
         x, w, out, scale, bias, conv.h, conv.w, conv.p, conv.q, conv.c, *strides(x),
         *strides(out)[:3], conv.r, conv.s, *conv.stride, *conv.dilation, top, left, relu,
-        PIXELS, channels,
+        rows, columns, channels,
     )  # fmt: skip

@@ -132,6 +132,7 @@ class Engines(Instructions):
         self.one_issuer("a TMA store")
         yield SWITCH
         self._tile_fits(map_, tile)
+        self._begins_whole(map_, coordinates)
         where = region(tile, map_.bytes, self.cta.shadow.granule)
         group = self.stores_committed + 1
         self.trace("store", where, group, map_.bytes)
@@ -164,15 +165,15 @@ class Engines(Instructions):
         self.inside(np.array([tile, tile + map_.bytes - 1]), 1)
 
     def _begins_whole(self, map_: TensorMap, coordinates: Sequence[int]) -> None:
-        """Swizzled boxes begin at a whole piece: else the device stops (measured on an H200)."""
+        """A box begins at a whole piece: else the device stops (measured on an H200)."""
         size, first = byte_size(map_.element), coordinates[-1]
-        if map_.swizzle and first * size % SM_90A.copy_unit:
+        if first * size % SM_90A.copy_unit:
             self.fail(
                 errors.Misaligned,
-                f"a TMA load begins inside a piece of {SM_90A.copy_unit} bytes",
+                f"a TMA copy begins inside a piece of {SM_90A.copy_unit} bytes",
                 expected=f"a first column that is a multiple of {SM_90A.copy_unit // size}",
                 found=f"column {first} of elements of {size} bytes",
-                hint="load from a whole piece on, or load through pointers",
+                hint="copy from a whole piece on, or through pointers",
             )
 
     def bulk_commit(self) -> None:

@@ -239,7 +239,7 @@ class Misaligned(ProtocolError):
     explanation = (
         "A vector access needs an address that is a multiple of its size, a TMA copy a tile at a "
         "multiple of 128 bytes; a ring with a swizzle of S bytes starts at a multiple of 8 S. A "
-        "swizzled TMA load begins at a column whose bytes are a multiple of 16."
+        "TMA copy begins at a column whose bytes are a multiple of 16."
     )
     example = _example("ring not aligned to its swizzle")
 
