@@ -15,7 +15,7 @@ from tawa.kernels.gemm_operands import packed_strides, strides
 
 PIXELS, CHANNELS = 32, 64
 """Pixels of a row that are read at once for the gradient; channels of one program, at most."""
-TILE = 8, 16
+TILE = 4, 16
 """Rows and columns of results of one program, where there are as many."""
 
 
@@ -40,7 +40,7 @@ def depthwise(
     there = channel < C
     acc = tl.zeros((TH * TW, CHANNELS), tl.float32)
     x += n * x_n
-    for r in tl.static_range(R):
+    for r in range(R):
         h = p * STRIDE_H + r * DILATION_H - PAD_H
         for s in tl.static_range(S):
             at = q * STRIDE_W + s * DILATION_W - PAD_W
@@ -123,5 +123,5 @@ def conv_depthwise(
     depthwise[(tawa.cdiv(conv.c, channels) * tiles,)](
         x, w, out, scale, bias, conv.h, conv.w, conv.p, conv.q, conv.c, *strides(x),
         *strides(out)[:3], conv.r, conv.s, *conv.stride, *conv.dilation, top, left, relu,
-        rows, columns, channels,
+        rows, columns, channels, num_warps=8,
     )  # fmt: skip
