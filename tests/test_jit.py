@@ -17,6 +17,7 @@ import pytest
 
 import tawa
 import tawa.language as tl
+from tawa.base.errors import TawaError
 from tawa.base.kernel_spec import KernelSpec
 from tawa.driver.jit import ConstantNotHashable
 from tawa.driver.progress import progress
@@ -114,6 +115,16 @@ def test_do_not_specialize() -> None:
     one, *others = (unaligned[8](y, x, 2.0, n, BLOCK=128) for n in (1, 16, 999, 1000))
     assert len({id(other) for other in others}) == 1
     assert "n" not in one.spec.arguments
+
+
+@pytest.mark.parametrize("listed", ["BLOCK", 4])
+def test_constexpr_parameters_are_specialized_in_any_case(listed: str | int) -> None:
+    kernel = tawa.jit(do_not_specialize=(listed,))(axpy.fn)
+    x, y = vectors()
+    with pytest.raises(TawaError, match="`BLOCK` of axpy is a constexpr"):
+        kernel[8](y, x, 2.0, 1000, BLOCK=128)
+    with pytest.raises(TawaError, match="`BLOCK` of axpy is a constexpr"):
+        kernel.compile("*f32", "*f32", "f32", "i32", BLOCK=128)
 
 
 def test_compile_and_warmup_need_no_arrays() -> None:

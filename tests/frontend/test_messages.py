@@ -49,6 +49,19 @@ error[TileShapeMismatch]: the accumulator of `tl.dot` does not fit
   expected: fp32[64, 64]
   found: fp32[32, 64]""",
     ),
+    "limit of dot's partial sums": (
+        "*f16",
+        "x = tl.zeros((64, 64), tl.float8e5)\nacc = tl.dot(x, x, max_num_imprecise_acc=128)",
+        """\
+error[BadArgument]: `max_num_imprecise_acc` of `tl.dot` is beyond what one product sums
+  --> 3:11
+   |
+ 3 |     acc = tl.dot(x, x, max_num_imprecise_acc=128)
+   |           ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+  expected: at most 64, the columns of the first operand
+  found: 128
+  help: leave it out""",
+    ),
     "undefined name": (
         "i32",
         "y = a + blocksize",

@@ -46,6 +46,7 @@ from tawa.runtime.launch import grid_sizes
 from tawa.runtime.launch_errors import (
     SHARED_OPTIONS,
     ConstantNotHashable,
+    ConstantNotSpecialized,
     WrongLaunchArguments,
 )
 from tawa.runtime.overlaps import overlapping
@@ -283,6 +284,12 @@ class Kernel(JITFunction):
     @cached_property
     def _bound_parameters(self) -> tuple[BoundParameter, ...]:
         never, unaligned = self.do_not_specialize, self.do_not_specialize_on_alignment
+        for number, p in enumerate(self.parameters):
+            if p.is_constexpr and (number in never or p.name in never):
+                raise ConstantNotSpecialized(
+                    f"`{p.name}` of {self.__name__} is a constexpr, and in `do_not_specialize`",
+                    hint="leave it out of the list, or drop its annotation `tl.constexpr`",
+                )
         return tuple(
             BoundParameter(
                 p.name,

@@ -12,6 +12,7 @@ SHARED_OPTIONS = ("num_warps", "num_stages")
 NEUTRAL_OPTIONS: dict[str, tuple[Any, ...]] = {
     "num_ctas": (1,), "maxnreg": (None,), "launch_pdl": (True, False),
     "launch_cooperative_grid": (False,), "debug": (True, False),
+    "sanitize_overflow": (False,), "arch": (None, "sm90"),
 }  # fmt: skip
 """Options of Triton that mean nothing here, and the values with which they may be given."""
 
@@ -67,6 +68,28 @@ def fill(x, value, N: tl.constexpr):
 
 
 fill[(1,)](np.zeros(4, np.float32), N=4)
+"""
+
+
+class ConstantNotSpecialized(TawaError):
+    """A constexpr parameter is listed among those that are not specialized."""
+
+    explanation = (
+        "A kernel is compiled for each value of its constexpr parameters, so `do_not_specialize`, "
+        "which keeps values out of the code, can name run-time parameters only. Take the parameter "
+        "off the list, or drop its annotation `tl.constexpr`."
+    )
+    example = """
+import tawa
+import tawa.language as tl
+
+
+@tawa.jit(do_not_specialize=("BLOCK",))
+def nothing(x, BLOCK: tl.constexpr):
+    pass
+
+
+nothing.compile("*f32", BLOCK=64)
 """
 
 

@@ -7,13 +7,16 @@ import inspect
 import linecache
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tawa.driver.jit import Kernel
+from tawa.driver.jit import Kernel, Request
 from tawa.driver.wishes import OF_TRITON
 from tawa.runtime.autotune import decorators_of
+
+if TYPE_CHECKING:
+    from tawa.driver.compiled import Compiled
 
 
 class KernelInterface:
@@ -46,6 +49,17 @@ class KernelParam:
     has_default: bool
     do_not_specialize: bool
     do_not_specialize_on_alignment: bool
+
+
+@dataclass(frozen=True)
+class Specialization:
+    """What a kernel is compiled for, as a function given as `jit(repr=)` reads it.
+
+    `signature` has a type for each parameter by name, `constants` what is compiled in.
+    """
+
+    signature: Mapping[str, str]
+    constants: Mapping[str, Any]
 
 
 class JITFunction(Kernel, KernelInterface):
@@ -153,6 +167,21 @@ class JITFunction(Kernel, KernelInterface):
         """The kernel's name as its author wants it shown."""
         return self.__name__ if self._repr is None else self._repr(specialization)
 
+    def _found(self, request: Request) -> Compiled | None:
+        found = super()._found(request)
+        return found and self._shown(found, request)
+
+    def _made(self, request: Request) -> Compiled:
+        return self._shown(super()._made(request), request)
+
+    def _shown(self, compiled: Compiled, request: Request) -> Compiled:
+        """A compiled kernel under the name that its author wants shown."""
+        if self._repr is None:
+            return compiled
+        types = {name: _type_name(text) for name, text in request.types.items()}
+        signature = {name: types.get(name, "constexpr") for name in self.arg_names}
+        return replace(compiled, name=self.repr(Specialization(signature, request.constants)))
+
     def add_pre_run_hook(self, hook: Callable[..., None]) -> None:
         """Call `hook` with the arguments of each launch, before it."""
         self.pre_run_hooks.append(hook)
@@ -162,6 +191,17 @@ class JITFunction(Kernel, KernelInterface):
         for hook in self.pre_run_hooks:
             hook(*args, **kwargs)
         return super().prepared(args, kwargs, grid)
+
+
+def _type_name(text: str) -> str:
+    """The type of an argument as Triton writes it: `*fp32` for `*f32:16`."""
+    plain = text.partition(":")[0]
+    stars = plain.count("*")
+    return "*" * stars + NAMES.get(plain[stars:], plain[stars:])
+
+
+NAMES = {"f16": "fp16", "f32": "fp32", "f64": "fp64"}
+"""Triton's names of the types that have others here."""
 
 
 def jit(fn: Any = None, **options: Any) -> Any:

@@ -20,7 +20,7 @@ from tawa.driver.compiled import Compiled
 from tawa.language.host import cdiv, must_use_result, next_power_of_2
 from tawa.runtime.autotune import Autotuner, Config, Heuristics, heuristics
 from tawa.runtime.descriptor import TensorDescriptor
-from tawa.triton import kernel, objects, testing
+from tawa.triton import kernel, mxfp, objects, testing
 from tawa.triton.kernel import JITFunction, KernelInterface, jit
 from tawa.triton.objects import missing
 
@@ -180,6 +180,10 @@ def contents() -> Mapping[str, Mapping[str, Any]]:
             **{name: getattr(testing, name) for name in measures},
         },
         "triton.tools": {},
+        "triton.tools.mxfp": {
+            "MXFP4Tensor": mxfp.MXFP4Tensor,
+            "MXScaleTensor": mxfp.MXScaleTensor,
+        },
         "triton.tools.tensor_descriptor": {"TensorDescriptor": TensorDescriptor},
     }
 

@@ -339,6 +339,26 @@ class TensorWrapper:
         """Bytes of all elements."""
         return self.base.nbytes
 
+    def cpu(self) -> TensorWrapper:
+        """A copy in the CPU's memory."""
+        return TensorWrapper(self.base.cpu(), self.dtype)
+
+    def to(self, device: Any) -> TensorWrapper:
+        """A copy on a device."""
+        return TensorWrapper(self.base.to(device), self.dtype)
+
+    def clone(self) -> TensorWrapper:
+        """A copy where the tensor lies."""
+        return TensorWrapper(self.base.clone(), self.dtype)
+
+    def copy_(self, other: TensorWrapper) -> None:
+        """Take the elements of another one of this type."""
+        self.base.copy_(other.base)
+
+    def new_empty(self, sizes: Any) -> TensorWrapper:
+        """A tensor of other sizes, of this type and on this device."""
+        return TensorWrapper(self.base.new_empty(sizes), self.dtype)
+
 
 def reinterpret(tensor: Any, dtype: Any) -> Any:
     """`triton.reinterpret`: a tensor with another element type of the same size."""

@@ -199,11 +199,11 @@ def dot(
     out_dtype: Value,
 ) -> Tensor:
     """`tl.dot`."""
-    del max_num_imprecise_acc  # Hopper's default keeps partial sums in the tensor core
     left, right = (tensor_argument(f, v, "tl.dot") for v in (input, other))
     _check_dot_shapes(f, left, right)
+    _check_imprecise(f, left, right, max_num_imprecise_acc)
     if len(left.shape) > 3:
-        options = input_precision, allow_tf32, None, out_dtype
+        options = input_precision, allow_tf32, None, out_dtype  # the limit is checked
         return _dot_of_one_batch(f, left, right, acc, options)
     result = _dot_type(f, left, right, acc, dtype_argument(f, out_dtype))
     shape = (*left.shape[:-1], right.shape[-1])
@@ -260,6 +260,21 @@ def _check_dot_shapes(f: FunctionCompiler, left: Tensor, right: Tensor) -> None:
             found=f"{right.shape[-2]} rows",
             hint="transpose an operand with `.T`" if left.shape[-1] == right.shape[-1] else None,
         )
+
+
+def _check_imprecise(f: FunctionCompiler, left: Tensor, right: Tensor, most: Value) -> None:
+    """The tensor core keeps partial sums of fp8 itself; a limit must be one that a product has."""
+    types = numeric_type(f.b, left, "tl.dot"), numeric_type(f.b, right, "tl.dot")
+    if most is None or not all(t.is_fp8() for t in types) or most <= left.shape[-1]:
+        return
+    raise fail(
+        f.b,
+        BadArgument,
+        "`max_num_imprecise_acc` of `tl.dot` is beyond what one product sums",
+        expected=f"at most {left.shape[-1]}, the columns of the first operand",
+        found=str(most),
+        hint="leave it out",
+    )
 
 
 def _dot_type(f: FunctionCompiler, left: Tensor, right: Tensor, acc: Value, out: dtype) -> dtype:
