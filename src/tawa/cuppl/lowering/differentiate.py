@@ -8,6 +8,7 @@ are. Control flow needs nothing: the tape records what was executed.
 
 from __future__ import annotations
 
+from tawa.cuppl.core.builder import targets
 from tawa.cuppl.core.ir import (
     Alloc,
     Call,
@@ -27,7 +28,9 @@ from tawa.cuppl.core.ir import (
     Terminator,
     Type,
 )
+from tawa.cuppl.lowering.dataflow import live_at_entry, used_by_terminator
 from tawa.cuppl.lowering.effects import Splitter
+from tawa.cuppl.lowering.linear_forms import LinearForms, place
 from tawa.cuppl.translation.native import translate
 
 __all__ = ["differentiate"]
@@ -62,11 +65,6 @@ def taped(name: str) -> str:
     return f"{name}_taped"
 
 
-def place(reg: Reg) -> Reg:
-    """The companion of a float register."""
-    return Reg(f"{reg.name}_at", I64)
-
-
 def _both(regs: tuple[Reg, ...]) -> tuple[Reg, ...]:
     """Registers, then the companions of the floats among them."""
     return (*regs, *(place(r) for r in regs if r.type is F64))
@@ -82,21 +80,24 @@ class _Tape(Splitter):
     def __init__(self, function: Function) -> None:
         super().__init__(function)
         self.called: set[str] = set()
+        self.live = live_at_entry(function)
+        self.forms = LinearForms(self)
 
     def rewrite(self, item: Instruction) -> None:
         match item:
             case Op(dst, name, args):
+                if dst.type is F64:
+                    self.operation(dst, name, self.kept(dst, args))
+                else:
+                    self.emit(item)
+            case Const(dst, _) | Table(dst, _, _):
                 self.emit(item)
                 if dst.type is F64:
-                    self.operation(dst, name, args)
-            case Const(dst, _):
-                self.emit(item)
-                if dst.type is F64:
-                    self.emit(Const(place(dst), 0))
+                    self.forms.put(dst, {})
             case Copy(dst, src):
                 self.emit(item)
-                if dst.type is F64:
-                    self.emit(Copy(place(dst), place(src)))
+                if dst.type is F64 and dst != src:
+                    self.forms.put(dst, self.forms.of(src))
             case Call():
                 self.call(item)
             case Load() | Store():
@@ -104,24 +105,37 @@ class _Tape(Splitter):
             case _:
                 self.other(item)
 
+    def kept(self, dst: Reg, args: tuple[Reg, ...]) -> tuple[Reg, ...]:
+        """The operands, copied if the result replaces one: slopes are computed of them."""
+        if dst not in args:
+            return args
+        old = self.reg(F64)
+        self.emit(Copy(old, dst))
+        self.forms.put(old, self.forms.of(dst))
+        return tuple(old if a == dst else a for a in args)
+
     def other(self, item: Instruction) -> None:
-        """Instructions whose places come from elsewhere, or are 0."""
+        """The weight, and instructions that have nothing to do with floats."""
         match item:
             case Get(dst, name):
                 self.emit(item)
                 if dst.type is F64:
                     self.emit(Get(place(dst), f"tape_{name}"))
+                    self.forms.placed(dst)
             case Set(name, src):
                 self.emit(item)
                 if src.type is F64:
+                    self.forms.materialise(src)
                     self.emit(Set(f"tape_{name}", place(src)))
-            case Table(dst, _, _):
-                self.emit(item, Const(place(dst), 0))
             case _:
                 assert isinstance(item, Alloc)
                 self.emit(item)
 
     def end(self, terminator: Terminator | None) -> Terminator | None:
+        used = set(used_by_terminator(terminator))
+        for target in targets(terminator):
+            used |= self.live[target]
+        self.forms.leave(used)
         if isinstance(terminator, Return):
             return Return(_both(terminator.values))
         return terminator
@@ -129,61 +143,51 @@ class _Tape(Splitter):
     def number(self, value: float) -> Reg:
         return self.const(value, F64)
 
-    def one(self, dst: Reg, a: Reg, da: Reg) -> None:
-        self.emit(Call((place(dst),), "tape_one", (place(a), da)))
-
-    def two(self, dst: Reg, a: Reg, da: Reg, b: Reg, db: Reg) -> None:
-        self.emit(Call((place(dst),), "tape_two", (place(a), da, place(b), db)))
-
     def operation(self, dst: Reg, name: str, args: tuple[Reg, ...]) -> None:
-        """The tape entry of a scalar operation. `dst` may be one of the operands."""
-        if name in ("floor", "float", "float_of_bits"):
-            self.emit(Const(place(dst), 0))
-            return
+        """A scalar operation with its derivatives."""
         if name == "selectf":
+            self.forms.materialise(args[1], args[2])
+        self.emit(Op(dst, name, args))
+        if name in ("floor", "float", "float_of_bits"):
+            self.forms.put(dst, {})
+        elif name == "selectf":
             self.emit(Op(place(dst), "selecti", (args[0], place(args[1]), place(args[2]))))
-            return
+            self.forms.placed(dst)
+        else:
+            self.forms.combine(dst, *self.slopes(dst, name, args))
+
+    def slopes(
+        self, dst: Reg, name: str, args: tuple[Reg, ...]
+    ) -> tuple[tuple[Reg, Reg | None], ...]:
+        """The operands, each with the derivative of the result by it (None is 1)."""
         a = args[0]
         match name:
             case "addf":
-                self.two(dst, a, self.number(1.0), args[1], self.number(1.0))
+                return (a, None), (args[1], None)
             case "subf":
-                self.two(dst, a, self.number(1.0), args[1], self.number(-1.0))
+                return (a, None), (args[1], self.number(-1.0))
             case "mulf":
-                self.two(dst, a, args[1], args[1], a)
-            case "fma" | "divf":
-                self.compound(dst, name, args)
-            case "negf":
-                self.one(dst, a, self.number(-1.0))
-            case "sqrt":
-                self.one(dst, a, self.op("divf", F64, self.number(0.5), dst))
-            case "absf":
-                positive = self.op("gef", Type.BOOL, a, self.number(0.0))
-                sign = self.op("selectf", F64, positive, self.number(1.0), self.number(-1.0))
-                self.one(dst, a, sign)
-            case _:
-                raise ValueError(f"no derivative of {name}")
-
-    def compound(self, dst: Reg, name: str, args: tuple[Reg, ...]) -> None:
-        """Operations with a product or a quotient in them."""
-        a = args[0]
-        match name:
+                return (a, args[1]), (args[1], a)
             case "fma":
-                product = Reg(f"{dst.name}_product", F64)
-                self.two(product, a, args[1], args[1], a)
-                one = self.number(1.0)
-                self.two(dst, product, one, args[2], one)
+                return (a, args[1]), (args[1], a), (args[2], None)
             case "divf":
                 inverse = self.op("divf", F64, self.number(1.0), args[1])
                 ratio = self.op("mulf", F64, dst, inverse)
-                self.two(dst, a, inverse, args[1], self.op("negf", F64, ratio))
+                return (a, inverse), (args[1], self.op("negf", F64, ratio))
+            case "negf":
+                return ((a, self.number(-1.0)),)
+            case "sqrt":
+                return ((a, self.op("divf", F64, self.number(0.5), dst)),)
+            case "absf":
+                positive = self.op("gef", Type.BOOL, a, self.number(0.0))
+                sign = self.op("selectf", F64, positive, self.number(1.0), self.number(-1.0))
+                return ((a, sign),)
             case _:
                 raise ValueError(f"no derivative of {name}")
 
     def call(self, call: Call) -> None:
         name = call.function
         if name in DERIVATIVES:
-            self.emit(call)
             self.known(call)
             return
         floats = [r for r in (*call.args, *call.dsts) if r.type is F64]
@@ -191,15 +195,20 @@ class _Tape(Splitter):
             self.emit(call)
             return
         self.called.add(name)
+        self.forms.materialise(*(r for r in call.args if r.type is F64))
         self.emit(Call(_both(call.dsts), taped(name), _both(call.args), call.on_fail))
+        for dst in call.dsts:
+            self.forms.placed(dst)
 
     def known(self, call: Call) -> None:
-        """The entry of a call with a derivative of its own."""
+        """A call with a derivative of its own."""
         dst = call.dsts[0]
         if call.function == "take_value":
-            self.emit(Call((place(dst),), "taken_place", ()))
+            self.emit(call, Call((place(dst),), "taken_place", ()))
+            self.forms.placed(dst)
             return
-        x = call.args[0]
+        (x,) = self.kept(dst, call.args)
+        self.emit(Call(call.dsts, call.function, (x,), call.on_fail))
         match call.function:
             case "log":
                 slope = self.op("divf", F64, self.number(1.0), x)
@@ -211,12 +220,12 @@ class _Tape(Splitter):
             case _:
                 slope = self.reg(F64)
                 self.emit(Call((slope,), "digamma", (x,)))
-        self.one(dst, x, slope)
+        self.forms.combine(dst, (x, slope))
 
     def memory(self, item: Load | Store) -> None:
-        self.emit(item)
         reg = item.dst if isinstance(item, Load) else item.src
         if reg.type is not F64:
+            self.emit(item)
             return
         eight = self.const(8, I64)
         address = self.reg(I64)
@@ -224,9 +233,12 @@ class _Tape(Splitter):
         if item.index is not None:
             address = self.op("addi", I64, address, self.op("muli", I64, item.index, eight))
         address = self.op("addi", I64, address, self.const(8 * item.offset, I64))
+        self.emit(item)
         if isinstance(item, Load):
             self.emit(Call((place(reg),), "shadow_load", (address,)))
+            self.forms.placed(reg)
         else:
+            self.forms.materialise(reg)
             self.emit(Call((), "shadow_store", (address, place(reg))))
 
 
