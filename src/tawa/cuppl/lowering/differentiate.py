@@ -8,9 +8,12 @@ are. Control flow needs nothing: the tape records what was executed.
 
 from __future__ import annotations
 
+from collections import Counter
+
 from tawa.cuppl.core.builder import targets
 from tawa.cuppl.core.ir import (
     Alloc,
+    Block,
     Call,
     Const,
     Copy,
@@ -82,6 +85,19 @@ class _Tape(Splitter):
         self.called: set[str] = set()
         self.live = live_at_entry(function)
         self.forms = LinearForms(self)
+        first = next(iter(function.blocks))
+        follow = [t for block in function.blocks.values() for t in targets(block.terminator)]
+        self.ways = Counter([first, *follow])
+
+    def run(self) -> None:
+        """Rewrite all blocks."""
+        for block in self.function.blocks.values():
+            self.here = self.blocks[block.name] = Block(block.name)
+            self.forms.enter(block.name)
+            for item in block.instructions:
+                self.rewrite(item)
+            self.here.terminator = self.end(block.terminator)
+        self.function.blocks = self.blocks
 
     def rewrite(self, item: Instruction) -> None:
         match item:
@@ -135,7 +151,11 @@ class _Tape(Splitter):
         used = set(used_by_terminator(terminator))
         for target in targets(terminator):
             used |= self.live[target]
-        self.forms.leave(used)
+        after = set(targets(terminator))
+        only = all(self.ways[t] == 1 and t not in self.blocks for t in after)
+        if isinstance(terminator, Return) or not only:
+            after = set[str]()
+        self.forms.leave(used, sorted(after))
         if isinstance(terminator, Return):
             return Return(_both(terminator.values))
         return terminator

@@ -1,7 +1,8 @@
 """Derivatives of straight-line code, added up in registers before they reach the tape.
 
-Inside a block, what a float is to first order is a linear form: places on the tape, each with a
-partial derivative. Only a float that leaves the block, goes to memory or to another function, or
+Inside a block, and those that only it leads to, what a float is to first order is a linear form:
+places on the tape, each with a
+partial derivative. Only a float that leaves them, goes to memory or to another function, or
 depends on many places, gets a place of its own. So a density of three parameters costs two entries
 of the tape, however many operations it takes.
 """
@@ -14,7 +15,7 @@ from tawa.cuppl.lowering.effects import Splitter
 __all__ = ["LinearForms", "place"]
 
 F64, I64 = Type.F64, Type.I64
-MOST_PLACES = 4
+MOST_PLACES = 8
 """A form of more places would cost more, at each operation, than an entry of the tape."""
 
 Form = dict[Reg, Reg | None]
@@ -34,6 +35,7 @@ class LinearForms:
         self.pending: dict[Reg, Form] = {}
         """Floats whose own place is not computed."""
         self.leaves: dict[Reg, Form] = {}
+        self.carried: dict[str, tuple[dict[Reg, Form], dict[Reg, Form]]] = {}
 
     def of(self, reg: Reg) -> Form:
         """The form of a float; its place is copied, because the register may change."""
@@ -104,15 +106,25 @@ class LinearForms:
 
     def entries(self, dst: Reg, items: list[tuple[Reg, Reg | None]]) -> None:
         """Entries of two operands each, the first of which is the entry before."""
-        before, partial = items[0]
-        for count, (at, more) in enumerate(items[1:], 2):
-            found = dst if count == len(items) else self.code.reg(I64)
-            operands = (before, self.number(partial), at, self.number(more))
-            self.code.emit(Call((found,), "tape_two", operands))
-            before, partial = found, None
+        (a, da), (b, db), *more = items
+        found = self.code.reg(I64)
+        self.code.emit(Call((found,), "tape_two", (a, self.number(da), b, self.number(db))))
+        for at, partial in more:
+            before, found = found, self.code.reg(I64)
+            self.code.emit(Call((found,), "tape_and", (before, at, self.number(partial))))
+        self.code.emit(Copy(dst, found))
 
-    def leave(self, used: set[Reg]) -> None:
-        """End the block: those that are used after it get their places."""
-        self.materialise(*(reg for reg in list(self.pending) if reg in used))
-        self.pending.clear()
-        self.leaves.clear()
+    def enter(self, block: str) -> None:
+        """Start a block, with the forms of the one before if nothing else leads here."""
+        self.pending, self.leaves = self.carried.pop(block, ({}, {}))
+
+    def leave(self, used: set[Reg], only: list[str]) -> None:
+        """End the block: those that are used after it get their places.
+
+        If all that may follow are `only` reached from here, they go on with the forms.
+        """
+        if not only:
+            self.materialise(*(reg for reg in list(self.pending) if reg in used))
+        kept = {reg: form for reg, form in self.pending.items() if reg in used}
+        for block in only:
+            self.carried[block] = dict(kept), dict(self.leaves)

@@ -52,6 +52,12 @@ def tape_two(ctx: Context, a: int, da: float, b: int, db: float) -> int:
 
 
 @native
+def tape_and(ctx: Context, before: int, a: int, da: float) -> int:
+    """Record one more operand of the operation that was recorded last."""
+    return before if a == 0 else tape_two(ctx, before, 1.0, a, da)
+
+
+@native
 def tape_one(ctx: Context, a: int, da: float) -> int:
     """Record an operation of one operand."""
     return 0 if a == 0 else tape_two(ctx, a, da, 0, 0.0)
