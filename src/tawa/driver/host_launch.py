@@ -20,6 +20,7 @@ from tawa.base.user_frames import stack_level
 from tawa.ir.decisions.assembling import OnlySimulated
 from tawa.machine.chips import DEFAULT
 from tawa.runtime import launch
+from tawa.runtime.arrays import host_array
 from tawa.runtime.descriptor import TensorDescriptor
 from tawa.runtime.recorded import simulated
 from tawa.runtime.timeline import active
@@ -122,6 +123,7 @@ def stored(value: Any) -> Any:
     if isinstance(value, TensorDescriptor):
         from tawa.simulate.interpret.tile import HostDescriptor
 
-        return HostDescriptor(stored(value.base), value.shape, value.strides, value.padding)
+        base = host_array(value.base) if hasattr(value.base, "data_ptr") else value.base
+        return HostDescriptor(stored(base), value.shape, value.strides, value.padding)
     name = STORAGE.get(getattr(getattr(value, "dtype", None), "name", ""))
     return value if name is None else value.view(name)
