@@ -25,7 +25,7 @@ from typing import Any
 RESULTS = Path(__file__).parent / "results"
 Row = dict[str, Any]
 BOTH = ("cublas", "tawa")
-EACH_CASE = ("fused", "attention-options")
+EACH_CASE = ("fused", "attention-options", "conv", "conv-models")
 """Suites of which every case has its own latest run."""
 
 PLACE = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end of table -->)", re.S)
@@ -321,6 +321,33 @@ def same_source_table(rows: list[Row]) -> list[str]:
     return lines
 
 
+def conv_table(rows: list[Row]) -> list[str]:
+    """Times of each pass of each layer, and its ratio to the best peer."""
+    lines = [
+        "| layer | pass | cuDNN (us) | fused (us) | Tawa (us) | x best |",
+        "|---|---|---|---|---|---|",
+    ]
+    passes: dict[str, list[float]] = {}
+    for case, found in by_case(rows):
+        timed = {name: row for name, row in found.items() if "ms" in row}
+        peers = [row for name, row in timed.items() if not name.startswith("tawa")]
+        best = min(peers, key=lambda row: row["ms"], default=None)
+        ratio = speedup(best, timed.get("tawa"))
+        name = f"{case['pass']}, bias and ReLU" if case["bias"] else case["pass"]
+        family = case["layer"].rstrip("0123456789").split()[0]
+        passes.setdefault(f"{family}: {name}", []).extend([] if ratio is None else [ratio])
+        cells = [
+            f"{timed[i]['ms'] * 1e3:.1f}" if i in timed else "-"
+            for i in ("cudnn", "cudnn-fused", "tawa")
+        ]
+        shown = f"{ratio:.2f}" if ratio is not None else "-"
+        lines.append(f"| {case['layer']} | {name} | {' | '.join(cells)} | {shown} |")
+    for name, ratios in passes.items():
+        least, mean = f"{min(ratios):.2f}", f"{geometric_mean(ratios):.2f}"
+        lines.append(f"| geometric mean | {name}, least {least} | | | | {mean} |")
+    return lines
+
+
 def families_table(rows: list[Row]) -> list[str]:
     """Times of the library and of PyTorch for products of every kind, and each kind's ratios."""
     lines = [
@@ -425,6 +452,8 @@ TABLES: dict[str, Callable[[list[Row]], list[str]]] = {
     "gemm-random": shapes_table,
     "gemm-families": families_table,
     "same-source": same_source_table,
+    "conv": conv_table,
+    "conv-models": conv_table,
     "ranking": ranking_table,
     "timeline": timeline_table,
     "axon-gpu": axon_table,
