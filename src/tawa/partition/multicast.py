@@ -140,7 +140,9 @@ def _computed_from(value: SSAValue, home: Operation) -> list[SSAValue] | None:
     owner = value.owner
     if isinstance(owner, Block):
         return [] if value is home.body.block.args[0] else None
-    if owner.operands and not isinstance(owner, Map):
+    if isinstance(owner, arith.ConstantOp):
+        return []
+    if not isinstance(owner, Map):
         return None
     parts = [_computed_from(operand, home) for operand in owner.operands]
     return None if None in parts else [v for part in parts for v in part or ()]
