@@ -11,6 +11,7 @@ from tawa.kernels.conv_gradients import gradient_of_filters, gradient_of_images
 from tawa.kernels.conv_layouts import im2col, im2win, workspace
 from tawa.kernels.conv_plans import ranked
 from tawa.kernels.conv_shapes import Convolution
+from tawa.kernels.gemm_operands import is_dense
 from tawa.machine.chips import H200
 
 
@@ -164,3 +165,12 @@ def test_layouts():
     assert found["windows"] == 0
     with pytest.raises(ConvolutionNotPossible, match="padded"):
         im2win(x, Convolution(2, 9, 10, 4, 8, 3, 2, pad=((1, 1), (0, 0))))
+
+
+def test_strides_of_one_element_say_nothing():
+    """Filters of one tap have no gaps, whatever the strides of their taps are."""
+    w = np.lib.stride_tricks.as_strided(np.ones((8, 16), np.float16), (8, 1, 1, 16), (32, 2, 2, 2))
+    assert is_dense(w)
+    assert not is_dense(w[::2])
+    x = images(0, 1, 5, 4, 16)
+    close(conv2d(x, w), reference(x, w))

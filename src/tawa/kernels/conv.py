@@ -29,7 +29,7 @@ from tawa.kernels.conv_shapes import (
     convolution_of,
 )
 from tawa.kernels.gemm import matmul
-from tawa.kernels.gemm_operands import empty, packed_strides, strides, transposed, type_name
+from tawa.kernels.gemm_operands import empty, is_dense, strides, transposed, type_name
 
 __all__ = ["Convolution", "ConvolutionNotPossible", "Tiling", "conv1d", "conv2d", "reference"]
 
@@ -152,7 +152,7 @@ def compute(
         return
     x = readable(x, conv.c)
     own = -(-conv.c // conv.groups // unit) * unit
-    if strides(w) != packed_strides(tuple(w.shape)) or own * conv.groups != conv.c:
+    if not is_dense(w) or own * conv.groups != conv.c:
         w = padded(w, own)
     _by_blocks(conv, (x, strides(x)), w, (out, own), finish, config)
 
@@ -160,7 +160,7 @@ def compute(
 def _is_product(conv: Convolution, *arrays: Any) -> bool:
     """Whether it is a product of matrices: one tap, and arrays without gaps."""
     steps = conv.stride, conv.pad, conv.groups, conv.r * conv.s
-    dense = all(strides(a) == packed_strides(tuple(a.shape)) for a in arrays)
+    dense = all(map(is_dense, arrays))
     return dense and steps == ((1, 1), ((0, 0), (0, 0)), 1, 1)
 
 
@@ -271,7 +271,7 @@ def launch(
 
 def _gather(conv: Convolution, x: Any, w: Any, out: Any, finish: Finish) -> None:
     """Any channels: pixels are loaded one by one."""
-    if strides(w) != packed_strides(tuple(w.shape)):
+    if not is_dense(w):
         w = padded(w, w.shape[-1])
     if strides(x)[3] != 1:
         x = padded(x, conv.c)

@@ -11,7 +11,7 @@ from typing import Any
 import tawa
 import tawa.language as tl
 from tawa.kernels.conv_shapes import Convolution
-from tawa.kernels.gemm_operands import packed_strides, strides
+from tawa.kernels.gemm_operands import is_dense, strides
 
 PIXELS, CHANNELS = 32, 64
 """Pixels of a row that are read at once for the gradient; channels of one program, at most."""
@@ -113,7 +113,7 @@ def conv_depthwise(
     conv: Convolution, x: Any, w: Any, out: Any, scale: Any, bias: Any, *, relu: bool
 ) -> None:
     """Launch `depthwise` for images in any order of dimensions."""
-    if strides(w) != packed_strides(tuple(w.shape)):
+    if not is_dense(w):
         w = w.copy() if hasattr(w, "copy") else w.clone().contiguous()
     channels = min(CHANNELS, max(8, tawa.next_power_of_2(conv.c)))
     columns = min(TILE[1], tawa.next_power_of_2(conv.q))

@@ -289,6 +289,13 @@ def packed_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
 
 
+def is_dense(array: Any) -> bool:
+    """Whether an array has no gaps; strides of a dimension of one element say nothing."""
+    shape = tuple(array.shape)
+    steps = zip(shape, strides(array), packed_strides(shape), strict=True)
+    return all(found == packed for extent, found, packed in steps if extent != 1)
+
+
 @cache
 def type_name(dtype: Any) -> str:
     """An element type's name, in any library."""
