@@ -11,7 +11,7 @@ from onnx import AttributeProto, GraphProto, NodeProto, helper, numpy_helper
 
 from tawa.axon.onnx.values import UNKNOWN, Array, Dims, Value, object_array
 from tawa.axon.sizes.constraints import AtLeast, Compatible
-from tawa.axon.sizes.dims import ONE, Dim, times
+from tawa.axon.sizes.dims import ONE, Atom, Dim, times
 from tawa.axon.sizes.solver import AxonSolver
 from tawa.axon.typing.errors import ShapeMismatch
 from tawa.functional.terms import Origin, Term, Variable
@@ -31,6 +31,20 @@ class Branch:
     values: list[Value] | None
     learned: dict[Variable, Term]
     error: ShapeMismatch | None
+
+
+@dataclass(frozen=True)
+class Room:
+    """How far a window can move: nobody knows how often it fits where that is below 0."""
+
+    size: Dim
+    stride: int
+
+    def quotients(self) -> list[Atom]:
+        """The rounded quotients that are only known where there is room, if it may be missing."""
+        low = self.size.least()
+        is_safe = self.stride == 1 or (low is not None and low >= 0)
+        return [] if is_safe else list((self.size // self.stride).atoms())
 
 
 Rule = Callable[["Context"], "list[Value] | Value | None"]
@@ -63,6 +77,7 @@ class Context:
     deadline: float
     attributes: dict[str, AttributeProto] = field(default_factory=dict[str, AttributeProto])
     written: dict[Dim, Dim] = field(default_factory=dict[Dim, Dim])
+    rooms: list[Room] = field(default_factory=list[Room])
 
     def __post_init__(self) -> None:
         self.attributes = {attribute.name: attribute for attribute in self.node.attribute}

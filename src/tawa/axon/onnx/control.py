@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from tawa.axon.onnx.context import Branch, Context, rule
+from tawa.axon.onnx.context import Branch, Context, IllFormed, rule
 from tawa.axon.onnx.sequences import merged
 from tawa.axon.onnx.values import UNKNOWN, Value, known, tensor
 from tawa.axon.sizes.dims import ONE, Dim
@@ -193,10 +193,14 @@ def _unrolled(
 @rule("Scan")
 def scan(context: Context) -> list[Value] | None:
     """A graph for each slice of the inputs."""
+    scanned, body = context.attribute("num_scan_inputs"), context.attribute("body")
+    count = len(context.inputs) - scanned - (context.opset < 9)
+    if scanned < 1 or count < 0:
+        raise IllFormed(f"{scanned} of {len(context.inputs)} inputs are scanned")
+    if count > len(context.node.output):
+        raise IllFormed(f"{count} states and {len(context.node.output)} outputs")
     if context.opset < 9:
         return _scan_of_batches(context)
-    scanned = context.attribute("num_scan_inputs")
-    count = len(context.inputs) - scanned
     axes = context.listed("scan_input_axes", scanned, 0, -64)
     state = [context.value(index) for index in range(count)]
     turns: Dim | None = None
@@ -209,7 +213,7 @@ def scan(context: Context) -> list[Value] | None:
         axis = context.axis(axis, len(dims))
         turns = dims[axis] if turns is None else context.equal(turns, dims[axis])
         slices.append(tensor([*dims[:axis], *dims[axis + 1 :]]))
-    body, state = context.attribute("body"), [replace(value, contents=None) for value in state]
+    state = [replace(value, contents=None) for value in state]
     if turns is not None and len(body.output) > count:
         context.at_least(turns, 1)  # without a turn, nobody knows the results' sizes
         turns = context.solver.dim(turns)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tawa.axon.onnx.context import Context, is_integer, rule
+from tawa.axon.onnx.context import Context, IllFormed, is_integer, rule
 from tawa.axon.onnx.values import Array, Value, object_array, tensor
 from tawa.axon.sizes.dims import Dim, largest, smallest, total
 
@@ -19,6 +19,8 @@ Sin Sinh Softmax Softplus Softsign Sqrt Swish Tan Tanh ThresholdedRelu ReverseSe
 InstanceNormalization GroupNormalization ai.onnx.ml:Binarizer
 ai.onnx.ml:Scaler ai.onnx.ml:Normalizer ai.onnx.ml:Imputer ScatterElements
 Scatter ScatterND TensorScatter RegexFullMatch RotaryEmbedding Cast CastLike""".split()
+
+ALONG_AN_AXIS = ("Softmax", "LogSoftmax", "Hardmax")
 
 BROADCAST = """Add And BitShift BitwiseAnd BitwiseOr BitwiseXor Div Equal Greater GreaterOrEqual
 Less LessOrEqual Max Mean Min Mod Mul Or Pow Sub Sum Where Xor StringConcat""".split()
@@ -35,6 +37,8 @@ def _has_channel_slopes(context: Context) -> bool:
 def same_shape(context: Context) -> Value:
     """The shape of the first input."""
     value = context.value(0)
+    if value.dims == () and context.node.op_type in ALONG_AN_AXIS:
+        raise IllFormed("a scalar has no axis")
     contents = _unary_contents(context, value)
     return Value(context.dims(0), contents, items=value.items, item=value.item,
                  is_sequence=value.is_sequence)  # fmt: skip

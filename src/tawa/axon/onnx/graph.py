@@ -19,8 +19,17 @@ from onnx import (
     ValueInfoProto,
 )
 
-from tawa.axon.onnx import control, elementwise, learning, neural, reductions, sequences, structure
-from tawa.axon.onnx.context import RULES, Branch, Context, IllFormed
+from tawa.axon.onnx import (
+    attending,
+    control,
+    elementwise,
+    learning,
+    neural,
+    reductions,
+    sequences,
+    structure,
+)
+from tawa.axon.onnx.context import RULES, Branch, Context, IllFormed, Room
 from tawa.axon.onnx.schemas import check_node, element_types, ill_formed, signature, type_name
 from tawa.axon.onnx.shapes import ModelShapes
 from tawa.axon.onnx.values import MAX_CONTENTS, UNKNOWN, Value, known, stored
@@ -34,7 +43,9 @@ from tawa.base.source import Span
 from tawa.functional.solver import Clash
 from tawa.functional.terms import Origin, Term, Variable
 
-RULE_MODULES = (control, elementwise, learning, neural, reductions, sequences, structure)
+RULE_MODULES = (
+    attending, control, elementwise, learning, neural, reductions, sequences, structure,
+)  # fmt: skip
 """Importing them registers the rules."""
 
 SECONDS = 60.0
@@ -43,8 +54,14 @@ SECONDS = 60.0
 MAX_CALLS = 64
 """Functions that call each other deeper than this are taken to call themselves."""
 
+OWN_DOMAINS = ("", "ai.onnx.ml", "ai.onnx.preview", "ai.onnx.preview.training")
+"""The domains whose operators are all known; others may have any."""
+
 MAX_RANK = 64
 """NumPy's limit; a shape tensor that says more is garbage."""
+
+MAX_SIZE = 2**63 - 1
+"""What a size in a model can be."""
 
 Overrides = dict[str, Sequence[int | str] | None]
 
@@ -134,6 +151,7 @@ class Walk:
         self.opsets = _opsets(model.opset_import)
         self.functions = {(f.domain, f.name): f for f in model.functions}
         self.calls: list[str] = []
+        self.rooms: list[Room] = []
         self.declared: dict[str, ValueInfoProto] = {}
 
     def symbol(self, name: str) -> Dim:
@@ -167,7 +185,7 @@ class Walk:
         for entry in graph.output:
             if self.strict and entry.name not in scope:
                 raise UnsupportedModel(f"no node makes the output `{entry.name}`")
-        return ModelShapes(self.solver, self.symbols, scope, self.unsupported)
+        return ModelShapes(self.solver, self.symbols, scope, self.unsupported, self.rooms)
 
     def _initializers(self, graph: GraphProto) -> dict[str, Value]:
         scope: dict[str, Value] = {}
@@ -259,6 +277,7 @@ class Walk:
             node, inputs, self.solver, Origin(span, label), self._opset(node.domain),
             lambda graph, given: self._subgraph(graph, given, scope),
             lambda graph, given: self._branch(graph, given, scope), self.deadline,
+            rooms=self.rooms,
         )  # fmt: skip
         outputs = self._outputs(context, label)
         for name, value in zip(node.output, outputs, strict=False):
@@ -311,7 +330,9 @@ class Walk:
 
     def _bounded(self, value: Value, label: str) -> Value:
         if value.dims is not None and len(value.dims) > MAX_RANK:
-            raise ill_formed(label, f"a tensor of {len(value.dims)} axes")
+            return replace(value, dims=None, contents=None)
+        if any(abs(dim.constant or 0) > MAX_SIZE for dim in value.dims or ()):
+            raise ill_formed(label, "a size of more than 64 bits")
         if value.contents is not None and value.contents.size > MAX_CONTENTS:
             return replace(value, contents=None)
         return value
@@ -366,7 +387,7 @@ class Walk:
         domain = "" if node.domain == "ai.onnx" else node.domain
         of = signature(domain, node.op_type, context.opset)
         rule = RULES.get(f"{domain}:{node.op_type}" if domain else node.op_type)
-        if rule is None and of is None and self.strict:
+        if rule is None and of is None and self.strict and domain in OWN_DOMAINS:
             name = f"{domain}:{node.op_type}" if domain else node.op_type
             raise UnsupportedModel(f"there is no rule for the operator `{name}`")
         elements = [0] * len(node.output)
@@ -425,6 +446,8 @@ class Walk:
     def _function(
         self, node: NodeProto, function: onnx.FunctionProto, scope: dict[str, Value], label: str
     ) -> None:
+        if len(node.output) > len(function.output):
+            raise ill_formed(label, f"only {len(function.output)} of its outputs are made")
         if len(self.calls) >= MAX_CALLS:
             raise ill_formed(label, "functions call each other too deeply")
         given = [scope.get(name, UNKNOWN) if name else None for name in node.input]

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from tawa.axon.onnx.context import Context, IllFormed, rule
+from tawa.axon.onnx.context import Context, IllFormed, Room, rule
 from tawa.axon.onnx.structure import dims_from
 from tawa.axon.onnx.values import Dims, Value, tensor
 from tawa.axon.sizes.dims import ONE, Dim, smallest
@@ -19,17 +19,16 @@ PADDINGS = ("NOTSET", "", "SAME_UPPER", "SAME_LOWER", "VALID")
 def window_positions(context: Context, sizes: Dims, kernel: list[Dim]) -> list[Dim]:
     """How often a window of the kernel's size fits, along each spatial axis.
 
-    A convolution needs one place at least. Of a pooling window that is larger than its input,
-    runtimes make different things.
+    A convolution needs one place at least. Of a pooling window that is larger than its input, and
+    of one that may lie in the padding alone, runtimes make different things.
     """
     rank = len(sizes)
     is_convolution = "Conv" in context.node.op_type
-    if len(kernel) != rank:
-        raise IllFormed(f"the window has {len(kernel)} axes, and there are {rank}")
+    _check_window(kernel, rank)
     strides = context.listed("strides", rank, 1, 1)
     dilations = context.listed("dilations", rank, 1, 1)
     mode = context.chosen("auto_pad", "NOTSET", *PADDINGS)
-    pads = context.listed("pads", 2 * rank, 0, -(2**31))
+    pads = context.listed("pads", 2 * rank, 0, 0)
     if mode not in ("NOTSET", "") and any(pads):
         raise IllFormed("it has both `pads` and `auto_pad`")
     if mode == "VALID":
@@ -43,14 +42,23 @@ def window_positions(context: Context, sizes: Dims, kernel: list[Dim]) -> list[D
             continue
         span = (kernel[i] - 1) * dilations[i] + 1
         room = size + pads[i] + pads[i + rank] - span
-        context.at_least(room, 0 if is_convolution else -strides[i])
-        if not context.attribute("ceil_mode", 0):
+        context.at_least(room, 0 if is_convolution else 1 - 2 * strides[i])
+        if not is_convolution and max(pads[i], pads[i + rank]) >= (kernel[i].constant or 1):
+            found.append(context.fresh())
+        elif context.attribute("ceil_mode", 0):
+            started = (size + pads[i] - 1) // strides[i] + 1
+            found.append(smallest([-((-room) // strides[i]) + 1, started]))
+        else:
             found.append(room // strides[i] + 1)
-            continue
-        rounded = -((-room) // strides[i]) + 1
-        started = (size + pads[i] - 1) // strides[i] + 1
-        found.append(smallest([rounded, started]))
+            context.rooms += [] if is_convolution else [Room(room, strides[i])]
     return found
+
+
+def _check_window(kernel: list[Dim], rank: int) -> None:
+    if len(kernel) != rank:
+        raise IllFormed(f"the window has {len(kernel)} axes, and there are {rank}")
+    if any(size.constant is not None and size.constant < 1 for size in kernel):
+        raise IllFormed("the window has a size below 1")
 
 
 @rule("Conv", "ConvInteger")
@@ -97,10 +105,12 @@ def conv_transpose(context: Context) -> Value | None:
     rank = len(x) - 2
     channels = w[1] * context.attribute("group", 1)
     shape = context.attribute("output_shape")
+    if shape and min(shape) < 0:
+        raise IllFormed("`output_shape` has a number below 0")
     if shape:
         return tensor([x[0], channels, *(Dim.of(n) for n in shape[-rank:])])
     strides = context.listed("strides", rank, 1, 1)
-    pads = context.listed("pads", 2 * rank, 0, -(2**31))
+    pads = context.listed("pads", 2 * rank, 0, 0)
     mode = context.chosen("auto_pad", "NOTSET", *PADDINGS)
     if mode not in ("NOTSET", "") and any(pads):
         raise IllFormed("it has both `pads` and `auto_pad`")
@@ -108,6 +118,7 @@ def conv_transpose(context: Context) -> Value | None:
     extra = context.listed("output_padding", rank, 0, 0)
     kernel = context.attribute("kernel_shape")
     sizes = [Dim.of(n) for n in kernel] if kernel else list(w[2:])
+    _check_window(sizes, rank)
     if mode.startswith("SAME"):
         spans = [(k - 1) * d + 1 for k, d in zip(sizes, dilations, strict=True)]
         same = [
@@ -141,7 +152,10 @@ def pool(context: Context) -> list[Value] | None:
 @rule("MaxUnpool")
 def max_unpool(context: Context) -> Value | None:
     """Back to the size before pooling: given, or the smallest possible."""
-    x = context.dims(0)
+    x, indices = context.dims(0), context.dims(1)
+    for dims in (x, indices):
+        if dims is not None and len(dims) < 2:
+            raise IllFormed(f"an input of {len(dims)} dimensions")
     if x is None:
         return None
     if context.has(2):
@@ -161,7 +175,7 @@ def max_unpool(context: Context) -> Value | None:
 def global_pool(context: Context) -> Value | None:
     """One number for each channel."""
     x = context.dims(0)
-    return None if x is None else tensor([*x[:2], *([ONE] * (len(x) - 2))])
+    return None if x is None or len(x) < 3 else tensor([*x[:2], *([ONE] * (len(x) - 2))])
 
 
 @rule("BatchNormalization")
@@ -238,79 +252,6 @@ def recurrence(context: Context) -> list[Value] | None:
     return [tensor(every), tensor(last), tensor(last)]
 
 
-def part(context: Context, dim: Dim, by: int) -> Dim:
-    """A size divided by a number, without a rest."""
-    quotient = context.fresh()
-    context.equal(dim, quotient * by)
-    return context.solver.dim(quotient)
-
-
-@rule("Attention")
-def attention(context: Context) -> list[Value] | None:
-    """Attention with heads as an axis (rank 4) or packed (rank 3), and a cache."""
-    q, k, v = (context.ranked(index, 3, 4) for index in range(3))
-    if q is None or k is None or v is None:
-        return None
-    if not len(q) == len(k) == len(v):
-        raise IllFormed("queries, keys and values have different numbers of dimensions")
-    packed = len(q) == 3
-    if packed:
-        query_heads, heads = (
-            context.attribute("q_num_heads", 0),
-            context.attribute("kv_num_heads", 0),
-        )
-        if query_heads < 1 or heads < 1:
-            raise IllFormed("packed heads need `q_num_heads` and `kv_num_heads`")
-        context.equal(part(context, q[2], query_heads), part(context, k[2], heads))
-        width, value_width = part(context, k[2], heads), part(context, v[2], heads)
-        many, few, queries, keys = Dim.of(query_heads), Dim.of(heads), q[1], k[1]
-    else:
-        many, few, queries, keys = q[1], k[1], q[2], k[2]
-        width, value_width = context.equal(q[3], k[3]), v[3]
-    past = context.ranked(4, 4)
-    total = keys if not context.has(4) else context.fresh() if past is None else past[2] + keys
-    y = [q[0], queries, many * value_width] if packed else [q[0], many, queries, value_width]
-    return [
-        tensor(y), tensor([q[0], few, total, width]), tensor([q[0], few, total, value_width]),
-        tensor([q[0], many, queries, total]),
-    ]  # fmt: skip
-
-
-@rule("ai.onnx.preview:FlexAttention")
-def flex_attention(context: Context) -> Value | None:
-    """Attention with heads as an axis."""
-    q, k, v = context.dims(0), context.dims(1), context.dims(2)
-    if q is None or k is None or v is None:
-        return None
-    context.equal(q[3], k[3])
-    context.equal(k[2], v[2])
-    return tensor([q[0], q[1], q[2], v[3]])
-
-
-@rule("LinearAttention")
-def linear_attention(context: Context) -> list[Value] | None:
-    """Attention with packed heads, and the state of each."""
-    q, k, v = context.dims(0), context.dims(1), context.dims(2)
-    if q is None or k is None or v is None:
-        return None
-    query_heads, heads = context.attribute("q_num_heads", 0), context.attribute("kv_num_heads", 0)
-    if query_heads < 1 or heads < 1:
-        raise IllFormed("packed heads need `q_num_heads` and `kv_num_heads`")
-    width, value_width = part(context, k[2], heads), part(context, v[2], heads)
-    state = tensor([q[0], Dim.of(heads), width, value_width])
-    return [tensor([q[0], q[1], value_width * query_heads]), state]
-
-
-@rule("CausalConvWithState")
-def causal_conv(context: Context) -> list[Value] | None:
-    """The input's shape; the state holds one column less than the kernel has."""
-    x, w = context.dims(0), context.dims(1)
-    if x is None:
-        return None
-    kept = w[2] - 1 if w is not None else context.fresh()
-    return [tensor(x), tensor([x[0], x[1], kept])]
-
-
 @rule("Resize", "Upsample")
 def resize(context: Context) -> Value | None:
     """Given sizes, or the old ones times scales, rounded down."""
@@ -323,7 +264,7 @@ def resize(context: Context) -> Value | None:
     if scales is None:
         scales = context.numbers(1 if older else 2)
     result = list(x)
-    if context.has(3) and not older:
+    if context.has(3) and not older and context.sizes(3) != []:
         sizes = _resized(context, x, axes)
         for axis, size in zip(axes, sizes or context.fresh_dims(len(axes)), strict=True):
             result[axis] = size
@@ -397,7 +338,7 @@ def roi_align(context: Context) -> Value | None:
     if x is None or regions is None:
         return None
     if context.node.op_type == "MaxRoiPool":
-        height, width = context.attribute("pooled_shape")
+        height, width = context.listed("pooled_shape", 2, 1, 1)
     else:
         height = context.attribute("output_height", 1)
         width = context.attribute("output_width", 1)

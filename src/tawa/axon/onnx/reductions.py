@@ -267,6 +267,9 @@ def window(context: Context) -> Value:
     return tensor([sizes[0] if sizes else context.fresh()])
 
 
+SIGNALS = ("its input is complex", "its input, the spectrum, is real")
+
+
 @rule("DFT")
 def dft(context: Context) -> Value | None:
     """The transformed axis may be cut or padded; half of it if one-sided."""
@@ -282,6 +285,8 @@ def dft(context: Context) -> Value | None:
         sizes = context.sizes(1)
         length = sizes[0] if sizes else context.fresh()
     onesided, inverse = context.attribute("onesided", 0), context.attribute("inverse", 0)
+    if onesided and dims[-1].constant == (1 if inverse else 2):
+        raise IllFormed(f"half a spectrum is that of real numbers, and {SIGNALS[bool(inverse)]}")
     result = [*dims[:-1], ONE if onesided and inverse else Dim.of(2)]
     if onesided and inverse:
         result[axis] = length if context.has(1) else (dims[axis] - 1) * 2

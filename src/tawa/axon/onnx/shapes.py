@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tawa.axon.onnx.context import Room
 from tawa.axon.onnx.values import UNKNOWN, Dims, Value
 from tawa.axon.sizes.conditional import unless
-from tawa.axon.sizes.dims import Dim
+from tawa.axon.sizes.dims import Atom, Dim
 from tawa.axon.sizes.requirements import Requirement, requirements
 from tawa.axon.sizes.shapes import Shape
 from tawa.axon.sizes.show import AxonPrinter
@@ -26,6 +27,7 @@ class ModelShapes:
     symbols: dict[str, Dim]
     values: dict[str, Value]
     unsupported: set[str] = field(default_factory=set[str])
+    rooms: list[Room] = field(default_factory=list[Room])
     positive: ModelShapes | None = None
 
     def dims(self, name: str) -> tuple[Dim, ...] | None:
@@ -56,7 +58,16 @@ class ModelShapes:
         def other(variable: Variable) -> Term | None:
             return names.get(variable)
 
-        return tuple(self.solver.dim(dim).substitute(other) for dim in dims)
+        found = tuple(self.solver.dim(dim).substitute(other) for dim in dims)
+        rooms = [Room(self.solver.dim(r.size).substitute(other), r.stride) for r in self.rooms]
+        return tuple(self._where_windows_fit(dim, rooms, into.solver) for dim in found)
+
+    def _where_windows_fit(self, dim: Dim, rooms: list[Room], solver: AxonSolver) -> Dim:
+        """The size, if windows have room; it is unknown elsewhere."""
+        atoms = set(dim.atoms()) if rooms else set[Atom]()
+        unsure = [room for room in rooms if not atoms.isdisjoint(room.quotients())]
+        needed = tuple(dict.fromkeys(room.size + 1 for room in unsure))
+        return unless(dim, solver.fresh_count(), needed)
 
     def _either(self, sure: Dim, more: Dim) -> Dim:
         """What is known of a size for certain, and what if no symbol is 0."""

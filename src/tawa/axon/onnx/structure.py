@@ -70,6 +70,8 @@ def constant(context: Context) -> Value | None:
 @rule("ConstantOfShape")
 def constant_of_shape(context: Context) -> Value | None:
     """A tensor of the given shape."""
+    if context.value(0).element not in (0, TensorProto.INT64):
+        raise IllFormed("its sizes are no 64-bit integers")
     dims = dims_from(context, 0)
     value = context.attribute("value", np.zeros(1, np.float32))
     if value.size != 1:
@@ -103,10 +105,8 @@ def numbers_from(context: Context, index: int) -> list[Dim] | None:
         return sizes
     dims = context.ranked(index, 1)
     rank = dims[0].constant if dims is not None else None
-    if rank is None:
+    if rank is None or rank > MAX_AXES:
         return None
-    if rank > MAX_AXES:
-        raise IllFormed(f"a tensor of {rank} axes")
     return [Dim.of(context.solver.fresh("integer")) for _ in range(rank)]
 
 
@@ -517,6 +517,10 @@ def range_(context: Context) -> Value:
     return tensor([largest([-((start - limit) // step.constant), ZERO])])
 
 
+WRAPPING = 11
+"""The opset from which indices below 0 count from the end."""
+
+
 @rule("OneHot")
 def one_hot(context: Context) -> Value | None:
     """A new axis, as long as there are classes."""
@@ -526,10 +530,15 @@ def one_hot(context: Context) -> Value | None:
     number = context.numbers(1)
     if depth is None and number is not None:
         depth = [Dim.of(int(number[0]))]
-    if depth is not None and len(depth) != 1:
+    if depth is not None and len(depth) > 1:
         raise IllFormed("its depth is not one number")
+    if depth and (depth[0].constant or 0) < 0:
+        raise IllFormed("its depth is below 0")
+    indices = context.numbers(0)
+    if context.opset < WRAPPING and indices is not None and min(indices, default=0) < 0:
+        raise IllFormed("an index is below 0")
     axis = context.axis(context.attribute("axis", -1), len(dims) + 1)
-    size_ = depth[0] if depth is not None else context.fresh()
+    size_ = depth[0] if depth else context.fresh()
     return tensor([*dims[:axis], size_, *dims[axis:]])
 
 

@@ -1,13 +1,11 @@
-"""A size that is known provided that no named size is 0."""
+"""A size that is known provided that other sizes are at least 1."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 from tawa.axon.sizes.dims import Atom, Dim, Replace
-from tawa.functional.terms import Variable
 
 
 @dataclass(frozen=True)
@@ -23,16 +21,15 @@ class Unless(Atom):
         """Orders factors."""
         return (5, self.dim.key, self.otherwise.key)
 
-    def variables(self) -> Iterator[Variable]:
-        """Those of all parts."""
-        for part in (self.dim, self.otherwise, *self.sizes):
-            yield from part.variables()
+    def parts(self) -> tuple[Dim, ...]:
+        """All of them."""
+        return (self.dim, self.otherwise, *self.sizes)
 
     def substitute(self, replace: Replace) -> Dim:
         """The dimension, once the sizes are numbers; else the same condition on other sizes."""
         otherwise = self.otherwise.substitute(replace)
         sizes = [size.substitute(replace) for size in self.sizes]
-        if any(size.constant == 0 for size in sizes):
+        if any(size.constant is not None and size.constant < 1 for size in sizes):
             return otherwise  # `dim` may divide by what is 0
         return unless(
             self.dim.substitute(replace),
@@ -47,5 +44,5 @@ class Unless(Atom):
 
 
 def unless(dim: Dim, otherwise: Dim, sizes: tuple[Dim, ...]) -> Dim:
-    """`dim`, unless one of `sizes` is 0."""
+    """`dim`, unless one of `sizes` is below 1."""
     return Dim.of(Unless(dim, otherwise, sizes)) if sizes and dim != otherwise else dim

@@ -26,9 +26,14 @@ class Atom:
     __slots__ = ()
     key: tuple[object, ...]
 
+    def parts(self) -> tuple[Dim, ...]:
+        """The dimensions that it is computed from."""
+        return ()
+
     def variables(self) -> Iterator[Variable]:
         """The variables inside."""
-        raise NotImplementedError
+        for part in self.parts():
+            yield from part.variables()
 
     def substitute(self, replace: Replace) -> Dim:
         """The atom's value with variables replaced."""
@@ -111,6 +116,14 @@ class Dim(Term):
     def factors(self) -> dict[Factor, None]:
         """The factors that occur, not looking inside atoms."""
         return {factor: None for monomial, _ in self.terms for factor, _ in monomial}
+
+    def atoms(self) -> Iterator[Atom]:
+        """The atoms, those inside atoms too."""
+        for factor in self.factors():
+            if isinstance(factor, Atom):
+                yield factor
+                for part in factor.parts():
+                    yield from part.atoms()
 
     def variables(self) -> Iterator[Variable]:
         """The variables, those inside atoms too."""
@@ -278,10 +291,9 @@ class Floor(Atom):
         """Orders factors."""
         return (2, self.numerator.key, self.denominator.key)
 
-    def variables(self) -> Iterator[Variable]:
-        """Those of both parts."""
-        yield from self.numerator.variables()
-        yield from self.denominator.variables()
+    def parts(self) -> tuple[Dim, ...]:
+        """Both parts."""
+        return (self.numerator, self.denominator)
 
     def substitute(self, replace: Replace) -> Dim:
         """The quotient of the substituted parts."""
@@ -312,10 +324,9 @@ class Largest(Atom):
         """Orders factors."""
         return (3, *(option.key for option in self.options))
 
-    def variables(self) -> Iterator[Variable]:
-        """Those of the options."""
-        for option in self.options:
-            yield from option.variables()
+    def parts(self) -> tuple[Dim, ...]:
+        """The options."""
+        return self.options
 
     def substitute(self, replace: Replace) -> Dim:
         """The largest of the substituted options."""
@@ -487,10 +498,9 @@ class Joined(Atom):
         """Orders factors."""
         return (4, *(option.key for option in self.options))
 
-    def variables(self) -> Iterator[Variable]:
-        """Those of the options."""
-        for option in self.options:
-            yield from option.variables()
+    def parts(self) -> tuple[Dim, ...]:
+        """The options."""
+        return self.options
 
     def substitute(self, replace: Replace) -> Dim:
         """What the substituted options broadcast to."""

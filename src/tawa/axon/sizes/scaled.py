@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -11,7 +10,6 @@ from functools import cached_property
 import numpy as np
 
 from tawa.axon.sizes.dims import Atom, Dim, Replace
-from tawa.functional.terms import Variable
 
 EXACT = 1 << 8
 """Scales with a numerator and a denominator up to this are exact in single precision."""
@@ -29,9 +27,9 @@ class Scaled(Atom):
         """Orders factors."""
         return (6, self.scale, self.dim.key)
 
-    def variables(self) -> Iterator[Variable]:
-        """Those of the size."""
-        yield from self.dim.variables()
+    def parts(self) -> tuple[Dim, ...]:
+        """The size."""
+        return (self.dim,)
 
     def substitute(self, replace: Replace) -> Dim:
         """The substituted size, scaled."""
