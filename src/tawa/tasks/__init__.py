@@ -6,9 +6,9 @@ A task has privileges on its tensors, and variants: inner ones cut tensors and l
 are code of the tile language. A call of a task runs it under a `Mapping`, or by defaults.
 """
 
-from tawa.tasks.common import clear, copy, multiply
+from tawa.tasks.common import clear, copy, fill, multiply
 from tawa.tasks.mapping import Instance, Mapping
-from tawa.tasks.privileges import READ, READ_WRITE, WRITE, Privilege
+from tawa.tasks.privileges import READ, READ_WRITE, REDUCE, WRITE, Privilege
 from tawa.tasks.program import CompiledTasks
 from tawa.tasks.runnable import RunnableTask, task
 from tawa.tasks.running import launch, make_tensor, prange, srange, tunable
@@ -18,6 +18,7 @@ from tawa.tasks.tensors import Partition, Tensor, partition_by_blocks
 __all__ = [
     "READ",
     "READ_WRITE",
+    "REDUCE",
     "WRITE",
     "CompiledTasks",
     "Instance",
@@ -29,6 +30,7 @@ __all__ = [
     "cdiv",
     "clear",
     "copy",
+    "fill",
     "launch",
     "make_tensor",
     "multiply",

@@ -1,4 +1,4 @@
-"""Tasks that most programs launch, with a leaf each: clear, copy, multiply."""
+"""Tasks that most programs launch, with a leaf each: clear, fill, copy, multiply."""
 
 # Leaves are code of the tile language: their values have no Python types.
 # pyright: reportUnknownParameterType=false, reportMissingParameterType=false
@@ -21,6 +21,17 @@ def clear(to):
 def clear_tile(to):
     """A tile of zeros."""
     return tl.zeros(to.shape, to.dtype)
+
+
+@task(to=WRITE)
+def fill(to, value):
+    """All elements are a number."""
+
+
+@fill.leaf
+def fill_tile(to, value):
+    """A tile of one number."""
+    return tl.full(to.shape, value, to.dtype)
 
 
 @task(to=WRITE, of=READ)

@@ -156,7 +156,7 @@ def _holder(before: Sequence[Node], node: Copy) -> Tensor | None:
     """The nearest tile that holds what a copy copies, after the nodes before it."""
     written: list[Tensor] = []
     for earlier in reversed(before):
-        if isinstance(earlier, Copy):
+        if isinstance(earlier, Copy) and not earlier.combine:
             for value, tile in (
                 (earlier.source, earlier.target),
                 (earlier.target, earlier.source),
@@ -244,6 +244,7 @@ def hoist_pair(program: TaskProgram) -> bool:
             if not isinstance(first, Copy) or not _is_tile(first.target):
                 continue
             last = next((n for n in inside if isinstance(n, Copy) and n is not first
+                         and not n.combine
                          and n.source.buffer is first.target.buffer
                          and _same_view(n.target, first.source)), None)  # fmt: skip
             if last is None or inside.index(last) < inside.index(first) or not last.source.is_whole:

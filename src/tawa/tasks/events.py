@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tawa.tasks.ir import Call, Copy, Loop, Node, Scope, TaskProgram, accesses
+from tawa.tasks.ir import Call, Copy, Loop, Node, Scope, TaskProgram, accesses, copy_text
 from tawa.tasks.sizes import names, plain
 from tawa.tasks.tensors import Tensor, may_meet
 
@@ -128,7 +128,7 @@ def _below(loop: Loop) -> str:
 
 def _text(node: Node) -> str:
     if isinstance(node, Copy):
-        return f"copy {node.source} -> {node.target}"
+        return copy_text(node)
     if isinstance(node, Call):
         args = ", ".join(str(a) if isinstance(a, Tensor) else plain(a) for a in node.args)
         return f"call {node.leaf.name}({args})"

@@ -19,7 +19,7 @@ from tawa.tasks.arguments import checked_arguments, checked_kinds
 from tawa.tasks.defaults import Resolved, resolve_entry, resolve_launch
 from tawa.tasks.leaves import element_type, evaluate, storage_type
 from tawa.tasks.mapping import EMPTY, Mapping
-from tawa.tasks.privileges import NO_RIGHTS, Privilege
+from tawa.tasks.privileges import Privilege
 from tawa.tasks.races import check_arguments
 from tawa.tasks.running import running
 from tawa.tasks.sizes import Known
@@ -62,10 +62,8 @@ class Interpreter:
             owners: dict[int, Privilege] = {}
             for name, arg in zip(task.parameters, args, strict=True):
                 if isinstance(arg, Tensor):
-                    own, given = task.privileges[name], owners.get(id(arg.buffer), NO_RIGHTS)
-                    owners[id(arg.buffer)] = Privilege(
-                        own.reads or given.reads, own.writes or given.writes
-                    )
+                    own, given = task.privileges[name], owners.get(id(arg.buffer))
+                    owners[id(arg.buffer)] = own if given is None else given.joined(own)
             self.frames.append((instance, [], owners))
             try:
                 variant.fn(*args)

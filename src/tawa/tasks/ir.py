@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 from tawa.base.source import Span
 from tawa.tasks.defaults import Resolved
+from tawa.tasks.privileges import Privilege
 from tawa.tasks.sizes import Number, plain
 from tawa.tasks.task import Variant
 from tawa.tasks.tensors import Buffer, Tensor
@@ -25,6 +26,10 @@ class Copy:
     target: Tensor
     instance: Resolved
     span: Span | None = None
+    reduction: Privilege | None = None
+    """The privilege of the launch that copies in or out, if that reduces into the argument."""
+    combine: str | None = None
+    """The operator by which the elements are combined into the target's, atomically."""
 
 
 @dataclass(eq=False)
@@ -104,6 +109,8 @@ def accesses(node: Node) -> Iterator[tuple[Tensor, bool]]:
     """What a node and all in it touches: views, and whether they are written."""
     if isinstance(node, Copy):
         yield node.source, False
+        if node.combine:
+            yield node.target, False
         yield node.target, True
     elif isinstance(node, Call):
         for _, name, tensor in node.tensors():
@@ -117,11 +124,16 @@ def accesses(node: Node) -> Iterator[tuple[Tensor, bool]]:
             yield from accesses(below)
 
 
+def copy_text(node: Copy) -> str:
+    """A copy, or what is combined into its target."""
+    return f"{node.combine or 'copy'} {node.source} -> {node.target}"
+
+
 def lines(nodes: list[Node], indent: str = "") -> Iterator[str]:
     """The text of nodes."""
     for node in nodes:
         if isinstance(node, Copy):
-            yield f"{indent}copy {node.source} -> {node.target}"
+            yield f"{indent}{copy_text(node)}"
         elif isinstance(node, Call):
             args = ", ".join(str(a) if isinstance(a, Tensor) else plain(a) for a in node.args)
             yield f"{indent}call {node.leaf.name}({args})"

@@ -15,9 +15,10 @@ from typing import Any
 from tawa.base.source import Span
 from tawa.tasks.defaults import Resolved, where
 from tawa.tasks.errors import TensorNotMapped, UnmetNone
-from tawa.tasks.ir import Call, Copy, Loop, Node, Scope, accesses, walk
+from tawa.tasks.ir import Call, Copy, Loop, Node, Scope, accesses, copy_text, walk
 from tawa.tasks.leaves import TILE_OF, Out, call_text, language_name, unread
 from tawa.tasks.lies import Lie
+from tawa.tasks.privileges import OPERATORS
 from tawa.tasks.sizes import Number, least, names, text
 from tawa.tasks.sizes import kernel_text as size_text
 from tawa.tasks.tensors import Buffer, Tensor
@@ -125,7 +126,7 @@ def _is_own(buffer: Buffer, scope: Scope) -> bool:
 def _use(node: Copy | Call) -> str:
     if isinstance(node, Call):
         return f"`{node.leaf.name}` computes with it"
-    return f"copy {node.source} -> {node.target}"
+    return copy_text(node)
 
 
 class _Writer:
@@ -212,12 +213,20 @@ class _Writer:
                 hint="map both to the same memory, or copy in a leaf",
                 notes=[where(node.instance)],
             )
-        if source.buffer.memory == "global":
+        if node.combine:
+            self.combine(node.combine, target, source.buffer.name)
+        elif source.buffer.memory == "global":
             self.line(f"{target.buffer.name} = {self.load(source, target.buffer)}")
         elif target.buffer.memory == "global":
             self.store(target, source.buffer.name)
         else:
             self.line(f"{target.buffer.name} = {source.buffer.name}")
+
+    def combine(self, operator: str, view: Tensor, tile: str) -> None:
+        """A line that combines a tile into a box, whatever other blocks do there."""
+        mask = self.mask(view)
+        given = [self.addresses(view), tile, *([f"mask={mask}"] if mask else []), 'sem="relaxed"']
+        self.line(f"tl.atomic_{OPERATORS[operator][1]}({', '.join(given)})")
 
     def call(self, node: Call) -> None:
         """A call of a leaf; what it writes past the end of its home is made zero, if it is read."""
@@ -230,9 +239,11 @@ class _Writer:
                 continue
             privilege, buffer = task.privileges[name], arg.buffer
             shape = tuple(int(s) for s in buffer.shape)
-            args.append(buffer.name if privilege.reads else unread(shape, buffer.dtype))
+            args.append(buffer.name if privilege.sees else unread(shape, buffer.dtype))
             if privilege.writes:
-                outs.append(Out(buffer.name, name, shape, buffer.dtype))
+                outs.append(
+                    Out(buffer.name, name, shape, buffer.dtype, privilege.operator, buffer.name)
+                )
         for line in call_text(called, args, outs):
             self.line(line)
         for _, name, arg in node.tensors():

@@ -16,6 +16,7 @@ from tawa.frontend import JITFunction
 from tawa.language import dtypes
 from tawa.runtime.arrays import ELEMENT_BYTES, view
 from tawa.tasks.generated import function_of
+from tawa.tasks.privileges import OPERATORS
 from tawa.tasks.task import Variant
 
 
@@ -54,11 +55,12 @@ def tile_of(value: Any, shape: Any, dtype: Any, message: Any) -> Any:
 
 def call_text(leaf: str, args: Sequence[str], outs: Sequence[Out]) -> list[str]:
     """Lines that call a leaf and take its results, one for each of the task's writes."""
-    names = ", ".join(out.name for out in outs)
     call = f"{leaf}({', '.join(args)})"
     if len(outs) == 1:
-        return [f"{names} = {outs[0].taken(call, leaf)}"]
-    return [f"{names} = {call}", *(f"{o.name} = {o.taken(o.name, leaf)}" for o in outs)]
+        return [f"{outs[0].name} = {outs[0].taken(call, leaf)}"]
+    given = [f"{out.name}_of_leaf" if out.operator else out.name for out in outs]
+    taken = (f"{o.name} = {o.taken(g, leaf)}" for o, g in zip(outs, given, strict=True))
+    return [f"{', '.join(given)} = {call}", *taken]
 
 
 TILE_OF = JITFunction(tile_of)
@@ -72,12 +74,18 @@ class Out:
     parameter: str
     shape: tuple[int, ...]
     dtype: Any
+    operator: str | None = None
+    """Of a reduction: how what the leaf returns is combined into the tile `onto`."""
+    onto: str = ""
 
     def taken(self, value: str, leaf: str) -> str:
         """A value of this tile's shape and type."""
         wrong = f"{leaf} returns a tile of another shape than `{self.parameter}`"
         kind = f"{list(self.shape)}, tl.{language_name(self.dtype)}"
-        return f"tile_of({value}, {kind}, {wrong!r})"
+        found = f"tile_of({value}, {kind}, {wrong!r})"
+        if self.operator is None:
+            return found
+        return OPERATORS[self.operator][0].format(self.onto, found)
 
 
 def language_name(dtype: Any) -> str:
@@ -153,11 +161,14 @@ def _module(
         elif task.privileges[name].reads:
             signature[f"{name}_in"] = _descriptor(shape, dtype)
             lines.append(f"{name} = {name}_in.load({[0] * len(shape)})")
-            args.append(name)
+            args.append(name if task.privileges[name].sees else unread(shape, dtype))
         else:
             args.append(unread(shape, dtype))
     places = [(name, task.parameters.index(name)) for name in task.writes]
-    outs = [Out(f"{n}_new", n, shapes[place], types[place]) for n, place in places]
+    outs = [
+        Out(f"{n}_new", n, shapes[place], types[place], task.privileges[n].operator, n)
+        for n, place in places
+    ]
     lines += call_text(leaf.name, args, outs)
     for name, place in places:
         signature[f"{name}_out"] = _descriptor(shapes[place], types[place])

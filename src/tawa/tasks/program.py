@@ -26,6 +26,7 @@ from tawa.tasks.leaves import number_type, numpy_type, storage_type, type_name
 from tawa.tasks.lies import Lie, lie_of
 from tawa.tasks.mapping import EMPTY, Mapping
 from tawa.tasks.places import places_of
+from tawa.tasks.reductions import place_reductions
 from tawa.tasks.schedule import HostLoop, Launch, Step, schedule
 from tawa.tasks.sizes import Known, Size, value
 from tawa.tasks.task import Task
@@ -279,6 +280,7 @@ def _compiled(
 ) -> CompiledTasks:
     program = trace(task, own, mapping, known, span)
     stages = {"tasks": program.text()}
+    place_reductions(program)
     eliminate(program)
     stages["copies"] = program.text()
     graph = events.event_graph(program)

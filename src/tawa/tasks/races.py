@@ -17,7 +17,8 @@ import numpy as np
 from tawa.base.source import Span
 from tawa.tasks.defaults import Resolved, where
 from tawa.tasks.errors import AliasingArguments, AliasingIterations, TooManyIterations
-from tawa.tasks.ir import Loop, Node, Scope, accesses, inner, walk
+from tawa.tasks.ir import Copy, Loop, Node, Scope, accesses, inner, walk
+from tawa.tasks.privileges import Privilege
 from tawa.tasks.sizes import Known, Number, Size, coefficient, constant, names, text, value
 from tawa.tasks.task import Task
 from tawa.tasks.tensors import Tensor
@@ -34,45 +35,54 @@ class Touch:
     writes: bool
     what: str
     span: Span | None
+    reduction: Privilege | None
+    """The privilege, if this combines elements into the box."""
+
+    def commutes(self, other: Touch) -> bool:
+        """Whether both reduce alike, so that their order does not matter, or will be kept."""
+        one, two = self.reduction, other.reduction
+        return one is not None and two is not None and one.operator == two.operator
 
 
 def check_iterations(loop: Loop, known: Known) -> None:
     """Raises `AliasingIterations` where two iterations of a `prange` may disturb each other."""
     own = {*loop.indices}  # what an iteration makes is its own
-    touches = [t for t in _touches(loop.body) if not own & {*t.tensor.buffer.inside}]
-    for one in touches:
+    found = [t for t in touches(loop.body) if not own & {*t.tensor.buffer.inside}]
+    for one in found:
         if not one.writes:
             continue
-        for other in touches:
-            if one.tensor.buffer is other.tensor.buffer and not _proved(loop, one, other):
+        for other in found:
+            if one.tensor.buffer is not other.tensor.buffer or one.commutes(other):
+                continue
+            if meeting(loop, one.tensor, other.tensor):
                 _compare(loop, one, other, known)
 
 
-def _touches(nodes: Sequence[Node]) -> Iterator[Touch]:
+def touches(nodes: Sequence[Node]) -> Iterator[Touch]:
     """What the launches in a body touch of what is outside of them."""
     for node in nodes:
         if not isinstance(node, Scope):
-            yield from _touches(inner(node))
+            yield from touches(inner(node))
             continue
-        path = node.instance.path
-        for tensor, writes in accesses(node):
-            if tensor.buffer.path[: len(path)] != path:
-                yield Touch(tensor, writes, node.instance.variant.task.name, node.span)
+        path, name = node.instance.path, node.instance.variant.task.name
+        for step in walk(node.body):
+            if isinstance(step, Loop | Scope):
+                continue
+            reduction = step.reduction if isinstance(step, Copy) else None
+            for tensor, writes in accesses(step):
+                if tensor.buffer.path[: len(path)] != path:
+                    yield Touch(tensor, writes, name, node.span, reduction)
 
 
-def _proved(loop: Loop, one: Touch, other: Touch) -> bool:
-    """Whether the boxes of different iterations are apart for all sizes."""
-    below = _indices(loop.body)
-    for index, extent in zip(loop.indices, loop.extents, strict=True):
-        if text(extent) == "1":
-            continue
-        shown = (
-            _separates(index, d, {*loop.indices, *below}, one.tensor, other.tensor)
-            for d in range(len(one.tensor.size))
-        )
-        if not any(shown):
-            return False
-    return True
+def meeting(loop: Loop, one: Tensor, other: Tensor) -> list[str]:
+    """The indices that do not show, for all sizes, that boxes of different iterations are apart."""
+    varying = {*loop.indices, *_indices(loop.body)}
+    return [
+        index
+        for index, extent in zip(loop.indices, loop.extents, strict=True)
+        if text(extent) != "1"
+        and not any(_separates(index, d, varying, one, other) for d in range(len(one.size)))
+    ]
 
 
 def _separates(index: str, d: int, varying: set[str], one: Tensor, other: Tensor) -> bool:

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from tawa.tasks.defaults import where
 from tawa.tasks.errors import BadMapping, TensorNotMapped
-from tawa.tasks.ir import Call, Copy, Loop, Node, Scope, accesses, walk
+from tawa.tasks.ir import Call, Copy, Loop, Node, Scope, accesses, copy_text, walk
 from tawa.tasks.kernel_text import KernelText, kernel_text
 from tawa.tasks.lies import Lie
 from tawa.tasks.sizes import names
@@ -89,7 +89,7 @@ def _check_independent(loop: Loop, grid: tuple[Loop, ...]) -> None:
 
 def _step_text(node: Copy | Call) -> str:
     if isinstance(node, Copy):
-        return f"copy {node.source} -> {node.target}"
+        return copy_text(node)
     return f"call of {node.leaf.name}"
 
 

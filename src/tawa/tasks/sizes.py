@@ -12,6 +12,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tawa.base.user_frames import users_place
@@ -213,7 +214,7 @@ def value(size: Number, values: Mapping[str, Any]) -> Any:
 def text(size: Number) -> str:
     """A size as Python writes it. Equal texts are equal sizes."""
     if not isinstance(size, Size):
-        return repr(size)
+        return repr(size) if isinstance(size, int) or isfinite(size) else f'float("{size}")'
     if size.op == "name":
         pinned = size.known.pinned
         return repr(pinned[size.name]) if size.name in pinned else size.name

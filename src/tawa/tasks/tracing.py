@@ -85,10 +85,11 @@ class Tracer:
             buffer = self.buffer(name, arg.shape, arg.dtype, memory, "launch", span, instance)
             buffer.of = buffer.home = arg
             own[place] = buffer.whole()
+            reduction = privilege if privilege.operator else None
             if privilege.reads:
-                scope.body.append(Copy(arg, buffer.whole(), instance, span))
+                scope.body.append(Copy(arg, buffer.whole(), instance, span, reduction))
             if privilege.writes:
-                outs.append(Copy(buffer.whole(), arg, instance, span))
+                outs.append(Copy(buffer.whole(), arg, instance, span, reduction))
         self.body(instance, own, scope.body, span)
         scope.body += outs
         return scope

@@ -33,7 +33,7 @@ def check_leaf(function: JITFunction, privileges: Mapping[str, Privilege]) -> No
                 hint="launch from an inner variant, and let it launch this leaf",
             )
         privilege = privileges.get(node.id)
-        if privilege is None or privilege.reads or id(node) in asked:
+        if privilege is None or privilege.sees or id(node) in asked:
             continue
         if isinstance(node.ctx, ast.Load) and not _assigned_before(tree, node):
             raise PrivilegeViolation(
@@ -42,7 +42,9 @@ def check_leaf(function: JITFunction, privileges: Mapping[str, Privilege]) -> No
                 expected=f"`{node.id}` used for its shape and dtype only: its privilege is "
                 f"{privilege}",
                 found=f"its elements are read in `{ast.unparse(node)}`",
-                hint="declare READ_WRITE, or return a value made of the others",
+                hint="return what is combined into it"
+                if privilege.operator
+                else "declare READ_WRITE, or return a value made of the others",
             )
 
 
