@@ -76,7 +76,13 @@ ROOMS: dict[str, set[str]] = {
     ".": {"base", "language", "driver", "runtime", "simulate", "triton"},
     # users of the public interface
     "kernels": {".", "language", "machine"},
-    "tasks": {"base", "machine", "language", "frontend", "driver", "runtime", "simulate"},
+    "tasks.language": {"base", "language", "frontend", "driver", "runtime"},
+    "tasks.graph": {"base", "language", "tasks.language"},
+    "tasks.lowering": {
+        *("base", "machine", "language", "frontend", "tile.analysis", "driver", "runtime"),
+        *("simulate", "tasks.language", "tasks.graph"),
+    },
+    "tasks": {"base", "language", "driver", "runtime", "simulate"},
     "functional": {"base"},
     "axon.sizes": {"base", "functional"},
     "axon.typing": {"base", "functional", "axon.sizes"},

@@ -24,8 +24,8 @@ from tawa.tasks import (
     task,
 )
 from tawa.tasks import program as programs
-from tawa.tasks.copies import RULES, eliminate, flatten
-from tawa.tasks.ir import Copy, TaskProgram, walk
+from tawa.tasks.graph.copies import RULES, eliminate, flatten
+from tawa.tasks.graph.ir import Copy, TaskProgram, walk
 
 
 def canonical(program: TaskProgram) -> str:

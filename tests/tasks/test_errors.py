@@ -21,7 +21,7 @@ from tawa.tasks import (
     srange,
     task,
 )
-from tawa.tasks.errors import (
+from tawa.tasks.language.errors import (
     AliasingIterations,
     BadMapping,
     BadPartition,

@@ -20,7 +20,7 @@ from tawa.tasks import (
     task,
     tunable,
 )
-from tawa.tasks.errors import AliasingIterations, PrivilegeViolation
+from tawa.tasks.language.errors import AliasingIterations, PrivilegeViolation
 
 
 def sum_tile(total, x):
@@ -28,13 +28,14 @@ def sum_tile(total, x):
 
 
 def max_tile(total, x):
-    return tl.max(tl.where(x == 0, -1e30, x), axis=0)
+    return tl.max(x, axis=0)
 
 
 def min_tile(total, x):
-    return tl.min(tl.where(x == 0, 1e30, x), axis=0)
+    return tl.min(x, axis=0)
 
 
+NEUTRAL = {"sum": None, "max": -float("inf"), "min": float("inf")}
 LEAVES = {"sum": sum_tile, "max": max_tile, "min": min_tile}
 
 
@@ -48,7 +49,8 @@ def reducing(operator: str, ordered: bool) -> Any:
     @over.inner
     def over_grid(total, x):
         rows, width = tunable("rows", 16), tunable("width", 32)
-        of_x, of_total = partition_by_blocks(x, (rows, width)), partition_by_blocks(total, (width,))
+        of_x = partition_by_blocks(x, (rows, width), past_end=NEUTRAL[operator])
+        of_total = partition_by_blocks(total, (width,))
         for i, j in prange(*of_x.shape):
             launch(over, of_total[j], of_x[i, j])
 

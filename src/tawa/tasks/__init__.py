@@ -7,13 +7,13 @@ are code of the tile language. A call of a task runs it under a `Mapping`, or by
 """
 
 from tawa.tasks.common import clear, copy, fill, multiply
-from tawa.tasks.mapping import Instance, Mapping
-from tawa.tasks.privileges import READ, READ_WRITE, REDUCE, WRITE, Privilege
+from tawa.tasks.language.mapping import Instance, Mapping
+from tawa.tasks.language.privileges import READ, READ_WRITE, REDUCE, WRITE, Privilege
+from tawa.tasks.language.running import launch, make_tensor, prange, srange, tunable
+from tawa.tasks.language.sizes import cdiv
+from tawa.tasks.language.tensors import Partition, Tensor, partition_by_blocks
 from tawa.tasks.program import CompiledTasks
 from tawa.tasks.runnable import RunnableTask, task
-from tawa.tasks.running import launch, make_tensor, prange, srange, tunable
-from tawa.tasks.sizes import cdiv
-from tawa.tasks.tensors import Partition, Tensor, partition_by_blocks
 
 __all__ = [
     "READ",

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import tawa.language as tl
-from tawa.tasks.privileges import READ, READ_WRITE, WRITE
+from tawa.tasks.language.privileges import READ, READ_WRITE, WRITE
 from tawa.tasks.runnable import task
 
 

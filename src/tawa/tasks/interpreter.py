@@ -15,16 +15,23 @@ import numpy as np
 
 from tawa.base.source import Span
 from tawa.base.user_frames import users_place
-from tawa.tasks.arguments import checked_arguments, checked_kinds
-from tawa.tasks.defaults import Resolved, resolve_entry, resolve_launch
-from tawa.tasks.leaves import element_type, evaluate, storage_type
-from tawa.tasks.mapping import EMPTY, Mapping
-from tawa.tasks.privileges import Privilege
-from tawa.tasks.races import check_arguments
-from tawa.tasks.running import running
-from tawa.tasks.sizes import Known
-from tawa.tasks.task import Task
-from tawa.tasks.tensors import Buffer, Tensor
+from tawa.tasks.graph.races import check_arguments
+from tawa.tasks.language.arguments import checked_arguments, checked_kinds
+from tawa.tasks.language.defaults import Resolved, resolve_entry, resolve_launch
+from tawa.tasks.language.element_types import (
+    element_type,
+    numpy_type,
+    storage_type,
+    stored_number,
+)
+from tawa.tasks.language.mapping import EMPTY, Mapping
+from tawa.tasks.language.privileges import Privilege
+from tawa.tasks.language.running import running
+from tawa.tasks.language.sizes import Known
+from tawa.tasks.language.task import Task
+from tawa.tasks.language.tensors import Buffer, Tensor
+from tawa.tasks.lowering.ends import check_leaf
+from tawa.tasks.lowering.leaves import evaluate, module_of
 
 
 def interpret(task: Task, args: Sequence[Any], mapping: Mapping | None = None) -> None:
@@ -38,7 +45,7 @@ def interpret(task: Task, args: Sequence[Any], mapping: Mapping | None = None) -
     instance = resolve_entry(task, mapping or EMPTY, span)
     runner = Interpreter(mapping or EMPTY)
     with running(runner):
-        runner.run(instance, own)
+        runner.run(instance, own, span)
 
 
 def _tensor(name: str, value: Any) -> Any:
@@ -55,7 +62,7 @@ class Interpreter:
         self.mapping = mapping
         self.frames: list[tuple[Resolved, list[Any], dict[int, Privilege]]] = []
 
-    def run(self, instance: Resolved, args: list[Any]) -> None:
+    def run(self, instance: Resolved, args: list[Any], span: Span | None) -> None:
         """Run an instance's variant."""
         task, variant = instance.variant.task, instance.variant
         if not variant.is_leaf:
@@ -70,10 +77,11 @@ class Interpreter:
             finally:
                 self.frames.pop()
             return
+        views = {n: a for n, a in zip(task.parameters, args, strict=True) if isinstance(a, Tensor)}
         tiles = [read(a) if isinstance(a, Tensor) else a for a in args]
-        results = evaluate(
-            variant, tiles, [a.dtype if isinstance(a, Tensor) else None for a in args]
-        )
+        types = [a.dtype if isinstance(a, Tensor) else None for a in args]
+        check_leaf(instance, views, module_of(variant, tiles, types), span)
+        results = evaluate(variant, tiles, types)
         for name, result in zip(task.writes, results, strict=True):
             write(args[task.parameters.index(name)], result)
 
@@ -86,7 +94,7 @@ class Interpreter:
         if place not in sites:
             sites.append(place)
         found = resolve_launch(caller, sites.index(place), task, self.mapping, False, span)
-        self.run(found, list(args))
+        self.run(found, list(args), span)
 
     def loop(self, extents: tuple[Any, ...], parallel: bool, span: Span | None) -> Iterator[Any]:
         """Indices in order."""
@@ -105,17 +113,15 @@ class Interpreter:
 
 def storage_of(dtype: Any, shape: tuple[int, ...]) -> Any:
     """An array of a type of the language, full of bits that are NaN where the type has them."""
-    from tawa.tasks.leaves import numpy_type
-
     data = np.empty(shape, numpy_type(dtype))
     data.reshape(-1).view(np.uint8)[:] = 0xFF
     return data
 
 
 def read(tensor: Tensor) -> Any:
-    """The elements of a box, zeros outside of its buffer."""
+    """The elements of a box; outside of its buffer zeros, or what its partition says."""
     data = tensor.buffer.data
-    found: Any = np.zeros(_shape(tensor), data.dtype)
+    found: Any = np.full(_shape(tensor), stored_number(tensor.past_end or 0, tensor.dtype))
     here, there = _inside(tensor)
     found[here] = data[there]
     return found.reshape(tensor.shape)

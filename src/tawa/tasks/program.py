@@ -15,25 +15,28 @@ from tawa.driver.jit import Kernel
 from tawa.language import dtypes
 from tawa.runtime.arrays import ELEMENT_BYTES, HOST, is_array, view
 from tawa.runtime.descriptor import TensorDescriptor
-from tawa.tasks import events
-from tawa.tasks.arguments import checked_kinds
-from tawa.tasks.copies import eliminate
-from tawa.tasks.errors import SharedCapTooSmall
-from tawa.tasks.generated import function_of
-from tawa.tasks.ir import TaskProgram
-from tawa.tasks.kernel_text import Described, KernelText, Stride
-from tawa.tasks.leaves import number_type, numpy_type, storage_type, type_name
-from tawa.tasks.lies import Lie, lie_of
-from tawa.tasks.mapping import EMPTY, Mapping
-from tawa.tasks.places import places_of
-from tawa.tasks.reductions import place_reductions
-from tawa.tasks.schedule import HostLoop, Launch, Step, schedule
-from tawa.tasks.sizes import Known, Size, value
-from tawa.tasks.task import Task
-from tawa.tasks.tensors import Buffer
-from tawa.tasks.tracing import trace
+from tawa.tasks.graph import events
+from tawa.tasks.graph.copies import eliminate
+from tawa.tasks.graph.ir import TaskProgram
+from tawa.tasks.graph.reductions import place_reductions
+from tawa.tasks.graph.tracing import trace
+from tawa.tasks.language.arguments import checked_kinds
+from tawa.tasks.language.element_types import number_type, numpy_type, storage_type, type_name
+from tawa.tasks.language.errors import SharedCapTooSmall
+from tawa.tasks.language.mapping import EMPTY, Mapping
+from tawa.tasks.language.sizes import Known, Size, value
+from tawa.tasks.language.task import Task
+from tawa.tasks.language.tensors import Buffer
+from tawa.tasks.lowering.ends import check_ends
+from tawa.tasks.lowering.generated import function_of
+from tawa.tasks.lowering.kernel_text import Described, KernelText, Stride
+from tawa.tasks.lowering.lies import Lie, lie_of
+from tawa.tasks.lowering.places import places_of
+from tawa.tasks.lowering.schedule import HostLoop, Launch, Step, schedule
 
 if TYPE_CHECKING:
+    from xdsl.dialects.builtin import ModuleOp
+
     from tawa.simulate import LaunchPrediction
 
 
@@ -52,6 +55,7 @@ class CompiledTasks:
     steps: list[Step]
     graph: list[events.Event]
     kernels: dict[int, Kernel] = field(default_factory=dict[int, Kernel])
+    modules: dict[Any, ModuleOp] = field(default_factory=dict[Any, "ModuleOp"])
 
     @property
     def launches(self) -> list[Launch]:
@@ -75,8 +79,6 @@ class CompiledTasks:
 
     def simulate(self, args: Sequence[Any]) -> None:
         """Run the kernels' tile level on NumPy arrays: nothing below it is compiled."""
-        from tawa.driver.compilation import Compilation
-        from tawa.driver.compiler import tile_level
         from tawa.driver.host_launch import stored
         from tawa.simulate.interpret.tile import run
 
@@ -86,9 +88,8 @@ class CompiledTasks:
             grid = prod(value(e, now) for e in launch.kernel.grid)
             if grid > 0:
                 given = [given_for(p, arrays, now) for p in launch.kernel.parameters.values()]
-                types = self._signature(launch.kernel, given)
                 with places_of(launch.kernel):
-                    module = tile_level(Compilation(Options()), self.kernel(launch), types, {})
+                    module = self.tile_level(launch, now)
                 run(module, (grid,), [stored(g) for g in given])
 
     def predict(self, *args: Any) -> list[LaunchPrediction]:
@@ -121,16 +122,29 @@ class CompiledTasks:
                 return [given_for(p, arrays, now) for p in launch.kernel.parameters.values()]
         return []
 
-    def _signature(self, kernel: KernelText, given: Sequence[Any]) -> dict[str, str]:
+    def tile_level(self, launch: Launch, values: dict[str, Any]) -> ModuleOp:
+        """A kernel's first level, for numbers of the types of these values."""
+        from tawa.driver.compilation import Compilation
+        from tawa.driver.compiler import tile_level
+
+        types = self._signature(launch.kernel, values)
+        key = id(launch), tuple(types.values())
+        if key not in self.modules:
+            self.modules[key] = tile_level(Compilation(Options()), self.kernel(launch), types, {})
+        return self.modules[key]
+
+    def _signature(self, kernel: KernelText, values: dict[str, Any]) -> dict[str, str]:
         types: dict[str, str] = {}
-        for (name, parameter), arg in zip(kernel.parameters.items(), given, strict=True):
+        for name, parameter in kernel.parameters.items():
             if isinstance(parameter, Buffer):
                 types[name] = f"*{type_name(parameter.dtype)}"
             elif isinstance(parameter, Described):
                 block = "x".join(map(str, parameter.block))
                 types[name] = f"desc<{type_name(parameter.buffer.dtype)},{block}>"
+            elif isinstance(parameter, Stride):
+                types[name] = "i64"
             else:
-                types[name] = number_type(arg)
+                types[name] = number_type(values.get(parameter, 0))
         return types
 
     def options(self, launch: Launch, kernel: Kernel, given: Sequence[Any]) -> dict[str, Any]:
@@ -289,9 +303,13 @@ def _compiled(
         if buffer.memory == "global":
             lies[buffer.name] = _made_lie(buffer, known)
     steps = schedule(program.root, lies)
-    for launch in _launches(steps):
+    found = CompiledTasks(task, program, known, stages, steps, graph)
+    for launch in found.launches:
         stages[launch.kernel.name] = launch.kernel.text
-    return CompiledTasks(task, program, known, stages, steps, graph)
+        if launch.kernel.has_ends:
+            with places_of(launch.kernel):
+                check_ends(launch.kernel, found.tile_level(launch, known.values), known)
+    return found
 
 
 def _made_lie(buffer: Buffer, known: Known) -> Lie:

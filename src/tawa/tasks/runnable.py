@@ -7,10 +7,10 @@ from typing import Any
 
 from tawa.base.user_frames import entries, entry
 from tawa.tasks.interpreter import interpret
-from tawa.tasks.mapping import Mapping
-from tawa.tasks.privileges import Privilege
+from tawa.tasks.language.mapping import Mapping
+from tawa.tasks.language.privileges import Privilege
+from tawa.tasks.language.task import Task, declared
 from tawa.tasks.program import CompiledTasks, program_for
-from tawa.tasks.task import Task, declared
 
 
 @entries

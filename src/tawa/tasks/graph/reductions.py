@@ -12,13 +12,25 @@ grid share elements of it, that would be a race:
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
-from tawa.tasks.ir import Call, Copy, Loop, Node, Scope, TaskProgram
-from tawa.tasks.leaves import type_name
-from tawa.tasks.privileges import Privilege
-from tawa.tasks.races import Touch, meeting, touches
-from tawa.tasks.sizes import constant
-from tawa.tasks.tensors import Buffer
+import tawa.language as tl
+from tawa.tasks.graph.ir import Call, Copy, Loop, Node, Scope, TaskProgram
+from tawa.tasks.graph.races import Touch, meeting, touches
+from tawa.tasks.language.element_types import type_name
+from tawa.tasks.language.privileges import WRITE, Privilege
+from tawa.tasks.language.sizes import constant
+from tawa.tasks.language.task import Task, declared
+from tawa.tasks.language.tensors import Buffer
+
+
+def fill(to: Any, value: Any) -> Any:
+    """A tile of one number."""
+    return tl.full(to.shape, value, to.dtype)
+
+
+FILL = declared(Task, fill, {"to": WRITE}).leaf(fill)
+"""The leaf that a private tile begins with."""
 
 
 def place_reductions(program: TaskProgram) -> None:
@@ -84,11 +96,9 @@ def _is_tile(buffer: Buffer) -> bool:
 
 
 def _begin_neutral(scope: Scope, own: Buffer, privilege: Privilege, out: Copy) -> None:
-    from tawa.tasks.common import fill  # is made of tasks, which are made of this
-
     operator = privilege.operator or ""
     neutral = neutral_element(operator, own.dtype)
-    first = Call(fill.variants[0], [own.whole(), neutral], scope.instance, scope.span)
+    first = Call(FILL, [own.whole(), neutral], scope.instance, scope.span)
     inward = next(n for n in scope.body if isinstance(n, Copy) and n.target.buffer is own)
     scope.body[scope.body.index(inward)] = first
     out.combine = operator

@@ -11,40 +11,11 @@ import numpy as np
 
 import tawa.language as tl
 from tawa.base.options import Options
-from tawa.driver.host_launch import STORAGE
 from tawa.frontend import JITFunction
-from tawa.language import dtypes
-from tawa.runtime.arrays import ELEMENT_BYTES, view
-from tawa.tasks.generated import function_of
-from tawa.tasks.privileges import OPERATORS
-from tawa.tasks.task import Variant
-
-
-def element_type(array: Any) -> Any:
-    """The language's type of an array's elements."""
-    return dtypes.dtype_named(view(array).element_type)
-
-
-def type_name(dtype: Any) -> str:
-    """A type's name as kernels' signatures have it."""
-    for name in ELEMENT_BYTES:
-        if dtypes.dtype_named(name) == dtype:
-            return name
-    raise TypeError(f"tensors have elements of a type of tawa.language, not {dtype!r}")
-
-
-def numpy_type(dtype: Any) -> Any:
-    """NumPy's own type that holds elements of a type of the language."""
-    name = type_name(dtype)
-    held = {"bf16": "uint16", "e4m3": "uint8", "e5m2": "uint8", "i1": "bool"}
-    plain = {"f": "float", "i": "int", "u": "uint"}
-    return np.dtype(held.get(name) or plain[name[0]] + name[1:])
-
-
-def storage_type(array: Any) -> Any:
-    """An array in NumPy's own types: the same memory."""
-    name = STORAGE.get(array.dtype.name)
-    return array if name is None else array.view(name)
+from tawa.tasks.language.element_types import language_name, number_type, type_name
+from tawa.tasks.language.privileges import OPERATORS
+from tawa.tasks.language.task import Variant
+from tawa.tasks.lowering.generated import function_of
 
 
 def tile_of(value: Any, shape: Any, dtype: Any, message: Any) -> Any:
@@ -88,14 +59,6 @@ class Out:
         return OPERATORS[self.operator][0].format(self.onto, found)
 
 
-def language_name(dtype: Any) -> str:
-    """The name that the language has a type under."""
-    for name, value in vars(dtypes).items():
-        if value is dtype:
-            return name
-    raise TypeError(f"no type of tawa.language: {dtype!r}")
-
-
 def unread(shape: Sequence[int], dtype: Any) -> str:
     """A tile in place of one that is only written: the leaf asks for its shape and type alone."""
     return f"tl.zeros({list(shape)}, tl.{language_name(dtype)})"
@@ -105,10 +68,7 @@ def evaluate(leaf: Variant, args: Sequence[Any], types: Sequence[Any]) -> list[A
     """A leaf's results for tiles (NumPy arrays) and numbers; `types` are those of the tiles."""
     from tawa.simulate.interpret.tile import HostDescriptor, run
 
-    shapes: tuple[Any, ...] = tuple(a.shape if _is_tile(a) else None for a in args)
-    fixed = tuple(None if _is_tile(a) or _runs(a) else a for a in args)
-    kinds: tuple[Any, ...] = tuple(number_type(a) if _runs(a) else None for a in args)
-    module = _module(leaf, shapes, tuple(types), fixed, kinds)
+    module = module_of(leaf, args, types)
     task = leaf.task
     results: list[Any] = []
     given: list[Any] = []
@@ -126,11 +86,12 @@ def evaluate(leaf: Variant, args: Sequence[Any], types: Sequence[Any]) -> list[A
     return results
 
 
-def number_type(value: Any) -> str:
-    """The type that a kernel takes a number as."""
-    if isinstance(value, float):
-        return "f32"
-    return "i32" if -(1 << 31) <= value < 1 << 31 else "i64"
+def module_of(leaf: Variant, args: Sequence[Any], types: Sequence[Any]) -> Any:
+    """The tile program that loads a leaf's tiles from descriptors, and stores its results."""
+    shapes: tuple[Any, ...] = tuple(a.shape if _is_tile(a) else None for a in args)
+    fixed = tuple(None if _is_tile(a) or _runs(a) else a for a in args)
+    kinds: tuple[Any, ...] = tuple(number_type(a) if _runs(a) else None for a in args)
+    return _module(leaf, shapes, tuple(types), fixed, kinds)
 
 
 def _is_tile(value: Any) -> bool:

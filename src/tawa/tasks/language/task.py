@@ -22,9 +22,9 @@ from typing import Any, TypeVar
 from tawa.base.source import Span
 from tawa.base.user_frames import entries
 from tawa.frontend.source.function import JITFunction
-from tawa.tasks.errors import PrivilegeViolation, SignatureMismatch
-from tawa.tasks.privileges import Privilege
-from tawa.tasks.variant_checks import check_inner, check_leaf
+from tawa.tasks.language.errors import PrivilegeViolation, SignatureMismatch
+from tawa.tasks.language.privileges import Privilege
+from tawa.tasks.language.variant_checks import check_inner, check_leaf
 
 T = TypeVar("T")
 

@@ -16,7 +16,7 @@ from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tawa.base.user_frames import users_place
-from tawa.tasks.errors import IndexNotConstant
+from tawa.tasks.language.errors import IndexNotConstant
 
 if TYPE_CHECKING:
     from typing import Never
@@ -64,6 +64,8 @@ class Known:
     """Names whose values the trace is for, and no others: their texts are these numbers."""
     scalars: set[str] = field(default_factory=set[str])
     """Names of scalar arguments, which may be negative; sizes and indices are not."""
+    extents: dict[str, Number] = field(default_factory=dict[str, "Number"])
+    """How many values each loop's index has."""
 
     def ask(self, op: str, left: Number, right: Number) -> bool:
         """An answer, which the trace depends on from now on. Raises `IndexNotConstant`."""
@@ -214,7 +216,8 @@ def value(size: Number, values: Mapping[str, Any]) -> Any:
 def text(size: Number) -> str:
     """A size as Python writes it. Equal texts are equal sizes."""
     if not isinstance(size, Size):
-        return repr(size) if isinstance(size, int) or isfinite(size) else f'float("{size}")'
+        infinite = isinstance(size, float) and not isfinite(size)
+        return f'float("{size}")' if infinite else repr(size)
     if size.op == "name":
         pinned = size.known.pinned
         return repr(pinned[size.name]) if size.name in pinned else size.name
@@ -282,6 +285,31 @@ def constant(size: Number) -> int | None:
 def same(left: Iterable[Number], right: Iterable[Number]) -> bool:
     """Whether sizes are the same for all launches, as their texts show."""
     return [text(size) for size in left] == [text(size) for size in right]
+
+
+def extreme(size: Number, *, most: bool) -> Number | None:
+    """The least or the most that a size is over all indices of its loops; None if not plain."""
+    if not isinstance(size, Size) or not names(size):
+        return size
+    if size.op == "name":
+        extent = size.known.extents.get(size.name)
+        if extent is None:
+            return size
+        largest = extreme(extent, most=True) if most else None
+        return 0 if not most else None if largest is None else largest - 1
+    turned = size.op == "-"
+    left, right = extreme(size.left, most=most), extreme(size.right, most=most != turned)
+    if left is None or right is None:
+        return None
+    if size.op in "+-":
+        return combined(size.op, left, right)
+    growing = least(size.left) is not None and least(size.right) is not None
+    if size.op == "*" and growing:
+        return combined("*", left, right)
+    fixed = constant(size.right)
+    if size.op == "//" and fixed is not None and fixed > 0:
+        return combined("//", left, fixed)
+    return None
 
 
 def coefficient(size: Number, name: str) -> int | None:

@@ -319,6 +319,36 @@ Mapping(Instance("gemm_grid", processor="cluster"))
 """
 
 
+class PastTheEnd(TawaError):
+    """A leaf combines elements past the end of a tensor, and they count."""
+
+    explanation = (
+        "A box at the end of a tensor may reach past it, and is filled up there: with zeros, or "
+        "with what `partition_by_blocks(..., past_end=...)` says. That does no harm where each "
+        "element stays in its place, since what is written there is dropped. A sum counts what is "
+        "not zero, a maximum what is not minus infinity. Say the neutral element where the tensor "
+        "is cut, or mask in the leaf, by numbers that it is given: "
+        "`tl.where(columns < n, x, 0.0)`. Sizes that the boxes divide have no such elements."
+    )
+    example = (
+        _HEAD
+        + """
+@twice.inner
+def twice_grid(y, x):
+    launch(twice, y, partition_by_blocks(x, (64,))[0])
+
+
+@twice.leaf
+def twice_tile(y, x):
+    return tl.max(x, axis=0, keep_dims=True)
+
+
+x = -np.ones(40, np.float32)
+twice(np.zeros(1, np.float32), x)
+"""
+    )
+
+
 class UnmetNone(TawaError):
     """A tensor that the mapping puts nowhere has to be materialised."""
 

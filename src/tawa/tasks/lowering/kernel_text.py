@@ -10,18 +10,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 from tawa.base.source import Span
-from tawa.tasks.defaults import Resolved, where
-from tawa.tasks.errors import TensorNotMapped, UnmetNone
-from tawa.tasks.ir import Call, Copy, Loop, Node, Scope, accesses, copy_text, walk
-from tawa.tasks.leaves import TILE_OF, Out, call_text, language_name, unread
-from tawa.tasks.lies import Lie
-from tawa.tasks.privileges import OPERATORS
-from tawa.tasks.sizes import Number, least, names, text
-from tawa.tasks.sizes import kernel_text as size_text
-from tawa.tasks.tensors import Buffer, Tensor
+from tawa.tasks.graph.ir import Call, Copy, Loop, Node, Scope, accesses, copy_text, walk
+from tawa.tasks.language.defaults import Resolved, where
+from tawa.tasks.language.element_types import language_name
+from tawa.tasks.language.errors import TensorNotMapped, UnmetNone
+from tawa.tasks.language.privileges import OPERATORS
+from tawa.tasks.language.sizes import Number, least, names, text
+from tawa.tasks.language.sizes import kernel_text as size_text
+from tawa.tasks.language.tensors import Buffer, Tensor
+from tawa.tasks.lowering.leaves import TILE_OF, Out, call_text, unread
+from tawa.tasks.lowering.lies import Lie
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,10 @@ class Stride:
     dimension: int
 
 
+Source: TypeAlias = tuple[Span | None, Resolved]
+"""What a line comes from: a statement of the program, and the instance that runs it."""
+
+
 @dataclass
 class KernelText:
     """A kernel: its text, and what each parameter is given."""
@@ -52,10 +57,24 @@ class KernelText:
     """By name: a `Buffer` (its address), a `Described`, a `Stride`, a size's name."""
     leaves: dict[str, Any] = field(default_factory=dict[str, Any])
     text: str = ""
-    sources: list[tuple[Span | None, Resolved]] = field(
-        default_factory=list["tuple[Span | None, Resolved]"]
-    )
+    sources: list[Source] = field(default_factory=list[Source])
     """Where each line of the body comes from."""
+    boxes: dict[int, Tensor] = field(default_factory=dict[int, Tensor])
+    """The boxes that lines of the body fill up past the ends of their tensors."""
+
+    @property
+    def has_ends(self) -> bool:
+        """Whether a box may reach past an end of its tensor, for some sizes."""
+        return any(ending(view) for view in self.boxes.values())
+
+
+def ending(view: Tensor) -> list[int]:
+    """The dimensions in which a box may reach past an end, for some sizes."""
+    return [
+        d
+        for d, (o, s) in enumerate(zip(view.origin, view.size, strict=True))
+        if not (text(o) == "0" and text(s) == text(view.buffer.shape[d]))
+    ]
 
 
 def kernel_text(
@@ -136,7 +155,7 @@ class _Writer:
         self.kernel = kernel
         self.lies = lies
         self.lines: list[str] = []
-        self.source: tuple[Span | None, Resolved] = kernel.scope.span, kernel.scope.instance
+        self.source: Source = kernel.scope.span, kernel.scope.instance
         self.depth = 1
 
     def line(self, text_: str) -> None:
@@ -216,7 +235,7 @@ class _Writer:
         if node.combine:
             self.combine(node.combine, target, source.buffer.name)
         elif source.buffer.memory == "global":
-            self.line(f"{target.buffer.name} = {self.load(source, target.buffer)}")
+            self.load(source, target.buffer)
         elif target.buffer.memory == "global":
             self.store(target, source.buffer.name)
         else:
@@ -265,7 +284,7 @@ class _Writer:
         return {view.buffer.name for view, _ in accesses(self.kernel.scope)}
 
     def clip(self, buffer: Buffer) -> None:
-        """Zeros past the end of what a tile is a copy of, where the tile itself is read on."""
+        """Fill a tile up past the end of what it is a copy of, where the tile itself is read on."""
         home = buffer.home
         while home is not None and home.buffer.memory != "global" and home.is_whole:
             home = home.buffer.home
@@ -273,8 +292,10 @@ class _Writer:
             return
         mask = self.mask(home)
         if mask:
-            zero = f"tl.zeros({[int(s) for s in buffer.shape]}, tl.{language_name(buffer.dtype)})"
-            self.line(f"{buffer.name} = tl.where({mask}, {buffer.name}, {zero})")
+            self.boxes[len(self.lines)] = home
+            shape, kind = [int(s) for s in buffer.shape], language_name(buffer.dtype)
+            filling = f"tl.full({shape}, {text(home.past_end or 0)}, tl.{kind})"
+            self.line(f"{buffer.name} = tl.where({mask}, {buffer.name}, {filling})")
 
     def is_read_on(self, buffer: Buffer, home: Tensor) -> bool:
         """Whether anything but a store to its home reads a tile."""
@@ -288,10 +309,22 @@ class _Writer:
                         return True
         return False
 
-    def load(self, view: Tensor, tile: Buffer) -> str:
-        """An expression that loads a box, with zeros outside of its tensor."""
-        described = self.descriptor(view)
+    def load(self, view: Tensor, tile: Buffer) -> None:
+        """Lines that load a box, filled up outside of its tensor."""
+        self.boxes[len(self.lines)] = view
+        self.line(f"{tile.name} = {self.loaded(view, tile)}")
+
+    @property
+    def boxes(self) -> dict[int, Tensor]:
+        """The boxes that lines of the body fill up past ends."""
+        return self.kernel.boxes
+
+    def loaded(self, view: Tensor, tile: Buffer) -> str:
+        """An expression that loads a box."""
         shape = tuple(int(s) for s in tile.shape)
+        mask = self.mask(view)
+        plain = not view.past_end or not mask
+        described = self.descriptor(view) if plain else None
         if described is not None:
             name, turned = described
             origin = [plain_(self.size(o)) for o in view.origin]
@@ -299,8 +332,10 @@ class _Writer:
             if turned:
                 return f"{found}.T"
             return found if len(view.dims) == len(view.size) else f"{found}.reshape({list(shape)})"
-        mask = self.mask(view)
-        return f"tl.load({self.addresses(view)}" + (f", mask={mask}, other=0)" if mask else ")")
+        other = text(view.past_end or 0)
+        return f"tl.load({self.addresses(view)}" + (
+            f", mask={mask}, other={other})" if mask else ")"
+        )
 
     def store(self, view: Tensor, tile: str) -> None:
         """Lines that store a tile to a box."""

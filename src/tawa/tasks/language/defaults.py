@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tawa.base.source import Span
-from tawa.tasks.errors import BadMapping, MachineNotThere, MissingVariant, UnboundTunable
-from tawa.tasks.mapping import PROCESSORS, REACH, Instance, Mapping
-from tawa.tasks.task import Task, Variant
+from tawa.tasks.language.errors import BadMapping, MachineNotThere, MissingVariant, UnboundTunable
+from tawa.tasks.language.mapping import PROCESSORS, REACH, Instance, Mapping
+from tawa.tasks.language.task import Task, Variant
 
 
 @dataclass(frozen=True, eq=False)

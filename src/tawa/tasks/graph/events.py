@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tawa.tasks.ir import Call, Copy, Loop, Node, Scope, TaskProgram, accesses, copy_text
-from tawa.tasks.sizes import names, plain
-from tawa.tasks.tensors import Tensor, may_meet
+from tawa.tasks.graph.ir import Call, Copy, Loop, Node, Scope, TaskProgram, accesses, copy_text
+from tawa.tasks.language.sizes import names, plain
+from tawa.tasks.language.tensors import Tensor, may_meet
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,8 +8,8 @@ from typing import Any
 
 from tawa.base.source import Span
 from tawa.frontend.source.function import JITFunction
-from tawa.tasks.errors import LeafLaunches, LoopCarriesValue, PrivilegeViolation
-from tawa.tasks.privileges import Privilege
+from tawa.tasks.language.errors import LeafLaunches, LoopCarriesValue, PrivilegeViolation
+from tawa.tasks.language.privileges import Privilege
 
 PLAIN_FACTS = "shape", "dtype"
 """What a leaf may ask of an argument that it only writes."""
@@ -93,8 +93,8 @@ def _assigned_before(tree: ast.FunctionDef, node: ast.Name) -> bool:
 
 def _stands_for_launching(function: JITFunction, name: str) -> bool:
     found: Any = function.namespace.get(name)
-    return getattr(found, "__module__", "") == "tawa.tasks.running" or (
-        type(found).__module__ == "tawa.tasks.task"
+    return getattr(found, "__module__", "") == "tawa.tasks.language.running" or (
+        type(found).__module__ == "tawa.tasks.language.task"
     )
 
 

@@ -12,9 +12,9 @@ from typing import Any, Protocol
 
 from tawa.base.source import Span
 from tawa.base.user_frames import entry, users_place
-from tawa.tasks.errors import NotInTask
-from tawa.tasks.task import Task
-from tawa.tasks.tensors import Tensor
+from tawa.tasks.language.errors import NotInTask
+from tawa.tasks.language.task import Task
+from tawa.tasks.language.tensors import Tensor
 
 
 class Runner(Protocol):

@@ -19,9 +19,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
-from tawa.tasks.ir import Call, Copy, Loop, Node, Scope, TaskProgram, accesses, inner, walk
-from tawa.tasks.sizes import names, same
-from tawa.tasks.tensors import Buffer, Tensor, may_meet
+from tawa.tasks.graph.ir import Call, Copy, Loop, Node, Scope, TaskProgram, accesses, inner, walk
+from tawa.tasks.language.sizes import names, same
+from tawa.tasks.language.tensors import Buffer, Tensor, may_meet
 
 TILES = "register", "shared", "none"
 """Memories whose tensors are a block's values."""
@@ -317,4 +317,5 @@ def _same_view(one: Tensor, other: Tensor) -> bool:
         and same(one.origin, other.origin)
         and same(one.size, other.size)
         and one.dims == other.dims
+        and one.past_end == other.past_end
     )

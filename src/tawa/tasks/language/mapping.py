@@ -19,7 +19,7 @@ from typing import Any
 from tawa.base.options import Options
 from tawa.base.source import Span
 from tawa.base.user_frames import entries, users_place
-from tawa.tasks.errors import BadMapping, MachineNotThere
+from tawa.tasks.language.errors import BadMapping, MachineNotThere
 
 PROCESSORS = "node", "device", "block", "warp_group", "warp", "thread"
 """From the outermost to the innermost."""

@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from tawa.base.source import Span
-from tawa.tasks.defaults import Resolved
-from tawa.tasks.privileges import Privilege
-from tawa.tasks.sizes import Number, plain
-from tawa.tasks.task import Variant
-from tawa.tasks.tensors import Buffer, Tensor
+from tawa.tasks.language.defaults import Resolved
+from tawa.tasks.language.privileges import Privilege
+from tawa.tasks.language.sizes import Number, plain
+from tawa.tasks.language.task import Variant
+from tawa.tasks.language.tensors import Buffer, Tensor
 
 
 @dataclass(eq=False)

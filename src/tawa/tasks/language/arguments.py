@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from tawa.base.source import Span
-from tawa.tasks.defaults import Resolved, where
-from tawa.tasks.errors import PrivilegeViolation, WrongTaskArguments
-from tawa.tasks.privileges import Privilege
-from tawa.tasks.task import Task
-from tawa.tasks.tensors import Buffer, Tensor
+from tawa.tasks.language.defaults import Resolved, where
+from tawa.tasks.language.errors import PrivilegeViolation, WrongTaskArguments
+from tawa.tasks.language.privileges import Privilege
+from tawa.tasks.language.task import Task
+from tawa.tasks.language.tensors import Buffer, Tensor
 
 __all__ = ["checked_arguments", "checked_kinds"]
 

@@ -12,17 +12,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tawa.base.source import Span
-from tawa.tasks.arguments import checked_arguments
-from tawa.tasks.defaults import Resolved, resolve_entry, resolve_launch, where
-from tawa.tasks.errors import LoopNotUniform
-from tawa.tasks.ir import Call, Copy, Loop, Node, Scope, TaskProgram, lines
-from tawa.tasks.mapping import Mapping
-from tawa.tasks.privileges import Privilege
-from tawa.tasks.races import check_arguments, check_iterations
-from tawa.tasks.running import running
-from tawa.tasks.sizes import Known, Number, Size
-from tawa.tasks.task import Task
-from tawa.tasks.tensors import Buffer, Tensor
+from tawa.tasks.graph.ir import Call, Copy, Loop, Node, Scope, TaskProgram, lines
+from tawa.tasks.graph.races import check_arguments, check_iterations
+from tawa.tasks.language.arguments import checked_arguments
+from tawa.tasks.language.defaults import Resolved, resolve_entry, resolve_launch, where
+from tawa.tasks.language.errors import LoopNotUniform
+from tawa.tasks.language.mapping import Mapping
+from tawa.tasks.language.privileges import Privilege
+from tawa.tasks.language.running import running
+from tawa.tasks.language.sizes import Known, Number, Size
+from tawa.tasks.language.task import Task
+from tawa.tasks.language.tensors import Buffer, Tensor
 
 
 @dataclass(eq=False)
@@ -124,6 +124,7 @@ class Tracer:
         frame = self.frame
         names = tuple(self.fresh("i") for _ in extents)
         indices: list[Any] = [Size(self.known, "name", name) for name in names]
+        self.known.extents |= dict(zip(names, extents, strict=True))
         outer, was_in_grid, around = frame.nodes, frame.in_grid, self.indices
         frame.in_grid = was_in_grid or (parallel and frame.instance.processor == "device")
         frame.open_loops.append(span)

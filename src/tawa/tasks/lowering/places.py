@@ -8,11 +8,11 @@ from pathlib import Path
 
 from tawa.base.errors import Note, TawaError
 from tawa.base.source import Span
-from tawa.tasks.defaults import where
-from tawa.tasks.generated import MARK
-from tawa.tasks.kernel_text import KernelText
+from tawa.tasks.language.defaults import where
+from tawa.tasks.lowering.generated import MARK
+from tawa.tasks.lowering.kernel_text import KernelText
 
-OWN = str(Path(__file__).parent)
+OWN = str(Path(__file__).parents[1])
 
 
 @contextmanager

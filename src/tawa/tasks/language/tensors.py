@@ -7,12 +7,12 @@ of what is cut reads zeros there, and what is written there is dropped, as the c
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from tawa.base.user_frames import entries, entry, users_place
-from tawa.tasks.errors import BadPartition, InnerTouchesData
-from tawa.tasks.sizes import Number, Size, cdiv, constant, plain, text
+from tawa.tasks.language.errors import BadPartition, InnerTouchesData
+from tawa.tasks.language.sizes import Number, Size, cdiv, constant, plain, text
 
 
 @dataclass(eq=False)
@@ -52,6 +52,8 @@ class Tensor:
     origin: tuple[Number, ...]
     size: tuple[Number, ...]
     dims: tuple[int, ...]
+    past_end: float | None = None
+    """What is read outside of the buffer, if it is said: zeros else."""
 
     @property
     def shape(self) -> tuple[Any, ...]:
@@ -79,7 +81,11 @@ class Tensor:
             origin[d] = outer.origin[d] + self.origin[own]
             size[d] = self.size[own]
         return Tensor(
-            outer.buffer, tuple(origin), tuple(size), tuple(outer.dims[d] for d in self.dims)
+            outer.buffer,
+            tuple(origin),
+            tuple(size),
+            tuple(outer.dims[d] for d in self.dims),
+            outer.past_end if self.past_end is None else self.past_end,
         )
 
     def __str__(self) -> str:
@@ -116,6 +122,7 @@ class Partition:
     tensor: Tensor
     block: tuple[Number | None, ...]
     offset: tuple[Number, ...]
+    past_end: float | None = None
 
     @property
     def shape(self) -> tuple[Any, ...]:
@@ -143,17 +150,22 @@ class Partition:
             size[d] = 1 if block is None else block
             if block is None:
                 dims.remove(d)
-        return replace(tensor, origin=tuple(origin), size=tuple(size), dims=tuple(dims))
+        past_end = tensor.past_end if self.past_end is None else self.past_end
+        return Tensor(tensor.buffer, tuple(origin), tuple(size), tuple(dims), past_end)
 
 
 @entry
-def partition_by_blocks(tensor: Tensor, block: Any, offset: Any = None) -> Partition:
+def partition_by_blocks(
+    tensor: Tensor, block: Any, offset: Any = None, *, past_end: Any = None
+) -> Partition:
     """Cut a tensor into boxes of one shape; those at its end may reach past it.
 
     `block` has a size a dimension. None stands for one element, and hides the dimension: the
     matrices of a batch are boxes of `(None, rows, columns)`. `offset` moves all boxes, so that
     `offset=(-1, 0)` are each box's neighbours above (a halo). Elements past the tensor's end (or
-    before its start) are read as zeros, and not written. Raises `BadPartition`.
+    before its start) are read as zeros, or as the number `past_end`, and not written: give the
+    neutral element of what a leaf does with them (minus infinity for a maximum). Raises
+    `BadPartition`.
     """
     sizes: tuple[Any, ...] = tuple(block)
     moved: tuple[Any, ...] = (0,) * len(sizes) if offset is None else tuple(offset)
@@ -163,6 +175,13 @@ def partition_by_blocks(tensor: Tensor, block: Any, offset: Any = None) -> Parti
             span=users_place(),
             expected=f"{len(tensor.shape)} sizes (and offsets)",
             found=f"{sizes}" if offset is None else f"{sizes} at {moved}",
+        )
+    if past_end is not None and not isinstance(past_end, int | float):
+        raise BadPartition(
+            "what is read past the end is not a number",
+            span=users_place(),
+            expected="a number that the program names, such as past_end=-float('inf')",
+            found=str(past_end),
         )
     for d, size, shift in zip(tensor.dims, sizes, moved, strict=True):
         if (size is not None and not isinstance(size, int | Size)) or (
@@ -175,7 +194,7 @@ def partition_by_blocks(tensor: Tensor, block: Any, offset: Any = None) -> Parti
                 found=repr(size),
             )
         _check_ends(tensor, d, 1 if size is None else size, shift)
-    return Partition(tensor, sizes, moved)
+    return Partition(tensor, sizes, moved, past_end)
 
 
 def _check_ends(tensor: Tensor, d: int, size: Any, shift: Any) -> None:

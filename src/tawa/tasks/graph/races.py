@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 
 from tawa.base.source import Span
-from tawa.tasks.defaults import Resolved, where
-from tawa.tasks.errors import AliasingArguments, AliasingIterations, TooManyIterations
-from tawa.tasks.ir import Copy, Loop, Node, Scope, accesses, inner, walk
-from tawa.tasks.privileges import Privilege
-from tawa.tasks.sizes import Known, Number, Size, coefficient, constant, names, text, value
-from tawa.tasks.task import Task
-from tawa.tasks.tensors import Tensor
+from tawa.tasks.graph.ir import Copy, Loop, Node, Scope, accesses, inner, walk
+from tawa.tasks.language.defaults import Resolved, where
+from tawa.tasks.language.errors import AliasingArguments, AliasingIterations, TooManyIterations
+from tawa.tasks.language.privileges import Privilege
+from tawa.tasks.language.sizes import Known, Number, Size, coefficient, constant, names, text, value
+from tawa.tasks.language.task import Task
+from tawa.tasks.language.tensors import Tensor
 
 MOST_BOXES = 1 << 13
 """Boxes of a loop's iterations that are compared one by one."""

@@ -10,12 +10,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from tawa.tasks.defaults import where
-from tawa.tasks.errors import BadMapping, TensorNotMapped
-from tawa.tasks.ir import Call, Copy, Loop, Node, Scope, accesses, copy_text, walk
-from tawa.tasks.kernel_text import KernelText, kernel_text
-from tawa.tasks.lies import Lie
-from tawa.tasks.sizes import names
+from tawa.tasks.graph.ir import Call, Copy, Loop, Node, Scope, accesses, copy_text, walk
+from tawa.tasks.language.defaults import where
+from tawa.tasks.language.errors import BadMapping, TensorNotMapped
+from tawa.tasks.language.sizes import names
+from tawa.tasks.lowering.kernel_text import KernelText, kernel_text
+from tawa.tasks.lowering.lies import Lie
 
 
 @dataclass(eq=False)
