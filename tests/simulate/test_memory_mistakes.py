@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from memory_mistakes import MISTAKES, PROGRAMS, RIGHT, Mistake
 
+import tawa
+import tawa.language as tl
 from tawa.base.errors import TawaError
 from tawa.simulate.check.levels import tile_arguments
 from tawa.simulate.check.memory import MemoryReport, check_memory
@@ -58,3 +60,17 @@ def test_arguments_that_are_one_array_share_what_is_remembered():
     kernel = next(m.kernel for m in MISTAKES if m.kernel.__name__ == "blocks_overlap_by_one")
     with pytest.raises(TawaError, match="nothing orders the two"):
         checked(kernel, [x, x, 16])
+
+
+@tawa.jit
+def in_the_order_of_arrival(count, out, N: tl.constexpr):
+    place = tl.atomic_add(count, 1)
+    tl.store(out + place, tl.program_id(0))
+
+
+def test_what_depends_on_the_order_of_programs_is_named():
+    out = np.zeros(8, np.int32)
+    report = checked(in_the_order_of_arrival, [np.zeros(1, np.int32), out, 8], (8,))
+    assert out.tolist() == list(range(8))
+    assert report.varying == ("out",)
+    assert "what `out` holds depends on who comes first" in report.render()

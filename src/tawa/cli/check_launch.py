@@ -54,6 +54,7 @@ class CheckedLaunch:
             self.cut = True
             self.levels.left_out.append("the tile level: it was not run to its end")
             return f"not covered: global memory: {limit}"
+        self.levels.varying = report.varying
         self._keep("tile")
         return report.render()
 

@@ -2,9 +2,10 @@
 
 Programs of one grid run in any order. Two accesses of one element by different programs, at least
 one of them a write, must be ordered by an atomic operation that releases and one, or a volatile
-load, that acquires what it wrote; or both must be atomic themselves. What is found does not depend
-on the order that the simulator happens to run programs in. A clock maps programs to times; a time
-passes when its program releases.
+load, that acquires what it wrote; or both must be atomic themselves. Where no program acquires
+anything, what is found does not depend on the order in which the simulator runs them; where some
+do, the order decides who acquires from whom. A clock maps programs to times; a time passes when its
+program releases.
 """
 
 from __future__ import annotations

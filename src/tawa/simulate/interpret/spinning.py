@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -77,7 +78,7 @@ class Spinning:
         if same:
             yield Change(self, self.memory.changes)
         elif self.iterations % TURN == 0:
-            yield lambda: True
+            yield always
 
 
 @dataclass(frozen=True)
@@ -112,21 +113,60 @@ def waits_forever(waits: Sequence[Change]) -> WaitsForever:
     )
 
 
-def take_turns(programs: Iterable[Iterator[Any]], resident: int) -> None:
+@dataclass(frozen=True)
+class Order:
+    """How the programs of a launch are interleaved.
+
+    By itself a program runs to its end, or until it waits. With `switching`, another one has its
+    turn at each access of memory: all in step, or, with a `seed`, one drawn at random.
+    """
+
+    switching: bool = False
+    seed: int | None = None
+
+    def describe(self) -> str:
+        """The order as words."""
+        if not self.switching:
+            return "one after the other"
+        return "in step" if self.seed is None else f"drawn with seed {self.seed}"
+
+
+ONE_BY_ONE = Order()
+
+
+def always() -> bool:
+    """What a program waits for that only lets others have their turn."""
+    return True
+
+
+def take_turns(programs: Iterable[Iterator[Any]], resident: int, order: Order = ONE_BY_ONE) -> None:
     """Run programs to their ends, each until it waits; they start in order, so many at a time.
 
     Raises `WaitsForever`.
     """
     coming, running = iter(programs), list[tuple[Iterator[Any], Any]]()
+    rng = None if order.seed is None else random.Random(order.seed)
     while True:
-        at = next((n for n, (_, wait) in enumerate(running) if wait()), None)
-        if at is not None:
-            steps, _ = running.pop(at)
-        else:
-            steps = next(coming, None) if len(running) < resident else None
-            if steps is None and running:
-                raise waits_forever([wait for _, wait in running])
-            if steps is None:
-                return
+        starts = order.switching and (rng is None or rng.random() < 0.5)
+        steps = next(coming, None) if starts and len(running) < resident else None
+        if steps is None:
+            at = _chosen(running, rng)
+            if at is not None:
+                steps, _ = running.pop(at)
+            elif len(running) < resident:
+                steps = next(coming, None)
+        if steps is None and running:
+            raise waits_forever([wait for _, wait in running])
+        if steps is None:
+            return
         with suppress(StopIteration):
             running.append((steps, next(steps)))
+
+
+def _chosen(running: Sequence[tuple[Any, Wait]], rng: random.Random | None) -> int | None:
+    """The place of a program that can go on: the one that has waited longest, or any."""
+    ready = (n for n, (_, wait) in enumerate(running) if wait())
+    if rng is None:
+        return next(ready, None)
+    able = list(ready)
+    return rng.choice(able) if able else None

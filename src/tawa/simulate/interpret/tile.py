@@ -29,12 +29,20 @@ from tawa.base.errors import TawaError
 from tawa.base.numerics import Array, decode, encode, round_to, value_dtype
 from tawa.base.spans import span_of
 from tawa.base.types import DescType, PtrType, byte_size, element_of, shape_of
+from tawa.ir.effects import GLOBAL, touches
 from tawa.ir.kernels import argument_names
 from tawa.ir.scalars.table import FUNCTIONS
 from tawa.machine.chips import SM_90A
 from tawa.simulate.interpret.limits import Limits
 from tawa.simulate.interpret.memory import Access, Memory, WindowOutside
-from tawa.simulate.interpret.spinning import Spinning, Wait, take_turns
+from tawa.simulate.interpret.spinning import (
+    ONE_BY_ONE,
+    Order,
+    Spinning,
+    Wait,
+    always,
+    take_turns,
+)
 from tawa.tile.dialect import ops
 
 Grid: TypeAlias = Sequence[int]
@@ -151,11 +159,12 @@ def run(
     resident: int = SM_90A.multiprocessors,
     watch: Callable[[Memory], None] | None = None,
     limits: Limits | None = None,
+    order: Order = ONE_BY_ONE,
 ) -> None:
     """Run all program instances of the module's function (`kernel` names it if it has several).
 
-    At most `resident` programs run at the same time, where they wait for each other. `watch` is
-    called with the launch's memory before the first of them.
+    At most `resident` programs run at the same time, where they wait for each other or `order`
+    interleaves them. `watch` is called with the launch's memory before the first of them.
 
     Raises `IllegalAccess`, `DeviceAssertion`, `WaitsForever` or `WrongLaunch`, and `LimitReached`
     when a program runs for longer than `limits` allow.
@@ -175,10 +184,11 @@ def run(
     sizes = (*grid, 1, 1, 1)[:3]
     indices = itertools.product(*(range(size) for size in reversed(sizes)))
     programs = (
-        Program(memory, index[::-1], sizes, copy(limits)).steps(block, values) for index in indices
+        Program(memory, index[::-1], sizes, copy(limits), order.switching).steps(block, values)
+        for index in indices
     )
     with np.errstate(all="ignore"):
-        take_turns(programs, resident)
+        take_turns(programs, resident, order)
 
 
 def _function(module: ModuleOp, name: str | None) -> FuncOp:
@@ -216,11 +226,13 @@ class Program:
         index: tuple[int, ...],
         grid: tuple[int, ...],
         limits: Limits | None = None,
+        switching: bool = False,
     ) -> None:
         self.memory = memory
         self.index = index
         self.grid = grid
         self.limits = limits
+        self.switching = switching
         self.values: dict[SSAValue, Any] = {}
 
     def steps(self, block: Block, arguments: Sequence[Any]) -> Steps:
@@ -231,6 +243,8 @@ class Program:
                 self.limits.step()
             if isinstance(op, scf.YieldOp | scf.ConditionOp | ReturnOp):
                 return self.operands(op)
+            if self.switching and touches(op, GLOBAL):
+                yield always
             control = CONTROL.get(type(op))
             if control is None:
                 self.run_op(op)
