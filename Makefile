@@ -8,8 +8,9 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11 python; do \
 BIN    := $(VENV)/bin
 PIP    := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 TESTS  ?= tests
+PAGES  := $(shell find docs -name '*.md')
 
-.PHONY: help demo test gpu-test lint format docs clean bench-axon bench-cuppl
+.PHONY: help demo test gpu-test lint format docs site clean bench-axon bench-cuppl
 .DEFAULT_GOAL := help
 
 help:            ## list the targets
@@ -17,6 +18,8 @@ help:            ## list the targets
 
 demo: $(VENV)/.run    ## compile a GEMM, run it in the simulator (and on the GPU where there is one)
 	@$(BIN)/python examples/demo.py
+	@echo
+	@echo "Next: . $(BIN)/activate && tawa run examples/gemm.py:gemm && tawa report examples/gemm.py:gemm"
 
 test: lint       ## lint, type-check and test
 	@$(BIN)/python -m pytest -n auto --dist loadfile $(TESTS)
@@ -34,8 +37,13 @@ format: $(VENV)/.dev  ## let ruff rewrite what it can
 	@$(BIN)/ruff format .
 
 docs: $(VENV)/.dev    ## rewrite the outputs shown in the documentation from what the code prints now
-	@$(BIN)/python benchmarks/tables.py --write README.md $(wildcard docs/*.md)
+	@$(BIN)/python benchmarks/tables.py --write README.md $(PAGES)
+	@$(BIN)/python benchmarks/plots.py --write README.md $(PAGES)
 	@$(BIN)/python -m pytest -q tests/meta/test_documents.py tests/meta/test_error_index.py --update
+
+site: $(VENV)/.dev    ## build the website in build/site
+	@NO_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --quiet --strict
+	@echo "see it: $(BIN)/python -m http.server -d build/site, then http://localhost:8000"
 
 bench-axon: $(VENV)/.dev    ## shape inference beside its peers: node cases, light models, long chains
 	@$(PIP) --editable '.[peers]'
@@ -52,7 +60,7 @@ $(VENV)/bin/python:
 
 $(VENV)/.run: pyproject.toml | $(VENV)/bin/python
 	@echo "installing Tawa and what it runs on"
-	@$(PIP) --editable .
+	@$(PIP) --editable '.[report]'
 	@touch $@
 
 $(VENV)/.dev: pyproject.toml | $(VENV)/bin/python

@@ -59,23 +59,32 @@ def filled(document: str, folder: Path) -> str:
 
 def table(suite: str, folder: Path, run: str | None) -> str:
     """The Markdown table of one run of a suite, with a line that says where it comes from."""
-    rows = read(folder / f"{suite.removesuffix('-summary')}.jsonl")
+    rows = chosen_rows(suite, folder, run)
     if not rows:
         return f"(no rows of {suite})"
+    return "\n".join([*TABLES[suite](rows), "", origin(rows)])
+
+
+def chosen_rows(suite: str, folder: Path, run: str | None = None) -> list[Row]:
+    """The rows of a run, or of the latest: of some suites each case has its own latest run."""
+    rows = read(folder / f"{suite.removesuffix('-summary')}.jsonl")
     if run is None and suite in EACH_CASE:
         latest = {json.dumps(row["case"]): row["run"] for row in rows}
-        rows = [row for row in rows if row["run"] == latest[json.dumps(row["case"])]]
-        chosen = ", ".join(dict.fromkeys(row["run"] for row in rows))
-    else:
-        chosen = run or rows[-1]["run"]
-        rows = [row for row in rows if row["run"] == chosen]
-    if not rows:
+        return [row for row in rows if row["run"] == latest[json.dumps(row["case"])]]
+    chosen = run or (rows[-1]["run"] if rows else None)
+    if rows and not any(row["run"] == chosen for row in rows):
         raise SystemExit(f"no run {chosen} in {suite}")
-    first = rows[-1]
+    return [row for row in rows if row["run"] == chosen]
+
+
+def origin(rows: list[Row]) -> str:
+    """Where rows come from: runs, device, commit, date and versions."""
+    runs, last = ", ".join(dict.fromkeys(row["run"] for row in rows)), rows[-1]
     names = ("torch", "triton", "nvrtc", "driver")
-    versions = ", ".join(f"{n} {first['versions'][n]}" for n in names if n in first["versions"])
-    origin = f"{first['device']}, commit {first['commit']}, {first['date'][:10]}, {versions}."
-    return "\n".join([*TABLES[suite](rows), "", f"Run {chosen}: {origin}"])
+    versions = ", ".join(f"{n} {last['versions'][n]}" for n in names if n in last["versions"])
+    return (
+        f"Run {runs}: {last['device']}, commit {last['commit']}, {last['date'][:10]}, {versions}."
+    )
 
 
 def read(path: Path) -> list[Row]:

@@ -171,7 +171,7 @@ def test_document(
 def test_links_lead_somewhere():
     broken = []
     for path in DOCUMENTS:
-        prose = FENCE.sub("", path.read_text())
+        prose = re.sub(r"`[^`\n]+`", "", FENCE.sub("", path.read_text()))
         for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", prose):
             if not (path.parent / target).exists():
                 broken.append(f"{path.relative_to(ROOT)}: {target}")
@@ -196,6 +196,20 @@ def test_tables_are_made_of_the_benchmarks_rows():
         for path in DOCUMENTS
         if tables["filled"](path.read_text(), tables["RESULTS"]) != path.read_text()
     ]
+    assert stale == [], "run `make docs`"
+
+
+def test_plots_are_drawn_of_the_benchmarks_rows(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    plots = runpy.run_path(str(ROOT / "benchmarks" / "plots.py"), run_name="plots")
+    drawn = plots["drawn"](plots["RESULTS"])
+    kept = {path.name: path.read_text() for path in plots["DRAWN"].glob("*.svg")}
+    stale = [name for name, text in drawn.items() if kept.get(name) != text]
+    stale += sorted(kept.keys() - drawn.keys())
+    for path in DOCUMENTS:
+        text = path.read_text()
+        if plots["filled"](text, path, plots["RESULTS"]) != text:
+            stale.append(path.relative_to(ROOT).as_posix())
     assert stale == [], "run `make docs`"
 
 

@@ -1,0 +1,121 @@
+"""The website: all that should be on it is, and every link leads somewhere."""
+
+import html
+import os
+import re
+import sys
+from dataclasses import fields
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import tawa
+from tawa import axon, cuppl, tasks
+from tawa.base.options import Options
+from tawa.cuppl.distributions import DISTRIBUTIONS
+
+ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT / "scripts" / "site"))
+import glossary  # noqa: E402
+import markdown_text  # noqa: E402
+import sources  # noqa: E402
+
+
+@cache
+def page(path: Path) -> str:
+    return path.read_text()
+
+
+@cache
+def anchors(path: Path) -> set[str]:
+    return {html.unescape(name) for name in re.findall(r'\bid="?([^"\s>]+)', page(path))}
+
+
+def test_every_link_of_the_built_pages_leads_somewhere(site: Path):
+    broken: set[str] = set()
+    for path in site.rglob("*.html"):
+        if path.name == "404.html":  # its links are absolute, for where the site will be
+            continue
+        for target in set(re.findall(r'\b(?:href|src)="?([^"\s>]+)', page(path))):
+            place, _, anchor = html.unescape(target).partition("#")
+            if place.startswith(("http", "mailto:", "data:")):
+                continue
+            file = Path(os.path.normpath(path.parent / place)) if place else path
+            if not file.exists():
+                broken.add(f"{path.relative_to(site)}: {target}")
+            elif anchor and file.suffix == ".html" and not target.startswith("#__"):
+                if anchor not in anchors(file):
+                    broken.add(f"{path.relative_to(site)}: {target}")
+    assert broken == set()
+
+
+def test_nothing_is_fetched_from_elsewhere(site: Path):
+    found = set()
+    for path in site.rglob("*.html"):
+        found |= set(
+            re.findall(r'<(?:script|link|img)[^>]+(?:src|href)="?(http[^"\s>]+)', page(path))
+        )
+    assert found == set()
+
+
+def test_every_launch_option_is_explained(site: Path):
+    text = page(site / "reference" / "options.html")
+    assert [f.name for f in fields(Options) if f'id="{f.name}"' not in text] == []
+
+
+def test_every_function_of_the_language_is_listed(site: Path):
+    import tawa.language as tl
+    from tawa.language.builtin import LanguageFunction
+
+    listed = page(site / "reference" / "language.html")
+    names = {value.name for value in vars(tl).values() if isinstance(value, LanguageFunction)}
+    assert sorted(name for name in names if f'id="tl{name.lower()}"' not in listed) == []
+
+
+@pytest.mark.parametrize("module", [tawa, axon, cuppl, tasks], ids=lambda module: module.__name__)
+def test_every_public_name_is_listed(site: Path, module: object):
+    listed = page(site / "reference" / "api.html")
+    names = module.__all__  # type: ignore[attr-defined]
+    assert [name for name in names if f"<code>{name}</code>" not in listed] == []
+
+
+def test_every_command_is_listed(site: Path):
+    from importlib import import_module
+
+    from tawa.cli.app import LANGUAGES, command_line
+
+    listed = page(site / "reference" / "command-line.html")
+    for start, app in {
+        "tawa": command_line([]),
+        **{f"tawa {name}": import_module(home).app for name, (home, _) in LANGUAGES.items()},
+    }.items():
+        for command in app.registered_commands:
+            name = command.name or command.callback.__name__
+            assert f"<code>{start} {name}</code>" in listed
+
+
+def test_distributions_are_listed(site: Path):
+    listed = page(site / "reference" / "cuppl.html")
+    assert [d.stem for d in DISTRIBUTIONS.values() if f"<code>{d.stem}</code>" not in listed] == []
+
+
+def test_words_are_linked_to_the_glossary_at_first_use():
+    text = "# A ring\n\nThe `ring` [ring](x.md) of a ring, and a ring.\n"
+    linked = glossary.linked(text, "tutorials/gemm.md")
+    assert linked == (
+        "# A ring\n\nThe `ring` [ring](x.md) of a [ring](../glossary.md#ring), and a ring.\n"
+    )
+    assert {"aref", "ring", "slot", "role", "team", "cursor"} <= set(glossary.words())
+
+
+def test_code_is_left_alone():
+    text = "a ring\n```\na ring\n```\n"
+    assert markdown_text.outside_code(text, str.upper) == "A RING\n```\na ring\n```\n"
+
+
+def test_links_out_of_the_documents_lead_to_pages_of_sources():
+    text = "[a](../examples/gemm.py), [b](glossary.md), [c](../src/tawa/aref)"
+    assert sources.led(text, "tour.md", ROOT) == (
+        "[a](source/examples/gemm.py.md), [b](glossary.md), [c](source/src/tawa/aref/folder.md)"
+    )
