@@ -1,5 +1,7 @@
 """Which loops load their tiles a turn ahead."""
 
+import numpy as np
+
 import tawa
 import tawa.language as tl
 from tawa.ir.decisions.loops import LoadedIntoRegistersAhead
@@ -53,3 +55,84 @@ def test_columns_in_memory_are_staged_as_rows():
     names = [op.name for op in module.walk()]
     assert names.count("aref.stage") == 2
     assert names.count("aref.view_trans") == 1
+
+
+@tawa.jit
+def decayed(q, k, gates, out, T, D: tl.constexpr, C: tl.constexpr, WRITES: tl.constexpr):
+    i, d = tl.arange(0, C), tl.arange(0, D)
+    at = i[:, None] * D + d[None, :]
+    state = tl.zeros((D, D), tl.float32)
+    for start in range(0, T, C):
+        x, y = tl.load(q + start * D + at), tl.load(k + start * D + at)
+        last = tl.load(gates + start + C - 1)
+        gate = tl.load(gates + start + i)
+        o = tl.dot(x, state.to(x.dtype)) * gate[:, None]
+        tl.store(out + start * D + at, o)
+        if WRITES:
+            tl.store(gates + start + C + i, gate)
+        state = tl.dot(y.T, (y * tl.exp2(last - gate)[:, None]).to(y.dtype), state * last)
+
+
+TYPES = ["*f16:16", "*f16:16", "*f32:16", "*f32:16", "i32:16"]
+
+
+def small(**more: object) -> list[int]:
+    compiled = decayed.compile(*TYPES, D=64, C=64, **{"WRITES": False, "num_warps": 4, **more})
+    return [found.tiles for found in compiled.decided(LoadedIntoRegistersAhead)]
+
+
+def test_gates_of_a_chunk_are_loaded_ahead():
+    assert small() == [2]
+    assert small(WRITES=True) == []
+
+
+def test_what_is_loaded_ahead_lies_as_its_users_have_it():
+    """No exchange: each thread loads the gates of the rows that it has of the product."""
+    compiled = decayed.compile(*TYPES, D=64, C=64, WRITES=False)
+    text = str(compiled.module("hopper"))
+    loads = [line for line in text.splitlines() if "hopper.global_load" in line]
+    assert len(loads) == 2
+    assert all("64: 2@0*8 | 4* 8@0*1 | 4@0*16" in line for line in loads)
+
+
+def test_what_is_loaded_ahead_is_right():
+    rng = np.random.default_rng(0)
+    T, D = 192, 64
+    q, k = (rng.standard_normal((T, D)).astype(np.float16) * 0.1 for _ in range(2))
+    gates = rng.uniform(0.5, 1, T).astype(np.float32)
+    out = np.zeros((T, D), np.float32)
+    decayed[(1,)](q, k, gates, out, T, D=D, C=64, WRITES=False)
+    state, expected = np.zeros((D, D)), np.zeros((T, D))
+    for start in range(0, T, 64):
+        rows = slice(start, start + 64)
+        x, y, g = (v[rows].astype(np.float64) for v in (q, k, gates))
+        expected[rows] = x @ state * g[:, None]
+        state = state * g[-1] + y.T @ (y * np.exp2(g[-1] - g)[:, None])
+    assert np.abs(out - expected).max() < 2e-2 * np.abs(expected).max()
+
+
+@tawa.jit
+def twice(a, b, c, K, M: tl.constexpr, N: tl.constexpr):
+    m, n = tl.arange(0, M), tl.arange(0, N)
+    y = tl.load(b + m[:, None] * N + n[None, :])
+    first, second = tl.zeros((M, N), tl.float32), tl.zeros((M, N), tl.float32)
+    for k in range(0, K, M):
+        z = (y * (1 + k)).to(tl.float16)
+        x = tl.load(a + m[:, None] * K + (k + m)[None, :])
+        w = tl.load(a + (M + m)[:, None] * K + (k + m)[None, :])
+        first = tl.dot(x, z, first)
+        second = tl.dot(w, z, second)
+    tl.store(c + m[:, None] * N + n[None, :], first + second)
+
+
+def test_a_tile_that_two_products_read_is_copied_once():
+    compiled = twice.compile("*f16:16", "*f16:16", "*f32:16", "i32:16", 64, 64)
+    names = [op.name for op in compiled.module("aref").walk()]
+    assert names.count("aref.dot_issue") == 2
+    assert names.count("aref.stage") == 1
+    rng = np.random.default_rng(1)
+    a, b = (rng.integers(-2, 3, shape).astype(np.float16) for shape in ((128, 128), (64, 64)))
+    c = np.zeros((64, 64), np.float32)
+    twice[(1,)](a, b, c, 128, 64, 64)
+    both = (a[:64] + a[64:]).astype(np.float64)
+    assert np.array_equal(c, both[:, :64] @ b + both[:, 64:] @ (b * 65.0))

@@ -74,7 +74,7 @@ def stand_in(value: Any) -> Any:
     if not is_array(value):
         return value
     seen = view(value)
-    if seen.device == HOST:
+    if seen.device == HOST and isinstance(value, (np.ndarray, np.generic)):
         return value
     return _empty(seen.shape, seen.element_type)
 

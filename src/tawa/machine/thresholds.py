@@ -27,6 +27,8 @@ class Thresholds:
     """Instructions an element from which on a value is not made again in a loop."""
     room_registers: int = figure(64, "chosen", "a quarter of what a thread can have")
     """Registers of one tile beside which others have room, and of tiles that a loop may fetch."""
+    few_registers: int = figure(4, "chosen", "a row of scales: two values of two rows")
+    """Registers of what a loop loads beside its products that it may load an iteration ahead."""
     resident_registers: int = figure(32, "chosen", "an eighth of what a thread can have")
     """Registers that an operand may take to stay in them through a loop."""
     loader_registers: tuple[int, int, int] = figure((4, 40, 56), "counted", _POINTERS)

@@ -139,7 +139,7 @@ def parse(listing: str) -> dict[str, SassFunction]:
     for line in listing.splitlines():
         if section := _SECTION.match(line):
             current = sections.setdefault(section[1], [])
-        elif line.lstrip().startswith(".section"):
+        elif line.split()[:1] == [".section"]:  # `.sectionflags` belongs to one
             current = []
         current.append(line)
     return {name: _parse_function(name, lines) for name, lines in sections.items()}

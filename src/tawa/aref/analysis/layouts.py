@@ -472,7 +472,7 @@ class Layouts:
         self._propagate()
         while flexible := self._flexible():
             for value in flexible:
-                found = self._wanted(value)
+                found = self._wanted_of_any(value)
                 if found is not None:
                     self._set(value, found)
                     break

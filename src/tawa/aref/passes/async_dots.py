@@ -165,7 +165,7 @@ class AsyncDots:
             source = owner.value
         elif transposes:
             source = turned(value, before)
-        copy = staged(source, before)
+        copy = staged(source, before, shared=True)
         if source is value:
             return copy
         view = ViewTrans(copy)

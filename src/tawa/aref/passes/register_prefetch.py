@@ -1,16 +1,20 @@
-"""Tiles that products need are loaded through pointers an iteration ahead, into registers.
+"""What a loop with products loads through pointers itself, it loads an iteration ahead.
 
 A loop loads tiles that can't go through rings (`partition.pointer_loads`), copies them to shared
-memory and multiplies them there. Its loads wait for memory in every iteration, with nothing to do.
-So the loop carries its tiles: while the products of an iteration run, the next iteration's loads
-are under way. What their addresses and masks need is computed for the next iteration, from what
-this iteration passes on.
+memory and multiplies them there; or it loads a little beside its products: the gates of a chunk, a
+scale, the bias of a row. Such loads wait for memory in every iteration, with nothing to do. So the
+loop carries what it loads: while the products of an iteration run, the next iteration's loads are
+under way. What their addresses and masks need is computed for the next iteration, from what this
+iteration passes on.
+
+Of the loads that no product's staging buffer reads, those of a few registers are taken: larger ones
+would hold registers through the products.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar
 
@@ -21,7 +25,7 @@ from xdsl.utils.hints import isa
 
 from tawa.aref.dialect.ops import DotIssue, Stage, WarpDot, WarpGroup
 from tawa.base.spans import copy_span, span_of
-from tawa.base.types import byte_size, element_of, shape_of
+from tawa.base.types import PtrType, byte_size, element_of, shape_of
 from tawa.ir.contracts import Contract
 from tawa.ir.decisions.decision import Decisions
 from tawa.ir.decisions.loops import LoadedIntoRegistersAhead
@@ -35,6 +39,9 @@ from tawa.tile.dialect.ops import Load, Splat
 
 REGISTERS = SM_90A.thresholds.room_registers
 """Registers of a thread that the tiles of a loop may take."""
+
+FEW_REGISTERS = SM_90A.thresholds.few_registers
+"""Registers of a thread that one load beside the products may take."""
 
 
 class _NotComputable(Exception):
@@ -63,16 +70,24 @@ class RegisterPrefetch:
         first = next((op for op in body.ops if isinstance(op, DotIssue | WarpDot)), None)
         if first is None:
             return
-        loads = _staged_loads(body)
-        if not loads or _registers(loads, warps) > REGISTERS or not _may_move(body, loads):
-            return
-        ahead = _Ahead(loop, first)
-        try:
-            _check(ahead, loads)
-        except _NotComputable:
-            return
-        ahead.rewrite(loads)
-        self.decided.add(LoadedIntoRegistersAhead(len(loads), span=span_of(loop)))
+        loads = self._chosen(_Ahead(loop, first), warps)
+        if loads:
+            _Ahead(loop, first).rewrite(loads)
+            self.decided.add(LoadedIntoRegistersAhead(len(loads), span=span_of(loop)))
+
+    @staticmethod
+    def _chosen(ahead: _Ahead, warps: int) -> list[Load]:
+        """The loads of a loop that are done ahead: all that are staged, or none, and small ones."""
+        body = ahead.body
+        staged = _staged_loads(body)
+        if _registers(staged, warps) > REGISTERS or not _may_be_ahead(ahead, staged):
+            staged = []
+        found = set(staged)
+        for load in _small_loads(body, warps):
+            room = _registers([*found, load], warps) <= REGISTERS
+            if load not in found and room and _may_be_ahead(ahead, [load]):
+                found.add(load)
+        return [op for op in body.ops if op in found and isinstance(op, Load)]
 
 
 def _staged_loads(body: Block) -> list[Load]:
@@ -95,7 +110,29 @@ def _staged_loads(body: Block) -> list[Load]:
     return [load for load in body.ops if isinstance(load, Load) and load in found]
 
 
-def _registers(loads: Sequence[Load], warps: int) -> int:
+def _small_loads(body: Block, warps: int) -> list[Load]:
+    """The loads of a body that take few registers: scalars, and short rows or columns."""
+    return [
+        op
+        for op in body.ops
+        if isinstance(op, Load)
+        and not isinstance(element_of(op.result.type), PtrType)
+        and _registers([op], warps) <= FEW_REGISTERS
+    ]
+
+
+def _may_be_ahead(ahead: _Ahead, loads: Sequence[Load]) -> bool:
+    """Whether loads may be done an iteration early, and what they need is known then."""
+    if not _may_move(ahead.body, loads):
+        return False
+    try:
+        _check(ahead, loads)
+    except _NotComputable:
+        return False
+    return True
+
+
+def _registers(loads: Iterable[Load], warps: int) -> int:
     sizes = [
         math.prod(shape_of(v.result.type)) * byte_size(element_of(v.result.type)) for v in loads
     ]
@@ -255,7 +292,7 @@ def _repeats(op: Operation) -> bool:
 
 
 def _blank(type_: Attribute, into: Block) -> SSAValue:
-    """A tile of zeros."""
+    """A tile of zeros, or a zero."""
     element = element_of(type_)
     if isa(element, AnyFloat):
         zero: FloatAttr[AnyFloat] | IntegerAttr[IntegerType] = FloatAttr(0.0, element)
@@ -263,6 +300,9 @@ def _blank(type_: Attribute, into: Block) -> SSAValue:
         assert isa(element, IntegerType)
         zero = IntegerAttr(0, element)
     constant = arith.ConstantOp(zero)
+    into.add_op(constant)
+    if not shape_of(type_):
+        return constant.result
     fill = Splat(constant.result, shape_of(type_))
-    into.add_ops([constant, fill])
+    into.add_op(fill)
     return fill.result
