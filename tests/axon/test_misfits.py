@@ -106,7 +106,7 @@ def test_a_size_that_broadcasting_leaves_open_is_one() -> None:
     ],
 )
 def test_what_to_do(body: str, shapes: list[tuple[int, ...]], help_: str | None) -> None:
-    text = f"def f {'(x: t[b, k])' if 'reshape' in body else 'x'} y = {body}"
+    text = f"def f {'(x: t[b, ?k])' if 'reshape' in body else 'x'} y = {body}"
     error = refused(text, "f", *(ones(*shape) for shape in shapes))
     assert error.hint is None if help_ is None else help_ in (error.hint or "")
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -9,6 +12,10 @@ from tawa import axon
 from tawa.axon.typing.errors import ContractViolation, NamedSizesAgree, ShapeMismatch
 from tawa.axon.typing.language import axon as language
 from tawa.base.errors import TawaError
+
+sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
+
+import axon_mutants
 
 IDENTIFIED = {
     "a forgotten transpose": (
@@ -101,3 +108,38 @@ def test_an_error_shows_few_places():
     with pytest.raises(ShapeMismatch) as found:
         language().check(text)
     assert len(str(found.value).splitlines()) <= 25
+
+
+def test_a_named_size_is_not_stretched_to_another():
+    text = (
+        "def read (w: f32[b, n]) (memory: f32[b, n, e]) : f32[b, e] =\n"
+        "  let scaled = expand{axis = 1} w * memory in\n"
+        "  sum{axis = 1} scaled"
+    )
+    with pytest.raises(NamedSizesAgree, match="`n` is 1 or `e` here") as found:
+        axon.load(text)
+    assert found.value.span is not None
+    assert found.value.span.line == 2
+    assert axon.load(text.replace("axis = 1} w", "axis = 2} w"))["read"]
+
+
+def test_sizes_are_checked_before_they_are_restated():
+    text = (
+        "def pairs (x: t[b, d]) (s: t[b, f, d]) =\n"
+        "  let all : t[b, f + 1, d] = concat{axis = 1} (expand{axis = 1} x) s in\n"
+        "  let found : t[b, f + 1, f + 1] = matmul (transpose all) all in found"
+    )
+    with pytest.raises(NamedSizesAgree, match="`f` and `d - 1` are one size"):
+        axon.load(text)
+
+
+ANNOTATED = Path(__file__).parents[2] / "examples" / "axon" / "annotated.ax"
+
+
+def test_planted_mistakes_are_caught_when_loaded():
+    every = axon_mutants.mutants(ANNOTATED.read_text())
+    outcomes = [axon_mutants.tried(m) for m in axon_mutants.drawn(every, 30, 1)]
+    caught = [outcome for outcome in outcomes if outcome.caught]
+    assert len(caught) >= 24
+    assert sum(outcome.near for outcome in caught) >= 0.8 * len(caught)
+    assert max(outcome.lines for outcome in caught) <= 25

@@ -318,6 +318,7 @@ class ExpressionInference:
             type_ = self._bound_value(binding)
         if isinstance(binding.pattern, s.NamePattern):
             self.types[binding.pattern] = type_
+            self.check_names(own)
             scheme = self.solver.generalise(type_, mark)
             self.check_names(own)
             yield binding.pattern, scheme

@@ -112,6 +112,7 @@ class Inference(ExpressionInference):
                 self.agree(assumed[definition.name], found, definition.name_span, "definition")
             for name in assumed:
                 self._scope[name].pop()
+        self.check_names(self._named)  # before sizes are restated, and after all is decided
         schemes = [self._closed(definition, assumed[definition.name], mark) for definition in group]
         self.check_names(self._named)
         for definition, scheme in zip(group, schemes, strict=True):

@@ -23,7 +23,7 @@ from tawa.axon.sizes.dims import (
     factor_least,
     times,
 )
-from tawa.axon.sizes.measures import Rank
+from tawa.axon.sizes.measures import Rank, Size
 from tawa.axon.sizes.state import SolverState
 from tawa.functional.solver import Clash
 from tawa.functional.terms import Origin, Variable
@@ -243,6 +243,8 @@ class Equation:
                 continue
             if variable in dividend.variables() or variable in divisor.variables():
                 continue
+            if variable.hint is not None and any(isinstance(f, Size) for f in dividend.factors()):
+                continue  # a named size is no quotient of what isn't known yet
             self.state.demand(Divides(divisor, dividend, self.origin))
             positive = (dividend.least() or 0) >= 1
             value = dividend // divisor

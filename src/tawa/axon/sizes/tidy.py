@@ -36,7 +36,7 @@ def _plainer(constraint: Constraint) -> Constraint:
     if not isinstance(constraint, Equal):
         return constraint
     for one, other in ((constraint.left, constraint.right), (constraint.right, constraint.left)):
-        options = _options(one)
+        options = largest_options(one)
         if other in options:  # max(a, b) = b says that b is at least a
             rest = [option for option in options if option != other]
             if len(rest) == 1:
@@ -67,14 +67,14 @@ def _follows(constraint: Constraint, bounds: Bounds, pairs: set[frozenset[Dim]])
             (constraint.left, constraint.right),
             (constraint.right, constraint.left),
         ):
-            options = _options(one)
+            options = largest_options(one)
             if len(options) == 2 and other in options:
                 return frozenset(options) in pairs
     return False
 
 
-def _options(dim: Dim) -> tuple[Dim, ...]:
-    """The options of a maximum, () for anything else."""
+def largest_options(dim: Dim) -> tuple[Dim, ...]:
+    """The options of a maximum; none for anything else."""
     if len(dim.terms) != 1 or dim.terms[0][1] != 1 or len(dim.terms[0][0]) != 1:
         return ()
     factor, power = dim.terms[0][0][0]

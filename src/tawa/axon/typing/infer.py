@@ -20,7 +20,7 @@ from tawa.axon.sizes.solver import AxonSolver
 from tawa.axon.typing import syntax as x
 from tawa.axon.typing.blame import shape_error
 from tawa.axon.typing.errors import BadPattern, StaticArgumentError
-from tawa.axon.typing.rigid import identified, identified_error
+from tawa.axon.typing.rigid import identified, identified_error, stretched, stretched_error
 from tawa.base.source import Span
 from tawa.functional import syntax as s
 from tawa.functional.errors import UnknownType
@@ -286,6 +286,9 @@ class AxonInference(Inference):
         found = identified(self.solver, rigid)
         if found is not None:
             raise identified_error(found, self.solver, rigid, self._sizes)
+        wide = stretched(self.solver, rigid)
+        if wide is not None:
+            raise stretched_error(wide, self._sizes[rigid[wide.name]])
 
     # Expressions.
 

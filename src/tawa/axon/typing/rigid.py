@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tawa.axon.sizes.constraints import Compatible, Equal
 from tawa.axon.sizes.dims import Dim
 from tawa.axon.sizes.requirements import reasons
 from tawa.axon.sizes.show import AxonPrinter
 from tawa.axon.sizes.solver import AxonSolver
+from tawa.axon.sizes.tidy import largest_options
 from tawa.axon.typing.errors import NamedSizesAgree
 from tawa.base.source import Span
-from tawa.functional.terms import Variable
+from tawa.functional.terms import Constraint, Origin, Variable
 
 MOST_PLACES = 1
 """Of the places that together fix a size, how many a message shows besides the first."""
@@ -44,6 +46,61 @@ def identified(solver: AxonSolver, names: dict[str, Variable]) -> Identified | N
             return Identified(name, value)
         seen[value] = name
     return None
+
+
+@dataclass(frozen=True)
+class Stretched:
+    """A named size that has to be 1 or another name's, as it is broadcast to that at `origin`."""
+
+    name: str
+    to: str
+    origin: Origin
+
+
+def stretched(solver: AxonSolver, names: dict[str, Variable]) -> Stretched | None:
+    """The first named size that must be 1 or what another name says, if there is one.
+
+    `b` and `c` may broadcast: that they do stays as a condition. But where the result has to be as
+    large as `c` says, `b` is no size of its own.
+    """
+    named = {solver.dim(Dim.of(variable)): name for name, variable in names.items()}
+    for constraint in solver.waiting():
+        if not isinstance(constraint, Equal):
+            continue
+        sides = (solver.dim(constraint.left), solver.dim(constraint.right))
+        for one, other in (sides, sides[::-1]):
+            options = largest_options(one)
+            others = [option for option in options if option != other]
+            if options and other in named and all(option in named for option in others):
+                pair = {others[0], other}
+                return Stretched(
+                    named[others[0]], named[other], _broadcast(solver, pair, constraint)
+                )
+    return None
+
+
+def _broadcast(solver: AxonSolver, pair: set[Dim], otherwise: Constraint) -> Origin:
+    """The operator that broadcasts two sizes."""
+    for constraint in solver.waiting():
+        if isinstance(constraint, Compatible) and pair <= {
+            part
+            for side in (constraint.left, constraint.right)
+            for part in (solver.dim(side), *largest_options(solver.dim(side)))
+        }:
+            return constraint.origin
+    return otherwise.origin
+
+
+def stretched_error(found: Stretched, span: Span) -> NamedSizesAgree:
+    """The error that names the size, what it is broadcast to, and both places."""
+    name, to, what = found.name, found.to, found.origin.what
+    return NamedSizesAgree(
+        f"`{name}` is 1 or `{to}` here",
+        span=found.origin.span,
+        expected="two sizes",
+        hint=f"the result of {what} has size `{to}` where an operand has `{name}`: move an axis, "
+        f"or write `?{name}` if that is meant",
+    ).with_note(f"`{name}` is named here", span)
 
 
 def identified_error(
