@@ -17,6 +17,7 @@ import batched_gemm_tasks as batched_gemm
 import dual_gemm_tasks as dual_gemm
 import gemm_reduction_tasks as gemm_reduction
 import gemm_tasks as gemm
+import grouped_gemm_tasks as grouped_gemm
 import mlp_tasks as mlp
 import stencil_tasks as stencil
 import tree_sum_tasks as tree_sum
@@ -71,6 +72,12 @@ def case(name: str, seed: int = 0, *, odd: bool = False) -> Case:
         outs = np.empty((m, n), np.float16), np.empty((blocks, m), np.float32)
         expected = gemm_reduction.reference(*_wide(a, b), blocks)
         return Case(gemm_reduction.gemm_reduction, outs, (a, b), expected, 2e-3)
+    if name == "grouped_gemm":
+        offsets = np.array([0, m // 2, m // 2, m // 2 + 7, m], np.int32)
+        a, b = _half(rng, m, k), _half(rng, 4, k, n)
+        expected = grouped_gemm.reference(*_wide(a, b), offsets)
+        out = np.empty((m, n), np.float16)
+        return Case(grouped_gemm.grouped_gemm, (out,), (a, b, offsets), (expected,), 2e-3)
     if name == "attention":
         q, keys, v = (_half(rng, 2, m, 64), _half(rng, 2, n, 64), _half(rng, 2, n, 64))
         expected = attention.reference(*_wide(q, keys, v), 0.125)
@@ -90,5 +97,6 @@ def case(name: str, seed: int = 0, *, odd: bool = False) -> Case:
 
 
 NAMES = (
-    "gemm", "batched_gemm", "dual_gemm", "gemm_reduction", "attention", "stencil", "mlp", "tree_sum",
+    "gemm", "batched_gemm", "grouped_gemm", "dual_gemm", "gemm_reduction", "attention", "stencil",
+    "mlp", "tree_sum",
 )  # fmt: skip

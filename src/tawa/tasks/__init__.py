@@ -9,6 +9,7 @@ are code of the tile language. A call of a task runs it under a `Mapping`, or by
 from tawa.tasks.common import clear, copy, fill, multiply
 from tawa.tasks.language.mapping import Instance, Mapping
 from tawa.tasks.language.privileges import READ, READ_WRITE, REDUCE, WRITE, Privilege
+from tawa.tasks.language.ragged import Groups, partition_by_offsets
 from tawa.tasks.language.running import launch, make_tensor, prange, srange, tunable
 from tawa.tasks.language.sizes import cdiv
 from tawa.tasks.language.tensors import Partition, Tensor, partition_by_blocks
@@ -21,6 +22,7 @@ __all__ = [
     "REDUCE",
     "WRITE",
     "CompiledTasks",
+    "Groups",
     "Instance",
     "Mapping",
     "Partition",
@@ -35,6 +37,7 @@ __all__ = [
     "make_tensor",
     "multiply",
     "partition_by_blocks",
+    "partition_by_offsets",
     "prange",
     "srange",
     "task",

@@ -17,14 +17,16 @@ from tawa.base.source import Span
 from tawa.base.user_frames import users_place
 from tawa.tasks.graph.races import check_arguments
 from tawa.tasks.language.arguments import checked_arguments, checked_kinds
-from tawa.tasks.language.defaults import Resolved, resolve_entry, resolve_launch
+from tawa.tasks.language.defaults import Resolved, resolve_entry, resolve_launch, where
 from tawa.tasks.language.element_types import (
     element_type,
     numpy_type,
     storage_type,
     stored_number,
 )
+from tawa.tasks.language.errors import PrivilegeViolation
 from tawa.tasks.language.mapping import EMPTY, Mapping
+from tawa.tasks.language.offsets import check_offsets
 from tawa.tasks.language.privileges import Privilege
 from tawa.tasks.language.running import running
 from tawa.tasks.language.sizes import Known
@@ -105,6 +107,22 @@ class Interpreter:
         """The value that the mapping binds."""
         return self.frames[-1][0].tunable(name, default, span)
 
+    def element(self, tensor: Tensor, index: Any, most: Any, span: Span | None) -> Any:
+        """The element."""
+        caller, _, owners = self.frames[-1]
+        own = owners.get(id(tensor.buffer))
+        if own is not None and not own.sees:
+            raise PrivilegeViolation(
+                f"offsets are read from `{tensor.buffer.name}`",
+                span=span,
+                expected="a tensor with the privilege READ",
+                found=str(own),
+                notes=[where(caller)],
+            )
+        offsets = read(tensor)
+        check_offsets(tensor.buffer.name, offsets, int(most), span)
+        return int(offsets[int(index)])
+
     def make(self, shape: tuple[Any, ...], dtype: Any, span: Span | None) -> Tensor:
         """A tensor whose elements are anything: what shows best where they are read."""
         data = storage_of(dtype, shape)
@@ -143,7 +161,9 @@ def _inside(tensor: Tensor) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
     here: list[slice] = []
     there: list[slice] = []
     for o, s, extent in zip(tensor.origin, tensor.size, tensor.buffer.shape, strict=True):
-        first, last = min(max(int(o), 0), int(extent)), max(min(int(o + s), int(extent)), 0)
+        group = tensor.bounds(len(here))
+        low, high = (0, int(extent)) if group is None else (int(group.low), int(group.high))
+        first, last = min(max(int(o), low), high), max(min(int(o + s), high), low)
         last = max(first, last)
         there.append(slice(first, last))
         here.append(slice(first - int(o), last - int(o)))

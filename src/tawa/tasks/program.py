@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import product
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -24,11 +25,13 @@ from tawa.tasks.language.arguments import checked_kinds
 from tawa.tasks.language.element_types import number_type, numpy_type, storage_type, type_name
 from tawa.tasks.language.errors import SharedCapTooSmall
 from tawa.tasks.language.mapping import EMPTY, Mapping
-from tawa.tasks.language.sizes import Known, Size, value
+from tawa.tasks.language.offsets import check_offsets
+from tawa.tasks.language.sizes import Known, Number, Size, elements_of, value
 from tawa.tasks.language.task import Task
 from tawa.tasks.language.tensors import Buffer
-from tawa.tasks.lowering.ends import check_ends
+from tawa.tasks.lowering.ends import StrayCounts, check_ends
 from tawa.tasks.lowering.generated import function_of
+from tawa.tasks.lowering.grids import sizes_in
 from tawa.tasks.lowering.kernel_text import Described, KernelText, Stride
 from tawa.tasks.lowering.lies import Lie, lie_of
 from tawa.tasks.lowering.places import places_of
@@ -122,6 +125,16 @@ class CompiledTasks:
                 return [given_for(p, arrays, now) for p in launch.kernel.parameters.values()]
         return []
 
+    def check_ends(self, launch: Launch) -> None:
+        """Raises `PastTheEnd`, `StrayCounts`."""
+        with places_of(launch.kernel):
+            check_ends(launch.kernel, self.tile_level(launch, self.known.values), self.known)
+
+    def forget(self, launch: Launch) -> None:
+        """Drop what was made of a launch's kernel: it has another now."""
+        self.kernels.pop(id(launch), None)
+        self.modules = {k: m for k, m in self.modules.items() if k[0] != id(launch)}
+
     def tile_level(self, launch: Launch, values: dict[str, Any]) -> ModuleOp:
         """A kernel's first level, for numbers of the types of these values."""
         from tawa.driver.compilation import Compilation
@@ -182,7 +195,24 @@ class CompiledTasks:
             if buffer.memory == "global":
                 shape = tuple(int(value(size, values)) for size in buffer.shape)
                 arrays[buffer.name] = empty(first, shape, buffer.dtype)
+        self._check_offsets(arrays, values)
         return arrays
+
+    def _check_offsets(self, arrays: dict[str, Any], values: dict[str, Any]) -> None:
+        """Look at offsets that the host has. Raises `BadOffsets`."""
+        for name, most in self.offsets.items():
+            if self.program.arguments.get(name) and view(arrays[name]).device == HOST:
+                check_offsets(name, storage_type(arrays[name]), int(value(most, values)), None)
+
+    @cached_property
+    def offsets(self) -> dict[str, Number]:
+        """The tensors whose elements are offsets, and what these are at most."""
+        return {
+            element.name: element.right
+            for launch in self.launches
+            for size in sizes_in(launch.kernel.scope)
+            for element in elements_of(size)
+        }
 
 
 def _launches(steps: Sequence[Step]) -> Iterator[Launch]:
@@ -307,8 +337,13 @@ def _compiled(
     for launch in found.launches:
         stages[launch.kernel.name] = launch.kernel.text
         if launch.kernel.has_ends:
-            with places_of(launch.kernel):
-                check_ends(launch.kernel, found.tile_level(launch, known.values), known)
+            try:
+                found.check_ends(launch)
+            except StrayCounts:
+                launch.kernel = launch.exact()
+                found.forget(launch)
+                found.check_ends(launch)
+            stages[launch.kernel.name] = launch.kernel.text
     return found
 
 

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 from tawa.tasks.graph.ir import Call, Copy, Loop, Node, Scope, TaskProgram, accesses, inner, walk
-from tawa.tasks.language.sizes import names, same
+from tawa.tasks.language.sizes import names, same, text
 from tawa.tasks.language.tensors import Buffer, Tensor, may_meet
 
 TILES = "register", "shared", "none"
@@ -311,6 +311,13 @@ def _is_tile(view: Tensor) -> bool:
     return view.buffer.memory in TILES and view.is_whole
 
 
+def _same_groups(one: Tensor, other: Tensor) -> bool:
+    """Whether two boxes end alike."""
+    return [str(g and (text(g.low), text(g.high))) for g in one.within] == [
+        str(g and (text(g.low), text(g.high))) for g in other.within
+    ]
+
+
 def _same_view(one: Tensor, other: Tensor) -> bool:
     return (
         one.buffer is other.buffer
@@ -318,4 +325,5 @@ def _same_view(one: Tensor, other: Tensor) -> bool:
         and same(one.size, other.size)
         and one.dims == other.dims
         and one.past_end == other.past_end
+        and _same_groups(one, other)
     )

@@ -21,7 +21,7 @@ from tawa.tasks.language.errors import AliasingArguments, AliasingIterations, To
 from tawa.tasks.language.privileges import Privilege
 from tawa.tasks.language.sizes import Known, Number, Size, coefficient, constant, names, text, value
 from tawa.tasks.language.task import Task
-from tawa.tasks.language.tensors import Tensor
+from tawa.tasks.language.tensors import Bounds, Tensor
 
 MOST_BOXES = 1 << 13
 """Boxes of a loop's iterations that are compared one by one."""
@@ -87,6 +87,8 @@ def meeting(loop: Loop, one: Tensor, other: Tensor) -> list[str]:
 
 def _separates(index: str, d: int, varying: set[str], one: Tensor, other: Tensor) -> bool:
     """Whether a dimension shows that iterations with different values of an index are apart."""
+    if _groups_apart(index, one.bounds(d), other.bounds(d)):
+        return True
     origin, size = one.origin[d], one.size[d]
     if (text(origin), text(size)) != (text(other.origin[d]), text(other.size[d])):
         return False
@@ -95,6 +97,22 @@ def _separates(index: str, d: int, varying: set[str], one: Tensor, other: Tensor
     step = coefficient(origin, index)
     width = constant(size)
     return width is not None and step is not None and abs(step) >= width > 0
+
+
+def _groups_apart(index: str, one: Bounds | None, other: Bounds | None) -> bool:
+    """Whether boxes are of groups that differ where an index does: offsets do not descend."""
+    if one is None or other is None:
+        return False
+    low, high = one.low, one.high
+    if (text(low), text(high)) != (text(other.low), text(other.high)):
+        return False
+    if not (isinstance(low, Size) and isinstance(high, Size) and low.op == high.op == "at"):
+        return False
+    return (
+        low.source is high.source
+        and text(high.left) == text(low.left + 1)
+        and bool(coefficient(low.left, index))
+    )
 
 
 def _indices(nodes: Sequence[Node]) -> set[str]:

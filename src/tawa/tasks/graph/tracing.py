@@ -16,7 +16,7 @@ from tawa.tasks.graph.ir import Call, Copy, Loop, Node, Scope, TaskProgram, line
 from tawa.tasks.graph.races import check_arguments, check_iterations
 from tawa.tasks.language.arguments import checked_arguments
 from tawa.tasks.language.defaults import Resolved, resolve_entry, resolve_launch, where
-from tawa.tasks.language.errors import LoopNotUniform
+from tawa.tasks.language.errors import BadPartition, LoopNotUniform, PrivilegeViolation
 from tawa.tasks.language.mapping import Mapping
 from tawa.tasks.language.privileges import Privilege
 from tawa.tasks.language.running import running
@@ -165,6 +165,31 @@ class Tracer:
         default = "global" if instance.processor == "device" else "register"
         memory = instance.memory(name, default, span)
         return self.buffer(name, shape, dtype, memory, "made", span, instance).whole()
+
+    def element(self, tensor: Tensor, index: Any, most: Any, span: Span | None) -> Any:
+        """A number that is known only when the program runs."""
+        frame = self.frame
+        own = frame.owners.get(id(tensor.buffer))
+        if own is not None and not own.sees:
+            raise PrivilegeViolation(
+                f"offsets are read from `{tensor}`",
+                span=span,
+                expected="a tensor with the privilege READ",
+                found=str(own),
+                notes=[where(frame.instance)],
+            )
+        root = tensor
+        while root.is_whole and root.buffer.home is not None:
+            root = root.buffer.home
+        if not root.is_whole or root.buffer.memory != "global":
+            raise BadPartition(
+                f"offsets are read from `{tensor}`",
+                span=span,
+                expected="a whole tensor in global memory",
+                found=f"{root} in {root.buffer.memory} memory",
+                notes=[where(frame.instance)],
+            )
+        return Size(self.known, "at", root.buffer.name, index, most, root.buffer)
 
     def buffer(
         self, name: str, shape: tuple[Number, ...], dtype: Any, memory: str, kind: str,

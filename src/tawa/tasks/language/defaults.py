@@ -1,8 +1,8 @@
 """Which instance a launch runs: the mapping's record, completed by defaults.
 
 A task that is launched in a variant of its own runs its next variant. What `prange`s of the device
-launch runs on blocks, as does any leaf that the device launches; all else runs where its caller
-does.
+launch runs on blocks, unless it has a `prange` itself, which then is a part of the grid; so does
+any leaf that the device launches. All else runs where its caller does.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def _resolved(
     above = caller.processor if caller else "device"
     processor = record.processor
     if processor is None:
-        goes_down = above == "device" and (in_grid or variant.is_leaf)
+        goes_down = above == "device" and (variant.is_leaf or (in_grid and not variant.is_grid))
         processor = "block" if goes_down else above
     if PROCESSORS.index(processor) < PROCESSORS.index(above):
         raise MachineNotThere(

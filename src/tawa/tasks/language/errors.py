@@ -220,6 +220,41 @@ def twice_grid(y, x):
     )
 
 
+class BadOffsets(TawaError):
+    """Offsets of a ragged partition descend, or lie outside of the tensor."""
+
+    explanation = (
+        "Group g of `partition_by_offsets(x, offsets)` is from offsets[g] to offsets[g + 1]. "
+        "Offsets that descend would give groups that overlap. Offsets in NumPy arrays are looked "
+        "at; on a device, where that would wait for it, they are taken as they are."
+    )
+    example = (
+        _HEAD
+        + """
+from tawa.tasks import partition_by_offsets
+
+
+@task(y=WRITE, x=READ, offsets=READ)
+def each(y, x, offsets):
+    \"\"\"y = 2 x, group by group.\"\"\"
+
+
+@each.inner
+def each_group(y, x, offsets):
+    to, of = partition_by_offsets(y, offsets), partition_by_offsets(x, offsets)
+    for g in prange(*to.shape):
+        launch(twice, to[g], of[g])
+
+"""
+        + _GRID.removeprefix(_HEAD)
+        + _LEAF
+        + """
+x = np.arange(40, dtype=np.float32)
+each(np.zeros_like(x), x, np.array([0, 24, 16, 40], np.int32))
+"""
+    )
+
+
 class WrongTaskArguments(TawaError):
     """A task is called or launched with other arguments than it takes."""
 

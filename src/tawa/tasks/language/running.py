@@ -36,6 +36,10 @@ class Runner(Protocol):
         """A new tensor."""
         ...
 
+    def element(self, tensor: Tensor, index: Any, most: Any, span: Span | None) -> Any:
+        """An element of a tensor of offsets, which are at most a size."""
+        ...
+
 
 ACTIVE: ContextVar[Runner | None] = ContextVar("tawa.tasks", default=None)
 
@@ -50,7 +54,8 @@ def running(runner: Runner) -> Generator[None]:
         ACTIVE.reset(token)
 
 
-def _runner(name: str) -> Runner:
+def runner_of(name: str) -> Runner:
+    """Who runs the variant that calls `name`. Raises `NotInTask`."""
     runner = ACTIVE.get()
     if runner is None:
         raise NotInTask(
@@ -66,28 +71,28 @@ def _runner(name: str) -> Runner:
 @entry
 def launch(task: Task, *args: Any) -> None:
     """Run a task on tensors and numbers; what it writes, later launches read."""
-    _runner("launch").launch(task, args, users_place())
+    runner_of("launch").launch(task, args, users_place())
 
 
 @entry
 def srange(*extents: Any) -> Iterator[Any]:
     """Iterations in order: an index, or with several extents a tuple of them, the last fastest."""
-    return _runner("srange").loop(extents, False, users_place())
+    return runner_of("srange").loop(extents, False, users_place())
 
 
 @entry
 def prange(*extents: Any) -> Iterator[Any]:
     """Iterations in any order, or at the same time: none may write what another touches."""
-    return _runner("prange").loop(extents, True, users_place())
+    return runner_of("prange").loop(extents, True, users_place())
 
 
 @entry
 def tunable(name: str, default: Any = None) -> Any:
     """A constant that the mapping binds by name. Raises `UnboundTunable` without a default."""
-    return _runner("tunable").tunable(name, default, users_place())
+    return runner_of("tunable").tunable(name, default, users_place())
 
 
 @entry
 def make_tensor(shape: Any, dtype: Any) -> Tensor:
     """A tensor of the task's own, whose elements are undefined until a launch writes them."""
-    return _runner("make_tensor").make(tuple(shape), dtype, users_place())
+    return runner_of("make_tensor").make(tuple(shape), dtype, users_place())

@@ -10,8 +10,8 @@ iterations.
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -69,7 +69,16 @@ class Known:
 
     def ask(self, op: str, left: Number, right: Number) -> bool:
         """An answer, which the trace depends on from now on. Raises `IndexNotConstant`."""
-        for name in (*names(left), *names(right)):
+        asked = (*names(left), *names(right))
+        for name in sorted(asked, key=lambda name: not name.endswith("[]")):
+            if name.endswith("[]"):
+                raise IndexNotConstant(
+                    f"an element of `{name[:-2]}` is asked for",
+                    span=users_place(),
+                    expected="arithmetic that holds whatever the elements are",
+                    found=f"{text(left)} {op} {text(right)}",
+                    hint="use it as a size, an extent or a number of a launch, or branch in a leaf",
+                )
             if name not in self.values:
                 raise IndexNotConstant(
                     f"the value of the loop index `{name}` is asked for",
@@ -90,10 +99,12 @@ class Size:
 
     known: Known
     op: str
-    """`name`, or one of `BINARY`."""
+    """`name`, one of `BINARY`, or `at`: an element of a tensor."""
     name: str = ""
     left: Number = 0
     right: Number = 0
+    source: Any = None
+    """Of an element: the buffer that it lies in, at the index `left`; it is at most `right`."""
 
     def __add__(self, other: Number) -> Number:
         return combined("+", self, other)
@@ -210,6 +221,12 @@ def value(size: Number, values: Mapping[str, Any]) -> Any:
         return size
     if size.op == "name":
         return values[size.name]
+    if size.op == "at":
+        raise IndexNotConstant(
+            f"{text(size)} is known only when the program runs",
+            expected="a number that follows from the launch's sizes",
+            found=text(size),
+        )
     return BINARY[size.op](value(size.left, values), value(size.right, values))
 
 
@@ -221,16 +238,24 @@ def text(size: Number) -> str:
     if size.op == "name":
         pinned = size.known.pinned
         return repr(pinned[size.name]) if size.name in pinned else size.name
+    if size.op == "at":
+        return f"{size.name}[{plain(size.left)}]"
     if not names(size):
         return repr(value(size, {**size.known.values}))
     return f"({text(size.left)} {size.op} {text(size.right)})"
 
 
-def kernel_text(size: Number) -> str:
-    """A size as the tile language writes it, whose division rounds to zero, not down."""
+def kernel_text(size: Number, elements: Mapping[str, str] | None = None) -> str:
+    """A size as the tile language writes it, whose division rounds to zero, not down.
+
+    `elements` are variables that elements of tensors were loaded into, by these elements' texts.
+    """
     if not isinstance(size, Size) or not names(size) or size.op == "name":
         return text(size)
-    left, right = kernel_text(size.left), kernel_text(size.right)
+    if size.op == "at":
+        loaded = f"tl.load({size.name} + {kernel_text(size.left, elements)}).to(tl.int32)"
+        return (elements or {}).get(text(size), loaded)
+    left, right = kernel_text(size.left, elements), kernel_text(size.right, elements)
     if size.op in ("//", "%") and least(size.left) is None:
         rest = f"(({left} % {right} + {right}) % {right})"
         return rest if size.op == "%" else f"(({left} - {rest}) // {right})"
@@ -249,6 +274,8 @@ def least(size: Number) -> int | None:
         return number if number >= 0 else None
     if size.op == "name":
         return None if size.name in size.known.scalars else 0
+    if size.op == "at" or rows_of_group(size) is not None:
+        return 0
     left, right = least(size.left), least(size.right)
     if size.op == "-":
         taken = constant(size.right)
@@ -260,6 +287,17 @@ def least(size: Number) -> int | None:
     return left * right if size.op == "*" else 0
 
 
+def rows_of_group(size: Number) -> Size | None:
+    """The offset at which a group ends, if a size is how many rows the group has."""
+    if not isinstance(size, Size) or size.op != "-":
+        return None
+    high, low = size.left, size.right
+    if not isinstance(high, Size) or not isinstance(low, Size) or not high.op == low.op == "at":
+        return None
+    same_tensor = high.source is low.source
+    return high if same_tensor and text(high.left) == text(low.left + 1) else None
+
+
 def plain(size: Number) -> str:
     """The text of a size without the parentheses around all of it."""
     found = text(size)
@@ -267,12 +305,44 @@ def plain(size: Number) -> str:
 
 
 def names(size: Number) -> tuple[str, ...]:
-    """The arguments' sizes and indices that a size is made of, in order."""
+    """The arguments' sizes and indices that a size is made of, in order.
+
+    Tensors that it takes elements of are named too, as `offsets[]`.
+    """
     if not isinstance(size, Size):
         return ()
     if size.op == "name":
         return () if size.name in size.known.pinned else (size.name,)
+    if size.op == "at":
+        return (*names(size.left), f"{size.name}[]")
     return tuple(dict.fromkeys((*names(size.left), *names(size.right))))
+
+
+def is_of_data(size: Number) -> bool:
+    """Whether a size follows from the elements of tensors."""
+    return next(elements_of(size), None) is not None
+
+
+def elements_of(size: Number) -> Iterator[Size]:
+    """The elements of tensors that a size is made of."""
+    if isinstance(size, Size) and size.op == "at":
+        yield size
+    if isinstance(size, Size):
+        yield from elements_of(size.left)
+        if size.op != "at":
+            yield from elements_of(size.right)
+
+
+def with_index(size: Number, name: str, index: Number) -> Number:
+    """A size for another value of a loop's index."""
+    if not isinstance(size, Size) or name not in names(size):
+        return size
+    if size.op == "name":
+        return index
+    left = with_index(size.left, name, index)
+    if size.op == "at":
+        return replace(size, left=left)
+    return combined(size.op, left, with_index(size.right, name, index))
 
 
 def constant(size: Number) -> int | None:

@@ -24,7 +24,7 @@ from tawa.base.user_frames import entries
 from tawa.frontend.source.function import JITFunction
 from tawa.tasks.language.errors import PrivilegeViolation, SignatureMismatch
 from tawa.tasks.language.privileges import Privilege
-from tawa.tasks.language.variant_checks import check_inner, check_leaf
+from tawa.tasks.language.variant_checks import check_inner, check_leaf, has_parallel_loop
 
 T = TypeVar("T")
 
@@ -91,6 +91,11 @@ class Variant:
     def function(self) -> JITFunction:
         """The function with its source, which kernels may call if it is a leaf."""
         return JITFunction(self.fn)
+
+    @cached_property
+    def is_grid(self) -> bool:
+        """Whether it has a `prange` of its own."""
+        return not self.is_leaf and has_parallel_loop(self.function)
 
     @cached_property
     def span(self) -> Span:

@@ -43,6 +43,23 @@ class Buffer:
         return Tensor(self, zeros, self.shape, tuple(range(len(self.shape))))
 
 
+@dataclass(frozen=True, eq=False)
+class Bounds:
+    """Where a group of a ragged tensor begins and ends, and how far in a box begins."""
+
+    low: Number
+    high: Number
+    shift: Number = 0
+
+    def at(self, place: Number) -> Bounds:
+        """The same group of a tensor that is a box from `place` on."""
+        return Bounds(place + self.low, place + self.high, self.shift)
+
+    def moved(self, by: Number) -> Bounds:
+        """For a box that begins further in."""
+        return Bounds(self.low, self.high, self.shift + by)
+
+
 @entries
 @dataclass(frozen=True, eq=False)
 class Tensor:
@@ -54,6 +71,12 @@ class Tensor:
     dims: tuple[int, ...]
     past_end: float | None = None
     """What is read outside of the buffer, if it is said: zeros else."""
+    within: tuple[Bounds | None, ...] = ()
+    """By the buffer's dimension, the group that the box is of: it ends at the group's end."""
+
+    def bounds(self, d: int) -> Bounds | None:
+        """The group that the box is of in a dimension, if it is of one."""
+        return self.within[d] if self.within else None
 
     @property
     def shape(self) -> tuple[Any, ...]:
@@ -77,15 +100,22 @@ class Tensor:
         """This view, of a buffer that itself is the view `outer` of another."""
         origin = list(outer.origin)
         size = list(outer.size)
+        within: list[Bounds | None] = [outer.bounds(d) for d in range(len(origin))]
         for own, d in enumerate(outer.dims):
             origin[d] = outer.origin[d] + self.origin[own]
             size[d] = self.size[own]
+            group, around = self.bounds(own), within[d]
+            if group is not None:
+                within[d] = group.at(outer.origin[d])
+            elif around is not None:
+                within[d] = around.moved(self.origin[own])
         return Tensor(
             outer.buffer,
             tuple(origin),
             tuple(size),
             tuple(outer.dims[d] for d in self.dims),
             outer.past_end if self.past_end is None else self.past_end,
+            tuple(within) if any(within) else (),
         )
 
     def __str__(self) -> str:
@@ -145,13 +175,18 @@ class Partition:
             )
         tensor = self.tensor
         origin, size, dims = list(tensor.origin), list(tensor.size), list(tensor.dims)
+        within = [tensor.bounds(d) for d in range(len(origin))]
         for d, i, block, offset in zip(tensor.dims, indices, self.block, self.offset, strict=True):
-            origin[d] = tensor.origin[d] + (i * (1 if block is None else block) + offset)
+            by = i * (1 if block is None else block) + offset
+            origin[d] = tensor.origin[d] + by
             size[d] = 1 if block is None else block
+            group = within[d]
+            within[d] = None if group is None else group.moved(by)
             if block is None:
                 dims.remove(d)
         past_end = tensor.past_end if self.past_end is None else self.past_end
-        return Tensor(tensor.buffer, tuple(origin), tuple(size), tuple(dims), past_end)
+        bounds = tuple(within) if any(within) else ()
+        return Tensor(tensor.buffer, tuple(origin), tuple(size), tuple(dims), past_end, bounds)
 
 
 @entry
@@ -185,7 +220,7 @@ def partition_by_blocks(
         )
     for d, size, shift in zip(tensor.dims, sizes, moved, strict=True):
         if (size is not None and not isinstance(size, int | Size)) or (
-            isinstance(size, int) and size < 1
+            isinstance(size, int) and size < 1 and size != tensor.size[d]
         ):
             raise BadPartition(
                 "a box has whole sizes from 1",
@@ -216,6 +251,8 @@ def _check_ends(tensor: Tensor, d: int, size: Any, shift: Any) -> None:
 
 def _covers(tensor: Tensor, d: int) -> bool:
     """Whether a view is all of a dimension, of what its buffer is a copy of too."""
+    if tensor.bounds(d) is not None:
+        return True
     extent, own = tensor.buffer.shape[d], tensor.size[d]
     if text(tensor.origin[d]) != "0" or (text(own) != text(extent) and own != extent):
         return False

@@ -75,6 +75,14 @@ def check_inner(function: JITFunction, privileges: Mapping[str, Privilege]) -> N
             )
 
 
+def has_parallel_loop(function: JITFunction) -> bool:
+    """Whether a variant's text has a `prange`."""
+    return any(
+        isinstance(loop, ast.For) and _is_task_loop(function, loop.iter, ("prange",))
+        for loop in ast.walk(function.source.tree)
+    )
+
+
 def _names(tree: ast.AST) -> Iterator[ast.Name]:
     return (node for node in ast.walk(tree) if isinstance(node, ast.Name))
 
@@ -98,13 +106,15 @@ def _stands_for_launching(function: JITFunction, name: str) -> bool:
     )
 
 
-def _is_task_loop(function: JITFunction, node: ast.expr) -> bool:
+def _is_task_loop(
+    function: JITFunction, node: ast.expr, loops: tuple[str, ...] = ("srange", "prange")
+) -> bool:
     if not isinstance(node, ast.Call):
         return False
     called = node.func
     name = called.attr if isinstance(called, ast.Attribute) else getattr(called, "id", "")
     found: Any = function.namespace.get(name, name)
-    return name in ("srange", "prange") or getattr(found, "__name__", "") in ("srange", "prange")
+    return name in loops or getattr(found, "__name__", "") in loops
 
 
 def _span(function: JITFunction, node: ast.expr) -> Span:

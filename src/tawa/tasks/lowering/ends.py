@@ -37,9 +37,20 @@ NEUTRAL = {
 }  # fmt: skip
 
 
+class StrayCounts(Exception):
+    """What a neighbour group has past the end of a group would count."""
+
+
 def check_ends(kernel: KernelText, module: ModuleOp, known: Known) -> None:
-    """Raises `PastTheEnd` where a launch of these sizes would combine what is past an end."""
-    for found in _found(kernel, module):
+    """Raises `PastTheEnd` where a launch of these sizes would combine what is past an end.
+
+    Raises `StrayCounts` if that is what the next group has past the end of one.
+    """
+    every = _found(kernel, module)
+    stray = [edge for found in every for edge in found.edges if edge[0] in kernel.stray]
+    if any(kernel.boxes[line].bounds(d) for line, d in stray):
+        raise StrayCounts
+    for found in every:
         for line, d in sorted(found.edges):
             view = kernel.boxes[line]
             if reaches_past(view, d, known):
@@ -65,7 +76,7 @@ def check_leaf(
 
 def _loaded(
     op: Operation, views: Mapping[str, Tensor], ends: Sequence[tuple[str, int]]
-) -> tuple[Mapping[int, Edges], Any] | None:
+) -> Mapping[int, tuple[Edges, Any]] | None:
     """What a leaf's own program fills up: the loads of its parameters."""
     if op.name != "tile.desc_load":
         return None
@@ -73,10 +84,11 @@ def _loaded(
     view = views.get(name)
     if view is None:
         return None
-    found = {
-        view.dims.index(d): frozenset([(n, d)]) for n, d in ends if n == name and d in view.dims
+    return {
+        view.dims.index(d): (frozenset([(n, d)]), view.past_end or 0)
+        for n, d in ends
+        if n == name and d in view.dims
     }
-    return (found, view.past_end or 0) if found else None
 
 
 NOTHING = Known({})
@@ -89,7 +101,7 @@ def _found(kernel: KernelText, module: ModuleOp) -> list[Counted]:
     return counted(function.body.block, lambda op: _filled(op, kernel))
 
 
-def _filled(op: Operation, kernel: KernelText) -> tuple[Mapping[int, Edges], Any] | None:
+def _filled(op: Operation, kernel: KernelText) -> Mapping[int, tuple[Edges, Any]] | None:
     """What an op of a kernel fills up, by the line that it comes from."""
     span = span_of(op)
     if span is None or not span.file.startswith(f"{MARK}{kernel.name} "):
@@ -104,8 +116,12 @@ def _filled(op: Operation, kernel: KernelText) -> tuple[Mapping[int, Edges], Any
         if shape_of(op.results[0].type) != tuple(int(s) for s in view.size):  # turned
             places.reverse()
     ends = ending(view)
-    found = {at: frozenset([(span.line - 2, d)]) for at, d in enumerate(places) if d in ends}
-    return (found, number) if found else None
+    strays = span.line - 2 in kernel.stray
+    return {
+        at: (frozenset([(span.line - 2, d)]), None if strays and view.bounds(d) else number)
+        for at, d in enumerate(places)
+        if d in ends
+    }
 
 
 def _fills(op: Operation) -> bool:
@@ -117,6 +133,8 @@ def _fills(op: Operation) -> bool:
 
 def reaches_past(view: Tensor, d: int, known: Known) -> bool:
     """Whether boxes of a launch reach outside of their tensor in a dimension."""
+    if view.bounds(d) is not None:
+        return True
     low, high = extreme(view.origin[d], most=False), extreme(view.origin[d], most=True)
     if low is None or high is None:
         return True

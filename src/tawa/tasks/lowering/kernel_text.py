@@ -18,9 +18,10 @@ from tawa.tasks.language.defaults import Resolved, where
 from tawa.tasks.language.element_types import language_name
 from tawa.tasks.language.errors import TensorNotMapped, UnmetNone
 from tawa.tasks.language.privileges import OPERATORS
-from tawa.tasks.language.sizes import Number, least, names, text
+from tawa.tasks.language.sizes import Number, Size, elements_of, least, names, text, with_index
 from tawa.tasks.language.sizes import kernel_text as size_text
 from tawa.tasks.language.tensors import Buffer, Tensor
+from tawa.tasks.lowering.grids import RaggedGrid, ragged_grid, sizes_in
 from tawa.tasks.lowering.leaves import TILE_OF, Out, call_text, unread
 from tawa.tasks.lowering.lies import Lie
 
@@ -61,6 +62,8 @@ class KernelText:
     """Where each line of the body comes from."""
     boxes: dict[int, Tensor] = field(default_factory=dict[int, Tensor])
     """The boxes that lines of the body fill up past the ends of their tensors."""
+    stray: set[int] = field(default_factory=set[int])
+    """Of these lines, those that load what the next group has past the end of a group."""
 
     @property
     def has_ends(self) -> bool:
@@ -73,20 +76,34 @@ def ending(view: Tensor) -> list[int]:
     return [
         d
         for d, (o, s) in enumerate(zip(view.origin, view.size, strict=True))
-        if not (text(o) == "0" and text(s) == text(view.buffer.shape[d]))
+        if view.bounds(d) or not (text(o) == "0" and text(s) == text(view.buffer.shape[d]))
     ]
 
 
 def kernel_text(
-    name: str, scope: Scope, loops: Sequence[Loop], group: int, lies: dict[str, Lie]
+    name: str,
+    scope: Scope,
+    loops: Sequence[Loop],
+    group: int,
+    lies: dict[str, Lie],
+    *,
+    exact: bool = False,
 ) -> KernelText:
-    """The kernel of a block's scope in parallel loops. Raises `UnmetNone`, `TensorNotMapped`."""
+    """The kernel of a block's scope in parallel loops.
+
+    `exact`: boxes of a group are filled up with zeros past its end; else with what the copy engine
+    finds there. Raises `UnmetNone`, `TensorNotMapped`, `BadMapping`.
+    """
     check_tiles(scope)
-    extents = tuple(e for loop in loops for e in loop.extents)
-    writer = _Writer(KernelText(name, scope, extents), lies)
     indices = [i for loop in loops for i in loop.indices]
-    writer.place(indices, extents, group)
-    writer.nodes(scope.body, 1)
+    extents = [e for loop in loops for e in loop.extents]
+    ragged = ragged_grid(scope, indices, extents)
+    flat = (indices, extents) if ragged is None else (ragged.indices, ragged.extents)
+    writer = _Writer(KernelText(name, scope, tuple(flat[1])), lies, exact)
+    writer.place(*flat, group)
+    depth = 1 if ragged is None else writer.group(ragged)
+    writer.elements_of_grid(indices, depth)
+    writer.nodes(scope.body, depth)
     kernel = writer.kernel
     head = f"def {name}({', '.join(kernel.parameters)}):\n"
     body = writer.lines or ["    pass"]
@@ -151,9 +168,11 @@ def _use(node: Copy | Call) -> str:
 class _Writer:
     """Writes the lines of one kernel."""
 
-    def __init__(self, kernel: KernelText, lies: dict[str, Lie]) -> None:
+    def __init__(self, kernel: KernelText, lies: dict[str, Lie], exact: bool) -> None:
         self.kernel = kernel
         self.lies = lies
+        self.exact = exact
+        self.elements: dict[str, str] = {}
         self.lines: list[str] = []
         self.source: Source = kernel.scope.span, kernel.scope.instance
         self.depth = 1
@@ -165,9 +184,11 @@ class _Writer:
     def size(self, size: Number) -> str:
         """A size's text; its names become parameters, unless loops define them."""
         for name in names(size):
-            if name not in self.defined:
+            if name not in self.defined and not name.endswith("[]"):
                 self.kernel.parameters.setdefault(name, name)
-        return size_text(size)
+        for element in elements_of(size):
+            self.kernel.parameters.setdefault(element.name, element.source)
+        return size_text(size, self.elements)
 
     defined: set[str]
 
@@ -196,6 +217,36 @@ class _Writer:
             else:
                 self.line(f"{indices[place]} = {rest} % ({shown[place]})")
                 rest = f"({rest} // ({shown[place]}))"
+
+    def group(self, ragged: RaggedGrid) -> int:
+        """Lines that find the group of a block, and its place in the group; the body's depth."""
+        count, index, at = self.size(ragged.groups), ragged.group, ragged.flat
+        blocks = self.size(with_index(ragged.blocks, index, Size(ragged.known, "name", "group")))
+        self.kernel.parameters.pop("group", None)
+        self.line(f"{index}, before, seen = 0, 0, 0")
+        self.line(f"for group in range(0, {plain_(count)}):")
+        self.depth += 1
+        self.line(f"seen = seen + {blocks}")
+        self.line(f"{index} = tl.where(seen <= {at}, group + 1, {index})")
+        self.line(f"before = tl.where(seen <= {at}, seen, before)")
+        self.depth -= 1
+        self.defined |= {index, ragged.index}
+        self.line(f"if {index} < {plain_(count)}:")
+        self.depth += 1
+        self.line(f"{ragged.index} = {at} - before")
+        return self.depth
+
+    def elements_of_grid(self, indices: Sequence[str], depth: int) -> None:
+        """Lines that load the elements of tensors that a block's place decides on."""
+        self.depth = depth
+        for size in sizes_in(self.kernel.scope):
+            for element in elements_of(size):
+                own = {n for n in names(element) if n in self.defined or n in indices}
+                loops = {n for n in names(element) if n in element.known.extents} - own
+                if not loops and text(element) not in self.elements:
+                    name = f"{element.name}_at{len(self.elements)}"
+                    self.line(f"{name} = {self.size(element)}")
+                    self.elements[text(element)] = name
 
     def nodes(self, nodes: Sequence[Node], depth: int) -> None:
         """The lines of nodes."""
@@ -323,8 +374,11 @@ class _Writer:
         """An expression that loads a box."""
         shape = tuple(int(s) for s in tile.shape)
         mask = self.mask(view)
-        plain = not view.past_end or not mask
+        stray = any(view.within) and not self.exact
+        plain = (not view.past_end or not mask) and (stray or not any(view.within))
         described = self.descriptor(view) if plain else None
+        if described is not None and stray:
+            self.kernel.stray.add(len(self.lines))
         if described is not None:
             name, turned = described
             origin = [plain_(self.size(o)) for o in view.origin]
@@ -338,7 +392,33 @@ class _Writer:
         )
 
     def store(self, view: Tensor, tile: str) -> None:
-        """Lines that store a tile to a box."""
+        """Lines that store a tile to a box; of a group, by the copy engine where all of it is."""
+        inside = self.inside(view)
+        if inside and self.descriptor(view) is not None:
+            self.line(f"if {inside}:")
+            self.depth += 1
+            self.stored(view, tile)
+            self.depth -= 1
+            self.line("else:")
+            self.depth += 1
+            self.masked(view, tile)
+            self.depth -= 1
+        else:
+            self.stored(view, tile)
+
+    def inside(self, view: Tensor) -> str:
+        """The condition that a box does not reach past the ends of its groups; empty without."""
+        tests: list[str] = []
+        for d, (o, s) in enumerate(zip(view.origin, view.size, strict=True)):
+            group = view.bounds(d)
+            if group is not None:
+                tests.append(f"{self.size(o + s)} <= {self.size(group.high)}")
+                if least(group.shift) is None:
+                    tests.append(f"{self.size(o)} >= {self.size(group.low)}")
+        return " and ".join(tests)
+
+    def stored(self, view: Tensor, tile: str) -> None:
+        """Lines that store a tile to a box that is not of a group, or all inside of one."""
         described = self.descriptor(view)
         if described is not None:
             name, turned = described
@@ -350,6 +430,10 @@ class _Writer:
                 tile = f"{tile}.reshape({[int(s) for s in view.size]})"
             self.line(f"{name}.store([{', '.join(origin)}], {tile})")
             return
+        self.masked(view, tile)
+
+    def masked(self, view: Tensor, tile: str) -> None:
+        """A line that stores a tile through addresses."""
         mask = self.mask(view)
         self.line(f"tl.store({self.addresses(view)}, {tile}" + (f", mask={mask})" if mask else ")"))
 
@@ -395,7 +479,13 @@ class _Writer:
         """Which of a box's coordinates are in its tensor; empty where all surely are."""
         tests: list[str] = []
         for d, (o, s) in enumerate(zip(view.origin, view.size, strict=True)):
-            extent = view.buffer.shape[d]
+            extent, group = view.buffer.shape[d], view.bounds(d)
+            if group is not None:
+                at = self.places(view, d)
+                tests.append(f"({at} < {self.size(group.high)})")
+                if least(group.shift) is None:
+                    tests.append(f"({at} >= {self.size(group.low)})")
+                continue
             if text(o) == "0" and text(s) == text(extent):
                 continue
             at = self.places(view, d)

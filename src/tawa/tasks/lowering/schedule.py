@@ -6,14 +6,15 @@ host's.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeAlias
 
 from tawa.tasks.graph.ir import Call, Copy, Loop, Node, Scope, accesses, copy_text, walk
 from tawa.tasks.language.defaults import where
 from tawa.tasks.language.errors import BadMapping, TensorNotMapped
-from tawa.tasks.language.sizes import names
+from tawa.tasks.language.sizes import is_of_data, names, text
 from tawa.tasks.lowering.kernel_text import KernelText, kernel_text
 from tawa.tasks.lowering.lies import Lie
 
@@ -26,6 +27,8 @@ class Launch:
     options: dict[str, Any]
     cap: int | None
     """Most bytes of shared memory, if the mapping says so."""
+    exact: Callable[[], KernelText]
+    """The kernel whose boxes of groups are zero past the end."""
 
 
 @dataclass(eq=False)
@@ -75,6 +78,15 @@ def _steps(
 
 
 def _check_independent(loop: Loop, grid: tuple[Loop, ...]) -> None:
+    if any(is_of_data(extent) for extent in loop.extents):
+        raise BadMapping(
+            "how often a loop of the device runs depends on a tensor's elements",
+            span=loop.span,
+            expected="an extent that follows from sizes: the device does not wait for its results",
+            found=", ".join(text(extent) for extent in loop.extents),
+            hint="map the loop to a block, or use `prange` in a `prange` over the groups",
+            notes=[where(loop.instance)],
+        )
     indices = {i for outer in grid for i in outer.indices}
     if any(name in indices for extent in loop.extents for name in names(extent)):
         raise BadMapping(
@@ -137,4 +149,9 @@ def _launch(scope: Scope, grid: tuple[Loop, ...], lies: dict[str, Lie], name: st
             cap = min(cap or record.shared_cap, record.shared_cap)
         order = record.tile_order if order is None else order
     group = DEFAULT_ORDER if order is None else order
-    return Launch(kernel_text(name, scope, grid, group, lies), options, cap)
+    return Launch(
+        kernel_text(name, scope, grid, group, lies),
+        options,
+        cap,
+        partial(kernel_text, name, scope, grid, group, lies, exact=True),
+    )

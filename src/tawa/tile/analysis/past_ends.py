@@ -50,6 +50,9 @@ class At:
 
 Tile: TypeAlias = tuple[At, ...]
 
+Filled: TypeAlias = Mapping[int, tuple[Edges, Any]] | None
+"""By dimension of a tile, the ends that it is filled up past, and the number (None: anything)."""
+
 
 @dataclass(frozen=True)
 class Counted:
@@ -64,11 +67,11 @@ class Counted:
 
 
 def counted(
-    block: Block, ends: Callable[[Operation], tuple[Mapping[int, Edges], Any] | None]
+    block: Block, ends: Callable[[Operation], Filled]
 ) -> list[Counted]:
     """The combinations of a function's block in which elements past an end count.
 
-    `ends` says of an op whose result is filled up past ends: which, by dimension, and the number.
+    `ends` says of an op whose result is filled up past ends: which, and with what.
     """
     analysis = _PastEnds(ends)
     analysis.block(block)
@@ -76,7 +79,7 @@ def counted(
 
 
 class _PastEnds:
-    def __init__(self, ends: Callable[[Operation], tuple[Mapping[int, Edges], Any] | None]) -> None:
+    def __init__(self, ends: Callable[[Operation], Filled]) -> None:
         self.ends = ends
         self.tiles: dict[SSAValue, Tile] = {}
         self.found: dict[Operation, Counted] = {}
@@ -92,13 +95,13 @@ class _PastEnds:
             for result, tile in zip(op.results, self.results(op), strict=False):
                 self.tiles[result] = tile
             filled = self.ends(op)
-            if filled is not None and op.results:
-                self.fill(op.results[0], *filled)
+            if filled and op.results:
+                self.fill(op.results[0], filled)
 
-    def fill(self, value: SSAValue, edges: Mapping[int, Edges], number: Any) -> None:
+    def fill(self, value: SSAValue, filled: Mapping[int, tuple[Edges, Any]]) -> None:
         """A tile that is filled up past ends."""
         self.tiles[value] = tuple(
-            At("data", number, edges[d]) if d in edges else replace(at, edges=frozenset())
+            At("data", filled[d][1], filled[d][0]) if d in filled else replace(at, edges=Edges())
             for d, at in enumerate(self.of(value))
         )
 
