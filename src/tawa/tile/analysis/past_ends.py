@@ -66,9 +66,7 @@ class Counted:
     edges: Edges
 
 
-def counted(
-    block: Block, ends: Callable[[Operation], Filled]
-) -> list[Counted]:
+def counted(block: Block, ends: Callable[[Operation], Filled]) -> list[Counted]:
     """The combinations of a function's block in which elements past an end count.
 
     `ends` says of an op whose result is filled up past ends: which, and with what.
