@@ -194,6 +194,20 @@ class TensorDescriptor:
         made._set(tensor, seen, seen.shape, seen.strides, block_shape, padding)
         return made
 
+    def without_base(self) -> TensorDescriptor:
+        """How a tensor lies, without the array: what `alike` is asked of, and keeps none alive."""
+        made = TensorDescriptor.__new__(TensorDescriptor)
+        made.device, made.geometry, made.kind = self.device, self.geometry, self.kind
+        return made
+
+    def alike(self, base: Any) -> TensorDescriptor:
+        """The descriptor of another array, which lies as this one's does: it is not looked at."""
+        made = self.without_base()
+        made._base = base
+        reader = getattr(base, "data_ptr", None)
+        made.pointer = reader if reader is not None else partial(pointer_of, base)
+        return made
+
     @property
     def base(self) -> Any:
         """The array that holds the tensor."""

@@ -71,8 +71,8 @@ class CompiledTasks:
 
     def run(self, args: Sequence[Any]) -> None:
         """Run the kernels, on the device where the arrays lie or for NumPy's in the simulator."""
-        values, arrays = self._values(args), self._arrays(args)
-        for launch, now in _in_order(self.steps, values):
+        values, arrays = self._values(args), self.arrays(args)
+        for launch, now in in_order(self.steps, values):
             grid = prod(value(e, now) for e in launch.kernel.grid)
             if grid > 0:
                 kernel = self.kernel(launch)
@@ -86,8 +86,8 @@ class CompiledTasks:
         from tawa.simulate.interpret.tile import run
 
         values = self._values(args)
-        arrays = {name: storage_type(a) for name, a in self._arrays(args).items()}
-        for launch, now in _in_order(self.steps, values):
+        arrays = {name: storage_type(a) for name, a in self.arrays(args).items()}
+        for launch, now in in_order(self.steps, values):
             grid = prod(value(e, now) for e in launch.kernel.grid)
             if grid > 0:
                 given = [given_for(p, arrays, now) for p in launch.kernel.parameters.values()]
@@ -97,8 +97,8 @@ class CompiledTasks:
 
     def predict(self, *args: Any) -> list[LaunchPrediction]:
         """How long each launch of a call would take, by the timing model; needs no device."""
-        values, arrays, found = self._values(args), self._arrays(args), list[Any]()
-        for launch, now in _in_order(self.steps, values):
+        values, arrays, found = self._values(args), self.arrays(args), list[Any]()
+        for launch, now in in_order(self.steps, values):
             grid = prod(value(e, now) for e in launch.kernel.grid)
             if grid > 0:
                 kernel = self.kernel(launch)
@@ -119,8 +119,8 @@ class CompiledTasks:
 
     def arguments(self, launch: Launch, args: Sequence[Any]) -> list[Any]:
         """What a kernel's parameters are given for a call; of a loop's launches, in the first."""
-        arrays = self._arrays(args)
-        for found, now in _in_order(self.steps, self._values(args)):
+        arrays = self.arrays(args)
+        for found, now in in_order(self.steps, self._values(args)):
             if found is launch:
                 return [given_for(p, arrays, now) for p in launch.kernel.parameters.values()]
         return []
@@ -185,7 +185,7 @@ class CompiledTasks:
     def _values(self, args: Sequence[Any]) -> dict[str, Any]:
         return values_of(self.task, args)
 
-    def _arrays(self, args: Sequence[Any]) -> dict[str, Any]:
+    def arrays(self, args: Sequence[Any]) -> dict[str, Any]:
         """Arrays by buffer's name: the arguments, and tensors that the device makes."""
         named = dict(zip(self.task.parameters, args, strict=True))
         arrays = {name: named[name] for name in self.program.arguments}
@@ -223,7 +223,7 @@ def _launches(steps: Sequence[Step]) -> Iterator[Launch]:
             yield from _launches(step.steps)
 
 
-def _in_order(
+def in_order(
     steps: Sequence[Step], values: dict[str, Any]
 ) -> Iterator[tuple[Launch, dict[str, Any]]]:
     """Launches in order, each with the values of the loops around it."""
@@ -234,7 +234,7 @@ def _in_order(
         assert isinstance(step, HostLoop)
         extents = [range(value(extent, values)) for extent in step.loop.extents]
         for index in product(*extents):
-            yield from _in_order(
+            yield from in_order(
                 step.steps, values | dict(zip(step.loop.indices, index, strict=True))
             )
 

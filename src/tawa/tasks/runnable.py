@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 from typing import Any
 
 from tawa.base.user_frames import entries, entry
@@ -10,6 +11,7 @@ from tawa.tasks.interpreter import interpret
 from tawa.tasks.language.mapping import Mapping
 from tawa.tasks.language.privileges import Privilege
 from tawa.tasks.language.task import Task, declared
+from tawa.tasks.plans import Plans
 from tawa.tasks.program import CompiledTasks, program_for
 
 
@@ -23,9 +25,12 @@ class RunnableTask(Task):
         Arrays are written in place. `mapping` says where and how; what it does not say, defaults
         do. Returns what ran.
         """
-        program = program_for(self, args, mapping)
-        program.run(args)
-        return program
+        return self.plans.call(args, mapping)
+
+    @cached_property
+    def plans(self) -> Plans:
+        """What calls do again."""
+        return Plans(self)
 
     def compile(self, *args: Any, mapping: Mapping | None = None) -> CompiledTasks:
         """What a call with these arguments runs, to look at: its stages, kernels and events."""
