@@ -284,3 +284,30 @@ def test_names_of_triton_s_modules_that_libraries_import():
     assert tuned.base_fn is times.fn
     with pytest.raises(AttributeError):
         _ = standard.nothing
+
+
+def test_an_attribute_may_be_named_by_a_constant():
+    @tawa.jit
+    def kernel(x, y, F: tl.constexpr, N: tl.constexpr):
+        i = tl.arange(0, N)
+        v = getattr(tl, F)(tl.load(x + i), 3.0)
+        tl.static_assert(not hasattr(tl, "no_such_function"))
+        tl.static_assert(getattr(v, "no_such_method", 7) == 7)
+        tl.store(y + i, v)
+
+    np.testing.assert_array_equal(run(kernel, X, np.zeros(N, np.float32), F="maximum"), X.clip(3))
+
+
+def test_a_choice_may_be_of_calls_or_of_tuples():
+    @tawa.jit
+    def kernel(x, n, N: tl.constexpr):
+        tl.store(x, 1.0) if n > 3 else tl.store(x, 2.0)
+        a, b = (n, 3.0) if n > 3 else (n + 1, 4.0)
+        tl.store(x + 1, a + b)
+
+    found = []
+    for n in (2, 5):
+        x = np.zeros(N, np.float32)
+        kernel[(1,)](x, n, N=N)
+        found.append(x[:2].tolist())
+    assert found == [[2, 3 + 4], [1, 5 + 3]]

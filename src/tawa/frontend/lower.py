@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import namedtuple
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -24,6 +25,7 @@ from tawa.base.spans import set_span
 from tawa.base.types import DescType, i32
 from tawa.frontend.builtins import assembly as lower_assembly
 from tawa.frontend.builtins import libdevice as lower_libdevice
+from tawa.frontend.builtins import mapping as lower_mapping
 from tawa.frontend.builtins import math as lower_math
 from tawa.frontend.builtins import memory as lower_memory
 from tawa.frontend.builtins import programs as lower_programs
@@ -47,8 +49,8 @@ from tawa.ir.kernels import AT_LEAST, NAME, POSITIVE
 from tawa.language.dtypes import pointer_type
 
 MEANINGS = (
-    lower_assembly, lower_libdevice, lower_math, lower_memory, lower_programs, lower_reductions,
-    lower_shapes,
+    lower_assembly, lower_libdevice, lower_mapping, lower_math, lower_memory, lower_programs,
+    lower_reductions, lower_shapes,
 )  # fmt: skip
 """The modules that register what the language's builtins mean."""
 
@@ -80,7 +82,7 @@ def lower_to_tile(
         parts: dict[str, Value] = {}
         for name, value in _constants(function, constants).items():
             if "." in name:
-                parts[name] = value
+                parts[name] = compiler.given(value)
             else:
                 compiler.bind_parameter(name, value, constant=True)
         for name, kind, argument in zip(names, types, block.args, strict=True):
@@ -128,8 +130,16 @@ def _joined(parts: Mapping[str, Value]) -> dict[str, Value]:
             whole[first] = value
     for name, places in tuples.items():
         joined = _joined(places)
-        whole[name] = tuple(joined[place] for place in sorted(joined, key=int))
+        whole[name] = _tuple(joined)
     return whole
+
+
+def _tuple(parts: Mapping[str, Value]) -> Value:
+    """The tuple of parts that are called `0`, `1`, or `0_size`, `1_step` where they have names."""
+    places = {int(name.partition("_")[0]): name for name in parts}
+    values = [parts[places[number]] for number in sorted(places)]
+    fields = [places[number].partition("_")[2] for number in sorted(places)]
+    return namedtuple("Parts", fields)(*values) if all(fields) else tuple(values)
 
 
 def _module(

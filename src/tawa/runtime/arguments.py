@@ -8,6 +8,7 @@ from collections.abc import Callable
 from functools import cache, partial
 from typing import Any, TypeAlias, cast
 
+from tawa.base.decorated import inner
 from tawa.base.errors import TawaError
 from tawa.base.kernel_spec import SCALAR_CODES
 from tawa.runtime.arrays import HOST, host_array, is_array, view
@@ -99,7 +100,7 @@ def classify_unaligned(value: Any) -> Classified:
 def _without(kind: Kind | TupleKind, *, one: bool) -> Kind | TupleKind:
     """A kind without what is known of the value's divisors, and perhaps whether it is one."""
     if isinstance(kind, TupleKind):
-        return tuple_kind(tuple(_without(part, one=one) for part in kind.parts))
+        return tuple_kind(tuple(_without(part, one=one) for part in kind.parts), kind.fields)
     if kind.type == "constant":
         return kind
     return kind_of(kind.type, False, kind.one and not one, kind.device, kind.library)
@@ -270,13 +271,16 @@ def _tuple(value: tuple[Any, ...]) -> Classified:
     if not value:
         return constant_kind(()), None
     found = [classify_part(item) for item in value]
-    return tuple_kind(tuple(kind for kind, _ in found)), tuple(passed for _, passed in found)
+    kind = tuple_kind(tuple(kind for kind, _ in found), getattr(value, "_fields", ()))
+    return kind, tuple(passed for _, passed in found)
 
 
 def classify_part(item: Any) -> Classified:
-    """As `classify`, for a part of a tuple: a `tl.constexpr` is a constant."""
+    """As `classify`, for a part of a tuple: a `tl.constexpr` or a function is a constant."""
     if type(item).__name__ == "constexpr" and hasattr(item, "value"):
         return constant_kind(item.value), None
+    if inner(item) is not None:
+        return constant_kind(item), None
     return classify(item)
 
 

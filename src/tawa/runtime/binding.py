@@ -218,7 +218,8 @@ def example_kind(name: str, given: Any, parameter: BoundParameter | None) -> Kin
     """
     if isinstance(given, tuple) and given:
         parts = cast("tuple[Any, ...]", given)
-        return tuple_kind(tuple(example_kind(name, part, None) for part in parts))
+        kinds = tuple(example_kind(name, part, None) for part in parts)
+        return tuple_kind(kinds, getattr(given, "_fields", ()))
     if isinstance(given, str):
         return type_kind(name, given)
     element = _element_of_stand_in(given)

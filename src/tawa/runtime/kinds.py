@@ -80,15 +80,24 @@ _CONSTANTS: dict[Any, Kind] = {}
 
 @dataclass(frozen=True, eq=False)
 class TupleKind:
-    """The kinds of a tuple's parts. Parts are arguments of their own, called `x.0`, `x.1.0`."""
+    """The kinds of a tuple's parts, and the parts' names if they have some.
+
+    Parts are arguments of their own, called `x.0`, `x.1.0`; `x.0_size` if its name is `size`.
+    """
 
     parts: tuple[Kind | TupleKind, ...]
+    fields: tuple[str, ...] = ()
+
+    def named(self) -> Iterator[tuple[str, Kind | TupleKind]]:
+        """The parts with what stands for each behind the tuple's name."""
+        for number, part in enumerate(self.parts):
+            yield f"{number}_{self.fields[number]}" if self.fields else str(number), part
 
 
 @cache
-def tuple_kind(parts: tuple[Kind | TupleKind, ...]) -> TupleKind:
-    """The one kind of tuples with these parts."""
-    return TupleKind(parts)
+def tuple_kind(parts: tuple[Kind | TupleKind, ...], fields: tuple[str, ...] = ()) -> TupleKind:
+    """The one kind of tuples with these parts, called `fields` if they have names."""
+    return TupleKind(parts, fields)
 
 
 def spread(kinds: Mapping[str, Kind | TupleKind]) -> dict[str, Kind]:
@@ -98,7 +107,7 @@ def spread(kinds: Mapping[str, Kind | TupleKind]) -> dict[str, Kind]:
         if isinstance(kind, Kind):
             found[name] = kind
         else:
-            found |= spread({f"{name}.{i}": part for i, part in enumerate(kind.parts)})
+            found |= spread({f"{name}.{place}": part for place, part in kind.named()})
     return found
 
 
@@ -116,5 +125,5 @@ def part_named(name: str, values: Mapping[str, Any]) -> Any:
     first, *places = name.split(".")
     value = values[first]
     for place in places:
-        value = value[int(place)]
+        value = value[int(place.partition("_")[0])]
     return value

@@ -12,7 +12,7 @@ from tawa.frontend.syntax.calls import FunctionCompiler
 from tawa.frontend.values import arithmetic, conversion
 from tawa.frontend.values.arithmetic import numeric_type, promote
 from tawa.frontend.values.conversion import fail, mapped
-from tawa.frontend.values.values import Tensor, Value, describe, items_of
+from tawa.frontend.values.values import Tensor, Value, describe
 from tawa.language import core
 from tawa.language.dtypes import dtype, float32, float64, int32
 from tawa.tile.dialect import ops
@@ -155,21 +155,6 @@ def umulhi(f: FunctionCompiler, x: Value, y: Value) -> Tensor:
             found=left.describe(),
         )
     return mapped(f.b, "mulhui", left.dtype, left, right)
-
-
-@lowers(tl.map_elementwise)
-def map_elementwise(f: FunctionCompiler, scalar_fn: Value, args: Value, pack: Value) -> Value:
-    """`tl.map_elementwise`: the function is one of tensors as well."""
-    if pack != 1:
-        raise fail(
-            f.b,
-            BadArgument,
-            f"`tl.map_elementwise` with pack={pack}",
-            expected="pack=1",
-            hint="write the function for one element",
-        )
-    operands = [tensor_argument(f, v, "tl.map_elementwise") for v in items_of(args)]
-    return f.call(scalar_fn, list(conversion.broadcast(f.b, *operands)), {})
 
 
 @lowers(core.logical_and)

@@ -9,7 +9,13 @@ from typing import Any
 
 from tawa import language
 from tawa.base.errors import TawaError
-from tawa.frontend.source.errors import NotCallable, NotSupported, Recursion, WrongArguments
+from tawa.frontend.source.errors import (
+    NotCallable,
+    NotSupported,
+    Recursion,
+    UnknownAttribute,
+    WrongArguments,
+)
 from tawa.frontend.source.function import (
     JITFunction,
     is_constexpr_annotation,
@@ -61,13 +67,34 @@ class FunctionCompiler(Statements):
             return self._inline(jit_function(function), args, keywords, decays=True)
         if function in PYTHON_FUNCTIONS:
             return self._call_python(function, args, keywords)
+        return self._call_type(function, args, keywords)
+
+    def _call_type(self, function: Value, args: list[Value], keywords: dict[str, Value]) -> Value:
+        """Make a value of a type: `tl.constexpr(4)`, `tl.float32(x)`, a named tuple."""
         if function is dtypes.constexpr and len(args) == 1:
             return args[0]
         if function is dtypes.pointer_type:
             return dtypes.pointer_type(args[0])
+        if is_named_tuple(function):
+            return self._make_named_tuple(function, args, keywords)
         if isinstance(function, dtypes.dtype) and len(args) == 1:
             return self.call(language.cast, [args[0], function], keywords)
         raise self._not_callable(function)
+
+    def _make_named_tuple(
+        self, function: Any, args: list[Value], keywords: dict[str, Value]
+    ) -> Value:
+        try:
+            return function(*args, **keywords)
+        except TypeError as error:
+            raise fail(
+                self.b,
+                WrongArguments,
+                f"call of `{function.__name__}`: {error}",
+                expected=f"{function.__name__}({', '.join(function._fields)})",
+                found=shown_call(args, keywords),
+                hint=keyword_hint(keywords, function._fields),
+            ) from error
 
     def _not_callable(self, function: Value) -> TawaError:
         name = getattr(function, "__name__", None) or describe(function)
@@ -198,12 +225,15 @@ class FunctionCompiler(Statements):
 
         As in Triton, run-time values may be passed to helpers' `tl.constexpr` parameters.
         """
-        value = self.usable_type(dtypes.unwrap(value))
-        if foreign.is_foreign(value):
-            value = self.ours(foreign.translate(value))
+        value = self.given(value)
         span = self.span_of(self.source.tree)
         fixed = (constant and not is_runtime(value)) or is_number(value)
         self.scope.set(name, value, span, constant=fixed)
+
+    def given(self, value: Any) -> Value:
+        """A value that comes from outside: of a launch, or of a call."""
+        value = self.usable_type(dtypes.unwrap(value))
+        return self.ours(foreign.translate(value)) if foreign.is_foreign(value) else value
 
     # --- Python's own functions -----------------------------------------------------------------
 
@@ -214,12 +244,34 @@ class FunctionCompiler(Statements):
             return _is_instance(*args)
         if function is python.print:
             return self.call(language.device_print, ["", *args], {})
+        if function in (python.getattr, python.hasattr):
+            return self._ask_attribute(function, args)
         if any(isinstance(v, Tensor) for v in args):
             return self._convert_run_time(function, args)
         try:
             return function(*args, **keywords)
         except (TypeError, ValueError, AttributeError, ArithmeticError) as error:
             raise fail(self.b, WrongArguments, f"call of `{function.__name__}`: {error}") from error
+
+    def _ask_attribute(self, function: Any, args: list[Value]) -> Value:
+        """`getattr(x, "name")`, with a default too, and `hasattr(x, "name")`."""
+        if len(args) not in (2, 3) or not isinstance(args[1], str):
+            raise fail(
+                self.b,
+                WrongArguments,
+                f"call of `{function.__name__}`",
+                expected="a value and a name known when the kernel is compiled",
+                found=shown_call(args, {}),
+            )
+        try:
+            found = self.attribute(args[0], args[1])
+        except (UnknownAttribute, NotSupported):
+            if function is python.hasattr:
+                return False
+            if len(args) == 3:
+                return args[2]
+            raise
+        return True if function is python.hasattr else found
 
     def _convert_run_time(self, function: Any, args: list[Value]) -> Value:
         """`int(x)`, `float(x)`, `bool(x)`, `abs(x)`, `len(x)` of a run-time value."""
@@ -258,6 +310,13 @@ _IGNORED_KEYWORDS = {"_semantic", "_builder", "_generator"}
 def _is_dtype_method(function: Any) -> bool:
     owner = getattr(function, "__self__", None)
     return isinstance(owner, dtypes.dtype | dtypes.pointer_type | dtypes.block_type)
+
+
+def is_named_tuple(function: Any) -> bool:
+    """Whether a value is a class of tuples whose parts have names."""
+    return (
+        inspect.isclass(function) and issubclass(function, tuple) and hasattr(function, "_fields")
+    )
 
 
 def _is_instance(value: Value, kinds: Any) -> bool:

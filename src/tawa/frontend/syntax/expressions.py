@@ -49,10 +49,13 @@ from tawa.frontend.values.values import (
     Undefined,
     Value,
     describe,
+    flatten,
     is_number,
     is_runtime,
     is_tuple,
+    rebuild,
     same_type,
+    tuple_like,
 )
 from tawa.language import dtypes
 from tawa.language.builtin import LanguageFunction
@@ -161,16 +164,13 @@ class Expressions:
 
     def usable_global(self, name: str, value: Any) -> Value:
         """A global as a value; plain numbers and unknown objects are rejected."""
-        if isinstance(value, dtypes.constexpr):
-            return self.usable_type(static_function(value.value))
-        if isinstance(value, dtypes.dtype):
-            return self.usable_type(value)
-        if (
-            foreign.is_foreign(value)
-            and not isinstance(value, ModuleType)
-            and not self.is_jit(value)
-        ):
-            return self.ours(foreign.translate(value))
+        constant = isinstance(value, dtypes.constexpr)
+        value = dtypes.unwrap(value)
+        theirs = foreign.is_foreign(value) and not isinstance(value, ModuleType)
+        if theirs and not self.is_jit(value):
+            return self.usable_type(static_function(self.ours(foreign.translate(value))))
+        if constant or isinstance(value, dtypes.dtype):
+            return self.usable_type(static_function(value))
         if isinstance(value, bool | int | float | str):
             raise fail(
                 self.b,
@@ -348,23 +348,30 @@ class Expressions:
         if not is_runtime(test):
             return self.eval(node.body if test else node.orelse)
         chosen = self.truth(test, "the condition of `a if c else b`", "use `tl.where`")
-        sides: list[tuple[Block, Tensor]] = []
+        sides: list[tuple[Block, Value]] = []
         for branch in (node.body, node.orelse):
             with self.b.inside(Block()) as block:
-                sides.append((block, conversion.to_tensor(self.b, self.eval(branch))))
-        (then_block, then_value), (else_block, else_value) = sides
+                sides.append((block, self.decay(self.eval(branch))))
+        (_, then_value), (_, else_value) = sides
         if not same_type(then_value, else_value):
             raise fail(
                 self.b,
                 TypeMismatch,
                 "the two sides of `a if c else b` have different types",
-                found=f"{then_value.describe()} and {else_value.describe()}",
+                found=f"{describe(then_value)} and {describe(else_value)}",
                 hint="convert one of them, or use `tl.where`",
             )
         for block, value in sides:
-            block.add_op(scf.YieldOp(value.ssa))
-        op = scf.IfOp(chosen.ssa, [then_value.ssa.type], Region(then_block), Region(else_block))
-        return Tensor(self.b.add(op).results[0], then_value.dtype, then_value.shape)
+            block.add_op(scf.YieldOp(*flatten(value)))
+        types = [ssa.type for ssa in flatten(then_value)]
+        op = self.b.add(scf.IfOp(chosen.ssa, types, *(Region(block) for block, _ in sides)))
+        return rebuild(then_value, iter(op.results))
+
+    def decay(self, value: Value) -> Value:
+        """What a plain assignment makes of a value: numbers become run-time scalars."""
+        if is_tuple(value):
+            return tuple_like(value, (self.decay(item) for item in value))
+        return conversion.to_tensor(self.b, value) if is_number(value) else value
 
     def truth(self, test: Value, what: str, hint: str) -> Tensor:
         """A run-time condition as a scalar int1; a tensor of one element is one."""
@@ -439,8 +446,8 @@ class Expressions:
             return self._runtime_attribute(value, name)
         if isinstance(value, ModuleType):
             return self._module_attribute(value, name)
-        if name == "value" and (is_number(value) or value is None or isinstance(value, str)):
-            return value
+        if name == "value" and not hasattr(value, "value"):
+            return value  # a compile-time value is its own, as that of a `tl.constexpr`
         if name in ("to", "cast") and is_number(value):
             return BoundMethod(conversion.to_tensor(self.b, value), name)
         if name.startswith("_") or not hasattr(value, name):

@@ -37,7 +37,6 @@ from tawa.frontend.values.values import (
     Value,
     describe,
     flatten,
-    is_number,
     is_runtime,
     is_tuple,
     rebuild,
@@ -162,12 +161,6 @@ class Statements(LoopStatements):
             )
         for target, item in zip(targets, value, strict=True):
             self.assign(target, item)
-
-    def decay(self, value: Value) -> Value:
-        """What a plain assignment makes of a value: numbers become run-time scalars."""
-        if is_tuple(value):
-            return tuple(self.decay(item) for item in value)
-        return conversion.to_tensor(self.b, value) if is_number(value) else value
 
     # --- return ---------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ value that it meets.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias, TypeGuard
 
@@ -126,6 +126,12 @@ def is_tuple(value: Value) -> TypeGuard[tuple[Value, ...]]:
     return isinstance(value, tuple | list)
 
 
+def tuple_like(value: tuple[Value, ...], items: Iterable[Value]) -> tuple[Value, ...]:
+    """A tuple of other values, whose parts have the names that those of `value` have."""
+    make = getattr(type(value), "_make", tuple)
+    return make(items)
+
+
 def items_of(value: Value) -> tuple[Value, ...]:
     """The values of a tuple; any other value by itself."""
     return tuple(value) if is_tuple(value) else (value,)
@@ -185,7 +191,7 @@ def rebuild(value: Value, fresh: Iterator[SSAValue]) -> Value:
             value.block_shape,
         )
     if is_tuple(value):
-        return tuple(rebuild(item, fresh) for item in value)
+        return tuple_like(value, (rebuild(item, fresh) for item in value))
     return value
 
 
