@@ -173,8 +173,11 @@ class FunctionCompiler(Statements):
                 f"`{function.__name__}` takes compile-time values only",
                 found=", ".join(describe(v) for v in args),
             )
+        if foreign.speaks_triton(getattr(function, "function", None)):
+            args = [foreign.theirs(value) for value in args]
+            keywords = {name: foreign.theirs(value) for name, value in keywords.items()}
         try:
-            return dtypes.unwrap(function(*args, **keywords))
+            return self.given(function(*args, **keywords))
         except (TypeError, ValueError, ArithmeticError) as error:
             raise fail(self.b, WrongArguments, f"call of `{function.__name__}`: {error}") from error
 

@@ -58,6 +58,22 @@ def translate(value: Any) -> Any:
     return _named(getattr(value, "__module__", ""), getattr(value, "__name__", repr(value)))
 
 
+def speaks_triton(function: Any) -> bool:
+    """Whether a Python function names something of an installed Triton's."""
+    code, names = getattr(function, "__code__", None), getattr(function, "__globals__", {})
+    return code is not None and any(is_foreign(names.get(name)) for name in code.co_names)
+
+
+def theirs(value: Any) -> Any:
+    """Triton's counterpart of one of our types; any other value as it is."""
+    language: Any = sys.modules[_ROOT]
+    if isinstance(value, dtypes.dtype):
+        return language.dtype(value.name)
+    if isinstance(value, dtypes.pointer_type):
+        return language.pointer_type(theirs(value.element_ty))
+    return value
+
+
 def attribute(module: ModuleType, name: str) -> Any:
     """Our counterpart of `module.name` for a module of Triton's; `Missing` if there is none."""
     if module.__name__ == "triton":
