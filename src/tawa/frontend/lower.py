@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import namedtuple
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 from xdsl.dialects.builtin import (
@@ -139,7 +140,13 @@ def _tuple(parts: Mapping[str, Value]) -> Value:
     places = {int(name.partition("_")[0]): name for name in parts}
     values = [parts[places[number]] for number in sorted(places)]
     fields = [places[number].partition("_")[2] for number in sorted(places)]
-    return namedtuple("Parts", fields)(*values) if all(fields) else tuple(values)
+    return _named_tuple(tuple(fields))(*values) if all(fields) else tuple(values)
+
+
+@cache
+def _named_tuple(fields: tuple[str, ...]) -> Callable[..., Value]:
+    """A class of tuples whose parts have these names."""
+    return namedtuple("Parts", fields)  # pyright: ignore[reportUntypedNamedTuple]  # of any values
 
 
 def _module(

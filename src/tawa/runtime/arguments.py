@@ -13,7 +13,7 @@ from tawa.base.errors import TawaError
 from tawa.base.kernel_spec import SCALAR_CODES
 from tawa.runtime.arrays import HOST, host_array, is_array, view
 from tawa.runtime.descriptor import ALIGNMENT, TensorDescriptor, descriptor_of
-from tawa.runtime.kinds import Kind, TupleKind, constant_kind, kind_of, tuple_kind
+from tawa.runtime.kinds import Kind, TupleKind, constant_kind, fields_of, kind_of, tuple_kind
 
 
 class UnsupportedArgument(TawaError):
@@ -271,7 +271,7 @@ def _tuple(value: tuple[Any, ...]) -> Classified:
     if not value:
         return constant_kind(()), None
     found = [classify_part(item) for item in value]
-    kind = tuple_kind(tuple(kind for kind, _ in found), getattr(value, "_fields", ()))
+    kind = tuple_kind(tuple(kind for kind, _ in found), fields_of(value))
     return kind, tuple(passed for _, passed in found)
 
 

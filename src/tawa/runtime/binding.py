@@ -25,7 +25,7 @@ from tawa.runtime.arguments import (
 )
 from tawa.runtime.arrays import DTYPE_NAMES
 from tawa.runtime.descriptor import TensorDescriptor
-from tawa.runtime.kinds import Kind, TupleKind, kind_of, parts_of, tuple_kind
+from tawa.runtime.kinds import Kind, TupleKind, fields_of, kind_of, parts_of, tuple_kind
 from tawa.runtime.launch_errors import BadTypeText
 
 RESERVED = ("stream", "device")
@@ -219,7 +219,7 @@ def example_kind(name: str, given: Any, parameter: BoundParameter | None) -> Kin
     if isinstance(given, tuple) and given:
         parts = cast("tuple[Any, ...]", given)
         kinds = tuple(example_kind(name, part, None) for part in parts)
-        return tuple_kind(kinds, getattr(given, "_fields", ()))
+        return tuple_kind(kinds, fields_of(given))
     if isinstance(given, str):
         return type_kind(name, given)
     element = _element_of_stand_in(given)

@@ -111,6 +111,11 @@ def spread(kinds: Mapping[str, Kind | TupleKind]) -> dict[str, Kind]:
     return found
 
 
+def fields_of(value: Any) -> tuple[str, ...]:
+    """The names of a tuple's parts; empty where they have none."""
+    return getattr(value, "_fields", ())
+
+
 def parts_of(values: Sequence[Any]) -> Iterator[Any]:
     """What a launch passes, in the order of `spread`."""
     for value in values:

@@ -47,7 +47,7 @@ def map_elementwise(f: FunctionCompiler, scalar_fn: Value, args: Value, pack: Va
         results = items_of(f.call(scalar_fn, elements, {}))
         types = _types(f, results, count)
     replay = _Replay(f.b, parts[0].shape)
-    known = dict(zip(block.args, (p.ssa for p in parts), strict=True))
+    known: dict[SSAValue, SSAValue] = dict(zip(block.args, (p.ssa for p in parts), strict=True))
     replay.run(f, block, known)
     found = [
         Tensor(replay.tensor(known, r.ssa), t, parts[0].shape)
