@@ -317,9 +317,8 @@ def _is_dtype_method(function: Any) -> bool:
 
 def is_named_tuple(function: Any) -> bool:
     """Whether a value is a class of tuples whose parts have names."""
-    return (
-        inspect.isclass(function) and issubclass(function, tuple) and hasattr(function, "_fields")
-    )
+    fields = getattr(function, "_fields", None)
+    return fields is not None and inspect.isclass(function) and issubclass(function, tuple)
 
 
 def _is_instance(value: Value, kinds: Any) -> bool:

@@ -364,7 +364,8 @@ class Expressions:
         for block, value in sides:
             block.add_op(scf.YieldOp(*flatten(value)))
         types = [ssa.type for ssa in flatten(then_value)]
-        op = self.b.add(scf.IfOp(chosen.ssa, types, *(Region(block) for block, _ in sides)))
+        then, other = (Region(block) for block, _ in sides)
+        op = self.b.add(scf.IfOp(chosen.ssa, types, then, other))
         return rebuild(then_value, iter(op.results))
 
     def decay(self, value: Value) -> Value:
