@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,16 @@ import numpy.typing as npt
 
 from tawa.base.cores import cores
 from tawa.base.user_frames import entries, entry
+from tawa.cuppl.core.ir import Type
 from tawa.cuppl.cpu.executable import Executable, Workers
 from tawa.cuppl.cpu.memory import Decoder, encode_inputs, example_value
 from tawa.cuppl.elaboration.elaborate import elaborate
 from tawa.cuppl.elaboration.shared import Elaborated
+from tawa.cuppl.inference.density import GRADIENT, LEVELS, Density
 from tawa.cuppl.inference.enumeration import run_enumeration
 from tawa.cuppl.inference.importance import run_importance
 from tawa.cuppl.inference.mh import Chain, run_chains
-from tawa.cuppl.inference.nuts import GRADIENT, Density, nuts_chain
+from tawa.cuppl.inference.nuts import NutsChain, Plan, run_plans
 from tawa.cuppl.inference.pmcmc import Draws, gibbs_chain, independent_chain, marginal_chain
 from tawa.cuppl.inference.settings import Limits, check_memory, check_settings, counts
 from tawa.cuppl.inference.smc import run_smc
@@ -244,10 +246,21 @@ class Model:
         seed: int = 0,
         chains: int = 4,
         target: float = 0.8,
+        metric: str = "auto",
+        max_doublings: int = 10,
+        threads: int | None = None,
         limits: Limits | None = None,
+        progress: bool = False,
     ) -> Posterior:
-        """The no-U-turn sampler, for programs with a fixed number of continuous choices."""
-        return self._gradient("nuts", draws, warm_up, data, seed, chains, target, 0, limits)
+        """The no-U-turn sampler, for programs with a fixed number of continuous choices.
+
+        `metric` is `dense` (a covariance is learned), `diagonal` (variances) or `auto`: dense
+        where the warm-up has enough draws for it. Chains run on `threads`, by default all cores;
+        the draws do not depend on that. A trajectory has at most 2**`max_doublings` - 1 steps.
+        """
+        (max_doublings,) = counts(max_doublings=max_doublings)
+        plan = Plan(draws, warm_up, seed, target, 0, metric, max_doublings)
+        return self._gradient("nuts", plan, data, chains, threads, limits, progress)
 
     def hmc(
         self,
@@ -259,50 +272,68 @@ class Model:
         seed: int = 0,
         chains: int = 4,
         target: float = 0.8,
+        metric: str = "auto",
+        threads: int | None = None,
         limits: Limits | None = None,
+        progress: bool = False,
     ) -> Posterior:
-        """Hamiltonian Monte Carlo with a fixed number of leapfrog steps."""
+        """Hamiltonian Monte Carlo with a fixed number of leapfrog steps; settings as for `nuts`."""
         (leapfrogs,) = counts(leapfrogs=leapfrogs)
-        return self._gradient("hmc", draws, warm_up, data, seed, chains, target, leapfrogs, limits)
+        plan = Plan(draws, warm_up, seed, target, leapfrogs, metric)
+        return self._gradient("hmc", plan, data, chains, threads, limits, progress)
 
     def density(
-        self, data: Mapping[str, Any] | None = None, seed: int = 0, limits: Limits | None = None
+        self,
+        data: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        limits: Limits | None = None,
+        levels: int = LEVELS,
     ) -> tuple[Density, Any]:
-        """The log density on unconstrained reals with its gradient, and memory to keep alive."""
+        """The log density on unconstrained reals with its gradient, and memory to keep alive.
+
+        The thread that evaluates it has room for `levels` nested calls.
+        """
+        executable = self._gradient_code()
+        workers, block = self.workers(data, 1)
+        words = self.elaborated.layouts.words(self.elaborated.result)
+        references = [word is Type.REF for word in words]
+        limits = limits or Limits()
+        return Density(executable, workers.inputs, references, limits, seed, levels), block
+
+    def _gradient_code(self) -> Executable:
+        """The differentiated program. Raises UnsupportedMethod if it has no gradient."""
         if "gradient" not in self._executables:
             lowered = lower_continuous(self.elaborated)
             if lowered is None:
                 raise UnsupportedMethod("a program that uses `shift` has no gradient")
             self._executables["gradient"] = Executable.build(lowered, GRADIENT)
-        workers, block = self.workers(data, 1)
-        results = len(self.elaborated.layouts.words(self.elaborated.result))
-        density = Density(
-            self._executables["gradient"], workers.inputs, results, limits or Limits(), seed
-        )
-        return density, block
+        return self._executables["gradient"]
 
     def _gradient(
-        self, method: str, draws: int, warm_up: int, data: Mapping[str, Any] | None, seed: int,
-        chains: int, target: float, leapfrogs: int, limits: Limits | None,
+        self, method: str, plan: Plan, data: Mapping[str, Any] | None, chains: int,
+        threads: int | None, limits: Limits | None, progress: bool,
     ) -> Posterior:  # fmt: skip
-        draws, chains = counts(draws=draws, chains=chains)
-        warm_up, leapfrogs = counts(0, warm_up=warm_up, leapfrogs=leapfrogs)
-        check_settings(seed, target=target)
-        self._check_draws(draws * chains)
-        runs: list[Run] = []
-        divergent, accepted, bfmi = 0, 0.0, math.inf
-        for chain in range(chains):
-            density, block = self.density(data, seed + 7919 * chain, limits)
-            one = nuts_chain(density, draws, warm_up, seed + 7919 * chain, target, leapfrogs)
-            divergent += one.divergent
-            accepted += one.accepted / chains
-            bfmi = min(bfmi, one.e_bfmi())
-            weights = np.full(draws, 1.0 / draws)
-            runs.append(Run(one.columns, weights, 0.0, np.arange(draws), [block], draws))
-        posterior = ChainPosterior(
-            self.elaborated, runs, self.names, method,
-            {"accepted": accepted, "divergent": float(divergent), "e_bfmi": bfmi},
-        )  # fmt: skip
+        plan, chains = plan.checked(), counts(chains=chains)[0]
+        (threads,) = counts(threads=cores() if threads is None else threads)
+        self._check_draws(plan.draws * chains)
+        self._gradient_code()
+        blocks: list[Any] = []
+
+        def start(seed: int, levels: int) -> Density:
+            density, block = self.density(data, seed, limits, levels)
+            blocks.append(block)
+            return density
+
+        with _bar(method, progress) as report:
+            plans = [replace(plan, seed=plan.seed + 7919 * chain) for chain in range(chains)]
+            found = run_plans(plans, start, threads, limits or Limits(), report)
+        weights = np.full(plan.draws, 1.0 / plan.draws)
+        order = np.arange(plan.draws)
+        runs = [
+            Run(one.columns, weights, 0.0, order, [*one.memory, *blocks], plan.draws)
+            for one in found
+        ]
+        posterior = ChainPosterior(self.elaborated, runs, self.names, method, _summary(found))
         posterior.warn()
         return posterior
 
@@ -492,6 +523,15 @@ def _chain_run(draws: Draws, count: int, block: Any) -> Run:
     words = np.array(draws.columns, dtype=np.int64).T.copy()
     weights = np.full(count, 1.0 / count)
     return Run(words, weights, 0.0, np.arange(count), [*draws.memory, block], count)
+
+
+def _summary(chains: list[NutsChain]) -> dict[str, float]:
+    """How the chains went, all together."""
+    return {
+        "accepted": float(np.mean([one.accepted for one in chains])),
+        "divergent": float(sum(one.divergent for one in chains)),
+        "e_bfmi": min(one.e_bfmi() for one in chains),
+    }
 
 
 def _bar(title: str, shown: bool) -> Any:

@@ -32,6 +32,7 @@ from tawa.cuppl.lowering.guards import mark_fallible
 from tawa.cuppl.lowering.pipeline import Lowered
 from tawa.cuppl.natives import collect
 from tawa.cuppl.natives import importance as importance_natives
+from tawa.cuppl.natives import nuts as nuts_natives
 from tawa.cuppl.natives import smc as smc_natives
 from tawa.cuppl.natives import tape as tape_natives
 from tawa.cuppl.natives import trace as trace_natives
@@ -43,7 +44,9 @@ from tawa.runtime.cache import default_cache
 
 __all__ = ["NATIVE_MODULES", "Executable", "Workers", "new_context"]
 
-NATIVE_MODULES = (collect, importance_natives, smc_natives, tape_natives, trace_natives)
+NATIVE_MODULES = (
+    collect, importance_natives, nuts_natives, smc_natives, tape_natives, trace_natives
+)  # fmt: skip
 """Where the driving natives are defined; importing them registers them."""
 
 KEPT = (
@@ -291,7 +294,8 @@ class Executable:
         """Call one of the collector's natives."""
         given = np.array(arguments, dtype=np.int64)
         out = np.zeros(8, dtype=np.int64)
-        function = collector().function(symbol)
+        code = collector()  # two threads may make it at once: each keeps its own alive
+        function = code.function(symbol)
         function(context.ctypes.data, given.ctypes.data, out.ctypes.data)
 
     def call(self, symbol: str, context: Words, arguments: list[int]) -> int:

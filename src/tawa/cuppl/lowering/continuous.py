@@ -124,8 +124,9 @@ def _scalar(b: FunctionBuilder, support: str, q: Reg) -> tuple[Reg, Reg]:
     else:
         bounds = (-math.pi, math.pi) if support == "circle" else (0.0, 1.0)
         low, high = (b.const(v, F64) for v in bounds)
-    value = b.call("between", [low, high, q], [F64])[0]
-    return value, b.call("between_density", [low, high, q], [F64])[0]
+    name = "within" if support == "truncated" else "between"
+    value = b.call(name, [low, high, q], [F64])[0]
+    return value, b.call(f"{name}_density", [low, high, q], [F64])[0]
 
 
 def _free_vector(b: FunctionBuilder, support: str) -> Reg:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tawa.cuppl.numeric.primitives import Ints
+from tawa.cuppl.numeric.primitives import Floats, Ints
 from tawa.cuppl.translation.native import native
 
-__all__ = ["address_of", "int_of"]
+__all__ = ["address_of", "floats_at", "int_of"]
 
 
 @native
@@ -17,4 +17,10 @@ def int_of(address: Ints) -> int:
 @native
 def address_of(word: int) -> Ints:
     """A number as an address."""
+    return word  # type: ignore[return-value]
+
+
+@native
+def floats_at(word: int) -> Floats:
+    """A number as the address of floats."""
     return word  # type: ignore[return-value]

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any, Protocol, overload
 
 import numpy as np
 
@@ -41,8 +41,14 @@ __all__ = [
 class Floats(Protocol):
     """An array of floats (in plain Python, NumPy's)."""
 
-    def __getitem__(self, index: int, /) -> float:
-        """One element."""
+    @overload
+    def __getitem__(self, index: int, /) -> float: ...
+
+    @overload
+    def __getitem__(self, index: slice, /) -> Floats: ...
+
+    def __getitem__(self, index: int | slice, /) -> float | Floats:
+        """One element, or the array that begins there."""
         ...
 
     def __setitem__(self, index: int, value: float, /) -> None:

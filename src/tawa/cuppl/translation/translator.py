@@ -320,7 +320,17 @@ class Translator:
             raise self._error(node, "operands of the wrong type")
         return self._op(name, a, b)
 
+    def _rest(self, base: ast.expr, part: ast.Slice, node: ast.expr) -> _Value:
+        """`array[first:]`: the address of the element there."""
+        array = self._value(base)
+        if part.lower is None or part.upper or part.step or ELEMENTS[array.kind][1]:
+            raise self._error(node, "not the rest of an array")
+        distance = self._op("muli", self._reg(part.lower), self._const(8, Type.I64))
+        return _Value(self._op("addi", array.reg, distance), array.kind)
+
     def _subscript(self, base: ast.expr, index: ast.expr, node: ast.expr) -> _Value:
+        if isinstance(index, ast.Slice):
+            return self._rest(base, index, node)
         if isinstance(base, ast.Name) and base.id not in self.variables:
             return self._table(base.id, index, node)
         vector = self._value(base)

@@ -1,0 +1,174 @@
+"""A program's log density on unconstrained reals, with its gradient."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from tawa.cuppl.cpu.executable import FIELD, Executable, new_context
+from tawa.cuppl.inference.settings import Limits, failure
+from tawa.cuppl.natives import tape as k
+from tawa.cuppl.typing.errors import UnsupportedMethod
+from tawa.cuppl.typing.failures import (
+    ALL_ZERO,
+    DEPTH,
+    DISCRETE_CHOICE,
+    FAILURES,
+    HEAP_FULL,
+    INVALID_PARAMETER,
+    NAN_WEIGHT,
+    REJECTED,
+)
+from tawa.functional.errors import FunctionalError
+
+__all__ = ["GRADIENT", "LEVELS", "Density"]
+
+Floats = npt.NDArray[np.float64]
+ATTEMPTS = 100
+GRADIENT = "value_and_gradient run_chain find_step"
+"""The entries of code that is compiled for gradients."""
+LEVELS = 1 << 11
+"""Nested calls for which any thread's native stack has room."""
+
+
+class Density:
+    """A program's log density on unconstrained reals, with its gradient."""
+
+    def __init__(
+        self,
+        executable: Executable,
+        inputs: int,
+        references: list[bool],
+        limits: Limits,
+        seed: int,
+        levels: int = LEVELS,
+    ) -> None:
+        self.executable, self.limits, self.seed = executable, limits, seed
+        self.meter = np.zeros(k.METER_WORDS, dtype=np.int64)
+        self.context = new_context()
+        self.context[FIELD["inputs"]] = inputs
+        self.context[FIELD["depth_limit"]] = levels
+        self.references = references
+        """Of each word of the results, whether it refers to the heap."""
+        self.results = np.zeros(max(1, len(references)), dtype=np.int64)
+        self.position = np.zeros(1 << 16)
+        self.gradient = np.zeros(1 << 16)
+        self.evaluations = 0
+        self.new_tape(1 << 12)
+        self.new_heap(1 << 12)
+        self.function = executable.compiled.function("value_and_gradient")
+        self.arguments = np.zeros(4, dtype=np.int64)
+        self.out = np.zeros(2)
+        self.dimension = self.explore()
+
+    def new_tape(self, size: int) -> None:
+        """Room for the tape."""
+        self.check_memory(40 * size)
+        self.entries = np.empty(4 * (size + 1), dtype=np.int64)
+        self.adjoints = np.zeros(size + 1)
+        m = self.meter
+        m[k.SIZE], m[k.ENTRIES] = size, self.entries.ctypes.data
+        m[k.ADJOINTS] = self.adjoints.ctypes.data
+        m[k.POSITION], m[k.ROOM] = self.position.ctypes.data, len(self.position)
+
+    def more_tape(self) -> None:
+        """Four times the room for the tape."""
+        self.new_tape(4 * int(self.meter[k.SIZE]))
+
+    def more_heap(self) -> None:
+        """Twice the heap."""
+        self.new_heap(len(self.heap))
+
+    def check_memory(self, size: int) -> None:
+        """Raise the error of a run that needs too much memory."""
+        if size > self.limits.max_memory:
+            raise failure(self.executable.lowered.elaborated, HEAP_FULL, 0, self.seed, 0, 0)
+
+    def new_heap(self, words: int) -> None:
+        """A heap, and as many words for the places of the floats in it."""
+        self.check_memory(16 * words)
+        self.heap = np.zeros(2 * words, dtype=np.int64)
+        base = self.heap.ctypes.data
+        self.context[FIELD["heap_start"]] = base
+        self.context[FIELD["heap_end"]] = base + 8 * words
+        self.context[FIELD["tape_delta"]] = 8 * words
+
+    def explore(self) -> int:
+        """Run once on fresh values; how many there are."""
+        self.meter[k.DIMENSION] = -1
+        self.context[FIELD["key0"]] = self.seed & 0xFFFFFFFF
+        self.context[FIELD["stream"]] = 8
+        value, status = -math.inf, REJECTED
+        for attempt in range(ATTEMPTS):
+            self.context[FIELD["step"]] = attempt
+            self.context[FIELD["draw"]] = self.context[FIELD["made"]] = 0
+            value, status = self.raw()
+            if status == 0 and math.isfinite(value):
+                break
+        if status != 0 or not math.isfinite(value):
+            error = self.error(ALL_ZERO if status in (0, REJECTED) else status)
+            raise error.with_note(f"{ATTEMPTS} random starts were tried")
+        taken = int(self.meter[k.TAKEN])
+        if taken == 0 or taken > len(self.position):
+            raise UnsupportedMethod(
+                f"the program makes {taken} continuous choices", expected="between 1 and 65536"
+            )
+        self.meter[k.DIMENSION] = taken
+        return taken
+
+    def raw(self) -> tuple[float, int]:
+        """Evaluate at `position`; makes room as needed. Raises the errors of the program.
+
+        Where a scale overflows or a weight is NaN the density is 0: that is how a trajectory that
+        overshoots is rejected, and a start that is no good.
+        """
+        while True:
+            self.arguments[:] = (
+                self.meter.ctypes.data, self.results.ctypes.data, self.gradient.ctypes.data,
+                self.limits.max_steps,
+            )  # fmt: skip
+            self.function(
+                self.context.ctypes.data, self.arguments.ctypes.data, self.out.ctypes.data
+            )
+            self.evaluations += 1
+            status = int(self.out[1:].view(np.int64)[0])
+            if status == HEAP_FULL:
+                self.more_heap()
+            elif status == 0 and self.meter[k.USED] >= self.meter[k.SIZE]:
+                self.more_tape()
+            elif status in (0, REJECTED, INVALID_PARAMETER, NAN_WEIGHT):
+                return (-math.inf if status else float(self.out[0])), status
+            else:
+                raise self.error(status)
+
+    def error(self, status: int) -> FunctionalError:
+        """The error for a status."""
+        program = self.executable.lowered.elaborated
+        site = int(self.context[FIELD["site"]]) if status != ALL_ZERO else len(program.sites)
+        if status == DISCRETE_CHOICE:
+            return UnsupportedMethod(
+                "this choice is not continuous", span=program.sites[site],
+                hint="use SMC, mh or enumerate",
+            )  # fmt: skip
+        known = status if status in FAILURES else DEPTH
+        return failure(program, known, site, self.seed, 0, 0)
+
+    def changed(self) -> UnsupportedMethod:
+        """The error for a number of choices that isn't always the same."""
+        return UnsupportedMethod(
+            "the number of choices depends on their values",
+            expected=f"{self.dimension} choices", found=f"{int(self.meter[k.TAKEN])}",
+            hint="use SMC or mh",
+        )  # fmt: skip
+
+    def __call__(self, q: Floats) -> tuple[float, Floats]:
+        """Log density and gradient. Raises UnsupportedMethod if the choices change in number."""
+        self.position[: self.dimension] = q
+        value, status = self.raw()
+        if status == 0 and int(self.meter[k.TAKEN]) != self.dimension:
+            raise self.changed()
+        if math.isnan(value):
+            value = -math.inf
+        return value, self.gradient[: self.dimension].copy()
