@@ -134,6 +134,9 @@ ROOMS: dict[str, set[str]] = {
     "cli.report": {
         *(*BASE, "machine", TILE, AREF, "hopper", "driver", "runtime", "simulate"),
     },
+    "cli.tasks": {
+        *("base", "runtime", "simulate", "cli", "tasks", "tasks.language", "tasks.lowering"),
+    },
     "cli": {"*"},
     "__main__": {"cli"},
 }

@@ -19,6 +19,7 @@ Compile sequential tile kernels to warp-specialised GPU code, and see what the c
 
 LANGUAGES = {
     "axon": ("tawa.axon.tools.cli", "Shape-inferred functional tensor programs."),
+    "tasks": ("tawa.cli.tasks.commands", "Task programs and their mappings."),
     "cuppl": ("tawa.cuppl.cli", "Functional probabilistic programs."),
 }
 """The other languages: the module of each one's own commands, and what it is."""

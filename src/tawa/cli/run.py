@@ -28,6 +28,11 @@ def run_example(where: str, options: Sequence[str] = ()) -> int:
         result = found.example()
     seconds = time.perf_counter() - start
     print(f"{found.name}: ran {_where(places)}in {seconds:.2f} s")
+    return compared(result)
+
+
+def compared(result: Any) -> int:
+    """Print how far an example's results are off; 1 if one is wrong, or 0."""
     if not isinstance(result, Mapping):
         return 0
     wrong = False

@@ -52,6 +52,7 @@ class CompiledTasks:
     """
 
     task: Task
+    mapping: Mapping
     program: TaskProgram
     known: Known
     stages: dict[str, str]
@@ -82,18 +83,24 @@ class CompiledTasks:
 
     def simulate(self, args: Sequence[Any]) -> None:
         """Run the kernels' tile level on NumPy arrays: nothing below it is compiled."""
-        from tawa.driver.host_launch import stored
-        from tawa.simulate.interpret.tile import run
-
         values = self._values(args)
         arrays = {name: storage_type(a) for name, a in self.arrays(args).items()}
         for launch, now in in_order(self.steps, values):
             grid = prod(value(e, now) for e in launch.kernel.grid)
             if grid > 0:
                 given = [given_for(p, arrays, now) for p in launch.kernel.parameters.values()]
-                with places_of(launch.kernel):
-                    module = self.tile_level(launch, now)
-                run(module, (grid,), [stored(g) for g in given])
+                self.run_tile_level(launch, grid, given, now)
+
+    def run_tile_level(
+        self, launch: Launch, grid: int, given: Sequence[Any], now: dict[str, Any]
+    ) -> None:
+        """Run one launch's tile level."""
+        from tawa.driver.host_launch import stored
+        from tawa.simulate.interpret.tile import run
+
+        with places_of(launch.kernel):
+            module = self.tile_level(launch, now)
+        run(module, (grid,), [stored(g) for g in given])
 
     def predict(self, *args: Any) -> list[LaunchPrediction]:
         """How long each launch of a call would take, by the timing model; needs no device."""
@@ -333,7 +340,7 @@ def _compiled(
         if buffer.memory == "global":
             lies[buffer.name] = _made_lie(buffer, known)
     steps = schedule(program.root, lies)
-    found = CompiledTasks(task, program, known, stages, steps, graph)
+    found = CompiledTasks(task, mapping, program, known, stages, steps, graph)
     for launch in found.launches:
         stages[launch.kernel.name] = launch.kernel.text
         if launch.kernel.has_ends:

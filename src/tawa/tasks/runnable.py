@@ -13,6 +13,7 @@ from tawa.tasks.language.privileges import Privilege
 from tawa.tasks.language.task import Task, declared
 from tawa.tasks.plans import Plans
 from tawa.tasks.program import CompiledTasks, program_for
+from tawa.tasks.watching import WATCHER
 
 
 @entries
@@ -25,6 +26,9 @@ class RunnableTask(Task):
         Arrays are written in place. `mapping` says where and how; what it does not say, defaults
         do. Returns what ran.
         """
+        watcher = WATCHER.get()
+        if watcher is not None:
+            mapping = watcher(self, args, mapping)
         return self.plans.call(args, mapping)
 
     @cached_property

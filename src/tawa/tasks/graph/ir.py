@@ -80,6 +80,12 @@ class TaskProgram:
     scalars: dict[str, Any]
     root: Scope
     made: list[Buffer] = field(default_factory=list[Buffer])
+    tunables: dict[tuple[str, str], Any] = field(default_factory=dict[tuple[str, str], Any])
+    """The tunables that were asked for, by record and name, with their values."""
+    instances: list[tuple[Resolved, dict[str, str]]] = field(
+        default_factory=list[tuple[Resolved, dict[str, str]]]
+    )
+    """The instances that were launched, with the memories of their arguments."""
 
     def text(self) -> str:
         """The program, a node a line."""

@@ -57,6 +57,8 @@ class Tracer:
         self.made: list[Buffer] = []
         self.indices: tuple[str, ...] = ()
         self.counts: dict[str, int] = {}
+        self.tunables: dict[tuple[str, str], Any] = {}
+        self.instances: list[tuple[Resolved, dict[str, str]]] = []
 
     @property
     def frame(self) -> Frame:
@@ -77,11 +79,14 @@ class Tracer:
         task, scope = instance.variant.task, Scope(instance, [], span)
         own: list[Any] = list(args)
         outs: list[Copy] = []
+        memories: dict[str, str] = {}
+        self.instances.append((instance, memories))
         for place, (name, arg) in enumerate(zip(task.parameters, args, strict=True)):
             if not isinstance(arg, Tensor):
                 continue
             privilege = task.privileges[name]
             memory = instance.memory(name, _default_memory(instance, arg, privilege.writes), span)
+            memories[name] = memory
             buffer = self.buffer(name, arg.shape, arg.dtype, memory, "launch", span, instance)
             buffer.of = buffer.home = arg
             own[place] = buffer.whole()
@@ -156,7 +161,10 @@ class Tracer:
 
     def tunable(self, name: str, default: Any, span: Span | None) -> Any:
         """The value that the mapping binds."""
-        return self.frame.instance.tunable(name, default, span)
+        instance = self.frame.instance
+        found = instance.tunable(name, default, span)
+        self.tunables[instance.record.name, name] = found
+        return found
 
     def make(self, shape: tuple[Any, ...], dtype: Any, span: Span | None) -> Tensor:
         """A tensor of the variant's own."""
@@ -251,4 +259,4 @@ def trace(
     scalars = {
         n: a for n, a in zip(task.parameters, args, strict=True) if not isinstance(a, Buffer)
     }
-    return TaskProgram(arguments, scalars, root, tracer.made)
+    return TaskProgram(arguments, scalars, root, tracer.made, tracer.tunables, tracer.instances)

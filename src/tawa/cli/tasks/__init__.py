@@ -1,0 +1,1 @@
+"""`tawa tasks`: task programs from the command line."""
