@@ -14,6 +14,9 @@ for memory that a role only reads. Roles share no memory that one of them writes
 
 Where the places of two accesses are sums that never come near each other, they do not meet
 (`ir.affine`). A copy waits by itself for those that it writes over (`codegen.stores`).
+
+A meeting that is there for another reason does as well, and is marked (`ORDERS_MEMORY`): it has to
+stay when that reason goes.
 """
 
 from __future__ import annotations
@@ -21,9 +24,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from xdsl.dialects import func, scf
+from xdsl.dialects.builtin import UnitAttr
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
 from tawa.base.spans import copy_span
@@ -32,7 +37,12 @@ from tawa.hopper.dialect.assembly import InlineAssembly
 from tawa.hopper.dialect.atomic import MemoryFence
 from tawa.hopper.dialect.memory import BulkWait
 from tawa.hopper.dialect.structure import OneThread, Role
-from tawa.hopper.dialect.sync import CtaSync, FenceProxyGlobal, NamedBarrierSync
+from tawa.hopper.dialect.sync import (
+    ORDERS_MEMORY,
+    CtaSync,
+    FenceProxyGlobal,
+    NamedBarrierSync,
+)
 from tawa.hopper.dialect.text import owner_condition
 from tawa.hopper.dialect.types import FragType, TensorMapType
 from tawa.ir.affine import is_inside
@@ -78,6 +88,8 @@ class _State:
     """Writes of threads that the copy engine may not see yet."""
     copies: list[Access] = field(default_factory=list[Access])
     """Writes by the copy engine that may not be complete."""
+    met: list[tuple[Access, Operation]] = field(default_factory=list[tuple[Access, Operation]])
+    """Accesses after which threads have met, and where: not for their sake, as far as is known."""
 
     def joined(self, other: _State) -> _State:
         """What may be open on one of two ways."""
@@ -85,6 +97,7 @@ class _State:
             list(dict.fromkeys([*self.apart, *other.apart])),
             list(dict.fromkeys([*self.unfenced, *other.unfenced])),
             list(dict.fromkeys([*self.copies, *other.copies])),
+            list(dict.fromkeys([*self.met, *other.met])),
         )
 
     def copy(self) -> _State:
@@ -93,12 +106,24 @@ class _State:
 
     def aged(self, loop: Operation) -> _State:
         """The same an iteration later."""
-        return _State(
-            *(
-                [replace(access, aged=access.aged | {loop}) for access in part]
-                for part in (self.apart, self.unfenced, self.copies)
-            )
+        old = partial(_aged, loop=loop)
+        apart, unfenced, copies = (
+            [old(access) for access in part] for part in (self.apart, self.unfenced, self.copies)
         )
+        return _State(apart, unfenced, copies, [(old(access), at) for access, at in self.met])
+
+    def meets(self, op: Operation) -> None:
+        """The threads meet at an op."""
+        if ORDERS_MEMORY in op.attributes:
+            self.met.clear()
+        else:
+            new = [(access, op) for access in self.apart]
+            self.met = list(dict.fromkeys([*self.met, *new]))
+        self.apart.clear()
+
+
+def _aged(access: Access, loop: Operation) -> Access:
+    return replace(access, aged=access.aged | {loop})
 
 
 def order_accesses(
@@ -138,7 +163,7 @@ class _RoleOrder:
             elif op.regions:
                 state = self._regions(op, state, anchor)
             elif self._meets(op):
-                state.apart.clear()
+                state.meets(op)
             elif isinstance(op, FenceProxyGlobal):
                 state.unfenced.clear()
             elif isinstance(op, BulkWait):
@@ -176,12 +201,16 @@ class _RoleOrder:
             self._insert([BulkWait(0), *self.meet()], op)
             state.copies.clear()
             state.apart.clear()
+            state.met.clear()
         if RELEASED not in state.unfenced:
             state.unfenced.append(RELEASED)
 
     @staticmethod
     def _insert(new: list[Operation], op: Operation) -> None:
         copy_span(op, new)
+        for meeting in new:
+            if isinstance(meeting, CtaSync | NamedBarrierSync):
+                meeting.attributes[ORDERS_MEMORY] = UnitAttr()
         assert op.parent is not None
         op.parent.insert_ops_before(new, op)
 
@@ -199,7 +228,12 @@ class _RoleOrder:
         if new or any(self._conflict(a, access) for a in state.apart):
             new += self.meet()
             state.apart.clear()
+            state.met.clear()
             self._insert(new, op)
+            return
+        for earlier, meeting in state.met:
+            if self._conflict(earlier, access):
+                meeting.attributes[ORDERS_MEMORY] = UnitAttr()
 
     @staticmethod
     def _after(access: Access, state: _State) -> None:

@@ -25,6 +25,9 @@ from tawa.hopper.dialect.types import BarrierType
 from tawa.ir.effects import BARRIER, COPYING, MEETING, ORDER, PHASE, PROXY, Effects, reads, writes
 from tawa.machine.chips import SM_90A
 
+ORDERS_MEMORY = "hopper.orders_memory"
+"""Attribute of a meeting that accesses to global memory are ordered by."""
+
 
 def barrier_at(w: Writer, barrier: SSAValue, slot: SSAValue) -> str:
     """The address of one slot's mbarrier."""

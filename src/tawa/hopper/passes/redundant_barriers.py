@@ -7,10 +7,13 @@ operands from shared memory, a meeting often has nothing left to order: what it 
 kept apart by others. Every return of a slot waits for the next meeting, if there is one before the
 next wait; then each meeting is left out that no access before it needs to have before it (up to the
 meeting before), and no access after it (up to the one that follows), both round the loop that it is
-in.
+in. Accesses to global memory need those meetings alone that are marked for them
+(`codegen.memory_order`).
 
-Matrix instructions of warp groups and copies work on while warps go on; roles with them are left
-alone, but for products of warps, whose slots of copies the pass knows.
+Matrix instructions of warp groups read shared memory while warps go on: until the wait for them,
+which counts as a read of all that those since the wait before it may read. Copies by the engine
+work on too; roles with them are left alone, but for products of warps, whose slots of copies the
+pass knows, and so are roles that take turns.
 """
 
 from __future__ import annotations
@@ -24,11 +27,18 @@ from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Operation, SSAValue
 
 from tawa.base.spans import span_of
-from tawa.hopper.dialect.matrix import Wgmma
+from tawa.hopper.dialect.matrix import MatrixDesc, Wgmma, WgmmaCommit, WgmmaFence, WgmmaWait
 from tawa.hopper.dialect.memory import Slot, Subtile, SubtileColumn
 from tawa.hopper.dialect.structure import OneThread, Ring, Role
-from tawa.hopper.dialect.sync import CtaSync, MbarrierArrive, MbarrierWait, NamedBarrierSync
-from tawa.hopper.dialect.types import RingType
+from tawa.hopper.dialect.sync import (
+    ORDERS_MEMORY,
+    CtaSync,
+    MbarrierArrive,
+    MbarrierWait,
+    NamedBarrierArrive,
+    NamedBarrierSync,
+)
+from tawa.hopper.dialect.types import MatrixDescType, RingType
 from tawa.hopper.dialect.warp_matrix import WarpProduct
 from tawa.ir.contracts import Contract
 from tawa.ir.decisions.decision import Decisions
@@ -63,10 +73,6 @@ class Accesses:
 
     reads: set[Region] = field(default_factory=set[Region])
     writes: set[Region] = field(default_factory=set[Region])
-    loads: bool = False
-    """Global memory is read."""
-    stores: bool = False
-    """Global memory is written, or nobody knows."""
     held: bool = False
     """A slot is waited for, or what others wrote is read: before it is returned."""
     returned: bool = False
@@ -76,8 +82,6 @@ class Accesses:
         """All of it, too."""
         self.reads |= other.reads
         self.writes |= other.writes
-        self.loads |= other.loads
-        self.stores |= other.stores
         self.held |= other.held
         self.returned |= other.returned
 
@@ -85,19 +89,20 @@ class Accesses:
         """Whether any of it has to be over before something of `later` begins."""
         shared = _overlap(self.writes, later.reads | later.writes)
         shared |= _overlap(self.reads, later.writes)
-        memory = (self.stores and (later.loads or later.stores)) or (self.loads and later.stores)
-        return shared or memory or (self.held and later.returned)
+        return shared or (self.held and later.returned)
 
 
 SEEN = (GLOBAL, SHARED, BARRIER, PHASE, MEETING, PROXY, REGISTERS)
 """Resources that this pass knows how to order; effects on others may be anything."""
 
-UNKNOWN = Accesses({ALL}, {ALL}, True, True, True, True)
+UNKNOWN = Accesses({ALL}, {ALL}, True, True)
 
 
 def _only_meets(op: Operation) -> bool:
     """Whether an op does nothing but wait for other threads: what may be left out."""
-    return only_on(op, (MEETING,)) and touches(op, MEETING, READ) and not op.regions
+    if op.regions or ORDERS_MEMORY in op.attributes:
+        return False
+    return only_on(op, (MEETING,)) and touches(op, MEETING, READ)
 
 
 def _stored(op: Operation) -> Iterable[SSAValue | None]:
@@ -124,6 +129,13 @@ def _region(tile: SSAValue | None) -> Region:
     return first, first + owner.ring.type.bytes
 
 
+def _operands(op: Wgmma) -> set[Region]:
+    """What a product of warp groups reads of shared memory."""
+    descs = [v for v in (op.a, op.b) if isinstance(v.type, MatrixDescType)]
+    tiles = [v.owner.tile if isinstance(v.owner, MatrixDesc) else None for v in descs]
+    return {_region(tile) for tile in tiles}
+
+
 @dataclass(frozen=True)
 class RedundantBarrierElimination:
     """Leave out meetings that order nothing."""
@@ -138,8 +150,10 @@ class RedundantBarrierElimination:
             ops = list(role.body.walk())
             by_warps = any(isinstance(op, WarpProduct) for op in ops)
             by_groups = any(isinstance(op, Wgmma) for op in ops)
-            in_order = by_warps or not any(touches(op, COPYING) for op in ops)
-            if in_order and not by_groups and role.teams.value.data == 1:
+            copies = any(touches(op, COPYING) for op in ops)
+            turns = any(isinstance(op, NamedBarrierArrive) for op in ops)
+            in_order = not copies or (by_warps and not by_groups)
+            if in_order and not turns and role.teams.value.data == 1:
                 self._reduce(role)
 
     def _reduce(self, role: Role) -> None:
@@ -153,8 +167,13 @@ class _Role:
 
     def __init__(self, role: Role) -> None:
         self.role = role
-        ops = role.body.walk()
+        ops = list(role.body.walk())
         self.written = {_region(t) for op in ops if not op.regions for t in _stored(op)}
+        products = [op for op in ops if isinstance(op, Wgmma)]
+        self.multiplied = {region for op in products for region in _operands(op)}
+        waits = [op for op in ops if isinstance(op, WgmmaWait)]
+        self.awaited = {op: self._in_flight(op) for op in waits}
+        """What may still be read before each wait for products."""
 
     def reduced(self) -> int:
         """How many meetings are left out; what was postponed to one of them is again."""
@@ -237,16 +256,48 @@ class _Role:
         found.add(self._accesses(op))
         return False
 
+    def _in_flight(self, wait: WgmmaWait) -> set[Region]:
+        """What products read that a wait may be the first to wait for."""
+        if wait.pending.value.data:
+            return self.multiplied
+        found: set[Region] = set()
+        op: Operation = wait
+        while op is not self.role:
+            if self._issued_since(op.prev_op, found):
+                return found
+            parent = op.parent_op()
+            assert parent is not None
+            if isinstance(parent, scf.ForOp):  # round the loop, and from before it
+                self._issued_since(parent.body.block.last_op, found)
+            elif isinstance(parent, scf.WhileOp):
+                return self.multiplied
+            op = parent
+        return found
+
+    @staticmethod
+    def _issued_since(last: Operation | None, found: set[Region]) -> bool:
+        """Add what products up to an op of a block read; whether a wait for all ends them."""
+        before = last
+        while before is not None:
+            if isinstance(before, WgmmaWait) and not before.pending.value.data:
+                return True
+            found |= {r for o in before.walk() if isinstance(o, Wgmma) for r in _operands(o)}
+            before = before.prev_op
+        return False
+
     def _accesses(self, op: Operation) -> Accesses:
         """What an op does, and those in its regions."""
+        if isinstance(op, WgmmaFence | WgmmaCommit):
+            return Accesses()
+        if isinstance(op, Wgmma | WgmmaWait):
+            # What they read of a slot is returned after the wait, without a meeting.
+            return Accesses(reads=_operands(op) if isinstance(op, Wgmma) else self.awaited[op])
         if not only_on(op, SEEN):
             return UNKNOWN
         reads = {_region(tile) for tile in through(op, SHARED, READ)}
         return Accesses(
             reads=reads,
             writes={_region(tile) for tile in through(op, SHARED, WRITE)},
-            loads=touches(op, GLOBAL, READ),
-            stores=touches(op, GLOBAL, WRITE),
             held=touches(op, PHASE) or not reads <= self.written,
             returned=touches(op, BARRIER, WRITE),
         )
