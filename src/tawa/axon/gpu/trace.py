@@ -16,11 +16,12 @@ from tawa.axon.gpu.errors import NotForGpu
 from tawa.axon.gpu.nodes import Node, Tape
 from tawa.axon.gpu.registry import RULES
 from tawa.axon.running.contract import ELEMENT_NAMES
-from tawa.axon.running.evaluate import Evaluator, Frame, Value, _arity, curried  # pyright: ignore[reportPrivateUsage]
-from tawa.axon.running.registry import OPERATORS
-from tawa.axon.sizes.patterns import parse_pattern
+from tawa.axon.running.evaluate import Evaluator, Frame, Value
+from tawa.axon.running.tape import primal
+from tawa.axon.sizes.patterns import Pattern
 from tawa.axon.sizes.shapes import tensor_parts
-from tawa.axon.typing import syntax as x
+from tawa.axon.typing.infer import FLOATS
+from tawa.base.source import Span
 from tawa.functional import syntax as s
 from tawa.functional.language import CheckedModule
 from tawa.functional.terms import Con, Variable
@@ -59,9 +60,6 @@ class Tracer(Evaluator):
     def _simple(self, expression: s.Expression, names: dict[str, Value], frame: Frame) -> Value:
         if isinstance(expression, s.Literal) and not isinstance(expression.value, str):
             return self._literal(expression, frame)
-        if isinstance(expression, s.Vector):
-            items = [self.evaluate(item, names, frame) for item in expression.items]
-            return self.stacked(items)
         return super()._simple(expression, names, frame)
 
     def _literal(self, literal: s.Literal, frame: Frame) -> Value:
@@ -81,56 +79,52 @@ class Tracer(Evaluator):
         nodes = [self.node(item) for item in items]
         return self.tape.join([self.tape.reshape(n, (1, *n.shape)) for n in nodes], 0)
 
-    def _built_in(self, name: s.Name, frame: Frame) -> Value:
-        plain = super()._built_in(name, frame)
-        if name.name == "dim":
-            return plain
-        statics = {
-            key: self._static(key, term, name, frame)
-            for key, term in self.inference.statics.get(name, {}).items()
-        }
-        if name.name == "cast":
-            return self._cast(str(statics["to"]), plain, name)
-        if name in self.inference.patterns:
-            return self._pattern(self.inference.patterns[name], statics, name)
-        if name.name in CONTROL:
-            function = CONTROL[name.name]
-            arity = _arity(self.inference.instances[name].type)
-            return curried(name, lambda *given, **more: function(self, *given, **more), statics,
-                           arity)  # fmt: skip
-        implicit = name.name == "take" and name not in self.inference.instances
-        arity = 2 if implicit else _arity(self.inference.instances[name].type)
-        return curried(name, self._operator(name), statics, arity)
+    # Operators.
 
-    def _cast(self, to: str, plain: Callable[[Value], Value], name: s.Name) -> Callable[..., Value]:
-        def cast(value: Value) -> Value:
-            if not isinstance(value, Node) and to != "bf16":
-                return plain(value)
-            self.tape.span = name.span
-            return self.tape.map("cast", self.node(value), element=to)
+    def operator(self, name: str, span: Span) -> Callable[..., Value]:
+        """An operator of the prelude; the nodes that it adds are its place's."""
+        operator = super().operator(name, span)
 
-        return cast
-
-    def _pattern(self, text: str, statics: dict[str, Any], name: s.Name) -> Callable[..., Value]:
-        pattern = parse_pattern(text)
-
-        def build(*given: Value) -> Value:
-            self.tape.span = name.span
-            nodes = [self.node(value) for value in given]
-            return movement.patterned(self.tape, pattern, nodes, statics)
-
-        return curried(name, build, {}, len(pattern.inputs))
-
-    def _operator(self, name: s.Name) -> Callable[..., Value]:
         def build(*given: Value, **statics: Any) -> Value:
-            if not any(isinstance(value, Node) for value in given):
-                return OPERATORS[name.name](*given, **statics)
-            if name.name not in RULES:
-                raise NotForGpu(f"`{name.name}` has no GPU kernel", span=name.span)
-            self.tape.span = name.span
-            return RULES[name.name](self.tape, *map(self.node, given), **statics)
+            self.tape.span = span
+            return operator(*given, **statics)
 
         return build
+
+    def primitive(self, name: str, given: tuple[Value, ...], statics: dict[str, Any]) -> Value:
+        """An operator on nodes; on arrays, it is computed at once."""
+        to_bf16 = name == "cast" and statics["to"] == "bf16"
+        if not to_bf16 and not any(isinstance(value, Node) for value in given):
+            return super().primitive(name, given, statics)
+        if name == "stack":
+            return self.stacked(list(given))
+        nodes = [self.node(value) for value in given]
+        if name in BUILT:
+            return BUILT[name](self.tape, *nodes, **statics)
+        if name not in RULES:
+            raise NotForGpu(f"`{name}` has no GPU kernel", span=self.tape.span)
+        return RULES[name](self.tape, *nodes, **statics)
+
+    def number(self, value: float, like: Value) -> Value:
+        """A number of the element type of another value."""
+        of = primal(like)
+        if isinstance(of, Node):
+            return self.tape.constant(value, of.element)
+        return super().number(value, like)
+
+    def is_float(self, value: Value) -> bool:
+        """Whether a value has derivatives."""
+        of = primal(value)
+        return of.element in FLOATS if isinstance(of, Node) else super().is_float(value)
+
+    def decided(self, condition: Value) -> bool:
+        """Whether a condition holds, which must not depend on arrays' contents."""
+        if isinstance(condition, Node):
+            raise NotForGpu(
+                "the condition of this `while` depends on computed numbers",
+                hint="use `iterate{n}`, which runs a known number of times",
+            )
+        return super().decided(condition)
 
     def _call(self, expression: s.Expression, names: dict[str, Value], frame: Frame) -> Value:
         match expression:
@@ -145,59 +139,30 @@ class Tracer(Evaluator):
         return super()._call(expression, names, frame)
 
 
-def _slices(tracer: Tracer, xs: Value) -> list[Value]:
-    if not isinstance(xs, Node):
-        return list(xs)
-    tape = tracer.tape
-    return [tape.reshape(tape.part(xs, 0, i, 1), xs.shape[1:]) for i in range(xs.shape[0])]
+def _rows(tape: Tape, x: Node) -> tuple[Node, ...]:
+    return tuple(tape.reshape(tape.part(x, 0, i, 1), x.shape[1:]) for i in range(x.shape[0]))
 
 
-def _map(tracer: Tracer, f: Any, xs: Value) -> Value:
-    return tracer.stacked([f(x) for x in _slices(tracer, xs)])
+def _cast(tape: Tape, x: Node, to: str) -> Node:
+    return tape.map("cast", x, element=to)
 
 
-def _map2(tracer: Tracer, f: Any, xs: Value, ys: Value) -> Value:
-    pairs = zip(_slices(tracer, xs), _slices(tracer, ys), strict=True)
-    return tracer.stacked([f(x)(y) for x, y in pairs])
+def _like(tape: Tape, x: Node, of: Node) -> Node:
+    return tape.map("cast", x, element=of.element)
 
 
-def _scan(tracer: Tracer, f: Any, state: Value, xs: Value) -> Value:
-    results: list[Value] = []
-    for item in _slices(tracer, xs):
-        state, y = f(state)(item)
-        results.append(y)
-    return state, tracer.stacked(results)
+def _pattern(tape: Tape, *inputs: Node, pattern: Pattern, sizes: dict[str, Any]) -> Node:
+    return movement.patterned(tape, pattern, list(inputs), sizes)
 
 
-def _fold(tracer: Tracer, f: Any, state: Value, xs: Value) -> Value:
-    for item in _slices(tracer, xs):
-        state = f(state)(item)
-    return state
+def _contract(
+    tape: Tape, *operands: Node, inputs: tuple[tuple[int, ...], ...], output: tuple[int, ...]
+) -> Node:
+    names = [tuple((f"a{axis}",) for axis in axes) for axes in (*inputs, output)]
+    return movement.patterned(tape, Pattern(tuple(names[:-1]), names[-1]), list(operands), {})
 
 
-def _iterate(tracer: Tracer, f: Any, state: Value, n: int) -> Value:
-    for _ in range(n):
-        state = f(state)
-    return state
-
-
-def _while(tracer: Tracer, condition: Any, f: Any, state: Value) -> Value:
-    while True:
-        found = condition(state)
-        if isinstance(found, Node):
-            raise NotForGpu(
-                "the condition of this `while` depends on computed numbers",
-                hint="use `iterate{n}`, which runs a known number of times",
-            )
-        if not bool(found):
-            return state
-        state = f(state)
-
-
-CONTROL: dict[str, Callable[..., Value]] = {
-    "map": _map, "map2": _map2, "scan": _scan, "fold": _fold, "iterate": _iterate,
-    "while": _while,
+BUILT: dict[str, Callable[..., Any]] = {
+    "rows": _rows, "cast": _cast, "like": _like, "pattern": _pattern, "contract": _contract,
 }  # fmt: skip
-"""Operators on functions, unrolled."""
-
-_ = x
+"""Operators that no rule of the prelude's is for."""

@@ -8,17 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from tawa.axon.running import image, operators
-from tawa.axon.running.contraction import patterned
-from tawa.axon.running.registry import OPERATORS
+from tawa.axon.running import contraction, image, operators
+from tawa.axon.running.compositions import COMPOSITIONS
+from tawa.axon.running.control import CONTROL
+from tawa.axon.running.derivatives import CONSTANT, DERIVATIVES
+from tawa.axon.running.numbers import Number
+from tawa.axon.running.registry import DTYPES, OPERATORS
+from tawa.axon.running.tape import Traced, primal, record, tape_of
 from tawa.axon.sizes.dims import Dim
+from tawa.axon.sizes.patterns import parse_pattern
 from tawa.axon.sizes.shapes import as_shape, evaluate, evaluate_shape, tensor_parts
 from tawa.axon.typing import syntax as x
-from tawa.axon.typing.errors import RunTimeError
+from tawa.axon.typing.errors import NoDerivative, RunTimeError
 from tawa.axon.typing.infer import AxonInference
 from tawa.base.errors import TawaError
 from tawa.base.source import Span
@@ -26,14 +32,8 @@ from tawa.functional import syntax as s
 from tawa.functional.language import CheckedModule
 from tawa.functional.terms import Con, Instance, Term, Variable
 
-OPERATOR_MODULES = (image, operators)
+OPERATOR_MODULES = (contraction, image, operators)
 """Importing them registers the operators."""
-
-DTYPES = {
-    "f16": np.float16, "f32": np.float32, "f64": np.float64, "bool": np.bool_, "i8": np.int8,
-    "i16": np.int16, "i32": np.int32, "i64": np.int64, "u8": np.uint8, "u16": np.uint16,
-    "u32": np.uint32, "u64": np.uint64,
-}  # fmt: skip
 
 Value = Any
 """An array, a tuple of values, a Python function of one argument, or a `Constructed`."""
@@ -160,7 +160,7 @@ class Evaluator:
             case s.Project(subject, index):
                 return self.evaluate(subject, names, frame)[index]
             case s.Vector(items):
-                return np.stack([self.evaluate(item, names, frame) for item in items])
+                return self.call("stack", *(self.evaluate(i, names, frame) for i in items))
             case _:
                 return self._call(expression, names, frame)
 
@@ -269,18 +269,52 @@ class Evaluator:
             parts = tensor_parts(self.inference.solver.resolve(self.inference.instances[name].type))
             element = None if parts is None else parts[0]
             return np.asarray(statics["value"], element_dtype(element, frame, name.span))
-        if name.name == "cast":
-            to = statics["to"]
-
-            def cast(value: Value) -> Value:
-                return value.astype(DTYPES[str(to)])
-
-            return cast
         if name in self.inference.patterns:
-            return patterned(self.inference.patterns[name], statics)
-        arity = 2 if name.name == "take" and name not in self.inference.instances else None
-        type_ = None if arity else self.inference.instances[name].type
-        return curried(name, OPERATORS[name.name], statics, arity or _arity(type_))
+            pattern = parse_pattern(self.inference.patterns[name])
+            given = {"pattern": pattern, "sizes": statics}
+            return curried(name, self.operator("pattern", name.span), given, len(pattern.inputs))
+        implicit = name.name == "take" and name not in self.inference.instances
+        arity = 2 if implicit else _arity(self.inference.instances[name].type)
+        return curried(name, self.operator(name.name, name.span), statics, arity)
+
+    # Operators.
+
+    def operator(self, name: str, span: Span) -> Callable[..., Value]:
+        """An operator of the prelude, used at some place, as a function of all its arguments."""
+        control = CONTROL.get(name)
+        return partial(self.call, name) if control is None else partial(control, self)
+
+    def call(self, name: str, *given: Value, **statics: Any) -> Value:
+        """An operator on values, which may be on the tapes of differentiations."""
+        tape = tape_of(given)
+        if tape is None:
+            return self.primitive(name, given, statics)
+        if name in CONSTANT:
+            below = (v.value if isinstance(v, Traced) and v.tape is tape else v for v in given)
+            return self.call(name, *below, **statics)
+        if name in DERIVATIVES:
+            return record(self, tape, name, given, statics)
+        if name not in COMPOSITIONS:
+            raise NoDerivative(f"`{name}` has no derivative")
+        found = COMPOSITIONS[name](*(Number(self, value) for value in given), **statics)
+        return tuple(n.value for n in found) if isinstance(found, tuple) else found.value
+
+    def primitive(self, name: str, given: tuple[Value, ...], statics: dict[str, Any]) -> Value:
+        """An operator on arrays."""
+        with np.errstate(all="ignore"):
+            return OPERATORS[name](*given, **statics)
+
+    def number(self, value: float, like: Value) -> Value:
+        """A number of the element type of another value."""
+        return np.asarray(value, primal(like).dtype)
+
+    def is_float(self, value: Value) -> bool:
+        """Whether a value has derivatives."""
+        return np.issubdtype(primal(value).dtype, np.floating)
+
+    def decided(self, condition: Value) -> bool:
+        """Whether a condition holds."""
+        return bool(condition)
 
     def _static(self, key: str, term: Term, name: s.Name, frame: Frame) -> Any:
         found = self.inference.solver.resolve(term)
@@ -353,9 +387,9 @@ def curried(name: s.Name, operator: Callable[..., Any], statics: dict[str, Any],
     """An operator as a function that takes its arguments one by one."""
     if len(given) == arity:
         try:
-            with np.errstate(all="ignore"):
-                return operator(*given, **statics)
-        except TawaError:
+            return operator(*given, **statics)
+        except TawaError as error:
+            error.span = error.span or name.span
             raise
         except (ValueError, IndexError, TypeError) as error:
             raise RunTimeError(f"`{name.name}`: {error}", span=name.span) from error

@@ -92,3 +92,32 @@ def global_mean(x: Array) -> Array:
 def upsample(x: Array, scale: int) -> Array:
     """Each number `scale` times along both last axes."""
     return np.repeat(np.repeat(x, scale, axis=-1), scale, axis=-2)
+
+
+@operator("windows")
+def windows(
+    x: Array, spans: tuple[int, ...], stride: int, dilation: int,
+    pads: tuple[tuple[int, int], ...], fill: float,
+) -> Array:  # fmt: skip
+    """All windows over the axes after the second: their places, then what is inside."""
+    widths = [(0, 0), (0, 0), *pads]
+    return _windows(np.pad(x, widths, constant_values=fill), spans, stride, dilation)
+
+
+@operator("overlap")
+def overlap(
+    x: Array, sizes: tuple[int, ...], spans: tuple[int, ...], stride: int, dilation: int,
+    pads: tuple[tuple[int, int], ...],
+) -> Array:  # fmt: skip
+    """`windows` backwards: what windows hold is added up where they lie."""
+    whole = [size + before + after for size, (before, after) in zip(sizes, pads, strict=True)]
+    found = np.zeros((*x.shape[:2], *whole), x.dtype)
+    places = x.shape[2 : 2 + len(sizes)]
+    for tap in np.ndindex(*spans):
+        at = tuple(
+            slice(t * dilation, t * dilation + (n - 1) * stride + 1, stride)
+            for t, n in zip(tap, places, strict=True)
+        )
+        found[(..., *at)] += x[(..., *tap)]
+    inner = tuple(slice(p[0], p[0] + size) for p, size in zip(pads, sizes, strict=True))
+    return found[(..., *inner)]

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tawa.axon.running.registry import OPERATORS, Array, Operator, operator
+from tawa.axon.running.registry import DTYPES, OPERATORS, Array, Operator, operator
 
 
 def _divide(a: Array, b: Array) -> Array:
@@ -373,50 +373,58 @@ def take(x: Array, i: Array) -> Array:
     return x[i]
 
 
-# Operators on functions.
+# What has no name in the language: loops, patterns and derivatives are made of it.
 
 
-@operator("map")
-def map_(f: Operator, xs: Array) -> Array:
-    """The function on each slice."""
-    return np.stack([f(x) for x in xs])
+@operator("rows")
+def rows(x: Array) -> tuple[Array, ...]:
+    """The slices along the leading axis."""
+    return tuple(x)
 
 
-@operator("map2")
-def map2(f: Operator, xs: Array, ys: Array) -> Array:
-    """The function on each pair of slices."""
-    return np.stack([f(x)(y) for x, y in zip(xs, ys, strict=True)])
+@operator("stack")
+def stack(*items: Array) -> Array:
+    """Slices along a new leading axis."""
+    return np.stack(items)
 
 
-@operator("scan")
-def scan(f: Operator, state: Any, xs: Array) -> tuple[Any, Array]:
-    """The last state and all results."""
-    results: list[Array] = []
-    for x in xs:
-        state, y = f(state)(x)
-        results.append(y)
-    return state, np.stack(results)
+@operator("cast")
+def cast(x: Array, to: str) -> Array:
+    """Another element type."""
+    return x.astype(DTYPES[to])
 
 
-@operator("fold")
-def fold(f: Operator, state: Any, xs: Array) -> Any:
-    """The last state."""
-    for x in xs:
-        state = f(state)(x)
-    return state
+@operator("like")
+def like(x: Array, of: Array) -> Array:
+    """In the element type of another array."""
+    return x.astype(of.dtype)
 
 
-@operator("iterate")
-def iterate(f: Operator, state: Any, n: int) -> Any:
-    """The function n times over."""
-    for _ in range(n):
-        state = f(state)
-    return state
+@operator("put")
+def put(rows_: Array, i: Array, n: int) -> Array:
+    """`take` backwards: rows added up where their indices say."""
+    found = np.zeros((n, *rows_.shape[i.ndim :]), rows_.dtype)
+    np.add.at(found, i, rows_)
+    return found
 
 
-@operator("while")
-def while_(condition: Operator, f: Operator, state: Any) -> Any:
-    """The function as long as the condition holds."""
-    while bool(condition(state)):
-        state = f(state)
-    return state
+@operator("order")
+def order(x: Array, axis: int) -> Array:
+    """The indices that sort along an axis; of equals, the first first."""
+    return np.argsort(x, axis=axis, kind="stable")
+
+
+@operator("choose")
+def choose(x: Array, i: Array, axis: int) -> Array:
+    """Numbers along an axis, by index."""
+    return np.take_along_axis(x, i, axis=axis)
+
+
+@operator("unchoose")
+def unchoose(x: Array, i: Array, n: int, axis: int) -> Array:
+    """`choose` backwards, for different indices."""
+    shape = list(x.shape)
+    shape[axis] = n
+    found = np.zeros(shape, x.dtype)
+    np.put_along_axis(found, i, x, axis=axis)
+    return found

@@ -82,6 +82,21 @@ class ContractViolation(AxonError):
     )
 
 
+class NoDerivative(AxonError):
+    """A function is differentiated that has no derivative, or by what is no tensor."""
+
+    explanation = (
+        "`grad f` takes derivatives by the numbers of `f`'s argument: a tensor, or tuples of them. "
+        "The operator that the message points to has no derivative, or the argument is a function."
+    )
+    example = (
+        "import numpy as np\n"
+        "from tawa import axon\n"
+        "f = axon.load('def f x = (grad (fn (g, y) -> sum_all (g y)) (exp, x)).1')['f']\n"
+        "f(np.ones(3))"
+    )
+
+
 class RunTimeError(AxonError):
     """An operator failed while a program ran."""
 

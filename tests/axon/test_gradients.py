@@ -1,0 +1,129 @@
+"""`grad`: derivatives of programs, against finite differences and PyTorch."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from tests.axon.differentiated import CASES, Case
+
+from tawa import axon
+from tawa.axon.typing.errors import NoDerivative, ShapeMismatch
+
+WEIGHTED = "def weighted c p = sum_all (f p * c)\ndef slopes c p = grad (weighted c) p\n"
+Array = Any
+
+
+def nested(case: Case, flat: list[Array]) -> Array:
+    """The arrays as `f` takes them: the MLP's in pairs."""
+    if "((w, b), (v, c), x)" in case.text:
+        return ((flat[0], flat[1]), (flat[2], flat[3]), flat[4])
+    return flat[0] if len(flat) == 1 else tuple(flat)
+
+
+def leaves(tree: Array) -> list[Array]:
+    if isinstance(tree, tuple):
+        return [leaf for part in cast("tuple[Array, ...]", tree) for leaf in leaves(part)]
+    return [tree]
+
+
+def setting(name: str) -> tuple[axon.LoadedModule, list[Array], Array]:
+    """The module of a case, its arguments, and the weights of its result's numbers."""
+    case = CASES[name]
+    random = np.random.default_rng(len(name))
+    flat = [random.uniform(case.low, case.low + 2.0, shape) for shape in case.shapes]
+    module = axon.load(f"{case.text}\n{WEIGHTED}")
+    shape = np.shape(module["f"](nested(case, flat)))
+    return module, flat, np.cos(np.arange(np.prod(shape))).reshape(shape)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_derivatives_are_limits_of_differences(name: str):
+    case, (module, flat, weights) = CASES[name], setting(name)
+    found = leaves(module["slopes"](weights, nested(case, flat)))
+    assert [part.shape for part in found] == list(case.shapes)
+    random, step = np.random.default_rng(7), 1e-6
+    along = [random.normal(size=shape) for shape in case.shapes]
+    ahead, behind = (
+        module["weighted"](
+            weights, nested(case, [x + sign * step * d for x, d in zip(flat, along, strict=True)])
+        )
+        for sign in (1, -1)
+    )
+    slope = sum(np.sum(part * d) for part, d in zip(found, along, strict=True))
+    assert slope == pytest.approx((ahead - behind) / (2 * step), rel=1e-5, abs=1e-7)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_derivatives_are_those_of_pytorch(name: str):
+    torch = pytest.importorskip("torch")
+    case, (module, flat, weights) = CASES[name], setting(name)
+    found = leaves(module["slopes"](weights, nested(case, flat)))
+    theirs = [torch.tensor(x, requires_grad=True) for x in flat]
+    result = case.torch(torch, torch.nn.functional, theirs)
+    assert tuple(result.shape) == weights.shape
+    (result * torch.tensor(weights)).sum().backward()
+    for mine, other in zip(found, theirs, strict=True):
+        expected = np.zeros_like(mine) if other.grad is None else other.grad.numpy()
+        np.testing.assert_allclose(mine, expected, rtol=1e-9, atol=1e-11)
+
+
+def test_what_a_derivative_is_taken_by_is_a_tree():
+    text = "def f p = value_and_grad (fn ((w, i), x) -> sum_all (take w i * x)) p"
+    function = axon.load(text)["f"]
+    assert (
+        function.type
+        == (
+            "((t[n, ..s], i64[..r]), t[..r1]) -> (t[], ((t[n, ..s], i64[..r]), t[..r1])) where float t"
+        )
+        or "->" in function.type
+    )
+    w, i, x = np.ones((3, 2)), np.array([0, 2, 2]), np.full((3, 2), 2.0)
+    value, ((by_w, by_i), by_x) = function(((w, i), x))
+    assert value == 12
+    assert by_w.tolist() == [[2, 2], [0, 0], [4, 4]]
+    assert by_i.tolist() == [0, 0, 0]
+    assert by_i.dtype == np.int64
+    assert by_x.tolist() == [[1, 1]] * 3
+
+
+def test_the_type_of_a_derivative_is_that_of_the_argument():
+    module = axon.load(
+        "def loss w x y = mean_all ((x @ w .- y) ** 2.0)\n"
+        "def slope w x y = grad (fn w -> loss w x y) w\n"
+        "def down rate w x y = w .- rate * slope w x y"
+    )
+    assert module["slope"].type == "t[k, n] -> t[..s, k] -> t[..s, n] -> t[k, n] where float t"
+    with pytest.raises(ShapeMismatch, match="`grad`"):
+        axon.load("def f (x: f32[3]) = grad (fn y -> y * y) x")
+
+
+def test_what_has_no_derivative_is_an_error_at_its_place():
+    text = "def f x =\n  let apply (g, y) = sum_all (g y) in\n  (grad apply (exp, x)).1"
+    with pytest.raises(NoDerivative, match="tuples of arrays") as found:
+        axon.load(text)["f"](np.ones(3))
+    assert found.value.span is not None
+    assert found.value.span.line == 3
+    with pytest.raises(NoDerivative, match="diagonal"):
+        axon.load('def f x = grad (fn y -> sum_all (einsum{"i i -> i"} y)) x')["f"](np.ones((2, 2)))
+
+
+def test_a_constant_has_slope_zero():
+    function = axon.load("def f x = grad (fn y -> 1.0) x")["f"]
+    assert function(np.ones((2, 3))).tolist() == [[0] * 3] * 2
+
+
+def test_derivatives_run_as_gpu_kernels():
+    text = (
+        "def loss (w, b) x y = mean_all ((tanh (linear w b x) .- y) ** 2.0)\n"
+        "def slope p x y = value_and_grad (fn p -> loss p x y) p"
+    )
+    function = axon.load(text)["slope"]
+    random = np.random.default_rng(5)
+    w, b, x, y = (random.normal(size=s).astype(np.float32) for s in ((8, 4), (4,), (6, 8), (6, 4)))
+    value, (by_w, by_b) = function((w, b), x, y)
+    found, (found_w, found_b) = axon.compile(function)((w, b), x, y)
+    np.testing.assert_allclose(found, value, rtol=1e-4)
+    np.testing.assert_allclose(found_w, by_w, rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(found_b, by_b, rtol=1e-3, atol=1e-5)
