@@ -1,13 +1,27 @@
 """`conv2d` and its gradients on NumPy arrays, in the simulator, against float64."""
 
+import math
 import random
+from collections.abc import Generator
 from typing import Any
 
 import numpy as np
 import pytest
+from convolutions import Drawn, drawn, launched_at, transposed, verdict
 
-from tawa.kernels.conv import ConvolutionNotPossible, Tiling, conv1d, conv2d, reference
-from tawa.kernels.conv_gradients import gradient_of_filters, gradient_of_images
+import tawa
+import tawa.language as tl
+from tawa.kernels.conv import (
+    ConvolutionNotPossible,
+    Tiling,
+    conv1d,
+    conv2d,
+    conv3d,
+    fold_batch_norm,
+    reference,
+)
+from tawa.kernels.conv_activations import ACTIVATIONS
+from tawa.kernels.conv_gradients import conv_transpose
 from tawa.kernels.conv_layouts import im2col, im2win, workspace
 from tawa.kernels.conv_plans import ranked
 from tawa.kernels.conv_shapes import Convolution
@@ -26,48 +40,52 @@ def close(found: np.ndarray, expected: np.ndarray) -> None:
     assert np.abs(found - expected).max() <= 2e-3 * max(1.0, np.abs(expected).max())
 
 
-CASES: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
-    "same": ((1, 18, 10, 64), (64, 3, 3, 64), {"padding": 1}),
-    "stride 2": ((1, 17, 12, 64), (32, 5, 3, 64), {"stride": 2, "padding": 2}),
-    "stride above filter": ((1, 13, 12, 16), (32, 2, 1, 16), {"stride": 3}),
-    "dilated": ((1, 17, 13, 32), (32, 3, 3, 32), {"dilation": (2, 3), "padding": (2, 3)}),
-    "dilated and strided": ((1, 19, 12, 16), (32, 3, 3, 16), {"dilation": 3, "stride": 2}),
-    "two groups": ((2, 9, 9, 32), (64, 3, 3, 16), {"groups": 2, "padding": 1}),
-    "narrow groups": ((1, 6, 6, 8), (12, 3, 3, 2), {"groups": 4, "padding": 1}),
-    "depthwise": ((2, 7, 9, 24), (24, 3, 5, 1), {"groups": 24, "padding": (1, 2)}),
-    "first layer": ((1, 19, 17, 3), (24, 7, 7, 3), {"stride": 2, "padding": 3}),
-    "first layer without stride": ((1, 9, 10, 3), (32, 3, 3, 3), {"padding": 1}),
-    "odd channels": ((1, 9, 9, 20), (10, 3, 3, 20), {"padding": ((0, 1), (2, 0))}),
-    "1x1": ((2, 5, 5, 64), (32, 1, 1, 64), {}),
+@pytest.fixture(scope="module", autouse=True)
+def at_the_tile_level() -> Generator[None]:
+    """Launches run what the programs mean; `test_levels` runs what they are compiled to."""
+    with launched_at("tile"):
+        yield
+
+
+@pytest.mark.parametrize("seed", range(36))
+def test_random_sizes(seed: int):
+    """Of one to three dimensions, forward and both gradients: see `scripts/random_convolutions.py`."""
+    case = drawn(seed, 11)
+    assert verdict(case) in ("right", "refused")
+    if seed % 4 == 0 and case.dtype != "float8_e4m3fn":
+        assert transposed(case) in ("right", "refused")
+
+
+LEVELS = {
+    "windows": ((1, 10, 9, 64), (32, 3, 3, 64), {"padding": 1}, "float16", ("residual", "silu")),
+    "windows of planes": ((1, 9, 8, 64), (32, 3, 3, 64), {"stride": 2}, "bfloat16", ()),
+    "windows of a row": ((2, 70, 16), (16, 4, 16), {"padding": ((3, 0),)}, "float16", ()),
+    "8 bits": ((1, 10, 9, 128), (32, 3, 3, 128), {"padding": 1}, "float8_e4m3fn", ("bias",)),
+    "depth": ((1, 3, 9, 8, 32), (32, 3, 3, 3, 32), {"padding": ((2, 0), 1, 1)}, "float16", ()),
+    "first layer": (
+        (1, 11, 9, 3),
+        (16, 5, 5, 3),
+        {"stride": 2, "padding": 2},
+        "float16",
+        ("relu",),
+    ),
+    "narrow groups": ((1, 6, 6, 8), (12, 3, 3, 2), {"groups": 4}, "float16", ("residual",)),
+    "depthwise": ((2, 7, 9, 24), (24, 3, 5, 1), {"groups": 24, "padding": (1, 2)}, "float16", ()),
+    "to three channels": ((1, 8, 8, 16), (3, 3, 3, 16), {"padding": 1}, "float16", ()),
 }
 
 
-@pytest.mark.parametrize("name", CASES)
-def test_against_float64(name: str):
-    shape, taps, arguments = CASES[name]
-    x, w = images(0, *shape), images(1, *taps, scale=1 / np.sqrt(np.prod(taps[1:])))
-    close(conv2d(x, w, **arguments), reference(x, w, **arguments))
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_gradients(name: str):
-    """The result is linear in images and in filters: both gradients turn it back."""
-    shape, taps, arguments = CASES[name]
-    x, w = images(0, *shape), images(1, *taps, scale=1 / np.sqrt(np.prod(taps[1:])))
-    dy = images(2, *reference(x, w, **arguments).shape)
-    dx = gradient_of_images(dy, w, shape, **arguments)
-    dw = gradient_of_filters(dy, x, taps, **arguments)
-    for seed in (3, 4):
-        other, turned = images(seed, *shape), images(seed, *taps)
-        wide = [v.astype(np.float64) for v in (dx, other, dw, turned, dy)]
-        along = [(wide[0] * wide[1]).sum(), (wide[2] * wide[3]).sum()]
-        exact = [
-            (reference(other, w, **arguments) * wide[4]).sum(),
-            (reference(x, turned, **arguments) * wide[4]).sum(),
-        ]
-        scale = [np.linalg.norm(wide[0]), np.linalg.norm(wide[2])]
-        for a, b, s in zip(along, exact, scale, strict=True):
-            assert abs(a - b) <= 5e-3 * s
+@pytest.mark.parametrize("name", LEVELS)
+def test_levels(name: str):
+    """What the kernels are compiled to: copies, barriers, and matrix instructions."""
+    x, w, given, dtype, ends = LEVELS[name]
+    whole = {"stride": 1, "padding": 0, "dilation": 1, "groups": 1} | given
+    count = len(x) - 2
+    for key in ("stride", "dilation"):
+        whole[key] = (whole[key],) * count
+    with launched_at("hopper"):
+        case = Drawn(0, x, w, whole, dtype, ends)
+        assert verdict(case) == "right"
 
 
 def test_every_tiling_gives_the_same():
@@ -124,12 +142,57 @@ def test_causal_conv1d():
         ((1, 8, 8, 16), (32, 9, 9, 16), {}, "larger than the padded image"),
         ((1, 8, 8, 16), (32, 3, 3, 16), {"stride": 0}, "stride"),
         ((1, 8, 8, 16), (32, 3, 3, 16), {"padding": -1}, "padding"),
+        ((1, 8, 8, 16), (32, 3, 3, 16), {"padding": "same"}, "padding"),
+        ((1, 8, 8, 0), (32, 3, 3, 0), {}, "no channels"),
         ((8, 8, 16), (32, 3, 3, 16), {}, "four dimensions"),
     ],
 )
 def test_refusals(x: tuple[int, ...], w: tuple[int, ...], arguments: dict[str, Any], words: str):
     with pytest.raises(ConvolutionNotPossible, match=words):
         conv2d(images(0, *x), images(1, *w), **arguments)
+
+
+@pytest.mark.parametrize(
+    ("out", "words"),
+    [
+        (np.zeros((1, 6, 6, 32), np.int16), "`out` is of an element type"),
+        (np.lib.stride_tricks.as_strided(np.zeros(4096, np.float16), (1, 6, 6, 32),
+                                         (2048, 0, 64, 2)), "elements of `out` overlap"),
+    ],
+)  # fmt: skip
+def test_outputs_that_cannot_be_written(out: np.ndarray, words: str):
+    with pytest.raises(ConvolutionNotPossible, match=words):
+        conv2d(images(0, 1, 8, 8, 16), images(1, 32, 3, 3, 16), out)
+
+
+def test_outputs_beside_what_is_read():
+    """Channels beside those that are read are apart from them; the same ones are not."""
+    whole = np.concatenate([images(0, 1, 8, 8, 16), np.zeros((1, 8, 8, 16), np.float16)], axis=3)
+    x, w = whole[..., :16], images(1, 16, 3, 3, 16, scale=0.1)
+    expected = reference(x, w, padding=1)
+    close(conv2d(x, w, whole[..., 16:], padding=1), expected)
+    with pytest.raises(ConvolutionNotPossible, match="overlaps `x`"):
+        conv2d(x, w, whole[..., 8:24], padding=1)
+    with pytest.raises(ConvolutionNotPossible, match="overlaps `w`"):
+        conv2d(x, w, w.reshape(-1)[:1024].reshape(1, 8, 8, 16), padding=1)
+
+
+def test_refusals_of_ends():
+    x, w = images(0, 1, 8, 8, 16), images(1, 32, 3, 3, 16)
+    for arguments, words in (
+        ({"activation": "softmax"}, "no known function"),
+        ({"activation": "silu", "relu": True}, "two activations"),
+        ({"residual": images(2, 1, 6, 6, 16)}, "`residual` is not like"),
+    ):
+        with pytest.raises(ConvolutionNotPossible, match=words):
+            conv2d(x, w, **arguments)
+    with pytest.raises(ConvolutionNotPossible, match="output_padding"):
+        conv_transpose(x, images(1, 16, 3, 3, 8), output_padding=1)
+    with pytest.raises(ConvolutionNotPossible, match="five dimensions"):
+        conv3d(x, w)
+    narrow = np.zeros((1, 8, 8, 16), "float8_e4m3fn")
+    with pytest.raises(ConvolutionNotPossible, match="8-bit"):
+        conv2d(narrow, np.zeros((16, 3, 3, 4), "float8_e4m3fn"), groups=4)
 
 
 def test_refusals_of_types_and_outputs():
@@ -140,6 +203,53 @@ def test_refusals_of_types_and_outputs():
         conv2d(x, w, np.zeros((1, 8, 8, 32), np.float16))
     with pytest.raises(ConvolutionNotPossible, match="bias"):
         conv2d(x, w, bias=np.zeros(16, np.float16))
+
+
+@tawa.jit
+def leaky(x):
+    return tl.where(x > 0, x, 0.125 * x)
+
+
+def test_functions_of_results():
+    """By name, and the user's own."""
+    x, w = images(0, 1, 5, 6, 16), images(1, 16, 2, 2, 16, scale=0.2)
+    y = reference(x, w)
+    exact = {
+        "relu": np.maximum(y, 0), "relu6": np.clip(y, 0, 6), "sigmoid": 1 / (1 + np.exp(-y)),
+        "silu": y / (1 + np.exp(-y)), "hardswish": y * np.clip(y + 3, 0, 6) / 6,
+        "gelu": 0.5 * y * (1 + np.vectorize(math.erf)(y / math.sqrt(2))),
+        "gelu_tanh": 0.5 * y * (1 + np.tanh(math.sqrt(2 / math.pi) * (y + 0.044715 * y**3))),
+    }  # fmt: skip
+    assert set(exact) == set(ACTIVATIONS)
+    for name, expected in exact.items():
+        close(conv2d(x, w, activation=name), expected)
+    close(conv2d(x, w, activation=leaky), np.where(y > 0, y, 0.125 * y))
+
+
+def test_results_of_32_bits():
+    """What rounding would take away is there."""
+    x, w = images(0, 1, 9, 9, 24), images(1, 40, 3, 3, 24, scale=0.1)
+    y = conv2d(x, w, dtype="float32")
+    assert y.dtype == np.float32
+    assert np.abs(y - reference(x, w)).max() < 1e-5
+
+
+def test_a_folded_batch_norm():
+    x, w = images(0, 1, 6, 6, 16), images(1, 8, 3, 3, 16, scale=0.1)
+    rng = np.random.default_rng(0)
+    weight, offset, mean, bias = rng.standard_normal((4, 8)).astype(np.float32)
+    variance = rng.random(8).astype(np.float32)
+    scale, shift = fold_batch_norm(weight, offset, mean, variance, bias)
+    norm = (reference(x, w) + bias - mean) / np.sqrt(variance + 1e-5) * weight + offset
+    close(conv2d(x, w, scale=scale, bias=shift), norm)
+
+
+def test_images_that_begin_or_turn_where_copies_cannot():
+    """Turned rows, repeated images, and channels from inside a piece of 16 bytes."""
+    w = images(1, 16, 3, 3, 16, scale=0.1)
+    x = images(0, 2, 8, 8, 24)
+    for view in (x[:, ::-1, :, :16], x[..., 3:19], np.broadcast_to(x[:1, ..., :16], (2, 8, 8, 16))):
+        close(conv2d(view, w), reference(view, w))
 
 
 def test_a_tiling_by_hand():

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import Any
 
 import pytest
+from convolutions import launched_at
 
 torch: Any = pytest.importorskip("torch")
 pytestmark = [
@@ -14,10 +16,11 @@ pytestmark = [
 
 
 @pytest.fixture(scope="module")
-def ours() -> Any:
+def ours() -> Generator[Any]:
     from tawa.kernels import torch_conv
 
-    return torch_conv
+    with launched_at("tile"):
+        yield torch_conv
 
 
 def random(*shape: int, dtype: str = "float16") -> Any:

@@ -13,10 +13,26 @@ kernel and tiles by the sizes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import tawa
+from tawa.kernels.conv_arguments import (
+    NARROW_TYPES,
+    Finish,
+    activation_of,
+    check_finish,
+    check_output,
+    describable,
+    filters_of,
+    made_like,
+    pictures,
+    pictures_of,
+    readable,
+    result_type,
+    steps_of,
+    with_room,
+)
 from tawa.kernels.conv_copies import padded
 from tawa.kernels.conv_depthwise import conv_depthwise
 from tawa.kernels.conv_kernels import conv_gathered, conv_resident, conv_taps, conv_windows
@@ -24,32 +40,27 @@ from tawa.kernels.conv_plans import Tiling, ranked
 from tawa.kernels.conv_shapes import (
     Convolution,
     ConvolutionNotPossible,
+    Depth,
     Padding,
     Pair,
     convolution_of,
+    numbers,
+    require_rank,
 )
 from tawa.kernels.gemm import matmul
-from tawa.kernels.gemm_operands import empty, is_dense, strides, transposed, type_name
+from tawa.kernels.gemm_operands import PIECE, address, is_dense, strides, transposed, type_name
 
-__all__ = ["Convolution", "ConvolutionNotPossible", "Tiling", "conv1d", "conv2d", "reference"]
+__all__ = [
+    "Convolution", "ConvolutionNotPossible", "Finish", "Tiling", "conv1d", "conv2d", "conv3d",
+    "fold_batch_norm", "reference",
+]  # fmt: skip
 
-TYPES = "float16", "bfloat16"
-"""Element types of images and filters."""
 FEW_CHANNELS = 8
 """Images of fewer channels are read as rows of pixels, whose channels follow each other."""
 GATHERED = {"BM": 64, "BN": 64, "BK": 32}
 """The tile of gathered pixels."""
 
 KERNELS = {"windows": conv_windows, "resident": conv_resident, "taps": conv_taps}
-
-
-@dataclass(frozen=True)
-class Finish:
-    """What becomes of the sums: `scale` and `bias` of each filter, and whether to cut at 0."""
-
-    scale: Any = None
-    bias: Any = None
-    relu: bool = False
 
 
 def conv2d(
@@ -64,112 +75,180 @@ def conv2d(
     groups: int = 1,
     scale: Any = None,
     bias: Any = None,
+    residual: Any = None,
     relu: bool = False,
+    activation: Any = None,
+    dtype: str | None = None,
 ) -> Any:
     """The convolution of `x` [N, H, W, C] with `w` [K, R, S, C / groups]: [N, P, Q, K].
 
-    Elements are fp16 or bf16, sums fp32. Each is multiplied by `scale` [K], where given, then
-    `bias` [K] is added, then, with `relu`, what is negative becomes 0. Arrays are of any library;
-    NumPy's run in the simulator. `out` has room for the result, its channels together. Images
-    whose channels are together, their number a multiple of 8, are read where they lie; others are
-    copied first (a transposing copy for channels that are apart). Raises ConvolutionNotPossible.
+    Elements are fp16, bf16 or fp8, sums fp32, results of the type `dtype`: that of `x`, or
+    bfloat16 for fp8. A result is act(sum * scale + bias + residual): `scale` and `bias` [K], and
+    `residual` [N, P, Q, K], where given; `activation` is a name of `conv_activations`, or a
+    `@tawa.jit` function of a tile, and `relu` one of them. Arrays are of any library; NumPy's run
+    in the simulator. `out` has room for the result, its channels together. Images whose channels
+    are together, their number a multiple of 16 bytes, are read where they lie; others are copied
+    first (a transposing copy for channels that are apart). Raises ConvolutionNotPossible.
     """
-    conv = convolution_of(x, w, stride, padding, dilation, groups)
-    _check(conv, x, w, out, {"scale": scale, "bias": bias})
-    if out is None:
-        out = empty(x, (conv.n, conv.p, conv.q, conv.k))
-    if 0 not in (conv.n, conv.k, conv.c):
-        compute(conv, x, w, out, Finish(scale, bias, relu), config)
-    return out
+    require_rank(x, w, 4)
+    finish = Finish(scale, bias, residual, activation_of(relu, activation))
+    return convolve(x, w, out, config, (stride, padding, dilation, groups), finish, dtype)
 
 
 def conv1d(
     x: Any,
     w: Any,
+    out: Any = None,
+    config: Tiling | None = None,
     *,
-    stride: int = 1,
-    padding: int | tuple[int, int] = 0,
-    dilation: int = 1,
+    stride: Pair = 1,
+    padding: Padding = 0,
+    dilation: Pair = 1,
     groups: int = 1,
+    scale: Any = None,
     bias: Any = None,
+    residual: Any = None,
+    relu: bool = False,
+    activation: Any = None,
+    dtype: str | None = None,
     causal: bool = False,
 ) -> Any:
-    """The convolution of `x` [N, L, C] with `w` [K, S, C / groups]: [N, Q, K].
+    """The convolution of `x` [N, L, C] with `w` [K, S, C / groups]: [N, Q, K]; see `conv2d`.
 
-    `padding` may differ before and after; `causal` pads so that a result depends on nothing later.
+    `padding` is a number, or a pair of before and after; `causal` pads so that a result depends on
+    nothing later.
     """
+    require_rank(x, w, 3)
     if causal:
-        padding = (dilation * (w.shape[1] - 1), 0)
-    sides = (padding, padding) if isinstance(padding, int) else padding
-    y = conv2d(
-        x[:, None], w[:, None], stride=(1, stride), padding=((0, 0), sides),
-        dilation=(1, dilation), groups=groups, bias=bias,
-    )  # fmt: skip
-    return y[:, 0]
+        (step,) = numbers(dilation, "dilation", 1, 1)
+        padding = (step * (w.shape[1] - 1), 0)
+    if isinstance(padding, tuple | list) and len(padding) == 2:
+        padding = (tuple(padding),)  # pyright: ignore[reportAssignmentType]
+    finish = Finish(scale, bias, residual, activation_of(relu, activation))
+    return convolve(x, w, out, config, (stride, padding, dilation, groups), finish, dtype)
 
 
-def _check(conv: Convolution, x: Any, w: Any, out: Any, vectors: dict[str, Any]) -> None:
-    kinds = type_name(x.dtype), type_name(w.dtype)
-    if kinds[0] != kinds[1] or kinds[0] not in TYPES:
-        raise ConvolutionNotPossible(
-            "images and filters are of other element types",
-            expected="float16 or bfloat16, both the same",
-            found=f"x of {kinds[0]} and w of {kinds[1]}",
-        )
-    shape = conv.n, conv.p, conv.q, conv.k
-    if out is not None and (tuple(out.shape) != shape or strides(out)[-1] != 1):
-        raise ConvolutionNotPossible(
-            "`out` has no room for the result",
-            expected=f"{list(shape)}, channels together",
-            found=f"{list(out.shape)} with strides {list(strides(out))}",
-        )
-    for name, vector in vectors.items():
-        if vector is not None and tuple(vector.shape) != (conv.k,):
-            raise ConvolutionNotPossible(
-                f"`{name}` is not of the filters", expected=f"[{conv.k}]",
-                found=f"{list(vector.shape)}",
-            )  # fmt: skip
+def conv3d(
+    x: Any,
+    w: Any,
+    out: Any = None,
+    config: Tiling | None = None,
+    *,
+    stride: Pair = 1,
+    padding: Padding = 0,
+    dilation: Pair = 1,
+    groups: int = 1,
+    scale: Any = None,
+    bias: Any = None,
+    residual: Any = None,
+    relu: bool = False,
+    activation: Any = None,
+    dtype: str | None = None,
+) -> Any:
+    """That of `x` [N, D, H, W, C] with `w` [K, T, R, S, C / groups]: [N, DO, P, Q, K].
+
+    The rest as in `conv2d`.
+
+    Images of a video that is causal are padded by `padding=((T - 1, 0), ...)`: nothing is computed
+    for pictures that do not exist.
+    """
+    require_rank(x, w, 5)
+    finish = Finish(scale, bias, residual, activation_of(relu, activation))
+    return convolve(x, w, out, config, (stride, padding, dilation, groups), finish, dtype)
+
+
+def fold_batch_norm(
+    weight: Any, offset: Any, mean: Any, variance: Any, bias: Any = None, eps: float = 1e-5
+) -> tuple[Any, Any]:
+    """`scale` and `bias` [K] that do what a batch norm does after a convolution with `bias`.
+
+    (y + bias - mean) / sqrt(variance + eps) * weight + offset = y * scale + the new bias.
+    """
+    scale = weight * (variance + eps) ** -0.5
+    return scale, offset + scale * ((0 if bias is None else bias) - mean)
+
+
+def convolve(
+    x: Any,
+    w: Any,
+    out: Any,
+    config: Tiling | None,
+    steps: tuple[Pair, Padding, Pair, int],
+    finish: Finish,
+    dtype: str | None,
+) -> Any:
+    """A convolution of one to three dimensions; `steps` are stride, padding, dilation, groups."""
+    conv = convolution_of(x, w, *steps)
+    made = result_type(x, w, dtype)
+    results = (conv.depth.results, conv.p, conv.q)[5 - len(x.shape) :]
+    if conv.depth.flat and len(x.shape) == 5:
+        results = (x.shape[1], conv.p, conv.q)
+    shape = (x.shape[0], *results, conv.k)
+    check_finish(finish, conv.k, shape)
+    if out is None:
+        out = made_like(x, shape, made)
+    else:
+        read = {"x": x, "w": w, "scale": finish.scale, "bias": finish.bias}
+        same = finish.residual is not None and strides(finish.residual) == strides(out)
+        check_output(shape, out, read if same else {**read, "residual": finish.residual})
+    if 0 in shape:
+        return out
+    if finish.residual is not None:
+        finish = replace(finish, residual=pictures(finish.residual))
+    view = pictures_of(out)
+    target = made_like(out, (conv.pictures, *shape[-3:]), None) if view is None else view
+    compute(conv, pictures(x), filters_of(w), target, finish, config)
+    if view is None:
+        out[...] = target.reshape(shape)
+    return out
 
 
 def compute(
     conv: Convolution, x: Any, w: Any, out: Any, finish: Finish, config: Tiling | None
 ) -> None:
-    """Launch what computes a convolution whose sizes are known to fit."""
+    """Launch what computes a convolution whose sizes are known to fit.
+
+    `x` and `out` have pictures [.., H, W, C], one below the other, and `w` [K, T R, S, C / groups].
+    """
     if conv.depthwise:
-        conv_depthwise(conv, x, w, out, finish.scale, finish.bias, relu=finish.relu)
+        conv_depthwise(conv, x, w, out, finish)
         return
-    size = x.dtype.itemsize
-    if _is_product(conv, x, w, out) and finish.scale is None and not finish.relu:
-        flat = x.reshape(-1, conv.c), w.reshape(conv.k, conv.c), out.reshape(-1, conv.k)
-        matmul(flat[0], transposed(flat[1]), flat[2], bias=finish.bias)
-        return
+    if _is_product(conv, x, w, out):
+        if finish.plain:
+            flat = x.reshape(-1, conv.c), w.reshape(conv.k, conv.c), out.reshape(-1, conv.k)
+            matmul(flat[0], transposed(flat[1]), flat[2], bias=finish.bias)
+            return
+        conv, x, out, finish = _in_one_row(conv, x, out, finish)
     if few_channels(conv):
         _by_rows(conv, x, w, out, finish, config)
         return
-    unit = 16 // size
+    size = x.dtype.itemsize
+    unit = PIECE // size
     if conv.groups > 1 and (not ranked(conv, conv_taps.chip, size) or conv.c // conv.groups % unit):
         _gather(conv, x, w, out, finish)
         return
     x = readable(x, conv.c)
     own = -(-conv.c // conv.groups // unit) * unit
-    if not is_dense(w) or own * conv.groups != conv.c:
+    if not is_dense(w) or own * conv.groups != conv.c or address(w) % PIECE:
         w = padded(w, own)
-    _by_blocks(conv, (x, strides(x)), w, (out, own), finish, config)
+    _by_blocks(conv, (x, steps_of(x)), w, (out, own), finish, config)
 
 
 def _is_product(conv: Convolution, *arrays: Any) -> bool:
     """Whether it is a product of matrices: one tap, and arrays without gaps."""
-    steps = conv.stride, conv.pad, conv.groups, conv.r * conv.s
+    steps = conv.stride, conv.pad, conv.groups, conv.taps, conv.depth.flat
     dense = all(map(is_dense, arrays))
-    return dense and steps == ((1, 1), ((0, 0), (0, 0)), 1, 1)
+    return dense and steps == ((1, 1), ((0, 0), (0, 0)), 1, 1, True)
 
 
-def readable(x: Any, channels: int) -> Any:
-    """`x` [N, H, W, C] if the hardware copies blocks of it where it lies, else a copy."""
-    unit = 16 // x.dtype.itemsize
-    pitch = -(-channels // unit) * unit
-    aligned = all(step % unit == 0 for step in strides(x)[:3])
-    return x if aligned and strides(x)[3] == 1 and pitch == channels else padded(x, pitch)
+def _in_one_row(
+    conv: Convolution, x: Any, out: Any, finish: Finish
+) -> tuple[Convolution, Any, Any, Finish]:
+    """All pixels of a convolution of one tap as one row of pixels."""
+    flat = replace(conv, n=1, h=1, w=conv.n * conv.h * conv.w)
+    if finish.residual is not None:
+        finish = replace(finish, residual=finish.residual.reshape(1, 1, -1, conv.k))
+    return flat, x.reshape(1, 1, -1, conv.c), out.reshape(1, 1, -1, conv.k), finish
 
 
 def _by_rows(
@@ -180,11 +259,11 @@ def _by_rows(
     The copy engine reads pixels `stride` apart, each with the channels of S pixels.
     """
     rows, x, steps, pitch = pixels_in_rows(conv, x)
-    unit = 16 // x.dtype.itemsize
+    unit = PIECE // x.dtype.itemsize
     wide = -(-rows.c // unit) * unit
     w = padded(w, pitch)
     if wide != rows.c:
-        w = padded(w.reshape(conv.k, conv.r, 1, rows.c), wide)
+        w = padded(w.reshape(conv.k, -1, 1, rows.c), wide)
     _by_blocks(rows, (x, steps), w, (out, wide), finish, config)
 
 
@@ -199,8 +278,9 @@ def pixels_in_rows(conv: Convolution, x: Any) -> tuple[Convolution, Any, tuple[i
     With it a copy of the images with more channels, the strides that its rows are read by, and its
     channels.
     """
-    unit = 16 // x.dtype.itemsize
-    pitch = next(p for p in (1, 2, 4, 8) if p >= conv.c and p * conv.stride[1] % unit == 0)
+    unit = PIECE // x.dtype.itemsize
+    pitches = (p for p in (1, 2, 4, 8, 16) if p >= conv.c and p * conv.stride[1] % unit == 0)
+    pitch = next(pitches)
     left, right = conv.pad[1]
     while (conv.w + left + right) * pitch % unit:
         right += 1
@@ -223,12 +303,11 @@ def _by_blocks(
 ) -> None:
     """Launch the fastest kernel that reads blocks; `image` has strides, `to` the filters' pitch."""
     (x, steps), (out, pitch) = image, to
-    unit = 16 // x.dtype.itemsize
+    unit = PIECE // out.dtype.itemsize
     made = out
-    if conv.k % unit or any(step % unit for step in strides(out)[:3]):
-        made = empty(x, (conv.n, conv.p, conv.q, -(-conv.k // unit) * unit))
-    size = x.dtype.itemsize
-    tiling = config or ranked(conv, conv_taps.chip, size)[0]
+    if conv.k % unit or not describable(out):
+        made = made_like(out, (conv.pictures, conv.p, conv.q, -(-conv.k // unit) * unit), None)
+    tiling = config or ranked(conv, conv_taps.chip, x.dtype.itemsize, finish.bytes_of(out))[0]
     launch(conv, tiling, (x, w, made, finish), steps, pitch)
     if made is not out:
         out[...] = made[..., : conv.k]
@@ -244,44 +323,62 @@ def launch(
     """Launch one kernel with one tiling; `steps` are the image's strides, `pitch` the filters'."""
     x, w, out, finish = arrays
     (top, _), (left, _) = conv.pad
-    numbers = [conv.n, conv.h, conv.w, conv.p, conv.q, conv.c, conv.k]
+    finish, others, other_pitch = with_room(finish, conv)
+    ends = finish.scale, finish.bias, finish.residual, *others, other_pitch
+    extents = [conv.n, conv.h, conv.w, conv.p, conv.q]
     constants: dict[str, Any] = {
-        "R": conv.r, "S": conv.s, "STRIDE_H": conv.stride[0], "STRIDE_W": conv.stride[1],
-        "DILATION_H": conv.dilation[0], "DILATION_W": conv.dilation[1], "PAD_H": top,
-        "PAD_W": left, "KY": out.shape[3], "FC": pitch, "RELU": finish.relu,
-        "TH": tiling.rows, "TW": tiling.columns, "BN": tiling.filters, "BK": tiling.channels,
+        "C": conv.c, "K": conv.k, "R": conv.r, "S": conv.s, "STRIDE_H": conv.stride[0],
+        "STRIDE_W": conv.stride[1], "DILATION_H": conv.dilation[0],
+        "DILATION_W": conv.dilation[1], "PAD_H": top, "PAD_W": left, "KY": out.shape[3],
+        "FC": pitch, "ACTIVATION": finish.activation, "TH": tiling.rows, "TW": tiling.columns,
+        "BN": tiling.filters, "BK": tiling.channels,
     }  # fmt: skip
     programs = tiling.tiles(conv)
-    if tiling.kernel == "taps":
-        constants |= {"TN": tiling.images, "GROUPS": conv.groups, "PAIR": 1}
-    else:
-        high, wide = tiling.window(conv)
-        constants |= {"WH": high, "WW": wide}
-    if tiling.kernel == "windows":
-        constants |= {"GROUPS": conv.groups, "PAIR": 1}
     if tiling.kernel == "resident":
         blocks, most = tiling.blocks(conv), conv_taps.chip.multiprocessors
         programs = min(tiling.tiles_of_pixels(conv), max(1, most // blocks)) * blocks
+    else:
+        extents += [conv.depth.size, conv.depth.results]
+        constants |= {"DEPTH": conv.depth.constants, "GROUPS": conv.groups, "PAIR": 1}
+    if tiling.kernel == "taps":
+        constants["TN"] = tiling.images
+    else:
+        high, wide = tiling.window(conv)
+        constants |= {"WH": high, "WW": wide}
     kernel: Callable[..., Any] = KERNELS[tiling.kernel][(programs,)]
-    kernel(
-        x, w, out, finish.scale, finish.bias, *numbers, *steps[:3], *strides(out)[:3],
-        **constants, **dict(tiling.options),
-    )  # fmt: skip
+    places = dict(zip(("x_n", "x_h", "x_w", "y_n", "y_h", "y_w"), (*steps[:3], *steps_of(out)[:3]),
+                      strict=True))  # fmt: skip
+    kernel(x, w, out, *ends, *extents, **places, **constants, **dict(tiling.options))
 
 
 def _gather(conv: Convolution, x: Any, w: Any, out: Any, finish: Finish) -> None:
     """Any channels: pixels are loaded one by one."""
+    if type_name(x.dtype) in NARROW_TYPES:
+        raise ConvolutionNotPossible(
+            "8-bit images are read by blocks of one group, which `groups` has none of here",
+            expected=f"groups of a multiple of {2 * PIECE} channels and of {PIECE} filters",
+            found=f"{conv.c // conv.groups} channels and {conv.k // conv.groups} filters in each "
+            f"of {conv.groups} groups",
+            hint="convert x and w to bfloat16",
+        )
     if not is_dense(w):
         w = padded(w, w.shape[-1])
     if strides(x)[3] != 1:
         x = padded(x, conv.c)
     (top, _), (left, _) = conv.pad
-    tiles = tawa.cdiv(conv.n * conv.p * conv.q, GATHERED["BM"])
+    tiles = tawa.cdiv(conv.pictures * conv.p * conv.q, GATHERED["BM"])
     blocks = conv.groups * tawa.cdiv(conv.k // conv.groups, GATHERED["BN"])
+    residual = finish.residual
+    others = (0, 0, 0)
+    if residual is not None:
+        residual = residual if strides(residual)[3] == 1 else padded(residual, conv.k)
+        others = strides(residual)[:3]
+    ends = finish.scale, finish.bias, residual, *others, conv.k
     conv_gathered[(tiles * blocks,)](
-        x, w, out, finish.scale, finish.bias, conv.n, conv.h, conv.w, conv.p, conv.q, conv.c,
-        conv.k, *strides(x)[:3], *strides(out)[:3], conv.r, conv.s, *conv.stride, *conv.dilation,
-        top, left, conv.groups, finish.relu, **GATHERED,
+        x, w, out, *ends, conv.n, conv.h, conv.w, conv.p, conv.q, conv.depth.size,
+        conv.depth.results, conv.c, conv.k, *strides(x)[:3], *strides(out)[:3], conv.r, conv.s,
+        *conv.stride, *conv.dilation, top, left, conv.depth.constants, conv.groups,
+        finish.activation, **GATHERED,
     )  # fmt: skip
 
 
@@ -294,19 +391,22 @@ def reference(
     dilation: Pair = 1,
     groups: int = 1,
 ) -> Any:
-    """The same in float64, with NumPy, tap by tap."""
+    """The same in float64, with NumPy, tap by tap; of one to three dimensions."""
     import numpy as np
 
     conv = convolution_of(x, w, stride, padding, dilation, groups)
-    x, w = np.asarray(x, np.float64), np.asarray(w, np.float64)
-    x = np.pad(x, ((0, 0), *conv.pad, (0, 0)))
-    found = np.zeros((conv.n, conv.p, conv.q, groups, conv.k // groups))
-    (down, across), (high, wide) = conv.stride, conv.dilation
-    for r in range(conv.r):
-        for s in range(conv.s):
-            rows = slice(r * high, r * high + (conv.p - 1) * down + 1, down)
-            columns = slice(s * wide, s * wide + (conv.q - 1) * across + 1, across)
-            pixels = x[:, rows, columns].reshape(*found.shape[:4], -1)
-            taps = w[:, r, s].reshape(groups, conv.k // groups, -1)
-            found += np.einsum("npqgc,gkc->npqgk", pixels, taps)
-    return found.reshape(conv.n, conv.p, conv.q, conv.k)
+    lift = 5 - len(x.shape)
+    x, w = (np.asarray(v, np.float64) for v in (x, w))
+    x, w = (v.reshape(v.shape[0], *(1,) * lift, *v.shape[1:]) for v in (x, w))
+    depth = conv.depth if not conv.depth.flat else Depth(x.shape[1])
+    x = np.pad(x, ((0, 0), depth.pad, *conv.pad, (0, 0)))
+    results = depth.results, conv.p, conv.q
+    found = np.zeros((len(x), *results, groups, conv.k // groups))
+    strides, dilations = (depth.stride, *conv.stride), (depth.dilation, *conv.dilation)
+    for at in np.ndindex(depth.taps, conv.r, conv.s):
+        axes = zip(at, dilations, results, strides, strict=True)
+        part = tuple(slice(t * d, t * d + (n - 1) * s + 1, s) for t, d, n, s in axes)
+        pixels = x[:, *part].reshape(*found.shape[:5], -1)
+        taps = w[:, *at].reshape(groups, conv.k // groups, -1)
+        found += np.einsum("ndpqgc,gkc->ndpqgk", pixels, taps)
+    return found.reshape(len(x), *results[lift:], conv.k)

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import tawa
@@ -55,38 +56,42 @@ def padded(x: Any, pitch: int, sides: tuple[int, int] = (0, 0)) -> Any:
 
 @tawa.jit
 def exchange_filters(
-    w: Any, to: Any, K: Any, C: Any, w_k: Any, w_r: Any, w_s: Any, w_c: Any, R0: Any,
-    R_STEP: Any, S0: Any, S_STEP: Any, ROWS: Any, COLUMNS: Any, BK: tl.constexpr,
-    BC: tl.constexpr,
+    w: Any, to: Any, K: Any, C: Any, w_k: Any, w_t: Any, w_r: Any, w_s: Any, w_c: Any, T0: Any,
+    T_STEP: Any, R0: Any, R_STEP: Any, S0: Any, S_STEP: Any, PICTURES: Any, ROWS: Any,
+    COLUMNS: Any, BK: tl.constexpr, BC: tl.constexpr,
 ):  # fmt: skip
-    """`to` [groups * C, ROWS, COLUMNS, K]: some taps of `w` [groups * K, R, S, C], exchanged.
+    """`to` [groups * C, PICTURES, ROWS, COLUMNS, K]: some taps of `w` [groups * K, T, R, S, C].
 
-    Tap (i, j) is tap (R0 + i R_STEP, S0 + j S_STEP) of `w`.
+    Tap (h, i, j) is tap (T0 + h T_STEP, R0 + i R_STEP, S0 + j S_STEP) of `w`.
     """
-    tap = tl.program_id(0)
-    i, j = tap // COLUMNS, tap % COLUMNS
+    count = PICTURES * ROWS * COLUMNS
+    tap = tl.program_id(0) % count
+    group = tl.program_id(0) // count
+    h = tap // (ROWS * COLUMNS)
+    i, j = tap // COLUMNS % ROWS, tap % COLUMNS
     across = tl.cdiv(K, BK)
-    group = tl.program_id(2)
     k = tl.program_id(1) % across * BK + tl.arange(0, BK)
     c = tl.program_id(1) // across * BC + tl.arange(0, BC)
     inside = (c < C)[:, None] & (k < K)[None, :]
-    w += (R0 + i * R_STEP) * w_r + (S0 + j * S_STEP) * w_s + group * K * w_k
-    found = tl.load(w + (c * w_c)[:, None] + (k * w_k)[None, :], mask=inside)
-    at = ((group * C + c) * ROWS + i) * COLUMNS + j
+    w += (T0 + h * T_STEP) * w_t + (R0 + i * R_STEP) * w_r + (S0 + j * S_STEP) * w_s
+    found = tl.load(w + group * K * w_k + (c * w_c)[:, None] + (k * w_k)[None, :], mask=inside)
+    at = (group * C + c) * count + tap
     tl.store(to + (at * K)[:, None] + k[None, :], found, mask=inside)
 
 
-def exchanged(w: Any, rows: list[int], columns: list[int], groups: int) -> Any:
-    """The filters [K, R, S, C / groups] of some taps, as [C, rows, columns, K / groups].
+def exchanged(w: Any, taps: tuple[list[int], list[int], list[int]], groups: int) -> Any:
+    """Some taps of filters [K, T, R, S, C / groups], as [C, taps, K / groups].
 
-    Taps are at one distance from each other.
+    `taps` are those of each dimension, at one distance from each other.
     """
-    k, _, _, own = w.shape
-    ours, made = k // groups, empty(w, (groups * own, len(rows), len(columns), k // groups))
-    steps = [(taps[1] - taps[0] if len(taps) > 1 else 1) for taps in (rows, columns)]
+    k, own = w.shape[0], w.shape[-1]
+    counts = [len(some) for some in taps]
+    ours, made = k // groups, empty(w, (groups * own, *counts, k // groups))
+    places: list[int] = []
+    for some in taps:
+        places += [some[0], some[1] - some[0] if len(some) > 1 else 1]
     blocks = tawa.cdiv(ours, TURNED) * tawa.cdiv(own, TURNED)
-    exchange_filters[(len(rows) * len(columns), blocks, groups)](
-        w, made, ours, own, *strides(w), rows[0], steps[0], columns[0], steps[1], len(rows),
-        len(columns), TURNED, TURNED,
-    )  # fmt: skip
+    exchange_filters[(prod(counts) * groups, blocks)](
+        w, made, ours, own, *strides(w), *places, *counts, TURNED, TURNED
+    )
     return made

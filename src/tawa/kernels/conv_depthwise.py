@@ -1,8 +1,14 @@
-"""Depthwise convolution: each channel has its own filter, and memory is the limit."""
+"""Depthwise convolution: each channel has its own filter, and memory is the limit.
+
+A thread computes neighbouring results of a row for some channels: a pixel is loaded and converted
+once for all results of the row that read it, and a filter's taps once for all of them.
+"""
 
 # Kernel code computes with `constexpr` parameters as with the numbers they hold.
 # pyright: reportOperatorIssue=false, reportArgumentType=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportIndexIssue=false
+# pyright: reportUnnecessaryComparison=false, reportPossiblyUnboundVariable=false
+# pyright: reportAssignmentType=false
 
 from __future__ import annotations
 
@@ -10,118 +16,232 @@ from typing import Any
 
 import tawa
 import tawa.language as tl
+from tawa.kernels.conv_arguments import Finish
+from tawa.kernels.conv_copies import padded
+from tawa.kernels.conv_kernels import ended
 from tawa.kernels.conv_shapes import Convolution
 from tawa.kernels.gemm_operands import is_dense, strides
 
-PIXELS, CHANNELS = 32, 64
-"""Pixels of a row that are read at once for the gradient; channels of one program, at most."""
-TILE = 4, 16
-"""Rows and columns of results of one program, where there are as many."""
+CHANNELS = 64
+"""Channels of one program, at most."""
+RUNS = 16
+"""Runs of neighbouring results that one program computes."""
+LENGTHS = 8, 7, 6, 5, 4
+"""Results of a run: of those that waste the fewest, the longest."""
+MOST_TAPS = 8
+"""Taps of a row that registers hold."""
+WAVES = 4
+"""Programs for each multiprocessor, at most, that share the results for the gradient of filters."""
+
+
+@tl.constexpr_function
+def taps_of_column(
+    column: int, run: int, taps: int, stride: int, dilation: int
+) -> tuple[tuple[int, int], ...]:
+    """The results of a run that read one of its columns of pixels, each with the tap it uses."""
+    return tuple(
+        (i, s) for i in range(run) for s in range(taps) if i * stride + s * dilation == column
+    )
+
+
+@tl.constexpr_function
+def partner(pairs: tuple[tuple[int, int], ...], number: int, side: int) -> int:
+    """What the pair has on the other side whose number on one `side` is this; -1 without one."""
+    for pair in pairs:
+        if pair[side] == number:
+            return pair[1 - side]
+    return -1
+
+
+@tawa.jit
+def added(sums: Any, pixels: Any, factors: Any, users: tl.constexpr, side: tl.constexpr) -> Any:
+    """Each sum, plus the pixels times its partner's factor where it has one."""
+    new = ()
+    for i in tl.static_range(len(sums)):
+        other: tl.constexpr = partner(users, i, side)
+        if other >= 0:
+            new += (sums[i] + pixels * factors[other],)
+        else:
+            new += (sums[i],)
+    return new
 
 
 @tawa.jit
 def depthwise(
-    x: Any, w: Any, y: Any, scale: Any, bias: Any, H: Any, W: Any, P: Any, Q: Any, C: Any,
-    x_n: Any, x_h: Any, x_w: Any, x_c: Any, y_n: Any, y_h: Any, y_w: Any, R: tl.constexpr,
-    S: tl.constexpr, STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, DILATION_H: tl.constexpr,
-    DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, RELU: tl.constexpr,
-    TH: tl.constexpr, TW: tl.constexpr, CHANNELS: tl.constexpr,
+    x: Any, w: Any, y: Any, scale: Any, bias: Any, residual: Any, r_n: Any, r_h: Any, r_w: Any,
+    KR: Any, N: Any, H: Any, W: Any, P: Any, Q: Any, C: Any, D: Any, DO: Any, x_n: Any, x_h: Any,
+    x_w: Any, x_c: Any, y_n: Any, y_h: Any, y_w: Any, R: tl.constexpr, S: tl.constexpr,
+    STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, DILATION_H: tl.constexpr,
+    DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, DEPTH: tl.constexpr,
+    ACTIVATION: tl.constexpr, RUNS: tl.constexpr, RUN: tl.constexpr, CHANNELS: tl.constexpr,
+    TAPS: tl.constexpr,
 ):  # fmt: skip
-    """Some rows and columns of one image, some channels; `w` [C, R, S] is dense."""
+    """Some runs of RUN results and channels, TAPS of a row at a time; `w` [C, T, R, S] is dense."""
+    deep: tl.constexpr = 1 if DEPTH is None else DEPTH[0]
+    parts: tl.constexpr = tl.cdiv(S, TAPS)
+    wide: tl.constexpr = (RUN - 1) * STRIDE_W + (TAPS - 1) * DILATION_W + 1
     blocks = tl.cdiv(C, CHANNELS)
     channel = tl.program_id(0) % blocks * CHANNELS + tl.arange(0, CHANNELS)
-    across = tl.cdiv(Q, TW)
-    down = tl.cdiv(P, TH)
-    tile = tl.program_id(0) // blocks
-    n = (tile // (across * down)).to(tl.int64)
-    pixel = tl.arange(0, TH * TW)
-    p = tile // across % down * TH + pixel // TW
-    q = tile % across * TW + pixel % TW
+    across = tl.cdiv(Q, RUN)
+    run = tl.program_id(0) // blocks * RUNS + tl.arange(0, RUNS)
+    n = run // (across * P)
+    p = run // across % P
+    q = run % across * RUN
     there = channel < C
-    acc = tl.zeros((TH * TW, CHANNELS), tl.float32)
-    x += n * x_n
-    for r in range(R):
-        h = p * STRIDE_H + r * DILATION_H - PAD_H
-        for s in tl.static_range(S):
-            at = q * STRIDE_W + s * DILATION_W - PAD_W
-            reads = (at >= 0) & (at < W) & (h >= 0) & (h < H)
-            pixels = tl.load(
-                x + (h * x_h + at * x_w)[:, None] + (channel * x_c)[None, :],
-                mask=reads[:, None] & there[None, :],
-                other=0.0,
-            )
-            taps = tl.load(w + (channel * R + r) * S + s, mask=there, other=0.0)
-            acc += pixels.to(tl.float32) * taps.to(tl.float32)[None, :]
-    if scale is not None:
-        acc *= tl.load(scale + channel, mask=there, other=0.0).to(tl.float32)[None, :]
-    if bias is not None:
-        acc += tl.load(bias + channel, mask=there, other=0.0).to(tl.float32)[None, :]
-    if RELU:
-        acc = tl.maximum(acc, 0.0)
-    tl.store(
-        y + n * y_n + (p * y_h + q * y_w)[:, None] + channel[None, :],
-        acc.to(y.dtype.element_ty),
-        mask=((p < P) & (q < Q))[:, None] & there[None, :],
-    )
+    if DEPTH is None:
+        exists = n < N
+        first = n.to(tl.int64)
+    else:
+        exists = n < N * DO
+        start = n % DO * DEPTH[1] - DEPTH[3]
+        first = (n // DO * D + start).to(tl.int64)
+    sums = (tl.zeros((RUNS, CHANNELS), tl.float32),) * RUN
+    pictures = x + first[:, None] * x_n + (channel * x_c)[None, :]
+    for tap in range(deep * R * parts):
+        line = tap // parts
+        begin = tap % parts * TAPS
+        h = p * STRIDE_H + line % R * DILATION_H - PAD_H
+        left = q * STRIDE_W + begin * DILATION_W - PAD_W
+        inside = exists & (h >= 0) & (h < H)
+        row = pictures + (h * x_h + left * x_w)[:, None]
+        if DEPTH is not None:
+            d = line // R * DEPTH[2]
+            inside &= (start + d >= 0) & (start + d < D)
+            row += tl.cast(d, tl.int64) * x_n
+        filters = ()
+        for s in tl.static_range(TAPS):
+            number = (channel * (deep * R) + line) * S + begin + s
+            known = there & (begin + s < S)
+            filters += (tl.load(w + number, mask=known, other=0.0).to(tl.float32)[None, :],)
+        for j in tl.static_range(wide):
+            users: tl.constexpr = taps_of_column(j, RUN, TAPS, STRIDE_W, DILATION_W)
+            if len(users) > 0:
+                reads = (inside & (left + j >= 0) & (left + j < W))[:, None] & there[None, :]
+                pixels = tl.load(row + j * x_w, mask=reads, other=0.0).to(tl.float32)
+                sums = added(sums, pixels, filters, users, 0)
+    for i in tl.static_range(RUN):
+        stored = (exists & (q + i < Q))[:, None] & there[None, :]
+        other = n.to(tl.int64) * r_n + p * r_h + (q + i) * r_w
+        at = other[:, None] + channel[None, :]
+        ends = scale, bias, residual
+        total = ended(sums[i], ends, channel, C, at, stored, ACTIVATION)
+        to = n.to(tl.int64) * y_n + p * y_h + (q + i) * y_w
+        tl.store(y + to[:, None] + channel[None, :], total.to(y.dtype.element_ty), mask=stored)
 
 
 @tawa.jit
 def depthwise_weights(
-    x: Any, dy: Any, parts: Any, N: Any, H: Any, W: Any, P: Any, Q: Any, C: Any, x_n: Any,
-    x_h: Any, x_w: Any, x_c: Any, y_n: Any, y_h: Any, y_w: Any, y_c: Any, SHARES: Any,
+    x: Any, dy: Any, parts: Any, N: Any, H: Any, W: Any, P: Any, Q: Any, C: Any, D: Any, DO: Any,
+    x_n: Any, x_h: Any, x_w: Any, x_c: Any, y_n: Any, y_h: Any, y_w: Any, y_c: Any, SHARES: Any,
     R: tl.constexpr, S: tl.constexpr, STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr,
-    DILATION_H: tl.constexpr, DILATION_W: tl.constexpr, PAD_H: tl.constexpr,
-    PAD_W: tl.constexpr, PIXELS: tl.constexpr, CHANNELS: tl.constexpr,
+    DILATION_H: tl.constexpr, DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr,
+    DEPTH: tl.constexpr, RUNS: tl.constexpr, RUN: tl.constexpr, CHANNELS: tl.constexpr,
+    TAPS: tl.constexpr,
 ):  # fmt: skip
-    """One tap of some channels, over a share of the rows: `parts` [SHARES, C, R, S]."""
-    channel = tl.program_id(0) // (R * S) * CHANNELS + tl.arange(0, CHANNELS)
-    tap = tl.program_id(0) % (R * S)
-    r = tap // S
-    s = tap % S
+    """TAPS of a row of filters of some channels, over a share of the runs of results.
+
+    `parts` is [SHARES, C, T, R, S].
+    """
+    deep: tl.constexpr = 1 if DEPTH is None else DEPTH[0]
+    pieces: tl.constexpr = tl.cdiv(S, TAPS)
+    wide: tl.constexpr = (RUN - 1) * STRIDE_W + (TAPS - 1) * DILATION_W + 1
+    rows: tl.constexpr = deep * R * pieces
+    channel = tl.program_id(0) // rows * CHANNELS + tl.arange(0, CHANNELS)
+    line = tl.program_id(0) % rows // pieces
+    begin = tl.program_id(0) % pieces * TAPS
     share = tl.program_id(1)
     there = channel < C
-    rows = N * P
-    acc = tl.zeros((PIXELS, CHANNELS), tl.float32)
-    for row in range(share * rows // SHARES, (share + 1) * rows // SHARES):
-        n = (row // P).to(tl.int64)
-        h = row % P * STRIDE_H + r * DILATION_H - PAD_H
-        if (h >= 0) & (h < H):
-            line = x + n * x_n + h * x_h + channel * x_c
-            results = dy + n * y_n + row % P * y_h + channel * y_c
-            for first in range(0, Q, PIXELS):
-                q = first + tl.arange(0, PIXELS)
-                at = q * STRIDE_W + s * DILATION_W - PAD_W
-                reads = ((at >= 0) & (at < W) & (q < Q))[:, None] & there[None, :]
-                pixels = tl.load(line[None, :] + (at * x_w)[:, None], mask=reads, other=0.0)
-                d = tl.load(results[None, :] + (q * y_w)[:, None], mask=reads, other=0.0)
-                acc += pixels.to(tl.float32) * d.to(tl.float32)
-    to = parts + (share.to(tl.int64) * C + channel) * (R * S) + tap
-    tl.store(to, tl.sum(acc, axis=0), mask=there)
+    across = tl.cdiv(Q, RUN)
+    if DEPTH is None:
+        runs = N * P * across
+    else:
+        runs = N * DO * P * across
+    turns = tl.cdiv(runs, RUNS)
+    sums = (tl.zeros((RUNS, CHANNELS), tl.float32),) * TAPS
+    for turn in range(share * turns // SHARES, (share + 1) * turns // SHARES):
+        run = turn * RUNS + tl.arange(0, RUNS)
+        n = run // (across * P)
+        p = run // across % P
+        q = run % across * RUN
+        h = p * STRIDE_H + line % R * DILATION_H - PAD_H
+        left = q * STRIDE_W + begin * DILATION_W - PAD_W
+        inside = (run < runs) & (h >= 0) & (h < H)
+        picture = n
+        if DEPTH is not None:
+            d = n % DO * DEPTH[1] + line // R * DEPTH[2] - DEPTH[3]
+            inside &= (d >= 0) & (d < D)
+            picture = n // DO * D + d
+        row = x + (picture.to(tl.int64) * x_n + h * x_h + left * x_w)[:, None]
+        row += (channel * x_c)[None, :]
+        results = dy + (n.to(tl.int64) * y_n + p * y_h + q * y_w)[:, None]
+        results += (channel * y_c)[None, :]
+        given = ()
+        for i in tl.static_range(RUN):
+            known = (inside & (q + i < Q))[:, None] & there[None, :]
+            given += (tl.load(results + i * y_w, mask=known, other=0.0).to(tl.float32),)
+        for j in tl.static_range(wide):
+            users: tl.constexpr = taps_of_column(j, RUN, TAPS, STRIDE_W, DILATION_W)
+            if len(users) > 0:
+                reads = (inside & (left + j >= 0) & (left + j < W))[:, None] & there[None, :]
+                pixels = tl.load(row + j * x_w, mask=reads, other=0.0).to(tl.float32)
+                sums = added(sums, pixels, given, users, 1)
+    for s in tl.static_range(TAPS):
+        number = (channel * (deep * R) + line) * S + begin + s
+        to = parts + share.to(tl.int64) * C * (deep * R * S) + number
+        tl.store(to, tl.sum(sums[s], axis=0), mask=there & (begin + s < S))
+
+
+def _tile(conv: Convolution) -> tuple[int, int, int, int]:
+    """Runs, results of a run, channels, and taps of a row at a time."""
+    channels = min(CHANNELS, max(8, tawa.next_power_of_2(conv.c)))
+    parts = -(-conv.s // MOST_TAPS)
+    lengths = [n for n in LENGTHS if n < 2 * conv.q] or [1]
+    run = min(lengths, key=lambda n: (-(-conv.q // n) * n, -n))
+    return RUNS * CHANNELS // channels, run, channels, -(-conv.s // parts)
+
+
+def _numbers(conv: Convolution) -> tuple[int, ...]:
+    """Extents, as the kernels take them."""
+    depth = conv.depth
+    return conv.n, conv.h, conv.w, conv.p, conv.q, conv.c, depth.size, depth.results
+
+
+def _constants(conv: Convolution) -> tuple[Any, ...]:
+    """What is compiled in, as the kernels take it."""
+    (top, _), (left, _) = conv.pad
+    return conv.r, conv.s, *conv.stride, *conv.dilation, top, left, conv.depth.constants
 
 
 def weights_of_depthwise(conv: Convolution, x: Any, dy: Any, shares: int, parts: Any) -> None:
-    """Launch `depthwise_weights` for images in any order of dimensions."""
-    channels = min(CHANNELS, max(8, tawa.next_power_of_2(conv.c)))
-    (top, _), (left, _) = conv.pad
-    depthwise_weights[(tawa.cdiv(conv.c, channels) * conv.r * conv.s, shares)](
-        x, dy, parts, conv.n, conv.h, conv.w, conv.p, conv.q, conv.c, *strides(x), *strides(dy),
-        shares, conv.r, conv.s, *conv.stride, *conv.dilation, top, left, PIXELS, channels,
+    """Launch `depthwise_weights` for pictures in any order of dimensions."""
+    runs, run, channels, taps = _tile(conv)
+    rows = conv.depth.taps * conv.r * -(-conv.s // taps)
+    depthwise_weights[(tawa.cdiv(conv.c, channels) * rows, shares)](
+        x, dy, parts, *_numbers(conv), *strides(x), *strides(dy), shares, *_constants(conv), runs,
+        run, channels, taps,
     )  # fmt: skip
 
 
-def conv_depthwise(
-    conv: Convolution, x: Any, w: Any, out: Any, scale: Any, bias: Any, *, relu: bool
-) -> None:
-    """Launch `depthwise` for images in any order of dimensions."""
+def shares_of_depthwise(conv: Convolution, multiprocessors: int) -> int:
+    """Shares of the runs of results: programs that fill a device a few times."""
+    runs, run, channels, taps = _tile(conv)
+    blocks = tawa.cdiv(conv.c, channels) * conv.depth.taps * conv.r * -(-conv.s // taps)
+    turns = tawa.cdiv(conv.pictures * conv.p * tawa.cdiv(conv.q, run), runs)
+    return max(1, min(turns // 4, WAVES * multiprocessors // blocks))
+
+
+def conv_depthwise(conv: Convolution, x: Any, w: Any, out: Any, finish: Finish) -> None:
+    """Launch `depthwise` for pictures in any order of dimensions."""
     if not is_dense(w):
         w = w.copy() if hasattr(w, "copy") else w.clone().contiguous()
-    channels = min(CHANNELS, max(8, tawa.next_power_of_2(conv.c)))
-    columns = min(TILE[1], tawa.next_power_of_2(conv.q))
-    rows = min(TILE[0] * TILE[1] // columns, tawa.next_power_of_2(conv.p))
-    tiles = conv.n * tawa.cdiv(conv.p, rows) * tawa.cdiv(conv.q, columns)
-    (top, _), (left, _) = conv.pad
-    depthwise[(tawa.cdiv(conv.c, channels) * tiles,)](
-        x, w, out, scale, bias, conv.h, conv.w, conv.p, conv.q, conv.c, *strides(x),
-        *strides(out)[:3], conv.r, conv.s, *conv.stride, *conv.dilation, top, left, relu,
-        rows, columns, channels, num_warps=8,
+    runs, run, channels, taps = _tile(conv)
+    count = tawa.cdiv(conv.pictures * conv.p * tawa.cdiv(conv.q, run), runs)
+    residual, steps = finish.residual, (0, 0, 0)
+    if residual is not None:
+        residual = residual if strides(residual)[3] == 1 else padded(residual, conv.k)
+        steps = strides(residual)[:3]
+    depthwise[(tawa.cdiv(conv.c, channels) * count,)](
+        x, w, out, finish.scale, finish.bias, residual, *steps, conv.k, *_numbers(conv),
+        *strides(x), *strides(out)[:3], *_constants(conv), finish.activation, runs, run, channels,
+        taps,
     )  # fmt: skip

@@ -1,37 +1,58 @@
-"""The gradients of `conv2d`: with respect to its images, and to its filters.
+"""The gradients of convolutions: with respect to their images, and to their filters.
 
 The gradient of images is a convolution of the results' gradient with turned filters, one for each
-remainder of rows and columns by the stride. That of filters multiplies, for each tap, the results'
-gradient by the pixels that the tap reads, over all pixels: programs share those, write parts in
-fp32, and the parts are added in their order, so that a result is the same each time.
+remainder of rows and columns by the stride; the transposed convolution is the same. That of filters
+multiplies, for each tap, the results' gradient by the pixels that the tap reads, over all pixels:
+programs share those, write parts in fp32, and the parts are added in their order, so that a result
+is the same each time.
 """
 
 # Kernel code computes with `constexpr` parameters as with the numbers they hold.
 # pyright: reportOperatorIssue=false, reportArgumentType=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportIndexIssue=false
+# pyright: reportUnnecessaryComparison=false, reportPossiblyUnboundVariable=false
+# pyright: reportAssignmentType=false
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+from itertools import product
 from math import prod
-from typing import Any
+from typing import Any, TypeAlias
 
 import tawa
 import tawa.language as tl
-from tawa.kernels.conv import Finish, compute, few_channels, pixels_in_rows, readable
+from tawa.kernels.conv import compute, few_channels, pixels_in_rows
+from tawa.kernels.conv_arguments import (
+    TYPES,
+    Finish,
+    activation_of,
+    check_finish,
+    check_output,
+    filters_of,
+    pictures,
+    pictures_of,
+    readable,
+    steps_of,
+)
 from tawa.kernels.conv_copies import exchanged, padded
-from tawa.kernels.conv_depthwise import weights_of_depthwise
+from tawa.kernels.conv_depthwise import shares_of_depthwise, weights_of_depthwise
 from tawa.kernels.conv_kernels import taps_of_plane
 from tawa.kernels.conv_shapes import (
     Convolution,
     ConvolutionNotPossible,
+    Depth,
     Padding,
     Pair,
+    Sides,
     convolution_of,
+    numbers,
+    padding_of,
 )
 from tawa.kernels.gemm_kernels import add_parts
-from tawa.kernels.gemm_operands import empty, strides
+from tawa.kernels.gemm_operands import PIECE, empty, is_dense, strides, type_name
 
-__all__ = ["gradient_of_filters", "gradient_of_images"]
+__all__ = ["conv_transpose", "gradient_of_filters", "gradient_of_images"]
 
 PLAIN = Finish()
 FILTERS, PIXELS = 128, (1, 2, 4, 8, 16, 32, 64)
@@ -44,6 +65,8 @@ NARROW = 128
 """Channels of a group up to which pixels are loaded once for all taps of a row."""
 MOST_SUMS = 128 * 192
 """Elements of the sums of such taps."""
+WIDEST = 48
+"""Columns of the window of such taps."""
 ADDED_ROWS, ADDED_COLUMNS = 8, 128
 """Filters, and taps' channels, whose parts one program adds up."""
 
@@ -52,13 +75,13 @@ class _Like:
     """A shape without elements."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
-        self.shape = shape
+        self.shape = tuple(shape)
 
 
 def gradient_of_images(
     dy: Any,
     w: Any,
-    shape: tuple[int, int, int, int],
+    shape: tuple[int, ...],
     out: Any = None,
     *,
     stride: Pair = 1,
@@ -66,88 +89,263 @@ def gradient_of_images(
     dilation: Pair = 1,
     groups: int = 1,
 ) -> Any:
-    """The gradient of images of a `shape` [N, H, W, C], of `dy` [N, P, Q, K]: what turns it back.
+    """The gradient of images of a `shape` [N, ..., C], of `dy` [N, ..., K]: what turns it back.
 
-    The same as a transposed convolution of `dy`. Raises ConvolutionNotPossible.
+    Images have one to three dimensions between. Raises ConvolutionNotPossible.
     """
-    conv = convolution_of(_Like(shape), w, stride, padding, dilation, groups)
-    _require(dy, conv)
-    if out is None:
-        out = empty(dy, shape)
-    for first_h in range(conv.stride[0]):
-        for first_w in range(conv.stride[1]):
-            part = out[:, first_h :: conv.stride[0], first_w :: conv.stride[1]]
-            if 0 in part.shape:
-                continue
-            down = _turned(conv.r, conv.stride[0], conv.dilation[0], conv.pad[0][0] + first_h)
-            across = _turned(conv.s, conv.stride[1], conv.dilation[1], conv.pad[1][0] + first_w)
-            if not down[0] or not across[0]:
-                part[...] = 0
-                continue
-            pads = (
-                _pads(down, conv.p, part.shape[1]),
-                _pads(across, conv.q, part.shape[2]),
+    return _turned_back(dy, w, shape, out, (stride, padding, dilation, groups), PLAIN)
+
+
+def conv_transpose(
+    x: Any,
+    w: Any,
+    out: Any = None,
+    *,
+    stride: Pair = 1,
+    padding: Padding = 0,
+    output_padding: Pair = 0,
+    dilation: Pair = 1,
+    groups: int = 1,
+    scale: Any = None,
+    bias: Any = None,
+    residual: Any = None,
+    relu: bool = False,
+    activation: Any = None,
+) -> Any:
+    """The transposed convolution of `x` [N, ..., K] with `w` [K, ..., C / groups]: [N, ..., C].
+
+    Each pixel of `x` adds its multiple of the filters, `stride` pixels from the next; `padding` is
+    cut off at the sides, and `output_padding` rows more are computed at the ends. Of one to three
+    dimensions; the rest as in `conv2d`. Raises ConvolutionNotPossible.
+    """
+    count = len(x.shape) - 2
+    if count not in (1, 2, 3) or len(w.shape) != count + 2 or w.shape[0] != x.shape[-1]:
+        raise ConvolutionNotPossible(
+            "the filters are not of the image's channels",
+            expected="x [N, ..., K] and w [K, ..., C / groups], one to three dimensions between",
+            found=f"x {list(x.shape)} and w {list(w.shape)}",
+        )
+    steps, apart = numbers(stride, "stride", 1, count), numbers(dilation, "dilation", 1, count)
+    more = numbers(output_padding, "output_padding", 0, count)
+    sizes: list[int] = []
+    for n, taps, step, gap, side, extra in zip(
+        x.shape[1:-1], w.shape[1:-1], steps, apart, padding_of(padding, count), more, strict=True
+    ):
+        sizes.append((n - 1) * step + gap * (taps - 1) + 1 - sum(side) + extra)
+        if extra >= max(step, gap) or sizes[-1] < 1:
+            raise ConvolutionNotPossible(
+                "`output_padding` is too large" if sizes[-1] > 0 else "nothing is left of a result",
+                expected="output_padding below the stride, and padding below the result's size",
+                found=f"output_padding {extra}, padding {side}, stride {step}: {sizes[-1]} pixels",
             )
-            back = Convolution(
-                conv.n, conv.p, conv.q, conv.k, conv.c, len(down[0]), len(across[0]), (1, 1), pads,
-                (down[1], across[1]), conv.groups,
-            )  # fmt: skip
-            compute(back, dy, exchanged(w, down[0], across[0], conv.groups), part, PLAIN, None)
+    shape = x.shape[0], *sizes, w.shape[-1] * groups
+    finish = Finish(scale, bias, residual, activation_of(relu, activation))
+    return _turned_back(x, w, shape, out, (stride, padding, dilation, groups), finish)
+
+
+def _turned_back(
+    dy: Any,
+    w: Any,
+    shape: tuple[int, ...],
+    out: Any,
+    steps: tuple[Pair, Padding, Pair, int],
+    finish: Finish,
+) -> Any:
+    """The transposed convolution of `dy`, whose result has a `shape`."""
+    conv = convolution_of(_Like(shape), w, *steps)
+    _require(dy, w, conv, tuple(shape))
+    check_finish(finish, conv.c, tuple(shape))
+    if out is None:
+        out = empty(dy, tuple(shape))
+    else:
+        check_output(tuple(shape), out, {"dy": dy, "w": w, "residual": finish.residual})
+    if 0 in shape or 0 in dy.shape:
+        out[...] = 0
+        return out
+    whole, filters, given = lifted(out), lifted(w), pictures(lifted(dy))
+    residual = None if finish.residual is None else lifted(finish.residual)
+    axes = _axes(conv, lifted(dy).shape[1], whole.shape[1])
+    for first in product(*(range(axis.stride) for axis in axes)):
+        cut = tuple(slice(at, None, axis.stride) for at, axis in zip(first, axes, strict=True))
+        part = whole[(slice(None), *cut)]
+        if 0 in part.shape:
+            continue
+        turned = [_turned(axis, at) for axis, at in zip(axes, first, strict=True)]
+        reached = all(taps for taps, _, _ in turned)
+        if not reached and finish is PLAIN:
+            part[...] = 0
+            continue
+        if not reached:
+            turned = [([0], 1, 0)] * 3
+        own = exchanged(filters, (turned[0][0], turned[1][0], turned[2][0]), conv.groups)
+        if not reached:
+            own[...] = 0
+        sides = [
+            _pads(t, a.results, n) for t, a, n in zip(turned, axes, part.shape[1:], strict=False)
+        ]
+        back = _back(conv, dy.shape[0], turned, sides, axes)
+        others = None if residual is None else pictures(residual[(slice(None), *cut)])
+        to = pictures_of(part)
+        target = empty(part, (back.pictures, *part.shape[2:])) if to is None else to
+        compute(back, given, filters_of(own), target, replace(finish, residual=others), None)
+        if to is None:
+            part[...] = target.reshape(part.shape)
     return out
 
 
-def _turned(taps: int, stride: int, dilation: int, place: int) -> tuple[list[int], int, int]:
-    """The taps that reach a row, the last first, rows from one to the next, and the first row.
-
-    `place` is the first such row of the padded image.
-    """
-    reach = [t for t in reversed(range(taps)) if (place - t * dilation) % stride == 0]
-    rows = [(place - t * dilation) // stride for t in reach]
-    return reach, (rows[1] - rows[0] if len(rows) > 1 else 1), rows[0] if rows else 0
+def lifted(array: Any) -> Any:
+    """[N, ..., C] with three dimensions between."""
+    while len(array.shape) < 5:
+        array = array[:, None]
+    return array
 
 
-def _pads(turned: tuple[list[int], int, int], size: int, results: int) -> tuple[int, int]:
+@dataclass(frozen=True)
+class _Axis:
+    """A dimension of a convolution."""
+
+    size: int
+    results: int
+    taps: int
+    stride: int
+    dilation: int
+    pad: Sides
+
+
+def _axes(conv: Convolution, results: int, size: int) -> tuple[_Axis, _Axis, _Axis]:
+    """Depth, with `size` pictures and so many `results`, rows and columns."""
+    d, (down, across), (high, wide) = conv.depth, conv.stride, conv.dilation
+    return (
+        _Axis(size, results, d.taps, d.stride, d.dilation, d.pad),
+        _Axis(conv.h, conv.p, conv.r, down, high, conv.pad[0]),
+        _Axis(conv.w, conv.q, conv.s, across, wide, conv.pad[1]),
+    )
+
+
+Turned: TypeAlias = tuple[list[int], int, int]
+"""Taps that reach a row, rows from one to the next, and the row that the first of them reads."""
+
+
+def _turned(axis: _Axis, first: int) -> Turned:
+    """The taps that reach every `stride`-th row from `first` on, the last tap first."""
+    place = axis.pad[0] + first
+    steps = ((t, place - t * axis.dilation) for t in reversed(range(axis.taps)))
+    reach = [(t, step // axis.stride) for t, step in steps if step % axis.stride == 0]
+    rows = [row for _, row in reach]
+    return [t for t, _ in reach], rows[1] - rows[0] if len(rows) > 1 else 1, rows[0] if rows else 0
+
+
+def _pads(turned: Turned, size: int, results: int) -> Sides:
     """What comes before and after `size` rows that give so many results; may be negative."""
     taps, step, first = turned
     return -first, results - size + first + step * (len(taps) - 1)
 
 
-def _require(dy: Any, conv: Convolution) -> None:
-    shape = conv.n, conv.p, conv.q, conv.k
-    if tuple(dy.shape) != shape:
+def _back(
+    conv: Convolution, n: int, turned: list[Turned], sides: list[Sides], axes: tuple[_Axis, ...]
+) -> Convolution:
+    """The convolution of the results that gives the rows and columns of one remainder."""
+    (deep, down, across), (_, rows, columns) = turned, axes
+    depth = Depth(axes[0].results, len(deep[0]), 1, sides[0], deep[1])
+    if depth.flat:
+        n, depth = n * depth.size, Depth()
+    return Convolution(
+        n, rows.results, columns.results, conv.k, conv.c, len(down[0]), len(across[0]), (1, 1),
+        (sides[1], sides[2]), (down[1], across[1]), conv.groups, depth,
+    )  # fmt: skip
+
+
+def _require(dy: Any, w: Any, conv: Convolution, shape: tuple[int, ...]) -> None:
+    """Raise unless `dy` is of the results of a convolution of images of a `shape`, as `w` is."""
+    results = (conv.depth.results, conv.p, conv.q)[5 - len(shape) :]
+    if conv.depth.flat and len(shape) == 5:
+        results = shape[1], conv.p, conv.q
+    expected = shape[0], *results, conv.k
+    if tuple(dy.shape) != expected:
         raise ConvolutionNotPossible(
             "the gradient is not of this convolution's results",
-            expected=f"dy {list(shape)}",
+            expected=f"dy {list(expected)}",
             found=f"dy {list(dy.shape)}",
+        )
+    kinds = type_name(dy.dtype), type_name(w.dtype)
+    if kinds[0] != kinds[1] or kinds[0] not in TYPES:
+        raise ConvolutionNotPossible(
+            "gradients are of element types that can't be multiplied",
+            expected=f"one of {', '.join(TYPES)}, both the same",
+            found=" and ".join(kinds),
         )
 
 
 @tawa.jit
-def conv_weights(
-    x: Any, dy: Any, parts: Any, N: Any, H: Any, W: Any, P: Any, Q: Any, C: Any, K: Any,
-    x_n: Any, x_h: Any, x_w: Any, y_n: Any, y_h: Any, y_w: Any, SHARES: Any, R: tl.constexpr,
-    S: tl.constexpr, STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, DILATION_H: tl.constexpr,
-    DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, OURS: tl.constexpr,
-    OWN: tl.constexpr, OURS_PITCH: tl.constexpr, OWN_PITCH: tl.constexpr, TN: tl.constexpr,
-    TH: tl.constexpr, TW: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
-):  # fmt: skip
-    """One tap's filters and channels, over a share of the pixels: `parts` [SHARES, K, R, S, OWN].
+def depth_results(t: Any, N: Any, D: Any, DO: Any, DEPTH: tl.constexpr) -> Any:
+    """Of a tap of the depth: the first picture of a result that it has one for, and how many.
 
-    `OURS` and `OWN` are the filters and the channels of a group, `..._PITCH` what there is of them
-    from group to group.
+    And how many of all N images.
     """
-    gradient = tl.make_tensor_descriptor(dy, [N, P, Q, K], [y_n, y_h, y_w, 1], [TN, TH, TW, BM])
+    if DEPTH is None:
+        return 0, 1, N
+    off = DEPTH[3] - t * DEPTH[2]
+    stride: tl.constexpr = DEPTH[1]
+    first = tl.maximum(0, (off + stride - 1) // stride)
+    last = tl.minimum(DO, (D + off + stride - 1) // stride)
+    count = tl.maximum(last - first, 0)
+    return first, count, N * count
+
+
+@tawa.jit
+def pictures_of_tap(
+    number: Any, t: Any, found: Any, D: Any, DO: Any, DEPTH: tl.constexpr,
+) -> Any:  # fmt: skip
+    """Of a number among the pictures of a tap: the picture of the result, and that of the image."""
+    if DEPTH is None:
+        return number, number
+    count = tl.maximum(found[1], 1)
+    d = found[0] + number % count
+    image = number // count
+    return image * DO + d, image * D + d * DEPTH[1] + t * DEPTH[2] - DEPTH[3]
+
+
+@tawa.jit
+def place_of(
+    block: Any, OURS: tl.constexpr, OWN: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+) -> Any:  # fmt: skip
+    """Of a block of filters and channels: its first channel and filter of a group, and that."""
+    across: tl.constexpr = tl.cdiv(OWN, BN)
+    down: tl.constexpr = tl.cdiv(OURS, BM)
+    return block % across * BN, block // across % down * BM, block // (across * down)
+
+
+@tawa.jit
+def conv_weights(
+    x: Any, dy: Any, parts: Any, N: Any, H: Any, W: Any, P: Any, Q: Any, D: Any, DO: Any, C: Any,
+    K: Any, x_n: Any, x_h: Any, x_w: Any, y_n: Any, y_h: Any, y_w: Any, SHARES: Any,
+    R: tl.constexpr, S: tl.constexpr, STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr,
+    DILATION_H: tl.constexpr, DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr,
+    DEPTH: tl.constexpr, OURS: tl.constexpr, OWN: tl.constexpr, GROUPS: tl.constexpr,
+    OURS_PITCH: tl.constexpr, OWN_PITCH: tl.constexpr, TN: tl.constexpr, TH: tl.constexpr,
+    TW: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+):  # fmt: skip
+    """One tap's filters and channels, over a share of the pixels.
+
+    `parts` is [SHARES, K, T, R, S, OWN]; `OURS` and `OWN` are the filters and the channels of a
+    group, `..._PITCH` what there is of them from group to group.
+    """
+    deep: tl.constexpr = 1 if DEPTH is None else DEPTH[0]
+    results = N if DEPTH is None else N * DO
+    gradient = tl.make_tensor_descriptor(
+        dy, [results, P, Q, K], [y_n, y_h, y_w, 1], [TN, TH, TW, BM]
+    )
     share = tl.program_id(1)
-    tap = tl.program_id(0) % (R * S)
-    block = tl.program_id(0) // (R * S)
-    c = block % tl.cdiv(OWN, BN) * BN
-    k = block // tl.cdiv(OWN, BN) % tl.cdiv(OURS, BM) * BM
-    group = block // (tl.cdiv(OWN, BN) * tl.cdiv(OURS, BM))
-    r = tap // S
+    tap = tl.program_id(0) % (deep * R * S)
+    block = tl.program_id(0) // (deep * R * S)
+    c, k, group = place_of(block, OURS, OWN, BM, BN)
+    d = tap // (R * S)
+    r = tap // S % R
     s = tap % S
+    found = depth_results(d, N, D, DO, DEPTH)
     columns = tl.cdiv(Q, TW)
     rows = tl.cdiv(P, TH)
-    tiles = tl.cdiv(N, TN) * rows * columns
+    tiles = tl.cdiv(found[2], TN) * rows * columns
     first = share * tiles // SHARES
     last = (share + 1) * tiles // SHARES
     acc = tl.zeros((BM, BN), tl.float32)
@@ -158,7 +356,7 @@ def conv_weights(
             if down[1] * across[1] > 0:
                 plane = tl.make_tensor_descriptor(
                     x + ph * x_h + pw * x_w,
-                    [N, tl.cdiv(H - ph, STRIDE_H), tl.cdiv(W - pw, STRIDE_W), C],
+                    [N * D, tl.cdiv(H - ph, STRIDE_H), tl.cdiv(W - pw, STRIDE_W), C],
                     [x_n, STRIDE_H * x_h, STRIDE_W * x_w, 1],
                     [TN, TH, TW, BN],
                 )
@@ -168,74 +366,79 @@ def conv_weights(
                 for tile in range(first, tl.where(reads, last, first)):
                     q = tile % columns * TW
                     p = tile // columns % rows * TH
-                    n = tile // (columns * rows) * TN
-                    d = gradient.load([n, p, q, group * OURS_PITCH + k]).reshape([TN * TH * TW, BM])
+                    number = tile // (columns * rows) * TN
+                    result, picture = pictures_of_tap(number, d, found, D, DO, DEPTH)
+                    dz = gradient.load([result, p, q, group * OURS_PITCH + k])
                     pixels = plane.load(
-                        [n, p + above // STRIDE_H, q + left // STRIDE_W, group * OWN_PITCH + c]
-                    ).reshape([TN * TH * TW, BN])
-                    acc = tl.dot(d.T, pixels, acc)
+                        [picture, p + above // STRIDE_H, q + left // STRIDE_W,
+                         group * OWN_PITCH + c]
+                    ).reshape([TN * TH * TW, BN])  # fmt: skip
+                    acc = tl.dot(dz.reshape([TN * TH * TW, BM]).T, pixels, acc)
     filter = k + tl.arange(0, BM)
     channel = c + tl.arange(0, BN)
-    at = (share.to(tl.int64) * (K // OURS_PITCH * OURS) + group * OURS + filter) * (R * S) + tap
+    at = (share.to(tl.int64) * (GROUPS * OURS) + group * OURS + filter) * (deep * R * S)
+    at = (at + tap) * OWN
     stored = (filter < OURS)[:, None] & (channel < OWN)[None, :]
-    tl.store(parts + (at * OWN)[:, None] + channel[None, :], acc, mask=stored)
+    tl.store(parts + at[:, None] + channel[None, :], acc, mask=stored)
 
 
 @tawa.jit
 def conv_weights_of_rows(
-    x: Any, dy: Any, parts: Any, N: Any, H: Any, W: Any, P: Any, Q: Any, C: Any, K: Any,
-    x_n: Any, x_h: Any, x_w: Any, y_n: Any, y_h: Any, y_w: Any, SHARES: Any, R: tl.constexpr,
-    S: tl.constexpr, DILATION_H: tl.constexpr, DILATION_W: tl.constexpr, PAD_H: tl.constexpr,
-    PAD_W: tl.constexpr, OURS: tl.constexpr, OWN: tl.constexpr, OURS_PITCH: tl.constexpr,
-    OWN_PITCH: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr, BM: tl.constexpr,
-    BN: tl.constexpr, TAPS: tl.constexpr,
+    x: Any, dy: Any, parts: Any, N: Any, H: Any, W: Any, P: Any, Q: Any, D: Any, DO: Any, C: Any,
+    K: Any, x_n: Any, x_h: Any, x_w: Any, y_n: Any, y_h: Any, y_w: Any, SHARES: Any,
+    R: tl.constexpr, S: tl.constexpr, DILATION_H: tl.constexpr, DILATION_W: tl.constexpr,
+    PAD_H: tl.constexpr, PAD_W: tl.constexpr, DEPTH: tl.constexpr, OURS: tl.constexpr,
+    OWN: tl.constexpr, GROUPS: tl.constexpr, OURS_PITCH: tl.constexpr, OWN_PITCH: tl.constexpr,
+    TH: tl.constexpr, TW: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, TAPS: tl.constexpr,
 ):  # fmt: skip
     """As `conv_weights`, of stride 1: the window of some taps of a row is loaded once."""
-    gradient = tl.make_tensor_descriptor(dy, [N, P, Q, K], [y_n, y_h, y_w, 1], [1, TH, TW, BM])
+    deep: tl.constexpr = 1 if DEPTH is None else DEPTH[0]
+    results = N if DEPTH is None else N * DO
+    gradient = tl.make_tensor_descriptor(
+        dy, [results, P, Q, K], [y_n, y_h, y_w, 1], [1, TH, TW, BM]
+    )
     WW: tl.constexpr = TW + (TAPS - 1) * DILATION_W
-    image = tl.make_tensor_descriptor(x, [N, H, W, C], [x_n, x_h, x_w, 1], [1, TH, WW, BN])
+    image = tl.make_tensor_descriptor(x, [N * D, H, W, C], [x_n, x_h, x_w, 1], [1, TH, WW, BN])
     share = tl.program_id(1)
     runs: tl.constexpr = tl.cdiv(S, TAPS)
-    r = tl.program_id(0) // runs % R
+    line = tl.program_id(0) // runs % (deep * R)
+    d = line // R
+    r = line % R
     s = tl.program_id(0) % runs * TAPS
-    block = tl.program_id(0) // (R * runs)
-    c = block % tl.cdiv(OWN, BN) * BN
-    k = block // tl.cdiv(OWN, BN) % tl.cdiv(OURS, BM) * BM
-    group = block // (tl.cdiv(OWN, BN) * tl.cdiv(OURS, BM))
+    block = tl.program_id(0) // (deep * R * runs)
+    c, k, group = place_of(block, OURS, OWN, BM, BN)
+    found = depth_results(d, N, D, DO, DEPTH)
     columns = tl.cdiv(Q, TW)
     rows = tl.cdiv(P, TH)
-    tiles = N * rows * columns
+    tiles = found[2] * rows * columns
     sums = (tl.zeros((BM, BN), tl.float32),) * TAPS
     for tile in range(share * tiles // SHARES, (share + 1) * tiles // SHARES):
         q = tile % columns * TW
         p = tile // columns % rows * TH
-        n = tile // (columns * rows)
-        d = gradient.load([n, p, q, group * OURS_PITCH + k]).reshape([TH * TW, BM])
+        result, picture = pictures_of_tap(tile // (columns * rows), d, found, D, DO, DEPTH)
+        dz = gradient.load([result, p, q, group * OURS_PITCH + k]).reshape([TH * TW, BM])
         window = image.load(
-            [n, p + r * DILATION_H - PAD_H, q + s * DILATION_W - PAD_W, group * OWN_PITCH + c]
-        )
+            [picture, p + r * DILATION_H - PAD_H, q + s * DILATION_W - PAD_W,
+             group * OWN_PITCH + c]
+        )  # fmt: skip
         new = ()
         for t in tl.static_range(TAPS):
             pixels = tl.extract_slice(window, [0, 0, t * DILATION_W, 0], [1, TH, TW, BN])
-            new += (tl.dot(d.T, pixels.reshape([TH * TW, BN]), sums[t]),)
+            new += (tl.dot(dz.T, pixels.reshape([TH * TW, BN]), sums[t]),)
         sums = new
     filter = k + tl.arange(0, BM)
     channel = c + tl.arange(0, BN)
+    rest = share.to(tl.int64) * (GROUPS * OURS) + group * OURS + filter
     for t in tl.static_range(TAPS):
-        at = (
-            (share.to(tl.int64) * (K // OURS_PITCH * OURS) + group * OURS + filter) * (R * S)
-            + r * S
-            + s
-            + t
-        )
+        at = (rest * (deep * R * S) + line * S + s + t) * OWN
         stored = (filter < OURS)[:, None] & (channel < OWN)[None, :] & (s + t < S)
-        tl.store(parts + (at * OWN)[:, None] + channel[None, :], sums[t], mask=stored)
+        tl.store(parts + at[:, None] + channel[None, :], sums[t], mask=stored)
 
 
 def gradient_of_filters(
     dy: Any,
     x: Any,
-    shape: tuple[int, int, int, int],
+    shape: tuple[int, ...],
     out: Any = None,
     *,
     stride: Pair = 1,
@@ -244,24 +447,37 @@ def gradient_of_filters(
     groups: int = 1,
     dtype: str | None = None,
 ) -> Any:
-    """The gradient of filters of a `shape` [K, R, S, C / groups], of `dy` [N, P, Q, K] and `x`.
+    """The gradient of filters of a `shape` [K, ..., C / groups], of `dy` [N, ..., K] and `x`.
 
     Sums are fp32: each program adds up the products of its share of the pixels, in their order,
-    and then the shares are added in theirs. The shares take 4 K R S C / groups bytes each.
-    Raises ConvolutionNotPossible.
+    and then the shares are added in theirs. The shares take 4 bytes for each element of the
+    filters. Images have one to three dimensions. Raises ConvolutionNotPossible.
     """
+    shape = tuple(shape)
     conv = convolution_of(x, _Like(shape), stride, padding, dilation, groups)
-    _require(dy, conv)
+    _require(dy, x, conv, tuple(x.shape))
     if out is None:
         out = empty(dy, shape, dtype)
+    elif tuple(out.shape) != shape or not is_dense(out):
+        raise ConvolutionNotPossible(
+            "`out` has no room for the gradient of the filters",
+            expected=f"{list(shape)} without gaps",
+            found=f"{list(out.shape)} with strides {list(strides(out))}",
+        )
+    if 0 in shape:
+        return out
+    if 0 in x.shape:
+        out[...] = 0
+        return out
+    x, dy = pictures(x), pictures(dy)
     if few_channels(conv):
         rows, x, steps, pitch = pixels_in_rows(conv, x)
-        wide = empty(dy, (conv.k, conv.r, 1, rows.c), dtype)
-        _add(_shares_of_filters(rows, dy, (x, steps), tuple(wide.shape)), wide)
-        out[...] = wide.reshape(conv.k, conv.r, conv.s, pitch)[..., : conv.c]
+        wide = empty(dy, (conv.k, rows.depth.taps * conv.r, conv.s, pitch), dtype)
+        _add(_shares_of_filters(rows, dy, (x, steps)), wide)
+        out[...] = wide[..., : conv.c].reshape(shape)
         return out
     x, _ = _by_groups(x, 1 if conv.depthwise else conv.groups)
-    _add(_shares_of_filters(conv, dy, (x, strides(x)), shape), out)
+    _add(_shares_of_filters(conv, dy, (x, steps_of(x))), out)
     return out
 
 
@@ -273,48 +489,56 @@ def _add(parts: Any, out: Any) -> None:
     )
 
 
-def _shares_of_filters(
-    conv: Convolution, dy: Any, image: tuple[Any, tuple[int, ...]], shape: tuple[int, ...]
-) -> Any:
-    """What each share of the pixels adds up: [shares, K, R, S, C / groups], fp32.
+def _shares_of_filters(conv: Convolution, dy: Any, image: tuple[Any, tuple[int, ...]]) -> Any:
+    """What each share of the pixels adds up: [shares, K, T, R, S, C / groups], fp32.
 
-    `image` is the images, each group at whole pieces of 16 bytes, and their strides.
+    `image` is the pictures, each group at whole pieces of 16 bytes, and their strides.
     """
     x, image_steps = image
-    most = conv_weights.chip.multiprocessors
+    own, ours = conv.c // conv.groups, conv.k // conv.groups
+    most, shape = conv_weights.chip.multiprocessors, (conv.k, conv.taps, own)
     if conv.depthwise:
-        shares = max(1, min(conv.n * conv.p, 4 * most // (conv.r * conv.s)))
+        shares = shares_of_depthwise(conv, most)
         parts = empty(dy, (shares, *shape), "float32")
         weights_of_depthwise(conv, x, dy, shares, parts)
         return parts
     dy, ours_pitch = _by_groups(dy, conv.groups)
-    own, ours = conv.c // conv.groups, conv.k // conv.groups
-    unit = 16 // x.dtype.itemsize
+    unit = PIECE // x.dtype.itemsize
     own_pitch = own if conv.groups == 1 else -(-own // unit) * unit
     filters = min(FILTERS, max(64, tawa.next_power_of_2(ours)))
     in_rows = conv.stride == (1, 1) and conv.s > 1 and own <= NARROW
     channels = next((b for b in (32, 64, 128, 256) if b >= own), 256)
     taps, tile = 1, _tile(conv)
     if in_rows:
-        channels, tile = min(channels, 64), (1, 8, 8)
-        taps = min(conv.s, MOST_SUMS // (filters * channels))
+        narrow = min(channels, 64)
+        taps = min(conv.s, MOST_SUMS // (filters * narrow))
+        in_rows = 8 + (taps - 1) * conv.dilation[1] <= WIDEST
+    if in_rows:
+        channels, tile = narrow, (1, 8, 8)
+    else:
+        taps = 1
     blocks = conv.groups * tawa.cdiv(ours, filters) * tawa.cdiv(own, channels)
-    blocks *= conv.r * tawa.cdiv(conv.s, taps)
-    tiles = tawa.cdiv(conv.n, tile[0]) * tawa.cdiv(conv.p, tile[1]) * tawa.cdiv(conv.q, tile[2])
+    blocks *= conv.depth.taps * conv.r * tawa.cdiv(conv.s, taps)
+    sizes = zip((conv.pictures, conv.p, conv.q), tile, strict=True)
+    tiles = prod(tawa.cdiv(size, extent) for size, extent in sizes)
     shares = max(1, min(tiles // 8, WAVES * most // blocks))
     parts = empty(dy, (shares, *shape), "float32")
     (top, _), (left, _) = conv.pad
-    sizes = conv.n, conv.h, conv.w, conv.p, conv.q, own_pitch * conv.groups, dy.shape[3]
-    steps = *image_steps[:3], *strides(dy)[:3], shares
+    extents = (
+        conv.n, conv.h, conv.w, conv.p, conv.q, conv.depth.size, conv.depth.results,
+        own_pitch * conv.groups, dy.shape[3],
+    )  # fmt: skip
+    steps = *image_steps[:3], *steps_of(dy)[:3], shares
+    ends = top, left, conv.depth.constants, ours, own, conv.groups, ours_pitch, own_pitch
     if in_rows:
         conv_weights_of_rows[(blocks, shares)](
-            x, dy, parts, *sizes, *steps, conv.r, conv.s, *conv.dilation, top, left, ours, own,
-            ours_pitch, own_pitch, *tile[1:], filters, channels, taps,
+            x, dy, parts, *extents, *steps, conv.r, conv.s, *conv.dilation, *ends, *tile[1:],
+            filters, channels, taps,
         )  # fmt: skip
     else:
         conv_weights[(blocks, shares)](
-            x, dy, parts, *sizes, *steps, conv.r, conv.s, *conv.stride, *conv.dilation, top, left,
-            ours, own, ours_pitch, own_pitch, *tile, filters, channels,
+            x, dy, parts, *extents, *steps, conv.r, conv.s, *conv.stride, *conv.dilation, *ends,
+            *tile, filters, channels,
         )  # fmt: skip
     return parts
 
@@ -322,7 +546,7 @@ def _shares_of_filters(
 def _by_groups(x: Any, groups: int) -> tuple[Any, int]:
     """`x` [N, H, W, C], or a copy, whose groups begin at whole pieces of 16 bytes, and how far."""
     n, h, w, c = x.shape
-    own, unit = c // groups, 16 // x.dtype.itemsize
+    own, unit = c // groups, PIECE // x.dtype.itemsize
     if groups == 1 or own % unit == 0:
         return readable(x, c), own
     pitch = -(-own // unit) * unit
@@ -330,14 +554,14 @@ def _by_groups(x: Any, groups: int) -> tuple[Any, int]:
 
 
 def _tile(conv: Convolution) -> tuple[int, int, int]:
-    """Images, rows and columns of `STEP` pixels that waste the fewest."""
+    """Pictures, rows and columns of `STEP` pixels that waste the fewest."""
 
     def waste(tile: tuple[int, int, int]) -> tuple[int, int]:
-        sizes = zip((conv.n, conv.p, conv.q), tile, strict=True)
+        sizes = zip((conv.pictures, conv.p, conv.q), tile, strict=True)
         counted = 1
         for size, extent in sizes:
             counted *= -(-size // extent) * extent
         return counted, tile[0]
 
     found = [(STEP // (h * w), h, w) for h in PIXELS for w in PIXELS if STEP % (h * w) == 0]
-    return min(found, key=waste)
+    return min((t for t in found if t[0] == 1 or conv.depth.flat), key=waste)

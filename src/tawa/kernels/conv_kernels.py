@@ -4,12 +4,19 @@ An output pixel (p, q) adds up, over the taps (r, s) of the filter and the chann
 `image[p * stride + r * dilation - pad, ..., c] * filter[r, s, c]`. All kernels multiply tiles of
 pixels by tiles of filters; they differ in where a tap's pixels come from. `x` is [N, H, W, C], `w`
 [K, R, S, C / GROUPS] with `FC` elements from tap to tap, `y` [N, P, Q, KY], which may have more
-channels than there are filters; the channels of `x` and `y` lie together.
+channels than there are filters; the channels of `x` and `y` lie together. A `residual` [N, P, Q,
+KR] is added before the `ACTIVATION`.
+
+Images of three dimensions are pictures one below the other: `x` is [N D, H, W, C], `y` [N DO, P, Q,
+KY], `w` [K, T, R, S, C / GROUPS], and `DEPTH` has the taps, stride, dilation and pad of the depth.
+A tap of the depth reads another picture, and taps of pictures that do not exist are left out.
 """
 
 # Kernel code computes with `constexpr` parameters as with the numbers they hold.
 # pyright: reportOperatorIssue=false, reportArgumentType=false, reportUnknownVariableType=false
 # pyright: reportUnknownMemberType=false, reportUnknownArgumentType=false, reportIndexIssue=false
+# pyright: reportUnnecessaryComparison=false, reportPossiblyUnboundVariable=false
+# pyright: reportAssignmentType=false
 
 from __future__ import annotations
 
@@ -36,18 +43,61 @@ def taps_of_plane(size: int, stride: int, dilation: int, pad: int, plane: int) -
 
 
 @tawa.jit
-def finish(
-    acc: Any, scale: Any, bias: Any, first: Any, K: Any, RELU: tl.constexpr,
+def ended(
+    acc: Any, ends: Any, channel: Any, K: Any, at: Any, stored: Any, ACTIVATION: tl.constexpr,
 ) -> Any:  # fmt: skip
-    """Scale and shift each output channel, where given; cut off what is negative."""
-    channel = first + tl.arange(0, acc.shape[1])
+    """Sums of some channels: scaled, shifted, plus what is `at` a residual, through a function."""
+    scale, bias, residual = ends
     if scale is not None:
         acc *= tl.load(scale + channel, mask=channel < K, other=0.0).to(tl.float32)[None, :]
     if bias is not None:
         acc += tl.load(bias + channel, mask=channel < K, other=0.0).to(tl.float32)[None, :]
-    if RELU:
-        acc = tl.maximum(acc, 0.0)
+    if residual is not None:
+        acc += tl.load(residual + at, mask=stored, other=0.0).to(tl.float32)
+    if ACTIVATION is not None:
+        acc = ACTIVATION(acc)
     return acc
+
+
+@tawa.jit
+def finish(
+    acc: Any, ends: Any, out: Any, at: Any, N: Any, P: Any, Q: Any, K: Any, TYPE: tl.constexpr,
+    TILE: tl.constexpr, ACTIVATION: tl.constexpr,
+):  # fmt: skip
+    """Store a tile of sums: scaled, shifted, with what is added to it, through a function."""
+    scale, bias, residual, steps, KR = ends
+    channel = at[3] + tl.arange(0, acc.shape[1])
+    if residual is None:
+        acc = ended(acc, (scale, bias, None), channel, K, None, None, ACTIVATION)
+    else:
+        acc = ended(acc, (scale, bias, None), channel, K, None, None, None)
+        pitches = [steps[0], steps[1], steps[2], 1]
+        others = tl.make_tensor_descriptor(residual, [N, P, Q, KR], pitches, TILE)
+        acc += others.load(at).reshape(acc.shape).to(tl.float32)
+        if ACTIVATION is not None:
+            acc = ACTIVATION(acc)
+    out.store(at, acc.to(TYPE).reshape(TILE))
+
+
+@tawa.jit
+def depth_taps(picture: Any, D: Any, DO: Any, DEPTH: tl.constexpr) -> Any:
+    """Of a picture of the result: the picture under its first tap, and the taps that exist."""
+    if DEPTH is None:
+        return picture, 0, 1
+    taps: tl.constexpr = DEPTH[0]
+    dilation: tl.constexpr = DEPTH[2]
+    start = picture % DO * DEPTH[1] - DEPTH[3]
+    first = tl.maximum(0, (dilation - 1 - start) // dilation)
+    last = tl.minimum(taps, (D - start + dilation - 1) // dilation)
+    return picture // DO * D + start, first, last
+
+
+@tawa.jit
+def depth_tap(step: Any, steps: tl.constexpr, DEPTH: tl.constexpr) -> Any:
+    """In a loop over taps of the depth, of `steps` each: the tap, pictures to it, and the step."""
+    if DEPTH is None:
+        return 0, 0, step
+    return step // steps, step // steps * DEPTH[2], step % steps
 
 
 @tawa.jit
@@ -68,14 +118,22 @@ def place(
 
 
 @tawa.jit
+def filters_of_block(block: Any, ours: tl.constexpr, BN: tl.constexpr) -> Any:
+    """The group of a block of filters, and its first filter."""
+    across: tl.constexpr = tl.cdiv(ours, BN)
+    return block // across, block // across * ours + block % across * BN
+
+
+@tawa.jit
 def conv_windows(
-    x: Any, w: Any, y: Any, scale: Any, bias: Any, N: Any, H: Any, W: Any, P: Any, Q: Any,
-    C: tl.constexpr, K: tl.constexpr, x_n: Any, x_h: Any, x_w: Any, y_n: Any, y_h: Any,
-    y_w: Any, R: tl.constexpr, S: tl.constexpr, STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr,
-    DILATION_H: tl.constexpr, DILATION_W: tl.constexpr, PAD_H: tl.constexpr,
-    PAD_W: tl.constexpr, GROUPS: tl.constexpr, KY: tl.constexpr, FC: tl.constexpr,
-    RELU: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr, WH: tl.constexpr, WW: tl.constexpr,
-    BN: tl.constexpr, BK: tl.constexpr, PAIR: tl.constexpr,
+    x: Any, w: Any, y: Any, scale: Any, bias: Any, residual: Any, r_n: Any, r_h: Any, r_w: Any,
+    KR: Any, N: Any, H: Any, W: Any, P: Any, Q: Any, D: Any, DO: Any, C: tl.constexpr,
+    K: tl.constexpr, x_n: Any, x_h: Any, x_w: Any, y_n: Any, y_h: Any, y_w: Any, R: tl.constexpr,
+    S: tl.constexpr, STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, DILATION_H: tl.constexpr,
+    DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, DEPTH: tl.constexpr,
+    GROUPS: tl.constexpr, KY: tl.constexpr, FC: tl.constexpr, ACTIVATION: tl.constexpr,
+    TH: tl.constexpr, TW: tl.constexpr, WH: tl.constexpr, WW: tl.constexpr, BN: tl.constexpr,
+    BK: tl.constexpr, PAIR: tl.constexpr,
 ):  # fmt: skip
     """Windows: one load of pixels serves all taps, each a shifted view of it.
 
@@ -83,11 +141,16 @@ def conv_windows(
     """
     per_group: tl.constexpr = C // GROUPS
     ours: tl.constexpr = K // GROUPS
-    filters = tl.make_tensor_descriptor(w, [K, R * S, per_group], [R * S * FC, FC, 1], [BN, 1, BK])
-    out = tl.make_tensor_descriptor(y, [N, P, Q, KY], [y_n, y_h, y_w, 1], [1, TH, TW, BN])
+    deep: tl.constexpr = 1 if DEPTH is None else DEPTH[0]
+    filters = tl.make_tensor_descriptor(
+        w, [K, deep * R * S, per_group], [deep * R * S * FC, FC, 1], [BN, 1, BK]
+    )
+    pictures = N if DEPTH is None else N * DO
+    out = tl.make_tensor_descriptor(y, [pictures, P, Q, KY], [y_n, y_h, y_w, 1], [1, TH, TW, BN])
     block, n, row, column = place(P, Q, GROUPS * tl.cdiv(ours, BN), 1, TH, TW, PAIR)
-    group = block // tl.cdiv(ours, BN)
-    k = group * ours + block % tl.cdiv(ours, BN) * BN
+    first, begin, end = depth_taps(n, D, DO, DEPTH)
+    group, k = filters_of_block(block, ours, BN)
+    steps: tl.constexpr = tl.cdiv(per_group, BK)
     acc = tl.zeros((TH * TW, BN), tl.float32)
     for ph in tl.static_range(STRIDE_H):
         for pw in tl.static_range(STRIDE_W):
@@ -96,14 +159,16 @@ def conv_windows(
             if down[1] * across[1] > 0:
                 plane = tl.make_tensor_descriptor(
                     x + ph * x_h + pw * x_w,
-                    [N, tl.cdiv(H - ph, STRIDE_H), tl.cdiv(W - pw, STRIDE_W), C],
+                    [N * D, tl.cdiv(H - ph, STRIDE_H), tl.cdiv(W - pw, STRIDE_W), C],
                     [x_n, STRIDE_H * x_h, STRIDE_W * x_w, 1],
                     [1, WH, WW, BK],
                 )
-                for c in range(0, per_group, BK):
+                for step in range(begin * steps, end * steps):
+                    d, deeper, c = depth_tap(step, steps, DEPTH)
                     window = plane.load(
-                        [n, row + down[3], column + across[3], group * per_group + c]
-                    )
+                        [first + deeper, row + down[3], column + across[3],
+                         group * per_group + c * BK]
+                    )  # fmt: skip
                     for t in range(down[1] * across[1]):
                         r = t // across[1]
                         s = t % across[1]
@@ -111,21 +176,23 @@ def conv_windows(
                         pixels = tl.extract_slice(
                             window, [0, r * down[4], s * across[4], 0], [1, TH, TW, BK]
                         )
-                        f = filters.load([k, number, c]).reshape([BN, BK])
+                        f = filters.load([k, d * (R * S) + number, c * BK]).reshape([BN, BK])
                         acc = tl.dot(pixels.reshape([TH * TW, BK]), f.T, acc)
-    acc = finish(acc, scale, bias, k, K, RELU)
-    out.store([n, row, column, k], acc.to(y.dtype.element_ty).reshape([1, TH, TW, BN]))
+    finish(
+        acc, (scale, bias, residual, (r_n, r_h, r_w), KR), out, [n, row, column, k], pictures,
+        P, Q, K, y.dtype.element_ty, (1, TH, TW, BN), ACTIVATION,
+    )  # fmt: skip
 
 
 @tawa.jit
 def conv_resident(
-    x: Any, w: Any, y: Any, scale: Any, bias: Any, N: Any, H: Any, W: Any, P: Any, Q: Any,
-    C: tl.constexpr, K: tl.constexpr, x_n: Any, x_h: Any, x_w: Any, y_n: Any, y_h: Any,
-    y_w: Any, R: tl.constexpr, S: tl.constexpr, STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr,
-    DILATION_H: tl.constexpr, DILATION_W: tl.constexpr, PAD_H: tl.constexpr,
-    PAD_W: tl.constexpr, KY: tl.constexpr, FC: tl.constexpr, RELU: tl.constexpr,
-    TH: tl.constexpr, TW: tl.constexpr, WH: tl.constexpr, WW: tl.constexpr, BN: tl.constexpr,
-    BK: tl.constexpr,
+    x: Any, w: Any, y: Any, scale: Any, bias: Any, residual: Any, r_n: Any, r_h: Any, r_w: Any,
+    KR: Any, N: Any, H: Any, W: Any, P: Any, Q: Any, C: tl.constexpr, K: tl.constexpr, x_n: Any,
+    x_h: Any, x_w: Any, y_n: Any, y_h: Any, y_w: Any, R: tl.constexpr, S: tl.constexpr,
+    STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, DILATION_H: tl.constexpr,
+    DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, KY: tl.constexpr,
+    FC: tl.constexpr, ACTIVATION: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr,
+    WH: tl.constexpr, WW: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
 ):  # fmt: skip
     """Windows of all channels; a program keeps its filters and takes tile after tile of pixels."""
     filters = tl.make_tensor_descriptor(w, [R * S, K, C], [FC, R * S * FC, 1], [R * S, BN, BK])
@@ -164,101 +231,125 @@ def conv_resident(
                                 [BN, BK]
                             )
                             acc = tl.dot(pixels, f.T, acc)
-        acc = finish(acc, scale, bias, k, K, RELU)
-        out.store([n, row, column, k], acc.to(y.dtype.element_ty).reshape([1, TH, TW, BN]))
+        finish(
+            acc, (scale, bias, residual, (r_n, r_h, r_w), KR), out, [n, row, column, k], N,
+            P, Q, K, y.dtype.element_ty, (1, TH, TW, BN), ACTIVATION,
+        )  # fmt: skip
 
 
 @tawa.jit
 def conv_taps(
-    x: Any, w: Any, y: Any, scale: Any, bias: Any, N: Any, H: Any, W: Any, P: Any, Q: Any,
-    C: tl.constexpr, K: tl.constexpr, x_n: Any, x_h: Any, x_w: Any, y_n: Any, y_h: Any,
-    y_w: Any, R: tl.constexpr, S: tl.constexpr, STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr,
-    DILATION_H: tl.constexpr, DILATION_W: tl.constexpr, PAD_H: tl.constexpr,
-    PAD_W: tl.constexpr, GROUPS: tl.constexpr, KY: tl.constexpr, FC: tl.constexpr,
-    RELU: tl.constexpr, TN: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr, BN: tl.constexpr,
-    BK: tl.constexpr, PAIR: tl.constexpr,
+    x: Any, w: Any, y: Any, scale: Any, bias: Any, residual: Any, r_n: Any, r_h: Any, r_w: Any,
+    KR: Any, N: Any, H: Any, W: Any, P: Any, Q: Any, D: Any, DO: Any, C: tl.constexpr,
+    K: tl.constexpr, x_n: Any, x_h: Any, x_w: Any, y_n: Any, y_h: Any, y_w: Any, R: tl.constexpr,
+    S: tl.constexpr, STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, DILATION_H: tl.constexpr,
+    DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, DEPTH: tl.constexpr,
+    GROUPS: tl.constexpr, KY: tl.constexpr, FC: tl.constexpr, ACTIVATION: tl.constexpr,
+    TN: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+    PAIR: tl.constexpr,
 ):  # fmt: skip
-    """Taps: the pixels of each tap are loaded; a tile may hold pixels of several images."""
+    """Taps: the pixels of each tap are loaded; a tile may hold pixels of several images.
+
+    Those of pictures in the depth lie in tiles of one picture.
+    """
     per_group: tl.constexpr = C // GROUPS
     ours: tl.constexpr = K // GROUPS
     whole: tl.constexpr = per_group % BK == 0
+    deep: tl.constexpr = 1 if DEPTH is None else DEPTH[0]
+    count: tl.constexpr = deep * R * S
+    pitch: tl.constexpr = count * FC
     if whole:
-        filters = tl.make_tensor_descriptor(w, [K, R * S * FC], [R * S * FC, 1], [BN, BK])
+        filters = tl.make_tensor_descriptor(w, [K, pitch], [pitch, 1], [BN, BK])
     else:
-        filters = tl.make_tensor_descriptor(
-            w, [K, R * S, per_group], [R * S * FC, FC, 1], [BN, 1, BK]
-        )
-    out = tl.make_tensor_descriptor(y, [N, P, Q, KY], [y_n, y_h, y_w, 1], [TN, TH, TW, BN])
+        filters = tl.make_tensor_descriptor(w, [K, count, per_group], [pitch, FC, 1], [BN, 1, BK])
+    many = N if DEPTH is None else N * DO
+    out = tl.make_tensor_descriptor(y, [many, P, Q, KY], [y_n, y_h, y_w, 1], [TN, TH, TW, BN])
     block, n, row, column = place(P, Q, GROUPS * tl.cdiv(ours, BN), TN, TH, TW, PAIR)
-    group = block // tl.cdiv(ours, BN)
-    k = group * ours + block % tl.cdiv(ours, BN) * BN
+    first, begin, end = depth_taps(n, D, DO, DEPTH)
+    group, k = filters_of_block(block, ours, BN)
     steps: tl.constexpr = tl.cdiv(per_group, BK)
     acc = tl.zeros((TN * TH * TW, BN), tl.float32)
     for ph in tl.static_range(STRIDE_H):
         for pw in tl.static_range(STRIDE_W):
             down: tl.constexpr = taps_of_plane(R, STRIDE_H, DILATION_H, PAD_H, ph)
             across: tl.constexpr = taps_of_plane(S, STRIDE_W, DILATION_W, PAD_W, pw)
-            if down[1] * across[1] > 0:
+            flat: tl.constexpr = down[1] * across[1] * steps
+            if flat > 0:
                 plane = tl.make_tensor_descriptor(
                     x + ph * x_h + pw * x_w,
-                    [N, tl.cdiv(H - ph, STRIDE_H), tl.cdiv(W - pw, STRIDE_W), C],
+                    [N * D, tl.cdiv(H - ph, STRIDE_H), tl.cdiv(W - pw, STRIDE_W), C],
                     [x_n, STRIDE_H * x_h, STRIDE_W * x_w, 1],
                     [TN, TH, TW, BK],
                 )
-                for step in range(down[1] * across[1] * steps):
-                    t = step // steps
-                    c = step % steps * BK
+                for step in range(begin * flat, end * flat):
+                    d, deeper, inner = depth_tap(step, flat, DEPTH)
+                    t = inner // steps
+                    c = inner % steps * BK
                     r = t // across[1]
                     s = t % across[1]
-                    number = (down[0] + r * down[2]) * S + across[0] + s * across[2]
+                    number = (d * R + down[0] + r * down[2]) * S + across[0] + s * across[2]
                     pixels = plane.load(
-                        [n, row + down[3] + r * down[4], column + across[3] + s * across[4],
-                         group * per_group + c]
+                        [first + deeper, row + down[3] + r * down[4],
+                         column + across[3] + s * across[4], group * per_group + c]
                     )  # fmt: skip
                     if whole:
                         f = filters.load([k, number * FC + c])
                     else:
                         f = filters.load([k, number, c]).reshape([BN, BK])
                     acc = tl.dot(pixels.reshape([TN * TH * TW, BK]), f.T, acc)
-    acc = finish(acc, scale, bias, k, K, RELU)
-    out.store([n, row, column, k], acc.to(y.dtype.element_ty).reshape([TN, TH, TW, BN]))
+    finish(
+        acc, (scale, bias, residual, (r_n, r_h, r_w), KR), out, [n, row, column, k], many,
+        P, Q, K, y.dtype.element_ty, (TN, TH, TW, BN), ACTIVATION,
+    )  # fmt: skip
 
 
 @tawa.jit
 def conv_gathered(
-    x: Any, w: Any, y: Any, scale: Any, bias: Any, N: Any, H: Any, W: Any, P: Any, Q: Any,
-    C: tl.constexpr, K: tl.constexpr, x_n: Any, x_h: Any, x_w: Any, y_n: Any, y_h: Any,
-    y_w: Any, R: tl.constexpr, S: tl.constexpr, STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr,
-    DILATION_H: tl.constexpr, DILATION_W: tl.constexpr, PAD_H: tl.constexpr,
-    PAD_W: tl.constexpr, GROUPS: tl.constexpr, RELU: tl.constexpr, BM: tl.constexpr,
-    BN: tl.constexpr, BK: tl.constexpr,
+    x: Any, w: Any, y: Any, scale: Any, bias: Any, residual: Any, r_n: Any, r_h: Any, r_w: Any,
+    KR: Any, N: Any, H: Any, W: Any, P: Any, Q: Any, D: Any, DO: Any, C: tl.constexpr,
+    K: tl.constexpr, x_n: Any, x_h: Any, x_w: Any, y_n: Any, y_h: Any, y_w: Any, R: tl.constexpr,
+    S: tl.constexpr, STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, DILATION_H: tl.constexpr,
+    DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, DEPTH: tl.constexpr,
+    GROUPS: tl.constexpr, ACTIVATION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+    BK: tl.constexpr,
 ):  # fmt: skip
     """Pixels gathered one by one: any number of channels; taps and channels are one dimension."""
     per_group: tl.constexpr = C // GROUPS
     ours: tl.constexpr = K // GROUPS
-    inner: tl.constexpr = R * S * per_group
+    flat: tl.constexpr = R * S * per_group
+    inner: tl.constexpr = flat if DEPTH is None else DEPTH[0] * flat
     blocks: tl.constexpr = GROUPS * tl.cdiv(ours, BN)
     program = tl.program_id(0)
     block = program % blocks
     group = block // tl.cdiv(ours, BN)
     channel = block % tl.cdiv(ours, BN) * BN + tl.arange(0, BN)
     pixel = program // blocks * BM + tl.arange(0, BM)
-    exists = pixel < N * P * Q
+    pictures = N if DEPTH is None else N * DO
+    exists = pixel < pictures * P * Q
     n = pixel // (P * Q)
     p = pixel // Q % P
     q = pixel % Q
     row = p * STRIDE_H - PAD_H
     column = q * STRIDE_W - PAD_W
-    first = n.to(tl.int64) * x_n + row * x_h + column * x_w + group * per_group
+    if DEPTH is None:
+        first = n.to(tl.int64) * x_n + row * x_h + column * x_w + group * per_group
+    else:
+        start = n % DO * DEPTH[1] - DEPTH[3]
+        first = (n // DO * D + start).to(tl.int64) * x_n
+        first += row * x_h + column * x_w + group * per_group
     acc = tl.zeros((BM, BN), tl.float32)
-    for start in range(0, inner, BK):
-        k = start + tl.arange(0, BK)
-        r = k // (S * per_group) * DILATION_H
+    for begin in range(0, inner, BK):
+        k = begin + tl.arange(0, BK)
+        r = k % flat // (S * per_group) * DILATION_H
         s = k // per_group % S * DILATION_W
         reads = exists[:, None] & (k < inner)[None, :]
         reads &= (row[:, None] + r[None, :] >= 0) & (row[:, None] + r[None, :] < H)
         reads &= (column[:, None] + s[None, :] >= 0) & (column[:, None] + s[None, :] < W)
         at = r * x_h + s * x_w + k % per_group
+        if DEPTH is not None:
+            d = k // flat * DEPTH[2]
+            reads &= (start[:, None] + d[None, :] >= 0) & (start[:, None] + d[None, :] < D)
+            at = at + d.to(tl.int64) * x_n
         pixels = tl.load(x + first[:, None] + at[None, :], mask=reads, other=0.0)
         f = tl.load(
             w + (group * ours + channel)[None, :] * inner + k[:, None],
@@ -266,7 +357,10 @@ def conv_gathered(
             other=0.0,
         )
         acc = tl.dot(pixels, f, acc)
-    acc = finish(acc, scale, bias, group * ours + block % tl.cdiv(ours, BN) * BN, K, RELU)
-    to = y + n.to(tl.int64) * y_n + p * y_h + q * y_w + group * ours
+    other = n.to(tl.int64) * r_n + p * r_h + q * r_w + group * ours
+    to = n.to(tl.int64) * y_n + p * y_h + q * y_w + group * ours
     stored = exists[:, None] & (channel < ours)[None, :]
-    tl.store(to[:, None] + channel[None, :], acc.to(y.dtype.element_ty), mask=stored)
+    at = other[:, None] + channel[None, :]
+    ends = scale, bias, residual
+    acc = ended(acc, ends, group * ours + channel, K, at, stored, ACTIVATION)
+    tl.store(y + to[:, None] + channel[None, :], acc.to(y.dtype.element_ty), mask=stored)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from math import gcd, prod
 from typing import Any
 
@@ -33,6 +34,8 @@ SHARED_BYTES = 200_000
 """Windows, filters and results of a kernel's tiles, at most."""
 MOST_ROWS = 256
 """Extent of a block, at most."""
+FEW_ROWS = 4
+"""Rows of results below which tiles are of long rows, as those of one-dimensional images."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ class Tiling:
 
     def tiles_of_pixels(self, conv: Convolution) -> int:
         """How many there are for each block of filters."""
-        sizes = (conv.n, self.images), (conv.p, self.rows), (conv.q, self.columns)
+        sizes = (conv.pictures, self.images), (conv.p, self.rows), (conv.q, self.columns)
         return prod(-(-size // extent) for size, extent in sizes)
 
     def blocks(self, conv: Convolution) -> int:
@@ -79,19 +82,19 @@ class Tiling:
     def microseconds(self, conv: Convolution, chip: Chip, size: int) -> float:
         """The time that is expected; `size` is an element's bytes."""
         own = conv.c // conv.groups
-        inner = conv.r * conv.s * -(-own // self.channels) * self.channels
+        inner = conv.taps * -(-own // self.channels) * self.channels
         cycles = self.pixels * max(self.filters, 64) * inner * size / 4096
         loaded = self.filters * inner if self.kernel != "resident" else 0
         if self.kernel == "taps":
             loaded += self.pixels * inner
         else:
-            loaded += (
-                prod(self.window(conv)) * planes(conv) * -(-own // self.channels) * self.channels
-            )
+            windows = planes(conv) * conv.depth.taps
+            loaded += prod(self.window(conv)) * windows * -(-own // self.channels) * self.channels
         cycles = max(cycles, loaded * size / L2_BYTES)
         cycles += self._waiting(inner)
         waves = -(-self.tiles(conv) // chip.multiprocessors)
-        moved = conv.n * (conv.h * conv.w * conv.c + conv.p * conv.q * conv.k) * size
+        moved = conv.n * conv.depth.size * conv.h * conv.w * conv.c * size
+        moved += conv.pictures * conv.p * conv.q * conv.k * size
         least = moved / chip.memory_gbs / 1e3
         return max(waves * cycles / chip.capped_ghz / 1e3, least) + 0.05 * least
 
@@ -126,8 +129,11 @@ def channels_at_a_time(own: int, size: int, *, groups: int) -> int:
     return min(wide, key=lambda b: (-(-own // b) * b, -b))
 
 
-def tilings(conv: Convolution, size: int) -> Iterator[Tiling]:
-    """The kernels and tiles that compute a convolution by blocks; none if no block fits."""
+def tilings(conv: Convolution, size: int, result: int = 2) -> Iterator[Tiling]:
+    """The kernels and tiles that compute a convolution by blocks; none if no block fits.
+
+    An element has `size` bytes, `result` are those of a result and of what is added to it.
+    """
     own, ours = conv.c // conv.groups, conv.k // conv.groups
     channels = channels_at_a_time(own, size, groups=conv.groups)
     widths = [b for b in (32, 64, 96, 128, 192, 256) if b < 2 * ours or b == 32]
@@ -136,19 +142,22 @@ def tilings(conv: Convolution, size: int) -> Iterator[Tiling]:
     if not channels:
         return
     for filters in widths:
-        yield from _by_windows(conv, filters, channels, size)
-        yield from _by_taps(conv, filters, channels)
+        yield from _by_windows(conv, filters, channels, (size, result))
+        yield from _by_taps(conv, filters, channels, (size, result))
 
 
-def _by_windows(conv: Convolution, filters: int, channels: int, size: int) -> Iterator[Tiling]:
+def _by_windows(
+    conv: Convolution, filters: int, channels: int, bytes_: tuple[int, int]
+) -> Iterator[Tiling]:
+    size, result = bytes_
     if conv.r * conv.s == 1:
         return
     single = conv.s == 1
-    for rows in (4, 8, 16, 32):
-        for columns in (8, 16, 32) if single else (8,):
+    for rows in (1, 2, 4, 8, 16, 32) if conv.p < FEW_ROWS else (4, 8, 16, 32):
+        for columns in _columns(rows, single=single):
             one = Tiling("windows", 1, rows, columns, filters, channels)
             high, wide = one.window(conv)
-            results, window = one.pixels * filters * size, high * wide * channels * size
+            results, window = one.pixels * filters * result, high * wide * channels * size
             if one.pixels % 64 or one.pixels * filters > MOST_ACCUMULATED:
                 continue
             if max(high, wide) > MOST_ROWS or one.pixels > 256:
@@ -164,25 +173,44 @@ def _by_windows(conv: Convolution, filters: int, channels: int, size: int) -> It
                     (("persistent", True), ("ping_pong", True)),
                 )  # fmt: skip
             kept = conv.r * conv.s * filters * channels * size
-            alone = conv.groups == 1 and conv.c <= channels
+            alone = conv.groups == 1 and conv.c <= channels and conv.depth.flat
             if alone and kept <= HELD_BYTES and kept + held + results < SM_90A.shared_bytes:
                 yield Tiling("resident", 1, rows, columns, filters, channels)
 
 
-def _by_taps(conv: Convolution, filters: int, channels: int) -> Iterator[Tiling]:
+def _columns(rows: int, *, single: bool) -> tuple[int, ...]:
+    """Columns of a window's tile whose rows of 8 pixels come at one distance."""
+    if rows == 1:
+        return 64, 128, 256
+    return (8, 16, 32) if single else (8,)
+
+
+def _by_taps(
+    conv: Convolution, filters: int, channels: int, bytes_: tuple[int, int]
+) -> Iterator[Tiling]:
+    size, result = bytes_
     extents = (1, 2, 4, 8, 16, 32)
     for pixels in (64, 128, 256):
-        if pixels * filters > MOST_ACCUMULATED:
+        streamed = 3 * (pixels + filters) * channels * size
+        if pixels * filters > MOST_ACCUMULATED or (
+            result > 2 and streamed + pixels * filters * result > SM_90A.shared_bytes
+        ):
             continue
         for rows in extents:
-            for columns in extents:
+            for columns in extents if conv.p >= FEW_ROWS else (*extents, 64, 128, 256):
                 images = pixels // (rows * columns)
                 if images * rows * columns != pixels or images > 128:
+                    continue
+                if images > 1 and not conv.depth.flat:
                     continue
                 yield Tiling("taps", images, rows, columns, filters, channels)
 
 
-def ranked(conv: Convolution, chip: Chip, size: int) -> list[Tiling]:
+@lru_cache(maxsize=1024)
+def ranked(conv: Convolution, chip: Chip, size: int, result: int = 2) -> tuple[Tiling, ...]:
     """The tilings, the one that is expected fastest first."""
-    found = list(tilings(conv, size))
-    return sorted(found, key=lambda t: (t.microseconds(conv, chip, size), t.work(conv), t.images))
+
+    def order(tiling: Tiling) -> tuple[float, int, int]:
+        return tiling.microseconds(conv, chip, size), tiling.work(conv), tiling.images
+
+    return tuple(sorted(tilings(conv, size, result), key=order))

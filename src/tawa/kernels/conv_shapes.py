@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import tawa
 
 Pair: TypeAlias = int | Sequence[int]
-"""A number for both dimensions of an image, or one for each."""
+"""A number for all dimensions of an image, or one for each."""
 Padding: TypeAlias = int | Sequence[int | Sequence[int]]
 """As `Pair`; or for each dimension what comes before and after it."""
+Sides: TypeAlias = tuple[int, int]
+"""What comes before and after a dimension."""
 
 
 class ConvolutionNotPossible(tawa.TawaError):
@@ -19,8 +22,10 @@ class ConvolutionNotPossible(tawa.TawaError):
 
     explanation = (
         "`conv2d(x, w)` takes images [N, H, W, C] and filters [K, R, S, C / groups] of one element "
-        "type. Strides and dilations are at least 1, paddings at least 0, `groups` divides C and "
-        "K, and a dilated filter fits into the padded image."
+        "type; `conv1d` and `conv3d` those of one and three dimensions between. Strides and "
+        "dilations are at least 1, paddings at least 0, `groups` divides C and K, and a dilated "
+        "filter fits into the padded image. `out` has elements of its own: none twice, and none "
+        "of what is read."
     )
     example = """
 import numpy as np
@@ -31,8 +36,37 @@ conv2d(np.ones((1, 8, 8, 16), np.float16), np.ones((32, 3, 3, 8), np.float16))
 
 
 @dataclass(frozen=True)
+class Depth:
+    """The third dimension of images: `size` pictures, and filters of `taps` pictures."""
+
+    size: int = 1
+    taps: int = 1
+    stride: int = 1
+    pad: Sides = (0, 0)
+    dilation: int = 1
+
+    @property
+    def results(self) -> int:
+        """Pictures of the result."""
+        return _out(self.size, self.taps, self.stride, self.pad, self.dilation)
+
+    @property
+    def flat(self) -> bool:
+        """Whether each picture is convolved by itself."""
+        return (self.taps, self.stride, self.pad) == (1, 1, (0, 0))
+
+    @property
+    def constants(self) -> tuple[int, int, int, int] | None:
+        """Taps, stride, dilation and pad, as kernels take them; None of pictures on their own."""
+        return None if self.flat else (self.taps, self.stride, self.dilation, self.pad[0])
+
+
+@dataclass(frozen=True)
 class Convolution:
-    """Images of N x H x W pixels of C channels, K filters of R x S taps."""
+    """Images of H x W pixels of C channels, K filters of R x S taps; and pictures in the depth.
+
+    `n` are the images, or, where pictures are convolved by themselves, all pictures.
+    """
 
     n: int
     h: int
@@ -42,9 +76,10 @@ class Convolution:
     r: int
     s: int
     stride: tuple[int, int] = (1, 1)
-    pad: tuple[tuple[int, int], tuple[int, int]] = ((0, 0), (0, 0))
+    pad: tuple[Sides, Sides] = ((0, 0), (0, 0))
     dilation: tuple[int, int] = (1, 1)
     groups: int = 1
+    depth: Depth = field(default_factory=Depth)
 
     @property
     def p(self) -> int:
@@ -57,6 +92,16 @@ class Convolution:
         return _out(self.w, self.s, self.stride[1], self.pad[1], self.dilation[1])
 
     @property
+    def pictures(self) -> int:
+        """Pictures of the result, of all images."""
+        return self.n * self.depth.results
+
+    @property
+    def taps(self) -> int:
+        """Of a filter."""
+        return self.depth.taps * self.r * self.s
+
+    @property
     def depthwise(self) -> bool:
         """Whether each channel has its own filter, and one."""
         return self.groups == self.c == self.k and self.groups > 1
@@ -64,68 +109,108 @@ class Convolution:
     @property
     def flops(self) -> int:
         """Multiplications and additions."""
-        return 2 * self.n * self.p * self.q * self.k * self.r * self.s * self.c // self.groups
+        return 2 * self.pictures * self.p * self.q * self.k * self.taps * self.c // self.groups
 
 
-def _out(size: int, taps: int, stride: int, pad: tuple[int, int], dilation: int) -> int:
+def _out(size: int, taps: int, stride: int, pad: Sides, dilation: int) -> int:
     return (size + sum(pad) - dilation * (taps - 1) - 1) // stride + 1
 
 
-def pair(value: Pair, name: str, least: int) -> tuple[int, int]:
-    """A number for each of the two dimensions; raises ConvolutionNotPossible."""
-    found: tuple[Any, ...] = (value, value) if isinstance(value, int) else tuple(value)
-    if len(found) != 2 or not all(isinstance(v, int) and v >= least for v in found):
+def numbers(value: Pair, name: str, least: int, count: int = 2) -> tuple[int, ...]:
+    """A number for each of so many dimensions; raises ConvolutionNotPossible."""
+    given: Any = (value,) * count if hasattr(value, "__index__") else value
+    try:
+        found: tuple[int, ...] = tuple(map(operator.index, given))
+    except TypeError:
+        found = ()
+    if len(found) != count or any(v < least for v in found):
+        each = f", or {count} of them" if count > 1 else ""
         raise ConvolutionNotPossible(
             f"`{name}` of {value!r} is not possible",
-            expected=f"a whole number of at least {least}, or two of them",
+            expected=f"a whole number of at least {least}{each}",
         )
-    return found[0], found[1]
+    return found
 
 
-def padding_of(value: Padding) -> tuple[tuple[int, int], tuple[int, int]]:
-    """What comes before and after each of the two dimensions."""
-    if isinstance(value, int):
-        value = pair(value, "padding", 0)
-    sides = [(v, v) if isinstance(v, int) else tuple(v) for v in value]
-    if len(sides) != 2 or any(len(side) != 2 for side in sides):
+def padding_of(value: Padding, count: int = 2) -> tuple[Sides, ...]:
+    """What comes before and after each of so many dimensions."""
+    sides: list[Any] = [value] * count if hasattr(value, "__index__") else []
+    if isinstance(value, list | tuple):
+        sides = list(value)
+    if len(sides) != count:
+        each = f", {count} of them" if count > 1 else ""
         raise ConvolutionNotPossible(
             f"`padding` of {value!r} is not possible",
-            expected="a whole number, two of them, or two pairs (before, after)",
+            expected=f"a whole number{each}, or a pair (before, after) for each dimension",
         )
-    (top, bottom), (left, right) = (pair(side, "padding", 0) for side in sides)
-    return (top, bottom), (left, right)
+    found = [numbers(side, "padding", 0) for side in sides]
+    return tuple((before, after) for before, after in found)
+
+
+NAMES = {3: "[N, L, C]", 4: "[N, H, W, C]", 5: "[N, D, H, W, C]"}
+FILTERS = {3: "[K, S, C / groups]", 4: "[K, R, S, C / groups]", 5: "[K, T, R, S, C / groups]"}
+
+
+def require_rank(x: Any, w: Any, rank: int) -> None:
+    """Raise unless images and filters have so many dimensions."""
+    if len(x.shape) != rank or len(w.shape) != rank:
+        names = {3: "three", 4: "four", 5: "five"}
+        raise ConvolutionNotPossible(
+            f"images and filters have {names[rank]} dimensions",
+            expected=f"x {NAMES[rank]} and w {FILTERS[rank]}",
+            found=f"x {list(x.shape)} and w {list(w.shape)}",
+        )
 
 
 def convolution_of(
     x: Any, w: Any, stride: Pair, padding: Padding, dilation: Pair, groups: Any
 ) -> Convolution:
-    """The sizes of `conv2d(x, w)`; raises ConvolutionNotPossible."""
-    if len(x.shape) != 4 or len(w.shape) != 4:
+    """The sizes of a convolution of `x` with `w`, of one to three dimensions between N and C.
+
+    Raises ConvolutionNotPossible.
+    """
+    rank = len(x.shape)
+    require_rank(x, w, min(max(rank, 3), 5))
+    count = rank - 2
+    (n, *image, c), (k, *taps, own) = map(tuple, (x.shape, w.shape))
+    _require_channels(c, k, own, groups, w)
+    lift = 3 - count
+    strides = (1,) * lift + numbers(stride, "stride", 1, count)
+    dilations = (1,) * lift + numbers(dilation, "dilation", 1, count)
+    pads = ((0, 0),) * lift + padding_of(padding, count)
+    (d, h, wide), (t, r, s) = (1,) * lift + tuple(image), (1,) * lift + tuple(taps)
+    depth = Depth(d, t, strides[0], pads[0], dilations[0])
+    if depth.flat:
+        n, depth = n * d, Depth()
+    found = Convolution(
+        n, h, wide, c, k, r, s, (strides[1], strides[2]), (pads[1], pads[2]),
+        (dilations[1], dilations[2]), groups, depth,
+    )  # fmt: skip
+    results = (depth.results, found.p, found.q)[lift:]
+    if min(results) < 1 or min(taps) < 1:
         raise ConvolutionNotPossible(
-            "images and filters have four dimensions",
-            expected="x [N, H, W, C] and w [K, R, S, C / groups]",
-            found=f"x {list(x.shape)} and w {list(w.shape)}",
+            "the filter is larger than the padded image" if min(taps) else "a filter has no taps",
+            expected="at least one result along each dimension",
+            found=f"{_by(results)} results, from {_by(image)} pixels, {_by(taps)} taps, "
+            f"padding {pads[lift:]} and dilation {dilations[lift:]}",
+            hint="pad the image, or use a smaller filter",
         )
-    (n, h, wide, c), (k, r, s, own) = map(tuple, (x.shape, w.shape))
-    strides, dilations = pair(stride, "stride", 1), pair(dilation, "dilation", 1)
+    return found
+
+
+def _by(sizes: Sequence[int]) -> str:
+    return "x".join(map(str, sizes))
+
+
+def _require_channels(c: int, k: int, own: int, groups: Any, w: Any) -> None:
     if not isinstance(groups, int) or groups < 1 or c % groups or k % groups:
         raise ConvolutionNotPossible(
             f"`groups` of {groups!r} is not possible",
             expected=f"a number that divides {c} channels and {k} filters",
         )
-    if own * groups != c:
+    if own * groups != c or not c:
         raise ConvolutionNotPossible(
-            "the filters are not of the image's channels",
-            expected=f"w [{k}, {r}, {s}, {c // groups}], for {c} channels in {groups} group(s)",
+            "the filters are not of the image's channels" if c else "images have no channels",
+            expected=f"w {[k, *w.shape[1:-1], c // groups]}, for {c} channels in {groups} group(s)",
             found=f"w {list(w.shape)}",
         )
-    found = Convolution(n, h, wide, c, k, r, s, strides, padding_of(padding), dilations, groups)
-    if min(found.p, found.q) < 1:
-        raise ConvolutionNotPossible(
-            "the filter is larger than the padded image",
-            expected="at least one row and one column of results",
-            found=f"{found.p} rows and {found.q} columns, from {h}x{wide} pixels, "
-            f"{r}x{s} taps, padding {found.pad} and dilation {found.dilation}",
-            hint="pad the image, or use a smaller filter",
-        )
-    return found

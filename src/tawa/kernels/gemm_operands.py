@@ -263,7 +263,7 @@ def _programs(source: Matrices) -> int:
 
 def matrices(array: Any) -> Matrices:
     """How the matrices of an array lie."""
-    place = _address(array) % LINE
+    place = address(array) % LINE
     dtype = array.dtype
     return Matrices(tuple(array.shape), strides(array), dtype.itemsize, place, type_name(dtype))
 
@@ -311,9 +311,10 @@ def empty(like: Any, shape: tuple[int, ...], type_: str | None = None) -> Any:
     return like.__array_namespace__().empty(shape, dtype=type_ or like.dtype)
 
 
-def _address(array: Any) -> int:
-    """The address of the first element; 0 in the host's memory, where any will do."""
+def address(array: Any, *, host: bool = False) -> int:
+    """The address of the first element; in the host's memory 0, where any will do, unless asked."""
     if callable(getattr(array, "data_ptr", None)):
         return array.data_ptr()
-    interface = getattr(array, "__cuda_array_interface__", None)
+    name = "__array_interface__" if host else "__cuda_array_interface__"
+    interface = getattr(array, "__cuda_array_interface__", None) or getattr(array, name, None)
     return 0 if interface is None else interface["data"][0]

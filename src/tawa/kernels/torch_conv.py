@@ -18,7 +18,7 @@ from typing import Any
 
 from tawa.kernels.conv import conv2d as convolve
 from tawa.kernels.conv_gradients import gradient_of_filters, gradient_of_images
-from tawa.kernels.conv_shapes import Pair, pair
+from tawa.kernels.conv_shapes import Pair, numbers
 
 torch: Any = import_module("torch")
 
@@ -45,7 +45,10 @@ def conv2d(
     `input` [N, C, H, W] and `weight` [K, C / groups, R, S] are fp16 or bf16, sums fp32; the result
     is `channels_last`. Raises ConvolutionNotPossible.
     """
-    steps = pair(stride, "stride", 1), pair(padding, "padding", 0), pair(dilation, "dilation", 1)
+    steps = (
+        numbers(stride, "stride", 1), numbers(padding, "padding", 0),
+        numbers(dilation, "dilation", 1),
+    )  # fmt: skip
     return torch.ops.tawa.conv2d(input, weight, bias, *steps, groups, relu)
 
 
