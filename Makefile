@@ -39,7 +39,8 @@ format: $(VENV)/.dev  ## let ruff rewrite what it can
 docs: $(VENV)/.dev    ## rewrite the outputs shown in the documentation from what the code prints now
 	@$(BIN)/python benchmarks/tables.py --write README.md $(PAGES)
 	@$(BIN)/python benchmarks/plots.py --write README.md $(PAGES)
-	@$(BIN)/python -m pytest -q tests/meta/test_documents.py tests/meta/test_error_index.py --update
+	@$(BIN)/python -m pytest -q tests/meta/test_documents.py tests/meta/test_error_index.py tests/site/test_notebooks.py --update
+	@$(BIN)/python scripts/example_pages.py
 
 site: $(VENV)/.dev    ## build the website in build/site
 	@NO_MKDOCS_2_WARNING=true $(BIN)/mkdocs build --quiet --strict

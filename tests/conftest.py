@@ -1,11 +1,16 @@
-"""What all tests share: the flag that refreshes recorded outputs, goldens, and the GPU marker."""
+"""What all tests share: the flag that refreshes recorded outputs, goldens, a browser, the marker."""
 
+import os
 import re
-from collections.abc import Callable
+import shutil
+import sys
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 
 import pytest
+
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -59,3 +64,22 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
         assert text == path.read_text(), f"differs from {path}: look, then --update"
 
     return check
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[object]:
+    """Chromium without a window. Where it is missing, a test is skipped; in CI it fails."""
+    found = next((path for name in CHROMIUM if (path := shutil.which(name))), None)
+    if found is None:
+        missing = f"no Chromium on the PATH (one of {', '.join(CHROMIUM)}): the page is not opened"
+        if os.environ.get("CI") == "true":
+            pytest.fail(missing)
+        pytest.skip(missing)
+    from playwright.sync_api import sync_playwright
+
+    # Its sandbox needs rights that containers don't have; the pages are our own.
+    arguments = ["--no-sandbox", "--disable-dev-shm-usage"] if sys.platform == "linux" else []
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=found, args=arguments)
+        yield chromium
+        chromium.close()

@@ -58,6 +58,8 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     markdown = NAMED.sub(r'```\1 title="\2"', markdown)
     markdown = PICTURE.sub(in_both_colours, markdown)
     markdown = markdown_text.outside_code(markdown, lambda text: sources.led(text, uri, ROOT))
+    if uri.startswith("notebooks/"):
+        markdown = markdown.replace(".ipynb)", ".md)")
     if uri == "glossary.md":
         return glossary.with_anchors(markdown)
     if glossary.applies(uri):

@@ -1,0 +1,147 @@
+"""The website in a real browser: on a phone and on a desk, light and dark, by keyboard."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PHONE, DESK = {"width": 360, "height": 780}, {"width": 1440, "height": 900}
+
+CONTRAST = Path(__file__).with_name("contrast.js").read_text()
+"""A function that lists texts whose contrast is below what WCAG 2.2 calls AA."""
+
+SAMPLES = ("index", "tutorials/attention", "reference/options", "reference/api", "errors",
+           "glossary", "performance", "examples", "tables/gemm", "notebooks/axon",
+           "source/examples/gemm.py")  # fmt: skip
+"""Pages of every kind, of which each text's contrast is computed."""
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """A file server that says nothing."""
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def address(site: Path) -> Iterator[str]:
+    """Where the site is served."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(Quiet, directory=str(site)))
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+@pytest.fixture
+def opened(browser: Any, address: str) -> Iterator[Callable[..., Any]]:
+    """A page of the site; at the end it must have been silent and asked nobody else."""
+    said: list[str] = []
+    contexts: list[Any] = []
+
+    def open_(**options: Any) -> Any:
+        context = browser.new_context(**options)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda message: said.append(f"{page.url}: {message.text}"))
+        page.on("pageerror", lambda error: said.append(f"{page.url}: {error}"))
+        page.on(
+            "request",
+            lambda request: (
+                request.url.startswith((address, "data:", "blob:")) or said.append(request.url)
+            ),
+        )
+        return page
+
+    yield open_
+    for context in contexts:
+        context.close()
+    assert said == []
+
+
+def names(site: Path) -> list[str]:
+    """The pages of the site, without those that show sources."""
+    found = (path.relative_to(site).with_suffix("").as_posix() for path in site.rglob("*.html"))
+    return sorted(name for name in found if not name.startswith(("source/", "404")))
+
+
+@pytest.mark.parametrize(
+    ("size", "scheme"), [(PHONE, "dark"), (DESK, "light")], ids=["phone", "desk"]
+)
+def test_no_page_is_wider_than_the_window(
+    opened: Callable[..., Any], site: Path, address: str, size: Any, scheme: str
+):
+    page = opened(viewport=size, color_scheme=scheme)
+    wide: list[str] = []
+    for name in names(site):
+        page.goto(f"{address}/{name}.html", wait_until="load")
+        if page.evaluate("document.scrollingElement.scrollWidth > window.innerWidth"):
+            wide.append(name)
+    assert wide == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_texts_can_be_told_from_their_background(
+    opened: Callable[..., Any], address: str, scheme: str
+):
+    page = opened(viewport=DESK, color_scheme=scheme)
+    faint: dict[str, Any] = {}
+    for name in SAMPLES:
+        page.goto(f"{address}/{name}.html")
+        if found := page.evaluate(CONTRAST):
+            faint[name] = found[:6]
+    assert faint == {}
+
+
+def test_faint_texts_are_found(opened: Callable[..., Any]):
+    page = opened()
+    page.set_content("<p style='color:#999;background:#fff'>faint</p><p>black</p>")
+    assert [text for text, _ in page.evaluate(CONTRAST)] == ["faint"]
+
+
+def test_all_that_can_be_used_is_reached_by_keyboard(opened: Callable[..., Any], address: str):
+    page = opened(viewport=DESK)
+    page.goto(f"{address}/tutorials/gemm.html")
+    reached: list[str] = []
+    for _ in range(60):
+        page.keyboard.press("Tab")
+        reached.append(
+            page.evaluate(
+                "(() => { const e = document.activeElement; const box = e.getBoundingClientRect();"
+                " return `${e.tagName} ${e.textContent.trim().slice(0, 30)}"
+                " ${box.width > 0 && box.height > 0}`; })()"
+            )
+        )
+    assert reached[0].startswith("A Skip to content")
+    text = "\n".join(reached)
+    for expected in ("Getting started", "Vector add", "Attention"):
+        assert expected in text
+    assert not [entry for entry in reached if entry.startswith("A ") and entry.endswith("false")]
+
+
+def test_a_word_is_found(opened: Callable[..., Any], address: str):
+    page = opened(viewport=DESK)
+    page.goto(f"{address}/index.html")
+    page.keyboard.press("/")
+    page.keyboard.type("num_stages")
+    page.wait_for_selector(".md-search-result__link")
+    assert "options.html" in page.locator(".md-search-result__link").first.get_attribute("href")
+
+
+def test_plots_follow_the_colours_that_are_chosen(opened: Callable[..., Any], address: str):
+    page = opened(viewport=DESK, color_scheme="light")
+    page.goto(f"{address}/performance.html")
+    shown = (
+        "[...document.querySelectorAll('article img')].filter(i => i.offsetWidth).map(i => i.src)"
+    )
+    assert not [src for src in page.evaluate(shown) if "-dark.svg" in src]
+    page.locator("label[for=__palette_1]").click()
+    assert not [src for src in page.evaluate(shown) if "-dark.svg" not in src]
