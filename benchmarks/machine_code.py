@@ -1,4 +1,4 @@
-"""The machine code of the same kernels under Triton and under Tawa, without a GPU.
+"""The machine code of the kernels of `same_source.py` under Triton and under Tawa, without a GPU.
 
     python benchmarks/machine_code.py [--only gla,softmax] [--configuration 1] [--sass FOLDER]
 
@@ -15,13 +15,14 @@ import subprocess
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import no_device
-from no_device import Launch
+import same_source_case
+from launches import Launch, recording
 
 from tawa.machine.chips import H100
 from tawa.runtime.sass import Instruction, SassFunction, disassemble, sass_text
@@ -196,13 +197,34 @@ def compare(name: str, launch: Launch, folder: Path | None, explain: bool) -> No
         print("\n".join(f"    {line}" for line in remarks))
 
 
-def cases(only: Sequence[str]) -> Iterator[tuple[str, Any]]:
-    """Operators whose name holds one of some words."""
-    import machine_code_cases
+def launches_of(case: Any, configuration: int) -> list[Launch]:
+    """What a case would launch under Triton."""
+    from same_source_case import compiled_by, descriptors_of
 
-    for name, make in machine_code_cases.OPERATORS.items():
-        if any(word in name for word in only):
-            yield name, make
+    def op() -> None:
+        if case.op is not None:
+            case.op()
+            return
+        config = case.configurations[configuration % len(case.configurations)]
+        case.launch(compiled_by("triton", case.function), descriptors_of("triton"), config)()
+
+    with recording(configuration) as launches:
+        op()
+    return launches
+
+
+def look(name: str, make: Any, seen: set[tuple[str, str]], options: argparse.Namespace) -> None:
+    """Compare the kernels of one case."""
+    try:
+        launches = launches_of(make(), options.configuration)
+    except Exception as error:
+        print(f"\n{name}: {type(error).__name__}: {error}", file=sys.stderr)
+        return
+    for launch in launches:
+        wanted = any(word in launch.name for word in options.kernels.split(","))
+        if wanted and (options.all_sizes or (name, launch.name) not in seen):
+            seen.add((name, launch.name))
+            compare(name, launch, options.sass, options.explain)
 
 
 def main() -> None:
@@ -211,22 +233,19 @@ def main() -> None:
     parser.add_argument("--only", default="", help="parts of operators' names, comma separated")
     parser.add_argument("--kernels", default="", help="parts of kernels' names, comma separated")
     parser.add_argument("--configuration", type=int, default=0, help="of a tuned kernel, by number")
+    parser.add_argument("--all-sizes", action="store_true", help="not the first size alone")
     parser.add_argument("--sass", type=Path, help="write the machine code into this folder")
     parser.add_argument("--explain", action="store_true", help="print Tawa's remarks")
     options = parser.parse_args()
     no_device.pretend()
-    for name, make in cases(options.only.split(",")):
-        seen: set[str] = set()
-        try:
-            launches = no_device.recorded(make(), options.configuration)
-        except Exception as error:
-            print(f"\n{name}: {type(error).__name__}: {error}", file=sys.stderr)
-            continue
-        for launch in launches:
-            wanted = any(word in launch.name for word in options.kernels.split(","))
-            if wanted and launch.name not in seen:
-                seen.add(launch.name)
-                compare(name, launch, options.sass, options.explain)
+    same_source_case.DEVICE, same_source_case.CONTENTS = "cpu", False
+    import same_source
+
+    seen: set[tuple[str, str]] = set()
+    for make in same_source.chosen(options.only):
+        name = make.func.__name__
+        if options.all_sizes or not any(name == known for known, _ in seen):
+            look(name, make, seen, options)
 
 
 if __name__ == "__main__":

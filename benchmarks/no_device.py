@@ -1,15 +1,12 @@
 """Triton and libraries above it on a machine without a GPU: they compile, and nothing runs.
 
 `pretend()` gives Triton a driver that knows its target, an H100, and answers the questions that
-libraries ask PyTorch about a device when they are imported. `recorded(op)` calls an operator on
-tensors of the CPU and gives the launches that it would have made.
+libraries ask PyTorch about a device when they are imported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -82,65 +79,3 @@ def pretend() -> None:
     }
     for name, answer in answers.items():
         setattr(torch.cuda, name, lambda *_, answer=answer, **__: answer)
-
-
-@dataclass(frozen=True)
-class Launch:
-    """A launch of one of Triton's functions: its arguments, grid, constants and options."""
-
-    function: Any
-    grid: Any
-    args: tuple[Any, ...]
-    kwargs: dict[str, Any]
-
-    @property
-    def name(self) -> str:
-        """The kernel's."""
-        return self.function.__name__
-
-    def named(self) -> dict[str, Any]:
-        """The arguments by name, defaults included, as a grid gets them."""
-        own = self.function.signature
-        known = {n: v for n, v in self.kwargs.items() if n in own.parameters}
-        bound = own.bind_partial(*self.args, **known)
-        bound.apply_defaults()
-        return dict(bound.arguments) | self.kwargs
-
-    def sizes(self) -> tuple[int, ...]:
-        """The grid as numbers."""
-        return tuple(self.grid(self.named()) if callable(self.grid) else self.grid)
-
-
-@contextmanager
-def recording(configuration: int = 0) -> Iterator[list[Launch]]:
-    """Launches of Triton's functions in the block are kept, and not made.
-
-    A tuned kernel takes one of its configurations, by number from those that its pruning leaves.
-    """
-    function, tuner = triton.JITFunction, triton.runtime.autotuner.Autotuner
-    own = function.run, tuner.run
-    launches: list[Launch] = []
-
-    def run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> None:
-        launches.append(Launch(self, grid, args, kwargs))
-
-    def tuned(self: Any, *args: Any, **kwargs: Any) -> Any:
-        self.nargs = dict(zip(self.arg_names, args, strict=False))
-        found = self.prune_configs(kwargs) or self.configs
-        config = found[configuration % len(found)]
-        if config.pre_hook is not None:
-            config.pre_hook({**self.nargs, **kwargs, **config.all_kwargs()})
-        return self.fn.run(*args, **{**kwargs, **config.all_kwargs()})
-
-    function.run, tuner.run = run, tuned
-    try:
-        yield launches
-    finally:
-        function.run, tuner.run = own
-
-
-def recorded(op: Callable[[], Any], configuration: int = 0) -> list[Launch]:
-    """The launches that an operator makes, in order."""
-    with recording(configuration) as launches:
-        op()
-    return launches

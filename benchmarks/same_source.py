@@ -3,7 +3,9 @@
     python benchmarks/same_source.py [--only attention] [--rows FOLDER]
 
 Each kernel runs at three sizes or more. Both compilers get every configuration of its list; the
-best of each is timed beside the other's, in turn, in one process.
+best of each is timed beside the other's, in turn, in one process. Operators of `fla-core` and
+`liger-kernel` are among the cases where these packages are installed. A kernel that fails gets a
+row that says so, and the others run.
 """
 
 from __future__ import annotations
@@ -12,73 +14,21 @@ import argparse
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import gemm_kernels
 import same_source_kernels as kernels
+import same_source_memory
+import same_source_products
 import torch
 from rows import Run
+from same_source_case import DEVICE, Case, compiled_by, descriptors_of, random
 
-import tawa
 from tawa.runtime.timing import Stopwatch, interleaved
 
 Work = Callable[[], Any]
-DEVICE = "cuda"
-
-
-@dataclass(frozen=True)
-class Case:
-    """A kernel at one size: how to launch it with a configuration, and what it should give."""
-
-    kernel: str
-    kind: str
-    sizes: dict[str, Any]
-    function: Callable[..., Any]
-    launch: Callable[[Any, Any, dict[str, Any]], Any]
-    """Takes the compiled function, the class of descriptors and a configuration."""
-    configurations: list[dict[str, Any]]
-    output: torch.Tensor
-    exact: Callable[[], torch.Tensor]
-    tolerance: float = 5e-3
-    flops: int | None = None
-    bytes: int | None = None
-    source: str = "plain"
-
-    @property
-    def row(self) -> dict[str, Any]:
-        """What result rows say of it."""
-        named = {"kernel": self.kernel, "source": self.source, "kind": self.kind}
-        return named | self.sizes
-
-    def __str__(self) -> str:
-        return f"{self.kernel} {' '.join(f'{k}={v}' for k, v in self.sizes.items())}"
-
-
-@cache
-def compiled_by(impl: str, function: Callable[..., Any]) -> Any:
-    """A kernel of one compiler."""
-    if impl == "tawa":
-        return tawa.jit(function)
-    import triton
-
-    return triton.jit(function)
-
-
-@cache
-def descriptors_of(impl: str) -> Any:
-    """The class of tensor descriptors of one compiler."""
-    if impl == "tawa":
-        return tawa.TensorDescriptor
-    from triton.tools.tensor_descriptor import TensorDescriptor
-
-    return TensorDescriptor
-
-
-def random(*shape: int, dtype: torch.dtype = torch.float16) -> torch.Tensor:
-    """Standard normal numbers."""
-    return torch.randn(shape, device=DEVICE, dtype=torch.float32).to(dtype)
 
 
 def attention(d: int, rows: int, causal: bool) -> Case:
@@ -156,6 +106,22 @@ def gemm_pointers(m: int, n: int, k: int) -> Case:
     return Case("matmul_pointers", "products", {"m": m, "n": n, "k": k}, kernels.matmul_pointers,
                 launch, _tiles(), c[:256], lambda: a[:256].double() @ b.double(),
                 flops=2 * m * n * k)  # fmt: skip
+
+
+def gemm_persistent(m: int, n: int, k: int) -> Case:
+    """A product through descriptors whose programs go through the tiles."""
+    a, b, c = _products(m, n, k)
+
+    def launch(function: Any, descriptor: Any, config: dict[str, Any]) -> Any:
+        bm, bn, bk = (config[f"BLOCK_{x}"] for x in "MNK")
+        made = [descriptor.from_tensor(x, s)
+                for x, s in ((a, [bm, bk]), (b, [bn, bk]), (c, [bm, bn]))]  # fmt: skip
+        return partial(function[(config["PROGRAMS"],)], *made, m, n, k, **config)
+
+    sizes = {"m": m, "n": n, "k": k}
+    return Case("gemm_persistent", "products", sizes, gemm_kernels.gemm_persistent, launch,
+                _tiles(PROGRAMS=132, FLATTEN=True), c[:256],
+                lambda: a[:256].double() @ b.double().T, flops=2 * m * n * k)  # fmt: skip
 
 
 def linear_attention(d: int, rows: int, heads: int) -> Case:
@@ -249,7 +215,7 @@ def cross_entropy(rows: int, vocabulary: int) -> Case:
     )  # fmt: skip
 
 
-CASES: list[Callable[[], Case]] = [
+CASES: list[partial[Case]] = [
     *(
         partial(attention, d, rows, causal)
         for d in (64, 128)
@@ -265,7 +231,21 @@ CASES: list[Callable[[], Case]] = [
     *(partial(layer_norm, 16384, n) for n in (1024, 4096, 8192)),
     *(partial(swiglu, n) for n in (2**22, 2**26, 10**8 + 8)),
     *(partial(cross_entropy, *sizes) for sizes in ((4096, 32000), (8192, 50257), (2048, 128256))),
+    *(partial(gemm_persistent, m, n, k) for m, n, k in ((8192, 8192, 512), (8192, 8192, 4096),
+                                                       (2048, 5120, 5120))),
+    *same_source_products.CASES,
+    *same_source_memory.CASES,
 ]  # fmt: skip
+
+
+def cases() -> list[partial[Case]]:
+    """All cases, with those of the packages that are installed."""
+    try:
+        import same_source_libraries
+    except ImportError as missing:
+        print(f"left out, operators of packages: {missing}")
+        return CASES
+    return [*CASES, *same_source_libraries.CASES]
 
 
 @dataclass
@@ -277,18 +257,28 @@ class Found:
     work: Work | None = None
     error: float = math.nan
     failures: list[str] = field(default_factory=list[str])
+    output: torch.Tensor | None = None
 
 
-def best(case: Case, impl: str) -> Found:
+def result_of(case: Case, impl: str, config: dict[str, Any]) -> tuple[Work, torch.Tensor]:
+    """A launch that was made once, and what it gave."""
+    if case.op is not None:
+        work = case.launch(impl, descriptors_of(impl), config)
+        return work, case.output.double()
+    work = case.launch(compiled_by(impl, case.function), descriptors_of(impl), config)
+    case.output.fill_(math.nan if case.output.is_floating_point() else 0)
+    work()
+    return work, case.output.double()
+
+
+def best(case: Case, impl: str, exact: torch.Tensor | None) -> Found:
     """The configuration that takes the least time among those with right results."""
-    found, exact = Found(), case.exact()
+    found = Found()
     for config in case.configurations:
         try:
-            function = compiled_by(impl, case.function)
-            work = case.launch(function, descriptors_of(impl), config)
-            case.output.fill_(math.nan)
-            work()
-            error = ((case.output.double() - exact).norm() / exact.norm()).item()
+            work, output = result_of(case, impl, config)
+            expected = output if exact is None else exact
+            error = ((output - expected).norm() / expected.norm()).item()
         except Exception as problem:  # a peer's compiler may raise anything
             found.failures.append(f"{config}: {type(problem).__name__}: {problem}"[:300])
             continue
@@ -299,13 +289,17 @@ def best(case: Case, impl: str) -> Found:
         watch.times_for(work, 0.02)
         times = sorted(watch.times_for(work, 0.04))
         if times[len(times) // 2] < found.milliseconds:
-            found = Found(times[len(times) // 2], config, work, error, found.failures)
+            middle = times[len(times) // 2]
+            found = Found(middle, config, work, error, found.failures, output)
     return found
 
 
 def measure(run: Run, case: Case, options: Any) -> float | None:
     """One case under both; Triton's time over Tawa's."""
-    contenders = {impl: best(case, impl) for impl in ("tawa", "triton")}
+    exact = case.exact() if case.exact is not None else None
+    contenders = {"triton": best(case, "triton", exact)}
+    known = contenders["triton"].output if exact is None else exact
+    contenders["tawa"] = best(case, "tawa", known)
     for impl, found in contenders.items():
         for failure in found.failures:
             print(f"  {case} {impl}: {failure}", flush=True)
@@ -319,7 +313,8 @@ def measure(run: Run, case: Case, options: Any) -> float | None:
         run.add(
             case.row, impl, timing, config=str(contenders[impl].config), flops=case.flops,
             bytes=case.bytes,
-            error={"relative_frobenius": contenders[impl].error, "reference": "float64"},
+            error={"relative_frobenius": contenders[impl].error,
+                   "reference": "triton" if exact is None else "float64"},
             **run.sampler.readings(impl),
         )  # fmt: skip
     if len(times) < 2:
@@ -330,10 +325,10 @@ def measure(run: Run, case: Case, options: Any) -> float | None:
     return ratio
 
 
-def chosen(only: str) -> Iterator[Callable[[], Case]]:
+def chosen(only: str) -> Iterator[partial[Case]]:
     """The cases whose name holds one of some words."""
     words = only.split(",")
-    for make in CASES:
+    for make in cases():
         if any(word in make.func.__name__ for word in words):
             yield make
 
@@ -350,8 +345,15 @@ def main() -> None:
     run = Run("same-source", options.rows)
     ratios: dict[str, list[float]] = {}
     for make in chosen(options.only):
-        case = make()
-        ratio = measure(run, case, options)
+        try:
+            case = make()
+            ratio = measure(run, case, options)
+        except Exception as problem:  # of one case: the others are measured all the same
+            text = f"{type(problem).__name__}: {problem}"[:1000]
+            print(f"{make.func.__name__} {make.args}: {text}", flush=True)
+            named = {"kernel": make.func.__name__, "sizes": list(make.args)}
+            run.add(named, "tawa", None, error_text=text)
+            continue
         if ratio is not None:
             ratios.setdefault(case.kind, []).append(ratio)
             ratios.setdefault(case.kernel, []).append(ratio)
