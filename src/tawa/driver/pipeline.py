@@ -36,6 +36,7 @@ from tawa.pipeline.schedule import ScheduleLoops
 from tawa.tile.passes.accumulate import FuseAccumulate
 from tawa.tile.passes.carried_pointers import CarriedPointers
 from tawa.tile.passes.chosen_descriptors import ChosenDescriptors
+from tawa.tile.passes.descriptor_pointers import DescriptorPointers
 from tawa.tile.passes.descriptors import HoistDescriptors
 from tawa.tile.passes.overlaps import Overlaps
 from tawa.tile.passes.partial_dead_code import PartialDeadCode
@@ -66,6 +67,8 @@ def table(stage: str, options: Options, decided: Decisions, slack: Slack) -> lis
     stages: dict[str, Callable[[], list[Any]]] = {
         "tile": lambda: [SameArrays(options), Waits(), Simplify()],
         "aref": lambda: [
+            # Tiles that these address may be copied in bulk.
+            DescriptorPointers(),
             # Before its descriptors are hoisted.
             BulkCopies(options, decided),
             ChosenDescriptors(),

@@ -207,7 +207,7 @@ def item(self: Any) -> Any:
     """The element of a tensor that has one, as a scalar."""
 
 
-@builtin
+@method
 def histogram(input: Any, num_bins: Whole, mask: Any = None) -> Any:
     """How often each of 0, ..., `num_bins` - 1 occurs in a one-dimensional tensor, as int32."""
 
@@ -229,7 +229,7 @@ def load(
     """Read from pointers, or from a block pointer; `other` fills where `mask` is false."""
 
 
-@builtin
+@method
 def store(
     pointer: Any,
     value: Any,
@@ -249,7 +249,7 @@ def make_block_ptr(
 
 
 @must_use_result("`tl.advance` gives the moved pointer, and leaves its argument where it was.")
-@builtin
+@method
 def advance(base: Any, offsets: Any) -> Any:
     """A block pointer moved by `offsets` elements in each dimension."""
 
@@ -275,55 +275,85 @@ def store_tensor_descriptor(desc: Any, offsets: Any, value: Any) -> None:
 
 
 @builtin
+def descriptor_atomic_add(desc: Any, offsets: Any, value: Any) -> None:
+    """Add a block atomically: `desc.atomic_add(offsets, value)`."""
+
+
+@builtin
+def descriptor_atomic_max(desc: Any, offsets: Any, value: Any) -> None:
+    """Take the maximum with a block atomically: `desc.atomic_max(offsets, value)`."""
+
+
+@builtin
+def descriptor_atomic_min(desc: Any, offsets: Any, value: Any) -> None:
+    """Take the minimum with a block atomically: `desc.atomic_min(offsets, value)`."""
+
+
+@builtin
+def descriptor_atomic_and(desc: Any, offsets: Any, value: Any) -> None:
+    """And a block atomically: `desc.atomic_and(offsets, value)`."""
+
+
+@builtin
+def descriptor_atomic_or(desc: Any, offsets: Any, value: Any) -> None:
+    """Or a block atomically: `desc.atomic_or(offsets, value)`."""
+
+
+@builtin
+def descriptor_atomic_xor(desc: Any, offsets: Any, value: Any) -> None:
+    """Exclusive-or a block atomically: `desc.atomic_xor(offsets, value)`."""
+
+
+@method
 def atomic_add(
     pointer: Any, val: Any, mask: Any = None, sem: str | None = None, scope: str | None = None
 ) -> Any:
     """Add atomically; gives the old elements."""
 
 
-@builtin
+@method
 def atomic_max(
     pointer: Any, val: Any, mask: Any = None, sem: str | None = None, scope: str | None = None
 ) -> Any:
     """Take the maximum atomically; gives the old elements."""
 
 
-@builtin
+@method
 def atomic_min(
     pointer: Any, val: Any, mask: Any = None, sem: str | None = None, scope: str | None = None
 ) -> Any:
     """Take the minimum atomically; gives the old elements."""
 
 
-@builtin
+@method
 def atomic_and(
     pointer: Any, val: Any, mask: Any = None, sem: str | None = None, scope: str | None = None
 ) -> Any:
     """And atomically; gives the old elements."""
 
 
-@builtin
+@method
 def atomic_or(
     pointer: Any, val: Any, mask: Any = None, sem: str | None = None, scope: str | None = None
 ) -> Any:
     """Or atomically; gives the old elements."""
 
 
-@builtin
+@method
 def atomic_xor(
     pointer: Any, val: Any, mask: Any = None, sem: str | None = None, scope: str | None = None
 ) -> Any:
     """Exclusive or, atomically; gives the old elements."""
 
 
-@builtin
+@method
 def atomic_xchg(
     pointer: Any, val: Any, mask: Any = None, sem: str | None = None, scope: str | None = None
 ) -> Any:
     """Exchange atomically; gives the old elements."""
 
 
-@builtin
+@method
 def atomic_cas(
     pointer: Any, cmp: Any, val: Any, sem: str | None = None, scope: str | None = None
 ) -> Any:

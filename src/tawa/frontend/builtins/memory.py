@@ -350,16 +350,22 @@ def load_tensor_descriptor(
 def store_tensor_descriptor(f: FunctionCompiler, desc: Value, offsets: Value, value: Value) -> None:
     """`desc.store`."""
     target, where = _coordinates(f, desc, offsets)
-    stored = conversion.cast(f.b, tensor_argument(f, value, "desc.store"), target.dtype)
+    stored = _block_for(f, target, value, "store")
+    f.b.add(ops.DescStore(target.ssa, [v.ssa for v in where], stored.ssa))
+
+
+def _block_for(f: FunctionCompiler, target: Descriptor, value: Value, name: str) -> Tensor:
+    """A value as a block of a descriptor. Raises TileShapeMismatch."""
+    stored = conversion.cast(f.b, tensor_argument(f, value, f"desc.{name}"), target.dtype)
     if stored.shape != target.block_shape:
         raise fail(
             f.b,
             TileShapeMismatch,
-            f"`store` of a {stored.describe()}",
+            f"`{name}` of a {stored.describe()}",
             expected=f"a block {list(target.block_shape)}",
             found=f"{list(stored.shape)}",
         )
-    f.b.add(ops.DescStore(target.ssa, [v.ssa for v in where], stored.ssa))
+    return stored
 
 
 # --- atomics ------------------------------------------------------------------------------------
@@ -432,6 +438,25 @@ def _atomic(
     return Tensor(op.result, element, shape)
 
 
+def _combine_block(
+    f: FunctionCompiler, what: str, desc: Value, offsets: Value, value: Value
+) -> None:
+    """`desc.atomic_add` and its like."""
+    target, where = _coordinates(f, desc, offsets)
+    kind = _atomic_kind(f, what, target.dtype)
+    if not target.sizes:
+        raise fail(
+            f.b,
+            NotSupported,
+            f"`atomic_{what}` of a descriptor that the launch passes",
+            expected="a descriptor that the kernel makes",
+            found=target.describe(),
+            hint="pass the array, and call `tl.make_tensor_descriptor`",
+        )
+    stored = _block_for(f, target, value, f"atomic_{what}")
+    f.b.add(ops.DescStore(target.ssa, [v.ssa for v in where], stored.ssa, kind))
+
+
 def _register_atomics() -> None:
     for what in ("add", "max", "min", "and", "or", "xor", "xchg"):
 
@@ -439,6 +464,12 @@ def _register_atomics() -> None:
             return _atomic(f, what, **arguments)
 
         lowers(getattr(tl, f"atomic_{what}"))(lowering)
+        if what != "xchg":
+
+            def combining(f: FunctionCompiler, what: str = what, **arguments: Value) -> None:
+                _combine_block(f, what, **arguments)
+
+            lowers(getattr(tl.core, f"descriptor_atomic_{what}"))(combining)
 
 
 _register_atomics()

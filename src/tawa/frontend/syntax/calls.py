@@ -31,6 +31,7 @@ from tawa.frontend.values.advice import call_hint, keyword_hint, shown_call
 from tawa.frontend.values.conversion import fail
 from tawa.frontend.values.scope import Scope
 from tawa.frontend.values.values import (
+    BlockPointer,
     BoundMethod,
     Descriptor,
     Tensor,
@@ -149,7 +150,7 @@ class FunctionCompiler(Statements):
     ) -> Value:
         function = (
             methods_of(method.owner)[method.name]
-            if isinstance(method.owner, Tensor | Descriptor)
+            if isinstance(method.owner, Tensor | Descriptor | BlockPointer)
             else None
         )
         return self.call(function, [method.owner, *args], keywords)

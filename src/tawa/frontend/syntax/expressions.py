@@ -491,6 +491,7 @@ class Expressions:
 
     def _runtime_attribute(self, value: Value, name: str) -> Value:
         simple = {"dtype": "dtype", "type": "type", "shape": "shape", "block_shape": "block_shape"}
+        simple |= {"type": "dtype"} if isinstance(value, BlockPointer) else {}
         if name == "T" and isinstance(value, Tensor):
             return self.call(language.trans, [value], {})
         if name in ("shape", "strides") and isinstance(value, Descriptor):
@@ -542,6 +543,8 @@ def methods_of(value: Value) -> dict[str, Any]:
     """The methods of a run-time value: name -> function of the language."""
     if isinstance(value, Tensor):
         return TENSOR_METHODS
+    if isinstance(value, BlockPointer):
+        return BLOCK_POINTER_METHODS
     return DESCRIPTOR_METHODS if isinstance(value, Descriptor) else {}
 
 
@@ -572,7 +575,15 @@ TENSOR_METHODS: dict[str, LanguageFunction] = {
     if isinstance(value, LanguageFunction) and value.is_method
 }
 TENSOR_METHODS["cast"] = TENSOR_METHODS["to"]
+BLOCK_POINTER_METHODS: dict[str, Any] = {
+    "advance": language.advance,
+    "store": language.store,
+}
 DESCRIPTOR_METHODS: dict[str, Any] = {
     "load": language.load_tensor_descriptor,
     "store": language.store_tensor_descriptor,
+    **{
+        f"atomic_{what}": getattr(language.core, f"descriptor_atomic_{what}")
+        for what in ("add", "max", "min", "and", "or", "xor")
+    },
 }

@@ -46,6 +46,18 @@ def host_expression(value: SSAValue) -> Expression | None:
     return None
 
 
+def host_base(value: SSAValue) -> tuple[int, Expression] | None:
+    """The argument that a pointer starts from, and the offset in elements, if the host knows."""
+    if isinstance(value, BlockArgument):
+        return (value.index, 0) if isinstance(value.owner.parent_op(), func.FuncOp) else None
+    owner = value.owner
+    if isinstance(owner, Map) and owner.function.data == "addptr":
+        start, offset = host_base(owner.arguments[0]), host_expression(owner.arguments[1])
+        if start is not None and offset is not None:
+            return start[0], ("add", start[1], offset) if start[1] else offset
+    return None
+
+
 def size_expression(op: DescSize) -> Expression | None:
     """A size or stride of a descriptor that the launch passes, or of one made in the kernel."""
     desc, axis = op.desc, op.axis.value.data

@@ -12,26 +12,25 @@ from typing import ClassVar
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import BlockArgument, Operation, SSAValue
+from xdsl.ir import Operation, SSAValue
 
 from tawa.base.errors import TawaError
 from tawa.base.spans import span_of
 from tawa.ir.contracts import Contract
-from tawa.ir.elementwise import Map
 from tawa.ir.kernels import add_arguments, let_host_make
 from tawa.ir.properties import ARGUMENT_DESCRIPTORS, ONE_PROGRAM, TIDY
-from tawa.tile.analysis.host_expressions import Expression, host_expression, size_expression
+from tawa.tile.analysis.host_expressions import host_base, host_expression, size_expression
 from tawa.tile.dialect.ops import DescSize, MakeDesc
 
 
 class DescriptorNotUniform(TawaError):
-    """A descriptor made in a kernel depends on more than the kernel's arguments."""
+    """A descriptor that a loop carries or a branch chooses depends on more than the arguments."""
 
     explanation = (
-        "`tl.make_tensor_descriptor` is evaluated on the host, once a launch, so its base, shape "
-        "and strides may only use the kernel's arguments, constants and integer arithmetic on "
-        "them. Put what differs from program to program into the coordinates of `load` and "
-        "`store`, or add a dimension to the descriptor."
+        "Descriptors among which a program chooses are made on the host, once a launch, so their "
+        "bases, shapes and strides may only use the kernel's arguments, constants and integer "
+        "arithmetic on them. Choose among bases and sizes, and make the descriptor of what was "
+        "chosen; or put what differs from program to program into the coordinates."
     )
     example = """
 import tawa
@@ -39,26 +38,16 @@ import tawa.language as tl
 
 
 @tawa.jit
-def rows(x, n, N: tl.constexpr):
-    start = x + tl.program_id(0) * n
-    desc = tl.make_tensor_descriptor(start, [N, n], [n, 1], [N, 64])
-    desc.store([0, 0], desc.load([0, 0]))
+def either(x, y, n, N: tl.constexpr):
+    start = tl.program_id(0) * n
+    first = tl.make_tensor_descriptor(x + start, [N, n], [n, 1], [N, 64])
+    second = tl.make_tensor_descriptor(y + start, [N, n], [n, 1], [N, 64])
+    tiles = first if n > 64 else second
+    tiles.store([0, 0], tiles.load([0, 0]))
 
 
-rows.compile("*f16:16", "i32:16", 64)
+either.compile("*f16:16", "*f16:16", "i32:16", 64)
 """
-
-
-def _base(value: SSAValue) -> tuple[int, Expression] | None:
-    """The argument that a pointer starts from, and the offset in elements."""
-    if isinstance(value, BlockArgument) and isinstance(value.owner.parent_op(), func.FuncOp):
-        return value.index, 0
-    owner = value.owner
-    if isinstance(owner, Map) and owner.function.data == "addptr":
-        start, offset = _base(owner.arguments[0]), host_expression(owner.arguments[1])
-        if start is not None and offset is not None:
-            return start[0], ("add", start[1], offset) if start[1] else offset
-    return None
 
 
 def _number(op: DescSize) -> str:
@@ -75,7 +64,7 @@ def _number(op: DescSize) -> str:
 
 
 def _recipe(op: MakeDesc) -> str:
-    base = _base(op.base)
+    base = host_base(op.base)
     shape = [host_expression(v) for v in op.shape]
     strides = [host_expression(v) for v in op.strides]
     if base is None or None in shape or None in strides:
@@ -85,7 +74,7 @@ def _recipe(op: MakeDesc) -> str:
             span=span_of(op),
             expected="arguments, constants and integer arithmetic on them",
             found="a value that depends on the program or on loaded data",
-            hint="move what varies into the coordinates of load and store",
+            hint="choose among bases and sizes, and make the descriptor of what was chosen",
         )
     padding = op.padding.data if op.padding else "zero"
     record = {

@@ -1,0 +1,158 @@
+"""Descriptors that the host can not make become pointers: their blocks are addressed one by one.
+
+A descriptor whose base, shape or strides depend on the program or on loaded data has no tensor map
+before the launch. Its block at some coordinates is a tile of pointers under a mask, which means the
+same; such tiles are copied asynchronously, or by the copy engine, as those of pointers are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from xdsl.dialects.arith import ConstantOp
+from xdsl.dialects.builtin import ModuleOp, i32, i64
+from xdsl.ir import Operation, SSAValue
+from xdsl.rewriter import Rewriter
+
+from tawa.base.numerics import constant_attribute
+from tawa.base.spans import copy_span
+from tawa.base.types import is_float
+from tawa.ir.contracts import Contract
+from tawa.ir.elementwise import Map
+from tawa.ir.properties import ONE_PROGRAM, TIDY
+from tawa.tile.analysis.host_expressions import host_base, host_expression
+from tawa.tile.dialect.ops import (
+    Arange,
+    AtomicRmw,
+    Broadcast,
+    DescLoad,
+    DescSize,
+    DescStore,
+    ExpandDims,
+    Load,
+    MakeDesc,
+    Splat,
+    Store,
+)
+
+
+@dataclass(frozen=True)
+class DescriptorPointers:
+    """Turn accesses of descriptors that the host can not make, and atomics, into pointers'."""
+
+    name: ClassVar[str] = "descriptor-pointers"
+    contract: ClassVar[Contract] = Contract(requires=(ONE_PROGRAM,), invalidates=(TIDY,))
+
+    def apply(self, module: ModuleOp) -> None:
+        """Rewrite the module's kernel."""
+        made = [op for op in module.walk() if isinstance(op, MakeDesc)]
+        for op in made:
+            uses = [use.operation for use in op.result.uses]
+            needed = not of_arguments(op) or any(_combines(use) for use in uses)
+            if needed and all(isinstance(use, DescLoad | DescStore | DescSize) for use in uses):
+                for use in uses:
+                    _replace(use, op)
+                Rewriter.erase_op(op)
+
+
+def of_arguments(op: MakeDesc) -> bool:
+    """Whether the host can make a descriptor, from the kernel's arguments alone."""
+    parts = [host_expression(v) for v in (*op.shape, *op.strides)]
+    return host_base(op.base) is not None and None not in parts
+
+
+def _combines(op: Operation) -> bool:
+    """Whether a store combines its block into memory, which is atomic for each element."""
+    return isinstance(op, DescStore) and op.reduce is not None
+
+
+def _replace(op: Operation, made: MakeDesc) -> None:
+    if isinstance(op, DescSize):
+        own = made.shape if op.stride is None else made.strides
+        op.result.replace_all_uses_with(own[op.axis.value.data])
+        Rewriter.erase_op(op)
+        return
+    assert isinstance(op, DescLoad | DescStore)
+    tile = _Tile(op, made)
+    pointers, mask = tile.pointers(), tile.mask()
+    if isinstance(op, DescLoad):
+        eviction = op.eviction.data if op.eviction else None
+        load = Load(pointers, mask, tile.padding(), eviction=eviction)
+        tile.add(load)
+        load.result.name_hint = op.result.name_hint
+        op.result.replace_all_uses_with(load.result)
+    elif op.reduce is not None:
+        tile.add(AtomicRmw(op.reduce.data, pointers, op.value, mask, order="relaxed"))
+    else:
+        tile.add(Store(pointers, op.value, mask))
+    Rewriter.erase_op(op)
+
+
+class _Tile:
+    """The elements of an access, computed right before it."""
+
+    def __init__(self, op: DescLoad | DescStore, made: MakeDesc) -> None:
+        self.op = op
+        self.made = made
+        self.shape = tuple(made.result.type.block.get_shape())
+        self.along = [self._positions(axis) for axis in range(len(self.shape))]
+
+    def add(self, op: Operation) -> SSAValue:
+        """Put an op before the access; gives its result."""
+        copy_span(self.op, [op])
+        assert self.op.parent is not None
+        self.op.parent.insert_op_before(op, self.op)
+        return op.results[0] if op.results else self.made.base
+
+    def _map(self, function: str, *operands: SSAValue) -> SSAValue:
+        return self.add(Map(function, operands))
+
+    def _row(self, axis: int) -> tuple[int, ...]:
+        return tuple(n if a == axis else 1 for a, n in enumerate(self.shape))
+
+    def _positions(self, axis: int) -> SSAValue:
+        """The indices of an axis (i32), along it."""
+        lane = self.add(Arange(0, self.shape[axis]))
+        for other in range(len(self.shape)):
+            if other != axis:
+                lane = self.add(ExpandDims(lane, other))
+        start = self.add(Splat(self.op.coordinates[axis], self._row(axis)))
+        return self._map("addi", start, lane)
+
+    def _whole(self, value: SSAValue, axis: int) -> SSAValue:
+        return value if self._row(axis) == self.shape else self.add(Broadcast(value, self.shape))
+
+    def pointers(self) -> SSAValue:
+        """The addresses of all elements."""
+        total = self.add(Splat(self.made.base, self.shape))
+        for axis, index in enumerate(self.along):
+            step = self.add(Splat(self.made.strides[axis], self._row(axis)))
+            wide = self.add(Map("extsi", [index], i64))
+            offset = self._map("muli", wide, step)
+            total = self._map("addptr", total, self._whole(offset, axis))
+        return total
+
+    def mask(self) -> SSAValue:
+        """Which elements lie inside the tensor."""
+        inside: SSAValue | None = None
+        zero = self.add(ConstantOp(constant_attribute(np.asarray(0), i32)))
+        for axis, index in enumerate(self.along):
+            row = self._row(axis)
+            size = self.add(Splat(self.made.shape[axis], row))
+            above = self._map("cmpi_sge", index, self.add(Splat(zero, row)))
+            own = self._whole(
+                self._map("andi", above, self._map("cmpi_slt", index, size)), axis
+            )  # fmt: skip
+            inside = own if inside is None else self._map("andi", inside, own)
+        assert inside is not None
+        return inside
+
+    def padding(self) -> SSAValue:
+        """What elements outside of the tensor give."""
+        element = self.made.result.type.block.element_type
+        name = self.made.padding.data if self.made.padding else "zero"
+        number = float("nan") if name == "nan" and is_float(element) else 0
+        constant = self.add(ConstantOp(constant_attribute(np.asarray(number), element)))
+        return self.add(Splat(constant, self.shape))

@@ -1,0 +1,114 @@
+"""Descriptors of bases and sizes that no host knows, and atomics: tiles of pointers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tawa
+import tawa.language as tl
+from tawa.frontend.source.errors import NotSupported
+from tawa.simulate.interpret import aref, hopper, tile
+
+RUNS = {"tile": tile.run, "aref": aref.run, "hopper": hopper.run}
+
+
+@tawa.jit
+def heads(x, o, n, K: tl.constexpr, B: tl.constexpr):
+    h = tl.program_id(0)
+    source = tl.make_tensor_descriptor(x + h * n * K, [n, K], [K, 1], [B, K])
+    target = tl.make_tensor_descriptor(o + h * n * K, [n, K], [K, 1], [B, K])
+    for i in range(tl.cdiv(n, B)):
+        target.store([i * B, 0], source.load([i * B - 2, 0]) + source.shape[0])
+
+
+@tawa.jit
+def ragged(x, starts, o, K: tl.constexpr, B: tl.constexpr):
+    h = tl.program_id(0)
+    first = tl.load(starts + h)
+    rows = tl.load(starts + h + 1) - first
+    source = tl.make_tensor_descriptor(x + first * K, [rows, K], [K, 1], [B, K], "nan")
+    i, j = tl.arange(0, B)[:, None], tl.arange(0, K)[None, :]
+    tl.store(o + (h * B + i) * K + j, source.load([0, 0]))
+
+
+@tawa.jit
+def products(a, b, o, n, K: tl.constexpr, B: tl.constexpr):
+    h = tl.program_id(0)
+    left = tl.make_tensor_descriptor(a + h * B * n, [B, n], [n, 1], [B, K])
+    right = tl.make_tensor_descriptor(b + h * B * n, [B, n], [n, 1], [B, K])
+    total = tl.zeros((B, B), tl.float32)
+    for k in range(0, n, K):
+        total = tl.dot(left.load([0, k]), right.load([0, k]).T, total)
+    i, j = tl.arange(0, B)[:, None], tl.arange(0, B)[None, :]
+    tl.store(o + (h * B + i) * B + j, total)
+
+
+@tawa.jit
+def add_blocks(o, n, K: tl.constexpr, B: tl.constexpr):
+    d = tl.make_tensor_descriptor(o, [n, K], [K, 1], [B, K])
+    at = [tl.program_id(0) * 4 - 4, 0]
+    d.atomic_add(at, tl.full((B, K), 2, tl.int32))
+    d.atomic_max([n - 2, 0], tl.full((B, K), 7, tl.int32))
+
+
+@tawa.jit
+def add_to_given(d):
+    d.atomic_add([0, 0], tl.full((16, 16), 1.0, tl.float32))
+
+
+def run(kernel: Any, grid: int, arrays: list[Any], *rest: Any, level: str = "tile") -> None:
+    """Run a level of what a kernel compiles to."""
+    compiled = kernel.compile(*arrays, *rest)
+    values = [*arrays, *rest][: len(compiled.spec.arguments)]
+    RUNS[level](compiled.module(level), (grid,), values)
+
+
+@pytest.mark.parametrize("level", RUNS)
+def test_each_program_has_a_descriptor_of_its_own(level: str) -> None:
+    x = np.arange(2 * 20 * 32, dtype=np.float32).reshape(2, 20, 32)
+    o = np.zeros_like(x)
+    run(heads, 2, [x, o], 20, 32, 8, level=level)
+    expected = np.concatenate([np.zeros((2, 2, 32)), x[:, :-2]], axis=1) + 20
+    np.testing.assert_array_equal(o, expected)
+
+
+@pytest.mark.parametrize("level", ["tile", "hopper"])
+def test_sizes_may_be_loaded(level: str) -> None:
+    x = np.random.default_rng(0).standard_normal((20, 16)).astype(np.float32)
+    starts = np.array([0, 5, 5, 17], np.int32)
+    o = np.zeros((3, 16, 16), np.float32)
+    run(ragged, 3, [x, starts, o], 16, 16, level=level)
+    for h in range(3):
+        rows = starts[h + 1] - starts[h]
+        np.testing.assert_array_equal(o[h, :rows], x[starts[h] : starts[h + 1]])
+        assert np.isnan(o[h, rows:]).all()
+
+
+@pytest.mark.parametrize("level", ["tile", "hopper"])
+def test_operands_of_products_may_be_of_such_descriptors(level: str) -> None:
+    random = np.random.default_rng(1)
+    a, b = (random.integers(-3, 4, (2, 64, 128)).astype(np.float16) for _ in range(2))
+    o = np.zeros((2, 64, 64), np.float32)
+    run(products, 2, [a, b, o], 128, 64, 64, level=level)
+    np.testing.assert_array_equal(o, np.einsum("hik,hjk->hij", a.astype(np.float32), b))
+
+
+@pytest.mark.parametrize("level", ["tile", "hopper"])
+def test_atomics_combine_what_lies_inside(level: str) -> None:
+    o = np.zeros((10, 16), np.int32)
+    run(add_blocks, 3, [o], 10, 16, 8, level=level)
+    rows = np.zeros(10, np.int64)
+    for program in range(3):
+        first = program * 4 - 4
+        rows[max(first, 0) : first + 8] += 2
+        rows[8:] = np.maximum(rows[8:], 7)
+    assert (rows[:8] == o[:8].T).all()
+    assert (o[8:] >= 7).all()
+
+
+def test_descriptors_of_a_launch_have_no_atomics() -> None:
+    with pytest.raises(NotSupported, match="atomic_add"):
+        add_to_given.compile("desc<f32,16x16>")
