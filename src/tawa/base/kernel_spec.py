@@ -278,6 +278,7 @@ class KernelSpec:
     - `timeline`: what the kernel's records mean, if it records its timeline.
     - `apart`: pairs of arguments (names) whose memory may not overlap in a launch.
     - `same`: pairs of arguments that begin at one address in a launch.
+    - `cooperative`: whether all CTAs of a launch have to run at the same time.
     """
 
     entry: str
@@ -291,6 +292,7 @@ class KernelSpec:
     timeline: TimelineTable | None = None
     apart: tuple[tuple[str, str], ...] = ()
     same: tuple[tuple[str, str], ...] = ()
+    cooperative: bool = False
 
     def __post_init__(self) -> None:
         if self.grid not in ("plain", "persistent"):

@@ -19,7 +19,8 @@ class BadOption(TawaError):
         "done; `consumers` 1 to 4; "
         "`staging` 1 to 16; `schedule` 0 to 63; `deal` 1 to 8 or 'even', other than 1 only with "
         "`persistent` and without clusters; `cluster` 1 or 2; "
-        "`ctas_per_sm` 1 to 4, other than 1 only without clusters."
+        "`ctas_per_sm` 1 to 4, other than 1 only without clusters; `maxnreg` 16 to 255, without "
+        "roles; `launch_cooperative_grid` not of a persistent kernel."
     )
     example = """
 import tawa
@@ -107,6 +108,18 @@ class Options:
     enable_fp_fusion: bool = True
     """`False`: the assembler does not make one instruction of a product and a sum."""
 
+    launch_cooperative_grid: bool = False
+    """All CTAs of a launch run at the same time, or the driver refuses it.
+
+    For programs that wait for each other in any order; such a kernel is not made persistent.
+    """
+
+    maxnreg: int | None = None
+    """Registers that a thread may use at most, of a kernel that is then of one role."""
+
+    num_ctas: int = 1
+    """CTAs of a program: 1. A wish of Triton's kernels for more is left open."""
+
     timeline: bool | str = False
     """Write timestamps to a `tawa.Timeline`, which sets this for the launches in its block.
 
@@ -125,11 +138,15 @@ class Options:
         self._one_of("num_warps", (1, 2, 4, 8, 16, 32))
         self._one_of("consumers", (None, 1, 2, 3, 4))
         self._one_of("enable_fp_fusion", (True, False))
+        self._one_of("launch_cooperative_grid", (True, False))
         self._one_of("timeline", (False, True, *DETAILS))
         self._between("num_stages", 1, 64)
         self._between("mma_depth", 0, 7)
         self._between("staging", 1, 16)
         self._between("ctas_per_sm", 1, 4)
+        self._between("maxnreg", 16, SM_90A.max_registers)
+        self._between("num_ctas", 1, 16)
+        self._check_registers_and_grid()
         if isinstance(self.deal, str) and self.deal != "even":
             raise BadOption(
                 f"there is no deal={self.deal!r}",
@@ -161,6 +178,24 @@ class Options:
                 expected=f"num_stages of at least {products + 1} for mma_depth={products}",
                 found=f"num_stages={stages}",
                 hint="raise num_stages, or lower mma_depth",
+            )
+
+    def _check_registers_and_grid(self) -> None:
+        if self.maxnreg is not None and self.specialize is None:
+            object.__setattr__(self, "specialize", False)
+        if self.maxnreg is not None and self.specialize:
+            raise BadOption(
+                "roles have registers of their own each, whose number the compiler chooses",
+                expected="specialize=False with maxnreg",
+                found=f"specialize=True, maxnreg={self.maxnreg}",
+                hint="leave maxnreg unset",
+            )
+        if self.launch_cooperative_grid and self.persistent:
+            raise BadOption(
+                "programs that run at the same time are a CTA each",
+                expected="persistent=False with launch_cooperative_grid",
+                found="persistent=True",
+                hint="leave persistent unset",
             )
 
     def _one_of(self, name: str, values: tuple[object, ...]) -> None:

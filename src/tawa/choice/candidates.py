@@ -68,6 +68,8 @@ def candidates(
 def is_open(asked: Mapping[str, Any]) -> bool:
     """Whether what was asked for leaves anything to choose."""
     one_role = asked.get("specialize") is False or asked.get("cluster", 1) != 1
+    if asked.get("launch_cooperative_grid") or asked.get("maxnreg"):
+        return False
     return not one_role and not asked.get("schedule") and any(name not in asked for name in OPEN)
 
 

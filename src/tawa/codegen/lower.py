@@ -165,6 +165,8 @@ class LowerToHopper:
             "grid": "persistent" if kernel.persistent else "plain",
             "ctas_per_sm": self.options.ctas_per_sm,
         }
+        if self.options.launch_cooperative_grid:
+            spec["cooperative"] = True
         apart = [[user[i], user[j]] for i, j in pairs(kernel.source, APART)]
         if apart:
             spec["apart"] = apart
@@ -177,6 +179,8 @@ class LowerToHopper:
             "hopper.ctas_per_sm": number(self.options.ctas_per_sm),
             "tawa.spec": StringAttr(json.dumps(spec)),
         }
+        if self.options.maxnreg is not None:
+            new.attributes["hopper.maxnreg"] = number(self.options.maxnreg)
         parts = tuple(Part(name, size) for name, size in kernel.memory.parts)
         span = span_of(kernel.source)
         self.decided.add(MemoryLaidOut(total, parts, threads, span=span))

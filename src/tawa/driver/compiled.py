@@ -7,11 +7,12 @@ import math
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from tawa.base.errors import TawaError
 from tawa.base.kernel_spec import KernelSpec
+from tawa.base.options import Options
+from tawa.base.target import GPUTarget
 from tawa.base.user_frames import entries
 from tawa.ir.decisions.decision import D, Decision, of_kind, remarks
 from tawa.runtime.compile_log import CompileReport, FunctionUsage
@@ -62,6 +63,46 @@ def context() -> Context:
     return found
 
 
+class KernelMetadata(NamedTuple):
+    """What a compiled kernel is launched by, and was compiled with, under Triton's names.
+
+    Memory of the kernel's own is 0 in bytes: what it needs beside its arguments is passed to it.
+    """
+
+    name: str
+    shared: int
+    num_warps: int
+    num_ctas: int
+    cluster_dims: tuple[int, int, int]
+    hash: str
+    num_stages: int | None
+    maxnreg: int | None
+    enable_fp_fusion: bool
+    launch_cooperative_grid: bool
+    target: GPUTarget = GPUTarget()
+    debug: bool = False
+    launch_pdl: bool = False
+    tmem_size: int = 0
+    global_scratch_size: int = 0
+    global_scratch_align: int = 1
+    profile_scratch_size: int = 0
+    profile_scratch_align: int = 1
+
+
+class Stages(dict[str, "str | bytes"]):
+    """The stages of a kernel, with those of Triton's that have a counterpart."""
+
+    def __init__(self, compiled: Compiled) -> None:
+        super().__init__(compiled.stages)
+        self._compiled = compiled
+
+    def __missing__(self, name: str) -> str | bytes:
+        """The stage that stands for one of Triton's; KeyError if there is none."""
+        if name == "sass":
+            return self._compiled.sass
+        return self._compiled.stages[{"ttir": "tile", "ttgir": "hopper"}[name]]
+
+
 @entries
 @dataclass(frozen=True, repr=False)
 class Compiled:
@@ -77,6 +118,8 @@ class Compiled:
     """What was decided, in order."""
     timings: dict[str, float] = field(default_factory=dict[str, float])
     """Seconds of each stage; empty if it came from the cache."""
+    options: Options = field(default=Options(), compare=False)
+    """What it was compiled with, as far as a launch says."""
 
     def __repr__(self) -> str:
         """The name, what it uses of a multiprocessor, and the stages that can be read."""
@@ -123,22 +166,40 @@ class Compiled:
         return self.usage.spill_stores // 4
 
     @property
-    def metadata(self) -> SimpleNamespace:
-        """Name, shared memory and sizes under Triton's names."""
-        spec = self.spec
-        return SimpleNamespace(
+    def n_max_threads(self) -> int:
+        """Threads that a CTA may have: those that it is launched with."""
+        return self.spec.threads
+
+    @property
+    def kernel(self) -> bytes:
+        """The machine code, under Triton's name."""
+        return self.cubin
+
+    @property
+    def metadata(self) -> KernelMetadata:
+        """Name, shared memory, sizes and options under Triton's names."""
+        spec, options = self.spec, self.options
+        return KernelMetadata(
             name=spec.entry,
             shared=spec.shared_bytes,
             num_warps=spec.threads // 32,
             num_ctas=math.prod(spec.cluster),
             cluster_dims=spec.cluster,
             hash=self.hash,
+            num_stages=options.num_stages,
+            maxnreg=options.maxnreg,
+            enable_fp_fusion=options.enable_fp_fusion,
+            launch_cooperative_grid=options.launch_cooperative_grid,
         )
 
     @property
     def asm(self) -> dict[str, str | bytes]:
-        """The stages under Triton's name: `ptx` and `cubin` are among them."""
-        return self.stages
+        """The stages under Triton's name: `ptx` and `cubin` are among them.
+
+        Beside them `ttir` stands for `tile`, `ttgir` for `hopper`, and `sass` for the machine code
+        as text.
+        """
+        return Stages(self)
 
     def _init_handles(self) -> None:
         """Triton's way to have `n_regs` filled in; here it is at any time."""

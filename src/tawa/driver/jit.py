@@ -185,6 +185,10 @@ class Kernel(JITFunction):
         constants = {name: texts[name] for name, p in own.items() if p.constexpr}
         return self._request(kinds, constants, self._options(texts, kwargs))
 
+    def was_asked_for(self, request: Request) -> bool:
+        """Whether this process has compiled for a request, or found what it compiles to."""
+        return (self._current().digest, *request.key) in self._compiled
+
     def is_compiled(self, request: Request) -> bool:
         """Whether the kernel was compiled for this, by this process or into the cache on disk."""
         from tawa.driver import compile_cache as kept
@@ -316,13 +320,19 @@ class Kernel(JITFunction):
             entry, values, stream = self.prepared(args, kwargs, grid)
             if callable(grid):
                 grid = grid(self._named(*args, **kwargs))
-            entry.launch(grid, values, stream)
+            self._start(entry, grid, values, stream, (args, kwargs))
         except TawaError as error:
             if error.span is None:
                 error.span = users_place()
             hide_own_frames(error)
             raise
         return entry.variants.current.compiled if entry.variants else entry.compiled
+
+    def _start(
+        self, entry: Entry, grid: Any, values: Sequence[Any], stream: Any, call: tuple[Any, Any]
+    ) -> None:
+        """Run what was prepared for the arguments of a call."""
+        entry.launch(grid, values, stream)
 
     def prepared(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any = None
@@ -336,6 +346,7 @@ class Kernel(JITFunction):
         known = self._known
         if not known.unchanged():
             known = self._renewed()
+        kwargs.pop("extern_libs", None)  # libraries of functions, which kernels name themselves
         key, values, stream = self._bound(args, kwargs)
         try:
             entry = known.entries.get(key)
@@ -503,7 +514,8 @@ class Kernel(JITFunction):
         with COMPILING:
             compiled = self._compiled.get(key)
             if compiled is None:
-                compiled = self._found(request) or self._made(request)
+                made = self._found(request) or self._made(request)
+                compiled = replace(made, options=request.options)
                 self._compiled[key] = compiled
         return compiled
 

@@ -11,6 +11,9 @@ from tawa.base.options import Options
 from tawa.runtime.binding import RESERVED
 from tawa.runtime.launch_errors import NEUTRAL_OPTIONS, TRITON_OPTIONS, UnknownLaunchOption
 
+LEFT_ALONE = (*RESERVED, "extern_libs")
+"""Keywords that are no options; a kernel names itself what it calls of other libraries."""
+
 
 def launch_options(name: str, given: Mapping[str, Any]) -> Options:
     """The options among a launch's keywords. Raises `UnknownLaunchOption`."""
@@ -19,7 +22,7 @@ def launch_options(name: str, given: Mapping[str, Any]) -> Options:
     for option, value in given.items():
         if option in known:
             chosen[option] = value
-        elif option not in RESERVED and value not in NEUTRAL_OPTIONS.get(option, ()):
+        elif option not in LEFT_ALONE and value not in NEUTRAL_OPTIONS.get(option, ()):
             close = get_close_matches(option, known, n=1)
             raise UnknownLaunchOption(
                 f"{name} has no parameter `{option}`, and there is no such option",

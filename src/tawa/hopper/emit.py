@@ -254,6 +254,8 @@ def program_of(module: ModuleOp) -> Program:
     wrappers = "\n".join(w.functions.values())
     cluster = _integer(kernel, "cluster")
     attributes = f"__launch_bounds__({threads}, {_integer(kernel, 'ctas_per_sm')})"
+    if "hopper.maxnreg" in kernel.attributes:
+        attributes = f"__maxnreg__({_integer(kernel, 'maxnreg')})"
     if cluster > 1:
         attributes += f" __cluster_dims__({cluster}, 1, 1)"
     header = "struct alignas(64) TensorMap { char bytes[128]; };\n"

@@ -88,6 +88,13 @@ class dtype:
         return MANTISSAS[self.name]
 
     @property
+    def exponent_bias(self) -> int:
+        """What is added to exponents of a floating point type. Raises `AttributeError`."""
+        if self.name not in BIASES:
+            raise AttributeError(f"{self.name} has no exponent")
+        return BIASES[self.name]
+
+    @property
     def int_bitwidth(self) -> int:
         """The width."""
         return self.primitive_bitwidth
@@ -341,6 +348,12 @@ LONG_NAMES = {
 }
 """Triton's printed name -> the name in the language, where they differ."""
 
+BIASES: dict[str, int] = {
+    "fp8e4b15": 15, "fp8e4nv": 7, "fp8e4b8": 8, "fp8e5": 15, "fp8e5b16": 16, "fp16": 15,
+    "bf16": 127, "fp32": 127, "fp64": 1023,
+}  # fmt: skip
+"""What is added to the exponents of floating point types."""
+
 MANTISSAS = {
     "fp8e4b15": 3, "fp8e4nv": 3, "fp8e4b8": 3, "fp8e5": 2, "fp8e5b16": 2,
     "fp16": 10, "bf16": 7, "fp32": 23, "fp64": 52,
@@ -441,6 +454,10 @@ for _name in ("neg", "pos", "invert", "abs"):
 
 class tensor:
     """The type of values that exist when a kernel runs; for annotations and `isinstance`."""
+
+
+class constexpr_type:
+    """The type of compile-time values inside a kernel; for annotations and `isinstance`."""
 
 
 class tensor_descriptor:

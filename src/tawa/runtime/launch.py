@@ -42,8 +42,8 @@ from tawa.runtime.arrays import ELEMENT_BYTES, HOST
 from tawa.runtime.streams import current_stream, stream_address
 
 MAX_GRID = SM_90A.largest_grid
-CLUSTER_DIMENSION = 4
-"""`CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION`."""
+COOPERATIVE, CLUSTER_DIMENSION = 2, 4
+"""`CU_LAUNCH_ATTRIBUTE_COOPERATIVE` and `CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION`."""
 
 
 class BadGrid(TawaError):
@@ -99,7 +99,7 @@ _NOT_SET = object()
 
 
 class LaunchAttribute(ctypes.Structure):
-    """`CUlaunchAttribute`, with the one value used here: the cluster's dimensions."""
+    """`CUlaunchAttribute`, with the values used here: a cluster's dimensions, or a flag in one."""
 
     _fields_ = (
         ("id", ctypes.c_int),
@@ -281,12 +281,15 @@ def _config(spec: KernelSpec) -> LaunchConfig:
     config = LaunchConfig(
         block=(ctypes.c_uint * 3)(spec.threads, 1, 1), shared_bytes=spec.shared_bytes
     )
+    attributes: list[LaunchAttribute] = []
     if spec.cluster != (1, 1, 1):
-        attribute = LaunchAttribute(
-            id=CLUSTER_DIMENSION, cluster=(ctypes.c_uint * 3)(*spec.cluster)
-        )
-        config.attributes = ctypes.pointer(attribute)
-        config.attribute_count = 1
+        cluster = (ctypes.c_uint * 3)(*spec.cluster)
+        attributes.append(LaunchAttribute(id=CLUSTER_DIMENSION, cluster=cluster))
+    if spec.cooperative:
+        attributes.append(LaunchAttribute(id=COOPERATIVE, cluster=(ctypes.c_uint * 3)(1)))
+    if attributes:
+        config.attributes = (LaunchAttribute * len(attributes))(*attributes)
+        config.attribute_count = len(attributes)
     return config
 
 

@@ -10,15 +10,12 @@ SHARED_OPTIONS = ("num_warps", "num_stages")
 """Options that are set too where a `tl.constexpr` parameter of their name is, as in Triton."""
 
 NEUTRAL_OPTIONS: dict[str, tuple[Any, ...]] = {
-    "num_ctas": (1,), "maxnreg": (None,), "launch_pdl": (True, False),
-    "launch_cooperative_grid": (False,), "debug": (True, False),
-    "sanitize_overflow": (False,), "arch": (None, "sm90"),
+    "launch_pdl": (True, False), "debug": (True, False), "sanitize_overflow": (False,),
+    "arch": (None, "sm90"), "ir_override": (None,), "enable_reflect_ftz": (True,),
 }  # fmt: skip
 """Options of Triton that mean nothing here, and the values with which they may be given."""
 
 TRITON_OPTIONS = {
-    "num_ctas": "programs that share their loads are asked for with `cluster`",
-    "maxnreg": "registers are split by the compiler; leave it out",
     "num_consumer_groups": "use `consumers`",
     "num_buffers_warp_spec": "use `num_stages`",
     "enable_warp_specialization": "use `specialize`",

@@ -9,14 +9,20 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tawa.driver.jit import Kernel, Request
 from tawa.driver.wishes import OF_TRITON
 from tawa.runtime.autotune import decorators_of
+from tawa.runtime.launch import grid_sizes
+from tawa.triton.objects import KNOBS, NotProvided
 
 if TYPE_CHECKING:
     from tawa.driver.compiled import Compiled
+    from tawa.driver.entries import Entry
+
+RUNTIME: Any = KNOBS["runtime"]
+"""The settings that hooks are among."""
 
 
 class KernelInterface:
@@ -60,6 +66,47 @@ class Specialization:
 
     signature: Mapping[str, str]
     constants: Mapping[str, Any]
+
+
+class JitFunctionInfo(NamedTuple):
+    """What hooks of compilations are told of a kernel."""
+
+    module: str
+    name: str
+    jit_function: JITFunction
+
+
+class LaunchDetails:
+    """What the hooks of a launch are told: `get()` gives it as a dict.
+
+    It has `name`, `stream` and `function`, and what the kernel's `launch_metadata` gives.
+    """
+
+    def __init__(
+        self,
+        kernel: JITFunction,
+        compiled: Compiled,
+        grid: Any,
+        stream: Any,
+        call: tuple[Any, Any],
+    ) -> None:
+        self._parts = kernel, compiled, grid, call
+        self._known = {"name": compiled.name, "stream": stream, "function": None}
+
+    def get(self) -> dict[str, Any]:
+        """The details, computed when they are asked for."""
+        kernel, compiled, grid, (args, kwargs) = self._parts
+        known = dict(self._known)
+        if kernel.launch_metadata is not None:
+            found = kernel.launch_metadata(
+                grid_sizes(grid), compiled.metadata, kernel.arguments(args, kwargs)
+            )
+            known |= found or {}
+        return known
+
+    def add(self, func: Callable[..., Mapping[str, Any]], args: tuple[Any, ...]) -> None:
+        """Add what a function gives."""
+        self._known |= dict(func(*args))
 
 
 class JITFunction(Kernel, KernelInterface):
@@ -166,6 +213,60 @@ class JITFunction(Kernel, KernelInterface):
     def repr(self, specialization: Any) -> str:
         """The kernel's name as its author wants it shown."""
         return self.__name__ if self._repr is None else self._repr(specialization)
+
+    def _start(
+        self, entry: Entry, grid: Any, values: Sequence[Any], stream: Any, call: tuple[Any, Any]
+    ) -> None:
+        """A launch between the hooks of `triton.knobs.runtime`."""
+        enter, leave = RUNTIME.launch_enter_hook, RUNTIME.launch_exit_hook
+        if not enter and not leave:
+            entry.launch(grid, values, stream)
+            return
+        details = LaunchDetails(self, entry.compiled, grid, stream, call)
+        if enter:
+            enter(details)
+        entry.launch(grid, values, stream)
+        if leave:
+            leave(details)
+
+    def _compile(self, request: Request) -> Compiled:
+        """What a request compiles to; the hooks hear of one that was not asked for before."""
+        before, after = RUNTIME.jit_cache_hook, RUNTIME.jit_post_compile_hook
+        if (before is None and after is None) or self.was_asked_for(request):
+            return super()._compile(request)
+        told = self._told(request)
+        if before is not None and before(**told):
+            raise NotProvided("a `jit_cache_hook` that keeps a kernel from being compiled")
+        compiled = super()._compile(request)
+        if after is not None:
+            after(**told)
+        return compiled
+
+    def _told(self, request: Request) -> dict[str, Any]:
+        """What hooks of compilations are told."""
+        types = {name: _type_name(text) for name, text in request.types.items()}
+        signature = {name: types.get(name, "constexpr") for name in self.arg_names}
+        key = hashlib.sha256(f"{self.cache_key}{request.key}".encode()).hexdigest()
+        options = request.options
+        chosen = {
+            name: getattr(options, name)
+            for name in (
+                "num_warps", "num_stages", "num_ctas", "enable_fp_fusion",
+                "launch_cooperative_grid",
+            )
+        }  # fmt: skip
+        return {
+            "key": key,
+            "repr": f"{self.__name__}[{', '.join(f'{n}={v}' for n, v in chosen.items())}]"
+            f"({', '.join(f'{n}: {t}' for n, t in signature.items())})",
+            "fn": JitFunctionInfo(self.module, self.__name__, self),
+            "compile": {
+                "signature": signature, "constants": dict(request.constants), "key": key,
+                "extern_libs": None, "is_warmup": False, **chosen,
+            },
+            "is_manual_warmup": False,
+            "already_compiled": False,
+        }  # fmt: skip
 
     def _found(self, request: Request) -> Compiled | None:
         found = super()._found(request)

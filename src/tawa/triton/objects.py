@@ -13,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from tawa.base.errors import TawaError
+from tawa.base.target import GPUTarget
 from tawa.driver.compile_cache import compiler_version
 from tawa.driver.compiled import Compiled
 from tawa.language.annotations import declaration_of
@@ -46,15 +47,6 @@ def missing(name: str, base: type = object) -> type:
 
     short = name.rpartition(".")[2]
     return type(short, (base,), {"__init__": refuse, "__doc__": f"Stands for `{name}`."})
-
-
-@dataclass(frozen=True)
-class GPUTarget:
-    """What kernels are compiled for: `triton.backends.compiler.GPUTarget`."""
-
-    backend: str = "cuda"
-    arch: int | str = 90
-    warp_size: int = 32
 
 
 class Backend:
@@ -251,8 +243,37 @@ def device_properties(device: int = 0) -> dict[str, int]:
 # --- settings -----------------------------------------------------------------------------------
 
 
+class HookChain:
+    """Functions that are called one after the other, with the same arguments."""
+
+    def __init__(self) -> None:
+        self.calls: list[Callable[..., Any]] = []
+
+    def add(self, func: Callable[..., Any]) -> None:
+        """Call one more, after the others; one that is there already is called once."""
+        if func not in self.calls:
+            self.calls.append(func)
+
+    def remove(self, func: Callable[..., Any]) -> None:
+        """Call one no more."""
+        if func in self.calls:
+            self.calls.remove(func)
+
+    def __bool__(self) -> bool:
+        return bool(self.calls)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        """Call all."""
+        for func in self.calls:
+            func(*args, **kwargs)
+
+
+HOOKS = ("launch_enter_hook", "launch_exit_hook", "jit_cache_hook", "jit_post_compile_hook")
+"""Settings that are functions which a launch or a compilation calls."""
+
+
 class Settings:
-    """A group of `triton.knobs`: what Triton's defaults are, and no other values."""
+    """A group of `triton.knobs`: hooks, and otherwise Triton's defaults and no other values."""
 
     _name: str
 
@@ -260,7 +281,9 @@ class Settings:
         self.__dict__.update(defaults, _name=name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name not in self.__dict__ or self.__dict__[name] != value:
+        if name in HOOKS and name in self.__dict__:
+            self.__dict__[name] = value
+        elif name not in self.__dict__ or self.__dict__[name] != value:
             raise NotProvided(
                 f"`triton.knobs.{self._name}.{name}` has no effect here",
                 expected=f"{self.__dict__.get(name)!r}",
@@ -277,8 +300,8 @@ class Settings:
 
 KNOBS = {
     "runtime": Settings(
-        "runtime", debug=False, interpret=False, override_arch=None, launch_enter_hook=None,
-        launch_exit_hook=None, jit_cache_hook=None, jit_post_compile_hook=None,
+        "runtime", debug=False, interpret=False, override_arch=None, launch_enter_hook=HookChain(),
+        launch_exit_hook=HookChain(), jit_cache_hook=None, jit_post_compile_hook=None,
         kernel_load_start_hook=None, kernel_load_end_hook=None, add_stages_inspection_hook=None,
     ),
     "compilation": Settings(

@@ -39,13 +39,14 @@ class Chosen(Decision):
 
 @dataclass(frozen=True)
 class WishLeftOpen(Decision):
-    """An option that was wished for does not fit, and is the compiler's choice instead."""
+    """An option that was wished for is not met, and is the compiler's choice instead."""
 
     by = "choice"
     option: str
     asked: int
+    instead: str = "does not fit in shared memory: as many as fit"
 
     @property
     def sentence(self) -> str:
         """Which, and why."""
-        return f"{self.option}={self.asked} does not fit in shared memory: as many as fit"
+        return f"{self.option}={self.asked} {self.instead}"

@@ -56,7 +56,8 @@ class Assembly:
             if letter.isdigit() and outputs <= i and int(letter) < outputs:
                 continue
             width = bits(element) * self.shared(element)
-            if letter not in REGISTERS or REGISTERS[letter] != width:
+            room = REGISTERS.get(letter, 0)
+            if room < width or (room > width and letter in "fd"):
                 known = ", ".join(f"`{k}` of {v}" for k, v in REGISTERS.items())
                 return f"`{letter}` for {width} bits (there are {known})"
         return None

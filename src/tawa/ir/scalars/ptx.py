@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from time import perf_counter_ns
 from typing import Any
 
 import numpy as np
@@ -127,6 +128,24 @@ def _prmt(a: Array, b: Array, selector: Array) -> Array:
     return total
 
 
+def _funnel(modifiers: Sequence[str], low: Array, high: Array, count: Array) -> Array:
+    """32 bits of the 64 of two registers, shifted: the upper ones to the left, else the lower."""
+    whole = _unsigned(low, 32) | (_unsigned(high, 32) << np.uint64(32))
+    wraps = "wrap" in modifiers
+    n = count & np.uint64(31) if wraps else np.minimum(_unsigned(count, 32), np.uint64(32))
+    return whole >> (n if "r" in modifiers else np.uint64(32) - n)
+
+
+def _product(modifiers: Sequence[str], kind: str, a: Array, b: Array) -> Array:
+    """The product of all bits of two registers of up to 32, or its upper half."""
+    width = _WIDTHS[_TYPES[kind]]
+    if kind[0] == "s":
+        whole = (_signed(a, width) * _signed(b, width)).view(np.uint64)
+    else:
+        whole = _unsigned(a, width) * _unsigned(b, width)
+    return whole if "wide" in modifiers else whole >> np.uint64(width)
+
+
 def _extract(value: Array, start: Array, length: Array, kind: str) -> Array:
     """A field of bits, its sign extended for signed types."""
     width = _WIDTHS[_TYPES[kind]]
@@ -157,6 +176,9 @@ _INTEGER: dict[str, Callable[..., Array]] = {
     "prmt": _prmt,
 }
 """Instructions on integers, on 64 bits: the result's width is cut off after."""
+
+_SPECIAL: dict[str, Callable[[], int]] = {"%globaltimer": perf_counter_ns, "%smid": lambda: 0}
+"""Special registers: nanoseconds, and the multiprocessor, of which the simulator has one."""
 
 _COMPARISONS: dict[str, Callable[[Array, Array], Array]] = {
     "eq": np.equal, "ne": np.not_equal, "lt": np.less, "le": np.less_equal, "gt": np.greater,
@@ -214,6 +236,8 @@ class _Machine:
         if operand in self.registers:
             found = self.registers[operand]
             return np.where(found & 1 == 1, np.uint64(0), np.uint64(1)) if negative else found
+        if operand in _SPECIAL:
+            return np.full(self.count, _SPECIAL[operand](), np.uint64)
         return np.full(self.count, self._number(operand, kind), np.uint64)
 
     def _number(self, text: str, kind: str) -> np.uint64:
@@ -272,6 +296,10 @@ class _Machine:
             return np.where(values[2] & np.uint64(1) == 1, values[0], values[1])
         if is_float(NAMES[name]) and s.name != "mov":
             return self._float(s, name, values)
+        if s.name in ("mul", "mad") and "wide" in s.modifiers and width < 64:
+            wide = _product(s.modifiers, kind, values[0], values[1])
+            added = wide + values[2] if s.name == "mad" else wide
+            return _unsigned(added, 2 * width)
         return _unsigned(self._integer(s, kind, values), width)
 
     def _float(self, s: _Statement, name: str, values: Sequence[Array]) -> Array:
@@ -312,6 +340,10 @@ class _Machine:
             return np.abs(_signed(values[0], width)).view(np.uint64)
         if s.name == "popc":
             return np.bitwise_count(_unsigned(values[0], width)).astype(np.uint64)  # pyright: ignore
+        if s.name == "shf":
+            return _funnel(s.modifiers, *values)
+        if s.name == "mul" and "hi" in s.modifiers and width < 64:
+            return _product(s.modifiers, kind, values[0], values[1])
         if s.name in ("mul", "mad") and {"hi", "wide"} & set(s.modifiers):
             raise self.unknown(".".join((s.name, *s.modifiers)))
         if s.name not in _INTEGER:

@@ -1,9 +1,24 @@
 """What `triton.language.extra.cuda` offers: libdevice and programmatic dependent launch."""
 
-from tawa.language import libdevice
-from tawa.language.builtin import builtin
+from typing import Any
 
-__all__ = ["gdc_launch_dependents", "gdc_wait", "libdevice"]
+from tawa.language import core, libdevice
+from tawa.language.builtin import builtin, composite
+from tawa.language.dtypes import int32, int64
+
+__all__ = ["gdc_launch_dependents", "gdc_wait", "globaltimer", "libdevice", "smid"]
+
+
+@composite
+def globaltimer() -> Any:
+    """Nanoseconds of the device's clock, as int64."""
+    return core.inline_asm_elementwise("mov.u64 $0, %globaltimer;", "=l", [], int64, False, 1)
+
+
+@composite
+def smid() -> Any:
+    """The number of the multiprocessor that the program runs on, as int32."""
+    return core.inline_asm_elementwise("mov.u32 $0, %smid;", "=r", [], int32, True, 1)
 
 
 @builtin
