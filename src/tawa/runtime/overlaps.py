@@ -63,6 +63,8 @@ def reach(value: Any) -> Reach | None:
     if isinstance(value, TensorDescriptor):
         size = ELEMENT_BYTES[view(value.base).element_type]
         return _reach(pointer_of(value.base), size, value.shape, value.strides)
+    if hasattr(value, "data_ptr") and not hasattr(value, "get_device"):
+        return None  # it stands for arrays of a type, and lies nowhere
     if hasattr(value, "data_ptr") and value.is_contiguous():
         begin, bytes_ = value.data_ptr(), value.nbytes
         return Reach(begin, begin + bytes_, bytes_, 0) if bytes_ else None
