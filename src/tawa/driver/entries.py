@@ -35,6 +35,18 @@ class Entry:
     """Of a kernel that suits launches of other sizes better when compiled otherwise."""
 
 
+@dataclass(frozen=True)
+class Known:
+    """What a kernel is launched by, as long as all that it names stands for the same."""
+
+    digest: str
+    unchanged: Callable[[], bool]
+    entries: dict[tuple[Any, ...], Entry]
+
+
+UNKNOWN = Known("", lambda: False, {})
+
+
 def chip_of(kinds: Mapping[str, Kind]) -> str:
     """The name of the chip that a kernel is compiled for.
 

@@ -22,7 +22,16 @@ from tawa.base.locks import COMPILING
 from tawa.base.options import Options
 from tawa.base.user_frames import entry, hide_own_frames, users_place
 from tawa.driver.choosing import Fitted
-from tawa.driver.entries import Entry, captures_of, chip_of, guard_of, launch_of, place_of
+from tawa.driver.entries import (
+    UNKNOWN,
+    Entry,
+    Known,
+    captures_of,
+    chip_of,
+    guard_of,
+    launch_of,
+    place_of,
+)
 from tawa.driver.fitting import Fitting
 from tawa.driver.host_launch import compile_for_host
 from tawa.driver.launch_options import launch_options
@@ -35,12 +44,7 @@ from tawa.machine.chips import Chip, chip
 from tawa.runtime import driver
 from tawa.runtime.arrays import HOST
 from tawa.runtime.autotune import decorators_of
-from tawa.runtime.binding import (
-    BoundParameter,
-    compile_binder,
-    compile_namer,
-    example_kind,
-)
+from tawa.runtime.binding import BoundParameter, compile_binder, compile_namer, example_kind
 from tawa.runtime.kinds import Kind, part_named, spread
 from tawa.runtime.launch import grid_sizes
 from tawa.runtime.launch_errors import (
@@ -77,18 +81,6 @@ class Request:
         """A hashable form."""
         fixed = ((n, value.__class__, exact(value)) for n, value in self.constants.items())
         return (*self.types.items(), *fixed, self.options)
-
-
-@dataclass(frozen=True)
-class Known:
-    """What a kernel is launched by, as long as all that it names stands for the same."""
-
-    digest: str
-    unchanged: Callable[[], bool]
-    entries: dict[tuple[Any, ...], Entry]
-
-
-UNKNOWN = Known("", lambda: False, {})
 
 
 class Kernel(JITFunction):
@@ -185,10 +177,6 @@ class Kernel(JITFunction):
         constants = {name: texts[name] for name, p in own.items() if p.constexpr}
         return self._request(kinds, constants, self._options(texts, kwargs))
 
-    def was_asked_for(self, request: Request) -> bool:
-        """Whether this process has compiled for a request, or found what it compiles to."""
-        return (self._current().digest, *request.key) in self._compiled
-
     def is_compiled(self, request: Request) -> bool:
         """Whether the kernel was compiled for this, by this process or into the cache on disk."""
         from tawa.driver import compile_cache as kept
@@ -244,8 +232,8 @@ class Kernel(JITFunction):
         self, request: Request, named: dict[str, Any], given: Mapping[str, Any]
     ) -> Fitting:
         """The fitting of a kernel to launches like an example."""
-        own = self._bound_parameters
-        kinds = {p.name: example_kind(p.name, named[p.name], p) for p in own if not p.constexpr}
+        own = [p for p in self._bound_parameters if not p.constexpr]
+        kinds = {p.name: example_kind(p.name, named[p.name], p) for p in own}
         return self._fitting(request, self._options(named, given), spread(kinds))
 
     def _fitting(
@@ -328,9 +316,7 @@ class Kernel(JITFunction):
             raise
         return entry.variants.current.compiled if entry.variants else entry.compiled
 
-    def _start(
-        self, entry: Entry, grid: Any, values: Sequence[Any], stream: Any, call: tuple[Any, Any]
-    ) -> None:
+    def _start(self, entry: Entry, grid: Any, values: Any, stream: Any, call: Any) -> None:
         """Run what was prepared for the arguments of a call."""
         entry.launch(grid, values, stream)
 
@@ -514,9 +500,8 @@ class Kernel(JITFunction):
         with COMPILING:
             compiled = self._compiled.get(key)
             if compiled is None:
-                made = self._found(request) or self._made(request)
-                compiled = replace(made, options=request.options)
-                self._compiled[key] = compiled
+                found = self._found(request) or self._made(request)
+                compiled = self._compiled[key] = replace(found, options=request.options)
         return compiled
 
     def _found(self, request: Request) -> Compiled | None:

@@ -62,17 +62,25 @@ def passes(stage: str, options: Options, decided: Decisions, slack: Slack) -> li
     return steps
 
 
+def described(options: Options, decided: Decisions) -> list[Any]:
+    """What becomes of descriptors; those of pointers come first, whose tiles may be copied in bulk.
+
+    Tiles of pointers that are copied in bulk get descriptors, which are hoisted with the others.
+    """
+    return [
+        DescriptorPointers(),
+        BulkCopies(options, decided),
+        ChosenDescriptors(),
+        HoistDescriptors(),
+    ]
+
+
 def table(stage: str, options: Options, decided: Decisions, slack: Slack) -> list[Pass]:
     """The passes of a level, in order; what their contracts say of it is not repeated here."""
     stages: dict[str, Callable[[], list[Any]]] = {
         "tile": lambda: [SameArrays(options), Waits(), Simplify()],
         "aref": lambda: [
-            # Tiles that these address may be copied in bulk.
-            DescriptorPointers(),
-            # Before its descriptors are hoisted.
-            BulkCopies(options, decided),
-            ChosenDescriptors(),
-            HoistDescriptors(),
+            *described(options, decided),
             # Before all that moves accesses.
             Overlaps(options),
             FuseAccumulate(),

@@ -214,9 +214,7 @@ class JITFunction(Kernel, KernelInterface):
         """The kernel's name as its author wants it shown."""
         return self.__name__ if self._repr is None else self._repr(specialization)
 
-    def _start(
-        self, entry: Entry, grid: Any, values: Sequence[Any], stream: Any, call: tuple[Any, Any]
-    ) -> None:
+    def _start(self, entry: Entry, grid: Any, values: Any, stream: Any, call: Any) -> None:
         """A launch between the hooks of `triton.knobs.runtime`."""
         enter, leave = RUNTIME.launch_enter_hook, RUNTIME.launch_exit_hook
         if not enter and not leave:
@@ -228,6 +226,10 @@ class JITFunction(Kernel, KernelInterface):
         entry.launch(grid, values, stream)
         if leave:
             leave(details)
+
+    def was_asked_for(self, request: Request) -> bool:
+        """Whether this process has compiled for a request, or found what it compiles to."""
+        return (self._current().digest, *request.key) in self._compiled
 
     def _compile(self, request: Request) -> Compiled:
         """What a request compiles to; the hooks hear of one that was not asked for before."""
