@@ -164,3 +164,24 @@ def main () = let p = prompt () in reset p (fn () -> down p 0)
 """)
     with pytest.raises(failures.UnboundedRecursion):
         model.mh(10, limits=cuppl.Limits(max_memory=1 << 22, max_steps=1 << 18))
+
+
+EXPRESSIONS = {
+    "log_density (cauchy 0 1) 1e300": -math.log(math.pi) - 600 * math.log(10),
+    "log_density (half_cauchy 1) 1e300": math.log(2 / math.pi) - 600 * math.log(10),
+    "log_density (student_t 1 0 1) (-1e200)": -math.log(math.pi) - 400 * math.log(10),
+    "log_density (student_t 3 0 2) 1.5": -2.0377365440367736,
+    "normal_quantile 1.5": math.nan,
+    "normal_quantile (-0.5)": math.nan,
+    "min (0.0 / 0.0) 1.0": math.nan,
+    "min 1.0 (0.0 / 0.0)": math.nan,
+    "max (0.0 / 0.0) 1.0": math.nan,
+    "max 1.0 (0.0 / 0.0)": math.nan,
+    "max 2.0 (1.0 / 0.0)": math.inf,
+}
+
+
+@pytest.mark.parametrize("text", EXPRESSIONS)
+def test_numbers_at_the_edges(text: str) -> None:
+    (found,) = set(map(repr, cuppl.model(f"def main () = {text}").importance(2).values))
+    assert float(found) == pytest.approx(EXPRESSIONS[text], rel=1e-7, nan_ok=True)

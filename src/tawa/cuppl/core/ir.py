@@ -86,7 +86,6 @@ CONTEXT_FIELDS: dict[str, Type] = {
     "trace": Type.I64,  # address of the record of random choices (trace methods only)
     "address": Type.I64,  # hash of the call path (trace methods only)
     "fuel": Type.I64,  # calls left before a run counts as non-terminating
-    "tape_weight": Type.I64,  # the weight's place on the tape (differentiated programs only)
     "tape_delta": Type.I64,  # from a heap word to the word that holds its place on the tape
     "heap_start": Type.I64,
     "inputs": Type.I64,  # address of the words of the program's inputs and constants

@@ -8,7 +8,14 @@ from tawa.cuppl.distributions.positive import sample_gamma
 from tawa.cuppl.numeric.elementary import atan, cos, exp, is_positive, log, log1p, sin, tan
 from tawa.cuppl.numeric.philox import next_uniform
 from tawa.cuppl.numeric.primitives import Context, floor, sqrt
-from tawa.cuppl.numeric.special import LARGE, lgamma, lgamma_step, normal_cdf, normal_quantile
+from tawa.cuppl.numeric.special import (
+    LARGE,
+    lgamma,
+    lgamma_step,
+    log_one_and_square,
+    normal_cdf,
+    normal_quantile,
+)
 from tawa.cuppl.translation.native import native
 
 INF = math.inf
@@ -67,7 +74,7 @@ def sample_cauchy(ctx: Context, location: float, scale: float) -> float:
 def logpdf_cauchy(x: float, location: float, scale: float) -> float:
     """Log density at x."""
     z = (x - location) / scale
-    return -LOG_PI - log(scale) - log1p(z * z)
+    return -LOG_PI - log(scale) - log_one_and_square(z, 1.0)
 
 
 @native
@@ -135,7 +142,7 @@ def logpdf_student_t(x: float, df: float, location: float, scale: float) -> floa
     else:
         step = lgamma(0.5 * (df + 1.0)) - lgamma(0.5 * df)
     head = step - 0.5 * (log(df) + LOG_PI) - log(scale)
-    return head - 0.5 * (df + 1.0) * log1p(z * z / df)
+    return head - 0.5 * (df + 1.0) * log_one_and_square(z, df)
 
 
 @native

@@ -23,6 +23,7 @@ from tawa.cuppl.numeric.special import (
     lgamma,
     log_beta_mass,
     log_gamma_mass,
+    log_one_and_square,
     normal_quantile,
     xlog1py,
     xlogy,
@@ -301,7 +302,7 @@ def logpdf_half_cauchy(x: float, scale: float) -> float:
     if x < 0.0:
         return -INF
     z = x / scale
-    return LOG_2 - LOG_PI - log(scale) - log1p(z * z)
+    return LOG_2 - LOG_PI - log(scale) - log_one_and_square(z, 1.0)
 
 
 @native

@@ -70,11 +70,15 @@ def _is_least(e: Elaborator, a: Reg) -> Reg:
 
 
 def _extremum(float_op: str, int_op: str) -> Rule:
+    """The smaller or larger of two numbers; NaN if one of them is."""
+
     def rule(e: Elaborator, type_: Con, args: Sequence[Value], span: Span) -> Value:
         del span
         (a, b), result = _words(e, type_, args)
         real = a.type is Type.F64
         test = e.b.op(float_op if real else int_op, a, b)
+        if real:
+            test = e.b.op("or", test, e.b.op("nef", a, a))
         return Dyn(result, (e.b.op("selectf" if real else "selecti", test, a, b),))
 
     return rule

@@ -2,13 +2,17 @@
 
 Each float register gets a companion that holds its place on the tape; each float in the heap has a
 companion word at a fixed distance. A function `f` becomes `f.taped`, which takes and returns
-places beside floats. Functions with known derivatives (`log`, `exp`, `lgamma`...) stay as they
-are. Control flow needs nothing: the tape records what was executed.
+places beside floats. Natives of one float stay as they are where another, `slope_f`, says their
+derivative. Control flow needs nothing: the tape records what was executed.
+
+The weight is the sum of all that is added to it, so what a term's derivatives are is known when it
+is added: they never reach the tape (`LinearForms.weigh`).
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 
 from tawa.cuppl.core.builder import targets
 from tawa.cuppl.core.ir import (
@@ -17,6 +21,7 @@ from tawa.cuppl.core.ir import (
     Call,
     Const,
     Copy,
+    Fail,
     Function,
     Get,
     Instruction,
@@ -31,33 +36,35 @@ from tawa.cuppl.core.ir import (
     Terminator,
     Type,
 )
-from tawa.cuppl.lowering.dataflow import live_at_entry, used_by_terminator
+from tawa.cuppl.lowering.activity import active_addresses
+from tawa.cuppl.lowering.dataflow import live_at_entry, rename, used_by_terminator
 from tawa.cuppl.lowering.effects import Splitter
+from tawa.cuppl.lowering.invariants import hoist_invariants
 from tawa.cuppl.lowering.linear_forms import LinearForms, place
-from tawa.cuppl.translation.native import translate
+from tawa.cuppl.translation.native import NATIVES, translate
 
 __all__ = ["differentiate"]
 
 F64, I64 = Type.F64, Type.I64
-DERIVATIVES = {"log", "exp", "lgamma", "take_value", "log1p"}
-"""Natives of one float whose derivative is written down here (or is the value taken)."""
 
 
 def differentiate(program: Program, main: str) -> Program:
     """The program with taped versions of `main` and of all that it calls."""
     out = Program(dict(program.functions))
+    active = active_addresses(main, partial(_source, program))
     pending = [main]
     while pending:
         name = pending.pop()
         if taped(name) in out.functions:
             continue
-        source = program.functions.get(name) or translate(name)
+        source = _source(program, name)
         function = Function(
             taped(name), _both(source.params), _both_types(source.results), dict(source.blocks),
             source.inline, False, source.recursive, source.site,
         )  # fmt: skip
-        tape = _Tape(function)
+        tape = _Tape(function, name, program, active)
         tape.run()
+        hoist_invariants(function, partial(_source, program))
         out.add(function)
         pending.extend(tape.called)
     return out
@@ -77,11 +84,23 @@ def _both_types(types: tuple[Type, ...]) -> tuple[Type, ...]:
     return (*types, *(I64 for t in types if t is F64))
 
 
+def _source(program: Program, name: str) -> Function:
+    """A function of the program, or a native."""
+    return program.functions.get(name) or translate(name)
+
+
 class _Tape(Splitter):
     prefix = "tape"
 
-    def __init__(self, function: Function) -> None:
+    def __init__(
+        self, function: Function, source: str, program: Program, active: dict[str, set[Reg]]
+    ) -> None:
         super().__init__(function)
+        self.all_active = active
+        self.active = set(active[source])
+        """Registers that may hold addresses of floats which are not constant."""
+        self.program = program
+        self.copies = 0
         self.called: set[str] = set()
         self.live = live_at_entry(function)
         self.forms = LinearForms(self)
@@ -133,6 +152,12 @@ class _Tape(Splitter):
     def other(self, item: Instruction) -> None:
         """The weight, and instructions that have nothing to do with floats."""
         match item:
+            case Get(dst, "weight"):
+                self.emit(item)
+                self.forms.put(dst, {})
+            case Set("weight", src):
+                self.emit(item)
+                self.forms.weigh(src)
             case Get(dst, name):
                 self.emit(item)
                 if dst.type is F64:
@@ -148,10 +173,10 @@ class _Tape(Splitter):
                 self.emit(item)
 
     def end(self, terminator: Terminator | None) -> Terminator | None:
-        used = set(used_by_terminator(terminator))
-        for target in targets(terminator):
-            used |= self.live[target]
-        after = set(targets(terminator))
+        """The end of a block; forms go on to blocks that only it leads to, or that fail."""
+        following = targets(terminator)
+        used = set(used_by_terminator(terminator)).union(*(self.live[t] for t in following))
+        after = {t for t in following if not self.fails(t)}
         only = all(self.ways[t] == 1 and t not in self.blocks for t in after)
         if isinstance(terminator, Return) or not only:
             after = set[str]()
@@ -160,19 +185,20 @@ class _Tape(Splitter):
             return Return(_both(terminator.values))
         return terminator
 
+    def fails(self, name: str) -> bool:
+        """Whether a block needs no derivatives, as the run ends there."""
+        return isinstance(self.function.blocks[name].terminator, Fail)
+
     def number(self, value: float) -> Reg:
         return self.const(value, F64)
 
     def operation(self, dst: Reg, name: str, args: tuple[Reg, ...]) -> None:
         """A scalar operation with its derivatives."""
-        if name == "selectf":
-            self.forms.materialise(args[1], args[2])
         self.emit(Op(dst, name, args))
         if name in ("floor", "float", "float_of_bits"):
             self.forms.put(dst, {})
         elif name == "selectf":
-            self.emit(Op(place(dst), "selecti", (args[0], place(args[1]), place(args[2]))))
-            self.forms.placed(dst)
+            self.forms.choose(dst, *args)
         else:
             self.forms.combine(dst, *self.slopes(dst, name, args))
 
@@ -207,12 +233,20 @@ class _Tape(Splitter):
 
     def call(self, call: Call) -> None:
         name = call.function
-        if name in DERIVATIVES:
+        if name == "take_value":
+            dst = call.dsts[0]
+            self.emit(call, Call((place(dst),), "taken_place", ()))
+            self.forms.placed(dst)
+            return
+        if f"slope_{name}" in NATIVES:
             self.known(call)
             return
-        floats = [r for r in (*call.args, *call.dsts) if r.type is F64]
-        if not floats and name in _PLAIN:
+        if name in _PLAIN or self.only_tells(name):
             self.emit(call)
+            return
+        source = _source(self.program, name)
+        if len(source.blocks) == 1 and call.on_fail is None and not source.recursive:
+            self.copy(source, call)
             return
         self.called.add(name)
         self.forms.materialise(*(r for r in call.args if r.type is F64))
@@ -220,32 +254,52 @@ class _Tape(Splitter):
         for dst in call.dsts:
             self.forms.placed(dst)
 
+    def only_tells(self, name: str) -> bool:
+        """Whether a function returns no floats or references, and changes nothing."""
+        function = _source(self.program, name)
+        if any(t in (F64, Type.REF) for t in function.results) or function.recursive:
+            return False
+        items = [item for block in function.blocks.values() for item in block.instructions]
+        return all(
+            self.only_tells(item.function) or f"slope_{item.function}" in NATIVES
+            if isinstance(item, Call)
+            else not isinstance(item, Store | Alloc | Set)
+            for item in items
+        )
+
+    def copy(self, source: Function, call: Call) -> None:
+        """The code of a function without control, so that forms go through it."""
+        (block,) = source.blocks.values()
+        end = block.terminator
+        if not isinstance(end, Return):
+            raise TypeError(f"{source.name} does not return")
+        self.copies += 1
+        prefix = f"copy{self.copies}_"
+        self.active |= {Reg(prefix + r.name, r.type) for r in self.all_active[source.name]}
+        for param, given in zip(source.params, call.args, strict=True):
+            self.rewrite(Copy(Reg(prefix + param.name, param.type), given))
+        for item in block.instructions:
+            self.rewrite(rename(item, prefix))
+        for dst, found in zip(call.dsts, end.values, strict=True):
+            self.rewrite(Copy(dst, Reg(prefix + found.name, found.type)))
+
     def known(self, call: Call) -> None:
-        """A call with a derivative of its own."""
+        """A call of a native of one float whose derivative is written down."""
         dst = call.dsts[0]
-        if call.function == "take_value":
-            self.emit(call, Call((place(dst),), "taken_place", ()))
-            self.forms.placed(dst)
-            return
         (x,) = self.kept(dst, call.args)
         self.emit(Call(call.dsts, call.function, (x,), call.on_fail))
-        match call.function:
-            case "log":
-                slope = self.op("divf", F64, self.number(1.0), x)
-            case "log1p":
-                shifted = self.op("addf", F64, self.number(1.0), x)
-                slope = self.op("divf", F64, self.number(1.0), shifted)
-            case "exp":
-                slope = dst
-            case _:
-                slope = self.reg(F64)
-                self.emit(Call((slope,), "digamma", (x,)))
+        slope = self.reg(F64)
+        self.emit(Call((slope,), f"slope_{call.function}", (x, dst)))
         self.forms.combine(dst, (x, slope))
 
     def memory(self, item: Load | Store) -> None:
         reg = item.dst if isinstance(item, Load) else item.src
         if reg.type is not F64:
             self.emit(item)
+            return
+        if isinstance(item, Load) and item.base not in self.active:
+            self.emit(item)
+            self.forms.put(reg, {})
             return
         eight = self.const(8, I64)
         address = self.reg(I64)

@@ -9,7 +9,7 @@ of the tape, however many operations it takes.
 
 from __future__ import annotations
 
-from tawa.cuppl.core.ir import Call, Const, Copy, Reg, Type
+from tawa.cuppl.core.ir import Call, Const, Copy, Op, Reg, Type
 from tawa.cuppl.lowering.effects import Splitter
 
 __all__ = ["LinearForms", "place"]
@@ -72,6 +72,30 @@ class LinearForms:
                 more = self.times(partial, held)
                 total[at] = self.plus(total[at], more) if at in total else more
         self.put(dst, total)
+
+    def choose(self, dst: Reg, condition: Reg, a: Reg, b: Reg) -> None:
+        """A float has got one of two values."""
+        first, second = self.of(a), self.of(b)
+        places = {**first, **second}
+        if len(places) > MOST_PLACES:
+            self.materialise(a, b)
+            self.code.emit(Op(place(dst), "selecti", (condition, place(a), place(b))))
+            self.placed(dst)
+            return
+        none = self.code.const(0.0, F64)
+        sides = [
+            {at: self.number(partial) for at, partial in form.items()} for form in (first, second)
+        ]
+        chosen = {
+            at: self.code.op("selectf", F64, condition, *(side.get(at, none) for side in sides))
+            for at in places
+        }
+        self.put(dst, {**chosen})
+
+    def weigh(self, reg: Reg) -> None:
+        """A float is the new weight, and begins with the old one: add up its derivatives."""
+        for at, partial in self.of(reg).items():
+            self.code.emit(Call((), "tape_weigh", (at, self.number(partial))))
 
     def times(self, a: Reg | None, b: Reg | None) -> Reg | None:
         """The product of two partial derivatives."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from tawa.cuppl.numeric.addresses import address_of, int_of
-from tawa.cuppl.numeric.elementary import exp, log, log1p, sigmoid
+from tawa.cuppl.numeric.elementary import cos, exp, log, log1p, sigmoid, sin
 from tawa.cuppl.numeric.philox import next_uniform
 from tawa.cuppl.numeric.primitives import (
     Context,
@@ -20,6 +20,7 @@ from tawa.cuppl.numeric.primitives import (
     float_of_bits,
     new_floats,
 )
+from tawa.cuppl.numeric.special import digamma
 from tawa.cuppl.translation.native import external, native
 
 INF = math.inf
@@ -50,8 +51,17 @@ def tape_two(ctx: Context, a: int, da: float, b: int, db: float) -> int:
     entry[1] = bits_of(da)
     entry[2] = b
     entry[3] = bits_of(db)
+    address_of(m[ADJOINTS])[at] = 0
     m[USED] = at
     return at
+
+
+@native
+def tape_weigh(ctx: Context, place: int, partial: float) -> None:
+    """A term of the weight has such a derivative: what becomes of the weight later is known."""
+    if place != 0:
+        adjoints = address_of(address_of(ctx.trace)[ADJOINTS])
+        adjoints[place] = bits_of(float_of_bits(adjoints[place]) + partial)
 
 
 @native
@@ -191,19 +201,17 @@ def value_and_gradient(
     m[TAKEN] = 0
     ctx.trace = int_of(m)
     ctx.weight = 0.0
-    ctx.tape_weight = 0
     ctx.depth = 0
     ctx.fuel = fuel
     ctx.status = 0
     ctx.memo = 0
     ctx.memo_count = 0
     ctx.heap = ctx.heap_start
+    adjoints = address_of(m[ADJOINTS])
+    for k in range(dimension + 1):
+        adjoints[k] = 0
     status = run_taped(ctx, out, 1)
     if status == 0 and dimension > 0 and m[USED] < m[SIZE]:
-        adjoints = address_of(m[ADJOINTS])
-        for k in range(m[USED] + 1):
-            adjoints[k] = 0
-        adjoints[ctx.tape_weight] = bits_of(1.0)
         for at in range(m[USED], dimension, -1):
             own = float_of_bits(adjoints[at])
             if own != 0.0:
@@ -219,3 +227,97 @@ def value_and_gradient(
         for k in range(dimension):
             gradient[k] = float_of_bits(adjoints[k + 1])
     return ctx.weight, status
+
+
+# Derivatives of natives of one float: `slope_f(x, y)` is that of `f` at x, where it is y.
+
+
+@native
+def slope_log(x: float, y: float) -> float:
+    """1 / x."""
+    return 1.0 / x
+
+
+@native
+def slope_log1p(x: float, y: float) -> float:
+    """1 / (1 + x)."""
+    return 1.0 / (1.0 + x)
+
+
+@native
+def slope_exp(x: float, y: float) -> float:
+    """The value itself."""
+    return y
+
+
+@native
+def slope_expm1(x: float, y: float) -> float:
+    """exp x."""
+    return y + 1.0
+
+
+@native
+def slope_lgamma(x: float, y: float) -> float:
+    """The digamma function."""
+    return digamma(x)
+
+
+@native
+def slope_sigmoid(x: float, y: float) -> float:
+    """y (1 - y), without loss where y is near 1."""
+    small = exp(-abs(x))
+    return small / ((1.0 + small) * (1.0 + small))
+
+
+@native
+def slope_tanh(x: float, y: float) -> float:
+    """1 - y^2."""
+    return (1.0 - y) * (1.0 + y)
+
+
+@native
+def slope_sin(x: float, y: float) -> float:
+    """cos x."""
+    return cos(x)
+
+
+@native
+def slope_cos(x: float, y: float) -> float:
+    """-sin x."""
+    return -sin(x)
+
+
+@native
+def slope_tan(x: float, y: float) -> float:
+    """1 + y^2."""
+    return 1.0 + y * y
+
+
+@native
+def slope_atan(x: float, y: float) -> float:
+    """1 / (1 + x^2)."""
+    return 1.0 / (1.0 + x * x)
+
+
+@native
+def slope_erf(x: float, y: float) -> float:
+    """2 / sqrt(pi) exp(-x^2)."""
+    return 1.1283791670955126 * exp(-x * x)
+
+
+@native
+def slope_erfc(x: float, y: float) -> float:
+    """-2 / sqrt(pi) exp(-x^2)."""
+    return -1.1283791670955126 * exp(-x * x)
+
+
+@native
+def slope_normal_cdf(x: float, y: float) -> float:
+    """The density of a standard normal."""
+    return 0.3989422804014327 * exp(-0.5 * x * x)
+
+
+@native
+def slope_normal_quantile(x: float, y: float) -> float:
+    """1 / the density there."""
+    return 2.5066282746310002 * exp(0.5 * y * y)

@@ -105,7 +105,6 @@ class Context:
     memo_count: int = 0
     trace: int = 0
     address: int = 0
-    tape_weight: int = 0
     tape_delta: int = 0
     heap_start: int = 0
     fuel: int = field(default=1 << 62)

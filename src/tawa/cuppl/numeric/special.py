@@ -304,12 +304,22 @@ TAIL_Q = (
 )
 
 
+@native
+def log_one_and_square(z: float, divisor: float) -> float:
+    """log(1 + z^2 / divisor), also where the square is too large for a float."""
+    size = max(1.0, abs(z) * 1e-150)
+    rest = z / size
+    return log1p(rest * rest / divisor) + 2.0 * log(size)
+
+
 @outlined
 @native
 def normal_quantile_tail(q: float, p: float) -> float:
     """The quantile where the lower tail is below 0.075 on either side."""
     tail = p if q < 0.0 else 1.0 - p
     if tail <= 0.0:
+        if tail < 0.0:
+            return NAN
         return INF if q > 0.0 else -INF
     r = sqrt(-log(tail))
     if r <= 5.0:
