@@ -53,13 +53,60 @@ def test_forward_and_gradients(ours: Any, dtype: str, channels: int, groups: int
         close(mine.grad, theirs.grad, tolerance)
 
 
+def test_dimensions_and_transposed(ours: Any):
+    """As PyTorch's, of one and three dimensions, and turned back, with gradients."""
+    F = torch.nn.functional
+    cases = [
+        (ours.conv1d, F.conv1d, (2, 8, 11), (16, 8, 3), {"padding": 1}),
+        (ours.conv3d, F.conv3d, (1, 8, 3, 5, 4), (8, 8, 2, 3, 3), {"padding": (0, 1, 1)}),
+        (ours.conv_transpose2d, F.conv_transpose2d, (1, 8, 4, 5), (8, 16, 3, 3),
+         {"stride": 2, "padding": 1, "output_padding": 1}),
+    ]  # fmt: skip
+    for mine, theirs, x, w, given in cases:
+        inputs = [(random(*s) / 3).requires_grad_() for s in (x, w)]
+        exact = [v.detach().double().requires_grad_() for v in inputs]
+        y, expected = mine(*inputs, **given), theirs(*exact, **given)
+        close(y, expected)
+        dy = random(*y.shape)
+        y.backward(dy)
+        expected.backward(dy.double())
+        for a, b in zip(inputs, exact, strict=True):
+            close(a.grad, b.grad, 1e-2)
+
+
+def test_the_operators_keep_the_rules_of_operators(ours: Any):
+    """Shapes and strides of fake tensors, gradients, and no argument changed."""
+    x = random(1, 8, 5, 6).to(memory_format=torch.channels_last).requires_grad_()
+    w = random(8, 8, 3, 3).requires_grad_()
+    names = "test_schema", "test_faketensor", "test_autograd_registration"
+    given = (x, w, None, [2, 1], [1, 1, 0, 1], [1, 1], 1)
+    torch.library.opcheck(torch.ops.tawa.conv2d, (*given, True), test_utils=names)
+    torch.library.opcheck(torch.ops.tawa.conv_transpose2d, (*given, [0, 0]), test_utils=names)
+
+
+def test_compiled(ours: Any):
+    """`torch.compile` traces a model through the operator, forward and back."""
+    model = torch.nn.Sequential(torch.nn.Conv2d(8, 8, 3), torch.nn.ReLU(), torch.nn.Conv2d(8, 8, 1))
+    model = model.half()
+    x = random(1, 8, 6, 6)
+    expected = model.double()(x.double())
+    ours.replace_convolutions(model.half())
+    fast = torch.compile(model, backend="aot_eager", fullgraph=True)
+    y = fast(x)
+    close(y, expected, 1e-2)
+    y.float().sum().backward()
+    assert model[0].weight.grad.abs().sum() > 0
+
+
 def test_models(ours: Any):
     model = torch.nn.Sequential(
         torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.ReLU(),
-        torch.nn.Conv2d(8, 16, 3, stride=2, bias=False), torch.nn.Conv2d(16, 8, 1, padding="same"),
+        torch.nn.Conv2d(8, 16, 3, stride=2, bias=False), torch.nn.Conv2d(16, 8, 2, padding="same"),
+        torch.nn.Conv2d(8, 8, 3, padding=1, padding_mode="reflect"),
+        torch.nn.ConvTranspose2d(8, 4, 2, stride=2),
     ).half()  # fmt: skip
     x = random(1, 3, 10, 10)
     expected = model.double()(x.double())
     model.half()
-    assert ours.replace_convolutions(model) == ["0", "2"]
+    assert ours.replace_convolutions(model) == ["0", "2", "3", "4", "5"]
     close(model.half()(x), expected, 1e-2)

@@ -26,8 +26,12 @@ CHANNELS = 64
 """Channels of one program, at most."""
 RUNS = 16
 """Runs of neighbouring results that one program computes."""
-LENGTHS = 8, 7, 6, 5, 4
-"""Results of a run: of those that waste the fewest, the longest."""
+LENGTHS = 8, 7, 6, 5, 4, 3, 2, 1
+"""Results of a run."""
+THREADS, REGISTERS = 128, 65536
+"""Of a program, and of a multiprocessor."""
+OWN_REGISTERS = 84, 11
+"""Registers of a thread: of any, and more for each result of its runs (161 for 7, 128 for 4)."""
 MOST_TAPS = 8
 """Taps of a row that registers hold."""
 WAVES = 4
@@ -54,16 +58,47 @@ def partner(pairs: tuple[tuple[int, int], ...], number: int, side: int) -> int:
 
 
 @tawa.jit
-def added(sums: Any, pixels: Any, factors: Any, users: tl.constexpr, side: tl.constexpr) -> Any:
-    """Each sum, plus the pixels times its partner's factor where it has one."""
-    new = ()
-    for i in tl.static_range(len(sums)):
-        other: tl.constexpr = partner(users, i, side)
-        if other >= 0:
-            new += (sums[i] + pixels * factors[other],)
+def loaded_columns(
+    row: Any, x_w: Any, left: Any, W: Any, inside: Any, there: Any, RUN: tl.constexpr,
+    TAPS: tl.constexpr, STRIDE: tl.constexpr, DILATION: tl.constexpr,
+) -> Any:  # fmt: skip
+    """The pixels under runs of results, a tile for each column that some tap reads.
+
+    All are asked for before the first is used.
+    """
+    found = ()
+    for j in tl.static_range((RUN - 1) * STRIDE + (TAPS - 1) * DILATION + 1):
+        users: tl.constexpr = taps_of_column(j, RUN, TAPS, STRIDE, DILATION)
+        if len(users) > 0:
+            reads = (inside & (left + j >= 0) & (left + j < W))[:, None] & there[None, :]
+            found += (tl.load(row + j * x_w, mask=reads, other=0.0),)
         else:
-            new += (sums[i],)
-    return new
+            found += (None,)
+    return found
+
+
+@tawa.jit
+def summed(
+    sums: Any, columns: Any, factors: Any, RUN: tl.constexpr, TAPS: tl.constexpr,
+    STRIDE: tl.constexpr, DILATION: tl.constexpr, side: tl.constexpr,
+) -> Any:  # fmt: skip
+    """Each sum, plus each column that it reads times its partner's factor.
+
+    Sums are those of results, and factors of taps, if `side` is 0; with 1 the other way round.
+    """
+    for j in tl.static_range(len(columns)):
+        users: tl.constexpr = taps_of_column(j, RUN, TAPS, STRIDE, DILATION)
+        if len(users) > 0:
+            pixels = columns[j].to(tl.float32)
+            new = ()
+            for i in tl.static_range(len(sums)):
+                other: tl.constexpr = partner(users, i, side)
+                if other >= 0:
+                    new += (sums[i] + pixels * factors[other],)
+                else:
+                    new += (sums[i],)
+            sums = new
+    return sums
 
 
 @tawa.jit
@@ -79,7 +114,6 @@ def depthwise(
     """Some runs of RUN results and channels, TAPS of a row at a time; `w` [C, T, R, S] is dense."""
     deep: tl.constexpr = 1 if DEPTH is None else DEPTH[0]
     parts: tl.constexpr = tl.cdiv(S, TAPS)
-    wide: tl.constexpr = (RUN - 1) * STRIDE_W + (TAPS - 1) * DILATION_W + 1
     blocks = tl.cdiv(C, CHANNELS)
     channel = tl.program_id(0) % blocks * CHANNELS + tl.arange(0, CHANNELS)
     across = tl.cdiv(Q, RUN)
@@ -108,17 +142,13 @@ def depthwise(
             d = line // R * DEPTH[2]
             inside &= (start + d >= 0) & (start + d < D)
             row += tl.cast(d, tl.int64) * x_n
+        columns = loaded_columns(row, x_w, left, W, inside, there, RUN, TAPS, STRIDE_W, DILATION_W)
         filters = ()
         for s in tl.static_range(TAPS):
             number = (channel * (deep * R) + line) * S + begin + s
             known = there & (begin + s < S)
             filters += (tl.load(w + number, mask=known, other=0.0).to(tl.float32)[None, :],)
-        for j in tl.static_range(wide):
-            users: tl.constexpr = taps_of_column(j, RUN, TAPS, STRIDE_W, DILATION_W)
-            if len(users) > 0:
-                reads = (inside & (left + j >= 0) & (left + j < W))[:, None] & there[None, :]
-                pixels = tl.load(row + j * x_w, mask=reads, other=0.0).to(tl.float32)
-                sums = added(sums, pixels, filters, users, 0)
+        sums = summed(sums, columns, filters, RUN, TAPS, STRIDE_W, DILATION_W, 0)
     for i in tl.static_range(RUN):
         stored = (exists & (q + i < Q))[:, None] & there[None, :]
         other = n.to(tl.int64) * r_n + p * r_h + (q + i) * r_w
@@ -144,7 +174,6 @@ def depthwise_weights(
     """
     deep: tl.constexpr = 1 if DEPTH is None else DEPTH[0]
     pieces: tl.constexpr = tl.cdiv(S, TAPS)
-    wide: tl.constexpr = (RUN - 1) * STRIDE_W + (TAPS - 1) * DILATION_W + 1
     rows: tl.constexpr = deep * R * pieces
     channel = tl.program_id(0) // rows * CHANNELS + tl.arange(0, CHANNELS)
     line = tl.program_id(0) % rows // pieces
@@ -175,29 +204,45 @@ def depthwise_weights(
         row += (channel * x_c)[None, :]
         results = dy + (n.to(tl.int64) * y_n + p * y_h + q * y_w)[:, None]
         results += (channel * y_c)[None, :]
+        columns = loaded_columns(row, x_w, left, W, inside, there, RUN, TAPS, STRIDE_W, DILATION_W)
         given = ()
         for i in tl.static_range(RUN):
             known = (inside & (q + i < Q))[:, None] & there[None, :]
             given += (tl.load(results + i * y_w, mask=known, other=0.0).to(tl.float32),)
-        for j in tl.static_range(wide):
-            users: tl.constexpr = taps_of_column(j, RUN, TAPS, STRIDE_W, DILATION_W)
-            if len(users) > 0:
-                reads = (inside & (left + j >= 0) & (left + j < W))[:, None] & there[None, :]
-                pixels = tl.load(row + j * x_w, mask=reads, other=0.0).to(tl.float32)
-                sums = added(sums, pixels, given, users, 1)
+        sums = summed(sums, columns, given, RUN, TAPS, STRIDE_W, DILATION_W, 1)
     for s in tl.static_range(TAPS):
         number = (channel * (deep * R) + line) * S + begin + s
         to = parts + share.to(tl.int64) * C * (deep * R * S) + number
         tl.store(to, tl.sum(sums[s], axis=0), mask=there & (begin + s < S))
 
 
-def _tile(conv: Convolution) -> tuple[int, int, int, int]:
-    """Runs, results of a run, channels, and taps of a row at a time."""
+def instructions(conv: Convolution, run: int, taps: int) -> int:
+    """Those of a thread: counted in machine code, for 8 channels."""
+    columns = (run - 1) * conv.stride[1] + (taps - 1) * conv.dilation[1] + 1
+    columns = min(columns, run * taps)
+    rows = conv.depth.taps * conv.r * -(-conv.s // taps)
+    return rows * (8 * run * taps + 18 * columns + 17 * taps + 40) + 40 * run + 200
+
+
+def _tile(conv: Convolution, multiprocessors: int) -> tuple[int, int, int, int]:
+    """Runs, results of a run, channels, and taps of a row at a time.
+
+    Runs are as long as lets the programs fill the multiprocessors' last wave best.
+    """
     channels = min(CHANNELS, max(8, tawa.next_power_of_2(conv.c)))
-    parts = -(-conv.s // MOST_TAPS)
-    lengths = [n for n in LENGTHS if n < 2 * conv.q] or [1]
-    run = min(lengths, key=lambda n: (-(-conv.q // n) * n, -n))
-    return RUNS * CHANNELS // channels, run, channels, -(-conv.s // parts)
+    if 20 * (-(-conv.c // 32) * 32) < 19 * (-(-conv.c // channels) * channels):
+        channels = 32  # the last of fewer blocks would have few channels
+    runs, taps = RUNS * CHANNELS // channels, -(-conv.s // -(-conv.s // MOST_TAPS))
+
+    def cost(run: int) -> int:
+        count = tawa.cdiv(conv.pictures * conv.p * tawa.cdiv(conv.q, run), runs)
+        programs = count * tawa.cdiv(conv.c, channels)
+        beside = max(1, REGISTERS // ((OWN_REGISTERS[0] + OWN_REGISTERS[1] * run) * THREADS))
+        waves, rest = divmod(programs, beside * multiprocessors)
+        turns = waves * beside + -(-rest // multiprocessors)
+        return turns * instructions(conv, run, taps)
+
+    return runs, min((n for n in LENGTHS if n < 2 * conv.q), key=cost), channels, taps
 
 
 def _numbers(conv: Convolution) -> tuple[int, ...]:
@@ -214,7 +259,7 @@ def _constants(conv: Convolution) -> tuple[Any, ...]:
 
 def weights_of_depthwise(conv: Convolution, x: Any, dy: Any, shares: int, parts: Any) -> None:
     """Launch `depthwise_weights` for pictures in any order of dimensions."""
-    runs, run, channels, taps = _tile(conv)
+    runs, run, channels, taps = _tile(conv, depthwise.chip.multiprocessors)
     rows = conv.depth.taps * conv.r * -(-conv.s // taps)
     depthwise_weights[(tawa.cdiv(conv.c, channels) * rows, shares)](
         x, dy, parts, *_numbers(conv), *strides(x), *strides(dy), shares, *_constants(conv), runs,
@@ -224,7 +269,7 @@ def weights_of_depthwise(conv: Convolution, x: Any, dy: Any, shares: int, parts:
 
 def shares_of_depthwise(conv: Convolution, multiprocessors: int) -> int:
     """Shares of the runs of results: programs that fill a device a few times."""
-    runs, run, channels, taps = _tile(conv)
+    runs, run, channels, taps = _tile(conv, multiprocessors)
     blocks = tawa.cdiv(conv.c, channels) * conv.depth.taps * conv.r * -(-conv.s // taps)
     turns = tawa.cdiv(conv.pictures * conv.p * tawa.cdiv(conv.q, run), runs)
     return max(1, min(turns // 4, WAVES * multiprocessors // blocks))
@@ -234,7 +279,7 @@ def conv_depthwise(conv: Convolution, x: Any, w: Any, out: Any, finish: Finish) 
     """Launch `depthwise` for pictures in any order of dimensions."""
     if not is_dense(w):
         w = w.copy() if hasattr(w, "copy") else w.clone().contiguous()
-    runs, run, channels, taps = _tile(conv)
+    runs, run, channels, taps = _tile(conv, depthwise.chip.multiprocessors)
     count = tawa.cdiv(conv.pictures * conv.p * tawa.cdiv(conv.q, run), runs)
     residual, steps = finish.residual, (0, 0, 0)
     if residual is not None:
