@@ -88,6 +88,7 @@ ROOMS: dict[str, set[str]] = {
     "axon.typing": {"base", "functional", "axon.sizes"},
     "axon.running": {"base", "functional", "axon.sizes", "axon.typing"},
     "axon.onnx": {"base", "functional", "axon.sizes", "axon.typing"},
+    "axon.cpu": {"base", "functional", "axon.typing", "axon.running"},
     "axon.gpu": {
         *("base", "functional", "axon.sizes", "axon.typing", "axon.running"),
         *("machine", "kernels", ".", "language", "driver", "runtime"),

@@ -6,7 +6,7 @@ Learning Graphs" (arXiv 2210.02374). `docs/axon.md` is the guide.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, overload
 
 from tawa.base.extras import require
 
@@ -18,16 +18,31 @@ from tawa.axon.running.contract import Contract, contract  # noqa: E402
 from tawa.base.user_frames import entry  # noqa: E402
 
 if TYPE_CHECKING:
+    from tawa.axon.cpu.compile import CpuFunction
     from tawa.axon.gpu.compile import CompiledFunction  # loaded when something is compiled
 
 
+@overload
+def compile(
+    function: Function, *, precision: str = "f32", device: Literal["gpu"] = "gpu"
+) -> CompiledFunction: ...
+@overload
+def compile(function: Function, *, device: Literal["cpu"], threads: int = 0) -> CpuFunction: ...
 @entry
-def compile(function: Function, *, precision: str = "f32") -> CompiledFunction:
-    """A function of a loaded module as GPU kernels. See `tawa.axon.gpu.compile`.
+def compile(
+    function: Function, *, precision: str = "f32", device: str = "gpu", threads: int = 0
+) -> CompiledFunction | CpuFunction:
+    """A function of a loaded module as GPU kernels, or on the CPU as a model in onnxruntime.
 
-    `precision` concerns products of f32 matrices: `f32` computes them from three tf32 products,
-    accurate to about 22 bits; `tf32` from one, accurate to 11. Raises BadPrecision.
+    See `tawa.axon.gpu.compile` and `tawa.axon.cpu.compile`. `precision` concerns products of f32
+    matrices on a GPU: `f32` computes them from three tf32 products, accurate to about 22 bits;
+    `tf32` from one, accurate to 11. `threads` limits onnxruntime's threads, 0 for all cores.
+    Raises BadPrecision.
     """
+    if device == "cpu":
+        from tawa.axon.cpu.compile import CpuFunction
+
+        return CpuFunction(function, threads)
     from tawa.axon.gpu.compile import CompiledFunction
 
     return CompiledFunction(function, precision)

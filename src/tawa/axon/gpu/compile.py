@@ -18,7 +18,7 @@ from tawa.axon.gpu.lower import Program, lowered
 from tawa.axon.gpu.nodes import Node, Tape
 from tawa.axon.gpu.plan import Plan, compile_all, make_plan, run_in_simulator, run_on_device
 from tawa.axon.gpu.trace import Tracer
-from tawa.axon.running.call import Function, _known  # pyright: ignore[reportPrivateUsage]
+from tawa.axon.running.call import Function, known_sizes
 from tawa.axon.running.contract import ELEMENT_NAMES
 from tawa.axon.running.evaluate import Constructed, Frame
 from tawa.base.user_frames import entries
@@ -125,7 +125,7 @@ class CompiledFunction:
         tape = Tape()
         tracer = Tracer(self.function.evaluator.module, tape)
         inputs = [_input(tape, leaf, arrays) for leaf in own]
-        frame = Frame(tracer.inference, known=_known(call.solver, call.instance.mapping))
+        frame = Frame(tracer.inference, known=known_sizes(call.solver, call.instance.mapping))
         value = tracer.definition(self.function.name, frame)
         nodes = iter(inputs)
         for argument in arguments:

@@ -61,7 +61,7 @@ class Function:
         """Check the arguments against the scheme, then evaluate."""
         values = tuple(to_value(argument) for argument in arguments)
         call = self.enter(values, statics)
-        known = _known(call.solver, call.instance.mapping)
+        known = known_sizes(call.solver, call.instance.mapping)
         frame = Frame(self.evaluator.inference, known=known)
         with deep():
             result = self.evaluator.definition(self.name, frame)
@@ -91,9 +91,11 @@ class Function:
             raise
 
 
-def _known(
+def known_sizes(
     solver: AxonSolver, mapping: dict[Variable, Variable]
 ) -> Callable[[Variable], int | tuple[int, ...] | str | None]:
+    """What the variables of a scheme stand for in a call."""
+
     def known(variable: Variable) -> int | tuple[int, ...] | str | None:
         target = mapping.get(variable)
         if target is None:

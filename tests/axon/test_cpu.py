@@ -1,0 +1,90 @@
+"""Functions as ONNX models: the results of onnxruntime are those of NumPy, derivatives too."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+
+from tawa import axon
+from tawa.axon.cpu.errors import NotForOnnx
+from tawa.axon.typing.errors import ContractViolation
+from tests.axon.differentiated import CASES
+from tests.axon.test_gradients import leaves, nested, setting
+
+DECIDED_WHILE_RUNNING = {"a loop of unknown length", "a choice"}
+
+
+@pytest.mark.parametrize("name", sorted(CASES.keys() - DECIDED_WHILE_RUNNING))
+def test_models_compute_what_programs_do(name: str):
+    case, (module, flat, weights) = CASES[name], setting(name)
+    single = "float64" not in case.text and "f64" not in case.text
+    kind = np.float32 if single else np.float64
+    tree = nested(case, [x.astype(kind) for x in flat])
+    for definition, given in (("f", (tree,)), ("slopes", (weights.astype(kind), tree))):
+        function = module[definition]
+        expected = leaves(function(*given))
+        found = leaves(axon.compile(function, device="cpu", threads=1)(*given))
+        for mine, other in zip(found, expected, strict=True):
+            assert mine.dtype == other.dtype
+            np.testing.assert_allclose(mine, other, rtol=2e-4, atol=2e-5)
+
+
+def test_a_model_is_checked_and_stands_alone():
+    function = axon.load("def f{h} w x = (sum{axis = 0} x, reshape{[_, h]} (relu (x @ w)))")["f"]
+    w, x = np.ones((3, 4), np.float32), np.ones((2, 3), np.float32)
+    model = axon.compile(function, device="cpu").to_onnx(w, x, h=2)
+    onnx.checker.check_model(model, full_check=True)
+    shapes = [[d.dim_value for d in o.type.tensor_type.shape.dim] for o in model.graph.output]
+    assert shapes == [[3], [4, 2]]
+
+
+def test_arguments_are_checked_once_for_each_shape():
+    fast = axon.compile(axon.load("def f (x: t[n]) (y: t[n]) = x .+ y")["f"], device="cpu")
+    assert fast(np.ones(3), np.ones(3)).tolist() == [2, 2, 2]
+    assert fast(np.ones(2, np.int64), np.ones(2, np.int64)).tolist() == [2, 2]
+    with pytest.raises(ContractViolation):
+        fast(np.ones(3), np.ones(4))
+    assert repr(fast) == "<compiled axon function f : t[n] -> t[n] -> t[n] where num t>"
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("x // y", [2, -3, -3, 2]),
+        ("x % y", [1, 1, -1, -1]),
+        ("x / y", [2, -2, -2, 2]),
+    ],
+)
+def test_integers_divide_as_in_numpy(body: str, expected: list[int]):
+    fast = axon.compile(axon.load(f"def f x y = {body}")["f"], device="cpu")
+    assert fast(np.array([5, -5, 5, -5]), np.array([2, 2, -2, -2])).tolist() == expected
+
+
+def test_what_can_not_be_a_model_is_an_error_at_its_place():
+    for text, line in (
+        ("def f x =\n  if sum_all x > 0.0 then x else exp x", 2),
+        ("def f x =\n  while (fn y -> sum_all y < 9.0) (fn y -> y + 1.0) x", 2),
+        ("def f x =\n  fn y -> x + y", None),
+    ):
+        with pytest.raises(NotForOnnx) as found:
+            axon.compile(axon.load(text)["f"], device="cpu")(np.ones(3))
+        assert line is None or (found.value.span is not None and found.value.span.line == line)
+
+
+def test_loops_compute_what_their_rows_have_in_common_at_once():
+    text = (
+        "def f w u h xs = (scan (fn h x -> let h = tanh (x @ w .+ h @ u) in (h, h)) h xs).1\n"
+        "def g w xs = map (fn x -> relu (x @ w)) xs"
+    )
+    w, u, h = (np.ones(s, np.float32) for s in ((2, 3), (3, 3), (1, 3)))
+    module, xs = axon.load(text), np.ones((7, 1, 2), np.float32)
+    model = axon.compile(module["f"], device="cpu").bind(w, u).to_onnx(h, xs)
+    assert [node.op_type for node in model.graph.node].count("MatMul") == 8
+    model = axon.compile(module["g"], device="cpu").to_onnx(w, xs)
+    assert [node.op_type for node in model.graph.node].count("MatMul") == 1
+    fast = axon.compile(module["f"], device="cpu").bind(w, u, h)
+    np.testing.assert_allclose(fast(xs), module["f"](w, u, h, xs), rtol=1e-6)
+    np.testing.assert_allclose(
+        axon.compile(module["g"], device="cpu")(w, xs), module["g"](w, xs), rtol=1e-6
+    )
