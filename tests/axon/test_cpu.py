@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import onnx
 import pytest
+from tests.axon.differentiated import CASES
+from tests.axon.test_gradients import leaves, nested, setting
 
 from tawa import axon
 from tawa.axon.cpu.errors import NotForOnnx
 from tawa.axon.typing.errors import ContractViolation
-from tests.axon.differentiated import CASES
-from tests.axon.test_gradients import leaves, nested, setting
 
 DECIDED_WHILE_RUNNING = {"a loop of unknown length", "a choice"}
 
