@@ -311,3 +311,24 @@ def test_a_choice_may_be_of_calls_or_of_tuples():
         kernel[(1,)](x, n, N=N)
         found.append(x[:2].tolist())
     assert found == [[2, 3 + 4], [1, 5 + 3]]
+
+
+def test_nothing_may_be_written_out_in_a_slice():
+    @tawa.jit
+    def kernel(x, y, N: tl.constexpr):
+        i = tl.arange(0, N)
+        v = tl.load(x + i)[None, None:None:None, None]
+        tl.static_assert(v.shape == (1, N, 1))
+        tl.store(y + i[None, :None, None], v)
+
+    np.testing.assert_array_equal(run(kernel, X, np.zeros(N, np.float32)), X)
+
+
+def test_the_type_of_a_compile_time_value_holds_the_value():
+    @tawa.jit
+    def kernel(x, y, N: tl.constexpr):
+        tl.static_assert(N.type == tl.core.constexpr_type(16))
+        tl.static_assert(isinstance((N, 2)[1].type, tl.core.constexpr_type))
+        tl.store(y, tl.load(x))
+
+    assert run(kernel, X, np.zeros(N, np.float32))[0] == 1

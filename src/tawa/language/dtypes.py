@@ -456,8 +456,11 @@ class tensor:
     """The type of values that exist when a kernel runs; for annotations and `isinstance`."""
 
 
+@dataclass(frozen=True)
 class constexpr_type:
-    """The type of compile-time values inside a kernel; for annotations and `isinstance`."""
+    """The type of one compile-time value inside a kernel: `x.type`, which holds the value."""
+
+    value: Any
 
 
 class tensor_descriptor:

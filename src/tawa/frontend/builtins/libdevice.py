@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from tawa import language as tl
+from tawa.frontend.builtins.conversions import (
+    CONVERSIONS,
+    OF_WORDS,
+    byte_perm,
+    fused,
+    length,
+    sum_of_differences,
+)
 from tawa.frontend.builtins.math import absolute, floating_argument, fma, umulhi
 from tawa.frontend.builtins.shapes import tensor_argument
 from tawa.frontend.source.registry import lowers
@@ -13,6 +22,7 @@ from tawa.frontend.values import arithmetic, conversion
 from tawa.frontend.values.arithmetic import promote
 from tawa.frontend.values.conversion import mapped
 from tawa.frontend.values.values import Tensor, Value
+from tawa.ir.scalars.directed import WAYS
 from tawa.language import libdevice
 from tawa.language.dtypes import (
     dtype,
@@ -116,9 +126,17 @@ SPECIAL: dict[str, Callable[[FunctionCompiler, Value], Value]] = {
     "llround": _rounded("round", int64), "ilogb": _rounded("logb", int32),
     "saturatef": saturatef, "rcp_rn": lambda f, x: _reciprocal(f, x, False),
     "rsqrt_rn": lambda f, x: _reciprocal(f, x, True),
-    **{name: _with_bits(target) for name, target in BITS.items()},
+    **{name: _with_bits(target) for name, target in BITS.items()}, **CONVERSIONS,
 }  # fmt: skip
 """Functions of one operand that are more than one scalar function of floats."""
+
+
+OF_THREE: dict[str, Callable[..., Value]] = {
+    **{f"fma_{way}": partial(fused, way=way) for way in WAYS},
+    "byte_perm": byte_perm, "sad": sum_of_differences,
+    "norm3d": partial(length, name="norm3d"), "rnorm3d": partial(length, name="rnorm3d"),
+}  # fmt: skip
+"""Functions of three operands besides products and sums that round to the nearest."""
 
 
 def scaled_by_power(f: FunctionCompiler, x: Value, power: Value) -> Tensor:
@@ -130,36 +148,59 @@ def scaled_by_power(f: FunctionCompiler, x: Value, power: Value) -> Tensor:
     return mapped(f.b, "ldexp", value.dtype, value, exponent)
 
 
+def _scalar_function(name: str) -> str:
+    """The scalar function of a name; `addf_rd` of `add_rd`."""
+    operation, _, way = name.partition("_")
+    if way in WAYS and operation in ("add", "sub", "mul", "div", "rcp", "sqrt", "fma"):
+        return f"{operation}f_{way}"
+    return OTHER_NAMES.get(name, name)
+
+
+def _unary(name: str) -> Callable[[FunctionCompiler, Value], Value]:
+    def unary(f: FunctionCompiler, arg0: Value) -> Value:
+        if name in SPECIAL:
+            return SPECIAL[name](f, arg0)
+        operand = floating_argument(f, arg0, f"libdevice.{name}")
+        assert isinstance(operand.dtype, dtype)
+        return mapped(f.b, _scalar_function(name), operand.dtype, operand)
+
+    return unary
+
+
+OF_TWO: dict[str, Callable[[FunctionCompiler, Value, Value], Tensor]] = {
+    "mulhi": umulhi, "ldexp": scaled_by_power, "scalbn": scaled_by_power, **OF_WORDS,
+}  # fmt: skip
+"""Functions of two operands that are more than one scalar function of floats."""
+
+
+def _binary(name: str) -> Callable[[FunctionCompiler, Value, Value], Tensor]:
+    def binary(f: FunctionCompiler, arg0: Value, arg1: Value) -> Tensor:
+        if name in OF_TWO:
+            return OF_TWO[name](f, arg0, arg1)
+        left, right = promote(f.b, arg0, arg1, f"libdevice.{name}")
+        floating_argument(f, left, f"libdevice.{name}")
+        assert isinstance(left.dtype, dtype)
+        return mapped(f.b, _scalar_function(name), left.dtype, left, right)
+
+    return binary
+
+
+def _of_several(meaning: Callable[..., Value]) -> Callable[..., Value]:
+    def several(f: FunctionCompiler, **arguments: Value) -> Value:
+        return meaning(f, *arguments.values())
+
+    return several
+
+
 def _register() -> None:
     for name, builtin in libdevice.UNARY.items():
-
-        def unary(f: FunctionCompiler, arg0: Value, name: str = name) -> Value:
-            if name in SPECIAL:
-                return SPECIAL[name](f, arg0)
-            operand = floating_argument(f, arg0, f"libdevice.{name}")
-            assert isinstance(operand.dtype, dtype)
-            return mapped(f.b, OTHER_NAMES.get(name, name), operand.dtype, operand)
-
-        lowers(builtin)(unary)
+        lowers(builtin)(_unary(name))
     for name, builtin in libdevice.BINARY.items():
-
-        def binary(f: FunctionCompiler, arg0: Value, arg1: Value, name: str = name) -> Tensor:
-            if name == "mulhi":
-                return umulhi(f, arg0, arg1)
-            if name in ("ldexp", "scalbn"):
-                return scaled_by_power(f, arg0, arg1)
-            left, right = promote(f.b, arg0, arg1, f"libdevice.{name}")
-            floating_argument(f, left, f"libdevice.{name}")
-            assert isinstance(left.dtype, dtype)
-            return mapped(f.b, OTHER_NAMES.get(name, name), left.dtype, left, right)
-
-        lowers(builtin)(binary)
-    for builtin in libdevice.TERNARY.values():
-
-        def ternary(f: FunctionCompiler, arg0: Value, arg1: Value, arg2: Value) -> Tensor:
-            return fma(f, arg0, arg1, arg2)
-
-        lowers(builtin)(ternary)
+        lowers(builtin)(_binary(name))
+    for name, builtin in libdevice.TERNARY.items():
+        lowers(builtin)(_of_several(OF_THREE.get(name, fma)))
+    for name, builtin in libdevice.QUATERNARY.items():
+        lowers(builtin)(_of_several(partial(length, name=name)))
 
 
 _register()

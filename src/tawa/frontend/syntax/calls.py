@@ -74,8 +74,8 @@ class FunctionCompiler(Statements):
         """Make a value of a type: `tl.constexpr(4)`, `tl.float32(x)`, a named tuple."""
         if function is dtypes.constexpr and len(args) == 1:
             return args[0]
-        if function is dtypes.pointer_type:
-            return dtypes.pointer_type(args[0])
+        if function in (dtypes.pointer_type, dtypes.constexpr_type):
+            return function(args[0])
         if is_named_tuple(function):
             return self._make_named_tuple(function, args, keywords)
         if isinstance(function, dtypes.dtype) and len(args) == 1:

@@ -410,14 +410,13 @@ class Expressions:
 
     def _static_index(self, node: ast.expr) -> Any:
         if isinstance(node, ast.Slice):
-            ends = (node.lower, node.upper, node.step)
-            return slice(*(None if end is None else self._static_index(end) for end in ends))
+            return slice(*(self._static_index(end) if end else None for end in _ends_of(node)))
         return arithmetic.constant_int(self.b, self.eval(node), "an index into a tuple")
 
     def _insert_dimensions(self, value: Tensor, items: list[ast.expr]) -> Tensor:
         result = value
         for axis, item in enumerate(items):
-            whole = isinstance(item, ast.Slice) and not (item.lower or item.upper or item.step)
+            whole = isinstance(item, ast.Slice) and not any(map(_says, _ends_of(item)))
             new = isinstance(item, ast.Constant) and item.value is None
             if new:
                 result = conversion.expand_dims(self.b, result, axis)
@@ -449,6 +448,8 @@ class Expressions:
             return self._module_attribute(value, name)
         if name == "value" and not hasattr(value, "value"):
             return value  # a compile-time value is its own, as that of a `tl.constexpr`
+        if name == "type" and not hasattr(value, "type"):
+            return dtypes.constexpr_type(value)
         if name in ("to", "cast") and is_number(value):
             return BoundMethod(conversion.to_tensor(self.b, value), name)
         if name.startswith("_") or not hasattr(value, name):
@@ -546,6 +547,15 @@ def methods_of(value: Value) -> dict[str, Any]:
     if isinstance(value, BlockPointer):
         return BLOCK_POINTER_METHODS
     return DESCRIPTOR_METHODS if isinstance(value, Descriptor) else {}
+
+
+def _ends_of(node: ast.Slice) -> tuple[ast.expr | None, ...]:
+    return node.lower, node.upper, node.step
+
+
+def _says(end: ast.expr | None) -> bool:
+    """Whether an end of a slice is something else than none, which may be written out."""
+    return end is not None and not (isinstance(end, ast.Constant) and end.value is None)
 
 
 def static_function(value: Value) -> Value:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from statistics import NormalDist
 
 import numpy as np
 
@@ -127,12 +128,51 @@ def _reciprocal_length(x: Array, y: Array) -> Array:
     return 1 / np.hypot(x, y)
 
 
+def _scaled_erfc(x: float) -> float:
+    if x < 25:
+        return math.exp(x * x) * math.erfc(x) if x > -26.7 else math.inf
+    square = 2 * x * x
+    return (1 - 1 / square + 3 / square**2 - 15 / square**3) / (x * math.sqrt(math.pi))
+
+
+def _inverse_normal_cdf(p: float) -> float:
+    if 0 < p < 1:
+        return NormalDist().inv_cdf(p)
+    return {0.0: -math.inf, 1.0: math.inf}.get(p, math.nan)
+
+
+def _inverse_erfc(y: float) -> float:
+    return -_inverse_normal_cdf(y / 2) / math.sqrt(2)
+
+
+def _second_bessel(order: int) -> Meaning:
+    """Schläfli's integrals, by Gauss and Legendre's rule."""
+
+    def one(x: float) -> float:
+        if not 0 < x < math.inf:
+            return 0.0 if x == math.inf else -math.inf if x == 0 else math.nan
+        nodes, weights = np.polynomial.legendre.leggauss(96 + int(min(4000, 2 * x)))
+        angle = (nodes + 1) * math.pi / 2
+        turning = np.sin(x * np.sin(angle) - order * angle) @ weights / 2
+        end = math.asinh(60 / x) + 1
+        t = (nodes + 1) * end / 2
+        falling = (np.exp(order * t) + (-1) ** order * np.exp(-order * t)) * np.exp(-x * np.sinh(t))
+        return float(turning - falling @ weights * end / (2 * math.pi))
+
+    def meaning(x: Array) -> Array:
+        return np.vectorize(one, otypes=[np.float64])(np.asarray(x, np.float64))
+
+    return meaning
+
+
 UNARY: Mapping[str, Meaning] = {
     "erfc": _erfc, "erfinv": _inverse_erf, "lgamma": _each(math.lgamma),
     "tgamma": _each(math.gamma, math.nan), "normcdf": _normal_cdf, "sinpi": _turned(np.sin),
     "cospi": _turned(np.cos), "exp10": _power_of_ten, "rcbrt": _reciprocal_cube_root,
     "j0": _bessel(_j0), "j1": _bessel(_j1), "cyl_bessel_i0": _bessel(_i0),
-    "cyl_bessel_i1": _bessel(_i1), "logb": _exponent,
+    "cyl_bessel_i1": _bessel(_i1), "logb": _exponent, "y0": _second_bessel(0),
+    "y1": _second_bessel(1), "erfcx": _each(_scaled_erfc), "erfcinv": _each(_inverse_erfc),
+    "normcdfinv": _each(_inverse_normal_cdf),
 }  # fmt: skip
 """Functions of one number, by the name that CUDA's and libdevice's have."""
 

@@ -23,6 +23,8 @@ from xdsl.ir import Attribute
 from tawa.base.numerics import Array, flush, round_to, unsigned_dtype, value_dtype
 from tawa.base.types import bf16, bits, f16, f32, f64, i1, i32, i64, is_float, short_name
 from tawa.ir.scalars import casts
+from tawa.ir.scalars.directed import WAYS as DIRECTED_WAYS
+from tawa.ir.scalars.directed import directed
 from tawa.ir.scalars.prelude import PRELUDE
 from tawa.ir.scalars.scalar_function import (
     ADDPTR,
@@ -384,6 +386,14 @@ def _power_rule(operands: Types, _: Attribute | None) -> Attribute:
 
 define("ldexp", Signature(2, _power_rule, (((f32, i32), f32), ((f64, i32), f64))),
        values_only(np.ldexp), floating("ldexpf({0}, {1})", "ldexp({0}, {1})"))  # fmt: skip
+for _way in DIRECTED_WAYS:
+    for _word, _arity in {"add": 2, "sub": 2, "mul": 2, "div": 2, "rcp": 1, "sqrt": 1,
+                          "fma": 3}.items():  # fmt: skip
+        _operands = ", ".join(f"{{{_i}}}" for _i in range(_arity))
+        _names = ("fmaf", "fma") if _word == "fma" else (f"f{_word}", f"d{_word}")
+        _ways = (f"__{_name}_{_way}({_operands})" for _name in _names)
+        define(f"{_word}f_{_way}", uniform((f32, f64), _arity),
+               values_only(directed(_word, _way)), floating(*_ways))  # fmt: skip
 for _table in (SPECIAL_UNARY, SPECIAL_BINARY):
     for _name, _function in _table.items():
         define(_name, uniform((f32, f64), 1 + (_table is SPECIAL_BINARY)), in_f32(_function),
