@@ -154,7 +154,7 @@ class _OnTheCPU(torch.overrides.TorchFunctionMode):
 
 def _place(value: Any) -> Any:
     named = isinstance(value, str | torch.device) and str(value).startswith("cuda")
-    return torch.device("cpu") if named else value
+    return ("cpu" if isinstance(value, str) else torch.device("cpu")) if named else value
 
 
 if not GPU:
