@@ -98,6 +98,8 @@ def test_special_functions_mean_what_scipy_says() -> None:
         "cyl_bessel_i0": scipy.i0, "cyl_bessel_i1": scipy.i1,
         "sinpi": lambda x: np.sin(np.pi * x), "cospi": lambda x: np.cos(np.pi * x),
         "rcbrt": lambda x: 1 / np.cbrt(x), "logb": lambda x: np.floor(np.log2(np.abs(x))),
+        "y0": scipy.y0, "y1": scipy.y1, "erfcx": scipy.erfcx, "erfcinv": scipy.erfcinv,
+        "normcdfinv": scipy.ndtri,
     }  # fmt: skip
     assert references.keys() == UNARY.keys()
     f64, random = NAMES["f64"], np.random.default_rng(0)
