@@ -4,13 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from tawa.cli.check import NOT_PROVED, check_example
+from tawa.cli.check import NOT_PROVED, PROVED, check_example
 from tawa.cli.check_launch import CheckedLaunch
 from tawa.cli.compile import CompileCommand
 from tawa.cli.empty_arrays import EmptyArrays
 from tawa.simulate.interpret.errors import MissingProxyFence, ReadBeforeFull
 from tawa.simulate.interpret.limits import Limits
 from tawa.simulate.interpret.races import NeverWritten
+from tawa.simulate.prove import fixpoint
 
 GEMM = Path(__file__).parents[2] / "examples" / "gemm.py"
 
@@ -38,6 +39,7 @@ def test_what_the_compiler_makes_is_safe(capsys: pytest.CaptureFixture[str]):
     said = capsys.readouterr().out
     assert "no conflict between programs" in said
     assert "proved for this launch" in said
+    assert "proved for every launch" in said
     assert "levels tile, hopper, PTX: the same results" in said
 
 
@@ -91,9 +93,21 @@ def test_levels_that_differ_are_named(tmp_path: Path):
     )
 
 
-def test_a_bound_that_is_reached_proves_nothing(capsys: pytest.CaptureFixture[str]):
+def test_a_bound_that_is_reached_proves_nothing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(fixpoint, "STATES", 1)
     assert check_example(f"{GEMM}:gemm", [], schedules=1, limits=Limits(10)) == NOT_PROVED
-    assert "not proved: the bound of 10 states was reached" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "not proved: the bound of 10 states was reached" in said
+    assert "not proved for every launch: there are more than 1 states" in said
+
+
+def test_a_proof_for_every_launch_is_one_for_this(capsys: pytest.CaptureFixture[str]):
+    assert check_example(f"{GEMM}:gemm", [], schedules=1, limits=Limits(10)) == PROVED
+    said = capsys.readouterr().out
+    assert "not proved: the bound of 10 states was reached" in said
+    assert "proved for every launch: no deadlock" in said
 
 
 @pytest.mark.parametrize(

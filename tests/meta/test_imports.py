@@ -63,7 +63,10 @@ ROOMS: dict[str, set[str]] = {
     # runs any level
     "simulate.interpret": {*BASE, "machine", TILE, AREF, "hopper.dialect"},
     "simulate.ptx": {*BASE, "machine", "simulate.interpret"},
-    "simulate.check": {*BASE, "machine", "hopper.dialect", "simulate.interpret"},
+    "simulate.prove": {*BASE, "machine", "hopper.dialect", "simulate.interpret"},
+    "simulate.check": {
+        *(*BASE, "machine", "hopper.dialect", "simulate.interpret", "simulate.prove"),
+    },
     "simulate.timing": {*BASE, "machine", "hopper.dialect", "simulate.interpret"},
     "simulate": {"base"},
     # joins the levels

@@ -17,6 +17,10 @@ PROVED, UNSAFE, NOT_PROVED = 0, 1, 3
 """Exit statuses; 2 is a command line that can't be read."""
 
 
+PROOF_SECONDS = 60.0
+"""Time for the proof of every launch of one combination."""
+
+
 def check_example(
     where: str,
     options: list[str],
@@ -28,8 +32,8 @@ def check_example(
     """Check the launch of a kernel's example; the result is the command's exit status.
 
     `start` is the file of a stage to check instead of what the compiler makes. The status is 0 if
-    the launch is proved, `UNSAFE` if random schedules or levels disagree, and `NOT_PROVED` if a
-    limit was reached.
+    the launch, or every launch, is proved, `UNSAFE` if random schedules or levels disagree, and
+    `NOT_PROVED` if a limit was reached.
 
     Raises `RaceBetweenPrograms`, `NeverWritten` or `IllegalAccess` for the first access of global
     memory that is wrong, and a `ProtocolError` for one of shared memory, or a deadlock.
@@ -50,7 +54,8 @@ def check_example(
         report = check_hopper(compiled, sizes, named, schedules, limits)
         print(f"{report.render()}\nnot covered: global memory, and results of other levels: the "
               "check starts from a stage's file")  # fmt: skip
-        return UNSAFE if not report.same_results else PROVED if report.proved else NOT_PROVED
+        proved = report.proved or report.for_every_launch
+        return UNSAFE if not report.same_results else PROVED if proved else NOT_PROVED
     launch = CheckedLaunch(compiled, sizes, named, limits)
     print(launch.check_memory(empty))
     report = launch.check_communication(schedules)
@@ -59,7 +64,8 @@ def check_example(
     print(levels.render())
     if not report.same_results or not levels.same:
         return UNSAFE
-    return PROVED if report.proved and not launch.cut else NOT_PROVED
+    proved = report.proved or report.for_every_launch
+    return PROVED if proved and not launch.cut else NOT_PROVED
 
 
 def check_combinations(
@@ -79,7 +85,7 @@ def check_combinations(
     own = {p.name for p in kernel.parameters}
     grid = record.grid(named) if callable(record.grid) else record.grid
     arguments = {name: value for name, value in named.items() if name in own}
-    sweep = Sweep(kernel, grid_sizes(grid), arguments, limits)
+    sweep = Sweep(kernel, grid_sizes(grid), arguments, limits, prove=PROOF_SECONDS)
     fixed = option_values(assignments("--option", options))
     used = {name: value for name, value in named.items() if name not in own}
     for row in sweep.every(fixed) if every else sweep.pairs(fixed, [used, *BASES]):
@@ -90,7 +96,8 @@ def check_combinations(
     possible = [row for row in sweep.rows if row.possible]
     if any(not row.safe and not row.verdict.startswith("not proved") for row in possible):
         return UNSAFE
-    return PROVED if all(row.verdict == "proved" for row in possible) else NOT_PROVED
+    proved = all(row.verdict in ("every launch", "proved") for row in possible)
+    return PROVED if proved else NOT_PROVED
 
 
 def summary(rows: Sequence[Row]) -> str:

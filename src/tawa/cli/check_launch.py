@@ -108,8 +108,11 @@ def check_hopper(
     schedules: int,
     limits: Limits,
 ) -> CheckReport:
-    """Check the communication of a launch's warp groups."""
-    from tawa.simulate import check
+    """Check the communication of a launch's warp groups, and prove it of every launch."""
+    from tawa.simulate import check, prove
 
     arguments = [named[name] for name in compiled.spec.arguments]
-    return check(compiled.module("hopper"), grid, arguments, schedules=schedules, limits=limits)
+    module = compiled.module("hopper")
+    report = check(module, grid, arguments, schedules=schedules, limits=limits)
+    report.every = prove(module) if limits.seconds is None else prove(module, limits.seconds)
+    return report

@@ -81,8 +81,9 @@ class Row:
 
     options: Chosen
     verdict: str
-    """`proved`, `ordered` (the search's bound was reached, but every phase has its place in one
-    order), `not proved: ...`, `not possible: ...`, `unsafe: ...` or `wrong: ...`."""
+    """`every launch` (proved of all sizes and trip counts), `proved`, `ordered` (the search's bound
+    was reached, but every phase has its place in one order), `not proved: ...`,
+    `not possible: ...`, `unsafe: ...` or `wrong: ...`."""
     states: int = 0
     seconds: float = 0.0
     same_as: Chosen | None = None
@@ -98,7 +99,7 @@ class Row:
     @property
     def safe(self) -> bool:
         """Whether nothing can go wrong in any schedule."""
-        return self.verdict in ("proved", "ordered")
+        return self.verdict in ("every launch", "proved", "ordered")
 
     def render(self) -> str:
         """One line."""
@@ -218,6 +219,8 @@ class Sweep:
     grid: tuple[int, ...]
     named: Mapping[str, Any]
     limits: Limits | None = None
+    prove: float = 0.0
+    """Seconds for the proof of every launch of one combination; 0 leaves it out."""
     rows: list[Row] = field(default_factory=list[Row])
 
     def __post_init__(self) -> None:
@@ -294,7 +297,7 @@ class Sweep:
 
     def _searched(self, module: ModuleOp, options: Chosen) -> Row:
         from tawa.driver.compiled import spec_of
-        from tawa.simulate import check
+        from tawa.simulate import check, prove
         from tawa.simulate.interpret.launch import arrays_of
 
         arguments = [self.named[name] for name in spec_of(module).arguments]
@@ -312,7 +315,10 @@ class Sweep:
         worst = max(map(_difference, arrays, self._results), default=0.0)
         if worst > TOLERANCE:
             return Row(options, f"wrong: results differ by {worst:.1e}", report.states)
-        return Row(options, "proved" if report.proved else "ordered", report.states)
+        verdict = "proved" if report.proved else "ordered"
+        if self.prove and not report.cut and prove(module, self.prove).proved:
+            verdict = "every launch"
+        return Row(options, verdict, report.states)
 
 
 def _difference(found: Any, expected: Any) -> float:

@@ -35,6 +35,7 @@ from tawa.simulate.interpret.hopper import (
 from tawa.simulate.interpret.launch import arrays_of
 from tawa.simulate.interpret.limits import STATES, LimitReached, Limits
 from tawa.simulate.interpret.machine import Event
+from tawa.simulate.prove.fixpoint import Proof
 
 
 @dataclass
@@ -65,6 +66,8 @@ class CheckReport:
     """Barriers whose arrivals no cluster's actors waited for."""
     awaited: set[str] = field(default_factory=set[str])
     """Those that some did."""
+    every: Proof | None = None
+    """What is known of every launch, if that was looked at."""
 
     @property
     def untested(self) -> list[str]:
@@ -85,6 +88,11 @@ class CheckReport:
     def proved(self) -> bool:
         """Whether every interleaving of this launch was covered."""
         return self.complete and self.clocks
+
+    @property
+    def for_every_launch(self) -> bool:
+        """Whether no launch can go wrong, and this one was run to its end."""
+        return self.every is not None and self.every.proved and self.clocks and not self.cut
 
     def reach(self, limit: str) -> None:
         """Note a limit that was reached."""
@@ -115,7 +123,9 @@ class CheckReport:
         if self.clocks:
             which = "of shared memory" if self.complete else "that was made"
             lines.append(f"vector clocks: every access {which} is ordered")
-        if self.untested:
+        if self.every is not None:
+            lines.append(self.every.render())
+        if self.untested and not self.for_every_launch:
             names = ", ".join(f"`{name}`" for name in self.untested)
             lines.append(
                 f"not tested: arrivals at {names}, for which nobody waits in this launch (no slot "

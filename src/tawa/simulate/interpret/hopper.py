@@ -179,7 +179,7 @@ def _machine(cluster: Cluster, found: list[Allocation]) -> tuple[Machine, list[H
     barriers: list[dict[int, int]] = []
     for rank in range(len(cluster.blocks)):
         prefix = f"CTA {rank} " if many else ""
-        warps.append([_warps(components, span, prefix) for span in spans])
+        warps.append([warps_of(components, span, prefix) for span in spans])
         barriers.append(
             {at: components.add(f"{prefix}{label}") for at, label in barrier_addresses(found)}
         )
@@ -196,7 +196,8 @@ def _machine(cluster: Cluster, found: list[Allocation]) -> tuple[Machine, list[H
     return machine, actors
 
 
-def _warps(components: Components, span: Span, prefix: str) -> Warps:
+def warps_of(components: Components, span: Span, prefix: str) -> Warps:
+    """An actor's warps, with new components for them and their engines."""
     name = prefix + span.name + ("" if span.name != "idle" else f" warp {span.first}")
     own = tuple(components.add(f"warp {i} of {name}") for i in range(span.count))
     matrix = components.add(f"a matrix instruction of {name}")
@@ -261,7 +262,7 @@ def cluster_steps(
         else:
             _copy(tasks.pop(choice - len(ready)))
     if checking:
-        _check_exit(machine, actors)
+        check_exit(machine, actors)
 
 
 def _step(running: _Running, live: list[int], number: int) -> None:
@@ -329,7 +330,7 @@ def _deadlock(machine: Machine, stuck: Sequence[_Running]) -> errors.ProtocolErr
     )
 
 
-def _check_exit(machine: Machine, actors: Sequence[HopperActor]) -> None:
+def check_exit(machine: Machine, actors: Sequence[HopperActor]) -> None:
     """What must have happened before a CTA's shared memory goes away."""
     for cta in machine.ctas:
         clocks = [a.clock.max(axis=0) for a in actors if a.cta is cta]

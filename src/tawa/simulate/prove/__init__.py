@@ -1,0 +1,1 @@
+"""Proofs of a kernel's communication for every launch at once."""

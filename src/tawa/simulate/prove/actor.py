@@ -1,0 +1,567 @@
+"""An actor of a launch that is not known: the simulator's own rules, on numbers with unknowns.
+
+It walks through the code of `code.py`. Barriers, clocks and shared memory are those of
+`simulate.interpret`, so every rule that is checked in a recorded run is checked here; copies land
+at once, which is one of the schedules. Data is not computed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+from xdsl.dialects import arith, scf
+from xdsl.dialects.builtin import IntegerAttr
+from xdsl.ir import Operation, SSAValue
+
+from tawa.base.numerics import Array, value_dtype
+from tawa.base.types import byte_size, element_of
+from tawa.hopper.dialect.copies import CopyArrive, CopyAsync
+from tawa.hopper.dialect.core import HopperOp
+from tawa.hopper.dialect.gather import SharedGather, SharedHistogram
+from tawa.hopper.dialect.machine import Steps
+from tawa.hopper.dialect.matrix import MatrixDesc, Wgmma, WgmmaCommit, WgmmaWait
+from tawa.hopper.dialect.memory import (
+    BulkCommit,
+    BulkWait,
+    BulkWaitRead,
+    SharedLoad,
+    SharedStore,
+    Slot,
+    Stmatrix,
+    Subtile,
+    SubtileColumn,
+    TmaLoad,
+    TmaStore,
+)
+from tawa.hopper.dialect.structure import (
+    Barriers,
+    BlockId,
+    ClusterRank,
+    GroupIndex,
+    NumBlocks,
+    PlanEntry,
+    Ring,
+    Role,
+    TeamIndex,
+)
+from tawa.hopper.dialect.sync import (
+    ClusterSync,
+    CtaSync,
+    FenceBarrierInit,
+    FenceProxyAsync,
+    MbarrierArrive,
+    MbarrierExpect,
+    MbarrierInit,
+    MbarrierWait,
+    NamedBarrierArrive,
+    NamedBarrierSync,
+)
+from tawa.hopper.dialect.transpose import TransposeTile
+from tawa.hopper.dialect.types import FragType, TileType
+from tawa.hopper.dialect.warp_matrix import WarpProduct
+from tawa.ir.elementwise import Map
+from tawa.simulate.interpret import errors
+from tawa.simulate.interpret.actor import HopperActor
+from tawa.simulate.interpret.barriers import NamedBarrier, Waiter
+from tawa.simulate.interpret.clocks import TIMED, region
+from tawa.simulate.interpret.cta import Cta
+from tawa.simulate.interpret.global_memory import TensorMap
+from tawa.simulate.interpret.machine import SWITCH, Machine, Record, Task, Warps
+from tawa.simulate.interpret.registers import Registers
+from tawa.simulate.prove.code import Instruction, communicates, live_values
+from tawa.simulate.prove.unknowns import (
+    Facts,
+    Number,
+    Sum,
+    Term,
+    applied,
+    is_condition,
+    plus,
+    positive,
+    scaled,
+    term,
+    undecided_in,
+)
+
+ACCESSES = (
+    SharedLoad, SharedStore, Stmatrix, TransposeTile, WarpProduct, SharedHistogram, SharedGather,
+    CopyAsync,
+)  # fmt: skip
+"""Ops that access shared memory, and whose places depend on their operands that are no fragments
+(a gather's are taken to be all of its tile)."""
+
+STEPS = (
+    TmaLoad, TmaStore, BulkCommit, BulkWait, BulkWaitRead, CopyArrive, Wgmma, WgmmaCommit,
+    WgmmaWait, MbarrierInit, FenceBarrierInit, FenceProxyAsync, CtaSync, ClusterSync,
+    MbarrierExpect, MbarrierWait, MbarrierArrive, NamedBarrierSync, NamedBarrierArrive,
+)  # fmt: skip
+"""Ops that communicate otherwise."""
+
+PLACES = (Ring, Barriers, TeamIndex, GroupIndex, ClusterRank, Slot, Subtile, SubtileColumn,
+          MatrixDesc)  # fmt: skip
+"""Ops whose results are known integers where their operands are."""
+
+
+class NotProvable(Exception):
+    """Something that this proof does not cover; the text says what."""
+
+
+class Undecided(Exception):
+    """A step depends on a condition that the path has not decided."""
+
+    def __init__(self, condition: Term) -> None:
+        super().__init__(condition)
+        self.condition = condition
+
+
+@dataclass(frozen=True)
+class Box(TensorMap):
+    """A tensor map of which only the box is known."""
+
+    def read(self, memory: Any, coordinates: Sequence[int]) -> Array:
+        """Nothing: data is not computed."""
+        return np.zeros(0, np.uint8)
+
+    def write(self, memory: Any, coordinates: Sequence[int], box: Array) -> None:
+        """Nothing."""
+
+    def shared_addresses(self, tile: int) -> Any:
+        """No bytes."""
+        return slice(0, 0)
+
+
+ANOTHER = [Record(None, "another access")]
+
+
+class Instant(Machine):
+    """A cluster whose engines take no time."""
+
+    def record(self, op: Operation | None, text: str) -> int:
+        """The same number for all: accesses are not listed."""
+        self.records = ANOTHER
+        return 0
+
+    def start(self, task: Task) -> Task:
+        """Done."""
+        task.done = True
+        task.execute()
+        return task
+
+
+@dataclass(frozen=True)
+class Loop:
+    """A loop that an actor is in: its index is `first + n * step`, with `shift` added."""
+
+    op: scf.ForOp
+    first: Number
+    n: int
+    end: Number
+    step: Number
+    shift: Term | None = None
+    """An unknown, 0 at first, that takes up iterations which need no longer be told apart."""
+    period: int = 1
+    """The factor of the shift."""
+
+    @property
+    def index(self) -> Number:
+        """The index of this iteration."""
+        index = plus(self.first, self.step, self.n)
+        return index if self.shift is None else plus(index, term(*self.shift), self.period)
+
+
+class Access(NamedTuple):
+    """One warp's access of shared memory, as `ACCESSES` make them."""
+
+    note: str
+    where: Any
+    row: int
+
+
+class Walker(HopperActor):
+    """One actor."""
+
+    code: list[Instruction]
+    live: list[tuple[SSAValue, ...]]
+    given: dict[SSAValue, Any]
+    path: Path
+    meetings: dict[tuple[int, int], int]
+    """Clock components of named barriers, by CTA and number; the cluster's is (-1, 0)."""
+
+    def __init__(self, machine: Machine, cta: Cta, warps: Warps) -> None:
+        super().__init__(machine, cta, warps, {})
+        self.at = 0
+        self.loops_open: list[Loop] = []
+        self.narrow = 0
+        self.met: int | None = None
+        """The generation of the meeting that it has come to and not left."""
+        self.meeting: NamedBarrier | None = None
+        self._ignored: SSAValue | None = None
+        self._noted: list[Access] | None = None
+        self._accesses: dict[tuple[object, ...], list[Access]] = {}
+
+    def follow(self, code: list[Instruction], given: dict[SSAValue, Any], path: Path) -> None:
+        """Take the code to walk through, the kernel's parameters, and the path's decisions."""
+        self.code, self.given, self.path = code, given, path
+        self.live = [tuple(v for v in live if v not in given) for live in live_values(code)]
+        self.values = dict(given)
+
+    # --- values ---------------------------------------------------------------------------------
+
+    def value(self, name: SSAValue) -> Any:
+        """A scalar or a place; a tensor map is its box."""
+        if name is self._ignored:
+            return 0
+        if name not in self.values:
+            raise NotProvable(f"`{name.name_hint or 'a value'}` is not known")
+        return self.values[name]
+
+    def number(self, name: SSAValue) -> Number:
+        """A scalar, which may be unknown."""
+        found = self.value(name)
+        return found if isinstance(found, Sum) else int(found)
+
+    def integer(self, name: SSAValue) -> int:
+        """A scalar that the path decides."""
+        return self.decided(self.number(name), name.name_hint or "a number")
+
+    def decided(self, number: Number, what: str = "a condition") -> int:
+        """An integer; raises `Undecided` where a decision would make it one."""
+        found = self.path.facts.simplified(number)
+        if isinstance(found, int):
+            return found
+        condition = undecided_in(found)
+        if condition is None and is_condition(found):
+            condition = ("pos", found)
+        if condition is None:
+            raise NotProvable(f"`{what}` depends on the launch's numbers")
+        raise Undecided(condition)
+
+    def bind(self, name: SSAValue, value: Any) -> None:
+        """Give a scalar or a place."""
+        if isinstance(name.type, FragType):
+            return
+        self.values[name] = value if isinstance(value, Sum | TensorMap) else int(value)
+
+    def fragment(self, name: SSAValue) -> Array:
+        """Registers of zeros: no place depends on them."""
+        kind = name.type
+        assert isinstance(kind, FragType)
+        dtype = np.int64 if "ptr" in str(kind.element_type) else value_dtype(kind.element_type)
+        return np.zeros((self.threads, kind.layout.registers), dtype)
+
+    def registers(self, name: SSAValue) -> Registers:
+        """Registers that nobody else has."""
+        return Registers(np.zeros((1, 1)))
+
+    def new_fragment(self, name: SSAValue, registers: Array) -> None:
+        """Nothing."""
+
+    def alias(self, name: SSAValue, of: SSAValue) -> None:
+        """Nothing: only fragments are aliases."""
+
+    # --- steps ----------------------------------------------------------------------------------
+
+    @property
+    def over(self) -> bool:
+        """Whether the actor has ended."""
+        return self.at == len(self.code)
+
+    def step(self) -> bool:
+        """Take one step; False if it has to wait. Raises `Undecided`."""
+        instruction = self.code[self.at]
+        self.op = instruction.op
+        return cast("Callable[[Instruction], bool]", getattr(self, f"_{instruction.kind}"))(
+            instruction
+        )
+
+    def _move(self, step: Instruction) -> bool:
+        new = [self.value(value) for _, value in step.moves]
+        for (name, _), value in zip(step.moves, new, strict=True):
+            self.values[name] = value
+        self.at += 1
+        return True
+
+    def _jump(self, step: Instruction) -> bool:
+        self.at = step.target
+        return True
+
+    def _branch(self, step: Instruction) -> bool:
+        assert isinstance(step.op, scf.IfOp)
+        self.at = self.at + 1 if self.integer(step.op.cond) else step.target
+        return True
+
+    def _while(self, step: Instruction) -> bool:
+        assert isinstance(step.op, scf.WhileOp)
+        last = step.op.before_region.block.last_op
+        assert last is not None
+        self.at = self.at + 1 if self.integer(last.operands[0]) else step.target
+        return True
+
+    def _role(self, step: Instruction) -> bool:
+        assert isinstance(step.op, Role)
+        offset = self.warps.first - step.op.first_warp.value.data
+        per = step.op.warps.value.data
+        self.team, self.first_thread = offset // per, offset % per * 32
+        self.at += 1
+        return True
+
+    def _narrow(self, step: Instruction) -> bool:
+        self.narrow += 1
+        self.set_threads()
+        self.at += 1
+        return True
+
+    def _widen(self, step: Instruction) -> bool:
+        self.narrow -= 1
+        self.set_threads()
+        self.at += 1
+        return True
+
+    def set_threads(self) -> None:
+        """Let all threads run, or the first alone."""
+        count = 1 if self.narrow else 32 * self.warps.count
+        self.rows = slice(0, 1 if self.narrow else self.warps.count)
+        self.active = self.threads = count
+
+    # --- loops ----------------------------------------------------------------------------------
+
+    def _enter(self, step: Instruction) -> bool:
+        op = step.op
+        assert isinstance(op, scf.ForOp)
+        simple = self.path.facts.simplified
+        first, end, by = (self.number(v) for v in (op.lb, op.ub, op.step))
+        by = simple(by)
+        if isinstance(by, int) and by <= 0:
+            raise NotProvable("a loop whose step is not positive")
+        loop = Loop(op, first, 0, end, by)
+        left = simple(plus(end, first, -1))
+        if isinstance(by, int) and not isinstance(left, int):
+            loop = replace(loop, shift=self.path.shift(left, by), period=self.path.period)
+        self.loops_open.append(loop)
+        self.values[op.body.block.args[0]] = loop.index
+        return self._move(step)
+
+    def _test(self, step: Instruction) -> bool:
+        loop = self.loops_open[-1]
+        goes_on = self.decided(positive(plus(loop.end, loop.index, -1)))
+        self.at = self.at + 1 if goes_on else step.target
+        return True
+
+    def _next(self, step: Instruction) -> bool:
+        loop = self.loops_open[-1] = replace(self.loops_open[-1], n=self.loops_open[-1].n + 1)
+        self._move(step)
+        self.values[loop.op.body.block.args[0]] = loop.index
+        self.at = step.target
+        return True
+
+    def _leave(self, step: Instruction) -> bool:
+        self.loops_open.pop()
+        return self._move(step)
+
+    # --- ops ------------------------------------------------------------------------------------
+
+    def _op(self, step: Instruction) -> bool:
+        op = step.op
+        if isinstance(op, ACCESSES):
+            self._access(op)
+        elif isinstance(op, STEPS):
+            if not self._communicate(op):
+                return False
+        else:
+            self._compute(op)
+        self.at += 1
+        return True
+
+    def _communicate(self, op: Operation) -> bool:
+        for wait in self._steps_of(op):
+            if wait is not SWITCH and not wait.ready():
+                if isinstance(wait, Waiter):
+                    wait.barrier.waiters.remove(wait)
+                return False
+        return True
+
+    def _steps_of(self, op: Operation) -> Steps:
+        if isinstance(op, TmaLoad):
+            ctas = None if op.ctas is None else self.integer(op.ctas)
+            barrier = self.integer(op.barrier) + 8 * self.integer(op.slot)
+            return self.tma_load(self.value(op.map), (), self.integer(op.tile), barrier, ctas)
+        if isinstance(op, TmaStore):
+            return self.tma_store(self.value(op.map), (), self.integer(op.tile))
+        assert isinstance(op, HopperOp)
+        return op.run(self) or iter(())
+
+    def _begins_whole(self, map_: TensorMap, coordinates: Sequence[int]) -> None:
+        """Not looked at: where a copy lies in global memory is not what is proved."""
+
+    def wgmma(self, op: Operation) -> Steps:
+        """Issue one matrix instruction, which computes nothing."""
+        assert isinstance(op, Wgmma)
+        self._ignored = op.accumulate
+        yield from super().wgmma(op)
+        self._ignored = None
+        self.matrix_groups[-1] = []
+
+    def _compute(self, op: Operation) -> None:
+        """A scalar."""
+        if isinstance(op, arith.ConstantOp):
+            self.values[op.result] = _constant(op)
+        elif isinstance(op, Map):
+            kind = str(op.result.type)
+            numbers = [self.number(v) for v in op.arguments]
+            self.values[op.result] = applied(op.function.data, kind, numbers)
+        elif isinstance(op, PLACES):
+            op.run(self)
+        elif isinstance(op, BlockId | NumBlocks):
+            self.values[op.result] = self._of_grid(op)
+        elif isinstance(op, PlanEntry):
+            self.values[op.result] = term("op", "plan", "i32", self.number(op.index))
+        elif communicates(op):
+            raise NotProvable(f"`{op.name}` is not covered")
+        else:
+            for result in op.results:
+                self.values[result] = self.path.unknown(str(result.type))
+
+    def _of_grid(self, op: BlockId | NumBlocks) -> Number:
+        axis, ctas = op.axis.value.data, len(self.machine.ctas)
+        if isinstance(op, NumBlocks):
+            return term("count", axis)
+        if axis or ctas == 1:
+            return term("block", axis)
+        return plus(self.rank, scaled(term("block", axis), ctas))
+
+    # --- accesses of shared memory ----------------------------------------------------------------
+
+    def _access(self, op: Operation) -> None:
+        """Make an op's accesses; where they lie is found out once for each place."""
+        assert isinstance(op, HopperOp)
+        scalars = [v for v in op.operands if not isinstance(v.type, FragType)]
+        key = (op, self.active, self.first_thread, *(self.integer(v) for v in scalars))
+        found = self._accesses.get(key)
+        if found is None:
+            self._noted = []
+            self._run_access(op)
+            found, self._noted = self._noted, None
+            self._accesses[key] = found
+        for note, where, row in found:
+            getattr(super(), note)(where, row)
+
+    def _run_access(self, op: HopperOp) -> None:
+        if not isinstance(op, SharedGather):
+            op.run(self)
+            self.copies[-1] = []
+            return
+        tile = op.tile.type
+        assert isinstance(tile, TileType)
+        size = tile.columns.data * byte_size(element_of(op.value.type))
+        where = region(self.integer(op.tile), size, self.cta.shadow.granule)
+        for row in range(self.rows.start, self.rows.stop):
+            self._note_read(where, row)
+
+    def _note_read(self, where: Array | slice, row: int) -> None:
+        if self._noted is not None:
+            self._noted.append(Access("_note_read", where, row))
+        else:
+            super()._note_read(where, row)
+
+    def _note_write(self, where: Array | slice, row: int) -> None:
+        if self._noted is not None:
+            self._noted.append(Access("_note_write", where, row))
+        else:
+            super()._note_write(where, row)
+
+    def _note_copy(self, where: Array, row: int) -> None:
+        if self._noted is not None:
+            self._noted.append(Access("_note_copy", where, row))
+        else:
+            super()._note_copy(where, row)
+
+    # --- meetings ---------------------------------------------------------------------------------
+
+    def _meet(
+        self, where: tuple[int, int], barrier: NamedBarrier, threads: int, wait: bool
+    ) -> Steps:
+        """The same in two halves: a step that has to wait is tried again.
+
+        Who comes has to be ordered after the meeting before, or this one could be taken for it.
+        """
+        component = self.meetings[where]
+        if self.met is None:
+            known = self.clock[self.rows, TIMED, component].min()
+            if known < barrier.generation:
+                self.fail(
+                    errors.NamedBarrierMismatch,
+                    f"{self.name} may come to {barrier.label} before its last meeting is over",
+                    expected="a wait that orders it after the meeting before",
+                    found="nothing orders the two",
+                    hint="let every participant wait, or use another barrier",
+                )
+            generation = barrier.arrive(self.name, self.active, threads, self.release())
+            if barrier.generation > generation:
+                barrier.published[:, component] = barrier.generation
+            if not wait:
+                return
+            self.met, self.meeting = generation, barrier
+        if barrier.generation <= self.met:
+            yield NEVER
+        self.acquire(barrier.published)
+        self.met = self.meeting = None
+
+    def meeting_at(self) -> NamedBarrier:
+        """The barrier of the meeting that its next step is."""
+        op = self.code[self.at].op
+        if isinstance(op, ClusterSync):
+            return self.machine.meeting
+        number = self.integer(op.barrier) if isinstance(op, NamedBarrierSync) else 0
+        return self.cta.named_barrier(number)
+
+
+class _Never:
+    """What is not ready now."""
+
+    def ready(self) -> bool:
+        """Never: the step is tried again."""
+        return False
+
+
+NEVER = _Never()
+
+
+def _constant(op: arith.ConstantOp) -> Number:
+    kind = str(op.result.type)
+    if not isinstance(op.value, IntegerAttr):
+        return term("op", "constant", kind, str(op.value))
+    number = op.value.value.data
+    return number & 1 if kind == "i1" else number
+
+
+@dataclass
+class Path:
+    """What the actors of one path share: its decisions, and the unknowns that it has met."""
+
+    facts: Facts
+    shifts: dict[tuple[object, int], Term]
+    """For loops by what is left and by their step: an unknown that is still 0."""
+    period: int = 1
+    unknowns: int = 0
+
+    def copy(self) -> Path:
+        """The same, to go on from."""
+        return Path(self.facts.copy(), dict(self.shifts), self.period, self.unknowns)
+
+    def unknown(self, kind: str) -> Number:
+        """A number of which nothing is known."""
+        self.unknowns += 1
+        return term("bit", kind, self.unknowns) if kind == "i1" else term("new", self.unknowns)
+
+    def shift(self, left: Sum, step: int) -> Term:
+        """The unknown that a loop's index is shifted by, common to all loops that run alike."""
+        key = left.terms, step
+        found = self.shifts.get(key)
+        if found is None:
+            self.unknowns += 1
+            found = self.shifts[key] = ("new", self.unknowns)
+            self.facts.put(term(*found), (0, 0))
+        return found

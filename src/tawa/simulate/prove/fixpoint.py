@@ -1,0 +1,296 @@
+"""Whether a kernel communicates safely in every launch: all paths, in one schedule, to a fixpoint.
+
+A path decides every condition that shared memory and barriers depend on; actors share decisions of
+equal numbers. Of each path one schedule is run, under the rules of `simulate.interpret`, which
+find whatever another schedule could do (docs/protocols.md has the argument). Where nobody can go on
+without a decision, the state is taken down without the iterations that have passed; both ways are
+followed from each state once. If that ends and nothing was wrong, no launch can go wrong.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from math import lcm
+from typing import Any
+
+import numpy as np
+from xdsl.dialects import arith, func, scf
+from xdsl.dialects.builtin import IntegerAttr, ModuleOp
+from xdsl.ir import SSAValue
+
+from tawa.base.errors import TawaError
+from tawa.base.kernel_spec import KernelSpec, Parameter, TensorMapParam
+from tawa.base.numerics import Array
+from tawa.base.types import NAMES
+from tawa.hopper.dialect.assembly import InlineAssembly
+from tawa.hopper.dialect.structure import Barriers
+from tawa.hopper.dialect.sync import MbarrierWait
+from tawa.hopper.dialect.types import BarrierType, FragType
+from tawa.ir.elementwise import Map
+from tawa.machine.chips import DEFAULT
+from tawa.simulate.interpret.barriers import NamedBarrier
+from tawa.simulate.interpret.clocks import Components
+from tawa.simulate.interpret.cta import allocations, barrier_addresses, granule_of, new_cta
+from tawa.simulate.interpret.global_memory import GlobalMemory
+from tawa.simulate.interpret.hopper import check_exit, check_registers, warp_spans, warps_of
+from tawa.simulate.interpret.launch import kernel_of, number_of, spec_of
+from tawa.simulate.prove.actor import Box, Instant, NotProvable, Path, Undecided, Walker
+from tawa.simulate.prove.code import Place, Slice, Writer
+from tawa.simulate.prove.forget import forget
+from tawa.simulate.prove.state import Cluster, NewRegion, PieceShadow, Regions, State
+from tawa.simulate.prove.unknowns import Facts, Term, term
+
+STATES = 20_000
+"""States after which a proof gives up."""
+SECONDS = 60.0
+STEPS = 200_000
+"""Steps of one actor between two decisions after which a proof gives up."""
+
+
+@dataclass(frozen=True)
+class Proof:
+    """What was found of every launch."""
+
+    proved: bool
+    why: str
+    """What stands in the way, if anything."""
+    states: int
+    seconds: float
+
+    def render(self) -> str:
+        """One line of a report."""
+        if not self.proved:
+            return f"not proved for every launch: {self.why}"
+        return (
+            "proved for every launch: no deadlock, no race of shared memory, whatever the sizes, "
+            "the grid and the trip counts"
+        )
+
+
+@dataclass
+class _Proving:
+    """A kernel, and the states of one of its clusters."""
+
+    kernel: func.FuncOp
+    spec: KernelSpec
+    regions: Regions
+    deadline: float
+    cluster: Cluster = field(init=False)
+    seen: dict[Hashable, Array] = field(default_factory=dict[Hashable, Array])
+    """The states by all but their clocks; of those, what is seen at least on every path there."""
+    todo: dict[Hashable, tuple[State, Term]] = field(
+        default_factory=dict[Hashable, tuple[State, Term]]
+    )
+    """States to go on from, with the condition to be decided."""
+    visits: int = 0
+
+    def __post_init__(self) -> None:
+        kernel = self.kernel
+        threads, shared, ctas = (
+            number_of(kernel, key) for key in ("threads", "shared_bytes", "cluster")
+        )
+        check_registers(kernel, threads, DEFAULT.divided(self.spec.ctas_per_sm))
+        spans = warp_spans(kernel, threads // 32)
+        found = allocations(kernel, shared)
+        components = Components()
+        warps = [[warps_of(components, span, f"CTA {rank} " if ctas > 1 else "") for span in spans]
+                 for rank in range(ctas)]  # fmt: skip
+        barriers = [
+            {at: components.add(label) for at, label in barrier_addresses(found)}
+            for _ in range(ctas)
+        ]
+        meetings = {(-1, 0): components.add("the meeting of the cluster")}
+        for rank in range(ctas):
+            meetings |= {(rank, n): components.add(f"named barrier {n}") for n in range(16)}
+        clock = components.clock
+        meeting = NamedBarrier("the meeting of the cluster", clock(), clock())
+        machine = Instant(GlobalMemory(), (1, 1, 1), threads, components, meeting)
+        actors: list[Walker] = []
+        granule = granule_of(kernel)
+        for rank in range(ctas):
+            block = (rank, 0, 0)
+            cta = new_cta(rank, block, shared, found, components, barriers[rank], granule)
+            cta.shadow = PieceShadow(shared, len(components.names), granule, self.regions)
+            machine.ctas.append(cta)
+            actors += [Walker(machine, cta, w) for w in warps[rank]]
+        kept, given = Slice(kernel), self._parameters()
+        path = Path(Facts(), {}, _period(kernel))
+        for actor in actors:
+            actor.meetings = meetings
+            place = Place(actor.warps.first, actor.warps.count)
+            actor.follow(Writer(kept, place).code, given, path)
+        self.cluster = Cluster(machine, actors, meetings, _waiters(actors))
+
+    def _parameters(self) -> dict[SSAValue, Any]:
+        """The kernel's parameters: equal ones are equal unknowns."""
+        given: dict[SSAValue, Any] = {}
+        for value, parameter in zip(self.kernel.args, self.spec.parameters, strict=True):
+            if isinstance(parameter, TensorMapParam):
+                given[value] = _box(parameter)
+            else:
+                given[value] = term(*_named(parameter))
+        return given
+
+    # --- one path -------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        """Follow every path; raises for whatever is wrong, or not covered."""
+        self._after(self.cluster.actors[0].path)
+        while self.todo:
+            if time.perf_counter() > self.deadline:
+                raise NotProvable("the time allowed for the proof is over")
+            if len(self.seen) > STATES:
+                raise NotProvable(f"there are more than {STATES} states")
+            key = next(iter(self.todo))
+            state, condition = self.todo.pop(key)
+            state = state._replace(clocks=self.seen[key])
+            for holds in (True, False):
+                path = state.path.copy()
+                if path.facts.assume(condition, holds):
+                    self.cluster.set(state._replace(path=path))
+                    self._after(path)
+
+    def _after(self, path: Path) -> None:
+        """Go on until nobody can, and note the state if it shows something new."""
+        if self._go_on() is None:
+            return
+        forget(self.cluster.actors, path)
+        state = self.cluster.take(path)
+        # What is asked for is asked again after the numbers have been named anew.
+        asked = self._go_on()
+        assert asked is not None
+        key = state.key()
+        clocks = self.seen.get(key)
+        self.visits += 1
+        if clocks is None:
+            self.seen[key] = state.clocks
+        elif (clocks <= state.clocks).all():
+            return
+        else:
+            self.seen[key] = np.minimum(clocks, state.clocks)
+        self.todo[key] = state, asked
+
+    def _go_on(self) -> Term | None:
+        """Let actors take their steps; gives what has to be decided, None at the end of all."""
+        actors = self.cluster.actors
+        moved = True
+        asked: Term | None = None
+        while moved:
+            moved, asked = False, None
+            for actor in actors:
+                try:
+                    moved |= self._walk(actor)
+                except Undecided as undecided:
+                    asked = asked or undecided.condition
+        if asked is not None:
+            return asked
+        waiting = [actor for actor in actors if not actor.over]
+        if waiting:
+            raise NotProvable(f"nobody can go on: {waiting[0].doing()} waits for ever")
+        for actor in actors:
+            actor.ended()
+        check_exit(self.cluster.machine, actors)
+        return None
+
+    def _walk(self, actor: Walker) -> bool:
+        """Take an actor's steps until it has to wait; whether it took any."""
+        for count in range(STEPS):
+            if actor.over or not actor.step():
+                return count > 0
+        raise NotProvable("an actor goes on for ever without a decision")
+
+
+def _waiters(actors: Sequence[Walker]) -> dict[int, set[int]]:
+    """Who waits at each mbarrier: clock components of barriers and of actors' first warps."""
+    found: dict[int, set[int]] = defaultdict(set)
+    for actor in actors:
+        for step in actor.code:
+            if isinstance(step.op, MbarrierWait) and isinstance(step.op.barrier.owner, Barriers):
+                row, kind = step.op.barrier.owner, step.op.barrier.type
+                assert isinstance(kind, BarrierType)
+                first = row.offset.value.data
+                for slot in range(kind.slots.data):
+                    component = actor.cta.barrier_components[first + 8 * slot]
+                    found[component].add(actor.warps.components[0])
+    return found
+
+
+def _box(parameter: TensorMapParam) -> Box:
+    box = tuple(parameter.box)
+    element = NAMES[parameter.element_type]
+    return Box(0, element, box, box, box, parameter.swizzle, parameter.fill)
+
+
+def _named(parameter: Parameter) -> tuple[str, str]:
+    return "parameter", repr(parameter)
+
+
+def _period(kernel: func.FuncOp) -> int:
+    """Iterations after which what loops compute from their indices by division comes again."""
+    divisors = [1]
+    for loop in kernel.walk():
+        if isinstance(loop, scf.ForOp):
+            divisors += _divisors(loop.body.block.args[0])
+    return lcm(*divisors)
+
+
+def _divisors(index: SSAValue) -> list[int]:
+    found: list[int] = []
+    for use in index.uses:
+        op = use.operation
+        if not isinstance(op, Map) or isinstance(op.result.type, FragType):
+            continue
+        if op.function.data in ("addi", "subi"):
+            found += _divisors(op.result)
+        elif op.function.data in ("remsi", "divsi") and use.index == 0:
+            by = op.arguments[1].owner
+            constant = by.value if isinstance(by, arith.ConstantOp) else None
+            if isinstance(constant, IntegerAttr):
+                # A quotient's parity is told by twice as many.
+                found.append(2 * abs(constant.value.data) or 1)
+    return found
+
+
+def prove(module: ModuleOp, seconds: float = SECONDS) -> Proof:
+    """Whether a hopper module's kernel communicates safely in every launch.
+
+    Shared memory and barriers: no deadlock, no race, no phase that a schedule could change, for all
+    sizes, grids and trip counts, given that other programs go on and that integers do not overflow.
+    """
+    begin = time.perf_counter()
+    kernel = kernel_of(module)
+    proving: _Proving | None = None
+    states = 0
+    try:
+        _refuse(kernel)
+        with np.errstate(all="ignore"):
+            shared = number_of(kernel, "shared_bytes")
+            regions = Regions(-(-shared // granule_of(kernel)))
+            while True:
+                proving = _Proving(kernel, spec_of(module, kernel), regions, begin + seconds)
+                collecting = regions.open
+                try:
+                    proving.run()
+                except NewRegion:
+                    regions.cut()
+                    continue
+                if not collecting:
+                    break
+                regions.cut()
+        why = ""
+    except NotProvable as found:
+        why = str(found)
+    except TawaError as found:
+        why = f"{type(found).__name__}: {found.message}"
+    states = len(proving.seen) if proving is not None else 0
+    return Proof(not why, why, states, time.perf_counter() - begin)
+
+
+def _refuse(kernel: func.FuncOp) -> None:
+    """Raise for what no proof covers."""
+    for op in kernel.walk():
+        if isinstance(op, InlineAssembly) and op.effect is not None:
+            raise NotProvable("assembly that the user writes may do anything")

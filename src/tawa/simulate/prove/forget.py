@@ -1,0 +1,264 @@
+"""Forgetting how many iterations of a loop have passed: what lets a path come back to a state.
+
+A loop's index is what it began with, plus the iterations since. All actors that are in a loop which
+runs alike (`actor.Loop`) forget the same iterations at once: an unknown takes them up, in every
+number of the state, so that what is known of one index is known of the others. Facts about the
+unknown are weakened to "one or more iterations"; those about what nobody holds are dropped. A state
+stands for all launches whose numbers fit it, and each of these steps only adds launches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from math import gcd
+
+from tawa.simulate.prove.actor import Loop, Path, Walker
+from tawa.simulate.prove.unknowns import (
+    Facts,
+    Number,
+    Range,
+    Sum,
+    Term,
+    plus,
+    replaced,
+    scaled,
+    symbols,
+    term,
+)
+
+Change = Callable[[Sum], Number]
+UNKNOWN = ("new", "bit")
+"""Kinds of terms that no actor can come to again by itself."""
+
+
+def forget(actors: Iterable[Walker], path: Path) -> None:
+    """Forget passed iterations, and facts that nobody can ask for again; name the unknowns anew."""
+    actors = list(actors)
+    _forget_counted(actors, path)
+    _forget_strided(actors, path)
+    _drop_facts(actors, path)
+    _rename(actors, path)
+
+
+def _change_all(actors: list[Walker], change: Change, only: Iterable[Term]) -> None:
+    """Change every number that actors hold and that has one of the terms in it."""
+    terms, known = frozenset(only), dict[Number, Number]()
+
+    def new(number: Number) -> Number:
+        return replaced(number, change, terms, known)
+
+    for actor in actors:
+        for value in actor.live[actor.at]:
+            held = actor.values[value]
+            if isinstance(held, Sum):
+                actor.values[value] = new(held)
+        actor.loops_open = [
+            replace(
+                loop, first=new(loop.first), end=new(loop.end), step=new(loop.step),
+            )
+            for loop in actor.loops_open
+        ]  # fmt: skip
+
+
+def _moved(known: Range, by: int) -> Range:
+    low, high = known
+    return None if low is None else low + by, None if high is None else high + by
+
+
+# --- loops with a step that is known -----------------------------------------------------------
+
+
+def _forget_counted(actors: list[Walker], path: Path) -> None:
+    """Let the shifts of loops take up all but the last iteration that everybody has passed."""
+    found: dict[Term, list[Loop]] = {}
+    for actor in actors:
+        for loop in actor.loops_open:
+            if loop.shift is not None:
+                found.setdefault(loop.shift, []).append(loop)
+    for shift, loops in found.items():
+        step = loops[0].step
+        assert isinstance(step, int)
+        whole = path.period // gcd(path.period, step)
+        passed = min(loop.n for loop in loops) // whole * whole
+        if passed > 0:
+            _take_up(actors, path, shift, passed, passed * step // path.period)
+
+
+def _take_up(actors: list[Walker], path: Path, shift: Term, passed: int, by: int) -> None:
+    """Replace a shift by a new one that is larger by `by`; its loops count `passed` less."""
+    path.unknowns += 1
+    new: Term = ("new", path.unknowns)
+    later = plus(term(*new), -by)
+
+    def change(number: Sum) -> Number:
+        factor = dict(number.terms).get(shift, 0)
+        if not factor:
+            return number
+        return plus(plus(number, term(*shift), -factor), later, factor)
+
+    _change_all(actors, change, (shift,))
+    for actor in actors:
+        actor.loops_open = [
+            replace(loop, shift=new, n=loop.n - passed) if loop.shift == shift else loop
+            for loop in actor.loops_open
+        ]
+    exact = path.facts.bounds(term(*shift)) == (0, 0)
+    facts = _changed(path.facts, change, (shift,))
+    for (left, step), held in list(path.shifts.items()):
+        if held == shift:
+            del path.shifts[left, step]  # pyright: ignore[reportArgumentType]
+            if exact and isinstance(left, tuple):
+                _carry_over(path, facts, Sum(0, left), scaled(term(*new), path.period), by)
+    facts.put(term(*new), (1, None))
+    path.facts = facts
+
+
+def _carry_over(path: Path, facts: Facts, left: Sum, shift: Number, by: int) -> None:
+    """What is known of what a loop has left, said of what it has left after the shift."""
+    rest = plus(left, shift, -1)
+    assert isinstance(rest, Sum)
+    facts.put(rest, _moved(path.facts.bounds(left), -by * path.period))
+
+
+def _changed(facts: Facts, change: Change, only: Iterable[Term]) -> Facts:
+    """The same facts of changed numbers."""
+    new, touched = Facts(), frozenset(only)
+    for terms, known in facts.ranges.items():
+        number = replaced(Sum(0, terms), change, touched)
+        if isinstance(number, Sum):
+            new.put(number, known)
+    for condition, holds in facts.truths.items():
+        number = replaced(Sum(0, ((condition, 1),)), change, touched)
+        if isinstance(number, Sum) and len(number.terms) == 1 and not number.constant:
+            new.truths[number.terms[0][0]] = holds
+    return new
+
+
+# --- loops with a step of the launch -------------------------------------------------------------
+
+
+def _based(loop: Loop) -> tuple[Sum, Sum, int, int] | None:
+    """A loop's index: `(base, step, n, number)`, of which the sum is `base + n * step + number`."""
+    first, step = loop.first, loop.step
+    if not isinstance(step, Sum) or not isinstance(first, Sum):
+        return None
+    found, factor = step.terms[0]
+    times = dict(first.terms).get(found, 0)
+    if times % factor:
+        return None
+    base = plus(first, step, -(times // factor))
+    if not isinstance(base, Sum):
+        return None
+    return Sum(0, base.terms), step, times // factor + loop.n, base.constant
+
+
+def _forget_strided(actors: list[Walker], path: Path) -> None:
+    """Begin at a new unknown, one iteration before the last that everybody has passed."""
+    found: dict[tuple[Sum, Sum], list[int]] = {}
+    for actor in actors:
+        for loop in actor.loops_open:
+            based = _based(loop)
+            if based is not None:
+                found.setdefault(based[:2], []).append(based[2])
+    for (base, step), counts in found.items():
+        passed = min(counts)
+        if passed > 0:
+            _begin_later(actors, path, base, step, passed)
+
+
+def _begin_later(actors: list[Walker], path: Path, base: Sum, step: Sum, passed: int) -> None:
+    path.unknowns += 1
+    new: Term = ("new", path.unknowns)
+    begin = plus(base, step, passed)
+    pivot, pivot_factor = base.terms[0]
+    stride, stride_factor = step.terms[0]
+
+    def change(number: Sum) -> Number:
+        factor = dict(number.terms).get(pivot, 0)
+        if not factor or factor % pivot_factor:
+            return number
+        factor //= pivot_factor
+        rest = plus(number, begin, -factor)
+        left = 0 if isinstance(rest, int) else dict(rest.terms).get(stride, 0)
+        # What lies before the new beginning is of an iteration that has passed, or of none.
+        if left % (stride_factor * factor) or left // (stride_factor * factor) < 0:
+            return number
+        return plus(rest, term(*new), factor)
+
+    # The loops first: their own beginnings are taken apart, which `change` leaves as they are.
+    for actor in actors:
+        loops: list[Loop] = []
+        for loop in actor.loops_open:
+            based = _based(loop)
+            if based is not None and based[:2] == (base, step):
+                loop = replace(loop, first=plus(term(*new), based[3]), n=based[2] - passed)
+            loops.append(loop)
+        actor.loops_open = loops
+    _change_all(actors, change, (pivot,))
+    facts = _changed(path.facts, change, (pivot,))
+    # What was decided of the iterations before is asked again by nobody.
+    path.facts = facts.without(pivot)
+
+
+# --- facts and names ----------------------------------------------------------------------------
+
+
+def _held(actors: list[Walker]) -> list[Term]:
+    """The unknowns that actors hold, in the order in which they do."""
+    found: dict[Term, None] = {}
+    for actor in actors:
+        for value in actor.live[actor.at]:
+            held = actor.values[value]
+            if isinstance(held, Sum):
+                found.update(dict.fromkeys(_ordered(held)))
+        for loop in actor.loops_open:
+            for number in (loop.first, loop.end, loop.step):
+                found.update(dict.fromkeys(_ordered(number)))
+            if loop.shift is not None:
+                found[loop.shift] = None
+    return list(found)
+
+
+def _ordered(number: Number) -> list[Term]:
+    """The unknowns of a number, in an order that does not change."""
+    return sorted((t for t in symbols(number) if t[0] in UNKNOWN), key=lambda t: int(str(t[-1])))
+
+
+def _drop_facts(actors: list[Walker], path: Path) -> None:
+    """Drop what speaks of unknowns that nobody holds."""
+    held = set(_held(actors))
+    facts = path.facts
+    gone = {t for key in facts.ranges for t in symbols(Sum(0, key)) if t[0] in UNKNOWN}
+    gone |= {t for key in facts.truths for t in symbols(Sum(0, ((key, 1),))) if t[0] in UNKNOWN}
+    path.facts = facts.without(*(gone - held))
+    path.shifts = {key: shift for key, shift in path.shifts.items() if shift in held}
+
+
+def _rename(actors: list[Walker], path: Path) -> None:
+    """Number the unknowns as the actors hold them."""
+    names: dict[Term, Term] = {}
+    for found in _held(actors):
+        if found[0] in UNKNOWN and found not in names:
+            names[found] = (*found[:-1], len(names))
+    path.unknowns = len(names)
+    if all(old == new for old, new in names.items()):
+        return
+
+    def change(number: Sum) -> Number:
+        total: Number = number.constant
+        for found, factor in number.terms:
+            total = plus(total, term(*names.get(found, found)), factor)
+        return total
+
+    _change_all(actors, change, names)
+    for actor in actors:
+        actor.loops_open = [
+            loop if loop.shift is None else replace(loop, shift=names[loop.shift])
+            for loop in actor.loops_open
+        ]
+    path.facts = _changed(path.facts, change, names)
+    path.shifts = {
+        (replaced(Sum(0, left), change, frozenset(names)).terms, step): names[shift]  # pyright: ignore
+        for (left, step), shift in path.shifts.items()
+    }

@@ -1,0 +1,524 @@
+"""Taking down, and setting again, the state of a cluster's actors: without how long they have run.
+
+Times of a clock's component are compared with one another and with nothing else, so they are
+replaced by their rank among those that can still be compared: recorded accesses, the present, and
+what the clocks themselves hold of time. Phases keep their parity; counts of groups in flight keep
+their differences. What follows from a state follows from it after the replacement as well, and the
+other way round, so a run that comes back to a state has shown what every further turn shows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from tawa.base.numerics import Array
+from tawa.simulate.interpret.barriers import Arrival, Mbarrier, NamedBarrier, Passed
+from tawa.simulate.interpret.clocks import FENCED, SEEN, TIMED, Conflict, Shadow
+from tawa.simulate.interpret.machine import Machine, Task
+from tawa.simulate.prove.actor import Loop, Path, Walker
+
+NO_TASK = Task("a store", None, lambda: None, True)
+
+
+class NewRegion(Exception):
+    """Shared memory has to be cut into smaller pieces for an access that was not known."""
+
+
+@dataclass
+class Regions:
+    """Shared memory cut into the largest pieces that every known access takes whole or not."""
+
+    granules: int
+    known: dict[object, Array] = field(default_factory=dict[object, Array])
+
+    def __post_init__(self) -> None:
+        self.piece = np.zeros(self.granules, np.int64)
+        self.pieces = 1
+        self.found: dict[object, Array] = {}
+        self.open = True
+        """Whether regions that are not known are still collected."""
+
+    def add(self, key: object, where: slice | Array) -> None:
+        """A region of granules."""
+        mask = np.zeros(self.granules, bool)
+        mask[where] = True
+        self.known[key] = mask
+
+    def cut(self) -> None:
+        """Number the pieces."""
+        random = np.random.default_rng(0)
+        signature = np.zeros(self.granules, np.uint64)
+        for mask in self.known.values():
+            signature[mask] += random.integers(1, 2**62, dtype=np.uint64)
+        kinds, first, self.piece = np.unique(signature, return_index=True, return_inverse=True)
+        self.pieces, self.first = len(kinds), first
+        self.found = {key: np.unique(self.piece[mask]) for key, mask in self.known.items()}
+        self.open = False
+
+
+class PieceShadow(Shadow):
+    """A shadow with a record for each piece instead of each granule."""
+
+    def __init__(self, size: int, components: int, granule: int, regions: Regions) -> None:
+        super().__init__(granule * regions.pieces, components, granule)
+        self.size = size
+        self.regions = regions
+        self._held: dict[int, tuple[object, Array]] = {}
+
+    def pieces(self, where: slice | Array) -> Array | None:
+        """The pieces of a region; None while regions are collected."""
+        if isinstance(where, slice):
+            key: object = (where.start, where.stop)
+        else:
+            held = self._held.get(id(where))
+            if held is not None:
+                return held[1]
+            key = where.tobytes()
+        found = self.regions.found.get(key)
+        if found is None:
+            if key not in self.regions.known:
+                self.regions.add(key, where)
+                if not self.regions.open:
+                    raise NewRegion
+            return None
+        if not isinstance(where, slice):
+            self._held[id(where)] = where, found
+        return found
+
+    def check_read(self, where: slice | Array, clock: Array, asynchronous: bool) -> Conflict | None:
+        """As for granules."""
+        found = self.pieces(where)
+        return (
+            None if found is None else self._placed(super().check_read(found, clock, asynchronous))
+        )
+
+    def _placed(self, found: Conflict | None) -> Conflict | None:
+        """A conflict with the granule where its piece begins."""
+        return found and found._replace(granule=int(self.regions.first[found.granule]))
+
+    def check_write(
+        self, where: slice | Array, clock: Array, asynchronous: bool
+    ) -> Conflict | None:
+        """As for granules."""
+        found = self.pieces(where)
+        return (
+            None if found is None else self._placed(super().check_write(found, clock, asynchronous))
+        )
+
+    def note_read(self, where: slice | Array, component: int, time: int, record: int) -> None:
+        """As for granules."""
+        found = self.pieces(where)
+        if found is not None:
+            super().note_read(found, component, time, record)
+
+    def note_write(self, where: slice | Array, component: int, time: int, record: int) -> None:
+        """As for granules."""
+        found = self.pieces(where)
+        if found is not None:
+            super().note_write(found, component, time, record)
+
+
+class ActorState(NamedTuple):
+    """An actor, but for its clocks."""
+
+    at: int
+    narrow: int
+    met: int | None
+    place: tuple[int, int]
+    values: tuple[Any, ...]
+    loops: tuple[Loop, ...]
+    matrix: tuple[int, int]
+    issued: int
+    stores: tuple[int, ...]
+    stored: tuple[int, int]
+    copies: int
+
+
+class BarrierState(NamedTuple):
+    """An mbarrier, but for its clocks."""
+
+    address: int
+    arrivals: int
+    pending: int
+    bytes: int
+    phase: int
+    announced: int
+    landed: int
+    late: int
+    fenced: bool
+    initialised: tuple[int, int]
+    present: tuple[tuple[str, str], ...]
+    passed: tuple[tuple[tuple[int, ...], tuple[int, ...], int], ...]
+
+
+class MeetingState(NamedTuple):
+    """A named barrier, but for its clocks."""
+
+    number: int
+    threads: int
+    arrived: int
+    present: tuple[str, ...]
+    alone: str | None
+    generation: int
+
+
+class State(NamedTuple):
+    """All of a cluster, and what its path has decided."""
+
+    clocks: Array
+    shadows: tuple[tuple[Array, Array, Array], ...]
+    actors: tuple[ActorState, ...]
+    barriers: tuple[tuple[BarrierState, ...], ...]
+    meetings: tuple[tuple[MeetingState, ...], ...]
+    remote: tuple[tuple[tuple[int, int], ...], ...]
+    path: Path
+
+    def key(self) -> Hashable:
+        """Equal for states that differ in their clocks alone: in who has seen how much."""
+        facts = self.path.facts
+        return (
+            tuple(array.tobytes() for arrays in self.shadows for array in arrays),
+            self.actors, self.barriers, self.meetings, self.remote,
+            frozenset(facts.ranges.items()), frozenset(facts.truths.items()),
+            frozenset(self.path.shifts.items()),
+        )  # fmt: skip
+
+
+def meetings_of(machine: Machine) -> Iterator[NamedBarrier]:
+    """All named barriers, of the cluster first."""
+    yield machine.meeting
+    for cta in machine.ctas:
+        yield from (cta.named[number] for number in sorted(cta.named))
+
+
+def mbarriers_of(machine: Machine) -> Iterator[Mbarrier]:
+    """All mbarriers that are initialised."""
+    for cta in machine.ctas:
+        yield from (cta.mbarriers[at] for at in sorted(cta.mbarriers))
+
+
+@dataclass
+class Cluster:
+    """A cluster's machine and actors, whose state is taken down and set."""
+
+    machine: Machine
+    actors: Sequence[Walker]
+    meetings: dict[tuple[int, int], int]
+    """Clock components of named barriers (`Walker.meetings`)."""
+    waiters: dict[int, set[int]]
+    """For each mbarrier's component, those of the first warps of the actors that wait there."""
+
+    def _clocks(self) -> list[Array]:
+        """Every clock, each `[3, components]`."""
+        rows: list[Array] = []
+        for actor in self.actors:
+            rows += [*actor.clock, *actor.matrix_issued]
+        for barrier in (*mbarriers_of(self.machine), *meetings_of(self.machine)):
+            rows += [barrier.collected, barrier.published]
+        return rows
+
+    # --- ranks ----------------------------------------------------------------------------------
+
+    def _compared(self, row: int, count: int) -> list[set[int]]:
+        """Times of each component with which a clock's row is compared, besides the present.
+
+        The row `SEEN` with all accesses and with when barriers were initialised, `FENCED` with
+        writes (engines look at nothing else), `TIMED` with waits that have gone on.
+        """
+        found: list[set[int]] = [set() for _ in range(count)]
+        for component, time in self._times_of(row):
+            found[component].add(time)
+        return found
+
+    def _times_of(self, row: int) -> Iterator[tuple[int, int]]:
+        barriers = list(mbarriers_of(self.machine))
+        if row == TIMED:
+            for passed in (wait for barrier in barriers for wait in barrier.passed):
+                yield from zip(passed.components, passed.times, strict=True)
+            return
+        for shadow in (cta.shadow for cta in self.machine.ctas):
+            yield from zip(shadow.writer.tolist(), shadow.written.tolist(), strict=True)
+            if row == SEEN:
+                pieces, readers = shadow.read.nonzero()
+                times: list[int] = shadow.read[pieces, readers].tolist()
+                yield from zip(readers.tolist(), times, strict=True)
+        if row == SEEN:
+            yield from (barrier.initialised for barrier in barriers)
+            for cta in self.machine.ctas:
+                yield from ((component, time) for component, time, *_ in cta.remote)
+
+    def _present(self) -> dict[int, tuple[int, int | None]]:
+        """The present of each component; for barriers also the running phase, else None."""
+        found: dict[int, tuple[int, int | None]] = {}
+        for actor in self.actors:
+            for row, component in enumerate(actor.warps.components):
+                found[component] = int(actor.clock[row, SEEN, component]), None
+            found[actor.warps.matrix] = actor.matrix_done, None
+            found[actor.warps.bulk] = actor.stores_read, None
+            found[actor.warps.copies] = len(actor.copies), None
+        for barrier in mbarriers_of(self.machine):
+            found[barrier.component] = max(0, barrier.phase - 1), barrier.phase
+        for (rank, number), component in self.meetings.items():
+            meeting = self._meeting(rank, number)
+            found[component] = (0 if meeting is None else meeting.generation), None
+        return found
+
+    def _meeting(self, rank: int, number: int) -> NamedBarrier | None:
+        machine = self.machine
+        return machine.meeting if rank < 0 else machine.ctas[rank].named.get(number)
+
+    def _tables(self, most: int, count: int) -> tuple[Array, Array]:
+        """What each time of each component becomes.
+
+        First for the rows of clocks, `[3, components, times]`: the rank of the last time before it
+        that the row is compared with. Then for those times themselves, `[components, times]`.
+        """
+        present = self._present()
+        times = np.arange(most + 4)
+        marked = np.zeros((3, count, most + 4), bool)
+        for row in (SEEN, FENCED, TIMED):
+            for component, found in enumerate(self._compared(row, count)):
+                marked[row, component, list(found)] = True
+        marked[:, :, 0] = True
+        # What is to come: accesses by warps from their present on, by engines after it. That a
+        # phase or a meeting is over is asked of the row `TIMED` alone.
+        for component, (now, phase) in present.items():
+            marked[:, component, now + 1 :] = True
+            marked[TIMED, component, now] = phase is not None
+        for actor in self.actors:
+            for component in actor.warps.components:
+                marked[:, component, present[component][0]] = True
+        for component in self.meetings.values():
+            marked[:TIMED, component, 1:] = False
+            marked[TIMED, component, present[component][0]] = True
+        ranks = np.zeros((count, most + 4), np.int32)
+        for component in range(count):
+            now, phase = present.get(component, (0, 0))
+            ranks[component] = _ranks(
+                np.asarray(marked[:, component].any(axis=0)), times, now, phase
+            )
+        last = np.maximum.accumulate(np.where(marked, times, 0), axis=2)
+        return ranks[np.arange(count)[:, None], last], ranks
+
+    def _forget_clocks(self) -> None:
+        """Drop what barriers need not tell: to know less is to be more careful.
+
+        A phase, or a meeting, to which nobody has come tells nothing of the ones before; one that
+        all have waited for tells nothing more; an mbarrier tells nothing of meetings; to have come
+        after all arrivals in the last phase is not used.
+        """
+        meetings = list(self.meetings.values())
+        for barrier in mbarriers_of(self.machine):
+            barrier.last = None
+            barrier.collected[:, meetings] = barrier.published[:, meetings] = 0
+            if barrier.pending == barrier.arrivals and not barrier.copies and not barrier.late:
+                barrier.collected[:] = 0
+            if self._all_have_waited(barrier):
+                barrier.published[:] = 0
+        for meeting in meetings_of(self.machine):
+            inside = any(actor.meeting is meeting for actor in self.actors)
+            if not meeting.arrived and not inside:
+                meeting.collected[:] = meeting.published[:] = 0
+
+    def _all_have_waited(self, barrier: Mbarrier) -> bool:
+        """Whether all who ever wait at a barrier have waited for its last phase."""
+        passed = {w.components[0] for w in barrier.passed if w.phase == barrier.phase - 1}
+        return bool(passed) and self.waiters[barrier.component] <= passed
+
+    def _replace_times(self) -> None:
+        """Give every time its rank."""
+        self._forget_clocks()
+        clocks = np.stack(self._clocks())
+        count = clocks.shape[2]
+        most = max(int(clocks.max()), *(int(c.shadow.written.max()) for c in self.machine.ctas))
+        most = max(most, *(now for now, _ in self._present().values()))
+        rows, table = self._tables(most, count)
+        columns, three = _numbers(count), _numbers(3)[:, None]
+        for barrier in (*mbarriers_of(self.machine), *meetings_of(self.machine)):
+            barrier.collected = rows[three, columns, barrier.collected]
+            barrier.published = rows[three, columns, barrier.published]
+        for barrier in mbarriers_of(self.machine):
+            self._replace_phase(barrier, table)
+        for (rank, number), component in self.meetings.items():
+            meeting = self._meeting(rank, number)
+            if meeting is not None:
+                self._replace_generation(meeting, int(table[component, meeting.generation]))
+        for actor in self.actors:
+            actor.clock = rows[three, columns, actor.clock]
+            actor.matrix_issued = [rows[three, columns, c] for c in actor.matrix_issued]
+            self._replace_counts(actor, table)
+        for cta in self.machine.ctas:
+            shadow = cta.shadow
+            shadow.written = table[shadow.writer, shadow.written]
+            shadow.read = table[columns, shadow.read]
+            latest: dict[int, int] = {}
+            for component, time, *_ in cta.remote:
+                latest[component] = max(latest.get(component, 0), int(table[component, time]))
+            cta.remote = [(c, time, None, "an access") for c, time in sorted(latest.items())]
+
+    def _replace_generation(self, meeting: NamedBarrier, new: int) -> None:
+        for actor in self.actors:
+            if actor.met is not None and actor.meeting is meeting:
+                actor.met += new - meeting.generation
+        meeting.generation = new
+
+    def _replace_phase(self, barrier: Mbarrier, table: Array) -> None:
+        new = int(table[barrier.component, barrier.phase])
+        latest: dict[tuple[tuple[int, ...], int], tuple[int, ...]] = {}
+        for wait in barrier.passed:
+            key = wait.components, wait.phase - barrier.phase + new
+            times = tuple(
+                int(table[c, t]) for c, t in zip(wait.components, wait.times, strict=True)
+            )
+            before = latest.get(key, times)
+            latest[key] = tuple(max(a, b) for a, b in zip(before, times, strict=True))
+        barrier.passed = [Passed("a wait", c, t, p) for (c, p), t in sorted(latest.items())]
+        component, time = barrier.initialised
+        barrier.initialised = component, int(table[component, time])
+        barrier.phase = new
+        barrier.present = sorted(barrier.present, key=lambda a: (a.actor, a.kind))
+
+    def _replace_counts(self, actor: Walker, table: Array) -> None:
+        warps = actor.warps
+        shift = actor.matrix_done - int(table[warps.matrix, actor.matrix_done])
+        actor.matrix_done -= shift
+        actor.matrix_committed -= shift
+        shift = actor.stores_read - int(table[warps.bulk, actor.stores_read])
+        actor.stores_read -= shift
+        actor.stores_committed -= shift
+        actor.stores = [(group - shift, task) for group, task in actor.stores]
+        actor.copies = [[] for _ in range(int(table[warps.copies, len(actor.copies)]))]
+
+    # --- taking down ------------------------------------------------------------------------------
+
+    def take(self, path: Path) -> State:
+        """The state, after its times have been replaced."""
+        self._replace_times()
+        ctas = self.machine.ctas
+        return State(
+            np.stack(self._clocks()).astype(np.int16),
+            tuple((c.shadow.writer.copy(), c.shadow.written.copy(), c.shadow.read.copy())
+                  for c in ctas),
+            tuple(map(_actor_state, self.actors)),
+            tuple(tuple(_barrier_state(at, cta.mbarriers[at]) for at in sorted(cta.mbarriers))
+                  for cta in ctas),
+            (
+                (_meeting_state(0, self.machine.meeting),),
+                *(tuple(_meeting_state(n, cta.named[n]) for n in sorted(cta.named))
+                  for cta in ctas),
+            ),
+            tuple(tuple((c, time) for c, time, *_ in cta.remote) for cta in ctas),
+            path,
+        )  # fmt: skip
+
+    # --- setting ----------------------------------------------------------------------------------
+
+    def set(self, state: State) -> None:
+        """Be in a state again."""
+        rows = iter(state.clocks.astype(np.int32))
+        for cta, barriers, meetings in zip(
+            self.machine.ctas, state.barriers, state.meetings[1:], strict=True
+        ):
+            cta.mbarriers = {b.address: self._barrier(cta.rank, b) for b in barriers}
+            cta.named = {}
+            for meeting in meetings:
+                cta.named_barrier(meeting.number)
+        for actor, found in zip(self.actors, state.actors, strict=True):
+            self._set_actor(actor, found, rows, state.path)
+        for barrier in mbarriers_of(self.machine):
+            barrier.collected, barrier.published = next(rows), next(rows)
+        for meeting, found in zip(
+            meetings_of(self.machine), (m for row in state.meetings for m in row), strict=True
+        ):
+            meeting.threads, meeting.arrived = found.threads, found.arrived
+            meeting.generation, meeting.present = found.generation, list(found.present)
+            meeting.alone = found.alone
+            meeting.collected, meeting.published = next(rows), next(rows)
+        for cta, shadow, remote in zip(self.machine.ctas, state.shadows, state.remote, strict=True):
+            arrays = (array.copy() for array in shadow)
+            cta.shadow.writer, cta.shadow.written, cta.shadow.read = arrays
+            cta.remote = [(c, time, None, "an access") for c, time in remote]
+
+    def _barrier(self, rank: int, found: BarrierState) -> Mbarrier:
+        cta = self.machine.ctas[rank]
+        clock = self.machine.components.clock
+        barrier = Mbarrier(
+            cta.place(found.address), cta.barrier_components[found.address], found.arrivals,
+            clock(), clock(),
+        )  # fmt: skip
+        barrier.pending, barrier.bytes, barrier.phase = found.pending, found.bytes, found.phase
+        barrier.announced, barrier.landed, barrier.late = found.announced, found.landed, found.late
+        barrier.fenced, barrier.initialised = found.fenced, found.initialised
+        barrier.present = [Arrival(actor, actor, kind) for actor, kind in found.present]
+        barrier.passed = [Passed("a wait", *parts) for parts in found.passed]
+        return barrier
+
+    def _set_actor(
+        self, actor: Walker, found: ActorState, rows: Iterator[Array], path: Path
+    ) -> None:
+        actor.path = path
+        actor.at = found.at
+        actor.values = {**actor.given, **dict(zip(actor.live[found.at], found.values, strict=True))}
+        actor.clock = np.stack([next(rows) for _ in range(actor.warps.count)])
+        actor.matrix_issued = [next(rows) for _ in range(found.issued)]
+        actor.narrow = found.narrow
+        actor.set_threads()
+        actor.met = found.met
+        actor.meeting = actor.meeting_at() if found.met is not None else None
+        actor.team, actor.first_thread = found.place
+        actor.loops_open = list(found.loops)
+        actor.matrix_done, actor.matrix_committed = found.matrix
+        actor.matrix_groups = [[] for _ in range(found.matrix[1] - found.matrix[0] + 1)]
+        actor.stores = [(group, NO_TASK) for group in found.stores]
+        actor.stores_read, actor.stores_committed = found.stored
+        actor.copies = [[] for _ in range(found.copies)]
+
+
+def _numbers(count: int) -> Array:
+    return np.arange(count)
+
+
+def _ranks(marks: Array, times: Array, now: int, phase: int | None) -> Array:
+    """The ranks of all times below `now` among the marked, those from `now` on in their distances.
+
+    With a phase, `now` is the one before it, and the phase's rank is as odd or even as it is.
+    """
+    if phase is not None and phase <= 1:
+        return times.astype(np.int32)
+    marks[0] = False
+    marks[now:] = False
+    ranks = np.cumsum(marks)
+    first = int(ranks[-1]) + 1 if now else 0
+    if phase is not None and (first + 1 - phase) % 2:
+        first += 1
+    return np.where(times < now, ranks, times - now + first).astype(np.int32)
+
+
+def _actor_state(actor: Walker) -> ActorState:
+    return ActorState(
+        actor.at, actor.narrow, actor.met, (actor.team, actor.first_thread),
+        tuple(actor.values[v] for v in actor.live[actor.at]),
+        tuple(actor.loops_open), (actor.matrix_done, actor.matrix_committed),
+        len(actor.matrix_issued), tuple(group for group, _ in actor.stores),
+        (actor.stores_read, actor.stores_committed), len(actor.copies),
+    )  # fmt: skip
+
+
+def _barrier_state(at: int, barrier: Mbarrier) -> BarrierState:
+    return BarrierState(
+        at, barrier.arrivals, barrier.pending, barrier.bytes, barrier.phase, barrier.announced,
+        barrier.landed, barrier.late, barrier.fenced,
+        barrier.initialised, tuple((a.actor, a.kind) for a in barrier.present),
+        tuple((w.components, w.times, w.phase) for w in barrier.passed),
+    )  # fmt: skip
+
+
+def _meeting_state(number: int, meeting: NamedBarrier) -> MeetingState:
+    return MeetingState(
+        number, meeting.threads, meeting.arrived, tuple(sorted(meeting.present)), meeting.alone,
+        meeting.generation,
+    )  # fmt: skip
