@@ -83,7 +83,8 @@ class User:
     def install(self, python: str, wheel: str) -> str:
         """Make the environment and install the wheel."""
         subprocess.run([python, "-m", "venv", str(self.home / "venv")], check=True)
-        return self.said("python", "-m", "pip", "install", "--quiet", wheel, check=True)[1]
+        status, said = self.said("python", "-m", "pip", "install", "--quiet", wheel)
+        return said if status else ""
 
     def follow(self, page: Path) -> str:
         """Do what a page says, in an empty folder; the result is what is not as it says."""
@@ -105,7 +106,7 @@ class User:
             return f"more than {MOST_LINES} lines:\n{said}"
         return "" if mistake.error in self.errors else f"{mistake.error} is not on the page"
 
-    def said(self, *command: str, at: Path | None = None, check: bool = False) -> tuple[int, str]:
+    def said(self, *command: str, at: Path | None = None) -> tuple[int, str]:
         """The status of a command, and what it prints."""
         own = {"TAWA_CACHE_DIR": str(self.home / "cache"), "HOME": str(self.home)}
         done = subprocess.run(
@@ -120,7 +121,7 @@ class User:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            check=check,
+            check=False,
         )
         return done.returncode, done.stdout
 

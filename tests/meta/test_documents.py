@@ -54,6 +54,12 @@ def test_links_lead_somewhere():
     assert broken == []
 
 
+def test_no_place_of_the_machine_that_ran_them_is_recorded():
+    places = [f"{Path.home()}/", str(ROOT), "/pytest-of-"]
+    found = [path.name for path in DOCUMENTS if any(place in path.read_text() for place in places)]
+    assert found == []
+
+
 def test_every_document_can_be_found_from_the_readme():
     linked: set[Path] = set()
     new = {ROOT / "README.md"}
