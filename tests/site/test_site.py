@@ -21,6 +21,8 @@ import glossary  # noqa: E402
 import markdown_text  # noqa: E402
 import sources  # noqa: E402
 
+LINK = re.compile(r"""<\w+\s[^<>]*?\b(?:href|src)="?([^"\s>]+)""")
+
 
 @cache
 def page(path: Path) -> str:
@@ -37,7 +39,7 @@ def test_every_link_of_the_built_pages_leads_somewhere(site: Path):
     for path in site.rglob("*.html"):
         if path.name == "404.html":  # its links are absolute, for where the site will be
             continue
-        for target in set(re.findall(r'\b(?:href|src)="?([^"\s>]+)', page(path))):
+        for target in set(LINK.findall(page(path))):
             place, _, anchor = html.unescape(target).partition("#")
             if place.startswith(("http", "mailto:", "data:")):
                 continue
