@@ -9,7 +9,7 @@ import pytest
 from tests.axon.differentiated import CASES, Case
 
 from tawa import axon
-from tawa.axon.typing.errors import NoDerivative, ShapeMismatch
+from tawa.axon.typing.errors import ContractViolation, NoDerivative, ShapeMismatch
 
 WEIGHTED = "def weighted c p = sum_all (f p * c)\ndef slopes c p = grad (weighted c) p\n"
 Array = Any
@@ -127,3 +127,68 @@ def test_derivatives_run_as_gpu_kernels():
     np.testing.assert_allclose(found, value, rtol=1e-4)
     np.testing.assert_allclose(found_w, by_w, rtol=1e-3, atol=1e-5)
     np.testing.assert_allclose(found_b, by_b, rtol=1e-3, atol=1e-5)
+
+
+def test_optimisers_step_as_those_of_pytorch():
+    torch = pytest.importorskip("torch")
+    module = axon.load(
+        "def loss (w, b) x = mean_all ((tanh (linear w b x)) ** 2.0)\n"
+        "def start p = adamw_start p\n"
+        "def step state p x = adamw 0.01 0.1 state (grad (fn p -> loss p x) p) p\n"
+        "def down p x = sgd 0.1 p (grad (fn p -> loss p x) p)"
+    )
+    random = np.random.default_rng(2)
+    p = (random.normal(size=(3, 2)), random.normal(size=2))
+    x = random.normal(size=(5, 3))
+    for name, make in (
+        ("step", lambda w: torch.optim.AdamW(w, lr=0.01, weight_decay=0.1)),
+        ("down", lambda w: torch.optim.SGD(w, lr=0.1)),
+    ):
+        weights = [torch.tensor(part, requires_grad=True) for part in p]
+        optimiser, mine, state = make(weights), p, module["start"](p)
+        for _ in range(4):
+            optimiser.zero_grad()
+            ((torch.tensor(x) @ weights[0] + weights[1]).tanh() ** 2).mean().backward()
+            optimiser.step()
+            if name == "step":
+                state, mine = module["step"](state, mine, x)
+            else:
+                mine = module["down"](mine, x)
+        for one, other in zip(mine, weights, strict=True):
+            np.testing.assert_allclose(one, other.detach().numpy(), rtol=1e-7)  # the rate is f32
+
+
+def test_optimisers_go_down():
+    module = axon.load(
+        "def loss (w, b) x y = mean_all ((linear w b x .- y) ** 2.0)\n"
+        "def step (state, p) x y =\n"
+        "  let value, slopes = value_and_grad (fn p -> loss p x y) p in\n"
+        "  (value, adamw 0.1 0.0 state slopes p)\n"
+        "def start p = adamw_start p"
+    )
+    random = np.random.default_rng(2)
+    p, x = (np.zeros((3, 2)), np.zeros(2)), random.normal(size=(20, 3))
+    y, now = x @ np.ones((3, 2)) + 1, (module["start"](p), p)
+    values: list[float] = []
+    for _ in range(60):
+        value, now = module["step"](now, x, y)
+        values.append(float(value))
+    assert values[-1] < 0.02 * values[0]
+    assert now[0][0] == 60
+    assert module["step"].type.startswith("((i64[],")
+
+
+def test_tensors_of_pytorch_go_in_and_out_with_gradients():
+    torch = pytest.importorskip("torch")
+    function = axon.load("def f (w, b) x = (sin (linear w b x), argmax x)")["f"]
+    w, b, x = (
+        torch.randn(s, dtype=torch.float64, requires_grad=True) for s in ((3, 2), (2,), (4, 3))
+    )
+    y, index = function((w, b), x)
+    assert isinstance(y, torch.Tensor)
+    assert index.dtype == torch.int64
+    assert not index.requires_grad
+    assert torch.autograd.gradcheck(lambda *p: function((p[0], p[1]), p[2])[0], (w, b, x))
+    with pytest.raises(ContractViolation):
+        function((w, b), torch.ones(4, 5, dtype=torch.float64))
+    assert not function((w.detach(), b.detach()), x.detach())[0].requires_grad

@@ -14,9 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from tawa.axon.running.autograd import is_torch, through_torch
 from tawa.axon.running.contract import Call, Contract, Statics
 from tawa.axon.running.evaluate import Constructed, Evaluator, Frame
 from tawa.axon.running.locate import IN_THIS_CALL, misfit
+from tawa.axon.running.tape import Traced
 from tawa.axon.sizes.dims import Dim
 from tawa.axon.sizes.shapes import as_shape, evaluate
 from tawa.axon.sizes.solver import AxonSolver
@@ -34,7 +36,8 @@ from tawa.functional.terms import Con, Scheme, Term, Variable
 class Function:
     """A function of a module: callable with arrays, and with its static arguments by name.
 
-    Arrays are NumPy's, or anything that `numpy.asarray` takes (PyTorch's on the CPU, too). Raises
+    Arrays are NumPy's, or anything that `numpy.asarray` takes. For PyTorch's tensors, the result
+    consists of PyTorch's tensors, and its `backward` goes through the function. Raises
     ContractViolation before anything is computed when they don't fit.
     """
 
@@ -59,6 +62,15 @@ class Function:
 
     def __call__(self, *arguments: Any, **statics: int | tuple[int, ...]) -> Any:
         """Check the arguments against the scheme, then evaluate."""
+        if is_torch(arguments):
+
+            def run(*given: Any) -> Any:
+                return self._run(given, statics)
+
+            return through_torch(self.evaluator, run, arguments)
+        return self._run(arguments, statics)
+
+    def _run(self, arguments: tuple[Any, ...], statics: Statics) -> Any:
         values = tuple(to_value(argument) for argument in arguments)
         call = self.enter(values, statics)
         known = known_sizes(call.solver, call.instance.mapping)
@@ -114,7 +126,7 @@ def to_value(argument: Any) -> Any:
     """An argument as arrays and tuples of arrays."""
     if isinstance(argument, tuple):
         return tuple(to_value(item) for item in argument)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-    if callable(argument) or isinstance(argument, Constructed):
+    if callable(argument) or isinstance(argument, Constructed | Traced):
         return argument
     if hasattr(argument, "detach"):
         argument = argument.detach().cpu()

@@ -1,10 +1,11 @@
-"""Operators on functions: loops, and derivatives. What runs the program runs them."""
+"""Operators on functions and trees: loops, derivatives, steps of optimisers."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, cast
 
+from tawa.axon.running import optimisers
 from tawa.axon.running.derivatives import backward
 from tawa.axon.running.tape import Algebra, Tape, Traced, Value, primal
 from tawa.axon.typing.errors import NoDerivative
@@ -91,5 +92,6 @@ def mapped(function: Callable[[Value], Value], tree: Value) -> Value:
 CONTROL: dict[str, Control] = {
     "map": _map, "map2": _map2, "scan": _scan, "fold": _fold, "iterate": _iterate,
     "while": _while, "grad": _grad, "value_and_grad": value_and_grad,
+    "sgd": optimisers.sgd, "adamw_start": optimisers.adamw_start, "adamw": optimisers.adamw,
 }  # fmt: skip
-"""The meaning of each operator on functions, by its name in the prelude."""
+"""The meaning of each operator on functions or trees, by its name in the prelude."""

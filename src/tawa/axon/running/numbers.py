@@ -48,6 +48,9 @@ class Number:
     def __matmul__(self, other: Number) -> Number:
         return self.do("matmul", other)
 
+    def __rpow__(self, other: float) -> Number:
+        return self._other(other) ** self
+
     def __neg__(self) -> Number:
         return self.do("negate")
 

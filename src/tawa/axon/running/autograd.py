@@ -1,0 +1,105 @@
+"""PyTorch's tensors in and out, with gradients: a call of a function as a step of its autograd."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from typing import Any, cast
+
+import numpy as np
+
+from tawa.axon.running.derivatives import backward
+from tawa.axon.running.evaluate import Evaluator
+from tawa.axon.running.tape import Tape, Traced, Value, primal
+
+Values = tuple[Value, ...]
+
+
+def is_torch(value: Any) -> bool:
+    """Whether a value is a tensor of PyTorch's, or a tree with one."""
+    if isinstance(value, tuple):
+        return any(is_torch(item) for item in cast("Values", value))
+    return type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "requires_grad")
+
+
+def through_torch(evaluator: Evaluator, run: Callable[..., Value], arguments: Values) -> Value:
+    """Call a function of arrays with PyTorch's tensors: the result is on their device.
+
+    `run` takes the arguments with arrays, or traced ones, in place of tensors. PyTorch's `backward`
+    goes through the result to the tensors that require gradients.
+    """
+    torch: Any = import_module("torch")  # only who has tensors has PyTorch
+
+    tensors = [leaf for leaf in _leaves(arguments) if is_torch(leaf)]
+    structure: list[Any] = []
+
+    class Call(torch.autograd.Function):
+        """One call, and its tape."""
+
+        @staticmethod
+        def forward(context: Any, *given: Any) -> Any:
+            arrays = [tensor.detach().cpu().numpy() for tensor in given]
+            tape = Tape()
+            watched = [
+                Traced(tape, array) if tensor.requires_grad and evaluator.is_float(array) else array
+                for tensor, array in zip(given, arrays, strict=True)
+            ]
+            queue = iter(watched)
+            result = run(*_replaced(arguments, queue))
+            results = list(_leaves(result))
+            structure.append(result)
+            context.step = (tape, watched, results)
+            plain = [torch.from_numpy(np.array(primal(r))).to(given[0].device) for r in results]
+            floats = [tensor.is_floating_point() for tensor in plain]
+            context.mark_non_differentiable(
+                *(t for t, is_float in zip(plain, floats, strict=True) if not is_float)
+            )
+            return tuple(plain)
+
+        @staticmethod
+        def backward(context: Any, *grads: Any) -> Any:
+            tape, watched, results = context.step
+            traced = [value for value in watched if isinstance(value, Traced)]
+            totals: list[Value | None] = [None] * len(traced)
+            for result, by in zip(results, grads, strict=True):
+                if by is None or not isinstance(result, Traced):
+                    continue
+                slope = by.detach().cpu().numpy()
+                found = tape.derivatives(evaluator, backward, result, slope, traced)
+                totals = [_sum(a, b) for a, b in zip(totals, found, strict=True)]
+            queue = iter(totals)
+            slopes = [next(queue) if isinstance(value, Traced) else None for value in watched]
+            device = grads[0].device
+            return tuple(
+                None if s is None else torch.from_numpy(np.array(s)).to(device) for s in slopes
+            )
+
+    call: Any = Call
+    found = call.apply(*tensors)
+    return _filled(structure[0], iter(found))
+
+
+def _sum(one: Value | None, other: Value | None) -> Value | None:
+    return other if one is None else one if other is None else one + other
+
+
+def _leaves(value: Any) -> Iterator[Any]:
+    if isinstance(value, tuple):
+        for item in cast("Values", value):
+            yield from _leaves(item)
+    else:
+        yield value
+
+
+def _replaced(value: Any, arrays: Iterator[Any]) -> Any:
+    """A tree with arrays in place of tensors."""
+    if isinstance(value, tuple):
+        return tuple(_replaced(item, arrays) for item in cast("Values", value))
+    return next(arrays) if is_torch(value) else value
+
+
+def _filled(value: Any, tensors: Iterator[Any]) -> Any:
+    """A result with tensors in place of arrays."""
+    if isinstance(value, tuple):
+        return tuple(_filled(item, tensors) for item in cast("Values", value))
+    return next(tensors)

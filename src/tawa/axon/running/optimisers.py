@@ -1,0 +1,67 @@
+"""Steps of optimisers on trees of weights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import numpy as np
+
+from tawa.axon.running.numbers import Number
+from tawa.axon.running.tape import Algebra, Value
+
+BETAS = (0.9, 0.999)
+"""How much of the means of derivatives and of their squares AdamW keeps (Loshchilov and Hutter)."""
+
+EPSILON = 1e-8
+
+
+def together(algebra: Algebra, function: Callable[..., Any], *trees: Value) -> Value:
+    """A tree of what a function makes of the numbers at each place; what is no float stays."""
+    if isinstance(trees[0], tuple):
+        parts = zip(*cast("tuple[tuple[Value, ...], ...]", trees), strict=True)
+        return tuple(together(algebra, function, *part) for part in parts)
+    if not algebra.is_float(trees[0]):
+        return trees[0]
+    return function(*(Number(algebra, leaf) for leaf in trees)).value
+
+
+def sgd(algebra: Algebra, rate: Value, weights: Value, slopes: Value) -> Value:
+    """Weights less `rate` times their derivatives."""
+
+    def step(weight: Number, slope: Number) -> Number:
+        return weight - Number(algebra, rate).do("like", weight) * slope
+
+    return together(algebra, step, weights, slopes)
+
+
+def adamw_start(algebra: Algebra, weights: Value) -> Value:
+    """No steps, and means of 0."""
+
+    def zero(weight: Number) -> Number:
+        return weight * 0.0
+
+    zeros = together(algebra, zero, weights)
+    return np.asarray(0, np.int64), zeros, zeros
+
+
+def adamw(
+    algebra: Algebra, rate: Value, decay: Value, state: Value, slopes: Value, weights: Value
+) -> Value:
+    """Weights move against the mean derivative, by its deviation, and shrink by `decay`."""
+    count, first, second = state
+    count = algebra.call("+", count, np.asarray(1, np.int64))
+
+    def mean(beta: float, power: float) -> Callable[[Number, Number], Number]:
+        return lambda old, slope: old * beta + slope**power * (1 - beta)
+
+    first = together(algebra, mean(BETAS[0], 1.0), first, slopes)
+    second = together(algebra, mean(BETAS[1], 2.0), second, slopes)
+
+    def step(weight: Number, one: Number, two: Number) -> Number:
+        steps, pace, loss = (Number(algebra, n).do("like", weight) for n in (count, rate, decay))
+        bias = [1 - beta**steps for beta in BETAS]
+        size = (two / bias[1]).do("sqrt") + EPSILON
+        return weight * (1 - pace * loss) - pace * (one / bias[0]) / size
+
+    return (count, first, second), together(algebra, step, weights, first, second)
