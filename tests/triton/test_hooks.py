@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 
 import tawa.language as tl
+from tawa.frontend.source.errors import LaunchMismatch
 from tawa.language.extra.cuda import globaltimer, smid
+from tawa.runtime.descriptor import TensorDescriptor
 from tawa.triton.kernel import RUNTIME, jit
 from tawa.triton.objects import HookChain, NotProvided
 
@@ -93,3 +95,31 @@ def test_types_say_how_their_bits_are_meant():
     assert [t.exponent_bias for t in (tl.float16, tl.bfloat16, tl.float8e4nv)] == [15, 127, 7]
     with pytest.raises(AttributeError, match="no exponent"):
         _ = tl.int32.exponent_bias
+
+
+@jit
+def staged(x, y, N: tl.constexpr, num_stages: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(y + i, tl.load(x + i) * num_stages)
+
+
+def test_a_warmed_kernel_is_launched_by_position_though_a_parameter_is_an_option_too():
+    x, y = np.ones(16, np.float32), np.zeros(16, np.float32)
+    warm = staged.warmup(x, y, N=16, num_stages=3, num_warps=2, grid=(1,))
+    assert warm[(1,)](x, y, 16, 3) is warm.compiled
+    assert (y == 3).all()
+
+
+@jit
+def copied(source, target):
+    target.store([0, 0], source.load([0, 0]))
+
+
+def test_a_block_of_one_element_stands_for_one_that_is_assigned_later():
+    x, y = np.ones((16, 16), np.float32), np.zeros((16, 16), np.float32)
+    source, target = (TensorDescriptor.from_tensor(a, [1, 1]) for a in (x, y))
+    with pytest.raises(LaunchMismatch, match="has 4 bytes"):
+        copied[(1,)](source, target)
+    source.block_shape = target.block_shape = [16, 16]
+    copied[(1,)](source, target)
+    assert (y == 1).all()

@@ -23,7 +23,14 @@ class Warm:
 
     def __getitem__(self, grid: Any) -> Callable[..., Compiled]:
         """With its grid, ready to be called with all arguments, `tl.constexpr` ones too."""
-        return lambda *args, **kwargs: self._kernel[grid](*args, **{**self._options, **kwargs})
+
+        def start(*args: Any, **kwargs: Any) -> Compiled:
+            # By name, since a parameter may have the name of an option, `num_stages`, and be both.
+            named = dict(zip(self._kernel.arg_names, args, strict=False))
+            rest = args[len(named) :]
+            return self._kernel[grid](*rest, **{**self._options, **named, **kwargs})
+
+        return start
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.compiled, name)

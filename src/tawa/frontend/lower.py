@@ -32,6 +32,7 @@ from tawa.frontend.builtins import memory as lower_memory
 from tawa.frontend.builtins import programs as lower_programs
 from tawa.frontend.builtins import reductions as lower_reductions
 from tawa.frontend.builtins import shapes as lower_shapes
+from tawa.frontend.builtins.memory import COPIED_BYTES
 from tawa.frontend.source.arguments import (
     ArgType,
     DescriptorArg,
@@ -189,6 +190,14 @@ def _facts(name: str, kind: ArgType, argument: BlockArgument, b: Builder) -> Dic
 
 def _ir_argument(kind: ArgType) -> Attribute:
     if isinstance(kind, DescriptorArg):
+        row = kind.block_shape[-1] * kind.element.itemsize
+        if row % COPIED_BYTES:
+            raise LaunchMismatch(
+                f"a row of a descriptor's block {list(kind.block_shape)} has {row} bytes",
+                expected=f"a multiple of {COPIED_BYTES} bytes, as the copy engine moves",
+                found=f"{kind.element} elements",
+                hint="assign `block_shape` before the launch, for example in a hook of the tuner",
+            )
         return DescType(TensorType(ir_element(kind.element), kind.block_shape))
     return ir_type(kind.type)
 
