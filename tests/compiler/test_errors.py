@@ -112,7 +112,7 @@ def test_specialise_with_coordinates_from_tiles() -> None:
 @tawa.jit
 def base_of_the_program(x, out, n):
     start = x + tl.program_id(0) * 64
-    source = tl.make_tensor_descriptor(start, [n, 64], [64, 1], [16, 64])
+    source = tl.make_tensor_descriptor(start, [n, 64], [64, 1], [16, 64], "nan")
     other = tl.make_tensor_descriptor(x, [n, 64], [64, 1], [16, 64])
     chosen = source if n > 3 else other
     out.store([0, 0], chosen.load([0, 0]))
@@ -120,7 +120,7 @@ def base_of_the_program(x, out, n):
 
 @tawa.jit
 def shape_from_memory(x, out, n):
-    source = tl.make_tensor_descriptor(x, [tl.load(n), 64], [64, 1], [16, 64])
+    source = tl.make_tensor_descriptor(x, [tl.load(n), 64], [64, 1], [16, 64], "nan")
     other = tl.make_tensor_descriptor(x, [16, 64], [64, 1], [16, 64])
     chosen = source if tl.load(n) > 3 else other
     out.store([0, 0], chosen.load([0, 0]))

@@ -73,13 +73,13 @@ def test_what_is_chosen_is_accessed(kernel: tawa.Kernel, specialize: bool | None
 @tawa.jit
 def made_inside(x, y, o, n):
     if n > 3:
-        tiles = tl.make_tensor_descriptor(x, [64, 64], [64, 1], [64, 64])
+        tiles = tl.make_tensor_descriptor(x, [64, 64], [64, 1], [64, 64], "nan")
     else:
         tiles = tl.make_tensor_descriptor(y, [64, 64], [64, 1], [64, 64])
     tl.make_tensor_descriptor(o, [64, 64], [64, 1], [64, 64]).store([0, 0], tiles.load([0, 0]))
 
 
-def test_what_is_made_where_it_is_chosen_is_an_error_that_says_so() -> None:
+def test_what_is_made_where_it_is_chosen_with_another_padding_is_an_error() -> None:
     with pytest.raises(tawa.TawaError, match="made in the loop or branch") as found:
         made_inside.compile("*f16:16", "*f16:16", "*f16:16", "i32")
     assert found.value.span is not None

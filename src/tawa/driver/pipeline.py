@@ -34,6 +34,7 @@ from tawa.partition.partition import Partition
 from tawa.pipeline.depths import Depths
 from tawa.pipeline.schedule import ScheduleLoops
 from tawa.tile.passes.accumulate import FuseAccumulate
+from tawa.tile.passes.carried_descriptors import CarriedDescriptors
 from tawa.tile.passes.carried_pointers import CarriedPointers
 from tawa.tile.passes.chosen_descriptors import ChosenDescriptors
 from tawa.tile.passes.descriptor_pointers import DescriptorPointers
@@ -68,6 +69,7 @@ def described(options: Options, decided: Decisions) -> list[Any]:
     Tiles of pointers that are copied in bulk get descriptors, which are hoisted with the others.
     """
     return [
+        CarriedDescriptors(),
         DescriptorPointers(),
         BulkCopies(options, decided),
         ChosenDescriptors(),

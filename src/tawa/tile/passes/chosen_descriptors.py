@@ -24,12 +24,13 @@ from tawa.ir.properties import ONE_PROGRAM, TIDY
 
 
 class DescriptorChosenWhereMade(TawaError):
-    """A loop carries, or a branch chooses, a descriptor that is made inside of it."""
+    """Descriptors of several paddings are chosen from, one of which is made on the way."""
 
     explanation = (
-        "Descriptors are made by the host, before the launch. A program may choose between "
-        "descriptors, or carry one from iteration to iteration, but has to make all of them first: "
-        "call `tl.make_tensor_descriptor` at the kernel's beginning."
+        "A program may choose between descriptors that it makes on the way, or carry one from "
+        "iteration to iteration: base, sizes and strides are passed on. What is read outside of "
+        "the tensor has to be the same for all. Give them one `padding_option`, or make all of "
+        "them at the kernel's beginning, where the host does."
     )
     example = """
 import tawa
@@ -39,7 +40,7 @@ import tawa.language as tl
 @tawa.jit
 def either(x, y, o, n):
     if n > 3:
-        tiles = tl.make_tensor_descriptor(x, [64, 64], [64, 1], [64, 64])
+        tiles = tl.make_tensor_descriptor(x, [64, 64], [64, 1], [64, 64], "nan")
     else:
         tiles = tl.make_tensor_descriptor(y, [64, 64], [64, 1], [64, 64])
     tl.make_tensor_descriptor(o, [64, 64], [64, 1], [64, 64]).store([0, 0], tiles.load([0, 0]))
@@ -59,8 +60,8 @@ class ChosenDescriptors:
     def apply(self, module: ModuleOp) -> None:
         """Rewrite the kernel, if it carries or chooses any."""
         kernel = next(op for op in module.ops if isinstance(op, func.FuncOp))
-        chosen = [value for value in _values(kernel) if isinstance(value.type, DescType)]
-        choices = {value: _made(value) for value in chosen}
+        chosen = [value for value in passing_values(kernel) if isinstance(value.type, DescType)]
+        choices = {value: what_it_may_be(value) for value in chosen}
         if not choices:
             return
         made = list(dict.fromkeys(one for found in choices.values() for one in found))
@@ -73,7 +74,7 @@ class ChosenDescriptors:
             _branch(Rewriter.replace_value_with_new_type(value, i32), found, made)
 
 
-def _values(kernel: func.FuncOp) -> list[SSAValue]:
+def passing_values(kernel: func.FuncOp) -> list[SSAValue]:
     """What loops and branches pass on and out."""
     found: list[SSAValue] = []
     for op in kernel.walk():
@@ -88,7 +89,7 @@ def _passes_on(op: Operation) -> bool:
     return isinstance(op, kinds)
 
 
-def _made(value: SSAValue) -> list[SSAValue]:
+def what_it_may_be(value: SSAValue) -> list[SSAValue]:
     """The descriptors that one may be: arguments, and those that the kernel makes."""
     found: dict[SSAValue, None] = {}
     seen: set[SSAValue] = set()
@@ -98,7 +99,7 @@ def _made(value: SSAValue) -> list[SSAValue]:
         if one in seen:
             continue
         seen.add(one)
-        sources = _sources(one)
+        sources = sources_of(one)
         if sources:
             work += sources
         else:
@@ -106,7 +107,8 @@ def _made(value: SSAValue) -> list[SSAValue]:
     return list(found)
 
 
-def _sources(value: SSAValue) -> list[SSAValue]:
+def sources_of(value: SSAValue) -> list[SSAValue]:
+    """What a loop or a branch may pass on as a value; empty of what they do not pass on."""
     if isinstance(value, BlockArgument):
         inside = isinstance(value.owner.parent_op(), scf.ForOp | scf.WhileOp)
         return passed_to(value) if inside else []

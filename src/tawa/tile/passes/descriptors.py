@@ -27,10 +27,10 @@ class DescriptorNotUniform(TawaError):
     """A descriptor that a loop carries or a branch chooses depends on more than the arguments."""
 
     explanation = (
-        "Descriptors among which a program chooses are made on the host, once a launch, so their "
-        "bases, shapes and strides may only use the kernel's arguments, constants and integer "
-        "arithmetic on them. Choose among bases and sizes, and make the descriptor of what was "
-        "chosen; or put what differs from program to program into the coordinates."
+        "Descriptors of several paddings, among which a program chooses, are made on the host, "
+        "once a launch: their bases, shapes and strides may only use the kernel's arguments, "
+        "constants and integer arithmetic on them. The same holds for the sizes of a descriptor "
+        "that is asked for them. Give all descriptors one `padding_option`."
     )
     example = """
 import tawa
@@ -40,7 +40,7 @@ import tawa.language as tl
 @tawa.jit
 def either(x, y, n, N: tl.constexpr):
     start = tl.program_id(0) * n
-    first = tl.make_tensor_descriptor(x + start, [N, n], [n, 1], [N, 64])
+    first = tl.make_tensor_descriptor(x + start, [N, n], [n, 1], [N, 64], "nan")
     second = tl.make_tensor_descriptor(y + start, [N, n], [n, 1], [N, 64])
     tiles = first if n > 64 else second
     tiles.store([0, 0], tiles.load([0, 0]))
@@ -74,7 +74,7 @@ def _recipe(op: MakeDesc) -> str:
             span=span_of(op),
             expected="arguments, constants and integer arithmetic on them",
             found="a value that depends on the program or on loaded data",
-            hint="choose among bases and sizes, and make the descriptor of what was chosen",
+            hint="give the descriptors that are chosen from one `padding_option`",
         )
     padding = op.padding.data if op.padding else "zero"
     record = {
