@@ -85,6 +85,7 @@ ROOMS: dict[str, set[str]] = {
         *("base", "machine", "language", "frontend", "tile.analysis", "driver", "runtime"),
         *("simulate", "tasks.language", "tasks.graph"),
     },
+    "tasks.devices": {"base", "runtime", "tasks.language", "tasks.graph"},
     "tasks": {"base", "language", "driver", "runtime", "simulate"},
     "functional": {"base"},
     "axon.sizes": {"base", "functional"},

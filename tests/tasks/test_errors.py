@@ -88,7 +88,12 @@ def left_early(y, x, to, of):
 
 
 def neighbour(y, x, to, of):
-    launch(twice, partition_by_blocks(y, (24,))[0], partition_by_blocks(x, (24,))[0])
+    launch(twice, partition_by_blocks(y, (64,))[0], partition_by_blocks(x, (64,))[0])
+
+
+def two_ends(y, x, to, of):
+    box = partition_by_blocks(x, (24,))[1]
+    launch(twice, to[0], partition_by_blocks(box, (16,))[1])
 
 
 def shape(y, x, to, of):
@@ -105,6 +110,7 @@ wrong = {
     "rights": rights,
     "break": left_early,
     "neighbour": neighbour,
+    "two ends": two_ends,
     "shape": shape,
     "no variant": no_variant,
 }
@@ -162,11 +168,19 @@ def test_what_is_only_written_is_not_read():
     assert "y" in raised("read race", PrivilegeViolation).message
 
 
-def test_boxes_of_a_box_stay_inside():
-    assert "neighbour" in raised("neighbour", BadPartition).message
+def test_boxes_of_a_box_end_with_it():
+    """Zeros are read past its end, and nothing is written there: not in the neighbour."""
     x = np.arange(64, dtype=np.float32)
-    with pytest.raises(BadPartition):
-        outer.interpret(np.zeros_like(x), x, "neighbour")
+    one, other = np.full_like(x, -1), np.full_like(x, -1)
+    outer.interpret(one, x, "neighbour")
+    outer.compile(other, x, "neighbour").simulate((other, x, "neighbour"))
+    expected = x + x
+    assert np.array_equal(one, expected)
+    assert np.array_equal(other, expected)
+
+
+def test_boxes_do_not_end_in_two_ways():
+    assert "two ways" in raised("two ends", BadPartition).message
 
 
 def test_the_interpreter_checks_rights_too():
@@ -196,10 +210,10 @@ def test_mappings(record: Instance, error: type[Exception]):
 
 
 def test_other_machines():
-    for devices in ({"devices": 2}, {}):
-        record = Instance("gemm_grid", processor="node") if not devices else Instance("gemm_grid")
-        with pytest.raises(MachineNotThere, match="several devices"):
-            Mapping(record, **devices)
+    with pytest.raises(MachineNotThere, match="for 2 devices"):
+        Mapping(Instance("gemm_grid"), devices=2)
+    with pytest.raises(MachineNotThere, match="for 0 devices"):
+        Mapping(devices=0)
     with pytest.raises(BadMapping):
         Instance("gemm_block", options={"num_stages": 3})
     with pytest.raises(BadMapping):

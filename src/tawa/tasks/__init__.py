@@ -7,6 +7,7 @@ are code of the tile language. A call of a task runs it under a `Mapping`, or by
 """
 
 from tawa.tasks.common import clear, copy, fill, multiply
+from tawa.tasks.devices.sharded import Sharded
 from tawa.tasks.language.mapping import Instance, Mapping
 from tawa.tasks.language.privileges import READ, READ_WRITE, REDUCE, WRITE, Privilege
 from tawa.tasks.language.ragged import Groups, partition_by_offsets
@@ -28,6 +29,7 @@ __all__ = [
     "Partition",
     "Privilege",
     "RunnableTask",
+    "Sharded",
     "Tensor",
     "cdiv",
     "clear",

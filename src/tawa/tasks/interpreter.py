@@ -162,7 +162,9 @@ def _inside(tensor: Tensor) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
     there: list[slice] = []
     for o, s, extent in zip(tensor.origin, tensor.size, tensor.buffer.shape, strict=True):
         group = tensor.bounds(len(here))
-        low, high = (0, int(extent)) if group is None else (int(group.low), int(group.high))
+        low, high = (0, int(extent))
+        if group is not None:
+            low, high = max(int(group.low), 0), min(int(group.high), high)
         first, last = min(max(int(o), low), high), max(min(int(o + s), high), low)
         last = max(first, last)
         there.append(slice(first, last))

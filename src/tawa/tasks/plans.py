@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 from tawa.base.errors import TawaError
 from tawa.runtime.arrays import HOST, is_array, view
+from tawa.tasks.language.defaults import Resolved
 from tawa.tasks.language.mapping import Mapping
 from tawa.tasks.language.sizes import names, value
 from tawa.tasks.language.task import Task
@@ -72,8 +73,8 @@ class Plan:
 class Plans:
     """The plans of a task."""
 
-    def __init__(self, task: Task) -> None:
-        self.task = task
+    def __init__(self, task: Task, entry: Resolved | None = None) -> None:
+        self.task, self.entry = task, entry
         self.found: dict[Any, Plan] = {}
         self.deciding: frozenset[int] = frozenset()
         """Positions of the numbers whose values decide on launches."""
@@ -102,7 +103,7 @@ class Plans:
 
     def first(self, args: Sequence[Any], mapping: Mapping | None) -> CompiledTasks:
         """A call whose arguments lie in a new way: compiles if need be, and runs."""
-        program = program_for(self.task, args, mapping)
+        program = program_for(self.task, args, mapping, self.entry)
         program.run(args)
         deciding = self.deciding | _deciding(self.task, program)
         if deciding != self.deciding or len(self.found) >= MOST_PLANS:

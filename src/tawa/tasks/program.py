@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -22,7 +21,14 @@ from tawa.tasks.graph.ir import TaskProgram
 from tawa.tasks.graph.reductions import place_reductions
 from tawa.tasks.graph.tracing import trace
 from tawa.tasks.language.arguments import checked_kinds
-from tawa.tasks.language.element_types import number_type, numpy_type, storage_type, type_name
+from tawa.tasks.language.defaults import Resolved, resolve_entry
+from tawa.tasks.language.element_types import (
+    number_type,
+    numpy_type,
+    storage_type,
+    torch_type,
+    type_name,
+)
 from tawa.tasks.language.errors import SharedCapTooSmall
 from tawa.tasks.language.mapping import EMPTY, Mapping
 from tawa.tasks.language.offsets import check_offsets
@@ -276,7 +282,7 @@ def values_of(task: Task, args: Sequence[Any]) -> dict[str, Any]:
 def empty(like: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     """An array of the library and on the device of `like`."""
     if hasattr(like, "new_empty"):
-        return like.new_empty(shape, dtype=getattr(sys.modules["torch"], _long_name(dtype)))
+        return like.new_empty(shape, dtype=torch_type(dtype))
     if view(like).device == HOST:
         import numpy as np
 
@@ -293,12 +299,17 @@ def _long_name(dtype: Any) -> str:
 _programs: dict[Any, list[CompiledTasks]] = {}
 
 
-def program_for(task: Task, args: Sequence[Any], mapping: Mapping | None) -> CompiledTasks:
-    """The program of a call, compiled if none fits. Raises whatever is wrong with it."""
+def program_for(
+    task: Task, args: Sequence[Any], mapping: Mapping | None, entry: Resolved | None = None
+) -> CompiledTasks:
+    """The program of a call, compiled if none fits. Raises whatever is wrong with it.
+
+    `entry` is the instance that runs, if the mapping does not say it: one that a node launches.
+    """
     mapping = mapping or EMPTY
     span = users_place()
     known, own, lies = Known({}), list[Any](), dict[str, Lie]()
-    key: list[Any] = [task, tuple(task.variants), mapping.key]
+    key: list[Any] = [task, tuple(task.variants), mapping.key, entry and entry.path]
     for name, arg in zip(task.parameters, args, strict=False):
         if is_array(arg):
             found = view(arg, f"`{name}`")
@@ -322,14 +333,24 @@ def program_for(task: Task, args: Sequence[Any], mapping: Mapping | None) -> Com
         if all(guard.admits(values) for guard in program.known.guards.values()):
             return program
     known.values = values
-    programs.append(_compiled(task, own, mapping, known, lies, span))
+    programs.append(
+        _compiled(
+            task, own, mapping, known, lies, entry or resolve_entry(task, mapping, span), span
+        )
+    )
     return programs[-1]
 
 
 def _compiled(
-    task: Task, own: list[Any], mapping: Mapping, known: Known, lies: dict[str, Lie], span: Any
+    task: Task,
+    own: list[Any],
+    mapping: Mapping,
+    known: Known,
+    lies: dict[str, Lie],
+    entry: Resolved,
+    span: Any,
 ) -> CompiledTasks:
-    program = trace(task, own, mapping, known, span)
+    program = trace(entry, own, mapping, known, span)
     stages = {"tasks": program.text()}
     place_reductions(program)
     eliminate(program)

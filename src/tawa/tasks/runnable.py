@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
 from tawa.base.user_frames import entries, entry
+from tawa.tasks.devices.node import NodeRun, run_on_devices
 from tawa.tasks.interpreter import interpret
+from tawa.tasks.language.defaults import Resolved
 from tawa.tasks.language.mapping import Mapping
 from tawa.tasks.language.privileges import Privilege
 from tawa.tasks.language.task import Task, declared
@@ -20,16 +22,32 @@ from tawa.tasks.watching import WATCHER
 class RunnableTask(Task):
     """A task as users have it: `gemm(c, a, b)` runs it."""
 
-    def __call__(self, *args: Any, mapping: Mapping | None = None) -> CompiledTasks:
+    def __call__(self, *args: Any, mapping: Mapping | None = None) -> CompiledTasks | NodeRun:
         """Run the task on arrays: on the device where they lie, NumPy's in the simulator.
 
         Arrays are written in place. `mapping` says where and how; what it does not say, defaults
-        do. Returns what ran.
+        do. Returns what ran. Under a mapping for several devices, arrays may be `Sharded`.
         """
         watcher = WATCHER.get()
         if watcher is not None:
             mapping = watcher(self, args, mapping)
+        if mapping is not None and mapping.on_node:
+            return run_on_devices(self, args, mapping, self.call_on_device)
         return self.plans.call(args, mapping)
+
+    def call_on_device(
+        self, task: Task, entry: Resolved
+    ) -> Callable[[Sequence[Any], Mapping], CompiledTasks]:
+        """What runs an instance that a node launches, on arrays of one device."""
+        key = task, entry.path, entry.variant
+        if key not in self.node_plans:
+            self.node_plans[key] = Plans(task, entry)
+        return self.node_plans[key].call
+
+    @cached_property
+    def node_plans(self) -> dict[Any, Plans]:
+        """What launches of a node have done."""
+        return {}
 
     @cached_property
     def plans(self) -> Plans:

@@ -69,7 +69,7 @@ def filled(program: TaskProgram, mapping: Mapping) -> Mapping:
             tunables={**bound, **record.tunables},
         )
     kept = {n: i for n, i in mapping.instances.items() if n not in records}
-    return Mapping(*records.values(), *kept.values())
+    return Mapping(*records.values(), *kept.values(), devices=mapping.devices)
 
 
 def search(
@@ -167,4 +167,5 @@ def _chosen(mapping: Mapping, name: str, choice: str, value: Any) -> Mapping:
 
 
 def _with(mapping: Mapping, record: Instance) -> Mapping:
-    return Mapping(*(record if i.name == record.name else i for i in mapping.instances.values()))
+    records = (record if i.name == record.name else i for i in mapping.instances.values())
+    return Mapping(*records, devices=mapping.devices)

@@ -188,8 +188,13 @@ def _boxes(
             extent if d in free else value(s, values)
             for d, (s, extent) in enumerate(zip(tensor.size, shape, strict=True))
         ]
+        ends = [o + s for o, s in zip(origin, size, strict=True)]
+        for d, group in enumerate(tensor.within):
+            if group is not None and d not in free:
+                origin[d] = max(origin[d], value(group.low, values))
+                ends[d] = max(min(ends[d], value(group.high, values)), origin[d])
         low.append(origin)
-        high.append([o + s for o, s in zip(origin, size, strict=True)])
+        high.append(ends)
     return np.maximum(np.array(low), 0), np.minimum(np.array(high), np.array(shape))
 
 

@@ -15,7 +15,7 @@ from tawa.base.source import Span
 from tawa.tasks.graph.ir import Call, Copy, Loop, Node, Scope, TaskProgram, lines
 from tawa.tasks.graph.races import check_arguments, check_iterations
 from tawa.tasks.language.arguments import checked_arguments
-from tawa.tasks.language.defaults import Resolved, resolve_entry, resolve_launch, where
+from tawa.tasks.language.defaults import Resolved, resolve_launch, where
 from tawa.tasks.language.errors import BadPartition, LoopNotUniform, PrivilegeViolation
 from tawa.tasks.language.mapping import Mapping
 from tawa.tasks.language.privileges import Privilege
@@ -244,13 +244,13 @@ def _difference(first: list[str], second: list[str]) -> str:
 
 
 def trace(
-    task: Task, args: Sequence[Any], mapping: Mapping, known: Known, span: Span | None
+    instance: Resolved, args: Sequence[Any], mapping: Mapping, known: Known, span: Span | None
 ) -> TaskProgram:
-    """The program of a task's call: `args` are buffers and scalars, by position.
+    """The program of an instance's call: `args` are buffers and scalars, by position.
 
     Scalars are `Size`s of `known`, or constants.
     """
-    instance = resolve_entry(task, mapping, span)
+    task = instance.variant.task
     tracer = Tracer(mapping, known, {*task.parameters, *known.values})
     tensors = [arg.whole() if isinstance(arg, Buffer) else arg for arg in args]
     with running(tracer):

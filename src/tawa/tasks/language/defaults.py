@@ -150,6 +150,10 @@ def _resolved(
 ) -> Resolved:
     above = caller.processor if caller else "device"
     processor = record.processor
+    if caller is None and processor == "node":
+        above = "node"
+    if processor is None and above == "node":
+        processor = "block" if variant.is_leaf else "device" if in_grid else "node"
     if processor is None:
         goes_down = above == "device" and (variant.is_leaf or (in_grid and not variant.is_grid))
         processor = "block" if goes_down else above

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,13 @@ def numpy_type(dtype: Any) -> Any:
     held = {"bf16": "uint16", "e4m3": "uint8", "e5m2": "uint8", "i1": "bool"}
     plain = {"f": "float", "i": "int", "u": "uint"}
     return np.dtype(held.get(name) or plain[name[0]] + name[1:])
+
+
+def torch_type(dtype: Any) -> Any:
+    """PyTorch's type of a type of the language."""
+    name = type_name(dtype)
+    longer = {"f": "float", "i": "int", "u": "uint", "b": "bfloat"}
+    return getattr(sys.modules["torch"], longer[name[0]] + name.lstrip("bfiu"))
 
 
 def storage_type(array: Any) -> Any:

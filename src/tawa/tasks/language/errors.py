@@ -205,8 +205,8 @@ class BadPartition(TawaError):
     """A tensor can't be cut, or a partition indexed, this way."""
 
     explanation = (
-        "A box has a size for each dimension. Boxes may reach past the end of a tensor; boxes of a "
-        "box must fit into it, since they would reach into its neighbour."
+        "A box has a size for each dimension. Boxes may reach past the end of what is cut, be it a "
+        "tensor or a box, and read zeros there; boxes of boxes that do must divide them."
     )
     example = (
         _HEAD
@@ -345,7 +345,8 @@ class MachineNotThere(TawaError):
         "Processors are node, device, block, warp_group, warp and thread, from the outermost in; "
         "an instance runs where its caller does or inside of it. Memories are global, shared, "
         "register and none; a device's code reaches global memory alone. Leaves run on blocks: "
-        "below them, the compiler's layouts are the mapping. Programs run on one device so far."
+        "below them, the compiler's layouts are the mapping. A mapping for several devices has an "
+        "instance on the node, whose `prange` is dealt to them."
     )
     example = """
 from tawa.tasks import Instance, Mapping

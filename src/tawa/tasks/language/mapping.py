@@ -132,7 +132,7 @@ class Mapping:
     """Records of instances, by name; `devices` is how many GPUs of one host it is made for."""
 
     def __init__(self, *instances: Instance, devices: int = 1) -> None:
-        """Take the records. Raises `BadMapping`, and `MachineNotThere` for more than one device."""
+        """Take the records. Raises `BadMapping`, `MachineNotThere`."""
         place = users_place()
         self.instances: dict[str, Instance] = {}
         for instance in instances:
@@ -153,15 +153,22 @@ class Mapping:
                         expected=" or ".join(self.instances),
                         found=called,
                     )
-        if devices != 1 or any(i.processor == "node" for i in instances):
+        if devices < 1 or (devices > 1 and not any(i.processor == "node" for i in instances)):
             raise MachineNotThere(
-                "the mapping is for several devices",
+                f"the mapping is for {devices} devices",
                 span=place,
-                expected="one device: programs are not yet spread over several",
-                found=f"devices={devices}" if devices != 1 else "processor 'node'",
-                hint="map the outermost instance to 'device'",
+                expected="an instance on the node, whose `prange` is dealt to the devices"
+                if devices > 1
+                else "at least one device",
+                found=f"devices={devices}" + (", no processor 'node'" if devices > 1 else ""),
+                hint="map the outermost instance to 'node'" if devices > 1 else "",
             )
-        self.span = place
+        self.span, self.devices = place, devices
+
+    @property
+    def on_node(self) -> bool:
+        """Whether an instance stands above devices."""
+        return any(i.processor == "node" for i in self.instances.values())
 
     @property
     def key(self) -> str:
@@ -171,7 +178,8 @@ class Mapping:
     def text(self) -> str:
         """The mapping as Python writes it, one record a line."""
         lines = [f"    {instance.text()},\n" for instance in self.instances.values()]
-        return f"Mapping(\n{''.join(lines)})" if lines else "Mapping()"
+        more = f"    devices={self.devices},\n" if self.devices > 1 else ""
+        return f"Mapping(\n{''.join(lines)}{more})" if lines else "Mapping()"
 
     def write(self, path: str | Path) -> None:
         """Write the mapping to a file that may be edited, and read by `Mapping.read`."""

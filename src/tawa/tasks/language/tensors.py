@@ -45,7 +45,7 @@ class Buffer:
 
 @dataclass(frozen=True, eq=False)
 class Bounds:
-    """Where a group of a ragged tensor begins and ends, and how far in a box begins."""
+    """Where what is cut (a box, a group of rows) begins and ends, and how far in a box begins."""
 
     low: Number
     high: Number
@@ -72,10 +72,10 @@ class Tensor:
     past_end: float | None = None
     """What is read outside of the buffer, if it is said: zeros else."""
     within: tuple[Bounds | None, ...] = ()
-    """By the buffer's dimension, the group that the box is of: it ends at the group's end."""
+    """By the buffer's dimension, what the box is cut from: it ends there, not in its neighbour."""
 
     def bounds(self, d: int) -> Bounds | None:
-        """The group that the box is of in a dimension, if it is of one."""
+        """What the box is cut from in a dimension, if that ends before the buffer."""
         return self.within[d] if self.within else None
 
     @property
@@ -153,6 +153,8 @@ class Partition:
     block: tuple[Number | None, ...]
     offset: tuple[Number, ...]
     past_end: float | None = None
+    bounded: frozenset[int] = frozenset()
+    """The buffer's dimensions in which boxes may reach past the end of what is cut."""
 
     @property
     def shape(self) -> tuple[Any, ...]:
@@ -181,6 +183,8 @@ class Partition:
             origin[d] = tensor.origin[d] + by
             size[d] = 1 if block is None else block
             group = within[d]
+            if d in self.bounded:
+                group = Bounds(tensor.origin[d], tensor.origin[d] + tensor.size[d])
             within[d] = None if group is None else group.moved(by)
             if block is None:
                 dims.remove(d)
@@ -218,7 +222,7 @@ def partition_by_blocks(
             expected="a number that the program names, such as past_end=-float('inf')",
             found=str(past_end),
         )
-    for d, size, shift in zip(tensor.dims, sizes, moved, strict=True):
+    for d, size in zip(tensor.dims, sizes, strict=True):
         if (size is not None and not isinstance(size, int | Size)) or (
             isinstance(size, int) and size < 1 and size != tensor.size[d]
         ):
@@ -228,31 +232,44 @@ def partition_by_blocks(
                 expected="a whole number, or None for one element",
                 found=repr(size),
             )
-        _check_ends(tensor, d, 1 if size is None else size, shift)
-    return Partition(tensor, sizes, moved, past_end)
+    bounded = frozenset(
+        d
+        for d, size, shift in zip(tensor.dims, sizes, moved, strict=True)
+        if _needs_bounds(tensor, d, 1 if size is None else size, shift)
+    )
+    return Partition(tensor, sizes, moved, past_end, bounded)
 
 
-def _check_ends(tensor: Tensor, d: int, size: Any, shift: Any) -> None:
-    """Boxes may pass the end of a buffer, not the end of a box inside it."""
+def _needs_bounds(tensor: Tensor, d: int, size: Any, shift: Any) -> bool:
+    """Whether boxes of a box may reach into its neighbour, so that its end has to be theirs."""
     own = tensor.size[d]
     if (text(own) == text(size) and text(shift) == "0") or (size == 1 and shift == 0):
-        return
-    if _covers(tensor, d):
-        return
-    if text(shift) != "0" or own % size != 0:
+        return False
+    if _covers(tensor, d) or (text(shift) == "0" and own % size == 0):
+        return False
+    if _is_bounded(tensor, d):
         raise BadPartition(
-            f"boxes of {plain(size)} in a box of {plain(own)} would reach into its neighbour",
+            f"boxes of {plain(size)} in a box of {plain(own)} end in two ways",
             span=users_place(),
-            expected=f"a divisor of {plain(own)}, and no offset",
+            expected=f"a divisor of {plain(own)}, and no offset: the box of {plain(own)} is itself "
+            "one that may reach past an end inside of its tensor",
             found=f"{plain(size)}" + ("" if text(shift) == "0" else f" moved by {plain(shift)}"),
             hint="choose tunables that divide each other, or cut the whole tensor",
         )
+    return True
+
+
+def _is_bounded(tensor: Tensor, d: int) -> bool:
+    """Whether a box, or what it is a copy of, ends inside of its buffer in a dimension."""
+    home = tensor.buffer.home
+    return tensor.bounds(d) is not None or (home is not None and _is_bounded(home, home.dims[d]))
 
 
 def _covers(tensor: Tensor, d: int) -> bool:
     """Whether a view is all of a dimension, of what its buffer is a copy of too."""
-    if tensor.bounds(d) is not None:
-        return True
+    group = tensor.bounds(d)
+    if group is not None:
+        return text(group.shift) == "0" and text(tensor.size[d]) == text(group.high - group.low)
     extent, own = tensor.buffer.shape[d], tensor.size[d]
     if text(tensor.origin[d]) != "0" or (text(own) != text(extent) and own != extent):
         return False

@@ -66,6 +66,8 @@ def check_inner(function: JITFunction, privileges: Mapping[str, Privilege]) -> N
                 continue
             if isinstance(node.ctx, ast.Load) and node.lineno < loop.lineno:
                 continue
+            if _is_of_other_loop(tree, loop, node):
+                continue
             raise LoopCarriesValue(
                 f"`{node.id}` is assigned in a loop's body and lives outside of it",
                 span=_span(function, stored[node.id]),
@@ -73,6 +75,18 @@ def check_inner(function: JITFunction, privileges: Mapping[str, Privilege]) -> N
                 found=f"`{node.id}` is also used in line {_span(function, node).line}",
                 hint="compute it from the loop's index, or unroll the loop with `range`",
             )
+
+
+def _is_of_other_loop(tree: ast.FunctionDef, loop: ast.For, node: ast.Name) -> bool:
+    """Whether a name is one of another loop's own, which gives it a value before it is used."""
+    for other in ast.walk(tree):
+        if not isinstance(other, ast.For) or any(n is loop for n in ast.walk(other)):
+            continue
+        own = [n for n in _names(other) if n.id == node.id]
+        if any(n is node for n in own):
+            first = min(own, key=lambda n: (n.lineno, isinstance(n.ctx, ast.Store), n.col_offset))
+            return isinstance(first.ctx, ast.Store)
+    return False
 
 
 def has_parallel_loop(function: JITFunction) -> bool:

@@ -18,7 +18,16 @@ from tawa.tasks.language.defaults import Resolved, where
 from tawa.tasks.language.element_types import language_name
 from tawa.tasks.language.errors import TensorNotMapped, UnmetNone
 from tawa.tasks.language.privileges import OPERATORS
-from tawa.tasks.language.sizes import Number, Size, elements_of, least, names, text, with_index
+from tawa.tasks.language.sizes import (
+    Number,
+    Size,
+    elements_of,
+    is_of_data,
+    least,
+    names,
+    text,
+    with_index,
+)
 from tawa.tasks.language.sizes import kernel_text as size_text
 from tawa.tasks.language.tensors import Buffer, Tensor
 from tawa.tasks.lowering.grids import RaggedGrid, ragged_grid, sizes_in
@@ -485,7 +494,8 @@ class _Writer:
                 tests.append(f"({at} < {self.size(group.high)})")
                 if least(group.shift) is None:
                     tests.append(f"({at} >= {self.size(group.low)})")
-                continue
+                if is_of_data(group.high):  # offsets end with the tensor
+                    continue
             if text(o) == "0" and text(s) == text(extent):
                 continue
             at = self.places(view, d)

@@ -1,0 +1,148 @@
+"""Which device holds which box of a tensor, and the copies that bring boxes to where they are used.
+
+A tensor has *owners*: boxes that lie apart, each an array on a device, with the truth. A device
+that reads a box which it does not own gets a copy, and keeps it until somebody writes there. A task
+that writes to a box that it does not own writes into an array of its own, which is then copied to
+the owners; if there are none (a tensor that the program makes), it becomes one.
+
+Nothing here waits: work is given to a `Machine`, with the events that it comes after. An array
+knows the events that wrote it last and those that have read it since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
+
+Event: TypeAlias = Any
+"""What a machine gives for work, to name what has to be done before other work."""
+
+Box: TypeAlias = tuple[tuple[int, int], ...]
+"""From where to where, in each dimension."""
+
+
+class Machine(Protocol):
+    """What makes arrays on devices, copies between them, and keeps order by events."""
+
+    def empty(self, device: int, shape: Sequence[int], dtype: Any, *, zero: bool) -> Any:
+        """A new array."""
+        ...
+
+    def copy(
+        self, source: Any, target: Any, devices: tuple[int, int], after: Sequence[Event], what: str
+    ) -> Event:
+        """Copy an array to one of the same shape, once events have happened."""
+        ...
+
+
+@dataclass(eq=False)
+class Piece:
+    """A box of a tensor as an array of a device."""
+
+    box: Box
+    device: int
+    array: Any
+    written: list[Event] = field(default_factory=list[Event])
+    read: list[Event] = field(default_factory=list[Event])
+
+    def holds(self, box: Box) -> bool:
+        """Whether all of a box is in this one."""
+        return all(
+            low <= a and b <= high for (low, high), (a, b) in zip(self.box, box, strict=True)
+        )
+
+    def part(self, box: Box) -> Any:
+        """The part of the array that is a box of the tensor."""
+        return self.array[
+            tuple(slice(a - low, b - low) for (low, _), (a, b) in zip(self.box, box, strict=True))
+        ]
+
+    def before_write(self) -> list[Event]:
+        """What has to be done before the array is written."""
+        return [*self.written, *self.read]
+
+    def before_read(self) -> list[Event]:
+        """What has to be done before the array is read."""
+        return [*self.written]
+
+    def wrote(self, event: Event) -> None:
+        """The array was written by work that came after all that it was used for."""
+        self.written, self.read = [event], []
+
+
+@dataclass(eq=False)
+class Held:
+    """A tensor over all devices."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: Any
+    owners: list[Piece]
+    copies: list[Piece] = field(default_factory=list[Piece])
+
+    def inside(self, box: Box) -> Box | None:
+        """The part of a box that is in the tensor; None if none is."""
+        return common_box(box, tuple((0, size) for size in self.shape))
+
+    def on(self, machine: Machine, device: int, box: Box, *, reads: bool) -> Piece:
+        """A piece on a device that holds a box, with what is in it if it is read.
+
+        Outside of the tensor the box is zeros.
+        """
+        for piece in (*self.owners, *self.copies):
+            if piece.device == device and piece.holds(box):
+                return piece
+        cut, shape = self.inside(box), [b - a for a, b in box]
+        piece = Piece(box, device, machine.empty(device, shape, self.dtype, zero=cut != box))
+        if not reads:
+            return piece
+        for owner, common in self.owning(cut):
+            event = machine.copy(
+                owner.part(common), piece.part(common), (owner.device, device),
+                owner.before_read(), f"{self.name}{shown(common)}",
+            )  # fmt: skip
+            owner.read.append(event)
+            piece.written.append(event)
+        self.copies.append(piece)
+        return piece
+
+    def owning(self, box: Box | None) -> Iterator[tuple[Piece, Box]]:
+        """The owners of parts of a box, and these parts."""
+        for owner in self.owners if box is not None else ():
+            common = common_box(box, owner.box) if box is not None else None
+            if common is not None:
+                yield owner, common
+
+    def written(self, machine: Machine, piece: Piece, box: Box) -> None:
+        """Hand on what a device wrote to a box: to the owners, or as their like."""
+        cut = self.inside(box)
+        if cut is None:
+            return
+        owners = list(self.owning(cut)) if piece not in self.owners else []
+        self.copies = [
+            c for c in self.copies if c is piece or common_box(c.box, cut) is None
+        ]  # fmt: skip
+        if piece in self.owners:
+            return
+        if not owners and cut == piece.box:
+            self.owners.append(piece)
+            self.copies = [c for c in self.copies if c is not piece]
+        for owner, common in owners:
+            event = machine.copy(
+                piece.part(common), owner.part(common), (piece.device, owner.device),
+                [*piece.before_read(), *owner.before_write()], f"{self.name}{shown(common)}",
+            )  # fmt: skip
+            piece.read.append(event)
+            owner.wrote(event) if common == owner.box else owner.written.append(event)
+
+
+def common_box(one: Box, other: Box) -> Box | None:
+    """What two boxes have in common; None if that is nothing."""
+    both = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(one, other, strict=True))
+    return both if all(a < b for a, b in both) else None
+
+
+def shown(box: Box) -> str:
+    """A box as text."""
+    return f"[{', '.join(f'{a}:{b}' for a, b in box)}]"

@@ -1,0 +1,147 @@
+"""Several devices by mapping alone: NumPy arrays stand for devices, work is done in any legal order."""
+
+from typing import Any
+
+import devices_tasks as programs
+import numpy as np
+import pytest
+
+from tawa.runtime.arrays import view
+from tawa.runtime.peers import rows_of
+from tawa.tasks import READ, WRITE, Instance, Mapping, Sharded, copy, launch, prange, task
+from tawa.tasks import partition_by_blocks as cut
+from tawa.tasks.devices.held import Piece
+from tawa.tasks.devices.node import run_on_devices
+from tawa.tasks.language.errors import AliasingIterations, BadMapping, WrongTaskArguments
+
+SPREAD: dict[str, Any] = {
+    "sharded_gemm": (0, 0, 1),
+    "gather_gemm": (1, 0, 1),
+    "gemm_scatter": (0, 1, 0),
+}
+"""The dimensions along which C, A and B are sharded."""
+
+
+def ran(name: str, seed: int, devices: int = 2, **tunables: int) -> tuple[Any, Any, Any]:
+    """The result on devices, the result on one, and the run."""
+    c, a, b, exact = programs.operands(144, 96, 80)
+    program = getattr(programs, name)
+    one = np.full_like(c, np.nan)
+    program.compile(one, a, b).simulate((one, a, b))
+    assert np.abs(one - exact).max() < 0.05
+    given = [
+        programs.shards(x, devices, dim) for x, dim in zip((c, a, b), SPREAD[name], strict=True)
+    ]
+    mapping = programs.on_devices(f"{name}_node", devices, **tunables)
+    run = run_on_devices(program, given, mapping, program.call_on_device, seed)
+    return programs.gathered(given[0]), one, run
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("name", SPREAD)
+def test_results_of_one_device(name: str, seed: int):
+    found, one, _ = ran(name, seed)
+    if name == "gemm_scatter":  # parts are rounded alike, whoever adds them
+        assert np.abs(found - one).max() < 0.02
+    else:
+        assert np.array_equal(found, one)
+
+
+@pytest.mark.parametrize("name", ["sharded_gemm", "gather_gemm"])
+def test_more_devices_are_another_mapping(name: str):
+    found, one, run = ran(name, 0, devices=4)
+    assert np.array_equal(found, one)
+    assert {"device 3", "copies to 3"} <= {work.stream for work in run.works}
+
+
+def test_what_travels():
+    """Each device gets the two panels that it lacks, while it multiplies its own."""
+    lines = ran("sharded_gemm", 0)[2].events.splitlines()
+    copies = [line for line in lines if "copy" in line]
+    assert len(copies) == 4
+    assert copies[0].endswith("copy b[0:80, 48:72] from device 1 to device 0")
+    assert "after" not in copies[0]
+    sums = ran("gemm_scatter", 0)[2].events.splitlines()
+    between = ("from device 0 to device 1", "from device 1 to device 0")
+    assert sum("copy made[" in line and line.partition(" after")[0].endswith(between)
+               for line in sums) == 4  # fmt: skip
+
+
+@pytest.mark.parametrize("method", ["before_read", "before_write"])
+def test_an_event_that_is_missing_shows(method: str, monkeypatch: pytest.MonkeyPatch):
+    """The simulated devices do not hide what nothing orders."""
+    monkeypatch.setattr(Piece, method, lambda piece: [])
+    wrong = 0
+    for seed in range(8):
+        found, one, _ = ran("gemm_scatter", seed)
+        wrong += not np.abs(found.astype(float) - one).max() < 0.02
+    assert wrong or method == "before_write"
+
+
+@task(y=WRITE, x=READ)
+def twice_over(y, x, kind):
+    """What goes wrong depends on `kind`."""
+
+
+@twice_over.inner
+def twice_over_node(y, x, kind):
+    size = 16 if kind == "race" else 24
+    to, of = cut(y, (size,)), cut(x, (size,))
+    for d in prange(2):
+        if kind == "race":
+            launch(copy, to[0], of[d])
+        else:
+            launch(copy, cut(to[d], (16,))[0], cut(of[d], (16,))[1])
+
+
+def test_what_can_be_wrong():
+    x = np.zeros(48, np.float32)
+    mapping = Mapping(Instance("twice_over_node", processor="node"), devices=2)
+    with pytest.raises(AliasingIterations, match="iterations 0 and 1") as found:
+        twice_over(np.zeros_like(x), x, "race", mapping=mapping)
+    assert "in the task tree: twice_over_node" in str(found.value)
+    with pytest.raises(BadMapping, match="ends inside of a box"):
+        twice_over(np.zeros_like(x), x, "ends", mapping=mapping)
+    with pytest.raises(WrongTaskArguments, match="do not fit each other"):
+        Sharded([np.zeros((2, 3)), np.zeros((2, 4))])
+
+
+def test_boxes_past_the_end_are_zeros_on_a_device():
+    x = np.arange(40, dtype=np.float32)
+    y = np.full_like(x, np.nan)
+    mapping = Mapping(Instance("halves_node", processor="node"), devices=2)
+    halves(y, Sharded([x[:25].copy(), x[25:].copy()]), mapping=mapping)
+    assert np.array_equal(y, x)
+
+
+@task(y=WRITE, x=READ)
+def halves(y, x):
+    """y = x, in boxes of which the last reaches past the end."""
+
+
+@halves.inner
+def halves_node(y, x):
+    to, of = cut(y, (32,)), cut(x, (32,))
+    for d in prange(2):
+        launch(copy, to[d], of[d])
+
+
+def test_rows_that_one_copy_moves():
+    """Pointers, pitches and counts of boxes of all kinds, by moving bytes."""
+    rng = np.random.default_rng(0)
+    whole = rng.standard_normal((4, 6, 8, 10)).astype(np.float32)
+    for box in (
+        whole, whole[1], whole[:, 2:4], whole[1, :, 3], whole[:, :, :, 2:7], whole[:, ::2, 1, 1:],
+        whole[2:3, 1:5, 2:3], whole[:0],
+    ):  # fmt: skip
+        target = np.zeros_like(box)
+        at = view(target).pointer
+        raw = bytearray(target.nbytes)
+        pairs = rows_of(view(box), view(target))
+        source = whole.tobytes()
+        for (first, pitch, width, count), (to, to_pitch, _, _) in pairs:
+            for row in range(count):
+                a, b = first + row * pitch - view(whole).pointer, to + row * to_pitch - at
+                raw[b : b + width] = source[a : a + width]
+        assert np.array_equal(np.frombuffer(raw, np.float32).reshape(box.shape), box)
+    assert len(rows_of(view(whole), view(whole))) == 1
