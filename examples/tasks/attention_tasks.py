@@ -1,4 +1,9 @@
-"""Attention forward: a grid of query blocks, and a loop over key blocks with an online softmax."""
+"""Attention forward: a grid of query blocks, and a loop over key blocks with an online softmax.
+
+In two forms: `attend_block` takes one block of keys after the other, and leaves it to several warp
+groups to overlap products and softmax; `attend_ahead` computes the scores of the next block beside
+the softmax of this one. A mapping chooses: Instance("attend_block", variant="attend_ahead").
+"""
 
 import numpy as np
 
@@ -8,6 +13,7 @@ from tawa.tasks import (
     READ_WRITE,
     WRITE,
     clear,
+    copy,
     launch,
     make_tensor,
     partition_by_blocks,
@@ -36,6 +42,16 @@ def lowest(highest):
 @task(acc=READ_WRITE, highest=READ_WRITE, total=READ_WRITE, q=READ, k=READ, v=READ)
 def add_keys(acc, highest, total, q, k, v, scale, first, keys):
     """Take keys from number `first` on, of `keys` in all, into the softmax."""
+
+
+@task(scores=WRITE, q=READ, k=READ)
+def score(scores, q, k, scale, first, keys):
+    """Scores for the exponential of 2; minus infinity past the last of `keys`."""
+
+
+@task(acc=READ_WRITE, highest=READ_WRITE, total=READ_WRITE, scores=READ, v=READ)
+def weigh(acc, highest, total, scores, v):
+    """Take a block of scores into the softmax."""
 
 
 @task(o=WRITE, acc=READ, total=READ)
@@ -77,6 +93,30 @@ def attend_block(o, q, k, v, scale):
     launch(divide, o, acc, total)
 
 
+@attend.inner
+def attend_ahead(o, q, k, v, scale):
+    """The same, with the next block's scores computed before this one's are used."""
+    V = tunable("V", 64)
+    of_k = partition_by_blocks(k, (V, k.shape[1]))
+    of_v = partition_by_blocks(v, (V, v.shape[1]))
+    acc = make_tensor(o.shape, tl.float32)
+    highest = make_tensor(o.shape[:1], tl.float32)
+    total = make_tensor(o.shape[:1], tl.float32)
+    scores = make_tensor((o.shape[0], V), tl.float32)
+    following = make_tensor((o.shape[0], V), tl.float32)
+    last = of_k.shape[0] - 1
+    launch(clear, acc)
+    launch(clear, total)
+    launch(lowest, highest)
+    launch(score, scores, q, of_k[0, 0], scale, 0, k.shape[0])
+    for j in srange(last):
+        launch(score, following, q, of_k[j + 1, 0], scale, (j + 1) * V, k.shape[0])
+        launch(weigh, acc, highest, total, scores, of_v[j, 0])
+        launch(copy, scores, following)
+    launch(weigh, acc, highest, total, scores, of_v[last, 0])
+    launch(divide, o, acc, total)
+
+
 @lowest.leaf
 def lowest_tile(highest):
     """Minus infinity."""
@@ -89,6 +129,25 @@ def add_keys_tile(acc, highest, total, q, k, v, scale, first, keys):
     scores = tl.dot(q, k.T) * (scale * 1.4426950408889634)
     columns = first + tl.arange(0, k.shape[0])
     scores = tl.where(columns[None, :] < keys, scores, -float("inf"))
+    new = tl.maximum(highest, tl.max(scores, axis=1))
+    correction = tl.exp2(highest - new)
+    p = tl.exp2(scores - new[:, None])
+    total = total * correction + tl.sum(p, axis=1)
+    acc = tl.dot(p.to(v.dtype), v, acc * correction[:, None])
+    return acc, new, total
+
+
+@score.leaf
+def score_tile(scores, q, k, scale, first, keys):
+    """One product, masked."""
+    columns = first + tl.arange(0, k.shape[0])
+    found = tl.dot(q, k.T) * (scale * 1.4426950408889634)
+    return tl.where(columns[None, :] < keys, found, -float("inf"))
+
+
+@weigh.leaf
+def weigh_tile(acc, highest, total, scores, v):
+    """One step of the online softmax."""
     new = tl.maximum(highest, tl.max(scores, axis=1))
     correction = tl.exp2(highest - new)
     p = tl.exp2(scores - new[:, None])

@@ -64,7 +64,7 @@ def reference(x, steps, rate):
     return x
 
 
-def example_stencil():
+def example_diffuse():
     """Three steps on sizes that are no multiples of the blocks'."""
     x = np.random.default_rng(0).standard_normal((75, 130)).astype(np.float32)
     y = np.full_like(x, np.nan)

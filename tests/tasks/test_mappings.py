@@ -72,6 +72,18 @@ def test_attention_and_stencil(rows: int, width: int):
     found.check(lambda *a: found.task.compile(*a, mapping=mapping).simulate(a))
 
 
+@pytest.mark.parametrize("odd", [False, True])
+def test_attention_in_its_second_form(odd: bool):
+    """The scores of the next block beside the softmax of this one: the same bit for bit."""
+    mapping = Mapping(Instance("attend_block", variant="attend_ahead"))
+    found = case("attention", odd=odd)
+    found.check(lambda *a: found.task.compile(*a, mapping=mapping).simulate(a))
+    one, other = (np.full_like(found.outputs[0], np.nan) for _ in range(2))
+    found.task.interpret(one, *found.inputs, mapping=mapping)
+    found.task.interpret(other, *found.inputs)
+    assert np.array_equal(one, other)
+
+
 def test_written_and_read_again(tmp_path: Any):
     mapping = Mapping(
         Instance("gemm_grid", tunables={"U": 64, "V": 32}, calls=("block",), entry=True),

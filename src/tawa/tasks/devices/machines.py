@@ -7,6 +7,7 @@ events that it names, and for what was given to its stream before; nothing else 
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -102,8 +103,7 @@ class Gpus:
 
     def empty(self, device: int, shape: Sequence[int], dtype: Any, *, zero: bool) -> Any:
         """A new tensor, of zeros or of anything."""
-        import torch
-
+        torch: Any = sys.modules["torch"]
         make = torch.zeros if zero else torch.empty
         tensor = make(tuple(shape), dtype=torch_type(dtype), device=f"cuda:{device}")
         self.peers.allocated(device)  # earlier work of the device may still use the memory

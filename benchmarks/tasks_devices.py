@@ -1,0 +1,228 @@
+"""Task programs on two GPUs of one host, beside one GPU and beside copies followed by cuBLAS.
+
+Products of 16384 with A, B and C sharded; a gather of A beside the product; sums over K scattered
+to their owners. Contenders of `tawa` differ in their mappings alone; `one device` is the same
+program under a mapping for one. `in turn` copies what is needed, waits, and multiplies by cuBLAS.
+Each is checked against float64 on some rows. `--dry-run` runs small sizes in the simulator.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+sys.path.append(str(Path(__file__).parents[1] / "examples" / "tasks"))
+
+import devices_tasks as programs
+
+from tawa.tasks import Instance, Mapping, Sharded
+
+MAX_ERROR = 2e-3
+"""Relative Frobenius error against float64 above which a contender is not timed."""
+CHECKED = 256
+"""Rows of the result that are compared."""
+TILES = {"U": 128, "V": 256}
+
+Work = Callable[[], Any]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A product with sizes; the dimensions along which C, A and B are sharded."""
+
+    name: str
+    m: int
+    n: int
+    k: int
+    dims: tuple[int, int, int]
+    parts: str
+    """The tunable that says in how many parts what travels is cut."""
+
+    @property
+    def flops(self) -> int:
+        """Of the whole product."""
+        return 2 * self.m * self.n * self.k
+
+    @property
+    def shapes(self) -> tuple[tuple[int, int], ...]:
+        """Of C, A and B."""
+        return (self.m, self.n), (self.m, self.k), (self.k, self.n)
+
+    def mappings(self, devices: int) -> Iterator[tuple[str, Mapping]]:
+        """Mappings to measure, by what they say."""
+        block = Instance("gemm_block", warp_groups=2, pipeline=4, options={"persistent": True})
+        grid = Instance("gemm_grid", tunables=TILES)
+        if devices == 1:
+            tunables = {"devices": 1, self.parts: 1}
+            node = Instance(f"{self.name}_node", processor="node", tunables=tunables)
+            yield "1 device", Mapping(node, grid, block)
+            return
+        for parts in (2 * devices, 4 * devices, 8 * devices):
+            tunables = {"devices": devices, self.parts: parts}
+            node = Instance(f"{self.name}_node", processor="node", tunables=tunables)
+            yield f"{parts} parts", Mapping(node, grid, block, devices=devices)
+
+
+def cases() -> Iterator[Case]:
+    """Every case."""
+    yield Case("sharded_gemm", 16384, 16384, 16384, (0, 0, 1), "panels")
+    shapes = (
+        (8192, 8192, 8192), (16384, 8192, 4096), (8192, 4096, 8192), (16384, 4096, 4096),
+        (32768, 2048, 4096),
+    )  # fmt: skip
+    for m, n, k in shapes:
+        yield Case("gather_gemm", m, n, k, (1, 0, 1), "chunks")
+        yield Case("gemm_scatter", m, n, k, (0, 1, 0), "chunks")
+
+
+def sharded(x: Any, devices: int, dim: int) -> Sharded:
+    """A tensor in equal parts, each on a device of its own."""
+    parts = x.chunk(devices, dim)
+    return Sharded([part.contiguous().to(f"cuda:{d}") for d, part in enumerate(parts)], dim)
+
+
+def error_of(c: Sharded, a: Any, b: Any) -> float:
+    """Relative Frobenius error of the first rows; infinite for NaN."""
+    import torch
+
+    found = torch.cat([shard.to("cuda:0") for shard in c.shards], c.dim)[:CHECKED].double()
+    exact = a[:CHECKED].double() @ b.double()
+    error = float((found - exact).norm() / exact.norm())
+    return error if error == error else float("inf")
+
+
+def synchronize(devices: int) -> None:
+    """Wait for all devices."""
+    import torch
+
+    for d in range(devices):
+        torch.cuda.synchronize(d)
+
+
+def times(work: Work, devices: int, count: int = 20) -> list[float]:
+    """Milliseconds of runs one after the other, in groups of five, all devices waited for."""
+    for _ in range(3):
+        work()
+    synchronize(devices)
+    found: list[float] = []
+    for _ in range(count):
+        start = time.perf_counter()
+        for _ in range(5):
+            work()
+        synchronize(devices)
+        found.append((time.perf_counter() - start) / 5 * 1e3)
+    return found
+
+
+def in_turn(case: Case, given: list[Sharded]) -> Work:
+    """Copies of all that a device lacks, and then cuBLAS; sums over K are added at their owners."""
+    import torch
+
+    c, a, b = given
+    devices = range(len(c.shards))
+
+    def gathered(x: Sharded, d: int) -> Any:
+        return torch.cat([s.to(f"cuda:{d}", non_blocking=True) for s in x.shards], x.dim)
+
+    def run() -> None:
+        if case.name == "gemm_scatter":
+            parts = [a.shards[d] @ b.shards[d] for d in devices]
+            for d in devices:
+                rows = [p.chunk(len(devices))[d].to(f"cuda:{d}") for p in parts]
+                torch.sum(torch.stack(rows), 0, out=c.shards[d])
+            return
+        for d in devices:
+            left = gathered(a, d) if case.name == "gather_gemm" else a.shards[d]
+            right = gathered(b, d) if case.name == "sharded_gemm" else b.shards[d]
+            torch.mm(left, right, out=c.shards[d])
+
+    return run
+
+
+def measure(run: Any, case: Case, devices: int) -> str:
+    """Time one case; returns a line with the ratios."""
+    import torch
+
+    from tawa.runtime.timing import Timing
+
+    a, b = (torch.randn(s, device="cuda:0", dtype=torch.float16) for s in case.shapes[1:])
+    name = {"kernel": case.name, "dtype": "fp16", "m": case.m, "n": case.n, "k": case.k}
+    best: dict[str, float] = {}
+    for count in (1, devices):
+        c = torch.full(case.shapes[0], float("nan"), device="cuda:0", dtype=torch.float16)
+        given = [sharded(x, count, dim) for x, dim in zip((c, a, b), case.dims, strict=True)]
+        task = getattr(programs, case.name)
+        works = {
+            f"tawa, {config}": partial(task, *given, mapping=mapping)
+            for config, mapping in case.mappings(count)
+        }
+        if count > 1:
+            works["in turn"] = in_turn(case, given)
+        for config, work in works.items():
+            impl = config.partition(",")[0]
+            row = {"devices": count, "config": config}
+            try:
+                work()
+                error = error_of(given[0], a, b)
+                if error > MAX_ERROR:
+                    raise ValueError(f"error {error}")
+                timing = Timing(tuple(times(work, count)))
+            except Exception as failure:
+                run.add(name, impl, None, error_text=str(failure).splitlines()[0], **row)
+                continue
+            memory = max(torch.cuda.max_memory_allocated(d) for d in range(count))
+            row["bytes of a device"] = memory
+            run.add(name, impl, timing, flops=case.flops, **row)
+            key = f"{impl}, {count}"
+            best[key] = min(best.get(key, float("inf")), timing.median)
+    shown = ", ".join(f"{impl} devices {ms:.3f} ms" for impl, ms in best.items())
+    return f"{case.name} {case.m}x{case.n}x{case.k}: {shown}"
+
+
+def dry_run(chosen: list[Case], devices: int) -> None:
+    """Small sizes in the simulator, under every mapping."""
+    import numpy as np
+
+    for case in chosen:
+        size = 16 * devices * 8
+        c, a, b, exact = programs.operands(size, size, 128)
+        for config, mapping in case.mappings(devices):
+            given = [
+                programs.shards(x, devices, dim)
+                for x, dim in zip((c, a, b), case.dims, strict=True)
+            ]
+            run = getattr(programs, case.name)(*given, mapping=mapping)
+            error = float(np.abs(programs.gathered(given[0]) - exact).max())
+            copies = sum("copy" in work.text for work in run.works)
+            print(f"{case.name}, {config}: {copies} copies, error {error:.3f}", flush=True)
+
+
+def main() -> None:
+    """Measure what was chosen."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", help="programs, by default all")
+    parser.add_argument("--devices", type=int, default=2)
+    parser.add_argument("--rows", type=Path, help="folder for the rows")
+    parser.add_argument("--dry-run", action="store_true")
+    options = parser.parse_args()
+    chosen = [case for case in cases() if not options.names or case.name in options.names]
+    if options.dry_run:
+        dry_run(list({case.name: case for case in chosen}.values()), options.devices)
+        return
+    import torch
+    from rows import Run
+
+    torch.manual_seed(0)
+    run = Run("tasks-devices", options.rows)
+    lines = [measure(run, case, options.devices) for case in chosen]
+    print("\n".join(["", *lines]))
+
+
+if __name__ == "__main__":
+    main()
