@@ -173,6 +173,9 @@ EXPRESSIONS = {
     "log_density (student_t 3 0 2) 1.5": -2.0377365440367736,
     "normal_quantile 1.5": math.nan,
     "normal_quantile (-0.5)": math.nan,
+    "dot [] []": 0.0,
+    "dot [1.0, 2.0, 3.0] [4.0, 5.0, 6.0]": 32.0,
+    "dot [1.0, 2.0, 3.0, 4.0, 5.0, 6.0] [1.0, 1.0, 1.0, 1.0, 2.0, 3.0]": 38.0,
     "min (0.0 / 0.0) 1.0": math.nan,
     "min 1.0 (0.0 / 0.0)": math.nan,
     "max (0.0 / 0.0) 1.0": math.nan,
@@ -185,3 +188,10 @@ EXPRESSIONS = {
 def test_numbers_at_the_edges(text: str) -> None:
     (found,) = set(map(repr, cuppl.model(f"def main () = {text}").importance(2).values))
     assert float(found) == pytest.approx(EXPRESSIONS[text], rel=1e-7, nan_ok=True)
+
+
+def test_products_of_vectors_of_different_lengths() -> None:
+    with pytest.raises(failures.ProgramFailed, match="different lengths") as caught:
+        cuppl.model("def main () =\n  dot [1.0] [1.0, 2.0]").importance(2)
+    assert caught.value.span is not None
+    assert caught.value.span.line == 2

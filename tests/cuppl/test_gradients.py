@@ -50,6 +50,13 @@ def main () =
     let limit = if x > 0.5 then max m (a * x) else min m (log s) in
     observe (normal limit (s * exp (-a))) x) v;
   iter (fn x -> factor (x * log (s + a * a))) (slice 0 0 v); a""",
+    "products of vectors": """
+input v : vector[float]
+def main () =
+  let w = repeat 4 (fn () -> sample (normal 0 1)) in
+  let u = map (fn x -> x * x + 1.0) w in
+  observe (normal (dot v w + dot w u) 1) (dot v v);
+  factor (0.1 * dot u u - dot (slice 0 0 v) (slice 1 0 w)); w.[0]""",
     "one name for another": """
 def turn a b n = if n == 0 then a - 2.0 * b else turn b (a * b + 0.5) (n - 1)
 def main () =

@@ -248,6 +248,24 @@ def logpdf_mv_normal(ctx: Context, x: FloatVector, mean: FloatVector, factor: Fl
 
 
 @native
+def dot_product(v: FloatVector, w: FloatVector) -> float:
+    """The sum of the products of two vectors' elements, of which each fourth is added up apart."""
+    n = len(v)
+    first = 0.0
+    second = 0.0
+    third = 0.0
+    fourth = 0.0
+    for k in range(0, n - 3, 4):
+        first = first + v[k] * w[k]
+        second = second + v[k + 1] * w[k + 1]
+        third = third + v[k + 2] * w[k + 2]
+        fourth = fourth + v[k + 3] * w[k + 3]
+    for k in range(n - n % 4, n):
+        first = first + v[k] * w[k]
+    return (first + second) + (third + fourth)
+
+
+@native
 def cholesky(ctx: Context, matrix: FloatVector, n: int) -> FloatVector:
     """Cholesky factor of a symmetric n*n row-major matrix; NaN where it isn't positive definite."""
     out = new_floats(ctx, n * n)

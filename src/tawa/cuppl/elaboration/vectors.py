@@ -9,7 +9,7 @@ from tawa.cuppl.core.builder import FunctionBuilder
 from tawa.cuppl.core.ir import Call, Copy, Reg, Return, Set, Store, Type
 from tawa.cuppl.elaboration.elaborator import Elaborator, parameters
 from tawa.cuppl.elaboration.values import Dyn, Value, leaves, rebuild, shape
-from tawa.cuppl.typing.failures import FUEL, HEAP_FULL, INDEX, NEGATIVE_SIZE
+from tawa.cuppl.typing.failures import FUEL, HEAP_FULL, INDEX, NEGATIVE_SIZE, USER
 from tawa.functional.terms import Con
 
 __all__ = ["VECTOR_BUILTINS"]
@@ -236,6 +236,15 @@ def _cholesky(e: Elaborator, type_: Con, args: Sequence[Value], span: Span) -> V
     return Dyn(result, b.call("cholesky", [matrix, size], [Type.REF]))
 
 
+def _dot(e: Elaborator, type_: Con, args: Sequence[Value], span: Span) -> Value:
+    kinds, result = parameters(type_, 2)
+    v, w = (e.single(a, k) for a, k in zip(args, kinds, strict=True))
+    lengths = (e.b.load(vector, 1, Type.I64) for vector in (v, w))
+    site = e.shared.site(span, "vectors of different lengths are multiplied")
+    e.b.fail_if(e.b.op("nei", *lengths), USER, site)
+    return Dyn(result, e.b.call("dot_product", [v, w], [Type.F64]))
+
+
 VECTOR_BUILTINS = {
     "length": (1, _length),
     "tabulate": (2, _tabulate),
@@ -243,6 +252,7 @@ VECTOR_BUILTINS = {
     "range_fold": (3, _range_fold),
     "slice": (3, _slice),
     "++": (2, _append),
+    "dot": (2, _dot),
     "cholesky": (2, _cholesky),
 }
 """Name -> (number of arguments, rule)."""

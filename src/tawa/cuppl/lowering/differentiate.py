@@ -238,6 +238,9 @@ class _Tape(Splitter):
             self.emit(call, Call((place(dst),), "taken_place", ()))
             self.forms.placed(dst)
             return
+        if name == "dot_product":
+            self.dot(call)
+            return
         if f"slope_{name}" in NATIVES:
             self.known(call)
             return
@@ -253,6 +256,18 @@ class _Tape(Splitter):
         self.emit(Call(_both(call.dsts), taped(name), _both(call.args), call.on_fail))
         for dst in call.dsts:
             self.forms.placed(dst)
+
+    def dot(self, call: Call) -> None:
+        """A product of two vectors: one entry, with their addresses."""
+        self.emit(call)
+        dst = call.dsts[0]
+        if not any(arg in self.active for arg in call.args):
+            self.forms.put(dst, {})
+            return
+        addresses = tuple(self.reg(I64) for _ in call.args)
+        self.emit(*(Copy(to, arg) for to, arg in zip(addresses, call.args, strict=True)))
+        self.emit(Call((place(dst),), "tape_dot", addresses))
+        self.forms.placed(dst)
 
     def only_tells(self, name: str) -> bool:
         """Whether a function returns no floats or references, and changes nothing."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from tawa.cuppl.numeric.addresses import address_of, int_of
+from tawa.cuppl.numeric.addresses import address_of, floats_at, int_of
 from tawa.cuppl.numeric.elementary import cos, exp, log, log1p, sigmoid, sin
 from tawa.cuppl.numeric.philox import next_uniform
 from tawa.cuppl.numeric.primitives import (
@@ -74,6 +74,43 @@ def tape_and(ctx: Context, before: int, a: int, da: float) -> int:
 def tape_one(ctx: Context, a: int, da: float) -> int:
     """Record an operation of one operand."""
     return 0 if a == 0 else tape_two(ctx, a, da, 0, 0.0)
+
+
+DOT = -1
+"""In the place of an entry's first operand: a product of two vectors, whose addresses follow."""
+
+
+@native
+def in_heap(ctx: Context, address: int) -> bool:
+    """Whether an address is one of the heap: floats elsewhere are constant."""
+    return address >= ctx.heap_start and address < ctx.heap_end
+
+
+@native
+def tape_dot(ctx: Context, v: int, w: int) -> int:
+    """Record the product of two vectors; its place."""
+    if not in_heap(ctx, v) and not in_heap(ctx, w):
+        return 0
+    m = address_of(ctx.trace)
+    at = tape_two(ctx, DOT, 0.0, 0, 0.0)
+    if at != 0:
+        entry = address_of(m[ENTRIES] + 32 * at)
+        entry[1] = v
+        entry[2] = w
+    return at
+
+
+@native
+def spread_product(ctx: Context, adjoints: Ints, v: int, w: int, own: float) -> None:
+    """Add to the adjoints of the elements of `v` what a product with `w` tells of them."""
+    if not in_heap(ctx, v):
+        return
+    places = address_of(v + ctx.tape_delta + 16)
+    others = floats_at(w + 16)
+    for k in range(address_of(v)[1]):
+        place = places[k]
+        if place != 0:
+            adjoints[place] = bits_of(float_of_bits(adjoints[place]) + own * others[k])
 
 
 @native
@@ -218,6 +255,10 @@ def value_and_gradient(
                 entry = address_of(m[ENTRIES] + 32 * at)
                 a = entry[0]
                 b = entry[2]
+                if a == DOT:
+                    spread_product(ctx, adjoints, entry[1], b, own)
+                    spread_product(ctx, adjoints, b, entry[1], own)
+                    continue
                 if a != 0:
                     more = own * float_of_bits(entry[1])
                     adjoints[a] = bits_of(float_of_bits(adjoints[a]) + more)

@@ -70,6 +70,9 @@ val range_fold : ('b -> int -> 'b) -> 'b -> int -> 'b
 val slice : int -> int -> vector['a] -> vector['a]
 ## Two vectors, one after the other.
 val (++) : vector['a] -> vector['a] -> vector['a]
+## The sum of the products of two vectors' elements.
+val dot : vector[float] -> vector[float] -> float
+## The Cholesky factor of a symmetric n * n matrix, row by row: `cholesky n matrix`.
 val cholesky : int -> vector[float] -> vector[float]
 """
 
