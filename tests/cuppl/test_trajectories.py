@@ -147,3 +147,12 @@ def main () = let x = sample (normal 0 1) in f 5000 + x
 def test_an_unknown_metric() -> None:
     with pytest.raises(BadSetting, match="metric"):
         cuppl.model("def main () = sample (normal 0 1)").nuts(10, metric="round")
+
+
+def test_a_covariance_is_not_learned_of_few_draws() -> None:
+    """Of as many draws as values, or fewer, it would say nothing of most directions."""
+    model = cuppl.model("def main () = sum (repeat 60 (fn () -> sample (normal 0 1)))")
+    density, block = model.density()
+    one = nuts_chain(density, Plan(50, 150, 2, metric="dense"))
+    assert one.evaluations < 200 * 40
+    assert block is not None

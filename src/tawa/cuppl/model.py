@@ -254,9 +254,10 @@ class Model:
     ) -> Posterior:
         """The no-U-turn sampler, for programs with a fixed number of continuous choices.
 
-        `metric` is `dense` (a covariance is learned), `diagonal` (variances) or `auto`: dense
-        where the warm-up has enough draws for it. Chains run on `threads`, by default all cores;
-        the draws do not depend on that. A trajectory has at most 2**`max_doublings` - 1 steps.
+        `metric` is `dense` (a covariance is learned where the warm-up has three draws for each
+        value), `diagonal` (variances) or `auto`: dense for at most 64 values. Chains run on
+        `threads`, by default all cores; the draws do not depend on that. A trajectory has at most
+        2**`max_doublings` - 1 steps.
         """
         (max_doublings,) = counts(max_doublings=max_doublings)
         plan = Plan(draws, warm_up, seed, target, 0, metric, max_doublings)

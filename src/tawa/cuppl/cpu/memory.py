@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tawa.cuppl.core.layout import FIRST_ADDRESS, Layouts
 from tawa.cuppl.elaboration.shared import Elaborated, InputSlot
-from tawa.cuppl.typing.errors import InputMismatch
+from tawa.cuppl.typing.errors import InputMismatch, UnsupportedValue
 from tawa.functional.terms import Con, Term
 
 __all__ = [
@@ -278,8 +278,18 @@ def object_table(layouts: Layouts) -> Words:
     return np.array(rows, dtype=np.int64).reshape(-1)
 
 
+MASK_BITS = 63
+"""Words of an object or a frame, of which the collector knows which are references."""
+
+
 def mask_of(references: Sequence[bool]) -> int:
-    """A bit for each reference."""
+    """A bit for each reference. Raises UnsupportedValue where a word has not enough."""
+    if any(references[MASK_BITS:]):
+        raise UnsupportedValue(
+            f"more than {MASK_BITS} values are alive at once, or in one result, and vectors, lists "
+            "or functions are among the last",
+            hint="put some of them in a vector or a list",
+        )
     return sum(1 << k for k, r in enumerate(references) if r)
 
 

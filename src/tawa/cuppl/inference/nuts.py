@@ -159,9 +159,8 @@ class _Sampler:
         if seen < 10:
             return None
         _, squares, _, slopes = moments[: 4 * n].reshape(4, n)
-        if self.plan.metric == "dense" or (
-            self.plan.metric == "auto" and n <= MOST_DENSE and seen >= DRAWS_A_VALUE * n
-        ):
+        wanted = self.plan.metric == "dense" or (self.plan.metric == "auto" and n <= MOST_DENSE)
+        if wanted and seen >= DRAWS_A_VALUE * n:
             variance = squares / (seen - 1.0)
             covariance = moments[4 * n :].reshape(n, n) / (seen - 1.0)
             covariance *= seen / (seen + 5.0)
