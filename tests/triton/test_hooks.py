@@ -12,7 +12,7 @@ from tawa.frontend.source.errors import LaunchMismatch
 from tawa.language.extra.cuda import globaltimer, smid
 from tawa.runtime.descriptor import TensorDescriptor
 from tawa.triton.kernel import RUNTIME, jit
-from tawa.triton.objects import HookChain, NotProvided
+from tawa.triton.objects import ASTSource, GPUTarget, HookChain, NotProvided, compile
 
 
 @pytest.fixture(autouse=True)
@@ -123,3 +123,10 @@ def test_a_block_of_one_element_stands_for_one_that_is_assigned_later():
     source.block_shape = target.block_shape = [16, 16]
     copied[(1,)](source, target)
     assert (y == 1).all()
+
+
+def test_another_gpu_is_no_target():
+    source = ASTSource(clocks, {"out": "*i64"})
+    assert compile(source, GPUTarget("cuda", 90, 32)).n_regs > 0
+    with pytest.raises(NotProvided, match="compute capability 100"):
+        compile(source, GPUTarget("cuda", 100, 32))

@@ -126,8 +126,13 @@ def compile(
     src: ASTSource, target: GPUTarget | None = None, options: Mapping[str, Any] | None = None
 ) -> Compiled:
     """`triton.compile`: compile a kernel for a signature. Raises `NotProvided`, `TawaError`s."""
-    if target is not None:
-        make_backend(target)
+    if target is not None and not make_backend(target).supports_target(target):
+        raise NotProvided(
+            f"kernels can't be compiled for compute capability {target.arch}",
+            expected="GPUTarget('cuda', 90, 32)",
+            found=repr(target),
+            hint="leave the target out",
+        )
     if not hasattr(src, "types"):
         raise NotProvided("only kernels can be compiled, not texts of Triton's IR")
     chosen = {name: value for name, value in (options or {}).items() if name in OPTIONS}
