@@ -1,11 +1,20 @@
-"""Convolutions: forward and both gradients, beside cuDNN through PyTorch.
+"""Convolutions: forward and both gradients, beside cuDNN through PyTorch; and a whole ResNet-50.
+
+    python benchmarks/conv.py --network twelve --passes forward,fused,dgrad,wgrad --compile
+    python benchmarks/conv.py --network resnet50,vgg16,unet --images 1,32,256
+    python benchmarks/conv.py --network efficientnet,video,sequences --images 1,32
+    python benchmarks/conv.py --whole                 ResNet-50, inference and a training step
+    python benchmarks/conv.py --predict --network twelve        without a device
 
 All contenders of a case get the same channels-last tensors, are captured in CUDA graphs, and take
 turns: soak, measure, forward and backward, each execution with a cold L2 cache. Results of two
-images are checked against float64 before anything is timed. `tawa` is what `conv2d` chooses;
+images are checked against float64 before anything is timed. `tawa` is what the library chooses;
 `tawa-best` the fastest of the first tilings that its model ranks (`--tune`, 0 for none): how far
 the choice is from it shows what the model misses. `cudnn` is eager PyTorch with
-`benchmark = True`, `cudnn-fused` `cudnn_convolution_relu`, `torch-compile` "max-autotune".
+`benchmark = True`, `cudnn-fused` `cudnn_convolution_relu`, `torch-compile` "max-autotune",
+`causal-conv1d` that package. Rows have the bytes that a contender allocates beside its result, and
+for `tawa` the bytes that its tiles load from L2 (`--profile` prints a command that counts them).
+What fails becomes a row with `error_text`.
 """
 
 from __future__ import annotations
@@ -14,85 +23,16 @@ import argparse
 import math
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-TWELVE = {
-    1: (3, 227, 96, 11, 4), 2: (3, 231, 96, 11, 4), 3: (3, 227, 64, 7, 2),
-    4: (64, 224, 64, 7, 2), 5: (96, 24, 256, 5, 1), 6: (256, 12, 512, 3, 1),
-    7: (3, 224, 64, 3, 1), 8: (64, 112, 128, 3, 1), 9: (64, 56, 64, 3, 1),
-    10: (128, 28, 128, 3, 1), 11: (256, 14, 256, 3, 1), 12: (512, 7, 512, 3, 1),
-}  # fmt: skip
-"""Channels, rows and columns, filters, taps each way, and stride of the twelve layers."""
+from conv_cases import Case, cases
 
-VGG16 = [(3, 224, 64), (64, 224, 64), (64, 112, 128), (128, 112, 128), (128, 56, 256),
-         (256, 56, 256), (256, 28, 512), (512, 28, 512), (512, 14, 512)]  # fmt: skip
-RESNET50 = [
-    (3, 224, 64, 7, 2), (64, 56, 64, 1, 1), (64, 56, 64, 3, 1), (64, 56, 256, 1, 1),
-    (256, 56, 64, 1, 1), (256, 56, 128, 1, 1), (128, 56, 128, 3, 2), (256, 56, 512, 1, 2),
-    (128, 28, 512, 1, 1), (512, 28, 128, 1, 1), (128, 28, 128, 3, 1), (512, 28, 256, 1, 1),
-    (256, 28, 256, 3, 2), (512, 28, 1024, 1, 2), (256, 14, 1024, 1, 1), (1024, 14, 256, 1, 1),
-    (256, 14, 256, 3, 1), (1024, 14, 512, 1, 1), (512, 14, 512, 3, 2), (1024, 14, 2048, 1, 2),
-    (512, 7, 2048, 1, 1), (2048, 7, 512, 1, 1), (512, 7, 512, 3, 1),
-]  # fmt: skip
-DEPTHWISE = [(32, 112, 3, 1), (96, 112, 3, 2), (144, 56, 3, 1), (144, 56, 5, 2), (240, 28, 5, 1),
-             (240, 28, 3, 2), (480, 14, 3, 1), (480, 14, 5, 1), (672, 14, 5, 1), (672, 14, 5, 2),
-             (1152, 7, 5, 1), (1152, 7, 3, 1)]  # fmt: skip
-"""EfficientNet-B0's: channels, rows and columns, taps, stride."""
-
-MAX_ERROR = 2e-3
+MAX_ERROR = {"fp16": 2e-3, "bf16": 1.2e-2}
 """Relative Frobenius error against float64 above which a contender is not timed."""
 SOME = 4
 """Executions by whose median tilings are ranked."""
-
-
-@dataclass(frozen=True)
-class Case:
-    """One layer of one network."""
-
-    layer: str
-    n: int
-    c: int
-    size: int
-    k: int
-    taps: int
-    stride: int
-    pad: int
-    groups: int = 1
-
-    def row(self, what: str, *, bias: bool) -> dict[str, Any]:
-        """What names the work."""
-        shape = [self.n, self.size, self.size, self.c], [self.k, self.taps, self.taps]
-        return {
-            "layer": self.layer, "pass": what, "bias": bias, "dtype": "fp16", "x": shape[0],
-            "w": [*shape[1], self.c // self.groups], "stride": self.stride, "pad": self.pad,
-            "groups": self.groups,
-        }  # fmt: skip
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """Of `conv2d`."""
-        return {"stride": self.stride, "padding": self.pad, "groups": self.groups}
-
-
-def cases(network: str, images: list[int]) -> Iterator[Case]:
-    """The layers of a network."""
-    for n in images:
-        if network == "twelve":
-            for number, (c, size, k, taps, stride) in TWELVE.items():
-                yield Case(f"conv{number}", n, c, size, k, taps, stride, 0)
-        elif network == "vgg16":
-            for c, size, k in VGG16:
-                yield Case(f"vgg16 {c}-{k} {size}", n, c, size, k, 3, 1, 1)
-        elif network == "resnet50":
-            for c, size, k, taps, stride in RESNET50:
-                name = f"resnet50 {c}-{k} {size} {taps}x{taps}/{stride}"
-                yield Case(name, n, c, size, k, taps, stride, taps // 2)
-        elif network == "efficientnet":
-            for c, size, taps, stride in DEPTHWISE:
-                name = f"efficientnet {c} {size} {taps}x{taps}/{stride}"
-                yield Case(name, n, c, size, c, taps, stride, taps // 2, c)
+TYPES = {"fp16": "float16", "bf16": "bfloat16"}
 
 
 def captured(work: Callable[[], Any]) -> Callable[[], Any]:
@@ -111,41 +51,44 @@ def captured(work: Callable[[], Any]) -> Callable[[], Any]:
 
 
 class Tensors:
-    """The tensors of a case, channels last, in PyTorch's order and in memory's."""
+    """The tensors of a case, channels last in memory, in PyTorch's order and in memory's."""
 
-    def __init__(self, case: Case, *, bias: bool) -> None:
+    def __init__(self, case: Case, dtype: str, *, bias: bool) -> None:
         import torch
 
-        last = {"memory_format": torch.channels_last}
-        options: dict[str, Any] = {"device": "cuda", "dtype": torch.float16}
-        shape = case.k, case.c // case.groups, case.taps, case.taps
-        self.x = torch.randn(case.n, case.c, case.size, case.size, **options).contiguous(**last)
-        scale = math.sqrt(case.taps**2 * shape[1])
-        self.w = (torch.randn(*shape, **options) / scale).contiguous(**last)
-        self.bias = torch.randn(case.k, **options) if bias else None
-        p = (case.size + 2 * case.pad - case.taps) // case.stride + 1
-        self.dy = torch.randn(case.n, case.k, p, p, **options).contiguous(**last)
-
-    @staticmethod
-    def nhwc(tensor: Any) -> Any:
-        """The tensor in the order in which it lies."""
-        return tensor.permute(0, 2, 3, 1)
+        options: dict[str, Any] = {"device": "cuda", "dtype": getattr(torch, TYPES[dtype])}
+        scale = math.sqrt(math.prod(case.w[1:]))
+        self.nhwc = torch.randn(*case.x, **options), torch.randn(*case.w, **options) / scale
+        self.x, self.w = (t.movedim(-1, 1) for t in self.nhwc)
+        self.bias = torch.randn(case.w[0], **options) if bias else None
+        self.results = torch.randn(case.x[0], *case.results, case.w[0], **options)
+        self.dy = self.results.movedim(-1, 1)
 
 
 def ours(case: Case, t: Tensors, what: str, config: Any = None) -> Callable[[], Any]:
     """This project's work; gives a tensor in PyTorch's order."""
-    from tawa.kernels.conv import conv2d
+    from tawa.kernels import conv
     from tawa.kernels.conv_gradients import gradient_of_filters, gradient_of_images
 
-    x, w, dy = map(t.nhwc, (t.x, t.w, t.dy))
+    (x, w), dy = t.nhwc, t.results
     if what == "forward":
         finish = {"bias": t.bias, "relu": t.bias is not None}
-        return lambda: conv2d(x, w, None, config, **finish, **case.arguments).permute(0, 3, 1, 2)
+        work = (conv.conv1d, conv.conv2d, conv.conv3d)[case.dimensions - 1]
+        return lambda: work(x, w, None, config, **finish, **case.arguments).movedim(-1, 1)
     if what == "dgrad":
-        shape = tuple(x.shape)
-        return lambda: gradient_of_images(dy, w, shape, **case.arguments).permute(0, 3, 1, 2)
-    shape = tuple(w.shape)
-    return lambda: gradient_of_filters(dy, x, shape, **case.arguments).permute(0, 3, 1, 2)
+        return lambda: gradient_of_images(dy, w, case.x, **case.arguments).movedim(-1, 1)
+    return lambda: gradient_of_filters(dy, x, case.w, **case.arguments).movedim(-1, 1)
+
+
+def plain(case: Case, x: Any, w: Any, bias: Any) -> Any:
+    """PyTorch's convolution; more padding on one side is a copy of its own."""
+    import torch.nn.functional as F
+
+    work = (F.conv1d, F.conv2d, F.conv3d)[case.dimensions - 1]
+    pad: Any = tuple(before for before, _ in case.pad)
+    if case.causal:
+        x, pad = F.pad(x, [side for pair in reversed(case.pad) for side in pair]), 0
+    return work(x, w, bias, case.stride, pad, 1, case.groups)
 
 
 def peers(case: Case, t: Tensors, what: str, *, compiled: bool) -> dict[str, Callable[[], Any]]:
@@ -153,11 +96,11 @@ def peers(case: Case, t: Tensors, what: str, *, compiled: bool) -> dict[str, Cal
     import torch
     import torch.nn.functional as F
 
-    aten, steps = torch.ops.aten, (case.stride,) * 2
-    pads, ones = (case.pad,) * 2, (1, 1)
+    aten, count = torch.ops.aten, case.dimensions
+    steps, pads, ones = (case.stride,) * count, [b for b, _ in case.pad], (1,) * count
 
     def eager(x: Any, w: Any, bias: Any) -> Any:
-        y = F.conv2d(x, w, bias, case.stride, case.pad, 1, case.groups)
+        y = plain(case, x, w, bias)
         return F.relu(y, inplace=True) if bias is not None else y
 
     if what != "forward":
@@ -165,18 +108,31 @@ def peers(case: Case, t: Tensors, what: str, *, compiled: bool) -> dict[str, Cal
         place = 0 if what == "dgrad" else 1
         return {
             "cudnn": lambda: aten.convolution_backward(
-                t.dy, t.x, t.w, None, steps, pads, ones, False, (0, 0), case.groups, mask
+                t.dy, t.x, t.w, None, steps, pads, ones, False, (0,) * count, case.groups, mask
             )[place]
         }
     found: dict[str, Callable[[], Any]] = {"cudnn": lambda: eager(t.x, t.w, t.bias)}
-    if t.bias is not None:
+    if t.bias is not None and not case.causal:
         found["cudnn-fused"] = lambda: aten.cudnn_convolution_relu(
             t.x, t.w, t.bias, steps, pads, ones, case.groups
         )
     if compiled:
         fast = torch.compile(eager, mode="max-autotune-no-cudagraphs")
         found["torch-compile"] = lambda: fast(t.x, t.w, t.bias)
+    if count == 1 and case.causal and case.groups > 1 and t.bias is None:
+        found["causal-conv1d"] = causal(t)
     return found
+
+
+def causal(t: Tensors) -> Callable[[], Any]:
+    """The package's kernel; an ImportError when it is called where there is none."""
+
+    def work() -> Any:
+        from causal_conv1d import causal_conv1d_fn  # pyright: ignore
+
+        return causal_conv1d_fn(t.x, t.w[:, 0])
+
+    return work
 
 
 def exact(case: Case, t: Tensors, what: str) -> Any:
@@ -184,20 +140,17 @@ def exact(case: Case, t: Tensors, what: str) -> Any:
     import torch
     import torch.nn.functional as F
 
-    arguments = case.stride, case.pad, 1, case.groups
     if what == "forward":
         bias = None if t.bias is None else t.bias.double()
-        y = F.conv2d(t.x[:2].double(), t.w.double(), bias, *arguments)
+        y = plain(case, t.x[:2].double(), t.w.double(), bias)
         return F.relu(y) if bias is not None else y
-    mask = [what == "dgrad", what == "wgrad", False]
-    some = slice(2) if what == "dgrad" else slice(None)
+    mask, count = [what == "dgrad", what == "wgrad", False], case.dimensions
     found = torch.zeros((), device="cuda")
-    rows = range(0, case.n, 8) if what == "wgrad" else [0]
-    for first in rows:
-        part = slice(first, first + 8) if what == "wgrad" else some
+    for first in range(0, case.x[0], 8) if what == "wgrad" else [0]:
+        part = slice(first, first + 8) if what == "wgrad" else slice(2)
         grads = torch.ops.aten.convolution_backward(
-            t.dy[part].double(), t.x[part].double(), t.w.double(), None, (case.stride,) * 2,
-            (case.pad,) * 2, (1, 1), False, (0, 0), case.groups, mask,
+            t.dy[part].double(), t.x[part].double(), t.w.double(), None, (case.stride,) * count,
+            [b for b, _ in case.pad], (1,) * count, False, (0,) * count, case.groups, mask,
         )  # fmt: skip
         found = found + grads[0 if what == "dgrad" else 1]
     return found
@@ -209,23 +162,31 @@ def error_of(found: Any, expected: Any) -> float:
     return float((found - expected).norm() / expected.norm())
 
 
+def sizes_of(case: Case) -> Any:
+    """The case as the library's model sees it."""
+    from tawa.kernels.conv_shapes import convolution_of
+
+    class Shaped:
+        def __init__(self, shape: tuple[int, ...]) -> None:
+            self.shape = shape
+
+    steps = case.stride, case.pad, 1, case.groups
+    return convolution_of(Shaped(case.x), Shaped(case.w), *steps)
+
+
 def chosen(case: Case, count: int) -> list[Any]:
     """The first tilings that the model ranks, where blocks of the image are read."""
     from tawa.kernels.conv_kernels import conv_taps
     from tawa.kernels.conv_plans import ranked
-    from tawa.kernels.conv_shapes import Convolution
 
-    if case.c < 8 or case.groups > 1:
+    if case.x[-1] < 8 or case.groups > 1:
         return []
-    pad = (case.pad, case.pad)
-    conv = Convolution(
-        case.n, case.size, case.size, case.c, case.k, case.taps, case.taps, (case.stride,) * 2,
-        (pad, pad),
-    )  # fmt: skip
-    return ranked(conv, conv_taps.chip, 2)[:count]
+    return list(ranked(sizes_of(case), conv_taps.chip, 2)[:count])
 
 
-def tuned(case: Case, t: Tensors, watch: Any, expected: Any, count: int) -> tuple[Any, Any]:
+def tuned(
+    case: Case, t: Tensors, watch: Any, expected: Any, count: int, most: float
+) -> tuple[Any, Any]:
     """The fastest of the first tilings, and its work."""
     from tawa import TawaError
     from tawa.runtime.timing import Timing
@@ -234,7 +195,7 @@ def tuned(case: Case, t: Tensors, watch: Any, expected: Any, count: int) -> tupl
     for tiling in chosen(case, count):
         try:
             work = ours(case, t, "forward", tiling)
-            if error_of(work(), expected) > MAX_ERROR:
+            if error_of(work(), expected) > most:
                 print(f"    WRONG {tiling}", flush=True)
                 continue
             graph = captured(work)
@@ -246,29 +207,43 @@ def tuned(case: Case, t: Tensors, watch: Any, expected: Any, count: int) -> tupl
     return best[1], best[2]
 
 
+def checked(work: Callable[[], Any], expected: Any, most: float) -> tuple[float, int]:
+    """The error of a contender, and the bytes that it allocates beside its result."""
+    import torch
+
+    work()
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    result = work()
+    torch.cuda.synchronize()
+    used = torch.cuda.max_memory_allocated() - before - result.numel() * result.element_size()
+    error = error_of(result, expected)
+    if error > most:
+        raise ArithmeticError(f"relative error {error:.1e}: not timed")
+    return error, max(used, 0)
+
+
 def measure(run: Any, case: Case, what: str, options: Any, *, bias: bool) -> None:
     """Check and time all contenders of one pass of one layer."""
     import torch
 
     from tawa.runtime.timing import Stopwatch, interleaved
 
-    t = Tensors(case, bias=bias)
-    expected = exact(case, t, what)
-    watch, works, errors = Stopwatch(), {}, {}
+    t = Tensors(case, options.dtype, bias=bias)
+    expected, most = exact(case, t, what), MAX_ERROR[options.dtype]
+    watch, works, seen = Stopwatch(), {}, {}
     offers = {"tawa": ours(case, t, what), **peers(case, t, what, compiled=options.compile)}
-    row = case.row(what, bias=bias)
+    row = case.row(what, bias=bias, dtype=options.dtype)
     for name, work in offers.items():
         try:
-            errors[name] = error_of(work(), expected)
-            if errors[name] > MAX_ERROR:
-                raise ArithmeticError(f"relative error {errors[name]:.1e}")
+            seen[name] = checked(work, expected, most)
             works[name] = captured(work)
         except Exception as problem:
-            run.add(row, name, None, error_text=str(problem).split("\n")[0][:200])
-            print(f"  {name}: {type(problem).__name__}: {str(problem)[:300]}", flush=True)
+            failed(run, row, name, problem)
     configs: dict[str, str] = {}
     if options.tune and what == "forward" and case.groups == 1:
-        config, work = tuned(case, t, watch, expected, options.tune)
+        config, work = tuned(case, t, watch, expected, options.tune, most)
         if config is not None:
             works["tawa-best"], configs["tawa-best"] = work, str(config)
             configs["tawa"] = str(chosen(case, 1)[0])
@@ -276,49 +251,141 @@ def measure(run: Any, case: Case, what: str, options: Any, *, bias: bool) -> Non
         times = interleaved(
             works, soak=options.soak, window=options.window, on_turn=run.sampler.turn, watch=watch
         )
-    p = t.dy.shape[2]
-    flops = 2 * case.n * p * p * case.k * case.taps**2 * case.c // case.groups
     for name, timing in times.items():
+        error, used = seen.get(name, (None, None))
+        loads = loaded(case) if name == "tawa" and what == "forward" else None
         run.add(
-            row, name, timing, flops=flops, config=configs.get(name),
-            error={"relative_frobenius": errors.get(name), "reference": "float64"},
-            **run.sampler.readings(name),
+            row, name, timing, flops=sizes_of(case).flops, config=configs.get(name),
+            error={"relative_frobenius": error, "reference": "float64"}, workspace_bytes=used,
+            l2_loads=loads, **run.sampler.readings(name),
         )  # fmt: skip
-    base = times["tawa"].median if "tawa" in times else math.nan
-    shown = "  ".join(f"{n} {v.median * 1e3:.1f} us" for n, v in times.items())
-    best = min((v.median for n, v in times.items() if not n.startswith("tawa")), default=math.nan)
-    print(f"{case.layer} N={case.n} {what}{' bias' if bias else ''}: x{best / base:.2f}  {shown}")
-    print(f"    {configs}", flush=True)
+    show(case, what, times, bias=bias)
     del t, works, offers
     torch.cuda.empty_cache()
 
 
-def main() -> None:
-    """Run the suite."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--network", default="twelve")
+def failed(run: Any, row: dict[str, Any], name: str, problem: BaseException) -> None:
+    """A row for what could not be measured."""
+    text = f"{type(problem).__name__}: {problem}".split("\n")[0][:200]
+    run.add(row, name, None, error_text=text)
+    print(f"  {row['layer']} {name}: {text}", flush=True)
+
+
+def show(case: Case, what: str, times: dict[str, Any], *, bias: bool) -> None:
+    """A line of what was measured."""
+    base = times["tawa"].median if "tawa" in times else math.nan
+    shown = "  ".join(f"{n} {v.median * 1e3:.1f} us" for n, v in times.items())
+    best = min((v.median for n, v in times.items() if not n.startswith("tawa")), default=math.nan)
+    ends = " bias" if bias else ""
+    print(f"{case.layer} N={case.x[0]} {what}{ends}: x{best / base:.2f}  {shown}", flush=True)
+
+
+def loaded(case: Case) -> dict[str, int] | None:
+    """Bytes that the chosen tiles load from L2 into shared memory, and by a load for each tap."""
+    tilings = chosen(case, 1)
+    if not tilings:
+        return None
+    conv = sizes_of(case)
+    return {"chosen": tilings[0].loads(conv, 2), "by_taps": tilings[0].loads(conv, 2, reuse=False)}
+
+
+def predictions(case: Case) -> Iterator[str]:
+    """A line of a table: predicted microseconds by the timing model, and what bounds the layer."""
+    import numpy as np
+
+    from tawa.driver.jit import Kernel
+    from tawa.kernels import conv
+    from tawa.kernels.conv_kernels import conv_taps
+
+    found: list[tuple[str, float]] = []
+
+    def predict(self: Kernel, grid: Any, /, *args: Any, **options: Any) -> None:
+        predicted = self.predict(*args, grid=grid, **options)
+        found.append((self.__name__, predicted.kernel_seconds * 1e6))
+
+    chip, sizes = conv_taps.chip, sizes_of(case)
+    moved = 2 * (math.prod(case.x) + case.x[0] * math.prod(case.results) * case.w[0])
+    floor = max(moved / chip.memory_gbs / 1e3, sizes.flops / 989e6)
+    model = chosen(case, 1)[0].microseconds(sizes, chip, 2) if chosen(case, 1) else math.nan
+    before, Kernel._launch = Kernel._launch, predict  # pyright: ignore
+    try:
+        work = (conv.conv1d, conv.conv2d, conv.conv3d)[case.dimensions - 1]
+        work(np.empty(case.x, np.float16), np.empty(case.w, np.float16), **case.arguments)
+    finally:
+        Kernel._launch = before
+    total = sum(time for _, time in found)
+    kernels = ", ".join(f"{name} {time:.1f}" for name, time in found)
+    yield f"| {case.layer} N={case.x[0]} | {floor:.1f} | {model:.1f} | {total:.1f} | {kernels} |"
+
+
+def selected(options: Any) -> Iterator[Case]:
+    """The cases that were asked for."""
+    wanted = [part for part in options.layers.split(",") if part]
+    for network in options.network.split(","):
+        for case in cases(network, [int(n) for n in options.images.split(",")]):
+            if not wanted or any(case.layer == p or p in case.layer.split() for p in wanted):
+                yield case
+
+
+def arguments() -> Any:
+    """What was asked for."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--network", default="twelve", help="comma-separated: see conv_cases.py")
     parser.add_argument("--layers", default="", help="comma-separated parts of names")
     parser.add_argument("--images", default="128", help="comma-separated batch sizes")
     parser.add_argument("--passes", default="forward", help="forward,fused,dgrad,wgrad")
+    parser.add_argument("--dtype", default="fp16", choices=list(TYPES))
     parser.add_argument("--tune", type=int, default=0, help="tilings that are tried")
     parser.add_argument("--compile", action="store_true", help="with torch.compile")
+    parser.add_argument("--whole", action="store_true", help="ResNet-50 in place of layers")
+    parser.add_argument("--predict", action="store_true", help="by the timing model, no device")
+    parser.add_argument("--profile", action="store_true", help="print how to count bytes from L2")
     parser.add_argument("--rows", type=Path, help="folder of the result rows")
     parser.add_argument("--soak", type=float, default=0.3)
     parser.add_argument("--window", type=float, default=0.3)
-    options = parser.parse_args()
+    return parser.parse_args()
+
+
+PROFILE = (
+    "ncu --cache-control none --kernel-name regex:conv_ --metrics "
+    "l1tex__m_xbar2l1tex_read_bytes.sum,lts__t_bytes_op_read.sum python benchmarks/conv.py "
+    "--network {network} --layers {layers} --soak 0 --window 0.01"
+)
+
+
+def main() -> None:
+    """Run the suite."""
+    options = arguments()
+    if options.profile:
+        print(PROFILE.format(network=options.network, layers=options.layers or "conv9"))
+        return
+    if options.predict:
+        print("| layer | floor (us) | model (us) | timing model (us) | kernels (us) |")
+        print("|---|---|---|---|---|")
+        for case in selected(options):
+            print(*predictions(case), sep="\n", flush=True)
+        return
     os.environ.setdefault("TORCHINDUCTOR_MAX_AUTOTUNE_GEMM", "1")
     import torch
     from rows import Run
 
     torch.backends.cudnn.benchmark = True
+    if options.whole:
+        from conv_models import whole
+
+        whole(Run("conv-whole", options.rows), options)
+        return
     run = Run("conv" if options.network == "twelve" else "conv-models", options.rows)
-    wanted = [part for part in options.layers.split(",") if part]
-    for case in cases(options.network, [int(n) for n in options.images.split(",")]):
-        if wanted and not any(case.layer == part or part in case.layer.split() for part in wanted):
-            continue
-        for what in options.passes.split(","):
-            name = "forward" if what == "fused" else what
-            measure(run, case, name, options, bias=what == "fused")
+    for case in selected(options):
+        for what in filter(case.passes, options.passes.split(",")):
+            name, bias = ("forward" if what == "fused" else what), what == "fused"
+            try:
+                measure(run, case, name, options, bias=bias)
+            except Exception as problem:
+                failed(run, case.row(name, bias=bias, dtype=options.dtype), "tawa", problem)
+                torch.cuda.empty_cache()
 
 
 if __name__ == "__main__":

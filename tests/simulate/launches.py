@@ -130,6 +130,30 @@ def _attention(
     return launch
 
 
+def _conv(
+    tiling: tuple[Any, ...], x: tuple[int, ...], w: tuple[int, ...], dtype: Any = np.float16,
+    **arguments: Any,
+) -> Callable[[], Any]:  # fmt: skip
+    """The library's convolution by one kernel and tile."""
+    from tawa.kernels import conv
+
+    work = {4: conv.conv2d, 5: conv.conv3d}[len(x)]
+    return lambda: work(
+        _random(*x, dtype=dtype), _random(*w, dtype=dtype), None, conv.Tiling(*tiling), **arguments
+    )
+
+
+def _conv_filters(x: tuple[int, ...], w: tuple[int, ...], **arguments: Any) -> Callable[[], Any]:
+    """The gradient of filters."""
+    from tawa.kernels.conv_gradients import gradient_of_filters
+
+    dy = _random(x[0], x[1] - w[1] + 1, x[2] - w[2] + 1, w[0])
+    return lambda: gradient_of_filters(dy, _random(*x), w, **arguments)
+
+
+IMAGE, TAPS = (1, 17, 9, 64), (64, 2, 2, 64)
+NARROW = ml_dtypes.float8_e4m3fn
+
 LIBRARY = (
     Small(
         "kernels/gemm",
@@ -153,6 +177,49 @@ LIBRARY = (
         _attention(arrays=_random(3, 3, 256, 32), rows=256, causal=True),
         {"consumers": 4, "load_together": True},
         shipped=(PERSISTENT, {"deal": "even", **PERSISTENT}),
+    ),
+    Small(
+        "kernels/conv, windows",
+        _conv(("windows", 1, 16, 8, 64, 64), IMAGE, TAPS, relu=True),
+        shipped=({}, PING_PONG),
+    ),
+    Small(
+        "kernels/conv, windows of planes, with a residual",
+        _conv(("windows", 1, 8, 8, 64, 64), IMAGE, TAPS, stride=2, residual=_random(1, 8, 4, 64)),
+        shipped=({},),
+    ),
+    Small(
+        "kernels/conv, windows of three dimensions",
+        _conv(
+            ("windows", 1, 8, 8, 32, 32),
+            (1, 1, 8, 9, 32),
+            (32, 2, 1, 2, 32),
+            padding=((1, 0), 0, 0),
+        ),
+        shipped=({},),
+    ),
+    Small(
+        "kernels/conv, windows of 8 bits",
+        _conv(("windows", 1, 16, 8, 32, 128), (1, 17, 9, 128), (32, 2, 2, 128), NARROW),
+        shipped=({},),
+    ),
+    Small(
+        "kernels/conv, kept filters",
+        _conv(("resident", 1, 16, 8, 64, 64), IMAGE, TAPS),
+        shipped=({},),
+    ),
+    Small(
+        "kernels/conv, taps",
+        _conv(("taps", 1, 16, 8, 64, 64), IMAGE, TAPS),
+        shipped=({},),
+    ),
+    Small(
+        "kernels/conv, filters by taps", _conv_filters(IMAGE, TAPS, dtype="float16"), shipped=({},)
+    ),
+    Small(
+        "kernels/conv, filters by rows",
+        _conv_filters((1, 17, 9, 32), (64, 2, 2, 32)),
+        shipped=({},),
     ),
     Small(
         "kernels/gemm, three consumers",

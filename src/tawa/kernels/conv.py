@@ -261,9 +261,7 @@ def _by_rows(
     rows, x, steps, pitch = pixels_in_rows(conv, x)
     unit = PIECE // x.dtype.itemsize
     wide = -(-rows.c // unit) * unit
-    w = padded(w, pitch)
-    if wide != rows.c:
-        w = padded(w.reshape(conv.k, -1, 1, rows.c), wide)
+    w = padded(w, pitch, (0, wide // pitch - conv.s)).reshape(conv.k, -1, 1, wide)
     _by_blocks(rows, (x, steps), w, (out, wide), finish, config)
 
 

@@ -78,6 +78,18 @@ def loaded_columns(
 
 
 @tawa.jit
+def widened(loaded: Any) -> Any:
+    """What was loaded, in fp32; vectors of channels for all runs. All are loaded before."""
+    found = ()
+    for i in tl.static_range(len(loaded)):
+        if len(loaded[i].shape) == 1:
+            found += (loaded[i].to(tl.float32)[None, :],)
+        else:
+            found += (loaded[i].to(tl.float32),)
+    return found
+
+
+@tawa.jit
 def summed(
     sums: Any, columns: Any, factors: Any, RUN: tl.constexpr, TAPS: tl.constexpr,
     STRIDE: tl.constexpr, DILATION: tl.constexpr, side: tl.constexpr,
@@ -147,8 +159,8 @@ def depthwise(
         for s in tl.static_range(TAPS):
             number = (channel * (deep * R) + line) * S + begin + s
             known = there & (begin + s < S)
-            filters += (tl.load(w + number, mask=known, other=0.0).to(tl.float32)[None, :],)
-        sums = summed(sums, columns, filters, RUN, TAPS, STRIDE_W, DILATION_W, 0)
+            filters += (tl.load(w + number, mask=known, other=0.0),)
+        sums = summed(sums, columns, widened(filters), RUN, TAPS, STRIDE_W, DILATION_W, 0)
     for i in tl.static_range(RUN):
         stored = (exists & (q + i < Q))[:, None] & there[None, :]
         other = n.to(tl.int64) * r_n + p * r_h + (q + i) * r_w
@@ -208,8 +220,8 @@ def depthwise_weights(
         given = ()
         for i in tl.static_range(RUN):
             known = (inside & (q + i < Q))[:, None] & there[None, :]
-            given += (tl.load(results + i * y_w, mask=known, other=0.0).to(tl.float32),)
-        sums = summed(sums, columns, given, RUN, TAPS, STRIDE_W, DILATION_W, 1)
+            given += (tl.load(results + i * y_w, mask=known, other=0.0),)
+        sums = summed(sums, columns, widened(given), RUN, TAPS, STRIDE_W, DILATION_W, 1)
     for s in tl.static_range(TAPS):
         number = (channel * (deep * R) + line) * S + begin + s
         to = parts + share.to(tl.int64) * C * (deep * R * S) + number

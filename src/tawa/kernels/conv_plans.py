@@ -81,15 +81,9 @@ class Tiling:
 
     def microseconds(self, conv: Convolution, chip: Chip, size: int) -> float:
         """The time that is expected; `size` is an element's bytes."""
-        own = conv.c // conv.groups
-        inner = conv.taps * -(-own // self.channels) * self.channels
+        inner = conv.taps * self._channels(conv)
         cycles = self.pixels * max(self.filters, 64) * inner * size / 4096
-        loaded = self.filters * inner if self.kernel != "resident" else 0
-        if self.kernel == "taps":
-            loaded += self.pixels * inner
-        else:
-            windows = planes(conv) * conv.depth.taps
-            loaded += prod(self.window(conv)) * windows * -(-own // self.channels) * self.channels
+        loaded = self._loaded(conv, self.kernel != "taps")
         cycles = max(cycles, loaded * size / L2_BYTES)
         cycles += self._waiting(inner)
         waves = -(-self.tiles(conv) // chip.multiprocessors)
@@ -97,6 +91,27 @@ class Tiling:
         moved += conv.pictures * conv.p * conv.q * conv.k * size
         least = moved / chip.memory_gbs / 1e3
         return max(waves * cycles / chip.capped_ghz / 1e3, least) + 0.05 * least
+
+    def loads(self, conv: Convolution, size: int, *, reuse: bool = True) -> int:
+        """Bytes from L2 to shared memory; without `reuse` those of a load for each tap."""
+        kept = self.kernel == "resident" and reuse
+        held = self.filters * conv.taps * self._channels(conv) * self.blocks(conv) if kept else 0
+        loaded = self._loaded(conv, reuse and self.kernel != "taps", kept=kept)
+        return (self.tiles(conv) * loaded + held) * size
+
+    def _channels(self, conv: Convolution) -> int:
+        """Channels of a group, as blocks have them."""
+        return -(-(conv.c // conv.groups) // self.channels) * self.channels
+
+    def _loaded(self, conv: Convolution, windows: bool, *, kept: bool | None = None) -> int:
+        """Elements that a tile loads: filters, if they are not kept, and pixels."""
+        inner = conv.taps * self._channels(conv)
+        kept = self.kernel == "resident" if kept is None else kept
+        filters = 0 if kept else self.filters * inner
+        if not windows:
+            return filters + self.pixels * inner
+        count = planes(conv) * conv.depth.taps
+        return filters + prod(self.window(conv)) * count * self._channels(conv)
 
     def _waiting(self, inner: int) -> int:
         """Cycles of a tile in which the tensor core waits."""
