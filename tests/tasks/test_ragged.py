@@ -191,3 +191,12 @@ def test_what_can_be_wrong(kind: str, error: type[Exception], found: str):
     with pytest.raises(error) as raised:
         wrong.compile(np.zeros_like(x), x, OFFSETS, kind)
     assert found in str(raised.value)
+
+
+def test_one_tensor_by_descriptor_and_address():
+    """Full boxes are stored by the copy engine, others through addresses: the compiler is told."""
+    c, a, b = product()
+    program = grouped_gemm.grouped_gemm.compile(c, a, b, OFFSETS)
+    (only,) = program.launches
+    assert only.kernel.one_tensor == (("c_desc2", "c"),)
+    assert program.predict(c, a, b, OFFSETS)[0].ctas > 0

@@ -175,9 +175,12 @@ class CompiledTasks:
 
     def options(self, launch: Launch, kernel: Kernel, given: Sequence[Any]) -> dict[str, Any]:
         """A launch's options; with a cap, fewer slots where they do not fit and none were asked."""
-        if launch.cap is None:
-            return launch.options
         options = dict(launch.options)
+        shared = launch.kernel.one_tensor
+        if shared:
+            options["may_overlap"] = (*options.get("may_overlap", ()), *shared)
+        if launch.cap is None:
+            return options
         while True:
             found = kernel.compile(*given, **options)
             used = found.spec.shared_bytes

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import combinations
 from typing import Any, TypeAlias
 
 from tawa.base.source import Span
@@ -73,6 +74,16 @@ class KernelText:
     """The boxes that lines of the body fill up past the ends of their tensors."""
     stray: set[int] = field(default_factory=set[int])
     """Of these lines, those that load what the next group has past the end of a group."""
+
+    @property
+    def one_tensor(self) -> tuple[tuple[str, str], ...]:
+        """Pairs of parameters that are one tensor: its address, and descriptors of its boxes."""
+        of = {
+            name: parameter if isinstance(parameter, Buffer) else parameter.buffer
+            for name, parameter in self.parameters.items()
+            if isinstance(parameter, Buffer | Described)
+        }
+        return tuple(pair for pair in combinations(of, 2) if of[pair[0]] is of[pair[1]])
 
     @property
     def has_ends(self) -> bool:
