@@ -156,3 +156,17 @@ def test_a_covariance_is_not_learned_of_few_draws() -> None:
     one = nuts_chain(density, Plan(50, 150, 2, metric="dense"))
     assert one.evaluations < 200 * 40
     assert block is not None
+
+
+def test_statistics_are_a_group_of_arviz() -> None:
+    arviz = pytest.importorskip("arviz")
+    posterior = cuppl.model(LINE).nuts(200, warm_up=200, chains=2, data={"y": [1.0, 2.0, 2.5]})
+    data = posterior.to_inference_data()
+    found = data.sample_stats
+    assert found["energy"].shape == (2, 200)
+    assert int(found["diverging"].sum()) == posterior.diagnostics["divergent"]
+    assert 0.6 < float(found["acceptance_rate"].mean()) < 1.0
+    assert int(found["n_steps"].min()) >= 1
+    before, energy = np.array(found["lp"])[:, :-1], np.array(found["energy"])[:, 1:]
+    assert (energy >= -before).all()  # the energy that a transition starts with has a kinetic part
+    assert np.allclose(arviz.bfmi(data).min(), posterior.diagnostics["e_bfmi"], rtol=0.05)

@@ -335,6 +335,8 @@ class Model:
             for one in found
         ]
         posterior = ChainPosterior(self.elaborated, runs, self.names, method, _summary(found))
+        for name in found[0].statistics:
+            posterior.statistics[name] = np.stack([one.statistics[name] for one in found])
         posterior.warn()
         return posterior
 
@@ -529,8 +531,8 @@ def _chain_run(draws: Draws, count: int, block: Any) -> Run:
 def _summary(chains: list[NutsChain]) -> dict[str, float]:
     """How the chains went, all together."""
     return {
-        "accepted": float(np.mean([one.accepted for one in chains])),
-        "divergent": float(sum(one.divergent for one in chains)),
+        "accepted": float(np.mean([one.statistics["acceptance_rate"] for one in chains])),
+        "divergent": float(sum(one.statistics["diverging"].sum() for one in chains)),
         "e_bfmi": min(one.e_bfmi() for one in chains),
     }
 

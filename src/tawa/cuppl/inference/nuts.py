@@ -74,19 +74,18 @@ class NutsChain:
     columns: Words
     positions: Floats
     """The draws, unconstrained."""
-    divergent: int
-    accepted: float
+    statistics: dict[str, Floats]
+    """Of each kept draw, under the names that ArviZ has for them (`natives/nuts.py`)."""
     step: float
     evaluations: int
-    energies: Floats
-    """Of each kept draw, with its momentum."""
     memory: list[Words]
     """What the results refer to."""
 
     def e_bfmi(self) -> float:
         """How well new momenta explore the energies: low is below 0.3 (Betancourt 2016)."""
-        spread = float(((self.energies - self.energies.mean()) ** 2).sum())
-        moves = float((np.diff(self.energies) ** 2).sum())
+        energies = self.statistics["energy"]
+        spread = float(((energies - energies.mean()) ** 2).sum())
+        moves = float((np.diff(energies) ** 2).sum())
         return moves / spread if spread > 0.0 else math.nan
 
 
@@ -112,7 +111,7 @@ class _Sampler:
         self.give(k.MOMENTS, 4 * n + n * n)
         self.give(k.COLUMNS, self.words * plan.draws)
         self.give(k.POSITIONS, n * plan.draws)
-        self.give(k.ENERGIES, plan.draws)
+        self.give(k.STATISTICS, len(k.KEPT) * plan.draws)
         self.put(k.TARGET, plan.target)
         self.put(k.STEP, 0.1)
         context = self.density.context
@@ -258,10 +257,10 @@ def nuts_chain(
     else:
         columns = sampler.arrays[k.COLUMNS].view(np.int64).reshape(-1, plan.draws)
         memory = list[Words]()
-    return NutsChain(
-        columns, positions, int(s[k.DIVERGED]), sampler.get(k.ACCEPTED) / plan.draws,
-        sampler.get(k.STEP), int(s[k.EVALUATIONS]), sampler.arrays[k.ENERGIES], memory,
-    )  # fmt: skip
+    rows = sampler.arrays[k.STATISTICS].reshape(len(k.KEPT), plan.draws)
+    statistics: dict[str, Floats] = dict(zip(k.KEPT, rows, strict=True))
+    step, evaluations = sampler.get(k.STEP), int(s[k.EVALUATIONS])
+    return NutsChain(columns, positions, statistics, step, evaluations, memory)
 
 
 def _warm_up(sampler: _Sampler, report: Callable[[int], None]) -> None:

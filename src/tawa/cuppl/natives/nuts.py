@@ -44,9 +44,7 @@ SEEN = 16  # positions in the moments
 COLUMNS = 17  # address: the kept results, a row each
 STRIDE = 18  # kept draws in all
 POSITIONS = 19  # address: the kept positions, n floats each
-ENERGIES = 20  # address
-DIVERGED = 21
-ACCEPTED = 22  # bits: sum over transitions
+STATISTICS = 20  # address: the rows named below, a number for each kept draw
 EVALUATIONS = 23
 LEAVES = 24  # of the last transition, and of the piece below: how many, acceptance, weight
 SHARE = 25  # bits
@@ -64,6 +62,8 @@ CHANGED = 3
 FULL = 4
 FAILED = 5
 """How a trajectory ended, if not by its length; the last three end the chain."""
+KEPT = ("energy", "acceptance_rate", "n_steps", "diverging", "lp")
+"""What is kept of each transition, as ArviZ calls it; `lp` is the log density, unconstrained."""
 STREAM = 9
 """Of the random numbers; the iteration is the step."""
 
@@ -475,15 +475,20 @@ def learn(m: Ints, s: Ints) -> None:
 
 
 @native
-def keep_draw(m: Ints, s: Ints, index: int) -> None:
-    """Keep the current point as a draw."""
+def keep_draw(m: Ints, s: Ints, index: int, ended: int) -> None:
+    """Keep the current point as a draw, and how the transition to it went."""
     n = m[DIMENSION]
     work = floats_at(s[WORK])
     copy_floats(work, floats_at(s[POSITIONS])[index * n :], n)
     rows = floats_at(s[COLUMNS])
     for k in range(s[WORDS]):
         rows[k * s[STRIDE] + index] = work[2 * n + 1 + k]
-    floats_at(s[ENERGIES])[index] = float_of_bits(s[ENERGY])
+    kept = floats_at(s[STATISTICS])
+    kept[index] = float_of_bits(s[ENERGY])
+    kept[s[STRIDE] + index] = float_of_bits(s[SHARE])
+    kept[2 * s[STRIDE] + index] = float(s[LEAVES])
+    kept[3 * s[STRIDE] + index] = 1.0 if ended == DIVERGENT else 0.0
+    kept[4 * s[STRIDE] + index] = work[2 * n]
 
 
 @native
@@ -508,7 +513,5 @@ def run_chain(
             if learning == 1:
                 learn(m, s)
         else:
-            s[DIVERGED] = s[DIVERGED] + (1 if ended == DIVERGENT else 0)
-            s[ACCEPTED] = bits_of(float_of_bits(s[ACCEPTED]) + float_of_bits(s[SHARE]))
-            keep_draw(m, s, kept + iteration - first)
+            keep_draw(m, s, kept + iteration - first, ended)
     return 0, 0, last

@@ -14,17 +14,22 @@ __all__ = ["to_inference_data"]
 def to_inference_data(posterior: Posterior, draws: int, seed: int) -> Any:
     """ArviZ `InferenceData` of the numeric columns.
 
-    Chains stay chains; weighted draws are resampled to `draws` equally weighted ones a run.
+    Chains stay chains, and those of NUTS and HMC have a group `sample_stats`; weighted draws are
+    resampled to `draws` equally weighted ones a run.
     Raises ImportError, which says what to install, without ArviZ.
     """
     try:
         arviz: Any = import_module("arviz")
     except ImportError as error:
         raise ImportError("to_inference_data needs ArviZ: pip install 'tawa[arviz]'") from error
-    columns = posterior.equal_draws(draws, seed)
-    return (
-        arviz.from_dict({"posterior": columns}) if _new_style(arviz) else arviz.from_dict(columns)
-    )
+    groups: dict[str, Any] = {"posterior": posterior.equal_draws(draws, seed)}
+    if posterior.statistics:
+        kinds = {"diverging": bool, "n_steps": int}
+        groups["sample_stats"] = {
+            name: values.astype(kinds.get(name, float))
+            for name, values in posterior.statistics.items()
+        }
+    return arviz.from_dict(groups) if _new_style(arviz) else arviz.from_dict(**groups)
 
 
 def _new_style(arviz: Any) -> bool:

@@ -137,6 +137,8 @@ class Posterior:
         self.names = list(names)
         self.exact = exact
         self.diagnostics = dict(diagnostics or {})
+        self.statistics: dict[str, Floats] = {}
+        """Of each transition of chains that have such, as (chains, draws): ArviZ's sample_stats."""
 
     def __repr__(self) -> str:
         """The method, the number of draws and what they are of."""
