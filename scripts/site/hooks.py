@@ -19,7 +19,7 @@ sys.path.append(str(Path(__file__).parent))
 sys.path.append(str(Path(__file__).parents[2] / "src"))
 import glossary
 import markdown_text
-import notebooks
+import notebook_pages
 import reference
 import sources
 
@@ -38,7 +38,7 @@ def on_files(files: Files, config: Any) -> Files:
     """Add a page for each file that the documents link to, and one for each notebook."""
     for path in sorted((ROOT / "docs" / "notebooks").glob("*.ipynb")):
         files.remove(files.src_uris[f"notebooks/{path.name}"])
-        content = notebooks.page(path)
+        content = notebook_pages.page(path)
         files.append(File.generated(config, f"notebooks/{path.stem}.md", content=content))
     texts = [file.content_string for file in files if file.src_uri.endswith(".md")]
     for uri, content in sources.pages(texts, ROOT).items():
