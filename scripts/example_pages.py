@@ -28,7 +28,10 @@ PICTURES = ROOT / "docs" / "pictures"
 sys.path += [str(ROOT / "benchmarks"), str(EXAMPLES), str(EXAMPLES / "tasks")]
 sys.path.append(str(EXAMPLES / "cuppl"))
 
-UNDRAWN = {"waiting": "It has no predicted timeline: how long it waits depends on the others."}
+UNDRAWN = {
+    "waiting": "It has no predicted timeline: how long it waits depends on the others.",
+    "devices_tasks": "It has no picture: its programs are compiled for each device by itself.",
+}
 """Examples without a picture, and why."""
 
 HEAD = """# Examples
