@@ -22,7 +22,7 @@ from tawa.hopper.dialect.copies import CopyArrive, CopyAsync
 from tawa.hopper.dialect.core import HopperOp
 from tawa.hopper.dialect.gather import SharedGather, SharedHistogram
 from tawa.hopper.dialect.machine import Steps
-from tawa.hopper.dialect.matrix import MatrixDesc, Wgmma, WgmmaCommit, WgmmaWait
+from tawa.hopper.dialect.matrix import MatrixDesc, TileWords, Wgmma, WgmmaCommit, WgmmaWait
 from tawa.hopper.dialect.memory import (
     BulkCommit,
     BulkWait,
@@ -101,8 +101,12 @@ STEPS = (
 """Ops that communicate otherwise."""
 
 PLACES = (Ring, Barriers, TeamIndex, GroupIndex, ClusterRank, Slot, Subtile, SubtileColumn,
-          MatrixDesc)  # fmt: skip
+          MatrixDesc, TileWords)  # fmt: skip
 """Ops whose results are known integers where their operands are."""
+
+
+SHORT = 32
+"""Iterations of a loop, if it can have no more, that are told apart to its end."""
 
 
 class NotProvable(Exception):
@@ -338,7 +342,12 @@ class Walker(HopperActor):
             raise NotProvable("a loop whose step is not positive")
         loop = Loop(op, first, 0, end, by)
         left = simple(plus(end, first, -1))
-        if isinstance(by, int) and not isinstance(left, int):
+        most = self.path.facts.bounds(left)[1]
+        if (
+            isinstance(by, int)
+            and not isinstance(left, int)
+            and (most is None or most > SHORT * by)
+        ):
             loop = replace(loop, shift=self.path.shift(left, by), period=self.path.period)
         self.loops_open.append(loop)
         self.values[op.body.block.args[0]] = loop.index

@@ -65,22 +65,34 @@ def positive(e: Number) -> Number:
     """1 where e > 0, else 0."""
     if isinstance(e, int):
         return int(e > 0)
-    if len(e.terms) == 1:
+    if len(e.terms) == 1 and e.terms[0][1] in (1, -1):
         (found, factor), limit = e.terms[0], -e.constant
-        if found[:2] == ("op", "divsi") and isinstance(found[4], int) and found[4] > 0:
-            if factor == 1:
-                return _quotient_above(found, limit)
-            if factor == -1:
-                return plus(1, _quotient_above(found, -limit - 1), -1)
+        if factor == 1:
+            above = _above(found, limit)
+            return term("pos", e) if above is None else above
+        above = _above(found, -limit - 1)
+        return term("pos", e) if above is None else plus(1, above, -1)
     return term("pos", e)
 
 
-def _quotient_above(found: Term, limit: int) -> Number:
-    """1 where a quotient, rounded towards zero, is above a limit: said of the dividend."""
-    dividend, by = parts_of(found)
-    assert isinstance(by, int)
-    least = (limit + 1) * by if limit >= 0 else limit * by + 1
-    return positive(plus(dividend, 1 - least))
+def _above(found: Term, limit: int) -> Number | None:
+    """1 where a term is above a limit, said of its operands; None if it is none of those below."""
+    if found[0] != "op" or found[1] not in ("divsi", "minsi", "maxsi"):
+        return None
+    a, b = parts_of(found)
+    if found[1] == "divsi":
+        if not isinstance(b, int) or b <= 0:
+            return None
+        # A quotient is rounded towards zero.
+        return positive(plus(a, 1 - ((limit + 1) * b if limit >= 0 else limit * b + 1)))
+    if isinstance(a, int):
+        a, b = b, a
+    if not isinstance(b, int):
+        return None
+    other = positive(plus(a, -limit))
+    if found[1] == "minsi":
+        return other if b > limit else 0
+    return 1 if b > limit else other
 
 
 def zero(e: Number) -> Number:
