@@ -22,6 +22,13 @@ def two (w1, b1) (w2, b2) x =
   layer w2 b2 hidden
 """
 BROKEN = "def f (x: f32[b, 3]) (w: f32[4, 5]) = x @ w\n"
+SEVERAL = """\
+def good x = relu x
+def one (x: f32[b, 3]) (w: f32[4, 5]) = x @ w
+def user x w = one x w
+def two x = x +
+def three x = nothing x
+"""
 URI = "file:///program.ax"
 WHOLE = lsp.Range(lsp.Position(0, 0), lsp.Position(99, 0))
 
@@ -48,6 +55,28 @@ async def session() -> dict[str, object]:
         seen[key] = await client.text_document_hover_async(lsp.HoverParams(document, position))
     seen["hints"] = await client.text_document_inlay_hint_async(
         lsp.InlayHintParams(document, WHOLE)
+    )
+    here = lsp.Position(4, 17)
+    seen["completions"] = await client.text_document_completion_async(
+        lsp.CompletionParams(document, lsp.Position(5, 2))
+    )
+    seen["definition"] = await client.text_document_definition_async(
+        lsp.DefinitionParams(document, here)
+    )
+    seen["references"] = await client.text_document_references_async(
+        lsp.ReferenceParams(lsp.ReferenceContext(True), document, here)
+    )
+    for key, name in (("renamed", "dense"), ("taken", "two"), ("no name", "in")):
+        seen[key] = await client.text_document_rename_async(lsp.RenameParams(document, here, name))
+    seen["symbols"] = await client.text_document_document_symbol_async(
+        lsp.DocumentSymbolParams(document)
+    )
+    change = lsp.TextDocumentContentChangeWholeDocument(SEVERAL)
+    versioned = lsp.VersionedTextDocumentIdentifier(uri=URI, version=2)
+    client.text_document_did_change(lsp.DidChangeTextDocumentParams(versioned, [change]))
+    seen["several"] = (await published.get()).diagnostics
+    seen["beside"] = await client.text_document_hover_async(
+        lsp.HoverParams(document, lsp.Position(0, 4))
     )
     change = lsp.TextDocumentContentChangeWholeDocument(BROKEN)
     versioned = lsp.VersionedTextDocumentIdentifier(uri=URI, version=2)
@@ -104,3 +133,43 @@ def test_hints_show_inferred_types_and_errors_their_places(seen: dict[str, objec
     edits = seen["formatted"]
     assert isinstance(edits, Sequence)
     assert edits[0].new_text == "def f x = x + 1.0\n"
+
+
+def places(found: object) -> list[tuple[int, int]]:
+    assert isinstance(found, Sequence)
+    return [(item.range.start.line, item.range.start.character) for item in found]
+
+
+def test_names_are_completed_found_and_renamed(seen: dict[str, object]):
+    completions = seen["completions"]
+    assert isinstance(completions, Sequence)
+    shown = {item.label: item.detail for item in completions}
+    assert shown["hidden"] == "t[..s, n]"
+    assert shown["layer"] == "t[k, n] -> t[n] -> t[..s, k] -> t[..s, n] where float t"
+    assert shown["softmax"] is not None
+    assert "let" in shown
+    assert "b" not in shown  # a parameter of another definition
+    where = seen["definition"]
+    assert isinstance(where, lsp.Location)
+    assert where.range.start == lsp.Position(1, 4)
+    assert sorted(places(seen["references"])) == [(1, 4), (4, 15), (5, 2)]
+    edit = seen["renamed"]
+    assert isinstance(edit, lsp.WorkspaceEdit)
+    assert edit.changes is not None
+    assert sorted(places(edit.changes[URI])) == [(1, 4), (4, 15), (5, 2)]
+    assert seen["taken"] is None
+    assert seen["no name"] is None
+    symbols = seen["symbols"]
+    assert isinstance(symbols, Sequence)
+    assert [symbol.name for symbol in symbols] == ["layer", "two"]
+
+
+def test_each_definition_has_its_own_mistake(seen: dict[str, object]):
+    several = seen["several"]
+    assert isinstance(several, Sequence)
+    lines = sorted(error.range.start.line for error in several)
+    assert lines == [1, 3, 4], [error.message for error in several]
+    beside = seen["beside"]
+    assert isinstance(beside, lsp.Hover)
+    assert isinstance(beside.contents, lsp.MarkupContent)
+    assert "good : t[..s] -> t[..s]" in beside.contents.value

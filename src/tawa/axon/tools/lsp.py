@@ -1,4 +1,4 @@
-"""The language server: diagnostics, types on hover, inferred types as inlay hints, formatting."""
+"""The language server: diagnostics, types on hover, inlay hints, formatting, and `navigation`."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from lsprotocol import types as lsp
 from pygls.lsp.server import LanguageServer
 
 from tawa import __version__
+from tawa.axon.tools.check import checked_parts
 from tawa.axon.tools.format import format_source
+from tawa.axon.tools.navigation import add_navigation, documentation, position_range, type_text
 from tawa.axon.typing.infer import AxonInference
-from tawa.axon.typing.language import axon
 from tawa.base.errors import TawaError
-from tawa.base.source import Span
 from tawa.functional import syntax as s
 from tawa.functional.language import CheckedModule
 from tawa.functional.show import TypePrinter
@@ -31,20 +31,12 @@ class AxonServer(LanguageServer):
         """Infer a document and publish what is wrong with it."""
         document = self.workspace.get_text_document(uri)
         path = unquote(urlparse(uri).path)
-        diagnostics: list[lsp.Diagnostic] = []
-        try:
-            module = self.checked[uri] = axon().check(document.source, path)
+        module, errors = checked_parts(document.source, path)
+        diagnostics = [diagnostic(error, uri, path) for error in errors]
+        if module is not None:
+            self.checked[uri] = module
             diagnostics += [unused(n) for d in module.syntax.definitions() for n in unused_names(d)]
-        except TawaError as error:
-            diagnostics.append(diagnostic(error, uri, path))
         self.text_document_publish_diagnostics(lsp.PublishDiagnosticsParams(uri, diagnostics))
-
-
-def position_range(span: Span) -> lsp.Range:
-    """A span as LSP counts: lines from 0."""
-    return lsp.Range(
-        lsp.Position(span.line - 1, span.column), lsp.Position(span.end_line - 1, span.end_column)
-    )
 
 
 def unused(name: s.NamePattern) -> lsp.Diagnostic:
@@ -81,19 +73,6 @@ def diagnostic(error: TawaError, uri: str, path: str) -> lsp.Diagnostic:
     )
 
 
-def type_text(
-    module: CheckedModule, node: s.Node, printer: TypePrinter | None = None
-) -> str | None:
-    """The type or scheme of a node as text; None if there is none."""
-    inference = module.inference
-    shown = printer or inference.printer()
-    scheme = inference.schemes.get(node)
-    if scheme is not None and scheme.variables:
-        return shown.scheme(scheme)
-    type_ = inference.types.get(node)
-    return None if type_ is None else shown.type(inference.solver.resolve(type_))
-
-
 def nodes_in(module: CheckedModule) -> Iterator[s.Node]:
     """All nodes of a module, outer ones first."""
     stack: list[s.Node] = []
@@ -127,15 +106,6 @@ def hover_text(module: CheckedModule, node: s.Node) -> str | None:
     return f"```axon\n{shown}\n```" + (f"\n\n{doc}" if doc else "")
 
 
-def documentation(module: CheckedModule, name: str) -> str:
-    """The doc comment of a definition or built-in."""
-    for syntax in (module.syntax, axon().prelude_module):
-        for declaration in syntax.declarations:
-            if getattr(declaration, "name", None) == name:
-                return getattr(declaration, "doc", "")
-    return ""
-
-
 def inlay_hints(module: CheckedModule, visible: lsp.Range) -> list[lsp.InlayHint]:
     """The inferred type behind every name that is bound without an annotation."""
     annotated = {
@@ -166,6 +136,7 @@ def inlay_hints(module: CheckedModule, visible: lsp.Range) -> list[lsp.InlayHint
 def server() -> AxonServer:
     """A server with all its features."""
     made = AxonServer()
+    add_navigation(made, made.checked)
 
     @made.feature(lsp.TEXT_DOCUMENT_DID_OPEN)
     def opened(params: lsp.DidOpenTextDocumentParams) -> None:
