@@ -33,6 +33,27 @@ URI = "file:///program.ax"
 WHOLE = lsp.Range(lsp.Position(0, 0), lsp.Position(99, 0))
 
 
+async def names(client: LanguageClient, document: lsp.TextDocumentIdentifier) -> dict[str, object]:
+    """Ask what concerns names."""
+    seen: dict[str, object] = {}
+    here = lsp.Position(4, 17)
+    seen["completions"] = await client.text_document_completion_async(
+        lsp.CompletionParams(document, lsp.Position(5, 2))
+    )
+    seen["definition"] = await client.text_document_definition_async(
+        lsp.DefinitionParams(document, here)
+    )
+    seen["references"] = await client.text_document_references_async(
+        lsp.ReferenceParams(lsp.ReferenceContext(True), document, here)
+    )
+    for key, name in (("renamed", "dense"), ("taken", "two"), ("no name", "in")):
+        seen[key] = await client.text_document_rename_async(lsp.RenameParams(document, here, name))
+    seen["symbols"] = await client.text_document_document_symbol_async(
+        lsp.DocumentSymbolParams(document)
+    )
+    return seen
+
+
 async def session() -> dict[str, object]:
     """Open a document, ask all that a server can be asked, break it, and repair it."""
     client = LanguageClient("test", "1")
@@ -56,21 +77,7 @@ async def session() -> dict[str, object]:
     seen["hints"] = await client.text_document_inlay_hint_async(
         lsp.InlayHintParams(document, WHOLE)
     )
-    here = lsp.Position(4, 17)
-    seen["completions"] = await client.text_document_completion_async(
-        lsp.CompletionParams(document, lsp.Position(5, 2))
-    )
-    seen["definition"] = await client.text_document_definition_async(
-        lsp.DefinitionParams(document, here)
-    )
-    seen["references"] = await client.text_document_references_async(
-        lsp.ReferenceParams(lsp.ReferenceContext(True), document, here)
-    )
-    for key, name in (("renamed", "dense"), ("taken", "two"), ("no name", "in")):
-        seen[key] = await client.text_document_rename_async(lsp.RenameParams(document, here, name))
-    seen["symbols"] = await client.text_document_document_symbol_async(
-        lsp.DocumentSymbolParams(document)
-    )
+    seen.update(await names(client, document))
     change = lsp.TextDocumentContentChangeWholeDocument(SEVERAL)
     versioned = lsp.VersionedTextDocumentIdentifier(uri=URI, version=2)
     client.text_document_did_change(lsp.DidChangeTextDocumentParams(versioned, [change]))
