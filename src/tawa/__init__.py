@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 
     from tawa.base.errors import TawaError
     from tawa.base.options import Options
-    from tawa.driver.jit import Kernel, jit
+    from tawa.driver.decorator import jit
+    from tawa.driver.jit import Kernel
+    from tawa.driver.tuning import Tuned, tune
     from tawa.language.host import cdiv, next_power_of_2
     from tawa.runtime.autotune import Autotuner, Config, Heuristics, autotune, heuristics
     from tawa.runtime.descriptor import TensorDescriptor
@@ -44,6 +46,7 @@ __all__ = [
     "TawaError",
     "TensorDescriptor",
     "Timeline",
+    "Tuned",
     "autotune",
     "cdiv",
     "disable",
@@ -53,13 +56,16 @@ __all__ = [
     "jit",
     "next_power_of_2",
     "provide_triton",
+    "tune",
 ]
 
 
 HOMES = {
     "tawa.base.errors": ("TawaError",),
     "tawa.base.options": ("Options",),
-    "tawa.driver.jit": ("Kernel", "jit"),
+    "tawa.driver.decorator": ("jit",),
+    "tawa.driver.jit": ("Kernel",),
+    "tawa.driver.tuning": ("Tuned", "tune"),
     "tawa.language.host": ("cdiv", "next_power_of_2"),
     "tawa.runtime.autotune": ("Autotuner", "Config", "Heuristics", "autotune", "heuristics"),
     "tawa.runtime.descriptor": ("TensorDescriptor",),

@@ -1,4 +1,4 @@
-"""Locks that hold across `fork`.
+"""Locks that hold across `fork`, and one among processes.
 
 A process that is forked has the forking thread alone, with a copy of all memory: a lock that
 another thread held stays locked in it for ever, and what that thread was changing stays half done.
@@ -6,15 +6,18 @@ another thread held stays locked in it for ever, and what that thread was changi
 
 from __future__ import annotations
 
+import fcntl
 import os
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from functools import wraps
+from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar, cast
 
-__all__ = ["COMPILING", "ForkedLock", "one_at_a_time"]
+__all__ = ["COMPILING", "ForkedLock", "locked", "one_at_a_time"]
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -76,3 +79,14 @@ if hasattr(os, "register_at_fork"):
         after_in_child=COMPILING.release,
     )
     os.register_at_fork(after_in_child=_renew_all)
+
+
+@contextmanager
+def locked(path: Path) -> Generator[None]:
+    """Hold the file beside `path` whose name ends in `.lock`: of several processes, one at a time.
+
+    The file stays: who removes it while another waits for it lets a third one in.
+    """
+    with path.with_name(path.name + ".lock").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

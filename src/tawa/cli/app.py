@@ -40,6 +40,7 @@ def command_line(arguments: Sequence[str]) -> typer.Typer:
     app.command("check")(check)
     app.command("report")(report)
     app.command("timeline")(timeline)
+    app.command("tune")(tune)
     app.command("explain")(explain)
     app.command("doctor")(doctor)
     app.command("bug")(bug)
@@ -238,6 +239,26 @@ def timeline(
     format_of(output)
     said = write_timeline(LaunchCommand(kernel, [], const, option, launch), output, clock, measure)
     typer.echo(f"{output}: {said}")
+
+
+def tune(
+    kernel: str = KERNEL,
+    output: Path | None = typer.Option(
+        None, "-o", "--output", help="The file that results are kept in (JSON)."
+    ),
+    option: list[str] = OPTION,
+    launch: str | None = LAUNCH,
+    measured: int = typer.Option(4, help="Candidates that are timed on a GPU."),
+) -> None:
+    """Find the best options for a kernel's launch, and what each candidate takes.
+
+    The launch is that of `example_NAME()`. On arrays of a GPU the best few are measured; without
+    one, candidates are ranked by the timing model and nothing runs. Around a kernel that is tuned
+    (`tawa.autotune`), its configurations are what is chosen among.
+    """
+    from tawa.cli.tuning import tune_example
+
+    typer.echo(tune_example(kernel, output, option, launch, measured))
 
 
 def explain(

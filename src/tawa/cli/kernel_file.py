@@ -19,7 +19,8 @@ from typing import Any, cast
 
 from tawa.base.decorated import layers
 from tawa.base.errors import TawaError
-from tawa.driver.jit import Kernel, jit
+from tawa.driver.decorator import jit
+from tawa.driver.jit import Kernel
 
 EXAMPLE_PREFIX = "example_"
 

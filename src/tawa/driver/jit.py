@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 from tawa.base.errors import TawaError
 from tawa.base.exact import exact
@@ -43,7 +43,6 @@ from tawa.frontend.source.function import JITFunction
 from tawa.machine.chips import Chip, chip
 from tawa.runtime import driver
 from tawa.runtime.arrays import HOST
-from tawa.runtime.autotune import decorators_of
 from tawa.runtime.binding import BoundParameter, compile_binder, compile_namer, example_kind
 from tawa.runtime.kinds import Kind, part_named, spread
 from tawa.runtime.launch import grid_sizes
@@ -543,53 +542,3 @@ class Kernel(JITFunction):
                     hint="pass a tuple" if isinstance(value, list) else "pass what it is made of",
                 )
         return ConstantNotHashable(f"an argument of {self.__name__} is not hashable")
-
-
-@overload
-def jit(fn: Callable[..., Any]) -> Kernel: ...
-@overload
-def jit(
-    *,
-    do_not_specialize: tuple[str | int, ...] = (),
-    do_not_specialize_on_alignment: tuple[str | int, ...] = (),
-    **ignored: Any,
-) -> Callable[[Callable[..., Any]], Kernel]: ...
-@entry
-def jit(
-    fn: Callable[..., Any] | None = None,
-    *,
-    do_not_specialize: tuple[str | int, ...] = (),
-    do_not_specialize_on_alignment: tuple[str | int, ...] = (),
-    **ignored: Any,
-) -> Kernel | Callable[[Callable[..., Any]], Kernel]:
-    """Make a kernel of a function in the tile language (or of one of Triton's kernels).
-
-        import tawa
-        import tawa.language as tl
-
-        @tawa.jit
-        def double(x, n, BLOCK: tl.constexpr):
-            i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-            tl.store(x + i, 2 * tl.load(x + i, mask=i < n), mask=i < n)
-
-        double[(tawa.cdiv(n, 128),)](x, n, BLOCK=128)
-
-    `kernel[grid](*arguments, **options)` runs one program for each point of the grid. Arguments
-    are arrays (of PyTorch, CuPy, JAX or NumPy; NumPy's run in the simulator), tensor descriptors
-    (`tawa.TensorDescriptor`), numbers, and values for parameters annotated `tl.constexpr`, which
-    are compiled in. Options are the fields of `tawa.Options`. The first launch for given types,
-    constants and options compiles. Errors are `tawa.TawaError`s, which point into the source.
-    `help(tawa.Kernel)` lists what else a kernel can do: `compile`, `warmup`, `predict`.
-
-    Of a kernel that Triton tunes, or computes parameters of, it makes one that Tawa does.
-
-    Parameters in `do_not_specialize` (names or positions) don't cause a compilation of their own
-    for 1 and for multiples of 16, those in `do_not_specialize_on_alignment` for multiples of 16.
-    Further keywords of `triton.jit` (`debug`, `noinline`, ...) are accepted and have no effect.
-    """
-    make = partial(
-        Kernel,
-        do_not_specialize=tuple(do_not_specialize),
-        do_not_specialize_on_alignment=tuple(do_not_specialize_on_alignment),
-    )
-    return partial(decorators_of, kernel=make) if fn is None else decorators_of(fn, make)
