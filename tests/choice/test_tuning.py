@@ -51,9 +51,7 @@ def test_the_best_is_predicted_fastest_and_failures_are_named() -> None:
     assert "tl.arange(0, 3)" in shown
 
 
-def test_results_are_kept_and_found_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_results_are_kept_and_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By a later run, for the same sizes up to two leading bits, and for no others."""
     file = tmp_path / "tuned.json"
     first = tuned(file=file)

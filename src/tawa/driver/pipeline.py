@@ -46,6 +46,7 @@ from tawa.tile.passes.same_arrays import SameArrays
 from tawa.tile.passes.scaled_exponents import ScaledExponents
 from tawa.tile.passes.simplify import Simplify
 from tawa.tile.passes.split_loops import SplitLoops
+from tawa.tile.passes.uniform_loads import UniformLoads
 from tawa.tile.passes.waits import Waits
 from tawa.tile.passes.widen import WidenAccumulators
 
@@ -93,6 +94,7 @@ def table(stage: str, options: Options, decided: Decisions, slack: Slack) -> lis
             WidenAccumulators(),
             PartialDeadCode(decided),
             Reciprocals(),
+            UniformLoads(),
             CarriedPointers(),
             Partition(options, decided),
             # Before everything that takes products for those of warp groups.

@@ -136,6 +136,16 @@ def _operands(op: Wgmma) -> set[Region]:
     return {_region(tile) for tile in tiles}
 
 
+def _erase(op: Operation) -> None:
+    """Remove an op, and what only it needed."""
+    needed = [v.owner for v in op.operands if isinstance(v.owner, Operation)]
+    op.detach()
+    op.erase()
+    for owner in dict.fromkeys(needed):
+        if is_pure(owner) and not any(result.first_use for result in owner.results):
+            _erase(owner)
+
+
 @dataclass(frozen=True)
 class RedundantBarrierElimination:
     """Leave out meetings that order nothing."""
@@ -186,8 +196,7 @@ class _Role:
             for meeting in meetings:
                 earlier = self._until_meeting(meeting, forward=False)
                 if not earlier.before(self._until_meeting(meeting)):
-                    meeting.detach()
-                    meeting.erase()
+                    _erase(meeting)
                     count += 1
         return count
 

@@ -19,7 +19,15 @@ from tawa.base.types import PtrType, byte_size, element_of, shape_of
 from tawa.ir.elementwise import Map
 from tawa.ir.kernels import CONSTANT, CONTIGUOUS, MULTIPLE
 from tawa.ir.loops import passed_out, passed_to
-from tawa.tile.dialect.ops import Arange, Broadcast, ExpandDims, Splat, Trans
+from tawa.tile.dialect.ops import (
+    Arange,
+    Broadcast,
+    ExpandDims,
+    NumPrograms,
+    ProgramId,
+    Splat,
+    Trans,
+)
 
 LARGE = 1 << 30
 PROMISES = {MULTIPLE, CONTIGUOUS, CONSTANT}
@@ -167,6 +175,8 @@ class AxisAnalysis:
             return _product(infos[0], infos[1])
         if name in ("remsi", "remui"):
             return _remainder(infos[0], infos[1])
+        if name in ("divsi", "divui") and _not_negative(op.arguments[0]):
+            return _quotient(infos[0], infos[1])
         if name.startswith("cmpi_"):
             return _comparison(name, infos[0], infos[1])
         constant = tuple(math.gcd(*(i.constant[d] for i in infos)) for d in range(len(shape)))
@@ -261,6 +271,36 @@ def _remainder(a: AxisInfo, b: AxisInfo) -> AxisInfo:
         return math.gcd(a.contiguous[d], a.multiple[d], b.multiple[d], b.constant[d])
 
     return _common(a, b, run)
+
+
+def _quotient(a: AxisInfo, b: AxisInfo) -> AxisInfo:
+    """Of what is not negative: runs that lie between two multiples of the divisor become equal."""
+
+    def constant(d: int) -> int:
+        run = math.gcd(a.contiguous[d], a.multiple[d], b.multiple[d], b.constant[d])
+        return max(run, math.gcd(a.constant[d], b.constant[d]))
+
+    ones = (1,) * len(a.contiguous)
+    return AxisInfo(ones, ones, _each(a, b, constant))
+
+
+def _not_negative(value: SSAValue) -> bool:
+    """Whether an integer is known to have no negative element, as long as no sum wraps."""
+    op = value.owner
+    if isinstance(op, arith.ConstantOp) and isinstance(op.value, IntegerAttr):
+        return op.value.value.data >= 0
+    if isinstance(op, Arange):
+        return op.start.value.data >= 0
+    if isinstance(op, ProgramId | NumPrograms):
+        return True
+    if isinstance(op, Splat | Broadcast | ExpandDims | Trans):
+        return _not_negative(op.value)
+    if isinstance(op, Map) and op.function.data == "remsi":
+        return _not_negative(op.arguments[0])
+    kept = ("addi", "muli", "divsi", "minsi", "maxsi", "extsi")
+    return (
+        isinstance(op, Map) and op.function.data in kept and all(map(_not_negative, op.arguments))
+    )
 
 
 def _comparison(name: str, a: AxisInfo, b: AxisInfo) -> AxisInfo:
