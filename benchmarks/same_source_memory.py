@@ -192,7 +192,7 @@ CASES: list[Callable[[], Case]] = [
     *all_sizes(conv1d_causal, (16384, 1024), (65536, 2048), (8192, 5120)),
     *all_sizes(quantise_rows_int8, (16384, 1024), (16384, 4096), (8192, 7168)),
     *all_sizes(quantise_groups_fp8, (16384, 1024), (16384, 4096), (8192, 7168)),
-    *all_sizes(top_k_gating, (16384, 64, 6), (65536, 128, 8), (16384, 256, 8)),
+    *all_sizes(top_k_gating, (16384, 64, 4), (65536, 128, 8), (16384, 256, 8)),
     *all_sizes(gumbel_sample, (256, 32000), (512, 50257), (128, 128256)),
     *all_sizes(softmax_of_columns, (4096, 16384), (1024, 65536), (16384, 4096)),
     *all_sizes(dequantise_e5m2, (4096, 4096), (8192, 8192), (16384, 4096)),

@@ -16,6 +16,9 @@ from typing import Any
 import torch
 from same_source_case import Case
 
+import tawa
+import tawa.language
+
 sys.path.append(str(Path(__file__).parents[1] / "tests/workloads"))
 
 F16, F32, BF16 = torch.float16, torch.float32, torch.bfloat16
@@ -43,10 +46,19 @@ def form(
     kernel = kernel_of(place)
 
     def launch(function: Any, descriptor: Any, config: Config) -> Any:
-        return partial(function[grid(config)], *args, **config)
+        given = config if isinstance(function, tawa.Kernel) else in_triton(config)
+        return partial(function[grid(config)], *args, **given)
 
     return Case(kernel.__name__, kind, sizes, kernel, launch, configurations, output, exact,
                 source="form", **more)  # fmt: skip
+
+
+def in_triton(config: Config) -> Config:
+    """A configuration whose element types are Triton's."""
+    import triton.language as tl
+
+    own = type(tawa.language.float32)
+    return {n: tl.dtype(v.name) if isinstance(v, own) else v for n, v in config.items()}
 
 
 def warps(*counts: int, **constants: Any) -> list[Config]:
