@@ -249,6 +249,8 @@ def test_nothing_is_said_of_windows_without_room(name: str):
         pool = node(name, ["x"], ["y"], kernel_shape=[3], **attributes)
         shapes = shapes_of(model_of([pool], [value("x", [1, 1, "N"])]))
         assert tuple(at(shapes, "y", N=n)[2] for n in (2, 3, 8)) == said
+    pool = node(name, ["x"], ["y"], kernel_shape=[3], strides=[3])
+    assert at(shapes_of(model_of([pool], [value("x", [1, 1, 2])])), "y") == (1, 1, None)
 
 
 def test_operators_of_foreign_domains_are_unknown():

@@ -49,7 +49,8 @@ def window_positions(context: Context, sizes: Dims, kernel: list[Dim]) -> list[D
             started = (size + pads[i] - 1) // strides[i] + 1
             found.append(smallest([-((-room) // strides[i]) + 1, started]))
         else:
-            found.append(room // strides[i] + 1)
+            is_sure = room.constant is None or room.constant >= 0 or is_convolution
+            found.append(room // strides[i] + 1 if is_sure else context.fresh())
             context.rooms += [] if is_convolution else [Room(room, strides[i])]
     return found
 
