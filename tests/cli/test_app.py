@@ -104,7 +104,8 @@ def test_doctor_names_every_package_that_an_extra_brings():
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     brought = {re.split(r"[<>=\[]", text)[0] for e in doctor_extras(extras) for text in extras[e]}
-    assert brought <= {*OPTIONAL_PACKAGES, "tawa"}
+    programs = {"nvidia-cuda-nvdisasm"}  # found as a program, wherever it comes from
+    assert brought - programs <= {*OPTIONAL_PACKAGES, "tawa"}
     required = {re.split(r"[<>=]", text)[0] for text in project["dependencies"]}
     assert required - {"rich", "typer"} == set(REQUIRED_PACKAGES)  # without these nothing is shown
 
