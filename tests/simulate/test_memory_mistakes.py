@@ -74,3 +74,24 @@ def test_what_depends_on_the_order_of_programs_is_named():
     assert out.tolist() == list(range(8))
     assert report.varying == ("out",)
     assert "what `out` holds depends on who comes first" in report.render()
+
+
+@tawa.jit
+def read_by_all(x, out, N: tl.constexpr):
+    at = tl.arange(0, N)
+    tl.store(out + tl.program_id(0) * N + at, tl.load(x + at))
+
+
+@tawa.jit
+def read_by_all_and_written_by_the_last(x, N: tl.constexpr):
+    at = tl.arange(0, N)
+    values = tl.load(x + at)
+    tl.store(x + at, values, mask=at < tl.program_id(0) - 39)
+
+
+def test_readers_beyond_those_remembered_hide_nothing_where_nobody_synchronises():
+    report = checked(read_by_all, [np.zeros(8, np.float32), np.zeros(320, np.float32), 8], (40,))
+    assert report.watch.forgotten > 0
+    assert "not covered: at" not in report.render()
+    with pytest.raises(TawaError, match="nothing orders the two"):
+        checked(read_by_all_and_written_by_the_last, [np.zeros(8, np.float32), 8], (41,))

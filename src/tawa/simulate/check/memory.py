@@ -63,9 +63,9 @@ class MemoryReport:
                 f"order of programs: what {names} holds depends on who comes first; levels are not "
                 "compared there"
             )
-        if seen.forgotten:
+        if seen.uncovered:
             lines.append(
-                f"not covered: at {seen.forgotten} accesses an element had {REMEMBERED} "
+                f"not covered: at {seen.uncovered} accesses an element had {REMEMBERED} "
                 "unordered accesses by other programs and could not remember one more"
             )
         return "\n".join(lines)

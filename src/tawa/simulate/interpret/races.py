@@ -29,7 +29,7 @@ CONFLICTS = {
 }
 """Which earlier accesses by other programs an access must be ordered after."""
 
-REMEMBERED = 4
+REMEMBERED = 16
 """Programs that an element remembers as its readers, or as who updated it, where none is ordered
 before another; further ones are counted in `Watch.forgotten`."""
 
@@ -142,6 +142,15 @@ class Watch:
     """Acquisitions of what another program had released."""
     forgotten: int = 0
     """Accesses that some element could not remember beside `REMEMBERED` others."""
+
+    @property
+    def uncovered(self) -> int:
+        """Forgotten accesses that a conflict may hide in.
+
+        Where nobody acquired anything, each program conflicts with all others that an element
+        remembers, so those that it forgot would show nothing more.
+        """
+        return self.forgotten if self.handovers else 0
 
     def __post_init__(self) -> None:
         self._regions: list[_Region] = []
