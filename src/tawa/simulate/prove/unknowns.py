@@ -76,7 +76,7 @@ def positive(e: Number) -> Number:
 
 
 def _above(found: Term, limit: int) -> Number | None:
-    """1 where a term is above a limit, said of its operands; None if it is none of those below."""
+    """1 where a term is above a limit, said of its operands; None if they do not say it."""
     if found[0] != "op" or found[1] not in ("divsi", "minsi", "maxsi"):
         return None
     a, b = parts_of(found)
@@ -87,12 +87,10 @@ def _above(found: Term, limit: int) -> Number | None:
         return positive(plus(a, 1 - ((limit + 1) * b if limit >= 0 else limit * b + 1)))
     if isinstance(a, int):
         a, b = b, a
-    if not isinstance(b, int):
+    # Only where the constant decides: a question of the other operand is one more unknown.
+    if not isinstance(b, int) or (found[1] == "minsi") == (b > limit):
         return None
-    other = positive(plus(a, -limit))
-    if found[1] == "minsi":
-        return other if b > limit else 0
-    return 1 if b > limit else other
+    return int(b > limit)
 
 
 def zero(e: Number) -> Number:
