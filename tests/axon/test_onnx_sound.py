@@ -12,6 +12,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from tawa import axon
+from tawa.axon.onnx import reductions
 from tawa.axon.onnx.shapes import ModelShapes
 from tawa.axon.sizes.dims import Dim, largest
 from tawa.axon.sizes.scaled import scaled
@@ -303,6 +304,74 @@ def test_mangled_files_are_refused_or_read(tmp_path: Path):
         except TawaError:
             continue
     assert time.monotonic() - start < 60
+
+
+JOINS = {
+    "the first is empty": ([0, 0], [2, 3], 0, (2, 3)),
+    "the last is empty": ([2, 3], [5, 0], 0, (7, 3)),
+    "the axis is empty": ([5, 0], [2, 3], 1, (2, 3)),
+    "both are empty": ([2, 0], [0, 3], 0, (2, 0)),
+    "neither is empty": ([2, 3], [2, 3], 0, (4, 3)),
+}
+
+
+def joins(axis: int) -> list[onnx.NodeProto]:
+    pair = node("SequenceConstruct", ["a", "b"], ["s"])
+    return [
+        node("Concat", ["a", "b"], ["joined"], axis=axis), pair,
+        node("ConcatFromSequence", ["s"], ["listed"], axis=axis),
+        node("ConcatFromSequence", ["s"], ["stacked"], axis=0, new_axis=1),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", JOINS)
+def test_joining_drops_what_is_empty(name: str):
+    one, other, axis, expected = JOINS[name]
+    nodes = joins(axis)
+    stacked = (2, *(other if 0 in one and 0 not in other else one))
+    sizes = dict(zip("NMKL", one + other, strict=True))
+    known = shapes_of(model_of(nodes, [value("a", one), value("b", other)]))
+    symbolic = model_of(nodes, [value("a", ["N", "M"]), value("b", ["K", "L"])])
+    symbolic.ir_version = 9
+    shapes = shapes_of(symbolic)
+    for what, shape in (("joined", expected), ("listed", expected), ("stacked", stacked)):
+        assert at(known, what) == shape
+        symbolic.graph.output[0].name = what
+        said = at(shapes, what, **sizes)
+        assert said is not None
+        assert all(a in (None, b) for a, b in zip(said, shape, strict=True))
+        feeds = {"a": np.zeros(one, np.float32), "b": np.zeros(other, np.float32)}
+        assert onnx_random.Runtimes(symbolic).run(feeds)[0] == {what: shape}
+
+
+def test_what_surely_has_elements_gives_the_sizes_of_what_is_joined():
+    inputs = [value("a", ["N", "D"]), value("b", [2, 3]), value("c", None)]
+    shapes = shapes_of(model_of([node("Concat", ["a", "b", "c"], ["y"], axis=0)], inputs))
+    assert at(shapes, "y", N=1, D=0) == (None, 3)
+    pair = shapes_of(model_of([node("Concat", ["a", "b"], ["y"], axis=0)], inputs[:2]))
+    assert at(pair, "y", N=5, D=0) == (7, 3)
+    (requirement,) = pair.requirements()
+    assert "`D` must be 3" in str(requirement)
+
+
+def test_constants_that_are_empty_are_joined_too():
+    empty = constant("a", np.zeros((0, 0), np.int64))
+    model = model_of([node("Concat", ["a", "b"], ["y"], axis=0)], [],
+                     (empty, constant("b", [[1, 2]])))  # fmt: skip
+    assert at(shapes_of(model), "y") == (1, 2)
+
+
+@pytest.mark.parametrize("name", reductions.REDUCTIONS)
+def test_unknown_axes_may_be_the_same(name: str):
+    def reduced(rank: int, count: int | str, keep: int) -> tuple[int | None, ...] | None:
+        inputs = [value("x", [2, 3, 4][:rank]), value("axes", [count], INT64)]
+        reduce = node(name, ["x", "axes"], ["y"], keepdims=keep)
+        return at(shapes_of(model_of([reduce], inputs)), "y", K=2)
+
+    assert reduced(3, 2, 0) is reduced(3, "K", 0) is None
+    assert reduced(3, 2, 1) == (None, None, None)
+    assert reduced(3, 1, 0) == (None, None)
+    assert reduced(3, 0, 0) == reduced(1, 2, 0) == reduced(0, 1, 0) == ()
 
 
 @pytest.mark.filterwarnings("ignore")

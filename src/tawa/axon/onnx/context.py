@@ -96,8 +96,10 @@ class Context:
     def dims(self, index: int) -> Dims | None:
         """The sizes of an input, with all that is known put in."""
         dims = self.value(index).dims
-        if dims is None:
-            return None
+        return None if dims is None else self.resolved(dims)
+
+    def resolved(self, dims: Dims) -> Dims:
+        """Sizes as other nodes left them, with all that is known put in."""
         resolved = tuple(self.solver.dim(dim) for dim in dims)
         self.written.update(zip(resolved, dims, strict=True))
         return resolved

@@ -23,6 +23,7 @@ from tawa.axon.onnx import (
     attending,
     control,
     elementwise,
+    joins,
     learning,
     neural,
     reductions,
@@ -44,7 +45,7 @@ from tawa.functional.solver import Clash
 from tawa.functional.terms import Origin, Term, Variable
 
 RULE_MODULES = (
-    attending, control, elementwise, learning, neural, reductions, sequences, structure,
+    attending, control, elementwise, joins, learning, neural, reductions, sequences, structure,
 )  # fmt: skip
 """Importing them registers the rules."""
 

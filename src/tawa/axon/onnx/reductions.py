@@ -24,17 +24,22 @@ def reduce(context: Context) -> Value | None:
     if axes is None and context.has(1):
         count = context.dims(1)
         number = count[0].constant if count else None
-        if number == 0:
-            axes = []
-        elif number is None or keep:
-            return tensor(context.fresh_dims(len(dims)) if keep else None)
-        else:
-            return tensor(context.fresh_dims(len(dims) - number))
+        if number != 0:
+            return _reduced_somewhere(context, len(dims), number, bool(keep))
+        axes = []
     if not axes:
         if context.attribute("noop_with_empty_axes", 0):
             return tensor(dims)
         axes = list(range(len(dims)))
     return Value(_reduced(context, dims, axes, bool(keep)), _reduced_contents(context, bool(keep)))
+
+
+def _reduced_somewhere(context: Context, rank: int, number: int | None, keep: bool) -> Value:
+    """Reduced along unknown axes: how many of them are different isn't known, unless it is one."""
+    if keep or rank == 0:
+        return tensor(context.fresh_dims(rank))
+    is_one = number is not None and min(number, rank) == 1
+    return tensor(context.fresh_dims(rank - 1) if is_one else None)
 
 
 def _reduced(

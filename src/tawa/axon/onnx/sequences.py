@@ -6,7 +6,7 @@ import numpy as np
 
 from tawa.axon.onnx.context import Context, IllFormed, rule
 from tawa.axon.onnx.values import UNKNOWN, Array, Value, known, object_array, tensor
-from tawa.axon.sizes.dims import Dim, total
+from tawa.axon.sizes.dims import Dim
 
 MAX_ITEMS = 1024
 """Longer sequences are of unknown length."""
@@ -118,28 +118,6 @@ def length(context: Context) -> Value:
     """A number."""
     items = context.value(0).items
     return tensor([]) if items is None else known(np.array(len(items)))
-
-
-@rule("ConcatFromSequence")
-def concat_sequence(context: Context) -> Value | None:
-    """The items joined or stacked."""
-    items = context.value(0).items
-    if not items or any(item.dims is None for item in items):
-        return None
-    if len({item.rank for item in items}) > 1:
-        return None
-    shapes = [item.dims for item in items if item.dims is not None]
-    if context.attribute("new_axis", 0):
-        shared = context.same(*shapes) or ()
-        axis = context.axis(context.attribute("axis"), len(shared) + 1)
-        return tensor([*shared[:axis], Dim.of(len(items)), *shared[axis:]])
-    axis = context.axis(context.attribute("axis"), len(shapes[0]))
-    joined = total(dims[axis] for dims in shapes)
-    rest = items[0]
-    for item in items[1:]:
-        rest = merged(context, rest, item)
-    dims = rest.dims or ()
-    return tensor([*dims[:axis], joined, *dims[axis + 1 :]])
 
 
 @rule("SplitToSequence")

@@ -226,51 +226,6 @@ def transpose(context: Context) -> Value | None:
     return Value(tuple(dims[index] for index in order), moved)
 
 
-@rule("Concat")
-def concat(context: Context) -> Value | None:
-    """Joined along an axis."""
-    shapes = [context.dims(index) for index in range(len(context.inputs))]
-    ranks = {len(shape_) for shape_ in shapes if shape_ is not None}
-    if not ranks:
-        return None
-    if len(ranks) > 1:
-        raise IllFormed("its inputs have different numbers of dimensions")
-    axis = context.axis(context.attribute("axis", 1), ranks.pop())
-    parts = [shape_ for shape_ in shapes if shape_ is not None]
-    whole = len(parts) == len(shapes)
-    joined = total(part[axis] for part in parts) if whole else context.fresh()
-    result: list[Dim] = []
-    for index in range(len(parts[0])):
-        column = [part[index] for part in parts]
-        if index == axis:
-            result.append(joined)
-            continue
-        for other in column[1:]:
-            column[0] = context.equal(column[0], other)
-        result.append(column[0])
-    return Value(tuple(result), _joined(context, axis))
-
-
-def _joined(context: Context, axis: int) -> Array | None:
-    values = [context.value(index) for index in range(len(context.inputs))]
-    arrays = [value.contents for value in values]
-    if all(array is not None and array.dtype != object for array in arrays):
-        return np.concatenate([array for array in arrays if array is not None], axis=axis)
-    if axis != 0 or any(value.rank != 1 for value in values):
-        return None
-    symbolic: list[Array] = []
-    for value in values:
-        array = value.symbolic()
-        if array is None:
-            sizes = [dim.constant for dim in value.dims or ()]
-            if value.dims is None or len(sizes) != 1 or sizes[0] is None or sizes[0] > 8:
-                return None
-            unknown = [Dim.of(context.solver.fresh("integer")) for _ in range(sizes[0])]
-            array = dims_array(unknown)
-        symbolic.append(array)
-    return np.concatenate(symbolic, axis=axis)
-
-
 @rule("Split")
 def split(context: Context) -> list[Value] | None:
     """Parts along an axis: given, or equal (the last may be smaller)."""

@@ -1,0 +1,105 @@
+"""Operators that join tensors along an axis, or stack them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from tawa.axon.onnx.context import Context, IllFormed, dims_array, rule
+from tawa.axon.onnx.values import Array, Dims, Value, tensor
+from tawa.axon.sizes.dims import ZERO, Dim, total
+
+
+@rule("Concat")
+def concat(context: Context) -> Value | None:
+    """Joined along an axis."""
+    shapes = [context.dims(index) for index in range(len(context.inputs))]
+    ranks = {len(shape_) for shape_ in shapes if shape_ is not None}
+    if not ranks:
+        return None
+    if len(ranks) > 1:
+        raise IllFormed("its inputs have different numbers of dimensions")
+    axis = context.axis(context.attribute("axis", 1), ranks.pop())
+    along = [None if shape_ is None else shape_[axis] for shape_ in shapes]
+    sizes = [size for size in along if size is not None]
+    result = list(_shared(context, shapes, axis) or ())
+    result[axis] = total(sizes) if len(sizes) == len(along) else context.fresh()
+    return Value(tuple(result), _joined(context, axis))
+
+
+def _joined(context: Context, axis: int) -> Array | None:
+    values = [context.value(index) for index in range(len(context.inputs))]
+    arrays = [value.contents for value in values]
+    if all(array is not None and array.dtype != object for array in arrays):
+        numbers = [array for array in arrays if array is not None]
+        rest = {(*a.shape[:axis], *a.shape[axis + 1 :]) for a in numbers}
+        return np.concatenate(numbers, axis=axis) if len(rest) == 1 else None
+    if axis != 0 or any(value.rank != 1 for value in values):
+        return None
+    symbolic: list[Array] = []
+    for value in values:
+        array = value.symbolic()
+        if array is None:
+            sizes = [dim.constant for dim in value.dims or ()]
+            if value.dims is None or len(sizes) != 1 or sizes[0] is None or sizes[0] > 8:
+                return None
+            unknown = [Dim.of(context.solver.fresh("integer")) for _ in range(sizes[0])]
+            array = dims_array(unknown)
+        symbolic.append(array)
+    return np.concatenate(symbolic, axis=axis)
+
+
+@rule("ConcatFromSequence")
+def concat_sequence(context: Context) -> Value | None:
+    """The items joined or stacked."""
+    items = context.value(0).items
+    if not items or any(item.dims is None for item in items):
+        return None
+    if len({item.rank for item in items}) > 1:
+        return None
+    shapes = [context.resolved(item.dims) for item in items if item.dims is not None]
+    if context.attribute("new_axis", 0):
+        shared = _shared(context, shapes) or ()
+        axis = context.axis(context.attribute("axis"), len(shared) + 1)
+        return tensor([*shared[:axis], Dim.of(len(items)), *shared[axis:]])
+    axis = context.axis(context.attribute("axis"), len(shapes[0]))
+    joined = total(dims[axis] for dims in shapes)
+    shared = _shared(context, shapes, axis) or ()
+    return tensor([*shared[:axis], joined, *shared[axis + 1 :]])
+
+
+def _shared(
+    context: Context, shapes: Sequence[Dims | None], axis: int | None = None
+) -> Dims | None:
+    """The sizes of what is joined along an axis or stacked: those of a part with elements.
+
+    onnxruntime asks nothing of parts without elements: the first that has some gives the sizes,
+    and the first of all if none has. So only those that surely have some must agree. What stands at
+    `axis` means nothing. None if no shape is known.
+    """
+    parts = [shape_ for shape_ in shapes if shape_ is not None]
+    full = [part for part in parts if all((dim.least() or 0) >= 1 for dim in part)]
+    if full:
+        return _agreeing(context, full, axis)
+    if not parts:
+        return None
+    deciding = [part for index, part in enumerate(shapes) if not index or not _is_empty(part)]
+    columns = zip(*(part or [None] * len(parts[0]) for part in deciding), strict=True)
+    return tuple(
+        column[0] if column[0] is not None and len(set(column)) == 1 else context.fresh()
+        for column in columns
+    )
+
+
+def _agreeing(context: Context, parts: list[Dims], axis: int | None) -> Dims:
+    found = list(parts[0])
+    for part in parts[1:]:
+        for index, size_ in enumerate(part):
+            if index != axis:
+                found[index] = context.equal(found[index], size_)
+    return tuple(found)
+
+
+def _is_empty(dims: Dims | None) -> bool:
+    return dims is not None and ZERO in dims
