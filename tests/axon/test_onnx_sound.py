@@ -361,6 +361,21 @@ def test_constants_that_are_empty_are_joined_too():
     assert at(shapes_of(model), "y") == (1, 2)
 
 
+@pytest.mark.parametrize(("end", "said"), [(2**31 - 1, None), (2**63 - 1, None), (2**31, 0),
+                                          (2**63 - 2, 0), (-(2**63), 2)])  # fmt: skip
+def test_a_backward_slice_to_the_largest_integer_is_read_in_two_ways(end: int, said: int | None):
+    known = (constant("start", [1]), constant("end", [end]), constant("axis", [0]))
+    slice_ = node("Slice", ["x", "start", "end", "axis", "step"], ["y"])
+    model = model_of([slice_], [value("x", ["N"])], (*known, constant("step", [-1])))
+    assert at(shapes_of(model), "y", N=3) == (said,)
+    sizes = [node("Shape", ["x"], ["sizes"]),
+             node("Slice", ["sizes", *slice_.input[1:]], ["some"]),
+             node("ConstantOfShape", ["some"], ["z"])]  # fmt: skip
+    model = model_of(sizes, [value("x", [4, 4])], (*known, constant("step", [-1])))
+    shape = at(shapes_of(model), "z")
+    assert shape == (None if said is None else (4,) * said)
+
+
 @pytest.mark.parametrize("name", reductions.REDUCTIONS)
 def test_unknown_axes_may_be_the_same(name: str):
     def reduced(rank: int, count: int | str, keep: int) -> tuple[int | None, ...] | None:

@@ -23,6 +23,9 @@ from tawa.axon.sizes.dims import ONE, ZERO, Dim, is_not_one, largest, smallest, 
 MAX_AXES = 64
 """NumPy's limit."""
 
+OPEN_ENDS = (2**31 - 1, 2**63 - 1)
+"""Ends of slices that onnxruntime reads as "all that is left", even backwards; NumPy doesn't."""
+
 
 @rule("Shape")
 def shape(context: Context) -> Value | None:
@@ -322,6 +325,8 @@ def _clamped(bound: Dim, size_: Dim, low: int, high: Dim) -> Dim | None:
 
 def _slice_size(context: Context, size_: Dim, start: Dim, stop: Dim, step: int) -> Dim:
     backward = step < 0
+    if backward and stop.constant in OPEN_ENDS:
+        return context.fresh()
     high = size_ - 1 if backward else size_
     first = _clamped(start, size_, 0, high)
     last = _clamped(stop, size_, -1 if backward else 0, high)
@@ -341,7 +346,7 @@ def _sliced(
     parts: list[slice] = [slice(None)] * len(dims)
     for index, axis in enumerate(axes):
         start, stop = starts[index].constant, stops[index].constant
-        if start is None or stop is None:
+        if start is None or stop is None or (steps[index] < 0 and stop in OPEN_ENDS):
             return None
         if steps[index] < 0 and stop < -contents.shape[axis]:
             parts[axis] = slice(start, None, steps[index])
