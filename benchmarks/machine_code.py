@@ -22,7 +22,7 @@ from typing import Any
 
 import no_device
 import same_source_case
-from launches import Launch, recording
+from recorded_launches import Launch, recording
 
 from tawa.machine.chips import H100
 from tawa.runtime.sass import Instruction, SassFunction, disassemble, sass_text

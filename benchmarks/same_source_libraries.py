@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 import torch
-from launches import recording
+from recorded_launches import recording
 from same_source_case import Case, empty, random
 
 import tawa

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import MISSING, fields
 from enum import Enum
 from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any, get_args
@@ -119,12 +120,28 @@ def api() -> str:
     """What the public modules export: signatures and docstrings."""
     parts: list[str] = []
     for name in PUBLIC:
+        if name.rpartition(".")[2].startswith("torch_") and find_spec("torch") is None:
+            parts.append(f"## `{name}`\n\n{_by_source(name)}")
+            continue
         module = import_module(name)
         first = (module.__doc__ or "").partition("\n\n")[0]
         parts.append(f"## `{name}`\n\n{escaped(' '.join(first.split()))}")
         for exported in _exports(module):
             parts += _described(exported, getattr(module, exported))
     return "\n\n".join(parts)
+
+
+def _by_source(name: str) -> str:
+    """What a module that needs PyTorch says of itself, where PyTorch is not installed."""
+    path = SOURCE.parent.joinpath(*name.split(".")).with_suffix(".py")
+    tree = ast.parse(path.read_text())
+    functions = [node for node in tree.body if isinstance(node, ast.FunctionDef)]
+    said = [escaped(inspect.cleandoc(ast.get_docstring(tree) or ""))]
+    for node in functions:
+        if not node.name.startswith("_") and (text := ast.get_docstring(node)):
+            head = f"```python\n{node.name}({ast.unparse(node.args)})\n```"
+            said.append(f"### `{node.name}`\n\n{head}\n\n{escaped(inspect.cleandoc(text))}")
+    return "\n\n".join(said)
 
 
 def _exports(module: ModuleType) -> list[str]:

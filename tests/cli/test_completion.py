@@ -40,7 +40,7 @@ def test_kernels(folder: Path, typed: str, offered: list[str]):
 
 
 def test_launch_options():
-    assert completion.launch_options("num_") == ["num_warps=", "num_stages="]
+    assert completion.launch_options("num_") == ["num_warps=", "num_stages=", "num_ctas="]
 
 
 def completed(words: str) -> list[str]:

@@ -25,7 +25,7 @@ from tawa.driver.compiled import Compiled, StageNotReadable, read_module, spec_o
 from tawa.driver.neighbours import beside
 from tawa.driver.reassembling import reassembled
 from tawa.driver.recording import require_no_text
-from tawa.frontend import JITFunction, lower_to_tile, parse_argument
+from tawa.frontend import JITFunction, lower_to_tile, parse_argument, require_whole_rows
 from tawa.hopper.emit import SPEC_LINE
 from tawa.hopper.recording.instrument import Instrument, disturbed
 from tawa.ir.decisions.assembling import Assembled
@@ -136,9 +136,18 @@ def tile_level(
     fn: JITFunction,
     signature: Mapping[str, str],
     constexprs: Mapping[str, object],
+    *,
+    copied: bool = True,
 ) -> ModuleOp:
-    """The program of the first level for argument types by name, after that level's passes."""
+    """The program of the first level for argument types by name, after that level's passes.
+
+    What descriptors address is `copied` by the copy engine, unless the program is only simulated.
+    """
     begin = time.perf_counter()
-    module = lower_to_tile(fn, {n: parse_argument(t) for n, t in signature.items()}, constexprs)
+    kinds = {name: parse_argument(text) for name, text in signature.items()}
+    if copied:
+        for kind in kinds.values():
+            require_whole_rows(kind)
+    module = lower_to_tile(fn, kinds, constexprs)
     work.timings["tile"] = time.perf_counter() - begin
     return work.level("tile", module)

@@ -21,7 +21,7 @@ from tawa.frontend.source.arguments import (
 from tawa.frontend.source.function import JITFunction, Parameter
 
 if TYPE_CHECKING:
-    from tawa.frontend.lower import lower_to_tile
+    from tawa.frontend.lower import lower_to_tile, require_whole_rows
 
 __all__ = [
     "ArgType",
@@ -33,14 +33,15 @@ __all__ = [
     "ScalarArg",
     "lower_to_tile",
     "parse_argument",
+    "require_whole_rows",
     "run_time_parameters",
     "specialize_number",
 ]
 
 
 def __getattr__(name: str) -> Any:
-    if name == "lower_to_tile":
-        from tawa.frontend.lower import lower_to_tile
+    if name in ("lower_to_tile", "require_whole_rows"):
+        from tawa.frontend import lower
 
-        return lower_to_tile
+        return getattr(lower, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

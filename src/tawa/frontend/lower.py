@@ -188,16 +188,22 @@ def _facts(name: str, kind: ArgType, argument: BlockArgument, b: Builder) -> Dic
     return DictionaryAttr(found)
 
 
+def require_whole_rows(kind: ArgType) -> None:
+    """Raise `LaunchMismatch` for a descriptor whose block no copy can move, such as `[1, 1]`."""
+    if not isinstance(kind, DescriptorArg):
+        return
+    row = kind.block_shape[-1] * kind.element.itemsize
+    if row % COPIED_BYTES:
+        raise LaunchMismatch(
+            f"a row of a descriptor's block {list(kind.block_shape)} has {row} bytes",
+            expected=f"a multiple of {COPIED_BYTES} bytes, as the copy engine moves",
+            found=f"{kind.element} elements",
+            hint="assign `block_shape` before the launch, for example in a hook of the tuner",
+        )
+
+
 def _ir_argument(kind: ArgType) -> Attribute:
     if isinstance(kind, DescriptorArg):
-        row = kind.block_shape[-1] * kind.element.itemsize
-        if row % COPIED_BYTES:
-            raise LaunchMismatch(
-                f"a row of a descriptor's block {list(kind.block_shape)} has {row} bytes",
-                expected=f"a multiple of {COPIED_BYTES} bytes, as the copy engine moves",
-                found=f"{kind.element} elements",
-                hint="assign `block_shape` before the launch, for example in a hook of the tuner",
-            )
         return DescType(TensorType(ir_element(kind.element), kind.block_shape))
     return ir_type(kind.type)
 

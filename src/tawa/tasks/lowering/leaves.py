@@ -137,7 +137,7 @@ def _module(
     text = "".join(f"    {line}\n" for line in lines)
     text = f"def {leaf.name}_alone({', '.join(signature)}):\n{text}"
     fn = function_of(f"{leaf.name}_alone", text, {leaf.name: leaf.function, "tile_of": TILE_OF})
-    return tile_level(Compilation(Options()), JITFunction(fn), signature, {})
+    return tile_level(Compilation(Options()), JITFunction(fn), signature, {}, copied=False)
 
 
 def _descriptor(shape: Sequence[int], dtype: Any) -> str:
