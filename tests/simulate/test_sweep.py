@@ -10,6 +10,7 @@ from launches import EXAMPLES, LAUNCHES, LIBRARY, ROOT, SMALL, VALUES, Small
 
 from tawa.cli.check import NOT_PROVED, PROVED, check_combinations
 from tawa.cli.check_sweep import ALONE, Pairs, every_combination
+from tawa.simulate import Proof
 from tawa.simulate.interpret.limits import Limits
 
 
@@ -66,11 +67,22 @@ def test_values_are_known():
     assert {small.name for small in SMALL} >= {"gemm", "attention"}
 
 
-@pytest.mark.parametrize(("bound", "status"), [(100_000, PROVED), (5, NOT_PROVED)])
-def test_the_command_line(capsys: pytest.CaptureFixture[str], bound: int, status: int):
+@pytest.mark.parametrize(
+    ("bound", "every", "status"),
+    [(100_000, True, PROVED), (5, True, PROVED), (5, False, NOT_PROVED)],
+)
+def test_the_command_line(
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    bound: int,
+    every: bool,
+    status: int,
+):
+    if not every:  # the search within its bound is all that is left
+        monkeypatch.setattr("tawa.simulate.prove", lambda *_: Proof(False, "not tried", 0, 0.0))
     options = ["ping_pong=None", "persistent=True", "num_stages=2", "mma_depth=1", "consumers=2",
                "cluster=1", "specialize=None", "num_warps=4"]  # fmt: skip
     where = f"{ROOT}/examples/gemm_bias.py:gemm_bias"
     assert check_combinations(where, options, every=False, limits=Limits(bound)) == status
     out = capsys.readouterr().out
-    assert re.search(r"\d+ combinations: .*(proved|ordered)", out)
+    assert re.search(r"\d+ combinations: .*(every launch|proved|ordered)", out)
