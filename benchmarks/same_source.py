@@ -1,6 +1,7 @@
 """The same kernels under Triton and under Tawa: source, grid and configurations are the same.
 
     python benchmarks/same_source.py [--only attention] [--rows FOLDER]
+    python benchmarks/same_source.py --share 0/8 --untimed    # compiles and checks an eighth
 
 Each kernel runs at three sizes or more. Both compilers get every configuration of its list; the
 best of each is timed beside the other's, in turn, in one process. Operators of `fla-core` and
@@ -294,8 +295,8 @@ def best(case: Case, impl: str, exact: torch.Tensor | None) -> Found:
     return found
 
 
-def measure(run: Run, case: Case, options: Any) -> float | None:
-    """One case under both; Triton's time over Tawa's."""
+def compared(run: Run, case: Case) -> dict[str, Found]:
+    """The best configuration of both compilers; what failed is printed, and kept as rows."""
     exact = case.exact() if case.exact is not None else None
     contenders = {"triton": best(case, "triton", exact)}
     known = contenders["triton"].output if exact is None else exact
@@ -305,6 +306,17 @@ def measure(run: Run, case: Case, options: Any) -> float | None:
             print(f"  {case} {impl}: {failure}", flush=True)
         if found.work is None:
             run.add(case.row, impl, None, error_text="; ".join(found.failures)[:1000])
+    return contenders
+
+
+def measure(run: Run, case: Case, options: Any) -> float | None:
+    """One case under both; Triton's time over Tawa's."""
+    exact = case.exact is not None
+    contenders = compared(run, case)
+    if options.untimed:
+        times = {impl: f"{found.milliseconds:.4f}" for impl, found in contenders.items()}
+        print(f"{case}: not soaked, {times}", flush=True)
+        return None
     works = {impl: f.work for impl, f in contenders.items() if f.work is not None}
     with run.sampler.sampling():
         times = interleaved(works, soak=options.soak, window=options.window,
@@ -314,7 +326,7 @@ def measure(run: Run, case: Case, options: Any) -> float | None:
             case.row, impl, timing, config=str(contenders[impl].config), flops=case.flops,
             bytes=case.bytes,
             error={"relative_frobenius": contenders[impl].error,
-                   "reference": "triton" if exact is None else "float64"},
+                   "reference": "float64" if exact else "triton"},
             **run.sampler.readings(impl),
         )  # fmt: skip
     if len(times) < 2:
@@ -325,12 +337,12 @@ def measure(run: Run, case: Case, options: Any) -> float | None:
     return ratio
 
 
-def chosen(only: str) -> Iterator[partial[Case]]:
-    """The cases whose name holds one of some words."""
+def chosen(only: str, share: str) -> Iterator[partial[Case]]:
+    """The cases whose name holds one of some words; of them every n-th from the i-th on (i/n)."""
     words = only.split(",")
-    for make in cases():
-        if any(word in make.func.__name__ for word in words):
-            yield make
+    first, every = map(int, share.split("/"))
+    named = [make for make in cases() if any(word in make.func.__name__ for word in words)]
+    yield from named[first::every]
 
 
 def main() -> None:
@@ -338,13 +350,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", default="", help="parts of kernels' names, separated by commas")
     parser.add_argument("--rows", type=Path, help="folder of the result rows")
+    parser.add_argument("--share", default="0/1", help="I/N: every N-th case from the I-th on")
+    parser.add_argument("--untimed", action="store_true", help="compile and check, keep no times")
     parser.add_argument("--soak", type=float, default=0.3)
     parser.add_argument("--window", type=float, default=0.1)
     options = parser.parse_args()
     torch.manual_seed(0)
     run = Run("same-source", options.rows)
     ratios: dict[str, list[float]] = {}
-    for make in chosen(options.only):
+    for make in chosen(options.only, options.share):
         try:
             case = make()
             ratio = measure(run, case, options)
