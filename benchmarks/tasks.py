@@ -3,7 +3,9 @@
 Products of 4096, 6144 and 8192; a batch of four; a dual product; a product with row sums;
 attention. The program of a case stays the same: contenders of `tawa` differ in their mappings
 alone. Each is checked against float64 on some of its rows and timed briefly; the best mapping and
-the peers then take turns. The bound of fused cases is a plain product of as many operations.
+the peers then take turns. The bound of fused cases is a plain product of as many operations;
+`triton` and `triton-tutorial` are the best configurations of the fused benchmarks' kernels, whose
+dual product ends in another function of the same two sums.
 `--dry-run` compiles every mapping for the machine, without a device, and prints what the timing
 model expects.
 """
@@ -27,6 +29,9 @@ MAX_ERROR = 2e-3
 """Relative Frobenius error against float64 above which a contender is not timed."""
 CHECKED = 256
 """Rows of the first result that are compared."""
+
+TRITON = {"triton": "fused_triton", "triton-tutorial": "fused_tutorial"}
+"""Modules of Triton's kernels of the fused cases."""
 
 Work = Callable[[], Any]
 
@@ -86,7 +91,7 @@ def cases() -> Iterator[Case]:
     import gemm_reduction_tasks
     import gemm_tasks
 
-    for n in (4096, 6144, 8192):
+    for n in (8192, 4096, 6144):
         square, one = {"a": (n, n), "b": (n, n)}, {"c": (n, n)}
         yield Case(
             "gemm", gemm_tasks.gemm, one, square, 2 * n**3, "gemm_grid", "gemm_block",
@@ -159,7 +164,33 @@ def peers(case: Case, inputs: dict[str, Any], outputs: dict[str, Any]) -> dict[s
             torch.mm(*x, out=out)
             torch.sum(x[0], 1, dtype=torch.float32)
 
-    return {"torch": composed, "bound": partial(matmul, a, b, plain)}
+    return {
+        "torch": composed,
+        "bound": partial(matmul, a, b, plain),
+        **triton_works(case, inputs, outputs),
+    }
+
+
+def triton_works(case: Case, inputs: dict[str, Any], outputs: dict[str, Any]) -> dict[str, Work]:
+    """The fastest configurations of Triton's kernels, by short runs; those that fail are left."""
+    from importlib import import_module
+
+    from tawa.runtime.timing import Stopwatch, Timing
+
+    watch, found = Stopwatch(), dict[str, Work]()
+    given = [x if name == "a" else x.T.contiguous() for name, x in inputs.items()]
+    given += [x.new_empty(x.shape[-1]) if name == "sums" else x for name, x in outputs.items()]
+    for impl, module in TRITON.items():
+        best = float("inf")
+        for config, work in getattr(import_module(module), f"{case.name}_works")(*given):
+            try:
+                median = Timing(tuple(watch.times(work, 8))).median
+            except Exception as failure:  # a peer's compiler may raise anything
+                print(f"  {impl} {config}: {str(failure).splitlines()[:1]}", flush=True)
+                continue
+            if median < best:
+                best, found[impl] = median, work
+    return found
 
 
 def arrays(case: Case, shapes: dict[str, tuple[int, ...]], fill: bool) -> dict[str, Any]:
@@ -257,6 +288,7 @@ def main() -> None:
     parser.add_argument("--rows", type=Path, help="folder for the rows")
     parser.add_argument("--soak", type=float, default=0.3)
     parser.add_argument("--window", type=float, default=0.3)
+    parser.add_argument("--limit", type=float, default=float("inf"), help="seconds for cases")
     parser.add_argument("--dry-run", action="store_true")
     options = parser.parse_args()
     chosen = [
@@ -273,7 +305,11 @@ def main() -> None:
 
     torch.manual_seed(0)
     run = Run("tasks", options.rows)
-    lines = [measure(run, case, options) for case in chosen]
+    lines, end = list[str](), time.monotonic() + options.limit
+    for case in chosen:
+        if time.monotonic() < end:
+            lines.append(measure(run, case, options))
+            print(lines[-1], flush=True)
     print("\n".join(["", *lines]))
 
 

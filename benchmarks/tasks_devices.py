@@ -164,9 +164,13 @@ def measure(run: Any, case: Case, devices: int) -> str:
         }
         if count > 1:
             works["in turn"] = in_turn(case, given)
+        else:
+            works["cublas"] = partial(torch.mm, a, b, out=given[0].shards[0])
         for config, work in works.items():
             impl = config.partition(",")[0]
             row = {"devices": count, "config": config}
+            for d in range(count):
+                torch.cuda.reset_peak_memory_stats(d)
             try:
                 work()
                 error = error_of(given[0], a, b)
@@ -209,6 +213,7 @@ def main() -> None:
     parser.add_argument("names", nargs="*", help="programs, by default all")
     parser.add_argument("--devices", type=int, default=2)
     parser.add_argument("--rows", type=Path, help="folder for the rows")
+    parser.add_argument("--limit", type=float, default=float("inf"), help="seconds for cases")
     parser.add_argument("--dry-run", action="store_true")
     options = parser.parse_args()
     chosen = [case for case in cases() if not options.names or case.name in options.names]
@@ -220,7 +225,11 @@ def main() -> None:
 
     torch.manual_seed(0)
     run = Run("tasks-devices", options.rows)
-    lines = [measure(run, case, options.devices) for case in chosen]
+    lines, end = list[str](), time.monotonic() + options.limit
+    for case in chosen:
+        if time.monotonic() < end:
+            lines.append(measure(run, case, options.devices))
+            print(lines[-1], flush=True)
     print("\n".join(["", *lines]))
 
 
