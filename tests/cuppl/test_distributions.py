@@ -86,7 +86,9 @@ def draws(natives: Natives, name: str, parameters: tuple[Any, ...]) -> np.ndarra
 
 def test_there_are_enough_and_all_are_tested() -> None:
     vectors = {"Categorical", "Dirichlet", "Multinomial", "DiagonalNormal", "MvNormal"}
-    assert set(SCALAR) | vectors | {"Kumaraswamy"} == set(DISTRIBUTIONS)
+    matrices = {"MvStudentT", "Lkj", "LkjCholesky", "Wishart", "InverseWishart"}
+    others = {"Kumaraswamy", "HalfStudentT", "OrderedNormal", "OrderedLogistic"}
+    assert set(SCALAR) | vectors | matrices | others == set(DISTRIBUTIONS)
     assert len(DISTRIBUTIONS) >= 25
 
 
@@ -184,6 +186,85 @@ def test_normals_in_many_dimensions(natives: Natives) -> None:
     assert natives("logpdf_diagonal_normal", x, mean, sd) == pytest.approx(expected)
 
 
+FACTOR = np.array([1.4, 0.0, 0.0, 0.3, 0.9, 0.0, -0.5, 0.2, 1.1])
+
+
+def test_student_t_in_many_dimensions(natives: Natives) -> None:
+    mean, factor = np.array([1.0, -1.0, 0.5]), FACTOR
+    scale = factor.reshape(3, 3) @ factor.reshape(3, 3).T
+    x = np.array([0.5, 0.2, 3.0])
+    natives.reset()
+    expected = stats.multivariate_t(mean, scale, df=4.5).logpdf(x)
+    assert natives("logpdf_mv_student_t", x, 4.5, mean, factor) == pytest.approx(expected)
+    values = draws(natives, "MvStudentT", (4.5, mean, factor)).view(np.float64)
+    law = stats.t(4.5, mean[2], math.sqrt(scale[2, 2]))
+    assert stats.kstest(values[:, 2], law.cdf).statistic < 2.4 / math.sqrt(DRAWS)
+    pairs = stats.spearmanr(values[:, 0], values[:, 2]).statistic
+    assert abs(pairs - scale[0, 2] / math.sqrt(scale[0, 0] * scale[2, 2])) < 0.06
+
+
+@pytest.mark.parametrize("name", ["Wishart", "InverseWishart"])
+def test_wishart(name: str, natives: Natives) -> None:
+    scale = FACTOR.reshape(3, 3) @ FACTOR.reshape(3, 3).T
+    law = (stats.wishart if name == "Wishart" else stats.invwishart)(df=7.5, scale=scale)
+    for x in law.rvs(5, random_state=2):
+        natives.reset()
+        found = natives(DISTRIBUTIONS[name].log_density, x.reshape(-1), 7.5, FACTOR)
+        assert found == pytest.approx(law.logpdf(x), rel=1e-9)
+    values = draws(natives, name, (7.5, FACTOR)).view(np.float64)
+    error = 6 * values.std(axis=0) / math.sqrt(DRAWS)
+    assert (abs(values.mean(axis=0) - law.mean().reshape(-1)) < error).all()
+    natives.reset()
+    assert (
+        natives(DISTRIBUTIONS[name].log_density, -np.eye(3).reshape(-1), 7.5, FACTOR) == -math.inf
+    )
+
+
+def test_correlations(natives: Natives) -> None:
+    values = draws(natives, "Lkj", (3, 1.5)).view(np.float64)
+    # Each correlation is a beta between -1 and 1, with both shapes concentration + (n - 2) / 2.
+    for cell in (1, 2, 5):
+        law = stats.beta(2.0, 2.0, -1, 2)
+        assert stats.kstest(values[:, cell], law.cdf).statistic < 2.4 / math.sqrt(DRAWS)
+    matrix = values[7].reshape(3, 3)
+    natives.reset()
+    found = natives("logpdf_lkj", values[7], 3, 1.5)
+    first, second = stats.beta(2.0, 2.0, -1, 2), stats.beta(1.5, 1.5, -1, 2)
+    partial = matrix[1, 2] - matrix[0, 1] * matrix[0, 2]
+    spread = math.sqrt((1 - matrix[0, 1] ** 2) * (1 - matrix[0, 2] ** 2))
+    expected = first.logpdf(matrix[0, 1]) + first.logpdf(matrix[0, 2])
+    expected += second.logpdf(partial / spread) - math.log(spread)
+    assert found == pytest.approx(expected, rel=1e-9)
+    natives.reset()
+    factor = natives("cholesky", values[7], 3).view(np.float64)
+    # The cells below the diagonal: R is linear in them but for the products with the diagonal.
+    of_factor = natives("logpdf_lkj_cholesky", factor, 3, 1.5)
+    assert of_factor == pytest.approx(found + math.log(factor.reshape(3, 3)[1, 1]), rel=1e-9)
+
+
+def test_half_student_t_and_ordered(natives: Natives) -> None:
+    values = draws(natives, "HalfStudentT", (3.0, 2.0))
+    law = stats.t(3, 0, 2)
+    statistic = stats.kstest(values, lambda x: 2 * law.cdf(x) - 1).statistic
+    assert statistic < 2.4 / math.sqrt(DRAWS)
+    found = natives("logpdf_half_student_t", 1.3, 3.0, 2.0)
+    assert found == pytest.approx(law.logpdf(1.3) + math.log(2))
+    values = draws(natives, "OrderedNormal", (4, 1.0, 2.0)).view(np.float64)
+    assert (np.diff(values, axis=1) > 0).all()
+    shares = stats.norm(1, 2).cdf(values)
+    for k in range(4):
+        statistic = stats.kstest(shares[:, k], stats.beta(k + 1, 4 - k).cdf).statistic
+        assert statistic < 2.4 / math.sqrt(DRAWS)
+    density = natives("logpdf_ordered_normal", values[0], 4, 1.0, 2.0)
+    assert density == pytest.approx(math.log(24) + stats.norm(1, 2).logpdf(values[0]).sum())
+    cut = np.array([-1.0, 0.5, 2.5])
+    levels = draws(natives, "OrderedLogistic", (0.4, cut))
+    sums = [0.0, *stats.logistic(0.4).cdf(cut), 1.0]
+    for k, p in enumerate(np.diff(sums)):
+        assert natives("logpdf_ordered_logistic", k, 0.4, cut) == pytest.approx(math.log(p))
+        assert abs(float((levels == k).mean()) - p) < 5 * math.sqrt(p * (1 - p) / DRAWS)
+
+
 @pytest.mark.parametrize(
     ("name", "bad"),
     [
@@ -194,6 +275,9 @@ def test_normals_in_many_dimensions(natives: Natives) -> None:
         ("Categorical", (np.array([0.0, 0.0]),)), ("Categorical", (np.array([-1.0, 2.0]),)),
         ("Dirichlet", (np.array([1.0, 0.0]),)), ("TruncatedNormal", (0.0, 1.0, 2.0, 1.0)),
         ("MvNormal", (np.array([0.0]), np.array([-1.0]))),
+        ("Wishart", (1.0, FACTOR)), ("Lkj", (0, 1.0)), ("LkjCholesky", (3, 0.0)),
+        ("OrderedNormal", (0, 0.0, 1.0)), ("OrderedLogistic", (0.0, np.array([1.0, 1.0]))),
+        ("MvStudentT", (0.0, np.array([0.0]), np.array([1.0]))),
     ],
 )  # fmt: skip
 def test_bad_parameters_are_refused(name: str, bad: tuple[Any, ...], natives: Natives) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tawa import cuppl
-from tawa.cuppl.distributions import positive, vectors
-from tawa.cuppl.natives import tape as tape
+from tawa.cuppl.distributions import correlations, matrices, positive, supports, vectors
 from tawa.cuppl.numeric.primitives import Context, new_floats
 from tawa.cuppl.typing import failures
 
@@ -44,13 +44,13 @@ def test_gradients_reach_log_odds_whose_numbers_are_rounded() -> None:
 
 @pytest.mark.parametrize("q", [-3.0, 0.2, 2.5])
 def test_densities_of_unconstrained_values_agree_with_those_of_the_values(q: float) -> None:
-    x, y = math.exp(q), tape.between(0.0, 1.0, q)
+    x, y = math.exp(q), supports.between(0.0, 1.0, q)
     pairs = [
         (positive.free_gamma(q, 0.7, 2.0), positive.logpdf_gamma(x, 0.7, 2.0) + q),
         (positive.free_chi_squared(q, 3.0), positive.logpdf_chi_squared(x, 3.0) + q),
         (
             positive.free_beta(q, 0.3, 1.4),
-            positive.logpdf_beta(y, 0.3, 1.4) + tape.between_density(0.0, 1.0, q),
+            positive.logpdf_beta(y, 0.3, 1.4) + supports.between_density(0.0, 1.0, q),
         ),
         (positive.drawn_gamma(x, 0.7, 2.0), positive.logpdf_gamma(x, 0.7, 2.0)),
         (positive.drawn_beta(y, 0.3, 1.4), positive.logpdf_beta(y, 0.3, 1.4)),
@@ -63,11 +63,11 @@ def test_the_simplex_in_both_forms() -> None:
     free, weights = new_floats(context, 2), new_floats(context, 3)
     free[0], free[1] = 0.4, -1.3
     weights[0], weights[1], weights[2] = 0.5, 2.0, 0.8
-    point = tape.stick(context, free)
+    point = supports.to_simplex(context, free, 3)
     expected = vectors.logpdf_dirichlet(point, weights)
     assert vectors.drawn_dirichlet(point, weights) == pytest.approx(expected)
     assert vectors.free_dirichlet(free, weights) == pytest.approx(
-        expected + tape.stick_density(free)
+        expected + supports.simplex_density(free, 3)
     )
 
 
@@ -195,3 +195,48 @@ def test_products_of_vectors_of_different_lengths() -> None:
         cuppl.model("def main () =\n  dot [1.0] [1.0, 2.0]").importance(2)
     assert caught.value.span is not None
     assert caught.value.span.line == 2
+
+
+FACTOR = np.array([1.4, 0.0, 0.3, 0.9])
+FREE_VECTORS: list[tuple[Any, Any, Any, tuple[Any, ...], int, Any]] = [
+    (correlations.free_lkj_cholesky, supports.to_correlation_factor, correlations.logpdf_lkj_cholesky,
+     (3, 1.7), 3, np.tril_indices(3, -1)),
+    (correlations.free_lkj, supports.to_correlation, correlations.logpdf_lkj,
+     (3, 1.7), 3, np.tril_indices(3, -1)),
+    (matrices.free_wishart, supports.to_covariance, matrices.logpdf_wishart,
+     (4.5, FACTOR), 4, np.tril_indices(2)),
+    (matrices.free_inverse_wishart, supports.to_covariance, matrices.logpdf_inverse_wishart,
+     (4.5, FACTOR), 4, np.tril_indices(2)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("free_density", "to", "density", "parameters", "order", "cells"), FREE_VECTORS
+)
+def test_densities_of_unconstrained_matrices(
+    free_density: Any, to: Any, density: Any, parameters: tuple[Any, ...], order: int, cells: Any
+) -> None:
+    """They have the determinant of the cells that tell the others, by differences."""
+    context, side = Context(), max(cells[0]) + 1
+
+    def call(f: Any, *given: Any) -> Any:
+        return f(context, *given) if "ctx" in f.__annotations__ else f(*given)
+
+    def told(free: np.ndarray) -> np.ndarray:
+        return np.asarray(call(to, free, order)).reshape(side, side)[cells]
+
+    q = np.array([0.4, -0.7, 1.1])
+    steps = [1e-6 * row for row in np.eye(3)]
+    columns = [(told(q + h) - told(q - h)) / 2e-6 for h in steps]
+    _, log_det = np.linalg.slogdet(np.array(columns))
+    expected = call(density, call(to, q, order), *parameters) + log_det
+    assert call(free_density, q, *parameters) == pytest.approx(expected, rel=1e-7)
+
+
+def test_ordered_values_in_both_forms() -> None:
+    q = np.array([0.4, -0.7, 1.1])
+    x = supports.to_ordered(Context(), q, 3)
+    assert list(x) == pytest.approx(
+        [0.4, 0.4 + math.exp(-0.7), 0.4 + math.exp(-0.7) + math.exp(1.1)]
+    )
+    assert supports.ordered_density(q, 3) == pytest.approx(0.4)

@@ -57,6 +57,21 @@ def main () =
   let u = map (fn x -> x * x + 1.0) w in
   observe (normal (dot v w + dot w u) 1) (dot v v);
   factor (0.1 * dot u u - dot (slice 0 0 v) (slice 1 0 w)); w.[0]""",
+    "correlations": """
+def main () =
+  let c = sample (lkj_cholesky 3 (sample (gamma 2 1))) in
+  let s = repeat 3 (fn () -> sample (half_student_t 4 2)) in
+  let f = tabulate 9 (fn k -> s.[k // 3] * c.[k]) in
+  observe (mv_normal [0.1, 0.2, 0.3] f) [1.0, -0.5, 0.2];
+  let w = sample (wishart 5.5 f) in
+  observe (mv_student_t (1.0 + s.[0]) [0.1, s.[1], 0.3] (cholesky 3 w)) [1.0, -0.5, 0.2];
+  observe (inverse_wishart 6.0 f) w; observe (lkj 3 2.0) (sample (lkj 3 s.[2]));
+  sum c""",
+    "ordered": """
+def main () =
+  let c = sample (ordered_normal 3 0 (sample (half_normal 2))) in
+  observe (ordered_logistic c.[1] c) 2; observe (ordered_logistic 0.3 c) 0;
+  observe (ordered_logistic c.[2] c) 3; c.[0]""",
     "one name for another": """
 def turn a b n = if n == 0 then a - 2.0 * b else turn b (a * b + 0.5) (n - 1)
 def main () =

@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tawa.cuppl.distributions import continuous, discrete, positive, vectors
+from tawa.cuppl.distributions import (
+    continuous,
+    correlations,
+    discrete,
+    matrices,
+    ordered,
+    positive,
+    vectors,
+)
 from tawa.cuppl.translation.registry import NATIVES
 
 __all__ = ["DISTRIBUTIONS", "Distribution"]
 
-_MODULES = (continuous, discrete, positive, vectors)
+_MODULES = (continuous, correlations, discrete, matrices, ordered, positive, vectors)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +28,8 @@ class Distribution:
     `int`, `bool`, `vector float` and `vector int`. `stem` names the natives `sample_stem` and
     `logpdf_stem`; `valid` names the native that checks the parameters, and `requirement` says in
     words what it checks. `support` is `real`, `positive`, `unit`, `interval` (of the first two
-    parameters), `circle`, `simplex`, `reals`, `finite` or `naturals`; a finite support has
+    parameters), `circle`, `finite` or `naturals`, and of vectors `reals`, `simplex`, `ordered`,
+    `correlation_factor`, `correlation`, `covariance` or `counts`; a finite support has
     `count_stem` values from `first` (0, or the first parameter).
     """
 
@@ -84,6 +93,14 @@ def _family(
 
 _LOCATION_SCALE = ("location_scale", "a finite location and a positive scale")
 _TWO = ("two_positive", "two positive numbers")
+_LKJ = ("lkj", "n > 0 rows and a concentration > 0")
+_WISHART = (
+    "df, factor: vector float",
+    "vector float",
+    "wishart",
+    "an n*n Cholesky factor with a positive diagonal, and df > n - 1",
+    "covariance",
+)
 
 _FAMILIES = (
     _family("Normal", "mean, sd", "float", "location_scale", "sd > 0", "real"),
@@ -202,6 +219,35 @@ _FAMILIES = (
         "an n*n Cholesky factor with a positive diagonal",
         "reals",
     ),
+    _family("HalfStudentT", "df, scale", "float", *_TWO, "positive"),
+    _family(
+        "MvStudentT",
+        "df, location: vector float, factor: vector float",
+        "vector float",
+        "mv_student_t",
+        "df > 0 and an n*n Cholesky factor with a positive diagonal",
+        "reals",
+    ),
+    _family(
+        "OrderedNormal",
+        "n: int, mean, sd",
+        "vector float",
+        "ordered_normal",
+        "n > 0 and sd > 0",
+        "ordered",
+    ),
+    _family(
+        "OrderedLogistic",
+        "predictor, cutpoints: vector float",
+        "int",
+        "ordered_logistic",
+        "finite cutpoints that ascend",
+        "finite",
+    ),
+    _family("LkjCholesky", "n: int, concentration", "vector float", *_LKJ, "correlation_factor"),
+    _family("Lkj", "n: int, concentration", "vector float", *_LKJ, "correlation"),
+    _family("Wishart", *_WISHART),
+    _family("InverseWishart", *_WISHART),
 )
 
 DISTRIBUTIONS: dict[str, Distribution] = {d.name: d for d in _FAMILIES}

@@ -146,6 +146,18 @@ def logpdf_student_t(x: float, df: float, location: float, scale: float) -> floa
 
 
 @native
+def sample_half_student_t(ctx: Context, df: float, scale: float) -> float:
+    """The size of a draw around 0."""
+    return abs(sample_student_t(ctx, df, 0.0, scale))
+
+
+@native
+def logpdf_half_student_t(x: float, df: float, scale: float) -> float:
+    """Log density at x."""
+    return LOG_2 + logpdf_student_t(x, df, 0.0, scale) if x >= 0.0 else -INF
+
+
+@native
 def valid_truncated_normal(mean: float, sd: float, low: float, high: float) -> bool:
     """A normal and a non-empty interval that it can reach."""
     if not valid_location_scale(mean, sd) or not low < high:

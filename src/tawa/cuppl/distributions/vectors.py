@@ -19,7 +19,6 @@ from tawa.cuppl.numeric.primitives import (
     IntVector,
     new_floats,
     new_ints,
-    sqrt,
 )
 from tawa.cuppl.numeric.special import LARGE, lgamma, normal_quantile, xlogy
 from tawa.cuppl.translation.native import native
@@ -200,82 +199,3 @@ def logpdf_diagonal_normal(x: FloatVector, mean: FloatVector, sd: FloatVector) -
         z = (x[i] - mean[i]) / sd[i]
         density = density - 0.5 * z * z - log(sd[i]) - HALF_LOG_TAU
     return density
-
-
-@native
-def valid_mv_normal(mean: FloatVector, factor: FloatVector) -> bool:
-    """`factor` is the n*n row-major Cholesky factor: positive diagonal."""
-    n = len(mean)
-    if len(factor) != n * n:
-        return False
-    for i in range(n):
-        if not (factor[i * n + i] > 0.0 and factor[i * n + i] < INF):
-            return False
-    return True
-
-
-@native
-def sample_mv_normal(ctx: Context, mean: FloatVector, factor: FloatVector) -> FloatVector:
-    """mean + factor @ z, computed from the last row up so that z can live in the result."""
-    n = len(mean)
-    out = new_floats(ctx, n)
-    for i in range(n):
-        out[i] = normal_quantile(next_uniform(ctx))
-    for back in range(n):
-        i = n - 1 - back
-        total = mean[i]
-        for j in range(i + 1):
-            total = total + factor[i * n + j] * out[j]
-        out[i] = total
-    return out
-
-
-@native
-def logpdf_mv_normal(ctx: Context, x: FloatVector, mean: FloatVector, factor: FloatVector) -> float:
-    """Log density at x, by forward substitution."""
-    n = len(mean)
-    if len(x) != n:
-        return -INF
-    z = new_floats(ctx, n)
-    density = 0.0
-    for i in range(n):
-        total = x[i] - mean[i]
-        for j in range(i):
-            total = total - factor[i * n + j] * z[j]
-        z[i] = total / factor[i * n + i]
-        density = density - 0.5 * z[i] * z[i] - log(factor[i * n + i]) - HALF_LOG_TAU
-    return density
-
-
-@native
-def dot_product(v: FloatVector, w: FloatVector) -> float:
-    """The sum of the products of two vectors' elements, of which each fourth is added up apart."""
-    n = len(v)
-    first = 0.0
-    second = 0.0
-    third = 0.0
-    fourth = 0.0
-    for k in range(0, n - 3, 4):
-        first = first + v[k] * w[k]
-        second = second + v[k + 1] * w[k + 1]
-        third = third + v[k + 2] * w[k + 2]
-        fourth = fourth + v[k + 3] * w[k + 3]
-    for k in range(n - n % 4, n):
-        first = first + v[k] * w[k]
-    return (first + second) + (third + fourth)
-
-
-@native
-def cholesky(ctx: Context, matrix: FloatVector, n: int) -> FloatVector:
-    """Cholesky factor of a symmetric n*n row-major matrix; NaN where it isn't positive definite."""
-    out = new_floats(ctx, n * n)
-    for i in range(n):
-        for j in range(n):
-            out[i * n + j] = 0.0
-    for i in range(n):
-        for j in range(i + 1):
-            total = matrix[i * n + j]
-            for k in range(j):
-                total = total - out[i * n + k] * out[j * n + k]
-            out[i * n + j] = sqrt(total) if i == j else total / out[j * n + j]
-    return out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 from tawa.cuppl.core.builder import FunctionBuilder
 from tawa.cuppl.core.ir import (
@@ -18,6 +19,7 @@ from tawa.cuppl.core.ir import (
     Set,
     Type,
 )
+from tawa.cuppl.distributions import Distribution
 from tawa.cuppl.elaboration.builtins import FAMILIES
 from tawa.cuppl.elaboration.shared import Elaborated
 from tawa.cuppl.lowering.differentiate import differentiate, taped
@@ -92,33 +94,34 @@ def _choice(stem: str, results: tuple[Type, ...]) -> Function:
     kinds = {"float": F64, "int": I64}
     types = [kinds.get(kind, REF) for _, kind in family.parameters]
     b = FunctionBuilder(f"value_{stem}", types, results)
-    free = (_free_vector if results[0] is REF else _free_scalar)(b, family.support)
-    value, jacobian = (_vector if results[0] is REF else _scalar)(b, family.support, free)
+    make = _vector if results[0] is REF else _scalar
+    free, value, jacobian = make(b, family)
     old = b.get("weight", F64)
     if family.free_density is not None:
         density = b.call(family.free_density, [free, *b.params], [F64])[0]
         total = b.op("addf", old, density)
     else:
         density = b.call(family.log_density, [value, *b.params], [F64])[0]
-        total = b.op("addf", b.op("addf", old, density), jacobian)
+        total = b.op("addf", b.op("addf", old, density), jacobian())
     b.put(Set("weight", total))
     b.end(Return((value,)))
     return b.finish()
 
 
-def _free_scalar(b: FunctionBuilder, support: str) -> Reg:
-    return b.call("take_value", [], [F64])[0]
+Choice = tuple[Reg, Reg, Callable[[], Reg]]
+"""The unconstrained number or vector, the value, and the log of the derivative or determinant."""
 
 
-def _scalar(b: FunctionBuilder, support: str, q: Reg) -> tuple[Reg, Reg]:
-    """A constrained value and the log of its derivative."""
+def _scalar(b: FunctionBuilder, family: Distribution) -> Choice:
+    q = b.call("take_value", [], [F64])[0]
+    support = family.support
     if support == "real":
-        return q, b.const(0.0, F64)
+        return q, q, lambda: b.const(0.0, F64)
     if support == "positive":
-        return b.call("exp", [q], [F64])[0], q
+        return q, b.call("exp", [q], [F64])[0], lambda: q
     if support == "above":
         grown = b.call("exp", [q], [F64])[0]
-        return b.op("addf", b.params[1], grown), q
+        return q, b.op("addf", b.params[1], grown), lambda: q
     if support in ENDS:
         low, high = (b.params[k] for k in ENDS[support])
     else:
@@ -126,18 +129,22 @@ def _scalar(b: FunctionBuilder, support: str, q: Reg) -> tuple[Reg, Reg]:
         low, high = (b.const(v, F64) for v in bounds)
     name = "within" if support == "truncated" else "between"
     value = b.call(name, [low, high, q], [F64])[0]
-    return value, b.call(f"{name}_density", [low, high, q], [F64])[0]
+    return q, value, lambda: b.call(f"{name}_density", [low, high, q], [F64])[0]
 
 
-def _free_vector(b: FunctionBuilder, support: str) -> Reg:
-    length = b.load(b.params[0], 1, I64)
-    if support == "simplex":
-        length = b.op("subi", length, b.const(1))
-    return b.call("take_vector", [length], [REF])[0]
+def _vector(b: FunctionBuilder, family: Distribution) -> Choice:
+    support, order = family.support, _order(b, family)
+    if support == "reals":
+        free = b.call("take_vector", [order], [REF])[0]
+        return free, free, lambda: b.const(0.0, F64)
+    room = b.call(f"room_{support}", [order], [I64])[0]
+    free = b.call("take_vector", [room], [REF])[0]
+    value = b.call(f"to_{support}", [free, order], [REF])[0]
+    return free, value, lambda: b.call(f"{support}_density", [free, order], [F64])[0]
 
 
-def _vector(b: FunctionBuilder, support: str, free: Reg) -> tuple[Reg, Reg]:
-    if support == "simplex":
-        value = b.call("stick", [free], [REF])[0]
-        return value, b.call("stick_density", [free], [F64])[0]
-    return free, b.const(0.0, F64)
+def _order(b: FunctionBuilder, family: Distribution) -> Reg:
+    """The first integer among the parameters, or the length of the first vector."""
+    given = zip(family.parameters, b.params, strict=True)
+    reg = next(reg for (_, kind), reg in given if kind == "int" or " " in kind)
+    return reg if reg.type is I64 else b.load(reg, 1, I64)

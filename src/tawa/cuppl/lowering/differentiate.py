@@ -42,6 +42,7 @@ from tawa.cuppl.lowering.effects import Splitter
 from tawa.cuppl.lowering.invariants import hoist_invariants
 from tawa.cuppl.lowering.linear_forms import LinearForms, place
 from tawa.cuppl.translation.native import NATIVES, translate
+from tawa.cuppl.translation.subset import VECTOR_OFFSET
 
 __all__ = ["differentiate"]
 
@@ -238,7 +239,7 @@ class _Tape(Splitter):
             self.emit(call, Call((place(dst),), "taken_place", ()))
             self.forms.placed(dst)
             return
-        if name == "dot_product":
+        if name == "dot_range":
             self.dot(call)
             return
         if f"slope_{name}" in NATIVES:
@@ -258,16 +259,24 @@ class _Tape(Splitter):
             self.forms.placed(dst)
 
     def dot(self, call: Call) -> None:
-        """A product of two vectors: one entry, with their addresses."""
+        """A product of parts of two vectors: one entry, with the addresses of their elements."""
+        v, i, w, j, count = call.args
+        addresses = [self.element(v, i), self.element(w, j)]
         self.emit(call)
         dst = call.dsts[0]
-        if not any(arg in self.active for arg in call.args):
+        if v not in self.active and w not in self.active:
             self.forms.put(dst, {})
             return
-        addresses = tuple(self.reg(I64) for _ in call.args)
-        self.emit(*(Copy(to, arg) for to, arg in zip(addresses, call.args, strict=True)))
-        self.emit(Call((place(dst),), "tape_dot", addresses))
+        self.emit(Call((place(dst),), "tape_dot", (*addresses, count)))
         self.forms.placed(dst)
+
+    def element(self, vector: Reg, index: Reg) -> Reg:
+        """The address of an element of a vector."""
+        base = self.reg(I64)
+        self.emit(Copy(base, vector))
+        start = self.op("muli", I64, index, self.const(8, I64))
+        start = self.op("addi", I64, start, self.const(8 * VECTOR_OFFSET, I64))
+        return self.op("addi", I64, base, start)
 
     def only_tells(self, name: str) -> bool:
         """Whether a function returns no floats or references, and changes nothing."""

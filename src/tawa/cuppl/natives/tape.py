@@ -6,10 +6,8 @@ entry is two places and two partial derivatives. `m`, the meter, is an array of 
 
 from __future__ import annotations
 
-import math
-
 from tawa.cuppl.numeric.addresses import address_of, floats_at, int_of
-from tawa.cuppl.numeric.elementary import cos, exp, log, log1p, sigmoid, sin
+from tawa.cuppl.numeric.elementary import cos, exp, sin
 from tawa.cuppl.numeric.philox import next_uniform
 from tawa.cuppl.numeric.primitives import (
     Context,
@@ -22,8 +20,6 @@ from tawa.cuppl.numeric.primitives import (
 )
 from tawa.cuppl.numeric.special import digamma
 from tawa.cuppl.translation.native import external, native
-
-INF = math.inf
 
 USED = 0  # entries on the tape; place 0 is unused
 SIZE = 1
@@ -77,7 +73,7 @@ def tape_one(ctx: Context, a: int, da: float) -> int:
 
 
 DOT = -1
-"""In the place of an entry's first operand: a product of two vectors, whose addresses follow."""
+"""In the place of an entry's first operand: a product of vectors. Addresses and a count follow."""
 
 
 @native
@@ -87,9 +83,9 @@ def in_heap(ctx: Context, address: int) -> bool:
 
 
 @native
-def tape_dot(ctx: Context, v: int, w: int) -> int:
-    """Record the product of two vectors; its place."""
-    if not in_heap(ctx, v) and not in_heap(ctx, w):
+def tape_dot(ctx: Context, v: int, w: int, count: int) -> int:
+    """Record the product of so many floats from two addresses on; its place."""
+    if count <= 0 or (not in_heap(ctx, v) and not in_heap(ctx, w)):
         return 0
     m = address_of(ctx.trace)
     at = tape_two(ctx, DOT, 0.0, 0, 0.0)
@@ -97,17 +93,18 @@ def tape_dot(ctx: Context, v: int, w: int) -> int:
         entry = address_of(m[ENTRIES] + 32 * at)
         entry[1] = v
         entry[2] = w
+        entry[3] = count
     return at
 
 
 @native
-def spread_product(ctx: Context, adjoints: Ints, v: int, w: int, own: float) -> None:
-    """Add to the adjoints of the elements of `v` what a product with `w` tells of them."""
+def spread_product(ctx: Context, adjoints: Ints, v: int, w: int, count: int, own: float) -> None:
+    """Add to the adjoints of the floats at `v` what a product with those at `w` tells of them."""
     if not in_heap(ctx, v):
         return
-    places = address_of(v + ctx.tape_delta + 16)
-    others = floats_at(w + 16)
-    for k in range(address_of(v)[1]):
+    places = address_of(v + ctx.tape_delta)
+    others = floats_at(w)
+    for k in range(count):
         place = places[k]
         if place != 0:
             adjoints[place] = bits_of(float_of_bits(adjoints[place]) + own * others[k])
@@ -152,74 +149,12 @@ def taken_place(ctx: Context) -> int:
 
 
 @native
-def between(low: float, high: float, q: float) -> float:
-    """A real number to the interval (low, high)."""
-    return low + (high - low) * sigmoid(q)
-
-
-@native
-def between_density(low: float, high: float, q: float) -> float:
-    """log of the derivative of `between`."""
-    a = abs(q)
-    return log(high - low) - a - 2.0 * log1p(exp(-a))
-
-
-@native
-def within(low: float, high: float, q: float) -> float:
-    """A real number to the interval (low, high), whose ends may be infinite."""
-    if low > -INF and high < INF:
-        return between(low, high, q)
-    if low > -INF:
-        return low + exp(q)
-    return high - exp(-q) if high < INF else q
-
-
-@native
-def within_density(low: float, high: float, q: float) -> float:
-    """log of the derivative of `within`."""
-    if low > -INF and high < INF:
-        return between_density(low, high, q)
-    if low > -INF:
-        return q
-    return -q if high < INF else 0.0
-
-
-@native
 def take_vector(ctx: Context, length: int) -> FloatVector:
     """Some unconstrained values."""
     out = new_floats(ctx, length)
     for k in range(length):
         out[k] = take_value(ctx)
     return out
-
-
-@native
-def stick(ctx: Context, free: FloatVector) -> FloatVector:
-    """n - 1 real numbers to a point of the simplex, by breaking a stick."""
-    n = len(free) + 1
-    out = new_floats(ctx, n)
-    rest = 1.0
-    for k in range(n - 1):
-        share = sigmoid(free[k] - log(float(n - 1 - k)))
-        out[k] = rest * share
-        rest = rest - out[k]
-    out[n - 1] = rest
-    return out
-
-
-@native
-def stick_density(free: FloatVector) -> float:
-    """log of the determinant of `stick`."""
-    n = len(free) + 1
-    rest = 0.0
-    total = 0.0
-    for k in range(n - 1):
-        q = free[k] - log(float(n - 1 - k))
-        a = abs(q)
-        both = -a - 2.0 * log1p(exp(-a))
-        total = total + rest + both
-        rest = rest - (max(q, 0.0) + log1p(exp(-a)))
-    return total
 
 
 @external
@@ -256,8 +191,8 @@ def value_and_gradient(
                 a = entry[0]
                 b = entry[2]
                 if a == DOT:
-                    spread_product(ctx, adjoints, entry[1], b, own)
-                    spread_product(ctx, adjoints, b, entry[1], own)
+                    spread_product(ctx, adjoints, entry[1], b, entry[3], own)
+                    spread_product(ctx, adjoints, b, entry[1], entry[3], own)
                     continue
                 if a != 0:
                     more = own * float_of_bits(entry[1])
