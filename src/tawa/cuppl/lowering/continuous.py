@@ -19,7 +19,6 @@ from tawa.cuppl.core.ir import (
     Set,
     Type,
 )
-from tawa.cuppl.distributions import Distribution
 from tawa.cuppl.elaboration.builtins import FAMILIES
 from tawa.cuppl.elaboration.shared import Elaborated
 from tawa.cuppl.lowering.differentiate import differentiate, taped
@@ -94,8 +93,11 @@ def _choice(stem: str, results: tuple[Type, ...]) -> Function:
     kinds = {"float": F64, "int": I64}
     types = [kinds.get(kind, REF) for _, kind in family.parameters]
     b = FunctionBuilder(f"value_{stem}", types, results)
-    make = _vector if results[0] is REF else _scalar
-    free, value, jacobian = make(b, family)
+    if results[0] is REF:
+        order = _order(b, [kind for _, kind in family.parameters])
+        free, value, jacobian = _vector(b, family.support, order)
+    else:
+        free, value, jacobian = _scalar(b, family.support)
     old = b.get("weight", F64)
     if family.free_density is not None:
         density = b.call(family.free_density, [free, *b.params], [F64])[0]
@@ -112,9 +114,8 @@ Choice = tuple[Reg, Reg, Callable[[], Reg]]
 """The unconstrained number or vector, the value, and the log of the derivative or determinant."""
 
 
-def _scalar(b: FunctionBuilder, family: Distribution) -> Choice:
+def _scalar(b: FunctionBuilder, support: str) -> Choice:
     q = b.call("take_value", [], [F64])[0]
-    support = family.support
     if support == "real":
         return q, q, lambda: b.const(0.0, F64)
     if support == "positive":
@@ -132,8 +133,7 @@ def _scalar(b: FunctionBuilder, family: Distribution) -> Choice:
     return q, value, lambda: b.call(f"{name}_density", [low, high, q], [F64])[0]
 
 
-def _vector(b: FunctionBuilder, family: Distribution) -> Choice:
-    support, order = family.support, _order(b, family)
+def _vector(b: FunctionBuilder, support: str, order: Reg) -> Choice:
     if support == "reals":
         free = b.call("take_vector", [order], [REF])[0]
         return free, free, lambda: b.const(0.0, F64)
@@ -143,8 +143,8 @@ def _vector(b: FunctionBuilder, family: Distribution) -> Choice:
     return free, value, lambda: b.call(f"{support}_density", [free, order], [F64])[0]
 
 
-def _order(b: FunctionBuilder, family: Distribution) -> Reg:
+def _order(b: FunctionBuilder, kinds: list[str]) -> Reg:
     """The first integer among the parameters, or the length of the first vector."""
-    given = zip(family.parameters, b.params, strict=True)
-    reg = next(reg for (_, kind), reg in given if kind == "int" or " " in kind)
+    given = zip(kinds, b.params, strict=True)
+    reg = next(reg for kind, reg in given if kind == "int" or " " in kind)
     return reg if reg.type is I64 else b.load(reg, 1, I64)
