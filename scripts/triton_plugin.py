@@ -2,7 +2,8 @@
 
 Fixtures, the module of helpers that the tests import, and, where there is no GPU, tensors of the
 "cuda" device in the CPU's memory, whose kernels run in the simulator. One line of JSON is written
-for each test that starts and ends, so that a crash is known by the test that did not end.
+for each test that starts and ends, so that a crash is known by the test that did not end. A test
+that breaks the GPU's context ends its process.
 """
 
 from __future__ import annotations
@@ -31,14 +32,20 @@ from tawa.driver.entries import SIMULATOR, place_of
 from tawa.driver.host_launch import SimulatedOnly
 
 GPU = torch.cuda.is_available()
+MODE = os.environ.get("TRITON_TESTS_MODE", "provide")
 SIGNED = ["int8", "int16", "int32", "int64"]
 UNSIGNED = ["u" + name for name in SIGNED]
 FLOATS = ["float16", "float32", "float64"]
 ALL = SIGNED + UNSIGNED + FLOATS
 NOT_OURS = "looks at Triton's own IR"
 
-tawa.provide_triton()
-import triton  # noqa: E402  # this is Tawa
+if MODE == "provide":
+    sys.modules.setdefault("triton", None)  # type: ignore[arg-type]  # as if not installed
+    if not tawa.provide_triton():
+        raise SystemExit("Triton was imported before it could be hidden")
+elif MODE == "enable":
+    tawa.enable(strict=True)
+import triton  # noqa: E402  # this is Tawa, unless the mode says otherwise
 import triton.language as tl  # noqa: E402
 from triton.runtime.jit import TensorWrapper, reinterpret  # noqa: E402
 
@@ -128,15 +135,14 @@ def _provide(name: str, contents: dict[str, Any]) -> None:
     setattr(triton, name.rpartition(".")[2], module)
 
 
-_provide("triton._internal_testing", _helpers())
-_provide(
-    "triton._filecheck",
-    {"filecheck_test": _skipped_test, "run_filecheck_test": _not_ours, "run_parser": _not_ours,
-     "run_filecheck": _not_ours},
-)  # fmt: skip
-
-
-triton.language.core._aggregate = lambda cls: cls  # only tests of IR text use it
+if MODE == "provide":
+    _provide("triton._internal_testing", _helpers())
+    _provide(
+        "triton._filecheck",
+        {"filecheck_test": _skipped_test, "run_filecheck_test": _not_ours,
+         "run_parser": _not_ours, "run_filecheck": _not_ours},
+    )  # fmt: skip
+    triton.language.core._aggregate = lambda cls: cls  # only tests of IR text use it
 
 
 # --- tensors ------------------------------------------------------------------------------------
@@ -176,14 +182,21 @@ def device() -> str:
 
 
 @pytest.fixture
-def fresh_triton_cache(tmp_path: Path) -> Path:
-    """An empty folder."""
+def fresh_triton_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder, where an installed Triton keeps what it compiles."""
+    if MODE != "provide":
+        monkeypatch.setattr(triton.knobs.cache, "dir", str(tmp_path))
     return tmp_path
 
 
 @pytest.fixture
 def fresh_knobs() -> Any:
     """The settings, which are as before after a test."""
+    if MODE != "provide":
+        fresh, reset = triton._internal_testing._fresh_knobs_impl()
+        yield fresh()
+        reset()
+        return
     runtime = vars(triton.knobs.runtime)
     before = dict(runtime)
     yield triton.knobs
@@ -191,13 +204,22 @@ def fresh_knobs() -> Any:
 
 
 @pytest.fixture
-def with_allocator() -> None:
-    """Memory for descriptors, of which none is needed."""
+def with_allocator() -> Any:
+    """Memory for descriptors, of which Tawa needs none."""
+    if MODE == "provide":
+        yield
+        return
+    from triton.runtime._allocation import NullAllocator
+
+    triton.set_allocator(triton._internal_testing.default_alloc_fn)
+    yield
+    triton.set_allocator(NullAllocator())
 
 
 # --- which tests run, and what became of them ---------------------------------------------------
 
 LOG = Path(os.environ["TRITON_TESTS_LOG"])
+BROKEN = 77  # the code of a process whose GPU context a test broke
 LIMIT = int(os.environ.get("TRITON_TESTS_LIMIT", "60"))
 
 
@@ -213,6 +235,7 @@ def pytest_collection_modifyitems(items: list[Any]) -> None:
     early has seen each function.
     """
     number, done = int(os.environ["TRITON_TESTS_CASES"]), os.environ.get("TRITON_TESTS_DONE")
+    shard, shards = map(int, os.environ.get("TRITON_TESTS_SHARD", "0/1").split("/"))
     groups: defaultdict[str, list[Any]] = defaultdict(list)
     for item in sorted(items, key=lambda item: item.nodeid):
         groups[item.nodeid.partition("[")[0]].append(item)
@@ -220,8 +243,12 @@ def pytest_collection_modifyitems(items: list[Any]) -> None:
         random.Random(name).shuffle(cases)
     rounds = zip_longest(*(cases[:number] for cases in groups.values()))
     chosen = [case for cases in rounds for case in cases if case is not None]
+    if again := os.environ.get("TRITON_TESTS_AGAIN"):
+        rows = [json.loads(line) for line in Path(again).read_text().splitlines()]
+        failed = {row["test"] for row in rows if row["outcome"] not in ("passed", "skipped")}
+        chosen = [item for item in chosen if item.nodeid in failed]
     begun = set(json.loads(Path(done).read_text())) if done else set()
-    items[:] = [item for item in chosen if item.nodeid not in begun]
+    items[:] = [item for item in chosen[shard::shards] if item.nodeid not in begun]
     _note(collected=len(chosen))
 
 
@@ -241,7 +268,10 @@ def pytest_runtest_call(item: Any) -> Any:
     try:
         with warnings.catch_warnings():  # a kernel that only the simulator runs is refused
             warnings.simplefilter("error", SimulatedOnly)
-            return (yield)
+            result = yield
+            if torch.cuda.is_initialized():
+                torch.cuda.synchronize()  # what a kernel did wrong is said of its own test
+            return result
     except OutOfTime:
         pytest.fail("out of time")
     finally:
@@ -265,8 +295,21 @@ def pytest_runtest_makereport(item: Any, call: Any) -> Any:
             outcome, why = _cause(call.excinfo)
         elif report.outcome == "skipped":
             why = str(getattr(report, "wasxfail", "") or report.longrepr)
-        _note(test=item.nodeid, outcome=outcome, why=why, seconds=round(report.duration, 2))
+        seconds = round(report.duration, 2)
+        _note(test=item.nodeid, outcome=outcome, why=why[:400], seconds=seconds)
+        if outcome not in ("passed", "skipped") and _is_broken():
+            os._exit(BROKEN)
     return report
+
+
+def _is_broken() -> bool:
+    """Whether the GPU's context is of no more use, after an access out of bounds, say."""
+    try:
+        if torch.cuda.is_initialized():
+            torch.cuda.synchronize()
+    except RuntimeError:
+        return True
+    return False
 
 
 def _reads_ir(excinfo: Any) -> bool:

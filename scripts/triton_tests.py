@@ -3,13 +3,16 @@
 python scripts/triton_tests.py FOLDER                     a sample: 2 cases of each test function
 python scripts/triton_tests.py FOLDER --cases 1000000     all of them
 python scripts/triton_tests.py FOLDER --files core tuple --limit 120 -o results.jsonl
+python scripts/triton_tests.py FOLDER --mode triton --again results.jsonl    failures, without Tawa
 
 FOLDER holds the tests, unmodified (`python/test/unit/language` of Triton 3.6); PyTorch and pytest
-have to be installed and Triton must not be. On a machine with a GPU kernels run on it, without one
-in the simulator. A test ends in one of these ways: passed; skipped, by itself; refused, by an error
-of Tawa's; wrong: what it asserts about values or objects does not hold; accepted: an error was
-expected and did not come; crashed: another exception in Tawa, or the process died; failed: another
-exception in the test; slow: it took longer than its limit.
+have to be installed. On a machine with a GPU kernels run on it, without one in the simulator.
+`--mode` says what `triton` is: "provide", ours (one that is installed is hidden); "enable", the
+installed one under `tawa.enable(strict=True)`; "triton", the installed one alone. A test ends in
+one of these ways: passed; skipped, by itself; refused, by an error of Tawa's; wrong: what it
+asserts about values or objects does not hold; accepted: an error was expected and did not come;
+crashed: another exception in Tawa, or the process died; failed: another exception in the test;
+slow: it took longer than its limit.
 """
 
 from __future__ import annotations
@@ -23,66 +26,118 @@ import sys
 import tempfile
 import time
 from collections import Counter, defaultdict
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-ENDED, OUT_OF_BUDGET = (0, 1, 5), None  # how pytest ends: all passed, some failed, none ran
+ENDED = (0, 1, 5)  # how pytest ends: all passed, some failed, none ran
 ENDS = "passed", "refused", "wrong", "accepted", "crashed", "failed", "slow", "skipped"
+MODES = "provide", "enable", "triton"
+GRACE = 60  # seconds that a process may be silent beyond a test's limit: collecting takes some
 
 
-def run_file(path: Path, options: argparse.Namespace) -> list[dict]:
-    """The ends of a file's tests. A process that dies is followed by one for the tests left."""
-    ends: dict[str, dict] = {}
-    chosen = 0
-    until = time.monotonic() + options.budget
-    with tempfile.TemporaryDirectory() as folder:
-        log, done = Path(folder) / "log.jsonl", Path(folder) / "done.json"
+@dataclass
+class Shard:
+    """A part of the tests, run by one process after another: a process may die of a test."""
+
+    index: int
+    files: list[Path]
+    options: argparse.Namespace
+    until: float
+    ends: dict[str, dict] = field(default_factory=dict)
+    chosen: int = 0
+
+    def run(self) -> None:
+        """Run processes until no test is left, or the time is over."""
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            while True:
+                code = self._process(folder)
+                rows = self._read(folder / "log.jsonl", code)
+                if code in ENDED or time.monotonic() > self.until:
+                    return
+                if not rows:
+                    why = f"not collected: the process ended with {code}"
+                    self._note(f"shard {self.index}", "crashed", why)
+                    return
+
+    def _read(self, log: Path, code: int | None) -> list[dict]:
+        """Take the ends from a log: of the test that was running too, unless time was over."""
+        rows = [json.loads(line) for line in log.read_text().splitlines()]
+        self.chosen = max([self.chosen, *(row["collected"] for row in rows if "collected" in row)])
+        tests = {row["test"]: row for row in rows if "test" in row}
+        for name, row in tests.items():
+            if "began" not in row:
+                self.ends[name] = row
+            elif time.monotonic() < self.until:
+                slow = code == -9
+                why = "out of time" if slow else f"the process ended with {code}"
+                self._note(name, "slow" if slow else "crashed", why)
+        return list(tests.values())
+
+    def _note(self, name: str, outcome: str, why: str) -> None:
+        self.ends[name] = {"test": name, "outcome": outcome, "why": why}
+
+    def _process(self, folder: Path) -> int | None:
+        """The code that pytest ended with; a process that says nothing for long is killed."""
+        log, done = folder / "log.jsonl", folder / "done.json"
+        log.write_text("")
+        done.write_text(json.dumps(list(self.ends)))
+        options = self.options
+        here = [str(ROOT / "src"), str(ROOT / "scripts"), os.environ.get("PYTHONPATH", "")]
+        env = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(path for path in here if path),
+            "TRITON_TESTS_LOG": str(log), "TRITON_TESTS_DONE": str(done),
+            "TRITON_TESTS_CASES": str(options.cases), "TRITON_TESTS_LIMIT": str(options.limit),
+            "TRITON_TESTS_SHARD": f"{self.index}/{options.shards}",
+            "TRITON_TESTS_MODE": options.mode,
+            "TRITON_TESTS_AGAIN": str(options.again.resolve()) if options.again else "",
+            "PYTHONHASHSEED": "0",  # some cases come from sets
+        }  # fmt: skip
+        own = ["-p", "triton_plugin", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", "."]
+        own += ["-k", options.keyword, *(path.name for path in self.files)]
+        output = log.with_suffix(".txt")
+        with output.open("w") as file:
+            running = subprocess.Popen(
+                [sys.executable, "-m", "pytest", "-q", "--tb=short", *own],
+                cwd=self.files[0].parent, env=env, stdout=file, stderr=file,
+            )  # fmt: skip
+            code = self._wait(running, log)
+        if code not in (*ENDED, None):
+            print(output.read_text()[-1500:], file=sys.stderr)
+        return code
+
+    def _wait(self, running: subprocess.Popen, log: Path) -> int | None:
         while True:
-            log.write_text("")
-            done.write_text(json.dumps(list(ends)))
-            code = _process(path, log, done, options, until - time.monotonic())
-            rows = [json.loads(line) for line in log.read_text().splitlines()]
-            tests = [row for row in rows if "test" in row]
-            chosen = max([chosen, *(row["collected"] for row in rows if "collected" in row)])
-            for row in tests:
-                died = {"outcome": "crashed", "why": f"the process ended with {code}"}
-                ends[row["test"]] = {"test": row["test"], **died} if "began" in row else row
-            if code in ENDED or not tests:
-                break
-        if code is OUT_OF_BUDGET:
-            print(f"{path.name}: out of time, {chosen - len(ends)} tests not run")
-            ends = {name: row for name, row in ends.items() if "ended with None" not in row["why"]}
-        elif code not in ENDED:
-            ends[path.name] = {"test": path.name, "outcome": "crashed", "why": "not collected"}
-    return list(ends.values())
+            try:
+                return running.wait(1)
+            except subprocess.TimeoutExpired:
+                silent = time.time() - log.stat().st_mtime
+                over = time.monotonic() > self.until
+                if over or silent > self.options.limit + GRACE:
+                    running.kill()
+                    code = running.wait()
+                    return None if over else code
 
 
-def _process(
-    path: Path, log: Path, done: Path, options: argparse.Namespace, seconds: float
-) -> int | None:
-    """The code that pytest ended with; None if the time was over."""
-    env = {
-        **os.environ,
-        "PYTHONPATH": f"{ROOT / 'src'}:{ROOT / 'scripts'}",
-        "TRITON_TESTS_LOG": str(log), "TRITON_TESTS_DONE": str(done),
-        "TRITON_TESTS_CASES": str(options.cases), "TRITON_TESTS_LIMIT": str(options.limit),
-        "PYTHONHASHSEED": "0",  # some cases come from sets
-    }  # fmt: skip
-    own = ["-p", "triton_plugin", "-p", "no:cacheprovider", "-c", os.devnull, "--rootdir", "."]
-    own += ["-k", options.keyword]
-    command = [sys.executable, "-m", "pytest", "-q", "--tb=short", *own, path.name]
-    output = log.with_suffix(".txt")
-    with output.open("w") as file:
-        running = subprocess.Popen(command, cwd=path.parent, env=env, stdout=file, stderr=file)
-        try:
-            code = running.wait(max(1, seconds))
-        except subprocess.TimeoutExpired:
-            running.kill()
-            running.wait()
-            return OUT_OF_BUDGET
-    if code not in ENDED:
-        print(output.read_text()[-1500:], file=sys.stderr)
-    return code
+def run(options: argparse.Namespace) -> list[dict]:
+    """The ends of all tests, from as many processes at a time as there are shards."""
+    files = [
+        path
+        for path in sorted(options.folder.resolve().glob("test_*.py"))
+        if not options.files or path.stem.removeprefix("test_") in options.files
+    ]
+    until = time.monotonic() + options.budget
+    shards = [Shard(index, files, options, until) for index in range(options.shards)]
+    with ThreadPoolExecutor(options.shards) as threads:
+        list(threads.map(Shard.run, shards))
+    rows = [row for shard in shards for row in shard.ends.values()]
+    left = max(shard.chosen for shard in shards) - len(rows)
+    if left > 0:
+        print(f"out of time, {left} tests not run")
+    return sorted(rows, key=lambda row: row["test"])
 
 
 def table(rows: list[dict]) -> str:
@@ -114,18 +169,17 @@ def main() -> None:
     parser.add_argument("folder", type=Path, help="where the tests lie")
     parser.add_argument("--cases", type=int, default=2, help="cases of each test function")
     parser.add_argument("--limit", type=int, default=60, help="seconds that a test may take")
-    parser.add_argument("--budget", type=int, default=36000, help="seconds that a file may take")
+    parser.add_argument("--budget", type=int, default=36000, help="seconds for all of it")
+    parser.add_argument("--shards", type=int, default=1, help="processes at a time")
+    parser.add_argument("--mode", choices=MODES, default="provide", help="what `triton` is")
+    parser.add_argument("--again", type=Path, help="only what failed according to this file")
     parser.add_argument("--files", nargs="*", default=[], help="names without test_ and .py")
     parser.add_argument("-k", dest="keyword", default="", help="tests to run, as pytest has it")
     parser.add_argument("-o", "--output", type=Path, help="a line of JSON for each test")
     options = parser.parse_args()
-    rows: list[dict] = []
-    for path in sorted(options.folder.resolve().glob("test_*.py")):
-        if options.files and path.stem.removeprefix("test_") not in options.files:
-            continue
-        rows += run_file(path, options)
-        if options.output:
-            options.output.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    rows = run(options)
+    if options.output:
+        options.output.write_text("".join(json.dumps(row) + "\n" for row in rows))
     print(table(rows), causes(rows), sep="\n\n")
 
 
