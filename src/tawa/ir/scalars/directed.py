@@ -108,7 +108,7 @@ def directed(name: str, way: str) -> Callable[..., Array]:
 
 
 def _rounded_to(wide: Any, found: Any, exact: Fraction) -> Any:
-    """The number nearest to the exact one, where a result was rounded twice."""
+    """A number beside the exact one, or that one, where a result was rounded twice."""
     if not math.isfinite(found):
         return found
     while True:
@@ -116,7 +116,7 @@ def _rounded_to(wide: Any, found: Any, exact: Fraction) -> Any:
         if not side:
             return found
         other = np.nextafter(found, wide(-np.inf if side > 0 else np.inf))
-        if _side_of(other, exact) != side:
+        if _side_of(other, exact) == -side:
             return found
         found = other
 
