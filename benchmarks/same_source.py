@@ -337,7 +337,7 @@ def measure(run: Run, case: Case, options: Any) -> float | None:
     return ratio
 
 
-def chosen(only: str, share: str) -> Iterator[partial[Case]]:
+def chosen(only: str, share: str = "0/1") -> Iterator[partial[Case]]:
     """The cases whose name holds one of some words; of them every n-th from the i-th on (i/n)."""
     words = only.split(",")
     first, every = map(int, share.split("/"))
