@@ -5,7 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tawa.axon.sizes.dims import Dim, exact_quotient, largest
+from tawa.axon.sizes.choices import joined, largest, smallest
+from tawa.axon.sizes.dims import Dim, exact_quotient
 from tawa.axon.sizes.shapes import evaluate
 from tawa.functional.terms import Variable
 
@@ -57,6 +58,37 @@ def test_evaluates_as_python_does(term: tuple[Dim, object], known: dict[Variable
 def test_a_lower_bound_is_one(term: tuple[Dim, object], known: dict[Variable, int]):
     low = term[0].least()
     assert low is None or low <= compute(term[1], known)
+
+
+@given(terms(), values)
+def test_an_upper_bound_is_one(term: tuple[Dim, object], known: dict[Variable, int]):
+    high = term[0].most()
+    assert high is None or high >= compute(term[1], known)
+
+
+COUNTS = [Variable("count", name) for name in "pq"]
+p, q = (Dim.of(count) for count in COUNTS)
+PARTS = [p, q, Dim.of(1), Dim.of(3), *(smallest([n, Dim.of(k)]) for n in (p, q) for k in (1, 2, 4))]
+
+
+@given(
+    st.lists(st.sampled_from(PARTS), min_size=1, max_size=3),
+    st.fixed_dictionaries({count: st.integers(0, 5) for count in COUNTS}),
+)
+def test_joined_dimensions_are_what_broadcasting_gives(
+    parts: list[Dim], known: dict[Variable, int]
+):
+    sizes = {evaluate(part, known.get) for part in parts} - {1}
+    if len(sizes) <= 1:
+        assert evaluate(joined(parts), known.get) == (sizes.pop() if sizes else 1)
+
+
+def test_bounds_look_at_each_choice():
+    a = Dim.of(VARIABLES[0])
+    cut = smallest([a, Dim.of(512)])
+    assert largest([Dim.of(0), cut]) == cut
+    assert (a - cut).least() == 0
+    assert cut.most() == 512
 
 
 @given(terms(2), terms(2))

@@ -14,7 +14,8 @@ from onnx import TensorProto, helper, numpy_helper
 from tawa import axon
 from tawa.axon.onnx import reductions
 from tawa.axon.onnx.shapes import ModelShapes
-from tawa.axon.sizes.dims import Dim, largest
+from tawa.axon.sizes.choices import largest
+from tawa.axon.sizes.dims import Dim
 from tawa.axon.sizes.scaled import scaled
 from tawa.axon.sizes.show import AxonPrinter
 from tawa.axon.typing.errors import ShapeMismatch, UnsupportedModel
@@ -74,6 +75,35 @@ def test_what_one_branch_demands_is_no_demand_of_the_model():
     assert shapes.dims("y") is None
     assert shapes.text("z") == "[B, N]"
     assert shapes.requirements() == []
+
+
+def test_a_branch_that_does_not_fit_the_ranks_does_not_run():
+    turned = branch(node("Transpose", ["x"], ["a"], perm=[0, 2, 1]))
+    same = branch(node("Identity", ["x"], ["b"]))
+    fits = model_of(
+        [node("If", ["p"], ["y"], then_branch=turned, else_branch=same)],
+        [value("x", ["B", "N"]), value("p", [], BOOL)],
+    )
+    assert shapes_of(fits).text("y") == "[B, N]"
+    never = model_of(
+        [node("If", ["p"], ["y"], then_branch=turned, else_branch=turned)],
+        [value("x", ["B", "N"]), value("p", [], BOOL)],
+    )
+    with pytest.raises(UnsupportedModel, match="no order of 2 axes"):
+        shapes_of(never)
+
+
+def test_a_table_that_is_cut_to_a_length_limits_the_length():
+    model = model_of(
+        [node("Shape", ["x"], ["length"], start=1, end=2),
+         node("Slice", ["table", "zero", "length", "one"], ["rows"]),
+         node("Add", ["x", "rows"], ["y"])],
+        [value("x", ["B", "T"])],
+        (constant("table", [[0.0] * 512], np.float32), constant("zero", [0]), constant("one", [1])),
+    )  # fmt: skip
+    shapes = shapes_of(model)
+    assert shapes.text("y") == "[B, T]"
+    assert [str(r) for r in shapes.requirements()] == ["T <= 512, for Add `y`"]
 
 
 def test_a_size_that_both_branches_have_is_known():

@@ -13,7 +13,7 @@ from tawa.axon.onnx.values import UNKNOWN, Array, Dims, Value, object_array
 from tawa.axon.sizes.constraints import AtLeast, Compatible
 from tawa.axon.sizes.dims import ONE, Atom, Dim, times
 from tawa.axon.sizes.solver import AxonSolver
-from tawa.axon.typing.errors import ShapeMismatch
+from tawa.base.errors import TawaError
 from tawa.functional.terms import Origin, Term, Variable
 
 
@@ -30,7 +30,7 @@ class Branch:
 
     values: list[Value] | None
     learned: dict[Variable, Term]
-    error: ShapeMismatch | None
+    error: TawaError | None
 
 
 @dataclass(frozen=True)

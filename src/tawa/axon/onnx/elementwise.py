@@ -9,7 +9,8 @@ import numpy as np
 
 from tawa.axon.onnx.context import Context, IllFormed, is_integer, rule
 from tawa.axon.onnx.values import Array, Value, object_array, tensor
-from tawa.axon.sizes.dims import Dim, largest, smallest, total
+from tawa.axon.sizes.choices import largest, smallest
+from tawa.axon.sizes.dims import Dim, total
 
 SAME_SHAPE = """Abs Acos Acosh Asin Asinh Atan Atanh BitwiseNot Bernoulli Ceil Celu Clip Cos Cosh
 Elu Erf Exp EyeLike Floor Gelu HardSigmoid HardSwish Hardmax Identity IsInf IsNaN LRN

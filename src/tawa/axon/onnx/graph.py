@@ -311,6 +311,10 @@ class Walk:
                 values = self._subgraph(graph, given, scope)
             except ShapeMismatch as error:
                 return Branch(None, {}, error)
+            except UnsupportedModel as error:
+                if not isinstance(error.__cause__, IllFormed):
+                    raise
+                return Branch(None, {}, error)  # it doesn't run with inputs of these ranks
             learned = {
                 variable: solver.resolve(solver.bindings[variable])
                 for variable in islice(reversed(solver.bindings), len(solver.bindings) - before)
@@ -422,7 +426,7 @@ class Walk:
         except TawaError:
             raise
         except IllFormed as error:
-            raise ill_formed(label, str(error)) from None
+            raise ill_formed(label, str(error)) from error
         except RecursionError:
             raise UnsupportedModel(f"{label} is nested too deeply") from None
         except MemoryError:

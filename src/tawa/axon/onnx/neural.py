@@ -10,7 +10,8 @@ import numpy as np
 from tawa.axon.onnx.context import Context, IllFormed, Room, rule
 from tawa.axon.onnx.structure import dims_from
 from tawa.axon.onnx.values import Dims, Value, tensor
-from tawa.axon.sizes.dims import ONE, Dim, smallest
+from tawa.axon.sizes.choices import smallest
+from tawa.axon.sizes.dims import ONE, Dim
 from tawa.axon.sizes.scaled import scaled
 
 PADDINGS = ("NOTSET", "", "SAME_UPPER", "SAME_LOWER", "VALID")

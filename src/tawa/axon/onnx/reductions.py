@@ -7,7 +7,8 @@ import numpy as np
 from tawa.axon.onnx.context import Context, IllFormed, product, rule
 from tawa.axon.onnx.structure import dims_from
 from tawa.axon.onnx.values import Value, object_array, tensor
-from tawa.axon.sizes.dims import ONE, Dim, is_not_one
+from tawa.axon.sizes.choices import is_not_one
+from tawa.axon.sizes.dims import ONE, Dim
 
 REDUCTIONS = """ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin
 ReduceProd ReduceSum ReduceSumSquare""".split()

@@ -18,7 +18,8 @@ from tawa.axon.onnx.values import (
     stored,
     tensor,
 )
-from tawa.axon.sizes.dims import ONE, ZERO, Dim, is_not_one, largest, smallest, total
+from tawa.axon.sizes.choices import is_not_one, largest, smallest
+from tawa.axon.sizes.dims import ONE, ZERO, Dim, total
 
 MAX_AXES = 64
 """NumPy's limit."""

@@ -43,6 +43,14 @@ class Atom:
         """A number that the atom is provably not below, if any."""
         raise NotImplementedError
 
+    def most(self) -> int | None:
+        """A number that the atom is provably not above, if any."""
+        return None
+
+    def choices(self) -> tuple[Dim, ...]:
+        """The dimensions of which the atom is the largest."""
+        return ()
+
 
 Factor = Variable | Atom
 Monomial = tuple[tuple[Factor, int], ...]
@@ -177,18 +185,38 @@ class Dim(Term):
 
     def least(self) -> int | None:
         """A number that this is provably not below, if one is known."""
+        return self._least
+
+    def most(self) -> int | None:
+        """A number that this is provably not above, if one is known."""
+        return None if (low := (-self)._least) is None else -low
+
+    @cached_property
+    def _least(self) -> int | None:
         bound = 0
         for monomial, c in self.terms:
-            low = 1
-            for factor, power in monomial:
-                inner = factor_least(factor)
-                if inner is None or inner < 0:
-                    return None
-                low *= inner**power
-            if c < 0 and monomial:
-                return None
+            low = _product_least(monomial) if c > 0 else _product_most(monomial)
+            if low is None:
+                return self._least_of_choices()
             bound += c * low
-        return bound
+        chosen = self._least_of_choices()
+        return bound if chosen is None else max(bound, chosen)
+
+    def _least_of_choices(self) -> int | None:
+        """The bound if the dimension is a sum with one of several dimensions in it."""
+        if len(self.terms) < 2:
+            return None
+        for monomial, c in self.terms:
+            factor = monomial[0][0] if len(monomial) == 1 and monomial[0][1] == 1 else None
+            options = factor.choices() if isinstance(factor, Atom) else ()
+            if options:
+                rest = Dim(tuple(term for term in self.terms if term[0] != monomial))
+                bounds = [(rest + option * c).least() for option in options]
+                known = [bound for bound in bounds if bound is not None]
+                if c > 0:
+                    return max(known, default=None)
+                return min(known) if len(known) == len(bounds) else None
+        return None
 
     def linear_in(self, variable: Factor) -> tuple[Dim, Dim] | None:
         """`(a, b)` with this equal to `a * variable + b` and neither mentioning `variable`."""
@@ -213,6 +241,37 @@ class Dim(Term):
 def factor_least(factor: Factor) -> int | None:
     """A number that the factor is provably not below."""
     return kind_least(factor.kind) if isinstance(factor, Variable) else factor.least()
+
+
+def factor_most(factor: Factor) -> int | None:
+    """A number that the factor is provably not above."""
+    return None if isinstance(factor, Variable) else factor.most()
+
+
+def _product_least(monomial: Monomial) -> int | None:
+    """A number that a product is provably not below: of one factor, or where none is negative."""
+    if len(monomial) == 1 and monomial[0][1] == 1:
+        return factor_least(monomial[0][0])
+    low = 1
+    for factor, power in monomial:
+        inner = factor_least(factor)
+        if inner is None or inner < 0:
+            return None
+        low *= inner**power
+    return low
+
+
+def _product_most(monomial: Monomial) -> int | None:
+    """A number that a product is provably not above."""
+    if len(monomial) == 1 and monomial[0][1] == 1:
+        return factor_most(monomial[0][0])
+    high = 1
+    for factor, power in monomial:
+        inner, low = factor_most(factor), factor_least(factor)
+        if inner is None or low is None or low < 0:
+            return None
+        high *= inner**power
+    return high
 
 
 def kind_least(kind: str) -> int | None:
@@ -312,33 +371,10 @@ class Floor(Atom):
             return 0 if low >= 0 else None
         return low // divisor
 
-
-@dataclass(frozen=True)
-class Largest(Atom):
-    """The largest of several dimensions, of which no two can be compared."""
-
-    options: tuple[Dim, ...]
-
-    @cached_property
-    def key(self) -> tuple[object, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Orders factors."""
-        return (3, *(option.key for option in self.options))
-
-    def parts(self) -> tuple[Dim, ...]:
-        """The options."""
-        return self.options
-
-    def substitute(self, replace: Replace) -> Dim:
-        """The largest of the substituted options."""
-        options = [option.substitute(replace) for option in self.options]
-        if all(new is old for new, old in zip(options, self.options, strict=True)):
-            return Dim.of(self)
-        return largest(options)
-
-    def least(self) -> int | None:
-        """The best bound of an option."""
-        bounds = [b for b in (option.least() for option in self.options) if b is not None]
-        return max(bounds, default=None)
+    def most(self) -> int | None:
+        """The bound of a quotient by a number."""
+        high, divisor = self.numerator.most(), self.denominator.constant
+        return None if high is None or divisor is None else high // divisor
 
 
 def content(dim: Dim) -> int:
@@ -465,88 +501,3 @@ def divide_monomial(dim: Dim, monomial: Monomial) -> Dim:
             raise ValueError("the monomial doesn't divide the dimension")
         found[quotient] = c
     return collected(found)
-
-
-def largest(options: Iterable[Dim]) -> Dim:
-    """The largest of several dimensions; those that provably aren't are left out."""
-    kept: list[Dim] = []
-    for option in options:
-        lone = option.factors() if len(option.terms) == 1 and option.terms[0][1] == 1 else {}
-        inner = next(iter(lone), None)
-        parts = inner.options if len(lone) == 1 and isinstance(inner, Largest) else (option,)
-        for part in parts:
-            if any(_not_below(other, part) for other in kept):
-                continue
-            kept = [other for other in kept if not _not_below(part, other)]
-            kept.append(part)
-    if len(kept) == 1:
-        return kept[0]
-    return Dim.of(Largest(tuple(sorted(kept, key=lambda dim: dim.key))))
-
-
-@dataclass(frozen=True)
-class Joined(Atom):
-    """What dimensions broadcast to of which some may be 0: the one that isn't 1.
-
-    Where none can be 0 that is the largest.
-    """
-
-    options: tuple[Dim, ...]
-
-    @cached_property
-    def key(self) -> tuple[object, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        """Orders factors."""
-        return (4, *(option.key for option in self.options))
-
-    def parts(self) -> tuple[Dim, ...]:
-        """The options."""
-        return self.options
-
-    def substitute(self, replace: Replace) -> Dim:
-        """What the substituted options broadcast to."""
-        options = [option.substitute(replace) for option in self.options]
-        if all(new is old for new, old in zip(options, self.options, strict=True)):
-            return Dim.of(self)
-        return joined(options)
-
-    def least(self) -> int | None:
-        """The weakest bound of an option."""
-        bounds = [option.least() for option in self.options]
-        known = [bound for bound in bounds if bound is not None]
-        return min(known) if len(known) == len(bounds) else None
-
-
-def joined(options: Iterable[Dim]) -> Dim:
-    """What compatible dimensions broadcast to."""
-    kept: dict[Dim, None] = {}
-    for option in options:
-        lone = option.factors() if len(option.terms) == 1 and option.terms[0][1] == 1 else {}
-        inner = next(iter(lone), None)
-        parts = inner.options if len(lone) == 1 and isinstance(inner, Joined) else (option,)
-        kept.update(dict.fromkeys(part for part in parts if part != ONE))
-    if len(kept) <= 1:
-        return next(iter(kept), ONE)
-    for option in kept:
-        if is_not_one(option):
-            return option
-    if all((option.least() or 0) >= 1 for option in kept):
-        return largest(kept)
-    return Dim.of(Joined(tuple(sorted(kept, key=lambda dim: dim.key))))
-
-
-def is_not_one(dim: Dim) -> bool:
-    """Whether a dimension provably is not 1."""
-    if dim.constant is not None:
-        return dim.constant != 1
-    low = dim.least()
-    return low is not None and low > 1
-
-
-def smallest(options: Iterable[Dim]) -> Dim:
-    """The smallest of several dimensions."""
-    return -largest([-option for option in options])
-
-
-def _not_below(left: Dim, right: Dim) -> bool:
-    low = (left - right).least()
-    return low is not None and low >= 0

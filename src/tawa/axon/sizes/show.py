@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from tawa.axon.sizes.choices import Joined, Largest
 from tawa.axon.sizes.conditional import Unless
 from tawa.axon.sizes.constraints import (
     AtLeast,
@@ -15,7 +16,7 @@ from tawa.axon.sizes.constraints import (
     Position,
     SameShape,
 )
-from tawa.axon.sizes.dims import Dim, Factor, Floor, Joined, Largest, Monomial
+from tawa.axon.sizes.dims import Dim, Factor, Floor, Monomial
 from tawa.axon.sizes.measures import Rank, Size
 from tawa.axon.sizes.scaled import Scaled
 from tawa.axon.sizes.shapes import Shape, tensor_parts

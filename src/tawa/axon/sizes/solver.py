@@ -12,6 +12,7 @@ from dataclasses import replace
 from functools import partial
 
 from tawa.axon.sizes import equations
+from tawa.axon.sizes.choices import is_cut, is_not_one, joined
 from tawa.axon.sizes.constraints import (
     AtLeast,
     Broadcast,
@@ -22,7 +23,7 @@ from tawa.axon.sizes.constraints import (
     Position,
     SameShape,
 )
-from tawa.axon.sizes.dims import Dim, is_not_one, joined
+from tawa.axon.sizes.dims import Dim
 from tawa.axon.sizes.measures import Rank
 from tawa.axon.sizes.plain import with_plain_sizes
 from tawa.axon.sizes.shapes import Item, Shape, append, as_shape
@@ -320,6 +321,12 @@ class AxonSolver(SolverState):
         left, right = self.dim(constraint.left), self.dim(constraint.right)
         if left == right or left.constant == 1 or right.constant == 1:
             return True
+        for one, other in ((left, right), (right, left)):
+            bounds = is_cut(one, other)
+            if bounds is not None:  # what cuts it doesn't
+                for limit in bounds:
+                    self.demand(AtLeast(limit - other, 0, constraint.origin))
+                return True
         if all(is_not_one(side) for side in (left, right)):
             self.equate_dims(left, right, constraint.origin)
             return True

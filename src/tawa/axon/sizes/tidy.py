@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tawa.axon.sizes.choices import largest_options
 from tawa.axon.sizes.constraints import AtLeast, Broadcast, Compatible, Divides, Equal, SameShape
-from tawa.axon.sizes.dims import Dim, Factor, Floor, Largest, content, factor_least
+from tawa.axon.sizes.dims import Dim, Factor, Floor, content, factor_least
 from tawa.functional.terms import Among, Constraint
 
 Bounds = dict[Dim, int]
@@ -71,14 +72,6 @@ def _follows(constraint: Constraint, bounds: Bounds, pairs: set[frozenset[Dim]])
             if len(options) == 2 and other in options:
                 return frozenset(options) in pairs
     return False
-
-
-def largest_options(dim: Dim) -> tuple[Dim, ...]:
-    """The options of a maximum; none for anything else."""
-    if len(dim.terms) != 1 or dim.terms[0][1] != 1 or len(dim.terms[0][0]) != 1:
-        return ()
-    factor, power = dim.terms[0][0][0]
-    return factor.options if isinstance(factor, Largest) and power == 1 else ()
 
 
 def _holds(constraint: AtLeast, bounds: Bounds) -> bool:

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
+from tawa.axon.sizes.choices import largest, smallest
 from tawa.axon.sizes.constraints import AtLeast, Broadcast, Divides, MatrixProduct, Position
-from tawa.axon.sizes.dims import Dim, largest, smallest
+from tawa.axon.sizes.dims import Dim
 from tawa.axon.sizes.measures import Rank, Size
 from tawa.axon.sizes.patterns import PatternError, parse_pattern, pattern_scheme
 from tawa.axon.sizes.shapes import Item, Shape, tensor

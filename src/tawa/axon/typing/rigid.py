@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from tawa.axon.sizes.choices import largest_options
 from tawa.axon.sizes.constraints import Compatible, Equal
 from tawa.axon.sizes.dims import Dim
 from tawa.axon.sizes.requirements import reasons
 from tawa.axon.sizes.show import AxonPrinter
 from tawa.axon.sizes.solver import AxonSolver
-from tawa.axon.sizes.tidy import largest_options
 from tawa.axon.typing.errors import NamedSizesAgree
 from tawa.base.source import Span
 from tawa.functional.terms import Constraint, Origin, Variable

@@ -1,0 +1,160 @@
+"""Dimensions that depend on which of several is chosen: the largest, or the one that isn't 1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+from tawa.axon.sizes.dims import ONE, Atom, Dim, Replace
+
+
+@dataclass(frozen=True)
+class Largest(Atom):
+    """The largest of several dimensions, of which no two can be compared."""
+
+    options: tuple[Dim, ...]
+
+    @cached_property
+    def key(self) -> tuple[object, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Orders factors."""
+        return (3, *(option.key for option in self.options))
+
+    def parts(self) -> tuple[Dim, ...]:
+        """The options."""
+        return self.options
+
+    def substitute(self, replace: Replace) -> Dim:
+        """The largest of the substituted options."""
+        options = [option.substitute(replace) for option in self.options]
+        if all(new is old for new, old in zip(options, self.options, strict=True)):
+            return Dim.of(self)
+        return largest(options)
+
+    def least(self) -> int | None:
+        """The best bound of an option."""
+        bounds = [b for b in (option.least() for option in self.options) if b is not None]
+        return max(bounds, default=None)
+
+    def most(self) -> int | None:
+        """The weakest bound of an option."""
+        return _weakest(option.most() for option in self.options)
+
+    def choices(self) -> tuple[Dim, ...]:
+        """The options."""
+        return self.options
+
+
+def largest(options: Iterable[Dim]) -> Dim:
+    """The largest of several dimensions; those that provably aren't are left out."""
+    kept: list[Dim] = []
+    for option in options:
+        for part in largest_options(option) or (option,):
+            if any(_not_below(other, part) for other in kept):
+                continue
+            kept = [other for other in kept if not _not_below(part, other)]
+            kept.append(part)
+    if len(kept) == 1:
+        return kept[0]
+    return Dim.of(Largest(tuple(sorted(kept, key=lambda dim: dim.key))))
+
+
+def _weakest(bounds: Iterable[int | None]) -> int | None:
+    """The largest of upper bounds, None if one is missing."""
+    found = list(bounds)
+    return None if None in found else max(bound for bound in found if bound is not None)
+
+
+@dataclass(frozen=True)
+class Joined(Atom):
+    """What dimensions broadcast to of which some may be 0: the one that isn't 1.
+
+    Where none can be 0 that is the largest.
+    """
+
+    options: tuple[Dim, ...]
+
+    @cached_property
+    def key(self) -> tuple[object, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Orders factors."""
+        return (4, *(option.key for option in self.options))
+
+    def parts(self) -> tuple[Dim, ...]:
+        """The options."""
+        return self.options
+
+    def substitute(self, replace: Replace) -> Dim:
+        """What the substituted options broadcast to."""
+        options = [option.substitute(replace) for option in self.options]
+        if all(new is old for new, old in zip(options, self.options, strict=True)):
+            return Dim.of(self)
+        return joined(options)
+
+    def least(self) -> int | None:
+        """The weakest bound of an option."""
+        bounds = [option.least() for option in self.options]
+        known = [bound for bound in bounds if bound is not None]
+        return min(known) if len(known) == len(bounds) else None
+
+    def most(self) -> int | None:
+        """The weakest bound of an option."""
+        return _weakest(option.most() for option in self.options)
+
+
+def joined(options: Iterable[Dim]) -> Dim:
+    """What compatible dimensions broadcast to."""
+    kept: dict[Dim, None] = {}
+    for option in options:
+        lone = option.factors() if len(option.terms) == 1 and option.terms[0][1] == 1 else {}
+        inner = next(iter(lone), None)
+        parts = inner.options if len(lone) == 1 and isinstance(inner, Joined) else (option,)
+        kept.update(dict.fromkeys(part for part in parts if part != ONE))
+    if len(kept) <= 1:
+        return next(iter(kept), ONE)
+    for option in kept:
+        if is_not_one(option):
+            return option
+    cut = {option for option in kept for other in kept if is_cut(option, other) is not None}
+    kept = {option: None for option in kept if option not in cut}
+    if len(kept) == 1:
+        return next(iter(kept))
+    if all((option.least() or 0) >= 1 for option in kept):
+        return largest(kept)
+    return Dim.of(Joined(tuple(sorted(kept, key=lambda dim: dim.key))))
+
+
+def is_cut(dim: Dim, other: Dim) -> list[Dim] | None:
+    """What `dim` cuts `other` to, if it is the smallest of that and of dimensions other than 1.
+
+    Then the two are compatible only if they are equal: one is 1 where the other is.
+    """
+    options = [-option for option in largest_options(-dim)]
+    bounds = [option for option in options if option != other]
+    cuts = len(bounds) + 1 == len(options) and all((b.least() or 0) >= 2 for b in bounds)
+    return bounds if bounds and cuts else None
+
+
+def largest_options(dim: Dim) -> tuple[Dim, ...]:
+    """The options of a maximum; none for anything else."""
+    if len(dim.terms) != 1 or dim.terms[0][1] != 1 or len(dim.terms[0][0]) != 1:
+        return ()
+    factor, power = dim.terms[0][0][0]
+    return factor.options if isinstance(factor, Largest) and power == 1 else ()
+
+
+def is_not_one(dim: Dim) -> bool:
+    """Whether a dimension provably is not 1."""
+    if dim.constant is not None:
+        return dim.constant != 1
+    low = dim.least()
+    return low is not None and low > 1
+
+
+def smallest(options: Iterable[Dim]) -> Dim:
+    """The smallest of several dimensions."""
+    return -largest([-option for option in options])
+
+
+def _not_below(left: Dim, right: Dim) -> bool:
+    low = (left - right).least()
+    return low is not None and low >= 0
