@@ -13,8 +13,9 @@ sys.path.append(str(Path(__file__).parents[2] / "examples" / "tasks"))
 
 import devices_tasks as programs
 
+from tawa.runtime.arrays import view
 from tawa.runtime.driver import device_count
-from tawa.runtime.peers import Peers
+from tawa.runtime.peers import Peers, rows_of
 from tawa.tasks import Sharded
 
 torch: Any = pytest.importorskip("torch")
@@ -84,8 +85,11 @@ def test_copies_of_rows() -> None:
     target = torch.zeros((8, 40, 33), device="cuda:1")
     peers = Peers(2)
     part, to = source[1:5, 3:33, 7:38], target[2:6, 4:34, 1:32]
-    event = peers.copy(part, to, 1, [peers.mark(0)])
-    peers.wait(1, [event])
+    with peers.stream(1, True, [peers.mark(0, peers.current[0])]) as stream:
+        peers.copy(rows_of(view(part), view(to)), stream)
+        event = peers.mark(1, stream)
+    with peers.stream(1, False, [event]):
+        pass
     twice = to * 2
     peers.join()
     assert torch.equal(to.cpu(), part.cpu())

@@ -6,12 +6,13 @@ NVLink or PCIe, beside what the devices compute.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from math import prod
 from typing import Any, TypeAlias
 
-from tawa.runtime.arrays import ELEMENT_BYTES, ArrayView, view
+from tawa.runtime.arrays import ELEMENT_BYTES, ArrayView
 from tawa.runtime.driver import bindings, checked, device, on_device
 from tawa.runtime.streams import current_stream
 
@@ -51,55 +52,54 @@ class Peers:
     def __init__(self, count: int) -> None:
         enable_access(count)
         self.devices = range(count)
-        self.events: list[Any] = []
-        self.current = [current_stream("torch", index) for index in self.devices]
+        self.events: list[tuple[int, Any]] = []
+        self.current = [current_stream("torch", index)() for index in self.devices]
+        begun = [self.mark(index, self.current[index]) for index in self.devices]
         for index in self.devices:  # copies come after what was done before the call
-            begun = self.mark(index)
-            for other in self.devices:
-                self._wait(copy_stream(other), begun, other)
+            with self.stream(index, True, begun):
+                pass
 
-    def allocated(self, index: int) -> None:
-        """Let copies to a device wait for its stream, in whose order memory is given out."""
-        self._wait(copy_stream(index), self.mark(index), index)
+    @contextmanager
+    def stream(self, index: int, copies: bool, events: Sequence[Any]) -> Generator[Any]:
+        """A device's stream, for copies or its current one, which first waits for events.
 
-    def mark(self, index: int) -> Any:
-        """An event after all that a device's stream has to do so far."""
-        return self._record(index, self.current[index]())
-
-    def wait(self, index: int, events: Sequence[Any]) -> None:
-        """Let a device's stream wait for events."""
-        for event in events:
-            self._wait(self.current[index](), event, index)
-
-    def copy(self, source: Any, target: Any, index: int, events: Sequence[Any]) -> Any:
-        """Copy an array to one of its shape on a device, after events; gives the copy's event."""
-        stream = copy_stream(index)
-        for event in events:
-            self._wait(stream, event, index)
+        The device is current inside of the context.
+        """
         with on_device(index):
-            for one, other in rows_of(view(source), view(target)):
-                _copy_rows(one, other, stream)
-        return self._record(index, stream)
+            stream = copy_stream(index) if copies else self.current[index]
+            for event in events:
+                checked("cuStreamWaitEvent", stream, event, 0)
+            yield stream
+
+    def mark(self, index: int, stream: Any) -> Any:
+        """An event after all that a stream of a device has to do so far."""
+        with on_device(index):
+            free = _free_events(index)
+            event = free.pop() if free else checked("cuEventCreate", NO_TIMING)
+            checked("cuEventRecord", event, stream)
+        self.events.append((index, event))
+        return event
+
+    def copy(self, rows: Sequence[tuple[Rows, Rows]], stream: Any) -> None:
+        """Copy rows of as many bytes, to the device whose stream this is."""
+        for source, target in rows:
+            _copy_rows(source, target, stream)
 
     def join(self) -> None:
         """Let all devices' streams wait for all copies, and be done with the events."""
-        events = [self._record(index, copy_stream(index)) for index in self.devices]
+        copied = [self.mark(index, copy_stream(index)) for index in self.devices]
         for index in self.devices:
-            self.wait(index, events)
-        for event in self.events:  # what waits for them goes on waiting
-            checked("cuEventDestroy", event)
+            with self.stream(index, False, copied):
+                pass
+        for index, event in self.events:  # what waits for one waits for what it meant then
+            _free_events(index).append(event)
         self.events.clear()
 
-    def _record(self, index: int, stream: Any) -> Any:
-        with on_device(index):
-            event = checked("cuEventCreate", NO_TIMING)
-            checked("cuEventRecord", event, stream)
-        self.events.append(event)
-        return event
 
-    def _wait(self, stream: Any, event: Any, index: int) -> None:
-        with on_device(index):
-            checked("cuStreamWaitEvent", stream, event, 0)
+@cache
+def _free_events(index: int) -> list[Any]:
+    """Events of a device that nobody uses."""
+    return []
 
 
 def rows_of(source: ArrayView, target: ArrayView) -> list[tuple[Rows, Rows]]:

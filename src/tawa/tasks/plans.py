@@ -94,7 +94,7 @@ class Plans:
             mapping,
             len(self.task.variants),
             *[
-                _lies(arg) if hasattr(arg, "shape") else (arg.__class__, arg)
+                lies(arg) if hasattr(arg, "shape") else (arg.__class__, arg)
                 if place in deciding or not isinstance(arg, int | float)
                 else arg.__class__
                 for place, arg in enumerate(args)
@@ -114,7 +114,7 @@ class Plans:
         return program
 
 
-def _lies(array: Any) -> Any:
+def lies(array: Any) -> Any:
     """How an array lies, as far as launches depend on it."""
     if hasattr(array, "data_ptr"):
         aligned = array.data_ptr() % 16

@@ -7,12 +7,12 @@ from functools import cached_property
 from typing import Any
 
 from tawa.base.user_frames import entries, entry
-from tawa.tasks.devices.node import NodeRun, run_on_devices
 from tawa.tasks.interpreter import interpret
 from tawa.tasks.language.defaults import Resolved
 from tawa.tasks.language.mapping import Mapping
 from tawa.tasks.language.privileges import Privilege
 from tawa.tasks.language.task import Task, declared
+from tawa.tasks.node_calls import NodeCalls, NodeRun
 from tawa.tasks.plans import Plans
 from tawa.tasks.program import CompiledTasks, program_for
 from tawa.tasks.watching import WATCHER
@@ -32,7 +32,7 @@ class RunnableTask(Task):
         if watcher is not None:
             mapping = watcher(self, args, mapping)
         if mapping is not None and mapping.on_node:
-            return run_on_devices(self, args, mapping, self.call_on_device)
+            return self.node_calls.call(args, mapping)
         return self.plans.call(args, mapping)
 
     def call_on_device(
@@ -43,6 +43,11 @@ class RunnableTask(Task):
         if key not in self.node_plans:
             self.node_plans[key] = Plans(task, entry)
         return self.node_plans[key].call
+
+    @cached_property
+    def node_calls(self) -> NodeCalls:
+        """What calls on several devices do again."""
+        return NodeCalls(self, self.call_on_device)
 
     @cached_property
     def node_plans(self) -> dict[Any, Plans]:

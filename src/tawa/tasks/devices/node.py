@@ -1,7 +1,7 @@
-"""Runs what stands above devices: launches on devices, with the copies between them.
+"""Records what stands above devices: launches on devices, with the copies between them.
 
-Variants on the node run as Python, launch after launch, without waiting for any: work is given to
-streams, and ordered by events. Iterations of a `prange` are dealt to the devices in turn.
+Variants on the node run as Python, launch after launch; what they launch becomes a recipe, ordered
+by events. Iterations of a `prange` are dealt to the devices in turn.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from tawa.base.user_frames import users_place
 from tawa.runtime import driver
 from tawa.runtime.arrays import HOST, is_array, view
 from tawa.tasks.devices.held import Box, Held, Piece, common_box, shown
-from tawa.tasks.devices.machines import Gpus, Simulated
+from tawa.tasks.devices.recipe import Recipe, Region
 from tawa.tasks.devices.sharded import Sharded
 from tawa.tasks.graph.races import check_arguments
 from tawa.tasks.language.arguments import checked_arguments, checked_kinds
 from tawa.tasks.language.defaults import Resolved, resolve_entry, resolve_launch, where
-from tawa.tasks.language.element_types import element_type, storage_type
+from tawa.tasks.language.element_types import element_type
 from tawa.tasks.language.errors import AliasingIterations, BadMapping, MachineNotThere
 from tawa.tasks.language.mapping import Mapping
 from tawa.tasks.language.privileges import Privilege
@@ -32,18 +32,6 @@ from tawa.tasks.language.tensors import Buffer, Tensor
 
 Calls: TypeAlias = Callable[[Task, Resolved], Callable[[Sequence[Any], Mapping], Any]]
 """Gives, for an instance that a node launches, what runs it on arrays of one device."""
-
-
-@dataclass(frozen=True)
-class NodeRun:
-    """What a call did on several devices: its work in the order in which it was given."""
-
-    works: list[Any]
-
-    @property
-    def events(self) -> str:
-        """The work, a line each, with what it waits for."""
-        return "".join(f"{work}\n" for work in self.works)
 
 
 @dataclass(frozen=True)
@@ -67,10 +55,10 @@ class Frame:
 
 
 class Node:
-    """Runs variants of the node, and launches on devices."""
+    """Runs variants of the node, and puts launches on devices into a recipe."""
 
-    def __init__(self, mapping: Mapping, machine: Any, calls: Calls) -> None:
-        self.mapping, self.machine, self.calls = mapping, machine, calls
+    def __init__(self, mapping: Mapping, recipe: Recipe, calls: Calls) -> None:
+        self.mapping, self.recipe, self.calls = mapping, recipe, calls
         self.frames: list[Frame] = []
         self.device: int | None = None
         self.touched: list[Touch] | None = None
@@ -111,20 +99,22 @@ class Node:
             if not isinstance(arg, Tensor):
                 continue
             held_, box, privilege = arg.buffer.data, _box(arg, instance), task.privileges[name]
-            piece = held_.on(self.machine, device, box, reads=privilege.reads)
+            piece = held_.on(self.recipe, device, box, reads=privilege.reads)
             after += piece.before_write() if privilege.writes else piece.before_read()
             used.append((held_, box, privilege, piece))
             given[place] = _seen(piece.part(box), arg)
             if self.touched is not None:
                 self.touched.append(Touch(held_, box, privilege, task.name, span))
         call, name = self.calls(task, instance), instance.record.name
-        event = self.machine.launch(device, after, name, lambda: call(given, self.mapping))
+        event = self.recipe.launch(
+            device, after, name, given, lambda args: call(args, self.mapping)
+        )
         for held_, box, privilege, piece in used:
             if not privilege.writes:
                 piece.read.append(event)
                 continue
             piece.wrote(event)
-            held_.written(self.machine, piece, box)
+            held_.written(self.recipe, piece, box)
 
     def loop(self, extents: tuple[Any, ...], parallel: bool, span: Span | None) -> Iterator[Any]:
         """Indices in order; those of the outermost parallel loop are dealt to devices."""
@@ -210,38 +200,40 @@ def _index(index: tuple[int, ...]) -> str:
     return str(index) if len(index) > 1 else str(*index)
 
 
-def run_on_devices(
-    task: Task, args: Sequence[Any], mapping: Mapping, calls: Calls, seed: int = 0
-) -> NodeRun:
-    """Run a call on the devices of a host; NumPy arrays stand for devices.
-
-    `seed` chooses the order in which simulated devices work. Raises what calls raise, and
-    `MachineNotThere`.
-    """
-    span, own = users_place(), list[Any]()
-    shards = [s for arg in args for s in (arg.shards if isinstance(arg, Sharded) else (arg,))]
-    on_host = all(view(s).device == HOST for s in shards if is_array(s))
+def record(task: Task, args: Sequence[Any], mapping: Mapping, calls: Calls) -> Recipe:
+    """What a call does on the devices of a host. Raises what calls raise, and `MachineNotThere`."""
+    span, own, shards = users_place(), list[Any](), shards_of(args)
     for name, arg in zip(task.parameters, args, strict=False):
         tensor = isinstance(arg, Sharded) or is_array(arg)
-        own.append(held(name, arg, mapping) if tensor else arg)
+        own.append(held(name, arg, mapping, len(shards_of(args[: len(own)]))) if tensor else arg)
     checked_kinds(task, (*own, *args[len(own) :]), span)
-    if not on_host and driver.device_count() < mapping.devices:
+    if not on_host(shards) and driver.device_count() < mapping.devices:
         raise MachineNotThere(
             f"the mapping is for {mapping.devices} devices",
             span=mapping.span,
             expected=f"at most {driver.device_count()}, which this host has",
             found=f"devices={mapping.devices}",
         )
-    machine = Simulated(seed) if on_host else Gpus(mapping.devices)
-    node = Node(mapping, machine, calls)
+    recipe = Recipe(len(shards))
+    node = Node(mapping, recipe, calls)
     with running(node):
         node.run(resolve_entry(task, mapping, span), own, span)
-    machine.finish()
-    return NodeRun(machine.works)
+    return recipe
 
 
-def held(name: str, given: Any, mapping: Mapping) -> Tensor:
-    """A tensor of the call, as devices hold it."""
+def shards_of(args: Sequence[Any]) -> list[Any]:
+    """The arrays of a call, in order."""
+    given = [arg.shards if isinstance(arg, Sharded) else (arg,) for arg in args]
+    return [shard for shards in given for shard in shards if is_array(shard)]
+
+
+def on_host(shards: Sequence[Any]) -> bool:
+    """Whether arrays stand for devices."""
+    return all(view(shard).device == HOST for shard in shards)
+
+
+def held(name: str, given: Any, mapping: Mapping, first: int) -> Tensor:
+    """A tensor of the call, as devices hold it; its arrays' numbers begin with `first`."""
     whole = given if isinstance(given, Sharded) else Sharded([given])
     pieces, at = list[Piece](), 0
     for place, shard in enumerate(whole.shards):
@@ -249,8 +241,8 @@ def held(name: str, given: Any, mapping: Mapping) -> Tensor:
         end = at + seen.shape[whole.dim]
         box = [(0, size) for size in seen.shape]
         box[whole.dim] = (at, end)
-        at, here = end, seen.device == HOST
-        device = place % mapping.devices if here else seen.device
-        pieces.append(Piece(tuple(box), device, storage_type(shard) if here else shard))
+        at = end
+        device = place % mapping.devices if seen.device == HOST else seen.device
+        pieces.append(Piece(tuple(box), device, Region(first + place, seen.shape)))
     dtype = element_type(whole.shards[0])
     return Buffer(name, whole.shape, dtype, data=Held(name, whole.shape, dtype, pieces)).whole()

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping as MappingOf
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +130,10 @@ class Instance:
 
 @entries
 class Mapping:
-    """Records of instances, by name; `devices` is how many GPUs of one host it is made for."""
+    """Records of instances, by name; `devices` is how many GPUs of one host it is made for.
+
+    Mappings that say the same are equal: what was compiled for one serves the other.
+    """
 
     def __init__(self, *instances: Instance, devices: int = 1) -> None:
         """Take the records. Raises `BadMapping`, `MachineNotThere`."""
@@ -170,10 +174,16 @@ class Mapping:
         """Whether an instance stands above devices."""
         return any(i.processor == "node" for i in self.instances.values())
 
-    @property
+    @cached_property
     def key(self) -> str:
         """Equal for mappings that say the same."""
         return self.text()
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (isinstance(other, Mapping) and self.key == other.key)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
 
     def text(self) -> str:
         """The mapping as Python writes it, one record a line."""
