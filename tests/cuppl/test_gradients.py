@@ -67,6 +67,18 @@ def main () =
   observe (mv_student_t (1.0 + s.[0]) [0.1, s.[1], 0.3] (cholesky 3 w)) [1.0, -0.5, 0.2];
   observe (inverse_wishart 6.0 f) w; observe (lkj 3 2.0) (sample (lkj 3 s.[2]));
   sum c""",
+    "matrices": """
+input v : vector[float]
+def main () =
+  let b = matrix 3 2 (fn i j -> sample (normal (float (i - j)) 1)) in
+  let k = b @ transpose b in
+  let s = matrix_map2 (fn p q -> p + q) k (identity 3) in
+  let l = cholesky_factor s in
+  let y = matrix_of 2 2 v @ [entry b 0 0, entry b 2 1] in
+  let z = solve_upper (transpose l) (solve_lower l b) in
+  observe (multi_normal [0.1, y.[0], y.[1]] s) [1.0, -0.5, 0.2];
+  observe (multi_normal_cholesky (column z 1) l) (row (transpose b) 0);
+  factor (dot (diagonal (z @ matrix_of 2 2 v)) [0.1, 0.3]); y.[0]""",
     "ordered": """
 def main () =
   let c = sample (ordered_normal 3 0 (sample (half_normal 2))) in

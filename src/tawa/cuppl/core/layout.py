@@ -1,6 +1,7 @@
 """How values lie in registers and in memory.
 
-Every scalar is one 8-byte word. A tuple is its items' words side by side. A heap object is a
+Every scalar is one 8-byte word. A tuple is its items' words side by side, as a matrix is its sizes
+and a vector. A heap object is a
 header word and its fields' words; a vector is a header, a length, and its elements' words. The
 header is `layout << 20 | tag << 1`: `layout` says which words are references (for the collector),
 `tag` which constructor it is. A constructor without fields is no object: the reference is the tag
@@ -15,12 +16,17 @@ from tawa.cuppl.core.ir import Type
 from tawa.functional import syntax as s
 from tawa.functional.terms import Con, Term
 
-__all__ = ["FIRST_ADDRESS", "VECTOR_TAG", "DataLayout", "Layout", "Layouts", "header"]
+__all__ = [
+    "FIRST_ADDRESS", "MATRIX_PARTS", "VECTOR_TAG", "DataLayout", "Layout", "Layouts", "header",
+    "parts_of",
+]  # fmt: skip
 
 FIRST_ADDRESS = 4096
 """References below this are constructors without fields."""
 
 VECTOR_TAG = 1
+MATRIX_PARTS = (Con("int"), Con("int"), Con("vector", (Con("float"),)))
+"""A matrix: rows, columns, and its elements row by row."""
 _SCALARS = {
     "int": Type.I64,
     "float": Type.F64,
@@ -57,6 +63,13 @@ _FIXED = (
 )
 
 
+def parts_of(type_: Con) -> tuple[Term, ...] | None:
+    """The types whose words lie side by side in a value of this type; None if it is no such."""
+    if type_.name == "matrix":
+        return MATRIX_PARTS
+    return type_.arguments if type_.name == "tuple" else None
+
+
 def header(layout: int, tag: int) -> int:
     """The header word."""
     return layout << 20 | tag << 1
@@ -86,8 +99,9 @@ class Layouts:
             return (Type.I64,)
         if type_.name in _SCALARS:
             return (_SCALARS[type_.name],)
-        if type_.name == "tuple":
-            return tuple(w for item in type_.arguments for w in self.words(item))
+        parts = parts_of(type_)
+        if parts is not None:
+            return tuple(w for item in parts for w in self.words(item))
         if type_.name in self.datatypes and self.data(type_).enumeration:
             return (Type.I64,)
         return (Type.REF,)

@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 import numpy.typing as npt
 
-from tawa.cuppl.core.layout import FIRST_ADDRESS, Layouts
+from tawa.cuppl.core.layout import FIRST_ADDRESS, MATRIX_PARTS, Layouts
 from tawa.cuppl.elaboration.shared import Elaborated, InputSlot
 from tawa.cuppl.typing.errors import InputMismatch, UnsupportedValue
 from tawa.functional.terms import Con, Term
@@ -101,6 +101,8 @@ class _Encoder:
             return self.tuple(type_, value)
         if type_.name == "vector":
             return [self.vector(type_, value)]
+        if type_.name == "matrix":
+            return self.matrix(type_, value)
         if type_.name in self.layouts.datatypes:
             return [self.data(type_, value)]
         raise self.error(type_, value)
@@ -160,6 +162,21 @@ class _Encoder:
                 self.image.put(at, word)
                 at += 1
         return position, True
+
+    def matrix(self, type_: Con, given: Any) -> list[Word]:
+        """Sizes and elements of what NumPy takes as an array of two dimensions."""
+        value: Any = given.to_numpy() if hasattr(given, "to_numpy") else given
+        try:
+            array = np.asarray(value, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise self.error(type_, value) from None
+        if array.ndim != 2:
+            raise self.error(type_, value)
+        rows, columns, elements = MATRIX_PARTS
+        assert isinstance(elements, Con)
+        sizes = zip((rows, columns), array.shape, strict=True)
+        words: list[Word] = [w for kind, size in sizes for w in self.encode(kind, size)]
+        return [*words, self.vector(elements, array.reshape(-1))]
 
     def columns(self, element: Term, value: Any) -> list[list[int]] | None:
         """The elements' first words, their second words, ...: of numbers, and of tuples of them.
@@ -247,7 +264,7 @@ def encode_inputs(program: Elaborated, data: Mapping[str, Any]) -> Image:
         words = _Encoder(slot.name, program, image).encode(slot.type, _given(slot, data))
         for offset, word in enumerate(words):
             image.put(table + slot.offset + offset, word)
-    unknown = set(data) - known
+    unknown = set(data) - known - set(program.unused)
     if unknown:
         raise InputMismatch(
             f"the program has no input `{sorted(unknown)[0]}`",
@@ -376,6 +393,9 @@ class Decoder:
                 return self.tuple(type_.arguments, words)
             case "vector":
                 return self.vector(type_.arguments[0], words[0])
+            case "matrix":
+                rows, columns, cells = self.tuple(MATRIX_PARTS, words)
+                return [cells[k * columns : (k + 1) * columns] for k in range(rows)]
             case _:
                 return self.data(type_, words[0])
 
@@ -487,5 +507,5 @@ def example_value(type_: Term) -> Any:
     assert isinstance(type_, Con)
     if type_.name == "tuple":
         return tuple(example_value(t) for t in type_.arguments)
-    known: dict[str, Any] = {"float": 0.0, "int": 0, "bool": False, "vector": []}
+    known: dict[str, Any] = {"float": 0.0, "int": 0, "bool": False, "vector": [], "matrix": [[]]}
     return known.get(type_.name, "")

@@ -11,6 +11,7 @@ from tawa.cuppl.elaboration.control import CONTROL_BUILTINS
 from tawa.cuppl.elaboration.dispatch import dispatch
 from tawa.cuppl.elaboration.elaborator import Elaborator, parameters
 from tawa.cuppl.elaboration.equality import emit_equal
+from tawa.cuppl.elaboration.matrices import MATRIX_BUILTINS
 from tawa.cuppl.elaboration.values import DistValue, Dyn, Memo, Never, TupleValue, Value
 from tawa.cuppl.elaboration.vectors import VECTOR_BUILTINS
 from tawa.cuppl.typing.failures import (
@@ -374,7 +375,7 @@ def _rules() -> dict[str, tuple[int, Rule]]:
     one.update((n, _native(f)) for n, f in SCALAR_FUNCTIONS.items() if n not in one)
     table = {n: (1, r) for n, r in one.items()} | {n: (2, r) for n, r in two.items()}
     table |= {f.stem: (len(f.parameters), _family(f.stem)) for f in DISTRIBUTIONS.values()}
-    return table | VECTOR_BUILTINS | CONTROL_BUILTINS
+    return table | VECTOR_BUILTINS | MATRIX_BUILTINS | CONTROL_BUILTINS
 
 
 _TABLE = _rules()

@@ -16,6 +16,7 @@ from tawa.cuppl.elaboration.shared import Elaborated, Env, Shared
 from tawa.cuppl.elaboration.values import Closure, Dyn, Substitution, TupleValue, Value
 from tawa.cuppl.natives import memo
 from tawa.cuppl.typing.errors import EffectInConstant, NoMain
+from tawa.cuppl.typing.language import Input
 from tawa.functional import syntax as s
 from tawa.functional.language import CheckedModule
 from tawa.functional.recursion import deep
@@ -82,9 +83,11 @@ def _elaborate(module: CheckedModule, main: str) -> Elaborated:
     shared.program.add(builder.finish())
     finish_pending(shared)
     refuse_effects(shared)
+    read = {slot.name for slot in shared.inputs}
+    declared = (d.name for d in module.syntax.declarations if isinstance(d, Input))
     return Elaborated(
         shared.program, "main", result, shared.layouts, shared.inputs, shared.sites,
-        shared.messages, shared.strings,
+        shared.messages, shared.strings, tuple(name for name in declared if name not in read),
     )  # fmt: skip
 
 

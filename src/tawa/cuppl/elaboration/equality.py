@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tawa.base.source import Span
 from tawa.cuppl.core.builder import FunctionBuilder
 from tawa.cuppl.core.ir import Copy, Reg, Return, Type
-from tawa.cuppl.core.layout import FIRST_ADDRESS
+from tawa.cuppl.core.layout import FIRST_ADDRESS, parts_of
 from tawa.cuppl.elaboration.patterns import tag_of
 from tawa.cuppl.typing.errors import UnsupportedValue
 from tawa.functional.terms import Con, Term
@@ -23,8 +23,9 @@ def emit_equal(e: Elaborator, type_: Term, left: tuple[Reg, ...], right: tuple[R
     """A truth value: whether two values of a type are equal."""
     b = e.b
     assert isinstance(type_, Con)
-    if type_.name == "tuple":
-        return _equal_items(e, type_.arguments, left, right)
+    parts = parts_of(type_)
+    if parts is not None:
+        return _equal_items(e, parts, left, right)
     if not left:
         return b.const(True, Type.BOOL)
     kind = left[0].type
@@ -137,8 +138,9 @@ def emit_hash(e: Elaborator, type_: Term, regs: tuple[Reg, ...], seed: Reg) -> R
     """A 62-bit hash of a value, mixed into `seed`."""
     b = e.b
     assert isinstance(type_, Con)
-    if type_.name == "tuple":
-        for item in type_.arguments:
+    parts = parts_of(type_)
+    if parts is not None:
+        for item in parts:
             size = len(e.words(item))
             seed = emit_hash(e, item, regs[:size], seed)
             regs = regs[size:]

@@ -48,6 +48,8 @@ class Elaborated:
     sites: list[Span]
     messages: dict[int, str]
     strings: list[str]
+    unused: tuple[str, ...] = ()
+    """Inputs that are declared, and that nothing reads: they may be given."""
 
 
 class Rules(Protocol):

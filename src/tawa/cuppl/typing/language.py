@@ -22,7 +22,7 @@ from tawa.functional.language import CheckedModule, Language
 from tawa.functional.parser import Parser, remember_source
 from tawa.functional.slips import Slip
 from tawa.functional.solver import Clash, Solver, Violation
-from tawa.functional.terms import Among, Con, Constraint, Origin, Scheme, Term
+from tawa.functional.terms import Among, Con, Constraint, Origin, Scheme, Term, Variable
 from tawa.runtime.cache import default_cache
 
 __all__ = ["Cuppl", "Input", "checked_program", "cuppl_language", "is_worth_keeping"]
@@ -39,10 +39,17 @@ TYPES = ("List", "Option")
 """The types that the library makes."""
 
 NUMBERS = ("int", "float")
+MATRIX = Con("matrix")
+CLASSES = {"num": NUMBERS, "column": ("matrix", "vector")}
+"""The classes of types that a signature may ask for."""
+DEFAULTS = {"num": Con("int"), "column": MATRIX}
 BOOL = Con("bool")
 
 
 UNIT = Con("tuple", ())
+CELL_BY_CELL = (
+    "`a @ b` is the product of matrices; `matrix_map2 (fn x y -> x + y) a b` goes cell by cell"
+)
 BEFORE_SEMICOLON = "only `()` can stand before a `;`: drop a value with `let _ = ... in`"
 CONVERSIONS = {
     ("List", "vector"): "`list_of_vector v` makes a list of a vector",
@@ -175,14 +182,40 @@ class LayoutBuilder(Builder):
 
 
 class NumberSolver(Solver):
-    """A number that nothing determines is an `int`."""
+    """A number that nothing determines is an `int`, and a factor of a matrix a matrix."""
+
+    _columns = False
+    """Whether anything has waited to be the factor of a matrix."""
 
     def default(self, constraint: Constraint) -> bool:
         """Decide an undetermined `num`."""
-        if isinstance(constraint, Among) and constraint.label == "num":
-            self.equate(constraint.term, Con("int"), constraint.origin)
+        if isinstance(constraint, Among) and constraint.label in DEFAULTS:
+            self.equate(constraint.term, DEFAULTS[constraint.label], constraint.origin)
             return True
         return False
+
+    def attempt(self, constraint: Constraint) -> bool:
+        """Decide a class; a vector that a matrix is multiplied with has floats."""
+        if not isinstance(constraint, Among):
+            return super().attempt(constraint)
+        term = self.prune(constraint.term)
+        if isinstance(term, Variable):
+            self._columns |= constraint.label == "column"
+            self._refuse_both(term, constraint)
+            return False
+        decided = super().attempt(constraint)
+        if constraint.label == "column" and isinstance(term, Con) and term.name == "vector":
+            self.equate(term.arguments[0], Con("float"), constraint.origin)
+        return decided
+
+    def _refuse_both(self, variable: Variable, constraint: Among) -> None:
+        """Raise Violation where something has to be of two classes that have no type in common."""
+        for key in self._watchers.get(variable, ()) if self._columns else ():
+            other = self._parked.get(key)
+            if isinstance(other, Among) and not set(other.names) & set(constraint.names):
+                column = min(other, constraint, key=lambda among: among.label)
+                reason = f"a number is not `{column.label}` ({', '.join(column.names)})"
+                raise Violation(column, reason)
 
 
 class ProbabilisticInference(Inference):
@@ -200,14 +233,19 @@ class ProbabilisticInference(Inference):
         "vector": 1,
         "dist": 1,
         "prompt": 1,
+        "matrix": 0,
     }
 
     def condition(self, condition: s.Condition) -> None:
-        """`where num 'a`."""
-        if not (isinstance(condition, s.ClassCondition) and condition.name == "num"):
+        """`where num 'a`, and `where column 'a` of what a matrix may be multiplied with."""
+        if not (isinstance(condition, s.ClassCondition) and condition.name in CLASSES):
             super().condition(condition)
             return
-        self._number(self.read_type(condition.type), Origin(condition.span, "num"))
+        name = condition.name
+        origin = Origin(condition.span, name)
+        with self.explained():
+            term = self.read_type(condition.type)
+            self.solver.require(Among(term, name, CLASSES[name], origin))
 
     def literal(self, literal: s.Literal) -> Term:
         """An integer literal is any number; other literals have one type."""
@@ -242,9 +280,11 @@ class ProbabilisticInference(Inference):
             return error
         if isinstance(clash, Violation) and isinstance(clash.constraint, Among):
             found = self.solver.resolve(clash.constraint.term)
-            error.expected, error.found = "`int` or `float`", self.printer().type(found)
+            error.expected = " or ".join(f"`{name}`" for name in clash.constraint.names)
+            error.found = self.printer().type(found)
             applied = isinstance(found, Con) and found.name == "->"
             error.hint = BEFORE_SEMICOLON if found == UNIT else TIGHTER if applied else None
+            error.hint = CELL_BY_CELL if found == MATRIX else error.hint
             return error
         wanted, found = (self.solver.resolve(t) for t in clash.whole)
         error.hint = _advice(wanted, found)
@@ -279,6 +319,7 @@ class Cuppl(Language):
 %extend expression: pipe ";" expression -> sequence
 %extend expression: "letrec" NAME "=" expression "in" expression -> recursive_value
 %override POWER.2: "**"
+%override TIMES: "//" | "*" | "/" | "%" | "@"
 """
     slips = (
         Slip(

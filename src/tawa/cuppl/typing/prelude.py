@@ -76,6 +76,26 @@ val dot : vector[float] -> vector[float] -> float
 val cholesky : int -> vector[float] -> vector[float]
 """
 
+_MATRICES = """
+## `matrix_of rows columns v` has the elements of `v`, row by row.
+val matrix_of : int -> int -> vector[float] -> matrix
+val rows : matrix -> int
+val columns : matrix -> int
+## The elements of a matrix, row by row.
+val entries : matrix -> vector[float]
+## `entry m i j` is the element in row i and column j, both from 0.
+val entry : matrix -> int -> int -> float
+## The product of a matrix with a matrix or a vector.
+val (@) : matrix -> 'a -> 'a where column 'a
+val transpose : matrix -> matrix
+## The lower triangular L with `L @ transpose L` a symmetric positive definite matrix.
+val cholesky_factor : matrix -> matrix
+## `solve_lower l b` is x with `l @ x == b`, for a lower triangular `l`.
+val solve_lower : matrix -> 'a -> 'a where column 'a
+## `solve_upper u b` is x with `u @ x == b`, for an upper triangular `u`.
+val solve_upper : matrix -> 'a -> 'a where column 'a
+"""
+
 _PROBABILITY = """
 ## Draw from a distribution.
 val sample : dist['a] -> 'a
@@ -124,5 +144,15 @@ def _functions() -> str:
     return "\n".join(f"val {name} : float -> float" for name in SCALAR_FUNCTIONS)
 
 
-PRELUDE = "\n".join((_ARITHMETIC, _functions(), _VECTORS, _PROBABILITY, _CONTROL, _distributions()))
+PRELUDE = "\n".join(
+    (
+        _ARITHMETIC,
+        _functions(),
+        _VECTORS,
+        _MATRICES,
+        _PROBABILITY,
+        _CONTROL,
+        _distributions(),
+    )
+)
 """The whole prelude."""
