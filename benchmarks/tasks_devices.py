@@ -1,8 +1,9 @@
 """Task programs on two GPUs of one host, beside one GPU and beside copies followed by cuBLAS.
 
 Products of 16384 with A, B and C sharded; a gather of A beside the product; sums over K scattered
-to their owners. Contenders of `tawa` differ in their mappings alone; `one device` is the same
-program under a mapping for one. `in turn` copies what is needed, waits, and multiplies by cuBLAS.
+to their owners; steps of a stencil whose halo travels. Contenders of `tawa` differ in their
+mappings alone (the stencil in strips is a program of its own); `one device` is the same program
+under a mapping for one. `in turn` copies what is needed, waits, and multiplies by cuBLAS.
 Each is checked against float64 on some rows. `--dry-run` runs small sizes in the simulator.
 """
 
@@ -12,7 +13,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,8 @@ from typing import Any
 sys.path.append(str(Path(__file__).parents[1] / "examples" / "tasks"))
 
 import devices_tasks as programs
+import stencil_devices_tasks as stencil
+import stencil_tasks
 
 from tawa.tasks import Instance, Mapping, Sharded
 
@@ -189,6 +192,66 @@ def measure(run: Any, case: Case, devices: int) -> str:
     return f"{case.name} {case.m}x{case.n}x{case.k}: {shown}"
 
 
+STENCIL = 16384, 16384, 10
+"""Rows, columns and steps."""
+RATE = 0.125
+
+
+def stencil_works(devices: int) -> dict[str, tuple[Work, Any]]:
+    """Steps on one device, and on several with edges of some rows; and the result of each."""
+    import torch
+
+    rows, columns, steps = STENCIL
+    x = torch.randn(rows, columns, device="cuda:0")
+    one = torch.full_like(x, float("nan"))
+    tiles = Instance("step_grid", tunables={"rows": 32, "columns": 128})
+    found: dict[str, tuple[Work, Any]] = {
+        "1 device": (
+            partial(stencil_tasks.diffuse, one, x, steps, RATE, mapping=Mapping(tiles)), one
+        )
+    }  # fmt: skip
+    given = sharded(x, devices, 0)
+    for edge in (32, 128):
+        y, other = (sharded(torch.full_like(x, float("nan")), devices, 0) for _ in range(2))
+        node = Instance(
+            "diffuse_strips_node", processor="node", tunables={"devices": devices, "edge": edge}
+        )
+        mapping = Mapping(node, replace(tiles, name="band_grid"), devices=devices)
+        found[f"{devices} devices, edges of {edge}"] = (
+            partial(stencil.diffuse_strips, y, given, other, steps, RATE, mapping=mapping), y
+        )  # fmt: skip
+    return found
+
+
+def measure_stencil(run: Any, devices: int) -> str:
+    """Time the stencil; returns a line. One device is checked against float64, all others by it."""
+    import torch
+
+    from tawa.runtime.timing import Timing
+
+    rows, columns, steps = STENCIL
+    name = {"kernel": "stencil", "dtype": "fp32", "m": rows, "n": columns, "steps": steps}
+    shown, expected = list[str](), None
+    for config, (work, result) in stencil_works(devices).items():
+        try:
+            work()
+            if expected is None:
+                expected = result.cpu()
+                first = work.args[1][: 2 * steps, :1024].cpu().double().numpy()
+                exact = stencil_tasks.reference(first, steps, RATE)[:steps, : 1024 - steps]
+                if abs(expected[:steps, : 1024 - steps].numpy() - exact).max() > 1e-4:
+                    raise ValueError("wrong on one device")
+            elif not torch.equal(torch.cat([s.cpu() for s in result.shards]), expected):
+                raise ValueError("not what one device computes")
+            timing = Timing(tuple(times(work, devices, 6)))
+        except Exception as failure:
+            run.add(name, "tawa", None, config=config, error_text=str(failure).splitlines()[0])
+            continue
+        run.add(name, "tawa", timing, config=config, bytes=8 * rows * columns * steps)
+        shown.append(f"{config} {timing.median:.3f} ms")
+    return f"stencil {rows}x{columns}, {steps} steps: {', '.join(shown)}"
+
+
 def dry_run(chosen: list[Case], devices: int) -> None:
     """Small sizes in the simulator, under every mapping."""
     import numpy as np
@@ -226,6 +289,9 @@ def main() -> None:
     torch.manual_seed(0)
     run = Run("tasks-devices", options.rows)
     lines, end = list[str](), time.monotonic() + options.limit
+    if not options.names or "stencil" in options.names:
+        lines.append(measure_stencil(run, options.devices))
+        print(lines[-1], flush=True)
     for case in chosen:
         if time.monotonic() < end:
             lines.append(measure(run, case, options.devices))

@@ -31,6 +31,7 @@ sys.path.append(str(EXAMPLES / "cuppl"))
 UNDRAWN = {
     "waiting": "It has no predicted timeline: how long it waits depends on the others.",
     "devices_tasks": "It has no picture: its programs are compiled for each device by itself.",
+    "stencil_devices_tasks": "It has no picture, as `devices_tasks.py` has none.",
 }
 """Examples without a picture, and why."""
 

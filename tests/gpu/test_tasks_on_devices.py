@@ -12,6 +12,7 @@ import pytest
 sys.path.append(str(Path(__file__).parents[2] / "examples" / "tasks"))
 
 import devices_tasks as programs
+import stencil_devices_tasks as stencil
 
 from tawa.runtime.arrays import view
 from tawa.runtime.driver import device_count
@@ -69,6 +70,15 @@ def test_calls_that_follow_each_other(name: str) -> None:
         x, y = (x.astype(np.float64) @ b).astype(np.float16), result
     assert y is not None
     assert np.array_equal(gathered(y), x.astype(np.float64))
+
+
+def test_a_stencil_of_strips() -> None:
+    x = np.random.default_rng(0).standard_normal((256, 192)).astype(np.float32)
+    y, other = (spread(np.full_like(x, np.nan), 0) for _ in range(2))
+    mapping = programs.on_devices("diffuse_strips_node", 2, edge=16)
+    stencil.diffuse_strips(y, spread(x, 0), other, 7, 0.125, mapping=mapping)
+    exact = stencil.reference(x.astype(np.float64), 7, 0.125)
+    assert np.abs(gathered(y) - exact).max() < 1e-5
 
 
 def again(x: Sharded, dim: int) -> Sharded:

@@ -5,6 +5,7 @@ from typing import Any
 import devices_tasks as programs
 import numpy as np
 import pytest
+import stencil_devices_tasks as stencil
 
 from tawa.runtime.arrays import view
 from tawa.runtime.peers import rows_of
@@ -101,7 +102,7 @@ def test_calls_alike_are_recorded_once(monkeypatch: pytest.MonkeyPatch):
 
 def test_an_event_that_is_missing_shows(monkeypatch: pytest.MonkeyPatch):
     """The simulated devices do not hide what nothing orders."""
-    monkeypatch.setattr(Piece, "before_read", lambda piece: [])
+    monkeypatch.setattr(Piece, "before_read", lambda piece, box: [])
     wrong = 0
     for seed in range(8):
         found, one, _ = ran("gemm_scatter", seed)
@@ -123,6 +124,23 @@ def twice_over_node(y, x, kind):
             launch(copy, to[0], of[d])
         else:
             launch(copy, cut(to[d], (16,))[0], cut(of[d], (16,))[1])
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_halo_travels_while_the_inside_is_computed(seed: int):
+    x = np.random.default_rng(seed).standard_normal((48, 40)).astype(np.float32)
+    y, other = (programs.shards(np.full_like(x, np.nan), 2) for _ in range(2))
+    mapping = programs.on_devices("diffuse_strips_node", 2, edge=4)
+    calls = NodeCalls(stencil.diffuse_strips, stencil.diffuse_strips.call_on_device)
+    run = calls.call([y, programs.shards(x, 2), other, 3, 0.125], mapping, seed)
+    exact = stencil.reference(x.astype(np.float64), 3, 0.125)
+    assert np.abs(programs.gathered(y) - exact).max() < 1e-5
+    events = [line.partition(": ")[2] for line in run.events.splitlines()]
+    # The second step's row of device 1 waits for that edge alone, not for what is inside.
+    place = events.index("copy y[24:25, 0:40] from device 1 to device 0 after e9")
+    inside, edge = run.works[6], run.works[9]
+    assert inside.stream == edge.stream == "device 1"
+    assert (inside.copies, edge.copies, place > 9) == (False, False, True)
 
 
 def test_what_can_be_wrong():

@@ -6,7 +6,7 @@ that writes to a box that it does not own writes into an array of its own, which
 the owners; if there are none (a tensor that the program makes), it becomes one.
 
 Nothing here waits: work is given to a `Machine`, with the events that it comes after. An array
-knows the events that wrote it last and those that have read it since.
+knows, box by box, the events that wrote it last and those that have read it since.
 """
 
 from __future__ import annotations
@@ -38,19 +38,17 @@ class Machine(Protocol):
 
 @dataclass(eq=False)
 class Piece:
-    """A box of a tensor as an array of a device."""
+    """A box of a tensor as an array of a device, and what was done with its parts."""
 
     box: Box
     device: int
     array: Any
-    written: list[Event] = field(default_factory=list[Event])
-    read: list[Event] = field(default_factory=list[Event])
+    written: list[tuple[Box, Event]] = field(default_factory=list[tuple[Box, Event]])
+    read: list[tuple[Box, Event]] = field(default_factory=list[tuple[Box, Event]])
 
     def holds(self, box: Box) -> bool:
         """Whether all of a box is in this one."""
-        return all(
-            low <= a and b <= high for (low, high), (a, b) in zip(self.box, box, strict=True)
-        )
+        return inside(box, self.box)
 
     def part(self, box: Box) -> Any:
         """The part of the array that is a box of the tensor."""
@@ -58,17 +56,23 @@ class Piece:
             tuple(slice(a - low, b - low) for (low, _), (a, b) in zip(self.box, box, strict=True))
         ]
 
-    def before_write(self) -> list[Event]:
-        """What has to be done before the array is written."""
-        return [*self.written, *self.read]
+    def before_write(self, box: Box) -> list[Event]:
+        """What has to be done before a box is written."""
+        return [e for other, e in (*self.written, *self.read) if common_box(box, other)]
 
-    def before_read(self) -> list[Event]:
-        """What has to be done before the array is read."""
-        return [*self.written]
+    def before_read(self, box: Box) -> list[Event]:
+        """What has to be done before a box is read."""
+        return [event for other, event in self.written if common_box(box, other)]
 
-    def wrote(self, event: Event) -> None:
-        """The array was written by work that came after all that it was used for."""
-        self.written, self.read = [event], []
+    def wrote(self, box: Box, event: Event) -> None:
+        """A box was written by work that came after all that it was used for."""
+        self.written = [(o, e) for o, e in self.written if not inside(o, box)]
+        self.read = [(o, e) for o, e in self.read if not inside(o, box)]
+        self.written.append((box, event))
+
+    def was_read(self, box: Box, event: Event) -> None:
+        """A box was read by work that came after what wrote it."""
+        self.read.append((box, event))
 
 
 @dataclass(eq=False)
@@ -100,10 +104,10 @@ class Held:
         for owner, common in self.owning(cut):
             event = machine.copy(
                 owner.part(common), piece.part(common), (owner.device, device),
-                owner.before_read(), f"{self.name}{shown(common)}",
+                owner.before_read(common), f"{self.name}{shown(common)}",
             )  # fmt: skip
-            owner.read.append(event)
-            piece.written.append(event)
+            owner.was_read(common, event)
+            piece.wrote(common, event)
         self.copies.append(piece)
         return piece
 
@@ -131,16 +135,22 @@ class Held:
         for owner, common in owners:
             event = machine.copy(
                 piece.part(common), owner.part(common), (piece.device, owner.device),
-                [*piece.before_read(), *owner.before_write()], f"{self.name}{shown(common)}",
+                [*piece.before_read(common), *owner.before_write(common)],
+                f"{self.name}{shown(common)}",
             )  # fmt: skip
-            piece.read.append(event)
-            owner.wrote(event) if common == owner.box else owner.written.append(event)
+            piece.was_read(common, event)
+            owner.wrote(common, event)
 
 
 def common_box(one: Box, other: Box) -> Box | None:
     """What two boxes have in common; None if that is nothing."""
     both = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(one, other, strict=True))
     return both if all(a < b for a, b in both) else None
+
+
+def inside(one: Box, other: Box) -> bool:
+    """Whether all of a box is in another."""
+    return all(low <= a and b <= high for (low, high), (a, b) in zip(other, one, strict=True))
 
 
 def shown(box: Box) -> str:

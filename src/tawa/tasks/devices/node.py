@@ -100,7 +100,7 @@ class Node:
                 continue
             held_, box, privilege = arg.buffer.data, _box(arg, instance), task.privileges[name]
             piece = held_.on(self.recipe, device, box, reads=privilege.reads)
-            after += piece.before_write() if privilege.writes else piece.before_read()
+            after += piece.before_write(box) if privilege.writes else piece.before_read(box)
             used.append((held_, box, privilege, piece))
             given[place] = _seen(piece.part(box), arg)
             if self.touched is not None:
@@ -111,9 +111,9 @@ class Node:
         )
         for held_, box, privilege, piece in used:
             if not privilege.writes:
-                piece.read.append(event)
+                piece.was_read(box, event)
                 continue
-            piece.wrote(event)
+            piece.wrote(box, event)
             held_.written(self.recipe, piece, box)
 
     def loop(self, extents: tuple[Any, ...], parallel: bool, span: Span | None) -> Iterator[Any]:
