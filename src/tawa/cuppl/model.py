@@ -22,6 +22,7 @@ from tawa.cuppl.inference.density import GRADIENT, LEVELS, Density
 from tawa.cuppl.inference.enumeration import run_enumeration
 from tawa.cuppl.inference.importance import run_importance
 from tawa.cuppl.inference.mh import Chain, run_chains
+from tawa.cuppl.inference.noted import Noted
 from tawa.cuppl.inference.nuts import NutsChain, Plan, run_plans
 from tawa.cuppl.inference.pmcmc import Draws, gibbs_chain, independent_chain, marginal_chain
 from tawa.cuppl.inference.settings import Limits, check_memory, check_settings, counts
@@ -29,6 +30,7 @@ from tawa.cuppl.inference.smc import run_smc
 from tawa.cuppl.lowering.continuous import lower_continuous
 from tawa.cuppl.lowering.pipeline import Lowered, lower
 from tawa.cuppl.lowering.traced import lower_enumerated, lower_traced
+from tawa.cuppl.observations import observations
 from tawa.cuppl.results.chains import ChainPosterior
 from tawa.cuppl.results.posterior import Posterior, Run
 from tawa.cuppl.typing.errors import UnsupportedMethod
@@ -337,6 +339,13 @@ class Model:
         posterior = ChainPosterior(self.elaborated, runs, self.names, method, _summary(found))
         for name in found[0].statistics:
             posterior.statistics[name] = np.stack([one.statistics[name] for one in found])
+        given, positions = dict(data or {}), [one.positions for one in found]
+
+        def look() -> dict[str, Noted]:
+            most = limits or Limits()
+            return observations(self.module, self.main, given, positions, plan.seed, most)
+
+        posterior.run_again_by(look)
         posterior.warn()
         return posterior
 

@@ -145,6 +145,12 @@ class FunctionBuilder:
         self.put(Copy(out, reg))
         return out
 
+    def word(self, reg: Reg) -> Reg:
+        """What a register holds, as an integer register: the bits of a float."""
+        if reg.type is Type.F64:
+            return self.op("bits_of", reg)
+        return self.op("int_of_bool", reg) if reg.type is Type.BOOL else self.convert(reg, Type.I64)
+
     def load(self, base: Reg, offset: int, type_: Type, index: Reg | None = None) -> Reg:
         """A word of memory."""
         reg = self.reg(type_)

@@ -32,6 +32,7 @@ from tawa.cuppl.lowering.guards import mark_fallible
 from tawa.cuppl.lowering.pipeline import Lowered
 from tawa.cuppl.natives import collect
 from tawa.cuppl.natives import importance as importance_natives
+from tawa.cuppl.natives import notes as note_natives
 from tawa.cuppl.natives import nuts as nuts_natives
 from tawa.cuppl.natives import smc as smc_natives
 from tawa.cuppl.natives import tape as tape_natives
@@ -45,7 +46,8 @@ from tawa.runtime.cache import default_cache
 __all__ = ["NATIVE_MODULES", "Executable", "Workers", "new_context"]
 
 NATIVE_MODULES = (
-    collect, importance_natives, nuts_natives, smc_natives, tape_natives, trace_natives
+    collect, importance_natives, note_natives, nuts_natives, smc_natives, tape_natives,
+    trace_natives,
 )  # fmt: skip
 """Where the driving natives are defined; importing them registers them."""
 

@@ -21,6 +21,7 @@ __all__ = [
     "example_value",
     "flat_key",
     "hashable",
+    "is_array",
     "object_table",
 ]
 
@@ -500,6 +501,16 @@ def column(type_: Term, words: Words) -> npt.NDArray[Any] | None:
             return words != 0
         case _:
             return None
+
+
+def is_array(type_: Term) -> bool:
+    """Whether a type is a matrix, or a vector of numbers or of such."""
+    if not isinstance(type_, Con):
+        return False
+    if type_.name == "vector":
+        inner = type_.arguments[0]
+        return is_array(inner) or inner in (Con("float"), Con("int"), Con("bool"))
+    return type_.name == "matrix"
 
 
 def example_value(type_: Term) -> Any:

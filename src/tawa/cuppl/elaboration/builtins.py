@@ -254,9 +254,28 @@ def _observe(e: Elaborator, type_: Con, args: Sequence[Value], span: Span) -> Va
     e.effect("condition", span)
     kinds, _ = parameters(type_, 2)
     density = Con("->", (kinds[0], Con("->", (kinds[1], FLOAT))))
-    weight = _log_density(e, density, args, span)
+    if e.shared.observed is None:
+        weight = _log_density(e, density, args, span)
+    else:
+        given, site = e.regs(args[1], kinds[1]), e.shared.site(span)
+        weight = _with_family(e, f"noted {site}", density, args[0], given, span, _noted)
     e.b.put(Factor(e.single(weight, FLOAT), e.shared.site(span)))
     return UNIT
+
+
+def _noted(
+    e: Elaborator, dist: DistValue, regs: tuple[Reg, ...], given: tuple[Reg, ...], site: int
+) -> tuple[Reg, ...]:
+    """The log density of a value, which is noted beside another draw."""
+    assert e.shared.observed is not None
+    family = FAMILIES[dist.family]
+    e.shared.observed[site] = family.value
+    density = _density(e, dist, regs, given, site)
+    other = e.b.call(family.sample, regs, e.words(_support_type(dist)))
+    words = [e.b.word(reg) for reg in (*given, *other)]
+    note = "note_vectors" if " " in family.value else "note_words"
+    e.b.call(note, [e.b.const(site), density[0], *words], [])
+    return density
 
 
 def _factor(e: Elaborator, type_: Con, args: Sequence[Value], span: Span) -> Value:

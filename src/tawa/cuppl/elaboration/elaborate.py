@@ -52,14 +52,18 @@ class _Rules:
         return BUILTIN_ARITY.get(name, 1)
 
 
-def elaborate(module: CheckedModule, main: str = "main") -> Elaborated:
-    """Elaborate a checked program from its `main`. Raises FunctionalError."""
+def elaborate(module: CheckedModule, main: str = "main", noting: bool = False) -> Elaborated:
+    """Elaborate a checked program from its `main`. Raises FunctionalError.
+
+    If it is `noting`, each observation is noted, with its log density and another draw from its
+    distribution (`natives/notes.py`).
+    """
     with deep():
-        return _elaborate(module, main)
+        return _elaborate(module, main, noting)
 
 
-def _elaborate(module: CheckedModule, main: str) -> Elaborated:
-    shared = Shared(module, _Rules())
+def _elaborate(module: CheckedModule, main: str, noting: bool) -> Elaborated:
+    shared = Shared(module, _Rules(), observed={} if noting else None)
     collect_datatypes(module, shared)
     definition = next((d for d in module.syntax.definitions() if d.name == main), None)
     if definition is None:
@@ -88,6 +92,7 @@ def _elaborate(module: CheckedModule, main: str) -> Elaborated:
     return Elaborated(
         shared.program, "main", result, shared.layouts, shared.inputs, shared.sites,
         shared.messages, shared.strings, tuple(name for name in declared if name not in read),
+        shared.observed or {},
     )  # fmt: skip
 
 

@@ -50,6 +50,8 @@ class Elaborated:
     strings: list[str]
     unused: tuple[str, ...] = ()
     """Inputs that are declared, and that nothing reads: they may be given."""
+    observed: dict[int, str] = field(default_factory=dict[int, str])
+    """Of a program that notes its observations: what kind of value each site observes."""
 
 
 class Rules(Protocol):
@@ -109,6 +111,8 @@ class Shared:
     pending: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
     codes: dict[int, Code] = field(default_factory=dict[int, Code])
     inlining: list[s.Node] = field(default_factory=list[s.Node])
+    observed: dict[int, str] | None = None
+    """Kinds of what is observed, by site; None where observations are not noted."""
     constant_calls: list[tuple[str, str, Span]] = field(default_factory=list[tuple[str, str, Span]])
     """Functions that constants call: (function, constant, place)."""
     constant: str = ""

@@ -33,7 +33,7 @@ from tawa.cuppl.lowering.suspension import (
 from tawa.cuppl.lowering.tail import expose_tail_calls, loop_self_calls
 from tawa.cuppl.typing.failures import DISCRETE_CHOICE
 
-__all__ = ["lower_continuous"]
+__all__ = ["lower_continuous", "lower_given"]
 
 F64, I64, REF = Type.F64, Type.I64, Type.REF
 ENDS = {"interval": (0, 1), "truncated": (2, 3), "bounded": (0, 2)}
@@ -42,6 +42,17 @@ ENDS = {"interval": (0, 1), "truncated": (2, 3), "bounded": (0, 2)}
 
 def lower_continuous(elaborated: Elaborated) -> Lowered | None:
     """Lower to a differentiated log density; None if the program uses `shift`."""
+    lowered = lower_given(elaborated)
+    if lowered is None:
+        return None
+    main = elaborated.main
+    program = differentiate(lowered.program, main).reachable([taped(main)])
+    mark_fallible(program)
+    return Lowered(elaborated, program, None)
+
+
+def lower_given(elaborated: Elaborated) -> Lowered | None:
+    """Lower to a run whose draws are functions of given reals; None if it uses `shift`."""
     program = elaborated.program.copy().reachable([elaborated.main])
     families: dict[str, tuple[Type, ...]] = {}
     for function in program.functions.values():
@@ -59,8 +70,6 @@ def lower_continuous(elaborated: Elaborated) -> Lowered | None:
             guard_loop(function)
     for name in sorted(recursive_functions(program)):
         guard_recursion(program.functions[name])
-    program = differentiate(program, elaborated.main).reachable([taped(elaborated.main)])
-    mark_fallible(program)
     return Lowered(elaborated, program, None)
 
 

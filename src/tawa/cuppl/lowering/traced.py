@@ -174,9 +174,7 @@ def _word(b: FunctionBuilder, value: Reg) -> Reg:
         place = b.call("pool_vector", [b.convert(value, I64)], [I64])[0]
         b.fail_if(b.op("lti", place, b.const(0)), TRACE_FULL, 0)
         return place
-    if value.type is F64:
-        return b.op("bits_of", value)
-    return b.op("int_of_bool", value) if value.type is BOOL else value
+    return b.word(value)
 
 
 def _enumerated_choice(stem: str, results: tuple[Type, ...]) -> Function:

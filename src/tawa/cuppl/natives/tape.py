@@ -29,7 +29,10 @@ TAKEN = 4  # values taken by this run
 DIMENSION = 5  # -1: take fresh values and store them
 ROOM = 6  # size of the array of values
 ADJOINTS = 7  # address
-METER_WORDS = 8
+NOTES = 8  # address: what is noted of observations (`notes.py`)
+NOTED = 9  # how many words of them
+NOTE_ROOM = 10
+METER_WORDS = 11
 
 
 @native

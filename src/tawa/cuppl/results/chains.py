@@ -119,7 +119,8 @@ class ChainPosterior(Posterior):
     def equal_draws(self, draws: int, seed: int = 0) -> dict[str, npt.NDArray[Any]]:
         """Columns as (chains, draws); all draws are kept."""
         del draws, seed
-        return {name: self.chains_of(name) for name in self.columns}
+        chains = len(self.runs)
+        return {n: a.reshape(chains, -1, *a.shape[1:]) for n, a in self.arrays.items()}
 
     def r_hat(self, what: str | int | Callable[[Any], float] = 0) -> float:
         """R-hat by rank of a column."""

@@ -12,10 +12,11 @@ __all__ = ["to_inference_data"]
 
 
 def to_inference_data(posterior: Posterior, draws: int, seed: int) -> Any:
-    """ArviZ `InferenceData` of the numeric columns.
+    """ArviZ `InferenceData` of the numbers, vectors and matrices of the result.
 
-    Chains stay chains, and those of NUTS and HMC have a group `sample_stats`; weighted draws are
-    resampled to `draws` equally weighted ones a run.
+    Chains stay chains, and those of NUTS and HMC have the groups `sample_stats`, `log_likelihood`,
+    `posterior_predictive` and `observed_data`; weighted draws are resampled to `draws` equally
+    weighted ones a run.
     Raises ImportError, which says what to install, without ArviZ.
     """
     try:
@@ -29,6 +30,12 @@ def to_inference_data(posterior: Posterior, draws: int, seed: int) -> Any:
             name: values.astype(kinds.get(name, float))
             for name, values in posterior.statistics.items()
         }
+    if posterior.can_run_again:
+        found = posterior.observations()
+        groups["log_likelihood"] = {n: one.log_likelihood for n, one in found.items()}
+        groups["posterior_predictive"] = {n: one.predicted for n, one in found.items()}
+        groups["observed_data"] = {n: one.observed for n, one in found.items()}
+        groups = {name: group for name, group in groups.items() if group}
     return arviz.from_dict(groups) if _new_style(arviz) else arviz.from_dict(**groups)
 
 

@@ -14,11 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from tawa.base.user_frames import entries, stack_level
-from tawa.cuppl.cpu.memory import Decoder, column, flat_key, hashable
+from tawa.cuppl.cpu.memory import Decoder, column, flat_key, hashable, is_array
 from tawa.cuppl.elaboration.shared import Elaborated
+from tawa.cuppl.inference.noted import Noted
 from tawa.cuppl.inference.smc import SmcRun
 from tawa.cuppl.inference.weights import relative_weights
-from tawa.cuppl.typing.errors import NoColumn
+from tawa.cuppl.typing.errors import NoColumn, UnsupportedMethod
 from tawa.functional.terms import Con, Term
 
 __all__ = ["InferenceWarning", "Posterior", "Run"]
@@ -139,6 +140,8 @@ class Posterior:
         self.diagnostics = dict(diagnostics or {})
         self.statistics: dict[str, Floats] = {}
         """Of each transition of chains that have such, as (chains, draws): ArviZ's sample_stats."""
+        self._look: Callable[[], dict[str, Noted]] | None = None
+        self._noted: dict[str, Noted] | None = None
 
     def __repr__(self) -> str:
         """The method, the number of draws and what they are of."""
@@ -207,6 +210,8 @@ class Posterior:
         """A column, by name or position. Raises NoColumn, which is a KeyError."""
         if isinstance(name, int) and 0 <= name < len(self.names):
             name = self.names[name]
+        if not isinstance(name, int) and name in self.arrays:
+            return self.arrays[name]
         if isinstance(name, int) or name not in self.columns:
             known = ", ".join(f"`{n}`" for n in self.columns)
             raise NoColumn(
@@ -238,6 +243,49 @@ class Posterior:
                 found[key] = found.get(key, 0.0) + weight
         ranked = sorted(found.items(), key=lambda item: -item[1])
         return {hashable(values[key]): weight for key, weight in ranked}
+
+    @cached_property
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Each part of the result that has one size in all draws: (draws, ...) of each.
+
+        Numbers, vectors of numbers (and vectors of such), and matrices. Draws without weight have
+        zeros in the last two.
+        """
+        out: dict[str, npt.NDArray[Any]] = dict(self.columns)
+        parts = _parts(self.program.result)
+        single = len(parts) == 1 and parts[0] is self.program.result
+        for index, (name, type_) in enumerate(zip(self.names, parts, strict=True)):
+            if name not in out and is_array(type_):
+                items = [v if single or v is None else v[index] for v in self.values]
+                found = _stacked(items)
+                if found is not None:
+                    out[name] = found
+        return {name: out[name] for name in self.names if name in out}
+
+    def observations(self) -> dict[str, Noted]:
+        """What each `observe` saw in each draw of NUTS or HMC, and would see again.
+
+        By the names of what is observed: log likelihoods, draws from the posterior predictive
+        distribution and the data. The draws are run again for it, once.
+        Raises UnsupportedMethod for other methods.
+        """
+        if self._noted is None:
+            if self._look is None:
+                raise UnsupportedMethod(
+                    f"{self.method} keeps no choices that could be run again",
+                    hint="use `nuts` or `hmc`, or return `log_density` of each observation",
+                )
+            self._noted = self._look()
+        return self._noted
+
+    @property
+    def can_run_again(self) -> bool:
+        """Whether there are `observations`."""
+        return self._look is not None
+
+    def run_again_by(self, look: Callable[[], dict[str, Noted]]) -> None:
+        """How the observations are found when someone asks for them."""
+        self._look = look
 
     # Estimates.
 
@@ -281,7 +329,13 @@ class Posterior:
 
     def _numbers(self, what: str | int | Callable[[Any], float] | npt.NDArray[Any]) -> Floats:
         if isinstance(what, str | int):
-            return np.asarray(self[what], dtype=np.float64)
+            found = np.asarray(self[what], dtype=np.float64)
+            if found.ndim > 1:
+                raise NoColumn(
+                    f"`{what}` is a vector in each draw", expected="a number",
+                    hint=f"take one: `lambda v: v[...]`, or compute with `posterior[{what!r}]`",
+                )  # fmt: skip
+            return found
         if callable(what):
             return np.array([what(v) if v is not None else 0.0 for v in self.values], dtype=float)
         return np.asarray(what, dtype=np.float64)
@@ -327,7 +381,7 @@ class Posterior:
             picks.append(start + random.choice(size, size=draws, p=run.weights / run.weights.sum()))
             start += size
         chosen = np.array(picks)
-        return {name: values[chosen] for name, values in self.columns.items()}
+        return {name: values[chosen] for name, values in self.arrays.items()}
 
     def to_inference_data(self, draws: int = 1000, seed: int = 0) -> Any:
         """ArviZ `InferenceData`, with equally weighted draws. Needs the `arviz` extra."""
@@ -348,6 +402,18 @@ class Posterior:
                 lines.append(f"  {value!r:24} {probability:.5f}")
         lines.extend(f"  {name}: {value:.4g}" for name, value in self.diagnostics.items())
         return "\n".join(lines)
+
+
+def _stacked(items: list[Any]) -> npt.NDArray[Any] | None:
+    """Equally large nested lists as one array; None if their sizes differ."""
+    first = next((item for item in items if item is not None), None)
+    if first is None:
+        return None
+    try:
+        empty = np.zeros_like(np.asarray(first))
+        return np.array([empty if item is None else item for item in items])
+    except ValueError:
+        return None
 
 
 def _parts(type_: Term) -> tuple[Term, ...]:
