@@ -428,3 +428,22 @@ def test_random_models(operators: int, seeds: range):
     assert tally.examples == []
     assert tally.counts["runs"] > len(seeds)
     assert tally.counts["right"] > tally.counts["unknown"] + tally.counts["partly known"]
+
+
+def test_a_bound_that_a_node_demands_decides_later_choices():
+    model = model_of(
+        [node("Conv", ["x", "w"], ["y"], strides=[2]), node("Shape", ["y"], ["of"]),
+         node("Slice", ["of", "two", "three"], ["length"]),
+         node("Slice", ["row", "zero", "length"], ["cut"]),
+         node("Concat", ["one", "length", "rest"], ["to"], axis=0),
+         node("Reshape", ["y", "to"], ["z"])],
+        [value("x", [1, 8, "T"]), value("row", ["M"])],
+        (constant("w", np.ones((4, 8, 10)), np.float32), constant("zero", [0]),
+         constant("one", [1]), constant("two", [2]), constant("three", [3]),
+         constant("rest", [-1])),
+    )  # fmt: skip
+    shapes = shapes_of(model)
+    assert shapes.text("y") == "[1, 4, (T//2) - 4]"
+    assert shapes.text("z") == "[1, (T//2) - 4, 4]"
+    assert at(shapes, "cut", T=20, M=3) == (3,)
+    assert [str(r) for r in shapes.requirements()] == ["T >= 10, for Conv `y`"]

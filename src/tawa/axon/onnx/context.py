@@ -167,6 +167,10 @@ class Context:
         self.solver.unify(*sides, self.origin)
         return self.solver.dim(left)
 
+    def least(self, dim: Dim) -> int | None:
+        """A number that a size is not below, by what is known of the symbols in it."""
+        return self.solver.least(dim)
+
     def same(self, *shapes: Dims | None) -> Dims | None:
         """Demand that shapes are equal, and return one; unknown ones don't matter."""
         found: Dims | None = None

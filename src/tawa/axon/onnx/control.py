@@ -83,7 +83,7 @@ def loop(context: Context) -> list[Value]:
 
 def _stacked(context: Context, value: Value, turns: Dim | None, place: int = 0) -> Value:
     """The results of all turns in one tensor; nothing is known of it if there may be none."""
-    if value.dims is None or turns is None or (turns.least() or 0) < 1:
+    if value.dims is None or turns is None or (context.least(turns) or 0) < 1:
         return UNKNOWN
     axis = context.axis(place, len(value.dims) + 1)
     return tensor([*value.dims[:axis], turns, *value.dims[axis:]])
@@ -217,7 +217,7 @@ def scan(context: Context) -> list[Value] | None:
     if turns is not None and len(body.output) > count:
         context.at_least(turns, 1)  # without a turn, nobody knows the results' sizes
         turns = context.solver.dim(turns)
-    if turns is None or (turns.least() or 0) < 1:
+    if turns is None or (context.least(turns) or 0) < 1:
         result = context.branch(body, [*state, *slices]).values or [UNKNOWN] * len(body.output)
     else:
         result = context.subgraph(body, [*state, *slices])

@@ -79,7 +79,7 @@ def _shared(
     `axis` means nothing. None if no shape is known.
     """
     parts = [shape_ for shape_ in shapes if shape_ is not None]
-    full = [part for part in parts if all((dim.least() or 0) >= 1 for dim in part)]
+    full = [part for part in parts if all((context.least(dim) or 0) >= 1 for dim in part)]
     if full:
         return _agreeing(context, full, axis)
     if not parts:

@@ -140,7 +140,7 @@ def _reshaped_size(context: Context, wanted: Dim, dims: tuple[Dim, ...] | None, 
     """The size that one number of a Reshape's target means: itself, unless it is 0 or -1."""
     keeps_zero = bool(context.attribute("allowzero", 0))
     old = dims[index] if dims is not None and index < len(dims) else None
-    low = wanted.least()
+    low = context.least(wanted)
     if wanted == ZERO and not keeps_zero:
         if dims is not None and old is None:
             raise IllFormed(f"its target copies axis {index}, and the input has {len(dims)}")
@@ -155,7 +155,7 @@ def _reshaped_size(context: Context, wanted: Dim, dims: tuple[Dim, ...] | None, 
 def _same_size(context: Context, dims: tuple[Dim, ...], result: list[Dim]) -> None:
     left, right = list(dims), list(result)
     for dim in dims:
-        if dim in right and (dim.least() or 0) >= 1:
+        if dim in right and (context.least(dim) or 0) >= 1:
             left.remove(dim)
             right.remove(dim)
     context.equal(product(left), product(right))
@@ -264,7 +264,7 @@ def _parts(context: Context, size_: Dim) -> list[Dim]:
     found = [each]
     for _ in range(1, count):
         size_ = size_ - each
-        low = size_.least()  # what is left may be nothing
+        low = context.least(size_)  # what is left may be nothing
         found.append(
             smallest([each, size_ if low is not None and low >= 0 else largest([size_, ZERO])])
         )
@@ -309,15 +309,15 @@ def _bounds(context: Context, name: str, index: int) -> list[Dim] | None:
     return context.sizes(index)
 
 
-def _clamped(bound: Dim, size_: Dim, low: int, high: Dim) -> Dim | None:
+def _clamped(context: Context, bound: Dim, size_: Dim, low: int, high: Dim) -> Dim | None:
     """A bound of a slice counted from the front and put between `low` and `high`."""
     number = bound.constant
     if number is not None and number < 0:
         bound = bound + size_ if number > -(2**31) + 1 else Dim.of(low)
     elif number is not None and number >= 2**31 - 1:
         return high
-    elif number is None and (bound.least() is None or (bound.least() or 0) < 0):
-        below = (-bound).least()
+    elif number is None and ((bottom := context.least(bound)) is None or bottom < 0):
+        below = context.least(-bound)
         if below is None or below <= 0:
             return None
         bound = bound + size_
@@ -329,8 +329,8 @@ def _slice_size(context: Context, size_: Dim, start: Dim, stop: Dim, step: int) 
     if backward and stop.constant in OPEN_ENDS:
         return context.fresh()
     high = size_ - 1 if backward else size_
-    first = _clamped(start, size_, 0, high)
-    last = _clamped(stop, size_, -1 if backward else 0, high)
+    first = _clamped(context, start, size_, 0, high)
+    last = _clamped(context, stop, size_, -1 if backward else 0, high)
     if first is None or last is None:
         return context.fresh()
     distance = first - last if backward else last - first

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 from tawa.axon.sizes.dims import ONE, Atom, Dim, Replace
 
@@ -14,6 +15,7 @@ class Largest(Atom):
     """The largest of several dimensions, of which no two can be compared."""
 
     options: tuple[Dim, ...]
+    chooses: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleVariableOverride]
 
     @cached_property
     def key(self) -> tuple[object, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -73,6 +75,7 @@ class Joined(Atom):
     """
 
     options: tuple[Dim, ...]
+    chooses: ClassVar[bool] = True  # pyright: ignore[reportIncompatibleVariableOverride]
 
     @cached_property
     def key(self) -> tuple[object, ...]:  # pyright: ignore[reportIncompatibleVariableOverride]

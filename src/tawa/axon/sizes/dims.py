@@ -25,6 +25,8 @@ class Atom:
 
     __slots__ = ()
     key: tuple[object, ...]
+    chooses = False
+    """Whether it is one of several dimensions, by what they are."""
 
     def parts(self) -> tuple[Dim, ...]:
         """The dimensions that it is computed from."""
@@ -132,6 +134,11 @@ class Dim(Term):
                 yield factor
                 for part in factor.parts():
                     yield from part.atoms()
+
+    @cached_property
+    def chooses(self) -> bool:
+        """Whether it depends on which of several dimensions is chosen."""
+        return any(atom.chooses for atom in self.atoms())
 
     def variables(self) -> Iterator[Variable]:
         """The variables, those inside atoms too."""

@@ -339,10 +339,10 @@ def _quotient_at_least(state: SolverState, lone: Monomial, bound: int, origin: O
 def bound(state: SolverState, constraint: AtLeast) -> bool:
     """Decide that a dimension has a lower bound, if that can be done now."""
     dim = state.dim(constraint.dim)
-    low = dim.least()
+    low = state.least(dim)
     if low is not None and low >= constraint.bound:
         return True
-    ceiling = (-dim).least()
+    ceiling = state.least(-dim)
     if ceiling is not None and -ceiling < constraint.bound:
         raise Clash(dim, Dim.of(constraint.bound), constraint.origin, "a size is too small")
     if _sign(state, dim, constraint):

@@ -12,6 +12,10 @@ MOST_AXES = 64
 """NumPy's limit."""
 
 
+LOW_HIGH = (0, 1)
+"""The ends of a pair of bounds."""
+
+
 class SolverState(Solver):
     """A solver with variables for dimensions, integers and shapes.
 
@@ -24,6 +28,8 @@ class SolverState(Solver):
         self.declared: set[Variable] = set()
         self.bounds: dict[Variable, tuple[int | None, int | None]] = {}
         self.facts: dict[Variable, Dim] = {}
+        self._rests: dict[Variable, Variable] = {}
+        """How far variables are from a bound."""
 
     def fresh_dim(self, hint: str | None = None) -> Dim:
         """A new unknown dimension, at least 1."""
@@ -42,7 +48,38 @@ class SolverState(Solver):
         resolved = self.resolve(dim)
         if not isinstance(resolved, Dim):
             raise TypeError(f"{resolved} is no dimension")
-        return resolved
+        return self._decided(resolved) if self.bounds and resolved.chooses else resolved
+
+    def least(self, dim: Dim) -> int | None:
+        """A number that the dimension is not below, by all that is known of its variables."""
+        known = [dim.least()]
+        known += [self._counted(dim, end)[0].least() for end in LOW_HIGH if self.bounds]
+        return max((bound for bound in known if bound is not None), default=None)
+
+    def _decided(self, dim: Dim) -> Dim:
+        """The dimension without the choices that its variables' bounds decide."""
+        for end in LOW_HIGH:
+            counted, back = self._counted(dim, end)
+            if back:
+                dim = counted.substitute(lambda v, back=back: back.get(v))
+        return dim
+
+    def _counted(self, dim: Dim, end: int) -> tuple[Dim, dict[Variable, Dim]]:
+        """The dimension with variables counted from their bounds, and what undoes that."""
+        back: dict[Variable, Dim] = {}
+
+        def counted(variable: Variable) -> Dim | None:
+            limit = self.bounds.get(variable, (None, None))[end]
+            if limit is None or (end == 0 and limit == kind_least(variable.kind)):
+                return None
+            rest = self._rests.get(variable)
+            if rest is None:
+                rest = self._rests[variable] = self.fresh("count", variable.hint)
+            sign = -1 if end else 1
+            back[rest] = (Dim.of(variable) - limit) * sign
+            return Dim.of(rest) * sign + limit
+
+        return dim.substitute(counted), back
 
     def shape(self, shape: Shape) -> Shape:
         """The shape with all that is known put in."""
