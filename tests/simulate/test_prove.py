@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 
 import numpy as np
@@ -13,7 +14,16 @@ from xdsl.parser import Parser
 
 from tawa.simulate import prove
 from tawa.simulate.check.protocol import CheckReport
-from tawa.simulate.prove.unknowns import Facts, Sum, applied, plus, positive, scaled, term, zero
+from tawa.simulate.prove.facts import Facts, NeedsModulus
+from tawa.simulate.prove.unknowns import (
+    Sum,
+    applied,
+    plus,
+    positive,
+    scaled,
+    term,
+    zero,
+)
 
 REGISTERS = {"AccumulatorInFlight", "MissingWgmmaFence", "StaleFragment"}
 """Errors of registers, which are not shared memory: recorded runs find them."""
@@ -72,6 +82,7 @@ def test_loops_that_do_not_run_equally_often_are_seen(kind: str, number: int):
         ("attention", {"num_stages": 1, "mma_depth": 0}),
         ("attention_dq", {"num_stages": 1}),
         ("dual_gemm", {"num_stages": 2, "staging": 1}),
+        ("gemm, odd tiles", {"persistent": True, "ping_pong": True, "num_stages": 3}),
     ],
 )
 def test_compiled_kernels_are_proved(name: str, options: dict[str, object]):
@@ -108,6 +119,9 @@ def of_term(found, n: int, m: int) -> int:
     if found[0] in ("pos", "zero"):
         e = value(found[1], n, m)
         return int(e > 0 if found[0] == "pos" else e == 0)
+    if found[0] in ("quotient", "residue"):
+        whole, rest = divmod(value(found[1], n, m), found[2])
+        return whole if found[0] == "quotient" else rest
     function, _, *parts = found[1:]
     parts = [value(p, n, m) for p in parts]
     if function == "select":
@@ -137,21 +151,30 @@ def random_number(random: np.random.Generator, depth: int):
     return applied(["andi", "ori", "xori"][random.integers(3)], "i32", [scaled(a, 8), mask])
 
 
-def test_simplified_numbers_are_the_same_numbers():
+def asked_of(facts: Facts, number) -> list[tuple[object, ...]]:
+    """Conditions about a number: its sign, whether it is 0, and what would decide it."""
+    found = [n.terms[0][0] for n in (positive(number), zero(number)) if isinstance(n, Sum)]
+    found = [condition for condition in found if condition[0] in ("pos", "zero")]
+    with contextlib.suppress(NeedsModulus):
+        found.append(facts.asked_for(number))
+    return [c for c in found if c is not None and facts.decided(c) is None]
+
+
+@pytest.mark.parametrize("modulus", [1, 4, 6])
+def test_simplified_numbers_are_the_same_numbers(modulus: int):
     """Under whatever was decided, of all parameters for which it is so."""
     random = np.random.default_rng(5)
-    for _ in range(400):
-        facts, cases = Facts(), [(n, m) for n in range(-4, 9) for m in range(-4, 9)]
-        for _ in range(3):
-            e = facts.simplified(plus(random_number(random, 2), 0))
-            for number in (positive(e), zero(e)):
-                if isinstance(number, Sum) and number.terms[0][0][0] in ("pos", "zero"):
-                    condition = number.terms[0][0]
-                    if facts.decided(condition) is None:
-                        n, m = cases[random.integers(len(cases))]
-                        holds = bool(of_term(condition, n, m))
-                        assert facts.assume(condition, holds)
-                        cases = [c for c in cases if of_term(condition, *c) == holds]
+    for _ in range(300):
+        facts = Facts(modulus=modulus)
+        cases = [(n, m) for n in range(-4, 9) for m in range(-4, 9)]
+        for _ in range(6):
+            for condition in asked_of(facts, facts.simplified(random_number(random, 2))):
+                if facts.decided(condition) is None:
+                    n, m = cases[random.integers(len(cases))]
+                    holds = bool(of_term(condition, n, m))
+                    assert facts.assume(condition, holds)
+                    assert facts.decided(condition) is holds
+                    cases = [c for c in cases if of_term(condition, *c) == holds]
         number = random_number(random, 3)
         simple = facts.simplified(number)
         low, high = facts.bounds(number)

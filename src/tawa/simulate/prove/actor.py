@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 from xdsl.dialects import arith, scf
@@ -72,18 +72,17 @@ from tawa.simulate.interpret.global_memory import TensorMap
 from tawa.simulate.interpret.machine import SWITCH, Machine, Record, Task, Warps
 from tawa.simulate.interpret.registers import Registers
 from tawa.simulate.prove.code import Instruction, communicates, live_values
+from tawa.simulate.prove.path import Loop, NotProvable, Path, Undecided
 from tawa.simulate.prove.unknowns import (
-    Facts,
     Number,
     Sum,
-    Term,
     applied,
     is_condition,
+    of_the_launch,
     plus,
     positive,
     scaled,
     term,
-    undecided_in,
 )
 
 ACCESSES = (
@@ -107,18 +106,6 @@ PLACES = (Ring, Barriers, TeamIndex, GroupIndex, ClusterRank, Slot, Subtile, Sub
 
 SHORT = 32
 """Iterations of a loop, if it can have no more, that are told apart to its end."""
-
-
-class NotProvable(Exception):
-    """Something that this proof does not cover; the text says what."""
-
-
-class Undecided(Exception):
-    """A step depends on a condition that the path has not decided."""
-
-    def __init__(self, condition: Term) -> None:
-        super().__init__(condition)
-        self.condition = condition
 
 
 @dataclass(frozen=True)
@@ -155,27 +142,6 @@ class Instant(Machine):
         return task
 
 
-@dataclass(frozen=True)
-class Loop:
-    """A loop that an actor is in: its index is `first + n * step`, with `shift` added."""
-
-    op: scf.ForOp
-    first: Number
-    n: int
-    end: Number
-    step: Number
-    shift: Term | None = None
-    """An unknown, 0 at first, that takes up iterations which need no longer be told apart."""
-    period: int = 1
-    """The factor of the shift."""
-
-    @property
-    def index(self) -> Number:
-        """The index of this iteration."""
-        index = plus(self.first, self.step, self.n)
-        return index if self.shift is None else plus(index, term(*self.shift), self.period)
-
-
 class Access(NamedTuple):
     """One warp's access of shared memory, as `ACCESSES` make them."""
 
@@ -204,13 +170,30 @@ class Walker(HopperActor):
         self.meeting: NamedBarrier | None = None
         self._ignored: SSAValue | None = None
         self._noted: list[Access] | None = None
+        self._reads: list[Array | slice] | None = None
         self._accesses: dict[tuple[object, ...], list[Access]] = {}
+        self._operands: dict[tuple[object, ...], list[Array | slice]] = {}
+        self._placed: dict[tuple[object, ...], Any] = {}
 
     def follow(self, code: list[Instruction], given: dict[SSAValue, Any], path: Path) -> None:
         """Take the code to walk through, the kernel's parameters, and the path's decisions."""
         self.code, self.given, self.path = code, given, path
         self.live = [tuple(v for v in live if v not in given) for live in live_values(code)]
         self.values = dict(given)
+        self._steps = [self._step_of(instruction) for instruction in code]
+
+    def _step_of(self, instruction: Instruction) -> Callable[[Instruction], bool]:
+        """What takes a step."""
+        op = instruction.op
+        if instruction.kind != "op":
+            return getattr(self, f"_{instruction.kind}")
+        if isinstance(op, ACCESSES):
+            return self._access
+        if isinstance(op, STEPS):
+            return self._communicate
+        if isinstance(op, Map):
+            return self._map(op)
+        return self._place if isinstance(op, PLACES) else self._compute
 
     # --- values ---------------------------------------------------------------------------------
 
@@ -236,7 +219,7 @@ class Walker(HopperActor):
         found = self.path.facts.simplified(number)
         if isinstance(found, int):
             return found
-        condition = undecided_in(found)
+        condition = self.path.facts.asked_for(found)
         if condition is None and is_condition(found):
             condition = ("pos", found)
         if condition is None:
@@ -277,9 +260,7 @@ class Walker(HopperActor):
         """Take one step; False if it has to wait. Raises `Undecided`."""
         instruction = self.code[self.at]
         self.op = instruction.op
-        return cast("Callable[[Instruction], bool]", getattr(self, f"_{instruction.kind}"))(
-            instruction
-        )
+        return self._steps[self.at](instruction)
 
     def _move(self, step: Instruction) -> bool:
         new = [self.value(value) for _, value in step.moves]
@@ -355,7 +336,8 @@ class Walker(HopperActor):
 
     def _test(self, step: Instruction) -> bool:
         loop = self.loops_open[-1]
-        goes_on = self.decided(positive(plus(loop.end, loop.index, -1)))
+        left = self.path.facts.simplified(plus(loop.end, loop.index, -1))
+        goes_on = self.decided(positive(left))
         self.at = self.at + 1 if goes_on else step.target
         return True
 
@@ -372,24 +354,13 @@ class Walker(HopperActor):
 
     # --- ops ------------------------------------------------------------------------------------
 
-    def _op(self, step: Instruction) -> bool:
-        op = step.op
-        if isinstance(op, ACCESSES):
-            self._access(op)
-        elif isinstance(op, STEPS):
-            if not self._communicate(op):
-                return False
-        else:
-            self._compute(op)
-        self.at += 1
-        return True
-
-    def _communicate(self, op: Operation) -> bool:
-        for wait in self._steps_of(op):
+    def _communicate(self, step: Instruction) -> bool:
+        for wait in self._steps_of(step.op):
             if wait is not SWITCH and not wait.ready():
                 if isinstance(wait, Waiter):
                     wait.barrier.waiters.remove(wait)
                 return False
+        self.at += 1
         return True
 
     def _steps_of(self, op: Operation) -> Steps:
@@ -406,23 +377,73 @@ class Walker(HopperActor):
         """Not looked at: where a copy lies in global memory is not what is proved."""
 
     def wgmma(self, op: Operation) -> Steps:
-        """Issue one matrix instruction, which computes nothing."""
+        """Issue one matrix instruction, which computes nothing; where its operands lie is kept."""
         assert isinstance(op, Wgmma)
-        self._ignored = op.accumulate
-        yield from super().wgmma(op)
-        self._ignored = None
-        self.matrix_groups[-1] = []
+        places = (self.integer(v) for v in (op.a, op.b) if not isinstance(v.type, FragType))
+        key = (op, self.active, *places)
+        found = self._operands.get(key)
+        if found is None:
+            self._ignored, self._reads = op.accumulate, []
+            yield from super().wgmma(op)
+            found = self._operands[key] = self._reads
+            self._ignored = self._reads = None
+            self.matrix_groups[-1] = []
+        group = self.matrix_committed + 1
+        for where in found:
+            self._note_async_read(where, self.common_clock(), self.warps.matrix, group)
 
-    def _compute(self, op: Operation) -> None:
-        """A scalar."""
+    def _note_async_read(
+        self, where: Array | slice, clock: Array, component: int, group: int
+    ) -> None:
+        if self._reads is not None:
+            self._reads.append(where)
+        else:
+            super()._note_async_read(where, clock, component, group)
+
+    # --- scalars --------------------------------------------------------------------------------
+
+    def _map(self, op: Map) -> Callable[[Instruction], bool]:
+        """A scalar function."""
+        function, kind = op.function.data, str(op.result.type)
+        arguments, result = tuple(op.arguments), op.result
+
+        def step(_: Instruction) -> bool:
+            found = applied(function, kind, [self.number(v) for v in arguments])
+            if function == "remsi" and of_the_launch(found):
+                # Now: loops that end by themselves would tell it, and be forgotten.
+                found = self._with_residue(found)
+            self.values[result] = found
+            self.at += 1
+            return True
+
+        return step
+
+    def _with_residue(self, number: Number) -> Number:
+        """A number after the decisions that make an integer of it, if there are some."""
+        found = self.path.facts.simplified(number)
+        condition = self.path.facts.asked_for(found)
+        if condition is not None:
+            raise Undecided(condition, early=True)
+        return found
+
+    def _place(self, step: Instruction) -> bool:
+        """A place in shared memory or among the warps, which is found out once."""
+        op = step.op
+        key = (op, self.first_thread, *(self.integer(v) for v in op.operands))
+        found = self._placed.get(key)
+        if found is None:
+            assert isinstance(op, HopperOp)
+            op.run(self)
+            found = self._placed[key] = [self.values[result] for result in op.results]
+        self.values.update(zip(op.results, found, strict=True))
+        self.at += 1
+        return True
+
+    def _compute(self, step: Instruction) -> bool:
+        """What is known of other results."""
+        op = step.op
         if isinstance(op, arith.ConstantOp):
             self.values[op.result] = _constant(op)
-        elif isinstance(op, Map):
-            kind = str(op.result.type)
-            numbers = [self.number(v) for v in op.arguments]
-            self.values[op.result] = applied(op.function.data, kind, numbers)
-        elif isinstance(op, PLACES):
-            op.run(self)
         elif isinstance(op, BlockId | NumBlocks):
             self.values[op.result] = self._of_grid(op)
         elif isinstance(op, PlanEntry):
@@ -432,6 +453,8 @@ class Walker(HopperActor):
         else:
             for result in op.results:
                 self.values[result] = self.path.unknown(str(result.type))
+        self.at += 1
+        return True
 
     def _of_grid(self, op: BlockId | NumBlocks) -> Number:
         axis, ctas = op.axis.value.data, len(self.machine.ctas)
@@ -443,8 +466,9 @@ class Walker(HopperActor):
 
     # --- accesses of shared memory ----------------------------------------------------------------
 
-    def _access(self, op: Operation) -> None:
+    def _access(self, step: Instruction) -> bool:
         """Make an op's accesses; where they lie is found out once for each place."""
+        op = step.op
         assert isinstance(op, HopperOp)
         scalars = [v for v in op.operands if not isinstance(v.type, FragType)]
         key = (op, self.active, self.first_thread, *(self.integer(v) for v in scalars))
@@ -456,6 +480,8 @@ class Walker(HopperActor):
             self._accesses[key] = found
         for note, where, row in found:
             getattr(super(), note)(where, row)
+        self.at += 1
+        return True
 
     def _run_access(self, op: HopperOp) -> None:
         if not isinstance(op, SharedGather):
@@ -544,33 +570,3 @@ def _constant(op: arith.ConstantOp) -> Number:
         return term("op", "constant", kind, str(op.value))
     number = op.value.value.data
     return number & 1 if kind == "i1" else number
-
-
-@dataclass
-class Path:
-    """What the actors of one path share: its decisions, and the unknowns that it has met."""
-
-    facts: Facts
-    shifts: dict[tuple[object, int], Term]
-    """For loops by what is left and by their step: an unknown that is still 0."""
-    period: int = 1
-    unknowns: int = 0
-
-    def copy(self) -> Path:
-        """The same, to go on from."""
-        return Path(self.facts.copy(), dict(self.shifts), self.period, self.unknowns)
-
-    def unknown(self, kind: str) -> Number:
-        """A number of which nothing is known."""
-        self.unknowns += 1
-        return term("bit", kind, self.unknowns) if kind == "i1" else term("new", self.unknowns)
-
-    def shift(self, left: Sum, step: int) -> Term:
-        """The unknown that a loop's index is shifted by, common to all loops that run alike."""
-        key = left.terms, step
-        found = self.shifts.get(key)
-        if found is None:
-            self.unknowns += 1
-            found = self.shifts[key] = ("new", self.unknowns)
-            self.facts.put(term(*found), (0, 0))
-        return found

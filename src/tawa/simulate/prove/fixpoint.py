@@ -37,11 +37,13 @@ from tawa.simulate.interpret.cta import allocations, barrier_addresses, granule_
 from tawa.simulate.interpret.global_memory import GlobalMemory
 from tawa.simulate.interpret.hopper import check_exit, check_registers, warp_spans, warps_of
 from tawa.simulate.interpret.launch import kernel_of, number_of, spec_of
-from tawa.simulate.prove.actor import Box, Instant, NotProvable, Path, Undecided, Walker
+from tawa.simulate.prove.actor import Box, Instant, Walker
 from tawa.simulate.prove.code import Place, Slice, Writer
+from tawa.simulate.prove.facts import Facts, NeedsModulus
 from tawa.simulate.prove.forget import forget
+from tawa.simulate.prove.path import NotProvable, Path, Undecided
 from tawa.simulate.prove.state import Cluster, NewRegion, PieceShadow, Regions, State
-from tawa.simulate.prove.unknowns import Facts, Term, term
+from tawa.simulate.prove.unknowns import Term, term
 
 STATES = 20_000
 """States after which a proof gives up."""
@@ -78,6 +80,8 @@ class _Proving:
     spec: KernelSpec
     regions: Regions
     deadline: float
+    period: int
+    """Iterations that are forgotten at once, and what numbers are split by."""
     cluster: Cluster = field(init=False)
     seen: dict[Hashable, Array] = field(default_factory=dict[Hashable, Array])
     """The states by all but their clocks; of those, what is seen at least on every path there."""
@@ -86,6 +90,8 @@ class _Proving:
     )
     """States to go on from, with the condition to be decided."""
     visits: int = 0
+    steps: int = 0
+    """Steps of all actors since the last decision."""
 
     def __post_init__(self) -> None:
         kernel = self.kernel
@@ -117,7 +123,7 @@ class _Proving:
             machine.ctas.append(cta)
             actors += [Walker(machine, cta, w) for w in warps[rank]]
         kept, given = Slice(kernel), self._parameters()
-        path = Path(Facts(), {}, _period(kernel))
+        path = Path(Facts(modulus=self.period), {}, self.period)
         for actor in actors:
             actor.meetings = meetings
             place = Place(actor.warps.first, actor.warps.count)
@@ -151,13 +157,17 @@ class _Proving:
                 path = state.path.copy()
                 if path.facts.assume(condition, holds):
                     self.cluster.set(state._replace(path=path))
-                    self._after(path)
+                    self._after(path, condition)
 
-    def _after(self, path: Path) -> None:
+    def _after(self, path: Path, decided: Term | None = None) -> None:
         """Go on until nobody can, and note the state if it shows something new."""
+        self.steps = 0
         if self._go_on() is None:
             return
         forget(self.cluster.actors, path)
+        if decided and not self.steps and path.facts.decided(decided) is None:
+            # To come back to a state from which nobody has taken a step would show nothing.
+            raise NotProvable("what was decided is forgotten before anybody goes on")
         state = self.cluster.take(path)
         # What is asked for is asked again after the numbers have been named anew.
         asked = self._go_on()
@@ -184,7 +194,8 @@ class _Proving:
                 try:
                     moved |= self._walk(actor)
                 except Undecided as undecided:
-                    asked = asked or undecided.condition
+                    if asked is None or undecided.early:
+                        asked = undecided.condition
         if asked is not None:
             return asked
         waiting = [actor for actor in actors if not actor.over]
@@ -200,6 +211,7 @@ class _Proving:
         for count in range(STEPS):
             if actor.over or not actor.step():
                 return count > 0
+            self.steps += 1
         raise NotProvable("an actor goes on for ever without a decision")
 
 
@@ -269,13 +281,17 @@ def prove(module: ModuleOp, seconds: float = SECONDS) -> Proof:
         with np.errstate(all="ignore"):
             shared = number_of(kernel, "shared_bytes")
             regions = Regions(-(-shared // granule_of(kernel)))
+            period = _period(kernel)
             while True:
-                proving = _Proving(kernel, spec_of(module, kernel), regions, deadline)
+                proving = _Proving(kernel, spec_of(module, kernel), regions, deadline, period)
                 collecting = regions.open
                 try:
                     proving.run()
                 except NewRegion:
                     regions.cut()
+                    continue
+                except NeedsModulus as needs:
+                    period = lcm(period, needs.modulus)
                     continue
                 if not collecting:
                     break

@@ -10,16 +10,19 @@ stands for all launches whose numbers fit it, and each of these steps only adds 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from math import gcd
+from typing import NamedTuple
 
-from tawa.simulate.prove.actor import Loop, Path, Walker
+from tawa.simulate.prove.actor import Walker
+from tawa.simulate.prove.facts import Facts
+from tawa.simulate.prove.path import Loop, Path
 from tawa.simulate.prove.unknowns import (
-    Facts,
     Number,
     Range,
     Sum,
     Term,
+    Terms,
     plus,
     replaced,
     scaled,
@@ -35,6 +38,7 @@ UNKNOWN = ("new", "bit")
 def forget(actors: Iterable[Walker], path: Path) -> None:
     """Forget passed iterations, and facts that nobody can ask for again; name the unknowns anew."""
     actors = list(actors)
+    _decide(actors, path)
     _forget_counted(actors, path)
     _forget_strided(actors, path)
     _drop_facts(actors, path)
@@ -59,6 +63,15 @@ def _change_all(actors: list[Walker], change: Change, only: Iterable[Term]) -> N
             )
             for loop in actor.loops_open
         ]  # fmt: skip
+
+
+def _decide(actors: list[Walker], path: Path) -> None:
+    """Put in what is known, which may be forgotten later."""
+    for actor in actors:
+        for value in actor.live[actor.at]:
+            held = actor.values[value]
+            if isinstance(held, Sum):
+                actor.values[value] = path.facts.simplified(held)
 
 
 def _moved(known: Range, by: int) -> Range:
@@ -123,7 +136,7 @@ def _carry_over(path: Path, facts: Facts, left: Sum, shift: Number, by: int) -> 
 
 def _changed(facts: Facts, change: Change, only: Iterable[Term]) -> Facts:
     """The same facts of changed numbers."""
-    new, touched = Facts(), frozenset(only)
+    new, touched = Facts(modulus=facts.modulus), frozenset(only)
     for terms, known in facts.ranges.items():
         number = replaced(Sum(0, terms), change, touched)
         if isinstance(number, Sum):
@@ -138,65 +151,108 @@ def _changed(facts: Facts, change: Change, only: Iterable[Term]) -> Facts:
 # --- loops with a step of the launch -------------------------------------------------------------
 
 
-def _based(loop: Loop) -> tuple[Sum, Sum, int, int] | None:
-    """A loop's index: `(base, step, n, number)`, of which the sum is `base + n * step + number`."""
+class Based(NamedTuple):
+    """A loop's index as `base + at * unit + number`; each iteration adds `by` to `at`."""
+
+    base: Sum
+    unit: Sum
+    at: int
+    by: int
+    number: int
+
+
+def _based(loop: Loop) -> Based | None:
+    """A loop's index, if its step is a number of the launch."""
     first, step = loop.first, loop.step
     if not isinstance(step, Sum) or not isinstance(first, Sum):
         return None
-    found, factor = step.terms[0]
-    times = dict(first.terms).get(found, 0)
-    if times % factor:
+    by = gcd(step.constant, *(n for _, n in step.terms))
+    unit = Sum(step.constant // by, tuple((t, n // by) for t, n in step.terms))
+    found, factor = unit.terms[0]
+    times, left = divmod(dict(first.terms).get(found, 0), factor)
+    base = plus(first, unit, -times)
+    if left or not isinstance(base, Sum):
         return None
-    base = plus(first, step, -(times // factor))
-    if not isinstance(base, Sum):
-        return None
-    return Sum(0, base.terms), step, times // factor + loop.n, base.constant
+    return Based(Sum(0, base.terms), unit, times + loop.n * by, by, base.constant)
 
 
 def _forget_strided(actors: list[Walker], path: Path) -> None:
-    """Begin at a new unknown, one iteration before the last that everybody has passed."""
+    """Begin at a new unknown, where the last of those who run along the same sequence is."""
     found: dict[tuple[Sum, Sum], list[int]] = {}
     for actor in actors:
         for loop in actor.loops_open:
             based = _based(loop)
             if based is not None:
-                found.setdefault(based[:2], []).append(based[2])
-    for (base, step), counts in found.items():
-        passed = min(counts)
+                found.setdefault((based.base, based.unit), []).append(based.at)
+    for (base, unit), places in found.items():
+        passed = min(places)
         if passed > 0:
-            _begin_later(actors, path, base, step, passed)
+            _begin_later(actors, path, base, unit, passed)
 
 
-def _begin_later(actors: list[Walker], path: Path, base: Sum, step: Sum, passed: int) -> None:
+@dataclass(frozen=True)
+class Later:
+    """A sequence that begins again at an unknown, which is `base + passed * unit`."""
+
+    base: Sum
+    unit: Sum
+    passed: int
+    new: Term
+
+    def place(self, number: Sum) -> tuple[int, int] | None:
+        """How often a number has the sequence's base, and how many units it is after the begin."""
+        (pivot, pivot_factor), (stride, stride_factor) = self.base.terms[0], self.unit.terms[0]
+        factor, left = divmod(dict(number.terms).get(pivot, 0), pivot_factor)
+        if not factor or left:
+            return None
+        rest = plus(number, self.begin, -factor)
+        after = 0 if isinstance(rest, int) else dict(rest.terms).get(stride, 0)
+        units, left = divmod(after, stride_factor * factor)
+        return None if left else (factor, units)
+
+    @property
+    def begin(self) -> Number:
+        """Where it begins again."""
+        return plus(self.base, self.unit, self.passed)
+
+    def change(self, number: Sum) -> Number:
+        """A number said of the new beginning; what lies before it stays as it is."""
+        found = self.place(number)
+        if found is None or found[1] < 0:
+            return number
+        return plus(plus(number, self.begin, -found[0]), term(*self.new), found[0])
+
+    def loop(self, loop: Loop) -> Loop:
+        """A loop along the sequence, begun at its present iteration; others stay as they are."""
+        based = _based(loop)
+        if based is None or (based.base, based.unit) != (self.base, self.unit):
+            return loop
+        first = plus(plus(term(*self.new), based.number), self.unit, based.at - self.passed)
+        return replace(loop, first=first, n=0)
+
+    def carried(self, facts: Facts, terms: Terms) -> tuple[Number, Range]:
+        """What is known of an earlier place of the sequence, said of its new beginning."""
+        number, found = Sum(0, terms), self.place(Sum(0, terms))
+        if found is None or found[1] >= 0:
+            return 0, (None, None)
+        moved = plus(number, self.unit, -found[0] * found[1])
+        assert isinstance(moved, Sum)
+        return self.change(moved), facts.bounds(moved)
+
+
+def _begin_later(actors: list[Walker], path: Path, base: Sum, unit: Sum, passed: int) -> None:
     path.unknowns += 1
-    new: Term = ("new", path.unknowns)
-    begin = plus(base, step, passed)
-    pivot, pivot_factor = base.terms[0]
-    stride, stride_factor = step.terms[0]
-
-    def change(number: Sum) -> Number:
-        factor = dict(number.terms).get(pivot, 0)
-        if not factor or factor % pivot_factor:
-            return number
-        factor //= pivot_factor
-        rest = plus(number, begin, -factor)
-        left = 0 if isinstance(rest, int) else dict(rest.terms).get(stride, 0)
-        # What lies before the new beginning is of an iteration that has passed, or of none.
-        if left % (stride_factor * factor) or left // (stride_factor * factor) < 0:
-            return number
-        return plus(rest, term(*new), factor)
-
+    later = Later(base, unit, passed, ("new", path.unknowns))
+    pivot = base.terms[0][0]
     # The loops first: their own beginnings are taken apart, which `change` leaves as they are.
     for actor in actors:
-        loops: list[Loop] = []
-        for loop in actor.loops_open:
-            based = _based(loop)
-            if based is not None and based[:2] == (base, step):
-                loop = replace(loop, first=plus(term(*new), based[3]), n=based[2] - passed)
-            loops.append(loop)
-        actor.loops_open = loops
-    _change_all(actors, change, (pivot,))
-    facts = _changed(path.facts, change, (pivot,))
+        actor.loops_open = [later.loop(loop) for loop in actor.loops_open]
+    _change_all(actors, later.change, (pivot,))
+    facts = _changed(path.facts, later.change, (pivot,))
+    for terms in path.facts.ranges:
+        number, known = later.carried(path.facts, terms)
+        if isinstance(number, Sum) and known != (None, None):
+            facts.restrict(number, known)
     # What was decided of the iterations before is asked again by nobody.
     path.facts = facts.without(pivot)
 

@@ -19,7 +19,8 @@ from tawa.base.numerics import Array
 from tawa.simulate.interpret.barriers import Arrival, Mbarrier, NamedBarrier, Passed
 from tawa.simulate.interpret.clocks import FENCED, SEEN, TIMED, Conflict, Shadow
 from tawa.simulate.interpret.machine import Machine, Task
-from tawa.simulate.prove.actor import Loop, Path, Walker
+from tawa.simulate.prove.actor import Walker
+from tawa.simulate.prove.path import Loop, Path
 
 NO_TASK = Task("a store", None, lambda: None, True)
 
