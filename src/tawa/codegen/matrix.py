@@ -19,7 +19,7 @@ from tawa.codegen.fragments import copied, fragment, natural, team_sync
 from tawa.codegen.group_lowering import GROUP_WARPS, GroupLowering, RowWindow, View
 from tawa.codegen.shared_memory import tile_for
 from tawa.hopper.dialect.core import number
-from tawa.hopper.dialect.fragment import Window, ZeroUnless
+from tawa.hopper.dialect.fragment import Relabel, Window, ZeroUnless
 from tawa.hopper.dialect.matrix import (
     MatrixDesc,
     PackOperand,
@@ -284,9 +284,12 @@ def lower_stage(g: GroupLowering, op: aref.Stage) -> None:
     Copies that follow each other are visible after one meeting. The memory is the copy's own, so
     only in a loop are there readers to wait for: of two buffers, each waits for its product before
     it issues the next one, so those of the iteration before the last. Only asynchronous products
-    need the fence.
+    need the fence. The tile lies so that a thread's neighbours are neighbours in memory.
     """
-    tile = tile_for(shape_of(op.value.type), element_of(op.value.type))
+    value, shape = natural(g, op.value), shape_of(op.value.type)
+    assert isinstance(value.type, FragType)
+    turned = _runs_down(value.type)
+    tile = tile_for(shape[::-1] if turned else shape, value.type.element_type)
     buffers = op.BUFFERS if op.buffer is not None else 1
     ring = g.add(g.kernel.memory.ring(op.view.name_hint or "staged", buffers * g.teams, tile))
     index = g.team_index() if g.teams > 1 else g.constant(0)
@@ -294,15 +297,29 @@ def lower_stage(g: GroupLowering, op: aref.Stage) -> None:
         first = g.map("muli", index, g.constant(buffers)) if g.teams > 1 else index
         index = g.map("addi", first, g.scalar(op.buffer))
     place = g.add(Slot(ring, index))
-    value = natural(g, op.value)
     if not isinstance(op.prev_op, aref.Stage) and _repeats(op):
         team_sync(g)
-    _write(g, value, place)
+    if turned:
+        g.do(SharedStore(g.add(Relabel(value, value.type.layout.permuted((1, 0)))), place))
+    else:
+        _write(g, value, place)
     if not read_by_warps(op.view):
         g.do(FenceProxyAsync())
     if not isinstance(op.next_op, aref.Stage):
         team_sync(g)
-    g.views[op.view] = View(place, shape_of(op.value.type))
+    g.views[op.view] = View(place, shape, turned)
+
+
+def _runs_down(kind: FragType) -> bool:
+    """Whether a thread has more neighbours down a column than along a row, of a tile of halves.
+
+    Products read halves either way; other elements only along K.
+    """
+    layout = kind.layout
+    if len(layout.shape) != 2 or byte_size(kind.element_type) != 2:
+        return False
+    swizzled = tile_for(layout.shape[::-1], kind.element_type).swizzle.data > 0
+    return swizzled and layout.vector(0) > layout.vector(1)
 
 
 def _repeats(op: Operation) -> bool:

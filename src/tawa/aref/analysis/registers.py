@@ -79,7 +79,7 @@ def budget(
 
     The pool is what the launch got: the entry count times the threads, not the whole file. With
     `narrow`, or many accumulators, the loading role keeps the fewest registers there are. One that
-    is `copying` through pointers needs them for addresses.
+    is `copying` through pointers needs them for addresses, as far as the accumulators let it.
     """
     loaders = copying.groups if copying else 1
     threads = target.lanes * (consumer_warps + loaders * target.group_warps)
@@ -91,7 +91,9 @@ def budget(
     pool = entry * (groups + loaders)
     if copying:
         wanted = copying.registers + (-LESS - 2 * copying.spare if narrow else copying.spare)
-        producer = min(entry, max(FEWEST, -(-wanted // step) * step))
+        least = -(-(accumulators + BESIDE_ACCUMULATORS) // step) * step
+        left = (pool - groups * least) // loaders // step * step
+        producer = min(entry, max(FEWEST, min(left, -(-wanted // step) * step)))
         consumer = min(MOST, (pool - loaders * producer) // groups // step * step)
         return Budget(producer, consumer, consumer)
     producer = PRODUCER.get(threads, target.min_role_registers)
