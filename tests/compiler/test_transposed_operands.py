@@ -184,3 +184,40 @@ def test_operands_in_registers_in_every_schedule(arrays: Arrays) -> None:
     compiled = check(chained, (1,), arguments, {3: expected}, tolerance=1e-5)
     assert check_schedules(compiled.module("hopper"), (1,), arguments, schedules=2).proved
     np.testing.assert_allclose(c.view(np.ndarray), expected, rtol=1e-5, atol=1e-5)
+
+
+@tawa.jit
+def widened(
+    a, b, c, N, K, M_BLOCK: tl.constexpr, N_BLOCK: tl.constexpr, K_BLOCK: tl.constexpr,
+    LEFT: tl.constexpr,
+):  # fmt: skip
+    m, n, k = tl.arange(0, M_BLOCK), tl.arange(0, N_BLOCK), tl.arange(0, K_BLOCK)
+    acc = tl.zeros((M_BLOCK, N_BLOCK), tl.float32)
+    for start in range(0, K, K_BLOCK):
+        if LEFT:  # [K, M] bytes, and [K, N] halves
+            x = tl.load(a + (start + k)[None, :] * M_BLOCK + m[:, None]).to(tl.bfloat16)
+            y = tl.load(b + (start + k)[:, None] * N + n[None, :])
+        else:  # [M, K] halves, and [N, K] bytes
+            x = tl.load(a + m[:, None] * K + start + k[None, :])
+            y = tl.load(b + n[None, :] * K + start + k[:, None]).to(tl.bfloat16)
+        acc = tl.dot(x, y, acc)
+    tl.store(c + m[:, None] * N + n[None, :], acc)
+
+
+@pytest.mark.parametrize(
+    ("rows", "left"), [(16, False), (64, False), (128, False), (16, True), (64, True)]
+)
+def test_converted_operands_are_staged_as_their_registers_run(
+    arrays: Arrays, rows: int, left: bool
+) -> None:
+    """Neighbours in a thread stay neighbours: no store of a single half."""
+    n, k = 64, 128
+    a = arrays.random("i8", k, rows) if left else arrays.random("bf16", rows, k)
+    b = arrays.random("bf16", k, n) if left else arrays.random("i8", n, k)
+    c = arrays.output("f32", rows, n)
+    expected = (values(a).T if left else values(a)) @ (values(b) if left else values(b).T)
+    constants = {"M_BLOCK": rows, "N_BLOCK": n, "K_BLOCK": 64, "LEFT": left}
+    compiled = check(
+        widened, (1,), [a, b, c, n, k], {2: expected}, 1e-5, ("tile", "hopper", "ptx"), **constants
+    )
+    assert "st.shared.u16" not in compiled.stages["ptx"]
