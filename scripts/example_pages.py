@@ -99,7 +99,7 @@ def sections() -> list[Section]:
             "Tasks and mappings",
             "The picture is what waits for what; [tasks](tasks.md) explain it.",
             sorted((EXAMPLES / "tasks").glob("*.py")),
-            lambda path: f"tawa run examples/tasks/{path.name}:{launched(path)[0]}",
+            lambda path: f"tawa tasks run examples/tasks/{path.name}:{launched(path)[0]}",
             draw_events,
         ),
         Section(

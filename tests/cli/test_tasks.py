@@ -9,6 +9,7 @@ from tawa.cli.app import command_line
 from tawa.cli.tasks.showing import NoSuchStage
 from tawa.cli.tasks.task_file import BadShape, TaskNotFound, find_task
 from tawa.tasks import Mapping
+from tawa.tasks.language.errors import BadMapping
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "tasks"
 GEMM = f"{EXAMPLES / 'gemm_tasks.py'}:gemm"
@@ -67,3 +68,13 @@ def test_what_can_be_wrong():
         find_task(GEMM).arguments(["d=16x16"])
     with pytest.raises(BadShape, match="can't be read"):
         find_task(GEMM).arguments(["a=16*16"])
+
+
+def test_check_proves_a_program_of_devices():
+    strips = f"{EXAMPLES / 'stencil_devices_tasks.py'}:diffuse_strips"
+    text = said("check", strips, "--schedules", "1")
+    assert "proved: works that touch the same elements are ordered" in text
+    assert text.count("proved for this launch") == 1  # one program serves all bands
+    assert "copies to 0: copy x[75:76, 0:130] from device 1 to device 0" in said("show", strips)
+    with pytest.raises(BadMapping, match="no program of one device"):
+        said("compile", strips)

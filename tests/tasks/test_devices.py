@@ -11,6 +11,7 @@ from tawa.runtime.arrays import view
 from tawa.runtime.peers import rows_of
 from tawa.tasks import (
     READ,
+    READ_WRITE,
     WRITE,
     Instance,
     Mapping,
@@ -24,6 +25,7 @@ from tawa.tasks import (
 from tawa.tasks import partition_by_blocks as cut
 from tawa.tasks.devices import node
 from tawa.tasks.devices.held import Piece
+from tawa.tasks.devices.ordering import conflicts
 from tawa.tasks.language.errors import AliasingIterations, BadMapping, WrongTaskArguments
 from tawa.tasks.node_calls import NodeCalls
 
@@ -141,6 +143,48 @@ def test_a_halo_travels_while_the_inside_is_computed(seed: int):
     inside, edge = run.works[6], run.works[9]
     assert inside.stream == edge.stream == "device 1"
     assert (inside.copies, edge.copies, place > 9) == (False, False, True)
+
+
+@task(y=READ_WRITE, x=READ_WRITE)
+def swap(y, x):
+    """Halves of x change places, by way of y."""
+
+
+@swap.inner
+def swap_node(y, x):
+    to, of = cut(y, (16,)), cut(x, (16,))
+    for d in prange(2):
+        launch(copy, to[d], of[1 - d])
+    for d in prange(2):
+        launch(copy, of[d], to[d])
+
+
+@pytest.mark.parametrize("name", [*SPREAD, "diffuse_strips", "swap"])
+def test_order_is_proved(name: str, monkeypatch: pytest.MonkeyPatch):
+    """All that touches the same elements is ordered; without events it is not."""
+    assert not list(conflicts(recorded(name)))
+    for method in ("before_read", "before_write"):
+        if method == "before_read" or name == "swap":
+            with monkeypatch.context() as patch:
+                patch.setattr(Piece, method, lambda piece, box: [])
+                assert any("in no order" in line for line in conflicts(recorded(name)))
+
+
+def recorded(name: str) -> Any:
+    """What a call does, without its kernels."""
+    x = np.zeros((48, 40), np.float32)
+    if name == "swap":
+        program, given = swap, [programs.shards(x[0, :32], 2) for _ in range(2)]
+    elif name == "diffuse_strips":
+        program = stencil.diffuse_strips
+        given = [*(programs.shards(x, 2) for _ in range(3)), 3, 0.125]
+    else:
+        program, arrays = getattr(programs, name), programs.operands(144, 96, 80)
+        given = [programs.shards(x, 2, d) for x, d in zip(arrays, SPREAD[name], strict=False)]
+    tunables = {"edge": 4} if name == "diffuse_strips" else {}
+    node_ = Instance(f"{name}_node", processor="node", tunables=tunables)
+    calls = lambda task, entry: lambda args, own: None  # noqa: E731
+    return node.record(program, given, Mapping(node_, devices=2), calls)
 
 
 def test_what_can_be_wrong():

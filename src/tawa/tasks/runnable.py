@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
-from tawa.base.user_frames import entries, entry
+from tawa.base.user_frames import entries, entry, users_place
 from tawa.tasks.interpreter import interpret
 from tawa.tasks.language.defaults import Resolved
+from tawa.tasks.language.errors import BadMapping
 from tawa.tasks.language.mapping import Mapping
 from tawa.tasks.language.privileges import Privilege
 from tawa.tasks.language.task import Task, declared
@@ -60,7 +61,20 @@ class RunnableTask(Task):
         return Plans(self)
 
     def compile(self, *args: Any, mapping: Mapping | None = None) -> CompiledTasks:
-        """What a call with these arguments runs, to look at: its stages, kernels and events."""
+        """What a call with these arguments runs, to look at: its stages, kernels and events.
+
+        Raises whatever is wrong with it, `BadMapping` for a mapping for several devices.
+        """
+        if mapping is not None and mapping.on_node:
+            raise BadMapping(
+                f"a call of `{self.name}` on several devices is no program of one device",
+                span=users_place(),
+                expected="a mapping without the processor 'node'",
+                found=", ".join(
+                    i.name for i in mapping.instances.values() if i.processor == "node"
+                ),
+                hint="call the task, or look at the call by `tawa tasks show` and `check`",
+            )
         return program_for(self, args, mapping)
 
     def interpret(self, *args: Any, mapping: Mapping | None = None) -> None:

@@ -45,9 +45,13 @@ def show(
     shape: list[str] = SHAPE,
 ) -> None:
     """Show what a task program becomes: with all copies, without, its events, its kernels."""
-    from tawa.cli.tasks.showing import compiled, stage_of
+    from tawa.cli.tasks.showing import called, node_stage, stage_of
 
-    program = compiled(where, mapping, shape)[0]
+    task, args, own = called(where, mapping, shape)
+    if own is not None and own.on_node:
+        typer.echo(node_stage(task, args, own, stage).rstrip())
+        return
+    program = task.compile(*args, mapping=own)
     if svg is not None:
         svg.write_text(program.svg())
         typer.echo(f"{svg}: {len(program.graph)} events")
@@ -78,14 +82,19 @@ def check(
     """Check that the kernels of a task program communicate safely; needs no GPU.
 
     Each kernel of the example's call is checked as `tawa check` does, with what the kernels before
-    it wrote. The exit status is 0 if all are proved, 1 if one is unsafe, 3 if a limit was reached.
+    it wrote; on several devices also that streams and events order what touches the same elements.
+    The exit status is 0 if all are proved, 1 if one is unsafe, 3 if a limit was reached.
     """
+    from tawa.cli.tasks.check_node import check_node
     from tawa.cli.tasks.check_program import check_program
-    from tawa.cli.tasks.showing import compiled
+    from tawa.cli.tasks.showing import called
     from tawa.simulate.interpret.limits import Limits
 
-    program, args = compiled(where, mapping, shape)
+    task, args, own = called(where, mapping, shape)
     limits = Limits(bound, steps, clusters, seconds)
+    if own is not None and own.on_node:
+        raise typer.Exit(check_node(task, args, own, schedules, limits))
+    program = task.compile(*args, mapping=own)
     raise typer.Exit(check_program(program, args, schedules, limits))
 
 

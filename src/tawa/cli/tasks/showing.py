@@ -8,7 +8,8 @@ from typing import Any
 
 from tawa.base.errors import TawaError
 from tawa.cli.tasks.task_file import find_task
-from tawa.tasks import CompiledTasks, Mapping
+from tawa.tasks import CompiledTasks, Mapping, RunnableTask
+from tawa.tasks.devices.node import record
 from tawa.tasks.search import filled, search
 
 
@@ -32,13 +33,35 @@ showing.stage_of(showing.compiled("sums.py:copy", None, [])[0], "kernels")
 """
 
 
+def called(
+    where: str, mapping: Path | None, shapes: Sequence[str]
+) -> tuple[RunnableTask, tuple[Any, ...], Mapping | None]:
+    """The task of an example's call, its arguments, and its mapping or the one of a file."""
+    found = find_task(where)
+    args, own = found.arguments(shapes)
+    return found.task, args, Mapping.read(mapping) if mapping else own
+
+
 def compiled(
     where: str, mapping: Path | None, shapes: Sequence[str]
 ) -> tuple[CompiledTasks, tuple[Any, ...]]:
     """The program of an example's call, and its arguments."""
-    found = find_task(where)
-    args, own = found.arguments(shapes)
-    return found.task.compile(*args, mapping=Mapping.read(mapping) if mapping else own), args
+    task, args, own = called(where, mapping, shapes)
+    return task.compile(*args, mapping=own), args
+
+
+def node_stage(task: RunnableTask, args: Sequence[Any], mapping: Mapping, stage: str) -> str:
+    """A stage of a call on several devices. Raises `NoSuchStage`."""
+    if stage == "mapping":
+        return mapping.text()
+    if stage not in ("copies", "events"):
+        raise NoSuchStage(
+            "a call on several devices has other stages",
+            expected="copies or events (what is given to streams), or mapping",
+            found=stage,
+        )
+    recipe = record(task, args, mapping, lambda inner, entry: lambda given, own: None)
+    return "".join(f"{work}\n" for work in recipe.works)
 
 
 def stage_of(program: CompiledTasks, stage: str) -> str:

@@ -106,8 +106,9 @@ class Node:
             if self.touched is not None:
                 self.touched.append(Touch(held_, box, privilege, task.name, span))
         call, name = self.calls(task, instance), instance.record.name
+        writes = [n in task.privileges and task.privileges[n].writes for n in task.parameters]
         event = self.recipe.launch(
-            device, after, name, given, lambda args: call(args, self.mapping)
+            device, after, name, given, writes, lambda args: call(args, self.mapping)
         )
         for held_, box, privilege, piece in used:
             if not privilege.writes:
@@ -214,7 +215,7 @@ def record(task: Task, args: Sequence[Any], mapping: Mapping, calls: Calls) -> R
             expected=f"at most {driver.device_count()}, which this host has",
             found=f"devices={mapping.devices}",
         )
-    recipe = Recipe(len(shards))
+    recipe = Recipe([view(shard).shape for shard in shards])
     node = Node(mapping, recipe, calls)
     with running(node):
         node.run(resolve_entry(task, mapping, span), own, span)
