@@ -47,3 +47,32 @@ def test_several_ctas_a_program_are_a_wish_of_triton_s_alone():
     assert compiled.metadata.num_ctas == 1
     with pytest.raises(BadOption, match="num_ctas=2"):
         tawa.jit(double).compile("*f32:16", 64, num_ctas=2)
+
+
+def powers(x, out):
+    i = tl.arange(0, tl.extra.cuda.num_threads())
+    tl.store(out + i, tl.exp2(tl.load(x + i)) + 0 * tl.extra.cuda.num_warps())
+
+
+def test_denormals_of_exponentials_are_kept_if_asked_for():
+    x = np.linspace(-140, -127, 64, dtype=np.float32)
+    for flushed in (True, False):
+        out = np.ones(64, np.float32)
+        compiled = jit(powers)[(1,)](x, out, num_warps=2, enable_reflect_ftz=flushed)
+        assert ("ex2.approx.ftz.f32" in compiled.asm["ptx"]) == flushed
+        assert (out == (0 if flushed else np.exp2(x))).all()
+
+
+def product(x, out, N: tl.constexpr):
+    i = tl.arange(0, N)[:, None] * N + tl.arange(0, N)[None, :]
+    tl.store(out + i, tl.dot(tl.load(x + i), tl.load(x + i)))
+
+
+def test_a_launch_may_say_how_products_take_operands_of_32_bits():
+    kernel = jit(product)
+    for precision in ("ieee", "tf32x3", "bf16x6"):
+        compiled = kernel.compile("*f32:16", "*f32:16", 16, default_dot_input_precision=precision)
+        asked = {"bf16x6": "ieee"}.get(precision, precision)
+        assert asked in compiled.asm["tile"].partition("tile.dot")[2].partition("\n")[0]
+    with pytest.raises(BadOption, match="default_dot_input_precision"):
+        kernel.compile("*f32:16", "*f32:16", 16, default_dot_input_precision="exact")

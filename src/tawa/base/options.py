@@ -108,6 +108,12 @@ class Options:
     enable_fp_fusion: bool = True
     """`False`: the assembler does not make one instruction of a product and a sum."""
 
+    enable_reflect_ftz: bool = True
+    """`False`: exponentials of f32 keep denormals, which the unit for them takes for zeros."""
+
+    default_dot_input_precision: str = "tf32"
+    """How `tl.dot` takes operands of f32 where the kernel does not say it."""
+
     launch_cooperative_grid: bool = False
     """All CTAs of a launch run at the same time, or the driver refuses it.
 
@@ -138,6 +144,8 @@ class Options:
         self._one_of("num_warps", (1, 2, 4, 8, 16, 32))
         self._one_of("consumers", (None, 1, 2, 3, 4))
         self._one_of("enable_fp_fusion", (True, False))
+        self._one_of("enable_reflect_ftz", (True, False))
+        self._one_of("default_dot_input_precision", ("tf32", "tf32x3", "ieee", "bf16x3", "bf16x6"))
         self._one_of("launch_cooperative_grid", (True, False))
         self._one_of("timeline", (False, True, *DETAILS))
         self._between("num_stages", 1, 64)

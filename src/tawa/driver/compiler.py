@@ -26,6 +26,7 @@ from tawa.driver.neighbours import beside
 from tawa.driver.reassembling import reassembled
 from tawa.driver.recording import require_no_text
 from tawa.frontend import JITFunction, lower_to_tile, parse_argument, require_whole_rows
+from tawa.frontend.values.builder import Defaults
 from tawa.hopper.emit import SPEC_LINE
 from tawa.hopper.recording.instrument import Instrument, disturbed
 from tawa.ir.decisions.assembling import Assembled
@@ -148,6 +149,9 @@ def tile_level(
     if copied:
         for kind in kinds.values():
             require_whole_rows(kind)
-    module = lower_to_tile(fn, kinds, constexprs)
+    options = work.options
+    precision, flush = options.default_dot_input_precision, options.enable_reflect_ftz
+    defaults = Defaults(options.num_warps, precision, flush)
+    module = lower_to_tile(fn, kinds, constexprs, defaults)
     work.timings["tile"] = time.perf_counter() - begin
     return work.level("tile", module)

@@ -44,7 +44,7 @@ from tawa.frontend.source.errors import LaunchMismatch, TypeMismatch
 from tawa.frontend.source.function import JITFunction
 from tawa.frontend.syntax.calls import FunctionCompiler
 from tawa.frontend.syntax.leaving import Returned
-from tawa.frontend.values.builder import Builder, hint
+from tawa.frontend.values.builder import Builder, Defaults, hint
 from tawa.frontend.values.scope import Scope
 from tawa.frontend.values.values import Descriptor, Tensor, Value, ir_element, ir_type
 from tawa.ir.kernels import AT_LEAST, NAME, POSITIVE
@@ -64,19 +64,20 @@ def lower_to_tile(
     fn: JITFunction | Callable[..., Any],
     arg_types: Sequence[ArgType] | Mapping[str, ArgType],
     constants: Mapping[str, object],
+    defaults: Defaults | None = None,
 ) -> ModuleOp:
     """Compile a kernel for argument types to a tile module with one function of its name.
 
     `constants` are the compile-time values by parameter name (`tl.constexpr` parameters, and
     arguments specialised to None or 1); `arg_types` are those of the other parameters in order,
-    or by name. The parts of a tuple `x` have names of their own: `x.0`, `x.1`, `x.1.0`.
+    or by name; `defaults` are what options of the launch say to the program. The parts of a tuple `x` have names of their own: `x.0`, `x.1`, `x.1.0`.
     Raises a `KernelError` that points into the kernel's source.
     """
     function = fn if isinstance(fn, JITFunction) else JITFunction(fn)
     names, types = _named(function, arg_types, constants)
     read_only = {p.name for p in function.parameters if p.declared.const}
     block = Block(arg_types=[_ir_argument(a) for a in types])
-    b = Builder(block)
+    b = Builder(block, defaults)
     compiler = FunctionCompiler(b, function, Scope())
     compiler.stack = (function.fn,)
     span = compiler.span_of(function.source.tree)

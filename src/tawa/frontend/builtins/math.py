@@ -33,6 +33,10 @@ def floating_argument(f: FunctionCompiler, value: Value, name: str) -> Tensor:
     return x
 
 
+GRADUAL = {"exp": "exp_gradual", "exp2": "exp2_gradual"}
+"""Functions that flush denormals of f32, and those that keep them."""
+
+
 def _register_unary() -> None:
     names = ("exp", "exp2", "log", "log2", "sqrt", "sqrt_rn", "rsqrt", "sin", "cos", "erf",
              "floor", "ceil")  # fmt: skip
@@ -41,7 +45,8 @@ def _register_unary() -> None:
         def lowering(f: FunctionCompiler, x: Value, name: str = name) -> Tensor:
             operand = floating_argument(f, x, f"tl.{name}")
             assert isinstance(operand.dtype, dtype)
-            return mapped(f.b, name, operand.dtype, operand)
+            function = name if f.b.defaults.flush else GRADUAL.get(name, name)
+            return mapped(f.b, function, operand.dtype, operand)
 
         lowers(getattr(tl, name))(lowering)
 
@@ -303,7 +308,7 @@ def _precision(f: FunctionCompiler, precision: Value, allow_tf32: Value) -> str:
         raise fail(f.b, BadArgument, "give `input_precision` or `allow_tf32`, not both")
     if allow_tf32 is not None:
         return "tf32" if allow_tf32 else "ieee"
-    name = "tf32" if precision is None else str(precision).lower()
+    name = f.b.defaults.dot_precision if precision is None else str(precision).lower()
     name = AS_EXACT.get(name, name)
     if name not in ops.PRECISIONS:
         raise fail(

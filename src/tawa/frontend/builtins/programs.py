@@ -186,3 +186,15 @@ def _number(value: SSAValue) -> int | None:
 def dependent_launch(f: FunctionCompiler) -> None:
     """Launches depend on nothing, so there is nothing to wait for."""
     del f
+
+
+@lowers(cuda.num_warps)
+def num_warps(f: FunctionCompiler) -> int:
+    """`tl.extra.cuda.num_warps`."""
+    return f.b.defaults.num_warps
+
+
+@lowers(cuda.num_threads)
+def num_threads(f: FunctionCompiler) -> int:
+    """`tl.extra.cuda.num_threads`."""
+    return 32 * f.b.defaults.num_warps

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -21,11 +22,23 @@ from tawa.ir.kernels import AT_LEAST, MULTIPLE
 Op = TypeVar("Op", bound=Operation)
 
 
+@dataclass(frozen=True)
+class Defaults:
+    """Options of a launch that a kernel's meaning depends on."""
+
+    num_warps: int = 4
+    dot_precision: str = "tf32"
+    """How `tl.dot` takes operands of f32 where it says nothing itself."""
+    flush: bool = True
+    """Whether exponentials of f32 take denormals for zeros."""
+
+
 class Builder:
     """The point of insertion and the current span."""
 
-    def __init__(self, block: Block) -> None:
+    def __init__(self, block: Block, defaults: Defaults | None = None) -> None:
         self.block = block
+        self.defaults = defaults or Defaults()
         self._spans: list[tuple[Span, SpanAttr]] = []
         self.promised: dict[BlockArgument, int] = {}
         """Kernel arguments, and what they are promised to reach."""

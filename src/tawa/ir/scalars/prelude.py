@@ -182,11 +182,15 @@ __device__ __forceinline__ f32 unsigned_byte_to_float(i8 x) {
     "div_full": _binary("div_full", "div.full.f32"),
     "rcp_approx": _approx("rcp_approx", "rcp.approx.ftz.f32"),
     "ex2_approx": _approx("ex2_approx", "ex2.approx.ftz.f32"),
+    "ex2_gradual": _approx("ex2_gradual", "ex2.approx.f32"),
     "sqrt_approx": _approx("sqrt_approx", "sqrt.approx.f32"),
     "rsqrt_approx": _approx("rsqrt_approx", "rsqrt.approx.f32"),
     "tanh_approx": _approx("tanh_approx", "tanh.approx.f32"),
     "exp_approx": """\
 __device__ __forceinline__ f32 exp_approx(f32 x) { return ex2_approx(x * 1.4426950408889634f); }
+""",
+    "exp_gradual": """\
+__device__ __forceinline__ f32 exp_gradual(f32 x) { return ex2_gradual(x * 1.4426950408889634f); }
 """,
     "sigmoid": """\
 __device__ __forceinline__ f32 sigmoid(f32 x) { return rcp_approx(1.0f + exp_approx(-x)); }

@@ -355,6 +355,8 @@ _float("minimumf", 2, _signed_zero_aware(np.minimum, False), "min_nan({0}, {1})"
 _float("fma", 3, _fma, "fmaf({0}, {1}, {2})", "fma({0}, {1}, {2})")
 _float("exp", 1, flushing(np.exp), "exp_approx({0})", "exp({0})")
 _float("exp2", 1, flushing(np.exp2), "ex2_approx({0})", "exp2({0})")
+_float("exp_gradual", 1, np.exp, "exp_gradual({0})", "exp({0})")
+_float("exp2_gradual", 1, np.exp2, "ex2_gradual({0})", "exp2({0})")
 _float("sqrt", 1, np.sqrt, "sqrt_approx({0})", "sqrt({0})")
 _float("sqrt_rn", 1, np.sqrt, "__fsqrt_rn({0})", "__dsqrt_rn({0})")
 _float("rsqrt", 1, _reciprocal_root, "rsqrt_approx({0})", "rsqrt({0})")

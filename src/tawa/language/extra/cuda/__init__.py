@@ -6,7 +6,8 @@ from tawa.language import core, libdevice
 from tawa.language.builtin import builtin, composite
 from tawa.language.dtypes import int32, int64
 
-__all__ = ["gdc_launch_dependents", "gdc_wait", "globaltimer", "libdevice", "smid"]
+__all__ = ["gdc_launch_dependents", "gdc_wait", "globaltimer", "libdevice", "num_threads",
+           "num_warps", "smid"]  # fmt: skip
 
 
 @composite
@@ -19,6 +20,16 @@ def globaltimer() -> Any:
 def smid() -> Any:
     """The number of the multiprocessor that the program runs on, as int32."""
     return core.inline_asm_elementwise("mov.u32 $0, %smid;", "=r", [], int32, True, 1)
+
+
+@builtin
+def num_threads() -> Any:
+    """32 times the launch's `num_warps`, a compile-time value; warps that only load come on top."""
+
+
+@builtin
+def num_warps() -> Any:
+    """The launch's `num_warps`, a compile-time value."""
 
 
 @builtin
