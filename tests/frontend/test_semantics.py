@@ -368,3 +368,18 @@ def test_combine_functions_of_several_tensors(launch, define):
     np.testing.assert_allclose(out[:16], expected, rtol=1e-5)
     assert out[16] == out[:16].max()
     assert at[0] == out[:16].argmax()
+
+
+def test_numbers_are_strong_where_triton_makes_scalars_of_them(evaluate):
+    """A half beside 0.1 is compared in f32: the nearest half is less than 0.1."""
+    x = np.resize(np.array([0.1, 0.2, 0.0], np.float16), N)
+    wide = x.astype(np.float32)
+    same(evaluate("(x < 0.1).to(tl.int32)", x, out="int32"), (wide < np.float32(0.1)) * 1)
+    larger = np.maximum(wide, np.float32(0.1))
+    same(evaluate("tl.maximum(x, 0.1) * 3", x, out="float32"), larger * np.float32(3))
+    small = np.resize(np.array([-100, 100, 7], np.int8), N)
+    exact = small.astype(np.int32)
+    same(evaluate("tl.minimum(x, 50) * 3", small, out="int32"), np.minimum(exact, 50) * 3)
+    same(evaluate("(x < 200).to(tl.int32)", small, out="int32"), np.ones(N, np.int32))
+    same(evaluate("x.to(tl.dtype('int16')) * 9", small, out="int32"), exact * 9)
+    same(evaluate("tl.fdiv(x, x + x)", x + 1, out="float16"), np.full(N, 0.5, np.float16))

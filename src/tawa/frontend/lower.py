@@ -70,7 +70,8 @@ def lower_to_tile(
 
     `constants` are the compile-time values by parameter name (`tl.constexpr` parameters, and
     arguments specialised to None or 1); `arg_types` are those of the other parameters in order,
-    or by name; `defaults` are what options of the launch say to the program. The parts of a tuple `x` have names of their own: `x.0`, `x.1`, `x.1.0`.
+    or by name; `defaults` are what options of the launch say to the program. The parts of a tuple
+    `x` have names of their own: `x.0`, `x.1`, `x.1.0`.
     Raises a `KernelError` that points into the kernel's source.
     """
     function = fn if isinstance(fn, JITFunction) else JITFunction(fn)

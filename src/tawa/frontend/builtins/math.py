@@ -10,7 +10,7 @@ from tawa.frontend.source.errors import BadArgument, TileShapeMismatch, TypeMism
 from tawa.frontend.source.registry import lowers
 from tawa.frontend.syntax.calls import FunctionCompiler
 from tawa.frontend.values import arithmetic, conversion
-from tawa.frontend.values.arithmetic import numeric_type, promote
+from tawa.frontend.values.arithmetic import numeric_type, promote_strong
 from tawa.frontend.values.conversion import fail, mapped
 from tawa.frontend.values.values import Tensor, Value, describe
 from tawa.language import core
@@ -113,18 +113,22 @@ def where(f: FunctionCompiler, condition: Value, x: Value, y: Value) -> Value:
 @lowers(tl.fdiv)
 def fdiv(f: FunctionCompiler, x: Value, y: Value, ieee_rounding: Value) -> Tensor:
     """`tl.fdiv`."""
-    left, right = promote(f.b, x, y, "tl.fdiv", division=True)
+    left, right = promote_strong(f.b, x, y, "tl.fdiv", division=True)
     assert isinstance(left.dtype, dtype)
+    types = {v.dtype for v in (arithmetic.strong(f.b, x), arithmetic.strong(f.b, y))
+             if isinstance(v, Tensor)}  # fmt: skip
+    target = types.pop() if len(types) == 1 else left.dtype
     if not left.dtype.is_floating():
         raise fail(f.b, TypeMismatch, "`tl.fdiv` divides floats", found=left.describe())
-    return mapped(f.b, "divf_rn" if ieee_rounding else "divf", left.dtype, left, right)
+    quotient = mapped(f.b, "divf_rn" if ieee_rounding else "divf", left.dtype, left, right)
+    return conversion.cast(f.b, quotient, target)
 
 
 @lowers(tl.div_rn)
 def div_rn(f: FunctionCompiler, x: Value, y: Value) -> Tensor:
     """`tl.div_rn`."""
-    left, right = promote(f.b, x, y, "tl.div_rn")
-    if any(isinstance(v, Tensor) and v.dtype != float32 for v in (x, y)):
+    left, right = promote_strong(f.b, x, y, "tl.div_rn")
+    if any(isinstance(v, Tensor) and v.dtype != float32 for v in (x, y, left)):
         raise fail(
             f.b,
             TypeMismatch,
@@ -137,9 +141,9 @@ def div_rn(f: FunctionCompiler, x: Value, y: Value) -> Tensor:
 @lowers(tl.fma)
 def fma(f: FunctionCompiler, x: Value, y: Value, z: Value) -> Tensor:
     """`tl.fma`."""
-    left, right = promote(f.b, x, y, "tl.fma")
-    left, third = promote(f.b, left, z, "tl.fma")
-    right, third = promote(f.b, right, third, "tl.fma")
+    left, right = promote_strong(f.b, x, y, "tl.fma")
+    left, third = promote_strong(f.b, left, z, "tl.fma")
+    right, third = promote_strong(f.b, right, third, "tl.fma")
     left, right, third = conversion.broadcast(f.b, left, right, third)
     assert isinstance(left.dtype, dtype)
     if not left.dtype.is_floating():
@@ -150,7 +154,7 @@ def fma(f: FunctionCompiler, x: Value, y: Value, z: Value) -> Tensor:
 @lowers(tl.umulhi)
 def umulhi(f: FunctionCompiler, x: Value, y: Value) -> Tensor:
     """`tl.umulhi`."""
-    left, right = promote(f.b, x, y, "tl.umulhi")
+    left, right = promote_strong(f.b, x, y, "tl.umulhi")
     assert isinstance(left.dtype, dtype)
     if not left.dtype.is_int() or left.dtype.primitive_bitwidth < 32:
         raise fail(

@@ -15,7 +15,7 @@ from tawa.frontend.source.errors import NotSupported, TypeMismatch
 from tawa.frontend.source.registry import lowers
 from tawa.frontend.syntax.calls import FunctionCompiler
 from tawa.frontend.values import conversion
-from tawa.frontend.values.arithmetic import numeric_type
+from tawa.frontend.values.arithmetic import numeric_type, widened
 from tawa.frontend.values.conversion import cast, fail
 from tawa.frontend.values.values import Tensor, Value, describe, ir_element, is_tuple, items_of
 from tawa.ir.elementwise import Map
@@ -93,6 +93,7 @@ def _extreme(
     return_indices: bool,
     left: bool = True,
 ) -> Value:
+    value = widened(f.b, value)
     element = numeric_type(f.b, value, f"tl.{which}")
     if return_indices:
         extreme, index = _positions(f, which, value, axis, left)
@@ -198,7 +199,7 @@ def reduce_or(f: FunctionCompiler, input: Value, axis: Value, keep_dims: Value) 
 @lowers(tl.cumsum)
 def cumsum(f: FunctionCompiler, input: Value, axis: Value, reverse: Value, dtype: Value) -> Tensor:
     """`tl.cumsum`."""
-    value = tensor_argument(f, input, "tl.cumsum")
+    value = widened(f.b, tensor_argument(f, input, "tl.cumsum"))
     element = numeric_type(f.b, value, "tl.cumsum")
     target = _sum_type(element) if dtype is None else dtype_argument(f, dtype)
     return _scan(f, cast(f.b, value, target), axis, _addition(target),
@@ -207,11 +208,12 @@ def cumsum(f: FunctionCompiler, input: Value, axis: Value, reverse: Value, dtype
 
 @lowers(tl.cumprod)
 def cumprod(f: FunctionCompiler, input: Value, axis: Value, reverse: Value) -> Tensor:
-    """`tl.cumprod`."""
-    value = tensor_argument(f, input, "tl.cumprod")
-    target = _sum_type(numeric_type(f.b, value, "tl.cumprod"))
+    """`tl.cumprod`, in the operand's type; what wraps at 32 bits wraps at fewer too."""
+    value = widened(f.b, tensor_argument(f, input, "tl.cumprod"))
+    element = numeric_type(f.b, value, "tl.cumprod")
+    target = _sum_type(element)
     kind = "mulf" if target.is_floating() else "muli"
-    return _scan(f, cast(f.b, value, target), axis, kind, reverse)
+    return cast(f.b, _scan(f, cast(f.b, value, target), axis, kind, reverse), element)
 
 
 def _scan(f: FunctionCompiler, value: Tensor, axis: Value, kind: str, reverse: Value) -> Tensor:

@@ -10,6 +10,7 @@ from typing import Any
 from tawa import language
 from tawa.base.errors import TawaError
 from tawa.frontend.source.errors import (
+    BadArgument,
     NotCallable,
     NotSupported,
     Recursion,
@@ -78,9 +79,19 @@ class FunctionCompiler(Statements):
             return function(args[0])
         if is_named_tuple(function):
             return self._make_named_tuple(function, args, keywords)
+        if function is dtypes.dtype and len(args) == 1 and isinstance(args[0], str):
+            return self._named_type(args[0])
         if isinstance(function, dtypes.dtype) and len(args) == 1:
             return self.call(language.cast, [args[0], function], keywords)
         raise self._not_callable(function)
+
+    def _named_type(self, name: str) -> Value:
+        """`tl.dtype("int8")`."""
+        try:
+            return self.usable_type(dtypes.dtype(name))
+        except ValueError as error:
+            names = ", ".join(t.name for t in dtypes.DTYPES.values())
+            raise fail(self.b, BadArgument, str(error), expected=names, found=repr(name)) from None
 
     def _make_named_tuple(
         self, function: Any, args: list[Value], keywords: dict[str, Value]

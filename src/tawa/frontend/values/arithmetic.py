@@ -9,7 +9,7 @@ from tawa.frontend.values.builder import Builder
 from tawa.frontend.values.conversion import broadcast, cast, fail, fill, mapped, scalar, to_tensor
 from tawa.frontend.values.promotion import computation_type, integer_type, natural_type
 from tawa.frontend.values.values import Tensor, Value, describe, is_number, is_runtime, items_of
-from tawa.language.dtypes import dtype, float32, int1, int32, int64, pointer_type
+from tawa.language.dtypes import bfloat16, dtype, float32, int1, int32, int64, pointer_type
 
 I1 = NAMES["i1"]
 
@@ -73,6 +73,27 @@ def promote(
         )
     left, right = broadcast(b, convert_operand(b, x, target), convert_operand(b, y, target))
     return left, right
+
+
+def promote_strong(
+    b: Builder, x: Value, y: Value, symbol: str, *, division: bool = False
+) -> tuple[Tensor, Tensor]:
+    """The same where Triton takes numbers for scalars of their natural types: they are strong.
+
+    A half compared with `0.1`, or its maximum with it, is one of f32.
+    """
+    left, right = strong(b, x), strong(b, y)
+    return promote(b, left, right, symbol, division=division)
+
+
+def widened(b: Builder, x: Tensor) -> Tensor:
+    """A tensor of bf16 as one of f32, in which Triton compares and scans; others as they are."""
+    return cast(b, x, float32) if x.dtype == bfloat16 else x
+
+
+def strong(b: Builder, x: Value) -> Value:
+    """A number as a scalar of its natural type; anything else as it is."""
+    return to_tensor(b, x) if is_number(x) else x
 
 
 _ARITHMETIC = {"+": ("addf", "addi"), "-": ("subf", "subi"), "*": ("mulf", "muli")}
@@ -225,7 +246,7 @@ _EQUAL = {"==": ("cmpf_oeq", "cmpi_eq"), "!=": ("cmpf_une", "cmpi_ne")}
 
 def compare(b: Builder, symbol: str, x: Value, y: Value) -> Tensor:
     """A comparison, by the type's signedness; `!=` holds for NaN, all others do not."""
-    left, right = promote(b, x, y, symbol)
+    left, right = promote_strong(b, x, y, symbol)
     if left.dtype.is_int1() and symbol in _ORDER:
         left, right = cast(b, left, int32), cast(b, right, int32)
     floating = left.dtype.is_floating()
@@ -328,8 +349,9 @@ def propagation(b: Builder, mode: Value) -> str:
 
 
 def extreme(b: Builder, which: str, x: Value, y: Value, mode: Value = "none") -> Tensor:
-    """`maximum` or `minimum`."""
-    left, right = promote(b, x, y, f"{which}imum")
+    """`maximum` or `minimum`; of bf16 it is one of f32."""
+    x, y = (widened(b, v) if isinstance(v, Tensor) else v for v in (x, y))
+    left, right = promote_strong(b, x, y, f"{which}imum")
     assert isinstance(left.dtype, dtype)
     if left.dtype.is_floating():
         function = _EXTREMES[which, propagation(b, mode)]
