@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -34,6 +35,8 @@ class Method(StrEnum):
     mh = "mh"
     nuts = "nuts"
     hmc = "hmc"
+    pathfinder = "pathfinder"
+    advi = "advi"
     pimh = "pimh"
     gibbs = "gibbs"
     enumerate = "enumerate"
@@ -139,10 +142,9 @@ def infer(
             )
         case Method.mh:
             return model.mh(draws, data=data, seed=seed, threads=threads, progress=True)
-        case Method.nuts:
-            return model.nuts(draws, data=data, seed=seed)
-        case Method.hmc:
-            return model.hmc(draws, data=data, seed=seed)
+        case Method.nuts | Method.hmc | Method.pathfinder | Method.advi:
+            run: Callable[..., Posterior] = getattr(model, method.value)
+            return run(draws, data=data, seed=seed)
         case Method.pimh:
             return model.pimh(draws, particles=particles, data=data, seed=seed, threads=threads)
         case Method.gibbs:

@@ -18,15 +18,18 @@ from tawa.cuppl.cpu.executable import Executable, Workers
 from tawa.cuppl.cpu.memory import Decoder, encode_inputs, example_value
 from tawa.cuppl.elaboration.elaborate import elaborate
 from tawa.cuppl.elaboration.shared import Elaborated
+from tawa.cuppl.inference.approximation import Normal, weigh
 from tawa.cuppl.inference.density import GRADIENT, LEVELS, Density
 from tawa.cuppl.inference.enumeration import run_enumeration
 from tawa.cuppl.inference.importance import run_importance
 from tawa.cuppl.inference.mh import Chain, run_chains
 from tawa.cuppl.inference.noted import Noted
 from tawa.cuppl.inference.nuts import NutsChain, Plan, run_plans
+from tawa.cuppl.inference.pathfinder import find_path
 from tawa.cuppl.inference.pmcmc import Draws, gibbs_chain, independent_chain, marginal_chain
 from tawa.cuppl.inference.settings import Limits, check_memory, check_settings, counts
 from tawa.cuppl.inference.smc import run_smc
+from tawa.cuppl.inference.variational import fit_normal
 from tawa.cuppl.lowering.continuous import lower_continuous
 from tawa.cuppl.lowering.pipeline import Lowered, lower
 from tawa.cuppl.lowering.traced import lower_enumerated, lower_traced
@@ -346,6 +349,77 @@ class Model:
             return observations(self.module, self.main, given, positions, plan.seed, most)
 
         posterior.run_again_by(look)
+        posterior.warn()
+        return posterior
+
+    def pathfinder(
+        self,
+        draws: int = 1000,
+        *,
+        paths: int = 4,
+        data: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        limits: Limits | None = None,
+    ) -> Posterior:
+        """Pathfinder: normal approximations on the way to modes, for continuous choices.
+
+        Each of the `paths` climbs from a start of its own and gives `draws` draws, which weigh by
+        how much likelier the program makes them than the mixture of all normals does; so the
+        evidence is estimated too. `diagnostics` has Pareto's k: above 0.7 take `nuts` instead.
+        """
+        paths = counts(paths=paths)[0]
+
+        def fit(density: Density, random: np.random.Generator) -> tuple[Normal, float]:
+            return find_path(density, random)
+
+        return self._approximate("pathfinder", fit, draws, paths, data, seed, limits)
+
+    def advi(
+        self,
+        draws: int = 1000,
+        *,
+        steps: int = 2000,
+        full_rank: bool = True,
+        data: Mapping[str, Any] | None = None,
+        seed: int = 0,
+        limits: Limits | None = None,
+    ) -> Posterior:
+        """Variational inference: the normal that diverges least, for continuous choices.
+
+        Its covariance is whole, or diagonal without `full_rank`. Draws are weighed as those of
+        `pathfinder`, from whose normal the `steps` start.
+        """
+        steps = counts(steps=steps)[0]
+
+        def fit(density: Density, random: np.random.Generator) -> tuple[Normal, float]:
+            return fit_normal(density, random, steps, full_rank)
+
+        return self._approximate("advi", fit, draws, 1, data, seed, limits)
+
+    def _approximate(
+        self, method: str, fit: Callable[[Density, np.random.Generator], tuple[Normal, float]],
+        draws: int, paths: int, data: Mapping[str, Any] | None, seed: int, limits: Limits | None,
+    ) -> Posterior:  # fmt: skip
+        (draws,) = counts(draws=draws)
+        check_settings(seed)
+        self._check_draws(draws * paths)
+        random = np.random.Generator(np.random.Philox(key=seed))
+        normals: list[tuple[Normal, float]] = []
+        density, block = self.density(data, seed, limits)
+        normals.append(fit(density, random))
+        for path in range(1, paths):
+            density, block = self.density(data, seed + 7919 * path, limits)
+            normals.append(fit(density, random))
+        found = weigh(density, normals, draws, random)
+        total = float(np.logaddexp.reduce(found.log_weights))
+        weights = np.exp(found.log_weights - total)
+        count = len(weights)
+        run = Run(
+            found.columns, weights / weights.sum(), total - math.log(count), np.arange(count),
+            [*found.memory, block],
+        )  # fmt: skip
+        diagnostics = {"pareto_k": found.pareto_k, "elbo": found.elbo}
+        posterior = Posterior(self.elaborated, [run], self.names, method, diagnostics)
         posterior.warn()
         return posterior
 

@@ -23,7 +23,7 @@ from tawa.cuppl.natives import nuts as k
 from tawa.cuppl.typing.errors import BadSetting
 from tawa.cuppl.typing.failures import HEAP_FULL, UnboundedRecursion
 
-__all__ = ["NutsChain", "Plan", "nuts_chain", "run_plans"]
+__all__ = ["NutsChain", "Plan", "nuts_chain", "results_of", "run_plans"]
 
 Floats = npt.NDArray[np.float64]
 Words = npt.NDArray[np.int64]
@@ -253,7 +253,7 @@ def nuts_chain(
     sampler.run(plan.warm_up, plan.warm_up + plan.draws, False, 0, report)
     positions = sampler.arrays[k.POSITIONS].reshape(plan.draws, -1)
     if any(references):
-        columns, memory = _results(density, positions)
+        columns, memory = results_of(density, positions)
     else:
         columns = sampler.arrays[k.COLUMNS].view(np.int64).reshape(-1, plan.draws)
         memory = list[Words]()
@@ -283,7 +283,7 @@ def _warm_up(sampler: _Sampler, report: Callable[[int], None]) -> None:
         sampler.put(k.STEP, math.exp(sampler.get(k.AVERAGED)))
 
 
-def _results(density: Density, positions: Floats) -> tuple[Words, list[Words]]:
+def results_of(density: Density, positions: Floats) -> tuple[Words, list[Words]]:
     """The results of draws, run again, and copied out of the heap with all they refer to."""
     mask = mask_of(tuple(density.references))
     objects = object_table(density.executable.lowered.elaborated.layouts)

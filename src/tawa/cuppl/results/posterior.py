@@ -26,6 +26,7 @@ __all__ = ["InferenceWarning", "Posterior", "Run"]
 
 Floats = npt.NDArray[np.float64]
 LOW_ESS = 100.0
+WORST_K = 0.7
 
 
 def few_runs(runs: int) -> float:
@@ -362,6 +363,12 @@ class Posterior:
         if self.ess < min(LOW_ESS, 0.5 * len(self.weights)):
             warnings.warn(
                 f"{self.method}: effective sample size {self.ess:.1f} of {len(self.weights)}",
+                InferenceWarning, stacklevel=stack_level(),
+            )  # fmt: skip
+        if self.diagnostics.get("pareto_k", 0.0) > WORST_K:
+            warnings.warn(
+                f"{self.method}: Pareto's k is {self.diagnostics['pareto_k']:.2f}, above "
+                f"{WORST_K}: the normal is no good approximation here; use `nuts`",
                 InferenceWarning, stacklevel=stack_level(),
             )  # fmt: skip
         if self.runs and self.log_evidence_error > 0.5 and math.isfinite(self.log_evidence):
