@@ -88,3 +88,16 @@ def test_the_smoothing_is_that_of_arviz() -> None:
         expected, other = arviz.psislw(np.log(ratios))
         assert k == pytest.approx(float(other), abs=1e-3)
         assert found - np.logaddexp.reduce(found) == pytest.approx(expected, abs=2e-3)
+
+
+@pytest.mark.filterwarnings("ignore::tawa.cuppl.InferenceWarning")
+@pytest.mark.parametrize("method", ["nuts", "pathfinder"])
+@pytest.mark.parametrize("scale", [1e-150, 1e-8, 1e8, 1e150])
+def test_values_of_any_size(method: str, scale: float) -> None:
+    text = (
+        f"def main () = let x = sample (normal 0 {scale}) in let y = sample (normal 0 1) in\n"
+        f"  observe (normal x {scale}) {scale}; (x, y)"
+    )
+    posterior = getattr(cuppl.model(text), method)(800, seed=1)
+    assert abs(posterior.mean("x") / scale - 0.5) < 0.1
+    assert posterior.std("x") / scale == pytest.approx(math.sqrt(0.5), rel=0.1)

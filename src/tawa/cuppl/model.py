@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +14,16 @@ import numpy.typing as npt
 
 from tawa.base.cores import cores
 from tawa.base.user_frames import entries, entry
+from tawa.cuppl.approximations import approximated
 from tawa.cuppl.core.ir import Type
 from tawa.cuppl.cpu.executable import Executable, Workers
 from tawa.cuppl.cpu.memory import Decoder, encode_inputs, example_value
 from tawa.cuppl.elaboration.elaborate import elaborate
 from tawa.cuppl.elaboration.shared import Elaborated
-from tawa.cuppl.inference.approximation import Normal, weigh
 from tawa.cuppl.inference.density import GRADIENT, LEVELS, Density
 from tawa.cuppl.inference.enumeration import run_enumeration
 from tawa.cuppl.inference.importance import run_importance
 from tawa.cuppl.inference.mh import Chain, run_chains
-from tawa.cuppl.inference.noted import Noted
 from tawa.cuppl.inference.nuts import NutsChain, Plan, run_plans
 from tawa.cuppl.inference.pathfinder import find_path
 from tawa.cuppl.inference.pmcmc import Draws, gibbs_chain, independent_chain, marginal_chain
@@ -224,7 +224,7 @@ class Model:
         check_settings(seed)
         executable = self.traced("mh_chain")
         workers, block = self.workers(data, 1)
-        self._check_draws(draws * chains)
+        self.check_draws(draws * chains)
         burn, first = counts(0, burn=draws * thin if burn is None else burn, first=first)
         all_chains = [
             Chain(executable, n, draws, burn, thin, seed, limits or Limits(), workers.inputs)
@@ -321,7 +321,7 @@ class Model:
     ) -> Posterior:  # fmt: skip
         plan, chains = plan.checked(), counts(chains=chains)[0]
         (threads,) = counts(threads=cores() if threads is None else threads)
-        self._check_draws(plan.draws * chains)
+        self.check_draws(plan.draws * chains)
         self._gradient_code()
         blocks: list[Any] = []
 
@@ -342,13 +342,8 @@ class Model:
         posterior = ChainPosterior(self.elaborated, runs, self.names, method, _summary(found))
         for name in found[0].statistics:
             posterior.statistics[name] = np.stack([one.statistics[name] for one in found])
-        given, positions = dict(data or {}), [one.positions for one in found]
-
-        def look() -> dict[str, Noted]:
-            most = limits or Limits()
-            return observations(self.module, self.main, given, positions, plan.seed, most)
-
-        posterior.run_again_by(look)
+        again = dict(data or {}), [c.positions for c in found], plan.seed, limits or Limits()
+        posterior.run_again_by(partial(observations, self.module, self.main, *again))
         posterior.warn()
         return posterior
 
@@ -367,12 +362,8 @@ class Model:
         how much likelier the program makes them than the mixture of all normals does; so the
         evidence is estimated too. `diagnostics` has Pareto's k: above 0.7 take `nuts` instead.
         """
-        paths = counts(paths=paths)[0]
-
-        def fit(density: Density, random: np.random.Generator) -> tuple[Normal, float]:
-            return find_path(density, random)
-
-        return self._approximate("pathfinder", fit, draws, paths, data, seed, limits)
+        (paths,) = counts(paths=paths)
+        return approximated(self, "pathfinder", find_path, draws, paths, data, seed, limits)
 
     def advi(
         self,
@@ -389,39 +380,8 @@ class Model:
         Its covariance is whole, or diagonal without `full_rank`. Draws are weighed as those of
         `pathfinder`, from whose normal the `steps` start.
         """
-        steps = counts(steps=steps)[0]
-
-        def fit(density: Density, random: np.random.Generator) -> tuple[Normal, float]:
-            return fit_normal(density, random, steps, full_rank)
-
-        return self._approximate("advi", fit, draws, 1, data, seed, limits)
-
-    def _approximate(
-        self, method: str, fit: Callable[[Density, np.random.Generator], tuple[Normal, float]],
-        draws: int, paths: int, data: Mapping[str, Any] | None, seed: int, limits: Limits | None,
-    ) -> Posterior:  # fmt: skip
-        (draws,) = counts(draws=draws)
-        check_settings(seed)
-        self._check_draws(draws * paths)
-        random = np.random.Generator(np.random.Philox(key=seed))
-        normals: list[tuple[Normal, float]] = []
-        density, block = self.density(data, seed, limits)
-        normals.append(fit(density, random))
-        for path in range(1, paths):
-            density, block = self.density(data, seed + 7919 * path, limits)
-            normals.append(fit(density, random))
-        found = weigh(density, normals, draws, random)
-        total = float(np.logaddexp.reduce(found.log_weights))
-        weights = np.exp(found.log_weights - total)
-        count = len(weights)
-        run = Run(
-            found.columns, weights / weights.sum(), total - math.log(count), np.arange(count),
-            [*found.memory, block],
-        )  # fmt: skip
-        diagnostics = {"pareto_k": found.pareto_k, "elbo": found.elbo}
-        posterior = Posterior(self.elaborated, [run], self.names, method, diagnostics)
-        posterior.warn()
-        return posterior
+        fit = partial(fit_normal, steps=counts(steps=steps)[0], full=full_rank)
+        return approximated(self, "advi", fit, draws, 1, data, seed, limits)
 
     def pimh(
         self,
@@ -467,7 +427,7 @@ class Model:
             raise UnsupportedMethod(
                 f"{method} needs a program with observations", hint="use importance sampling"
             )
-        self._check_draws(draws * chains)
+        self.check_draws(draws * chains)
         workers, block = self.workers(data, threads or 1)
         runs: list[Run] = []
         accepted = 0
@@ -479,7 +439,7 @@ class Model:
             runs.append(_chain_run(one, draws, block))
         return self._chains(runs, method, accepted / (chains * draws))
 
-    def _check_draws(self, draws: int) -> None:
+    def check_draws(self, draws: int) -> None:
         """Raise BadSetting for more draws of chains than memory holds."""
         words = len(self.elaborated.layouts.words(self.elaborated.result))
         check_memory("draws", draws, 2 * words + 2)

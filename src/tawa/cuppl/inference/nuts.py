@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from tawa.cuppl.cpu.executable import FIELD
 from tawa.cuppl.cpu.memory import mask_of, object_table
+from tawa.cuppl.inference.ascent import ascent
 from tawa.cuppl.inference.density import LEVELS, Density
 from tawa.cuppl.inference.settings import Limits, check_settings, counts
 from tawa.cuppl.natives import nuts as k
@@ -40,6 +41,10 @@ DRAWS_A_VALUE = 3
 BYTES_A_LEVEL = 8192
 """Native stack for each level of recursion: differentiated functions have large frames."""
 MOST_LEVELS = 1 << 17
+STEEP = 1e6
+"""A slope from which a chain first climbs (or where it is as flat): the scale is another one."""
+LEAST = 1e-300
+"""The least variance of a value."""
 SLICE = 100
 """Transitions between two reports of progress."""
 
@@ -136,11 +141,15 @@ class _Sampler:
         density, n = self.density, self.density.dimension
         q = density.position[:n].copy()
         value, gradient = density(q)
+        metric = 1.0 / np.clip(np.abs(gradient), 1.0, 1e20)
+        if np.abs(gradient).max() > STEEP or np.abs(gradient).min() < 1.0 / STEEP:
+            for there, curvature in ascent(density):
+                q, metric = there.q, curvature.diagonal
+            value, gradient = density(q)
         work = self.arrays[k.WORK]
         work[:n], work[n : 2 * n], work[2 * n] = q, gradient, value
         work.view(np.int64)[2 * n + 1 : 2 * n + 1 + self.words] = density.results[: self.words]
-        size = np.clip(np.abs(gradient), 1.0, 1e20)
-        self.use(1.0 / size)
+        self.use(metric)
 
     def use(self, metric: Floats) -> None:
         """Go on with other variances, or another covariance."""
@@ -163,12 +172,12 @@ class _Sampler:
             variance = squares / (seen - 1.0)
             covariance = moments[4 * n :].reshape(n, n) / (seen - 1.0)
             covariance *= seen / (seen + 5.0)
-            covariance[np.diag_indices(n)] += variance * 1e-3 + 1e-20
+            covariance[np.diag_indices(n)] += np.maximum(variance * 1e-3, LEAST)
             return 0.5 * (covariance + covariance.T) if np.isfinite(covariance).all() else None
         with np.errstate(all="ignore"):
             found = np.sqrt(squares / slopes)
         found[~np.isfinite(found) | (found <= 0.0)] = 1.0
-        return np.clip(found, 1e-20, 1e20)
+        return np.clip(found, LEAST, 1.0 / LEAST)
 
     def forget(self) -> None:
         """Begin a new window."""
