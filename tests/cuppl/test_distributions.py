@@ -199,6 +199,10 @@ def test_student_t_in_many_dimensions(natives: Natives) -> None:
     values = draws(natives, "MvStudentT", (4.5, mean, factor)).view(np.float64)
     law = stats.t(4.5, mean[2], math.sqrt(scale[2, 2]))
     assert stats.kstest(values[:, 2], law.cdf).statistic < 2.4 / math.sqrt(DRAWS)
+    natives.reset()
+    normal = stats.multivariate_normal(mean, scale).logpdf(x)
+    far = natives("logpdf_mv_student_t", x, 1e12, mean, factor)
+    assert far == pytest.approx(normal, abs=1e-6)
     pairs = stats.spearmanr(values[:, 0], values[:, 2]).statistic
     assert abs(pairs - scale[0, 2] / math.sqrt(scale[0, 0] * scale[2, 2])) < 0.06
 

@@ -60,6 +60,19 @@ def test_vectors_are_observed_as_wholes() -> None:
     assert found.observed.tolist() == [[1, 2], [3, 4]]
 
 
+def test_vectors_of_several_lengths_are_no_array() -> None:
+    text = (
+        "input v : vector[vector[float]]\n"
+        "def main () = let x = sample (normal 0 1) in\n"
+        "  iter (fn r -> observe (diagonal_normal (map (fn _ -> x) r) r) r) v; x"
+    )
+    posterior = cuppl.model(text).nuts(20, warm_up=20, chains=1, data={"v": [[1.0, 2.0], [3.0]]})
+    with pytest.raises(UnsupportedMethod, match="several lengths"):
+        posterior.observations()
+    none = cuppl.model("def main () = sample (normal 0 1)").nuts(20, warm_up=20, chains=1)
+    assert none.observations() == {}
+
+
 def test_where_there_are_none() -> None:
     text = "def main () = let x = sample (normal 0 1) in observe (normal x 1) 1; [x, x]"
     with pytest.raises(UnsupportedMethod, match="keeps no choices"):

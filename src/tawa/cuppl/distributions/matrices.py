@@ -22,7 +22,7 @@ from tawa.cuppl.numeric.linear import (
 )
 from tawa.cuppl.numeric.philox import next_uniform
 from tawa.cuppl.numeric.primitives import Context, FloatVector, new_floats, sqrt
-from tawa.cuppl.numeric.special import lgamma, normal_quantile
+from tawa.cuppl.numeric.special import LARGE, lgamma, lgamma_step, normal_quantile
 from tawa.cuppl.translation.native import native
 
 INF = math.inf
@@ -101,7 +101,11 @@ def logpdf_mv_student_t(
     square = squared_distance(ctx, x, location, factor)
     half = 0.5 * (df + float(n))
     scales = log_diagonal(factor, n) + 0.5 * float(n) * (log(df) + LOG_PI)
-    return lgamma(half) - lgamma(0.5 * df) - scales - half * log1p(square / df)
+    if df >= LARGE:
+        step = lgamma_step(0.5 * df, 0.5 * float(n))
+    else:
+        step = lgamma(half) - lgamma(0.5 * df)
+    return step - scales - half * log1p(square / df)
 
 
 @native

@@ -116,7 +116,7 @@ def run_again(
     ]
     if len({len(row) for row in rows}) > 1:
         raise _changing()
-    table = np.stack(rows).reshape(len(positions), -1, len(rows[0]))
+    table = np.stack(rows).reshape(*np.shape(positions)[:2], len(rows[0]))
     program = executable.lowered.elaborated
     places: dict[Span, list[tuple[int, int, str]]] = {}
     for at, site, count in _heads(table[0, 0]):
@@ -141,7 +141,10 @@ def _heads(row: Words) -> list[tuple[int, int, int]]:
 def _noted(span: Span, table: Words, heads: list[tuple[int, int, str]]) -> Noted:
     """The columns of one place."""
     if len({head[1:] for head in heads}) > 1:
-        raise _changing()
+        raise UnsupportedMethod(
+            "vectors of several lengths are observed here, which no array holds", span=span,
+            hint="observe those of each length at a place of their own",
+        )  # fmt: skip
     _, count, kind = heads[0]
     starts = np.array([at for at, _, _ in heads])
     size = abs(count)

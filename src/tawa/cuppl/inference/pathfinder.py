@@ -15,6 +15,8 @@ __all__ = ["find_path"]
 
 Floats = npt.NDArray[np.float64]
 ELBO_DRAWS = 8
+PATIENCE = 30
+"""Steps after which a climb ends whose normals get no better."""
 
 
 def find_path(density: Density, random: np.random.Generator) -> tuple[Normal, float]:
@@ -22,12 +24,15 @@ def find_path(density: Density, random: np.random.Generator) -> tuple[Normal, fl
     n = density.dimension
     none = np.zeros((n, 0))
     start = Normal(density.position[:n].copy(), np.ones(n), none, np.zeros((0, 0)))
-    best = start, -math.inf
+    best, waited = (start, -math.inf), 0
     for here, curvature in ascent(density):
+        waited += 1
         one = _normal(curvature, here.q, here.gradient)
         elbo = _elbo(density, one, random) if one is not None else -math.inf
         if one is not None and (elbo > best[1] or best[0] is start):
-            best = one, elbo
+            best, waited = (one, elbo), 0
+        if waited > PATIENCE:
+            break
     return best
 
 
