@@ -83,6 +83,8 @@ def test_loops_that_do_not_run_equally_often_are_seen(kind: str, number: int):
         ("attention_dq", {"num_stages": 1}),
         ("dual_gemm", {"num_stages": 2, "staging": 1}),
         ("gemm, odd tiles", {"persistent": True, "ping_pong": True, "num_stages": 3}),
+        ("gemm_bias", {"specialize": False}),
+        ("kernels/attention, e4m3", {"specialize": False}),
     ],
 )
 def test_compiled_kernels_are_proved(name: str, options: dict[str, object]):

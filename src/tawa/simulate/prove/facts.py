@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import gcd
 
@@ -34,6 +35,9 @@ def _meet(a: Range, b: Range) -> Range:
     low = b[0] if a[0] is None else a[0] if b[0] is None else max(a[0], b[0])
     high = b[1] if a[1] is None else a[1] if b[1] is None else min(a[1], b[1])
     return low, high
+
+
+LIMITS = {("op", "minsi"), ("op", "maxsi")}
 
 
 class NeedsModulus(Exception):
@@ -85,11 +89,11 @@ class Facts:
             return number, number
         found = self._bounds.get(number)
         if found is None:
-            found = self._direct(number)
-            if len(number.terms) > 1:
-                for key, known in self.ranges.items():
-                    if len(key) > 1:
-                        found = _meet(found, self._beside(number, key, known))
+            # What is asked on the way there is answered without what follows.
+            found = self._bounds[number] = self._direct(number)
+            for key, known in self.ranges.items():
+                if len(key) > 1:
+                    found = _meet(found, self._beside(number, key, known))
             self._bounds[number] = found
         return found
 
@@ -276,6 +280,14 @@ class Facts:
                 if isinstance(new, Sum) and new.terms != key:
                     self.restrict(new, known)
 
+    def said_again(self, simple: Callable[[Number], Number]) -> Facts:
+        """The same, of numbers with what is known put in."""
+        new = Facts({}, dict(self.truths), self.modulus)
+        for key, known in self.ranges.items():
+            number = simple(Sum(0, key))
+            new.restrict(number if isinstance(number, Sum) else Sum(0, key), known)
+        return new
+
     def asked_for(self, number: Number) -> Term | None:
         """A condition that helps to decide a number; None if there is none.
 
@@ -315,7 +327,7 @@ class Facts:
         return next((condition for condition in asked if condition), None)
 
     def _residue_of(self, found: Term, by: int) -> Term | None:
-        if found[:2] in (("op", "minsi"), ("op", "maxsi")):
+        if found[:2] in LIMITS:
             a, b = parts_of(found)
             return undecided_in(positive(plus(a, b, -1)))
         if found[0] == "quotient":  # by a modulus that is too small
@@ -331,10 +343,36 @@ class Facts:
     def restrict(self, e: Sum, to: Range) -> None:
         """Add to what is known of a sum."""
         factor, key = _key(e)
-        found = _over(_times(to, 1, -e.constant), factor)
-        self.ranges[key] = _meet(self.ranges.get(key, (None, None)), found)
+        found = _meet(self.ranges.get(key, (None, None)), _over(_times(to, 1, -e.constant), factor))
+        self.ranges[key] = found
         self._simple.clear()
         self._bounds.clear()
+        if len(key) == 1:
+            self._restrict_operands(key[0][0], found)
+
+    def _restrict_operands(self, found: Term, to: Range) -> None:
+        """What the range of a limit, or of a quotient, says of its operands."""
+        if found[:2] not in LIMITS | {("op", "divsi")}:
+            return
+        a, b = parts_of(found)
+        low, high = to
+        if found[1] == "divsi":
+            if isinstance(a, Sum) and isinstance(b, int) and b > 0:
+                # Rounded towards zero.
+                least = None if low is None else low * b if low > 0 else (low - 1) * b + 1
+                most = None if high is None else (high + 1) * b - 1 if high >= 0 else high * b
+                self.restrict(a, (least, most))
+            return
+        for one, other in ((a, b), (b, a)):
+            if isinstance(one, int):
+                continue
+            least, most = self.bounds(other)
+            if found[1] == "minsi":
+                above = high is not None and least is not None and least > high
+                self.restrict(one, (low, high if above else None))
+            else:
+                below = low is not None and most is not None and most < low
+                self.restrict(one, (low if below else None, high))
 
     def put(self, e: Sum, to: Range) -> None:
         """Set a sum's range; what was known of it is forgotten."""

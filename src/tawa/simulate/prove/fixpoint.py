@@ -91,7 +91,7 @@ class _Proving:
     """States to go on from, with the condition to be decided."""
     visits: int = 0
     steps: int = 0
-    """Steps of all actors since the last decision."""
+    """Steps that actors have taken."""
 
     def __post_init__(self) -> None:
         kernel = self.kernel
@@ -164,14 +164,21 @@ class _Proving:
         self.steps = 0
         if self._go_on() is None:
             return
-        forget(self.cluster.actors, path)
-        if decided and not self.steps and path.facts.decided(decided) is None:
+        idle = self.steps == 0
+        while True:
+            forget(self.cluster.actors, path)
+            state = self.cluster.take(path)
+            # What is asked for is asked again after the numbers have been named anew.
+            self.steps = 0
+            asked = self._go_on()
+            if asked is None:
+                return
+            if not self.steps:
+                break
+            idle = False  # what was put in decided something
+        if decided and idle and path.facts.decided(decided) is None:
             # To come back to a state from which nobody has taken a step would show nothing.
             raise NotProvable("what was decided is forgotten before anybody goes on")
-        state = self.cluster.take(path)
-        # What is asked for is asked again after the numbers have been named anew.
-        asked = self._go_on()
-        assert asked is not None
         key = state.key()
         clocks = self.seen.get(key)
         self.visits += 1

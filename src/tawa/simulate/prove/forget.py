@@ -66,12 +66,60 @@ def _change_all(actors: list[Walker], change: Change, only: Iterable[Term]) -> N
 
 
 def _decide(actors: list[Walker], path: Path) -> None:
-    """Put in what is known, which may be forgotten later."""
+    """Put in what is known, so that equal numbers have one name; it may be forgotten later.
+
+    Numbers with a shift, which may be known to be 0, keep it: it is to take up iterations.
+    """
+    shifts = frozenset(path.shifts.values())
+
+    def simple(number: Number) -> Number:
+        return number if shifts & symbols(number) else path.facts.simplified(number)
+
     for actor in actors:
         for value in actor.live[actor.at]:
             held = actor.values[value]
             if isinstance(held, Sum):
-                actor.values[value] = path.facts.simplified(held)
+                actor.values[value] = simple(held)
+        actor.loops_open = [
+            replace(loop, first=simple(loop.first), end=simple(loop.end))
+            for loop in actor.loops_open
+        ]
+    path.facts = path.facts.said_again(simple)
+    known: dict[tuple[object, int], Term] = {}
+    same: dict[Term, Term] = {}
+    for (left, step), shift in path.shifts.items():
+        key = _terms(simple(Sum(0, left))), step  # pyright: ignore[reportArgumentType]
+        same[shift] = known.setdefault(key, shift)
+    path.shifts = known
+    _put_for({old: new for old, new in same.items() if old != new}, actors, path)
+
+
+def _put_for(names: dict[Term, Term], actors: list[Walker], path: Path) -> None:
+    """Use other names of equal unknowns everywhere."""
+    if not names:
+        return
+
+    def change(number: Sum) -> Number:
+        total: Number = number.constant
+        for found, factor in number.terms:
+            total = plus(total, term(*names.get(found, found)), factor)
+        return total
+
+    _change_all(actors, change, names)
+    for actor in actors:
+        actor.loops_open = [
+            loop if loop.shift is None else replace(loop, shift=names.get(loop.shift, loop.shift))
+            for loop in actor.loops_open
+        ]
+    path.facts = _changed(path.facts, change, names)
+    path.shifts = {
+        (replaced(Sum(0, left), change, frozenset(names)).terms, step): names.get(shift, shift)  # pyright: ignore
+        for (left, step), shift in path.shifts.items()
+    }
+
+
+def _terms(number: Number) -> Terms:
+    return number.terms if isinstance(number, Sum) else ()
 
 
 def _moved(known: Range, by: int) -> Range:
@@ -93,7 +141,7 @@ def _forget_counted(actors: list[Walker], path: Path) -> None:
         step = loops[0].step
         assert isinstance(step, int)
         whole = path.period // gcd(path.period, step)
-        passed = min(loop.n for loop in loops) // whole * whole
+        passed = (min(loop.n for loop in loops) - 1) // whole * whole
         if passed > 0:
             _take_up(actors, path, shift, passed, passed * step // path.period)
 
@@ -298,23 +346,5 @@ def _rename(actors: list[Walker], path: Path) -> None:
         if found[0] in UNKNOWN and found not in names:
             names[found] = (*found[:-1], len(names))
     path.unknowns = len(names)
-    if all(old == new for old, new in names.items()):
-        return
-
-    def change(number: Sum) -> Number:
-        total: Number = number.constant
-        for found, factor in number.terms:
-            total = plus(total, term(*names.get(found, found)), factor)
-        return total
-
-    _change_all(actors, change, names)
-    for actor in actors:
-        actor.loops_open = [
-            loop if loop.shift is None else replace(loop, shift=names[loop.shift])
-            for loop in actor.loops_open
-        ]
-    path.facts = _changed(path.facts, change, names)
-    path.shifts = {
-        (replaced(Sum(0, left), change, frozenset(names)).terms, step): names[shift]  # pyright: ignore
-        for (left, step), shift in path.shifts.items()
-    }
+    if any(old != new for old, new in names.items()):
+        _put_for(names, actors, path)
