@@ -71,6 +71,9 @@ LONG_FUNCTIONS = frozenset(
 WORD = SM_90A.word
 """Bytes of a register, and of a bank of shared memory."""
 
+MANY_COPIES = SM_90A.thresholds.copies_loaded
+"""Threads that load the same element, from which on one loads it and the others get it."""
+
 MUCH_WORK = SM_90A.thresholds.remade_work
 """Instructions from which on a value is not made again in a loop."""
 
@@ -465,11 +468,29 @@ class Layouts:
             vector //= 2
         return blocked(shape, self.warps, vector, order)
 
+    def _load_rows_once(self) -> None:
+        """Let threads share the loads of a row beside a product's columns, and exchange it.
+
+        Where a loop would have each thread load many elements one by one that others load too.
+        """
+        for value in self._flexible():
+            op, shape = value.owner, shape_of(value.type)
+            if not isinstance(op, Load) or len(shape) != 1 or fastest(self.axes, op.ptr)[1] > 1:
+                continue
+            share = max(1, math.prod(shape) // (32 * self.warps))
+            together = carried_with(value, self._same)
+            if value not in self.of and any(map(_loops, together)):
+                wanted = self._wanted_of_any(value)
+                if wanted is not None and wanted.registers >= MANY_COPIES * share:
+                    self._set(value, self._load_default(value))
+        self._propagate()
+
     def _run(self) -> None:
         for op in self.ops:  # before products by warps, which take an accumulator in any layout
             if isinstance(op, DotIssue):
                 self._set(op.result, self.accumulator(op))
         self._propagate()
+        self._load_rows_once()
         while flexible := self._flexible():
             for value in flexible:
                 found = self._wanted_of_any(value)
