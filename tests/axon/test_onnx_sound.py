@@ -447,3 +447,21 @@ def test_a_bound_that_a_node_demands_decides_later_choices():
     assert shapes.text("z") == "[1, (T//2) - 4, 4]"
     assert at(shapes, "cut", T=20, M=3) == (3,)
     assert [str(r) for r in shapes.requirements()] == ["T >= 10, for Conv `y`"]
+
+
+def test_parts_without_elements_may_have_another_rank_than_what_they_are_joined_with():
+    model = model_of(
+        [node("Concat", ["x", "y"], ["z"], axis=1)],
+        [value("x", ["N", 0, 3, "M"]), value("y", None)],
+    )
+    assert shapes_of(model).dims("z") is None
+
+
+def test_sizes_that_are_numbers_stay_known_as_floats():
+    model = model_of(
+        [node("Shape", ["x"], ["of"]), node("Cast", ["of"], ["f"], to=FLOAT),
+         node("Div", ["f", "by"], ["q"]), node("Ceil", ["q"], ["up"]),
+         node("Cast", ["up"], ["n"], to=INT64), node("ConstantOfShape", ["n"], ["y"])],
+        [value("x", [5, 7])], (constant("by", 2.0, np.float32),),
+    )  # fmt: skip
+    assert shapes_of(model).text("y") == "[3, 4]"

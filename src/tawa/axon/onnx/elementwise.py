@@ -87,7 +87,12 @@ def _cast(context: Context, contents: Array) -> Array | None:
     else:
         target = context.attribute("to")
     if contents.dtype == object:
-        return contents if target in (TensorProto.INT64, TensorProto.INT32) else None
+        if target in (TensorProto.INT64, TensorProto.INT32):
+            return contents
+        constants = context.numbers(0)  # a size that isn't constant may be rounded
+        if constants is None:
+            return None
+        contents = np.array(constants, np.int64).reshape(contents.shape)
     if target in (0, TensorProto.STRING) or contents.dtype.kind in "USO":
         return None
     try:

@@ -23,7 +23,10 @@ def concat(context: Context) -> Value | None:
     axis = context.axis(context.attribute("axis", 1), ranks.pop())
     along = [None if shape_ is None else shape_[axis] for shape_ in shapes]
     sizes = [size for size in along if size is not None]
-    result = list(_shared(context, shapes, axis) or ())
+    shared = _shared(context, shapes, axis)
+    if shared is None:
+        return None
+    result = list(shared)
     result[axis] = total(sizes) if len(sizes) == len(along) else context.fresh()
     return Value(tuple(result), _joined(context, axis))
 
@@ -76,20 +79,17 @@ def _shared(
 
     onnxruntime asks nothing of parts without elements: the first that has some gives the sizes,
     and the first of all if none has. So only those that surely have some must agree. What stands at
-    `axis` means nothing. None if no shape is known.
+    `axis` means nothing. None if the rank isn't known: a part without elements has any.
     """
     parts = [shape_ for shape_ in shapes if shape_ is not None]
     full = [part for part in parts if all((context.least(dim) or 0) >= 1 for dim in part)]
     if full:
         return _agreeing(context, full, axis)
-    if not parts:
+    if len(parts) < len(shapes):
         return None
     deciding = [part for index, part in enumerate(shapes) if not index or not _is_empty(part)]
-    columns = zip(*(part or [None] * len(parts[0]) for part in deciding), strict=True)
-    return tuple(
-        column[0] if column[0] is not None and len(set(column)) == 1 else context.fresh()
-        for column in columns
-    )
+    columns = zip(*(part for part in deciding if part is not None), strict=True)
+    return tuple(column[0] if len(set(column)) == 1 else context.fresh() for column in columns)
 
 
 def _agreeing(context: Context, parts: list[Dims], axis: int | None) -> Dims:
