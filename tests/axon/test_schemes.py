@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from tawa.axon import load
 from tawa.axon.tools.explain import definition_requirements
+from tawa.axon.typing.errors import ContractViolation
 from tawa.axon.typing.language import axon
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "axon"
@@ -105,3 +108,12 @@ def test_arguments_have_plain_sizes():
     assert scheme("def f{k} x = slice{k, 9} x") == (
         "{k} t[..p, n] -> t[..p, 9 - k] where k <= 9, n >= 9, k >= 0"
     )
+
+
+def test_a_condition_that_an_argument_s_size_shows_is_not_shown_but_checked():
+    module = load("def pair w x y = (conv1d{dilation = 2} x w) .+ y")
+    assert module["pair"].type == (
+        "t[o, c, k] -> t[b, c, 2*k + h - 2] -> t[b, o, h] -> t[b, o, h] where float t"
+    )
+    with pytest.raises(ContractViolation):
+        module["pair"](np.ones((1, 1, 3)), np.ones((1, 1, 4)), np.ones((1, 1, 1)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from tawa.axon.sizes.choices import Joined, Largest
 from tawa.axon.sizes.conditional import Unless
@@ -17,6 +18,7 @@ from tawa.axon.sizes.constraints import (
     SameShape,
 )
 from tawa.axon.sizes.dims import Dim, Factor, Floor, Monomial
+from tawa.axon.sizes.evident import without_evident
 from tawa.axon.sizes.measures import Rank, Size
 from tawa.axon.sizes.scaled import Scaled
 from tawa.axon.sizes.shapes import Shape, tensor_parts
@@ -71,7 +73,7 @@ class AxonPrinter(TypePrinter):
             least = AtLeast(number, 1 + offset, NOWHERE)
             constraints = (*(c.substitute(put, c.origin) for c in scheme.constraints), least)
             scheme = Scheme(scheme.variables, constraints, scheme.type.substitute(put))
-        return super().scheme(scheme)
+        return super().scheme(replace(scheme, constraints=without_evident(scheme)))
 
     def applied(self, term: Con) -> str:
         """A tensor type, or an element type."""
