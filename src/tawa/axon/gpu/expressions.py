@@ -49,7 +49,7 @@ OF_INTEGERS = {
     "/": "({0} // {1})", "./": "({0} // {1})", "//": ROUNDED_DOWN,
     "%": f"({{0}} - {ROUNDED_DOWN} * {{1}})",
     "maximum": "tl.maximum({0}, {1})", "minimum": "tl.minimum({0}, {1})", "sign": SIGN,
-    "relu": "tl.maximum({0}, 0)",
+    "relu": "tl.maximum({0}, tl.cast(0, TYPE))",
 }  # fmt: skip
 
 IDENTITIES = {"sum": "0", "prod": "1", "max": "-INF", "peak": "-INF", "min": "INF"}
