@@ -50,7 +50,7 @@ def test_starts_that_are_no_good_are_tried_again(scale: str) -> None:
 
 def test_a_program_without_any_good_start() -> None:
     source = "def main () = let x = sample (normal 0 1) in observe (normal 0 (-1)) x"
-    with pytest.raises(failures.InvalidParameter, match="100 random starts"):
+    with pytest.raises(failures.InvalidParameter, match="200 random starts"):
         cuppl.model(source).nuts(10)
 
 

@@ -26,7 +26,9 @@ from tawa.functional.errors import FunctionalError
 __all__ = ["GRADIENT", "LEVELS", "Density"]
 
 Floats = npt.NDArray[np.float64]
-ATTEMPTS = 100
+ATTEMPTS = 200
+"""Starts that are tried: half of them between -2 and 2, the others nearer and nearer to 0."""
+NARROWER = 0.97
 GRADIENT = "value_and_gradient run_chain find_step"
 """The entries of code that is compiled for gradients."""
 LEVELS = 1 << 11
@@ -103,6 +105,8 @@ class Density:
         value, status = -math.inf, REJECTED
         for attempt in range(ATTEMPTS):
             self.context[FIELD["step"]] = attempt
+            width = 2.0 * NARROWER ** max(0, attempt - ATTEMPTS // 2)
+            self.meter[k.WIDTH] = np.array([width]).view(np.int64)[0]
             self.context[FIELD["draw"]] = self.context[FIELD["made"]] = 0
             value, status = self.raw()
             if status == 0 and math.isfinite(value):

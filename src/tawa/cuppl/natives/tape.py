@@ -32,7 +32,8 @@ ADJOINTS = 7  # address
 NOTES = 8  # address: what is noted of observations (`notes.py`)
 NOTED = 9  # how many words of them
 NOTE_ROOM = 10
-METER_WORDS = 11
+WIDTH = 11  # bits: fresh values lie between this and its negative
+METER_WORDS = 12
 
 
 @native
@@ -140,7 +141,8 @@ def take_value(ctx: Context) -> float:
         return 0.0
     values = address_of(m[POSITION])
     if m[DIMENSION] < 0:
-        values[taken] = bits_of(4.0 * next_uniform(ctx) - 2.0)
+        width = float_of_bits(m[WIDTH])
+        values[taken] = bits_of(2.0 * width * next_uniform(ctx) - width)
     return float_of_bits(values[taken])
 
 
@@ -206,6 +208,12 @@ def value_and_gradient(
         for k in range(dimension):
             gradient[k] = float_of_bits(adjoints[k + 1])
     return ctx.weight, status
+
+
+@native
+def detached(x: float) -> float:
+    """The same number, as if it depended on nothing."""
+    return float_of_bits(bits_of(x))
 
 
 # Derivatives of natives of one float: `slope_f(x, y)` is that of `f` at x, where it is y.

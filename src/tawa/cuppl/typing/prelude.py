@@ -54,6 +54,7 @@ SCALAR_FUNCTIONS = {
     "erfc": "erfc",
     "normal_cdf": "normal_cdf",
     "normal_quantile": "normal_quantile",
+    "detach": "detached",
 }
 """Functions of one float: name in the language -> native (or operation)."""
 
