@@ -37,7 +37,7 @@ from tawa.kernels.conv_arguments import (
 )
 from tawa.kernels.conv_copies import exchanged, padded
 from tawa.kernels.conv_depthwise import shares_of_depthwise, weights_of_depthwise
-from tawa.kernels.conv_kernels import taps_of_plane
+from tawa.kernels.conv_kernels import plane_of, taps_of_plane
 from tawa.kernels.conv_shapes import (
     Convolution,
     ConvolutionNotPossible,
@@ -316,6 +316,21 @@ def place_of(
 
 
 @tawa.jit
+def store_part(
+    parts: Any, acc: Any, share: Any, at: Any, tap: Any, exists: Any, TAPS: tl.constexpr,
+    OURS: tl.constexpr, OWN: tl.constexpr, GROUPS: tl.constexpr,
+):  # fmt: skip
+    """Store a share's sums of a tap, if it `exists`; `at` has the group, filter and channel."""
+    group, k, c = at
+    filter = k + tl.arange(0, acc.shape[0])
+    channel = c + tl.arange(0, acc.shape[1])
+    row = share.to(tl.int64) * (GROUPS * OURS) + group * OURS + filter
+    row = (row * TAPS + tap) * OWN
+    stored = (filter < OURS)[:, None] & (channel < OWN)[None, :] & exists
+    tl.store(parts + row[:, None] + channel[None, :], acc, mask=stored)
+
+
+@tawa.jit
 def conv_weights(
     x: Any, dy: Any, parts: Any, N: Any, H: Any, W: Any, P: Any, Q: Any, D: Any, DO: Any, C: Any,
     K: Any, x_n: Any, x_h: Any, x_w: Any, y_n: Any, y_h: Any, y_w: Any, SHARES: Any,
@@ -354,12 +369,10 @@ def conv_weights(
             down: tl.constexpr = taps_of_plane(R, STRIDE_H, DILATION_H, PAD_H, ph)
             across: tl.constexpr = taps_of_plane(S, STRIDE_W, DILATION_W, PAD_W, pw)
             if down[1] * across[1] > 0:
-                plane = tl.make_tensor_descriptor(
-                    x + ph * x_h + pw * x_w,
-                    [N * D, tl.cdiv(H - ph, STRIDE_H), tl.cdiv(W - pw, STRIDE_W), C],
-                    [x_n, STRIDE_H * x_h, STRIDE_W * x_w, 1],
-                    [TN, TH, TW, BN],
-                )
+                plane = plane_of(
+                    x, (N * D, H, W), (x_n, x_h, x_w), ph, pw, STRIDE_H, STRIDE_W, C,
+                    (TN, TH, TW, BN),
+                )  # fmt: skip
                 above = r * DILATION_H - PAD_H - ph
                 left = s * DILATION_W - PAD_W - pw
                 reads = (above % STRIDE_H == 0) & (left % STRIDE_W == 0)
@@ -374,12 +387,8 @@ def conv_weights(
                          group * OWN_PITCH + c]
                     ).reshape([TN * TH * TW, BN])  # fmt: skip
                     acc = tl.dot(dz.reshape([TN * TH * TW, BM]).T, pixels, acc)
-    filter = k + tl.arange(0, BM)
-    channel = c + tl.arange(0, BN)
-    at = (share.to(tl.int64) * (GROUPS * OURS) + group * OURS + filter) * (deep * R * S)
-    at = (at + tap) * OWN
-    stored = (filter < OURS)[:, None] & (channel < OWN)[None, :]
-    tl.store(parts + at[:, None] + channel[None, :], acc, mask=stored)
+    at = group, k, c
+    store_part(parts, acc, share, at, tap, True, deep * R * S, OURS, OWN, GROUPS)
 
 
 @tawa.jit
@@ -426,13 +435,10 @@ def conv_weights_of_rows(
             pixels = tl.extract_slice(window, [0, 0, t * DILATION_W, 0], [1, TH, TW, BN])
             new += (tl.dot(dz.T, pixels.reshape([TH * TW, BN]), sums[t]),)
         sums = new
-    filter = k + tl.arange(0, BM)
-    channel = c + tl.arange(0, BN)
-    rest = share.to(tl.int64) * (GROUPS * OURS) + group * OURS + filter
+    at = group, k, c
     for t in tl.static_range(TAPS):
-        at = (rest * (deep * R * S) + line * S + s + t) * OWN
-        stored = (filter < OURS)[:, None] & (channel < OWN)[None, :] & (s + t < S)
-        tl.store(parts + at[:, None] + channel[None, :], sums[t], mask=stored)
+        tap = line * S + s + t
+        store_part(parts, sums[t], share, at, tap, s + t < S, deep * R * S, OURS, OWN, GROUPS)
 
 
 def gradient_of_filters(

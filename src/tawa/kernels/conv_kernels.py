@@ -125,6 +125,25 @@ def filters_of_block(block: Any, ours: tl.constexpr, BN: tl.constexpr) -> Any:
 
 
 @tawa.jit
+def plane_of(
+    x: Any, sizes: Any, steps: Any, PH: tl.constexpr, PW: tl.constexpr, STRIDE_H: tl.constexpr,
+    STRIDE_W: tl.constexpr, C: tl.constexpr, BLOCK: tl.constexpr,
+) -> Any:  # fmt: skip
+    """Every so many rows and columns of images, from row PH and column PW on, as a descriptor.
+
+    `sizes` are pictures, rows and columns, and `steps` the elements from one to the next.
+    """
+    count, height, width = sizes
+    step_n, step_h, step_w = steps
+    return tl.make_tensor_descriptor(
+        x + PH * step_h + PW * step_w,
+        [count, tl.cdiv(height - PH, STRIDE_H), tl.cdiv(width - PW, STRIDE_W), C],
+        [step_n, STRIDE_H * step_h, STRIDE_W * step_w, 1],
+        BLOCK,
+    )
+
+
+@tawa.jit
 def conv_windows(
     x: Any, w: Any, y: Any, scale: Any, bias: Any, residual: Any, r_n: Any, r_h: Any, r_w: Any,
     KR: Any, N: Any, H: Any, W: Any, P: Any, Q: Any, D: Any, DO: Any, C: tl.constexpr,
@@ -157,12 +176,10 @@ def conv_windows(
             down: tl.constexpr = taps_of_plane(R, STRIDE_H, DILATION_H, PAD_H, ph)
             across: tl.constexpr = taps_of_plane(S, STRIDE_W, DILATION_W, PAD_W, pw)
             if down[1] * across[1] > 0:
-                plane = tl.make_tensor_descriptor(
-                    x + ph * x_h + pw * x_w,
-                    [N * D, tl.cdiv(H - ph, STRIDE_H), tl.cdiv(W - pw, STRIDE_W), C],
-                    [x_n, STRIDE_H * x_h, STRIDE_W * x_w, 1],
-                    [1, WH, WW, BK],
-                )
+                plane = plane_of(
+                    x, (N * D, H, W), (x_n, x_h, x_w), ph, pw, STRIDE_H, STRIDE_W, C,
+                    (1, WH, WW, BK),
+                )  # fmt: skip
                 for step in range(begin * steps, end * steps):
                     d, deeper, c = depth_tap(step, steps, DEPTH)
                     window = plane.load(
@@ -212,12 +229,10 @@ def conv_resident(
                 down: tl.constexpr = taps_of_plane(R, STRIDE_H, DILATION_H, PAD_H, ph)
                 across: tl.constexpr = taps_of_plane(S, STRIDE_W, DILATION_W, PAD_W, pw)
                 if down[1] * across[1] > 0:
-                    plane = tl.make_tensor_descriptor(
-                        x + ph * x_h + pw * x_w,
-                        [N, tl.cdiv(H - ph, STRIDE_H), tl.cdiv(W - pw, STRIDE_W), C],
-                        [x_n, STRIDE_H * x_h, STRIDE_W * x_w, 1],
-                        [1, WH, WW, BK],
-                    )
+                    plane = plane_of(
+                        x, (N, H, W), (x_n, x_h, x_w), ph, pw, STRIDE_H, STRIDE_W, C,
+                        (1, WH, WW, BK),
+                    )  # fmt: skip
                     window = plane.load([n, row + down[3], column + across[3], 0])
                     for r in tl.static_range(down[1]):
                         for s in tl.static_range(across[1]):
@@ -248,10 +263,7 @@ def conv_taps(
     TN: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
     PAIR: tl.constexpr,
 ):  # fmt: skip
-    """Taps: the pixels of each tap are loaded; a tile may hold pixels of several images.
-
-    Those of pictures in the depth lie in tiles of one picture.
-    """
+    """Taps: the pixels of each tap are loaded; a tile may hold several images', not pictures'."""
     per_group: tl.constexpr = C // GROUPS
     ours: tl.constexpr = K // GROUPS
     whole: tl.constexpr = per_group % BK == 0
@@ -275,12 +287,10 @@ def conv_taps(
             across: tl.constexpr = taps_of_plane(S, STRIDE_W, DILATION_W, PAD_W, pw)
             flat: tl.constexpr = down[1] * across[1] * steps
             if flat > 0:
-                plane = tl.make_tensor_descriptor(
-                    x + ph * x_h + pw * x_w,
-                    [N * D, tl.cdiv(H - ph, STRIDE_H), tl.cdiv(W - pw, STRIDE_W), C],
-                    [x_n, STRIDE_H * x_h, STRIDE_W * x_w, 1],
-                    [TN, TH, TW, BK],
-                )
+                plane = plane_of(
+                    x, (N * D, H, W), (x_n, x_h, x_w), ph, pw, STRIDE_H, STRIDE_W, C,
+                    (TN, TH, TW, BK),
+                )  # fmt: skip
                 for step in range(begin * flat, end * flat):
                     d, deeper, inner = depth_tap(step, flat, DEPTH)
                     t = inner // steps
