@@ -101,6 +101,19 @@ def test_ctas_that_share_a_multiprocessor_share_its_tensor_core():
     assert all_.busy["tensor"] == pytest.approx(launch.resident * one.busy["tensor"])
 
 
+def test_a_small_grid_is_spread_before_it_shares():
+    module, grid, arguments = compiled_gemm(
+        512, 512, 1024, (64, 64), num_stages=3, specialize=False
+    )
+    assert grid == (64,)
+    alone, room_for_four = (
+        predict_launch(module, grid, arguments, clock_ghz=1.5, ctas_per_multiprocessor=n)
+        for n in (1, 4)
+    )
+    assert room_for_four.kernel_seconds == alone.kernel_seconds
+    assert room_for_four.waves == alone.waves < 1
+
+
 @cache
 def tall_product(rows: int) -> tuple[int, LaunchPrediction]:
     """The work of predicting a persistent product of rows x 8192 x 2048, and what it finds."""

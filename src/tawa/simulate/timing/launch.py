@@ -227,6 +227,11 @@ class Launch:
         registers = self.target.registers // (threads * (self.target.max_registers + 1))
         return max(1, min(shared, registers, self.target.threads // threads, self.target.ctas))
 
+    @property
+    def most_together(self) -> int:
+        """CTAs that the fullest multiprocessor gets of those that are launched."""
+        return -(-self.ctas // self.target.multiprocessors)
+
     def replay(self, block: Block, rates: Rates, resident: int, whole: bool = False) -> _Sample:
         """Replay the cluster that `block` begins, or CTAs like it that share a multiprocessor.
 
@@ -320,7 +325,7 @@ def predict_launch(
     first CTA does when.
     """
     launch = Launch(module, grid, args, target)
-    resident = ctas_per_multiprocessor or launch.resident
+    resident = min(ctas_per_multiprocessor or launch.resident, launch.most_together)
     rates = _rates(launch, clock_ghz, launch.loaded, resident)
     samples = _samples(launch, rates, resident, whole)
     times = _all_cycles(launch, samples)
