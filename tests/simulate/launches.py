@@ -26,6 +26,9 @@ from tawa.simulate.interpret.limits import Limits  # noqa: E402
 BOUND = 2000
 """States that one combination's search may visit."""
 
+PROVE = 0.0
+"""Seconds for the proof of every launch of one combination; 0 leaves it out."""
+
 PERSISTENT: Chosen = {"persistent": True}
 PING_PONG: Chosen = {"persistent": True, "ping_pong": True}
 CLUSTER: Chosen = {"cluster": 2}
@@ -53,7 +56,7 @@ class Small:
         given = {**defaults, **dict(zip(own, record.args, strict=False)), **record.kwargs}
         named = {name: given[name] for name in own}
         grid = record.grid(named) if callable(record.grid) else record.grid
-        return Sweep(record.kernel, tuple(grid), named, Limits(BOUND))
+        return Sweep(record.kernel, tuple(grid), named, Limits(BOUND), PROVE)
 
     def rows(self) -> list[Row]:
         """What the tests know of it: the shipped option sets, then pairs."""
