@@ -90,17 +90,21 @@ def ascent(density: Density) -> Iterator[tuple[Place, Curvature]]:
     """Where a climb by L-BFGS gets to, from the density's start on, with what is known there."""
     q = density.position[: density.dimension].copy()
     here = Place(q, *density(q))
-    curvature = Curvature(_first_diagonal(density, here))
+    curvature, looked = Curvature(_first_diagonal(density, here)), True
     yield here, curvature
     for _ in range(STEPS):
         there = _uphill(density, here, curvature)
-        if there is None:
+        gain = 0.0 if there is None else there.value - here.value
+        if there is not None:
+            curvature.learn(there.q - here.q, here.gradient - there.gradient)
+            here = there
+            yield here, curvature
+        if gain >= ENOUGH * max(1.0, abs(here.value)):
+            looked = False
+        elif looked:
             return
-        curvature.learn(there.q - here.q, here.gradient - there.gradient)
-        gain, here = there.value - here.value, there
-        yield here, curvature
-        if gain < ENOUGH * max(1.0, abs(here.value)):
-            return
+        else:  # what is known of the curvature may be of somewhere else
+            curvature, looked = Curvature(_first_diagonal(density, here)), True
 
 
 def _first_diagonal(density: Density, here: Place) -> Floats:
