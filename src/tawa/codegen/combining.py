@@ -10,19 +10,20 @@ from collections.abc import Callable, Sequence
 
 from xdsl.dialects import scf
 from xdsl.dialects.arith import ConstantOp
-from xdsl.dialects.builtin import AnyFloat, FloatAttr
+from xdsl.dialects.builtin import AnyFloat, FloatAttr, IntegerAttr
 from xdsl.ir import Block, Operation, SSAValue
 
 from tawa.base.layout import Layout, Mode
-from tawa.base.types import element_of, is_float, shape_of
+from tawa.base.types import element_of, i32, is_float, shape_of
 from tawa.codegen.fragments import convert, fragment, natural
 from tawa.codegen.group_lowering import GroupLowering
-from tawa.codegen.tensors import across_warps
+from tawa.codegen.tensors import across_lanes, across_warps
 from tawa.hopper.dialect.fragment import (
     Coordinate,
     Extract,
     Fill,
     Rearrange,
+    ReduceRegisters,
     Relabel,
     ShuffleXor,
     Window,
@@ -33,6 +34,9 @@ from tawa.tile.dialect.ops import ArgReduce, ReduceWith, Yield
 
 Values = list[SSAValue]
 Combine = Callable[[Values, Values], Values]
+
+NOWHERE = 2**31 - 1
+"""The position of what is found at none."""
 
 
 def layout_of(value: SSAValue) -> Layout:
@@ -121,6 +125,14 @@ def reduce(g: GroupLowering, values: Values, axis: int, combine: Combine) -> Val
         below *= mode.extent
     result = layout.without(axis)
     values = [g.add(Relabel(v, result)) for v in values]
+    return across_parts(g, values, layout, axis, combine)
+
+
+def across_parts(
+    g: GroupLowering, values: Values, layout: Layout, axis: int, combine: Combine
+) -> Values:
+    """Combine what each warp found of a tile of some layout, if several share the axis."""
+    result = layout.without(axis)
     if any(m.dim == axis for m in layout.warp):
         rows = [across_warps(g, v, layout, axis) for v in values]
         whole = in_thread(g, rows, 0, combine)
@@ -146,11 +158,33 @@ def lower_reduce_with(g: GroupLowering, op: ReduceWith) -> None:
 
 
 def lower_arg_reduce(g: GroupLowering, op: ArgReduce) -> None:
-    """An extreme and its lowest position; NaN counts as the least."""
+    """An extreme, then the lowest of the positions that hold it; NaN counts as the least.
+
+    Each warp finds both for its part, and the parts are compared. Where all of a row is NaN no
+    position holds the extreme: the first stands for it.
+    """
     value, axis = natural(g, op.value), op.axis.value.data
     layout, element = layout_of(value), element_of(op.value.type)
+    sign = "f" if is_float(element) else "si" if op.unsigned is None else "ui"
+    kind = ("max" if op.kind.data == "argmax" else "min") + ("numf" if sign == "f" else sign)
+    own = across_lanes(g, g.add(ReduceRegisters(value, axis, kind)), layout, axis, kind)
+    found = g.add(
+        Map("cmpf_oeq" if sign == "f" else "cmpi_eq", [value, _spread(g, own, layout, axis)])
+    )
     position = g.add(Coordinate(axis, 0, layout))
-    largest = op.kind.data == "argmax"
+    nowhere = g.add(Map("select", [found, position, _number(g, NOWHERE, position)]))
+    index = g.add(ReduceRegisters(nowhere, axis, "minsi"))
+    index = across_lanes(g, index, layout, axis, "minsi")
+    values = across_parts(g, [own, index], layout, axis, _better(g, op))
+    if sign == "f":
+        nothing = g.add(Map("cmpi_eq", [values[1], _number(g, NOWHERE, values[1])]))
+        values[1] = g.add(Map("select", [nothing, _number(g, 0, values[1]), values[1]]))
+    _give(g, (op.extreme, op.index), values)
+
+
+def _better(g: GroupLowering, op: ArgReduce) -> Combine:
+    """Of two extremes and their positions the better one, of equal ones the earlier one."""
+    element, largest = element_of(op.value.type), op.kind.data == "argmax"
 
     def key(v: SSAValue) -> SSAValue:
         if not is_float(element):
@@ -173,7 +207,21 @@ def lower_arg_reduce(g: GroupLowering, op: ArgReduce) -> None:
         take = g.add(Map("ori", [better, g.add(Map("andi", [equal, earlier]))]))
         return [g.add(Map("select", [take, r, v])) for v, r in zip(left, right, strict=True)]
 
-    _give(g, (op.extreme, op.index), reduce(g, [value, position], axis, combine))
+    return combine
+
+
+def _spread(g: GroupLowering, value: SSAValue, layout: Layout, axis: int) -> SSAValue:
+    """What a thread holds of a reduced tile, in each of the registers of the tile's layout."""
+    kept = layout_of(value)
+    own = {tuple(p): r for r, p in enumerate(kept.offsets(kept.reg).tolist())}
+    places = layout.offsets(layout.reg).tolist()
+    return g.add(Rearrange(value, [own[(*p[:axis], *p[axis + 1 :])] for p in places], layout))
+
+
+def _number(g: GroupLowering, number: int, like: SSAValue) -> SSAValue:
+    """A fragment of one number, as another lies."""
+    constant = g.add(ConstantOp(IntegerAttr(number, i32)))
+    return g.add(Fill(constant, FragType.of(i32, layout_of(like))))
 
 
 COMBINING: dict[type[Operation], Callable[..., None]] = {

@@ -37,6 +37,7 @@ from tawa.hopper.dialect.fragment import (
     VoteAny,
 )
 from tawa.hopper.dialect.global_memory import GlobalLoad, GlobalStore, ScalarLoad, ScalarStore
+from tawa.hopper.dialect.lane_reduction import REPEATABLE, ReduceLanes, reduces_lanes
 from tawa.hopper.dialect.matrix import PackOperand, RoundOperand, TileWords, words_type
 from tawa.hopper.dialect.memory import SharedLoad
 from tawa.hopper.dialect.sync import NamedBarrierSync
@@ -140,16 +141,7 @@ def lower_reduce(g: GroupLowering, op: Reduce) -> None:
     source = natural(g, op.value)
     assert isinstance(source.type, FragType)
     layout = source.type.layout
-    value = g.add(ReduceRegisters(source, axis, kind))
-    below = 1
-    for mode in layout.lane:
-        if mode.dim == axis:
-            if mode.extent & (mode.extent - 1):
-                raise ValueError("lanes along a dimension are a power of two")
-            for bit in range(mode.extent.bit_length() - 1):
-                other = g.add(ShuffleXor(value, below << bit))
-                value = g.add(Map(kind, [value, other]))
-        below *= mode.extent
+    value = across_lanes(g, g.add(ReduceRegisters(source, axis, kind)), layout, axis, kind)
     if any(m.dim == axis for m in layout.warp):
         rows = across_warps(g, value, layout, axis)
         whole = g.add(ReduceRegisters(rows, 0, kind))
@@ -160,6 +152,31 @@ def lower_reduce(g: GroupLowering, op: Reduce) -> None:
         g.fragments[op.result] = convert(g, value, wanted) if wanted else value
     else:
         g.scalars[op.result] = g.add(Extract(value), op.result.name_hint)
+
+
+def across_lanes(
+    g: GroupLowering, value: SSAValue, layout: Layout, axis: int, kind: str
+) -> SSAValue:
+    """Combine what the lanes of a warp hold along a dimension of a tile's layout.
+
+    One instruction does it where all lanes take part: those that hold the same element may, if
+    combining an element with itself changes nothing.
+    """
+    assert isinstance(value.type, FragType)
+    along = (axis, REPLICA) if kind in REPEATABLE else (axis,)
+    lanes = [m for m in layout.lane if m.dim == axis]
+    if lanes and reduces_lanes(kind, value.type) and all(m.dim in along for m in layout.lane):
+        return g.add(ReduceLanes(value, kind))
+    below = 1
+    for mode in layout.lane:
+        if mode.dim == axis:
+            if mode.extent & (mode.extent - 1):
+                raise ValueError("lanes along a dimension are a power of two")
+            for bit in range(mode.extent.bit_length() - 1):
+                other = g.add(ShuffleXor(value, below << bit))
+                value = g.add(Map(kind, [value, other]))
+        below *= mode.extent
+    return value
 
 
 def lower_any(g: GroupLowering, op: aref.Any) -> None:

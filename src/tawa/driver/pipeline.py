@@ -44,6 +44,7 @@ from tawa.tile.passes.partial_dead_code import PartialDeadCode
 from tawa.tile.passes.reciprocals import Reciprocals
 from tawa.tile.passes.same_arrays import SameArrays
 from tawa.tile.passes.scaled_exponents import ScaledExponents
+from tawa.tile.passes.shared_extremes import SharedExtremes
 from tawa.tile.passes.simplify import Simplify
 from tawa.tile.passes.split_loops import SplitLoops
 from tawa.tile.passes.uniform_loads import UniformLoads
@@ -95,6 +96,7 @@ def table(stage: str, options: Options, decided: Decisions, slack: Slack) -> lis
             PartialDeadCode(decided),
             Reciprocals(),
             UniformLoads(),
+            SharedExtremes(),
             CarriedPointers(),
             Partition(options, decided),
             # Before everything that takes products for those of warp groups.

@@ -12,6 +12,7 @@ from tawa.hopper.dialect.debug import DEBUG
 from tawa.hopper.dialect.fragment import FRAGMENT
 from tawa.hopper.dialect.gather import GATHERS
 from tawa.hopper.dialect.global_memory import GLOBAL_MEMORY
+from tawa.hopper.dialect.lane_reduction import LANE_REDUCTION
 from tawa.hopper.dialect.lanes import LANE_OPS
 from tawa.hopper.dialect.matrix import MATRIX
 from tawa.hopper.dialect.memory import MEMORY
@@ -35,5 +36,7 @@ OPS: tuple[type[HopperOp], ...] = (
 )  # fmt: skip
 TYPES = (FragType, TileType, RingType, BarrierType, TensorMapType, MatrixDescType, TraceType)
 HOPPER = Dialect(
-    "hopper", [*OPS, *WARP_MATRIX, *LANE_OPS, *GATHERS, *ASSEMBLY, *DEBUG], list(TYPES)
+    "hopper",
+    [*OPS, *WARP_MATRIX, *LANE_OPS, *LANE_REDUCTION, *GATHERS, *ASSEMBLY, *DEBUG],
+    list(TYPES),
 )

@@ -354,6 +354,7 @@ def _reduce(m: Machine, i: Instruction, mask: Array) -> None:
     functions: dict[str, Callable[..., Any]] = {
         "max": np.max, "min": np.min, "add": np.sum,
         "and": np.bitwise_and.reduce, "or": np.bitwise_or.reduce,
+        "xor": np.bitwise_xor.reduce,
     }  # fmt: skip
     lanes = m.value(i.operands[1], i.opcode[-1]).reshape(-1, 32)
     m.write(i.operands[0], np.repeat(functions[i.opcode[2]](lanes, axis=1), 32), mask)

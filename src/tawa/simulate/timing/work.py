@@ -24,6 +24,7 @@ from tawa.hopper.dialect.fragment import (
     ZeroUnless,
 )
 from tawa.hopper.dialect.global_memory import GlobalLoad, GlobalStore, ScalarLoad
+from tawa.hopper.dialect.lane_reduction import ReduceLanes
 from tawa.hopper.dialect.ldmatrix import MATRIX_ROWS, ROW_BYTES
 from tawa.hopper.dialect.matrix import RoundOperand, Wgmma
 from tawa.hopper.dialect.memory import SharedLoad, SharedStore, Stmatrix
@@ -145,6 +146,11 @@ def _shuffle(op: ShuffleXor, target: Chip) -> Work:
     return Work(float(count), latency=target.costs.shuffle, ordered=True)
 
 
+def _lanes(op: ReduceLanes, target: Chip) -> Work:
+    instructions = 1 if op.kind.data.endswith("i") else 7  # floats become integers, and back
+    return Work(float(instructions * registers(op.value)), latency=target.costs.shuffle)
+
+
 def _moved(pick: str, access: int) -> Callable[[Any, Chip], Work]:
     """A fragment through shared memory, `access` bytes of a thread at a time."""
 
@@ -228,6 +234,7 @@ WORKS: dict[type[Operation], Callable[[Any, Chip], Work]] = {
     Copy: _each("value", 1.0),
     ReduceRegisters: _reduce,
     ShuffleXor: _shuffle,
+    ReduceLanes: _lanes,
     VoteAny: lambda _op, target: Work(2.0, latency=target.costs.shuffle, ordered=True),
     ZeroUnless: lambda _op, _target: Work(4.0),
     SharedStore: _moved("value", 16),

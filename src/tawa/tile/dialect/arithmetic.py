@@ -90,13 +90,18 @@ def _tree(rows: Array, combine: Callable[[Array, Array], Array]) -> Array:
 
 
 def arg_reduce(value: Array, axis: int, *, largest: bool, unsigned: bool) -> tuple[Array, Array]:
-    """The extreme along `axis` and its lowest position; NaN loses against numbers."""
+    """The extreme along `axis` and its lowest position; NaN loses against numbers.
+
+    Where there is nothing but NaN, the first one is the extreme.
+    """
     seen: Any = value
     if unsigned:
         seen = value.view(np.dtype(f"u{value.dtype.itemsize}"))
     if seen.dtype.kind == "f":
-        seen = np.where(np.isnan(seen), -np.inf if largest else np.inf, seen)
-    position = (np.argmax if largest else np.argmin)(seen, axis=axis)
+        best = (np.fmax if largest else np.fmin).reduce(seen, axis=axis, keepdims=True)
+        position = np.argmax(seen == best, axis=axis)
+    else:
+        position = (np.argmax if largest else np.argmin)(seen, axis=axis)
     index = np.expand_dims(np.asarray(position), axis)
     extreme = np.take_along_axis(value, index, axis=axis).squeeze(axis)
     return np.asarray(extreme), np.asarray(position).astype(np.int32)
