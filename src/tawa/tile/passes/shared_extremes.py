@@ -57,9 +57,7 @@ def _joined(op: ArgReduce, other: Operation) -> ArgReduce:
     block = op.parent
     assert block is not None
     first: Operation = op if op.is_before_in_block(other) else other
-    new = ArgReduce(
-        op.value, op.axis.value.data, op.kind.data, unsigned=op.unsigned is not None
-    )
+    new = ArgReduce(op.value, op.axis.value.data, op.kind.data, unsigned=op.unsigned is not None)
     copy_span(op, [new])
     block.insert_op_before(new, first)
     for old in (op, other):
