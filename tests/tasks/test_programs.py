@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from task_programs import NAMES, case, gemm
+from task_programs import NAMES, case, gemm, stencil
 
 from tawa.simulate import run as run_hopper
 from tawa.tasks import READ, WRITE, Instance, Mapping, task
@@ -46,6 +46,23 @@ def test_gemm_through_all_levels():
     run_hopper(compiled.module("hopper"), (4,), given)
     assert np.abs(c - found.expected[0]).max() < 0.1
     assert compiled.spec.threads > 256  # a role that loads, beside those that multiply
+
+
+def test_boxes_that_begin_inside_a_piece_go_through_pointers():
+    """A neighbour's box begins a column to the side: a device's copy engine stops at those."""
+    x = np.random.default_rng(0).standard_normal((64, 128)).astype(np.float32)
+    y = np.full_like(x, np.nan)
+    program = stencil.diffuse.compile(y, x, 1, 0.125)
+    (launch,) = program.launches
+    given = program.arguments(launch, (y, x, 1, 0.125))
+    compiled = program.kernel(launch).compile(
+        *given, **program.options(launch, program.kernel(launch), given)
+    )
+    names = compiled.spec.arguments
+    taken = [g for n, g in zip(launch.kernel.parameters, given, strict=True) if n in names]
+    run_hopper(compiled.module("hopper"), (4,), taken)
+    assert np.abs(y - stencil.reference(x.astype(np.float64), 1, 0.125)).max() < 1e-5
+    assert "x_desc" in names
 
 
 def test_one_program_for_all_sizes():

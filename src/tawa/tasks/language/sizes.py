@@ -12,7 +12,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from math import isfinite
+from math import gcd, isfinite
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tawa.base.user_frames import users_place
@@ -285,6 +285,22 @@ def least(size: Number) -> int | None:
     if size.op == "+":
         return left + right
     return left * right if size.op == "*" else 0
+
+
+def divisor(size: Number) -> int:
+    """A number that divides a size in all launches, the greatest that its text shows; 0 of zero."""
+    number = constant(size)
+    if number is not None:
+        return abs(number)
+    assert isinstance(size, Size)
+    if size.op not in BINARY or size.op == "/":
+        return 1
+    left, right = divisor(size.left), divisor(size.right)
+    if size.op == "*":
+        return left * right
+    if size.op == "//":
+        return left // right if constant(size.right) and left % right == 0 else 1
+    return gcd(left, right)
 
 
 def rows_of_group(size: Number) -> Size | None:

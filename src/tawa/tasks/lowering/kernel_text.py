@@ -22,6 +22,7 @@ from tawa.tasks.language.privileges import OPERATORS
 from tawa.tasks.language.sizes import (
     Number,
     Size,
+    divisor,
     elements_of,
     is_of_data,
     least,
@@ -461,7 +462,7 @@ class _Writer:
         """The parameter with a descriptor for a box, and whether it is turned; None without one."""
         lie = self.lies[view.buffer.name]
         block = tuple(int(s) for s in view.size)
-        if not lie.takes(block):
+        if not lie.takes(block) or not lie.begins(divisor(view.origin[0 if lie.turned else -1])):
             return None
         wanted = Described(view.buffer, block[::-1] if lie.turned else block, lie.turned)
         for name, given in self.kernel.parameters.items():

@@ -33,6 +33,10 @@ class Lie:
             and prod(block) * self.element_bytes <= SM_90A.shared_bytes
         )
 
+    def begins(self, multiple: int) -> bool:
+        """Whether the engine copies boxes whose first element in a row is such a multiple's."""
+        return multiple * self.element_bytes % SM_90A.copy_unit == 0
+
 
 def lie_of(
     pointer: int, shape: tuple[int, ...], strides: tuple[int, ...], element_bytes: int
