@@ -128,8 +128,12 @@ def ratios(rows: list[Row], group: Group, peers: Peers) -> Groups:
 
 def same_source(rows: list[Row]) -> Plot:
     """Ordinary kernels under both compilers."""
+    families = {"form": "engines' forms", "fla": "flash-linear-attention", "liger": "Liger"}
 
     def group(case: Row) -> str:
+        if case["source"] in families:
+            kind = "products" if case["kind"] == "products" else "no products"
+            return f"{families[case['source']]}, {kind}"
         names = {"gemm": "GEMM, descriptors", "matmul_pointers": "GEMM, pointers"}
         name = names.get(case["kernel"], case["kernel"].replace("_", " "))
         if case["kernel"] == "attention":

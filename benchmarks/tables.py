@@ -25,7 +25,7 @@ from typing import Any
 RESULTS = Path(__file__).parent / "results"
 Row = dict[str, Any]
 BOTH = ("cublas", "tawa")
-EACH_CASE = ("fused", "attention-options", "conv", "conv-models")
+EACH_CASE = ("fused", "attention-options", "conv", "conv-models", "same-source")
 """Suites of which every case has its own latest run."""
 
 PLACE = re.compile(r"(<!-- table: ([\w-]+) -->\n).*?(<!-- end of table -->)", re.S)
