@@ -7,14 +7,15 @@ packages (`fla-core`, `liger-kernel`, `einops`) are loaded where they are instal
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
 import torch
 from recorded_launches import recording
 from same_source_case import Case, empty, random
+from triton.runtime.autotuner import Autotuner
 
 import tawa
 
@@ -32,7 +33,8 @@ def operator(
     def launch(compiler: Any, descriptor: Any, config: dict[str, Any]) -> Any:
         scope = tawa.enable(strict=True) if compiler == "tawa" else nullcontext()
         with scope:
-            op()
+            with choosing_anew():
+                op()
             with recording(run=True) as launches:
                 result = op()
             output.resize_(result.shape).copy_(result.detach())
@@ -40,6 +42,25 @@ def operator(
 
     return Case(name, kind, sizes, None, launch, [{}], output, exact, tolerance=tolerance,
                 source=package, op=op)  # fmt: skip
+
+
+@contextmanager
+def choosing_anew() -> Iterator[None]:
+    """Tuned kernels choose again in the block: one compiler's choice is not the other's."""
+    tuner, seen = Autotuner, set[int]()
+    own = tuner.run
+
+    def run(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if id(self) not in seen:
+            seen.add(id(self))
+            self.cache.clear()
+        return own(self, *args, **kwargs)
+
+    tuner.run = run
+    try:
+        yield
+    finally:
+        tuner.run = own
 
 
 def replay(works: list[Callable[[], Any]]) -> None:
