@@ -290,9 +290,12 @@ def test_only_functions_are_defined_by_themselves() -> None:
 
 def test_parts_that_are_no_numbers_are_named() -> None:
     found = cuppl.model("def main () = ([1], true)").importance(100, threads=1)
-    with pytest.raises(errors.NoColumn) as caught:
+    with pytest.raises(errors.NoColumn, match="`0` is a vector") as caught:
         found.mean("0")
-    assert caught.value.expected == "one of `1`"
+    assert caught.value.hint is not None
+    assert "posterior['0']" in caught.value.hint
+    assert found["0"].shape == (len(found["1"]), 1)
+    assert found.mean("1") == 1
 
 
 @pytest.mark.filterwarnings("ignore::tawa.cuppl.InferenceWarning")
