@@ -172,8 +172,8 @@ def lower_arg_reduce(g: GroupLowering, op: ArgReduce) -> None:
         Map("cmpf_oeq" if sign == "f" else "cmpi_eq", [value, _spread(g, own, layout, axis)])
     )
     position = g.add(Coordinate(axis, 0, layout))
-    nowhere = g.add(Map("select", [found, position, _number(g, NOWHERE, position)]))
-    index = g.add(ReduceRegisters(nowhere, axis, "minsi"))
+    candidates = g.add(Map("select", [found, position, _number(g, NOWHERE, position)]))
+    index = g.add(ReduceRegisters(candidates, axis, "minsi"))
     index = across_lanes(g, index, layout, axis, "minsi")
     values = across_parts(g, [own, index], layout, axis, _better(g, op))
     if sign == "f":

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from tawa.axon.sizes.constraints import AtLeast
 from tawa.axon.sizes.dims import Dim, content
-from tawa.axon.sizes.shapes import Shape
-from tawa.functional.terms import Con, Constraint, Scheme, Term
+from tawa.axon.sizes.plain import argument_sizes
+from tawa.functional.terms import Constraint, Scheme
 
 
 def without_evident(scheme: Scheme) -> tuple[Constraint, ...]:
@@ -15,7 +13,7 @@ def without_evident(scheme: Scheme) -> tuple[Constraint, ...]:
 
     They stay in the scheme, to be found violated as soon as sizes are known.
     """
-    bounds = [_reduced(size - 1) for size in _argument_sizes(scheme.type)]
+    bounds = [_reduced(size - 1) for size in argument_sizes(scheme.type)]
     return tuple(
         constraint
         for constraint in scheme.constraints
@@ -34,21 +32,3 @@ def _is_shown(constraint: AtLeast, bounds: list[Dim]) -> bool:
     demanded = constraint.dim - constraint.bound
     lowest = ((demanded - bound).least() for bound in bounds)
     return any(low is not None and low >= 0 for low in lowest)
-
-
-def _argument_sizes(type_: Term) -> Iterator[Dim]:
-    """The sizes of the tensors that a function takes, those in tuples too."""
-    while isinstance(type_, Con) and type_.arguments:
-        if type_.name == "->":
-            yield from _sizes(type_.arguments[0])
-        elif not type_.name.startswith("{"):
-            return
-        type_ = type_.arguments[-1]
-
-
-def _sizes(term: Term) -> Iterator[Dim]:
-    if isinstance(term, Shape):
-        yield from (item for item in term.items if isinstance(item, Dim))
-    elif isinstance(term, Con) and term.name != "->":
-        for argument in term.arguments:
-            yield from _sizes(argument)

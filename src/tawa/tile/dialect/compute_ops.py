@@ -132,8 +132,8 @@ class Reduce(TileOp):
 class ArgReduce(TileOp):
     """The extreme along `axis` and its position; `kind` is `argmax` or `argmin`.
 
-    The lowest position of equal elements wins. `signed` says how integers compare. A NaN loses
-    against any number.
+    The lowest position of equal elements wins. `unsigned` says how integers compare. A NaN loses
+    against any number; where there are only NaN, the first one wins.
     """
 
     name = "tile.arg_reduce"
