@@ -4,6 +4,7 @@
     python benchmarks/conv.py --network resnet50,vgg16,unet --images 1,32,256
     python benchmarks/conv.py --network efficientnet,video,sequences --images 1,32
     python benchmarks/conv.py --whole                 ResNet-50, inference and a training step
+    python benchmarks/conv.py --warm 15 --network twelve        compile first, in 15 processes
     python benchmarks/conv.py --predict --network twelve        without a device
 
 All contenders of a case get the same channels-last tensors, are captured in CUDA graphs, and take
@@ -14,7 +15,8 @@ the choice is from it shows what the model misses. `cudnn` is eager PyTorch with
 `benchmark = True`, `cudnn-fused` `cudnn_convolution_relu`, `torch-compile` "max-autotune",
 `causal-conv1d` that package. Rows have the bytes that a contender allocates beside its result, and
 for `tawa` the bytes that its tiles load from L2 (`--profile` prints a command that counts them).
-What fails becomes a row with `error_text`.
+What fails becomes a row with `error_text`. With `--warm` kernels are only compiled, into the cache
+on disk, by as many processes: a run with the same options then has all its time for the device.
 """
 
 from __future__ import annotations
@@ -22,11 +24,13 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from conv_cases import Case, cases
+from conv_launches import launched, predicted, warmed
 
 MAX_ERROR = {"fp16": 2e-3, "bf16": 1.2e-2}
 """Relative Frobenius error against float64 above which a contender is not timed."""
@@ -67,17 +71,8 @@ class Tensors:
 
 def ours(case: Case, t: Tensors, what: str, config: Any = None) -> Callable[[], Any]:
     """This project's work; gives a tensor in PyTorch's order."""
-    from tawa.kernels import conv
-    from tawa.kernels.conv_gradients import gradient_of_filters, gradient_of_images
-
-    (x, w), dy = t.nhwc, t.results
-    if what == "forward":
-        finish = {"bias": t.bias, "relu": t.bias is not None}
-        work = (conv.conv1d, conv.conv2d, conv.conv3d)[case.dimensions - 1]
-        return lambda: work(x, w, None, config, **finish, **case.arguments).movedim(-1, 1)
-    if what == "dgrad":
-        return lambda: gradient_of_images(dy, w, case.x, **case.arguments).movedim(-1, 1)
-    return lambda: gradient_of_filters(dy, x, case.w, **case.arguments).movedim(-1, 1)
+    work = launched(case, (*t.nhwc, t.results, t.bias), what, config)
+    return lambda: work().movedim(-1, 1)
 
 
 def plain(case: Case, x: Any, w: Any, bias: Any) -> Any:
@@ -142,17 +137,19 @@ def exact(case: Case, t: Tensors, what: str) -> Any:
 
     if what == "forward":
         bias = None if t.bias is None else t.bias.double()
-        y = plain(case, t.x[:2].double(), t.w.double(), bias)
+        with torch.backends.cudnn.flags(enabled=False):
+            y = plain(case, t.x[:2].double(), t.w.double(), bias)
         return F.relu(y) if bias is not None else y
     mask, count = [what == "dgrad", what == "wgrad", False], case.dimensions
     found = torch.zeros((), device="cuda")
-    for first in range(0, case.x[0], 8) if what == "wgrad" else [0]:
-        part = slice(first, first + 8) if what == "wgrad" else slice(2)
-        grads = torch.ops.aten.convolution_backward(
-            t.dy[part].double(), t.x[part].double(), t.w.double(), None, (case.stride,) * count,
-            [b for b, _ in case.pad], (1,) * count, False, (0,) * count, case.groups, mask,
-        )  # fmt: skip
-        found = found + grads[0 if what == "dgrad" else 1]
+    with torch.backends.cudnn.flags(enabled=False):  # which would try all algorithms in float64
+        for first in range(0, case.x[0], 8) if what == "wgrad" else [0]:
+            part = slice(first, first + 8) if what == "wgrad" else slice(2)
+            grads = torch.ops.aten.convolution_backward(
+                t.dy[part].double(), t.x[part].double(), t.w.double(), None, (case.stride,) * count,
+                [b for b, _ in case.pad], (1,) * count, False, (0,) * count, case.groups, mask,
+            )  # fmt: skip
+            found = found + grads[0 if what == "dgrad" else 1]
     return found
 
 
@@ -291,40 +288,26 @@ def loaded(case: Case) -> dict[str, int] | None:
 
 def predictions(case: Case) -> Iterator[str]:
     """A line of a table: predicted microseconds by the timing model, and what bounds the layer."""
-    import numpy as np
-
-    from tawa.driver.jit import Kernel
-    from tawa.kernels import conv
     from tawa.kernels.conv_kernels import conv_taps
-
-    found: list[tuple[str, float]] = []
-
-    def predict(self: Kernel, grid: Any, /, *args: Any, **options: Any) -> None:
-        predicted = self.predict(*args, grid=grid, **options)
-        found.append((self.__name__, predicted.kernel_seconds * 1e6))
 
     chip, sizes = conv_taps.chip, sizes_of(case)
     moved = 2 * (math.prod(case.x) + case.x[0] * math.prod(case.results) * case.w[0])
     floor = max(moved / chip.memory_gbs / 1e3, sizes.flops / 989e6)
     model = chosen(case, 1)[0].microseconds(sizes, chip, 2) if chosen(case, 1) else math.nan
-    before, Kernel._launch = Kernel._launch, predict  # pyright: ignore
-    try:
-        work = (conv.conv1d, conv.conv2d, conv.conv3d)[case.dimensions - 1]
-        work(np.empty(case.x, np.float16), np.empty(case.w, np.float16), **case.arguments)
-    finally:
-        Kernel._launch = before
+    found = predicted(case, "forward")
     total = sum(time for _, time in found)
     kernels = ", ".join(f"{name} {time:.1f}" for name, time in found)
     yield f"| {case.layer} N={case.x[0]} | {floor:.1f} | {model:.1f} | {total:.1f} | {kernels} |"
 
 
-def selected(options: Any) -> Iterator[Case]:
-    """The cases that were asked for."""
+def selected(options: Any) -> list[Case]:
+    """The cases that were asked for, in the order of `--layers`."""
+    images = [int(n) for n in options.images.split(",")]
+    found = [case for network in options.network.split(",") for case in cases(network, images)]
     wanted = [part for part in options.layers.split(",") if part]
-    for network in options.network.split(","):
-        for case in cases(network, [int(n) for n in options.images.split(",")]):
-            if not wanted or any(case.layer == p or p in case.layer.split() for p in wanted):
-                yield case
+    if not wanted:
+        return found
+    return [case for p in wanted for case in found if p in (case.layer, *case.layer.split())]
 
 
 def arguments() -> Any:
@@ -340,6 +323,7 @@ def arguments() -> Any:
     parser.add_argument("--tune", type=int, default=0, help="tilings that are tried")
     parser.add_argument("--compile", action="store_true", help="with torch.compile")
     parser.add_argument("--whole", action="store_true", help="ResNet-50 in place of layers")
+    parser.add_argument("--warm", type=int, default=0, help="compile in so many processes, no more")
     parser.add_argument("--predict", action="store_true", help="by the timing model, no device")
     parser.add_argument("--profile", action="store_true", help="print how to count bytes from L2")
     parser.add_argument("--rows", type=Path, help="folder of the result rows")
@@ -367,6 +351,18 @@ def main() -> None:
         for case in selected(options):
             print(*predictions(case), sep="\n", flush=True)
         return
+    wanted = [p for p in options.passes.split(",") if p]
+    if options.warm:
+        started = time.perf_counter()
+        jobs = [
+            (case, what, tiling)
+            for case in selected(options)
+            for what in filter(case.passes, wanted)
+            for tiling in (None, *(chosen(case, options.tune)[1:] if what == "forward" else ()))
+        ]
+        warmed(jobs, options.dtype, options.warm)
+        print(f"{len(jobs)} works compiled in {time.perf_counter() - started:.1f} s", flush=True)
+        return
     os.environ.setdefault("TORCHINDUCTOR_MAX_AUTOTUNE_GEMM", "1")
     import torch
     from rows import Run
@@ -379,7 +375,7 @@ def main() -> None:
         return
     run = Run("conv" if options.network == "twelve" else "conv-models", options.rows)
     for case in selected(options):
-        for what in filter(case.passes, options.passes.split(",")):
+        for what in filter(case.passes, wanted):
             name, bias = ("forward" if what == "fused" else what), what == "fused"
             try:
                 measure(run, case, name, options, bias=bias)
