@@ -1,10 +1,13 @@
-"""Task programs on two GPUs of one host, beside one GPU and beside copies followed by cuBLAS.
+"""Task programs on two GPUs of one host, beside one GPU and beside NCCL followed by cuBLAS.
 
 Products of 16384 with A, B and C sharded; a gather of A beside the product; sums over K scattered
 to their owners; steps of a stencil whose halo travels. Contenders of `tawa` differ in their
 mappings alone (the stencil in strips is a program of its own); `one device` is the same program
-under a mapping for one. `in turn` copies what is needed, waits, and multiplies by cuBLAS.
-Each is checked against float64 on some rows. `--dry-run` runs small sizes in the simulator.
+under a mapping for one. `nccl` is an all-gather of NCCL and then cuBLAS, or cuBLAS and then a
+reduce-scatter; `nccl alone` and `cublas alone` are their halves. What overlap could gain is the
+time of the two in turn without that of the shorter one; how much of it the tasks gain is printed
+as `overlap`. Each is checked against float64 on some rows. `--dry-run` runs small sizes in the
+simulator.
 """
 
 from __future__ import annotations
@@ -66,7 +69,7 @@ class Case:
             node = Instance(f"{self.name}_node", processor="node", tunables=tunables)
             yield "1 device", Mapping(node, grid, block)
             return
-        for parts in (2 * devices, 4 * devices, 8 * devices):
+        for parts in (devices, 2 * devices, 4 * devices):
             tunables = {"devices": devices, self.parts: parts}
             node = Instance(f"{self.name}_node", processor="node", tunables=tunables)
             yield f"{parts} parts", Mapping(node, grid, block, devices=devices)
@@ -74,14 +77,14 @@ class Case:
 
 def cases() -> Iterator[Case]:
     """Every case."""
-    yield Case("sharded_gemm", 16384, 16384, 16384, (0, 0, 1), "panels")
     shapes = (
-        (8192, 8192, 8192), (16384, 8192, 4096), (8192, 4096, 8192), (16384, 4096, 4096),
-        (32768, 2048, 4096),
+        (8192, 4096, 8192), (8192, 16384, 8192), (16384, 8192, 4096), (16384, 4096, 4096),
+        (32768, 2048, 4096), (8192, 8192, 8192),
     )  # fmt: skip
     for m, n, k in shapes:
-        yield Case("gather_gemm", m, n, k, (1, 0, 1), "chunks")
         yield Case("gemm_scatter", m, n, k, (0, 1, 0), "chunks")
+        yield Case("gather_gemm", m, n, k, (1, 0, 1), "chunks")
+    yield Case("sharded_gemm", 16384, 16384, 16384, (0, 0, 1), "panels")
 
 
 def sharded(x: Any, devices: int, dim: int) -> Sharded:
@@ -123,29 +126,50 @@ def times(work: Work, devices: int, count: int = 20) -> list[float]:
     return found
 
 
-def in_turn(case: Case, given: list[Sharded]) -> Work:
-    """Copies of all that a device lacks, and then cuBLAS; sums over K are added at their owners."""
+def nccl_works(case: Case, given: list[Sharded]) -> dict[str, Work]:
+    """NCCL and cuBLAS one after the other, in each device's stream, and each alone.
+
+    The product of which panels travel has no such peer: its panels are columns.
+    """
     import torch
+    from torch.cuda import nccl
 
     c, a, b = given
-    devices = range(len(c.shards))
+    gathers = case.name == "gather_gemm"
+    shape = case.shapes[1] if gathers else case.shapes[0]
+    whole = [torch.empty(shape, dtype=x.dtype, device=x.device) for x in a.shards]
 
-    def gathered(x: Sharded, d: int) -> Any:
-        return torch.cat([s.to(f"cuda:{d}", non_blocking=True) for s in x.shards], x.dim)
+    def move() -> None:
+        if gathers:
+            nccl.all_gather(a.shards, whole)
+        else:
+            nccl.reduce_scatter(whole, c.shards)
 
-    def run() -> None:
-        if case.name == "gemm_scatter":
-            parts = [a.shards[d] @ b.shards[d] for d in devices]
-            for d in devices:
-                rows = [p.chunk(len(devices))[d].to(f"cuda:{d}") for p in parts]
-                torch.sum(torch.stack(rows), 0, out=c.shards[d])
-            return
-        for d in devices:
-            left = gathered(a, d) if case.name == "gather_gemm" else a.shards[d]
-            right = gathered(b, d) if case.name == "sharded_gemm" else b.shards[d]
-            torch.mm(left, right, out=c.shards[d])
+    def multiply() -> None:
+        for d, held in enumerate(whole):
+            if gathers:
+                torch.mm(held, b.shards[d], out=c.shards[d])
+            else:
+                torch.mm(a.shards[d], b.shards[d], out=held)
 
-    return run
+    def both() -> None:
+        for step in (move, multiply) if gathers else (multiply, move):
+            step()
+
+    if case.name == "sharded_gemm":
+        return {}
+    return {"nccl": both, "nccl alone": move, "cublas alone": multiply}
+
+
+def overlap(best: dict[str, float]) -> str:
+    """The part of what overlap can gain over NCCL and cuBLAS in turn that the tasks gain."""
+    turn, alone = best.get("nccl"), [best.get(name) for name in ("nccl alone", "cublas alone")]
+    own = best.get("tawa, 2")
+    if turn is None or own is None or None in alone:
+        return ""
+    bound = max(ms for ms in alone if ms is not None)
+    share = (turn - own) / (turn - bound) if turn > bound else float("nan")
+    return f", {turn / own:.3f} of nccl (at most {turn / bound:.3f}), overlap {share:.0%}"
 
 
 def measure(run: Any, case: Case, devices: int) -> str:
@@ -166,7 +190,7 @@ def measure(run: Any, case: Case, devices: int) -> str:
             for config, mapping in case.mappings(count)
         }
         if count > 1:
-            works["in turn"] = in_turn(case, given)
+            works |= nccl_works(case, given)
         else:
             works["cublas"] = partial(torch.mm, a, b, out=given[0].shards[0])
         for config, work in works.items():
@@ -175,8 +199,11 @@ def measure(run: Any, case: Case, devices: int) -> str:
             for d in range(count):
                 torch.cuda.reset_peak_memory_stats(d)
             try:
+                for shard in given[0].shards:
+                    shard.fill_(float("nan"))
+                synchronize(count)
                 work()
-                error = error_of(given[0], a, b)
+                error = 0.0 if "alone" in config else error_of(given[0], a, b)
                 if error > MAX_ERROR:
                     raise ValueError(f"error {error}")
                 timing = Timing(tuple(times(work, count)))
@@ -186,10 +213,10 @@ def measure(run: Any, case: Case, devices: int) -> str:
             memory = max(torch.cuda.max_memory_allocated(d) for d in range(count))
             row["bytes of a device"] = memory
             run.add(name, impl, timing, flops=case.flops, **row)
-            key = f"{impl}, {count}"
+            key = impl if "alone" in impl or impl == "nccl" else f"{impl}, {count}"
             best[key] = min(best.get(key, float("inf")), timing.median)
-    shown = ", ".join(f"{impl} devices {ms:.3f} ms" for impl, ms in best.items())
-    return f"{case.name} {case.m}x{case.n}x{case.k}: {shown}"
+    shown = ", ".join(f"{impl} {ms:.3f} ms" for impl, ms in best.items())
+    return f"{case.name} {case.m}x{case.n}x{case.k}: {shown}{overlap(best)}"
 
 
 STENCIL = 16384, 16384, 10
@@ -289,13 +316,13 @@ def main() -> None:
     torch.manual_seed(0)
     run = Run("tasks-devices", options.rows)
     lines, end = list[str](), time.monotonic() + options.limit
-    if not options.names or "stencil" in options.names:
-        lines.append(measure_stencil(run, options.devices))
-        print(lines[-1], flush=True)
     for case in chosen:
         if time.monotonic() < end:
             lines.append(measure(run, case, options.devices))
             print(lines[-1], flush=True)
+    if not options.names or "stencil" in options.names:
+        lines.append(measure_stencil(run, options.devices))
+        print(lines[-1], flush=True)
     print("\n".join(["", *lines]))
 
 

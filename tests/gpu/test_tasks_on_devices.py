@@ -93,15 +93,10 @@ def test_copies_of_rows() -> None:
     rng = np.random.default_rng(0)
     source = torch.from_numpy(rng.standard_normal((6, 50, 70)).astype(np.float32)).to("cuda:0")
     target = torch.zeros((8, 40, 33), device="cuda:1")
-    peers = Peers(2)
     part, to = source[1:5, 3:33, 7:38], target[2:6, 4:34, 1:32]
-    with peers.stream(1, True, [peers.mark(0, peers.current[0])]) as stream:
-        peers.copy(rows_of(view(part), view(to)), stream)
-        event = peers.mark(1, stream)
-    with peers.stream(1, False, [event]):
-        pass
+    with Peers(2) as peers:
+        peers.copy(rows_of(view(part), view(to)), (0, 0), peers.use(1, copies=True))
     twice = to * 2
-    peers.join()
     assert torch.equal(to.cpu(), part.cpu())
     assert torch.equal(twice.cpu(), part.cpu() * 2)
     assert not target[:, :, 0].any()

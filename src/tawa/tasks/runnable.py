@@ -14,7 +14,7 @@ from tawa.tasks.language.mapping import Mapping
 from tawa.tasks.language.privileges import Privilege
 from tawa.tasks.language.task import Task, declared
 from tawa.tasks.node_calls import NodeCalls, NodeRun
-from tawa.tasks.plans import Plans
+from tawa.tasks.plans import Plans, Same
 from tawa.tasks.program import CompiledTasks, program_for
 from tawa.tasks.watching import WATCHER
 
@@ -38,12 +38,12 @@ class RunnableTask(Task):
 
     def call_on_device(
         self, task: Task, entry: Resolved
-    ) -> Callable[[Sequence[Any], Mapping], CompiledTasks]:
-        """What runs an instance that a node launches, on arrays of one device."""
+    ) -> Callable[[Sequence[Any], Mapping], None]:
+        """What runs an instance that a node launches, on arrays of one device that lie alike."""
         key = task, entry.path, entry.variant
         if key not in self.node_plans:
             self.node_plans[key] = Plans(task, entry)
-        return self.node_plans[key].call
+        return Same(self.node_plans[key])
 
     @cached_property
     def node_calls(self) -> NodeCalls:

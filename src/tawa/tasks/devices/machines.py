@@ -9,13 +9,14 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import Sequence
-from typing import Any
+from math import prod
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from tawa.runtime.arrays import view
 from tawa.runtime.peers import Peers, Rows, rows_of
-from tawa.tasks.devices.recipe import Make, Recipe, Work
+from tawa.tasks.devices.recipe import Make, Recipe, Region, Work
 from tawa.tasks.language.element_types import numpy_type, torch_type
 
 
@@ -46,46 +47,136 @@ def _numbers(make: Make) -> Any:
     return data
 
 
+class Place(NamedTuple):
+    """A region in any call: its array's number, bytes from there, and what a `Part` is made of."""
+
+    array: int
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: Any
+    device: int
+    packed: bool
+
+
+class Part:
+    """A part of an array of a call, as launches look at PyTorch's tensors; none is made for it."""
+
+    __slots__ = ("place", "pointer")
+
+    def __init__(self, place: Place, base: int) -> None:
+        self.place, self.pointer = place, base + place.offset
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its sizes."""
+        return self.place.shape
+
+    @property
+    def dtype(self) -> Any:
+        """PyTorch's type of its elements."""
+        return self.place.dtype
+
+    @property
+    def nbytes(self) -> int:
+        """How much memory its elements take."""
+        return prod(self.place.shape) * self.place.dtype.itemsize
+
+    def data_ptr(self) -> int:
+        """The address of its first element."""
+        return self.pointer
+
+    def stride(self) -> tuple[int, ...]:
+        """Elements from one to the next, in each dimension."""
+        return self.place.strides
+
+    def get_device(self) -> int:
+        """The number of its device."""
+        return self.place.device
+
+    def is_contiguous(self) -> bool:
+        """Whether its elements lie one behind the other, in order."""
+        return self.place.packed
+
+    def new_empty(self, shape: tuple[int, ...], dtype: Any) -> Any:
+        """A tensor of PyTorch on its device."""
+        return sys.modules["torch"].empty(shape, dtype=dtype, device=f"cuda:{self.place.device}")
+
+
 class Gpus:
     """Does a call's work on the host's GPUs, with PyTorch's tensors.
 
     A device computes in PyTorch's current stream, and copies in one of its own. All memory of the
     call is there before its first work, so that no copy waits for memory; at the end all devices'
-    streams wait for all copies, so that it is free in their order.
+    streams wait for all copies, so that it is free in their order. Regions are looked at in the
+    first call, which others are like: from then on, giving a work to a stream is a launch and
+    little else.
     """
 
     def __init__(self, recipe: Recipe, count: int) -> None:
         self.recipe, self.count = recipe, count
-        self.rows: dict[int, list[tuple[Rows, Rows]]] = {}
-        """What each copy moves, from where its arrays begin."""
+        self.given: list[list[Any]] = []
+        """Of each work: what it is given, a `Place` for each region."""
+        self.rows: list[list[tuple[Rows, Rows]]] = []
+        """What each copy moves, from where its arrays begin; nothing for launches."""
+        self.bases: list[int] = []
+        self.parts: list[tuple[Any, ...]] = []
+        """What works are given where arrays begin there: kept for calls with the same arrays."""
 
     def run(self, arrays: Sequence[Any]) -> None:
         """Give the work to the devices' streams; waits for none."""
         recipe = self.recipe
         pool = [*arrays, *(_tensor(make) for make in recipe.makes)]
-        peers, events = Peers(self.count), dict[int, Any]()
-        for work, waits in zip(recipe.works, recipe.waits, strict=True):
-            with peers.stream(work.device, work.copies, [events[n] for n in waits]) as stream:
+        if not self.given:
+            self.given = [[_place(arg, pool) for arg in work.given] for work in recipe.works]
+            self.rows = [_moved(work, pool) for work in recipe.works]
+        bases = [array.data_ptr() for array in pool]
+        if bases != self.bases:
+            self.bases = bases
+            self.parts = [tuple(_part(arg, bases) for arg in given) for given in self.given]
+        events: dict[int, int] = {}
+        with Peers(self.count) as peers:
+            for number, work in enumerate(recipe.works):
+                stream = peers.use(work.device, copies=work.copies)
+                for event in recipe.waits[number]:
+                    peers.wait(stream, events[event])
                 if work.call is None:
-                    peers.copy(self._moved(work, pool), stream)
+                    one, other = (bases[place.array] for place in self.given[number])
+                    peers.copy(self.rows[number], (one, other), stream)
                 else:
-                    work.call(work.arguments(pool))
-                if work.number in recipe.waited:
-                    events[work.number] = peers.mark(work.device, stream)
-        peers.join()
+                    work.call(self.parts[number])
+                if number in recipe.waited:
+                    events[number] = peers.mark(work.device, stream)
 
-    def _moved(self, work: Work, pool: Sequence[Any]) -> list[tuple[Rows, Rows]]:
-        """The rows of a copy, where they are in this call."""
-        bases = [pool[region.array].data_ptr() for region in work.given]
-        found = self.rows.get(work.number)
-        if found is None:
-            views = [view(region.of(pool)) for region in work.given]
-            parts = [v._replace(pointer=v.pointer - b) for v, b in zip(views, bases, strict=True)]
-            found = self.rows[work.number] = rows_of(*parts)
-        return [
-            ((one[0] + bases[0], *one[1:]), (other[0] + bases[1], *other[1:]))
-            for one, other in found
-        ]
+
+def _place(arg: Any, pool: Sequence[Any]) -> Any:
+    """What a region is in any call, or another argument as it is."""
+    if not isinstance(arg, Region):
+        return arg
+    whole, part = pool[arg.array], arg.of(pool)
+    offset = part.data_ptr() - whole.data_ptr()
+    shape = tuple(int(size) for size in part.shape)
+    lie = shape, tuple(part.stride()), part.dtype, part.get_device(), part.is_contiguous()
+    return Place(arg.array, offset, *lie)
+
+
+def _part(arg: Any, bases: Sequence[int]) -> Any:
+    """What a launch is given in this call."""
+    return Part(arg, bases[arg.array]) if isinstance(arg, Place) else arg
+
+
+def _moved(work: Work, pool: Sequence[Any]) -> list[tuple[Rows, Rows]]:
+    """The rows of a copy, counted from where its arrays begin."""
+    if not work.copies:
+        return []
+    return rows_of(
+        *(
+            (seen := view(region.of(pool)))._replace(
+                pointer=seen.pointer - pool[region.array].data_ptr()
+            )
+            for region in work.given
+        )
+    )
 
 
 def _tensor(make: Make) -> Any:

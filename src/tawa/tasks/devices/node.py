@@ -16,6 +16,7 @@ from tawa.base.user_frames import users_place
 from tawa.runtime import driver
 from tawa.runtime.arrays import HOST, is_array, view
 from tawa.tasks.devices.held import Box, Held, Piece, common_box, shown
+from tawa.tasks.devices.placing import in_place
 from tawa.tasks.devices.recipe import Recipe, Region
 from tawa.tasks.devices.sharded import Sharded
 from tawa.tasks.graph.races import check_arguments
@@ -219,7 +220,7 @@ def record(task: Task, args: Sequence[Any], mapping: Mapping, calls: Calls) -> R
     node = Node(mapping, recipe, calls)
     with running(node):
         node.run(resolve_entry(task, mapping, span), own, span)
-    return recipe
+    return in_place(recipe)
 
 
 def shards_of(args: Sequence[Any]) -> list[Any]:

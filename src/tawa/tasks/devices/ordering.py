@@ -9,13 +9,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tawa.tasks.devices.held import Box, common_box, shown
-from tawa.tasks.devices.recipe import Recipe, Region, Work
+from tawa.tasks.devices.placing import touches
+from tawa.tasks.devices.recipe import Recipe
 
 
 def conflicts(recipe: Recipe) -> Iterator[str]:
     """Each pair of works that touch the same elements in no order, in words."""
-    sizes = [*recipe.shapes, *(make.shape for make in recipe.makes)]
-    touched = [list(_touched(work, sizes)) for work in recipe.works]
+    touched: list[list[tuple[int, Box, bool]]] = [[] for _ in recipe.works]
+    for number, array, box, writes in touches(recipe):
+        touched[number].append((array, box, writes))
     for later, own in zip(recipe.works, touched, strict=True):
         for earlier in recipe.works[: later.number]:
             if recipe.behind[later.number].get(earlier.stream, -1) >= earlier.number:
@@ -28,10 +30,3 @@ def conflicts(recipe: Recipe) -> Iterator[str]:
                             f"e{earlier.number} ({earlier.text}) and e{later.number} "
                             f"({later.text}) touch {shown(common)} of array {array}, in no order"
                         )
-
-
-def _touched(work: Work, sizes: list[tuple[int, ...]]) -> Iterator[tuple[int, Box, bool]]:
-    """The arrays that a work touches: which elements, and whether it writes them."""
-    for region, writes in zip(work.given, work.writes, strict=True):
-        if isinstance(region, Region):
-            yield region.array, region.places(sizes[region.array]), writes
