@@ -11,7 +11,7 @@ from tawa.axon.onnx.context import Context, IllFormed, Room, rule
 from tawa.axon.onnx.structure import dims_from
 from tawa.axon.onnx.values import Dims, Value, tensor
 from tawa.axon.sizes.choices import smallest
-from tawa.axon.sizes.dims import ONE, Dim
+from tawa.axon.sizes.dims import ONE, Dim, ceil_quotient
 from tawa.axon.sizes.scaled import scaled
 
 PADDINGS = ("NOTSET", "", "SAME_UPPER", "SAME_LOWER", "VALID")
@@ -39,7 +39,7 @@ def window_positions(context: Context, sizes: Dims, kernel: list[Dim]) -> list[D
         if mode.startswith("SAME"):
             # Runtimes forget the dilation when they pad the input of a pooling.
             is_plain = is_convolution or dilations[i] == 1
-            found.append(-((-size) // strides[i]) if is_plain else context.fresh())
+            found.append(ceil_quotient(size, strides[i]) if is_plain else context.fresh())
             continue
         span = (kernel[i] - 1) * dilations[i] + 1
         room = size + pads[i] + pads[i + rank] - span
@@ -48,7 +48,7 @@ def window_positions(context: Context, sizes: Dims, kernel: list[Dim]) -> list[D
             found.append(context.fresh())
         elif context.attribute("ceil_mode", 0):
             started = (size + pads[i] - 1) // strides[i] + 1
-            found.append(smallest([-((-room) // strides[i]) + 1, started]))
+            found.append(smallest([ceil_quotient(room, strides[i]) + 1, started]))
         else:
             is_sure = room.constant is None or room.constant >= 0 or is_convolution
             found.append(room // strides[i] + 1 if is_sure else context.fresh())

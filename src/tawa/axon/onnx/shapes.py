@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from tawa.axon.onnx.context import Room
 from tawa.axon.onnx.values import UNKNOWN, Dims, Value
-from tawa.axon.sizes.conditional import unless
+from tawa.axon.sizes.conditional import determining, unless
 from tawa.axon.sizes.dims import Atom, Dim
 from tawa.axon.sizes.requirements import Requirement, requirements
 from tawa.axon.sizes.shapes import Shape
 from tawa.axon.sizes.show import AxonPrinter
 from tawa.axon.sizes.solver import AxonSolver
-from tawa.functional.terms import Term, Variable
+from tawa.functional.terms import Variable
 
 
 @dataclass
@@ -32,49 +33,28 @@ class ModelShapes:
 
     def dims(self, name: str) -> tuple[Dim, ...] | None:
         """The sizes of a value; None if their number isn't known."""
-        sure = self._renamed(name, self)
-        if self.positive is None or sure is None:
+        sure = self._own.dims(name)
+        if self._positive is None or sure is None:
             return sure
-        more = self.positive._renamed(name, self)
+        more = self._positive.dims(name)
         if more is None or len(sure) != len(more):
             return sure
         return tuple(self._either(a, b) for a, b in zip(sure, more, strict=True))
 
-    def _renamed(self, name: str, into: ModelShapes) -> Dims | None:
-        """The sizes of a value in terms of a walk's symbols."""
-        dims = self.values.get(name, UNKNOWN).dims
-        if dims is None:
-            return None
-        names: dict[Variable, Dim] = {
-            variable: into.symbols[symbol]
-            for symbol, dim in self.symbols.items()
-            for variable in dim.variables()
-        }
-        for symbol, dim in self.symbols.items():
-            variable = self.solver.dim(dim).sole_variable
-            if variable is not None:
-                names.setdefault(variable, into.symbols[symbol])
+    @cached_property
+    def _own(self) -> View:
+        return View(self, self)
 
-        def other(variable: Variable) -> Term | None:
-            return names.get(variable)
-
-        found = tuple(self.solver.dim(dim).substitute(other) for dim in dims)
-        rooms = [Room(self.solver.dim(r.size).substitute(other), r.stride) for r in self.rooms]
-        return tuple(self._where_windows_fit(dim, rooms, into.solver) for dim in found)
-
-    def _where_windows_fit(self, dim: Dim, rooms: list[Room], solver: AxonSolver) -> Dim:
-        """The size, if windows have room; it is unknown elsewhere."""
-        atoms = set(dim.atoms()) if rooms else set[Atom]()
-        unsure = [room for room in rooms if not atoms.isdisjoint(room.quotients())]
-        needed = tuple(dict.fromkeys(room.size + 1 for room in unsure))
-        return unless(dim, solver.fresh_count(), needed)
+    @cached_property
+    def _positive(self) -> View | None:
+        return None if self.positive is None else View(self.positive, self)
 
     def _either(self, sure: Dim, more: Dim) -> Dim:
         """What is known of a size for certain, and what if no symbol is 0."""
-        known = {v for dim in self.symbols.values() for v in dim.variables()}
+        known = self._own.known
         if sure == more or known.issuperset(sure.variables()):
             return sure
-        if not known.issuperset(more.variables()):
+        if not known.issuperset(determining(more)):
             return sure
         return unless(more, sure, tuple(self.symbols.values()))
 
@@ -91,3 +71,45 @@ class ModelShapes:
         if dims is None:
             return "[..?]"
         return (printer or AxonPrinter()).shape(Shape(dims))
+
+
+class View:
+    """What a walk found out, in terms of a walk's symbols."""
+
+    def __init__(self, walk: ModelShapes, into: ModelShapes) -> None:
+        self.walk, self.into = walk, into
+        self.known = {v for dim in into.symbols.values() for v in dim.variables()}
+        self.names: dict[Variable, Dim] = {
+            variable: into.symbols[symbol]
+            for symbol, dim in walk.symbols.items()
+            for variable in dim.variables()
+        }
+        for symbol, dim in walk.symbols.items():
+            variable = walk.solver.dim(dim).sole_variable
+            if variable is not None:
+                self.names.setdefault(variable, into.symbols[symbol])
+        self.rooms: dict[Atom, dict[Dim, None]] = {}
+        for room in walk.rooms:
+            room = Room(self._renamed(room.size), room.stride)
+            for atom in room.quotients():
+                self.rooms.setdefault(atom, {})[room.size + 1] = None
+        self._shown: dict[Dim, Dim] = {}
+
+    def _renamed(self, dim: Dim) -> Dim:
+        return self.walk.solver.dim(dim).substitute(self.names.get)
+
+    def dims(self, name: str) -> Dims | None:
+        """The sizes of a value."""
+        dims = self.walk.values.get(name, UNKNOWN).dims
+        return None if dims is None else tuple(self._dim(dim) for dim in dims)
+
+    def _dim(self, dim: Dim) -> Dim:
+        """The size, if windows have room; it is unknown elsewhere."""
+        found = self._shown.get(dim)
+        if found is None:
+            found = self._renamed(dim)
+            atoms = dict.fromkeys(found.atoms()) if self.rooms else {}
+            needed = {size: None for atom in atoms for size in self.rooms.get(atom, ())}
+            found = unless(found, self.into.solver.fresh_count(), tuple(needed))
+            self._shown[dim] = found
+        return found

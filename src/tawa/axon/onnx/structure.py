@@ -19,7 +19,7 @@ from tawa.axon.onnx.values import (
     tensor,
 )
 from tawa.axon.sizes.choices import is_not_one, largest, smallest
-from tawa.axon.sizes.dims import ONE, ZERO, Dim, total
+from tawa.axon.sizes.dims import ONE, ZERO, Dim, ceil_quotient, total
 
 MAX_AXES = 64
 """NumPy's limit."""
@@ -260,7 +260,7 @@ def _parts(context: Context, size_: Dim) -> list[Dim]:
         raise IllFormed(f"`num_outputs` is {count} and it has {outputs} outputs")
     if context.opset < 18:
         return [_part(context, size_, count)] * count
-    each = -((-size_) // count)
+    each = ceil_quotient(size_, count)
     found = [each]
     for _ in range(1, count):
         size_ = size_ - each
@@ -334,7 +334,7 @@ def _slice_size(context: Context, size_: Dim, start: Dim, stop: Dim, step: int) 
     if first is None or last is None:
         return context.fresh()
     distance = first - last if backward else last - first
-    return largest([-((-distance) // abs(step)), ZERO])
+    return largest([ceil_quotient(distance, abs(step)), ZERO])
 
 
 def _sliced(

@@ -49,16 +49,22 @@ class Largest(Atom):
 
 def largest(options: Iterable[Dim]) -> Dim:
     """The largest of several dimensions; those that provably aren't are left out."""
-    kept: list[Dim] = []
-    for option in options:
-        for part in largest_options(option) or (option,):
-            if any(_not_below(other, part) for other in kept):
-                continue
-            kept = [other for other in kept if not _not_below(part, other)]
-            kept.append(part)
+    whole = _undominated(options)
+    kept = _undominated(part for option in whole for part in largest_options(option) or (option,))
     if len(kept) == 1:
         return kept[0]
     return Dim.of(Largest(tuple(sorted(kept, key=lambda dim: dim.key))))
+
+
+def _undominated(options: Iterable[Dim]) -> list[Dim]:
+    """Those of which no other is provably not below them."""
+    kept: list[Dim] = []
+    for option in options:
+        if any(_not_below(other, option) for other in kept):
+            continue
+        kept = [other for other in kept if not _not_below(option, other)]
+        kept.append(option)
+    return kept
 
 
 def _weakest(bounds: Iterable[int | None]) -> int | None:

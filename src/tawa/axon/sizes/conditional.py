@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
 from tawa.axon.sizes.dims import Atom, Dim, Replace
+from tawa.functional.terms import Variable
 
 
 @dataclass(frozen=True)
@@ -46,3 +48,14 @@ class Unless(Atom):
 def unless(dim: Dim, otherwise: Dim, sizes: tuple[Dim, ...]) -> Dim:
     """`dim`, unless one of `sizes` is below 1."""
     return Dim.of(Unless(dim, otherwise, sizes)) if sizes and dim != otherwise else dim
+
+
+def determining(dim: Dim) -> Iterator[Variable]:
+    """The variables that a dimension depends on where all its conditions hold."""
+    for factor in dim.factors():
+        if isinstance(factor, Variable):
+            yield factor
+            continue
+        is_conditional = isinstance(factor, Unless)
+        for part in (factor.dim, *factor.sizes) if is_conditional else factor.parts():
+            yield from determining(part)

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from math import gcd
+from math import gcd, lcm
 
 from tawa.functional.terms import Term, Variable
 
@@ -200,14 +200,18 @@ class Dim(Term):
 
     @cached_property
     def _least(self) -> int | None:
+        bounds = (self._least_of_terms(), self._least_of_choices(), _least_of_quotients(self))
+        return max((bound for bound in bounds if bound is not None), default=None)
+
+    def _least_of_terms(self) -> int | None:
+        """The sum of the terms' bounds."""
         bound = 0
         for monomial, c in self.terms:
             low = _product_least(monomial) if c > 0 else _product_most(monomial)
             if low is None:
-                return self._least_of_choices()
+                return None
             bound += c * low
-        chosen = self._least_of_choices()
-        return bound if chosen is None else max(bound, chosen)
+        return bound
 
     def _least_of_choices(self) -> int | None:
         """The bound if the dimension is a sum with one of several dimensions in it."""
@@ -382,6 +386,46 @@ class Floor(Atom):
         """The bound of a quotient by a number."""
         high, divisor = self.numerator.most(), self.denominator.constant
         return None if high is None or divisor is None else high // divisor
+
+
+def _least_of_quotients(dim: Dim) -> int | None:
+    """The bound of a sum with quotients by numbers in it, from `x - d + 1 <= d * (x // d) <= x`."""
+    found = {m: floor for m, _ in dim.terms if (floor := _floor_of(m))} if dim.terms[1:] else {}
+    if not found:
+        return None
+    common = lcm(*(floor.denominator.constant or 1 for floor in found.values()))
+    parts: list[Dim] = []
+    for monomial, c in dim.terms:
+        floor = found.get(monomial)
+        if floor is None:
+            parts.append(Dim(((monomial, c * common),)))
+            continue
+        divisor = floor.denominator.constant or 1
+        rest = tuple(pair for pair in monomial if pair[0] != floor)
+        quotient = floor.numerator - (divisor - 1 if c > 0 else 0)
+        parts.append(quotient * Dim(((rest, c * (common // divisor)),)))
+    low = total(parts).least()
+    return None if low is None else -(-low // common)
+
+
+def _floor_of(monomial: Monomial) -> Floor | None:
+    """The quotient by a number in a product with what is never negative."""
+    floors = [(f, n) for f, n in monomial if isinstance(f, Floor)]
+    if len(floors) != 1 or floors[0][1] != 1 or not floors[0][0].denominator.constant:
+        return None
+    rest = [factor for factor, _ in monomial if factor != floors[0][0]]
+    return floors[0][0] if all(_is_no_less(factor) for factor in rest) else None
+
+
+def _is_no_less(factor: Factor) -> bool:
+    """Whether a factor is never negative."""
+    low = factor_least(factor)
+    return low is not None and low >= 0
+
+
+def ceil_quotient(top: Dim, bottom: int) -> Dim:
+    """`top / bottom` rounded up, for a positive number."""
+    return (top + (bottom - 1)) // bottom
 
 
 def content(dim: Dim) -> int:

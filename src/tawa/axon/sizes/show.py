@@ -44,6 +44,18 @@ def _static_sizes(type_: Term) -> Iterator[tuple[str, Variable, int]]:
             yield name.partition("=")[0], variable, value.offset
 
 
+def _is_minimum(factor: Factor) -> bool:
+    """Whether a factor is shown as the minimum of what it is the maximum of, with another sign."""
+    return isinstance(factor, Largest) and all(
+        option.terms and option.terms[0][1] < 0 for option in factor.options
+    )
+
+
+def _is_negated(monomial: Monomial) -> bool:
+    """Whether the factors of a product are shown with another sign."""
+    return sum(power for factor, power in monomial if _is_minimum(factor)) % 2 == 1
+
+
 class AxonPrinter(TypePrinter):
     """Prints `f32[..s, 2*k] -> f32[..s, k]`."""
 
@@ -119,7 +131,8 @@ class AxonPrinter(TypePrinter):
         """A polynomial, positive terms first."""
         if not dim.terms:
             return "0"
-        ordered = sorted(dim.terms, key=lambda term: term[1] < 0)
+        signed = [(m, -c if _is_negated(m) else c) for m, c in dim.terms]
+        ordered = sorted(signed, key=lambda term: term[1] < 0)
         text = ""
         for monomial, c in ordered:
             part = self.monomial(monomial, abs(c))
@@ -144,8 +157,8 @@ class AxonPrinter(TypePrinter):
             case Floor(numerator, denominator):
                 return f"({self._side(numerator)}//{self._side(denominator)})"
             case Largest(options):
-                if all(option.terms and option.terms[0][1] < 0 for option in options):
-                    return f"-min({', '.join(self.dim(-option) for option in options)})"
+                if _is_minimum(factor):
+                    return f"min({', '.join(self.dim(-option) for option in options)})"
                 return f"max({', '.join(self.dim(option) for option in options)})"
             case Joined(options):
                 return f"({' & '.join(self.dim(option) for option in options)})"
