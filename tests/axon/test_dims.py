@@ -105,3 +105,11 @@ def test_equal_polynomials_are_one_value():
     assert (a // 2) // 3 == a // 6
     assert (a * b) // b == a
     assert largest([a, a + 1]) == a + 1
+
+
+def test_rounded_quotients_are_compared_by_what_they_round():
+    a = Dim.of(VARIABLES[0])
+    assert (a - a // 2 - (a + 1) // 2).least() == 0
+    assert ((a + 1) // 2 + a // 2 - a).most() == 0
+    assert (a - a // 3 * 3).most() == 2
+    assert largest([(a + 2) // 3, a - a * 2 // 3]) == (a + 2) // 3

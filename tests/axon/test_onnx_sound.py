@@ -14,12 +14,13 @@ from onnx import TensorProto, helper, numpy_helper
 from tawa import axon
 from tawa.axon.onnx import reductions
 from tawa.axon.onnx.shapes import ModelShapes
-from tawa.axon.sizes.choices import largest
+from tawa.axon.sizes.choices import largest, smallest
 from tawa.axon.sizes.dims import Dim
 from tawa.axon.sizes.scaled import scaled
 from tawa.axon.sizes.show import AxonPrinter
 from tawa.axon.typing.errors import ShapeMismatch, UnsupportedModel
 from tawa.base.errors import TawaError
+from tawa.functional.terms import Variable
 
 sys.path.append(str(Path(__file__).parents[2] / "benchmarks"))
 
@@ -465,3 +466,39 @@ def test_sizes_that_are_numbers_stay_known_as_floats():
         [value("x", [5, 7])], (constant("by", 2.0, np.float32),),
     )  # fmt: skip
     assert shapes_of(model).text("y") == "[3, 4]"
+
+
+@pytest.mark.parametrize("stride", [2, 3])
+def test_windows_that_are_rounded_up_have_plain_sizes(stride: int):
+    pool = node("MaxPool", ["x"], ["p"], kernel_shape=[3, 3], strides=[stride] * 2, ceil_mode=1)
+    same = node(
+        "MaxPool", ["p"], ["q"], kernel_shape=[3, 3], strides=[1, 1], pads=[1] * 4, ceil_mode=1
+    )
+    shapes = shapes_of(model_of([pool, same, node("Concat", ["p", "q"], ["y"], axis=1)],
+                                [value("x", ["B", 3, "H", 40])]))  # fmt: skip
+    assert "m" not in shapes.text("y").replace("min(H", "")
+    for height in (7, 8, 9, 30):
+        positions = -(-(height - 3) // stride) + 1
+        rounded = positions - ((positions - 1) * stride >= height)
+        wide = -(-37 // stride) + 1
+        assert at(shapes, "y", B=2, H=height) == (2, 6, rounded, wide)
+
+
+def test_what_may_lack_room_is_known_where_sizes_are_above_0():
+    """A tree of halvings: what is joined may be empty, what is pooled may lack room."""
+    half = node("Conv", ["x", "w"], ["c"], strides=[2, 2], pads=[1] * 4)
+    pool = node("MaxPool", ["x"], ["p"], kernel_shape=[2, 2], strides=[2, 2])
+    nodes = [half, pool, node("Add", ["c", "p"], ["a"]),
+             node("Concat", ["a", "c"], ["j"], axis=1),
+             node("MaxPool", ["j"], ["y"], kernel_shape=[2, 2], strides=[2, 2])]  # fmt: skip
+    weights = constant("w", np.ones((3, 3, 3, 3)), np.float32)
+    shapes = shapes_of(model_of(nodes, [value("x", ["B", 3, "H", "W"])], (weights,)))
+    assert at(shapes, "y", B=1, H=16, W=24) == (1, 6, 4, 6)
+    assert at(shapes, "y", B=1, H=2, W=24) is not None
+
+
+def test_a_minimum_is_shown_with_its_sign():
+    a, b = (Dim.of(Variable("dim", name)) for name in "ab")
+    printer = AxonPrinter()
+    assert printer.dim(smallest([a, b])) == "min(a, b)"
+    assert printer.dim(-smallest([a, b]) + 2) == "2 - min(a, b)"
