@@ -306,3 +306,30 @@ def test_random_programs(program: Program, given_shapes: list[tuple[int, ...]]):
     except (ShapeMismatch, ContractViolation):
         return
     check(function, *arrays)
+
+
+PUT = """
+def square table (index: i64[..i]) = grad (fn t -> sum_all (take t index * take t index)) table
+def several (index: i64[n]) table =
+  grad (fn t -> sum_all ((t.[0] .+ t.[1]) * 2.0) + sum_all (take t index)) table
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "index"),
+    [("square", (7, 20), [[1, 3, 3], [6, 1, 1]]), ("square", (7,), [[1, 3, 3]]),
+     ("square", (7, 4, 5), [2, 2]), ("square", (7, 20), 3)],
+)  # fmt: skip
+def test_rows_of_a_table_have_derivatives(name: str, shape: tuple[int, ...], index: Any):
+    module = axon.load(PUT)
+    check(module[name], single(*shape), np.array(index))
+
+
+def test_rows_that_share_numbers_are_added_each():
+    module = axon.load(PUT)
+    table, index = single(7, 20), np.array([1, 3, 3])
+    assert np.array_equal(
+        axon.compile(module["several"])(index, table), module["several"](index, table)
+    )
+    half_table = half(5, 16)
+    check(module["square"], half_table, np.array([4, 4, 0]))

@@ -6,6 +6,7 @@
 | `rows` | whole rows, with reductions along them |
 | `product` | a tile of one or more products of one size, and what follows them pointwise |
 | `attention` | query rows of one head |
+| `scatter` | rows that are added to a table, by index |
 
 Inside a group, numbers stay in registers. A node joins the group of an operand if it is computed
 over the same rows and columns, reads what the group computes number by number, and if no other
@@ -65,6 +66,8 @@ class Fusion:
         for node in nodes:
             if node.op in ("map", "reduce", "take", "window") and node.function != "iota":
                 self._visit(node)
+            elif node.op == "put":
+                self._new("scatter", node, space_of(node.inputs[1]))
             elif node.op in ("dot", "attention"):
                 kind = "product" if node.op == "dot" else "attention"
                 self._new(kind, node, space_of(node))
@@ -103,7 +106,7 @@ class Fusion:
     def _near(self, operand: Node) -> Group | None:
         """The group whose registers hold an operand."""
         source = operand.base if is_reshape(operand) else operand
-        if source.op in ("view", "join") or (
+        if source.op in ("view", "join", "put") or (
             source is not operand and source.shape[-1:] != operand.shape[-1:]
         ):
             return None

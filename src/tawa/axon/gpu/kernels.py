@@ -107,7 +107,7 @@ def _finish(body: Body, group: Group, places: Places) -> None:
 def _lies_flat(group: Group, places: Places) -> bool:
     """Whether every operand and result is contiguous, or one number."""
     for node in group.members:
-        if node.op in ("take", "window") or (
+        if node.op in ("take", "put", "window") or (
             node in places and not _contiguous(node.shape, places[node][1])
         ):
             return False

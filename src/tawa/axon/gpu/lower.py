@@ -310,9 +310,14 @@ def _placed(node: Node, program: Program, users: Users) -> Node | None:
 
 
 def places(nodes: Iterable[Node]) -> dict[Node, tuple[Node, Shape, int]]:
-    """For copies into a joined tensor: that tensor, and strides and offset in it."""
+    """For what is written to another tensor's memory: that tensor, and strides and offset in it.
+
+    These are the copies into a joined tensor, and the zeros that rows are added to.
+    """
     found: dict[Node, tuple[Node, Shape, int]] = {}
     for node in nodes:
+        if node.op == "put":
+            found[node.inputs[0]] = (node, contiguous(node.shape), 0)
         if node.op != "join":
             continue
         strides = contiguous(node.shape)

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tawa.axon.gpu.errors import NotForGpu
 from tawa.axon.gpu.nodes import Node, Tape, layout
 from tawa.axon.gpu.registry import rule
 from tawa.axon.gpu.rules import linear_product, matmul, scalar
@@ -138,6 +139,18 @@ def take(tape: Tape, table: Node, index: Node) -> Node:
         return tape.reshape(row, (*index.shape, *table.shape[1:]))
     shape = (*index.shape, *table.shape[1:])
     return tape.add("take", "", (table, index), shape, table.element)
+
+
+@rule("put")
+def put(tape: Tape, rows: Node, index: Node, n: int) -> Node:
+    """Rows added up in f32 where their indices say, on top of zeros that a kernel writes before."""
+    if rows.element not in ("f16", "bf16", "f32"):
+        raise NotForGpu(f"`put` of {rows.element} has no GPU kernel", span=tape.span)
+    shape = (n, *rows.shape[len(index.shape) :])
+    own = ("put", rows.number, index.number)
+    zeros = tape.add("map", "copy", (tape.constant(0.0, "f32"),), shape, "f32", data=own)
+    found = tape.add("put", "", (zeros, rows, index), shape, "f32")
+    return found if rows.element == "f32" else tape.map("cast", found, element=rows.element)
 
 
 @rule("one_hot")

@@ -12,6 +12,7 @@ numbers lie.
 | `dot` | sums of products of pairs of matrices, or of stacks of `axis` matrices |
 | `attention` | softmax(q k' / sqrt(d)) v |
 | `take` | rows of a table by index |
+| `put` | rows added to those of a table of zeros, by index: `take` backwards |
 | `window` | numbers of another node around places that may lie outside of it |
 | `join` | tensors one after the other along an axis |
 | `view` | numbers of another node, by strides |

@@ -112,7 +112,7 @@ def kernel_call(
 ) -> KernelCall:
     """The kernel of a group."""
     match group.kind:
-        case "points":
+        case "points" | "scatter":
             return points_kernel(group, placed)
         case "rows":
             return rows_kernel(group, placed)

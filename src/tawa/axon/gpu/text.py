@@ -249,6 +249,9 @@ class Body:
         if node.op == "take":
             self._take(node)
             return
+        if node.op == "put":
+            self.values[node] = self.operand(node.inputs[1], node.inputs[1].shape)
+            return
         if node.op == "window":
             self.values[node] = WindowText(self, node).load()
             return
@@ -269,27 +272,46 @@ class Body:
     def _take(self, node: Node) -> None:
         """Rows of a table; an index outside of it gives NaN, or 0 for integers."""
         table, index = node.inputs
-        rank = len(index.shape)
-        spread = (*index.shape, *(1,) * (len(node.shape) - rank))
-        strides, _ = layout(index)
-        view = Node("view", "", (index.base,), spread, index.element, node.span,
-                    strides=(*strides, *(0,) * (len(node.shape) - rank)),
-                    offset=layout(index)[1])  # fmt: skip
-        at, used = self.values.get(index) or self.load(view, node.shape)
-        steps, offset = layout(table)
-        row_step = self.text.parameter("step", steps[0])
-        tail = (*(0,) * rank, *steps[1:])
-        inner, more = self._address(node, node.shape, placed=(tail, offset))
-        size = self.text.parameter("i32", table.shape[0])
-        inside = self.text.bind("m", f"({at} >= 0) & ({at} < {size})")
-        address = f"{at} * {row_step}" + (f" + {inner}" if inner else "")
-        used = "".join(sorted({*used, *more}, reverse=True))
+        address, inside, used = self._row_by_index(table, index, node)
         mask = f"{inside} & {self.mask(used)}" if self.mask(used) else inside
         other = 'float("nan")' if node.element in e.FLOATS else None
         self.values[node] = self.loaded_from(table, address, mask, other), used
 
+    def _row_by_index(self, table: Node, index: Node, rows: Node) -> tuple[str, str, str]:
+        """The addresses in a table of rows by index, and whether the index is inside of it.
+
+        Last, what the addresses depend on.
+        """
+        rank, shape = len(index.shape), rows.shape
+        spread = (*index.shape, *(1,) * (len(shape) - rank))
+        strides, start = layout(index)
+        view = Node("view", "", (index.base,), spread, index.element, rows.span,
+                    strides=(*strides, *(0,) * (len(shape) - rank)), offset=start)  # fmt: skip
+        at, used = self.values.get(index) or self.load(view, shape)
+        steps, offset = layout(table)
+        row_step = self.text.parameter("step", steps[0])
+        tail = (*(0,) * rank, *steps[1:])
+        inner, more = self._address(rows, shape, placed=(tail, offset))
+        size = self.text.parameter("i32", table.shape[0])
+        inside = self.text.bind("m", f"({at} >= 0) & ({at} < {size})")
+        address = f"{at} * {row_step}" + (f" + {inner}" if inner else "")
+        return address, inside, "".join(sorted({*used, *more}, reverse=True))
+
+    def _add_rows(self, node: Node) -> None:
+        """Add rows to those of a table, by index; those whose index is outside are left out."""
+        _, rows, index = node.inputs
+        address, inside, _ = self._row_by_index(node, index, rows)
+        # Whole tiles: rows that share an index, or their numbers, are added each.
+        where = f"{self.text.pointer(node)} + (tl.zeros({self.tile}, tl.int64) + {address})"
+        value = f"tl.zeros({self.tile}, tl.float32) + {self.values[node][0]}"
+        mask = f"{inside} & mask"
+        self.text.line(f'tl.atomic_add({where}, {value}, mask={mask}, sem="relaxed")')
+
     def store(self, node: Node, placed: tuple[Node, Shape, int] | None) -> None:
-        """Write a value to its own memory, or to its place in a joined tensor."""
+        """Write a value to its own memory, or to its place in another tensor."""
+        if node.op == "put":
+            self._add_rows(node)
+            return
         value, used = self.values[node]
         target = placed[0] if placed else node
         address, covered = self._address(node, node.shape, placed[1:] if placed else None)
