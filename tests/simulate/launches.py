@@ -59,8 +59,11 @@ class Small:
         return Sweep(record.kernel, tuple(grid), named, Limits(BOUND), PROVE)
 
     def rows(self) -> list[Row]:
-        """What the tests know of it: the shipped option sets, then pairs."""
-        sweep = self.sweep()
+        """What the tests know of it."""
+        return self.rows_of(self.sweep())
+
+    def rows_of(self, sweep: Sweep) -> list[Row]:
+        """The shipped option sets, then pairs."""
         rows = list(sweep.all_of({**self.fixed, **options} for options in self.shipped))
         return rows + (list(sweep.pairs(self.fixed, self.bases, VALUES)) if self.pairs else [])
 

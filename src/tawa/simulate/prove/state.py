@@ -325,6 +325,17 @@ class Cluster:
             if not meeting.arrived and not inside:
                 meeting.collected[:] = meeting.published[:] = 0
 
+    def _drop_known_waits(self) -> None:
+        """Drop waits of which all who can still complete a phase know that they have gone on."""
+        clocks = [actor.clock[:, TIMED] for actor in self.actors if not actor.over]
+        if not clocks:
+            return
+        least = np.concatenate(clocks).min(axis=0)
+        for barrier in mbarriers_of(self.machine):
+            barrier.passed = [
+                wait for wait in barrier.passed if (least[list(wait.components)] < wait.times).any()
+            ]
+
     def _all_have_waited(self, barrier: Mbarrier) -> bool:
         """Whether all who ever wait at a barrier have waited for its last phase."""
         passed = {w.components[0] for w in barrier.passed if w.phase == barrier.phase - 1}
@@ -333,6 +344,7 @@ class Cluster:
     def _replace_times(self) -> None:
         """Give every time its rank."""
         self._forget_clocks()
+        self._drop_known_waits()
         clocks = np.stack(self._clocks())
         count = clocks.shape[2]
         most = max(int(clocks.max()), *(int(c.shadow.written.max()) for c in self.machine.ctas))

@@ -81,16 +81,24 @@ def _above(found: Term, limit: int) -> Number | None:
         return None
     a, b = parts_of(found)
     if found[1] == "divsi":
-        if not isinstance(b, int) or b <= 0:
+        if not is_positive(b):
             return None
         # A quotient is rounded towards zero.
-        return positive(plus(a, 1 - ((limit + 1) * b if limit >= 0 else limit * b + 1)))
+        return positive(plus(plus(a, 1), b, -limit - 1) if limit >= 0 else plus(a, b, -limit))
     if isinstance(a, int):
         a, b = b, a
     # Only where the constant decides: a question of the other operand is one more unknown.
     if not isinstance(b, int) or (found[1] == "minsi") == (b > limit):
         return None
     return int(b > limit)
+
+
+def is_positive(number: Number) -> bool:
+    """Whether a number is above 0 by its form: of an axis of the grid there is at least one."""
+    if isinstance(number, int):
+        return number > 0
+    counted = all(t[0] == "count" and n > 0 for t, n in number.terms)
+    return counted and number.constant + sum(n for _, n in number.terms) > 0
 
 
 def zero(e: Number) -> Number:
