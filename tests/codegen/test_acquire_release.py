@@ -82,7 +82,7 @@ def publish(flags, xs, ys, n, N: tl.constexpr):
 
 def test_copies_are_complete_before_they_are_released() -> None:
     ops = ops_of(publish, "*i32", "desc<f32,64>", "desc<f32,64>", "i32", B)
-    assert "bulk_wait" in between(ops, "tma_store", "memory_fence")
+    assert "bulk_wait" in between(ops, "tma_store", "global_atomic")
     assert ops.count("bulk_wait") <= 2  # one in the loop, one at the end
 
 

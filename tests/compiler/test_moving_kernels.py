@@ -84,8 +84,23 @@ def test_what_was_written_is_released_before_an_atomic() -> None:
         stored(np.zeros(1), "i32"),
     )
     text = lowered(publish, (1,), [x, y, count])
-    assert text.count("memory_fence") == 1
-    assert text.index("global_store") < text.index("memory_fence") < text.index("global_atomic")
+    assert "memory_fence" not in text  # the one thread's instruction releases, when all have met
+    assert text.index("global_store") < text.index("cta_sync") < text.index("global_atomic")
+    assert 'order = "acq_rel"' in text
+
+
+@tawa.jit
+def publish_tile(x, y, counts, N: tl.constexpr):
+    at = tl.arange(0, N)
+    tl.store(y + at, tl.load(x + at) * 2)
+    tl.atomic_add(counts + at, 1)
+
+
+def test_the_writes_of_all_threads_are_released_by_atomics_of_a_tile() -> None:
+    x, y = Arrays().random("f32", 256), stored(np.zeros(256), "f32")
+    text = lowered(publish_tile, (1,), [x, y, stored(np.zeros(256), "i32")], N=256)
+    order = ["global_store", "cta_sync", "memory_fence", "global_atomic"]
+    assert [text.index(name) for name in order] == sorted(text.index(name) for name in order)
 
 
 @tawa.jit
@@ -101,7 +116,8 @@ def announce(x, y, count, READS: tl.constexpr):
 def test_what_was_read_comes_before_a_scalar_atomic(reads: bool) -> None:
     x, y = Arrays().random("f32", 32), stored(np.zeros(32), "f32")
     text = lowered(announce, (1,), [x, y, stored(np.zeros(1), "i32")], READS=reads)
-    assert text.count("memory_fence") == reads
+    assert text[: text.index("global_atomic")].count("cta_sync") == reads
+    assert 'order = "acq_rel"' in text
 
 
 @tawa.jit

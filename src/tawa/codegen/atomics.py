@@ -38,13 +38,13 @@ def _lower(
     mask: SSAValue | None,
     compare: SSAValue | None,
 ) -> None:
-    """Relaxed instructions between fences.
+    """A scalar's instruction has the program's order; those of a tile are relaxed, between fences.
 
     The accesses of all threads before are released once all have arrived; what was acquired is
     acquired for all when they have met again. A program that has written nothing has nothing to
     release by sums of a tile (each element follows from what it was loaded with); a scalar may tell
-    others that the program has read. One that does not look at the old value does not know whom it
-    would acquire from.
+    others that the program has read. One that does not look at the old values of a tile does not
+    know whom it would acquire from.
     """
     order, scope = op.order.data, op.scope.data
     unused = op.result.first_use is None
@@ -54,16 +54,20 @@ def _lower(
     ]
     pointers, value, *rest = operands
     assert pointers is not None and value is not None
-    before = _has_written if shape_of(op.value.type) else _has_accessed
+    scalar = not shape_of(op.value.type)
+    before = _has_accessed if scalar else _has_written
     if order in ("release", "acq_rel") and (not g.kernel.only_group or _after(op, before)):
-        team_sync(g)
-        g.do(MemoryFence(scope))
+        team_sync(g, orders_memory=True)
+        if not scalar:
+            g.do(MemoryFence(scope))
     count = _width(g, op, layout) if unused else 1
-    new = GlobalAtomic(kind, pointers, value, *rest, scope=scope, vector=count)
+    own = order if scalar else "relaxed"
+    new = GlobalAtomic(kind, pointers, value, *rest, scope=scope, order=own, vector=count)
     old = g.add(new, op.result.name_hint)
     if unused:
         return
-    old = agreed(g, old, scope if order in ("acquire", "acq_rel") else None)
+    acquired = order in ("acquire", "acq_rel") and not scalar
+    old = agreed(g, old, scope if acquired else None)
     if shape_of(op.result.type):
         g.fragments[op.result] = convert(g, old, g.layouts.of[op.result])
     else:

@@ -10,7 +10,7 @@ import math
 from contextlib import nullcontext
 from dataclasses import replace
 
-from xdsl.dialects.builtin import IndexType
+from xdsl.dialects.builtin import IndexType, UnitAttr
 from xdsl.ir import Attribute, SSAValue
 
 from tawa.aref.analysis.anchors import known_from
@@ -33,7 +33,7 @@ from tawa.hopper.dialect.fragment import (
 )
 from tawa.hopper.dialect.lanes import SwapBits
 from tawa.hopper.dialect.memory import SharedLoad, SharedStore, Slot
-from tawa.hopper.dialect.sync import CtaSync, NamedBarrierSync
+from tawa.hopper.dialect.sync import ORDERS_MEMORY, CtaSync, NamedBarrierSync
 from tawa.hopper.dialect.types import FragType, TileType
 from tawa.ir.elementwise import Map
 from tawa.machine.chips import SM_90A
@@ -178,12 +178,13 @@ def scratch(g: GroupLowering, tile: TileType) -> SSAValue:
     return g.add(Slot(ring, index))
 
 
-def team_sync(g: GroupLowering) -> None:
-    """All warps of the team meet."""
-    if g.kernel.only_group and g.teams == 1:
-        g.do(CtaSync())
-    else:
-        g.do(NamedBarrierSync(g.team_barrier(), 32 * g.warps))
+def team_sync(g: GroupLowering, *, orders_memory: bool = False) -> None:
+    """All warps of the team meet; for the sake of global memory, where nothing else says so."""
+    alone = g.kernel.only_group and g.teams == 1
+    meeting = CtaSync() if alone else NamedBarrierSync(g.team_barrier(), 32 * g.warps)
+    if orders_memory:
+        meeting.attributes[ORDERS_MEMORY] = UnitAttr()
+    g.do(meeting)
 
 
 def exchange(g: GroupLowering, source: SSAValue, place: SSAValue) -> None:
@@ -233,7 +234,7 @@ def agreed(g: GroupLowering, value: SSAValue, scope: str | None) -> SSAValue:
     if scope is not None:
         g.do(MemoryFence(scope))
         if not _copies(layout):
-            team_sync(g)
+            team_sync(g, orders_memory=True)
     if not _copies(layout):
         return value
     place = scratch(g, scratch_tile(layout.shape, value.type.element_type))

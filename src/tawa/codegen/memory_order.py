@@ -34,7 +34,7 @@ from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 from tawa.base.spans import copy_span
 from tawa.codegen.places import Places, places_of
 from tawa.hopper.dialect.assembly import InlineAssembly
-from tawa.hopper.dialect.atomic import MemoryFence
+from tawa.hopper.dialect.atomic import GlobalAtomic, MemoryFence
 from tawa.hopper.dialect.memory import BulkWait
 from tawa.hopper.dialect.structure import OneThread, Role
 from tawa.hopper.dialect.sync import (
@@ -168,9 +168,9 @@ class _RoleOrder:
                 state.unfenced.clear()
             elif isinstance(op, BulkWait):
                 state.copies.clear()  # this pass's own, of all threads: they meet next
-            elif _orders(op):
-                self._order(state, op)
             else:
+                if _orders(op):
+                    self._order(state, anchor or op)
                 for access in self._accesses(op):
                     self._before(access, state, anchor or op)
                     self._after(access, state)
@@ -294,6 +294,8 @@ def _orders(op: Operation) -> bool:
     """Whether an op releases what was done before it, or acquires what others released."""
     if isinstance(op, InlineAssembly):
         return op.effect is not None
+    if isinstance(op, GlobalAtomic):
+        return op.order.data != "relaxed"
     return isinstance(op, MemoryFence)
 
 

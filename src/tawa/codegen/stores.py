@@ -64,7 +64,7 @@ def lower_desc_store(g: GroupLowering, op: DescStore) -> None:
     """Store a tile through its descriptor, once what it writes over is complete."""
     if STORED_BEFORE in op.attributes:
         g.do(BulkWait(0))
-        team_sync(g)
+        team_sync(g, orders_memory=True)
     value = natural(g, op.value)
     shape = shape_of(op.value.type)
     axes = matrix_axes(shape)

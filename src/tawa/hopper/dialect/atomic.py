@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 from xdsl.dialects.builtin import IntegerAttr, StringAttr
-from xdsl.ir import Attribute, SSAValue
+from xdsl.ir import Attribute, Operation, SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
     irdl_op_definition,
@@ -62,9 +62,10 @@ def _instruction(kind: str, element: Attribute) -> str | None:
     return None
 
 
-def _function(kind: str, element: Attribute, scope: str) -> tuple[str, str]:
+def _function(kind: str, element: Attribute, scope: str, order: str) -> tuple[str, str]:
     """The name and definition of the C++ function of one operation on one element type."""
-    type_, name = short_name(element), f"atomic_{kind}_{short_name(element)}_{scope}"
+    type_ = short_name(element)
+    name = f"atomic_{kind}_{type_}_{scope}_{order}"
     word, letter, bits = _WORDS[byte_size(element)]
     compare = f"{type_} compare, " if kind == "cas" else ""
     head = f"__device__ __forceinline__ {type_} {name}({type_}* pointer, {compare}{type_} value) {{"
@@ -74,13 +75,14 @@ def _function(kind: str, element: Attribute, scope: str) -> tuple[str, str]:
         body = f"""\
   {word} old;
   asm volatile("{{.reg .{register} o, v; mov.{bits} v, %2; "
-               "atom.relaxed.{scope}.global.{found} o, [%1], v; mov.{bits} %0, o;}}"
+               "atom.global.{scope}.{order}.{found} o, [%1], v; mov.{bits} %0, o;}}"
                : "={letter}"(old) : "l"(pointer), "{letter}"(bit_cast<{word}>(value)) : "memory");
   return bit_cast<{type_}>(old);
 """
         return name, f"{head}\n{body}}}\n"
+    manner = f"{order}.{scope}" if kind == "cas" else f"{scope}.{order}"
     swap = f"""\
-asm volatile("atom.relaxed.{scope}.global.cas.{bits} %0, [%1], %2, %3;"
+asm volatile("atom.global.{manner}.cas.{bits} %0, [%1], %2, %3;"
                  : "={letter}"(found) : "l"(pointer), "{letter}"(bit_cast<{word}>(old)),
                    "{letter}"(bit_cast<{word}>(next)) : "memory");"""
     if kind == "cas":
@@ -118,21 +120,27 @@ def _vector_function(element: Attribute, count: int, scope: str) -> tuple[str, s
 __device__ __forceinline__ void {name}({type_}* pointer, Vector<{type_}, {count}> value) {{
   const auto words = bit_cast<Vector<u32, {words}>>(value);
   asm volatile("{{.reg .{register} {", ".join(names)}; {moves}"
-               "red.relaxed.{scope}.global.add{rounding}{shape}.{word} [%0], {value};}}"
+               "red.global.{scope}.relaxed.add{rounding}{shape}.{word} [%0], {value};}}"
                :: "l"(pointer), {operands} : "memory");
 }}
 """,
     )
 
 
+def _is_ordered(op: Operation) -> bool:
+    """Whether an instruction orders other accesses."""
+    return isinstance(op, GlobalAtomic) and op.order.data != "relaxed"
+
+
 @irdl_op_definition
 class GlobalAtomic(HopperOp):
-    """Each thread combines the elements it holds into memory and gets the old ones, relaxed.
+    """Each thread combines the elements it holds into memory and gets the old ones.
 
     Of copies, the first holder does; the others, and masked-off elements, get 0. `kind` is a kind
-    of `tile.atomic_rmw`, or `cas` with a value to compare with. With `vector` above 1, `addf` of
+    of `tile.atomic_rmw`, or `cas` with a value to compare with. `order` is what each instruction
+    by itself releases and acquires (for the thread, and whom it has met or meets). With `vector` above 1, `addf` of
     as many consecutive registers, whose elements are consecutive and aligned in memory and have one
-    mask value, is one instruction; nothing uses the old values then.
+    mask value, is one instruction, relaxed; nothing uses the old values then.
     """
 
     name: ClassVar[str] = "hopper.global_atomic"
@@ -142,9 +150,17 @@ class GlobalAtomic(HopperOp):
     mask: SSAValue | None = opt_operand_def(FragType)
     kind: StringAttr = prop_def(StringAttr)
     scope: StringAttr = prop_def(StringAttr)
+    order: StringAttr = prop_def(StringAttr)
     vector: IntegerAttr = prop_def(Number)
     value: SSAValue = result_def(FragType)
-    traits = traits_def(Effects(reads(GLOBAL, "pointers"), writes(GLOBAL, "pointers")))
+    traits = traits_def(
+        Effects(
+            reads(GLOBAL, "pointers"),
+            writes(GLOBAL, "pointers"),
+            reads(ORDER).when(_is_ordered),
+            writes(ORDER).when(_is_ordered),
+        )
+    )
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
 
     def __init__(
@@ -156,6 +172,7 @@ class GlobalAtomic(HopperOp):
         compare: SSAValue | None = None,
         *,
         scope: str,
+        order: str = "relaxed",
         vector: int = 1,
     ):
         super().__init__(
@@ -163,6 +180,7 @@ class GlobalAtomic(HopperOp):
             properties={
                 "kind": StringAttr(kind),
                 "scope": StringAttr(scope),
+                "order": StringAttr(order),
                 "vector": number(vector),
             },
             result_types=[operand.type],
@@ -176,6 +194,8 @@ class GlobalAtomic(HopperOp):
         assert isinstance(frag, FragType)
         if self.kind.data != "addf" or frag.element_type not in VECTORS or self.value.first_use:
             raise VerifyException("several elements at once: sums of f32, f16, bf16, unused")
+        if self.order.data != "relaxed":
+            raise VerifyException("several elements at once are relaxed")
 
     def cuda(self, w: Writer) -> None:
         """A loop over registers in the threads that hold first copies."""
@@ -185,7 +205,9 @@ class GlobalAtomic(HopperOp):
             self._cuda_of_vectors(w, frag)
             return
         name, owner = w.declare(self.value), owner_condition(frag.layout)
-        function, text = _function(self.kind.data, frag.element_type, self.scope.data)
+        function, text = _function(
+            self.kind.data, frag.element_type, self.scope.data, self.order.data
+        )
         w.functions.setdefault(function, text)
         w.line(f"{w.registers(frag.layout)} {name}[i] = {c_type(frag)}{{}};")
         with w.block(f"if ({owner})" if owner else ""):
