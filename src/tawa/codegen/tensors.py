@@ -28,6 +28,7 @@ from tawa.codegen.fragments import (
     team_sync,
 )
 from tawa.codegen.group_lowering import GROUP_WARPS, GroupLowering
+from tawa.hopper.dialect.access_text import CACHE_POLICIES, Manner
 from tawa.hopper.dialect.fragment import (
     Extract,
     Fill,
@@ -275,15 +276,21 @@ def load_fragment(
     pointers, mask, other = parts
     assert pointers is not None
     count, run = access_width(g, op.ptr, op.mask, layout)
-    volatile = op.volatile is not None
-    new = GlobalLoad(pointers, mask, other, count, run, volatile=volatile)
+    new = GlobalLoad(pointers, mask, other, count, run, manner=_manner(op))
     return g.add(new, op.result.name_hint)
+
+
+def _manner(op: Load | Store) -> Manner:
+    """What an access asks of the caches; `evict_normal` is what they do anyway."""
+    cache, eviction = (None if hint is None else hint.data for hint in (op.cache, op.eviction))
+    volatile = isinstance(op, Load) and op.volatile is not None
+    return Manner(volatile, cache, eviction if eviction in CACHE_POLICIES else None)
 
 
 def _scalar_load(g: GroupLowering, op: Load) -> SSAValue:
     volatile = op.volatile is not None
     if op.mask is None and not volatile:
-        return g.add(ScalarLoad(g.scalar(op.ptr)), op.result.name_hint)
+        return g.add(ScalarLoad(g.scalar(op.ptr), _manner(op)), op.result.name_hint)
     # A masked or volatile scalar is a tile of rank 0 that every thread holds.
     layout = point(g.warps)
 
@@ -292,7 +299,7 @@ def _scalar_load(g: GroupLowering, op: Load) -> SSAValue:
         return g.add(Fill(scalar, FragType.of(scalar.type, layout)))
 
     mask, other = (filled(v) if v else None for v in (op.mask, op.other))
-    loaded = g.add(GlobalLoad(filled(op.ptr), mask, other, 1, volatile=volatile))
+    loaded = g.add(GlobalLoad(filled(op.ptr), mask, other, 1, manner=_manner(op)))
     return g.add(Extract(agreed(g, loaded, VOLATILE_SCOPE) if volatile else loaded))
 
 
@@ -323,14 +330,14 @@ def lower_store(g: GroupLowering, op: Store) -> None:
     pointers = fragment(g, op.ptr, layout)
     mask = fragment(g, op.mask, layout) if op.mask else None
     count, run = access_width(g, op.ptr, op.mask, layout)
-    g.do(GlobalStore(pointers, value, mask, count, run))
+    g.do(GlobalStore(pointers, value, mask, count, run, manner=_manner(op)))
 
 
 def _scalar_store(g: GroupLowering, op: Store) -> None:
     pointer, value = g.scalar(op.ptr), g.scalar(op.value)
 
     def write() -> None:
-        g.do(ScalarStore(pointer, value))
+        g.do(ScalarStore(pointer, value, _manner(op)))
 
     if op.mask is None:
         g.one_thread("team", write)

@@ -122,7 +122,7 @@ def load(
     ready = [conversion.broadcast_to(f.b, v, shape).ssa for v in operands]
     op = ops.Load(
         *ready,
-        cache=_hint(f, cache_modifier, ops.CACHE_MODIFIERS, "cache_modifier"),
+        cache=_hint(f, cache_modifier, ops.LOAD_MODIFIERS, "cache_modifier"),
         eviction=_hint(f, eviction_policy, ops.EVICTION_POLICIES, "eviction_policy"),
         volatile=bool(volatile),
     )
@@ -154,7 +154,7 @@ def store(
     f.b.add(
         ops.Store(
             *ready,
-            cache=_hint(f, cache_modifier, ops.CACHE_MODIFIERS, "cache_modifier"),
+            cache=_hint(f, cache_modifier, ops.STORE_MODIFIERS, "cache_modifier"),
             eviction=_hint(f, eviction_policy, ops.EVICTION_POLICIES, "eviction_policy"),
         )
     )

@@ -138,9 +138,9 @@ class GlobalAtomic(HopperOp):
 
     Of copies, the first holder does; the others, and masked-off elements, get 0. `kind` is a kind
     of `tile.atomic_rmw`, or `cas` with a value to compare with. `order` is what each instruction
-    by itself releases and acquires (for the thread, and whom it has met or meets). With `vector` above 1, `addf` of
-    as many consecutive registers, whose elements are consecutive and aligned in memory and have one
-    mask value, is one instruction, relaxed; nothing uses the old values then.
+    by itself releases and acquires (for the thread, and whom it has met or meets). With `vector`
+    above 1, `addf` of as many consecutive registers, whose elements are consecutive and aligned in
+    memory and have one mask value, is one instruction, relaxed; nothing uses the old values then.
     """
 
     name: ClassVar[str] = "hopper.global_atomic"

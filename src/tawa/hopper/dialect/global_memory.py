@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import numpy as np
-from xdsl.dialects.builtin import IntegerAttr, UnitAttr
+from xdsl.dialects.builtin import IntegerAttr, StringAttr, UnitAttr
 from xdsl.ir import SSAValue
 from xdsl.irdl import (
     AttrSizedOperandSegments,
@@ -21,6 +21,7 @@ from xdsl.irdl import (
 
 from tawa.base.numerics import Array, value_dtype
 from tawa.base.types import PtrType, byte_size
+from tawa.hopper.dialect.access_text import Manner
 from tawa.hopper.dialect.atomic import ATOMIC
 from tawa.hopper.dialect.core import HopperOp, Number, number
 from tawa.hopper.dialect.machine import Actor
@@ -28,34 +29,7 @@ from tawa.hopper.dialect.text import Writer, c_type, owner_condition
 from tawa.hopper.dialect.types import FragType
 from tawa.ir.effects import GLOBAL, ORDER, Effects, reads, writes
 
-_LOAD_VOLATILE = """\
-template <typename T>
-__device__ __forceinline__ T load_volatile(const T* pointer) {
-  if constexpr (sizeof(T) == 16) {
-    Vector<u64, 2> bits;
-    asm volatile("ld.volatile.global.v2.b64 {%0, %1}, [%2];"
-                 : "=l"(bits.values[0]), "=l"(bits.values[1]) : "l"(pointer) : "memory");
-    return bit_cast<T>(bits);
-  } else if constexpr (sizeof(T) == 8) {
-    u64 bits;
-    asm volatile("ld.volatile.global.b64 %0, [%1];" : "=l"(bits) : "l"(pointer) : "memory");
-    return bit_cast<T>(bits);
-  } else if constexpr (sizeof(T) == 4) {
-    u32 bits;
-    asm volatile("ld.volatile.global.b32 %0, [%1];" : "=r"(bits) : "l"(pointer) : "memory");
-    return bit_cast<T>(bits);
-  } else if constexpr (sizeof(T) == 2) {
-    u16 bits;
-    asm volatile("ld.volatile.global.b16 %0, [%1];" : "=h"(bits) : "l"(pointer) : "memory");
-    return bit_cast<T>(bits);
-  } else {
-    static_assert(sizeof(T) == 1, "1, 2, 4, 8 or 16 bytes");
-    u32 bits;
-    asm volatile("ld.volatile.global.u8 %0, [%1];" : "=r"(bits) : "l"(pointer) : "memory");
-    return bit_cast<T>(u8(bits));
-  }
-}
-"""
+PLAIN = Manner()
 
 
 @irdl_op_definition
@@ -65,6 +39,7 @@ class GlobalLoad(HopperOp):
     `vector` consecutive registers name consecutive, aligned elements; `mask_run` of them, or all,
     have one mask value. Where the mask lets all of a vector through it is one access, else one for
     each run. A volatile load reads memory each time it is done (PTX ISA 9.0, `ld.volatile`).
+    `cache` and `eviction` are those of `tile.load`.
     """
 
     name: ClassVar[str] = "hopper.global_load"
@@ -74,6 +49,8 @@ class GlobalLoad(HopperOp):
     vector: IntegerAttr = prop_def(Number)
     mask_run: IntegerAttr | None = opt_prop_def(Number)
     volatile: UnitAttr | None = opt_prop_def(UnitAttr)
+    cache: StringAttr | None = opt_prop_def(StringAttr)
+    eviction: StringAttr | None = opt_prop_def(StringAttr)
     value: SSAValue = result_def(FragType)
     traits = traits_def(Effects(reads(GLOBAL, "pointers"), writes(ORDER).if_set("volatile")))
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
@@ -86,7 +63,7 @@ class GlobalLoad(HopperOp):
         vector: int,
         run: int | None = None,
         *,
-        volatile: bool = False,
+        manner: Manner = PLAIN,
     ):
         frag = pointers.type
         assert isinstance(frag, FragType) and isinstance(frag.element_type, PtrType)
@@ -95,7 +72,8 @@ class GlobalLoad(HopperOp):
             properties={
                 "vector": number(vector),
                 "mask_run": None if run in (None, vector) else number(run),
-                "volatile": UnitAttr() if volatile else None,
+                "volatile": UnitAttr() if manner.volatile else None,
+                **_hints(manner),
             },
             result_types=[frag.with_element_type(frag.element_type.pointee)],
         )
@@ -145,17 +123,13 @@ class GlobalLoad(HopperOp):
         w.line(f"Vector<u32, {len(words)}> words{{{{{', '.join(words)}}}}};")
         with w.block(f"if ({w.name(self.mask)}[i])"):
             at = f"{w.name(self.pointers)}[i]"
-            w.line(f"words = *reinterpret_cast<const Vector<u32, {len(words)}>*>({at});")
+            w.line(f"words = {self._read(w, f'Vector<u32, {len(words)}>', at)};")
         for j in range(len(words)):
             w.line(f"unpack(words.values[{j}], {name}[i + {2 * j}], {name}[i + {2 * j + 1}]);")
 
     def _read(self, w: Writer, type_: str, at: str) -> str:
         """The text that reads one value from an address."""
-        address = f"reinterpret_cast<const {type_}*>({at})"
-        if self.volatile is None:
-            return f"*{address}"
-        w.functions.setdefault("load_volatile", _LOAD_VOLATILE)
-        return f"load_volatile({address})"
+        return _loaded(w, manner_of(self), f"reinterpret_cast<const {type_}*>({at})")
 
     def run(self, m: Actor) -> None:
         """Vectors whose mask lets all through, and of the others the runs that it does."""
@@ -177,6 +151,36 @@ class GlobalLoad(HopperOp):
             if each == count:
                 break
         m.new_fragment(self.value, result)
+
+
+def manner_of(op: GlobalLoad | GlobalStore | ScalarLoad | ScalarStore) -> Manner:
+    """How an access is done."""
+    cache, eviction = (None if hint is None else hint.data for hint in (op.cache, op.eviction))
+    return Manner(isinstance(op, GlobalLoad) and op.volatile is not None, cache, eviction)
+
+
+def _hints(manner: Manner) -> dict[str, StringAttr | None]:
+    """What an access says of caches, as properties."""
+    named = {"cache": manner.cache, "eviction": manner.eviction}
+    return {name: StringAttr(value) if value else None for name, value in named.items()}
+
+
+def _loaded(w: Writer, manner: Manner, address: str) -> str:
+    """The text that reads what a typed pointer points at."""
+    if not manner:
+        return f"*{address}"
+    name, text = manner.function("load")
+    w.functions.setdefault(name, text)
+    return f"{name}({address})"
+
+
+def _written(w: Writer, manner: Manner, address: str, value: str) -> str:
+    """The statement that writes where a typed pointer points."""
+    if not manner:
+        return f"*{address} = {value};"
+    name, text = manner.function("store")
+    w.functions.setdefault(name, text)
+    return f"{name}({address}, {value});"
 
 
 def _run_of(op: GlobalLoad | GlobalStore) -> int:
@@ -236,11 +240,15 @@ def _words(size: int, values: list[str]) -> list[str]:
     ]
 
 
-def _store(element: str, size: int, at: str, values: list[str]) -> str:
+def _store(w: Writer, op: GlobalStore, at: str, values: list[str]) -> str:
     """One access. Vectors are one instruction: the compiler may take an assignment apart."""
-    if len(values) * size % 8:
+    assert isinstance(op.value.type, FragType)
+    element, size = c_type(op.value.type), byte_size(op.value.type.element_type)
+    manner = manner_of(op)
+    if manner or len(values) * size % 8:
         type_ = f"Vector<{element}, {len(values)}>"
-        return f"*reinterpret_cast<{type_}*>({at}) = {type_}{{{{{', '.join(values)}}}}};"
+        value = f"{type_}{{{{{', '.join(values)}}}}}"
+        return _written(w, manner, f"reinterpret_cast<{type_}*>({at})", value)
     return f"store_words({at}, {', '.join(_words(size, values))});"
 
 
@@ -248,7 +256,7 @@ def _store(element: str, size: int, at: str, values: list[str]) -> str:
 class GlobalStore(HopperOp):
     """Each thread stores the elements it holds (the first holder, of copies).
 
-    `vector` and `mask_run` are those of a load.
+    `vector`, `mask_run`, `cache` and `eviction` are those of a load.
     """
 
     name: ClassVar[str] = "hopper.global_store"
@@ -257,6 +265,8 @@ class GlobalStore(HopperOp):
     mask: SSAValue | None = opt_operand_def(FragType)
     vector: IntegerAttr = prop_def(Number)
     mask_run: IntegerAttr | None = opt_prop_def(Number)
+    cache: StringAttr | None = opt_prop_def(StringAttr)
+    eviction: StringAttr | None = opt_prop_def(StringAttr)
     traits = traits_def(Effects(writes(GLOBAL, "pointers")))
     irdl_options = (AttrSizedOperandSegments(as_property=True),)
 
@@ -267,12 +277,15 @@ class GlobalStore(HopperOp):
         mask: SSAValue | None,
         vector: int,
         run: int | None = None,
+        *,
+        manner: Manner = PLAIN,
     ):
         super().__init__(
             operands=[pointers, value, mask],
             properties={
                 "vector": number(vector),
                 "mask_run": None if run in (None, vector) else number(run),
+                **_hints(manner),
             },
         )
 
@@ -289,7 +302,7 @@ class GlobalStore(HopperOp):
                 def store(start: int, size: int) -> None:
                     values = [f"{w.name(self.value)}[i + {start + j}]" for j in range(size)]
                     at = f"{w.name(self.pointers)}[i{plus(start)}]"
-                    w.line(_store(c_type(frag), byte_size(frag.element_type), at, values))
+                    w.line(_store(w, self, at, values))
 
                 accesses(w, self.mask, count, _run_of(self), store)
 
@@ -314,17 +327,26 @@ class ScalarLoad(HopperOp):
 
     name: ClassVar[str] = "hopper.scalar_load"
     pointer: SSAValue = operand_def(PtrType)
+    cache: StringAttr | None = opt_prop_def(StringAttr)
+    eviction: StringAttr | None = opt_prop_def(StringAttr)
     value: SSAValue = result_def()
     traits = traits_def(Effects(reads(GLOBAL, "pointer")))
-    assembly_format = "$pointer attr-dict `:` type($pointer) `->` type($value)"
+    assembly_format = (
+        "$pointer (`cache` $cache^)? (`eviction` $eviction^)? attr-dict "
+        "`:` type($pointer) `->` type($value)"
+    )
 
-    def __init__(self, pointer: SSAValue):
+    def __init__(self, pointer: SSAValue, manner: Manner = PLAIN):
         assert isinstance(pointer.type, PtrType)
-        super().__init__(operands=[pointer], result_types=[pointer.type.pointee])
+        super().__init__(
+            operands=[pointer],
+            properties=_hints(manner),
+            result_types=[pointer.type.pointee],
+        )
 
     def cuda(self, w: Writer) -> None:
         """A dereference."""
-        w.let(self.value, f"*{w.name(self.pointer)}")
+        w.let(self.value, _loaded(w, manner_of(self), w.name(self.pointer)))
 
     def run(self, m: Actor) -> None:
         """One element."""
@@ -339,15 +361,20 @@ class ScalarStore(HopperOp):
     name: ClassVar[str] = "hopper.scalar_store"
     pointer: SSAValue = operand_def(PtrType)
     value: SSAValue = operand_def()
+    cache: StringAttr | None = opt_prop_def(StringAttr)
+    eviction: StringAttr | None = opt_prop_def(StringAttr)
     traits = traits_def(Effects(writes(GLOBAL, "pointer")))
-    assembly_format = "$pointer `,` $value attr-dict `:` type($pointer) `,` type($value)"
+    assembly_format = (
+        "$pointer `,` $value (`cache` $cache^)? (`eviction` $eviction^)? attr-dict "
+        "`:` type($pointer) `,` type($value)"
+    )
 
-    def __init__(self, pointer: SSAValue, value: SSAValue):
-        super().__init__(operands=[pointer, value])
+    def __init__(self, pointer: SSAValue, value: SSAValue, manner: Manner = PLAIN):
+        super().__init__(operands=[pointer, value], properties=_hints(manner))
 
     def cuda(self, w: Writer) -> None:
         """An assignment."""
-        w.line(f"*{w.name(self.pointer)} = {w.name(self.value)};")
+        w.line(_written(w, manner_of(self), w.name(self.pointer), w.name(self.value)))
 
     def run(self, m: Actor) -> None:
         """One element."""

@@ -25,6 +25,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from tawa.base.numerics import Array
 from tawa.base.types import byte_size
+from tawa.hopper.dialect.access_text import CACHE_POLICIES
 from tawa.hopper.dialect.core import HopperOp, Number, number
 from tawa.hopper.dialect.machine import Actor, Steps
 from tawa.hopper.dialect.text import (
@@ -155,10 +156,6 @@ class SubtileColumn(HopperOp):
         t = self.source.type
         assert isinstance(t, TileType)
         m.bind(self.tile, m.integer(self.source) + m.integer(self.panel) * t.panel_stride)
-
-
-CACHE_POLICIES = {"evict_first": 0x12F0000000000000, "evict_last": 0x14F0000000000000}
-"""What `createpolicy.fractional` makes of a priority for all lines; normal priority needs none."""
 
 
 @irdl_op_definition

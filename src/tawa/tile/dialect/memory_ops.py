@@ -30,7 +30,8 @@ from tawa.ir.effects import GLOBAL, MEETING, ORDER, OUTPUT, Effects, reads, writ
 from tawa.ir.elementwise import with_element
 from tawa.tile.dialect.value_ops import TileOp, require
 
-CACHE_MODIFIERS = ("ca", "cg", "cs", "cv", "lu", "wb", "wt")
+LOAD_MODIFIERS = ("ca", "cg", "cs", "cv", "lu")
+STORE_MODIFIERS = ("wb", "cg", "cs", "wt")
 EVICTION_POLICIES = ("evict_first", "evict_last", "evict_normal")
 ATOMIC_KINDS = ("addi", "addf", "maxsi", "minsi", "maxui", "minui", "maxf", "minf",
                 "andi", "ori", "xori", "xchg")  # fmt: skip
@@ -138,7 +139,7 @@ class Load(TileOp):
         require(
             self.other is None or self.other.type == expected, f"`other` of {expected} expected"
         )
-        _check_name(self.cache, CACHE_MODIFIERS, "cache")
+        _check_name(self.cache, LOAD_MODIFIERS, "cache")
         _check_name(self.eviction, EVICTION_POLICIES, "eviction")
         parts = {self.desc is None, not self.coordinates, self.holds is None}
         require(len(parts) == 1, "a box has a descriptor, coordinates and a condition")
@@ -186,7 +187,7 @@ class Store(TileOp):
         expected = pointee(self.ptr.type)
         require(self.value.type == expected, f"a value {expected} expected")
         _check_mask(self.ptr.type, self.mask)
-        _check_name(self.cache, CACHE_MODIFIERS, "cache")
+        _check_name(self.cache, STORE_MODIFIERS, "cache")
         _check_name(self.eviction, EVICTION_POLICIES, "eviction")
 
 

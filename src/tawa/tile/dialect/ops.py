@@ -30,11 +30,12 @@ from tawa.tile.dialect.compute_ops import (
 from tawa.tile.dialect.indexed_ops import INDEXED_OPS, Gather, Histogram
 from tawa.tile.dialect.memory_ops import (
     ATOMIC_KINDS,
-    CACHE_MODIFIERS,
     EVICTION_POLICIES,
+    LOAD_MODIFIERS,
     MEMORY_OPS,
     MEMORY_ORDERS,
     SCOPES,
+    STORE_MODIFIERS,
     Assert,
     AtomicCas,
     AtomicRmw,
@@ -69,8 +70,8 @@ from tawa.tile.dialect.value_ops import (
 )
 
 __all__ = [
-    "ATOMIC_KINDS", "CACHE_MODIFIERS", "EVICTION_POLICIES", "MEMORY_ORDERS", "PRECISIONS",
-    "REDUCTION_KINDS", "SCOPES", "TILE", "VIEW_LIKE", "Arange", "ArgReduce", "Asm", "AsmEffect",
+    "ATOMIC_KINDS", "EVICTION_POLICIES", "LOAD_MODIFIERS", "MEMORY_ORDERS", "PRECISIONS",
+    "REDUCTION_KINDS", "SCOPES", "STORE_MODIFIERS", "TILE", "VIEW_LIKE", "Arange", "ArgReduce", "Asm", "AsmEffect",
     "Assert", "AtomicCas", "AtomicRmw", "Barrier", "Broadcast", "Cat", "DescLoad", "DescSize",
     "DescStore", "Dot", "ExpandDims", "ExtractSlice", "Gather", "Histogram", "Join", "Load",
     "MakeDesc", "Map", "NumPrograms", "Print", "ProgramId", "Reduce", "ReduceWith", "Reshape",
