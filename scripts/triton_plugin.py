@@ -89,6 +89,9 @@ def to_numpy(x: Any) -> np.ndarray:
     return (x.cpu().float() if x.dtype is torch.bfloat16 else x.cpu()).numpy()
 
 
+NAMED = {"bool": tl.int1, "float8_e4m3fn": tl.float8e4nv, "float8_e5m2": tl.float8e5}
+
+
 def _helpers() -> dict[str, Any]:
     other = (
         "is_interpreter is_blackwell is_sm12x is_hip is_hip_cdna is_hip_cdna2 is_hip_cdna3 "
@@ -104,7 +107,7 @@ def _helpers() -> dict[str, Any]:
         "torch_float8_dtypes": ["float8_e4m3fn", "float8_e5m2"],
         "torch_dtypes": ["bool", *SIGNED, "uint8", *FLOATS, "bfloat16"],
         "tma_dtypes": sorted({*ALL, "bfloat16"} - {"int64", "uint64", "float64"}),
-        "str_to_triton_dtype": lambda x: tl.int1 if x == "bool" else getattr(tl, x),
+        "str_to_triton_dtype": lambda x: NAMED.get(x) or getattr(tl, x),
         "torch_dtype_name": lambda x: str(x).rpartition(".")[2],
         "get_arch": lambda: "90", "get_hip_lds_size": lambda: 65536,
         "numpy_random": numpy_random, "to_triton": to_triton, "to_numpy": to_numpy,

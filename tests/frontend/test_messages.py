@@ -276,7 +276,7 @@ error[BadArgument]: `tl.arange(0, 100)` has length 100
         "i32",
         "x = a + WIDTH",
         """\
-error[UnusableGlobal]: the global `WIDTH` is a plain int
+error[UnusableGlobal]: the global variable `WIDTH` is a plain int
   --> 2:13
    |
  2 |     x = a + WIDTH
@@ -325,7 +325,7 @@ error[TypeMismatch]: `//` is defined for integers only
         "u32",
         "x = a // tl.program_id(0)",
         """\
-error[TypeMismatch]: `//` of uint32 and int32
+error[TypeMismatch]: Cannot use `//` of uint32 and int32 because they have different signedness
   --> 2:9
    |
  2 |     x = a // tl.program_id(0)

@@ -16,7 +16,7 @@ from xdsl.ir import Region as IRRegion
 from tawa.base.tile_scheduler import ENTRIES
 from tawa.base.types import PlanType
 from tawa.hopper.dialect import HopperOp
-from tawa.hopper.dialect.atomic import GlobalAtomic
+from tawa.hopper.dialect.atomic import GlobalAtomic, MemoryFence
 from tawa.hopper.dialect.debug import Assert, Print
 from tawa.hopper.dialect.fragment import Undefined
 from tawa.hopper.dialect.gather import SharedHistogram
@@ -35,7 +35,16 @@ APART = 1 << 40
 """Where operands and results lie, and how far from each other."""
 
 STRUCTURE = (Role, SharedWarpGroup, OneThread)
-LEFT_OUT = (*STRUCTURE, Undefined, Assert, Print, GlobalAtomic, SharedHistogram, *TRACE)
+LEFT_OUT = (
+    *STRUCTURE,
+    Undefined,
+    Assert,
+    Print,
+    GlobalAtomic,
+    MemoryFence,
+    SharedHistogram,
+    *TRACE,
+)
 """Ops that are not compared as others: of `STRUCTURE`, who runs the region is."""
 
 HEADER = f"""\

@@ -9,7 +9,9 @@ import pytest
 
 import tawa
 import tawa.language as tl
-from tawa.frontend.source.errors import NotSupported
+from tawa.base.kernel_spec import TensorMapParam
+from tawa.driver.jit import through_pointers
+from tawa.runtime.tensormap import StoreNotAligned, encoder
 from tawa.simulate.interpret import aref, hopper, tile
 
 RUNS = {"tile": tile.run, "aref": aref.run, "hopper": hopper.run}
@@ -109,6 +111,49 @@ def test_atomics_combine_what_lies_inside(level: str) -> None:
     assert (o[8:] >= 7).all()
 
 
-def test_descriptors_of_a_launch_have_no_atomics() -> None:
-    with pytest.raises(NotSupported, match="atomic_add"):
-        add_to_given.compile("desc<f32,16x16>")
+@pytest.mark.parametrize("level", ["tile", "hopper"])
+def test_descriptors_of_a_launch_have_atomics(level: str) -> None:
+    o = np.arange(20 * 24, dtype=np.float32).reshape(20, 24)
+    expected = o.copy()
+    expected[2:9, :12] += 1
+    part = tawa.TensorDescriptor(o[2:, :], [7, 12], [24, 1], [16, 16])
+    run(add_to_given, 1, [part], level=level)
+    np.testing.assert_array_equal(o, expected)
+
+
+@tawa.jit
+def double(x, d, n, m, B: tl.constexpr):
+    made = tl.make_tensor_descriptor(x, [n, m], [m + 9, 1], [B, B])
+    i = tl.program_id(0) * B
+    for j in range(0, m, B):
+        block = made.load([i, j]) * 2
+        made.store([i, j], block)
+        d.store([i, j], block + 1)
+
+
+@pytest.mark.parametrize("level", ["tile", "hopper"])
+def test_rows_that_end_inside_a_piece_are_written_through_pointers(level: str) -> None:
+    x, y = (np.arange(20 * 32, dtype=np.float32).reshape(20, 32) * k for k in (1, 0))
+    expected, other = x.copy(), y.copy()
+    expected[:18, :23] *= 2
+    other[:18, :23] = expected[:18, :23] + 1
+    given = tawa.TensorDescriptor(y, [18, 23], [32, 1], [16, 16])
+    compiled = double.compile(x, given, 18, 23, 16, through_pointers=("x", "d"))
+    assert "desc_store" not in str(compiled.stages["aref"])
+    assert not any(getattr(p, "stored", False) for p in compiled.spec.parameters)
+    RUNS[level](compiled.module(level), (2,), [x, given, 18, 23])
+    np.testing.assert_array_equal(x, expected)
+    np.testing.assert_array_equal(y, other)
+
+
+def test_a_launch_finds_the_arguments_that_the_engine_can_not_write() -> None:
+    parameter = TensorMapParam(0, "f32", (8, 16), stored=True)
+    make = encoder(parameter, "d", lambda *_: 0, lambda: 0)
+    y = np.zeros((8, 32), np.float32)
+    with pytest.raises(StoreNotAligned, match="16 bytes") as found:
+        make(256, tawa.TensorDescriptor(y, [8, 23], [32, 1], [8, 16]).geometry)
+    assert found.value.argument == "d"
+    again = through_pointers({"num_warps": 4}, found.value)
+    assert again == {"num_warps": 4, "through_pointers": ("d",)}
+    with pytest.raises(StoreNotAligned):
+        through_pointers(again, found.value)  # no launch goes on for ever

@@ -93,6 +93,11 @@ class TawaError(Exception):
         self.notes.append(Note(text, span))
         return self
 
+    @property
+    def error_message(self) -> str:
+        """The message, under the name that Triton's errors give theirs."""
+        return self.message
+
     def __str__(self) -> str:
         return "\n".join([self.message, *self._body()])
 

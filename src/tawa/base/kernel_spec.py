@@ -127,9 +127,10 @@ _OPERATIONS: dict[str, Callable[[int, int], int]] = {
 
 @dataclass(frozen=True)
 class PointerParam:
-    """The device pointer (8 bytes) of array argument `arg`."""
+    """The device pointer (8 bytes) of argument `arg`, an array or a descriptor."""
 
     arg: int
+    source: Literal["descriptor", "array"] = "array"
 
 
 @dataclass(frozen=True)

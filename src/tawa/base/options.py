@@ -102,6 +102,14 @@ class Options:
     the pairs that matter to its kernel, and runs code that is right for those that do overlap.
     """
 
+    through_pointers: tuple[str, ...] = ()
+    """Arguments whose descriptors' blocks are addressed one element each; a launch finds them.
+
+    The copy engine can not do what a launch asks of these: rows that are written end inside a piece
+    of 16 bytes, or those of a descriptor that the kernel makes begin inside one. Loads of
+    descriptors that the launch passes are done by the engine in any case.
+    """
+
     same_array: tuple[tuple[str, str], ...] = ()
     """Pairs of arguments that start at one address; a launch in place finds them by itself."""
 

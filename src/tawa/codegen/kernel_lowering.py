@@ -110,7 +110,11 @@ class KernelLowering:
             elif isinstance(value.type, PlanType):
                 self.parameters.append({"kind": "PlanParam", "steps": self._work()})
             elif isinstance(value.type, PtrType):
-                self.parameters.append({"kind": "PointerParam", "arg": value.index})
+                made = self.made[value.index - self.user_arguments :][:1]
+                of_desc = value.index >= self.user_arguments
+                arg = made[0]["base"] if of_desc else value.index
+                source = "descriptor" if of_desc else "array"
+                self.parameters.append({"kind": "PointerParam", "arg": arg, "source": source})
             else:
                 made = self.made[value.index - self.user_arguments :][:1]
                 source = made[0]["value"] if value.index >= self.user_arguments else None

@@ -44,6 +44,7 @@ from tawa.machine.chips import Chip, chip
 from tawa.runtime import driver
 from tawa.runtime.arrays import HOST
 from tawa.runtime.binding import BoundParameter, compile_binder, compile_namer, example_kind
+from tawa.runtime.descriptor import NotBoxes
 from tawa.runtime.kinds import Kind, part_named, spread
 from tawa.runtime.launch import grid_sizes
 from tawa.runtime.launch_errors import (
@@ -278,7 +279,7 @@ class Kernel(JITFunction):
         for number, p in enumerate(self.parameters):
             if p.is_constexpr and (number in never or p.name in never):
                 raise ConstantNotSpecialized(
-                    f"`{p.name}` of {self.__name__} is a constexpr, and in `do_not_specialize`",
+                    f"{p.name} marked as constexpr and listed in do_not_specialize",
                     hint="leave it out of the list, or drop its annotation `tl.constexpr`",
                 )
         return tuple(
@@ -307,7 +308,10 @@ class Kernel(JITFunction):
             entry, values, stream = self.prepared(args, kwargs, grid)
             if callable(grid):
                 grid = grid(self._named(*args, **kwargs))
-            self._start(entry, grid, values, stream, (args, kwargs))
+            try:
+                self._start(entry, grid, values, stream, (args, kwargs))
+            except NotBoxes as error:
+                return self._launch(grid, *args, **through_pointers(kwargs, error))
         except TawaError as error:
             if error.span is None:
                 error.span = users_place()
@@ -542,3 +546,11 @@ class Kernel(JITFunction):
                     hint="pass a tuple" if isinstance(value, list) else "pass what it is made of",
                 )
         return ConstantNotHashable(f"an argument of {self.__name__} is not hashable")
+
+
+def through_pointers(given: Mapping[str, Any], error: NotBoxes) -> dict[str, Any]:
+    """The keywords of a launch for which the copy engine leaves an argument's blocks to threads."""
+    known = tuple(given.get("through_pointers", ()))
+    if error.argument is None or error.argument in known:
+        raise error
+    return {**given, "through_pointers": (*known, error.argument)}

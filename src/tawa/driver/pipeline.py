@@ -72,7 +72,7 @@ def described(options: Options, decided: Decisions) -> list[Any]:
     """
     return [
         CarriedDescriptors(),
-        DescriptorPointers(),
+        DescriptorPointers(options),
         BulkCopies(options, decided),
         ChosenDescriptors(),
         HoistDescriptors(),

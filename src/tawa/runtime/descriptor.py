@@ -58,7 +58,16 @@ TensorDescriptor.from_tensor(np.zeros((64, 64), np.float16).T, [16, 16])
 """
 
 
-class StrideNotAligned(TawaError):
+class NotBoxes(TawaError, group=True):
+    """Rows that the copy engine can not copy: they begin or end inside a piece of 16 bytes.
+
+    `argument` is the launch's argument whose blocks may be addressed by pointers instead.
+    """
+
+    argument: str | None = None
+
+
+class StrideNotAligned(NotBoxes):
     """A stride of a tensor descriptor is not a multiple of 16 bytes."""
 
     explanation = _RULES + (
@@ -74,7 +83,7 @@ TensorDescriptor.from_tensor(np.zeros((64, 63), np.float16), [16, 16])
 """
 
 
-class BaseNotAligned(TawaError):
+class BaseNotAligned(NotBoxes):
     """The base address of a tensor descriptor is not a multiple of 16 bytes."""
 
     explanation = _RULES + (

@@ -483,8 +483,8 @@ Slot: TypeAlias = PointerParam | ScalarParam | GridParam | ReciprocalParam | Tim
 
 def _slot_text(parameter: Slot) -> str:
     match parameter:
-        case PointerParam(arg):
-            return f"a{arg}"
+        case PointerParam(arg, source):
+            return f"a{arg}" if source == "array" else f"a{arg}.pointer()"
         case ScalarParam(value, type):
             text = expr_text(value)
             return f"bf16_bits({text})" if type == "bf16" else text

@@ -16,7 +16,7 @@ from tawa.base.kernel_spec import TensorMapParam
 from tawa.machine.chips import SM_90A
 from tawa.runtime import driver
 from tawa.runtime.arrays import ELEMENT_BYTES, ArrayView
-from tawa.runtime.descriptor import ALIGNMENT, Geometry, SizeOutOfRange, check
+from tawa.runtime.descriptor import ALIGNMENT, Geometry, NotBoxes, SizeOutOfRange, check
 
 BYTES = SM_90A.tensor_map_bytes
 MAP_ALIGNMENT = SM_90A.tensor_map_alignment
@@ -63,14 +63,16 @@ class TensorMapRejected(TawaError):
     )
 
 
-class StoreNotAligned(TawaError):
+class StoreNotAligned(NotBoxes):
     """A stored tensor's rows don't end at a multiple of 16 bytes."""
 
     explanation = (
         "The copy engine writes whole 16-byte pieces: where a row ends inside one, the rest of "
-        "the piece is overwritten with zeros, which may be somebody else's data. Describe rows "
-        "that are a multiple of 16 bytes long (8 elements of 16 bits), or store through pointers "
-        "with a mask. Loads have no such limit."
+        "the piece is overwritten with zeros, which may be somebody else's data. A launch compiles "
+        "the kernel once more, with stores through pointers, where it finds such rows; a compiled "
+        "kernel that is launched by itself can not. Compile it with the argument's name in "
+        "`through_pointers`, or describe rows that are a multiple of 16 bytes long (8 elements of "
+        "16 bits). Loads have no such limit."
     )
     example_needs = "gpu"
 
@@ -92,14 +94,20 @@ def encoder(
         address: int, shape: tuple[int, ...], strides: tuple[int, ...], padding: str = "zero"
     ) -> bytes:
         seen = ArrayView(address, parameter.element_type, shape, strides, 0)
-        check(seen, shape, strides, parameter.box, name)
+        try:
+            check(seen, shape, strides, parameter.box, name)
+        except NotBoxes as error:
+            error.argument = argument if parameter.source == "array" else None
+            raise
         if parameter.stored and shape[-1] * ELEMENT_BYTES[parameter.element_type] % ALIGNMENT:
-            raise StoreNotAligned(
+            error = StoreNotAligned(
                 f"{name} is written to, and its rows end inside a piece of {ALIGNMENT} bytes",
                 expected=f"rows of a multiple of {ALIGNMENT} bytes",
                 found=f"{shape[-1]} elements of {parameter.element_type}",
-                hint="round the last dimension up, or store through pointers with a mask",
+                hint=f"compile the kernel with through_pointers=({argument!r},), as a launch does",
             )
+            error.argument = argument
+            raise error
         if not address or not all(shape):
             address, shape = placeholder(), tuple(1 for _ in shape)
         chosen = parameter if padding == "zero" else replace(parameter, fill="nan")

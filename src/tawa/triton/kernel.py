@@ -16,6 +16,7 @@ from tawa.driver.wishes import OF_TRITON
 from tawa.runtime.autotune import decorators_of
 from tawa.runtime.launch import grid_sizes
 from tawa.triton.objects import KNOBS, NotProvided
+from tawa.triton.preloading import request_of, specialization_data
 
 if TYPE_CHECKING:
     from tawa.driver.compiled import Compiled
@@ -265,10 +266,15 @@ class JITFunction(Kernel, KernelInterface):
             "compile": {
                 "signature": signature, "constants": dict(request.constants), "key": key,
                 "extern_libs": None, "is_warmup": False, **chosen,
+                "specialization_data": specialization_data(self.__name__, request),
             },
             "is_manual_warmup": False,
             "already_compiled": False,
         }  # fmt: skip
+
+    def preload(self, specialization_data: str) -> Compiled:
+        """Compile what a hook was told of a compilation of this kernel. Raises NotPreloaded."""
+        return self._compile(request_of(self.__name__, specialization_data))
 
     def _found(self, request: Request) -> Compiled | None:
         found = super()._found(request)

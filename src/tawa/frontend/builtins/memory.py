@@ -54,7 +54,7 @@ def writable(f: FunctionCompiler, pointer: Tensor, name: str) -> None:
         raise fail(
             f.b,
             TypeMismatch,
-            f"`{name}` through a pointer that is only read",
+            f"Cannot store to a constant pointer: `{name}` through one that is only read",
             expected="a parameter without `tl.const`",
             found=describe(pointer),
             hint="take the annotation `tl.const` away",
@@ -444,15 +444,6 @@ def _combine_block(
     """`desc.atomic_add` and its like."""
     target, where = _coordinates(f, desc, offsets)
     kind = _atomic_kind(f, what, target.dtype)
-    if not target.sizes:
-        raise fail(
-            f.b,
-            NotSupported,
-            f"`atomic_{what}` of a descriptor that the launch passes",
-            expected="a descriptor that the kernel makes",
-            found=target.describe(),
-            hint="pass the array, and call `tl.make_tensor_descriptor`",
-        )
     stored = _block_for(f, target, value, f"atomic_{what}")
     f.b.add(ops.DescStore(target.ssa, [v.ssa for v in where], stored.ssa, kind))
 

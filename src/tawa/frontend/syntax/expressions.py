@@ -175,7 +175,7 @@ class Expressions:
             raise fail(
                 self.b,
                 UnusableGlobal,
-                f"the global `{name}` is a plain {type(value).__name__}",
+                f"the global variable `{name}` is a plain {type(value).__name__}",
                 expected="a `tl.constexpr` object",
                 hint=f"declare it as `{name} = tl.constexpr({value!r})`",
             )
@@ -185,7 +185,7 @@ class Expressions:
         """A value that is no element type of other chips; raises NotSupported."""
         if isinstance(value, dtypes.dtype) and value in dtypes.ELSEWHERE:
             name = f"float8{value.name.removeprefix('fp8')}"
-            message = f"`tl.{name}` is a format of other chips"
+            message = f"`tl.{name}` is a format of other chips, not supported in this architecture"
             raise fail(self.b, NotSupported, message, hint=NOT_YET[name])
         return value
 
@@ -357,7 +357,7 @@ class Expressions:
             raise fail(
                 self.b,
                 TypeMismatch,
-                "the two sides of `a if c else b` have different types",
+                "Ternary expression with dynamic condition has inconsistent types",
                 found=f"{describe(then_value)} and {describe(else_value)}",
                 hint="convert one of them, or use `tl.where`",
             )

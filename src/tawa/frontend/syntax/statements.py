@@ -274,7 +274,7 @@ class Statements(LoopStatements):
 
     def _conflict(self, name: str, then: Binding, other: Binding) -> None:
         error = BranchTypeMismatch(
-            f"`{name}` gets different types on the two sides of an `if`",
+            f"Mismatched type for {name}: it differs between the two sides of an `if`",
             span=then.span,
             found=f"{describe(then.value)} and {describe(other.value)}",
             hint="convert one of them",
@@ -319,7 +319,7 @@ class Statements(LoopStatements):
             raise fail(
                 self.b,
                 BranchTypeMismatch,
-                "the paths of this `if` return different types",
+                "Inconsistent return types: the paths of this `if` return different types",
                 found=f"{describe(values[0])} and {describe(values[1])}",
             )
         yielded = [list(flatten(value)) for value in values]

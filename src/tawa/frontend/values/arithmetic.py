@@ -66,7 +66,8 @@ def promote(
         raise fail(
             b,
             TypeMismatch,
-            f"`{symbol}` of {a_type} and {b_type}",
+            f"Cannot use `{symbol}` of {a_type} and {b_type}"
+            + (" because they have different signedness" if integers else ""),
             expected="integers of one signedness" if integers else "types with a common type",
             found=f"{describe(x)} and {describe(y)}",
             hint="convert one of them, as in `x.to(tl.int32)`",

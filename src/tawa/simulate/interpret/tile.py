@@ -448,6 +448,11 @@ def _make_desc(program: Program, op: ops.MakeDesc) -> Described:
     return Described(int(program.values[op.base]), shape, strides, padding)
 
 
+def _desc_base(program: Program, op: ops.DescBase) -> Array:
+    desc: Described = program.values[op.desc]
+    return np.asarray(desc.address, value_dtype(op.result.type))
+
+
 def _desc_size(program: Program, op: ops.DescSize) -> Array:
     desc: Described = program.values[op.desc]
     numbers = desc.shape if op.stride is None else desc.strides
@@ -546,6 +551,7 @@ ACTIONS: dict[type[Operation], Callable[[Program, Any], Any]] = {
     ops.AtomicRmw: _atomic_rmw,
     ops.AtomicCas: _atomic_cas,
     ops.MakeDesc: _make_desc,
+    ops.DescBase: _desc_base,
     ops.DescSize: _desc_size,
     ops.DescLoad: _desc_load,
     ops.DescStore: _desc_store,

@@ -96,12 +96,13 @@ def origins(address: SSAValue) -> set[Memory]:
 
 
 def _argument(value: BlockArgument) -> SSAValue:
-    """The argument whose memory an argument reaches: another one, for a descriptor made of it."""
+    """The argument whose memory an argument reaches: another one, if it is made of that."""
     given, recipes = made_by_host(value.owner.parent_op())
     number = value.index - given
-    if not 0 <= number < len(recipes) or not isinstance(value.type, DescType):
+    if not 0 <= number < len(recipes) or not isinstance(value.type, DescType | PtrType):
         return value
-    argument: int = recipes[number]["arg"]
+    recipe = recipes[number]
+    argument: int = recipe["arg"] if "arg" in recipe else recipe["base"]
     return value.owner.args[argument]
 
 

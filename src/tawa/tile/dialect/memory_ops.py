@@ -373,6 +373,23 @@ class DescSize(TileOp):
         require(0 <= self.axis.value.data < rank, f"a descriptor of {rank} dimensions")
 
 
+@irdl_op_definition
+class DescBase(TileOp):
+    """The address of a descriptor's first element, as a pointer to it."""
+
+    name = "tile.desc_base"
+    desc = operand_def(of_class(DescType))
+    result = result_def(PtrType)
+    traits = traits_def(Pure())
+    assembly_format = "$desc attr-dict `:` type($desc) `->` type($result)"
+
+    def __init__(self, desc: SSAValue) -> None:
+        assert isinstance(desc.type, DescType)
+        super().__init__(
+            operands=[desc], result_types=[PtrType(desc.type.block.get_element_type())]
+        )
+
+
 class _DescAccess(TileOp):
     """A block of a described tensor, at coordinates that count elements."""
 
@@ -505,6 +522,6 @@ class Print(TileOp):
 
 
 MEMORY_OPS = (
-    Load, Store, AtomicRmw, AtomicCas, MakeDesc, DescSize, DescLoad, DescStore, Barrier, Assert,
-    Print,
+    Load, Store, AtomicRmw, AtomicCas, MakeDesc, DescBase, DescSize, DescLoad, DescStore, Barrier,
+    Assert, Print,
 )  # fmt: skip

@@ -40,6 +40,7 @@ from tawa.tile.dialect.memory_ops import (
     AtomicCas,
     AtomicRmw,
     Barrier,
+    DescBase,
     DescLoad,
     DescSize,
     DescStore,
@@ -71,12 +72,12 @@ from tawa.tile.dialect.value_ops import (
 
 __all__ = [
     "ATOMIC_KINDS", "EVICTION_POLICIES", "LOAD_MODIFIERS", "MEMORY_ORDERS", "PRECISIONS",
-    "REDUCTION_KINDS", "SCOPES", "STORE_MODIFIERS", "TILE", "VIEW_LIKE", "Arange", "ArgReduce", "Asm", "AsmEffect",
-    "Assert", "AtomicCas", "AtomicRmw", "Barrier", "Broadcast", "Cat", "DescLoad", "DescSize",
-    "DescStore", "Dot", "ExpandDims", "ExtractSlice", "Gather", "Histogram", "Join", "Load",
-    "MakeDesc", "Map", "NumPrograms", "Print", "ProgramId", "Reduce", "ReduceWith", "Reshape",
-    "RowEnds", "Scan", "ScanWith", "Splat", "Split", "Store", "TileOp", "Trans", "Yield",
-    "pointee", "tensor_type", "tile_context",
+    "REDUCTION_KINDS", "SCOPES", "STORE_MODIFIERS", "TILE", "VIEW_LIKE", "Arange", "ArgReduce",
+    "Asm", "AsmEffect", "Assert", "AtomicCas", "AtomicRmw", "Barrier", "Broadcast", "Cat",
+    "DescBase", "DescLoad", "DescSize", "DescStore", "Dot", "ExpandDims", "ExtractSlice", "Gather",
+    "Histogram", "Join", "Load", "MakeDesc", "Map", "NumPrograms", "Print", "ProgramId", "Reduce",
+    "ReduceWith", "Reshape", "RowEnds", "Scan", "ScanWith", "Splat", "Split", "Store", "TileOp",
+    "Trans", "Yield", "pointee", "tensor_type", "tile_context",
 ]  # fmt: skip
 
 TILE = Dialect(

@@ -1,8 +1,10 @@
-"""Descriptors that the host can not make become pointers: their blocks are addressed one by one.
+"""Accesses that the copy engine can not make become pointers': blocks are addressed one by one.
 
 A descriptor whose base, shape or strides depend on the program or on loaded data has no tensor map
 before the launch. Its block at some coordinates is a tile of pointers under a mask, which means the
-same; such tiles are copied asynchronously, or by the copy engine, as those of pointers are.
+same; such tiles are copied asynchronously, or by the copy engine, as those of pointers are. So are
+blocks that are combined into memory, and those of arguments of which a launch found that their rows
+begin or end inside a piece of 16 bytes, which the engine copies whole (`through_pointers`).
 """
 
 from __future__ import annotations
@@ -11,22 +13,26 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
+from xdsl.dialects import func
 from xdsl.dialects.arith import ConstantOp
 from xdsl.dialects.builtin import ModuleOp, i32, i64
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import BlockArgument, Operation, SSAValue
 from xdsl.rewriter import Rewriter
 
 from tawa.base.numerics import constant_attribute
+from tawa.base.options import Options
 from tawa.base.spans import copy_span
-from tawa.base.types import is_float
+from tawa.base.types import DescType, is_float
 from tawa.ir.contracts import Contract
 from tawa.ir.elementwise import Map
+from tawa.ir.kernels import argument_names
 from tawa.ir.properties import ONE_PROGRAM, TIDY
 from tawa.tile.analysis.host_expressions import host_base, host_expression
 from tawa.tile.dialect.ops import (
     Arange,
     AtomicRmw,
     Broadcast,
+    DescBase,
     DescLoad,
     DescSize,
     DescStore,
@@ -40,21 +46,66 @@ from tawa.tile.dialect.ops import (
 
 @dataclass(frozen=True)
 class DescriptorPointers:
-    """Turn accesses of descriptors that the host can not make, and atomics, into pointers'."""
+    """Turn accesses of descriptors that the engine can not make into pointers', and atomics."""
 
+    options: Options
     name: ClassVar[str] = "descriptor-pointers"
     contract: ClassVar[Contract] = Contract(requires=(ONE_PROGRAM,), invalidates=(TIDY,))
 
     def apply(self, module: ModuleOp) -> None:
         """Rewrite the module's kernel."""
-        made = [op for op in module.walk() if isinstance(op, MakeDesc)]
-        for op in made:
-            uses = [use.operation for use in op.result.uses]
-            needed = not of_arguments(op) or any(_combines(use) for use in uses)
-            if needed and all(isinstance(use, DescLoad | DescStore | DescSize) for use in uses):
-                for use in uses:
-                    _replace(use, op)
-                Rewriter.erase_op(op)
+        for op in [op for op in module.walk() if isinstance(op, MakeDesc)]:
+            self._made(op)
+        for kernel in module.ops:
+            if isinstance(kernel, func.FuncOp):
+                for name, argument in zip(argument_names(kernel), kernel.args, strict=True):
+                    if isinstance(argument.type, DescType):
+                        self._given(argument, name)
+
+    def _made(self, op: MakeDesc) -> None:
+        """Those that the kernel makes: every access."""
+        uses = [use.operation for use in op.result.uses]
+        needed = not of_arguments(op) or any(map(_combines, uses)) or self._is_named(op)
+        if needed and all(isinstance(use, DescLoad | DescStore | DescSize) for use in uses):
+            for use in uses:
+                _replace(use, op)
+            Rewriter.erase_op(op)
+
+    def _is_named(self, op: MakeDesc) -> bool:
+        base = host_base(op.base)
+        if base is None or not self.options.through_pointers:
+            return False
+        kernel = op
+        while not isinstance(kernel, func.FuncOp):
+            kernel = kernel.parent_op()
+            assert kernel is not None
+        return argument_names(kernel)[base[0]] in self.options.through_pointers
+
+    def _given(self, desc: BlockArgument, name: str) -> None:
+        """Those that the launch passes: what is written, if it has to be."""
+        for use in [use.operation for use in desc.uses]:
+            named = isinstance(use, DescStore) and name in self.options.through_pointers
+            if named or _combines(use):
+                made = _parts(desc, use)
+                _replace(use, made)
+                Rewriter.erase_op(made)
+
+
+def _parts(desc: BlockArgument, before: Operation) -> MakeDesc:
+    """A descriptor that the launch passes, as one that is made of its parts there."""
+    assert isinstance(desc.type, DescType) and before.parent is not None
+    block = desc.type.block.get_shape()
+    base = DescBase(desc)
+    sizes = [DescSize(desc, axis) for axis in range(len(block))]
+    strides: list[Operation] = [DescSize(desc, axis, stride=True) for axis in range(len(block) - 1)]
+    strides.append(ConstantOp(constant_attribute(np.asarray(1), i64)))
+    made = MakeDesc(
+        base.result, [op.result for op in sizes], [op.results[0] for op in strides], block
+    )
+    new = [base, *sizes, *strides, made]
+    copy_span(before, new)
+    before.parent.insert_ops_before(new, before)
+    return made
 
 
 def of_arguments(op: MakeDesc) -> bool:

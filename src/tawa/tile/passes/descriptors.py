@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from xdsl.dialects import func
 from xdsl.dialects.builtin import ModuleOp
-from xdsl.ir import Operation, SSAValue
+from xdsl.ir import BlockArgument, Operation, SSAValue
 
 from tawa.base.errors import TawaError
 from tawa.base.spans import span_of
@@ -20,7 +20,7 @@ from tawa.ir.contracts import Contract
 from tawa.ir.kernels import add_arguments, let_host_make
 from tawa.ir.properties import ARGUMENT_DESCRIPTORS, ONE_PROGRAM, TIDY
 from tawa.tile.analysis.host_expressions import host_base, host_expression, size_expression
-from tawa.tile.dialect.ops import DescSize, MakeDesc
+from tawa.tile.dialect.ops import DescBase, DescSize, MakeDesc
 
 
 class DescriptorNotUniform(TawaError):
@@ -63,6 +63,12 @@ def _number(op: DescSize) -> str:
     return json.dumps({"value": value})
 
 
+def _base(op: DescBase) -> str:
+    desc = op.desc
+    assert isinstance(desc, BlockArgument)
+    return json.dumps({"base": desc.index})
+
+
 def _recipe(op: MakeDesc) -> str:
     base = host_base(op.base)
     shape = [host_expression(v) for v in op.shape]
@@ -87,9 +93,19 @@ def _recipe(op: MakeDesc) -> str:
     return json.dumps(record)
 
 
+def _how(op: DescBase | DescSize | MakeDesc) -> str:
+    match op:
+        case DescBase():
+            return _base(op)
+        case DescSize():
+            return _number(op)
+        case MakeDesc():
+            return _recipe(op)
+
+
 @dataclass(frozen=True)
 class HoistDescriptors:
-    """Turn every `tile.make_desc` and `tile.desc_size` into an argument that the host computes."""
+    """Turn every descriptor that is made, and parts of those given, into arguments of the host."""
 
     name: ClassVar[str] = "hoist-descriptors"
     contract: ClassVar[Contract] = Contract(
@@ -105,9 +121,9 @@ class HoistDescriptors:
     def _kernel(self, kernel: func.FuncOp) -> None:
         made: dict[tuple[str, str], SSAValue] = {}
         given = len(kernel.args)
-        found = [op for op in kernel.walk() if isinstance(op, DescSize | MakeDesc)]
+        found = [op for op in kernel.walk() if isinstance(op, DescBase | DescSize | MakeDesc)]
         # All recipes first: what they are made of is replaced.
-        recipes = [_recipe(op) if isinstance(op, MakeDesc) else _number(op) for op in found]
+        recipes = [_how(op) for op in found]
         for op, recipe in zip(found, recipes, strict=True):
             key = (recipe, str(op.result.type))
             if key not in made:
