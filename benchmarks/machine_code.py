@@ -71,6 +71,9 @@ class Code:
         ]  # fmt: skip
 
 
+WAITING = 12
+"""Instructions of a loop that waits for a barrier, at most."""
+
 HEADER = ["", "warps", "regs", "KiB", "CTAs", "spill", "all", "loop", *SHOWN, "LDG", "STG", "us"]
 
 
@@ -93,13 +96,12 @@ def hot_loop(function: SassFunction) -> tuple[Instruction, ...]:
 
     Loops that wait for a barrier are none: they are a few instructions.
     """
-    loops = function.loops
-    headers = {loop.header: {i.address for i in loop.body} for loop in loops}
+    loops = [loop for loop in function.loops if len(loop.body) > WAITING]
+    bodies = {loop.header: {i.address for i in loop.body} for loop in loops}
     innermost = [
         loop.body
         for loop in loops
-        if not any(h in headers[loop.header] and h != loop.header for h in headers)
-        and len(loop.body) > 8
+        if not any(h in bodies[loop.header] and h != loop.header for h in bodies)
     ]
 
     def weight(body: tuple[Instruction, ...]) -> tuple[int, int]:

@@ -10,8 +10,8 @@ import tawa
 import tawa.language as tl
 from tawa.aref.dialect.ops import CopyInto, Create, WarpDot, WarpGroup
 from tawa.driver.compiled import Compiled
-from tawa.ir.decisions.memory import RingDepth
-from tawa.ir.decisions.roles import CopiedThroughPointers, NotThroughRing
+from tawa.ir.decisions.memory import LoadsRunAhead, RingDepth
+from tawa.ir.decisions.roles import CopiedAhead, CopiedThroughPointers, NotThroughRing
 from tawa.machine.chips import H100
 
 POINTERS = ["*f16:16"] * 2 + ["*f32:16"]
@@ -93,8 +93,13 @@ def test_rows_that_may_start_anywhere_are_loaded_into_registers():
     assert all("2 neighbouring bytes" in d.why for d in found.decided(NotThroughRing))
 
 
-def test_one_role_is_had_for_the_asking():
-    assert not copies(compiled(specialize=False))
+def test_one_role_is_had_for_the_asking_and_copies_for_itself():
+    found = compiled(specialize=False)
+    groups = [op for op in found.module("aref").walk() if isinstance(op, WarpGroup)]
+    assert [group.role.data for group in groups] == ["main"]
+    assert [d.tiles for d in found.decided(CopiedAhead)] == [("x", "y")]
+    assert found.decided(LoadsRunAhead)
+    assert not copies(compiled(specialize=False, num_stages=1))
 
 
 def test_k_has_to_be_together_where_elements_are_not_of_16_bits():
@@ -125,7 +130,9 @@ def test_products_of_few_rows_read_rings_by_themselves():
 
 def test_few_rows_of_few_warps_have_no_loading_warp_group():
     found = compiled(BM=16, num_warps=2)
-    assert not copies(found)
+    groups = [op for op in found.module("aref").walk() if isinstance(op, WarpGroup)]
+    assert [group.role.data for group in groups] == ["main"]
+    assert len(copies(found)) > 2
     whys = {d.why for d in found.decided(NotThroughRing)}
     assert whys == {"its products are small ones of 2 warps"}
 

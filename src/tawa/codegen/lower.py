@@ -190,7 +190,12 @@ class LowerToHopper:
     ) -> list[Operation]:
         """Tiles and barriers of every ring; returns the ops that initialise the barriers."""
         setup: list[Operation] = []
-        copying = sum(SM_90A.lanes * g.warps.value.data for g in groups if g.copies is not None)
+        copying = {
+            op.ref: SM_90A.lanes * group.warps.value.data
+            for group in groups
+            for op in group.walk()
+            if isinstance(op, aref.CopyInto)
+        }
         readers = {
             op.ref: group
             for group in groups
@@ -213,7 +218,7 @@ class LowerToHopper:
             arrivals = max(1, reader.warps.value.data // SM_90A.group_warps) * (
                 self.options.cluster if multicast else 1
             )
-            copied, boxed, fills = self._fills(create, copying)
+            copied, boxed, fills = self._fills(create, copying.get(create.ref, 0))
             full = kernel.memory.barriers(f"{stem}_full", fills, depth)
             empty = kernel.memory.barriers(f"{stem}_empty", arrivals, depth)
             kernel.declarations += [full, empty]

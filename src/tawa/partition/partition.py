@@ -25,6 +25,7 @@ from tawa.base.types import element_of, shape_of
 from tawa.ir.contracts import Contract
 from tawa.ir.decisions.decision import Decisions
 from tawa.ir.decisions.roles import (
+    CopiedAhead,
     CopiedThroughPointers,
     FewerWarps,
     LoadTogetherUnneeded,
@@ -50,6 +51,7 @@ from tawa.ir.properties import (
 from tawa.partition.in_place import descriptor_loads, load_after_acquire, load_after_store
 from tawa.partition.multicast import ClusterNotPossible, mark_shared
 from tawa.partition.obstacles import Obstacle, producer_obstacle, written_arguments
+from tawa.partition.own_copies import own_copies
 from tawa.partition.persistent import make_persistent
 from tawa.partition.pointer_loads import (
     GROUP_WARPS,
@@ -301,10 +303,7 @@ class Partition:
             producer = self._producer(kernel, block.args, refs) if rings else None
         if producer is None:
             self._require_no_cluster(kernel, shared)
-            rings = share_rings(apart(plan_rings(kernel.walk())))
-            unlabel(kernel.walk())
-            label(rings)
-            created = _create(rings, shared)
+            created = _create(self._own_rings(kernel), shared)
             groups = [self._one_role(kernel, block.args, [c.ref for c in created])]
         else:
             single = producer.single is not None
@@ -358,6 +357,18 @@ class Partition:
         unlabel(kernel.walk())
         label(rings)
         return rings, shared
+
+    def _own_rings(self, kernel: func.FuncOp) -> list[RingPlan]:
+        """The rings of one role: of what it loads by descriptor, and what it copies itself."""
+        own = own_copies(kernel, self.options) if not self.options.specialize else []
+        copied = plan_rings(own, own, together=True)
+        rings = share_rings([*apart(plan_rings(kernel.walk())), *copied])
+        unlabel(kernel.walk())
+        label(rings)
+        if own:
+            names = tuple(load.result.name_hint or "a tile" for load in own)
+            self.decided.add(CopiedAhead(names, span=span_of(own[0])))
+        return rings
 
     def _pointer_loads(self, kernel: func.FuncOp) -> list[Load]:
         """The loads through pointers that a loading role can do; decisions say why others can't."""
@@ -446,7 +457,8 @@ class Partition:
         self, kernel: func.FuncOp, arguments: Sequence[SSAValue], refs: Sequence[SSAValue]
     ) -> aref.WarpGroup:
         """One warp group region that does everything, loads included."""
-        if not refs:
+        body = copy_body(kernel, arguments)
+        if not any(isinstance(op, DescLoad) for op in body.walk()):
             if self.options.specialize:
                 raise NotSpecialisable(
                     "this kernel cannot be specialised: it loads nothing through a descriptor",
@@ -457,7 +469,6 @@ class Partition:
                     "or leave `specialize` unset",
                 )
             self.decided.add(NotSpecialised("nothing is loaded through a descriptor"))
-        body = copy_body(kernel, arguments)
         _put_all(body.block, refs)
         _get_all(body.block, refs)
         prune(body.block, lambda op: has_effect(op) and not only_on(op, (HINT,)))

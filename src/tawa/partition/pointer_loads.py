@@ -14,10 +14,11 @@ they are masked off. So a load goes through a ring if
 - the kernel writes nothing that it may read, and its addresses and masks are computed from program
   ids, arguments, counters and other memory that the kernel does not write, not from products.
 
-Copies that the consumers start themselves, several iterations ahead, would need no role. But then
+Copies that the consumers start themselves, several iterations ahead, need no role. But then
 every consumer waits for the slowest of them in each iteration, computes addresses between its
 products, and knows only the addresses of its own loop: a role runs on to the next tile while the
-last one is stored, and its addresses cost the consumers no registers. So there is one mechanism.
+last one is stored, and its addresses cost the consumers no registers. So they do where there is no
+role (`partition.own_copies`): small products of one or two warps, above all.
 """
 
 from __future__ import annotations
@@ -93,6 +94,11 @@ def reason_against(load: Load, kernel: func.FuncOp, axes: AxisAnalysis, warps: i
     """
     if warps < GROUP_WARPS and not any(_by_groups(dot) for dot, _, _ in products_of(load.result)):
         return f"its products are small ones of {warps} warp{'s' if warps > 1 else ''}"
+    return obstacle_to_copies(load, kernel, axes)
+
+
+def obstacle_to_copies(load: Load, kernel: func.FuncOp, axes: AxisAnalysis) -> str | None:
+    """Why threads can't copy what products need of a load into a slot; None if they can."""
     if not only_reads(load):
         return "it is volatile"
     if load.other is not None and not is_zero(load.other):

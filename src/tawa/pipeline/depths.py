@@ -13,7 +13,16 @@ from xdsl.rewriter import Rewriter
 
 from tawa.aref.analysis.ranges import iterations_around
 from tawa.aref.analysis.slots import slot_bytes, tile_bytes
-from tawa.aref.dialect.ops import Consumed, Create, GetEnter, PutEnter, RefType, Stage, WarpGroup
+from tawa.aref.dialect.ops import (
+    Consumed,
+    CopyInto,
+    Create,
+    GetEnter,
+    PutEnter,
+    RefType,
+    Stage,
+    WarpGroup,
+)
 from tawa.aref.passes.last_iteration_peeling import LEFT_OUT
 from tawa.aref.passes.warp_products import multiplies_by_warps
 from tawa.base.options import Options
@@ -128,6 +137,7 @@ class Depths:
         most = dict(depths)
         if self.options.num_stages is None:
             depths |= self._fewer(module, depths)
+        depths |= self._own(demand, depths)
         for ring, depth in depths.items():
             self._set(ring, depth)
         if demand.looped:
@@ -161,6 +171,19 @@ class Depths:
             iterations = [iterations_around(op) for op in puts]
             if iterations and None not in iterations:
                 found[ring] = max(1, min(found[ring], sum(t for t in iterations if t is not None)))
+        return found
+
+    def _own(self, demand: Demand, depths: dict[Create, int]) -> dict[Create, int]:
+        """Slots of rings that the only role fills by its own copies: so many that they run ahead.
+
+        If nobody asked for more, no more than hide a load: shared memory is other CTAs', too.
+        """
+        found: dict[Create, int] = {}
+        for ring in demand.looped:
+            copies = [u.operation for u in ring.ref.uses if isinstance(u.operation, CopyInto)]
+            if copies and all(_group_of(op).computes for op in copies):
+                most = depths[ring] if self.options.num_stages else demand.least + 2
+                found[ring] = max(demand.least + 1, min(depths[ring], most))
         return found
 
     @property

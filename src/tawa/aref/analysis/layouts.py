@@ -125,6 +125,9 @@ def _through(op: Operation | None, layout: Layout) -> Layout:
     """The layout of an op's operand that gives its result in `layout`."""
     if isinstance(op, ExpandDims):
         return layout.without(op.axis.value.data)
+    if isinstance(op, Trans):
+        order = op.permutation
+        return layout.permuted(tuple(order.index(d) for d in range(len(order))))
     if isinstance(op, Broadcast):
         for d, extent in enumerate(shape_of(op.value.type)):
             if extent == 1:
@@ -379,7 +382,7 @@ class Layouts:
                 return found
             if use is None:
                 way.pop()
-            elif isinstance(op := use.operation, Map | ExpandDims | Broadcast):
+            elif isinstance(op := use.operation, Map | ExpandDims | Broadcast | Trans):
                 if op.result not in asked:
                     asked.add(op.result)
                     way.append(_Asked(op.result, iter(op.result.uses), op))

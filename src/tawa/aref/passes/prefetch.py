@@ -21,7 +21,7 @@ from tawa.base.types import shape_of
 from tawa.ir.contracts import Contract
 from tawa.ir.decisions.decision import Decisions
 from tawa.ir.decisions.memory import LoadsRunAhead, LoadsStay
-from tawa.ir.effects import FILLED, acquires, only_reads, touches
+from tawa.ir.effects import FILLED, acquires, is_pure, only_reads, touches
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import carry, extend_yield, integer_constant, terminator
 from tawa.ir.properties import ASYNCHRONOUS, DEPTHS, OPEN_SLOTS, TIDY
@@ -50,7 +50,7 @@ class _Slice:
 
 
 def find_slice(loop: scf.ForOp) -> _Slice | None:
-    """The slice of a loop's own puts; None if it needs a tile, control flow or what is written.
+    """The slice of a loop's own puts; None if it needs loaded tiles, branches or what is written.
 
     Nor is there one where the loop acquires what others write.
     """
@@ -76,7 +76,7 @@ def find_slice(loop: scf.ForOp) -> _Slice | None:
         assert isinstance(op, Operation)
         if op.parent is not body or op in wanted:
             continue
-        if op.regions or any(shape_of(r.type) for r in op.results):
+        if op.regions or (any(shape_of(r.type) for r in op.results) and not is_pure(op)):
             return None
         if not only_reads(op) or may_be_written(op, memory):
             return None

@@ -74,6 +74,18 @@ class CopiedThroughPointers(_OfPartition):
         return f"copied into rings through pointers: {', '.join(self.tiles)}"
 
 
+@dataclass(frozen=True)
+class CopiedAhead(_OfPartition):
+    """Tiles that the only role copies into rings itself."""
+
+    tiles: tuple[str, ...]
+
+    @property
+    def sentence(self) -> str:
+        """Which."""
+        return f"copied into rings by the role that computes: {', '.join(self.tiles)}"
+
+
 class _OfBulkCopies(Decision):
     by = "bulk-copies"
 
