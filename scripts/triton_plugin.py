@@ -243,7 +243,7 @@ def pytest_collection_modifyitems(items: list[Any]) -> None:
     for item in sorted(items, key=lambda item: item.nodeid):
         groups[item.nodeid.partition("[")[0]].append(item)
     for name, cases in groups.items():
-        random.Random(name).shuffle(cases)
+        random.Random(name + os.environ.get("TRITON_TESTS_SEED", "")).shuffle(cases)
     rounds = zip_longest(*(cases[:number] for cases in groups.values()))
     chosen = [case for cases in rounds for case in cases if case is not None]
     if again := os.environ.get("TRITON_TESTS_AGAIN"):

@@ -92,7 +92,7 @@ class Shard:
             "TRITON_TESTS_LOG": str(log), "TRITON_TESTS_DONE": str(done),
             "TRITON_TESTS_CASES": str(options.cases), "TRITON_TESTS_LIMIT": str(options.limit),
             "TRITON_TESTS_SHARD": f"{self.index}/{options.shards}",
-            "TRITON_TESTS_MODE": options.mode,
+            "TRITON_TESTS_MODE": options.mode, "TRITON_TESTS_SEED": options.seed,
             "TRITON_TESTS_AGAIN": str(options.again.resolve()) if options.again else "",
             "PYTHONHASHSEED": "0",  # some cases come from sets
         }  # fmt: skip
@@ -168,6 +168,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", type=Path, help="where the tests lie")
     parser.add_argument("--cases", type=int, default=2, help="cases of each test function")
+    parser.add_argument("--seed", default="", help="draws other cases, in another order")
     parser.add_argument("--limit", type=int, default=60, help="seconds that a test may take")
     parser.add_argument("--budget", type=int, default=36000, help="seconds for all of it")
     parser.add_argument("--shards", type=int, default=1, help="processes at a time")

@@ -43,7 +43,13 @@ def _in_roles(module: ModuleOp, _target: Chip) -> Iterator[Operation]:
 def _of_groups(module: ModuleOp, target: Chip) -> Iterator[Operation]:
     for group in [op for op in module.walk() if isinstance(op, WarpGroup)]:
         dots = (op for op in group.walk() if isinstance(op, Dot))
-        yield from (d for d in dots if product_obstacle(d, group.warps.value.data, target))
+        yield from (
+            d
+            for d in dots
+            if product_obstacle(
+                d, group.warps.value.data, target, by_columns=group.split_columns is not None
+            )
+        )
 
 
 def _enters(module: ModuleOp) -> Iterator[PutEnter | GetEnter]:

@@ -17,6 +17,7 @@ from xdsl.dialects.builtin import ModuleOp, UnitAttr
 from xdsl.ir import Block, Operation, Region, SSAValue
 from xdsl.traits import IsTerminator
 
+from tawa.aref.analysis.registers import BESIDE_ACCUMULATORS, MOST
 from tawa.aref.dialect import ops as aref
 from tawa.base.errors import TawaError
 from tawa.base.options import Options
@@ -48,6 +49,7 @@ from tawa.ir.properties import (
     TIDY,
     WIDE_SUMS,
 )
+from tawa.machine.chips import SM_90A
 from tawa.partition.in_place import descriptor_loads, load_after_acquire, load_after_store
 from tawa.partition.multicast import ClusterNotPossible, mark_shared
 from tawa.partition.obstacles import Obstacle, producer_obstacle, written_arguments
@@ -230,6 +232,18 @@ def _get_all(block: Block, refs: Sequence[SSAValue]) -> None:
             home.insert_op_before(done, last)
         else:
             home.insert_op_after(done, last)
+
+
+def _products(kernel: func.FuncOp) -> list[Dot]:
+    """The products that warp groups compute: others are done by warps, however many there are."""
+    found = [op for op in kernel.walk() if isinstance(op, Dot)]
+    return [op for op in found if shape_of(op.result.type)[-2] % 64 == 0]
+
+
+def _is_loaded(value: SSAValue) -> bool:
+    """Whether an operand comes from memory as it is, or transposed."""
+    op = value.owner
+    return _is_loaded(op.value) if isinstance(op, Trans) else isinstance(op, DescLoad | Load)
 
 
 def copy_body(kernel: func.FuncOp, arguments: Sequence[SSAValue]) -> Region:
@@ -495,15 +509,12 @@ class Partition:
         prune(body.block, has_effect)
         warps, teams = self._shape(kernel)
         self.decided.add(Specialised(single, teams, warps // GROUP_WARPS, span=span_of(kernel)))
-        return aref.WarpGroup("math", warps, teams, body)
+        split = warps > GROUP_WARPS and self._by_columns(_products(kernel))
+        return aref.WarpGroup("math", warps, teams, body, split_columns=split)
 
     def _shape(self, kernel: func.FuncOp) -> tuple[int, int]:
         """Warps of a team and number of teams."""
-        # Other products are done by warps, however many there are.
-        dots = [
-            op for op in kernel.walk()
-            if isinstance(op, Dot) and shape_of(op.result.type)[-2] % 64 == 0
-        ]  # fmt: skip
+        dots = _products(kernel)
         asked = self.options.consumers
         if not dots:
             return GROUP_WARPS * (asked or max(1, self.options.num_warps // GROUP_WARPS)), 1
@@ -511,9 +522,20 @@ class Partition:
             self._require_rows(dots, 1)
             return 4, asked or 2
         even = all(shape_of(d.result.type)[-2] % 128 == 0 for d in dots)
-        groups = asked or (2 if even else 1)
-        self._require_rows(dots, groups)
+        groups = asked or (2 if even or self._by_columns(dots) else 1)
+        if not self._by_columns(dots):
+            self._require_rows(dots, groups)
         return 4 * groups, 1
+
+    def _by_columns(self, dots: Sequence[Dot]) -> bool:
+        """Whether two warp groups share a product's columns: one can not hold 64 rows of them."""
+        if self.options.consumers is not None or self.options.ping_pong or not dots:
+            return False
+        rows, columns = zip(*(shape_of(d.result.type)[-2:] for d in dots), strict=True)
+        held = max(r * c for r, c in zip(rows, columns, strict=True)) // SM_90A.group_threads
+        loaded = all(_is_loaded(d.a) for d in dots)
+        even = {*rows} == {64} and all(c % 128 == 0 for c in columns)
+        return held > MOST - BESIDE_ACCUMULATORS and even and loaded
 
     def _require_rows(self, dots: Sequence[Dot], groups: int) -> None:
         consumers = f"{groups} consumer warp group{'s' if groups > 1 else ''}"

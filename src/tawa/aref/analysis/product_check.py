@@ -14,8 +14,11 @@ from tawa.tile.dialect.ops import (
 )
 
 
-def product_obstacle(dot: Dot, warps: int, target: Chip) -> str | None:
-    """Why no warp-group instruction does this product with so many warps; None if one does."""
+def product_obstacle(dot: Dot, warps: int, target: Chip, *, by_columns: bool = False) -> str | None:
+    """Why no warp-group instruction does this product with so many warps; None if one does.
+
+    Warp groups share its rows, or with `by_columns` its columns.
+    """
     element, shape = element_of(dot.a.type), shape_of(dot.result.type)
     if len(shape) != 2:
         return "it is a batch of products"
@@ -27,9 +30,11 @@ def product_obstacle(dot: Dot, warps: int, target: Chip) -> str | None:
     (rows, columns), inner = shape, shape_of(dot.a.type)[1]
     if warps % target.group_warps:
         return f"{warps} warps are no whole warp groups"
-    share = target.mma_m * (warps // target.group_warps)
+    groups = warps // target.group_warps
+    share = target.mma_m * (1 if by_columns else groups)
+    width = target.mma_n_step * (groups if by_columns else 1)
     step = target.mma_k_bytes // byte_size(element)
-    for what, size, unit in (("rows", rows, share), ("columns", columns, target.mma_n_step),
+    for what, size, unit in (("rows", rows, share), ("columns", columns, width),
                              ("elements of K", inner, step)):  # fmt: skip
         if size % unit:
             return f"{size} {what} are no multiple of {unit}"

@@ -45,7 +45,10 @@ class WarpProducts:
         target = self.options.machine
         for group in [op for op in module.walk() if isinstance(op, WarpGroup)]:
             found = [op for op in group.walk() if isinstance(op, Dot)]
-            reasons = {dot: product_obstacle(dot, group.warps.value.data, target) for dot in found}
+            warps, by_columns = group.warps.value.data, group.split_columns is not None
+            reasons = {
+                dot: product_obstacle(dot, warps, target, by_columns=by_columns) for dot in found
+            }
             for dot, why in reasons.items():
                 if why is not None:
                     self._replace(dot)
