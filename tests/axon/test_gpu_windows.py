@@ -17,6 +17,12 @@ def same x w = relu (conv_same x w)
 def spread{s, p} x w = up{stride = s, pad = p} x w
 def highest{k, s, p} x = max_pool{size = k, stride = s, pad = p} x
 
+def net (p, q, r, d, n) x =
+  let y = relu (norm n (conv_same x p)) in
+  let z = conv2d{pad = 1, groups = 16} (max_pool{size = 2, stride = 2, pad = 0} y) d in
+  let z = concat{axis = 1} z (conv2d{stride = 2, pad = 1} y q) in
+  relu (z .+ conv2d z r)
+
 def norm (scale, offset, mean, variance) x = batch_norm scale offset mean variance x
 
 def bottleneck{g} (w1, n1, w2, n2, w3, n3) x =
@@ -32,6 +38,9 @@ CASES: list[tuple[str, list[tuple[int, ...]], dict[str, int], str]] = [
     ("conv", [(1, 2, 7, 5), (3, 2, 2, 3)], {"s": 2, "p": 1, "d": 1}, "float32"),
     ("grouped", [(2, 24, 9), (24, 12, 8)], {"p": 2, "g": 2}, "float32"),
     ("same", [(2, 16, 8, 8), (16, 16, 3, 3)], {}, "float16"),
+    ("conv", [(1, 8, 9, 12), (24, 8, 3, 2)], {"s": 1, "p": 2, "d": 2}, "float16"),
+    ("conv", [(1, 16, 10, 9), (8, 16, 2, 2)], {"s": 3, "p": 0, "d": 1}, "float16"),
+    ("grouped", [(2, 32, 40), (64, 16, 5)], {"p": 2, "g": 2}, "float16"),
     ("spread", [(2, 6, 5, 4), (6, 3, 3, 5)], {"s": 2, "p": 1}, "float32"),
     ("spread", [(1, 16, 4, 4), (16, 3, 2, 3)], {"s": 3, "p": 0}, "float16"),
     ("highest", [(2, 3, 8, 9)], {"k": 3, "s": 2, "p": 1}, "float16"),
@@ -78,6 +87,29 @@ def test_a_bottleneck_is_four_kernels() -> None:
     ]  # fmt: skip
 
 
+def test_images_lie_pixel_by_pixel_from_the_first_convolution_on() -> None:
+    """Only the image and the filters of three taps a side are copied; nothing is turned back."""
+    shapes = (16, 8, 3, 3), (8, 16, 3, 3), (24, 24, 1, 1), (16, 1, 3, 3)
+    weights = [(generator.standard_normal(s) / 4).astype("float16") for s in shapes]
+    norm = tuple(np.abs(generator.standard_normal(16)).astype("float16") for _ in range(4))
+    image = generator.standard_normal((2, 8, 12, 10)).astype("float16")
+    found = axon.compile(MODULE["net"])((*weights, norm), image)
+    doubles = (*(w.astype(np.float64) for w in weights), tuple(v.astype(np.float64) for v in norm))
+    exact = MODULE["net"](doubles, image.astype(np.float64))
+    assert found.shape == exact.shape
+    assert np.linalg.norm(found - exact) / np.linalg.norm(exact) < 2e-3
+    assert found.transpose(0, 2, 3, 1).flags.c_contiguous
+    kinds = kernels("net", (*weights, norm), image)
+    assert (kinds.count("convolution"), kinds.count("product")) == (2, 1)
+    plan = plan_for_device(axon.compile(MODULE["net"]), ((*weights, norm), image), {})
+    copies = [
+        n for launch in plan.launches for n in launch.call.group.members if n.function == "copy"
+    ]
+    assert sorted(n.shape for n in copies if n.data is None) == [
+        (2, 12, 10, 8), (8, 3, 3, 16), (16, 3, 3, 8)
+    ]  # fmt: skip
+
+
 def test_few_numbers_a_window_are_added_up_where_they_are_needed() -> None:
     found = kernels("depthwise", half(40, 1, 5, 5), statistics(40), half(8, 40, 14, 14))
     assert found == ["points", "rows"]  # the first pads the image
@@ -90,12 +122,8 @@ def test_a_transposed_convolution_copies_nothing() -> None:
 
 def test_products_whose_operands_lie_otherwise_are_not_one_loop_after_the_other() -> None:
     """Their tiles can't share shared memory."""
-    module = axon.load(
-        'def f w x v y = conv_same x w .+ conv2d (rearrange{"b h w c -> b c h w"} y) v'
-    )
-    image, other = half(4, 64, 64, 64), half(4, 64, 64, 64)
-    plan = plan_for_device(
-        axon.compile(module["f"]), (half(64, 64, 3, 3), image, half(64, 64, 1, 1), other), {}
-    )
+    module = axon.load("def f x w y v = x @ w .+ y @ transpose v")
+    sides = half(256, 64), half(64, 128), half(256, 64), half(128, 64)
+    plan = plan_for_device(axon.compile(module["f"]), sides, {})
     products = [p for launch in plan.launches for p in launch.call.group.products]
     assert [len(p.inputs) for p in products] == [2, 2]

@@ -144,32 +144,30 @@ def plane_of(
 
 
 @tawa.jit
-def conv_windows(
-    x: Any, w: Any, y: Any, scale: Any, bias: Any, residual: Any, r_n: Any, r_h: Any, r_w: Any,
-    KR: Any, N: Any, H: Any, W: Any, P: Any, Q: Any, D: Any, DO: Any, C: tl.constexpr,
-    K: tl.constexpr, x_n: Any, x_h: Any, x_w: Any, y_n: Any, y_h: Any, y_w: Any, R: tl.constexpr,
+def sums_of_windows(
+    x: Any, w: Any, sizes: Any, steps: Any, C: tl.constexpr, K: tl.constexpr, R: tl.constexpr,
     S: tl.constexpr, STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, DILATION_H: tl.constexpr,
     DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, DEPTH: tl.constexpr,
-    GROUPS: tl.constexpr, KY: tl.constexpr, FC: tl.constexpr, ACTIVATION: tl.constexpr,
-    TH: tl.constexpr, TW: tl.constexpr, WH: tl.constexpr, WW: tl.constexpr, BN: tl.constexpr,
-    BK: tl.constexpr, PAIR: tl.constexpr,
-):  # fmt: skip
-    """Windows: one load of pixels serves all taps, each a shifted view of it.
+    GROUPS: tl.constexpr, FC: tl.constexpr, TN: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr,
+    WH: tl.constexpr, WW: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr, PAIR: tl.constexpr,
+) -> Any:  # fmt: skip
+    """A program's sums, and its place: image, row, column, filter. Of one image: `TN` is 1.
 
-    A window is of one plane: the rows and columns of one remainder by the stride.
+    `sizes` are N, H, W, P, Q, D and DO, `steps` the elements from image to image, row to row and
+    pixel to pixel. One load of pixels serves all taps of a plane, each a shifted view of it; a
+    plane is the rows and columns of one remainder by the stride.
     """
+    N, H, W, P, Q, D, DO = sizes
     per_group: tl.constexpr = C // GROUPS
     ours: tl.constexpr = K // GROUPS
     deep: tl.constexpr = 1 if DEPTH is None else DEPTH[0]
     filters = tl.make_tensor_descriptor(
         w, [K, deep * R * S, per_group], [deep * R * S * FC, FC, 1], [BN, 1, BK]
     )
-    pictures = N if DEPTH is None else N * DO
-    out = tl.make_tensor_descriptor(y, [pictures, P, Q, KY], [y_n, y_h, y_w, 1], [1, TH, TW, BN])
-    block, n, row, column = place(P, Q, GROUPS * tl.cdiv(ours, BN), 1, TH, TW, PAIR)
+    block, n, row, column = place(P, Q, GROUPS * tl.cdiv(ours, BN), TN, TH, TW, PAIR)
     first, begin, end = depth_taps(n, D, DO, DEPTH)
     group, k = filters_of_block(block, ours, BN)
-    steps: tl.constexpr = tl.cdiv(per_group, BK)
+    turns: tl.constexpr = tl.cdiv(per_group, BK)
     acc = tl.zeros((TH * TW, BN), tl.float32)
     for ph in tl.static_range(STRIDE_H):
         for pw in tl.static_range(STRIDE_W):
@@ -177,11 +175,10 @@ def conv_windows(
             across: tl.constexpr = taps_of_plane(S, STRIDE_W, DILATION_W, PAD_W, pw)
             if down[1] * across[1] > 0:
                 plane = plane_of(
-                    x, (N * D, H, W), (x_n, x_h, x_w), ph, pw, STRIDE_H, STRIDE_W, C,
-                    (1, WH, WW, BK),
-                )  # fmt: skip
-                for step in range(begin * steps, end * steps):
-                    d, deeper, c = depth_tap(step, steps, DEPTH)
+                    x, (N * D, H, W), steps, ph, pw, STRIDE_H, STRIDE_W, C, (1, WH, WW, BK)
+                )
+                for step in range(begin * turns, end * turns):
+                    d, deeper, c = depth_tap(step, turns, DEPTH)
                     window = plane.load(
                         [first + deeper, row + down[3], column + across[3],
                          group * per_group + c * BK]
@@ -195,6 +192,27 @@ def conv_windows(
                         )
                         f = filters.load([k, d * (R * S) + number, c * BK]).reshape([BN, BK])
                         acc = tl.dot(pixels.reshape([TH * TW, BK]), f.T, acc)
+    return acc, n, row, column, k
+
+
+@tawa.jit
+def conv_windows(
+    x: Any, w: Any, y: Any, scale: Any, bias: Any, residual: Any, r_n: Any, r_h: Any, r_w: Any,
+    KR: Any, N: Any, H: Any, W: Any, P: Any, Q: Any, D: Any, DO: Any, C: tl.constexpr,
+    K: tl.constexpr, x_n: Any, x_h: Any, x_w: Any, y_n: Any, y_h: Any, y_w: Any, R: tl.constexpr,
+    S: tl.constexpr, STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, DILATION_H: tl.constexpr,
+    DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, DEPTH: tl.constexpr,
+    GROUPS: tl.constexpr, KY: tl.constexpr, FC: tl.constexpr, ACTIVATION: tl.constexpr,
+    TH: tl.constexpr, TW: tl.constexpr, WH: tl.constexpr, WW: tl.constexpr, BN: tl.constexpr,
+    BK: tl.constexpr, PAIR: tl.constexpr,
+):  # fmt: skip
+    """Windows: one load of pixels serves all taps, each a shifted view of it."""
+    pictures = N if DEPTH is None else N * DO
+    out = tl.make_tensor_descriptor(y, [pictures, P, Q, KY], [y_n, y_h, y_w, 1], [1, TH, TW, BN])
+    acc, n, row, column, k = sums_of_windows(
+        x, w, (N, H, W, P, Q, D, DO), (x_n, x_h, x_w), C, K, R, S, STRIDE_H, STRIDE_W, DILATION_H,
+        DILATION_W, PAD_H, PAD_W, DEPTH, GROUPS, FC, 1, TH, TW, WH, WW, BN, BK, PAIR,
+    )  # fmt: skip
     finish(
         acc, (scale, bias, residual, (r_n, r_h, r_w), KR), out, [n, row, column, k], pictures,
         P, Q, K, y.dtype.element_ty, (1, TH, TW, BN), ACTIVATION,
@@ -253,17 +271,15 @@ def conv_resident(
 
 
 @tawa.jit
-def conv_taps(
-    x: Any, w: Any, y: Any, scale: Any, bias: Any, residual: Any, r_n: Any, r_h: Any, r_w: Any,
-    KR: Any, N: Any, H: Any, W: Any, P: Any, Q: Any, D: Any, DO: Any, C: tl.constexpr,
-    K: tl.constexpr, x_n: Any, x_h: Any, x_w: Any, y_n: Any, y_h: Any, y_w: Any, R: tl.constexpr,
+def sums_of_taps(
+    x: Any, w: Any, sizes: Any, steps: Any, C: tl.constexpr, K: tl.constexpr, R: tl.constexpr,
     S: tl.constexpr, STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, DILATION_H: tl.constexpr,
     DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, DEPTH: tl.constexpr,
-    GROUPS: tl.constexpr, KY: tl.constexpr, FC: tl.constexpr, ACTIVATION: tl.constexpr,
-    TN: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
-    PAIR: tl.constexpr,
-):  # fmt: skip
-    """Taps: the pixels of each tap are loaded; a tile may hold several images', not pictures'."""
+    GROUPS: tl.constexpr, FC: tl.constexpr, TN: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr,
+    BN: tl.constexpr, BK: tl.constexpr, PAIR: tl.constexpr,
+) -> Any:  # fmt: skip
+    """As `sums_of_windows`, the pixels of each tap loaded; of several images, not pictures."""
+    N, H, W, P, Q, D, DO = sizes
     per_group: tl.constexpr = C // GROUPS
     ours: tl.constexpr = K // GROUPS
     whole: tl.constexpr = per_group % BK == 0
@@ -274,27 +290,24 @@ def conv_taps(
         filters = tl.make_tensor_descriptor(w, [K, pitch], [pitch, 1], [BN, BK])
     else:
         filters = tl.make_tensor_descriptor(w, [K, count, per_group], [pitch, FC, 1], [BN, 1, BK])
-    many = N if DEPTH is None else N * DO
-    out = tl.make_tensor_descriptor(y, [many, P, Q, KY], [y_n, y_h, y_w, 1], [TN, TH, TW, BN])
     block, n, row, column = place(P, Q, GROUPS * tl.cdiv(ours, BN), TN, TH, TW, PAIR)
     first, begin, end = depth_taps(n, D, DO, DEPTH)
     group, k = filters_of_block(block, ours, BN)
-    steps: tl.constexpr = tl.cdiv(per_group, BK)
+    turns: tl.constexpr = tl.cdiv(per_group, BK)
     acc = tl.zeros((TN * TH * TW, BN), tl.float32)
     for ph in tl.static_range(STRIDE_H):
         for pw in tl.static_range(STRIDE_W):
             down: tl.constexpr = taps_of_plane(R, STRIDE_H, DILATION_H, PAD_H, ph)
             across: tl.constexpr = taps_of_plane(S, STRIDE_W, DILATION_W, PAD_W, pw)
-            flat: tl.constexpr = down[1] * across[1] * steps
+            flat: tl.constexpr = down[1] * across[1] * turns
             if flat > 0:
                 plane = plane_of(
-                    x, (N * D, H, W), (x_n, x_h, x_w), ph, pw, STRIDE_H, STRIDE_W, C,
-                    (TN, TH, TW, BK),
-                )  # fmt: skip
+                    x, (N * D, H, W), steps, ph, pw, STRIDE_H, STRIDE_W, C, (TN, TH, TW, BK)
+                )
                 for step in range(begin * flat, end * flat):
                     d, deeper, inner = depth_tap(step, flat, DEPTH)
-                    t = inner // steps
-                    c = inner % steps * BK
+                    t = inner // turns
+                    c = inner % turns * BK
                     r = t // across[1]
                     s = t % across[1]
                     number = (d * R + down[0] + r * down[2]) * S + across[0] + s * across[2]
@@ -307,6 +320,27 @@ def conv_taps(
                     else:
                         f = filters.load([k, number, c]).reshape([BN, BK])
                     acc = tl.dot(pixels.reshape([TN * TH * TW, BK]), f.T, acc)
+    return acc, n, row, column, k
+
+
+@tawa.jit
+def conv_taps(
+    x: Any, w: Any, y: Any, scale: Any, bias: Any, residual: Any, r_n: Any, r_h: Any, r_w: Any,
+    KR: Any, N: Any, H: Any, W: Any, P: Any, Q: Any, D: Any, DO: Any, C: tl.constexpr,
+    K: tl.constexpr, x_n: Any, x_h: Any, x_w: Any, y_n: Any, y_h: Any, y_w: Any, R: tl.constexpr,
+    S: tl.constexpr, STRIDE_H: tl.constexpr, STRIDE_W: tl.constexpr, DILATION_H: tl.constexpr,
+    DILATION_W: tl.constexpr, PAD_H: tl.constexpr, PAD_W: tl.constexpr, DEPTH: tl.constexpr,
+    GROUPS: tl.constexpr, KY: tl.constexpr, FC: tl.constexpr, ACTIVATION: tl.constexpr,
+    TN: tl.constexpr, TH: tl.constexpr, TW: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
+    PAIR: tl.constexpr,
+):  # fmt: skip
+    """Taps: the pixels of each tap are loaded; a tile may hold several images', not pictures'."""
+    many = N if DEPTH is None else N * DO
+    out = tl.make_tensor_descriptor(y, [many, P, Q, KY], [y_n, y_h, y_w, 1], [TN, TH, TW, BN])
+    acc, n, row, column, k = sums_of_taps(
+        x, w, (N, H, W, P, Q, D, DO), (x_n, x_h, x_w), C, K, R, S, STRIDE_H, STRIDE_W, DILATION_H,
+        DILATION_W, PAD_H, PAD_W, DEPTH, GROUPS, FC, TN, TH, TW, BN, BK, PAIR,
+    )  # fmt: skip
     finish(
         acc, (scale, bias, residual, (r_n, r_h, r_w), KR), out, [n, row, column, k], many,
         P, Q, K, y.dtype.element_ty, (TN, TH, TW, BN), ACTIVATION,

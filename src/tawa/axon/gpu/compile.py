@@ -193,7 +193,7 @@ def _key(leaf: Any) -> Any:
 def _input(tape: Tape, leaf: Any, arrays: Arrays) -> Node:
     shape, strides = arrays.layout(leaf)
     element = ELEMENT_NAMES[str(leaf.dtype).removeprefix("torch.")]
-    return tape.add("input", "", (), shape, element, strides=strides)
+    return tape.add("input", "", (), shape, element, strides=strides, data=arrays.aligned(leaf))
 
 
 def _traced(value: Any, inputs: Iterator[Node]) -> Any:

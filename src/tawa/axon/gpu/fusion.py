@@ -5,6 +5,7 @@
 | `points` | numbers of one or more tensors of one size |
 | `rows` | whole rows, with reductions along them |
 | `product` | a tile of one or more products of one size, and what follows them pointwise |
+| `convolution` | a tile of pixels and filters, and what follows them pointwise |
 | `attention` | query rows of one head |
 | `scatter` | rows that are added to a table, by index |
 
@@ -23,6 +24,10 @@ from tawa.axon.gpu.nodes import Node
 
 MAX_ACCUMULATORS = 4
 """Products in one kernel."""
+KINDS = {"dot": "product", "conv": "convolution", "attention": "attention"}
+"""The kind of a kernel that begins with an operation."""
+TILES = {"product", "convolution"}
+"""Kinds of kernels that compute a tile of sums, which pointwise functions may follow."""
 
 Space = tuple[int, int]
 """Rows and columns."""
@@ -68,9 +73,8 @@ class Fusion:
                 self._visit(node)
             elif node.op == "put":
                 self._new("scatter", node, space_of(node.inputs[1]))
-            elif node.op in ("dot", "attention"):
-                kind = "product" if node.op == "dot" else "attention"
-                self._new(kind, node, space_of(node))
+            elif node.op in KINDS:
+                self._new(KINDS[node.op], node, space_of(node))
         self._side_by_side()
         ordered = self._ordered()
         self._find_outputs()
@@ -118,7 +122,7 @@ class Fusion:
             return group.kind in ("points", "rows") and group.space == space
         if group.kind == "attention" or (node.op == "take" and group.kind != "points"):
             return False
-        if group.kind == "product" and self._for_reduction(node):
+        if group.kind in TILES and self._for_reduction(node):
             return False
         column = group.kind == "rows" and space == (group.space[0], 1)
         if not column and group.space != space:
@@ -181,20 +185,23 @@ class Fusion:
     def _merged(self, one: Group, other: Group, node: Node | None) -> Group | None:
         """Two groups made one, if nothing forbids it."""
         kinds = {one.kind, other.kind}
-        if one.space != other.space or "attention" in kinds or kinds == {"rows", "product"}:
+        tiles = kinds & TILES
+        if one.space != other.space or "attention" in kinds or (tiles and "rows" in kinds):
+            return None
+        if kinds == {"convolution"} or len(tiles) > 1:
             return None
         if self._apart(one, other) is False:
             return None
         if kinds == {"product"} and not self._accumulators_fit(one, other):
             return None
         scattered = any(n.op in ("take", "window") for g in (one, other) for n in g.members)
-        if "product" in kinds and scattered:
+        if tiles and scattered:
             return None
         if node is not None and any(
             self._waits_for(node, group, (one, other)) for group in (one, other)
         ):
             return None
-        kind = next((k for k in ("product", "rows") if k in kinds), "points")
+        kind = next((k for k in (*TILES, "rows") if k in kinds), "points")
         members = sorted({**one.members, **other.members}, key=self._position.__getitem__)
         merged = Group(kind, one.space, dict.fromkeys(members))
         for member in members:

@@ -15,6 +15,7 @@ from tawa.axon.gpu.nodes import BYTES, Node
 from tawa.axon.gpu.text import Descriptor, Parameter
 from tawa.driver.entries import Entry, launch_of
 from tawa.driver.jit import Kernel
+from tawa.kernels.conv_kernels import sums_of_taps, sums_of_windows
 from tawa.language import libdevice
 from tawa.runtime.kinds import Kind, kind_of
 
@@ -27,6 +28,12 @@ def multiply(a: Any, b: Any):
     """The product, for reductions."""
     return a * b
 
+
+FUNCTIONS: dict[str, Any] = {
+    "tl": tl, "libdevice": libdevice, "multiply": multiply, "sums_of_taps": sums_of_taps,
+    "sums_of_windows": sums_of_windows,
+}  # fmt: skip
+"""What the texts of kernels may name."""
 
 _KERNELS: dict[str, Kernel] = {}
 _COMPILED: dict[tuple[Any, ...], Any] = {}
@@ -54,7 +61,7 @@ def kernel_from(source: str, kind: str) -> Kernel:
     text = source.replace("NAME", name, 1)
     file = f"<{name}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
-    scope: dict[str, Any] = {"tl": tl, "libdevice": libdevice, "multiply": multiply}
+    scope = dict(FUNCTIONS)
     exec(compile(text, file, "exec"), scope)
     return tawa.jit(scope[name])
 

@@ -94,9 +94,12 @@ def _rebuilt(node: Node, new: dict[Node, Node], tape: Tape) -> Node:
         return tape.view(inputs[0], node.shape, node.strides, node.offset)
     if node.op == "window":
         inputs = (inputs[0].base,)
-    return tape.add(
+    found = tape.add(
         node.op, node.function, inputs, node.shape, node.element, axis=node.axis, data=node.data
     )
+    if node in tape.images:
+        tape.images.add(found)
+    return found
 
 
 # Shapes.
@@ -329,7 +332,12 @@ def places(nodes: Iterable[Node]) -> dict[Node, tuple[Node, Shape, int]]:
 
 
 def _result(tape: Tape, node: Node) -> Node:
-    """A result that is a view or an argument is copied: results are new arrays."""
+    """A result that is a view or an argument is copied: results are new arrays.
+
+    Images that lie pixel by pixel are given as they lie.
+    """
+    if tape.by_pixels(node):
+        return node
     if node.op in ("input", "constant") or (node.op == "view" and not is_reshape(node)):
         return tape.copy(node)
     return node

@@ -11,6 +11,7 @@ numbers lie.
 | `reduce` | the last axis reduced to size 1 |
 | `dot` | sums of products of pairs of matrices, or of stacks of `axis` matrices |
 | `attention` | softmax(q k' / sqrt(d)) v |
+| `conv` | images [n, h, w, c] with filters [k, r, s, c / groups]: [n, p, q, k] |
 | `take` | rows of a table by index |
 | `put` | rows added to those of a table of zeros, by index: `take` backwards |
 | `window` | numbers of another node around places that may lie outside of it |
@@ -79,8 +80,9 @@ class Node:
     """A tensor and how it is computed. Nodes are compared by identity.
 
     A view's `strides` and `offset` count elements of the node it looks at, `inputs[0]`. `data` has
-    the numbers of a constant, the `Window` of a window, and for a product with operands in pairs
-    the loop over K that each pair belongs to (one loop a pair if None).
+    the numbers of a constant, the `Window` of a window, the `Convolution` of a `conv`, of an input
+    whether it starts at whole 16 bytes, and for a product with operands in pairs the loop over K
+    that each pair belongs to (one loop a pair if None).
     """
 
     op: str
@@ -142,6 +144,8 @@ class Tape:
     nodes: list[Node] = field(default_factory=list[Node])
     span: Span | None = None
     """Of the operator that is being traced."""
+    images: set[Node] = field(default_factory=set[Node])
+    """Computed nodes whose numbers lie pixel by pixel, the channels of each together."""
     _seen: dict[Any, Node] = field(default_factory=dict[Any, Node])
 
     def add(
@@ -169,7 +173,37 @@ class Tape:
     def map(self, function: str, *inputs: Node, element: str | None = None) -> Node:
         """A function of scalars, pointwise. Raises ValueError if the shapes don't broadcast."""
         shape = np.broadcast_shapes(*(node.shape for node in inputs))
+        if any(node.shape == shape and self.by_pixels(node) for node in inputs):
+            turned = (self._channels_last(node, len(shape)) for node in inputs)
+            return self.of_pixels(self.map(function, *turned, element=element))
         return self.add("map", function, inputs, shape, element or inputs[-1].element)
+
+    def by_pixels(self, node: Node) -> bool:
+        """Whether a node is images [n, c, ..] that lie as [n, .., c]."""
+        if node.op != "view" or node.base not in self.images or len(node.shape) < 3:
+            return False
+        n, c, *image = node.shape
+        steps = contiguous((n, *image, c))
+        whole = node.offset == 0 and node.size == node.base.size
+        return whole and node.strides == (steps[0], steps[-1], *steps[1:-1])
+
+    def of_pixels(self, node: Node) -> Node:
+        """A computed node [n, .., c] as images [n, c, ..], which what follows leaves as it lies."""
+        self.images.add(node.base)
+        rank = len(node.shape)
+        return self.permute(node, (0, rank - 1, *range(1, rank - 1)))
+
+    def _channels_last(self, node: Node, rank: int) -> Node:
+        """A node that is broadcast to images [n, c, ..], with the channels last."""
+        if node.size == 1:
+            return node
+        if _of_vectors(node, node.size):
+            turned = (self._channels_last(i, rank) for i in node.inputs)
+            return self.map(node.function, *turned, element=node.element)
+        lead = rank - len(node.shape)
+        strides, offset = layout(node)
+        whole = self.view(node, (1,) * lead + node.shape, (0,) * lead + strides, offset)
+        return self.permute(whole, (0, *range(2, rank), 1))
 
     def view(self, node: Node, shape: Shape, strides: Shape, offset: int) -> Node:
         """Numbers of a node's memory in another arrangement."""
@@ -234,11 +268,23 @@ class Tape:
         """The tensors one after the other along an axis."""
         axis %= len(pieces[0].shape)
         first = pieces[0].shape
+        if all(map(self.by_pixels, pieces)):
+            rank = len(first)
+            order = (0, *range(2, rank), 1)
+            turned = [self.permute(piece, order) for piece in pieces]
+            return self.of_pixels(self.join(turned, order.index(axis)))
         if any(p.shape[:axis] + p.shape[axis + 1 :] != first[:axis] + first[axis + 1 :]
                for p in pieces):  # fmt: skip
             raise ValueError(f"{[p.shape for p in pieces]} can't be joined along axis {axis}")
         shape = (*first[:axis], sum(p.shape[axis] for p in pieces), *first[axis + 1 :])
         return self.add("join", "", tuple(pieces), shape, pieces[0].element, axis=axis)
+
+
+def _of_vectors(node: Node, size: int) -> bool:
+    """Whether a node of so many numbers is a function of fewer: it is as well computed anew."""
+    if node.op != "map" or not node.inputs or node.size != size:
+        return False
+    return all(i.base.size < size or _of_vectors(i, size) for i in node.inputs)
 
 
 def reshaped_strides(shape: Shape, strides: Shape, new: Shape) -> Shape | None:

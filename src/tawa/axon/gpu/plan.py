@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 from tawa.axon.gpu import library
 from tawa.axon.gpu.ahead import compile_ahead
 from tawa.axon.gpu.attend import attention_call
+from tawa.axon.gpu.convolve import convolution_kernel
 from tawa.axon.gpu.errors import NotForGpu
 from tawa.axon.gpu.fusion import Fusion, Group
 from tawa.axon.gpu.kernels import KernelCall, points_kernel, rows_kernel
-from tawa.axon.gpu.lower import Program, places
+from tawa.axon.gpu.lower import Program, is_reshape, places
 from tawa.axon.gpu.memory import Memory, memory_of
 from tawa.axon.gpu.nodes import BYTES, Node
 from tawa.axon.gpu.product import product_kernel
@@ -118,6 +119,8 @@ def kernel_call(
             return rows_kernel(group, placed)
         case "product":
             return product_kernel(group, placed, aligned, simulated)
+        case "convolution":
+            return convolution_kernel(group, placed)
         case _:
             return attention_call(group)
 
@@ -224,4 +227,9 @@ def run_in_simulator(plan: Plan, arrays: Sequence[Any], allocate: Any) -> list[A
 
 def _result(outputs: dict[Node, Any], node: Node) -> Any:
     array = outputs[node.base]
-    return array if node.op != "view" else array.reshape(node.shape)
+    if node.op != "view" or is_reshape(node):
+        return array if node.op != "view" else array.reshape(node.shape)
+    n, c, *image = node.shape  # images that lie pixel by pixel
+    pixels, rank = array.reshape((n, *image, c)), len(node.shape)
+    axes = 0, rank - 1, *range(1, rank - 1)
+    return pixels.permute(axes) if hasattr(pixels, "permute") else pixels.transpose(axes)

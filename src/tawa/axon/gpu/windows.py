@@ -1,9 +1,12 @@
 """The rules of convolutions and pooling: operators that look at windows of an image.
 
-There are two ways. Few numbers a window (depthwise convolutions, small groups, pooling) are added
+There are three ways. Few numbers a window (depthwise convolutions, small groups, pooling) are added
 up where they are needed, in one kernel with what follows pointwise; an image whose surroundings
-count is copied with them before, so that no load needs a mask of its own. Else the windows are
-laid out in memory as matrices for a product with the weights:
+count is copied with them before, so that no load needs a mask of its own. Convolutions of 16-bit
+images whose channels are whole pieces of 16 bytes are the library's (`convolve`), which read pixels
+with their channels together: what they give lies so, what follows them pointwise stays so, and
+images that lie otherwise are copied. Else the windows are laid out in memory as matrices for a
+product with the weights:
 
 - weights @ windows, a product for each image, where the copy engine takes rows of positions: the
   result lies as images do, and a window of one number needs no copy at all;
@@ -18,11 +21,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from tawa.axon.gpu.convolve import dense, described, suits
 from tawa.axon.gpu.nodes import BYTES, Node, Place, Shape, Tape, Window, layout
 from tawa.axon.gpu.registry import rule
 from tawa.axon.gpu.rules import linear_product, matmul, scalar
+from tawa.kernels.conv_shapes import Convolution
 from tawa.machine.chips import SM_90A
 
 MOST_TERMS = 80
@@ -65,44 +70,66 @@ def window(
     return tape.add("window", "", (x.base,), shape, x.element, data=data)
 
 
-def _tap(
-    tape: Tape, x: Node, sweep: Sweep, at: Shape, rows: tuple[Shape, Shape], channel: int = 0
-) -> Node:  # fmt: skip
-    """The number at one tap of each window, which lies inside: [*rows, positions].
+Axes = tuple[Shape, Shape]
+"""Sizes of some axes, and strides in memory."""
+NO_AXES: Axes = ((), ())
 
-    `rows` are axes and strides; `channel` counts from where they lead to.
+
+def _tap(
+    tape: Tape, x: Node, sweep: Sweep, at: Shape, rows: Axes, columns: Axes = NO_AXES,
+    channel: int = 0,
+) -> Node:  # fmt: skip
+    """The number at one tap of each window, which lies inside: [*rows, positions, columns].
+
+    `channel` counts from where `rows` and `columns` lead to.
     """
     _, inner, *steps = layout(x)[0]
     counts = sweep.counts(x.shape[2:])
-    lead = len(rows[0])
-    places = [Place(0, inner, channel, (0,) * (lead + len(counts)))]
+    axes, split, shape = _axes(rows, counts, columns)
+    places = [Place(0, inner, channel, (0,) * len(axes))]
     for axis in range(len(counts)):
-        factors = [0] * (lead + len(counts))
-        factors[lead + axis] = sweep.stride
+        factors = [0] * len(axes)
+        factors[len(rows[0]) + axis] = sweep.stride
         start = at[axis] * sweep.dilation
         places.append(Place(0, steps[axis], start, tuple(factors)))
-    axes, strides = (*rows[0], *counts), (*rows[1], *(0,) * len(counts))
-    shape = (*rows[0], math.prod(counts))
-    return window(tape, x, shape, axes, lead, strides, tuple(places))
+    strides = (*rows[1], *(0,) * len(counts), *columns[1])
+    return window(tape, x, shape, axes, split, strides, tuple(places))
+
+
+def _axes(rows: Axes, counts: Shape, columns: Axes) -> tuple[Shape, int, Shape]:
+    """Of numbers for each of `counts` positions: axes, how many are rows, and the shape.
+
+    Columns are the positions, or, where there are some, `columns`.
+    """
+    axes, positions = (*rows[0], *counts, *columns[0]), math.prod(counts)
+    if not columns[0]:
+        return axes, len(rows[0]), (*rows[0], positions)
+    split = len(axes) - len(columns[0])
+    return axes, split, (*rows[0], positions, math.prod(columns[0]))
 
 
 def _padded(tape: Tape, x: Node, sweep: Sweep, outside: str = "sum") -> tuple[Node, Sweep]:
     """An image with its surroundings in memory, and how the window moves over that."""
     if not any(before or after for before, after in sweep.pads):
         return x, sweep
-    lead, image, strides = x.shape[:2], x.shape[2:], layout(x)[0]
+    (batch, channels), image = x.shape[:2], x.shape[2:]
+    (outer, inner), steps = layout(x)[0][:2], layout(x)[0][2:]
     sizes = tuple(b + n + a for n, (b, a) in zip(image, sweep.pads, strict=True))
-    axes = (*lead, *sizes)
+    pixels = tape.by_pixels(x)
+    rows: Axes = ((batch,), (outer,)) if pixels else ((batch, channels), (outer, inner))
+    columns: Axes = ((channels,), (inner,)) if pixels else NO_AXES
+    axes, split, shape = _axes(rows, sizes, columns)
+    first = len(rows[0])
     places = tuple(
-        Place(n, strides[2 + axis], -sweep.pads[axis][0],
-              tuple(int(at == 2 + axis) for at in range(len(axes))))
+        Place(n, steps[axis], -sweep.pads[axis][0],
+              tuple(int(at == first + axis) for at in range(len(axes))))
         for axis, n in enumerate(image)
     )  # fmt: skip
-    plain = (*strides[:2], *(0,) * len(sizes))
-    shape = (*lead, math.prod(sizes))
-    found = window(tape, x, shape, axes, 2, plain, places, outside)
+    strides = (*rows[1], *(0,) * len(sizes), *columns[1])
+    found = tape.reshape(window(tape, x, shape, axes, split, strides, places, outside), axes)
     none = ((0, 0),) * len(sizes)
-    return tape.reshape(found, axes), Sweep(sweep.taps, none, sweep.stride, sweep.dilation)
+    whole = tape.of_pixels(found) if pixels else found
+    return whole, Sweep(sweep.taps, none, sweep.stride, sweep.dilation)
 
 
 def _every_tap(sweep: Sweep) -> itertools.product[tuple[int, ...]]:
@@ -116,18 +143,23 @@ def _added_up(tape: Tape, x: Node, w: Node, sweep: Sweep, groups: int) -> Node:
     filters, counts = w.shape[0] // groups, sweep.counts(x.shape[2:])
     outer, inner = layout(x)[0][:2]
     step, *steps = layout(w)[0]
-    lead = (batch, groups, filters)
-    axes, shape = (*lead, *counts), (*lead, math.prod(counts))
-    still = (0,) * len(axes)
+    pixels = tape.by_pixels(x)
+    image, own = ((batch,), (outer,)), ((groups, filters), (channels * inner, 0))
+    rows: Axes = image if pixels else (image[0] + own[0], image[1] + own[1])
+    columns: Axes = own if pixels else NO_AXES
+    axes, split, shape = _axes(rows, counts, columns)
+    still, each = (0,) * len(axes), (filters * step, step)
+    lead = (0, *(0,) * len(counts), *each) if pixels else (0, *each, *(0,) * len(counts))
     total: Node | None = None
     for channel, at in itertools.product(range(channels), _every_tap(sweep)):
-        number = _tap(tape, x, sweep, at, (lead, (outer, channels * inner, 0)), channel)
+        number = _tap(tape, x, sweep, at, rows, columns, channel)
         places = tuple(Place(0, s, i, still) for s, i in zip(steps, (channel, *at), strict=True))
-        strides = (0, filters * step, step, *still[3:])
-        weight = window(tape, w, shape, axes, 3, strides, places)
+        weight = window(tape, w, shape, axes, split, lead, places)
         term = tape.map("*", number, weight)
         total = term if total is None else tape.map("+", total, term)
     assert total is not None
+    if pixels:
+        return tape.of_pixels(tape.reshape(total, (batch, *counts, w.shape[0])))
     return tape.reshape(total, (batch, w.shape[0], *counts))
 
 
@@ -179,7 +211,10 @@ def _product(tape: Tape, x: Node, w: Node, sweep: Sweep, groups: int) -> Node:
     rows = tape.reshape(found, (groups, batch * positions, depth))
     if groups == 1:
         rows, weights = (tape.reshape(i, i.shape[1:]) for i in (rows, weights))
-    parts = tape.reshape(matmul(tape, rows, weights), (groups, batch, *counts, filters))
+    product = matmul(tape, rows, weights)
+    if groups == 1:
+        return tape.of_pixels(tape.reshape(product, (batch, *counts, filters)))
+    parts = tape.reshape(product, (groups, batch, *counts, filters))
     moved = tape.permute(parts, (1, 0, len(parts.shape) - 1, *range(2, len(parts.shape) - 1)))
     return tape.reshape(moved, (batch, w.shape[0], *counts))
 
@@ -198,11 +233,56 @@ def _images(tape: Tape, x: Node, w: Node, sweep: Sweep, groups: int) -> Node:
     return matmul(tape, weights, matrices)
 
 
+def _by_library(tape: Tape, x: Node, w: Node, conv: Convolution) -> Node:
+    """A convolution of pixels by the library's kernels; of one tap, a product with the pixels."""
+    counts = (conv.p, conv.q)[4 - len(x.shape) :]
+    pixels, filters = _pixels(tape, x), _pixels(tape, w)
+    pixels = pixels if described(pixels) else tape.copy(pixels)
+    if _one_tap(conv) and dense(pixels):
+        rows = tape.reshape(pixels, (conv.n * conv.p * conv.q, conv.c))
+        found = matmul(tape, rows, tape.permute(tape.reshape(w, (conv.k, conv.c)), (1, 0)))
+    else:
+        filters = filters if dense(filters) else tape.copy(filters)
+        shape = conv.n, conv.p, conv.q, conv.k
+        found = tape.add("conv", "", (pixels, filters), shape, x.element, data=conv)
+    return tape.of_pixels(tape.reshape(found, (conv.n, *counts, conv.k)))
+
+
+def _pixels(tape: Tape, x: Node) -> Node:
+    """Images [n, c, ..] of one or two dimensions as [n, h, w, c], a view."""
+    lift = (1,) * (4 - len(x.shape))
+    return tape.permute(tape.reshape(x, (*x.shape[:2], *lift, *x.shape[2:])), (0, 2, 3, 1))
+
+
+def _one_tap(conv: Convolution) -> bool:
+    """Whether each result is of one pixel, and all of them are."""
+    return (conv.taps, conv.stride, conv.pad, conv.groups) == (1, (1, 1), ((0, 0), (0, 0)), 1)
+
+
+def _sizes(x: Node, w: Node, sweep: Sweep, groups: int) -> Convolution | None:
+    """A convolution of one or two dimensions, as the library sees it."""
+    if len(x.shape) not in (3, 4) or min(*x.shape, *w.shape) < 1:
+        return None
+    lift = (1,) * (4 - len(x.shape))
+    (high, wide), (r, s) = (*lift, *x.shape[2:]), (*lift, *w.shape[2:])
+    pads = (*(((0, 0),) * len(lift)), *sweep.pads)
+    one = Convolution(x.shape[0], high, wide, x.shape[1], w.shape[0], r, s)
+    steps, gaps = ((*lift, *(step,) * (2 - len(lift))) for step in (sweep.stride, sweep.dilation))
+    return replace(one, stride=steps, pad=pads, dilation=gaps, groups=groups)
+
+
 def _convolution(tape: Tape, x: Node, w: Node, sweep: Sweep, groups: int) -> Node:
     if x.shape[1] != groups * w.shape[1]:
         raise ValueError(f"{x.shape[1]} channels against {w.shape[1]} in {groups} groups")
-    few = w.shape[0] // groups <= FEW_FILTERS and math.prod(w.shape[1:]) <= MOST_TERMS
-    return (_added_up if few else _product)(tape, x, w, sweep, groups)
+    if w.shape[0] // groups <= FEW_FILTERS and math.prod(w.shape[1:]) <= MOST_TERMS:
+        return _added_up(tape, x, w, sweep, groups)
+    sweep.counts(x.shape[2:])
+    conv = _sizes(x, w, sweep, groups)
+    if conv is None or x.element != w.element or not suits(conv, x.element):
+        return _product(tape, x, w, sweep, groups)
+    if _one_tap(conv) and not described(_pixels(tape, x)):
+        return _product(tape, x, w, sweep, groups)  # as images lie: nothing is copied
+    return _by_library(tape, x, w, conv)
 
 
 @rule("conv1d", "conv2d")
@@ -277,16 +357,21 @@ def _pooled(tape: Tape, x: Node, sweep: Sweep, reduction: str) -> Node:
     counts = sweep.counts(x.shape[2:])
     shape = (batch, channels, *counts)
     if math.prod(sweep.taps) > MOST_TERMS:
-        rows = _laid_out(tape, x, sweep, "each", channels, reduction)
-        return tape.reshape(tape.reduce(reduction, rows, -1), shape)
+        laid = _laid_out(tape, x, sweep, "each", channels, reduction)
+        return tape.reshape(tape.reduce(reduction, laid, -1), shape)
     x, sweep = _padded(tape, x, sweep, reduction)
-    own = ((batch, channels), layout(x)[0][:2])
+    outer, inner = layout(x)[0][:2]
+    pixels = tape.by_pixels(x)
+    rows: Axes = ((batch,), (outer,)) if pixels else ((batch, channels), (outer, inner))
+    columns: Axes = ((channels,), (inner,)) if pixels else NO_AXES
     function = {"sum": "+", "max": "maximum"}[reduction]
     total: Node | None = None
     for at in _every_tap(sweep):
-        number = _tap(tape, x, sweep, at, own)
+        number = _tap(tape, x, sweep, at, rows, columns)
         total = number if total is None else tape.map(function, total, number)
     assert total is not None
+    if pixels:
+        return tape.of_pixels(tape.reshape(total, (batch, *counts, channels)))
     return tape.reshape(total, shape)
 
 
