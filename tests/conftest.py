@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+os.environ.setdefault("TAWA_VERIFY", "1")  # after every pass, in every process that tests start
+
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome")
 
 

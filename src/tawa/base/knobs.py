@@ -107,6 +107,15 @@ TRACEBACK = Knob[bool](
     "0 or 1",
 )
 
+VERIFY = Knob[bool](
+    "TAWA_VERIFY",
+    _flag,
+    lambda: False,
+    "Whether the module is verified after every pass, and not after every level alone: an error "
+    "then names the pass that broke it",
+    "0 or 1",
+)
+
 ENABLE = Knob[str](
     "TAWA_ENABLE",
     _enabling,
@@ -116,6 +125,6 @@ ENABLE = Knob[str](
     "1, strict or 0",
 )
 KNOBS: tuple[Knob[Path] | Knob[Path | None] | Knob[bool] | Knob[str], ...] = (
-    CACHE_DIR, DUMP_DIR, TRACEBACK, ENABLE
+    CACHE_DIR, DUMP_DIR, TRACEBACK, VERIFY, ENABLE
 )  # fmt: skip
 """All knobs, in the order in which they are listed."""

@@ -7,6 +7,7 @@ another thread held stays locked in it for ever, and what that thread was changi
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import threading
 import weakref
@@ -61,12 +62,25 @@ own. A fork waits until it is free, so none of these is copied half done.
 """
 
 
+@contextmanager
+def uncollected() -> Generator[None]:
+    """Leave cycles of objects where they are until the end: IR is full of them, and all alive."""
+    if not gc.isenabled():
+        yield
+        return
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
 def one_at_a_time(function: Function) -> Function:
     """Let one thread at a time run a function that compiles."""
 
     @wraps(function)
     def alone(*args: Any, **kwargs: Any) -> Any:
-        with COMPILING:
+        with COMPILING, uncollected():
             return function(*args, **kwargs)
 
     return cast(Function, alone)

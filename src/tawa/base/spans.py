@@ -8,6 +8,7 @@ can still point at the line that the user wrote.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from xdsl.dialects.builtin import IntAttr, StringAttr
 from xdsl.ir import Attribute, Operation, ParametrizedAttribute
@@ -17,7 +18,16 @@ from xdsl.printer import Printer
 
 from tawa.base.source import Span, source_line
 
-__all__ = ["LOC", "Span", "SpanAttr", "copy_span", "set_span", "source_line", "span_of"]
+__all__ = [
+    "LOC",
+    "Span",
+    "SpanAttr",
+    "attribute_of",
+    "copy_span",
+    "set_span",
+    "source_line",
+    "span_of",
+]
 
 LOC = "loc"
 """Name of the op attribute that holds the span."""
@@ -74,25 +84,36 @@ class SpanAttr(ParametrizedAttribute):
             printer.print_string("".join(f", {number}" for number in numbers))
 
 
+@lru_cache(maxsize=1 << 14)
+def attribute_of(span: Span) -> SpanAttr:
+    """The attribute that holds a span: one object for all ops of a place."""
+    return SpanAttr(span)
+
+
 def set_span(op: Operation, span: Span | None) -> None:
     """Attach `span` to `op`; None leaves the op as it is."""
     if span is not None:
-        op.attributes[LOC] = SpanAttr(span)
+        op.attributes[LOC] = attribute_of(span)
 
 
 def span_of(op: Operation | None) -> Span | None:
     """The span of `op`, or of the nearest op around it that has one."""
+    found = _attribute(op)
+    return None if found is None else found.span
+
+
+def _attribute(op: Operation | None) -> SpanAttr | None:
     while op is not None:
         loc = op.attributes.get(LOC)
         if isinstance(loc, SpanAttr):
-            return loc.span
+            return loc
         op = op.parent_op()
     return None
 
 
 def copy_span(source: Operation, targets: Iterable[Operation]) -> None:
     """Give `source`'s span to those of `targets` that have none."""
-    span = span_of(source)
-    for op in targets:
-        if LOC not in op.attributes:
-            set_span(op, span)
+    found = _attribute(source)
+    if found is not None:
+        for op in targets:
+            op.attributes.setdefault(LOC, found)

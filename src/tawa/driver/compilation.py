@@ -14,6 +14,7 @@ from xdsl.utils.exceptions import VerifyException
 from tawa.base.attempts import NO_SLACK, Slack
 from tawa.base.errors import TawaError
 from tawa.base.kernel_spec import KernelSpec
+from tawa.base.knobs import VERIFY
 from tawa.base.options import Options
 from tawa.driver.compiled import Compiled, read_module, spec_of, text_of
 from tawa.driver.pipeline import passes
@@ -95,16 +96,26 @@ class Compilation:
         return self.timed(stage, lambda: self.run(steps, module))
 
     def run(self, steps: Iterable[Pass], module: ModuleOp) -> ModuleOp:
-        """Run passes, one after the other. Raises `PassFailed`."""
+        """Run passes, one after the other; verify what they made. Raises `PassFailed`."""
+        each = VERIFY.get() or self.dump is not None
+        steps = list(steps)
         for step in steps:
             before = module.clone() if self.dump else module
             module = step.apply(module) or module
-            try:
-                self.verifier.verify(module)
-            except (VerifyException, ValueError) as error:
-                self._failed(step.name, before, module)
-                raise PassFailed(f"pass {step.name} broke the module", found=str(error)) from error
+            if each:
+                self._verify(f"pass {step.name}", before, module)
+        if not each:
+            names = ", ".join(step.name for step in steps)
+            self._verify(f"one of the passes {names}", module, module)
         return module
+
+    def _verify(self, name: str, before: ModuleOp, module: ModuleOp) -> None:
+        try:
+            self.verifier.verify(module)
+        except (VerifyException, ValueError) as error:
+            self._failed(name.removeprefix("pass "), before, module)
+            hint = None if self.dump else f"set {VERIFY.name}=1 to see which pass it is"
+            raise PassFailed(f"{name} broke the module", found=str(error), hint=hint) from error
 
     def _failed(self, name: str, before: ModuleOp, module: ModuleOp) -> None:
         if self.dump:

@@ -240,7 +240,11 @@ class Compiled:
 
 def text_of(stage: ModuleOp | str) -> str:
     """A stage as the text that is kept for the user. Nothing is chosen by what it says."""
-    return str(stage)
+    if isinstance(stage, str):
+        return stage
+    from tawa.ir.text import text_of_op
+
+    return text_of_op(stage)
 
 
 def read_module(text: str, stage: str) -> ModuleOp:

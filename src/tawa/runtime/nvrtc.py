@@ -17,8 +17,11 @@ from tawa.runtime.compile_log import CompileReport, parse_log
 INFO = ".dist-info"
 """Ending of the folder that says which version of a package is installed (PEP 376)."""
 
-OPTIONS = ("-std=c++17", "--ptxas-options=-v", "--no-cache")
+OPTIONS = ("-std=c++17", "--ptxas-options=-v", "--no-cache", "--minimal")
 """Options of every compilation; the log is read, so ptxas has to be verbose.
+
+Without declarations of textures, surfaces and the CUDA run time, of which kernels use nothing, the
+shortest kernel takes 24 ms of 33.
 
 What NVRTC has in its own cache, where there is a driver, comes without a log: a spill went unseen.
 """

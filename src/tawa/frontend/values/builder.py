@@ -14,7 +14,7 @@ from xdsl.dialects.builtin import DenseArrayBase, IntegerAttr, i32, i64
 from xdsl.ir import Attribute, Block, BlockArgument, Operation, SSAValue
 
 from tawa.base.numerics import constant_attribute, round_to
-from tawa.base.spans import LOC, Span, SpanAttr
+from tawa.base.spans import LOC, Span, SpanAttr, attribute_of
 from tawa.base.types import bits, is_float
 from tawa.ir.elementwise import Map
 from tawa.ir.kernels import AT_LEAST, MULTIPLE
@@ -53,7 +53,7 @@ class Builder:
     @contextmanager
     def at(self, span: Span) -> Generator[None]:
         """Give ops made inside this context the span."""
-        self._spans.append((span, SpanAttr(span)))
+        self._spans.append((span, attribute_of(span)))
         try:
             yield
         finally:

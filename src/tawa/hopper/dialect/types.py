@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from typing import ClassVar
 
 import numpy as np
@@ -55,7 +56,7 @@ class FragType(ParametrizedAttribute, TypeAttribute):
     def verify(self) -> None:
         """Reject text that is no layout of its shape."""
         try:
-            why = self.layout.verify()
+            why = _obstacle(self.text.data)
         except ValueError as error:
             raise VerifyException(str(error)) from None
         if why:
@@ -76,14 +77,15 @@ class FragType(ParametrizedAttribute, TypeAttribute):
             printer.print_string(f', "{self.text.data}"')
 
 
-_LAYOUTS: dict[str, Layout] = {}
-
-
+@cache
 def _layout(text: str) -> Layout:
-    found = _LAYOUTS.get(text)
-    if found is None:
-        found = _LAYOUTS[text] = parse_layout(text)
-    return found
+    return parse_layout(text)
+
+
+@cache
+def _obstacle(text: str) -> str | None:
+    """Why a text is not a layout of its shape."""
+    return _layout(text).verify()
 
 
 @irdl_attr_definition
