@@ -23,9 +23,9 @@ from typing import Any
 import numpy as np
 
 import tawa
-from tawa.choice.candidates import OPEN, Candidate, candidates
-from tawa.choice.model import predicted
-from tawa.choice.profile import Sizes
+from tawa.driver.choice.candidates import OPEN, Candidate, candidates
+from tawa.driver.choice.model import predicted
+from tawa.driver.choice.profile import Sizes
 from tawa.driver.choosing import profile_for
 from tawa.machine.chips import H100
 

@@ -114,8 +114,8 @@ LAUNCHING = {
 """What asks for a compilation, and keeps it."""
 
 CHOOSING = {
-    "tawa.driver.fitting", "tawa.driver.choosing", "tawa.ir.decisions.choice", "tawa.choice",
-    "tawa.choice.candidates", "tawa.choice.choose", "tawa.choice.model", "tawa.choice.profile",
+    "tawa.driver.fitting", "tawa.driver.choosing", "tawa.ir.decisions.choice", "tawa.driver.choice",
+    "tawa.driver.choice.candidates", "tawa.driver.choice.choose", "tawa.driver.choice.model", "tawa.driver.choice.profile",
 }  # fmt: skip
 """What says with which options, which are in the key."""
 

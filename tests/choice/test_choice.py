@@ -8,9 +8,9 @@ import pytest
 import tawa
 import tawa.language as tl
 from tawa.base.errors import TawaError
-from tawa.choice.candidates import candidates
-from tawa.choice.choose import Ranking, ranking
-from tawa.choice.profile import Profile, Sizes
+from tawa.driver.choice.candidates import candidates
+from tawa.driver.choice.choose import Ranking, ranking
+from tawa.driver.choice.profile import Profile, Sizes
 from tawa.driver.choosing import Fitted, fitted, profile_for
 from tawa.ir.decisions.choice import Chosen
 from tawa.machine.chips import H200

@@ -47,7 +47,7 @@ ROOMS: dict[str, set[str]] = {
     "pipeline": {*PASSES, "machine", TILE, "tile.analysis", AREF, "aref.analysis", "aref.passes"},
     "codegen": {*PASSES, "machine", TILE, "tile.analysis", "aref", "hopper.dialect"},
     # which options suit a launch
-    "choice": {*BASE, "machine", TILE, AREF, "aref.analysis", "partition"},
+    "driver.choice": {*BASE, "machine", TILE, AREF, "aref.analysis", "partition"},
     # from Python to the first level
     "language": {"base"},
     "frontend.source": {"base", "language"},
@@ -72,7 +72,7 @@ ROOMS: dict[str, set[str]] = {
     # joins the levels
     "driver": {
         *(*PASSES, "machine", "language", "frontend", "tile", "partition", "aref", "pipeline"),
-        *("codegen", "hopper", "runtime", "simulate", "choice"),
+        *("codegen", "hopper", "runtime", "simulate", "driver.choice"),
     },
     # beside Triton: takes over its launches, or stands for it
     "triton": {"base", "language", "driver", "runtime"},

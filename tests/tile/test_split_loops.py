@@ -11,6 +11,7 @@ from xdsl.dialects import scf
 
 import tawa
 import tawa.language as tl
+from tawa.base.options import Options
 from tawa.frontend import lower_to_tile, parse_argument
 from tawa.ir.decisions.decision import Decisions
 from tawa.ir.elementwise import Map
@@ -42,7 +43,7 @@ def loops_of(kernel: Any, types: list[str], constants: dict[str, Any]) -> list[s
     """The loops that a kernel has after the pass."""
     module = lower_to_tile(kernel, [parse_argument(t) for t in types], constants)
     simplify(module)
-    SplitLoops(Decisions()).apply(module)
+    SplitLoops(Options(), Decisions()).apply(module)
     module.verify()
     return [op for op in module.walk() if isinstance(op, scf.ForOp)]
 

@@ -20,6 +20,11 @@ from xdsl.irdl import irdl_attr_definition
 from xdsl.parser import AttrParser
 from xdsl.printer import Printer
 
+from tawa.machine.chips import SM_90A
+
+COPIED_BYTES = SM_90A.copy_unit
+"""Bytes that a row of a descriptor's block has at least."""
+
 i1 = IntegerType(1)
 i8 = IntegerType(8)
 i16 = IntegerType(16)

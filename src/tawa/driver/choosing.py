@@ -15,8 +15,8 @@ from tawa.base.attempts import NO_SLACK
 from tawa.base.errors import TawaError
 from tawa.base.import_closure import source_digest
 from tawa.base.options import Options
-from tawa.choice.choose import Ranking
-from tawa.choice.profile import Profile
+from tawa.driver.choice.choose import Ranking
+from tawa.driver.choice.profile import Profile
 from tawa.ir.decisions.choice import Chosen, Considered
 from tawa.runtime.cache import content_key, default_cache
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 TRIED = 2
 """Candidates that are compiled before what was asked for is taken."""
 
-PROFILER = "tawa.choice.profiling"
+PROFILER = "tawa.driver.choice.profiling"
 """The module that looks at programs: it and all that it imports decide what is found."""
 
 MOST_SHOWN = 5
@@ -62,7 +62,7 @@ def _profiled(
     fn: JITFunction, types: Mapping[str, str], constants: Mapping[str, object], options: Options
 ) -> Profile:
     """The profile of a kernel, from its modules around partition."""
-    from tawa.choice.profiling import profile_of
+    from tawa.driver.choice.profiling import profile_of
     from tawa.driver.compilation import Compilation
     from tawa.driver.compiler import tile_level
     from tawa.driver.pipeline import passes

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 from tawa.base.errors import TawaError
 from tawa.base.options import Options
-from tawa.choice.candidates import is_open
-from tawa.choice.choose import Ranking, ranking
-from tawa.choice.profile import Profile, Sizes
 from tawa.driver import compile_cache as kept
+from tawa.driver.choice.candidates import is_open
+from tawa.driver.choice.choose import Ranking, ranking
+from tawa.driver.choice.profile import Profile, Sizes
 from tawa.driver.choosing import Fitted, Refusals, fitted, profile_for
 from tawa.driver.variants import Loaded, Variants
 from tawa.machine.chips import chip

@@ -57,7 +57,7 @@ from tawa.runtime.overlaps import overlapping
 from tawa.runtime.timeline import ACTIVE, BadTimeline, active
 
 if TYPE_CHECKING:
-    from tawa.choice.model import Prediction
+    from tawa.driver.choice.model import Prediction
     from tawa.driver.compiled import (
         Compiled,  # loaded by the first compilation: `import tawa` is quick
     )

@@ -89,11 +89,11 @@ def table(stage: str, options: Options, decided: Decisions, slack: Slack) -> lis
             Overlaps(options),
             FuseAccumulate(),
             # Before what looks at a loop's arithmetic.
-            SplitLoops(decided),
+            SplitLoops(options, decided),
             ScaledExponents(options),
             # After fusing, which saves a rounding.
             WidenAccumulators(),
-            PartialDeadCode(decided),
+            PartialDeadCode(options, decided),
             Reciprocals(),
             UniformLoads(),
             SharedExtremes(),

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, cast
 from tawa.base.errors import TawaError
 from tawa.base.locks import locked
 from tawa.base.user_frames import entries, entry
-from tawa.choice.profile import Sizes
+from tawa.driver.choice.profile import Sizes
 from tawa.driver.compile_processes import compile_variants
 from tawa.driver.progress import progress
 from tawa.runtime.arguments import classify

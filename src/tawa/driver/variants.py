@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tawa.choice.choose import Ranking
-from tawa.choice.profile import Sizes
+from tawa.driver.choice.choose import Ranking
+from tawa.driver.choice.profile import Sizes
 from tawa.driver.host_launch import Launch
 from tawa.runtime.launch import grid_sizes
 

@@ -24,7 +24,7 @@ from xdsl.utils.exceptions import VerifyException
 
 from tawa.base.knobs import VERIFY
 from tawa.base.spans import set_span
-from tawa.base.types import DescType, i32
+from tawa.base.types import COPIED_BYTES, DescType, i32
 from tawa.frontend.builtins import assembly as lower_assembly
 from tawa.frontend.builtins import libdevice as lower_libdevice
 from tawa.frontend.builtins import mapping as lower_mapping
@@ -33,7 +33,6 @@ from tawa.frontend.builtins import memory as lower_memory
 from tawa.frontend.builtins import programs as lower_programs
 from tawa.frontend.builtins import reductions as lower_reductions
 from tawa.frontend.builtins import shapes as lower_shapes
-from tawa.frontend.builtins.memory import COPIED_BYTES
 from tawa.frontend.source.arguments import (
     ArgType,
     DescriptorArg,

@@ -9,7 +9,7 @@ from tawa.machine.figures import figure
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class Choices:
-    """Terms of `choice/model.py`."""
+    """Terms of `driver/choice/model.py`."""
 
     waits: float = figure(
         190.0,

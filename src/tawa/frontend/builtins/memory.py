@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tawa import language as tl
+from tawa.base.types import COPIED_BYTES
 from tawa.frontend.builtins.shapes import shape_argument, tensor_argument
 from tawa.frontend.source.errors import BadArgument, NotSupported, TileShapeMismatch, TypeMismatch
 from tawa.frontend.source.registry import lowers
@@ -15,11 +16,7 @@ from tawa.frontend.values.arithmetic import constant_int
 from tawa.frontend.values.conversion import fail
 from tawa.frontend.values.values import BlockPointer, Descriptor, Tensor, Value, describe, items_of
 from tawa.language.dtypes import dtype, int1, int8, int32, int64, pointer_type
-from tawa.machine.chips import SM_90A
 from tawa.tile.dialect import ops
-
-COPIED_BYTES = SM_90A.copy_unit
-"""Bytes that a row of a descriptor's block has at least."""
 
 
 def _hint(f: FunctionCompiler, value: Value, names: Sequence[str], what: str) -> str | None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import prod
 
-from tawa.machine.chips import SM_90A
+from tawa.base.options import Options
+
+MACHINE = Options().machine
+"""The chip of which figures are read."""
 
 MAX_BOX = 256
 """Elements of a box in one dimension (CUDA driver API, tensor map object management)."""
@@ -28,14 +31,14 @@ class Lie:
         row = block[0] if self.turned else block[-1]
         return (
             self.describable
-            and row * self.element_bytes % SM_90A.copy_unit == 0
+            and row * self.element_bytes % MACHINE.copy_unit == 0
             and max(block) <= MAX_BOX
-            and prod(block) * self.element_bytes <= SM_90A.shared_bytes
+            and prod(block) * self.element_bytes <= MACHINE.shared_bytes
         )
 
     def begins(self, multiple: int) -> bool:
         """Whether the engine copies boxes whose first element in a row is such a multiple's."""
-        return multiple * self.element_bytes % SM_90A.copy_unit == 0
+        return multiple * self.element_bytes % MACHINE.copy_unit == 0
 
 
 def lie_of(
@@ -43,11 +46,11 @@ def lie_of(
 ) -> Lie:
     """How an array lies; `strides` count elements, `pointer` is 0 where any address will do."""
     rank = len(shape)
-    if not 1 <= rank <= SM_90A.tensor_rank:
+    if not 1 <= rank <= MACHINE.tensor_rank:
         return Lie(element_bytes)
     turned = rank == 2 and strides[1] != 1 and strides[0] == 1
     outer = strides[1:] if turned else strides[:-1]
     inner = strides[0] if turned else strides[-1]
-    unit = SM_90A.copy_unit
+    unit = MACHINE.copy_unit
     aligned = pointer % unit == 0 and all(s > 0 and s * element_bytes % unit == 0 for s in outer)
     return Lie(element_bytes, turned, inner == 1 and aligned and all(shape))

@@ -18,6 +18,7 @@ from xdsl.dialects import func, scf
 from xdsl.dialects.builtin import ModuleOp
 from xdsl.ir import Block, BlockArgument, Operation, Region, SSAValue
 
+from tawa.base.options import Options
 from tawa.base.spans import copy_span, span_of
 from tawa.base.types import shape_of
 from tawa.ir.contracts import Contract
@@ -27,18 +28,15 @@ from tawa.ir.effects import has_effect, is_pure
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import needed, terminator
 from tawa.ir.properties import ONE_PROGRAM, TIDY
-from tawa.machine.chips import DEFAULT
 from tawa.tile.dialect.ops import Broadcast, Dot, ExpandDims, Reduce, Splat, Store
 from tawa.tile.passes.fold import constant_of
-
-LEAST = DEFAULT.branch_elements
-"""Elements for which a branch costs less than computing them."""
 
 
 @dataclass(frozen=True)
 class PartialDeadCode:
     """Put what only some programs store behind the condition on which they do."""
 
+    options: Options
     decided: Decisions
     name: ClassVar[str] = "partial-dead-code"
     contract: ClassVar[Contract] = Contract(requires=(ONE_PROGRAM,), invalidates=(TIDY,))
@@ -57,7 +55,8 @@ class PartialDeadCode:
         ops, values = needed(top, lambda op: op in always)
         for loop in [op for op in top.walk() if isinstance(op, scf.ForOp)]:
             inside = _only_for_others(loop, ops, values)
-            if sum(map(_elements, inside)) < LEAST or not _is_known_before(condition, loop):
+            few = sum(map(_elements, inside)) < self.options.machine.branch_elements
+            if few or not _is_known_before(condition, loop):
                 continue
             branch = _branch(loop, _copy_before(condition, loop), inside)
             span = span_of(inside[0]) or span_of(loop)

@@ -17,6 +17,7 @@ from xdsl.dialects import arith, scf
 from xdsl.dialects.builtin import IntegerAttr, IntegerType, ModuleOp, i1
 from xdsl.ir import Block, BlockArgument, Operation, SSAValue
 
+from tawa.base.options import Options
 from tawa.base.spans import copy_span, span_of
 from tawa.base.types import shape_of
 from tawa.ir.contracts import Contract
@@ -25,14 +26,10 @@ from tawa.ir.decisions.loops import MasksLeftOut
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import integer_constant
 from tawa.ir.properties import ONE_PROGRAM, TIDY
-from tawa.machine.chips import DEFAULT
 from tawa.tile.analysis.linear import Linear, margin
 from tawa.tile.analysis.zero import scalar_constant
 from tawa.tile.dialect.ops import Broadcast, Dot, ExpandDims, Reshape, Splat, Trans
 from tawa.tile.passes.simplify import simplify
-
-LEAST = DEFAULT.branch_elements
-"""Elements of a tile whose mask is worth a loop."""
 
 MOST_PRODUCTS = 2
 """Products beside each mask: with more of them it is a small part of an iteration (measured on
@@ -45,6 +42,7 @@ SPREADING = (Broadcast, ExpandDims, Reshape, Trans)
 class SplitLoops:
     """Loops over masked tiles become loops with and without the mask."""
 
+    options: Options
     decided: Decisions
     name: ClassVar[str] = "split-loops"
     contract: ClassVar[Contract] = Contract(requires=(ONE_PROGRAM,), invalidates=(TIDY,))
@@ -52,7 +50,8 @@ class SplitLoops:
     def apply(self, module: ModuleOp) -> None:
         """Split the innermost loop of every such mask, once."""
         loops = [op for op in module.walk() if isinstance(op, scf.ForOp)]
-        found = [split for loop in loops if (split := _Split.of(loop)) is not None]
+        least = self.options.machine.branch_elements
+        found = [split for loop in loops if (split := _Split.of(loop, least)) is not None]
         for split in found:
             split.apply()
             self.decided.add(MasksLeftOut(len(split.masks), span=span_of(split.loop)))
@@ -71,7 +70,8 @@ class _Split:
     late: list[Linear]
 
     @staticmethod
-    def of(loop: scf.ForOp) -> _Split | None:
+    def of(loop: scf.ForOp, least: int) -> _Split | None:
+        """What a loop splits into, if its tiles have at least so many elements."""
         step, counter = scalar_constant(loop.step), loop.body.block.args[0]
         if step is None or step <= 0:
             return None
@@ -79,7 +79,7 @@ class _Split:
         early: list[Linear] = []
         late: list[Linear] = []
         for op in loop.body.block.ops:
-            found = margin(op.results[0]) if isinstance(op, Map) and _is_costly(op) else None
+            found = margin(op.results[0]) if isinstance(op, Map) and _is_costly(op, least) else None
             if found is None or counter not in found.terms or not _is_known_before(found, loop):
                 continue
             masks.append(op.results[0])
@@ -144,8 +144,8 @@ class _Split:
         )
 
 
-def _is_costly(op: Map) -> bool:
-    """Whether a comparison is a mask of elements that are chosen one by one."""
+def _is_costly(op: Map, least: int) -> bool:
+    """Whether a comparison is a mask of so many elements, which are chosen one by one."""
     if shape_of(op.result.type) and math.prod(shape_of(op.result.type)) == 1:
         return False
     work, seen = [op.result], set[SSAValue]()
@@ -157,7 +157,7 @@ def _is_costly(op: Map) -> bool:
         for use in value.uses:
             user = use.operation
             if isinstance(user, Map) and user.function.data == "select" and use.index == 0:
-                if math.prod(shape_of(user.result.type)) >= LEAST:
+                if math.prod(shape_of(user.result.type)) >= least:
                     return True
             elif isinstance(user, SPREADING) or (
                 isinstance(user, Map) and user.function.data in ("andi", "ori")

@@ -12,7 +12,7 @@ from xdsl.ir import Block, Operation, SSAValue
 from tawa.aref.dialect.ops import Create, PutEnter, RefType, WarpGroup
 from tawa.base.tile_scheduler import Work
 from tawa.base.types import byte_size, element_of, shape_of
-from tawa.choice.profile import Cost, Loop, Profile
+from tawa.driver.choice.profile import Cost, Loop, Profile
 from tawa.ir.effects import GLOBAL, ORDER, READ, WRITE, touches
 from tawa.ir.elementwise import Map
 from tawa.ir.kernels import argument_names, made_by_host

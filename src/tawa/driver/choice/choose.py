@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tawa.choice.candidates import candidates
-from tawa.choice.model import Prediction, predicted
-from tawa.choice.profile import Profile, Sizes
+from tawa.driver.choice.candidates import candidates
+from tawa.driver.choice.model import Prediction, predicted
+from tawa.driver.choice.profile import Profile, Sizes
 from tawa.machine.chips import Chip
 
 

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tawa.base.tile_scheduler import EVEN
-from tawa.choice.candidates import Candidate
-from tawa.choice.profile import Cost, Loop, Profile, Sizes
+from tawa.driver.choice.candidates import Candidate
+from tawa.driver.choice.profile import Cost, Loop, Profile, Sizes
 from tawa.machine.chips import Chip
 
 Cycles = NDArray[np.float64]

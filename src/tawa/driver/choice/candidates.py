@@ -8,7 +8,7 @@ from itertools import product
 from typing import Any
 
 from tawa.aref.analysis.registers import BESIDE_ACCUMULATORS, budget
-from tawa.choice.profile import Profile, Sizes
+from tawa.driver.choice.profile import Profile, Sizes
 from tawa.machine.chips import Chip
 
 OPEN = ("persistent", "deal", "ctas_per_sm", "ping_pong")
