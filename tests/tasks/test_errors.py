@@ -194,7 +194,8 @@ def test_the_interpreter_checks_rights_too():
     [
         (Instance("multiply_tile", memories={"a": "none"}), UnmetNone),
         (Instance("gemm_grid", memories={"a": "shared"}), MachineNotThere),
-        (Instance("multiply_tile", processor="warp"), MachineNotThere),
+        (Instance("multiply_tile", processor="warp"), BadMapping),
+        (Instance("multiply_tile", processor="thread"), MachineNotThere),
         (Instance("multiply_tile", processor="device"), MachineNotThere),
         (Instance("gemm_block", variant="gemm_tile"), MissingVariant),
         (Instance("gemm_block", calls=()), BadMapping),

@@ -8,6 +8,7 @@ are code of the tile language. A call of a task runs it under a `Mapping`, or by
 
 from tawa.tasks.common import clear, copy, fill, multiply
 from tawa.tasks.devices.sharded import Sharded
+from tawa.tasks.language.instructions import partition_by_mma
 from tawa.tasks.language.mapping import Instance, Mapping
 from tawa.tasks.language.privileges import READ, READ_WRITE, REDUCE, WRITE, Privilege
 from tawa.tasks.language.ragged import Groups, partition_by_offsets
@@ -39,6 +40,7 @@ __all__ = [
     "make_tensor",
     "multiply",
     "partition_by_blocks",
+    "partition_by_mma",
     "partition_by_offsets",
     "prange",
     "srange",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -57,12 +58,23 @@ def _tensor(name: str, value: Any) -> Any:
     return Buffer(name, shape, element_type(value), data=storage_type(value)).whole()
 
 
+@dataclass
+class Frame:
+    """An inner variant that runs."""
+
+    instance: Resolved
+    owners: dict[int, Privilege]
+    sites: list[Any] = field(default_factory=list[Any])
+    in_grid: bool = False
+    """Whether it is in a `prange` of the device, which launches on blocks."""
+
+
 class Interpreter:
     """Runs inner variants and leaves, one after the other."""
 
     def __init__(self, mapping: Mapping) -> None:
         self.mapping = mapping
-        self.frames: list[tuple[Resolved, list[Any], dict[int, Privilege]]] = []
+        self.frames: list[Frame] = []
 
     def run(self, instance: Resolved, args: list[Any], span: Span | None) -> None:
         """Run an instance's variant."""
@@ -73,7 +85,7 @@ class Interpreter:
                 if isinstance(arg, Tensor):
                     own, given = task.privileges[name], owners.get(id(arg.buffer))
                     owners[id(arg.buffer)] = own if given is None else given.joined(own)
-            self.frames.append((instance, [], owners))
+            self.frames.append(Frame(instance, owners))
             try:
                 variant.fn(*args)
             finally:
@@ -89,35 +101,44 @@ class Interpreter:
 
     def launch(self, task: Task, args: tuple[Any, ...], span: Span | None) -> None:
         """A launch statement."""
-        caller, sites, owners = self.frames[-1]
-        checked_arguments(task, args, caller, owners, span)
+        frame = self.frames[-1]
+        caller, sites = frame.instance, frame.sites
+        checked_arguments(task, args, caller, frame.owners, span)
         check_arguments(task, args, Known({}), caller, span)
         place = None if span is None else (span.file, span.line, span.column)
         if place not in sites:
             sites.append(place)
-        found = resolve_launch(caller, sites.index(place), task, self.mapping, False, span)
+        site = sites.index(place)
+        found = resolve_launch(caller, site, task, self.mapping, frame.in_grid, span)
         self.run(found, list(args), span)
 
     def loop(self, extents: tuple[Any, ...], parallel: bool, span: Span | None) -> Iterator[Any]:
         """Indices in order."""
+        frame = self.frames[-1]
+        before = frame.in_grid
+        frame.in_grid = before or (parallel and frame.instance.processor == "device")
         for index in itertools.product(*(range(int(extent)) for extent in extents)):
             yield index if len(extents) > 1 else index[0]
+        frame.in_grid = before
 
     def tunable(self, name: str, default: Any, span: Span | None) -> Any:
         """The value that the mapping binds."""
-        return self.frames[-1][0].tunable(name, default, span)
+        return self.frames[-1].instance.tunable(name, default, span)
+
+    def require(self, shape: tuple[int, int, int], span: Span | None) -> None:
+        """Which instruction is used changes no result."""
 
     def element(self, tensor: Tensor, index: Any, most: Any, span: Span | None) -> Any:
         """The element."""
-        caller, _, owners = self.frames[-1]
-        own = owners.get(id(tensor.buffer))
+        frame = self.frames[-1]
+        own = frame.owners.get(id(tensor.buffer))
         if own is not None and not own.sees:
             raise PrivilegeViolation(
                 f"offsets are read from `{tensor.buffer.name}`",
                 span=span,
                 expected="a tensor with the privilege READ",
                 found=str(own),
-                notes=[where(caller)],
+                notes=[where(frame.instance)],
             )
         offsets = read(tensor)
         check_offsets(tensor.buffer.name, offsets, int(most), span)

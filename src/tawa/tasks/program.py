@@ -38,7 +38,9 @@ from tawa.tasks.language.tensors import Buffer
 from tawa.tasks.lowering.ends import StrayCounts, check_ends
 from tawa.tasks.lowering.generated import function_of
 from tawa.tasks.lowering.grids import sizes_in
+from tawa.tasks.lowering.groups import share_loops
 from tawa.tasks.lowering.kernel_text import Described, KernelText, Stride
+from tawa.tasks.lowering.layouts import check_layouts
 from tawa.tasks.lowering.lies import Lie, lie_of
 from tawa.tasks.lowering.places import places_of
 from tawa.tasks.lowering.schedule import HostLoop, Launch, Step, schedule
@@ -179,6 +181,16 @@ class CompiledTasks:
         shared = launch.kernel.one_tensor
         if shared:
             options["may_overlap"] = (*options.get("may_overlap", ()), *shared)
+        options = self._capped(launch, kernel, given, options)
+        if self.program.required or any(call.shares for call in launch.shared):
+            found = kernel.compile(*given, **options)
+            check_layouts(found.module("hopper"), launch.shared, self.program.required)
+        return options
+
+    def _capped(
+        self, launch: Launch, kernel: Kernel, given: Sequence[Any], options: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Options with as many slots as fit under the mapping's cap. Raises `SharedCapTooSmall`."""
         if launch.cap is None:
             return options
         while True:
@@ -355,6 +367,7 @@ def _compiled(
 ) -> CompiledTasks:
     program = trace(entry, own, mapping, known, span)
     stages = {"tasks": program.text()}
+    share_loops(program)
     place_reductions(program)
     eliminate(program)
     stages["copies"] = program.text()

@@ -146,6 +146,9 @@ class Node:
         whole = tuple(int(size) for size in shape)
         return Buffer("made", whole, dtype, data=Held("made", whole, dtype, [])).whole()
 
+    def require(self, shape: tuple[int, int, int], span: Span | None) -> None:
+        """Which instruction is used changes no result."""
+
     def element(self, tensor: Tensor, index: Any, most: Any, span: Span | None) -> Any:
         """Offsets are in the devices' memory, and the node does not wait for them."""
         raise BadMapping(

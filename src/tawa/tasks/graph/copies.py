@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TypeAlias
 
 from tawa.tasks.graph.ir import Call, Copy, Loop, Node, Scope, TaskProgram, accesses, inner, walk
+from tawa.tasks.language.mapping import PROCESSORS
 from tawa.tasks.language.sizes import names, same, text
 from tawa.tasks.language.tensors import Buffer, Tensor, may_meet
 
@@ -51,7 +52,10 @@ def _flat(nodes: Sequence[Node], processor: str) -> Iterator[Node]:
             yield node
         elif isinstance(node, Scope):
             body = list(_flat(node.body, node.instance.processor))
-            if node.instance.processor == processor:
+            if PROCESSORS.index(node.instance.processor) in (
+                PROCESSORS.index(processor),
+                *range(PROCESSORS.index("block") + 1, len(PROCESSORS)),
+            ):
                 yield from body
             else:
                 node.body = body

@@ -11,7 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tawa.tasks.graph.ir import Call, Copy, Loop, Node, Scope, TaskProgram, accesses, copy_text
+from tawa.tasks.graph.ir import (
+    Call,
+    Copy,
+    Loop,
+    Node,
+    Scope,
+    TaskProgram,
+    accesses,
+    call_text,
+    copy_text,
+)
 from tawa.tasks.language.sizes import names, plain
 from tawa.tasks.language.tensors import Tensor, may_meet
 
@@ -130,8 +140,7 @@ def _text(node: Node) -> str:
     if isinstance(node, Copy):
         return copy_text(node)
     if isinstance(node, Call):
-        args = ", ".join(str(a) if isinstance(a, Tensor) else plain(a) for a in node.args)
-        return f"call {node.leaf.name}({args})"
+        return call_text(node)
     if isinstance(node, Loop):
         bounds = ", ".join(plain(extent) for extent in node.extents)
         kind = "pfor" if node.parallel else "for"

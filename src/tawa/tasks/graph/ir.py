@@ -6,7 +6,7 @@ task reads them, and copied out at its end where it writes them. Serial meaning:
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -32,6 +32,16 @@ class Copy:
     """The operator by which the elements are combined into the target's, atomically."""
 
 
+@dataclass(frozen=True)
+class Share:
+    """A level at which a leaf's tiles are shared: by how many of a processor, and cut where."""
+
+    processor: str
+    extent: int
+    cut: Mapping[str, int | None]
+    """By parameter, the dimension that each has a box of; None where all have the same tile."""
+
+
 @dataclass(eq=False)
 class Call:
     """A leaf on tiles and numbers, in the order of its parameters."""
@@ -40,6 +50,8 @@ class Call:
     args: list[Tensor | Any]
     instance: Resolved
     span: Span | None = None
+    shares: list[Share] = field(default_factory=list[Share])
+    """The levels below a block at which it is shared, the outermost first."""
 
     def tensors(self) -> Iterator[tuple[int, str, Tensor]]:
         """The arguments that are tensors: position, parameter, view."""
@@ -72,6 +84,15 @@ class Scope:
 Node: TypeAlias = Copy | Call | Loop | Scope
 
 
+@dataclass(frozen=True)
+class Required:
+    """A matrix instruction (rows, columns, depth) that makes an instance's products."""
+
+    instance: Resolved
+    shape: tuple[int, int, int]
+    span: Span | None
+
+
 @dataclass
 class TaskProgram:
     """A traced program: its arguments' buffers, its scalars, and what it does."""
@@ -86,6 +107,8 @@ class TaskProgram:
         default_factory=list[tuple[Resolved, dict[str, str]]]
     )
     """The instances that were launched, with the memories of their arguments."""
+    required: list[Required] = field(default_factory=list[Required])
+    """The instructions that `partition_by_mma` cuts for."""
 
     def text(self) -> str:
         """The program, a node a line."""
@@ -135,14 +158,21 @@ def copy_text(node: Copy) -> str:
     return f"{node.combine or 'copy'} {node.source} -> {node.target}"
 
 
+def call_text(node: Call) -> str:
+    """A call of a leaf, and who shares it."""
+    args = ", ".join(str(a) if isinstance(a, Tensor) else plain(a) for a in node.args)
+    shared = [f"{s.extent} {s.processor}s" for s in reversed(node.shares)]
+    by = f" by {' of '.join(shared)}".replace("_", " ") if shared else ""
+    return f"call {node.leaf.name}({args}){by}"
+
+
 def lines(nodes: list[Node], indent: str = "") -> Iterator[str]:
     """The text of nodes."""
     for node in nodes:
         if isinstance(node, Copy):
             yield f"{indent}{copy_text(node)}"
         elif isinstance(node, Call):
-            args = ", ".join(str(a) if isinstance(a, Tensor) else plain(a) for a in node.args)
-            yield f"{indent}call {node.leaf.name}({args})"
+            yield f"{indent}{call_text(node)}"
         elif isinstance(node, Loop):
             bounds = ", ".join(plain(extent) for extent in node.extents)
             kind = "prange" if node.parallel else "srange"

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tawa.base.source import Span
-from tawa.tasks.graph.ir import Call, Copy, Loop, Node, Scope, TaskProgram, lines
+from tawa.tasks.graph.ir import Call, Copy, Loop, Node, Required, Scope, TaskProgram, lines
 from tawa.tasks.graph.races import check_arguments, check_iterations
 from tawa.tasks.language.arguments import checked_arguments
 from tawa.tasks.language.defaults import Resolved, resolve_launch, where
@@ -59,6 +59,7 @@ class Tracer:
         self.counts: dict[str, int] = {}
         self.tunables: dict[tuple[str, str], Any] = {}
         self.instances: list[tuple[Resolved, dict[str, str]]] = []
+        self.required: list[Required] = []
 
     @property
     def frame(self) -> Frame:
@@ -174,6 +175,12 @@ class Tracer:
         memory = instance.memory(name, default, span)
         return self.buffer(name, shape, dtype, memory, "made", span, instance).whole()
 
+    def require(self, shape: tuple[int, int, int], span: Span | None) -> None:
+        """The matrix instruction that the products of what is launched are made by."""
+        found = Required(self.frame.instance, shape, span)
+        if found not in self.required:
+            self.required.append(found)
+
     def element(self, tensor: Tensor, index: Any, most: Any, span: Span | None) -> Any:
         """A number that is known only when the program runs."""
         frame = self.frame
@@ -259,4 +266,6 @@ def trace(
     scalars = {
         n: a for n, a in zip(task.parameters, args, strict=True) if not isinstance(a, Buffer)
     }
-    return TaskProgram(arguments, scalars, root, tracer.made, tracer.tunables, tracer.instances)
+    return TaskProgram(
+        arguments, scalars, root, tracer.made, tracer.tunables, tracer.instances, tracer.required
+    )

@@ -165,13 +165,20 @@ def _resolved(
             found=processor,
             notes=[where(caller)] if caller else [],
         )
-    if PROCESSORS.index(processor) > PROCESSORS.index("block"):
+    if processor == "thread" or (
+        PROCESSORS.index(processor) > PROCESSORS.index("block") > PROCESSORS.index(above)
+    ):
         raise MachineNotThere(
             f"`{record.name}` is mapped to a {processor}",
             span=record.span,
-            expected="block: below it, the compiler's layouts are the mapping",
-            found=processor,
-            hint="say how many warp groups share a block's tiles with `warp_groups`",
+            expected="a warp group or a warp: which threads have which elements is the compiler's "
+            "layout"
+            if processor == "thread"
+            else f"a block, or a {processor} that a block's `prange` launches",
+            found=processor if processor == "thread" else f"a {processor} below a {above}",
+            hint="name the instruction whose layout you want by `partition_by_mma`"
+            if processor == "thread"
+            else "",
             notes=[where(caller)] if caller else [],
         )
     if variant.is_leaf and processor in ("node", "device"):

@@ -355,6 +355,82 @@ Mapping(Instance("gemm_grid", processor="cluster"))
 """
 
 
+class NotShared(TawaError):
+    """Warp groups, or warps, can't share what a `prange` of a block launches."""
+
+    explanation = (
+        "Warp groups that each run a leaf on a box are one team, which runs it on all boxes at "
+        "once. For that the boxes lie one behind the other in one dimension of one tile, numbers "
+        "that the leaf is given are the same for all, and the leaf does to a tile of all boxes "
+        "what it does to each: it does not combine elements of different boxes, or ask how many "
+        "there are."
+    )
+    example = (
+        _HEAD
+        + """
+@twice.inner
+def twice_groups(y, x):
+    to, of = partition_by_blocks(y, (32,)), partition_by_blocks(x, (32,))
+    for g in prange(2):
+        launch(twice, to[g], of[g])
+
+
+@twice.leaf
+def twice_tile(y, x):
+    return x + tl.sum(x, axis=0)
+
+
+mapping = Mapping(
+    Instance("twice_groups", processor="block"), Instance("twice_tile", processor="warp_group")
+)
+x = np.arange(64, dtype=np.float32)
+twice(np.zeros_like(x), x, mapping=mapping)
+"""
+    )
+
+
+class LayoutUnmet(TawaError):
+    """The compiler spreads a tile over warps otherwise than a mapping, or a program, says."""
+
+    explanation = (
+        "Below a block the compiler's layouts are the mapping. What a mapping says of warp groups "
+        "and warps, and `partition_by_mma` of the matrix instruction, is compared with the layouts "
+        "and instructions of the compiled kernel's products. Warp groups share the rows of a "
+        "product, and a warp group's warps 16 rows each of 64."
+    )
+    example = """
+import numpy as np
+
+import tawa.language as tl
+from tawa.tasks import READ, WRITE, Instance, Mapping, launch, partition_by_blocks, prange, task
+
+
+@task(c=WRITE, a=READ, b=READ)
+def gemm(c, a, b):
+    \"\"\"C = A B, of one block.\"\"\"
+
+
+@gemm.inner
+def gemm_columns(c, a, b):
+    of_c = partition_by_blocks(c, (int(c.shape[0]), 64))
+    of_b = partition_by_blocks(b, (int(b.shape[0]), 64))
+    for g in prange(2):
+        launch(gemm, of_c[0, g], a, of_b[0, g])
+
+
+@gemm.leaf
+def gemm_tile(c, a, b):
+    return tl.dot(a, b)
+
+
+mapping = Mapping(
+    Instance("gemm_columns", processor="block"), Instance("gemm_tile", processor="warp_group")
+)
+a, b = np.ones((128, 64), np.float16), np.ones((64, 128), np.float16)
+gemm(np.zeros((128, 128), np.float16), a, b, mapping=mapping)
+"""
+
+
 class PastTheEnd(TawaError):
     """A leaf combines elements past the end of a tensor, and they count."""
 

@@ -20,10 +20,14 @@ from typing import Any
 from tawa.base.options import Options
 from tawa.base.source import Span
 from tawa.base.user_frames import entries, users_place
+from tawa.machine.chips import SM_90A
 from tawa.tasks.language.errors import BadMapping, MachineNotThere
 
 PROCESSORS = "node", "device", "block", "warp_group", "warp", "thread"
 """From the outermost to the innermost."""
+
+WARPS = SM_90A.group_warps
+"""Warps of a warp group."""
 
 MEMORIES = "global", "shared", "register", "none"
 """Where a tensor may live; `none`: nowhere, it must never be materialised at this level."""
@@ -59,6 +63,8 @@ class Instance:
     - `tunables`: values by name.
     - `calls`: names of the instances that its launch statements run, in the order of the source.
     - `entry`: whether this is the instance that a call of the task runs.
+    - what a `prange` of a block launches on a `warp_group` or a `warp` is shared by as many of
+      them as it has iterations: each has a box.
     - at block level: `warp_specialize`, `warp_groups` (of consumers), `pipeline` (slots of each
       ring), `shared_cap` (most bytes of shared memory), `tile_order` (how many rows of the grid's
       blocks are walked together), and `options`, other fields of `tawa.Options`.

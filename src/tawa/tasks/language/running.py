@@ -36,6 +36,10 @@ class Runner(Protocol):
         """A new tensor."""
         ...
 
+    def require(self, shape: tuple[int, int, int], span: Span | None) -> None:
+        """The matrix instruction that the products of what is launched are made by."""
+        ...
+
     def element(self, tensor: Tensor, index: Any, most: Any, span: Span | None) -> Any:
         """An element of a tensor of offsets, which are at most a size."""
         ...

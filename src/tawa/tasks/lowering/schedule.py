@@ -14,7 +14,9 @@ from typing import Any, TypeAlias
 from tawa.tasks.graph.ir import Call, Copy, Loop, Node, Scope, accesses, copy_text, walk
 from tawa.tasks.language.defaults import where
 from tawa.tasks.language.errors import BadMapping, TensorNotMapped
+from tawa.tasks.language.mapping import WARPS
 from tawa.tasks.language.sizes import is_of_data, names, text
+from tawa.tasks.lowering.groups import warps_of
 from tawa.tasks.lowering.kernel_text import KernelText, kernel_text
 from tawa.tasks.lowering.lies import Lie
 
@@ -29,6 +31,8 @@ class Launch:
     """Most bytes of shared memory, if the mapping says so."""
     exact: Callable[[], KernelText]
     """The kernel whose boxes of groups are zero past the end."""
+    shared: tuple[Call, ...] = ()
+    """The calls of leaves that warp groups share as the mapping says."""
 
 
 @dataclass(eq=False)
@@ -148,10 +152,31 @@ def _launch(scope: Scope, grid: tuple[Loop, ...], lies: dict[str, Lie], name: st
         if record.shared_cap is not None:
             cap = min(cap or record.shared_cap, record.shared_cap)
         order = record.tile_order if order is None else order
+    calls = [node for node in walk(scope.body) if isinstance(node, Call)]
+    _share(calls, options)
     group = DEFAULT_ORDER if order is None else order
     return Launch(
         kernel_text(name, scope, grid, group, lies),
         options,
         cap,
         partial(kernel_text, name, scope, grid, group, lies, exact=True),
+        tuple(calls),
     )
+
+
+def _share(calls: Sequence[Call], options: dict[str, Any]) -> None:
+    """Give a block the warp groups that its loops over them ask for."""
+    found = warps_of(calls)
+    if found is None:
+        return
+    warps, instance = found
+    groups = warps // WARPS
+    if options.setdefault("consumers", groups) != groups:
+        raise BadMapping(
+            f"`{instance.record.name}` is shared by {groups} warp groups",
+            span=instance.record.span,
+            expected=f"{options['consumers']}, which `warp_groups` says",
+            found=f"a `prange` of {groups}",
+            hint="leave `warp_groups` out: the `prange` says how many there are",
+            notes=[where(instance)],
+        )
