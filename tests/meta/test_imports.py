@@ -79,11 +79,11 @@ ROOMS: dict[str, set[str]] = {
     ".": {"base", "language", "driver", "runtime", "simulate", "triton"},
     # users of the public interface
     "kernels": {".", "language", "machine"},
-    "tasks.language": {"base", "language", "frontend", "driver", "runtime"},
+    "tasks.language": {"base", "machine", "language", "frontend", "driver", "runtime"},
     "tasks.graph": {"base", "language", "tasks.language"},
     "tasks.lowering": {
         *("base", "machine", "language", "frontend", "tile.analysis", "driver", "runtime"),
-        *("simulate", "tasks.language", "tasks.graph"),
+        *("ir", "tile.dialect", "hopper.dialect", "simulate", "tasks.language", "tasks.graph"),
     },
     "tasks.devices": {"base", "runtime", "tasks.language", "tasks.graph"},
     "tasks": {"base", "language", "driver", "runtime", "simulate"},
