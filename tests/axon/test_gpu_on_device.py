@@ -171,3 +171,29 @@ def test_an_index_outside_of_the_table_gives_nan(torch: Any) -> None:
     found = compiled(torch.ones((4, 8), device="cuda"), torch.tensor([1, 4, -1], device="cuda"))
     assert found[0].isfinite().all()
     assert found[1:].isnan().all()
+
+
+def test_rows_of_a_table_are_added_up(torch: Any) -> None:
+    function = axon.load("def f table i = grad (fn t -> sum_all (take t i ** 2.0)) table")["f"]
+    table = torch.randn(1000, 768, device="cuda")
+    index = torch.randint(1000, (4, 1024), device="cuda")
+    found = axon.compile(function)(table, index)
+    counts = torch.bincount(index.flatten(), minlength=1000)[:, None]
+    assert torch.allclose(found, 2 * table * counts, rtol=1e-4, atol=1e-4)
+
+
+def test_a_module_trains_on_a_device(torch: Any) -> None:
+    function = axon.load("def f (w1, b1) (w2, b2) x = linear w2 b2 (relu (linear w1 b1 x))")["f"]
+    plain = torch.nn.Sequential(
+        torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 32)
+    ).cuda()
+    names = (("0.weight.T", "0.bias"), ("2.weight.T", "2.bias"))
+    own = axon.torch_module(function, axon.weights(function, plain.state_dict(), names)).cuda()
+    x, y = torch.randn(512, 64, device="cuda"), torch.randn(512, 32, device="cuda")
+    for model in (own, plain):
+        optimiser = torch.optim.AdamW(model.parameters(), 0.01)
+        for _ in range(5):
+            optimiser.zero_grad()
+            ((model(x) - y) ** 2).mean().backward()
+            optimiser.step()
+    assert torch.allclose(own(x), plain(x), atol=2e-3)

@@ -6,7 +6,7 @@ Learning Graphs" (arXiv 2210.02374). `docs/axon.md` is the guide.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 from tawa.base.extras import require
 
@@ -15,6 +15,7 @@ require("axon", "Axon", "lark")
 from tawa.axon.onnx.model import OnnxModel, from_onnx  # noqa: E402
 from tawa.axon.running.call import Function, LoadedModule, load  # noqa: E402
 from tawa.axon.running.contract import Contract, contract  # noqa: E402
+from tawa.axon.running.weights import weights  # noqa: E402
 from tawa.base.user_frames import entry  # noqa: E402
 
 if TYPE_CHECKING:
@@ -48,6 +49,19 @@ def compile(
     return CompiledFunction(function, precision)
 
 
+def torch_module(
+    function: Function, weights: tuple[Any, ...], *, precision: str = "f32",
+    **statics: int | tuple[int, ...],
+) -> Any:  # fmt: skip
+    """A `torch.nn.Module` of a function, whose first arguments are its parameters.
+
+    See `tawa.axon.gpu.torch_module`. Raises WeightMismatch.
+    """
+    from tawa.axon.gpu.torch_module import torch_module
+
+    return torch_module(function, weights, precision=precision, **statics)
+
+
 def compilations() -> int:
     """How many GPU kernels of Axon programs were compiled in this process."""
     from tawa.axon.gpu import library
@@ -65,4 +79,6 @@ __all__ = [
     "contract",
     "from_onnx",
     "load",
+    "torch_module",
+    "weights",
 ]

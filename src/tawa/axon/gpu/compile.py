@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, cast
 
 import numpy as np
@@ -12,11 +13,13 @@ import numpy as np
 from tawa.axon.gpu import library
 from tawa.axon.gpu.ahead import compile_ahead
 from tawa.axon.gpu.arrays import Arrays, arrays_of
+from tawa.axon.gpu.autograd import needs_gradients, through_torch
 from tawa.axon.gpu.errors import BadPrecision, NotForGpu
 from tawa.axon.gpu.explain import plan_text
 from tawa.axon.gpu.lower import Program, lowered
 from tawa.axon.gpu.nodes import Node, Tape
 from tawa.axon.gpu.plan import Plan, compile_all, make_plan, run_in_simulator, run_on_device
+from tawa.axon.gpu.pullback import applied, pulled_back
 from tawa.axon.gpu.trace import Tracer
 from tawa.axon.running.call import Function, known_sizes
 from tawa.axon.running.contract import ELEMENT_NAMES
@@ -40,12 +43,17 @@ class CompiledFunction:
 
     Called with PyTorch (or CuPy) arrays on a device, it launches on their current stream, and can
     be captured in a CUDA graph after a first call; with NumPy arrays it runs in the simulator.
+    PyTorch's `backward` goes through a call, by kernels of its own that compute the function again.
     Arguments are checked against the function's type before anything is launched. Kernels are
     compiled at the first call; other sizes use the same ones.
     """
 
     function: Function
     precision: str = "f32"
+    apply: Callable[[Any, tuple[Any, ...], Tracer], Any] = applied
+    """What a call computes of the function's value and its arguments, as nodes."""
+    more: int = 0
+    """Arguments at the end that the function's type is not about."""
     _plans: dict[Any, tuple[Plan, Any, Arrays]] = field(
         default_factory=dict[Any, "tuple[Plan, Any, Arrays]"]
     )
@@ -69,6 +77,8 @@ class CompiledFunction:
     def __call__(self, *arguments: Any, **statics: int | tuple[int, ...]) -> Any:
         """Check the arguments, then launch. Raises ContractViolation, NotForGpu."""
         leaves = list(_leaves(arguments))
+        if needs_gradients(leaves):
+            return through_torch(self, self.pullback, arguments, statics)
         plan, structure, arrays = self._planned(leaves, arguments, statics)
         own = [leaf for leaf in leaves if _is_array(leaf)]
         place = plan.place
@@ -121,20 +131,28 @@ class CompiledFunction:
         """
         own = [leaf for leaf in _leaves(arguments) if _is_array(leaf)]
         arrays = arrays_of(own, self.function)
-        call = self.function.enter(arguments, statics)
+        own_arguments = arguments[: len(arguments) - self.more]
+        call = self.function.enter(own_arguments, statics)
         tape = Tape()
         tracer = Tracer(self.function.evaluator.module, tape)
         inputs = [_input(tape, leaf, arrays) for leaf in own]
         frame = Frame(tracer.inference, known=known_sizes(call.solver, call.instance.mapping))
-        value = tracer.definition(self.function.name, frame)
         nodes = iter(inputs)
-        for argument in arguments:
-            value = value(_traced(argument, nodes))
+        given = tuple(_traced(argument, nodes) for argument in arguments)
+        value = self.apply(tracer.definition(self.function.name, frame), given, tracer)
         results: list[Node] = []
         structure = _taken(value, tracer, results, self.function)
         program = lowered(tape, results, self.precision)
         aligned = {n: arrays.aligned(leaf) for n, leaf in zip(inputs, own, strict=True)}
         return program, inputs, aligned, structure
+
+    @cached_property
+    def pullback(self) -> CompiledFunction:
+        """What goes backwards, as `pulled_back` says.
+
+        It takes the arguments, and a tuple with the derivative by each array of the result.
+        """
+        return CompiledFunction(self.function, self.precision, pulled_back, 1)
 
 
 def plan_for_device(

@@ -72,7 +72,7 @@ class Contract:
         solver = AxonSolver()
         try:
             instance = solver.instantiate(self.scheme, Origin(self.place, f"`{self.name}`"))
-            type_ = self._give_statics(solver, instance.type, statics)
+            type_ = self.give_statics(solver, instance.type, statics)
             for number, value in enumerate(arguments):
                 type_ = solver.resolve(type_)
                 if not (isinstance(type_, Con) and type_.name == "->"):
@@ -112,7 +112,8 @@ class Contract:
 
         return checked
 
-    def _give_statics(self, solver: AxonSolver, type_: Term, statics: Statics) -> Term:
+    def give_statics(self, solver: AxonSolver, type_: Term, statics: Statics) -> Term:
+        """The type behind the static parameters, whose values are given. Raises Clash."""
         if not (isinstance(type_, Con) and type_.name.startswith("{")):
             if statics:
                 raise StaticArgumentError(f"`{self.name}` has no static parameters")

@@ -82,6 +82,24 @@ class ContractViolation(AxonError):
     )
 
 
+class WeightMismatch(AxonError):
+    """Weights from a file or a state dict are not those that a function takes."""
+
+    explanation = (
+        "`axon.weights` looks for each weight of a function by name, and checks its sizes and "
+        "element type against the function's type, those of the other weights included. The "
+        "message names the first weight that is missing or does not fit, the notes the others. "
+        "`names` says which name of the source is which weight; `name.T` is a matrix that lies "
+        "transposed."
+    )
+    example = (
+        "import numpy as np\n"
+        "from tawa import axon\n"
+        "module = axon.load('def f (w, b) x = linear w b x')\n"
+        "axon.weights(module['f'], {'w': np.ones((3, 4)), 'b': np.ones(5)})"
+    )
+
+
 class NoDerivative(AxonError):
     """A function is differentiated that has no derivative, or by what is no tensor."""
 
