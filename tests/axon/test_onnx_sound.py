@@ -502,3 +502,27 @@ def test_a_minimum_is_shown_with_its_sign():
     printer = AxonPrinter()
     assert printer.dim(smallest([a, b])) == "min(a, b)"
     assert printer.dim(-smallest([a, b]) + 2) == "2 - min(a, b)"
+
+
+@pytest.mark.parametrize(("number", "count"), [(1, 6), (0, 0)])
+def test_what_is_filled_with_one_number_is_counted(number: int, count: int):
+    """As exporters number the elements of a tensor of unknown size."""
+    filled = node("ConstantOfShape", ["s"], ["f"], value=constant("v", [number]))
+    nodes = [node("Shape", ["x"], ["s"]), filled, node("Cast", ["f"], ["b"], to=BOOL),
+             node("Unsqueeze", ["b", "zero"], ["u"]), node("NonZero", ["u"], ["y"])]  # fmt: skip
+    model = model_of(nodes, [value("x", ["B", "T"])], (constant("zero", [0]),))
+    assert at(shapes_of(model), "y", B=2, T=3) == (3, count)
+
+
+def test_a_loop_may_change_what_fills_its_state():
+    body = helper.make_graph(
+        [node("Not", ["b"], ["after"]), node("Identity", ["go"], ["go_on"])], "body",
+        [value("i", [], INT64), value("go", [], BOOL), value("b", None, BOOL)],
+        [value("go_on", [], BOOL), value("after", None, BOOL)],
+    )  # fmt: skip
+    nodes = [node("Shape", ["x"], ["s"]),
+             node("ConstantOfShape", ["s"], ["f"], value=constant("v", [1], np.bool_)),
+             node("Loop", ["n", "", "f"], ["last"], body=body),
+             node("NonZero", ["last"], ["y"])]  # fmt: skip
+    shapes = shapes_of(model_of(nodes, [value("x", ["B"]), value("n", [], INT64)]))
+    assert at(shapes, "y", B=2) == (1, None)

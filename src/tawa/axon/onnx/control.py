@@ -99,7 +99,7 @@ def _fixed_point(
     """
     body = context.attribute("body")
     skipped = 1 if before else 0  # a loop's body says first whether to go on
-    stable = [value if value.is_sequence else replace(value, contents=None) for value in state]
+    stable = [value if value.is_sequence else replace(value, contents=None, fill=None) for value in state]
     while True:
         turn = context.branch(body, [*before, *stable, *after])
         if turn.values is None:
@@ -213,7 +213,7 @@ def scan(context: Context) -> list[Value] | None:
         axis = context.axis(axis, len(dims))
         turns = dims[axis] if turns is None else context.equal(turns, dims[axis])
         slices.append(tensor([*dims[:axis], *dims[axis + 1 :]]))
-    state = [replace(value, contents=None) for value in state]
+    state = [replace(value, contents=None, fill=None) for value in state]
     if turns is not None and len(body.output) > count:
         context.at_least(turns, 1)  # without a turn, nobody knows the results' sizes
         turns = context.solver.dim(turns)

@@ -41,8 +41,12 @@ def same_shape(context: Context) -> Value:
     if value.dims == () and context.node.op_type in ALONG_AN_AXIS:
         raise IllFormed("a scalar has no axis")
     contents = _unary_contents(context, value)
+    fill = value.fill if context.node.op_type in ("Identity", "Cast") else None
+    if context.node.op_type == "Cast" and fill is not None:
+        kept = _cast(context, np.array(fill))
+        fill = None if kept is None else kept.item()
     return Value(context.dims(0), contents, items=value.items, item=value.item,
-                 is_sequence=value.is_sequence)  # fmt: skip
+                 is_sequence=value.is_sequence, fill=fill)  # fmt: skip
 
 
 @rule("CumSum", "CumProd")

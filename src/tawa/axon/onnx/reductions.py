@@ -201,9 +201,12 @@ def non_zero(context: Context) -> Value:
     """As many columns as there are numbers other than 0."""
     dims = context.dims(0)
     rank = Dim.of(len(dims)) if dims else context.fresh()
-    numbers = context.value(0).numbers
-    count = context.fresh() if numbers is None else Dim.of(int(np.count_nonzero(numbers)))
-    return tensor([rank, count])
+    value = context.value(0)
+    if value.numbers is not None:
+        return tensor([rank, Dim.of(int(np.count_nonzero(value.numbers)))])
+    if dims is None or value.fill is None:
+        return tensor([rank, context.fresh()])
+    return tensor([rank, product(dims) if value.fill else Dim.of(0)])
 
 
 @rule("Compress")

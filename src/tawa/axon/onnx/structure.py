@@ -86,7 +86,8 @@ def constant_of_shape(context: Context) -> Value | None:
         shape_ = tuple(size for size in sizes if size is not None)
         if math.prod(shape_) <= MAX_CONTENTS:
             return known(np.full(shape_, value.ravel()[0]), element)
-    return Value(None if dims is None else tuple(dims), None, element)
+    fill = value.ravel()[0].item()
+    return Value(None if dims is None else tuple(dims), None, element, fill=fill)
 
 
 def dims_from(context: Context, index: int) -> list[Dim] | None:
@@ -133,7 +134,8 @@ def reshape(context: Context) -> Value | None:
     if dims is not None:
         _same_size(context, dims, result)
     known = [context.solver.dim(dim) for dim in result]
-    return Value(tuple(result), _reshaped(context.value(0).contents, known))
+    value = context.value(0)
+    return Value(tuple(result), _reshaped(value.contents, known), fill=value.fill)
 
 
 def _reshaped_size(context: Context, wanted: Dim, dims: tuple[Dim, ...] | None, index: int) -> Dim:
@@ -200,7 +202,8 @@ def squeeze(context: Context) -> Value | None:
     for axis in gone:
         context.equal(dims[axis], ONE)
     result = [dim for index, dim in enumerate(dims) if index not in gone]
-    return Value(tuple(result), _reshaped(context.value(0).contents, result))
+    value = context.value(0)
+    return Value(tuple(result), _reshaped(value.contents, result), fill=value.fill)
 
 
 @rule("Unsqueeze")
@@ -213,7 +216,8 @@ def unsqueeze(context: Context) -> Value | None:
     new = set(context.axes(axes, rank))
     rest = iter(dims)
     result = [ONE if index in new else next(rest) for index in range(rank)]
-    return Value(tuple(result), _reshaped(context.value(0).contents, result))
+    value = context.value(0)
+    return Value(tuple(result), _reshaped(value.contents, result), fill=value.fill)
 
 
 @rule("Transpose")
@@ -408,7 +412,10 @@ def expand(context: Context) -> Value | None:
     if target is None or dims is None:
         return None
     result = context.broadcast(dims, tuple(target))
-    return Value(result, _expanded(context, result))
+    value = context.value(0)
+    one = value.numbers if value.contents is not None and value.contents.size == 1 else None
+    fill = value.fill if one is None else one.ravel()[0].item()
+    return Value(result, _expanded(context, result), fill=fill)
 
 
 def _expanded(context: Context, dims: tuple[Dim, ...] | None) -> Array | None:

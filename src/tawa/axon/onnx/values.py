@@ -26,7 +26,8 @@ class Value:
 
     `dims` is None when the number of dimensions isn't known. `contents` are numbers, or `Dim`
     objects for integers that depend on sizes. A sequence has `items` if its length is known, and
-    else `item`, what is known of each. `element` is ONNX's number of the element type.
+    else `item`, what is known of each. `element` is ONNX's number of the element type. `fill` is
+    the number that all elements are, if that is known of a tensor whose contents are not.
     """
 
     dims: Dims | None
@@ -35,6 +36,7 @@ class Value:
     items: tuple[Value, ...] | None = None
     item: Value | None = None
     is_sequence: bool = False
+    fill: Any = None
 
     @property
     def rank(self) -> int | None:
