@@ -16,7 +16,7 @@ from tawa.functional.errors import DuplicateName, ImportCycle, ImportNotFound, P
 from tawa.functional.infer import Inference
 from tawa.functional.kept import Shelf, kept_object
 from tawa.functional.parser import Parser
-from tawa.functional.recursion import deep
+from tawa.functional.recursion import deep, uncollected
 from tawa.functional.slips import Slip
 from tawa.functional.solver import Solver
 from tawa.functional.terms import Scheme
@@ -95,7 +95,7 @@ class Language:
 
     def check_module(self, module: s.Module) -> CheckedModule:
         """Infer a module that is already parsed. Raises FunctionalError."""
-        with deep():
+        with deep(), uncollected():
             return self._check(module, Path(module.file).parent, ())
 
     def library_of(self, module: s.Module) -> CheckedModule | None:

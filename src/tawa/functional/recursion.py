@@ -1,7 +1,8 @@
-"""Room for programs with deeply nested expressions."""
+"""Room for programs with deeply nested expressions, and for many small objects."""
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -26,3 +27,19 @@ def deep() -> Generator[None]:
         ) from None
     finally:
         sys.setrecursionlimit(before)
+
+
+@contextmanager
+def uncollected() -> Generator[None]:
+    """Look for no garbage in cycles inside.
+
+    Terms are no cycles, and there are so many that looking through them again and again would take
+    more than linear time.
+    """
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()

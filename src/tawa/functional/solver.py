@@ -70,6 +70,10 @@ class Solver:
 
     def __init__(self) -> None:
         self.bindings: dict[Variable, Term] = {}
+        self._bound = 0
+        """How often a variable was bound."""
+        self._resolved_at: dict[Variable, int] = {}
+        """That number when what a variable stands for was last resolved."""
         self.reasons: dict[Variable, Origin] = {}
         self.levels: dict[Variable, int] = {}
         self.level = 0
@@ -103,11 +107,12 @@ class Solver:
     def _known(self, variable: Variable) -> Term | None:
         """What a variable stands for, if that is known; the next to ask finds it resolved."""
         found = self.bindings.get(variable)
-        if found is None:
-            return None
+        if found is None or self._resolved_at.get(variable) == self._bound:
+            return found
         resolved = found.substitute(self._known)
         if resolved is not found:
             self.bindings[variable] = resolved
+        self._resolved_at[variable] = self._bound
         return resolved
 
     def free_variables(self, term: Term) -> dict[Variable, None]:
@@ -177,6 +182,7 @@ class Solver:
             if self.levels.get(inner, 0) > level:
                 self.levels[inner] = level
         self.bindings[variable] = term
+        self._bound += 1
         self.reasons[variable] = origin
         self._ready.extend(self._watchers.pop(variable, ()))
 

@@ -41,6 +41,7 @@ from tawa.axon.sizes.solver import AxonSolver
 from tawa.axon.typing.errors import ShapeMismatch, UnsupportedModel
 from tawa.base.errors import TawaError
 from tawa.base.source import Span
+from tawa.functional.recursion import uncollected
 from tawa.functional.solver import Clash
 from tawa.functional.terms import Origin, Term, Variable
 
@@ -90,6 +91,12 @@ class ModelInference:
         what holds where some are 0.
         """
         _refuse_unknown(self.model.graph, (overrides or {}).keys())
+        with uncollected():
+            return self._run(overrides, constants)
+
+    def _run(
+        self, overrides: Overrides | None, constants: dict[str, np.ndarray] | None
+    ) -> ModelShapes:
         found: ModelShapes | None = None
         refused: ShapeMismatch | None = None
         walk = Walk(self.model, self.strict, self.deadline, "dim")

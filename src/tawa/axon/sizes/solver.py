@@ -134,6 +134,7 @@ class AxonSolver(SolverState):
                     raise self.explain(clash) from None
         scheme, replaced = with_plain_sizes(super().generalise(type_, since))
         self.bindings.update(replaced)
+        self._bound += 1
         self.restated.update(replaced)
         return replace(scheme, constraints=tidied(scheme.constraints))
 
