@@ -99,7 +99,9 @@ def _fixed_point(
     """
     body = context.attribute("body")
     skipped = 1 if before else 0  # a loop's body says first whether to go on
-    stable = [value if value.is_sequence else replace(value, contents=None, fill=None) for value in state]
+    stable = [
+        value if value.is_sequence else replace(value, contents=None, fill=None) for value in state
+    ]
     while True:
         turn = context.branch(body, [*before, *stable, *after])
         if turn.values is None:
