@@ -21,6 +21,7 @@ from tawa.kernels.conv import (
     reference,
 )
 from tawa.kernels.conv_activations import ACTIVATIONS
+from tawa.kernels.conv_explain import explain
 from tawa.kernels.conv_gradients import conv_transpose
 from tawa.kernels.conv_layouts import im2col, im2win, workspace
 from tawa.kernels.conv_plans import ranked
@@ -284,3 +285,29 @@ def test_strides_of_one_element_say_nothing():
     assert not is_dense(w[::2])
     x = images(0, 1, 5, 4, 16)
     close(conv2d(x, w), reference(x, w))
+
+
+def test_the_choice_is_explained_by_the_terms_it_is_made_of():
+    """Of each kernel the best tile; what is taken comes first, and is what runs."""
+
+    def of(x: tuple[int, ...], w: tuple[int, ...], **steps: Any) -> list[str]:
+        arrays = (np.broadcast_to(np.float16(0), shape) for shape in (x, w))
+        return explain(*arrays, chip=H200, **steps).splitlines()
+
+    conv = Convolution(128, 56, 56, 64, 64, 3, 3)
+    lines = of((128, 56, 56, 64), (64, 3, 3, 64))
+    first = ranked(conv, H200, 2)[0]
+    assert lines[1].startswith(f"takes {first.kernel}")
+    assert f"{first.microseconds(conv, H200, 2):.1f} us" in lines[1]
+    assert {line.split()[1].rstrip(":") for line in lines if line.startswith("not ")} == {
+        "windows", "resident", "taps"
+    } - {first.kernel}  # fmt: skip
+    loads, by_taps = first.loads(conv, 2), first.loads(conv, 2, reuse=False)
+    assert f"{loads} bytes from L2; by a load for each tap {by_taps}" in lines[3]
+    assert lines[-1].startswith("workspace 0 bytes")
+    few = of((128, 224, 224, 3), (64, 7, 7, 3), stride=2, padding=3)
+    assert "are 28 channels" in few[1]
+    assert few[-1].startswith(f"workspace {128 * 224 * 230 * 4 * 2} bytes")
+    assert of((2, 9, 9, 24), (24, 3, 3, 1), groups=24)[1].startswith("depthwise")
+    assert of((2, 9, 9, 24), (24, 3, 3, 6), groups=4)[1].startswith("gathered")
+    assert of((2, 9, 9, 24), (24, 1, 1, 24))[1].startswith("a product")

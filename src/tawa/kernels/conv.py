@@ -276,19 +276,24 @@ def pixels_in_rows(conv: Convolution, x: Any) -> tuple[Convolution, Any, tuple[i
     With it a copy of the images with more channels, the strides that its rows are read by, and its
     channels.
     """
-    unit = PIECE // x.dtype.itemsize
-    pitches = (p for p in (1, 2, 4, 8, 16) if p >= conv.c and p * conv.stride[1] % unit == 0)
-    pitch = next(pitches)
-    left, right = conv.pad[1]
-    while (conv.w + left + right) * pitch % unit:
-        right += 1
-    x = padded(x, pitch, (left, right))
+    pitch, sides = pitch_of_rows(conv, PIECE // x.dtype.itemsize)
+    x = padded(x, pitch, sides)
     image, row, pixel, _ = strides(x)
     rows = replace(
         conv, w=conv.q, c=conv.s * pitch, s=1, stride=(conv.stride[0], 1),
         pad=(conv.pad[0], (0, 0)),
     )  # fmt: skip
     return rows, x, (image, row, pixel * conv.stride[1], 1), pitch
+
+
+def pitch_of_rows(conv: Convolution, unit: int) -> tuple[int, tuple[int, int]]:
+    """Channels of that copy, and its columns left and right; 16 bytes have `unit` elements."""
+    pitches = (p for p in (1, 2, 4, 8, 16) if p >= conv.c and p * conv.stride[1] % unit == 0)
+    pitch = next(pitches)
+    left, right = conv.pad[1]
+    while (conv.w + left + right) * pitch % unit:
+        right += 1
+    return pitch, (left, right)
 
 
 def _by_blocks(

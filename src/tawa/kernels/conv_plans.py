@@ -1,8 +1,8 @@
 """Which kernel computes a convolution, with which tiles: the one that is expected fastest.
 
-A tile's time is that of its products, or of the bytes that come from L2 if that is longer, and
-what begins and ends a tile; tiles run in waves of one for each multiprocessor. The constants are
-fitted to 110 kernels on the layers of `benchmarks/conv.py`.
+The time of a tile is that of the library's GEMM, by the same terms (`product_times`): an iteration
+multiplies one tap's channels, and what differs is how many bytes it loads. What is left open
+(whether programs are persistent, say) is then chosen for each launch as for any kernel.
 """
 
 from __future__ import annotations
@@ -14,16 +14,13 @@ from math import gcd, prod
 from typing import Any
 
 from tawa.kernels.conv_shapes import Convolution
+from tawa.kernels.product_times import LINE, Iteration, launch_us, waves_cycles
 from tawa.machine.chips import SM_90A, Chip
 
-L2_BYTES = 50
-"""Bytes a cycle that a multiprocessor reads from L2 while it multiplies, at most."""
-BEGIN_AND_END = {"windows": 1100, "taps": 1800, "resident": 700}
-"""Cycles of a tile in which the tensor core waits."""
-TURNS = 600
-"""The same if two warp groups take turns on tiles."""
-SHORT, SHORT_TILE = 256, 3000
-"""Sums of fewer products, and the cycles of their tiles: the first loads are waited for."""
+SHORT = 256
+"""Sums of fewer products: the first loads of a tile are waited for, whatever is loaded ahead."""
+LEAST_STORED = 600
+"""Cycles of a tile's end, however small it is (fitted to 110 kernels of `benchmarks/conv.py`)."""
 MOST_ACCUMULATED = 256 * 128
 """Elements of a tile of results."""
 TURNED = 128 * 128
@@ -58,8 +55,8 @@ class Tiling:
     def window(self, conv: Convolution) -> tuple[int, int]:
         """Rows and columns of pixels that a tile's taps read, of one plane."""
         return (
-            self.rows + _reach(conv.r, conv.stride[0], conv.dilation[0], conv.pad[0][0]),
-            self.columns + _reach(conv.s, conv.stride[1], conv.dilation[1], conv.pad[1][0]),
+            self.rows + _reach(conv.r, conv.stride[0], conv.dilation[0]),
+            self.columns + _reach(conv.s, conv.stride[1], conv.dilation[1]),
         )
 
     def tiles(self, conv: Convolution) -> int:
@@ -79,18 +76,35 @@ class Tiling:
         """Elements of all tiles of results."""
         return self.tiles(conv) * self.pixels * self.filters
 
-    def microseconds(self, conv: Convolution, chip: Chip, size: int) -> float:
-        """The time that is expected; `size` is an element's bytes."""
+    def iteration(self, conv: Convolution, size: int) -> tuple[Iteration, int]:
+        """What an iteration does that multiplies one tap's channels, and how many a tile has.
+
+        Of kept filters it is all that one window is multiplied by. An element has `size` bytes.
+        """
         inner = conv.taps * self._channels(conv)
-        cycles = self.pixels * max(self.filters, 64) * inner * size / 4096
-        loaded = self._loaded(conv, self.kernel != "taps")
-        cycles = max(cycles, loaded * size / L2_BYTES)
-        cycles += self._waiting(inner)
-        waves = -(-self.tiles(conv) // chip.multiprocessors)
-        moved = conv.n * conv.depth.size * conv.h * conv.w * conv.c * size
-        moved += conv.pictures * conv.p * conv.q * conv.k * size
-        least = moved / chip.memory_gbs / 1e3
-        return max(waves * cycles / chip.capped_ghz / 1e3, least) + 0.05 * least
+        kept = self.kernel == "resident"
+        count = planes(conv) if kept else -(-inner // self.channels)
+        loaded = self._loaded(conv, self.kernel != "taps") * size / count
+        lines = inner * size / LINE / count
+        return Iteration(self.pixels, self.filters, lines, loaded, loaded), count
+
+    def microseconds(self, conv: Convolution, chip: Chip, size: int, result: int = 2) -> float:
+        """The time that is expected; an element has `size` bytes, one of the result `result`."""
+        one, count = self.iteration(conv, size)
+        terms, programs = chip.products, self.tiles(conv)
+        waves = -(-programs // chip.multiprocessors)
+        main = count * one.cycles(min(programs, chip.multiprocessors), chip)
+        if self.kernel != "resident" and conv.taps * self._channels(conv) < SHORT:
+            main += terms.started
+        options = {"persistent": True, **dict(self.options)}
+        stored = max(LEAST_STORED, terms.stored * self.pixels * self.filters)
+        cycles = terms.placed + waves_cycles(main, stored, waves, options, chip)
+        image = conv.n * conv.depth.size * conv.h * conv.w * conv.c * size
+        filters = conv.k * conv.taps * self._channels(conv) * size
+        results = conv.pictures * conv.p * conv.q * conv.k * result
+        memory = (image + filters + results) / (chip.memory_gbs * 1e3)
+        moved = one.loaded / (self.pixels * self.filters * one.lines * LINE)
+        return launch_us(cycles, moved, memory, chip)
 
     def loads(self, conv: Convolution, size: int, *, reuse: bool = True) -> int:
         """Bytes from L2 to shared memory; without `reuse` those of a load for each tap."""
@@ -113,12 +127,6 @@ class Tiling:
         count = planes(conv) * conv.depth.taps
         return filters + prod(self.window(conv)) * count * self._channels(conv)
 
-    def _waiting(self, inner: int) -> int:
-        """Cycles of a tile in which the tensor core waits."""
-        if self.kernel != "resident" and inner < SHORT:
-            return SHORT_TILE
-        return TURNS if dict(self.options).get("ping_pong") else BEGIN_AND_END[self.kernel]
-
 
 def planes(conv: Convolution) -> int:
     """Planes of rows and columns that some tap reads."""
@@ -128,10 +136,9 @@ def planes(conv: Convolution) -> int:
     return found
 
 
-def _reach(taps: int, stride: int, dilation: int, pad: int) -> int:
+def _reach(taps: int, stride: int, dilation: int) -> int:
     """Rows of a plane beyond the tile's own that its taps read."""
     step = stride // gcd(stride, dilation)
-    del pad
     return (-(-taps // step) - 1) * (dilation // gcd(stride, dilation))
 
 
@@ -226,6 +233,7 @@ def ranked(conv: Convolution, chip: Chip, size: int, result: int = 2) -> tuple[T
     """The tilings, the one that is expected fastest first."""
 
     def order(tiling: Tiling) -> tuple[float, int, int]:
-        return tiling.microseconds(conv, chip, size), tiling.work(conv), tiling.images
+        time = tiling.microseconds(conv, chip, size, result)
+        return time, tiling.work(conv), tiling.images
 
     return tuple(sorted(tilings(conv, size, result), key=order))

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
+from tawa.kernels.product_times import LINE, Iteration, launch_us, waves_cycles
 from tawa.machine.chips import DEFAULT, SM_90A, Chip
 
 STREAMED_PART = 4
@@ -24,8 +25,6 @@ STREAMED_K_BYTES = 1024
 FITS_BETTER = 0.92
 """Of the time of a tile of the usual sizes, what one of another size may take to be chosen
 (measured: `gemm-random.jsonl`)."""
-LINE = SM_90A.line
-"""Bytes of a row that one box, one swizzled row of shared memory and one line of L2 hold."""
 
 
 def cdiv(dividend: int, divisor: int) -> int:
@@ -139,20 +138,10 @@ class Configuration:
         single = product.by_elements and self.split == 1
         each = terms.stored_each if single else terms.stored
         stored = self.block_m * self.block_n * each
-        if not self.options.get("persistent"):
-            cycles = waves * (main + stored) + (waves - 1) * terms.started
-        elif self.options.get("ping_pong"):
-            # The last tile is stored by one of the two groups alone.
-            cycles = waves * max(main, (main + stored) / 2) + 2 * stored
-        else:
-            cycles = waves * (main + stored)
+        cycles = waves_cycles(main, stored, waves, self.options, chip)
         cycles += terms.placed * (self.group_m > 0)
-        clock = chip.clock_ghz * 1e3
         moved = 1 / self.block_m + 1 / self.block_n
-        own, memory = cycles / clock * (1 + terms.energy * moved), self._memory(product)
-        norm = terms.sharpness
-        time = chip.timing.empty_us + terms.started / clock
-        time += (own**norm + memory**norm) ** (1 / norm)
+        time = launch_us(cycles, moved, self._memory(product), chip)
         if self.options.get("cluster"):
             time += terms.clustered_us
         if self.split == 1:
@@ -182,9 +171,8 @@ class Configuration:
         """Cycles of an iteration of the loop while so many multiprocessors are at work."""
         chip, terms = product.chip, product.chip.products
         lines = self.block_k * product.element_bytes / LINE
-        products = self.block_m * (self.block_n + terms.width) * lines / 32
         a, b = product.transposed
-        products += (a * self.block_m + b * self.block_n) * lines * LINE / terms.transposed
+        added = (a * self.block_m + b * self.block_n) * lines * LINE / terms.transposed
         rows = min(self.block_m, product.m), min(self.block_n, product.n)
         if product.columns > 8:  # a box of fewer columns takes as many lines
             rows = rows[0], cdiv(self.block_n, product.columns) * product.columns
@@ -192,11 +180,10 @@ class Configuration:
             count * (1.0 if aligned else terms.misaligned) * lines * LINE
             for count, aligned in zip(rows, product.aligned, strict=True)
         )
-        l2 = (a + b / self.options.get("cluster", 1)) * active * chip.clock_ghz / chip.l2_shared_gbs
-        written, groups = self.block_m + self.block_n, self.block_m / 64
-        shared = (written + groups * (64 + self.block_n)) * lines * LINE / terms.shared
-        parts = products, l2, shared, terms.least + terms.each_line * lines
-        return sum(part**terms.overlap for part in parts) ** (1 / terms.overlap)
+        loaded = a + b / self.options.get("cluster", 1)
+        written = (self.block_m + self.block_n) * lines * LINE
+        one = Iteration(self.block_m, self.block_n, lines, loaded, written, added)
+        return one.cycles(active, chip)
 
 
 def _ping_pong(block_n: int, block_k: int, **options: Any) -> Configuration:
