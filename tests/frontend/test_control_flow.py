@@ -75,6 +75,18 @@ def test_an_annotated_assignment_stays_constant(launch, define):
     same(out, np.arange(8, 16))
 
 
+def test_an_annotation_of_a_value_that_the_program_computes_says_nothing(launch, define):
+    kernel = define(
+        "def kernel(op, n):\n    m: tl.constexpr = n * 2\n    tl.store(op + tl.arange(0, 8), m)\n"
+    )
+    out = np.zeros(8, np.int32)
+    launch(kernel, (1,), out, 5)
+    same(out, np.full(8, 10))
+    shape = define("def kernel(op, n):\n    m: tl.constexpr = n\n    tl.zeros((m,), tl.int32)\n")
+    with pytest.raises(TawaError, match="compile"):
+        launch(shape, (1,), out, 5)
+
+
 @pytest.mark.parametrize(
     ("start", "change", "fine"),
     [("0.0", "acc + tl.load(p).to(tl.float16)", True), ("0", "acc + tl.load(p).to(tl.int64)", False),

@@ -100,6 +100,45 @@ def test_compiled_in_one_graph(ours: Any, dynamic: bool) -> None:
     check(compiled(Q, K, V), theirs(Q * 2, K, V, is_causal=True) + 1)
 
 
+def leaves(*tensors: Any) -> list[Any]:
+    return [x.detach().clone().requires_grad_() for x in tensors]
+
+
+def gradients(f: Any, *tensors: Any, **options: Any) -> list[Any]:
+    """The gradients of a sum with weights, after two calls that have to agree in every bit."""
+    found: list[list[Any]] = []
+    for _ in range(2):
+        given = leaves(*tensors)
+        out = f(*given, **options)
+        out.backward(random(*out.shape).to(out.dtype))
+        found.append([x.grad for x in given])
+    assert all(torch.equal(a, b) for a, b in zip(*found, strict=True))
+    return found[0]
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_gradients(ours: Any, causal: bool) -> None:
+    given = Q, K[:, :2], V[:, :2]
+    found = gradients(ours, *given, is_causal=causal, enable_gqa=True)
+    exact = gradients(theirs, *(x.double() for x in given), is_causal=causal, enable_gqa=True)
+    for a, b in zip(found, exact, strict=True):
+        check(a.double(), b, 2e-3)
+
+
+def test_gradients_of_views_in_one_graph(ours: Any) -> None:
+    def model(q: Any, k: Any, v: Any) -> Any:
+        return ours(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2), is_causal=True)
+
+    given = [x.transpose(1, 2) for x in transposed(90)]
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    found, plain = gradients(compiled, *given), gradients(model, *given)
+    assert all(torch.equal(a, b) for a, b in zip(found, plain, strict=True))
+    wanted = torch.library.opcheck(
+        torch.ops.tawa.attention_forward.default, (*leaves(Q, K, V), None, True, None, True)
+    )
+    assert set(wanted.values()) == {"SUCCESS"}
+
+
 def test_fake_tensors(ours: Any) -> None:
     from torch._subclasses.fake_tensor import FakeTensorMode
 
@@ -115,7 +154,10 @@ REFUSED = {
     "heads": (lambda f: f(Q, K[:, :2], V[:, :2]), "different numbers of heads"),
     "mask and causal": (lambda f: f(Q, K, V, Q[..., :1], is_causal=True), "together"),
     "mask": (lambda f: f(Q, K, V, torch.ones(70, 91)), "does not fit the scores"),
-    "gradient": (lambda f: f(Q.clone().requires_grad_(), K, V).sum().backward(), "no backward"),
+    "gradient": (
+        lambda f: f(Q.clone().requires_grad_(), K, V, torch.ones(70, 90)).sum().backward(),
+        "no gradients",
+    ),
     "type": (lambda f: f(Q.float(), K.float(), V.float()), "element types"),
 }
 

@@ -11,6 +11,7 @@ import tawa
 import tawa.language as tl
 from tawa.base.kernel_spec import TensorMapParam
 from tawa.driver.jit import through_pointers
+from tawa.frontend.source.errors import TypeMismatch
 from tawa.runtime.tensormap import StoreNotAligned, encoder
 from tawa.simulate.interpret import aref, hopper, tile
 
@@ -119,6 +120,21 @@ def test_descriptors_of_a_launch_have_atomics(level: str) -> None:
     part = tawa.TensorDescriptor(o[2:, :], [7, 12], [24, 1], [16, 16])
     run(add_to_given, 1, [part], level=level)
     np.testing.assert_array_equal(o, expected)
+
+
+@tawa.jit
+def largest(d, x):
+    i, j = tl.arange(0, 8)[:, None], tl.arange(0, 16)[None, :]
+    d.atomic_max([0, 0], tl.load(x + i * 16 + j))
+
+
+def test_extremes_of_halves_are_combined_and_those_of_wider_floats_are_not() -> None:
+    x = np.random.default_rng(0).standard_normal((8, 16)).astype(np.float16)
+    o = np.zeros((8, 16), np.float16)
+    run(largest, 1, [tawa.TensorDescriptor.from_tensor(o, [8, 16]), x], level="hopper")
+    np.testing.assert_array_equal(o, np.maximum(x, 0))
+    with pytest.raises(TypeMismatch, match="atomic_max"):
+        largest.compile("desc<f32,8x16>", "*f32")
 
 
 @tawa.jit

@@ -4,9 +4,10 @@
 
     o = scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
 
-The operator is `torch.ops.tawa.attention`. It works under `torch.compile` (as one opaque call) and
-in CUDA graphs, once its kernel is compiled: call it once before the capture. Needs the extra
-`tawa[torch]`; nothing else of the package imports PyTorch.
+The operator is `torch.ops.tawa.attention`. It works under `torch.compile` (as one opaque call, and
+one for its gradients) and in CUDA graphs, once its kernels are compiled: call it once before the
+capture. Gradients have the same bits each time. Needs the extra `tawa[torch]`; nothing else of the
+package imports PyTorch.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from tawa.kernels.attention_arguments import (
     make_output,
     problem_of,
 )
+from tawa.kernels.attention_gradients import attention_gradients
 from tawa.kernels.attention_kernel import masked
 
 torch: Any = import_module("torch")
@@ -31,6 +33,14 @@ torch: Any = import_module("torch")
 SCHEMA = (
     "(Tensor query, Tensor key, Tensor value, Tensor? attn_mask=None, float dropout_p=0.0, "
     "bool is_causal=False, float? scale=None, bool enable_gqa=False) -> Tensor"
+)
+FORWARD = (
+    "(Tensor query, Tensor key, Tensor value, Tensor? attn_mask, bool is_causal, float? scale, "
+    "bool return_lse) -> (Tensor, Tensor)"
+)
+BACKWARD = (
+    "(Tensor gradient, Tensor query, Tensor key, Tensor value, Tensor out, Tensor lse, "
+    "bool is_causal, float? scale) -> (Tensor, Tensor, Tensor)"
 )
 NUMPY_VIEWS = {"bfloat16": "int16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
 """Types in which PyTorch hands over elements that NumPy itself does not have."""
@@ -58,8 +68,8 @@ def scaled_dot_product_attention(
       count, numbers are added to the scores. A row without keys gives 0.
     - `enable_gqa`: fewer heads of keys and values than of queries, each for consecutive ones.
 
-    Raises AttentionOptionNotSupported for dropout and, in a backward pass, for gradients, and the
-    errors of `tawa.kernels.attention`.
+    Raises AttentionOptionNotSupported for dropout and, in a backward pass, for gradients beside an
+    `attn_mask`, and the errors of `tawa.kernels.attention`.
     """
     return torch.ops.tawa.attention(
         query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa
@@ -78,24 +88,61 @@ class _Asked:
 
 
 def _attention(query: Any, key: Any, value: Any, *rest: Any, **named: Any) -> Any:
-    """What the operator does."""
+    """What the operator does: keep each row's log-sum-exp if there will be gradients."""
     asked = _Asked(*rest, **named)
-    attn_mask = asked.attn_mask
     _check(query, key, asked)
-    out = make_output(query, problem_of(query, key, value))
-    options: dict[str, Any] = {
-        "causal": asked.is_causal, "alignment": "top-left", "scale": asked.scale
-    }  # fmt: skip
-    arrays = [_readable(x) for x in (query, key, value)]
-    mask = None
+    mask = asked.attn_mask
+    given = [x for x in (query, key, value, mask) if x is not None]
+    trained = torch.is_grad_enabled() and any(x.requires_grad for x in given)
+    found = torch.ops.tawa.attention_forward(
+        query, key, value, mask, asked.is_causal, asked.scale, trained
+    )
+    return found[0]
+
+
+def _forward(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any,
+    is_causal: bool,
+    scale: float | None,
+    return_lse: bool,
+) -> tuple[Any, Any]:
+    """The output and, if it is asked for, the log-sum-exp of each row (else nothing)."""
+    out, lse = _fake_forward(query, key, value, None, is_causal, scale, return_lse)
+    options: dict[str, Any] = {"causal": is_causal, "alignment": "top-left", "scale": scale}
     if attn_mask is not None:
         mask = _broadcast(attn_mask, (*query.shape[:-1], key.shape[-2]))
         strides = mask.stride() if mask.dim() == 4 else (0, *mask.stride())
         options["score_mod"] = masked
-        options["captured"] = (_on_host(mask) if mask.device.type == "cpu" else mask, *strides)
-    q, k, v, o = (_on_host(x) if x.device.type == "cpu" else x for x in (*arrays, out))
-    attention(q, k, v, o, **options)
-    return out
+        options["captured"] = (_array(mask), *strides)
+    q, k, v, o = (_array(x) for x in (*map(_readable, (query, key, value)), out))
+    attention(q, k, v, o, return_lse=return_lse, lse=_array(lse) if return_lse else None, **options)
+    return out, lse
+
+
+def _backward(
+    gradient: Any,
+    query: Any,
+    key: Any,
+    value: Any,
+    out: Any,
+    lse: Any,
+    is_causal: bool,
+    scale: float | None,
+) -> tuple[Any, Any, Any]:
+    """The gradients of query, key and value, which lie in memory as these do."""
+    wanted = _fake_backward(gradient, query, key, value)
+    into = [_readable(x) for x in wanted]
+    q, k, v, o, do = (_array(_readable(x)) for x in (query, key, value, out, gradient))
+    dq, dk, dv = (_array(x) for x in into)
+    options: dict[str, Any] = {"causal": is_causal, "alignment": "top-left", "scale": scale}
+    attention_gradients(q, k, v, o, _array(lse), do, (dq, dk, dv), **options)
+    for tensor, written in zip(wanted, into, strict=True):
+        if written is not tensor:
+            tensor.copy_(written)
+    return wanted
 
 
 def _check(query: Any, key: Any, asked: _Asked) -> None:
@@ -139,6 +186,11 @@ def _broadcast(mask: Any, shape: tuple[int, ...]) -> Any:
         ) from error
 
 
+def _array(tensor: Any) -> Any:
+    """What a kernel takes: the tensor, or one in the host's memory as a NumPy array."""
+    return _on_host(tensor) if tensor.device.type == "cpu" else tensor
+
+
 def _on_host(tensor: Any) -> Any:
     """A host tensor's memory as a NumPy array of the same element type."""
     name = str(tensor.dtype).removeprefix("torch.")
@@ -149,24 +201,62 @@ def _on_host(tensor: Any) -> Any:
     return tensor.detach().view(getattr(torch, plain)).numpy().view(np.dtype(name))
 
 
-def _fake(query: Any, key: Any, value: Any, *rest: Any, **named: Any) -> Any:
-    """The result's shape, type and strides, from shapes that may be symbols."""
-    _check(query, key, _Asked(*rest, **named))
-    return make_output(query, problem_of(query, key, value, symbolic=True))
+def _fake_forward(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any,
+    is_causal: bool,
+    scale: float | None,
+    return_lse: bool,
+) -> tuple[Any, Any]:
+    """The results' shapes, types and strides, from shapes that may be symbols."""
+    del attn_mask, is_causal, scale
+    out = make_output(query, problem_of(query, key, value, symbolic=True))
+    rows = query.shape[:-1] if return_lse else (0,)
+    return out, query.new_empty(rows, dtype=torch.float32)
 
 
-def _backward(context: Any, gradient: Any) -> Any:
-    """There is none yet: say so when it is asked for."""
-    raise AttentionOptionNotSupported(
-        "attention has no backward pass yet",
-        expected="inputs without gradients",
-        hint="call it under torch.no_grad(), or use torch.nn.functional for training",
+def _fake_backward(
+    gradient: Any, query: Any, key: Any, value: Any, *rest: Any
+) -> tuple[Any, Any, Any]:
+    """The same of the gradients."""
+    del gradient, rest
+    return torch.empty_like(query), torch.empty_like(key), torch.empty_like(value)
+
+
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Any, Any]) -> None:
+    """Keep what the gradients are computed from."""
+    query, key, value, attn_mask, is_causal, scale, _ = inputs
+    ctx.save_for_backward(query, key, value, *output)
+    ctx.causal, ctx.scale, ctx.masked = is_causal, scale, attn_mask is not None
+
+
+def _gradients(context: Any, gradient: Any, of_lse: Any) -> tuple[Any, ...]:
+    """The gradients of the operator's arguments."""
+    del of_lse  # it is no result of the operator that users call
+    if context.masked:
+        raise AttentionOptionNotSupported(
+            "attention has no gradients beside an `attn_mask`",
+            expected="inputs without gradients, or `is_causal`",
+            hint="call it under torch.no_grad(), or use torch.nn.functional",
+        )
+    found = torch.ops.tawa.attention_backward(
+        gradient, *context.saved_tensors, context.causal, context.scale
     )
+    return (*found, None, None, None, None)
 
 
+LIBRARY: Any = torch.library.Library("tawa", "FRAGMENT")
+LIBRARY.define(f"attention{SCHEMA}")
+LIBRARY.impl("attention", _attention, "CompositeImplicitAutograd")
+"""`torch.ops.tawa.attention`, which is what the operators below make of it."""
 OPERATOR: Any = torch.library.custom_op(
-    "tawa::attention", _attention, mutates_args=(), schema=SCHEMA
+    "tawa::attention_forward", _forward, mutates_args=(), schema=FORWARD
 )
-"""`torch.ops.tawa.attention`."""
-OPERATOR.register_fake(_fake)
-OPERATOR.register_autograd(_backward)
+OPERATOR.register_fake(_fake_forward)
+OPERATOR.register_autograd(_gradients, setup_context=_save)
+OF_GRADIENTS: Any = torch.library.custom_op(
+    "tawa::attention_backward", _backward, mutates_args=(), schema=BACKWARD
+)
+OF_GRADIENTS.register_fake(_fake_backward)

@@ -86,7 +86,7 @@ def sink_lazy(body: Block) -> dict[Operation, list[Operation]]:
         op = value.owner
         if not is_lazy(value) or op.parent is not body or not isinstance(op, Operation):
             return value
-        new = op.clone({v: copy(v, user) for v in op.operands})
+        new = op.clone({v: copy(v, user) for v in dict.fromkeys(op.operands)})
         body.insert_op_before(new, user)
         own.setdefault(user, []).append(new)
         return new.results[0]

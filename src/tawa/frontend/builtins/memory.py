@@ -383,7 +383,10 @@ def _order(f: FunctionCompiler, sem: Value, scope: Value) -> dict[str, str]:
     return {"order": order, "scope": reach}
 
 
-def _atomic_kind(f: FunctionCompiler, what: str, element: dtype | pointer_type) -> str:
+def _atomic_kind(
+    f: FunctionCompiler, what: str, element: dtype | pointer_type, *, of_block: bool = False
+) -> str:
+    """The kind of a combination; of floats, blocks have extremes of 16 bits alone."""
     if not isinstance(element, dtype) or element.primitive_bitwidth < 16:
         raise fail(
             f.b,
@@ -392,12 +395,21 @@ def _atomic_kind(f: FunctionCompiler, what: str, element: dtype | pointer_type) 
             expected="16-bit floats (add only), or 32 or 64 bits",
         )
     small = element.primitive_bitwidth == 16
-    if small and (what != "add" or not element.is_floating()):
+    combined = ("add", "max", "min") if of_block else ("add",)
+    if small and (what not in combined or not element.is_floating()):
         raise fail(
             f.b,
             TypeMismatch,
             f"`tl.atomic_{what}` of {element}",
             expected="32 or 64 bits; 16-bit floats can only be added",
+        )
+    if of_block and element.is_floating() and what in ("max", "min") and not small:
+        raise fail(
+            f.b,
+            TypeMismatch,
+            f"`desc.atomic_{what}` of {element}",
+            expected="an integer or a float of 16 bits",
+            hint=f"use `tl.atomic_{what}` through pointers",
         )
     if what == "xchg":
         return "xchg"
@@ -440,7 +452,7 @@ def _combine_block(
 ) -> None:
     """`desc.atomic_add` and its like."""
     target, where = _coordinates(f, desc, offsets)
-    kind = _atomic_kind(f, what, target.dtype)
+    kind = _atomic_kind(f, what, target.dtype, of_block=True)
     stored = _block_for(f, target, value, f"atomic_{what}")
     f.b.add(ops.DescStore(target.ssa, [v.ssa for v in where], stored.ssa, kind))
 

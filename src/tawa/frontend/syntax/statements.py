@@ -13,7 +13,6 @@ from tawa import language
 from tawa.frontend.source.errors import (
     BranchTypeMismatch,
     MisplacedReturn,
-    NotConstant,
     UnsupportedSyntax,
 )
 from tawa.frontend.syntax.leaving import (
@@ -113,18 +112,15 @@ class Statements(LoopStatements):
             self.assign(target, value)
 
     def do_AnnAssign(self, node: ast.AnnAssign) -> None:
-        """`x: tl.constexpr = y` keeps `y` a compile-time value; other annotations are ignored."""
+        """`x: tl.constexpr = y` keeps `y` a compile-time value, if it is one.
+
+        Other annotations are ignored, and so is this one of a value that is known only as the
+        program runs, as in Triton: where it has to be known before, its use is an error.
+        """
         if node.value is None:
             return
         value = self.eval(node.value)
-        constant = _annotation_name(node.annotation) == "constexpr"
-        if constant and is_runtime(value):
-            raise fail(
-                self.b,
-                NotConstant,
-                "a `tl.constexpr` variable needs a compile-time value",
-                found=describe(value),
-            )
+        constant = _annotation_name(node.annotation) == "constexpr" and not is_runtime(value)
         self.assign(node.target, value, constant=constant)
 
     def do_AugAssign(self, node: ast.AugAssign) -> None:

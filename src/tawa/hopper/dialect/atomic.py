@@ -91,7 +91,7 @@ asm volatile("atom.global.{manner}.cas.{bits} %0, [%1], %2, %3;"
     function = FUNCTIONS[COMBINATIONS[kind]]
     combined = function.cuda((element, element), element).format("old", "value")
     body = f"""\
-  {type_} old = *const_cast<const volatile {type_}*>(pointer);
+  {type_} old = bit_cast<{type_}>(*reinterpret_cast<const volatile {word}*>(pointer));
   while (true) {{
     const {type_} next = {combined};
     {word} found;
