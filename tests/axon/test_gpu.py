@@ -333,3 +333,25 @@ def test_rows_that_share_numbers_are_added_each():
     )
     half_table = half(5, 16)
     check(module["square"], half_table, np.array([4, 4, 0]))
+
+
+def test_a_long_axis_that_lies_apart_is_summed_in_parts():
+    compiled = check(define("def f x = sum{axis = 0} x"), single(2048, 8))
+    assert kinds(compiled, single(2048, 8)) == ["rows", "rows"]
+    check(compiled.function, np.abs(half(3, 1024, 16)).reshape(3 * 1024, 16))
+
+
+def test_a_norm_goes_backwards_in_one_kernel_along_rows():
+    text = "def f by g o x = grad (fn x -> sum_all (by * layer_norm g o x)) x"
+    compiled = check(define(text), single(6, 40), single(40), single(40), single(6, 40))
+    assert kinds(compiled, single(6, 40), single(40), single(40), single(6, 40)).count("rows") == 1
+
+
+def test_causal_scores_are_masked_by_one_matrix_for_all_heads():
+    text = "def f q k v = grad (fn q -> sum_all (causal_attention q k v)) q"
+    q, k, v = single(2, 3, 8, 16), single(2, 3, 8, 16), single(2, 3, 8, 16)
+    check(define(text), q, k, v)
+    plan = axon.compile(define(text)).plan(q, k, v)
+    masks = {node for launch in plan.launches for node in launch.call.group.outputs
+             if node.element == "bool"}  # fmt: skip
+    assert {node.shape for node in masks} <= {(8, 8)}

@@ -413,6 +413,12 @@ def tril(graph: Graph, x: Symbol) -> Symbol:
     return graph.add("Trilu", x, to=x.shape, upper=0)
 
 
+@rule("lower")
+def lower(graph: Graph, x: Symbol) -> Symbol:
+    """Where the column is not after the row."""
+    return graph.constant(np.tri(*x.shape[-2:], dtype=np.bool_))
+
+
 @rule("take")
 def take(graph: Graph, x: Symbol, i: Symbol) -> Symbol:
     """Rows by index."""

@@ -38,6 +38,12 @@ BYTES = {
 
 Shape = tuple[int, ...]
 
+STEPS = 128
+"""Numbers in each part of an axis that is reduced in parts."""
+
+MANY_STEPS = 1024
+"""A longer axis that lies apart in memory is reduced in parts: else few programs would read it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -255,14 +261,28 @@ class Tape:
     def reduce(self, function: str, node: Node, axis: int, keep: bool = False) -> Node:
         """`sum`, `max`, `min` or `prod` along an axis, which gets size 1, or goes."""
         axis %= len(node.shape)
+        size = node.shape[axis]
         shape = (*node.shape[:axis], 1, *node.shape[axis + 1 :])
         rest = shape[:axis] + shape[axis + 1 :]
+        if axis < len(shape) - 1 and size >= MANY_STEPS and size % STEPS == 0:
+            return self._reduce_in_parts(function, node, axis, keep)
         if axis == len(node.shape) - 1:
             found = self.add("reduce", function, (node,), shape, node.element)
         else:
             axes = (*range(axis), *range(axis + 1, len(shape)), axis)
             found = self.reduce(function, self.permute(node, axes), -1, keep=True)
         return self.reshape(found, shape if keep else rest)
+
+    def _reduce_in_parts(self, function: str, node: Node, axis: int, keep: bool) -> Node:
+        """`reduce` of parts of an axis, and then of their results, which aren't rounded."""
+        narrow = node.element in ("f16", "bf16")
+        before, after = node.shape[:axis], node.shape[axis + 1 :]
+        parts = self.reshape(node, (*before, node.shape[axis] // STEPS, STEPS, *after))
+        last = (*range(axis + 1), *range(axis + 2, len(parts.shape)), axis + 1)
+        turned = self.permute(parts, last)
+        wide = self.map("cast", turned, element="f32") if narrow else turned
+        found = self.reduce(function, self.reduce(function, wide, -1), axis, keep)
+        return self.map("cast", found, element=node.element) if narrow else found
 
     def join(self, pieces: list[Node], axis: int) -> Node:
         """The tensors one after the other along an axis."""

@@ -268,6 +268,7 @@ def _swapped(rank: int) -> tuple[int, ...]:
     return (*range(rank - 2), rank - 1, rank - 2)
 
 
+@rule("lower")
 def _lower(tape: Tape, x: Node) -> Node:
     """Where the column is not after the row."""
     axis = len(x.shape) - 2

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from tawa.axon.running.contraction import axes_of
+from tawa.axon.running.derivatives import EPSILON
 from tawa.axon.running.numbers import Number
 from tawa.axon.sizes.patterns import Pattern
 
@@ -22,10 +23,7 @@ Pads = tuple[tuple[int, int], ...]
 F = TypeVar("F", bound=Composition)
 
 COMPOSITIONS: dict[str, Composition] = {}
-"""The composition of each operator that has no rule of its own."""
-
-EPSILON = 1e-5
-"""Of the norms."""
+"""The composition of each operator that has no rule, or no operator of ONNX's, of its own."""
 
 
 def composition(*names: str) -> Callable[[F], F]:
@@ -84,13 +82,6 @@ def prod(x: Number, axis: int) -> Number:
     return found
 
 
-@composition("layer_norm")
-def layer_norm(scale: Number, offset: Number, x: Number) -> Number:
-    """To mean 0 and variance 1."""
-    centred = x - x.mean(-1)
-    return centred * ((centred * centred).mean(-1) + EPSILON).do("rsqrt") * scale + offset
-
-
 @composition("rms_norm")
 def rms_norm(scale: Number, x: Number) -> Number:
     """Divided by the root of the mean square."""
@@ -116,8 +107,8 @@ def attention(q: Number, k: Number, v: Number) -> Number:
 def causal_attention(q: Number, k: Number, v: Number) -> Number:
     """Later keys get no weight."""
     scores = q @ k.transposed() / math.sqrt(q.shape[-1])
-    seen = (scores * 0.0 + 1.0).do("tril").do(">", 0.5)
-    return seen.do("where", scores, scores * 0.0 - 1e30).do("softmax", axis=-1) @ v
+    masked = scores.do("lower").do("where", scores, scores.like(-1e30))
+    return masked.do("softmax", axis=-1) @ v
 
 
 @composition("repeat")

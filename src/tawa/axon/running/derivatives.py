@@ -17,7 +17,11 @@ from tawa.axon.typing.errors import NoDerivative
 
 Numbers = Sequence[Number]
 Parts = "Callable[[], Number] | None"
+Thunks = Callable[[], Number]
 Rule = Callable[..., "Sequence[Callable[[], Number] | None]"]
+
+EPSILON = 1e-5
+"""Of the norms."""
 
 DERIVATIVES: dict[str, Rule] = {}
 """The rule of each operator that has one."""
@@ -27,7 +31,7 @@ SEVERAL: set[str] = set()
 
 CONSTANT = frozenset((
     "==", "!=", "<", "<=", ">", ">=", "both", "either", "not", "sign", "floor", "ceil", "//",
-    "argmax", "one_hot", "iota", "zeros", "ones", "order",
+    "argmax", "one_hot", "iota", "zeros", "ones", "order", "lower",
 ))  # fmt: skip
 """Operators whose derivative is 0 wherever there is one."""
 
@@ -231,6 +235,53 @@ def _softmax(given: Numbers, y: Number, by: Number, axis: int) -> Any:
 @derivative("log_softmax")
 def _log_softmax(given: Numbers, y: Number, by: Number, axis: int) -> Any:
     return [lambda: by - y.do("exp") * by.sum(axis, keep=True)]
+
+
+class _Normalised:
+    """What the derivatives of a norm share: the numbers before scale and offset, and the spread."""
+
+    def __init__(self, x: Number, centred: bool) -> None:
+        self.centred = centred
+        centre = x - x.mean(-1) if centred else x
+        self.spread = ((centre * centre).mean(-1) + EPSILON).do("rsqrt")
+        self.numbers = centre * self.spread
+
+    def before(self, slope: Number) -> Number:
+        """The derivative by x, from that by the normalised numbers.
+
+        Less its mean, as the mean of x is taken away, and less its part along the numbers, as their
+        length is divided out.
+        """
+        inner = slope - slope.mean(-1) if self.centred else slope
+        return (inner - self.numbers * (slope * self.numbers).mean(-1)) * self.spread
+
+
+def _norm(scale: Number, x: Number, by: Number, centred: bool) -> tuple[Thunks, Thunks]:
+    """The derivatives of a norm by its scale and by x."""
+    shared: list[_Normalised] = []
+
+    def norm() -> _Normalised:
+        if not shared:
+            shared.append(_Normalised(x, centred))
+        return shared[0]
+
+    return (
+        lambda: (by * norm().numbers).gathered(scale.shape),
+        lambda: norm().before(by * scale),
+    )
+
+
+@derivative("layer_norm")
+def _layer_norm(given: Numbers, y: Number, by: Number) -> Any:
+    scale, offset, x = given
+    of_scale, of_x = _norm(scale, x, by, centred=True)
+    return [of_scale, lambda: by.gathered(offset.shape), of_x]
+
+
+@derivative("rms_norm")
+def _rms_norm(given: Numbers, y: Number, by: Number) -> Any:
+    scale, x = given
+    return list(_norm(scale, x, by, centred=False))
 
 
 # Products.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,6 +67,10 @@ class Number:
     def __rtruediv__(self, other: float) -> Number:
         return self._other(other) / self
 
+    def like(self, value: float) -> Number:
+        """A Python number of this value's element type."""
+        return self._other(value)
+
     def reshape(self, *to: int) -> Number:
         """Another shape."""
         return self if self.shape == to else self.do("reshape", to=to)
@@ -90,8 +95,9 @@ class Number:
     def gathered(self, to: tuple[int, ...]) -> Number:
         """Summed over what was broadcast from a shape: `spread` backwards."""
         found = self
-        while len(found.shape) > len(to):
-            found = found.sum(0)
+        lead = len(found.shape) - len(to)
+        if lead > 0:
+            found = found.reshape(math.prod(found.shape[:lead]), *found.shape[lead:]).sum(0)
         for axis, (now, before) in enumerate(zip(found.shape, to, strict=True)):
             if before == 1 and now != 1:
                 found = found.sum(axis, keep=True)

@@ -408,6 +408,12 @@ def put(rows_: Array, i: Array, n: int) -> Array:
     return found
 
 
+@operator("lower")
+def lower(x: Array) -> Array:
+    """Where the column is not after the row, for the last two axes of an array."""
+    return np.tri(*x.shape[-2:], dtype=np.bool_)
+
+
 @operator("order")
 def order(x: Array, axis: int) -> Array:
     """The indices that sort along an axis; of equals, the first first."""

@@ -52,11 +52,14 @@ def adamw(
     count, first, second = state
     count = algebra.call("+", count, np.asarray(1, np.int64))
 
-    def mean(beta: float, power: float) -> Callable[[Number, Number], Number]:
-        return lambda old, slope: old * beta + slope**power * (1 - beta)
+    def mean(old: Number, slope: Number) -> Number:
+        return old * BETAS[0] + slope * (1 - BETAS[0])
 
-    first = together(algebra, mean(BETAS[0], 1.0), first, slopes)
-    second = together(algebra, mean(BETAS[1], 2.0), second, slopes)
+    def mean_square(old: Number, slope: Number) -> Number:
+        return old * BETAS[1] + slope * slope * (1 - BETAS[1])
+
+    first = together(algebra, mean, first, slopes)
+    second = together(algebra, mean_square, second, slopes)
 
     def step(weight: Number, one: Number, two: Number) -> Number:
         steps, pace, loss = (Number(algebra, n).do("like", weight) for n in (count, rate, decay))
