@@ -37,6 +37,7 @@ from tawa.kernels.conv_arguments import (
 )
 from tawa.kernels.conv_copies import exchanged, padded
 from tawa.kernels.conv_depthwise import shares_of_depthwise, weights_of_depthwise
+from tawa.kernels.conv_gradient_plans import sharing
 from tawa.kernels.conv_kernels import plane_of, taps_of_plane
 from tawa.kernels.conv_shapes import (
     Convolution,
@@ -55,18 +56,6 @@ from tawa.kernels.gemm_operands import PIECE, empty, is_dense, strides, type_nam
 __all__ = ["conv_transpose", "gradient_of_filters", "gradient_of_images"]
 
 PLAIN = Finish()
-FILTERS, PIXELS = 128, (1, 2, 4, 8, 16, 32, 64)
-"""Filters of a tile of weights, and extents that tiles of 64 pixels have."""
-STEP = 64
-"""Pixels that are multiplied at once."""
-WAVES = 2
-"""Tiles for each multiprocessor that make it worth while to share pixels less."""
-NARROW = 128
-"""Channels of a group up to which pixels are loaded once for all taps of a row."""
-MOST_SUMS = 128 * 192
-"""Elements of the sums of such taps."""
-WIDEST = 48
-"""Columns of the window of such taps."""
 ADDED_ROWS, ADDED_COLUMNS = 8, 128
 """Filters, and taps' channels, whose parts one program adds up."""
 
@@ -511,23 +500,8 @@ def _shares_of_filters(conv: Convolution, dy: Any, image: tuple[Any, tuple[int, 
     dy, ours_pitch = _by_groups(dy, conv.groups)
     unit = PIECE // x.dtype.itemsize
     own_pitch = own if conv.groups == 1 else -(-own // unit) * unit
-    filters = min(FILTERS, max(64, tawa.next_power_of_2(ours)))
-    in_rows = conv.stride == (1, 1) and conv.s > 1 and own <= NARROW
-    channels = next((b for b in (32, 64, 128, 256) if b >= own), 256)
-    taps, tile = 1, _tile(conv)
-    if in_rows:
-        narrow = min(channels, 64)
-        taps = min(conv.s, MOST_SUMS // (filters * narrow))
-        in_rows = 8 + (taps - 1) * conv.dilation[1] <= WIDEST
-    if in_rows:
-        channels, tile = narrow, (1, 8, 8)
-    else:
-        taps = 1
-    blocks = conv.groups * tawa.cdiv(ours, filters) * tawa.cdiv(own, channels)
-    blocks *= conv.depth.taps * conv.r * tawa.cdiv(conv.s, taps)
-    sizes = zip((conv.pictures, conv.p, conv.q), tile, strict=True)
-    tiles = prod(tawa.cdiv(size, extent) for size, extent in sizes)
-    shares = max(1, min(tiles // 8, WAVES * most // blocks))
+    way = sharing(conv, conv_weights.chip, x.dtype.itemsize)
+    shares, blocks, tile = way.shares, way.blocks(conv), way.tile
     parts = empty(dy, (shares, *shape), "float32")
     (top, _), (left, _) = conv.pad
     extents = (
@@ -536,15 +510,15 @@ def _shares_of_filters(conv: Convolution, dy: Any, image: tuple[Any, tuple[int, 
     )  # fmt: skip
     steps = *image_steps[:3], *steps_of(dy)[:3], shares
     ends = top, left, conv.depth.constants, ours, own, conv.groups, ours_pitch, own_pitch
-    if in_rows:
+    if way.windows:
         conv_weights_of_rows[(blocks, shares)](
             x, dy, parts, *extents, *steps, conv.r, conv.s, *conv.dilation, *ends, *tile[1:],
-            filters, channels, taps,
+            way.filters, way.channels, way.taps,
         )  # fmt: skip
     else:
         conv_weights[(blocks, shares)](
             x, dy, parts, *extents, *steps, conv.r, conv.s, *conv.stride, *conv.dilation, *ends,
-            *tile, filters, channels,
+            *tile, way.filters, way.channels,
         )  # fmt: skip
     return parts
 
@@ -557,17 +531,3 @@ def _by_groups(x: Any, groups: int) -> tuple[Any, int]:
         return readable(x, c), own
     pitch = -(-own // unit) * unit
     return padded(x.reshape(n, h, w * groups, own), pitch).reshape(n, h, w, groups * pitch), pitch
-
-
-def _tile(conv: Convolution) -> tuple[int, int, int]:
-    """Pictures, rows and columns of `STEP` pixels that waste the fewest."""
-
-    def waste(tile: tuple[int, int, int]) -> tuple[int, int]:
-        sizes = zip((conv.pictures, conv.p, conv.q), tile, strict=True)
-        counted = 1
-        for size, extent in sizes:
-            counted *= -(-size // extent) * extent
-        return counted, tile[0]
-
-    found = [(STEP // (h * w), h, w) for h in PIXELS for w in PIXELS if STEP % (h * w) == 0]
-    return min((t for t in found if t[0] == 1 or conv.depth.flat), key=waste)
