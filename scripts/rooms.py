@@ -17,6 +17,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -56,19 +57,43 @@ def imports_of(root: Path) -> list[Import]:
 
 def _imports(name: str, path: Path, modules: dict[str, Path]) -> Iterator[Import]:
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-    tree = ast.parse(path.read_text(), str(path))
-    typing_only = set(_type_checking_lines(tree))
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import | ast.ImportFrom):
-            for imported in _targets(node, package, modules):
-                yield Import(name, imported, node.lineno, node.lineno in typing_only)
+    found = read(path)
+    for node in found.imports:
+        for imported in _targets(node, package, modules):
+            yield Import(name, imported, node.lineno, node.lineno in found.for_types)
 
 
-def _type_checking_lines(tree: ast.Module) -> Iterator[int]:
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and ast.unparse(node.test).endswith("TYPE_CHECKING"):
-            for statement in node.body:
-                yield from range(statement.lineno, (statement.end_lineno or 0) + 1)
+@dataclass(frozen=True)
+class Read:
+    """What is read of a file: its imports, the lines for types alone, whether it defines names."""
+
+    imports: list[ast.Import | ast.ImportFrom]
+    for_types: set[int]
+    defines: bool
+
+
+def read(path: Path) -> Read:
+    """What a file says now; it is parsed once until it changes."""
+    status = path.stat()
+    return _read(path, status.st_mtime_ns, status.st_size)
+
+
+@cache
+def _read(path: Path, _changed: int, _size: int) -> Read:
+    nodes = list(ast.walk(ast.parse(path.read_text(), str(path))))
+    return Read(
+        [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)],
+        {line for node in nodes if isinstance(node, ast.If) for line in _lines_for_types(node)},
+        any(isinstance(node, ast.FunctionDef | ast.ClassDef) for node in nodes),
+    )
+
+
+def _lines_for_types(branch: ast.If) -> Iterator[int]:
+    test = branch.test
+    name = test.attr if isinstance(test, ast.Attribute) else getattr(test, "id", None)
+    if name == "TYPE_CHECKING":
+        for statement in branch.body:
+            yield from range(statement.lineno, (statement.end_lineno or 0) + 1)
 
 
 def _targets(
@@ -129,8 +154,7 @@ class House:
 
 def _is_face(path: Path) -> bool:
     """Whether a module defines nothing but what it hands on."""
-    tree = ast.parse(path.read_text())
-    return not any(isinstance(node, ast.FunctionDef | ast.ClassDef) for node in ast.walk(tree))
+    return not read(path).defines
 
 
 def table(house: House) -> str:

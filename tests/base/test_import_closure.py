@@ -50,9 +50,12 @@ def named(text: str) -> set[str]:
 
 def test_imports_are_those_of_the_syntax_tree() -> None:
     names = module_names(PACKAGE.parent)
-    edges = imports_of(PACKAGE.parent)
+    exact_of: dict[str, set[str]] = {module: set() for module in names}
+    for edge in imports_of(PACKAGE.parent):
+        if not edge.for_types:
+            exact_of[edge.importer].add(edge.imported)
     for module, path in names.items():
-        exact = {e.imported for e in edges if e.importer == module and not e.for_types}
+        exact = exact_of[module]
         package = module if path.name == "__init__.py" else module.rpartition(".")[0]
         found = named(path.read_text())
         missed = {e for e in exact if e in names and e not in found and not package.startswith(e)}
