@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 from tawa.machine.figures import figure
 
+_HALF_OR_TWICE = "benchmarks/sensitivity.py: half or twice of it moves times of eight kernels by"
+
 _RECORDED = "kernels recorded by tawa.Timeline, timeline.jsonl"
 
 
@@ -37,13 +39,13 @@ class Timing:
         4.45, "measured", "costs.jsonl, `imad, 1 warps a scheduler, 1 chains`: 4.447"
     )
     """Of an index operation, each of which waits for the one before."""
-    jitter: float = figure(0.2, "chosen", "not measured by itself")
+    jitter: float = figure(0.2, "chosen", f"{_HALF_OR_TWICE} 7.8% at most")
     """By how much work takes more or less time than its cost, at random."""
-    grain: float = figure(12.0, "chosen", "not measured by itself")
+    grain: float = figure(12.0, "chosen", f"{_HALF_OR_TWICE} 9.7% at most")
     """Work shorter than this is not shared with others."""
-    slight: float = figure(0.05, "chosen", "not measured by itself")
+    slight: float = figure(0.05, "chosen", f"{_HALF_OR_TWICE} less than 0.1%")
     """Part of a pipe below which work does not mind that others want it."""
-    drift: float = figure(0.1, "chosen", "not measured by itself")
+    drift: float = figure(0.1, "chosen", f"{_HALF_OR_TWICE} 0.3% at most")
     """Part of the loads so far by which a multiprocessor may be ahead of, or behind, another."""
     matrix_issue: float = figure(
         0.2, "measured", "costs.jsonl, `wgmma n128, 1 groups`: 13 an instruction, n256: 26"
@@ -71,7 +73,7 @@ class Timing:
         4.0, "counted", "machine code: a place in shared memory, a mask's predicate, the copy"
     )
     """Instructions of an asynchronous copy through a pointer."""
-    copy_issue: float = figure(8.0, "chosen", "not measured by itself")
+    copy_issue: float = figure(8.0, "chosen", f"{_HALF_OR_TWICE} 0.9% at most")
     """Of the issuing thread, for a bulk copy."""
     store_latency: float = figure(
         250.0, "fitted", "gemm.jsonl, the product of K = 256 that stages stores in one buffer"
