@@ -4,7 +4,7 @@
     python benchmarks/conv.py --network resnet50,vgg16,unet --images 1,32,256
     python benchmarks/conv.py --network efficientnet,video,sequences --images 1,32
     python benchmarks/conv.py --whole                 ResNet-50, inference and a training step
-    python benchmarks/conv.py --warm 15 --network twelve        compile first, in 15 processes
+    for i in 0 1 2 3; do python benchmarks/conv.py --warm $i/4 & done; wait      compile first
     python benchmarks/conv.py --predict --network twelve        without a device
 
 All contenders of a case get the same channels-last tensors, are captured in CUDA graphs, and take
@@ -15,8 +15,8 @@ the choice is from it shows what the model misses. `cudnn` is eager PyTorch with
 `benchmark = True`, `cudnn-fused` `cudnn_convolution_relu`, `torch-compile` "max-autotune",
 `causal-conv1d` that package. Rows have the bytes that a contender allocates beside its result, and
 for `tawa` the bytes that its tiles load from L2 (`--profile` prints a command that counts them).
-What fails becomes a row with `error_text`. With `--warm` kernels are only compiled, into the cache
-on disk, by as many processes: a run with the same options then has all its time for the device.
+What fails becomes a row with `error_text`. `--warm i/N` compiles a share of the kernels into
+the cache on disk, and no more: a run with the same options then has its time for the device.
 """
 
 from __future__ import annotations
@@ -24,7 +24,6 @@ from __future__ import annotations
 import argparse
 import math
 import os
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -323,7 +322,7 @@ def arguments() -> Any:
     parser.add_argument("--tune", type=int, default=0, help="tilings that are tried")
     parser.add_argument("--compile", action="store_true", help="with torch.compile")
     parser.add_argument("--whole", action="store_true", help="ResNet-50 in place of layers")
-    parser.add_argument("--warm", type=int, default=0, help="compile in so many processes, no more")
+    parser.add_argument("--warm", default="", help="i/N: only compile, of N shares number i")
     parser.add_argument("--predict", action="store_true", help="by the timing model, no device")
     parser.add_argument("--profile", action="store_true", help="print how to count bytes from L2")
     parser.add_argument("--rows", type=Path, help="folder of the result rows")
@@ -353,7 +352,6 @@ def main() -> None:
         return
     wanted = [p for p in options.passes.split(",") if p]
     if options.warm:
-        started = time.perf_counter()
         jobs = [
             (case, what, tiling)
             for case in selected(options)
@@ -361,7 +359,6 @@ def main() -> None:
             for tiling in (None, *(chosen(case, options.tune)[1:] if what == "forward" else ()))
         ]
         warmed(jobs, options.dtype, options.warm)
-        print(f"{len(jobs)} works compiled in {time.perf_counter() - started:.1f} s", flush=True)
         return
     os.environ.setdefault("TORCHINDUCTOR_MAX_AUTOTUNE_GEMM", "1")
     import torch

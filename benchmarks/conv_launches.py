@@ -5,10 +5,9 @@ The last two take NumPy arrays that nobody fills, and need no device.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from multiprocessing import get_context
 from typing import Any, TypeAlias
 
 from conv_cases import Case
@@ -89,8 +88,11 @@ def compiled(job: Job, dtype: str) -> str:
     return ""
 
 
-def warmed(jobs: Sequence[Job], dtype: str, processes: int) -> None:
-    """Compile what passes launch, in so many processes."""
-    with ProcessPoolExecutor(processes, get_context("spawn")) as pool:
-        for failed in filter(None, pool.map(compiled, jobs, [dtype] * len(jobs))):
-            print(failed, flush=True)
+def warmed(jobs: Sequence[Job], dtype: str, share: str) -> None:
+    """Compile each N-th of what passes launch, for a share `i/N`; say what took how long."""
+    number, count = map(int, share.split("/"))
+    for job in jobs[number::count]:
+        started = time.perf_counter()
+        failed = compiled(job, dtype)
+        seconds = time.perf_counter() - started
+        print(f"{job[0].layer} {job[1]}: {seconds:.1f} s {failed}", flush=True)

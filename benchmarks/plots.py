@@ -99,9 +99,10 @@ def plotted(suite: str, folder: Path) -> Plot:
 
 
 def device(rows: list[Row]) -> str:
-    """The device that rows come from, as one speaks of it."""
-    name = str(rows[-1]["device"])
-    return "H100" if "H100" in name else "H200" if "H200" in name else name
+    """The device that rows come from, or all of them, as one speaks of it."""
+    names = {str(row["device"]): None for row in rows}
+    short = {next((chip for chip in ("H100", "H200") if chip in n), n): None for n in names}
+    return " and ".join(short)
 
 
 Group = Callable[[Row], str]

@@ -333,8 +333,8 @@ def same_source_table(rows: list[Row]) -> list[str]:
 def conv_table(rows: list[Row]) -> list[str]:
     """Times of each pass of each layer, and its ratio to the best peer."""
     lines = [
-        "| layer | pass | cuDNN (us) | fused (us) | Tawa (us) | x best |",
-        "|---|---|---|---|---|---|",
+        "| layer | pass | chip | cuDNN (us) | fused (us) | Tawa (us) | x best |",
+        "|---|---|---|---|---|---|---|",
     ]
     passes: dict[str, list[float]] = {}
     for case, found in by_case(rows):
@@ -350,10 +350,11 @@ def conv_table(rows: list[Row]) -> list[str]:
             for i in ("cudnn", "cudnn-fused", "tawa")
         ]
         shown = f"{ratio:.2f}" if ratio is not None else "-"
-        lines.append(f"| {case['layer']} | {name} | {' | '.join(cells)} | {shown} |")
+        chip = next((c for c in ("H100", "H200") if c in next(iter(found.values()))["device"]), "")
+        lines.append(f"| {case['layer']} | {name} | {chip} | {' | '.join(cells)} | {shown} |")
     for name, ratios in passes.items():
         least, mean = f"{min(ratios):.2f}", f"{geometric_mean(ratios):.2f}"
-        lines.append(f"| geometric mean | {name}, least {least} | | | | {mean} |")
+        lines.append(f"| geometric mean | {name}, least {least} | | | | | {mean} |")
     return lines
 
 
