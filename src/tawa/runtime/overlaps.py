@@ -61,6 +61,8 @@ def meet(one: Reach, other: Reach) -> bool:
 def reach(value: Any) -> Reach | None:
     """The bytes of an array or of a descriptor's tensor; None of anything else, and of no bytes."""
     if isinstance(value, TensorDescriptor):
+        if goes_around(value):
+            return reach(value.base)
         size = ELEMENT_BYTES[view(value.base).element_type]
         return _reach(pointer_of(value.base), size, value.shape, value.strides)
     if hasattr(value, "data_ptr") and not hasattr(value, "get_device"):
@@ -72,6 +74,11 @@ def reach(value: Any) -> Reach | None:
         return None
     found = view(value)
     return _reach(found.pointer, ELEMENT_BYTES[found.element_type], found.shape, found.strides)
+
+
+def goes_around(descriptor: TensorDescriptor) -> bool:
+    """Whether a tensor reaches around all addresses: blocks that exist are those of its base."""
+    return descriptor.geometry.reach >= 1 << 63
 
 
 def _reach(at: int, size: int, shape: Sequence[int], strides: Sequence[int]) -> Reach | None:

@@ -20,7 +20,7 @@ from tawa.driver.compiled import Compiled
 from tawa.language.host import cdiv, must_use_result, next_power_of_2
 from tawa.runtime.autotune import Autotuner, Config, Heuristics, heuristics
 from tawa.runtime.descriptor import TensorDescriptor
-from tawa.triton import kernel, mxfp, objects, testing
+from tawa.triton import kernel, mxfp, objects, ragged, target_info, testing
 from tawa.triton.kernel import JITFunction, KernelInterface, jit
 from tawa.triton.objects import missing
 
@@ -151,6 +151,11 @@ COMPILER: dict[str, Any] = {
 DRIVERS = objects.DriverConfig()
 
 
+def public(module: types.ModuleType) -> Mapping[str, Any]:
+    """The names of a module of ours that is Triton's under another name."""
+    return {name: value for name, value in vars(module).items() if name[0] != "_"}
+
+
 def contents() -> Mapping[str, Mapping[str, Any]]:
     """The names in each module of Triton's, by its path."""
     top = {
@@ -179,7 +184,9 @@ def contents() -> Mapping[str, Mapping[str, Any]]:
             **{name: missing(f"triton.testing.{name}") for name in peaks},
             **{name: getattr(testing, name) for name in measures},
         },
+        "triton.language.target_info": public(target_info),
         "triton.tools": {},
+        "triton.tools.ragged_tma": public(ragged),
         "triton.tools.mxfp": {
             "MXFP4Tensor": mxfp.MXFP4Tensor,
             "MXScaleTensor": mxfp.MXScaleTensor,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -142,6 +143,8 @@ def _touched(argument: Any) -> Array | None:
     if array is None or array is argument or not hasattr(argument, "strides"):
         return array
     size = array.dtype.itemsize
+    if math.prod(argument.shape) * size >= 1 << 63:
+        return array  # it goes around all addresses: the elements that exist are the array's
     strides = [stride * size for stride in argument.strides]
     return np.lib.stride_tricks.as_strided(array, tuple(argument.shape), strides)
 

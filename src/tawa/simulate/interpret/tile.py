@@ -473,7 +473,7 @@ def _block_window(
         return None, part, desc
     element = op.block.element_type
     offset = sum(a * stride for a, stride in zip(low, desc.strides, strict=True))
-    address = desc.address + offset * byte_size(element)
+    address = (desc.address + offset * byte_size(element)) % (1 << 64)
     sizes = [b - a for a, b in zip(low, high, strict=True)]
     access = program.access(op, verb)
     if isinstance(op, ops.DescStore) and op.reduce is not None:
