@@ -17,9 +17,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import tawa
-import tawa.language as tl
+from tawa import language as tl
 from tawa.base.errors import TawaError
+from tawa.driver.decorator import jit
+from tawa.runtime.descriptor import TensorDescriptor
 
 ROWS = 1 << 30
 """Rows that the ragged dimension has as the copy engine sees it."""
@@ -48,12 +49,12 @@ create_ragged_descriptor(np.zeros((64, 64), np.float16), [16, 16], ragged_dim=1)
 
 def create_ragged_descriptor(
     T: Any, block_shape: Sequence[int], ragged_dim: int = 0
-) -> tawa.TensorDescriptor:
+) -> TensorDescriptor:
     """The descriptor of a tensor whose parts along a dimension are read and written by themselves.
 
-    Raises `NotRagged` and the errors of `tawa.TensorDescriptor`.
+    Raises `NotRagged` and the errors of `TensorDescriptor`.
     """
-    plain = tawa.TensorDescriptor.from_tensor(T, block_shape)
+    plain = TensorDescriptor.from_tensor(T, block_shape)
     rank = len(plain.shape)
     axis = ragged_dim + rank if ragged_dim < 0 else ragged_dim
     if not 0 <= axis < rank - 1 or rank > 3 or plain.shape[axis] > ROWS:
@@ -64,18 +65,18 @@ def create_ragged_descriptor(
         )
     sizes = [ROWS if d == axis else size for d, size in enumerate(plain.shape)]
     row = plain.strides[axis]
-    return tawa.TensorDescriptor(
+    return TensorDescriptor(
         T, [MOST, MOST, *sizes], [AROUND - row, row, *plain.strides], [1, 1, *block_shape]
     )
 
 
-@tawa.jit
+@jit
 def to_ragged_indices(batch_offset: Any, batch_size: Any, row: Any):
     """The two coordinates in front and the ragged one, of a row of a part."""
     return ROWS_IN_KERNELS, batch_offset + batch_size, ROWS_IN_KERNELS - batch_size + row
 
 
-@tawa.jit
+@jit
 def _coordinates(batch_offset: Any, batch_size: Any, coords: Any, ragged_dim: tl.constexpr):
     first, second, row = to_ragged_indices(batch_offset, batch_size, coords[ragged_dim])
     if len(coords) == 2:
@@ -85,7 +86,7 @@ def _coordinates(batch_offset: Any, batch_size: Any, coords: Any, ragged_dim: tl
     return first, second, coords[0], row, coords[2]
 
 
-@tawa.jit
+@jit
 def load_ragged(
     TMA: Any, batch_offset: Any, batch_size: Any, coords: Any, ragged_dim: tl.constexpr = 0
 ):
@@ -97,7 +98,7 @@ def load_ragged(
     return data.reshape(data.shape[2:])
 
 
-@tawa.jit
+@jit
 def store_ragged(
     TMA: Any, batch_offset: Any, batch_size: Any, coords: Any, data: Any,
     ragged_dim: tl.constexpr = 0,
@@ -106,7 +107,7 @@ def store_ragged(
     TMA.store(_coordinates(batch_offset, batch_size, coords, ragged_dim), data[None, None])
 
 
-@tawa.jit
+@jit
 def atomic_add_ragged(
     TMA: Any, batch_offset: Any, batch_size: Any, coords: Any, data: Any,
     ragged_dim: tl.constexpr = 0,
