@@ -6,6 +6,7 @@ import math
 
 from xdsl.dialects import scf
 from xdsl.dialects.arith import ConstantOp
+from xdsl.dialects.builtin import i32
 from xdsl.ir import Block, Region
 from xdsl.transforms.dead_code_elimination import is_trivially_dead
 
@@ -14,7 +15,7 @@ from tawa.frontend.builtins.shapes import axis_argument, dtype_argument, reshape
 from tawa.frontend.source.errors import NotSupported, TypeMismatch
 from tawa.frontend.source.registry import lowers
 from tawa.frontend.syntax.calls import FunctionCompiler
-from tawa.frontend.values import conversion
+from tawa.frontend.values import arithmetic, conversion
 from tawa.frontend.values.arithmetic import numeric_type, widened
 from tawa.frontend.values.conversion import cast, fail
 from tawa.frontend.values.values import Tensor, Value, describe, ir_element, is_tuple, items_of
@@ -225,8 +226,13 @@ def _scan(f: FunctionCompiler, value: Tensor, axis: Value, kind: str, reverse: V
 # --- combine functions --------------------------------------------------------------------------
 
 
-def combine_region(f: FunctionCompiler, function: Value, values: list[Tensor], name: str) -> Block:
-    """A combine function compiled for the elements of both sides."""
+def combine_region(
+    f: FunctionCompiler, function: Value, values: list[Tensor], name: str
+) -> tuple[Block, str | None]:
+    """A combine function compiled for the elements of both sides; what its assertions say.
+
+    Where there are some, a side has one number more: whether all have held so far.
+    """
     types = [ir_element(v.dtype) for v in values]
     block = Block(arg_types=types * 2)
     with f.b.inside(block):
@@ -250,11 +256,50 @@ def combine_region(f: FunctionCompiler, function: Value, values: list[Tensor], n
         if op.results and is_trivially_dead(op):  # made to ask for a type, say
             op.detach()
             op.erase()
+    message = _asserted(f, block, len(values))
     for op in block.walk():
         if not isinstance(op, Map | ConstantOp | scf.IfOp | scf.YieldOp | ops.Yield):
-            message = f"`{op.name}` in the combine function of `{name}`"
-            raise fail(f.b, NotSupported, message, expected="arithmetic of scalars")
-    return block
+            found = f"`{op.name}` in the combine function of `{name}`"
+            raise fail(f.b, NotSupported, found, expected="arithmetic of scalars")
+    return block, message
+
+
+def _asserted(f: FunctionCompiler, block: Block, count: int) -> str | None:
+    """Let a region of `count` values a side carry along whether its assertions hold."""
+    checks = [op for op in block.ops if isinstance(op, ops.Assert)]
+    end = block.last_op
+    if not checks or end is None:
+        return None
+    left, right = (block.insert_arg(i32, place) for place in (count, 2 * count + 1))
+    held = Map("andi", [left, right])
+    block.insert_op_before(held, end)
+    for check in checks:
+        number = Map("extui", [check.condition], i32)
+        held = Map("andi", [held.results[0], number.results[0]])
+        block.insert_ops_before([number, held], end)
+        check.detach()
+        check.erase()
+    block.insert_op_before(ops.Yield([*end.operands, held.results[0]]), end)
+    end.detach()
+    end.erase()
+    return checks[0].message.data
+
+
+def _held(f: FunctionCompiler, values: list[Tensor], message: str | None) -> list[Tensor]:
+    """The operands of a combination: one more, of ones, for assertions."""
+    if message is None:
+        return values
+    one = conversion.scalar(f.b, 1, int32)
+    return [*values, conversion.broadcast_to(f.b, one, values[0].shape)]
+
+
+def _check(f: FunctionCompiler, results: list[Tensor], message: str | None) -> list[Tensor]:
+    """The results of a combination, once its assertions have been looked at."""
+    if message is None:
+        return results
+    test = arithmetic.compare(f.b, "!=", results[-1], 0)
+    f.b.add(ops.Assert(test.ssa, message))
+    return results[:-1]
 
 
 def known_kind(block: Block) -> str | None:
@@ -278,7 +323,7 @@ def reduce(
 ) -> Value:
     """`tl.reduce`."""
     values = _operands(f, input, "tl.reduce")
-    block = combine_region(f, combine_fn, values, "tl.reduce")
+    block, message = combine_region(f, combine_fn, values, "tl.reduce")
     kind = known_kind(block)
     if kind is not None:
         total = reduce_all(f, values[0], axis, kind, keep_dims)
@@ -288,9 +333,11 @@ def reduce(
         values = [reshape(f, v, (math.prod(v.shape),), can_reorder=True) for v in values]
         axis = 0
     number = axis_argument(f, axis, len(values[0].shape))
+    values = _held(f, values, message)
     op = f.b.add(ops.ReduceWith([v.ssa for v in values], number, Region(block)))
     shape = (*values[0].shape[:number], *values[0].shape[number + 1 :])
     results = [Tensor(r, v.dtype, shape) for r, v in zip(op.outputs, values, strict=True)]
+    results = _check(f, results, message)
     if keep_dims:
         results = [_with_shape(f, r, kept) for r in results]
     return tuple(results) if is_tuple(input) else results[0]
@@ -303,13 +350,15 @@ def associative_scan(
     """`tl.associative_scan`."""
     name = "tl.associative_scan"
     values = _operands(f, input, name)
-    block = combine_region(f, combine_fn, values, name)
+    block, message = combine_region(f, combine_fn, values, name)
     kind = known_kind(block)
     if kind is not None:
         scanned = _scan(f, values[0], axis, kind, reverse)
         return (scanned,) if is_tuple(input) else scanned
     number = axis_argument(f, axis, len(values[0].shape))
+    values = _held(f, values, message)
     ssas = [v.ssa for v in values]
     op = f.b.add(ops.ScanWith(ssas, number, Region(block), reverse=bool(reverse)))
     results = [Tensor(r, v.dtype, v.shape) for r, v in zip(op.outputs, values, strict=True)]
+    results = _check(f, results, message)
     return tuple(results) if is_tuple(input) else results[0]
