@@ -1,12 +1,15 @@
 """A mapping changes speed, never results: random mappings of every program, bit for bit."""
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
+import task_programs
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from task_programs import NAMES, case
@@ -14,10 +17,13 @@ from task_programs import NAMES, case
 from tawa.base.errors import TawaError
 from tawa.tasks import Instance, Mapping
 from tawa.tasks.language.errors import BadPartition, TensorNotMapped, UnmetNone
+from tawa.tasks.language.task import Variant
 from tawa.tasks.search import filled
 
 ILLEGAL = BadPartition, TensorNotMapped, UnmetNone
 """What a random mapping may ask for that can't be: boxes that do not fit, tiles that are not there."""
+
+MODULES = [m for m in vars(task_programs).values() if isinstance(m, ModuleType)]
 
 drawn: Counter[str] = Counter()
 """How many mappings of each program were legal, and not."""
@@ -28,6 +34,13 @@ def enough() -> Iterator[None]:
     yield
     for name in NAMES:
         assert drawn[name] or drawn[f"{name}: illegal"] == 0, drawn
+
+
+def own_names(name: str, names: list[str]) -> list[str]:
+    """Of names, those that a variant's text has."""
+    variants = (v for module in MODULES for v in vars(module).values() if isinstance(v, Variant))
+    text = next(v.function.source.text for v in variants if v.name == name)
+    return [n for n in names if re.search(rf"\b{n}\b", text)]
 
 
 @st.composite
@@ -43,10 +56,10 @@ def mapped(draw: Any, name: str, odd: bool) -> Mapping:
         on_block = record.processor == "block"
         leaf = bool(record.memories)
         places = ["register", "shared"] if leaf and on_block else ["global", "none"]
-        tensors = record.memories or ("acc", "total", "a", "b", "c", "x", "y", "q", "k", "o")
+        tensors = record.memories or own_names(record.name, "acc total a b c x y q k o".split())
         memories = {n: draw(st.sampled_from(places)) for n in tensors if draw(st.booleans())}
         if not leaf and on_block:
-            for own in ("acc", "total", "highest"):
+            for own in own_names(record.name, ["acc", "total", "highest"]):
                 memories[own] = draw(st.sampled_from(["register", "shared"]))
         records.append(
             replace(

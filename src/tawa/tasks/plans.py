@@ -94,7 +94,12 @@ class Plans:
 
     def plan(self, args: Sequence[Any], mapping: Mapping | None) -> Plan | None:
         """What a call like this one was found to do before."""
-        return self.found.get(self.key(args, mapping))
+        try:
+            return self.found.get(self.key(args, mapping))
+        except TypeError:  # of an argument that is neither array nor number: tracing says which
+            if all(isinstance(arg, int | float) or is_array(arg) for arg in args):
+                raise
+            return None
 
     def key(self, args: Sequence[Any], mapping: Mapping | None) -> Any:
         """What of a call decides which launches it makes."""

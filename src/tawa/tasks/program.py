@@ -32,6 +32,7 @@ from tawa.tasks.language.element_types import (
 from tawa.tasks.language.errors import SharedCapTooSmall
 from tawa.tasks.language.mapping import EMPTY, Mapping
 from tawa.tasks.language.offsets import check_offsets
+from tawa.tasks.language.record_checks import check_records
 from tawa.tasks.language.sizes import Known, Number, Size, elements_of, value
 from tawa.tasks.language.task import Task
 from tawa.tasks.language.tensors import Buffer
@@ -366,6 +367,7 @@ def _compiled(
     span: Any,
 ) -> CompiledTasks:
     program = trace(entry, own, mapping, known, span)
+    check_records(mapping, (i for i, _ in program.instances), program.tunables)
     stages = {"tasks": program.text()}
     share_loops(program)
     place_reductions(program)

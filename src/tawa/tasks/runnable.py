@@ -9,9 +9,10 @@ from typing import Any
 from tawa.base.user_frames import entries, entry, users_place
 from tawa.tasks.interpreter import interpret
 from tawa.tasks.language.defaults import Resolved
-from tawa.tasks.language.errors import BadMapping
+from tawa.tasks.language.errors import BadMapping, NotInTask, SignatureMismatch
 from tawa.tasks.language.mapping import Mapping
 from tawa.tasks.language.privileges import Privilege
+from tawa.tasks.language.running import ACTIVE
 from tawa.tasks.language.task import Task, declared
 from tawa.tasks.node_calls import NodeCalls, NodeRun
 from tawa.tasks.plans import Plans, Same
@@ -29,12 +30,30 @@ class RunnableTask(Task):
         Arrays are written in place. `mapping` says where and how; what it does not say, defaults
         do. Returns what ran. Under a mapping for several devices, arrays may be `Sharded`.
         """
+        self._check_call(mapping)
         watcher = WATCHER.get()
         if watcher is not None:
             mapping = watcher(self, args, mapping)
         if mapping is not None and mapping.on_node:
             return self.node_calls.call(args, mapping)
         return self.plans.call(args, mapping)
+
+    def _check_call(self, mapping: Any) -> None:
+        """Raises `BadMapping`, or `NotInTask` in a task: it launches others."""
+        if mapping is not None and not isinstance(mapping, Mapping):
+            raise BadMapping(
+                f"`{self.name}` is called under a mapping that is none",
+                span=users_place(),
+                expected="mapping=Mapping(Instance(...), ...)",
+                found=f"a {type(mapping).__name__}",
+            )
+        if ACTIVE.get() is not None:
+            raise NotInTask(
+                f"`{self.name}` is called inside of a task",
+                span=users_place(),
+                expected=f"a launch: launch({self.name}, ...)",
+                found=f"{self.name}(...)",
+            )
 
     def call_on_device(
         self, task: Task, entry: Resolved
@@ -83,12 +102,21 @@ class RunnableTask(Task):
 
 
 @entry
-def task(**privileges: Privilege) -> Callable[[Callable[..., Any]], RunnableTask]:
+def task(
+    *function: Callable[..., Any], **privileges: Privilege
+) -> Callable[[Callable[..., Any]], RunnableTask]:
     """Declare a task: `privileges` has one for each parameter that is a tensor.
 
     Other parameters are numbers. The function that this decorates has no body but a docstring.
     Raises `SignatureMismatch`, `PrivilegeViolation`.
     """
+    if function:
+        raise SignatureMismatch(
+            f"`{getattr(function[0], '__name__', function[0])}` is declared without privileges",
+            span=users_place(),
+            expected="a privilege for each tensor: @task(y=WRITE, x=READ)",
+            found="@task",
+        )
 
     def declare(fn: Callable[..., Any]) -> RunnableTask:
         return declared(RunnableTask, fn, privileges)

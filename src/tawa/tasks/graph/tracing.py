@@ -16,7 +16,12 @@ from tawa.tasks.graph.ir import Call, Copy, Loop, Node, Required, Scope, TaskPro
 from tawa.tasks.graph.races import check_arguments, check_iterations
 from tawa.tasks.language.arguments import checked_arguments
 from tawa.tasks.language.defaults import Resolved, resolve_launch, where
-from tawa.tasks.language.errors import BadPartition, LoopNotUniform, PrivilegeViolation
+from tawa.tasks.language.errors import (
+    BadMapping,
+    BadPartition,
+    LoopNotUniform,
+    PrivilegeViolation,
+)
 from tawa.tasks.language.mapping import Mapping
 from tawa.tasks.language.privileges import Privilege
 from tawa.tasks.language.running import running
@@ -122,6 +127,15 @@ class Tracer:
             instance.variant.fn(*args)
         finally:
             self.frames.pop()
+        calls = instance.record.calls
+        if calls is not None and len(calls) > len(frame.sites):
+            raise BadMapping(
+                f"`{instance.record.name}` has fewer launch statements than `calls`",
+                span=instance.record.span,
+                expected=f"{len(frame.sites)} names",
+                found=", ".join(calls),
+                notes=[where(instance)],
+            )
         if frame.open_loops:
             raise self._not_uniform(frame.open_loops[0], "`break` or `return` in the body", frame)
 

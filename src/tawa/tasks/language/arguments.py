@@ -7,6 +7,7 @@ from typing import Any
 from tawa.base.source import Span
 from tawa.tasks.language.defaults import Resolved, where
 from tawa.tasks.language.errors import PrivilegeViolation, WrongTaskArguments
+from tawa.tasks.language.mapping import Mapping
 from tawa.tasks.language.privileges import Privilege
 from tawa.tasks.language.task import Task
 from tawa.tasks.language.tensors import Buffer, Tensor
@@ -50,6 +51,9 @@ def checked_kinds(
             span=span,
             expected=f"({', '.join(task.parameters)})",
             found=str(len(args)),
+            hint="a mapping is given by name: mapping=..."
+            if any(isinstance(arg, Mapping) for arg in args)
+            else None,
             notes=notes,
         )
     for name, arg in zip(task.parameters, args, strict=True):

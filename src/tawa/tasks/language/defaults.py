@@ -178,7 +178,7 @@ def _resolved(
             found=processor if processor == "thread" else f"a {processor} below a {above}",
             hint="name the instruction whose layout you want by `partition_by_mma`"
             if processor == "thread"
-            else "",
+            else None,
             notes=[where(caller)] if caller else [],
         )
     if variant.is_leaf and processor in ("node", "device"):

@@ -49,6 +49,14 @@ NAMED_OPTIONS = {
 }
 """Fields of an instance that are launch options by another name."""
 
+KINDS: tuple[tuple[tuple[str, ...], Any, str], ...] = (
+    (("name", "variant", "processor"), str, "a text"),
+    (("warp_groups", "pipeline", "shared_cap", "tile_order"), int, "a whole number"),
+    (("memories", "tunables", "options"), MappingOf, "a dict, by name"),
+    (("calls",), (tuple, list), "names of instances"),
+)
+"""Fields of an instance, and what they are."""
+
 
 @entries
 @dataclass(frozen=True)
@@ -89,6 +97,7 @@ class Instance:
         """Check what can be checked without a program. Raises `BadMapping`, `MachineNotThere`."""
         if self.span is None:
             object.__setattr__(self, "span", users_place())
+        self._check_kinds()
         if self.processor is not None and self.processor not in PROCESSORS:
             raise MachineNotThere(
                 f"`{self.name}` is mapped to a processor that no machine has",
@@ -113,6 +122,19 @@ class Instance:
                     expected="a field of tawa.Options that an instance has no field for",
                     found=option,
                 )
+
+    def _check_kinds(self) -> None:
+        """Raises `BadMapping` for a field of another kind than it should be."""
+        for names_, kind, expected in KINDS:
+            for name in names_:
+                given = getattr(self, name)
+                if given is not None and not isinstance(given, kind):
+                    raise BadMapping(
+                        f"`{name}` of Instance({self.name!r}) is {given!r}",
+                        span=self.span,
+                        expected=expected,
+                        found=f"a {type(given).__name__}",
+                    )
 
     @property
     def launch_options(self) -> dict[str, Any]:
@@ -171,7 +193,7 @@ class Mapping:
                 if devices > 1
                 else "at least one device",
                 found=f"devices={devices}" + (", no processor 'node'" if devices > 1 else ""),
-                hint="map the outermost instance to 'node'" if devices > 1 else "",
+                hint="map the outermost instance to 'node'" if devices > 1 else None,
             )
         self.span, self.devices = place, devices
 

@@ -12,9 +12,10 @@ from typing import Any, Protocol
 
 from tawa.base.source import Span
 from tawa.base.user_frames import entry, users_place
-from tawa.tasks.language.errors import NotInTask
+from tawa.tasks.language.errors import BadPartition, NotInTask
+from tawa.tasks.language.sizes import Size
 from tawa.tasks.language.task import Task
-from tawa.tasks.language.tensors import Tensor
+from tawa.tasks.language.tensors import Tensor, as_sizes
 
 
 class Runner(Protocol):
@@ -81,13 +82,27 @@ def launch(task: Task, *args: Any) -> None:
 @entry
 def srange(*extents: Any) -> Iterator[Any]:
     """Iterations in order: an index, or with several extents a tuple of them, the last fastest."""
-    return runner_of("srange").loop(extents, False, users_place())
+    return runner_of("srange").loop(_extents(extents, "srange"), False, users_place())
 
 
 @entry
 def prange(*extents: Any) -> Iterator[Any]:
     """Iterations in any order, or at the same time: none may write what another touches."""
-    return runner_of("prange").loop(extents, True, users_place())
+    return runner_of("prange").loop(_extents(extents, "prange"), True, users_place())
+
+
+def _extents(extents: tuple[Any, ...], name: str) -> tuple[Any, ...]:
+    """Raises `BadPartition` for what is not a number of iterations."""
+    for extent in extents:
+        if not isinstance(extent, int | Size):
+            raise BadPartition(
+                f"`{name}` is given {extent!r}",
+                span=users_place(),
+                expected="a number of iterations for each index",
+                found=f"a {type(extent).__name__}",
+                hint=f"write {name}(*partition.shape)" if isinstance(extent, tuple) else None,
+            )
+    return extents
 
 
 @entry
@@ -99,4 +114,12 @@ def tunable(name: str, default: Any = None) -> Any:
 @entry
 def make_tensor(shape: Any, dtype: Any) -> Tensor:
     """A tensor of the task's own, whose elements are undefined until a launch writes them."""
-    return runner_of("make_tensor").make(tuple(shape), dtype, users_place())
+    runner, place = runner_of("make_tensor"), users_place()
+    if type(dtype).__module__ != "tawa.language.dtypes":
+        raise BadPartition(
+            "`make_tensor` is given a type that is none of tawa.language",
+            span=place,
+            expected="tl.float32, tl.float16, ...; or the dtype of a tensor",
+            found=repr(dtype),
+        )
+    return runner.make(as_sizes(shape, "make_tensor"), dtype, place)

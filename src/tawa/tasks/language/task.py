@@ -28,6 +28,9 @@ from tawa.tasks.language.variant_checks import check_inner, check_leaf, has_para
 
 T = TypeVar("T")
 
+VARIANTS: set[str] = set()
+"""The names of all variants: what a mapping's record may be called."""
+
 
 @entries
 @dataclass(eq=False)
@@ -66,6 +69,7 @@ class Task:
             )
         (check_leaf if leaf else check_inner)(variant.function, self.privileges)
         self.variants.append(variant)
+        VARIANTS.add(variant.name)
         return variant
 
 
@@ -114,6 +118,14 @@ def declared(make: Callable[..., T], fn: Callable[..., Any], privileges: dict[st
                 span=span,
                 expected=f"a privilege for one of ({', '.join(parameters)})",
                 found=f"{name}={privilege}",
+            )
+    for name, privilege in privileges.items():
+        if not isinstance(privilege, Privilege):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise SignatureMismatch(
+                f"the privilege of `{name}` of task `{fn.__name__}` is {privilege!r}",
+                span=span,
+                expected="READ, WRITE, READ_WRITE or REDUCE(...) of tawa.tasks",
+                found=f"a {type(privilege).__name__}",
             )
     if not any(privilege.writes for privilege in privileges.values()):
         raise PrivilegeViolation(

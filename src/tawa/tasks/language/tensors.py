@@ -178,6 +178,7 @@ class Partition:
         tensor = self.tensor
         origin, size, dims = list(tensor.origin), list(tensor.size), list(tensor.dims)
         within = [tensor.bounds(d) for d in range(len(origin))]
+        self._check_constants(indices)
         for d, i, block, offset in zip(tensor.dims, indices, self.block, self.offset, strict=True):
             by = i * (1 if block is None else block) + offset
             origin[d] = tensor.origin[d] + by
@@ -191,6 +192,36 @@ class Partition:
         past_end = tensor.past_end if self.past_end is None else self.past_end
         bounds = tuple(within) if any(within) else ()
         return Tensor(tensor.buffer, tuple(origin), tuple(size), tuple(dims), past_end, bounds)
+
+    def _check_constants(self, indices: tuple[Any, ...]) -> None:
+        """Raises `BadPartition` for a number in the program's text that names no box.
+
+        A box that a loop's index names may lie past an end: it is zeros there.
+        """
+        for d, (index, extent) in enumerate(zip(indices, self.shape, strict=True)):
+            traced = isinstance(extent, Size)  # all indices of an interpreter are numbers
+            named = isinstance(index, int) and index != 0 and text(self.offset[d]) == "0"
+            if traced and named and (index < 0 or index >= extent):
+                raise BadPartition(
+                    f"a partition has no box {index} in dimension {d}",
+                    span=users_place(),
+                    expected=f"numbers from 0 to below {plain(extent)}",
+                    found=str(index),
+                    hint="neighbours are boxes of a partition with an offset",
+                )
+
+
+def as_sizes(given: Any, what: str) -> tuple[Any, ...]:
+    """Sizes, one a dimension. Raises `BadPartition`."""
+    if isinstance(given, tuple | list):
+        return tuple(given)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    raise BadPartition(
+        f"`{what}` is given {plain(given) if isinstance(given, int | Size) else repr(given)}",
+        span=users_place(),
+        expected="a tuple with a size for each dimension",
+        found=f"a {'number' if isinstance(given, int | Size) else type(given).__name__}",
+        hint="write (size,) for one dimension",
+    )
 
 
 @entry
@@ -206,7 +237,7 @@ def partition_by_blocks(
     neutral element of what a leaf does with them (minus infinity for a maximum). Raises
     `BadPartition`.
     """
-    sizes: tuple[Any, ...] = tuple(block)
+    sizes = as_sizes(block, "partition_by_blocks")
     moved: tuple[Any, ...] = (0,) * len(sizes) if offset is None else tuple(offset)
     if len(sizes) != len(tensor.shape) or len(moved) != len(sizes):
         raise BadPartition(

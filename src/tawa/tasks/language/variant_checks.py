@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tawa.base.source import Span
 from tawa.frontend.source.function import JITFunction
-from tawa.tasks.language.errors import LeafLaunches, LoopCarriesValue, PrivilegeViolation
+from tawa.tasks.language.errors import (
+    LeafLaunches,
+    LoopCarriesValue,
+    PrivilegeViolation,
+    SignatureMismatch,
+)
 from tawa.tasks.language.privileges import Privilege
 
 PLAIN_FACTS = "shape", "dtype"
@@ -16,8 +21,12 @@ PLAIN_FACTS = "shape", "dtype"
 
 
 def check_leaf(function: JITFunction, privileges: Mapping[str, Privilege]) -> None:
-    """Raises `LeafLaunches`, or `PrivilegeViolation` where what is only written is read."""
+    """Raises `LeafLaunches`, or `PrivilegeViolation` where what is only written is read.
+
+    Raises `SignatureMismatch` for a leaf that returns other values than its task writes.
+    """
     tree = function.source.tree
+    _check_returns(function, [name for name, own in privileges.items() if own.writes])
     asked = {
         id(node.value)
         for node in ast.walk(tree)
@@ -44,8 +53,33 @@ def check_leaf(function: JITFunction, privileges: Mapping[str, Privilege]) -> No
                 found=f"its elements are read in `{ast.unparse(node)}`",
                 hint="return what is combined into it"
                 if privilege.operator
-                else "declare READ_WRITE, or return a value made of the others",
+                else "return the new value, made of the others; or declare READ_WRITE",
             )
+
+
+def _check_returns(function: JITFunction, written: Sequence[str]) -> None:
+    """Raises `SignatureMismatch` for a leaf without a value to return, or with too many or few."""
+    tree = function.source.tree
+    returns = [node for node in ast.walk(tree) if isinstance(node, ast.Return)]
+    for one in returns:
+        values = len(one.value.elts) if isinstance(one.value, ast.Tuple) else len(written)
+        if one.value is not None and values == len(written):
+            continue
+        raise _other_values(function, one, written, values if one.value else 0)
+    if not returns:
+        raise _other_values(function, tree.body[-1], written, 0)
+
+
+def _other_values(
+    function: JITFunction, place: ast.stmt, written: Sequence[str], count: int
+) -> SignatureMismatch:
+    return SignatureMismatch(
+        f"the leaf `{function.__name__}` does not return what its task writes",
+        span=_span(function, place),
+        expected=f"return {', '.join(f'the new {name}' for name in written)}",
+        found=f"{count} values" if count else "no value",
+        hint="a leaf returns new tiles; it does not assign to its arguments",
+    )
 
 
 def check_inner(function: JITFunction, privileges: Mapping[str, Privilege]) -> None:
@@ -131,6 +165,6 @@ def _is_task_loop(
     return name in loops or getattr(found, "__name__", "") in loops
 
 
-def _span(function: JITFunction, node: ast.expr) -> Span:
+def _span(function: JITFunction, node: ast.expr | ast.stmt) -> Span:
     source = function.source
     return Span.of_node(node, source.file, first_line=source.first_line, indent=source.indent)

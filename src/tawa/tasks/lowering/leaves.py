@@ -51,7 +51,8 @@ class Out:
 
     def taken(self, value: str, leaf: str) -> str:
         """A value of this tile's shape and type."""
-        wrong = f"{leaf} returns a tile of another shape than `{self.parameter}`"
+        shape = " x ".join(map(str, self.shape))
+        wrong = f"{leaf} returns a tile of another shape than `{self.parameter}`, {shape}"
         kind = f"{list(self.shape)}, tl.{language_name(self.dtype)}"
         found = f"tile_of({value}, {kind}, {wrong!r})"
         if self.operator is None:
