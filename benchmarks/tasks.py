@@ -53,14 +53,24 @@ class Case:
     def mappings(self) -> Iterator[tuple[str, Mapping]]:
         """Mappings to measure, by what they say."""
         if self.name == "attention":
-            for rows, keys, groups in ((128, 128, 2), (128, 64, 2), (192, 128, 3)):
+            turns = {"persistent": True, "alternate": True}
+            for rows, keys, groups, more, order in (
+                (192, 80, 3, turns, 1),
+                (192, 80, 3, turns, 8),
+                (128, 128, 2, {"persistent": True}, 1),
+                (128, 128, 2, {"persistent": True}, 8),
+            ):
+                shown = "".join(f", {option}" for option in more)
                 yield (
-                    f"{rows}x{keys}, {groups} groups",
+                    f"{rows}x{keys}, {groups} groups{shown}, {order} heads together",
                     Mapping(
                         Instance(self.grid, tunables={"U": rows}),
-                        Instance(self.block, tunables={"V": keys}, warp_groups=groups),
+                        Instance(
+                            self.block, tunables={"V": keys}, warp_groups=groups, options=more,
+                            tile_order=order,
+                        ),
                     ),
-                )
+                )  # fmt: skip
             return
         single = "gemm" in self.name and self.name not in ("dual_gemm", "gemm_reduction")
         for u, v, slots, more in (

@@ -11,7 +11,7 @@ import pytest
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tasks"))
 
-from task_programs import NAMES, case
+from task_programs import NAMES, case, gemm_levels
 
 from tawa.tasks import Instance, Mapping
 
@@ -51,4 +51,14 @@ def test_program(name: str, odd: bool) -> None:
 def test_mapping(name: str) -> None:
     found = case("gemm")
     (out,) = run_on_device(found.task, MAPPINGS[name], found.outputs, found.inputs)
+    assert np.abs(out.astype(np.float64) - found.expected[0]).max() < 0.1
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_warp_groups_of_the_program(groups: int) -> None:
+    """Blocks shared by one and two warp groups: the same bits."""
+    found = case("gemm", odd=False)
+    mapping = gemm_levels.on_groups(groups, pipeline=2)
+    task = gemm_levels.gemm
+    (out,) = run_on_device(task, mapping, found.outputs, found.inputs)
     assert np.abs(out.astype(np.float64) - found.expected[0]).max() < 0.1

@@ -15,6 +15,7 @@ sys.path.append(str(Path(__file__).parents[2] / "examples" / "tasks"))
 import attention_tasks as attention
 import batched_gemm_tasks as batched_gemm
 import dual_gemm_tasks as dual_gemm
+import gemm_levels_tasks as gemm_levels  # noqa: F401  (for device tests)
 import gemm_reduction_tasks as gemm_reduction
 import gemm_tasks as gemm
 import grouped_gemm_tasks as grouped_gemm
