@@ -18,8 +18,10 @@ from tawa.tasks import (
     Sharded,
     copy,
     launch,
+    make_tensor,
     node_calls,
     prange,
+    srange,
     task,
 )
 from tawa.tasks import partition_by_blocks as cut
@@ -205,6 +207,41 @@ def test_boxes_past_the_end_are_zeros_on_a_device():
     y = np.full_like(x, np.nan)
     mapping = Mapping(Instance("halves_node", processor="node"), devices=2)
     halves(y, Sharded([x[:25].copy(), x[25:].copy()]), mapping=mapping)
+    assert np.array_equal(y, x)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_last_part_that_reaches_past_the_end(seed: int):
+    """Of a tensor that the program makes: its owner has the rows that there are."""
+    c, a, b, exact = programs.operands(52, 24, 20)
+    given = [programs.shards(x, 4, d) for x, d in zip((c, a, b), (0, 1, 0), strict=True)]
+    mapping = programs.on_devices("gemm_scatter_node", 4, chunks=12)
+    program = programs.gemm_scatter
+    NodeCalls(program, program.call_on_device).call(given, mapping, seed)
+    assert np.abs(programs.gathered(given[0]) - exact).max() < 0.05
+
+
+@task(y=WRITE, x=READ)
+def overlapping(y, x):
+    """y = x, by way of boxes that two devices write one after the other, the second half anew."""
+
+
+@overlapping.inner
+def overlapping_node(y, x):
+    kept = make_tensor((24,), x.dtype)
+    for step in srange(2):
+        for d in prange(2):
+            if d == step:
+                launch(copy, cut(kept, (16,), (8 * step,))[0], cut(x, (16,), (8 * step,))[0])
+    for d in prange(2):
+        launch(copy, cut(y, (12,))[d], cut(kept, (12,))[d])
+
+
+def test_boxes_that_are_written_twice():
+    """What nobody has yet belongs to who writes it, beside what others have."""
+    x, y = np.arange(24, dtype=np.float32), np.full(24, np.nan, np.float32)
+    mapping = Mapping(Instance("overlapping_node", processor="node"), devices=2)
+    overlapping(y, x, mapping=mapping)
     assert np.array_equal(y, x)
 
 

@@ -56,6 +56,10 @@ class Piece:
             tuple(slice(a - low, b - low) for (low, _), (a, b) in zip(self.box, box, strict=True))
         ]
 
+    def narrowed(self, box: Box) -> Piece:
+        """A part of it by itself, with what was done with it."""
+        return Piece(box, self.device, self.part(box), [*self.written], [*self.read])
+
     def before_write(self, box: Box) -> list[Event]:
         """What has to be done before a box is written."""
         return [e for other, e in (*self.written, *self.read) if common_box(box, other)]
@@ -129,9 +133,11 @@ class Held:
         ]  # fmt: skip
         if piece in self.owners:
             return
-        if not owners and cut == piece.box:
-            self.owners.append(piece)
+        new = rest(cut, [owner.box for owner, _ in owners])
+        if new:  # of a tensor that the program makes: who writes first has it
             self.copies = [c for c in self.copies if c is not piece]
+            whole = [piece.box] == new
+            self.owners += [piece] if whole else [piece.narrowed(box) for box in new]
         for owner, common in owners:
             event = machine.copy(
                 piece.part(common), owner.part(common), (piece.device, owner.device),
@@ -146,6 +152,24 @@ def common_box(one: Box, other: Box) -> Box | None:
     """What two boxes have in common; None if that is nothing."""
     both = tuple((max(a, c), min(b, d)) for (a, b), (c, d) in zip(one, other, strict=True))
     return both if all(a < b for a, b in both) else None
+
+
+def rest(box: Box, others: Sequence[Box]) -> list[Box]:
+    """What of a box is in none of others, as boxes that lie apart."""
+    found = [box]
+    for other in others:
+        left: list[Box] = []
+        for part in found:
+            common = common_box(part, other)
+            if common is None:
+                left.append(part)
+                continue
+            for d, ((a, b), (low, high)) in enumerate(zip(part, common, strict=True)):
+                for cut in ((a, low), (high, b)):
+                    if cut[0] < cut[1]:
+                        left.append((*common[:d], cut, *part[d + 1 :]))
+        found = left
+    return found
 
 
 def inside(one: Box, other: Box) -> bool:
