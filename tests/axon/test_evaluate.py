@@ -234,3 +234,35 @@ def test_casts_to_the_element_type_that_an_annotation_names() -> None:
                        ("cast{n} (x .+ zeros{[n]})", "a size here")):  # fmt: skip
         with pytest.raises(StaticArgumentError, match=hint):
             axon.load(f"def f (x: f32[n]) = {text}")
+
+
+def test_bf16_is_computed_in_f32_and_rounded():
+    import ml_dtypes
+
+    x = np.linspace(-3, 3, 40, dtype=np.float32).reshape(5, 8)
+    w = np.linspace(-1, 1, 24, dtype=np.float32).reshape(8, 3)
+    module = axon.load("""
+def f x w = softmax (cast{bf16} x @ w)
+def back x = cast{f32} (cast{bf16} x)
+def slope x = grad (fn x -> sum_all (x * x * 0.5)) x
+def most x = argmax{axis = 0} x
+""")
+    narrow = w.astype(ml_dtypes.bfloat16)
+    found = module["f"](x, narrow)
+    exact = x.astype(ml_dtypes.bfloat16).astype(np.float32) @ narrow.astype(np.float32)
+    powers = np.exp(exact - exact.max(-1, keepdims=True))
+    assert found.dtype == ml_dtypes.bfloat16
+    expected = powers / powers.sum(-1, keepdims=True)
+    assert np.allclose(found.astype(np.float32), expected, atol=2e-2)
+    assert module["back"](x).dtype == np.float32
+    assert np.array_equal(module["slope"](narrow), narrow)
+    assert module["most"](narrow).dtype == np.int64
+
+
+def test_bf16_tensors_of_pytorch_come_back_as_such():
+    torch = pytest.importorskip("torch")
+    x = torch.linspace(-2, 2, 9, dtype=torch.bfloat16, requires_grad=True)
+    y = axon.load("def f x = x * x")["f"](x)
+    y.sum().backward()
+    assert y.dtype == x.grad.dtype == torch.bfloat16
+    assert torch.equal(x.grad, 2 * x.detach())

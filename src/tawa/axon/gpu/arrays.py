@@ -68,11 +68,7 @@ class Arrays:
 
 
 def numpy_type(element: str) -> Any:
-    """NumPy's type for an element type; bf16 is that of the package ml_dtypes."""
-    if element == "bf16":
-        import ml_dtypes
-
-        return ml_dtypes.bfloat16
+    """NumPy's type for an element type."""
     return DTYPES[element]
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from tawa.axon.running.derivatives import backward
 from tawa.axon.running.evaluate import Evaluator
+from tawa.axon.running.registry import DTYPES, is_bf16
 from tawa.axon.running.tape import Tape, Traced, Value, primal
 
 Values = tuple[Value, ...]
@@ -20,6 +21,23 @@ def is_torch(value: Any) -> bool:
     if isinstance(value, tuple):
         return any(is_torch(item) for item in cast("Values", value))
     return type(value).__module__.partition(".")[0] == "torch" and hasattr(value, "requires_grad")
+
+
+def array_of(tensor: Any) -> Any:
+    """The numbers of a tensor of PyTorch's in a NumPy array."""
+    own = tensor.detach().cpu()
+    if str(getattr(own, "dtype", "")) != "torch.bfloat16":
+        return np.asarray(own)
+    torch: Any = import_module("torch")
+    return own.contiguous().view(torch.int16).numpy().view(DTYPES["bf16"])
+
+
+def tensor_of(array: Any, torch: Any) -> Any:
+    """A tensor with a copy of an array's numbers."""
+    own = np.array(array)
+    if not is_bf16(own):
+        return torch.from_numpy(own)
+    return torch.from_numpy(own.view(np.int16)).view(torch.bfloat16)
 
 
 def through_torch(evaluator: Evaluator, run: Callable[..., Value], arguments: Values) -> Value:
@@ -38,7 +56,7 @@ def through_torch(evaluator: Evaluator, run: Callable[..., Value], arguments: Va
 
         @staticmethod
         def forward(context: Any, *given: Any) -> Any:
-            arrays = [tensor.detach().cpu().numpy() for tensor in given]
+            arrays = [array_of(tensor) for tensor in given]
             tape = Tape()
             watched = [
                 Traced(tape, array) if tensor.requires_grad and evaluator.is_float(array) else array
@@ -49,7 +67,7 @@ def through_torch(evaluator: Evaluator, run: Callable[..., Value], arguments: Va
             results = list(_leaves(result))
             structure.append(result)
             context.step = (tape, watched, results)
-            plain = [torch.from_numpy(np.array(primal(r))).to(given[0].device) for r in results]
+            plain = [tensor_of(primal(r), torch).to(given[0].device) for r in results]
             floats = [tensor.is_floating_point() for tensor in plain]
             context.mark_non_differentiable(
                 *(t for t, is_float in zip(plain, floats, strict=True) if not is_float)
@@ -64,15 +82,13 @@ def through_torch(evaluator: Evaluator, run: Callable[..., Value], arguments: Va
             for result, by in zip(results, grads, strict=True):
                 if by is None or not isinstance(result, Traced):
                     continue
-                slope = by.detach().cpu().numpy()
+                slope = array_of(by)
                 found = tape.derivatives(evaluator, backward, result, slope, traced)
                 totals = [_sum(a, b) for a, b in zip(totals, found, strict=True)]
             queue = iter(totals)
             slopes = [next(queue) if isinstance(value, Traced) else None for value in watched]
             device = grads[0].device
-            return tuple(
-                None if s is None else torch.from_numpy(np.array(s)).to(device) for s in slopes
-            )
+            return tuple(None if s is None else tensor_of(s, torch).to(device) for s in slopes)
 
     call: Any = Call
     found = call.apply(*tensors)

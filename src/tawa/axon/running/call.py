@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tawa.axon.running.autograd import is_torch, through_torch
+from tawa.axon.running.autograd import array_of, is_torch, through_torch
 from tawa.axon.running.contract import Call, Contract, Statics
 from tawa.axon.running.evaluate import Constructed, Evaluator, Frame
 from tawa.axon.running.locate import IN_THIS_CALL, misfit
@@ -129,7 +129,7 @@ def to_value(argument: Any) -> Any:
     if callable(argument) or isinstance(argument, Constructed | Traced):
         return argument
     if hasattr(argument, "detach"):
-        argument = argument.detach().cpu()
+        argument = array_of(argument)
     return np.asarray(argument)
 
 

@@ -18,7 +18,14 @@ from tawa.axon.running.compositions import COMPOSITIONS
 from tawa.axon.running.control import CONTROL
 from tawa.axon.running.derivatives import CONSTANT, DERIVATIVES
 from tawa.axon.running.numbers import Number
-from tawa.axon.running.registry import DTYPES, OPERATORS
+from tawa.axon.running.registry import (
+    DTYPES,
+    OPERATORS,
+    is_bf16,
+    is_floating,
+    narrowed,
+    widened,
+)
 from tawa.axon.running.tape import Traced, primal, record, tape_of
 from tawa.axon.sizes.dims import Dim
 from tawa.axon.sizes.patterns import parse_pattern
@@ -34,6 +41,9 @@ from tawa.functional.terms import Con, Instance, Term, Variable
 
 OPERATOR_MODULES = (contraction, image, operators)
 """Importing them registers the operators."""
+
+CONVERSIONS = frozenset(("cast", "like"))
+"""Operators that say themselves of which type their result is: others round bf16 at their end."""
 
 Value = Any
 """An array, a tuple of values, a Python function of one argument, or a `Constructed`."""
@@ -302,6 +312,8 @@ class Evaluator:
     def primitive(self, name: str, given: tuple[Value, ...], statics: dict[str, Any]) -> Value:
         """An operator on arrays."""
         with np.errstate(all="ignore"):
+            if name not in CONVERSIONS and any(is_bf16(value) for value in given):
+                return narrowed(OPERATORS[name](*map(widened, given), **statics))
             return OPERATORS[name](*given, **statics)
 
     def number(self, value: float, like: Value) -> Value:
@@ -310,7 +322,7 @@ class Evaluator:
 
     def is_float(self, value: Value) -> bool:
         """Whether a value has derivatives."""
-        return np.issubdtype(primal(value).dtype, np.floating)
+        return is_floating(primal(value).dtype)
 
     def decided(self, condition: Value) -> bool:
         """Whether a condition holds."""
