@@ -1,9 +1,12 @@
 """Try to prove every launch of each library and example kernel; a row for each distinct module.
 
-python scripts/proofs.py                       all kernels, a new file of rows
-python scripts/proofs.py --only gemm,softmax   some of them, whose rows are replaced
-python scripts/proofs.py --failed              those that were not proved, again
+python scripts/proofs.py                       all kernels
+python scripts/proofs.py --only gemm;softmax   some of them
+python scripts/proofs.py --jobs 16             in so many processes
+python scripts/proofs.py --failed              those again that were not proved
 python scripts/proofs.py --summary             what the rows say, nothing run
+
+New rows take the places of old ones of the same options.
 """
 
 from __future__ import annotations
@@ -13,75 +16,98 @@ import json
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
-sys.path[:0] = [str(ROOT / "tests" / "simulate"), str(ROOT / "src")]
+sys.path[:0] = [str(ROOT / p) for p in ("tests/simulate", "tests/workloads", "src")]
 
+from handwritten import hopper_context  # noqa: E402
 from xdsl.dialects.builtin import ModuleOp  # noqa: E402
+from xdsl.parser import Parser  # noqa: E402
 
 from tawa.cli.check_sweep import Chosen, Row, Sweep  # noqa: E402
 from tawa.simulate import prove  # noqa: E402
 
 ROWS = ROOT / "benchmarks" / "results" / "proofs.jsonl"
 SECONDS = 60.0
-EVERY = "every launch"
+Kept = dict[str, Any]
+"""A row as it is written: the launch's number and name, options, and what was found."""
 
 
 @dataclass
-class Proofs(Sweep):
-    """Combinations of options of which only the proof is tried."""
+class Modules(Sweep):
+    """Combinations of options that are compiled, and nothing else."""
 
-    times: list[float] = field(default_factory=list[float])
-    """Seconds of a processor, of each proof."""
+    texts: list[tuple[Chosen, str]] = field(default_factory=list[tuple[Chosen, str]])
 
     def _searched(self, module: ModuleOp, options: Chosen) -> Row:
-        begin = time.process_time()
-        found = prove(module, self.prove)
-        self.times.append(time.process_time() - begin)
-        return Row(options, EVERY if found.proved else f"not proved: {found.why}", found.states)
+        self.texts.append((options, str(module)))
+        return Row(options, "compiled")
 
 
-def proofs_of(small: Any, seconds: float) -> list[tuple[Row, float]]:
-    """The distinct modules of a kernel's option sets, and how long each proof took."""
+def modules_of(number: int) -> list[tuple[Chosen, str]]:
+    """The distinct modules of a launch's option sets, as text."""
+    from launches import LAUNCHES
+
+    small = LAUNCHES[number]
     sweep = small.sweep()
-    tried = Proofs(sweep.kernel, sweep.grid, sweep.named, prove=seconds)
-    rows = [row for row in small.rows_of(tried) if row.possible and row.same_as is None]
-    return list(zip(rows, tried.times, strict=True))
+    found = Modules(sweep.kernel, sweep.grid, sweep.named)
+    small.rows_of(found)
+    return found.texts
 
 
-def as_kept(number: int, name: str, row: Row, seconds: float) -> dict[str, Any]:
-    """A row as it is written."""
-    proved = row.verdict == EVERY
-    why = {} if proved else {"why": row.verdict.partition(": ")[2]}
-    known = {"number": number, "kernel": name, "options": row.options, "proved": proved, **why}
-    return {**known, "states": row.states, "seconds": round(seconds, 1)}
+def proved(text: str, seconds: float) -> Kept:
+    """What is found of one module; the time is a processor's."""
+    module = Parser(hopper_context(), text).parse_module()
+    begin = time.process_time()
+    found = prove(module, seconds)
+    took = round(time.process_time() - begin, 1)
+    why = {} if found.proved else {"why": found.why}
+    return {"proved": found.proved, **why, "states": found.states, "seconds": took}
 
 
-def kept() -> list[dict[str, Any]]:
+def in_turn(tasks: Iterable[tuple[Any, Callable[..., Any], tuple[Any, ...]]]) -> Iterator[Any]:
+    """Results with their keys, one after the other."""
+    return ((key, work(*given)) for key, work, given in tasks)
+
+
+def at_once(jobs: int) -> Callable[..., Iterator[Any]]:
+    """The same in several processes, in the order in which they end."""
+
+    def run(tasks: Iterable[tuple[Any, Callable[..., Any], tuple[Any, ...]]]) -> Iterator[Any]:
+        with ProcessPoolExecutor(jobs) as pool:
+            keys = {pool.submit(work, *given): key for key, work, given in tasks}
+            yield from ((keys[done], done.result()) for done in as_completed(keys))
+
+    return run
+
+
+def kept() -> list[Kept]:
     """The rows of earlier runs."""
     return [json.loads(line) for line in ROWS.read_text().splitlines()] if ROWS.exists() else []
 
 
-def write(rows: list[dict[str, Any]]) -> None:
+def write(rows: Iterable[Kept]) -> None:
     """Write all rows, in the order of kernels."""
-    ROWS.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    ordered = sorted(rows, key=lambda row: (row["number"], str(row["options"])))
+    ROWS.write_text("".join(json.dumps(row) + "\n" for row in ordered))
 
 
-def summary(rows: list[dict[str, Any]]) -> str:
+def summary(rows: list[Kept]) -> str:
     """How many are proved, how long it took, and what stands in the way of the others."""
-    proved = [row for row in rows if row["proved"]]
-    times = sorted(row["seconds"] for row in proved) or [0.0]
+    done = [row for row in rows if row["proved"]]
+    others = [row for row in rows if not row["proved"]]
+    times = sorted(row["seconds"] for row in done) or [0.0]
     lines = [
-        f"{len(proved)} of {len(rows)} modules proved ({len(proved) / max(len(rows), 1):.1%}); "
+        f"{len(done)} of {len(rows)} modules proved ({len(done) / max(len(rows), 1):.1%}); "
         f"seconds: median {times[len(times) // 2]:.1f}, most {times[-1]:.1f}"
     ]
-    lines += [
-        f"{row['kernel']} {row['options']}: {row['why']}" for row in rows if not row["proved"]
-    ]
-    counts = Counter(row["why"] for row in rows if not row["proved"])
+    lines += [f"{row['number']} {row['kernel']} {row['options']}: {row['why']}" for row in others]
+    counts = Counter(row["why"] for row in others)
     return "\n".join([*lines, *(f"{count:4} {why}" for why, count in counts.most_common())])
 
 
@@ -91,26 +117,31 @@ def main() -> None:
     parser.add_argument("--only", help="kernels, by name, separated by semicolons")
     parser.add_argument("--failed", action="store_true", help="kernels with unproved modules")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="for one module")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--summary", action="store_true", help="of the rows that are kept")
     chosen = parser.parse_args()
-    rows = kept()
-    if chosen.summary:
-        print(summary(rows))
-        return
-    from launches import LAUNCHES
+    rows = {(row["number"], str(row["options"])): row for row in kept()}
+    if not chosen.summary:
+        from launches import LAUNCHES
 
-    for number, small in enumerate(LAUNCHES):
-        before = [row for row in rows if row["number"] == number]
-        if chosen.only and small.name not in chosen.only.split(";"):
-            continue
-        if chosen.failed and before and all(row["proved"] for row in before):
-            continue
-        rows = [row for row in rows if row["number"] != number]
-        for row, seconds in proofs_of(small, chosen.seconds):
-            rows.append(as_kept(number, small.name, row, seconds))
-            print(json.dumps(rows[-1]), flush=True)
-        write(sorted(rows, key=lambda row: row["number"]))
-    print(summary(rows))
+        names = [small.name for small in LAUNCHES]
+        wanted = set(chosen.only.split(";")) if chosen.only else set(names)
+        if chosen.failed:
+            wanted &= {row["kernel"] for row in rows.values() if not row["proved"]}
+        run = at_once(chosen.jobs) if chosen.jobs > 1 else in_turn
+        numbers = [n for n, name in enumerate(names) if name in wanted]
+        texts = dict(run((n, modules_of, (n,)) for n in numbers))
+        tasks = (
+            ((n, options), proved, (text, chosen.seconds))
+            for n, found in texts.items()
+            for options, text in found
+        )
+        for (number, options), found in run(tasks):
+            row = {"number": number, "kernel": names[number], "options": options, **found}
+            rows[number, str(options)] = row
+            print(json.dumps(row), flush=True)
+            write(rows.values())
+    print(summary(list(rows.values())))
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@ at once, which is one of the schedules. Data is not computed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,14 +65,15 @@ from tawa.hopper.dialect.warp_matrix import WarpProduct
 from tawa.ir.elementwise import Map
 from tawa.simulate.interpret import errors
 from tawa.simulate.interpret.actor import HopperActor
-from tawa.simulate.interpret.barriers import NamedBarrier, Waiter
+from tawa.simulate.interpret.barriers import Mbarrier, NamedBarrier, Passed, Waiter
 from tawa.simulate.interpret.clocks import TIMED, region
 from tawa.simulate.interpret.cta import Cta
 from tawa.simulate.interpret.global_memory import TensorMap
-from tawa.simulate.interpret.machine import SWITCH, Machine, Record, Task, Warps
+from tawa.simulate.interpret.machine import SWITCH, Machine, Warps
 from tawa.simulate.interpret.registers import Registers
-from tawa.simulate.prove.code import Instruction, communicates, live_values
+from tawa.simulate.prove.code import Instruction, communicates, live_values, still_to_come
 from tawa.simulate.prove.path import Loop, NotProvable, Path, Undecided
+from tawa.simulate.prove.turns import NotFree, computed, refuse_turns
 from tawa.simulate.prove.unknowns import (
     Number,
     Sum,
@@ -84,6 +85,7 @@ from tawa.simulate.prove.unknowns import (
     scaled,
     term,
 )
+from tawa.simulate.prove.wheels import Wheels
 
 ACCESSES = (
     SharedLoad, SharedStore, Stmatrix, TransposeTile, WarpProduct, SharedHistogram, SharedGather,
@@ -108,40 +110,6 @@ SHORT = 32
 """Iterations of a loop, if it can have no more, that are told apart to its end."""
 
 
-@dataclass(frozen=True)
-class Box(TensorMap):
-    """A tensor map of which only the box is known."""
-
-    def read(self, memory: Any, coordinates: Sequence[int]) -> Array:
-        """Nothing: data is not computed."""
-        return np.zeros(0, np.uint8)
-
-    def write(self, memory: Any, coordinates: Sequence[int], box: Array) -> None:
-        """Nothing."""
-
-    def shared_addresses(self, tile: int) -> Any:
-        """No bytes."""
-        return slice(0, 0)
-
-
-ANOTHER = [Record(None, "another access")]
-
-
-class Instant(Machine):
-    """A cluster whose engines take no time."""
-
-    def record(self, op: Operation | None, text: str) -> int:
-        """The same number for all: accesses are not listed."""
-        self.records = ANOTHER
-        return 0
-
-    def start(self, task: Task) -> Task:
-        """Done."""
-        task.done = True
-        task.execute()
-        return task
-
-
 class Access(NamedTuple):
     """One warp's access of shared memory, as `ACCESSES` make them."""
 
@@ -157,8 +125,15 @@ class Walker(HopperActor):
     live: list[tuple[SSAValue, ...]]
     given: dict[SSAValue, Any]
     path: Path
+    wheels: Wheels
+    blocked: list[frozenset[int]]
+    """For each place in the code, wheels that can't be freed there (`Wheels.blocked`)."""
+    axes: list[frozenset[int]]
+    """For each place in the code, axes of which the CTA's index may yet be asked for."""
     meetings: dict[tuple[int, int], int]
     """Clock components of named barriers, by CTA and number; the cluster's is (-1, 0)."""
+    waits: dict[int, list[int]]
+    """For mbarriers, by their clock components, those of each warp's waits there."""
 
     def __init__(self, machine: Machine, cta: Cta, warps: Warps) -> None:
         super().__init__(machine, cta, warps, {})
@@ -175,9 +150,13 @@ class Walker(HopperActor):
         self._operands: dict[tuple[object, ...], list[Array | slice]] = {}
         self._placed: dict[tuple[object, ...], Any] = {}
 
-    def follow(self, code: list[Instruction], given: dict[SSAValue, Any], path: Path) -> None:
+    def follow(
+        self, code: list[Instruction], given: dict[SSAValue, Any], path: Path, wheels: Wheels
+    ) -> None:
         """Take the code to walk through, the kernel's parameters, and the path's decisions."""
-        self.code, self.given, self.path = code, given, path
+        self.code, self.given, self.path, self.wheels = code, given, path, wheels
+        self.blocked = wheels.blocked(code)
+        self.axes = still_to_come(code, [frozenset(_axes(step)) for step in code])
         self.live = [tuple(v for v in live if v not in given) for live in live_values(code)]
         self.values = dict(given)
         self._steps = [self._step_of(instruction) for instruction in code]
@@ -211,7 +190,13 @@ class Walker(HopperActor):
         return found if isinstance(found, Sum) else int(found)
 
     def integer(self, name: SSAValue) -> int:
-        """A scalar that the path decides."""
+        """A scalar that the path decides; slots and phases are told apart by `turns`."""
+        uses = self.wheels.uses.get(self.op) if self.path.free and self.op is not None else None
+        if uses is not None and uses.wheel.number in self.path.free:
+            if uses.slot is None:
+                raise NotFree(uses.wheel.number)
+            if name in (uses.slot, uses.parity):
+                return uses.at(name, self.number)
         return self.decided(self.number(name), name.name_hint or "a number")
 
     def decided(self, number: Number, what: str = "a condition") -> int:
@@ -219,6 +204,7 @@ class Walker(HopperActor):
         found = self.path.facts.simplified(number)
         if isinstance(found, int):
             return found
+        refuse_turns(found)
         condition = self.path.facts.asked_for(found)
         if condition is None and is_condition(found):
             condition = ("pos", found)
@@ -367,11 +353,17 @@ class Walker(HopperActor):
         if isinstance(op, TmaLoad):
             ctas = None if op.ctas is None else self.integer(op.ctas)
             barrier = self.integer(op.barrier) + 8 * self.integer(op.slot)
-            return self.tma_load(self.value(op.map), (), self.integer(op.tile), barrier, ctas)
+            return self.tma_load(self.value(op.map), (), self._box_at(op), barrier, ctas)
         if isinstance(op, TmaStore):
-            return self.tma_store(self.value(op.map), (), self.integer(op.tile))
+            return self.tma_store(self.value(op.map), (), self._box_at(op))
         assert isinstance(op, HopperOp)
         return op.run(self) or iter(())
+
+    def _box_at(self, op: TmaLoad | TmaStore) -> int:
+        """Where a copy begins in shared memory."""
+        tile, size = self.integer(op.tile), self.value(op.map).bytes
+        self._check_inside(op, [region(tile, size, self.cta.shadow.granule)])
+        return tile
 
     def _begins_whole(self, map_: TensorMap, coordinates: Sequence[int]) -> None:
         """Not looked at: where a copy lies in global memory is not what is proved."""
@@ -387,10 +379,18 @@ class Walker(HopperActor):
             yield from super().wgmma(op)
             found = self._operands[key] = self._reads
             self._ignored = self._reads = None
+            self._check_inside(op, found)
             self.matrix_groups[-1] = []
         group = self.matrix_committed + 1
         for where in found:
             self._note_async_read(where, self.common_clock(), self.warps.matrix, group)
+
+    def _check_inside(self, op: Operation, regions: Sequence[Array | slice]) -> None:
+        """Raise `NotFree` for an access of slots that another one of the wheel could not make."""
+        ends = ((w.start, w.stop) if isinstance(w, slice) else (int(w.min()), int(w.max()) + 1)
+                for w in regions)  # fmt: skip
+        size = self.cta.shadow.granule
+        self.wheels.check_inside(op, self.values, ((a * size, b * size) for a, b in ends))
 
     def _note_async_read(
         self, where: Array | slice, clock: Array, component: int, group: int
@@ -408,7 +408,9 @@ class Walker(HopperActor):
         arguments, result = tuple(op.arguments), op.result
 
         def step(_: Instruction) -> bool:
-            found = applied(function, kind, [self.number(v) for v in arguments])
+            values = [self.number(v) for v in arguments]
+            found = computed(function, values) if self.path.free else None
+            found = applied(function, kind, values) if found is None else found
             if function == "remsi" and of_the_launch(found):
                 # Now: loops that end by themselves would tell it, and be forgotten.
                 found = self._with_residue(found)
@@ -477,6 +479,7 @@ class Walker(HopperActor):
             self._noted = []
             self._run_access(op)
             found, self._noted = self._noted, None
+            self._check_inside(op, [access.where for access in found])
             self._accesses[key] = found
         for note, where, row in found:
             getattr(super(), note)(where, row)
@@ -544,6 +547,20 @@ class Walker(HopperActor):
         self.acquire(barrier.published)
         self.met = self.meeting = None
 
+    def _note_passed(self, barrier: Mbarrier, text: str, phase: int) -> None:
+        """Note a wait by a clock of waits at this ring: others have no place in their order."""
+        running = range(self.rows.start, self.rows.stop)
+        own = self.waits.get(barrier.component)
+        if own is None:
+            raise NotProvable(f"{text} waits at the barrier of another ring")
+        components = tuple(own[row] for row in running)
+        for row, component in zip(running, components, strict=True):
+            self.clock[row, TIMED, component] += 1
+        times = tuple(
+            int(self.clock[row, TIMED, c]) for row, c in zip(running, components, strict=True)
+        )
+        barrier.passed.append(Passed(text, components, times, phase))
+
     def meeting_at(self) -> NamedBarrier:
         """The barrier of the meeting that its next step is."""
         op = self.code[self.at].op
@@ -551,6 +568,11 @@ class Walker(HopperActor):
             return self.machine.meeting
         number = self.integer(op.barrier) if isinstance(op, NamedBarrierSync) else 0
         return self.cta.named_barrier(number)
+
+
+def _axes(step: Instruction) -> Iterator[int]:
+    if isinstance(step.op, BlockId):
+        yield step.op.axis.value.data
 
 
 class _Never:

@@ -287,6 +287,21 @@ def successors(code: Sequence[Instruction], at: int) -> list[int]:
     return [at + 1, step.target] if step.kind in ("test", "branch", "while") else [at + 1]
 
 
+def still_to_come(
+    code: Sequence[Instruction], own: Sequence[frozenset[int]]
+) -> list[frozenset[int]]:
+    """For each place in the code (its end, too) what steps that may follow have of their own."""
+    found = [*own, frozenset[int]()]
+    changed = True
+    while changed:
+        changed = False
+        for at in reversed(range(len(code))):
+            new = own[at].union(*(found[to] for to in successors(code, at)))
+            if new != found[at]:
+                found[at], changed = new, True
+    return found
+
+
 def live_values(code: Sequence[Instruction]) -> list[tuple[SSAValue, ...]]:
     """For each place in the code (its end, too) the values that are used from there on."""
     live: list[set[SSAValue]] = [set() for _ in range(len(code) + 1)]

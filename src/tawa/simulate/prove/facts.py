@@ -132,8 +132,8 @@ class Facts:
         """What a term's form says."""
         if found[0] in ("pos", "zero", "bit"):
             return 0, 1
-        if found[0] in ("block", "count"):
-            return int(found[0] == "count"), None
+        if found[0] in ("block", "count", "turn"):
+            return _of_machine(found)
         if found[0] in ("quotient", "residue"):
             return self._split(found)
         if found[0] != "op":
@@ -344,6 +344,8 @@ class Facts:
         """Add to what is known of a sum."""
         factor, key = _key(e)
         found = _meet(self.ranges.get(key, (None, None)), _over(_times(to, 1, -e.constant), factor))
+        if found == (None, None):
+            return
         self.ranges[key] = found
         self._simple.clear()
         self._bounds.clear()
@@ -377,7 +379,30 @@ class Facts:
     def put(self, e: Sum, to: Range) -> None:
         """Set a sum's range; what was known of it is forgotten."""
         self.ranges.pop(_key(e)[1], None)
+        self._simple.clear()
+        self._bounds.clear()
         self.restrict(e, to)
+
+    def widen(self, growing: Term) -> None:
+        """Drop what sums with a growing term are said to be below, if that says nothing of a sign.
+
+        It would be said of one more with each turn, and never be the same again.
+        """
+        for key, (low, high) in list(self.ranges.items()):
+            factor = dict(key).get(growing, 0) if len(key) > 1 else 0
+            if factor > 0 and high is not None and high > 0:
+                self.put(Sum(0, key), (low, None))
+            if factor < 0 and low is not None and low < 0:
+                self.put(Sum(0, key), (None, high))
+
+
+def _of_machine(found: Term) -> Range:
+    """Of a CTA's index, a grid's axis, and a wheel's slot or phase."""
+    if found[0] != "turn":
+        return int(found[0] == "count"), None
+    depth = found[3]
+    assert isinstance(depth, int)
+    return 0, depth - 1 if found[1] == "slot" else 1
 
 
 def _at_least_zero(known: Range) -> bool:

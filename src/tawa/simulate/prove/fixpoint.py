@@ -37,13 +37,19 @@ from tawa.simulate.interpret.cta import allocations, barrier_addresses, granule_
 from tawa.simulate.interpret.global_memory import GlobalMemory
 from tawa.simulate.interpret.hopper import check_exit, check_registers, warp_spans, warps_of
 from tawa.simulate.interpret.launch import kernel_of, number_of, spec_of
-from tawa.simulate.prove.actor import Box, Instant, Walker
-from tawa.simulate.prove.code import Place, Slice, Writer
+from tawa.simulate.interpret.machine import Warps
+from tawa.simulate.prove.actor import Walker
+from tawa.simulate.prove.code import Instruction, Place, Slice, Writer
 from tawa.simulate.prove.facts import Facts, NeedsModulus
 from tawa.simulate.prove.forget import forget
+from tawa.simulate.prove.instant import Box, Instant
 from tawa.simulate.prove.path import NotProvable, Path, Undecided
-from tawa.simulate.prove.state import Cluster, NewRegion, PieceShadow, Regions, State
-from tawa.simulate.prove.unknowns import Term, term
+from tawa.simulate.prove.pieces import NewRegion, PieceShadow, Regions
+from tawa.simulate.prove.state import Cluster, State
+from tawa.simulate.prove.turning import free, turn_back
+from tawa.simulate.prove.turns import NotFree, refuse_turns
+from tawa.simulate.prove.unknowns import Sum, Term, term
+from tawa.simulate.prove.wheels import Wheels
 
 STATES = 20_000
 """States after which a proof gives up."""
@@ -78,6 +84,8 @@ class _Proving:
 
     kernel: func.FuncOp
     spec: KernelSpec
+    kept: Slice
+    wheels: Wheels
     regions: Regions
     deadline: float
     period: int
@@ -108,6 +116,10 @@ class _Proving:
             {at: components.add(label) for at, label in barrier_addresses(found)}
             for _ in range(ctas)
         ]
+        codes = [Writer(self.kept, Place(w.first, w.count)).code for w in warps[0]]
+        waits = [[_waits(components, w, code, barriers[rank])
+                  for w, code in zip(warps[rank], codes, strict=True)]
+                 for rank in range(ctas)]  # fmt: skip
         meetings = {(-1, 0): components.add("the meeting of the cluster")}
         for rank in range(ctas):
             meetings |= {(rank, n): components.add(f"named barrier {n}") for n in range(16)}
@@ -115,19 +127,19 @@ class _Proving:
         meeting = NamedBarrier("the meeting of the cluster", clock(), clock())
         machine = Instant(GlobalMemory(), (1, 1, 1), threads, components, meeting)
         actors: list[Walker] = []
+        given = self._parameters()
+        path = Path(Facts(modulus=self.period), {}, self.period)
         granule = granule_of(kernel)
         for rank in range(ctas):
             block = (rank, 0, 0)
             cta = new_cta(rank, block, shared, found, components, barriers[rank], granule)
             cta.shadow = PieceShadow(shared, len(components.names), granule, self.regions)
             machine.ctas.append(cta)
-            actors += [Walker(machine, cta, w) for w in warps[rank]]
-        kept, given = Slice(kernel), self._parameters()
-        path = Path(Facts(modulus=self.period), {}, self.period)
-        for actor in actors:
-            actor.meetings = meetings
-            place = Place(actor.warps.first, actor.warps.count)
-            actor.follow(Writer(kept, place).code, given, path)
+            new = [Walker(machine, cta, w) for w in warps[rank]]
+            for actor, code, own in zip(new, codes, waits[rank], strict=True):
+                actor.meetings, actor.waits = meetings, own
+                actor.follow(code, given, path, self.wheels)
+            actors += new
         self.cluster = Cluster(machine, actors, meetings, _waiters(actors))
 
     def _parameters(self) -> dict[SSAValue, Any]:
@@ -167,6 +179,8 @@ class _Proving:
         idle = self.steps == 0
         while True:
             forget(self.cluster.actors, path)
+            free(list(self.cluster.actors), path, self.wheels.all)
+            turn_back(self.cluster, path, self.wheels.all)
             state = self.cluster.take(path)
             # What is asked for is asked again after the numbers have been named anew.
             self.steps = 0
@@ -201,6 +215,7 @@ class _Proving:
                 try:
                     moved |= self._walk(actor)
                 except Undecided as undecided:
+                    refuse_turns(Sum(0, ((undecided.condition, 1),)))
                     if asked is None or undecided.early:
                         asked = undecided.condition
         if asked is not None:
@@ -222,18 +237,30 @@ class _Proving:
         raise NotProvable("an actor goes on for ever without a decision")
 
 
+def _waits(
+    components: Components, warps: Warps, code: Sequence[Instruction], barriers: dict[int, int]
+) -> dict[int, list[int]]:
+    """For the mbarriers that an actor waits at, a clock component of each of its warps' waits.
+
+    The slots of a row have them in common: what is known of a ring's waits says nothing of others.
+    """
+    found: dict[int, list[int]] = {}
+    owners = {step.op.barrier.owner for step in code if isinstance(step.op, MbarrierWait)}
+    rows = {row.offset.value.data: row for row in owners if isinstance(row, Barriers)}
+    for first, row in sorted(rows.items()):
+        kind = row.barrier.type
+        assert isinstance(kind, BarrierType)
+        own = [components.add(f"waits of {warps.name} at {first}") for _ in range(warps.count)]
+        found |= {barriers[first + 8 * slot]: own for slot in range(kind.slots.data)}
+    return found
+
+
 def _waiters(actors: Sequence[Walker]) -> dict[int, set[int]]:
-    """Who waits at each mbarrier: clock components of barriers and of actors' first warps."""
+    """Who waits at each mbarrier: the barrier's clock component, those of first warps' waits."""
     found: dict[int, set[int]] = defaultdict(set)
     for actor in actors:
-        for step in actor.code:
-            if isinstance(step.op, MbarrierWait) and isinstance(step.op.barrier.owner, Barriers):
-                row, kind = step.op.barrier.owner, step.op.barrier.type
-                assert isinstance(kind, BarrierType)
-                first = row.offset.value.data
-                for slot in range(kind.slots.data):
-                    component = actor.cta.barrier_components[first + 8 * slot]
-                    found[component].add(actor.warps.components[0])
+        for barrier, own in actor.waits.items():
+            found[barrier].add(own[0])
     return found
 
 
@@ -287,22 +314,27 @@ def prove(module: ModuleOp, seconds: float = SECONDS) -> Proof:
         _refuse(kernel)
         with np.errstate(all="ignore"):
             shared = number_of(kernel, "shared_bytes")
-            regions = Regions(-(-shared // granule_of(kernel)))
-            period = _period(kernel)
+            granule, kept = granule_of(kernel), Slice(kernel)
+            wheels = Wheels(kept, granule)
+            regions = Regions(-(-shared // granule), granule, wheels)
+            period, spec = _period(kernel), spec_of(module, kernel)
             while True:
-                proving = _Proving(kernel, spec_of(module, kernel), regions, deadline, period)
+                proving = _Proving(kernel, spec, kept, wheels, regions, deadline, period)
                 collecting = regions.open
                 try:
                     proving.run()
                 except NewRegion:
-                    regions.cut()
+                    _cut(regions, wheels)
+                    continue
+                except NotFree as stands:
+                    wheels.drop(stands.wheel)
                     continue
                 except NeedsModulus as needs:
                     period = lcm(period, needs.modulus)
                     continue
                 if not collecting:
                     break
-                regions.cut()
+                _cut(regions, wheels)
         why = ""
     except NotProvable as found:
         why = str(found)
@@ -310,6 +342,14 @@ def prove(module: ModuleOp, seconds: float = SECONDS) -> Proof:
         why = f"{type(found).__name__}: {found.message}"
     states = len(proving.seen) if proving is not None else 0
     return Proof(not why, why, states, time.perf_counter() - begin)
+
+
+def _cut(regions: Regions, wheels: Wheels) -> None:
+    """Cut shared memory into pieces; wheels whose slots are not cut alike stay as they stand."""
+    regions.cut()
+    for number, turned in list(regions.turns.items()):
+        if turned is None:
+            wheels.drop(number)
 
 
 def _refuse(kernel: func.FuncOp) -> None:

@@ -9,7 +9,7 @@ stands for all launches whose numbers fit it, and each of these steps only adds 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from math import gcd
 from typing import NamedTuple
@@ -45,7 +45,7 @@ def forget(actors: Iterable[Walker], path: Path) -> None:
     _rename(actors, path)
 
 
-def _change_all(actors: list[Walker], change: Change, only: Iterable[Term]) -> None:
+def change_all(actors: list[Walker], change: Change, only: Iterable[Term]) -> None:
     """Change every number that actors hold and that has one of the terms in it."""
     terms, known = frozenset(only), dict[Number, Number]()
 
@@ -105,7 +105,7 @@ def _put_for(names: dict[Term, Term], actors: list[Walker], path: Path) -> None:
             total = plus(total, term(*names.get(found, found)), factor)
         return total
 
-    _change_all(actors, change, names)
+    change_all(actors, change, names)
     for actor in actors:
         actor.loops_open = [
             loop if loop.shift is None else replace(loop, shift=names.get(loop.shift, loop.shift))
@@ -158,7 +158,7 @@ def _take_up(actors: list[Walker], path: Path, shift: Term, passed: int, by: int
             return number
         return plus(plus(number, term(*shift), -factor), later, factor)
 
-    _change_all(actors, change, (shift,))
+    change_all(actors, change, (shift,))
     for actor in actors:
         actor.loops_open = [
             replace(loop, shift=new, n=loop.n - passed) if loop.shift == shift else loop
@@ -172,6 +172,7 @@ def _take_up(actors: list[Walker], path: Path, shift: Term, passed: int, by: int
             if exact and isinstance(left, tuple):
                 _carry_over(path, facts, Sum(0, left), scaled(term(*new), path.period), by)
     facts.put(term(*new), (1, None))
+    facts.widen(new)
     path.facts = facts
 
 
@@ -295,7 +296,7 @@ def _begin_later(actors: list[Walker], path: Path, base: Sum, unit: Sum, passed:
     # The loops first: their own beginnings are taken apart, which `change` leaves as they are.
     for actor in actors:
         actor.loops_open = [later.loop(loop) for loop in actor.loops_open]
-    _change_all(actors, later.change, (pivot,))
+    change_all(actors, later.change, (pivot,))
     facts = _changed(path.facts, later.change, (pivot,))
     for terms in path.facts.ranges:
         number, known = later.carried(path.facts, terms)
@@ -308,20 +309,26 @@ def _begin_later(actors: list[Walker], path: Path, base: Sum, unit: Sum, passed:
 # --- facts and names ----------------------------------------------------------------------------
 
 
-def _held(actors: list[Walker]) -> list[Term]:
-    """The unknowns that actors hold, in the order in which they do."""
-    found: dict[Term, None] = {}
+def _numbers_held(actors: list[Walker]) -> Iterator[Number]:
+    """The numbers that actors hold, which may be unknown, in the order in which they do."""
     for actor in actors:
         for value in actor.live[actor.at]:
             held = actor.values[value]
             if isinstance(held, Sum):
-                found.update(dict.fromkeys(_ordered(held)))
+                yield held
         for loop in actor.loops_open:
-            for number in (loop.first, loop.end, loop.step):
-                found.update(dict.fromkeys(_ordered(number)))
+            yield from (loop.first, loop.end, loop.step)
             if loop.shift is not None:
-                found[loop.shift] = None
-    return list(found)
+                yield term(*loop.shift)
+
+
+def _symbols_held(actors: list[Walker]) -> set[Term]:
+    return {found for number in _numbers_held(actors) for found in symbols(number)}
+
+
+def _held(actors: list[Walker]) -> list[Term]:
+    """The unknowns that actors hold, in the order in which they do."""
+    return list(dict.fromkeys(t for number in _numbers_held(actors) for t in _ordered(number)))
 
 
 def _ordered(number: Number) -> list[Term]:
@@ -330,11 +337,13 @@ def _ordered(number: Number) -> list[Term]:
 
 
 def _drop_facts(actors: list[Walker], path: Path) -> None:
-    """Drop what speaks of unknowns that nobody holds."""
-    held = set(_held(actors))
-    facts = path.facts
-    gone = {t for key in facts.ranges for t in symbols(Sum(0, key)) if t[0] in UNKNOWN}
-    gone |= {t for key in facts.truths for t in symbols(Sum(0, ((key, 1),))) if t[0] in UNKNOWN}
+    """Drop what speaks of unknowns, or of the CTA's index, that nobody holds or can ask for."""
+    held, facts = set(_held(actors)), path.facts
+    held |= {("block", axis) for actor in actors for axis in actor.axes[actor.at]}
+    held |= {t for t in _symbols_held(actors) if t[0] == "block"}
+    of = (*UNKNOWN, "block")
+    gone = {t for key in facts.ranges for t in symbols(Sum(0, key)) if t[0] in of}
+    gone |= {t for key in facts.truths for t in symbols(Sum(0, ((key, 1),))) if t[0] in of}
     path.facts = facts.without(*(gone - held))
     path.shifts = {key: shift for key, shift in path.shifts.items() if shift in held}
 

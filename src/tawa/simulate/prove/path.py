@@ -54,10 +54,12 @@ class Path:
     """For loops by what is left and by their step: an unknown that is still 0."""
     period: int = 1
     unknowns: int = 0
+    free: frozenset[int] = frozenset()
+    """Wheels of which it does not matter where they stand (`turning.py`)."""
 
     def copy(self) -> Path:
         """The same, to go on from."""
-        return Path(self.facts.copy(), dict(self.shifts), self.period, self.unknowns)
+        return Path(self.facts.copy(), dict(self.shifts), self.period, self.unknowns, self.free)
 
     def unknown(self, kind: str) -> Number:
         """A number of which nothing is known."""

@@ -9,118 +9,20 @@ other way round, so a run that comes back to a state has shown what every furthe
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from tawa.base.numerics import Array
 from tawa.simulate.interpret.barriers import Arrival, Mbarrier, NamedBarrier, Passed
-from tawa.simulate.interpret.clocks import FENCED, SEEN, TIMED, Conflict, Shadow
+from tawa.simulate.interpret.clocks import FENCED, SEEN, TIMED
 from tawa.simulate.interpret.machine import Machine, Task
 from tawa.simulate.prove.actor import Walker
 from tawa.simulate.prove.path import Loop, Path
 
 NO_TASK = Task("a store", None, lambda: None, True)
-
-
-class NewRegion(Exception):
-    """Shared memory has to be cut into smaller pieces for an access that was not known."""
-
-
-@dataclass
-class Regions:
-    """Shared memory cut into the largest pieces that every known access takes whole or not."""
-
-    granules: int
-    known: dict[object, Array] = field(default_factory=dict[object, Array])
-
-    def __post_init__(self) -> None:
-        self.piece = np.zeros(self.granules, np.int64)
-        self.pieces = 1
-        self.found: dict[object, Array] = {}
-        self.open = True
-        """Whether regions that are not known are still collected."""
-
-    def add(self, key: object, where: slice | Array) -> None:
-        """A region of granules."""
-        mask = np.zeros(self.granules, bool)
-        mask[where] = True
-        self.known[key] = mask
-
-    def cut(self) -> None:
-        """Number the pieces."""
-        random = np.random.default_rng(0)
-        signature = np.zeros(self.granules, np.uint64)
-        for mask in self.known.values():
-            signature[mask] += random.integers(1, 2**62, dtype=np.uint64)
-        kinds, first, self.piece = np.unique(signature, return_index=True, return_inverse=True)
-        self.pieces, self.first = len(kinds), first
-        self.found = {key: np.unique(self.piece[mask]) for key, mask in self.known.items()}
-        self.open = False
-
-
-class PieceShadow(Shadow):
-    """A shadow with a record for each piece instead of each granule."""
-
-    def __init__(self, size: int, components: int, granule: int, regions: Regions) -> None:
-        super().__init__(granule * regions.pieces, components, granule)
-        self.size = size
-        self.regions = regions
-        self._held: dict[int, tuple[object, Array]] = {}
-
-    def pieces(self, where: slice | Array) -> Array | None:
-        """The pieces of a region; None while regions are collected."""
-        if isinstance(where, slice):
-            key: object = (where.start, where.stop)
-        else:
-            held = self._held.get(id(where))
-            if held is not None:
-                return held[1]
-            key = where.tobytes()
-        found = self.regions.found.get(key)
-        if found is None:
-            if key not in self.regions.known:
-                self.regions.add(key, where)
-                if not self.regions.open:
-                    raise NewRegion
-            return None
-        if not isinstance(where, slice):
-            self._held[id(where)] = where, found
-        return found
-
-    def check_read(self, where: slice | Array, clock: Array, asynchronous: bool) -> Conflict | None:
-        """As for granules."""
-        found = self.pieces(where)
-        return (
-            None if found is None else self._placed(super().check_read(found, clock, asynchronous))
-        )
-
-    def _placed(self, found: Conflict | None) -> Conflict | None:
-        """A conflict with the granule where its piece begins."""
-        return found and found._replace(granule=int(self.regions.first[found.granule]))
-
-    def check_write(
-        self, where: slice | Array, clock: Array, asynchronous: bool
-    ) -> Conflict | None:
-        """As for granules."""
-        found = self.pieces(where)
-        return (
-            None if found is None else self._placed(super().check_write(found, clock, asynchronous))
-        )
-
-    def note_read(self, where: slice | Array, component: int, time: int, record: int) -> None:
-        """As for granules."""
-        found = self.pieces(where)
-        if found is not None:
-            super().note_read(found, component, time, record)
-
-    def note_write(self, where: slice | Array, component: int, time: int, record: int) -> None:
-        """As for granules."""
-        found = self.pieces(where)
-        if found is not None:
-            super().note_write(found, component, time, record)
 
 
 class ActorState(NamedTuple):
@@ -185,7 +87,7 @@ class State(NamedTuple):
             tuple(array.tobytes() for arrays in self.shadows for array in arrays),
             self.actors, self.barriers, self.meetings, self.remote,
             frozenset(facts.ranges.items()), frozenset(facts.truths.items()),
-            frozenset(self.path.shifts.items()),
+            frozenset(self.path.shifts.items()), self.path.free,
         )  # fmt: skip
 
 
@@ -221,6 +123,15 @@ class Cluster:
         for barrier in (*mbarriers_of(self.machine), *meetings_of(self.machine)):
             rows += [barrier.collected, barrier.published]
         return rows
+
+    def change_clocks(self, change: Callable[[Array], Array]) -> None:
+        """Change every clock."""
+        for actor in self.actors:
+            actor.clock = change(actor.clock)
+            actor.matrix_issued = [change(clock) for clock in actor.matrix_issued]
+        for barrier in (*mbarriers_of(self.machine), *meetings_of(self.machine)):
+            barrier.collected = change(barrier.collected)
+            barrier.published = change(barrier.published)
 
     # --- ranks ----------------------------------------------------------------------------------
 
@@ -261,6 +172,9 @@ class Cluster:
             found[actor.warps.matrix] = actor.matrix_done, None
             found[actor.warps.bulk] = actor.stores_read, None
             found[actor.warps.copies] = len(actor.copies), None
+            for own in actor.waits.values():
+                for row, component in enumerate(own):
+                    found[component] = int(actor.clock[row, TIMED, component]), None
         for barrier in mbarriers_of(self.machine):
             found[barrier.component] = max(0, barrier.phase - 1), barrier.phase
         for (rank, number), component in self.meetings.items():
@@ -289,10 +203,14 @@ class Cluster:
         # phase or a meeting is over is asked of the row `TIMED` alone.
         for component, (now, phase) in present.items():
             marked[:, component, now + 1 :] = True
-            marked[TIMED, component, now] = phase is not None
+            marked[TIMED, component, now] |= phase is not None
         for actor in self.actors:
             for component in actor.warps.components:
                 marked[:, component, present[component][0]] = True
+        for actor in self.actors:
+            warps = actor.warps
+            others = [*warps.components, warps.matrix, warps.bulk, warps.copies]
+            marked[TIMED, others, 1:] = False  # waits have clocks of their own
         for component in self.meetings.values():
             marked[:TIMED, component, 1:] = False
             marked[TIMED, component, present[component][0]] = True

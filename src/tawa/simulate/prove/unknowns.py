@@ -65,6 +65,9 @@ def positive(e: Number) -> Number:
     """1 where e > 0, else 0."""
     if isinstance(e, int):
         return int(e > 0)
+    limited = _beyond_limits(e)
+    if limited is not None:
+        return limited
     if len(e.terms) == 1 and e.terms[0][1] in (1, -1):
         (found, factor), limit = e.terms[0], -e.constant
         if factor == 1:
@@ -75,22 +78,32 @@ def positive(e: Number) -> Number:
     return term("pos", e)
 
 
+def _beyond_limits(e: Sum) -> Number | None:
+    """1 where e > 0, said without a minimum or maximum in it, one end of which is a constant.
+
+    Only there: to ask both ends would be a question of one more unknown.
+    """
+    for found, factor in e.terms:
+        if found[0] != "op" or found[1] not in ("minsi", "maxsi") or factor not in (1, -1):
+            continue
+        rest = plus(e, Sum(0, ((found, 1),)), -factor)
+        ends = [plus(rest, part, factor) for part in parts_of(found)]
+        least = (found[1] == "minsi") == (factor == 1)
+        for end, other in (ends, ends[::-1]):
+            if isinstance(end, int):
+                return positive(other) if (end > 0) == least else int(not least)
+    return None
+
+
 def _above(found: Term, limit: int) -> Number | None:
-    """1 where a term is above a limit, said of its operands; None if they do not say it."""
-    if found[0] != "op" or found[1] not in ("divsi", "minsi", "maxsi"):
+    """1 where a quotient is above a limit, said of its operands; None if they do not say it."""
+    if found[:2] != ("op", "divsi"):
         return None
     a, b = parts_of(found)
-    if found[1] == "divsi":
-        if not is_positive(b):
-            return None
-        # A quotient is rounded towards zero.
-        return positive(plus(plus(a, 1), b, -limit - 1) if limit >= 0 else plus(a, b, -limit))
-    if isinstance(a, int):
-        a, b = b, a
-    # Only where the constant decides: a question of the other operand is one more unknown.
-    if not isinstance(b, int) or (found[1] == "minsi") == (b > limit):
+    if not is_positive(b):
         return None
-    return int(b > limit)
+    # A quotient is rounded towards zero.
+    return positive(plus(plus(a, 1), b, -limit - 1) if limit >= 0 else plus(a, b, -limit))
 
 
 def is_positive(number: Number) -> bool:
@@ -271,7 +284,7 @@ def symbols(number: Number) -> frozenset[Term]:
 
 def of_the_launch(number: Number) -> bool:
     """Whether a number is made of parameters alone, so that it is the same in all iterations."""
-    return all(t[0] not in ("new", "bit", "block", "count") for t in symbols(number))
+    return all(t[0] not in ("new", "bit", "block", "count", "turn") for t in symbols(number))
 
 
 def rebuilt(found: Term, change: Callable[[Number], Number]) -> Number:
