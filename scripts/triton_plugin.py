@@ -200,10 +200,11 @@ def fresh_knobs() -> Any:
         yield fresh()
         reset()
         return
-    runtime = vars(triton.knobs.runtime)
-    before = dict(runtime)
+    groups = [vars(triton.knobs.runtime), vars(triton.knobs.language)]
+    before = [dict(group) for group in groups]
     yield triton.knobs
-    runtime.update(before)
+    for group, old in zip(groups, before, strict=True):
+        group.update(old)
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from tawa.frontend.source.errors import LaunchMismatch
 from tawa.language.extra.cuda import globaltimer, smid
 from tawa.runtime.descriptor import TensorDescriptor
 from tawa.triton.kernel import RUNTIME, jit
-from tawa.triton.objects import ASTSource, GPUTarget, HookChain, NotProvided, compile
+from tawa.triton.objects import KNOBS, ASTSource, GPUTarget, HookChain, NotProvided, compile
 
 
 @pytest.fixture(autouse=True)
@@ -35,6 +35,21 @@ def make():
         tl.store(x + i, tl.load(x + i) * 2)
 
     return twice
+
+
+@jit
+def scaled(x):
+    i = tl.arange(0, 128)
+    tl.store(x + i, tl.load(x + i) * 1.5 + 1.0)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+def test_products_and_sums_are_fused_as_the_settings_say(
+    fused: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(vars(KNOBS["language"]), "default_fp_fusion", fused)
+    text = str(scaled.compile("*f32:16").stages["ptx"])
+    assert ("fma.rn.f32" in text) == fused
 
 
 @jit

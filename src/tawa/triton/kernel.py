@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 RUNTIME: Any = KNOBS["runtime"]
 """The settings that hooks are among."""
+LANGUAGE: Any = KNOBS["language"]
+"""The settings of how kernels are compiled."""
 
 
 class KernelInterface:
@@ -272,6 +274,11 @@ class JITFunction(Kernel, KernelInterface):
             "already_compiled": False,
         }  # fmt: skip
 
+    def request(self, *args: Any, **kwargs: Any) -> Request:
+        """What `compile` compiles for these arguments, and for what `triton.knobs` says."""
+        _add_defaults(kwargs)
+        return super().request(*args, **kwargs)
+
     def preload(self, specialization_data: str) -> Compiled:
         """Compile what a hook was told of a compilation of this kernel. Raises NotPreloaded."""
         return self._compile(request_of(self.__name__, specialization_data))
@@ -297,9 +304,16 @@ class JITFunction(Kernel, KernelInterface):
 
     def prepared(self, args: tuple[Any, ...], kwargs: dict[str, Any], grid: Any = None) -> Any:
         """A launch of a grid, after the hooks."""
+        _add_defaults(kwargs)
         for hook in self.pre_run_hooks:
             hook(*args, **kwargs)
         return super().prepared(args, kwargs, grid)
+
+
+def _add_defaults(options: dict[str, Any]) -> None:
+    """Add the options of a launch that `triton.knobs` gives, where it gives others than usual."""
+    if not LANGUAGE.default_fp_fusion:
+        options.setdefault("enable_fp_fusion", False)
 
 
 def _type_name(text: str) -> str:

@@ -277,6 +277,10 @@ HOOKS = ("launch_enter_hook", "launch_exit_hook", "jit_cache_hook", "jit_post_co
 """Settings that are functions which a launch or a compilation calls."""
 
 
+FREE = ("default_fp_fusion",)
+"""Settings that may have any value: launches read them."""
+
+
 class Settings:
     """A group of `triton.knobs`: hooks, and otherwise Triton's defaults and no other values."""
 
@@ -286,7 +290,7 @@ class Settings:
         self.__dict__.update(defaults, _name=name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in HOOKS and name in self.__dict__:
+        if name in (*HOOKS, *FREE) and name in self.__dict__:
             self.__dict__[name] = value
         elif name not in self.__dict__ or self.__dict__[name] != value:
             raise NotProvided(
