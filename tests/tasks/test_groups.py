@@ -21,6 +21,7 @@ from tawa.tasks import (
     partition_by_blocks,
     partition_by_mma,
     prange,
+    srange,
     task,
     tunable,
 )
@@ -184,6 +185,45 @@ def test_what_is_not_shared(kind: str, why: str):
     assert "in the task tree: work_block" in str(found.value)
 
 
+@task(c=WRITE, a=READ, b=READ)
+def gemm_of_groups(c, a, b):
+    """C = A B: each warp group walks along K by itself."""
+
+
+@gemm_of_groups.inner
+def groups_block(c, a, b):
+    to, of = (partition_by_blocks(t, (64, int(t.shape[1]))) for t in (c, a))
+    for g in prange(2):
+        launch(gemm_of_groups, to[g, 0], of[g, 0], b)
+
+
+@gemm_of_groups.inner
+def groups_walk(c, a, b):
+    of_a, of_b = partition_by_blocks(a, (64, 32)), partition_by_blocks(b, (32, int(b.shape[1])))
+    acc = make_tensor(c.shape, tl.float32)
+    launch(clear, acc)
+    for k in srange(of_a.shape[1]):
+        launch(part, acc, of_a[0, k], of_b[k, 0])
+    launch(copy, c, acc)
+
+
+def test_a_loop_of_each_group():
+    """Tensors of a group's own are put together too, and what all read is loaded once."""
+    c, a, b = operands(128, 64, 96)
+    mapping = Mapping(
+        Instance("groups_block", processor="block"),
+        Instance("groups_walk", processor="warp_group"),
+        Instance("part_groups", tunables={"how": "none"}),
+    )
+    program = gemm_of_groups.compile(c, a, b, mapping=mapping)
+    program.simulate((c, a, b))
+    serial = np.full_like(c, np.nan)
+    gemm_of_groups.interpret(serial, a, b, mapping=mapping)
+    assert np.array_equal(c, serial)
+    assert program.stages["copies"].count("by 2 warp groups") == 3
+    assert program.stages["groups_block_kernel"].count(".load(") == 2
+
+
 def test_mappings_that_no_machine_has():
     for kind, mapping, error, text in (
         ("alone", mapped(), BadMapping, "not in a `prange`"),
@@ -218,6 +258,9 @@ def part_groups(acc, a, b):
     """Boxes of a warp group's instruction, or of a warp's, or columns."""
     how, columns = tunable("how", "warp_group"), tunable("columns", 64)
     n = int(acc.shape[1])
+    if how == "none":
+        launch(part, acc, a, b)
+        return
     if how == "columns":
         of_acc, of_b = (partition_by_blocks(t, (int(t.shape[0]), n // 2)) for t in (acc, b))
         for g in prange(2):

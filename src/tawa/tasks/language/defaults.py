@@ -178,6 +178,8 @@ def _resolved(
             found=processor if processor == "thread" else f"a {processor} below a {above}",
             hint="name the instruction whose layout you want by `partition_by_mma`"
             if processor == "thread"
+            else f"map `{caller.record.name}` to a block: its `prange` is a part of the grid else"
+            if caller
             else None,
             notes=[where(caller)] if caller else [],
         )
