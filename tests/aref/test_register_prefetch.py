@@ -1,6 +1,9 @@
 """Which loops load their tiles a turn ahead."""
 
+from collections.abc import Iterator
+
 import numpy as np
+from xdsl.ir import Operation
 
 import tawa
 import tawa.language as tl
@@ -12,13 +15,14 @@ CONSTANTS = {"BM": 64, "BK": 32, "specialize": False}
 
 @tawa.jit
 def product(a, b, c, K, BM: tl.constexpr, BK: tl.constexpr, WRITES: tl.constexpr):
+    """What is masked off is not zero, so the tiles can't go through a ring."""
     m, k = tl.arange(0, BM), tl.arange(0, BK)
     at = a + m[:, None] * K + k[None, :]
     bt = b + m[None, :] * K + k[:, None]
     acc = tl.zeros((BM, BM), tl.float32)
     for left in range(K, 0, -BK):
-        x = tl.load(at, mask=k[None, :] < left, other=0.0)
-        acc = tl.dot(x, tl.load(bt, mask=k[:, None] < left, other=0.0), acc)
+        x = tl.load(at, mask=k[None, :] < left, other=1.0)
+        acc = tl.dot(x, tl.load(bt, mask=k[:, None] < left, other=1.0), acc)
         if WRITES:
             tl.store(at, x * 2, mask=k[None, :] < left)
         at += BK
@@ -93,6 +97,24 @@ def test_what_is_loaded_ahead_lies_as_its_users_have_it():
     loads = [line for line in text.splitlines() if "hopper.global_load" in line]
     assert len(loads) == 2
     assert all("64: 2@0*8 | 4* 8@0*1 | 4@0*16" in line for line in loads)
+
+
+def test_a_little_is_loaded_with_the_iteration_before():
+    """Not only with its products: the latency of memory is longer than those of small tiles."""
+    module = decayed.compile(*TYPES, D=64, C=64, WRITES=False).module("aref")
+    (load,) = {
+        op.parent_op() for op in module.walk()
+        if op.name == "tile.load" and "scf.for" in [p.name for p in _around(op)]
+    }  # fmt: skip
+    before = [op.name for op in load.parent.ops][: load.parent.get_operation_index(load)]
+    assert "aref.dot_issue" not in before
+    assert "aref.get_enter" not in before
+
+
+def _around(op: Operation | None) -> Iterator[Operation]:
+    while op is not None:
+        yield op
+        op = op.parent_op()
 
 
 def test_what_is_loaded_ahead_is_right():

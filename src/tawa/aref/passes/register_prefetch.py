@@ -8,7 +8,8 @@ under way. What their addresses and masks need is computed for the next iteratio
 iteration passes on.
 
 Of the loads that no product's staging buffer reads, those of a few registers are taken: larger ones
-would hold registers through the products.
+would hold registers through the products. They are started with the iteration before, if their
+addresses are known by then: what comes before its products and after them hides their latency, too.
 """
 
 from __future__ import annotations
@@ -71,9 +72,18 @@ class RegisterPrefetch:
         if first is None:
             return
         loads = self._chosen(_Ahead(loop, first), warps)
+        small, start = _small_loads(body, warps), body.first_op
+        assert start is not None
+        early = [op for op in loads if op in small and _may_be_ahead(_Ahead(loop, start), [op])]
+        late = [op for op in loads if op not in early]
         if loads:
-            _Ahead(loop, first).rewrite(loads)
             self.decided.add(LoadedIntoRegistersAhead(len(loads), span=span_of(loop)))
+        if late:
+            loop = _Ahead(loop, first).rewrite(late)
+        if early:
+            start = loop.body.block.first_op
+            assert start is not None
+            _Ahead(loop, start).rewrite(early)
 
     @staticmethod
     def _chosen(ahead: _Ahead, warps: int) -> list[Load]:
@@ -198,8 +208,8 @@ class _Ahead:
         for operand in op.operands:
             self.computable(operand, following=following)
 
-    def rewrite(self, loads: Sequence[Load]) -> None:
-        """Carry the tiles: the first iteration's come from before the loop."""
+    def rewrite(self, loads: Sequence[Load]) -> scf.ForOp:
+        """Carry the tiles: the first iteration's come from before the loop, which is returned."""
         firsts = self._first_iteration(loads)
         loop, arguments, _ = carry(self.loop, firsts)
         self.loop = loop
@@ -211,6 +221,7 @@ class _Ahead:
         for load in reversed(loads):
             load.detach()
             load.erase()
+        return loop
 
     def _first_iteration(self, loads: Sequence[Load]) -> list[SSAValue]:
         """The tiles of the first iteration, if there is one."""
