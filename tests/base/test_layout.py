@@ -3,7 +3,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tawa.base.layout import REPLICA, Layout, Mode, accumulator, blocked, parse_layout, register_map
+from tawa.base.layout import (
+    REPLICA,
+    Layout,
+    Mode,
+    accumulator,
+    blocked,
+    crossed,
+    parse_layout,
+    register_map,
+)
 
 EXTENTS = st.lists(st.sampled_from([1, 2, 4, 16, 32, 48, 64]), min_size=1, max_size=3).map(tuple)
 WARPS = st.sampled_from([1, 2, 4, 8])
@@ -97,3 +106,26 @@ def test_a_digit_that_runs_across_dimensions_does_not_reshape():
     assert layout.reshaped((64, 3, 16)) is not None
     assert layout.reshaped((64, 16, 3)) is None
     assert layout.reshaped((32, 96)) is not None
+
+
+@pytest.mark.parametrize("shape", [(32, 128), (64, 64), (16, 128), (32, 64)])
+@pytest.mark.parametrize("dim", [0, 1])
+def test_squares_are_loaded_by_sectors_and_stored_to_all_banks(shape: tuple[int, int], dim: int):
+    """Words: a thread's accesses have four neighbours, either way."""
+    shape = shape if dim else (shape[1], shape[0])
+    layout = crossed(shape, 4, 4, dim)
+    assert layout is not None
+    places = layout.coordinates  # thread, register, dimension
+    assert len(np.unique(places.reshape(-1, 2), axis=0)) == shape[0] * shape[1]
+    assert (np.diff(places[:, :4, dim], axis=1) == 1).all()
+    assert (np.diff(places[:, :16:4, 1 - dim], axis=1) == 1).all()
+    for start in range(0, 128, 8):  # what a quarter of a warp stores at once
+        row, column = places[start : start + 8, 0, dim], places[start : start + 8, 0, 1 - dim]
+        sectors = {(c, r // 8) for r, c in zip(row.tolist(), column.tolist(), strict=True)}
+        assert len(sectors) == 4, "two threads load a sector"
+        if shape[1 - dim] % 32 == 0:  # rows of 128 bytes, swizzled
+            assert len({(c // 4 % 8) ^ (r % 8) for r, c in zip(row, column, strict=True)}) == 8
+
+
+def test_small_tiles_have_no_squares():
+    assert crossed((8, 32), 4, 4, 1) is None

@@ -331,6 +331,42 @@ def blocked(
     return Layout(shape, tuple(reg), tuple(spread[0]), tuple(spread[1]))
 
 
+def crossed(shape: tuple[int, int], warps: int, block: int, dim: int) -> Layout | None:
+    """A layout to access a tile along `dim` and store it along the other dimension, both widely.
+
+    A thread has squares of `block` rows and columns. Two lanes side by side take a sector of memory
+    each; those of a quarter of a warp store to all banks, as rows of a swizzled tile's 128 bytes
+    lie. None for a tile that is too small.
+    """
+    other, left = 1 - dim, list(shape)
+    stride = [1, 1]
+
+    def take(where: int, extent: int) -> Mode:
+        mode = Mode(extent, where, stride[where])
+        stride[where] *= extent
+        left[where] //= extent
+        return mode
+
+    if (
+        shape[dim] % (2 * block)
+        or shape[other] % block
+        or shape[dim] * shape[other] < (block * block * LANES * warps)
+    ):
+        return None
+    reg = [take(dim, block), take(other, block)]
+    across = math.gcd(8, left[other])
+    wanted = [(dim, 2), (other, across), (dim, math.gcd(LANES // (2 * across), left[dim] // 2))]
+    lane = [take(where, extent) for where, extent in wanted if extent > 1]
+    warp: list[Mode] = []
+    for where in (dim, other):
+        extent = math.gcd(warps // math.prod(m.extent for m in warp), left[where])
+        warp += [take(where, extent)] if extent > 1 else []
+    if math.prod(m.extent for m in lane) < LANES or math.prod(m.extent for m in warp) < warps:
+        return None
+    reg += [take(where, left[where]) for where in (dim, other) if left[where] > 1]
+    return Layout(shape, tuple(reg), tuple(lane), tuple(warp))
+
+
 def register_map(source: Layout, result: Layout, dims: tuple[int | None, ...]) -> list[int] | None:
     """For each register of `result`, the register of `source` with the same element, or None.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from xdsl.dialects import scf
 from xdsl.dialects.builtin import UnitAttr
@@ -15,7 +15,7 @@ from tawa.base.errors import TawaError
 from tawa.base.layout import accumulator, operand
 from tawa.base.spans import span_of
 from tawa.base.types import byte_size, element_of, i8, shape_of
-from tawa.codegen.fragments import copied, fragment, natural, team_sync
+from tawa.codegen.fragments import copied, fragment, natural, rearranged, team_sync
 from tawa.codegen.group_lowering import GROUP_WARPS, GroupLowering, RowWindow, View
 from tawa.codegen.shared_memory import tile_for
 from tawa.hopper.dialect.core import number
@@ -302,12 +302,24 @@ def lower_stage(g: GroupLowering, op: aref.Stage) -> None:
     if turned:
         g.do(SharedStore(g.add(Relabel(value, value.type.layout.permuted((1, 0)))), place))
     else:
-        _write(g, value, place)
+        _write(g, _along_rows(g, value), place)
     if not read_by_warps(op.view):
         g.do(FenceProxyAsync())
     if not isinstance(op.next_op, aref.Stage):
         team_sync(g)
     g.views[op.view] = View(place, shape, turned)
+
+
+def _along_rows(g: GroupLowering, value: SSAValue) -> SSAValue:
+    """A tile's registers in the order of a row's elements, if a thread has neighbours there."""
+    assert isinstance(value.type, FragType)
+    layout = value.type.layout
+    last = len(layout.shape) - 1
+    neighbours = [m for m in layout.reg if m.dim == last and m.stride == 1]
+    if not neighbours or layout.reg[0] == neighbours[0]:
+        return value
+    others = (m for m in layout.reg if m != neighbours[0])
+    return rearranged(g, value, replace(layout, reg=(neighbours[0], *others)))
 
 
 def _runs_down(kind: FragType) -> bool:

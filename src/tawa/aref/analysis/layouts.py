@@ -28,7 +28,7 @@ from tawa.aref.dialect.ops import (
     WarpGroup,
     ZeroUnless,
 )
-from tawa.base.layout import Layout, Mode, accumulator, blocked
+from tawa.base.layout import Layout, Mode, accumulator, blocked, crossed
 from tawa.base.types import PtrType, byte_size, element_of, shape_of
 from tawa.ir.elementwise import Map
 from tawa.ir.loops import terminator
@@ -71,6 +71,12 @@ LONG_FUNCTIONS = frozenset(
 WORD = SM_90A.word
 """Bytes of a register, and of a bank of shared memory."""
 
+WIDEST = SM_90A.copy_unit
+"""Bytes of a thread's widest access."""
+
+SQUARE = WIDEST // WORD
+"""Rows and columns of words that a thread transposes: an access either way."""
+
 MANY_COPIES = SM_90A.thresholds.copies_loaded
 """Threads that load the same element, from which on one loads it and the others get it."""
 
@@ -90,6 +96,20 @@ def unit_reshape(layout: Layout, shape: tuple[int, ...]) -> Layout | None:
         if extent == 1:
             layout = layout.expanded(d)
     return layout
+
+
+def _staged_across(value: SSAValue, dim: int) -> bool:
+    """Whether a tile is copied to where products read it with its other dimension contiguous."""
+    for use in value.uses:
+        op = use.operation
+        if isinstance(op, Stage) and dim == 0:
+            return True
+        if isinstance(op, Map) and shape_of(op.result.type) == shape_of(value.type):
+            if _staged_across(op.result, dim):
+                return True
+        elif isinstance(op, Trans) and _staged_across(op.result, 1 - dim):
+            return True
+    return False
 
 
 def lane_parts(layout: Layout) -> Layout:
@@ -461,6 +481,10 @@ class Layouts:
         dim, vector = fastest(self.axes, op.ptr)
         shape = shape_of(value.type)
         together = carried_with(value, self._same)
+        if vector * byte_size(element_of(value.type)) == WIDEST and vector == SQUARE:
+            square = crossed((shape[0], shape[1]), self.warps, SQUARE, dim)
+            if square is not None and any(_staged_across(v, dim) for v in together):
+                return square
         if any(isinstance(use.operation, Stage) for v in together for use in v.uses):
             # What is loaded element by element is stored to shared memory in words.
             word = max(1, WORD // byte_size(element_of(value.type)))
