@@ -83,7 +83,7 @@ KERNELS: dict[str, tuple[Callable[[], Asked], type[Decision]]] = {
     "pointers": (lambda: example("pointers-small"), NotSpecialised),
     "rejected": (rejected, AttemptRejected),
     "spilled": (
-        lambda: asked(many_registers, *BYTES, **BLOCKS, num_warps=2, persistent=True),
+        lambda: asked(many_registers, *BYTES, **BLOCKS, num_warps=2, num_stages=1, persistent=True),
         ProductsNarrowed,
     ),
     "more on a multiprocessor": (shared, RegistersForMore),

@@ -150,7 +150,7 @@ def test_batches() -> None:
 
 
 def test_products_that_would_spill_fetch_step_by_step() -> None:
-    found = many_registers.compile(*BYTES, **BLOCKS, num_warps=2, persistent=True)
+    found = many_registers.compile(*BYTES, **BLOCKS, num_warps=2, num_stages=1, persistent=True)
     assert not found.findings
     assert found.decided(ProductsNarrowed)
     assert only_product(found.module("hopper")).narrow is not None

@@ -481,9 +481,10 @@ class Layouts:
         dim, vector = fastest(self.axes, op.ptr)
         shape = shape_of(value.type)
         together = carried_with(value, self._same)
-        if vector * byte_size(element_of(value.type)) == WIDEST and vector == SQUARE:
+        words = byte_size(element_of(value.type)) == WORD and vector >= SQUARE
+        if words and len(shape) == 2 and any(_staged_across(v, dim) for v in together):
             square = crossed((shape[0], shape[1]), self.warps, SQUARE, dim)
-            if square is not None and any(_staged_across(v, dim) for v in together):
+            if square is not None:
                 return square
         if any(isinstance(use.operation, Stage) for v in together for use in v.uses):
             # What is loaded element by element is stored to shared memory in words.
