@@ -1,58 +1,78 @@
 """The checker proves the protocols of the convolutions' kernels: windows go back after all taps."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tawa.kernels import conv
+from tawa.driver.jit import Kernel
+from tawa.kernels import conv_gradients
 from tawa.kernels.conv import Tiling, conv2d, reference
+from tawa.kernels.conv_gradient_plans import Sharing
+from tawa.runtime.launch import grid_sizes
 from tawa.simulate.check.protocol import check
 
-TURNS = (("persistent", True), ("ping_pong", True))
+PERSISTENT = (("persistent", True),)
+TURNS = (*PERSISTENT, ("ping_pong", True))
 CASES = {
-    "windows": (Tiling("windows", 1, 16, 8, 64, 64), 1),
-    "turns": (Tiling("windows", 1, 16, 8, 64, 64, TURNS), 1),
-    "planes": (Tiling("windows", 1, 8, 8, 64, 64), 2),
-    "resident": (Tiling("resident", 1, 16, 8, 64, 64), 1),
-    "taps": (Tiling("taps", 2, 8, 8, 64, 64), 1),
+    "windows": (Tiling("windows", 1, 16, 8, 64, 64), {}),
+    "persistent windows": (Tiling("windows", 1, 16, 8, 64, 64, PERSISTENT), {}),
+    "turns": (Tiling("windows", 1, 16, 8, 64, 64, TURNS), {}),
+    "planes": (Tiling("windows", 1, 8, 8, 64, 64), {"stride": 2}),
+    "resident": (Tiling("resident", 1, 16, 8, 64, 64), {}),
+    "taps": (Tiling("taps", 2, 8, 8, 64, 64), {}),
+    "groups": (Tiling("windows", 1, 16, 8, 32, 32), {"groups": 2}),
+    "gathered": (None, {"groups": 8, "stride": 3}),
+    "depthwise": (None, {"groups": 64, "stride": 3}),
 }
+SHARINGS = {
+    "windows": Sharing(3, 64, 64, (1, 8, 8), 2, windows=True),
+    "taps": Sharing(1, 64, 64, (1, 8, 8), 2, windows=False),
+}
+generator = np.random.default_rng(0)
 
 
-class _Checked:
-    """A kernel whose launches are checked on the arrays given."""
-
-    def __init__(self, kernel: Any) -> None:
-        self.kernel = kernel
-
-    def __getitem__(self, grid: tuple[int, ...]) -> Any:
-        def run(*args: Any, **constants: Any) -> None:
-            options = {k: constants.pop(k) for k in ("persistent", "ping_pong") if k in constants}
-            names = [p.name for p in self.kernel.parameters]
-            given = {**dict(zip(names, args, strict=False)), **constants}
-            known = self.kernel.constexpr_names
-            types = {n: given[n] if n in known else _type(given[n]) for n in names}
-            compiled = self.kernel.compile(**types, **options)
-            values = [given[name] for name in compiled.spec.arguments]
-            self.report = check(compiled.module("hopper"), grid, values, multiprocessors=2)
-
-        return run
+def half(*shape: int) -> np.ndarray:
+    return (generator.standard_normal(shape) / 4).astype(np.float16)
 
 
-def _type(value: Any) -> Any:
-    if isinstance(value, np.ndarray):
-        return "*f16"
-    return "i32" if isinstance(value, int) else value
+@contextmanager
+def proved() -> Iterator[None]:
+    """Every launch inside is proved, on two multiprocessors, and computes what it computes."""
+
+    def launch(self: Kernel, grid: Any, /, *args: Any, **kwargs: Any) -> None:
+        names = [p.name for p in self.parameters]
+        given = {**dict(zip(names, args, strict=False)), **kwargs}
+        compiled = self.compile(*args, **kwargs)
+        values = [given[name] for name in compiled.spec.arguments]
+        report = check(compiled.module("hopper"), grid_sizes(grid), values, multiprocessors=2)
+        assert not report.cut
+
+    before = Kernel._launch  # pyright: ignore
+    Kernel._launch = launch  # pyright: ignore
+    try:
+        yield
+    finally:
+        Kernel._launch = before
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_proved(name: str, monkeypatch: pytest.MonkeyPatch):
-    tiling, stride = CASES[name]
-    rng = np.random.default_rng(0)
-    x = rng.standard_normal((2, 18, 18, 64)).astype(np.float16)
-    w = (rng.standard_normal((64, 3, 3, 64)) / 24).astype(np.float16)
-    checked = _Checked(conv.KERNELS[tiling.kernel])
-    monkeypatch.setitem(conv.KERNELS, tiling.kernel, checked)
-    y = conv2d(x, w, None, tiling, stride=stride)
-    assert not checked.report.cut
-    assert np.abs(y - reference(x, w, stride=stride)).max() < 1e-2
+def test_proved(name: str):
+    tiling, steps = CASES[name]
+    x = half(2, 18, 18, 64) if tiling else half(1, 9, 9, 64)
+    w = half(64, 3, 3, 64 // steps.get("groups", 1))
+    with proved():
+        y = conv2d(x, w, None, tiling, **steps)
+    assert np.abs(y - reference(x, w, **steps)).max() < 1e-2
+
+
+@pytest.mark.parametrize("name", SHARINGS)
+def test_the_gradient_of_filters_is_proved(name: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(conv_gradients, "sharing", lambda *_: SHARINGS[name])
+    x, dy = half(2, 10, 10, 64), half(2, 8, 8, 64)
+    with proved():
+        dw = conv_gradients.gradient_of_filters(dy, x, (64, 3, 3, 64))
+    exact = np.einsum("npqk,npqc->kc", *(v.astype(float) for v in (dy, x[:, 1:9, 2:10])))
+    assert np.abs(dw[:, 1, 2] - exact).max() < 1e-2
