@@ -198,6 +198,9 @@ def test_what_can_be_wrong():
     assert "in the task tree: twice_over_node" in str(found.value)
     with pytest.raises(BadMapping, match="ends inside of a box"):
         twice_over(np.zeros_like(x), x, "ends", mapping=mapping)
+    c, a, b, _ = programs.operands(8, 8, 8)
+    with pytest.raises(BadMapping, match="`panels`, which is not a tunable"):
+        programs.gather_gemm(c, a, b, mapping=programs.on_devices("gather_gemm_node", panels=2))
     with pytest.raises(WrongTaskArguments, match="do not fit each other"):
         Sharded([np.zeros((2, 3)), np.zeros((2, 4))])
 

@@ -26,6 +26,7 @@ from tawa.tasks.language.element_types import element_type
 from tawa.tasks.language.errors import AliasingIterations, BadMapping, MachineNotThere
 from tawa.tasks.language.mapping import Mapping
 from tawa.tasks.language.privileges import Privilege
+from tawa.tasks.language.record_checks import check_records
 from tawa.tasks.language.running import running
 from tawa.tasks.language.sizes import Known
 from tawa.tasks.language.task import Task
@@ -63,6 +64,9 @@ class Node:
         self.frames: list[Frame] = []
         self.device: int | None = None
         self.touched: list[Touch] | None = None
+        self.instances: list[Resolved] = []
+        self.tunables: set[tuple[str, str]] = set()
+        """The tunables that were asked for, by record and name."""
 
     def run(self, instance: Resolved, args: list[Any], span: Span | None) -> None:
         """Run an instance: here, or on the device of the iteration."""
@@ -74,6 +78,7 @@ class Node:
             if isinstance(arg, Tensor):
                 own, given = task.privileges[name], owners.get(id(arg.buffer))
                 owners[id(arg.buffer)] = own if given is None else given.joined(own)
+        self.instances.append(instance)
         self.frames.append(Frame(instance, owners))
         try:
             instance.variant.fn(*args)
@@ -139,7 +144,9 @@ class Node:
 
     def tunable(self, name: str, default: Any, span: Span | None) -> Any:
         """The value that the mapping binds."""
-        return self.frames[-1].instance.tunable(name, default, span)
+        instance = self.frames[-1].instance
+        self.tunables.add((instance.record.name, name))
+        return instance.tunable(name, default, span)
 
     def make(self, shape: tuple[Any, ...], dtype: Any, span: Span | None) -> Tensor:
         """A tensor that lies where it is written."""
@@ -223,6 +230,7 @@ def record(task: Task, args: Sequence[Any], mapping: Mapping, calls: Calls) -> R
     node = Node(mapping, recipe, calls)
     with running(node):
         node.run(resolve_entry(task, mapping, span), own, span)
+    check_records(mapping, node.instances, node.tunables)
     return in_place(recipe)
 
 
