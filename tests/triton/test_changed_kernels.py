@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import tawa.language as tl
+from tawa.base.errors import TawaError
 from tawa.triton.kernel import jit
 from tawa.triton.objects import reinterpret
 
@@ -27,6 +28,26 @@ def test_a_kernel_becomes_that_of_another_text():
     assert y.tolist() == [0, 5, 10, 15]
     assert "* 5" in kernel.src
     assert "* 5" not in copy.src
+
+
+def test_a_changed_kernel_sees_what_stood_around_it():
+    factor = tl.constexpr(3)
+
+    @jit
+    def scaled(x, N: tl.constexpr):
+        i = tl.arange(0, N)
+        tl.store(x + i, tl.load(x + i) * factor)
+
+    x = torch.arange(4, dtype=torch.int32)
+    scaled._unsafe_update_src(scaled.src.replace("* factor", "* factor + 1"))
+    scaled[(1,)](x, N=4)
+    assert x.tolist() == [1, 4, 7, 10]
+
+
+def test_formats_of_other_chips_are_refused():
+    bits, z = torch.tensor([56, 60], dtype=torch.int8), torch.zeros(2)
+    with pytest.raises(TawaError, match="not supported in this architecture"):
+        copy[(1,)](reinterpret(bits, tl.float8e4b8), z, N=2)
 
 
 def test_tensors_of_the_cpu_are_seen_with_other_element_types():

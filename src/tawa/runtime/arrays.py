@@ -136,7 +136,8 @@ def view(value: Any, name: str = "the argument") -> ArrayView:
     found = _describe(value, name)
     if found.element_type not in ELEMENT_BYTES:
         raise UnsupportedElementType(
-            f"{name} has an element type that kernels can't compute with",
+            f"{name} has an element type that kernels can't compute with"
+            + (", not supported in this architecture" if "fp8" in found.element_type else ""),
             expected="one of " + ", ".join(ELEMENT_BYTES),
             found=found.element_type,
             hint="convert the array, or pass its parts as arrays of their own",

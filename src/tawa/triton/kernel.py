@@ -182,7 +182,9 @@ class JITFunction(Kernel, KernelInterface):
         file = f"<text of {self.__qualname__}, {hashlib.sha256(new_src.encode()).hexdigest()}>"
         linecache.cache[file] = (len(new_src), None, new_src.splitlines(keepends=True), file)
         made: dict[str, Any] = {}
-        exec(compile(new_src, file, "exec"), self.fn.__globals__, made)
+        around = inspect.getclosurevars(self.fn).nonlocals
+        scope = {**self.fn.__globals__, **around} if around else self.fn.__globals__
+        exec(compile(new_src, file, "exec"), scope, made)
         made[self.fn.__name__].__module__ = self.fn.__module__
         for name in [
             n for n in vars(self) if isinstance(getattr(type(self), n, None), cached_property)
