@@ -53,6 +53,18 @@ def test_any_stage_can_be_started_from(name: str, level: str) -> None:
     assert again.spec == compiled.spec
 
 
+def test_a_module_of_a_stage_is_the_callers_own() -> None:
+    """Whether it is copied from the compilation or read from its text."""
+    launch, _ = recorded(BY_NAME["vector_add-f32-4"])
+    compiled = launch.compile()
+    text = str(compiled.stages["hopper"])
+    for _ in range(2):
+        module = compiled.module("hopper")
+        assert str(module) == text == str(read_module(text, "hopper"))
+        for op in list(module.ops):
+            op.detach()
+
+
 def test_compiling_twice_gives_the_same_text(tmp_path) -> None:
     """With a dump folder nothing comes from the cache."""
     launch, _ = recorded(BY_NAME["attention-causal-64"])

@@ -16,7 +16,7 @@ from tawa.base.errors import TawaError
 from tawa.base.kernel_spec import KernelSpec
 from tawa.base.knobs import VERIFY
 from tawa.base.options import Options
-from tawa.driver.compiled import Compiled, read_module, spec_of, text_of
+from tawa.driver.compiled import Compiled, read_module, remember, spec_of, text_of
 from tawa.driver.pipeline import passes
 from tawa.hopper.emit import emit
 from tawa.ir.contracts import Pass
@@ -64,7 +64,11 @@ class Built:
 
     def compiled(self) -> Compiled:
         """The kernel as the user gets it, its stages printed."""
-        texts: dict[str, str | bytes] = {s: text_of(found) for s, found in self.stages.items()}
+        texts: dict[str, str | bytes] = {}
+        for stage, found in self.stages.items():
+            texts[stage] = text = text_of(found)
+            if isinstance(found, ModuleOp):
+                remember(stage, text, found)
         stages = {**texts, "ptx": self.product.ptx, "cubin": self.product.cubin}
         product = self.product
         return Compiled(

@@ -222,10 +222,11 @@ class Compiled:
         return sass_text(self.cubin)
 
     def module(self, stage: str) -> ModuleOp:
-        """The IR module of the stage `tile`, `aref` or `hopper`."""
+        """The IR module of the stage `tile`, `aref` or `hopper`: a new one, the caller's own."""
         text = self.stages[stage]
         assert isinstance(text, str)
-        return read_module(text, stage)
+        known = _LATEST.get((stage, text))
+        return known.clone() if known is not None else read_module(text, stage)
 
     def write(self, folder: Path) -> list[Path]:
         """Write every stage to `folder/name.stage`; returns the paths."""
@@ -245,6 +246,20 @@ def text_of(stage: ModuleOp | str) -> str:
     from tawa.ir.text import text_of_op
 
     return text_of_op(stage)
+
+
+LATEST = 6
+"""Modules that are kept beside their texts: of two kernels, which may be run here next."""
+
+_LATEST: dict[tuple[str, str], ModuleOp] = {}
+
+
+def remember(stage: str, text: str, module: ModuleOp) -> None:
+    """Keep a module that is not changed any more: copying it is quicker than reading its text."""
+    if text:
+        _LATEST[stage, text] = module
+    while len(_LATEST) > LATEST:
+        _LATEST.pop(next(iter(_LATEST)))
 
 
 def read_module(text: str, stage: str) -> ModuleOp:
