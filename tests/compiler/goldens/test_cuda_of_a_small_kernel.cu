@@ -1,4 +1,4 @@
-// tawa.spec: {"entry": "scaled_sum", "threads": 128, "shared_bytes": 0, "parameters": [{"kind": "PointerParam", "arg": 0}, {"kind": "ScalarParam", "value": ["arg", 4], "type": "i32"}, {"kind": "ScalarParam", "value": ["arg", 3], "type": "f32"}, {"kind": "PointerParam", "arg": 1}, {"kind": "PointerParam", "arg": 2}], "arguments": ["x", "y", "out", "scale", "n"], "cluster": [1, 1, 1], "grid": "plain", "ctas_per_sm": 1, "apart": [["x", "out"], ["y", "out"]]}
+// tawa.spec: {"entry": "scaled_sum", "threads": 128, "shared_bytes": 0, "parameters": [{"kind": "PointerParam", "arg": 0, "source": "array"}, {"kind": "ScalarParam", "value": ["arg", 4], "type": "i32"}, {"kind": "ScalarParam", "value": ["arg", 3], "type": "f32"}, {"kind": "PointerParam", "arg": 1, "source": "array"}, {"kind": "PointerParam", "arg": 2, "source": "array"}], "arguments": ["x", "y", "out", "scale", "n"], "cluster": [1, 1, 1], "grid": "plain", "ctas_per_sm": 1, "apart": [["x", "out"], ["y", "out"]]}
 using i1 = bool;
 using i8 = signed char;
 using i16 = short;
