@@ -67,6 +67,28 @@ def test_one_set_of_kernels_serves_all_sizes(torch: Any, dtype: str) -> None:
     assert axon.compilations() == count
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_convolutions_read_images_however_they_lie(torch: Any, dtype: str) -> None:
+    """As PyTorch's contiguous images, channels last, or beginning inside of 16 bytes."""
+
+    def array(*shape: int) -> Any:
+        return torch.randn(shape, device="cuda", dtype=getattr(torch, dtype)) / 4
+
+    compiled = axon.compile(
+        axon.load("""
+def f (p, q, r) x =
+  let y = relu (conv_same x p) in
+  let z = max_pool{size = 3, stride = 2, pad = 1} (relu (conv2d y q .+ x)) in
+  z .+ relu (conv2d{pad = 2, dilation = 2} z r)
+""")["f"]
+    )
+    weights = array(64, 32, 3, 3), array(32, 64, 1, 1), array(32, 32, 3, 3)
+    x = array(6, 32, 28, 20)
+    aside = torch.empty(x.numel() + 1, device="cuda", dtype=x.dtype)[1:].view(x.shape)
+    for image in (x, x.contiguous(memory_format=torch.channels_last), aside.copy_(x)):
+        check(compiled, (weights, image))
+
+
 def test_rows_of_odd_sizes_go_through_pointers(torch: Any) -> None:
     def array(*shape: int) -> Any:
         return torch.randn(shape, device="cuda", dtype=torch.float16)
