@@ -127,6 +127,7 @@ class Tables:
         self.callbacks = callbacks
         self.ignored: frozenset[str] = frozenset(data["ignored"])
         self._expressions: dict[str, Any] = {}
+        self._names: dict[tuple[int, int, str], int] = {}
         self._accepted: dict[int, tuple[dict[str, list[Candidate]], dict[str, dict[str, str]]]] = {}
 
     def parse(self, text: str, start: str, builder: Any) -> Any:
@@ -143,6 +144,8 @@ class Tables:
         while True:
             token = lexer.next(stack[-1])
             kind = token.type
+            if len(stack) > 1:
+                stack[-1] = self._renamed(stack[-2], stack[-1], kind)
             while True:
                 action = states[stack[-1]].get(kind)
                 if action is None:
@@ -150,41 +153,32 @@ class Tables:
                 if action >= 0:
                     break
                 rule = rules[-1 - action]
-                self._reduce(rule, values, places, stack, builder)
-                stack.append(states[stack[-1]][rule[0]])
+                _reduce(rule, values, places, stack, builder)
+                below = stack[-1]
+                stack.append(self._renamed(below, states[below][rule[0]], kind))
                 if kind == "$END" and stack[-1] == end:
                     return values[-1]
             stack.append(action)
             values.append(token)
             places.append(_place(token))
 
-    def _reduce(
-        self, rule: Any, values: list[Any], places: list[Place], stack: list[int], builder: Any
-    ) -> None:
-        _, size, name, single, wanted, missing = rule
-        first = len(values) - size
-        given, where = values[first:], places[first:]
-        if size:
-            del values[first:], places[first:], stack[-size:]
-        place = _around(where)
-        children: list[Any] = []
-        for index, spliced, before in wanted:
-            if before:
-                children.extend([None] * before)
-            if spliced:
-                children.extend(given[index])
-            else:
-                children.append(given[index])
-        if missing:
-            children.extend([None] * missing)
-        if single and len(children) == 1:
-            (value,) = children
-            if isinstance(value, Token):
-                place = _place(value)
-        else:
-            value = getattr(builder, name)(place, children) if name else children
-        values.append(value)
-        places.append(place)
+    def _renamed(self, below: int, state: int, kind: str) -> int:
+        """The state after all rules that only give what is on top of the stack another name.
+
+        Most reductions are of this kind: a name is an atom, which is a product, which is a sum.
+        """
+        known = self._names.get((below, state, kind))
+        if known is not None:
+            return known
+        states, rules = self.data["states"], self.data["rules"]
+        last = state
+        while (action := states[last].get(kind)) is not None and action < 0:
+            symbol, size, _, single, wanted, missing = rules[-1 - action]
+            if size != 1 or not single or missing or [*map(tuple, wanted)] != [(0, False, 0)]:
+                break
+            last = states[below][symbol]
+        self._names[below, state, kind] = last
+        return last
 
     def accepted(self, state: int) -> tuple[dict[str, list[Candidate]], dict[str, dict[str, str]]]:
         """Terminals that a state accepts, by first character (as far as is known); words."""
@@ -218,12 +212,43 @@ class Tables:
         return self._expressions[expression]
 
 
+def _reduce(
+    rule: Any, values: list[Any], places: list[Place], stack: list[int], builder: Any
+) -> None:
+    """Put what a rule makes in the place of what it is made of; its state is left to be pushed."""
+    _, size, name, single, wanted, missing = rule
+    first = len(values) - size
+    given, where = values[first:], places[first:]
+    if size:
+        del values[first:], places[first:], stack[-size:]
+    children: list[Any] = []
+    for index, spliced, before in wanted:
+        if before:
+            children.extend([None] * before)
+        if spliced:
+            children.extend(given[index])
+        else:
+            children.append(given[index])
+    if missing:
+        children.extend([None] * missing)
+    if single and len(children) == 1:
+        (value,) = children
+        place = _place(value) if isinstance(value, Token) else _around(where)
+    else:
+        place = _around(where)
+        value = getattr(builder, name)(place, children) if name else children
+    values.append(value)
+    places.append(place)
+
+
 def _place(token: Token) -> Place:
     return Place(token.line or 1, token.column or 1, token.end_line or 1, token.end_column or 1)
 
 
 def _around(places: list[Place]) -> Place:
     """From the first of some places to the last."""
+    if len(places) == 1:
+        return places[0]
     inner = [place for place in places if not place.empty]
     if not inner:
         return EMPTY
@@ -250,7 +275,10 @@ class _Lexer:
                 known[character] = tables.candidates(state, character)
             name, value = self._match(known[character])
             start, line, column = self.at, self.line, self.at - self.line_start + 1
-            self._pass(value)
+            self.at = start + len(value)
+            if "\n" in value:
+                self.line += value.count("\n")
+                self.line_start = start + value.rindex("\n") + 1
             ignored = name in tables.ignored
             if ignored and name not in tables.callbacks:
                 continue
@@ -278,11 +306,3 @@ class _Lexer:
                 if found is not None:
                     return name, found[0]
         raise Unexpected(text[at])
-
-    def _pass(self, value: str) -> None:
-        """Go on behind a piece of the text."""
-        newline = value.rfind("\n")
-        if newline >= 0:
-            self.line += value.count("\n")
-            self.line_start = self.at + newline + 1
-        self.at += len(value)

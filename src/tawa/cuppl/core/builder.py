@@ -37,6 +37,8 @@ class FunctionBuilder:
 
     def __init__(self, name: str, params: Sequence[Type], results: Iterable[Type]) -> None:
         self.count = 0
+        self.constants: dict[Reg, float | int | bool] = {}
+        """The registers that `const` has set."""
         self.params = tuple(self.reg(t, "p") for t in params)
         self.function = Function(name, self.params, tuple(results))
         self.here = Block("entry")
@@ -107,6 +109,7 @@ class FunctionBuilder:
         """A constant."""
         reg = self.reg(type_, "c")
         self.put(Const(reg, value))
+        self.constants[reg] = value
         return reg
 
     def op(self, name: str, *args: Reg) -> Reg:

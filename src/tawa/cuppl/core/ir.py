@@ -388,10 +388,12 @@ class Function:
         found: set[str] = set()
         for block in self.blocks.values():
             for item in block.instructions:
-                if isinstance(item, Call | Reset | Shift):
+                if type(item) is Call:
                     found.add(item.function)
-                if isinstance(item, Call) and item.suspending is not None:
-                    found.add(item.suspending)
+                    if item.suspending is not None:
+                        found.add(item.suspending)
+                elif type(item) is Reset or type(item) is Shift:
+                    found.add(item.function)
         return found
 
 

@@ -44,10 +44,10 @@ What is worth inlining is marked in the text (`llvm.py`).
 SLOW = ("new_gvn",)
 """Passes whose time grows with the square of a function's length."""
 
-LARGE = 12_000
+LARGE = 9_000
 """Lines of a module from which it is compiled in linear time, to code that is not as fast."""
 
-OPTIMISATION = "5"
+OPTIMISATION = "7"
 """Part of the key of what is kept: to be changed with what `object_code` does."""
 
 _lock = threading.Lock()

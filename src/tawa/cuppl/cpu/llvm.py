@@ -54,6 +54,9 @@ _FIELD = {name: index for index, name in enumerate(CONTEXT_FIELDS)}
 _CONTEXT = f"ptr align 8 noalias nocapture writable dereferenceable({8 * len(CONTEXT_FIELDS)})"
 """A context is one thread's alone, so a field may stay in a register over a loop."""
 
+MEETING = 32
+"""Failures that share their code. LLVM's time grows with the square of it."""
+
 HEAP_FULL = 1
 """Status of an allocation that found no room."""
 
@@ -200,6 +203,8 @@ class _FunctionEmitter:
         self.slots: dict[Reg, str] = {}
         self.values: dict[Reg, str] = {}
         """Of registers that have no slot."""
+        self.failures: list[tuple[int, int, str]] = []
+        """Code and site of each failure, and the block that it is in."""
 
     def text(self, copied: bool) -> str:
         function = self.function
@@ -221,6 +226,7 @@ class _FunctionEmitter:
         self.lines.append(f"  br label %b.{first}")
         for block in function.blocks.values():
             self._block(block)
+        self._fail()
         self.lines[start:start] = self.allocas
         self.lines.append("}")
         return "\n".join(self.lines)
@@ -253,6 +259,10 @@ class _FunctionEmitter:
             self._instruction(instruction)
         if block.terminator is None:
             raise ValueError(f"block {block.name} of {self.function.name} has no terminator")
+        if isinstance(block.terminator, Fail) and not block.instructions:
+            self.failures.append((block.terminator.code, block.terminator.site, block.name))
+            self._emit(f"br label %failed{(len(self.failures) - 1) // MEETING}")
+            return
         self._terminator(block.terminator)
 
     def _instruction(self, item: Instruction) -> None:
@@ -433,9 +443,21 @@ class _FunctionEmitter:
             self._leave(status)
         self.lines.append(f"c{n}.ok:")
 
-    def _set_status(self, code: int, site: int) -> None:
+    def _set_status(self, code: int | str, site: int | str) -> None:
         for name, value in (("status", code), ("site", site)):
             self._emit(f"store i64 {value}, ptr {self._field(name)}{FIELD}")
+
+    def _fail(self) -> None:
+        """Where the failures of this function meet: their code would else be most of its own."""
+        for start in range(0, len(self.failures), MEETING):
+            name = f"failed{start // MEETING}"
+            self.lines.append(f"{name}:")
+            for part, index in (("code", 0), ("place", 1)):
+                meeting = self.failures[start : start + MEETING]
+                edges = ", ".join(f"[ {failure[index]}, %b.{failure[2]} ]" for failure in meeting)
+                self._emit(f"%{name}.{part} = phi i64 {edges}")
+            self._set_status(f"%{name}.code", f"%{name}.place")
+            self._leave(f"%{name}.code")
 
     def _leave(self, status: str) -> None:
         """Return `status` with undefined results."""

@@ -109,7 +109,7 @@ class _Encoder:
         raise self.error(type_, value)
 
     def scalar(self, type_: Con, value: Any) -> int:
-        if isinstance(value, np.generic):
+        if isinstance(value, np.generic) or (isinstance(value, np.ndarray) and value.ndim == 0):
             value = cast(Any, value.item())
         if type_.name == "bool" and isinstance(value, bool):
             return int(value)

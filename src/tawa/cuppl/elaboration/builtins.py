@@ -14,6 +14,7 @@ from tawa.cuppl.elaboration.equality import emit_equal
 from tawa.cuppl.elaboration.matrices import MATRIX_BUILTINS
 from tawa.cuppl.elaboration.values import DistValue, Dyn, Memo, Never, TupleValue, Value
 from tawa.cuppl.elaboration.vectors import VECTOR_BUILTINS
+from tawa.cuppl.translation.registry import NATIVES
 from tawa.cuppl.typing.failures import (
     DIVISION,
     INFINITE_SUPPORT,
@@ -130,7 +131,8 @@ def _native(name: str) -> Rule:
 def _negate(e: Elaborator, type_: Con, args: Sequence[Value], span: Span) -> Value:
     (a,), result = _words(e, type_, args)
     if a.type is Type.F64:
-        return Dyn(result, (e.b.op("negf", a),))
+        known = e.b.constants.get(a)
+        return Dyn(result, (e.b.op("negf", a) if known is None else e.b.const(-known, Type.F64),))
     _refuse_overflow(e, _is_least(e, a), span)
     return Dyn(result, (e.b.op("negi", a),))
 
@@ -245,6 +247,10 @@ def parameter_regs(e: Elaborator, family: Distribution, value: DistValue) -> tup
 
 
 def _check(e: Elaborator, family: Distribution, regs: tuple[Reg, ...], span: Span) -> None:
+    known = [e.b.constants.get(reg) for reg in regs]
+    vectors = any(reg.type is Type.REF for reg in regs)
+    if None not in known and not vectors and NATIVES[family.valid](*known):
+        return
     valid = e.b.call(family.valid, regs, [Type.BOOL])[0]
     site = e.shared.site(span, f"{family.stem} needs {family.requirement}")
     e.b.fail_if(e.b.op("not", valid), INVALID_PARAMETER, site)

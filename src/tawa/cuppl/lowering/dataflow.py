@@ -146,7 +146,9 @@ def in_memory(function: Function) -> list[Reg]:
     abroad: set[Reg] = set()
     for block in function.blocks.values():
         for item in block.instructions:
-            abroad.update(r for r in used(item) if home.get(r) != block.name)
+            for reg in used(item):
+                if home.get(reg) != block.name:
+                    abroad.add(reg)
             for reg in defined(item):
                 sets[reg] = sets.get(reg, 0) + 1
                 home[reg] = block.name
