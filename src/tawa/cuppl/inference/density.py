@@ -23,7 +23,7 @@ from tawa.cuppl.typing.failures import (
 )
 from tawa.functional.errors import FunctionalError
 
-__all__ = ["GRADIENT", "LEVELS", "Density"]
+__all__ = ["GRADIENT", "LEVELS", "STEEP", "Density"]
 
 Floats = npt.NDArray[np.float64]
 ATTEMPTS = 200
@@ -31,6 +31,9 @@ ATTEMPTS = 200
 NARROWER = 0.97
 GRADIENT = "value_and_gradient run_chain find_step"
 """The entries of code that is compiled for gradients."""
+STEEP = 1e6
+"""A slope from which a start is looked for elsewhere, or else climbed from."""
+ELSEWHERE = 20
 LEVELS = 1 << 11
 """Nested calls for which any thread's native stack has room."""
 
@@ -63,6 +66,7 @@ class Density:
         self.function = executable.compiled.function("value_and_gradient")
         self.arguments = np.zeros(4, dtype=np.int64)
         self.out = np.zeros(2)
+        self.attempts = 0
         self.dimension = self.explore()
 
     def new_tape(self, size: int) -> None:
@@ -99,18 +103,7 @@ class Density:
 
     def explore(self) -> int:
         """Run once on fresh values; how many there are."""
-        self.meter[k.DIMENSION] = -1
-        self.context[FIELD["key0"]] = self.seed & 0xFFFFFFFF
-        self.context[FIELD["stream"]] = 8
-        value, status = -math.inf, REJECTED
-        for attempt in range(ATTEMPTS):
-            self.context[FIELD["step"]] = attempt
-            width = 2.0 * NARROWER ** max(0, attempt - ATTEMPTS // 2)
-            self.meter[k.WIDTH] = np.array([width]).view(np.int64)[0]
-            self.context[FIELD["draw"]] = self.context[FIELD["made"]] = 0
-            value, status = self.raw()
-            if status == 0 and math.isfinite(value):
-                break
+        value, status = self.look()
         if status != 0 or not math.isfinite(value):
             error = self.error(ALL_ZERO if status in (0, REJECTED) else status)
             raise error.with_note(f"{ATTEMPTS} random starts were tried")
@@ -121,6 +114,40 @@ class Density:
             )
         self.meter[k.DIMENSION] = taken
         return taken
+
+    def look(self) -> tuple[float, int]:
+        """Take fresh values until the density is not 0 there: others each time it is asked."""
+        self.meter[k.DIMENSION] = -1
+        self.context[FIELD["key0"]] = self.seed & 0xFFFFFFFF
+        self.context[FIELD["stream"]] = 8
+        value, status = -math.inf, REJECTED
+        for attempt in range(self.attempts, ATTEMPTS):
+            self.attempts = attempt + 1
+            self.context[FIELD["step"]] = attempt
+            width = 2.0 * NARROWER ** max(0, attempt - ATTEMPTS // 2)
+            self.meter[k.WIDTH] = np.array([width]).view(np.int64)[0]
+            self.context[FIELD["draw"]] = self.context[FIELD["made"]] = 0
+            value, status = self.raw()
+            if status == 0 and math.isfinite(value):
+                break
+        return value, status
+
+    def leave_cliffs(self) -> None:
+        """Start elsewhere where the density is steep, if a few other starts find it less so.
+
+        A recursion that explodes (an autoregression with a coefficient above 1) makes deserts of
+        modes that a climb does not leave.
+        """
+        first = self.position[: self.dimension].copy()
+        for _ in range(ELSEWHERE):
+            _, gradient = self(self.position[: self.dimension])
+            if np.abs(gradient).max() <= STEEP:
+                return
+            value, status = self.look()
+            self.meter[k.DIMENSION] = self.dimension
+            if status != 0 or not math.isfinite(value):
+                break
+        self.position[: self.dimension] = first
 
     def raw(self) -> tuple[float, int]:
         """Evaluate at `position`; makes room as needed. Raises the errors of the program.

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from tawa.cuppl.cpu.executable import FIELD
 from tawa.cuppl.cpu.memory import mask_of, object_table
 from tawa.cuppl.inference.ascent import ascent
-from tawa.cuppl.inference.density import LEVELS, Density
+from tawa.cuppl.inference.density import LEVELS, STEEP, Density
 from tawa.cuppl.inference.settings import Limits, check_settings, counts
 from tawa.cuppl.natives import nuts as k
 from tawa.cuppl.typing.errors import BadSetting
@@ -41,8 +41,6 @@ DRAWS_A_VALUE = 3
 BYTES_A_LEVEL = 8192
 """Native stack for each level of recursion: differentiated functions have large frames."""
 MOST_LEVELS = 1 << 17
-STEEP = 1e6
-"""A slope from which a chain first climbs (or where it is as flat): the scale is another one."""
 LEAST = 1e-300
 """The least variance of a value."""
 SLICE = 100
@@ -139,6 +137,7 @@ class _Sampler:
     def start(self) -> None:
         """Put the chain where the density was explored."""
         density, n = self.density, self.density.dimension
+        density.leave_cliffs()
         q = density.position[:n].copy()
         value, gradient = density(q)
         metric = 1.0 / np.clip(np.abs(gradient), 1.0, 1e20)

@@ -21,6 +21,7 @@ PATIENCE = 30
 
 def find_path(density: Density, random: np.random.Generator) -> tuple[Normal, float]:
     """The normal of the largest evidence lower bound on the way from the density's start uphill."""
+    density.leave_cliffs()
     n = density.dimension
     none = np.zeros((n, 0))
     start = Normal(density.position[:n].copy(), np.ones(n), none, np.zeros((0, 0)))
